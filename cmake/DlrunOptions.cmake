@@ -1,0 +1,49 @@
+# Options, language level, warnings and sanitizers of every target in the project.
+option(DLRUN_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(DLRUN_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
+option(DLRUN_WERROR "Treat warnings as errors" OFF)
+option(DLRUN_CCACHE "Compile through ccache where it is installed" ON)
+set(DLRUN_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined or thread")
+
+add_link_options(-Wl,--as-needed)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+
+if(DLRUN_CCACHE)
+  find_program(DLRUN_CCACHE_PROGRAM ccache)
+  if(DLRUN_CCACHE_PROGRAM)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${DLRUN_CCACHE_PROGRAM}")
+    set(CMAKE_C_COMPILER_LAUNCHER "${DLRUN_CCACHE_PROGRAM}")
+  endif()
+endif()
+
+# What every target of the project is compiled with; never exported to a user of the package.
+add_library(dlrun_private_flags INTERFACE)
+target_compile_options(dlrun_private_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+if(DLRUN_WERROR)
+  target_compile_options(dlrun_private_flags INTERFACE -Werror)
+endif()
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  target_compile_definitions(dlrun_private_flags INTERFACE _GLIBCXX_ASSERTIONS)
+endif()
+
+if(DLRUN_SANITIZE)
+  add_compile_options(-fsanitize=${DLRUN_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${DLRUN_SANITIZE})
+  if(DLRUN_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+  if(DLRUN_SANITIZE MATCHES "thread")
+    # GCC warns that TSan does not model atomic_thread_fence; where one stands, its comment says how TSan is told.
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+  endif()
+endif()

@@ -1,0 +1,31 @@
+// Work: one asynchronous operation of a ProcessGroup.
+//
+// A Work holds the buffers' owner until the operation is over. Dropping a Work neither waits nor
+// throws: an error that nobody has seen appears at the group's next call. Thread-safety: any member
+// from any thread.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <optional>
+
+#include "core/base/ref.h"
+#include "core/device/stream.h"
+
+namespace dl::collectives {
+
+class Work : public RefCounted {
+ public:
+  // Orders the stream after the operation. For the CPU's stream that means: blocks until it is
+  // over, and throws its error.
+  virtual void wait(Stream stream = {}) = 0;
+  // Blocks the host until the operation is over and throws its error. A timeout that passes first
+  // throws kTimeout, names who is missing, and leaves the operation under way.
+  virtual void synchronize(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) = 0;
+  // True once the operation is over, with or without an error. Never blocks or throws.
+  virtual bool is_completed() const noexcept = 0;
+  // The error of an operation that is over; null while it runs and where it went well.
+  virtual std::exception_ptr error() const noexcept = 0;
+};
+
+}  // namespace dl::collectives

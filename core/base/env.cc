@@ -1,0 +1,50 @@
+#include "core/base/env.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "core/base/error.h"
+
+namespace dl::env {
+namespace {
+
+constexpr Row kTable[] = {
+#define DL_ENV(enumerator, name, meaning) {Var::enumerator, name, meaning},
+#include "core/base/env_list.def"
+#undef DL_ENV
+};
+
+}  // namespace
+
+std::span<const Row> table() noexcept {
+  return kTable;
+}
+
+std::string_view name_of(Var var) noexcept {
+  return kTable[static_cast<std::size_t>(var)].name;
+}
+
+std::optional<std::string> get(Var var) {
+  const char* value = std::getenv(name_of(var).data());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::optional<std::int64_t> get_int(Var var) {
+  const std::optional<std::string> text = get(var);
+  if (!text) return std::nullopt;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  DL_CHECK(error == std::errc() && end == text->data() + text->size(), kInvalidArgument,
+           "{}={} is not a whole number", name_of(var), *text);
+  return value;
+}
+
+std::int64_t require_int(Var var) {
+  const std::optional<std::int64_t> value = get_int(var);
+  DL_CHECK(value.has_value(), kInvalidArgument, "{} is not set; dlrun sets it for every rank",
+           name_of(var));
+  return *value;
+}
+
+}  // namespace dl::env

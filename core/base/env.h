@@ -1,0 +1,36 @@
+// The environment, read in this one place. Names and meanings stand in env_list.def.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace dl::env {
+
+enum class Var : std::uint8_t {
+#define DL_ENV(enumerator, name, meaning) enumerator,
+#include "core/base/env_list.def"
+#undef DL_ENV
+};
+
+struct Row {
+  Var var;
+  std::string_view name;
+  std::string_view meaning;
+};
+
+// All variables, in the order of env_list.def.
+std::span<const Row> table() noexcept;
+std::string_view name_of(Var var) noexcept;
+
+// Unset and empty both give nullopt.
+std::optional<std::string> get(Var var);
+// Throws kInvalidArgument: "RANK=abc is not a whole number".
+std::optional<std::int64_t> get_int(Var var);
+// Throws kInvalidArgument where the variable is unset: "RANK is not set; dlrun sets it for every
+// rank".
+std::int64_t require_int(Var var);
+
+}  // namespace dl::env

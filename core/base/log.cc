@@ -1,0 +1,76 @@
+#include "core/base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+
+#include "core/base/env.h"
+
+namespace dl::log {
+namespace {
+
+spdlog::level::level_enum to_spdlog(Level level) noexcept {
+  switch (level) {
+    case Level::kTrace:
+      return spdlog::level::trace;
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+    case Level::kOff:
+      return spdlog::level::off;
+  }
+  return spdlog::level::warn;
+}
+
+std::string pattern(std::string_view who) {
+  std::string escaped;
+  for (const char c : who) {
+    if (c == '%') escaped += '%';
+    escaped += c;
+  }
+  return fmt::format("[dlrun %H:%M:%S.%e %L{}{}] %v", escaped.empty() ? "" : " ", escaped);
+}
+
+spdlog::logger& logger() {
+  // Never destroyed: threads and destructors may log until the very end. spdlog's sinks want a
+  // shared_ptr.
+  static spdlog::logger& instance = *[] {
+    auto* made = new spdlog::logger("dlrun", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern(pattern(""));
+    const std::string wanted = env::get(env::Var::kLog).value_or("warning");
+    const spdlog::level::level_enum level = spdlog::level::from_str(wanted);
+    made->set_level(level == spdlog::level::off && wanted != "off" ? spdlog::level::warn : level);
+    return made;
+  }();
+  return instance;
+}
+
+}  // namespace
+
+bool enabled(Level level) noexcept {
+  return logger().should_log(to_spdlog(level));
+}
+
+void set_level(Level level) noexcept {
+  logger().set_level(to_spdlog(level));
+}
+
+void set_who(std::string_view who) {
+  logger().set_pattern(pattern(who));
+}
+
+void write(Level level, std::string_view line) noexcept {
+  try {
+    logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+  } catch (...) {
+    // A log line that cannot be written has nowhere to be reported.
+  }
+}
+
+}  // namespace dl::log

@@ -1,0 +1,71 @@
+// Intrusive reference counting: an object that is shared carries its own count, and a handle is one
+// pointer wide.
+//
+// RefCounted's count may be changed from any thread; what the object itself allows is its own
+// business.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+namespace dl {
+
+class RefCounted {
+ public:
+  RefCounted() noexcept = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+
+  void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  void release() const noexcept {
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+  std::uint32_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
+
+ protected:
+  virtual ~RefCounted() = default;
+
+ private:
+  mutable std::atomic<std::uint32_t> count_{0};
+};
+
+template <typename T>
+class Ref {
+ public:
+  Ref() noexcept = default;
+  Ref(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor)
+  explicit Ref(T* object) noexcept : object_(object) {
+    if (object_ != nullptr) object_->retain();
+  }
+  Ref(const Ref& other) noexcept : Ref(other.object_) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  template <typename U>
+    requires std::is_convertible_v<U*, T*>
+  Ref(const Ref<U>& other) noexcept : Ref(other.get()) {}  // NOLINT(google-explicit-constructor)
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    if (object_ != nullptr) object_->release();
+  }
+
+  T* get() const noexcept { return object_; }
+  T* operator->() const noexcept { return object_; }
+  T& operator*() const noexcept { return *object_; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  friend bool operator==(const Ref&, const Ref&) noexcept = default;
+
+ private:
+  T* object_ = nullptr;
+};
+
+template <typename T, typename... Args>
+Ref<T> make_ref(Args&&... args) {
+  return Ref<T>(new T(std::forward<Args>(args)...));
+}
+
+}  // namespace dl

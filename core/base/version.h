@@ -1,0 +1,14 @@
+// The version of the library and of its wire protocol.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace dl {
+
+inline constexpr std::string_view kVersion = "0.1.0";
+// Raised whenever bytes between processes change their meaning; peers with different numbers refuse
+// each other by name.
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+}  // namespace dl

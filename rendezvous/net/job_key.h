@@ -1,0 +1,43 @@
+// The 256-bit secret of a job. Whoever has it belongs to the job; it never crosses a wire, a
+// command line or a log.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/base/unique_fd.h"
+
+namespace dl::rendezvous {
+
+class JobKey {
+ public:
+  static constexpr std::size_t kBytes = 32;
+
+  // From the kernel's random source.
+  static JobKey generate();
+  // 64 hexadecimal digits, surrounding white space allowed. Throws kParse; the text never quotes
+  // the key.
+  static JobKey from_hex(const std::string& text);
+  // DLRUN_KEY_FD (read with pread, so that others can read it again), else DLRUN_KEY_FILE (must be
+  // a regular file that only its owner can read), else nullopt. Throws kIo, kParse and
+  // kInvalidArgument with a sentence.
+  static std::optional<JobKey> from_environment();
+
+  std::string hex() const;
+  // A sealed memfd (close-on-exec) holding the hexadecimal text.
+  UniqueFd to_memfd() const;
+  // A new file of mode 0600 holding the hexadecimal text; throws where the path exists.
+  void write_file(const std::string& path) const;
+
+  const std::array<std::uint8_t, kBytes>& bytes() const noexcept { return bytes_; }
+  ~JobKey();  // wipes the bytes
+
+ private:
+  JobKey() = default;
+  std::array<std::uint8_t, kBytes> bytes_{};
+};
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,80 @@
+// Store: the few shared facts of a job (addresses, counters, who is in), as a key-value map with
+// waiting.
+//
+// Keys are UTF-8 texts without NUL of at most 1 KiB, values are bytes of at most 16 MiB. Every call
+// takes a deadline and throws
+//   kTimeout     the deadline passed; the text names the keys that are still missing
+//   kConnection  the service is gone (a client has already tried a new connection within the
+//   deadline) kAborted     the store was closed under the call kInvalidArgument  a key or value
+//   that is empty, too long or malformed
+// Callers that belong to a generation go through a PrefixStore, so that no key of one generation is
+// seen by another.
+//
+// Thread-safety: every member may be called from any thread; waiting calls of several threads do
+// not delay each other. Implementations: MemoryStore (one process), FileStore (a shared directory),
+// GrpcStore (the service's client).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/deadline.h"
+
+namespace dl::rendezvous {
+
+class Store {
+ public:
+  Store() = default;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  virtual ~Store() = default;
+
+  virtual void set(std::string_view key, std::string_view value, Deadline deadline) = 0;
+
+  // The value; waits until the key exists.
+  virtual std::string get(std::string_view key, Deadline deadline) = 0;
+  // The value, or nullopt where the key does not exist now.
+  virtual std::optional<std::string> try_get(std::string_view key, Deadline deadline) = 0;
+
+  // Waits until all keys exist.
+  virtual void wait(std::span<const std::string> keys, Deadline deadline) = 0;
+
+  // Adds to a decimal number (a missing key counts as 0) and returns the sum. Throws
+  // kInvalidArgument where the value is not a number, or the sum does not fit 64 bits.
+  virtual std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) = 0;
+
+  struct Swap {
+    bool swapped = false;
+    std::optional<std::string> present;  // the value after the call; nullopt: no such key
+  };
+  // Sets the key to `desired` where its value equals `expected`; nullopt stands for "does not
+  // exist".
+  virtual Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
+                               std::string_view desired, Deadline deadline) = 0;
+
+  // True where there was such a key.
+  virtual bool erase(std::string_view key, Deadline deadline) = 0;
+
+  struct Change {
+    std::string key;
+    std::optional<std::string> value;  // nullopt: erased
+    std::uint64_t version = 0;         // of the store; strictly growing over all changes
+  };
+  // The changes of keys that begin with `prefix` after version `since` (0: from the beginning,
+  // which reports each present key once); waits until there is at least one. Of several changes to
+  // one key only the last need be reported.
+  virtual std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
+                                    Deadline deadline) = 0;
+
+  // Ends every call under way, and every later one, with kAborted and this reason. Harmless when
+  // repeated.
+  virtual void close(std::string_view reason) noexcept = 0;
+};
+
+}  // namespace dl::rendezvous
