@@ -61,7 +61,9 @@ function(dl_fuzzer name)
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_PRIVATE} dlrun_private_flags)
+  add_dependencies(fuzzers ${name})
 endfunction()
 
 # dl_report(WHAT VALUE): one row of the table printed at the end of the configuration.
