@@ -1,0 +1,52 @@
+// Random numbers into raw memory, drawn as PyTorch draws them on the CPU: the same seed and the
+// same sequence of calls give the same bits.
+//
+// Each call names the calls of PyTorch that it repeats. `out` is the memory of a contiguous tensor.
+// Thread-safety: a call holds the generator's lock from its first number to its last. An empty span
+// draws nothing.
+//
+// One stream is PyTorch's only on some machines: on Intel CPUs its MKL builds draw
+// Tensor.bernoulli_(p) with one p for all elements, and so dropout, from a generator of MKL's;
+// elsewhere, and for a tensor of probabilities everywhere, it draws them as here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/random/generator.h"
+
+namespace dl::random {
+
+// U[low, high): Tensor.uniform_, torch.rand. 24 random bits a float, 53 a double.
+// Throws kInvalidArgument unless low <= high and high - low is finite.
+void fill_uniform(std::span<float> out, double low, double high, Generator& generator);
+void fill_uniform(std::span<double> out, double low, double high, Generator& generator);
+
+// N(mean, std^2): Tensor.normal_, torch.randn. From 16 elements on by Box-Muller in blocks of 16,
+// below that in pairs whose second half is kept for the next call.
+// Throws kInvalidArgument unless std >= 0.
+void fill_normal(std::span<float> out, double mean, double std, Generator& generator);
+void fill_normal(std::span<double> out, double mean, double std, Generator& generator);
+
+// 1 with probability p, else 0: Tensor.bernoulli_(p). T: float, double, bool, uint8_t, int64_t.
+// Throws kInvalidArgument unless p is in [0, 1].
+template <typename T>
+void fill_bernoulli(std::span<T> out, double p, Generator& generator);
+// A probability an element: torch.bernoulli(p). T: float, double. `out` may be `p`.
+// Throws kInvalidArgument naming the first element outside [0, 1], before anything is drawn.
+template <typename T>
+void fill_bernoulli(std::span<T> out, std::span<const T> p, Generator& generator);
+
+// Integers of [low, high): torch.randint, Tensor.random_(low, high). T: int64_t, int32_t, uint8_t,
+// float, double. Throws kInvalidArgument unless low < high and T holds both ends.
+template <typename T>
+void fill_randint(std::span<T> out, std::int64_t low, std::int64_t high, Generator& generator);
+
+// Integers of [0, 2^63): Tensor.random_() of an int64 tensor; what PyTorch's RandomSampler seeds
+// itself with.
+void fill_random(std::span<std::int64_t> out, Generator& generator);
+
+// A permutation of 0 ... out.size() - 1: torch.randperm.
+void fill_randperm(std::span<std::int64_t> out, Generator& generator);
+
+}  // namespace dl::random

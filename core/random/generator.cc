@@ -1,0 +1,121 @@
+#include "core/random/generator.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <random>
+
+#include "core/base/error.h"
+
+namespace dl {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "states are written as they lie in memory");
+
+// PyTorch's CPUGeneratorImplState, with the padding that its compiler leaves written out.
+struct State {
+  std::uint64_t seed;
+  std::int32_t left;  // outputs until the words are renewed, plus one
+  std::int32_t seeded;
+  std::uint64_t next;
+  std::array<std::uint64_t, random::Mt19937::kWords> words;
+  double normal_x;
+  double normal_y;  // the cached sample
+  double normal_rho;
+  std::int32_t normal_is_valid;
+  std::int32_t padding;
+  float float_normal;
+  std::uint8_t float_normal_is_valid;
+  std::array<std::uint8_t, 3> tail;
+};
+static_assert(sizeof(State) == Generator::kStateBytes);
+static_assert(std::is_trivially_copyable_v<State>);
+
+}  // namespace
+
+void Generator::manual_seed(std::uint64_t seed) noexcept {
+  const std::lock_guard lock(mutex_);
+  seed_ = seed;
+  engine_ = random::Mt19937(seed);
+  cached_normal_.reset();
+}
+
+std::uint64_t Generator::seed() {
+  std::random_device device;
+  const std::uint64_t seed = std::uint64_t{device()} << 32 | device();
+  manual_seed(seed);
+  return seed;
+}
+
+std::uint64_t Generator::initial_seed() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return seed_;
+}
+
+std::uint32_t Generator::random() noexcept {
+  return Locked(*this).random();
+}
+
+std::uint64_t Generator::random64() noexcept {
+  return Locked(*this).random64();
+}
+
+std::vector<std::byte> Generator::state() const {
+  State state{};
+  {
+    const std::lock_guard lock(mutex_);
+    const std::size_t position = engine_.position();
+    state.seed = seed_;
+    state.left = static_cast<std::int32_t>(random::Mt19937::kWords - position + 1);
+    state.seeded = 1;
+    state.next = position;
+    for (std::size_t i = 0; i < state.words.size(); ++i) state.words[i] = engine_.words()[i];
+    state.normal_is_valid = cached_normal_.has_value() ? 1 : 0;
+    state.normal_y = cached_normal_.value_or(0.0);
+  }
+  std::vector<std::byte> bytes(kStateBytes);
+  std::memcpy(bytes.data(), &state, sizeof(state));
+  return bytes;
+}
+
+void Generator::set_state(std::span<const std::byte> bytes) {
+  DL_CHECK(bytes.size() == kStateBytes, kParse,
+           "Generator::set_state: got {} bytes, a state has {}", bytes.size(), kStateBytes);
+  State state;
+  std::memcpy(&state, bytes.data(), sizeof(state));
+  constexpr auto kWords = static_cast<std::int32_t>(random::Mt19937::kWords);
+  DL_CHECK(
+      state.seeded == 1 && state.left >= 1 && state.left <= kWords &&
+          state.next <= random::Mt19937::kWords,
+      kParse,
+      "Generator::set_state: the bytes are no state of an mt19937 (seeded {}, left {}, next {})",
+      state.seeded, state.left, state.next);
+  std::array<std::uint32_t, random::Mt19937::kWords> words{};
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    words[i] = static_cast<std::uint32_t>(state.words[i]);
+  }
+  const std::lock_guard lock(mutex_);
+  seed_ = state.seed;
+  // `left` alone says where the stream stands: PyTorch's `next` is 0 before the first output.
+  engine_ = random::Mt19937(words, static_cast<std::size_t>(kWords - state.left + 1));
+  cached_normal_.reset();
+  if (state.normal_is_valid != 0) cached_normal_ = state.normal_y;
+}
+
+std::unique_ptr<Generator> Generator::clone() const {
+  auto copy = std::make_unique<Generator>();
+  copy->set_state(state());
+  return copy;
+}
+
+Generator& default_generator() noexcept {
+  static Generator generator;
+  return generator;
+}
+
+void manual_seed(std::uint64_t seed) noexcept {
+  default_generator().manual_seed(seed);
+}
+
+}  // namespace dl

@@ -1,0 +1,84 @@
+// Generator: a seeded stream of random numbers on the CPU, the same stream as PyTorch's.
+//
+// It holds an mt19937 and one cached normal sample, and belongs to whoever made it; it is neither
+// copied nor moved (clone() says so where a copy is meant). default_generator() lives as long as
+// the process and is what a call without a generator draws from.
+//
+// Thread-safety: any member from any thread; every call, also one that fills a whole buffer, takes
+// the generator's mutex once, so that two threads never interleave inside a fill. Which of them
+// draws first is theirs to decide: a reproducible program draws from one thread, or gives each
+// thread a generator of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/random/mt19937.h"
+
+namespace dl {
+
+class Generator {
+ public:
+  // The seed of a generator that nobody seeded; PyTorch's, so unseeded programs agree as well.
+  static constexpr std::uint64_t kDefaultSeed = 67280421310721;
+  // Bytes of state(): the layout of torch.Generator.get_state().
+  static constexpr std::size_t kStateBytes = 5056;
+
+  explicit Generator(std::uint64_t seed = kDefaultSeed) noexcept : seed_(seed), engine_(seed) {}
+  Generator(const Generator&) = delete;
+  Generator& operator=(const Generator&) = delete;
+
+  // Restarts the stream and forgets the cached normal sample.
+  void manual_seed(std::uint64_t seed) noexcept;
+  // Seeds with a number from the operating system and returns it.
+  std::uint64_t seed();
+  // The seed the stream started from.
+  std::uint64_t initial_seed() const noexcept;
+
+  // One or two outputs of the engine; of two, the first gives the high half.
+  std::uint32_t random() noexcept;
+  std::uint64_t random64() noexcept;
+
+  // The stream's exact position, kStateBytes little-endian bytes that torch.Generator.set_state()
+  // takes as well, and the way back. set_state throws kParse where the bytes are no such state.
+  std::vector<std::byte> state() const;
+  void set_state(std::span<const std::byte> bytes);
+  std::unique_ptr<Generator> clone() const;
+
+  // The stream itself, for a function that draws many numbers under one lock.
+  class Locked {
+   public:
+    explicit Locked(Generator& generator) noexcept
+        : lock_(generator.mutex_), engine_(generator.engine_), cached_(generator.cached_normal_) {}
+    std::uint32_t random() noexcept { return engine_(); }
+    std::uint64_t random64() noexcept {
+      const std::uint64_t high = engine_();
+      return high << 32 | engine_();
+    }
+    // The second sample of the last Box-Muller pair, if it was not used yet.
+    std::optional<double>& cached_normal() noexcept { return cached_; }
+
+   private:
+    std::lock_guard<std::mutex> lock_;
+    random::Mt19937& engine_;
+    std::optional<double>& cached_;
+  };
+
+ private:
+  mutable std::mutex mutex_;
+  std::uint64_t seed_;
+  random::Mt19937 engine_;
+  std::optional<double> cached_normal_;
+};
+
+Generator& default_generator() noexcept;
+// Seeds default_generator(): the same seed gives the numbers, weights and shuffles that
+// torch.manual_seed gives on the CPU.
+void manual_seed(std::uint64_t seed) noexcept;
+
+}  // namespace dl

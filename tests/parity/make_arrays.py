@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Makes the arrays that the parity tests compare with, from PyTorch. The results are committed; this is run again only
+when a test needs another array, in an environment with torch, numpy and safetensors:
+
+    python tests/parity/make_arrays.py [topic...]
+
+Each topic is one function below and one file arrays/<topic>.safetensors. Written with torch 2.15 on a CPU with AVX2 that
+is not Intel's: on those PyTorch draws bernoulli_(p) from MKL instead of its own generator.
+"""
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import save_file
+
+ARRAYS = pathlib.Path(__file__).resolve().parent / "arrays"
+
+
+def seeded(seed):
+    g = torch.Generator()
+    g.manual_seed(seed)
+    return g
+
+
+def random():
+    """core/random: every stream from a fresh generator with seed 123, unless its name says otherwise."""
+    a = {}
+    a["uniform_f32"] = torch.empty(700).uniform_(-0.3, 0.3, generator=seeded(123))
+    a["uniform_f64"] = torch.empty(700, dtype=torch.float64).uniform_(-0.3, 0.3, generator=seeded(123))
+    a["rand_f32"] = torch.rand(50, generator=seeded(123))
+    for n in (1, 2, 3, 15, 16, 17, 31, 32, 1000):
+        a[f"randn_f32_{n}"] = torch.randn(n, generator=seeded(123))
+        a[f"randn_f64_{n}"] = torch.randn(n, dtype=torch.float64, generator=seeded(123))
+    a["normal_f32"] = torch.empty(1003).normal_(2.5, 0.7, generator=seeded(123))
+    a["normal_f64"] = torch.empty(11, dtype=torch.float64).normal_(2.5, 0.7, generator=seeded(123))
+    g = seeded(123)  # one stream through odd and even calls: the cached half of a pair must survive
+    a["mixed"] = torch.cat([torch.randn(3, generator=g), torch.rand(2, generator=g), torch.randn(2, generator=g),
+                            torch.randn(20, generator=g), torch.randn(1, generator=g)])
+    a["bernoulli_p"] = torch.empty(300).bernoulli_(0.3, generator=seeded(123))
+    a["bernoulli_tensor_f32"] = torch.bernoulli(torch.linspace(0, 1, 300), generator=seeded(123))
+    a["bernoulli_tensor_f64"] = torch.bernoulli(torch.linspace(0, 1, 300, dtype=torch.float64), generator=seeded(123))
+    a["randint_small"] = torch.randint(-7, 1000, (100,), generator=seeded(123))
+    a["randint_wide"] = torch.randint(-5, 1 << 40, (100,), generator=seeded(123))
+    a["randint_f32"] = torch.randint(0, 1000, (100,), dtype=torch.float32, generator=seeded(123))
+    a["random_i64"] = torch.empty(20, dtype=torch.int64).random_(generator=seeded(123))
+    for n in (1, 2, 10, 1000):
+        a[f"randperm_{n}"] = torch.randperm(n, generator=seeded(123))
+    a["rand_large_seed"] = torch.rand(5, generator=seeded((5 << 32) + 9))
+    g = torch.Generator()
+    a["rand_unseeded"] = torch.rand(5, generator=g)
+    g = seeded(123)
+    torch.rand(1000, generator=g), torch.randn(1, generator=g)
+    a["state"] = g.get_state()
+    a["state_next"] = torch.cat([torch.randn(3, generator=g), torch.rand(700, generator=g)])
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random,)}
+
+
+def main():
+    for topic in sys.argv[1:] or TOPICS:
+        arrays = {name: tensor.contiguous() for name, tensor in TOPICS[topic]().items()}
+        save_file(arrays, ARRAYS / f"{topic}.safetensors")
+        print(f"{topic}: {len(arrays)} arrays, {sum(t.nbytes for t in arrays.values())} bytes")
+
+
+if __name__ == "__main__":
+    main()
