@@ -10,14 +10,17 @@
 // thread.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "core/base/deadline.h"
+#include "core/base/error.h"
 #include "core/base/unique_fd.h"
 #include "rendezvous/net/job_key.h"
 
@@ -25,11 +28,11 @@ namespace dl::rendezvous {
 
 // What a connection is for. A client says it; a server refuses what it does not serve.
 struct Hello {
-  std::string job;  // name of the job; at most 255 bytes
-  std::uint64_t generation =
-      0;                // kAnyGeneration for control connections made before a generation exists
-  std::string purpose;  // "store", "group/<name>", ...; at most 255 bytes
-  std::string from;     // who is speaking, for texts: "rank 3 (node1, pid 4711)"; at most 255 bytes
+  std::string job{};  // name of the job; at most 255 bytes
+  // kAnyGeneration for control connections made before a generation exists
+  std::uint64_t generation = 0;
+  std::string purpose{};  // "store", "group/<name>", ...; at most 255 bytes
+  std::string from{};  // who is speaking, for texts: "rank 3 (node1, pid 4711)"; at most 255 bytes
   std::int32_t rank = -1;  // the speaker's rank, -1 where it has none
 };
 inline constexpr std::uint64_t kAnyGeneration = ~std::uint64_t{0};
@@ -43,5 +46,133 @@ struct Connection {
 
 inline constexpr std::chrono::seconds kHandshakeTime{5};
 inline constexpr std::size_t kMostPendingHandshakes = 64;
+
+// Why a connection is refused. The numbers are part of the protocol.
+enum class Refusal : std::uint8_t {
+  kNone = 0,
+  kMalformed = 1,  // not this protocol; never sent, such a connection is closed without a word
+  kProtocolVersion = 2,  // another version of dlrun
+  kWrongJob = 3,         // the port belongs to another job
+  kWrongKey = 4,         // the same job's name, another key
+  kWrongGeneration = 5,  // the job has restarted, or this side has
+  kUnknownPurpose = 6,   // nobody serves this here
+  kBusy = 7,             // too many pending handshakes; try again
+  kDenied = 8,           // the service's own reason, as text
+};
+
+// What the server's owner says to a client that has proved the key.
+struct Verdict {
+  Refusal refusal = Refusal::kNone;  // kNone, kWrongGeneration, kUnknownPurpose, kBusy or kDenied
+  std::uint64_t generation = 0;      // the server's, for kWrongGeneration
+  std::string text{};                // for kDenied: one clause, e.g. "rank 3 is already connected"
+};
+
+using Nonce = std::array<std::uint8_t, 32>;
+Nonce fresh_nonce();  // from the kernel's random source
+
+// What both sides share: frames in, frames out, and how it ended.
+class Handshake {
+ public:
+  enum class State : std::uint8_t { kRunning, kProved, kFailed };
+
+  Handshake(const Handshake&) = delete;
+  Handshake& operator=(const Handshake&) = delete;
+
+  State state() const noexcept { return state_; }
+  // How many bytes to read next; 0 once the handshake is over. Reading no more than this leaves
+  // what follows the handshake to whoever gets the descriptor.
+  std::size_t wanted() const noexcept;
+  // Takes at most wanted() bytes.
+  void feed(std::span<const std::uint8_t> bytes);
+  // Bytes to send, also after the end (an acceptance or a refusal). Call sent() with what was
+  // taken.
+  std::span<const std::uint8_t> output() const noexcept;
+  void sent(std::size_t size) noexcept { output_begin_ += size; }
+
+  // Valid in kProved, and in a server also before that, as far as it was said.
+  const Hello& peer() const noexcept { return peer_; }
+  // Valid in kFailed.
+  Refusal refusal() const noexcept { return refusal_; }
+  ErrorKind error_kind() const noexcept;
+  // One clause about the other side: "it belongs to job 'b', not to job 'a'; ...".
+  const std::string& reason() const noexcept { return reason_; }
+
+ protected:
+  enum class Frame : std::uint8_t { kHello = 1, kChallenge, kProof, kAccept, kRefuse };
+
+  Handshake(const JobKey& key, Hello self, const Nonce& nonce, Frame expected);
+  ~Handshake() = default;
+
+  // A frame of type expected_. Sets what is expected next, or the state.
+  virtual void on_expected(std::span<const std::uint8_t> body) = 0;
+  // The other side's refusal, or ours for a protocol version, as a clause.
+  virtual std::string refusal_text(Refusal refusal, std::uint64_t number,
+                                   std::string_view text) const = 0;
+
+  void send_preamble();
+  void send_frame(Frame type, std::span<const std::uint8_t> body);
+  void send_refusal(Refusal refusal, std::uint64_t number, std::string_view text);
+  void fail(Refusal refusal, std::string reason);
+  void fail_malformed(std::string_view what);
+  // HMAC over the label, the hello frame and the challenge frame.
+  std::array<std::uint8_t, 32> proof(std::string_view label) const;
+  bool is_greeted() const noexcept { return step_ != Step::kPreamble; }
+  bool is_proof(std::string_view label, std::span<const std::uint8_t> claimed) const;
+
+  Hello self_;
+  Nonce nonce_;
+  Hello peer_;
+  State state_ = State::kRunning;
+  Frame expected_;
+
+ private:
+  enum class Step : std::uint8_t { kPreamble, kHeader, kBody };
+  void on_preamble();
+  void on_header();
+  void on_body();
+  void on_refusal(std::span<const std::uint8_t> body);
+
+  JobKey key_;
+  bool is_server_;
+  Step step_ = Step::kPreamble;
+  std::size_t wanted_;
+  std::vector<std::uint8_t> input_;
+  std::vector<std::uint8_t> output_;
+  std::size_t output_begin_ = 0;
+  std::vector<std::uint8_t> transcript_;
+  Refusal refusal_ = Refusal::kNone;
+  std::string reason_;
+};
+
+class HandshakeClient final : public Handshake {
+ public:
+  // Throws kInvalidArgument where a text of the hello is longer than 255 bytes or not printable.
+  HandshakeClient(const JobKey& key, Hello hello, const Nonce& nonce = fresh_nonce());
+
+ private:
+  void on_expected(std::span<const std::uint8_t> body) override;
+  void on_challenge(std::span<const std::uint8_t> body);
+  std::string refusal_text(Refusal refusal, std::uint64_t number,
+                           std::string_view text) const override;
+};
+
+class HandshakeServer final : public Handshake {
+ public:
+  using Judge = std::function<Verdict(const Hello&)>;
+  // `self` says job, generation, from and rank of the server; its purpose is not used. `judge` is
+  // asked once, about a client that has proved the key.
+  HandshakeServer(const JobKey& key, Hello self, Judge judge, const Nonce& nonce = fresh_nonce());
+  // Ends a handshake that has not ended, with a word to the client.
+  void refuse(Refusal refusal);
+
+ private:
+  void on_expected(std::span<const std::uint8_t> body) override;
+  void on_hello(std::span<const std::uint8_t> body);
+  void on_proof(std::span<const std::uint8_t> body);
+  std::string refusal_text(Refusal refusal, std::uint64_t number,
+                           std::string_view text) const override;
+
+  Judge judge_;
+};
 
 }  // namespace dl::rendezvous

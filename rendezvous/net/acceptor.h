@@ -1,0 +1,116 @@
+// The one door of a process: accepts connections, lets each prove the job key, and hands it to
+// whoever serves its purpose.
+//
+// An Acceptor owns its Listener and every connection that has not proved itself yet: at most 64 of
+// them, 5 s each, the oldest dropped first. Garbage, half-open connections and strangers are
+// dropped and logged (a few lines every 10 s, then a count), and delay nobody.
+//
+// It runs on a thread of its own after start(), or inside somebody's event loop: watch poll_fd()
+// for reading and call process(), always from one thread, whenever it is readable.
+//
+// Thread-safety: serve(), forget(), address() and counts() from any thread; start() or process()
+// from the owner's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+#include "rendezvous/net/handshake.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/socket.h"
+
+namespace dl::rendezvous {
+
+class Acceptor {
+ public:
+  // Gets a proved connection on the thread that runs the acceptor; must not block. What it throws
+  // is logged, and the connection is closed.
+  using Handler = std::function<void(Connection)>;
+
+  // `self` is what clients are told about this side: job, generation, from and rank.
+  Acceptor(Listener listener, const JobKey& key, Hello self);
+  ~Acceptor();
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  // Gives `handler` the connections whose purpose is `purpose` or begins with `purpose` and a '/';
+  // the longest such purpose wins. A client of another generation is refused, unless this is
+  // kAnyGeneration. Throws kInvalidArgument where the purpose is served already.
+  void serve(const std::string& purpose, std::uint64_t generation, Handler handler);
+  // Once this has returned, the handler does not run any more. Do not hold a lock that the handler
+  // takes. Harmless where the purpose is not served.
+  void forget(const std::string& purpose) noexcept;
+
+  void start();
+
+  int poll_fd() const noexcept { return epoll_.get(); }
+  void process();
+
+  const Address& address() const noexcept { return listener_.address(); }
+
+  struct Counts {
+    std::uint64_t proved = 0;
+    std::uint64_t refused = 0;  // spoke the protocol and were told why
+    std::uint64_t dropped = 0;  // garbage, silence, lost, or one too many
+  };
+  Counts counts() const noexcept;
+
+ private:
+  struct Pending;
+  struct Route {
+    std::string purpose;
+    std::uint64_t generation;
+    Handler handler;
+  };
+
+  void run();
+  void accept_all();
+  void drive(std::uint64_t id);
+  void finish(std::uint64_t id);
+  void drop(std::uint64_t id, const std::string& why);
+  void expire();
+  void arm_timer();
+  void watch(int operation, int fd, std::uint32_t events, std::uint64_t id);
+  void hand_over(Connection connection);
+  Verdict judge(const Hello& peer);
+  Route* find_route(const std::string& purpose);
+  void log_drop(const std::string& line);
+
+  Listener listener_;
+  JobKey key_;
+  Hello self_;
+  UniqueFd epoll_;
+  UniqueFd timer_;
+  UniqueFd wake_;
+  // By age: ids grow, and all have the same time to prove themselves.
+  std::map<std::uint64_t, std::unique_ptr<Pending>> pending_;
+  std::uint64_t next_id_;
+  bool listening_ = true;
+  Deadline resume_ = Deadline::never();
+
+  // Recursive, so that a handler may serve or forget; held while a handler runs, so that forget()
+  // waits for it.
+  std::recursive_mutex routes_mutex_;
+  std::vector<Route> routes_;
+
+  Deadline log_window_ = Deadline::after(std::chrono::seconds(0));
+  int logged_ = 0;
+  std::uint64_t not_logged_ = 0;
+
+  std::atomic<std::uint64_t> proved_{0};
+  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<std::uint64_t> dropped_{0};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace dl::rendezvous

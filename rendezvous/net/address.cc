@@ -1,0 +1,231 @@
+#include "rendezvous/net/address.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/base/unique_fd.h"
+
+namespace dl::rendezvous {
+namespace {
+
+struct FreeAddrInfo {
+  void operator()(addrinfo* list) const noexcept { ::freeaddrinfo(list); }
+};
+using AddrInfo = std::unique_ptr<addrinfo, FreeAddrInfo>;
+
+struct Resolution {
+  int error = 0;
+  int system_error = 0;
+  AddrInfo list;
+};
+
+Resolution look_up(const std::string& host, std::uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  Resolution result;
+  result.error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  result.system_error = errno;
+  if (result.error == 0) result.list.reset(list);
+  return result;
+}
+
+// getaddrinfo() knows no deadline and cannot be cancelled: it runs on a thread of its own, which is
+// left behind when the deadline passes. Shared, because either side may be the last to need it.
+struct Question {
+  std::mutex mutex;
+  std::condition_variable answered;
+  bool done = false;
+  Resolution answer;
+};
+
+Resolution look_up_by(const Endpoint& endpoint, Deadline deadline) {
+  const auto question = std::make_shared<Question>();
+  std::thread([question, endpoint] {
+    Resolution answer = look_up(endpoint.host, endpoint.port, 0);
+    const std::lock_guard lock(question->mutex);
+    question->answer = std::move(answer);
+    question->done = true;
+    question->answered.notify_one();
+  }).detach();
+  std::unique_lock lock(question->mutex);
+  const auto is_done = [&] { return question->done; };
+  if (deadline.is_never()) {
+    question->answered.wait(lock, is_done);
+  } else {
+    question->answered.wait_until(lock, deadline.when(), is_done);
+  }
+  DL_CHECK(question->done, kTimeout, "resolve {}: no answer from the name service in time",
+           endpoint.host);
+  return std::move(question->answer);
+}
+
+}  // namespace
+
+Endpoint Endpoint::parse(std::string_view text) {
+  const auto refuse = [&](std::string_view why) {
+    throw_error(ErrorKind::kInvalidArgument,
+                "'{}' is not an address: {}; wanted HOST:PORT or [IPV6]:PORT", text, why);
+  };
+  Endpoint endpoint;
+  std::string_view port;
+  if (text.starts_with('[')) {
+    const std::size_t close = text.find(']');
+    if (close == std::string_view::npos) refuse("']' is missing");
+    endpoint.host = text.substr(1, close - 1);
+    if (close + 1 >= text.size() || text[close + 1] != ':') refuse("the port is missing");
+    port = text.substr(close + 2);
+  } else {
+    const std::size_t colon = text.rfind(':');
+    if (colon == std::string_view::npos) refuse("the port is missing");
+    endpoint.host = text.substr(0, colon);
+    if (endpoint.host.find(':') != std::string::npos) refuse("an IPv6 address needs brackets");
+    port = text.substr(colon + 1);
+  }
+  if (endpoint.host.empty()) refuse("the host is missing");
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
+  if (port.empty() || error != std::errc() || end != port.data() + port.size()) {
+    refuse("the port is not a number from 0 to 65535");
+  }
+  return endpoint;
+}
+
+std::string Endpoint::text() const {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+Address::Address(const sockaddr* address, socklen_t size) noexcept
+    : size_(std::min<socklen_t>(size, sizeof storage_)) {
+  std::memcpy(&storage_, address, size_);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage_);
+  if (storage_.ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = v6->sin6_port;
+    std::memcpy(&v4.sin_addr, &v6->sin6_addr.s6_addr[12], sizeof v4.sin_addr);
+    storage_ = {};
+    std::memcpy(&storage_, &v4, sizeof v4);
+    size_ = sizeof v4;
+  }
+}
+
+std::uint16_t Address::port() const noexcept {
+  return ntohs(family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port
+                                    : reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
+}
+
+bool Address::is_loopback() const noexcept {
+  if (family() == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
+  }
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&storage_);
+  return family() == AF_INET && (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+}
+
+bool Address::is_any() const noexcept {
+  if (family() == AF_INET6) {
+    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
+  }
+  return family() == AF_INET &&
+         reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr.s_addr == INADDR_ANY;
+}
+
+std::string Address::host() const {
+  char text[NI_MAXHOST] = "";
+  if (size_ == 0 ||
+      ::getnameinfo(data(), size_, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "unknown address";
+  }
+  return text;
+}
+
+std::string Address::text() const {
+  return size_ == 0 ? "unknown address" : Endpoint{host(), port()}.text();
+}
+
+bool operator==(const Address& a, const Address& b) noexcept {
+  return a.size_ == b.size_ && a.family() == b.family() && a.port() == b.port() &&
+         a.host() == b.host();
+}
+
+std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline) {
+  Resolution found = look_up(endpoint.host, endpoint.port, AI_NUMERICHOST);
+  if (found.error == EAI_NONAME) found = look_up_by(endpoint, deadline);
+  if (found.error != 0) {
+    const ErrorKind kind =
+        found.error == EAI_NONAME ? ErrorKind::kNotFound : ErrorKind::kConnection;
+    throw_error(kind, "resolve {}: {}", endpoint.host,
+                found.error == EAI_SYSTEM ? std::strerror(found.system_error)
+                                          : ::gai_strerror(found.error));
+  }
+  std::vector<Address> addresses;
+  for (const addrinfo* entry = found.list.get(); entry != nullptr; entry = entry->ai_next) {
+    addresses.emplace_back(entry->ai_addr, entry->ai_addrlen);
+  }
+  return addresses;
+}
+
+std::vector<Address> interface_addresses(const std::string& interface_or_address) {
+  if (Resolution numeric = look_up(interface_or_address, 0, AI_NUMERICHOST); numeric.error == 0) {
+    return {Address(numeric.list->ai_addr, numeric.list->ai_addrlen)};
+  }
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) throw_errno(errno, "list the network interfaces");
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(raw, &::freeifaddrs);
+  std::vector<Address> addresses;
+  std::vector<std::string> names;
+  for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    if (std::find(names.begin(), names.end(), entry->ifa_name) == names.end()) {
+      names.emplace_back(entry->ifa_name);
+    }
+    if (interface_or_address != entry->ifa_name) continue;
+    addresses.emplace_back(
+        entry->ifa_addr,
+        static_cast<socklen_t>(family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)));
+  }
+  DL_CHECK(!addresses.empty(), kNotFound,
+           "'{}' is neither an address nor a network interface with one; this host has: {}",
+           interface_or_address, fmt::join(names, ", "));
+  return addresses;
+}
+
+Address local_address_towards(const Address& peer) {
+  const UniqueFd fd(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) throw_errno(errno, fmt::format("find the way to {}", peer.text()));
+  // Connecting a datagram socket picks a route and sends nothing.
+  DL_CHECK(::connect(fd.get(), peer.data(), peer.size()) == 0, kConnection,
+           "find the way to {}: {}", peer.text(), std::strerror(errno));
+  sockaddr_storage local{};
+  socklen_t size = sizeof local;
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+    throw_errno(errno, fmt::format("find the way to {}", peer.text()));
+  }
+  if (local.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&local)->sin6_port = 0;
+  } else {
+    reinterpret_cast<sockaddr_in*>(&local)->sin_port = 0;
+  }
+  return {reinterpret_cast<const sockaddr*>(&local), size};
+}
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,31 @@
+// The client's way into a job: connect, prove, and be told in one sentence where that fails.
+//
+// Any thread.
+#pragma once
+
+#include "core/base/deadline.h"
+#include "rendezvous/net/address.h"
+#include "rendezvous/net/handshake.h"
+#include "rendezvous/net/job_key.h"
+
+namespace dl::rendezvous {
+
+struct ProveOptions {
+  // Keep trying until the deadline where nobody listens yet, or the connection is lost on the way;
+  // a refusal is final all the same.
+  bool retry = true;
+};
+
+// A proved connection; its `peer` is what the server said of itself. Throws with the address and
+// the purpose in the text:
+//   kAuthentication  the other side has another key, or does not speak this protocol
+//   kMismatch        another job, generation or version of dlrun; nobody serves the purpose there
+//   kConnection, kTimeout, kNotFound  it could not be reached
+// "connect to node1:29500 for 'store': it is at generation 4, this process at generation 3; ..."
+Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const JobKey& key,
+                             Deadline deadline, const ProveOptions& options = {});
+
+// The same on a socket that is connected already.
+Connection prove(UniqueFd fd, const Hello& hello, const JobKey& key, Deadline deadline);
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,167 @@
+#include "rendezvous/net/job_key.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+
+namespace dl::rendezvous {
+namespace {
+
+constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+// The hexadecimal text with generous white space around it; whatever is longer is not a key.
+constexpr std::size_t kLongestText = 256;
+
+int digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// A copy of the key's text on its way in or out, wiped when it goes.
+struct Text {
+  std::string text;
+  ~Text() { ::explicit_bzero(text.data(), text.size()); }
+};
+
+JobKey read_key(int fd, std::string_view what) {
+  Text read{std::string(kLongestText + 1, '\0')};
+  std::size_t size = 0;
+  while (size < read.text.size()) {
+    const ssize_t n =
+        ::pread(fd, read.text.data() + size, read.text.size() - size, static_cast<off_t>(size));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno(errno, what);
+    if (n == 0) break;
+    size += static_cast<std::size_t>(n);
+  }
+  read.text.resize(size);
+  try {
+    return JobKey::from_hex(read.text);
+  } catch (const Error& error) {
+    throw_error(error.kind(), "{}: {}", what, error.what());
+  }
+}
+
+void write_all(int fd, std::string_view text, std::string_view what) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno(errno, what);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+// A program in between may have closed the descriptor and opened another file under its number, so
+// that only a memfd with our seals counts as the key.
+bool is_key_memfd(int fd) noexcept {
+  return ::fcntl(fd, F_GET_SEALS) == kSeals;
+}
+
+JobKey read_key_file(const std::string& path) {
+  const std::string what = fmt::format("{}={}", env::name_of(env::Var::kKeyFile), path);
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) throw_errno(errno, what);
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) throw_errno(errno, what);
+  DL_CHECK(S_ISREG(status.st_mode), kInvalidArgument, "{} is not a regular file", what);
+  DL_CHECK((status.st_mode & (S_IRWXG | S_IRWXO)) == 0, kInvalidArgument,
+           "{} can be read by others (mode {:04o}); chmod 600 it", what, status.st_mode & 07777U);
+  return read_key(fd.get(), what);
+}
+
+}  // namespace
+
+JobKey JobKey::generate() {
+  JobKey key;
+  std::size_t size = 0;
+  while (size < kBytes) {
+    const ssize_t n = ::getrandom(key.bytes_.data() + size, kBytes - size, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno(errno, "getrandom");
+    size += static_cast<std::size_t>(n);
+  }
+  return key;
+}
+
+JobKey JobKey::from_hex(const std::string& text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  std::string_view digits = text;
+  digits.remove_prefix(std::min(digits.find_first_not_of(kSpace), digits.size()));
+  digits = digits.substr(0, digits.find_last_not_of(kSpace) + 1);
+  DL_CHECK(digits.size() == 2 * kBytes, kParse,
+           "a job key is {} hexadecimal digits, this text has {} characters", 2 * kBytes,
+           digits.size());
+  JobKey key;
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    const int high = digit(digits[2 * i]);
+    const int low = digit(digits[2 * i + 1]);
+    DL_CHECK(high >= 0 && low >= 0, kParse,
+             "a job key is {} hexadecimal digits, character {} or {} of this text is none",
+             2 * kBytes, 2 * i + 1, 2 * i + 2);
+    key.bytes_[i] = static_cast<std::uint8_t>(high * 16 + low);
+  }
+  return key;
+}
+
+std::optional<JobKey> JobKey::from_environment() {
+  const std::optional<std::string> path = env::get(env::Var::kKeyFile);
+  if (const std::optional<std::int64_t> number = env::get_int(env::Var::kKeyFd)) {
+    const std::string what = fmt::format("{}={}", env::name_of(env::Var::kKeyFd), *number);
+    const bool possible = *number >= 0 && *number <= std::int64_t{1} << 30;
+    if (possible && is_key_memfd(static_cast<int>(*number))) {
+      return read_key(static_cast<int>(*number), what);
+    }
+    DL_CHECK(path.has_value(), kInvalidArgument,
+             "{} is not the job key's descriptor (a program in between has closed it); set {} to a "
+             "file of mode 0600 instead",
+             what, env::name_of(env::Var::kKeyFile));
+  }
+  if (path) return read_key_file(*path);
+  return std::nullopt;
+}
+
+std::string JobKey::hex() const {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * kBytes);
+  for (const std::uint8_t byte : bytes_) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+UniqueFd JobKey::to_memfd() const {
+  UniqueFd fd(::memfd_create("dlrun-key", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) throw_errno(errno, "memfd_create for the job key");
+  const Text text{hex()};
+  write_all(fd.get(), text.text, "write the job key's memfd");
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) throw_errno(errno, "seal the job key's memfd");
+  return fd;
+}
+
+void JobKey::write_file(const std::string& path) const {
+  const std::string what = fmt::format("write the job key to {}", path);
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                           S_IRUSR | S_IWUSR));
+  if (!fd) throw_errno(errno, what);
+  const Text text{hex() + "\n"};
+  write_all(fd.get(), text.text, what);
+}
+
+JobKey::~JobKey() {
+  ::explicit_bzero(bytes_.data(), bytes_.size());
+}
+
+}  // namespace dl::rendezvous

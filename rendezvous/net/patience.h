@@ -1,0 +1,34 @@
+// When a wait should say for whom it waits: after 5 s, then after 10, 20, 40 s, then every minute.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/base/deadline.h"
+
+namespace dl::rendezvous {
+
+inline constexpr std::chrono::seconds kSpeakAfter{5};
+
+class Patience {
+ public:
+  // The moment at which the wait should next wake up to speak, or `deadline` where that is earlier.
+  Deadline until(Deadline deadline) const noexcept {
+    return Deadline::earlier(deadline, Deadline::at(start_ + next_));
+  }
+  // True once for each moment at which something should be said.
+  bool should_speak() noexcept {
+    if (Deadline::Clock::now() < start_ + next_) return false;
+    next_ += std::min<std::chrono::seconds>(next_, std::chrono::minutes(1));
+    return true;
+  }
+  std::chrono::seconds waited() const noexcept {
+    return std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start_);
+  }
+
+ private:
+  Deadline::Clock::time_point start_ = Deadline::Clock::now();
+  std::chrono::seconds next_ = kSpeakAfter;
+};
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,73 @@
+// TCP sockets: connecting with a deadline, and listening.
+//
+// Every descriptor made here is non-blocking and close-on-exec; connected ones have TCP_NODELAY,
+// keepalive and TCP_USER_TIMEOUT, so that a host that vanished is noticed after about 10 s. A
+// Listener owns its descriptor; one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/base/deadline.h"
+#include "core/base/unique_fd.h"
+#include "rendezvous/net/address.h"
+
+namespace dl::rendezvous {
+
+struct ConnectOptions {
+  // Nobody listening there yet is no error before the deadline: keep trying, and say so after 5 s.
+  bool retry = false;
+  // What the connection is for, in texts: "connect to node1:29500 for the store: ...".
+  std::string what_for{};
+};
+
+// A connected socket. Tries the endpoint's addresses in order. Throws kConnection "connect to
+// node1:29500 for the store: Connection refused (10.0.0.2:29500)", kTimeout, kNotFound (no such
+// host).
+UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline,
+                    const ConnectOptions& options = {});
+
+// Sets what every connection of a job has; see above. Throws kIo.
+void tune_connection(int fd);
+
+// Either end of a connected socket.
+Address local_address(int fd);
+Address peer_address(int fd);
+
+struct ListenOptions {
+  std::string host{};      // name or address to bind; empty: all interfaces, IPv4 and IPv6
+  std::uint16_t port = 0;  // 0: the system picks one
+  int backlog = 512;
+};
+
+class Listener {
+ public:
+  // Throws kConnection "listen on 0.0.0.0:29500: Address already in use; ...".
+  static Listener bind(const ListenOptions& options = {});
+  // Takes over a descriptor that already listens (inherited, or from systemd). Throws
+  // kInvalidArgument where it does not.
+  static Listener from_fd(UniqueFd fd);
+
+  int fd() const noexcept { return fd_.get(); }
+  UniqueFd release() noexcept { return std::move(fd_); }
+  // Where it listens; the port is the real one, also where 0 was asked for.
+  const Address& address() const noexcept { return address_; }
+  std::uint16_t port() const noexcept { return address_.port(); }
+
+  struct Accepted {
+    UniqueFd fd;
+    Address peer;
+  };
+  // The next connection, or nullopt where none is there now. Throws kIo where the
+  // process or the system has no descriptors or memory left.
+  std::optional<Accepted> accept();
+
+ private:
+  Listener(UniqueFd fd, Address address) noexcept : fd_(std::move(fd)), address_(address) {}
+  UniqueFd fd_;
+  Address address_;
+};
+
+}  // namespace dl::rendezvous

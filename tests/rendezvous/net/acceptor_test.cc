@@ -1,0 +1,265 @@
+#include "rendezvous/net/acceptor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "rendezvous/net/connect.h"
+
+namespace dl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+// Connections that were handed over, for a test to wait for.
+class Inbox {
+ public:
+  Acceptor::Handler handler() {
+    return [this](Connection connection) {
+      const std::lock_guard lock(mutex_);
+      connections_.push_back(std::move(connection));
+      arrived_.notify_all();
+    };
+  }
+  Connection next() {
+    std::unique_lock lock(mutex_);
+    if (!arrived_.wait_for(lock, 20s, [&] { return !connections_.empty(); })) {
+      throw std::runtime_error("no connection was handed over");
+    }
+    Connection connection = std::move(connections_.front());
+    connections_.erase(connections_.begin());
+    return connection;
+  }
+  std::size_t size() {
+    const std::lock_guard lock(mutex_);
+    return connections_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Connection> connections_;
+};
+
+class AcceptorTest : public ::testing::Test {
+ protected:
+  AcceptorTest()
+      : key_(JobKey::generate()),
+        acceptor_(Listener::bind({.host = "127.0.0.1"}), key_,
+                  {.job = "j1", .generation = 2, .purpose = "", .from = "server", .rank = 0}),
+        endpoint_{"127.0.0.1", acceptor_.address().port()} {
+    log::set_level(log::Level::kOff);
+  }
+  ~AcceptorTest() override { log::set_level(log::Level::kWarning); }
+
+  Hello hello(const std::string& purpose, std::uint64_t generation = 2) const {
+    return {.job = "j1", .generation = generation, .purpose = purpose, .from = "rank 1", .rank = 1};
+  }
+  Connection connect(const Hello& hello) const {
+    return connect_and_prove(endpoint_, hello, key_, Deadline::after(20s));
+  }
+  std::string refusal(const Hello& hello, const JobKey& key, ErrorKind kind) const {
+    try {
+      connect_and_prove(endpoint_, hello, key, Deadline::after(20s));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      return error.what();
+    }
+    return "not refused";
+  }
+  // Waits until the other side has closed the connection; false where 20 s pass.
+  static bool wait_closed(int fd) {
+    const Deadline deadline = Deadline::after(20s);
+    char buffer[256];
+    while (!deadline.has_passed()) {
+      pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+      ::poll(&entry, 1, deadline.poll_timeout());
+      const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return true;
+    }
+    return false;
+  }
+
+  JobKey key_;
+  Acceptor acceptor_;
+  Endpoint endpoint_;
+};
+
+TEST_F(AcceptorTest, HandsConnectionsToWhoeverServesTheirPurpose) {
+  Inbox store;
+  Inbox groups;
+  Inbox world;
+  acceptor_.serve("store", kAnyGeneration, store.handler());
+  acceptor_.serve("group", 2, groups.handler());
+  acceptor_.serve("group/world", 2, world.handler());
+  acceptor_.start();
+
+  const Connection a = connect(hello("store", kAnyGeneration));
+  const Connection b = connect(hello("group/small"));
+  const Connection c = connect(hello("group/world"));
+  EXPECT_EQ(a.peer.from, "server");
+  EXPECT_EQ(a.address, endpoint_.text());
+  EXPECT_EQ(store.next().peer.from, "rank 1");
+  EXPECT_EQ(groups.next().peer.purpose, "group/small");
+  EXPECT_EQ(world.next().peer.purpose, "group/world");
+}
+
+TEST_F(AcceptorTest, BytesThatFollowTheHandshakeReachTheHandlersOwner) {
+  Inbox store;
+  acceptor_.serve("store", kAnyGeneration, store.handler());
+  acceptor_.start();
+  const Connection client = connect(hello("store"));
+  const Connection server = store.next();
+  ASSERT_EQ(::send(client.fd.get(), "ping", 4, 0), 4);
+  pollfd entry{.fd = server.fd.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(::poll(&entry, 1, 20'000), 1);
+  char buffer[8];
+  EXPECT_EQ(::recv(server.fd.get(), buffer, sizeof buffer, 0), 4);
+}
+
+TEST_F(AcceptorTest, RefusesWithASentence) {
+  Inbox inbox;
+  acceptor_.serve("group/world", 2, inbox.handler());
+  acceptor_.start();
+  EXPECT_THAT(refusal(hello("group/world", 1), key_, ErrorKind::kMismatch),
+              HasSubstr("connect to " + endpoint_.text() +
+                        " for 'group/world': it is at generation 2, this process at generation 1"));
+  EXPECT_THAT(refusal(hello("group/worldly"), key_, ErrorKind::kMismatch),
+              HasSubstr("it does not serve 'group/worldly'"));
+  EXPECT_THAT(refusal(hello("group/world"), JobKey::generate(), ErrorKind::kAuthentication),
+              HasSubstr("wrong job key"));
+  Hello other = hello("group/world");
+  other.job = "j2";
+  EXPECT_THAT(refusal(other, key_, ErrorKind::kMismatch), HasSubstr("belongs to job 'j1'"));
+  EXPECT_EQ(acceptor_.counts().refused, 4U);
+  EXPECT_EQ(inbox.size(), 0U);
+}
+
+TEST_F(AcceptorTest, GarbageAndHalfOpenConnectionsDisturbNobody) {
+  Inbox store;
+  acceptor_.serve("store", kAnyGeneration, store.handler());
+  acceptor_.start();
+  std::mt19937 random(11);
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 1000; ++i) {
+    const UniqueFd fd = connect_to(endpoint_, Deadline::after(20s));
+    std::vector<std::uint8_t> bytes(random() % 400);
+    std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<std::uint8_t>(random()); });
+    ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (i % 50 == 0) {
+      silent.push_back(connect_to(endpoint_, Deadline::after(20s)));
+      const Connection fine = connect(hello("store"));
+      EXPECT_EQ(store.next().peer.rank, 1);
+    }
+  }
+  const Connection fine = connect(hello("store"));
+  store.next();
+  EXPECT_EQ(acceptor_.counts().proved, 21U);
+}
+
+TEST_F(AcceptorTest, KeepsAtMost64PendingAndDropsTheOldest) {
+  Inbox store;
+  acceptor_.serve("store", kAnyGeneration, store.handler());
+  acceptor_.start();
+  std::vector<UniqueFd> silent;
+  for (std::size_t i = 0; i < kMostPendingHandshakes + 1; ++i) {
+    silent.push_back(connect_to(endpoint_, Deadline::after(20s)));
+  }
+  EXPECT_TRUE(wait_closed(silent.front().get()));
+  const Connection fine = connect(hello("store"));
+  store.next();
+  EXPECT_GE(acceptor_.counts().dropped, 1U);
+}
+
+TEST_F(AcceptorTest, HalfOpenConnectionIsDroppedAfterFiveSeconds) {
+  acceptor_.start();
+  const auto start = std::chrono::steady_clock::now();
+  const UniqueFd silent = connect_to(endpoint_, Deadline::after(20s));
+  EXPECT_TRUE(wait_closed(silent.get()));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, kHandshakeTime - 100ms);
+}
+
+TEST_F(AcceptorTest, ForgottenPurposeIsRefusedAndServedAgainLater) {
+  Inbox store;
+  acceptor_.serve("store", kAnyGeneration, store.handler());
+  EXPECT_THROW(acceptor_.serve("store", kAnyGeneration, store.handler()), Error);
+  acceptor_.start();
+  acceptor_.forget("store");
+  EXPECT_THAT(refusal(hello("store"), key_, ErrorKind::kMismatch), HasSubstr("does not serve"));
+  acceptor_.serve("store", kAnyGeneration, store.handler());
+  connect(hello("store"));
+  store.next();
+}
+
+TEST_F(AcceptorTest, ThrowingHandlerClosesItsConnectionOnly) {
+  Inbox store;
+  acceptor_.serve("bad", kAnyGeneration,
+                  [](Connection) { throw_error(ErrorKind::kInternal, "on purpose"); });
+  acceptor_.serve("store", kAnyGeneration, store.handler());
+  acceptor_.start();
+  const Connection bad = connect(hello("bad"));
+  EXPECT_TRUE(wait_closed(bad.fd.get()));
+  connect(hello("store"));
+  store.next();
+}
+
+TEST_F(AcceptorTest, RunsInsideSomebodysEventLoop) {
+  bool handed_over = false;
+  acceptor_.serve("store", kAnyGeneration, [&](Connection) { handed_over = true; });
+  std::thread client([&] { connect(hello("store")); });
+  const Deadline deadline = Deadline::after(20s);
+  while (!handed_over && !deadline.has_passed()) {
+    pollfd entry{.fd = acceptor_.poll_fd(), .events = POLLIN, .revents = 0};
+    ::poll(&entry, 1, deadline.poll_timeout());
+    acceptor_.process();
+  }
+  client.join();
+  EXPECT_TRUE(handed_over);
+}
+
+TEST_F(AcceptorTest, TwoJobsOnOneMachineDoNotMeet) {
+  const JobKey other_key = JobKey::generate();
+  Acceptor other(Listener::bind({.host = "127.0.0.1"}), other_key, {.job = "j2", .purpose = ""});
+  Inbox mine;
+  Inbox theirs;
+  acceptor_.serve("store", kAnyGeneration, mine.handler());
+  other.serve("store", kAnyGeneration, theirs.handler());
+  acceptor_.start();
+  other.start();
+  Hello their_hello = hello("store");
+  their_hello.job = "j2";
+  const Endpoint their_endpoint{"127.0.0.1", other.address().port()};
+  connect(hello("store"));
+  connect_and_prove(their_endpoint, their_hello, other_key, Deadline::after(20s));
+  EXPECT_EQ(mine.next().peer.job, "j1");
+  EXPECT_EQ(theirs.next().peer.job, "j2");
+  EXPECT_THAT(refusal(their_hello, other_key, ErrorKind::kMismatch), HasSubstr("'j1'"));
+}
+
+TEST(ConnectAndProve, ServerThatNeverAnswersEndsAtTheDeadline) {
+  const Listener listener = Listener::bind({.host = "127.0.0.1"});
+  try {
+    connect_and_prove({"127.0.0.1", listener.port()}, {.job = "j", .purpose = "store"},
+                      JobKey::generate(), Deadline::after(100ms));
+    FAIL() << "it connected";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+    EXPECT_THAT(error.what(), HasSubstr("did not answer by the deadline"));
+  }
+}
+
+}  // namespace
+}  // namespace dl::rendezvous

@@ -1,0 +1,119 @@
+#include "rendezvous/net/job_key.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "core/base/error.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl::rendezvous {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <typename Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Sets both variables for the length of one test.
+struct KeyEnvironment {
+  KeyEnvironment(const std::string& fd, const std::string& file) {
+    ::setenv("DLRUN_KEY_FD", fd.c_str(), 1);
+    ::setenv("DLRUN_KEY_FILE", file.c_str(), 1);
+  }
+  ~KeyEnvironment() {
+    ::unsetenv("DLRUN_KEY_FD");
+    ::unsetenv("DLRUN_KEY_FILE");
+  }
+};
+
+TEST(JobKey, GeneratedKeysDiffer) {
+  EXPECT_NE(JobKey::generate().bytes(), JobKey::generate().bytes());
+}
+
+TEST(JobKey, SurvivesItsHexadecimalText) {
+  const JobKey key = JobKey::generate();
+  EXPECT_EQ(JobKey::from_hex(" \n" + key.hex() + "\r\n").bytes(), key.bytes());
+}
+
+TEST(JobKey, RefusesOtherTextsWithoutQuotingThem) {
+  const std::string almost = std::string(63, 'a') + "x";
+  EXPECT_THAT(error_of([&] { JobKey::from_hex(almost); }),
+              ::testing::AllOf(HasSubstr("character 63 or 64"), Not(HasSubstr("aaaa"))));
+  EXPECT_THAT(error_of([] { JobKey::from_hex(""); }), HasSubstr("has 0 characters"));
+  EXPECT_THAT(error_of([] { JobKey::from_hex(std::string(65, 'a')); }), HasSubstr("65 characters"));
+}
+
+TEST(JobKey, IsReadFromASealedMemfdAgainAndAgain) {
+  const JobKey key = JobKey::generate();
+  const UniqueFd fd = key.to_memfd();
+  const KeyEnvironment environment(std::to_string(fd.get()), "");
+  EXPECT_EQ(JobKey::from_environment()->bytes(), key.bytes());
+  EXPECT_EQ(JobKey::from_environment()->bytes(), key.bytes());
+  EXPECT_LT(::pwrite(fd.get(), "x", 1, 0), 0) << "the memfd is not sealed";
+}
+
+TEST(JobKey, ClosedDescriptorFallsBackToTheFile) {
+  const tests::TempDir directory;
+  const JobKey key = JobKey::generate();
+  const std::string path = directory.path() + "/key";
+  key.write_file(path);
+  {
+    const KeyEnvironment environment("987654", path);
+    EXPECT_EQ(JobKey::from_environment()->bytes(), key.bytes());
+  }
+  const KeyEnvironment environment("987654", "");
+  EXPECT_THAT(error_of([] { JobKey::from_environment(); }),
+              HasSubstr("DLRUN_KEY_FD=987654 is not the job key's descriptor"));
+}
+
+TEST(JobKey, AnotherFileUnderTheDescriptorsNumberIsNotTheKey) {
+  const UniqueFd other(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  const KeyEnvironment environment(std::to_string(other.get()), "");
+  EXPECT_THAT(error_of([] { JobKey::from_environment(); }), HasSubstr("is not the job key's"));
+}
+
+TEST(JobKey, FileThatOthersCanReadIsRefused) {
+  const tests::TempDir directory;
+  const std::string path = directory.path() + "/key";
+  JobKey::generate().write_file(path);
+  struct stat status{};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  const KeyEnvironment environment("", path);
+  EXPECT_THAT(error_of([] { JobKey::from_environment(); }),
+              ::testing::AllOf(HasSubstr("mode 0640"), HasSubstr("chmod 600")));
+}
+
+TEST(JobKey, MissingFileIsNamedAndAnExistingOneKept) {
+  const tests::TempDir directory;
+  const std::string path = directory.path() + "/key";
+  {
+    const KeyEnvironment environment("", path);
+    EXPECT_THAT(error_of([] { JobKey::from_environment(); }), HasSubstr(path));
+  }
+  const JobKey key = JobKey::generate();
+  key.write_file(path);
+  EXPECT_THAT(error_of([&] { key.write_file(path); }), HasSubstr("File exists"));
+}
+
+TEST(JobKey, NothingInTheEnvironmentIsNoKey) {
+  const KeyEnvironment environment("", "");
+  EXPECT_FALSE(JobKey::from_environment().has_value());
+}
+
+}  // namespace
+}  // namespace dl::rendezvous

@@ -1,0 +1,165 @@
+#include "rendezvous/net/socket.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "core/base/error.h"
+
+namespace dl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+template <typename Call>
+std::string error_of(ErrorKind kind, Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+// A loopback port where nobody listens, and nobody else will while this object lives.
+class ClosedPort {
+ public:
+  ClosedPort() : listener_(Listener::bind({.host = "127.0.0.1"})) {
+    fd_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const Address address = listener_.address();
+    listener_.release();
+    EXPECT_EQ(::bind(fd_.get(), address.data(), address.size()), 0);
+    endpoint_ = {"127.0.0.1", address.port()};
+  }
+  const Endpoint& endpoint() const { return endpoint_; }
+
+ private:
+  Listener listener_;
+  UniqueFd fd_;
+  Endpoint endpoint_;
+};
+
+TEST(Endpoint, ParsesNamesAndBothFamilies) {
+  EXPECT_EQ(Endpoint::parse("node1:29500"), (Endpoint{"node1", 29500}));
+  EXPECT_EQ(Endpoint::parse("10.0.0.2:1"), (Endpoint{"10.0.0.2", 1}));
+  EXPECT_EQ(Endpoint::parse("[fe80::1%eth0]:65535"), (Endpoint{"fe80::1%eth0", 65535}));
+  EXPECT_EQ(Endpoint::parse("[::1]:7").text(), "[::1]:7");
+}
+
+TEST(Endpoint, RefusesWhatIsNoAddress) {
+  for (const char* text : {"", "node1", "node1:", ":29500", "node1:65536", "node1:-1", "node1:1x",
+                           "::1:29500", "[::1]", "[::1]29500", "[::1", "node1: 1"}) {
+    EXPECT_THAT(error_of(ErrorKind::kInvalidArgument, [&] { Endpoint::parse(text); }),
+                HasSubstr("is not an address"))
+        << text;
+  }
+}
+
+TEST(Address, PrintsLikeAnEndpoint) {
+  EXPECT_EQ(resolve({"127.0.0.1", 80}, Deadline::never()).at(0).text(), "127.0.0.1:80");
+  EXPECT_EQ(resolve({"::1", 80}, Deadline::never()).at(0).text(), "[::1]:80");
+  EXPECT_EQ(resolve({"::ffff:10.0.0.2", 80}, Deadline::never()).at(0).text(), "10.0.0.2:80");
+  EXPECT_TRUE(resolve({"127.8.0.1", 80}, Deadline::never()).at(0).is_loopback());
+  EXPECT_TRUE(resolve({"::", 80}, Deadline::never()).at(0).is_any());
+}
+
+TEST(Address, UnknownHostIsNamed) {
+  EXPECT_THAT(error_of(ErrorKind::kNotFound,
+                       [] { resolve({"no-such-host.invalid", 1}, Deadline::after(20s)); }),
+              HasSubstr("no-such-host.invalid"));
+}
+
+TEST(Address, InterfaceIsFoundByNameAndByAddress) {
+  EXPECT_TRUE(interface_addresses("lo").at(0).is_loopback());
+  EXPECT_EQ(interface_addresses("127.0.0.1").at(0).host(), "127.0.0.1");
+  EXPECT_THAT(error_of(ErrorKind::kNotFound, [] { interface_addresses("nosuch0"); }),
+              HasSubstr("this host has: lo"));
+  EXPECT_TRUE(local_address_towards(resolve({"127.0.0.1", 9}, Deadline::never())[0]).is_loopback());
+}
+
+TEST(Socket, ConnectsAndKnowsBothEnds) {
+  Listener listener = Listener::bind({.host = "127.0.0.1"});
+  const UniqueFd client = connect_to({"127.0.0.1", listener.port()}, Deadline::after(5s));
+  std::optional<Listener::Accepted> accepted = listener.accept();
+  ASSERT_TRUE(accepted.has_value());
+  EXPECT_EQ(accepted->peer, local_address(client.get()));
+  EXPECT_EQ(peer_address(client.get()), listener.address());
+  EXPECT_FALSE(listener.accept().has_value());
+  for (const int fd : {client.get(), accepted->fd.get()}) {
+    EXPECT_TRUE(::fcntl(fd, F_GETFL) & O_NONBLOCK);
+    EXPECT_TRUE(::fcntl(fd, F_GETFD) & FD_CLOEXEC);
+  }
+}
+
+TEST(Socket, ListensOnBothFamiliesAtOnce) {
+  Listener listener = Listener::bind();
+  const UniqueFd v4 = connect_to({"127.0.0.1", listener.port()}, Deadline::after(5s));
+  EXPECT_EQ(listener.accept()->peer.host(), "127.0.0.1");
+  if (listener.address().family() != AF_INET6) GTEST_SKIP() << "this kernel has no IPv6";
+  const UniqueFd v6 = connect_to({"::1", listener.port()}, Deadline::after(5s));
+  EXPECT_EQ(listener.accept()->peer.host(), "::1");
+}
+
+TEST(Socket, RefusedConnectionNamesTheAddressAndThePurpose) {
+  const ClosedPort closed;
+  EXPECT_THAT(
+      error_of(
+          ErrorKind::kConnection,
+          [&] { connect_to(closed.endpoint(), Deadline::after(5s), {.what_for = "the store"}); }),
+      ::testing::AllOf(HasSubstr("connect to " + closed.endpoint().text() + " for the store"),
+                       HasSubstr("Connection refused")));
+}
+
+TEST(Socket, RetriesUntilSomebodyListensOrTheDeadlinePasses) {
+  const ClosedPort closed;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(
+      error_of(ErrorKind::kTimeout,
+               [&] { connect_to(closed.endpoint(), Deadline::after(100ms), {.retry = true}); }),
+      HasSubstr("gave up at the deadline: Connection refused"));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 100ms);
+
+  const UniqueFd bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Address any = resolve({"127.0.0.1", 0}, Deadline::never())[0];
+  ASSERT_EQ(::bind(bound.get(), any.data(), any.size()), 0);
+  const std::uint16_t port = local_address(bound.get()).port();
+  UniqueFd connected;
+  std::thread client(
+      [&] { connected = connect_to({"127.0.0.1", port}, Deadline::after(10s), {.retry = true}); });
+  ASSERT_EQ(::listen(bound.get(), 1), 0);
+  client.join();
+  EXPECT_TRUE(connected);
+}
+
+TEST(Socket, TakenPortIsSaid) {
+  const Listener listener = Listener::bind({.host = "127.0.0.1"});
+  EXPECT_THAT(error_of(ErrorKind::kConnection,
+                       [&] { Listener::bind({.host = "127.0.0.1", .port = listener.port()}); }),
+              ::testing::AllOf(HasSubstr("listen on " + listener.address().text()),
+                               HasSubstr("Address already in use; another program has this port")));
+  EXPECT_THAT(error_of(ErrorKind::kConnection, [] { Listener::bind({.host = "192.0.2.1"}); }),
+              HasSubstr("no network interface of this host"));
+}
+
+TEST(Socket, InheritedListenerMustListen) {
+  Listener first = Listener::bind({.host = "127.0.0.1"});
+  const Address address = first.address();
+  Listener second = Listener::from_fd(first.release());
+  EXPECT_EQ(second.address(), address);
+  const UniqueFd client = connect_to({"127.0.0.1", second.port()}, Deadline::after(5s));
+  EXPECT_TRUE(second.accept().has_value());
+
+  EXPECT_THAT(
+      error_of(ErrorKind::kInvalidArgument,
+               [] { Listener::from_fd(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))); }),
+      HasSubstr("is not a listening socket"));
+}
+
+}  // namespace
+}  // namespace dl::rendezvous
