@@ -1,0 +1,329 @@
+// Highway compiles this file once for each instruction set and picks one at run time; the loops are
+// plain, so that the compiler vectorises them for each.
+#include "collectives/algorithms/reduce.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "collectives/algorithms/reduce.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+//
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "collectives/descriptor.h"
+#include "core/base/error.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dl::collectives {
+namespace HWY_NAMESPACE {
+
+// Storage types whose values are not C++ arithmetic types.
+struct Half {
+  std::uint16_t bits;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+};
+struct Boolean {
+  std::uint8_t byte;
+};
+__extension__ using Int128 = __int128;
+__extension__ using UInt128 = unsigned __int128;
+
+inline float load(Half x) noexcept {
+  const std::uint32_t sign = std::uint32_t{x.bits & 0x8000u} << 16;
+  const std::uint32_t magnitude = x.bits & 0x7fffu;
+  // A subnormal is its integer times 2^-24, which f32 holds as a normal number.
+  const auto subnormal =
+      std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<int>(magnitude)) * 0x1p-24f);
+  const std::uint32_t normal = (magnitude << 13) + (magnitude >= 0x7c00u ? 224u << 23 : 112u << 23);
+  return std::bit_cast<float>(sign | (magnitude < 0x0400u ? subnormal : normal));
+}
+inline float load(BFloat16 x) noexcept {
+  return std::bit_cast<float>(std::uint32_t{x.bits} << 16);
+}
+inline std::uint8_t load(Boolean x) noexcept {
+  return x.byte != 0 ? 1 : 0;
+}
+template <typename T>
+inline T load(T x) noexcept {
+  return x;
+}
+
+// To the nearest, ties to even; NaN stays NaN.
+inline void store(Half& to, float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
+  const std::uint32_t x = bits & 0x7fffffffu;
+  const std::uint32_t normal = (x + 0xfffu + ((x >> 13) & 1u) - (112u << 23)) >> 13;
+  // One ulp of 0.5 is one f16 subnormal: the addition rounds.
+  const std::uint32_t subnormal =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(std::min(x, 0x38800000u)) + 0.5f) -
+      0x3f000000u;
+  const std::uint32_t special = x > 0x7f800000u ? 0x7e00u | ((x >> 13) & 0x3ffu) : 0x7c00u;
+  const std::uint32_t finite = x < 0x38800000u ? subnormal : normal;
+  to.bits = static_cast<std::uint16_t>(sign | (x >= 0x47800000u ? special : finite));
+}
+inline void store(BFloat16& to, float value) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x40u;
+  to.bits = static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+inline void store(Boolean& to, std::uint8_t value) noexcept {
+  to.byte = value;
+}
+template <typename T, typename V>
+inline void store(T& to, V value) noexcept {
+  to = static_cast<T>(value);
+}
+
+// Integers are added and multiplied as unsigned numbers of at least 32 bits, where wrapping is
+// defined.
+template <typename T>
+struct Wrapping {
+  using type =
+      std::conditional_t<(sizeof(T) > 8), UInt128,
+                         std::conditional_t<(sizeof(T) > 4), std::uint64_t, std::uint32_t>>;
+};
+
+template <ReduceOp kOp, typename T>
+inline T apply(T a, T b) noexcept {
+  constexpr bool kIsFloat = std::is_floating_point_v<T>;
+  using U = typename Wrapping<T>::type;
+  if constexpr (kOp == ReduceOp::kSum || kOp == ReduceOp::kAvg) {
+    if constexpr (kIsFloat)
+      return a + b;
+    else
+      return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+  } else if constexpr (kOp == ReduceOp::kProd) {
+    if constexpr (kIsFloat)
+      return a * b;
+    else
+      return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+  } else if constexpr (kOp == ReduceOp::kMin) {
+    if constexpr (kIsFloat)
+      return (a < b) | (a != a) ? a : b;
+    else
+      return a < b ? a : b;
+  } else if constexpr (kOp == ReduceOp::kMax) {
+    if constexpr (kIsFloat)
+      return (a > b) | (a != a) ? a : b;
+    else
+      return a > b ? a : b;
+  } else if constexpr (kIsFloat) {
+    return a;  // refused by check_reduction
+  } else if constexpr (kOp == ReduceOp::kBand) {
+    return static_cast<T>(a & b);
+  } else if constexpr (kOp == ReduceOp::kBor) {
+    return static_cast<T>(a | b);
+  } else {
+    return static_cast<T>(a ^ b);
+  }
+}
+
+// On 0/1 values a sum is "or" and a product "and".
+template <ReduceOp kOp>
+inline std::uint8_t apply_bool(std::uint8_t a, std::uint8_t b) noexcept {
+  if constexpr (kOp == ReduceOp::kSum || kOp == ReduceOp::kMax || kOp == ReduceOp::kBor ||
+                kOp == ReduceOp::kAvg) {
+    return a | b;
+  } else if constexpr (kOp == ReduceOp::kBxor) {
+    return a ^ b;
+  } else {
+    return a & b;
+  }
+}
+
+template <typename T, ReduceOp kOp>
+void reduce_loop(T* dst, const T* a, const T* b, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if constexpr (std::is_same_v<T, Boolean>) {
+      store(dst[i], apply_bool<kOp>(load(a[i]), load(b[i])));
+    } else {
+      store(dst[i], apply<kOp>(load(a[i]), load(b[i])));
+    }
+  }
+}
+
+template <typename T, ReduceOp kOp>
+void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count) {
+  using Value = decltype(load(T{}));
+  constexpr bool kWide =
+      kOp == ReduceOp::kAvg && std::is_integral_v<Value> && !std::is_same_v<T, Boolean>;
+  using Accumulator =
+      std::conditional_t<kWide, std::conditional_t<sizeof(Value) == 8, Int128, std::int64_t>,
+                         Value>;
+  constexpr std::size_t kBlock = 1024;
+  Accumulator sum[kBlock];
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t n = std::min(kBlock, count - begin);
+    const T* first = static_cast<const T*>(shares[0]) + begin;
+    for (std::size_t i = 0; i < n; ++i) sum[i] = static_cast<Accumulator>(load(first[i]));
+    for (std::size_t s = 1; s < shares.size(); ++s) {
+      const T* share = static_cast<const T*>(shares[s]) + begin;
+      for (std::size_t i = 0; i < n; ++i) {
+        if constexpr (std::is_same_v<T, Boolean>) {
+          sum[i] = apply_bool<kOp>(sum[i], load(share[i]));
+        } else {
+          sum[i] = apply<kOp>(sum[i], static_cast<Accumulator>(load(share[i])));
+        }
+      }
+    }
+    T* out = dst + begin;
+    const auto ranks = static_cast<Accumulator>(shares.size());
+    for (std::size_t i = 0; i < n; ++i) {
+      if constexpr (kOp == ReduceOp::kAvg && !std::is_same_v<T, Boolean>) {
+        store(out[i], sum[i] / ranks);
+      } else {
+        store(out[i], sum[i]);
+      }
+    }
+  }
+}
+
+template <typename T>
+void finish_loop(T* x, std::size_t count, int ranks) {
+  using Value = decltype(load(T{}));
+  for (std::size_t i = 0; i < count; ++i) {
+    store(x[i], static_cast<Value>(load(x[i]) / static_cast<Value>(ranks)));
+  }
+}
+
+// Calls f with a null pointer of the dtype's storage type.
+template <typename F>
+void with_type(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::kF16:
+      return f(static_cast<Half*>(nullptr));
+    case DType::kBF16:
+      return f(static_cast<BFloat16*>(nullptr));
+    case DType::kF32:
+      return f(static_cast<float*>(nullptr));
+    case DType::kF64:
+      return f(static_cast<double*>(nullptr));
+    case DType::kI8:
+      return f(static_cast<std::int8_t*>(nullptr));
+    case DType::kU8:
+      return f(static_cast<std::uint8_t*>(nullptr));
+    case DType::kI16:
+      return f(static_cast<std::int16_t*>(nullptr));
+    case DType::kU16:
+      return f(static_cast<std::uint16_t*>(nullptr));
+    case DType::kI32:
+      return f(static_cast<std::int32_t*>(nullptr));
+    case DType::kU32:
+      return f(static_cast<std::uint32_t*>(nullptr));
+    case DType::kI64:
+      return f(static_cast<std::int64_t*>(nullptr));
+    case DType::kU64:
+      return f(static_cast<std::uint64_t*>(nullptr));
+    case DType::kBool:
+      return f(static_cast<Boolean*>(nullptr));
+  }
+}
+
+template <ReduceOp kOp>
+using OpTag = std::integral_constant<ReduceOp, kOp>;
+
+template <typename F>
+void with_op(ReduceOp op, const F& f) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return f(OpTag<ReduceOp::kSum>());
+    case ReduceOp::kAvg:
+      return f(OpTag<ReduceOp::kAvg>());
+    case ReduceOp::kMin:
+      return f(OpTag<ReduceOp::kMin>());
+    case ReduceOp::kMax:
+      return f(OpTag<ReduceOp::kMax>());
+    case ReduceOp::kProd:
+      return f(OpTag<ReduceOp::kProd>());
+    case ReduceOp::kBand:
+      return f(OpTag<ReduceOp::kBand>());
+    case ReduceOp::kBor:
+      return f(OpTag<ReduceOp::kBor>());
+    case ReduceOp::kBxor:
+      return f(OpTag<ReduceOp::kBxor>());
+  }
+}
+
+void reduce(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::size_t count) {
+  with_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_op(op, [&](auto tag) {
+      reduce_loop<T, decltype(tag)::value>(static_cast<T*>(dst), static_cast<const T*>(a),
+                                           static_cast<const T*>(b), count);
+    });
+  });
+}
+
+void combine(DType dtype, ReduceOp op, void* dst, std::span<const void* const> shares,
+             std::size_t count) {
+  with_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    with_op(op, [&](auto tag) {
+      combine_loop<T, decltype(tag)::value>(static_cast<T*>(dst), shares, count);
+    });
+  });
+}
+
+void finish(DType dtype, void* x, std::size_t count, int ranks) {
+  with_type(dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    finish_loop<T>(static_cast<T*>(x), count, ranks);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace dl::collectives
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dl::collectives {
+namespace {
+
+HWY_EXPORT(reduce);
+HWY_EXPORT(combine);
+HWY_EXPORT(finish);
+
+}  // namespace
+
+void check_reduction(DType dtype, ReduceOp op, std::string_view operation) {
+  DL_CHECK(!is_floating(dtype) || op < ReduceOp::kBand, kDType,
+           "{}: {} has no meaning for {}; it takes integers and bool", operation, name_of(op),
+           short_name(dtype));
+  DL_CHECK(dtype != DType::kBool || op != ReduceOp::kAvg, kDType,
+           "{}: avg has no meaning for bool; sum is \"or\", prod is \"and\"", operation);
+}
+
+bool needs_raw_shares(DType dtype, ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+      return dtype == DType::kF16 || dtype == DType::kBF16;
+    case ReduceOp::kAvg:
+      return dtype != DType::kF32 && dtype != DType::kF64;
+    default:
+      return false;
+  }
+}
+
+void reduce(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(reduce)(dtype, op, dst, a, b, count);
+}
+
+void combine(DType dtype, ReduceOp op, void* dst, std::span<const void* const> shares,
+             std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(combine)(dtype, op, dst, shares, count);
+}
+
+void finish(DType dtype, ReduceOp op, void* x, std::size_t count, int ranks) {
+  if (op == ReduceOp::kAvg) HWY_DYNAMIC_DISPATCH(finish)(dtype, x, count, ranks);
+}
+
+}  // namespace dl::collectives
+#endif  // HWY_ONCE

@@ -1,0 +1,80 @@
+#include "collectives/descriptor.h"
+
+#include <fmt/core.h>
+
+namespace dl::collectives {
+namespace {
+
+// The finaliser of MurmurHash3: every input bit reaches every output bit.
+std::uint64_t mix(std::uint64_t h) noexcept {
+  h ^= h >> 33;
+  h *= 0xff51afd7ed558ccdULL;
+  h ^= h >> 33;
+  h *= 0xc4ceb9fe1a85ec53ULL;
+  return h ^ (h >> 33);
+}
+
+bool reduces(OpKind op) noexcept {
+  return op == OpKind::kAllReduce || op == OpKind::kReduceScatter;
+}
+
+}  // namespace
+
+std::string_view name_of(OpKind op) noexcept {
+  constexpr std::string_view kNames[kOpKindCount] = {
+      "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "send", "recv"};
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+std::string_view name_of(ReduceOp op) noexcept {
+  constexpr std::string_view kNames[kReduceOpCount] = {"sum",  "avg",  "min", "max",
+                                                       "prod", "band", "bor", "bxor"};
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+std::uint32_t hash(const Descriptor& d, std::uint64_t salt) noexcept {
+  const std::uint64_t kinds = std::uint64_t{static_cast<std::uint8_t>(d.op)} |
+                              std::uint64_t{static_cast<std::uint8_t>(d.dtype)} << 8 |
+                              std::uint64_t{static_cast<std::uint8_t>(d.reduce)} << 16 |
+                              std::uint64_t{static_cast<std::uint8_t>(d.order)} << 24 |
+                              std::uint64_t{static_cast<std::uint32_t>(d.root)} << 32;
+  const std::uint64_t h = mix(mix(mix(salt ^ d.sequence) + d.count) ^ kinds);
+  return static_cast<std::uint32_t>(h ^ (h >> 32));
+}
+
+std::uint64_t hash_of_group(std::string_view name, std::uint64_t generation) noexcept {
+  std::uint64_t h = mix(generation + 1);
+  for (const char c : name) h = mix(h ^ static_cast<std::uint8_t>(c));
+  return h;
+}
+
+std::string title(const Descriptor& d) {
+  return fmt::format("{} #{}", name_of(d.op), d.sequence);
+}
+
+std::string payload_text(const Descriptor& d) {
+  if (d.op == OpKind::kBarrier) return {};
+  std::string text = fmt::format("{}[{}]", short_name(d.dtype), d.count);
+  if (reduces(d.op)) text += fmt::format(" {}", name_of(d.reduce));
+  if (d.order == Order::kTree) text += " in tree order";
+  if (d.op == OpKind::kBroadcast) text += fmt::format(" from root {}", d.root);
+  return text;
+}
+
+std::string text(const Descriptor& d) {
+  const std::string payload = payload_text(d);
+  return payload.empty() ? title(d) : fmt::format("{} ({})", title(d), payload);
+}
+
+std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
+                          const Descriptor& ours, std::string_view ours_who) {
+  if (theirs.op == ours.op && theirs.sequence == ours.sequence) {
+    return fmt::format("{}: {} sent {}, {} expects {}; are the models the same on all ranks?",
+                       title(ours), theirs_who, payload_text(theirs), ours_who, payload_text(ours));
+  }
+  return fmt::format(
+      "{} called {} where {} called {}; all ranks must make the same calls in the same order",
+      theirs_who, text(theirs), ours_who, text(ours));
+}
+
+}  // namespace dl::collectives

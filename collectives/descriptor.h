@@ -1,0 +1,62 @@
+// What a rank says an operation is, so that ranks that disagree find out before they mix their
+// bytes.
+//
+// Every frame of an operation carries the sequence number and a 32-bit hash of the descriptor; the
+// descriptor itself stands in the header too, so that an error can quote both sides. Values; any
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "collectives/process_group.h"
+#include "core/tensor/dtype.h"
+
+namespace dl::collectives {
+
+enum class OpKind : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kBarrier,
+  kSend,
+  kRecv
+};
+inline constexpr std::size_t kOpKindCount = 7;
+inline constexpr std::size_t kReduceOpCount = 8;
+
+// "all_reduce", "broadcast", ...
+std::string_view name_of(OpKind op) noexcept;
+// "sum", "avg", ...
+std::string_view name_of(ReduceOp op) noexcept;
+
+struct Descriptor {
+  std::uint64_t sequence = 0;  // of the group, from 1; point-to-point: of this pair and direction
+  std::uint64_t count = 0;     // as the caller gave it: elements a rank for gather and scatter
+  std::int32_t root = -1;      // -1 where the operation has none
+  OpKind op = OpKind::kBarrier;
+  DType dtype = DType::kU8;
+  ReduceOp reduce = ReduceOp::kSum;
+  Order order = Order::kPlan;
+  friend bool operator==(const Descriptor&, const Descriptor&) noexcept = default;
+};
+
+// `salt` stands for the group and its generation (hash_of_group).
+std::uint32_t hash(const Descriptor& descriptor, std::uint64_t salt) noexcept;
+std::uint64_t hash_of_group(std::string_view name, std::uint64_t generation) noexcept;
+
+// "all_reduce #1042"
+std::string title(const Descriptor& descriptor);
+// What follows the title: "f32[1024] sum", "f32[8] from root 2", "" for a barrier.
+std::string payload_text(const Descriptor& descriptor);
+// "all_reduce #1042 (f32[1024] sum)"
+std::string text(const Descriptor& descriptor);
+
+// One sentence that quotes both sides; `theirs_who` and `ours_who` are like "rank 3 (node2, pid
+// 4711)".
+std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
+                          const Descriptor& ours, std::string_view ours_who);
+
+}  // namespace dl::collectives

@@ -1,0 +1,389 @@
+// Executes the schedules of all ranks in memory, a few bytes at a time and in random order, under
+// exactly the rules that schedule.h states. What comes out right here is right under any timing.
+#include "collectives/algorithms/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <random>
+
+#include "collectives/algorithms/reduce.h"
+
+namespace dl::collectives {
+namespace {
+
+using Value = std::int32_t;
+constexpr std::size_t kElement = sizeof(Value);
+
+struct Rank {
+  Schedule schedule;
+  std::vector<Value> input, output, scratch;
+  bool in_place = false;
+  std::vector<std::size_t> sent, received;
+  std::vector<bool> header_sent, header_received;
+  std::size_t combined = 0;
+
+  std::byte* base(Region region) {
+    switch (region) {
+      case Region::kInput:
+        return reinterpret_cast<std::byte*>(in_place ? output.data() : input.data());
+      case Region::kOutput:
+        return reinterpret_cast<std::byte*>(output.data());
+      default:
+        return reinterpret_cast<std::byte*>(scratch.data());
+    }
+  }
+};
+
+class Machine {
+ public:
+  Machine(Descriptor descriptor, int size, bool in_place, unsigned seed)
+      : descriptor_(descriptor),
+        size_(size),
+        random_(seed),
+        ranks_(static_cast<std::size_t>(size)),
+        wires_(static_cast<std::size_t>(size * size)) {
+    for (int r = 0; r < size; ++r) {
+      Rank& rank = ranks_[static_cast<std::size_t>(r)];
+      rank.schedule = make_schedule(descriptor, r, size, in_place);
+      rank.scratch.resize(rank.schedule.scratch_bytes / kElement);
+      rank.sent.resize(rank.schedule.sends.size());
+      rank.header_sent.resize(rank.sent.size());
+      rank.received.resize(rank.schedule.receives.size());
+      rank.header_received.resize(rank.received.size());
+      rank.in_place = in_place;
+    }
+  }
+
+  Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+
+  // False where nobody can move although not all is done.
+  bool run() {
+    std::vector<int> order(static_cast<std::size_t>(size_));
+    for (int r = 0; r < size_; ++r) order[static_cast<std::size_t>(r)] = r;
+    for (;;) {
+      std::shuffle(order.begin(), order.end(), random_);
+      bool moved = false;
+      for (const int r : order) {
+        if (random_() % 3 != 0) moved |= step(r);
+      }
+      if (!moved) {
+        for (const int r : order) moved |= step(r);
+        if (!moved) return done();
+      }
+    }
+  }
+
+ private:
+  struct Wire {
+    std::deque<std::byte> bytes;
+    std::deque<std::size_t> transfers;  // lengths, as headers announce them
+  };
+  Wire& wire(int from, int to) { return wires_[static_cast<std::size_t>(from * size_ + to)]; }
+
+  bool done() {
+    for (Rank& rank : ranks_) {
+      for (std::size_t i = 0; i < rank.sent.size(); ++i) {
+        if (!rank.header_sent[i] || rank.sent[i] != rank.schedule.sends[i].bytes) return false;
+      }
+      for (std::size_t i = 0; i < rank.received.size(); ++i) {
+        if (!rank.header_received[i] || rank.received[i] != rank.schedule.receives[i].bytes) {
+          return false;
+        }
+      }
+      if (rank.schedule.combine && rank.combined != rank.schedule.combine->bytes) return false;
+    }
+    for (const Wire& w : wires_) {
+      if (!w.bytes.empty() || !w.transfers.empty()) return false;
+    }
+    return true;
+  }
+
+  std::size_t some(std::size_t limit) {
+    const std::size_t elements = limit / kElement;
+    return elements == 0 ? 0 : (1 + random_() % std::min<std::size_t>(elements, 5)) * kElement;
+  }
+
+  bool received_all(Rank& rank, std::size_t i) {
+    return rank.header_received[i] && rank.received[i] == rank.schedule.receives[i].bytes;
+  }
+
+  bool step(int r) {
+    Rank& me = rank(r);
+    bool moved = false;
+    std::vector<bool> busy(static_cast<std::size_t>(size_));
+    for (std::size_t i = 0; i < me.schedule.sends.size(); ++i) {
+      const Transfer& t = me.schedule.sends[i];
+      if (me.header_sent[i] && me.sent[i] == t.bytes) continue;
+      const auto peer = static_cast<std::size_t>(t.peer);
+      if (busy[peer]) continue;
+      busy[peer] = true;
+      std::size_t ready = t.bytes;
+      if (t.after == Transfer::kCombined) ready = me.combined;
+      if (t.after >= 0) {
+        const auto source = static_cast<std::size_t>(t.after);
+        ready = me.received[source];
+        if (t.bytes == 0 && !received_all(me, source)) continue;
+        if (t.bytes > 0) {
+          EXPECT_EQ(t.bytes, me.schedule.receives[source].bytes);
+        }
+      }
+      if (t.bytes > 0 && ready == me.sent[i]) continue;
+      if (!me.header_sent[i]) {
+        me.header_sent[i] = true;
+        wire(r, t.peer).transfers.push_back(t.bytes);
+        moved = true;
+      }
+      const std::size_t n = some(ready - me.sent[i]);
+      const std::byte* from = me.base(t.region) + t.offset + me.sent[i];
+      auto& bytes = wire(r, t.peer).bytes;
+      bytes.insert(bytes.end(), from, from + n);
+      me.sent[i] += n;
+      moved |= n > 0;
+    }
+    std::fill(busy.begin(), busy.end(), false);
+    for (std::size_t i = 0; i < me.schedule.receives.size(); ++i) {
+      const Transfer& t = me.schedule.receives[i];
+      if (received_all(me, i)) continue;
+      const auto peer = static_cast<std::size_t>(t.peer);
+      if (busy[peer]) continue;
+      busy[peer] = true;
+      Wire& w = wire(t.peer, r);
+      if (!me.header_received[i]) {
+        if (w.transfers.empty()) continue;
+        EXPECT_EQ(w.transfers.front(), t.bytes);
+        w.transfers.pop_front();
+        me.header_received[i] = true;
+        moved = true;
+      }
+      std::size_t limit = t.bytes - me.received[i];
+      if (t.after >= 0) {
+        const std::size_t gone = me.sent[static_cast<std::size_t>(t.after)];
+        limit = std::min(limit, gone > me.received[i] ? gone - me.received[i] : 0);
+      }
+      const std::size_t n = some(std::min(limit, w.bytes.size()));
+      if (n == 0) continue;
+      std::vector<std::byte> got(w.bytes.begin(), w.bytes.begin() + static_cast<std::ptrdiff_t>(n));
+      w.bytes.erase(w.bytes.begin(), w.bytes.begin() + static_cast<std::ptrdiff_t>(n));
+      std::byte* to = me.base(t.region) + t.offset + me.received[i];
+      if (t.apply == Apply::kStore) {
+        std::memcpy(to, got.data(), n);
+      } else {
+        reduce(descriptor_.dtype, descriptor_.reduce, to, got.data(),
+               me.base(Region::kInput) + t.input_offset + me.received[i], n / kElement);
+        if (t.apply == Apply::kReduceLast) {
+          finish(descriptor_.dtype, descriptor_.reduce, to, n / kElement, size_);
+        }
+      }
+      me.received[i] += n;
+      moved = true;
+    }
+    return combine_some(me) || moved;
+  }
+
+  bool combine_some(Rank& me) {
+    if (!me.schedule.combine) return false;
+    const Combine& c = *me.schedule.combine;
+    std::size_t ready = c.bytes;
+    for (const int i : c.receives) {
+      if (i >= 0) ready = std::min(ready, me.received[static_cast<std::size_t>(i)]);
+    }
+    for (const int i : c.overwrites) {
+      ready = std::min(ready, me.sent[static_cast<std::size_t>(i)]);
+    }
+    const std::size_t n = some(ready - me.combined);
+    if (n == 0) return false;
+    std::vector<const void*> shares;
+    for (const int i : c.receives) {
+      shares.push_back(i < 0 ? me.base(Region::kInput) + c.input_offset + me.combined
+                             : me.base(Region::kScratch) +
+                                   me.schedule.receives[static_cast<std::size_t>(i)].offset +
+                                   me.combined);
+    }
+    combine(descriptor_.dtype, descriptor_.reduce, me.base(c.region) + c.offset + me.combined,
+            shares, n / kElement);
+    me.combined += n;
+    return true;
+  }
+
+  Descriptor descriptor_;
+  int size_;
+  std::mt19937 random_;
+  std::vector<Rank> ranks_;
+  std::vector<Wire> wires_;
+};
+
+Value element(int rank, std::size_t i) {
+  return static_cast<Value>(1 + rank * 7 + static_cast<int>(i % 11));
+}
+
+Value total(int size, std::size_t i) {
+  Value sum = 0;
+  for (int r = 0; r < size; ++r) sum += element(r, i);
+  return sum;
+}
+
+class Schedules : public ::testing::TestWithParam<int> {};
+
+// kAvg of integers takes the exchange of raw shares at any size, kSum the ring for large ones.
+TEST_P(Schedules, AllReduceGivesEveryRankTheReduction) {
+  const int size = GetParam();
+  unsigned seed = 0;
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
+    for (const std::size_t count : {0u, 1u, 5u, 64u, 20011u}) {
+      for (const bool in_place : {false, true}) {
+        if (count > 1000 && size > 5) continue;  // minutes of random steps otherwise
+        Machine machine(
+            {.count = count, .op = OpKind::kAllReduce, .dtype = DType::kI32, .reduce = op}, size,
+            in_place, ++seed);
+        for (int r = 0; r < size; ++r) {
+          Rank& rank = machine.rank(r);
+          for (std::size_t i = 0; i < count; ++i) rank.input.push_back(element(r, i));
+          rank.output = in_place ? rank.input : std::vector<Value>(count);
+        }
+        ASSERT_TRUE(machine.run()) << name_of(op) << " count " << count;
+        for (int r = 0; r < size; ++r) {
+          for (std::size_t i = 0; i < count; ++i) {
+            const Value wanted = op == ReduceOp::kSum ? total(size, i) : total(size, i) / size;
+            ASSERT_EQ(machine.rank(r).output[i], wanted) << name_of(op) << " " << count << " " << i;
+          }
+          if (!in_place && count > 0) {
+            ASSERT_EQ(machine.rank(r).input[0], element(r, 0));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Schedules, ReduceScatterGivesEachRankItsPart) {
+  const int size = GetParam();
+  const auto ranks = static_cast<std::size_t>(size);
+  unsigned seed = 100;
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
+    for (const std::size_t count : {0u, 1u, 33u, 17000u}) {
+      if (count > 1000 && size > 4) continue;
+      Machine machine(
+          {.count = count, .op = OpKind::kReduceScatter, .dtype = DType::kI32, .reduce = op}, size,
+          false, ++seed);
+      for (int r = 0; r < size; ++r) {
+        for (std::size_t i = 0; i < count * ranks; ++i) {
+          machine.rank(r).input.push_back(element(r, i));
+        }
+        machine.rank(r).output.resize(count);
+      }
+      ASSERT_TRUE(machine.run());
+      for (int r = 0; r < size; ++r) {
+        for (std::size_t i = 0; i < count; ++i) {
+          const Value sum = total(size, static_cast<std::size_t>(r) * count + i);
+          ASSERT_EQ(machine.rank(r).output[i], op == ReduceOp::kSum ? sum : sum / size);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Schedules, AllGatherGivesEveryRankAllParts) {
+  const int size = GetParam();
+  unsigned seed = 200;
+  for (const std::size_t count : {0u, 1u, 33u, 17000u}) {
+    if (count > 1000 && size > 4) continue;
+    Machine machine({.count = count, .op = OpKind::kAllGather, .dtype = DType::kI32}, size, false,
+                    ++seed);
+    for (int r = 0; r < size; ++r) {
+      Rank& rank = machine.rank(r);
+      for (std::size_t i = 0; i < count; ++i) rank.input.push_back(element(r, i));
+      rank.output.resize(count * static_cast<std::size_t>(size));
+      // A backend copies a rank's own part before it starts.
+      std::copy(
+          rank.input.begin(), rank.input.end(),
+          rank.output.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(r) * count));
+    }
+    ASSERT_TRUE(machine.run());
+    for (int r = 0; r < size; ++r) {
+      for (int from = 0; from < size; ++from) {
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(machine.rank(r).output[static_cast<std::size_t>(from) * count + i],
+                    element(from, i));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Schedules, BroadcastGivesEveryRankTheRootsBuffer) {
+  const int size = GetParam();
+  unsigned seed = 300;
+  for (int root = 0; root < size; ++root) {
+    for (const std::size_t count : {0u, 1u, 33u, 17000u}) {
+      Machine machine(
+          {.count = count, .root = root, .op = OpKind::kBroadcast, .dtype = DType::kI32}, size,
+          true, ++seed);
+      for (int r = 0; r < size; ++r) {
+        Rank& rank = machine.rank(r);
+        rank.output.resize(count);
+        for (std::size_t i = 0; r == root && i < count; ++i) rank.output[i] = element(r, i);
+      }
+      ASSERT_TRUE(machine.run());
+      for (int r = 0; r < size; ++r) {
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(machine.rank(r).output[i], element(root, i));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Schedules, NoRankLeavesABarrierBeforeAllHaveEntered) {
+  const int size = GetParam();
+  for (int r = 0; r < size; ++r) {
+    // What a rank has heard of when it has received in each round: grows from its own entry.
+    std::vector<std::vector<bool>> heard(static_cast<std::size_t>(size),
+                                         std::vector<bool>(static_cast<std::size_t>(size)));
+    for (int i = 0; i < size; ++i)
+      heard[static_cast<std::size_t>(i)][static_cast<std::size_t>(i)] = true;
+    const std::size_t rounds =
+        make_schedule({.op = OpKind::kBarrier}, 0, size, false).receives.size();
+    for (std::size_t round = 0; round < rounds; ++round) {
+      const auto before = heard;
+      for (int i = 0; i < size; ++i) {
+        const Schedule s = make_schedule({.op = OpKind::kBarrier}, i, size, false);
+        ASSERT_EQ(s.sends[round].after, static_cast<int>(round) - 1);
+        for (std::size_t k = 0; k < before.size(); ++k) {
+          if (before[static_cast<std::size_t>(s.receives[round].peer)][k]) {
+            heard[static_cast<std::size_t>(i)][k] = true;
+          }
+        }
+      }
+    }
+    for (const auto& known : heard) {
+      EXPECT_TRUE(std::all_of(known.begin(), known.end(), [](bool b) { return b; }));
+    }
+  }
+  EXPECT_TRUE(Machine({.op = OpKind::kBarrier}, size, false, 1).run());
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Schedules, ::testing::Values(2, 3, 4, 5, 8));
+
+TEST(Schedule, RingMovesNoMoreBytesThanItMust) {
+  const std::size_t count = 1 << 20;
+  for (const int size : {2, 3, 4, 8}) {
+    const Schedule s = make_schedule(
+        {.count = count, .op = OpKind::kAllReduce, .dtype = DType::kF32}, 0, size, true);
+    std::size_t bytes = 0;
+    for (const Transfer& t : s.sends) bytes += t.bytes;
+    const auto ranks = static_cast<std::size_t>(size);
+    EXPECT_LE(bytes, 2 * (ranks - 1) * (count * 4 / ranks + 4));
+  }
+}
+
+TEST(Schedule, TreeOrderIsRefusedBySentence) {
+  EXPECT_THROW(
+      make_schedule({.count = 1, .op = OpKind::kAllReduce, .order = Order::kTree}, 0, 2, true),
+      std::exception);
+}
+
+}  // namespace
+}  // namespace dl::collectives

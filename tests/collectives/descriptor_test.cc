@@ -1,0 +1,64 @@
+#include "collectives/descriptor.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace dl::collectives {
+namespace {
+
+constexpr Descriptor kBase{.sequence = 1042,
+                           .count = 1024,
+                           .op = OpKind::kAllReduce,
+                           .dtype = DType::kF32,
+                           .reduce = ReduceOp::kSum};
+
+TEST(Descriptor, HashDependsOnEveryField) {
+  std::set<std::uint32_t> hashes;
+  const auto add = [&](const Descriptor& d, std::uint64_t salt = 7) {
+    EXPECT_TRUE(hashes.insert(hash(d, salt)).second);
+  };
+  add(kBase);
+  add(kBase, 8);
+  Descriptor d = kBase;
+  d.sequence += std::uint64_t{1} << 32;
+  add(d);
+  d = kBase, d.count = 1000, add(d);
+  d = kBase, d.root = 0, add(d);
+  d = kBase, d.root = 1, add(d);
+  d = kBase, d.op = OpKind::kReduceScatter, add(d);
+  d = kBase, d.dtype = DType::kI32, add(d);
+  d = kBase, d.reduce = ReduceOp::kMax, add(d);
+  d = kBase, d.order = Order::kTree, add(d);
+  EXPECT_EQ(hash(kBase, 7), hash(kBase, 7));
+}
+
+TEST(Descriptor, GroupsOfDifferentNameOrGenerationDiffer) {
+  EXPECT_NE(hash_of_group("a", 0), hash_of_group("b", 0));
+  EXPECT_NE(hash_of_group("a", 0), hash_of_group("a", 1));
+}
+
+TEST(Descriptor, MismatchOfCountQuotesBothSides) {
+  Descriptor theirs = kBase;
+  theirs.count = 1000;
+  EXPECT_EQ(
+      mismatch_text(theirs, "rank 3 (node2, pid 7)", kBase, "rank 0 (node1, pid 9)"),
+      "all_reduce #1042: rank 3 (node2, pid 7) sent f32[1000] sum, rank 0 (node1, pid 9) expects "
+      "f32[1024] sum; are the models the same on all ranks?");
+}
+
+TEST(Descriptor, MismatchOfOperationQuotesBothSides) {
+  const Descriptor theirs{
+      .sequence = 1042, .count = 8, .root = 2, .op = OpKind::kBroadcast, .dtype = DType::kI64};
+  EXPECT_EQ(
+      mismatch_text(theirs, "rank 3", kBase, "rank 0"),
+      "rank 3 called broadcast #1042 (i64[8] from root 2) where rank 0 called all_reduce #1042 "
+      "(f32[1024] sum); all ranks must make the same calls in the same order");
+}
+
+TEST(Descriptor, BarrierHasNoPayloadText) {
+  EXPECT_EQ(text({.sequence = 3, .op = OpKind::kBarrier}), "barrier #3");
+}
+
+}  // namespace
+}  // namespace dl::collectives
