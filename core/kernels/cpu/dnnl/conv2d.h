@@ -1,0 +1,16 @@
+// f32 convolution in oneDNN; shapes and layouts as in core/kernels/cpu/conv2d.h. Throws kInternal
+// with oneDNN's words and the shape where oneDNN refuses.
+#pragma once
+
+#include "core/kernels/cpu/conv2d.h"
+
+namespace dl::kernels {
+
+void dnnl_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
+                         const float* bias, bool relu, float* y);
+void dnnl_conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight,
+                               float* dx);
+void dnnl_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                  float* dweight, float* dbias);
+
+}  // namespace dl::kernels

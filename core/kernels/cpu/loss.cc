@@ -1,0 +1,251 @@
+#include "core/kernels/cpu/loss.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/kernels/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/kernels/cpu/loss.cc"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace dl::kernels::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <typename T>
+T maximum(std::int64_t n, const T* x) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  T best = -std::numeric_limits<T>::infinity();
+  std::int64_t i = 0;
+  if (n >= lanes) {
+    auto v = hn::LoadU(d, x);
+    for (i = lanes; i + lanes <= n; i += lanes) v = hn::Max(v, hn::LoadU(d, x + i));
+    best = hn::GetLane(hn::MaxOfLanes(d, v));
+  }
+  for (; i < n; ++i) best = std::max(best, x[i]);
+  return best;
+}
+
+// sum of exp(x[i] - shift)
+template <typename T>
+T sum_exp(std::int64_t n, const T* x, T shift) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto s = hn::Set(d, shift);
+  auto sum = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    sum = hn::Add(sum, hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), s)));
+  }
+  T total = hn::GetLane(hn::SumOfLanes(d, sum));
+  for (; i < n; ++i) total += std::exp(x[i] - shift);
+  return total;
+}
+
+// to[i] = scale * exp(x[i] - shift)
+template <typename T>
+void scaled_exp(std::int64_t n, const T* x, T shift, T scale, T* to) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto s = hn::Set(d, shift);
+  const auto f = hn::Set(d, scale);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::Mul(f, hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), s))), d, to + i);
+  }
+  for (; i < n; ++i) to[i] = scale * std::exp(x[i] - shift);
+}
+
+// A row's ln sum exp. A row with an infinite or NaN maximum gives what the formula gives: NaN.
+template <typename T>
+T log_sum_exp(std::int64_t n, const T* x) {
+  const T top = maximum(n, x);
+  return top + std::log(sum_exp(n, x, top));
+}
+
+template <typename T>
+T squared_error(std::int64_t n, const T* x, const T* y) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto sum = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto e = hn::Sub(hn::LoadU(d, x + i), hn::LoadU(d, y + i));
+    sum = hn::MulAdd(e, e, sum);
+  }
+  T total = hn::GetLane(hn::SumOfLanes(d, sum));
+  for (; i < n; ++i) total += (x[i] - y[i]) * (x[i] - y[i]);
+  return total;
+}
+
+float log_sum_exp_f32(std::int64_t n, const float* x) {
+  return log_sum_exp(n, x);
+}
+double log_sum_exp_f64(std::int64_t n, const double* x) {
+  return log_sum_exp(n, x);
+}
+void scaled_exp_f32(std::int64_t n, const float* x, float shift, float scale, float* to) {
+  scaled_exp(n, x, shift, scale, to);
+}
+void scaled_exp_f64(std::int64_t n, const double* x, double shift, double scale, double* to) {
+  scaled_exp(n, x, shift, scale, to);
+}
+float squared_error_f32(std::int64_t n, const float* x, const float* y) {
+  return squared_error(n, x, y);
+}
+double squared_error_f64(std::int64_t n, const double* x, const double* y) {
+  return squared_error(n, x, y);
+}
+
+}  // namespace
+}  // namespace dl::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace dl::kernels {
+namespace {
+
+HWY_EXPORT(log_sum_exp_f32);
+HWY_EXPORT(log_sum_exp_f64);
+HWY_EXPORT(scaled_exp_f32);
+HWY_EXPORT(scaled_exp_f64);
+HWY_EXPORT(squared_error_f32);
+HWY_EXPORT(squared_error_f64);
+
+float log_sum_exp(std::int64_t n, const float* x) {
+  return HWY_DYNAMIC_DISPATCH(log_sum_exp_f32)(n, x);
+}
+double log_sum_exp(std::int64_t n, const double* x) {
+  return HWY_DYNAMIC_DISPATCH(log_sum_exp_f64)(n, x);
+}
+void scaled_exp(std::int64_t n, const float* x, float shift, float scale, float* to) {
+  HWY_DYNAMIC_DISPATCH(scaled_exp_f32)(n, x, shift, scale, to);
+}
+void scaled_exp(std::int64_t n, const double* x, double shift, double scale, double* to) {
+  HWY_DYNAMIC_DISPATCH(scaled_exp_f64)(n, x, shift, scale, to);
+}
+float squared_error(std::int64_t n, const float* x, const float* y) {
+  return HWY_DYNAMIC_DISPATCH(squared_error_f32)(n, x, y);
+}
+double squared_error(std::int64_t n, const double* x, const double* y) {
+  return HWY_DYNAMIC_DISPATCH(squared_error_f64)(n, x, y);
+}
+
+constexpr std::int64_t kElementsPerPart = 8 * 1024;
+constexpr std::int64_t kBlock = 4096;  // of an f32 sum before it is added to an f64 one
+
+std::int64_t row_grain(std::int64_t classes) {
+  return kElementsPerPart / std::max<std::int64_t>(1, classes) + 1;
+}
+
+std::int64_t first_bad_row(std::int64_t rows, std::int64_t classes, const std::int64_t* target) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (target[r] != kIgnoreIndex && (target[r] < 0 || target[r] >= classes)) return r;
+  }
+  return -1;
+}
+
+template <typename T>
+CrossEntropyResult entropy_forward(std::int64_t rows, std::int64_t classes, const T* logits,
+                                   const std::int64_t* target, T* log_sum) {
+  CrossEntropyResult result;
+  result.bad_row = first_bad_row(rows, classes, target);
+  if (result.bad_row >= 0) return result;
+  parallel_for(rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      log_sum[r] = log_sum_exp(classes, logits + r * classes);
+    }
+  });
+  double sum = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (target[r] == kIgnoreIndex) continue;
+    ++result.counted;
+    sum += static_cast<double>(log_sum[r] - logits[r * classes + target[r]]);
+  }
+  result.loss = sum / static_cast<double>(result.counted);
+  return result;
+}
+
+template <typename T>
+void entropy_backward(std::int64_t rows, std::int64_t classes, const T* logits,
+                      const std::int64_t* target, const T* log_sum, T scale, T* dlogits) {
+  parallel_for(rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      T* to = dlogits + r * classes;
+      if (target[r] == kIgnoreIndex) {
+        std::fill_n(to, classes, T{0});
+        continue;
+      }
+      scaled_exp(classes, logits + r * classes, log_sum[r], scale, to);
+      to[target[r]] -= scale;
+    }
+  });
+}
+
+template <typename T>
+double mean_squared_error(std::int64_t n, const T* x, const T* y) {
+  std::vector<double> sums(static_cast<std::size_t>(parts_of(n, kElementsPerPart)), 0.0);
+  parallel_parts(n, kElementsPerPart, [&](int part, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; i += kBlock) {
+      sums[static_cast<std::size_t>(part)] +=
+          static_cast<double>(squared_error(std::min(kBlock, end - i), x + i, y + i));
+    }
+  });
+  double sum = 0;
+  for (const double s : sums) sum += s;
+  return sum / static_cast<double>(n);
+}
+
+template <typename T>
+void scaled_difference(std::int64_t n, const T* x, const T* y, T scale, T* d) {
+  parallel_for(n, kElementsPerPart, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) d[i] = scale * (x[i] - y[i]);
+  });
+}
+
+}  // namespace
+
+CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
+                                         const float* logits, const std::int64_t* target,
+                                         float* log_sum) {
+  return entropy_forward(rows, classes, logits, target, log_sum);
+}
+CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
+                                         const double* logits, const std::int64_t* target,
+                                         double* log_sum) {
+  return entropy_forward(rows, classes, logits, target, log_sum);
+}
+void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const float* logits,
+                            const std::int64_t* target, const float* log_sum, float scale,
+                            float* dlogits) {
+  entropy_backward(rows, classes, logits, target, log_sum, scale, dlogits);
+}
+void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const double* logits,
+                            const std::int64_t* target, const double* log_sum, double scale,
+                            double* dlogits) {
+  entropy_backward(rows, classes, logits, target, log_sum, scale, dlogits);
+}
+double mse_forward(std::int64_t n, const float* x, const float* y) {
+  return mean_squared_error(n, x, y);
+}
+double mse_forward(std::int64_t n, const double* x, const double* y) {
+  return mean_squared_error(n, x, y);
+}
+void mse_backward(std::int64_t n, const float* x, const float* y, float scale, float* d) {
+  scaled_difference(n, x, y, scale, d);
+}
+void mse_backward(std::int64_t n, const double* x, const double* y, double scale, double* d) {
+  scaled_difference(n, x, y, scale, d);
+}
+
+}  // namespace dl::kernels
+#endif

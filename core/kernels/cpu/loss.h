@@ -1,0 +1,45 @@
+// Losses on plain memory: mean softmax cross entropy with class indices, and mean squared error.
+//
+// Sums run in parts whose number depends on the number of threads alone, and f32 sums over the
+// batch are kept in f64: the same bits on every run with as many threads.
+#pragma once
+
+#include <cstdint>
+
+namespace dl::kernels {
+
+inline constexpr std::int64_t kIgnoreIndex = -100;
+
+struct CrossEntropyResult {
+  double loss = 0;            // mean over the rows that count; NaN where none does, as in PyTorch
+  std::int64_t counted = 0;   // rows whose target is not kIgnoreIndex
+  std::int64_t bad_row = -1;  // first row whose target is neither a class nor kIgnoreIndex
+};
+
+// logits [rows, classes]; target [rows]; log_sum [rows] receives ln sum_c exp(logits[row][c]), with
+// the row's maximum removed first (Goodfellow et al. 2016, 4.1). Nothing is defined where bad_row
+// >= 0.
+CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
+                                         const float* logits, const std::int64_t* target,
+                                         float* log_sum);
+CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
+                                         const double* logits, const std::int64_t* target,
+                                         double* log_sum);
+
+// dlogits = scale * (softmax(logits) - onehot(target)), zero in ignored rows; scale is the loss's
+// gradient over `counted`.
+void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const float* logits,
+                            const std::int64_t* target, const float* log_sum, float scale,
+                            float* dlogits);
+void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const double* logits,
+                            const std::int64_t* target, const double* log_sum, double scale,
+                            double* dlogits);
+
+// Mean of (x - y)^2 over n elements; NaN for n = 0, as in PyTorch.
+double mse_forward(std::int64_t n, const float* x, const float* y);
+double mse_forward(std::int64_t n, const double* x, const double* y);
+// d = scale * (x - y); scale is 2 / n times the loss's gradient.
+void mse_backward(std::int64_t n, const float* x, const float* y, float scale, float* d);
+void mse_backward(std::int64_t n, const double* x, const double* y, double scale, double* d);
+
+}  // namespace dl::kernels

@@ -1,0 +1,48 @@
+// 2-d max pooling on plain channels-last memory.
+//
+//   x       [n, c, h, w]           channels-last in memory: [n][h][w][c]
+//   y       [n, c, out_h, out_w]   channels-last in memory
+//   winner  as y: which element of its window (ky * kw + kx) each output came from
+//
+// As in PyTorch the first of equal elements wins, a NaN wins over everything, and padding never
+// wins. Serves f32 and f64; windows of up to 65,536 elements.
+#pragma once
+
+#include <cstdint>
+
+namespace dl::kernels {
+
+struct Pool2dShape {
+  std::int64_t n = 0, c = 0, h = 0, w = 0;
+  std::int64_t kh = 0, kw = 0;
+  std::int64_t stride_h = 1, stride_w = 1;
+  std::int64_t pad_h = 0, pad_w = 0;  // at most half the window
+  std::int64_t dilation_h = 1, dilation_w = 1;
+  bool ceil_mode = false;
+
+  std::int64_t out_h() const noexcept { return out(h, kh, stride_h, pad_h, dilation_h); }
+  std::int64_t out_w() const noexcept { return out(w, kw, stride_w, pad_w, dilation_w); }
+
+ private:
+  std::int64_t out(std::int64_t size, std::int64_t k, std::int64_t stride, std::int64_t pad,
+                   std::int64_t dilation) const noexcept {
+    const std::int64_t room = size + 2 * pad - dilation * (k - 1) - 1;
+    if (room < 0) return 0;
+    const std::int64_t steps = (room + (ceil_mode ? stride - 1 : 0)) / stride;
+    // PyTorch: with ceil_mode a window must still start inside the image or its left padding.
+    return steps * stride >= size + pad ? steps : steps + 1;
+  }
+};
+
+void max_pool2d_forward(const Pool2dShape& s, const float* x, float* y, std::uint16_t* winner);
+void max_pool2d_forward(const Pool2dShape& s, const double* x, double* y, std::uint16_t* winner);
+
+// dx is written, not added to. Where `relu_output` is not null it is y, and x is known to be the
+// output of a ReLU: then dx is the gradient of that ReLU's input. (An output of 0 means that its
+// whole window was clipped.)
+void max_pool2d_backward(const Pool2dShape& s, const float* dy, const std::uint16_t* winner,
+                         const float* relu_output, float* dx);
+void max_pool2d_backward(const Pool2dShape& s, const double* dy, const std::uint16_t* winner,
+                         const double* relu_output, double* dx);
+
+}  // namespace dl::kernels

@@ -1,0 +1,282 @@
+#include "core/kernels/cpu/conv2d.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <ostream>
+
+#include "core/kernels/cpu/dnnl/conv2d.h"
+#include "tests/core/kernels/random_values.h"
+
+namespace dl::kernels {
+
+void PrintTo(const Conv2dShape& s, std::ostream* os) {
+  *os << s.n << 'x' << s.c_in << 'x' << s.h << 'x' << s.w << " by " << s.c_out << 'x' << s.kh << 'x'
+      << s.kw << " stride " << s.stride_h << ',' << s.stride_w << " pad " << s.pad_h << ','
+      << s.pad_w << " dilation " << s.dilation_h << ',' << s.dilation_w << " groups " << s.groups;
+}
+
+namespace {
+
+// The definition, one output at a time; a pixel outside the image is zero.
+struct Reference {
+  explicit Reference(const Conv2dShape& shape) : s(shape) {}
+
+  std::int64_t x_at(std::int64_t n, std::int64_t c, std::int64_t iy, std::int64_t ix) const {
+    return iy < 0 || iy >= s.h || ix < 0 || ix >= s.w ? -1
+                                                      : ((n * s.h + iy) * s.w + ix) * s.c_in + c;
+  }
+  std::int64_t y_at(std::int64_t n, std::int64_t o, std::int64_t oy, std::int64_t ox) const {
+    return ((n * s.out_h() + oy) * s.out_w() + ox) * s.c_out + o;
+  }
+  std::int64_t tap(std::int64_t n, std::int64_t o, std::int64_t oy, std::int64_t ox, std::int64_t i,
+                   std::int64_t ky, std::int64_t kx) const {
+    return x_at(n, o / (s.c_out / s.groups) * (s.c_in / s.groups) + i,
+                oy * s.stride_h + ky * s.dilation_h - s.pad_h,
+                ox * s.stride_w + kx * s.dilation_w - s.pad_w);
+  }
+  template <typename Visit>
+  void each(const Visit& visit) const {
+    for (std::int64_t n = 0; n < s.n; ++n)
+      for (std::int64_t o = 0; o < s.c_out; ++o)
+        for (std::int64_t oy = 0; oy < s.out_h(); ++oy)
+          for (std::int64_t ox = 0; ox < s.out_w(); ++ox)
+            for (std::int64_t i = 0; i < s.c_in / s.groups; ++i)
+              for (std::int64_t ky = 0; ky < s.kh; ++ky)
+                for (std::int64_t kx = 0; kx < s.kw; ++kx)
+                  visit(tap(n, o, oy, ox, i, ky, kx), y_at(n, o, oy, ox),
+                        ((o * (s.c_in / s.groups) + i) * s.kh + ky) * s.kw + kx);
+  }
+
+  Conv2dShape s;
+};
+
+template <typename T>
+void expect_near(const std::vector<T>& got, const std::vector<double>& wanted, double terms) {
+  ASSERT_EQ(got.size(), wanted.size());
+  const double unit = sizeof(T) == 4 ? 1e-6 : 1e-14;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], wanted[i], unit * (4 + 2 * std::sqrt(terms))) << "at " << i;
+  }
+}
+
+template <typename T>
+struct Case {
+  explicit Case(const Conv2dShape& shape)
+      : s(shape),
+        x(random_values<T>(s.n * s.c_in * s.h * s.w, 1)),
+        weight(random_values<T>(s.c_out * s.taps(), 2)),
+        bias(random_values<T>(s.c_out, 3)),
+        dy(random_values<T>(s.n * s.c_out * s.out_h() * s.out_w(), 4)) {}
+
+  void check() const {
+    forward(true, false);
+    forward(true, true);
+    forward(false, false);
+    backward_data();
+    backward_weights(true);
+    backward_weights(false);
+  }
+
+  void forward(bool with_bias, bool relu) const {
+    std::vector<double> wanted(dy.size(), 0.0);
+    for (std::size_t i = 0; with_bias && i < wanted.size(); ++i) wanted[i] = bias[i % s.c_out];
+    Reference(s).each([&](auto xi, auto yi, auto wi) {
+      if (xi >= 0) wanted[yi] += static_cast<double>(x[xi]) * static_cast<double>(weight[wi]);
+    });
+    for (double& v : wanted) v = relu && v < 0 ? 0 : v;
+    std::vector<T> y(dy.size(), T{7});
+    conv2d_forward(s, x.data(), weight.data(), with_bias ? bias.data() : nullptr, relu, y.data());
+    expect_near(y, wanted, static_cast<double>(s.taps()));
+  }
+
+  void backward_data() const {
+    std::vector<double> wanted(x.size(), 0.0);
+    Reference(s).each([&](auto xi, auto yi, auto wi) {
+      if (xi >= 0) wanted[xi] += static_cast<double>(dy[yi]) * static_cast<double>(weight[wi]);
+    });
+    std::vector<T> dx(x.size(), T{7});
+    conv2d_backward_data(s, dy.data(), weight.data(), dx.data());
+    expect_near(dx, wanted, static_cast<double>(s.c_out * s.kh * s.kw));
+  }
+
+  void backward_weights(bool with_bias) const {
+    std::vector<double> wanted(weight.size(), 0.0);
+    std::vector<double> wanted_bias(bias.size(), 0.0);
+    Reference(s).each([&](auto xi, auto yi, auto wi) {
+      if (xi >= 0) wanted[wi] += static_cast<double>(dy[yi]) * static_cast<double>(x[xi]);
+    });
+    for (std::size_t i = 0; i < dy.size(); ++i) wanted_bias[i % s.c_out] += dy[i];
+    std::vector<T> dweight(weight.size(), T{7});
+    std::vector<T> dbias(bias.size(), T{7});
+    conv2d_backward_weights(s, x.data(), dy.data(), dweight.data(),
+                            with_bias ? dbias.data() : nullptr);
+    const auto terms = static_cast<double>(s.n * s.out_h() * s.out_w());
+    expect_near(dweight, wanted, terms);
+    if (with_bias) expect_near(dbias, wanted_bias, terms);
+  }
+
+  Conv2dShape s;
+  std::vector<T> x, weight, bias, dy;
+};
+
+class Conv2dOf : public testing::TestWithParam<Conv2dShape> {};
+
+TEST_P(Conv2dOf, EqualsTheDefinitionInF32) {
+  Case<float>(GetParam()).check();
+}
+TEST_P(Conv2dOf, EqualsTheDefinitionInF64) {
+  Case<double>(GetParam()).check();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Conv2dOf,
+    testing::Values(Conv2dShape{.n = 2,
+                                .c_in = 1,
+                                .h = 9,
+                                .w = 7,
+                                .c_out = 5,
+                                .kh = 3,
+                                .kw = 3,
+                                .pad_h = 1,
+                                .pad_w = 1},
+                    Conv2dShape{.n = 3,
+                                .c_in = 1,
+                                .h = 28,
+                                .w = 28,
+                                .c_out = 32,
+                                .kh = 3,
+                                .kw = 3,
+                                .pad_h = 1,
+                                .pad_w = 1},
+                    Conv2dShape{.n = 2,
+                                .c_in = 3,
+                                .h = 12,
+                                .w = 11,
+                                .c_out = 19,
+                                .kh = 5,
+                                .kw = 3,
+                                .stride_h = 2,
+                                .stride_w = 3,
+                                .pad_h = 2,
+                                .pad_w = 1},
+                    Conv2dShape{.n = 1,
+                                .c_in = 4,
+                                .h = 8,
+                                .w = 8,
+                                .c_out = 33,
+                                .kh = 2,
+                                .kw = 2,
+                                .dilation_h = 2,
+                                .dilation_w = 3},
+                    Conv2dShape{.n = 2,
+                                .c_in = 2,
+                                .h = 7,
+                                .w = 7,
+                                .c_out = 8,
+                                .kh = 1,
+                                .kw = 1,
+                                .stride_h = 2,
+                                .stride_w = 2},
+                    Conv2dShape{.n = 3,
+                                .c_in = 32,
+                                .h = 14,
+                                .w = 14,
+                                .c_out = 64,
+                                .kh = 3,
+                                .kw = 3,
+                                .pad_h = 1,
+                                .pad_w = 1},
+                    Conv2dShape{.n = 2,
+                                .c_in = 5,
+                                .h = 6,
+                                .w = 9,
+                                .c_out = 7,
+                                .kh = 3,
+                                .kw = 2,
+                                .stride_h = 2,
+                                .stride_w = 1,
+                                .pad_h = 1},
+                    Conv2dShape{.n = 2,
+                                .c_in = 16,
+                                .h = 10,
+                                .w = 10,
+                                .c_out = 8,
+                                .kh = 3,
+                                .kw = 3,
+                                .pad_h = 2,
+                                .pad_w = 2,
+                                .dilation_h = 2,
+                                .dilation_w = 2},
+                    Conv2dShape{.n = 2,
+                                .c_in = 8,
+                                .h = 6,
+                                .w = 6,
+                                .c_out = 12,
+                                .kh = 3,
+                                .kw = 3,
+                                .pad_h = 1,
+                                .pad_w = 1,
+                                .groups = 4},
+                    Conv2dShape{.n = 2,
+                                .c_in = 8,
+                                .h = 6,
+                                .w = 6,
+                                .c_out = 8,
+                                .kh = 3,
+                                .kw = 3,
+                                .stride_h = 2,
+                                .stride_w = 2,
+                                .pad_h = 1,
+                                .pad_w = 1,
+                                .groups = 8},
+                    Conv2dShape{.n = 1, .c_in = 6, .h = 3, .w = 3, .c_out = 1, .kh = 3, .kw = 3}));
+
+TEST(Conv2d, ThinKernelsAreForFewChannels) {
+  EXPECT_TRUE(conv2d_is_thin({.n = 1, .c_in = 3, .h = 9, .w = 9, .c_out = 8, .kh = 3, .kw = 3}));
+  EXPECT_FALSE(conv2d_is_thin({.n = 1, .c_in = 32, .h = 9, .w = 9, .c_out = 8, .kh = 3, .kw = 3}));
+}
+
+// oneDNN's channels-last code for one channel is its reference code; the other layout it is given
+// instead must come out the same.
+TEST(Conv2d, OneDnnWithReordersEqualsTheThinKernels) {
+  const Case<float> c(
+      {.n = 2, .c_in = 1, .h = 8, .w = 8, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1});
+  std::vector<float> thin(c.dy.size());
+  std::vector<float> other(c.dy.size());
+  thin_conv2d_forward(c.s, c.x.data(), c.weight.data(), c.bias.data(), true, thin.data());
+  dnnl_conv2d_forward(c.s, c.x.data(), c.weight.data(), c.bias.data(), true, other.data());
+  expect_near(thin, as_f64(other), 9);
+  std::vector<float> thin_weight(c.weight.size());
+  std::vector<float> other_weight(c.weight.size());
+  std::vector<float> thin_bias(c.bias.size());
+  std::vector<float> other_bias(c.bias.size());
+  thin_conv2d_backward_weights(c.s, c.x.data(), c.dy.data(), thin_weight.data(), thin_bias.data());
+  dnnl_conv2d_backward_weights(c.s, c.x.data(), c.dy.data(), other_weight.data(),
+                               other_bias.data());
+  expect_near(thin_weight, as_f64(other_weight), 128);
+  expect_near(thin_bias, as_f64(other_bias), 128);
+}
+
+TEST(Conv2d, GivesTheSameBitsTwice) {
+  const Case<float> c(
+      {.n = 5, .c_in = 1, .h = 28, .w = 28, .c_out = 32, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1});
+  std::vector<float> first(c.weight.size());
+  std::vector<float> second(c.weight.size());
+  conv2d_backward_weights(c.s, c.x.data(), c.dy.data(), first.data(), nullptr);
+  conv2d_backward_weights(c.s, c.x.data(), c.dy.data(), second.data(), nullptr);
+  EXPECT_EQ(first, second);
+}
+
+TEST(Conv2d, FusedReluKeepsNaN) {
+  const Conv2dShape s{.n = 1, .c_in = 1, .h = 1, .w = 1, .c_out = 1, .kh = 1, .kw = 1};
+  const float x = std::numeric_limits<float>::quiet_NaN();
+  const float weight = 1;
+  float y = 0;
+  conv2d_forward(s, &x, &weight, nullptr, true, &y);
+  EXPECT_TRUE(std::isnan(y));
+}
+
+}  // namespace
+}  // namespace dl::kernels
