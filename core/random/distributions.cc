@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/random/normal_fill.h"
+#include "core/random/transforms.h"
 
 namespace dl::random {
 namespace {
@@ -28,12 +28,8 @@ void uniform(std::span<T> out, double low, double high, Generator& generator) {
   DL_CHECK(low <= high && high - low <= static_cast<double>(std::numeric_limits<T>::max()),
            kInvalidArgument, "uniform: got the range [{}, {}), wanted low <= high", low, high);
   Generator::Locked stream(generator);
-  const T from = static_cast<T>(low);
-  const T to = static_cast<T>(high);
-  for (T& value : out) {
-    value = std::fma(unit<T>(stream), to - from, from);
-    if (value == to) value = from;  // rounding may reach the end that is not in the range
-  }
+  for (T& value : out) value = unit<T>(stream);
+  uniform_from_unit(out.data(), out.size(), static_cast<T>(low), static_cast<T>(high));
 }
 
 // One sample of N(0, 1) in double precision, from the cache or from a new pair.

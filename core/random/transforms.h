@@ -1,4 +1,4 @@
-// The Box-Muller transform of a block of 16 uniform numbers, bit by bit as PyTorch computes it.
+// What turns uniform numbers of [0, 1) into other distributions, bit by bit as PyTorch computes it.
 #pragma once
 
 #include <cstddef>
@@ -15,5 +15,9 @@ inline constexpr std::size_t kNormalBlock = 16;
 // gives the same bits on every CPU. The f64 one calls the C library, as PyTorch's does.
 void normal_from_uniform(float* data, std::size_t blocks, float mean, float std) noexcept;
 void normal_from_uniform(double* data, std::size_t blocks, double mean, double std) noexcept;
+
+// data = data * (high - low) + low, fused; a result that rounding took to `high` becomes `low`.
+void uniform_from_unit(float* data, std::size_t count, float low, float high) noexcept;
+void uniform_from_unit(double* data, std::size_t count, double low, double high) noexcept;
 
 }  // namespace dl::random

@@ -1,6 +1,6 @@
 // Built with -ffp-contract=off: every fused multiply-add below is written out, and nothing else is
 // fused.
-#include "core/random/normal_fill.h"
+#include "core/random/transforms.h"
 
 #include <bit>
 #include <cmath>
@@ -83,24 +83,53 @@ DL_INLINE void transform_f32(float* data, std::size_t blocks, float mean, float 
   }
 }
 
+template <typename T>
+DL_INLINE void stretch(T* data, std::size_t count, T low, T high) noexcept {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T value = std::fma(data[i], high - low, low);
+    data[i] = value == high ? low : value;
+  }
+}
+
+// The same arithmetic twice: with the instruction, and with the C library's fma().
 #ifdef __x86_64__
-__attribute__((target("avx2,fma"))) void transform_f32_fma(float* data, std::size_t blocks,
-                                                           float mean, float std) noexcept {
+#define DL_FMA __attribute__((target("avx2,fma")))
+DL_FMA void transform_f32_fma(float* data, std::size_t blocks, float mean, float std) noexcept {
   transform_f32(data, blocks, mean, std);
 }
+template <typename T>
+DL_FMA void stretch_fma(T* data, std::size_t count, T low, T high) noexcept {
+  stretch(data, count, low, high);
+}
+bool has_fma() noexcept {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#else
+constexpr auto transform_f32_fma = transform_f32;
+template <typename T>
+constexpr auto stretch_fma = stretch<T>;
+constexpr bool has_fma() noexcept {
+  return false;
+}
 #endif
+
+template <typename T>
+void stretch_on_this_cpu(T* data, std::size_t count, T low, T high) noexcept {
+  if (has_fma()) {
+    stretch_fma(data, count, low, high);
+  } else {
+    stretch(data, count, low, high);
+  }
+}
 
 }  // namespace
 
 void normal_from_uniform(float* data, std::size_t blocks, float mean, float std) noexcept {
-#ifdef __x86_64__
-  // The same arithmetic, with the instruction in place of the C library's fma().
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (has_fma()) {
     transform_f32_fma(data, blocks, mean, std);
-    return;
+  } else {
+    transform_f32(data, blocks, mean, std);
   }
-#endif
-  transform_f32(data, blocks, mean, std);
 }
 
 void normal_from_uniform(double* data, std::size_t blocks, double mean, double std) noexcept {
@@ -112,6 +141,14 @@ void normal_from_uniform(double* data, std::size_t blocks, double mean, double s
       data[i + kPairs] = std::fma(radius * std::sin(theta), std, mean);
     }
   }
+}
+
+void uniform_from_unit(float* data, std::size_t count, float low, float high) noexcept {
+  stretch_on_this_cpu(data, count, low, high);
+}
+
+void uniform_from_unit(double* data, std::size_t count, double low, double high) noexcept {
+  stretch_on_this_cpu(data, count, low, high);
 }
 
 }  // namespace dl::random
