@@ -47,3 +47,8 @@ if(DLRUN_SANITIZE)
     add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
   endif()
 endif()
+
+if(DLRUN_BUILD_FUZZERS)
+  # Coverage of the code under test, without which a fuzzer only guesses.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

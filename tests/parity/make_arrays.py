@@ -11,7 +11,9 @@ import pathlib
 import sys
 
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
+from torch.utils.data import DistributedSampler, RandomSampler
 
 ARRAYS = pathlib.Path(__file__).resolve().parent / "arrays"
 
@@ -55,7 +57,39 @@ def random():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random,)}
+def samplers():
+    """nn/data: the order of RandomSampler and DistributedSampler."""
+    a = {}
+    for n, samples in ((10, 10), (10, 25), (10, 4), (1433, 1433)):
+        a[f"random_{n}_{samples}"] = list(RandomSampler(range(n), num_samples=samples, generator=seeded(5)))
+    g = seeded(5)
+    a["random_twice"] = [*RandomSampler(range(10), generator=g), *RandomSampler(range(10), generator=g)]
+    a["random_replacement"] = list(RandomSampler(range(10), replacement=True, num_samples=70, generator=seeded(5)))
+    torch.manual_seed(123)
+    r = RandomSampler(range(100))
+    a["random_default_generator"] = [*r, *r]
+    for n, ranks in ((10, 1), (10, 3), (11, 4), (2, 5), (1433, 2)):
+        for drop in (False, True):
+            for epoch in (0, 3):
+                for rank in range(ranks):
+                    s = DistributedSampler(range(n), ranks, rank, seed=42, drop_last=drop)
+                    s.set_epoch(epoch)
+                    a[f"distributed_{n}_{ranks}_{rank}_{'drop' if drop else 'pad'}_{epoch}"] = list(s)
+    for rank in range(4):
+        a[f"ordered_11_4_{rank}"] = list(DistributedSampler(range(11), 4, rank, shuffle=False))
+    return {name: torch.tensor(indices, dtype=torch.int64) for name, indices in a.items()}
+
+
+def resize():
+    """nn/data: bilinear interpolation without aligned corners."""
+    image = torch.randint(0, 256, (8, 8), generator=seeded(1)).float() / 255
+    a = {"image": image}
+    for h, w in ((28, 28), (5, 3), (8, 8), (1, 1), (8, 31)):
+        a[f"to_{h}_{w}"] = F.interpolate(image[None, None], (h, w), mode="bilinear", align_corners=False)[0, 0]
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, samplers, resize)}
 
 
 def main():

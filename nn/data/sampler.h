@@ -1,0 +1,104 @@
+// Samplers: in which order an epoch visits the samples of a dataset.
+//
+// A sampler is a value-like object that a training loop owns and a DataLoader borrows; indices() is
+// called once an epoch. Thread-safety: none; one thread uses a sampler.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/random/generator.h"
+
+namespace dl::data {
+
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+  // How many indices indices() returns.
+  virtual std::int64_t size() const noexcept = 0;
+  // The order of one epoch. A random sampler draws anew at each call.
+  virtual std::vector<std::int64_t> indices() = 0;
+};
+
+// 0, 1, ..., dataset_size - 1.
+class SequentialSampler final : public Sampler {
+ public:
+  explicit SequentialSampler(std::int64_t dataset_size);
+  std::int64_t size() const noexcept override { return dataset_size_; }
+  std::vector<std::int64_t> indices() override;
+
+ private:
+  std::int64_t dataset_size_;
+};
+
+struct RandomSamplerOptions {
+  bool replacement = false;
+  std::optional<std::int64_t> num_samples{};  // nullopt: the dataset's size
+  // Where the order comes from. Null: each epoch draws a seed from default_generator() for a
+  // generator of its own, as PyTorch does, so that an epoch disturbs that stream by one number
+  // only.
+  Generator* generator = nullptr;
+};
+
+// torch.utils.data.RandomSampler, index by index.
+class RandomSampler final : public Sampler {
+ public:
+  // Throws kInvalidArgument where there is nothing to draw.
+  explicit RandomSampler(std::int64_t dataset_size, RandomSamplerOptions options = {});
+  std::int64_t size() const noexcept override { return num_samples_; }
+  std::vector<std::int64_t> indices() override;
+
+ private:
+  std::int64_t dataset_size_;
+  std::int64_t num_samples_;
+  RandomSamplerOptions options_;
+};
+
+// What becomes of the samples at the end that do not divide by the number of ranks.
+enum class Remainder : std::uint8_t {
+  kPad,     // the first samples of the order are visited again: every rank gets as many
+  kDrop,    // they are left out: every rank gets as many (drop_last)
+  kUneven,  // each is visited once: the first ranks get one more; for evaluation
+};
+
+struct DistributedSamplerOptions {
+  int num_replicas = 1;  // the world size
+  int rank = 0;
+  bool shuffle = true;
+  std::uint64_t seed = 0;  // the same on every rank
+  Remainder remainder = Remainder::kPad;
+};
+
+// Where a run stands inside an epoch. It holds no rank: the order of an epoch depends on seed and
+// epoch only, and `offset` counts samples of that order over all ranks, so a run that continues
+// with another number of ranks visits exactly the samples that are left.
+struct Cursor {
+  std::int64_t epoch = 0;
+  std::int64_t offset = 0;
+  friend bool operator==(const Cursor&, const Cursor&) noexcept = default;
+};
+
+// torch.utils.data.DistributedSampler, index by index: the order is that of
+// randperm(generator seeded with seed + epoch), rank r takes positions r, r + num_replicas, ...
+class DistributedSampler final : public Sampler {
+ public:
+  // Throws kInvalidArgument unless 0 <= rank < num_replicas.
+  explicit DistributedSampler(std::int64_t dataset_size, DistributedSamplerOptions options = {});
+
+  // To be called before each epoch; without it every epoch has the order of the first.
+  void set_epoch(std::int64_t epoch);
+  // Continues in mid-epoch: the first `cursor.offset` samples of the order are behind.
+  // Throws kInvalidArgument where the offset lies outside the dataset.
+  void resume(const Cursor& cursor);
+
+  std::int64_t size() const noexcept override;
+  std::vector<std::int64_t> indices() override;
+
+ private:
+  std::int64_t dataset_size_;
+  DistributedSamplerOptions options_;
+  Cursor cursor_{};
+};
+
+}  // namespace dl::data

@@ -1,0 +1,75 @@
+#include "nn/data/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "core/base/error.h"
+
+namespace dl::data {
+namespace {
+
+// Two images of two channels and 1x2 pixels.
+LabelledImages two_images() {
+  LabelledImages images{.count = 2, .channels = 2, .height = 1, .width = 2};
+  for (const int value : {0, 255, 51, 102, 255, 0, 102, 51}) {
+    images.pixels.push_back(static_cast<std::byte>(value));
+  }
+  images.labels = {4, 7};
+  return images;
+}
+
+struct Read {
+  std::vector<float> input;
+  std::int64_t target = -1;
+};
+
+Read read(const ImageDataset& dataset, std::int64_t index) {
+  Read result;
+  result.input.resize(dataset.fields()[0].bytes() / sizeof(float));
+  const std::array<std::span<std::byte>, 2> out = {
+      std::as_writable_bytes(std::span(result.input)),
+      std::as_writable_bytes(std::span(&result.target, 1))};
+  dataset.read(index, out);
+  return result;
+}
+
+TEST(ImageDataset, DescribesItsFields) {
+  const ImageDataset dataset(two_images(), {.size = ImageSize{4, 6}});
+  EXPECT_EQ(dataset.size(), 2);
+  EXPECT_EQ(dataset.fields()[0].name, "input");
+  EXPECT_THAT(dataset.fields()[0].shape, testing::ElementsAre(2, 4, 6));
+  EXPECT_EQ(dataset.fields()[0].bytes(), 2U * 4 * 6 * 4);
+  EXPECT_EQ(dataset.fields()[1].name, "target");
+  EXPECT_EQ(dataset.fields()[1].bytes(), 8U);
+}
+
+TEST(ImageDataset, ScalesToOneAndGivesTheLabel) {
+  const ImageDataset dataset(two_images());
+  const Read second = read(dataset, 1);
+  EXPECT_THAT(second.input, testing::ElementsAre(1.0F, 0.0F, 0.4F, 0.2F));
+  EXPECT_EQ(second.target, 7);
+}
+
+TEST(ImageDataset, NormalisesEachChannel) {
+  const ImageDataset dataset(two_images(), {.mean = {0.5F, 0.2F}, .std = {0.5F, 0.1F}});
+  EXPECT_THAT(read(dataset, 0).input,
+              testing::Pointwise(testing::FloatNear(1e-6F), {-1.0F, 1.0F, 0.0F, 2.0F}));
+}
+
+TEST(ImageDataset, ResizesBeforeItNormalises) {
+  const ImageDataset dataset(two_images(), {.size = ImageSize{1, 1}, .mean = {0.5F}});
+  EXPECT_THAT(read(dataset, 0).input, testing::Pointwise(testing::FloatNear(1e-6F), {0.0F, -0.2F}));
+}
+
+TEST(ImageDataset, RefusesStatisticsThatDoNotFit) {
+  EXPECT_THAT(
+      [] { ImageDataset(two_images(), {.mean = {1, 2, 3}}); },
+      testing::ThrowsMessage<Error>("ImageDataset: got 3 values of mean for images of 2 channels"));
+  EXPECT_THAT([] { ImageDataset(two_images(), {.std = {0}}); },
+              testing::ThrowsMessage<Error>("ImageDataset: got std = 0, wanted more than 0"));
+}
+
+}  // namespace
+}  // namespace dl::data
