@@ -1,0 +1,67 @@
+#include "core/kernels/strided_loop.h"
+
+#include <cstddef>
+
+namespace dl::kernels::detail {
+namespace {
+
+// True where dimension `outer` continues dimension `inner` for every operand.
+bool joins(const Dims& shape, const Dims* strides, std::size_t count, std::size_t outer,
+           std::size_t inner) {
+  for (std::size_t k = 0; k < count; ++k) {
+    if (strides[k][outer] != strides[k][inner] * shape[inner]) return false;
+  }
+  return true;
+}
+
+// True where `a` should stand outside of `b`: by the first operand that tells them apart.
+bool outside(const Dims* strides, std::size_t count, std::size_t a, std::size_t b) {
+  for (std::size_t k = 0; k < count; ++k) {
+    if (strides[k][a] == 0 || strides[k][b] == 0) continue;
+    if (strides[k][a] != strides[k][b]) return strides[k][a] > strides[k][b];
+  }
+  return true;
+}
+
+void swap_dims(Dims& shape, Dims* strides, std::size_t count, std::size_t a, std::size_t b) {
+  std::swap(shape[a], shape[b]);
+  for (std::size_t k = 0; k < count; ++k) std::swap(strides[k][a], strides[k][b]);
+}
+
+}  // namespace
+
+void plan(Dims& shape, Dims* strides, std::size_t count) {
+  std::size_t kept = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    shape[kept] = shape[d];
+    for (std::size_t k = 0; k < count; ++k) strides[k][kept] = strides[k][d];
+    ++kept;
+  }
+  // Insertion sort: stable, and the order is right already in nearly every case.
+  for (std::size_t i = 1; i < kept; ++i) {
+    for (std::size_t j = i; j > 0 && !outside(strides, count, j - 1, j); --j) {
+      swap_dims(shape, strides, count, j - 1, j);
+    }
+  }
+  std::size_t last = 0;
+  for (std::size_t d = 1; d < kept; ++d) {
+    if (joins(shape, strides, count, last, d)) {
+      shape[last] *= shape[d];
+      for (std::size_t k = 0; k < count; ++k) strides[k][last] = strides[k][d];
+    } else {
+      ++last;
+      shape[last] = shape[d];
+      for (std::size_t k = 0; k < count; ++k) strides[k][last] = strides[k][d];
+    }
+  }
+  const std::size_t size = kept == 0 ? 1 : last + 1;
+  shape.resize(size);
+  for (std::size_t k = 0; k < count; ++k) strides[k].resize(size);
+  if (kept == 0) {
+    shape[0] = 1;
+    for (std::size_t k = 0; k < count; ++k) strides[k][0] = 1;
+  }
+}
+
+}  // namespace dl::kernels::detail

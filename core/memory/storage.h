@@ -1,0 +1,58 @@
+// Storage: the memory that tensors are views of.
+//
+// A Storage owns its memory, or wraps memory that somebody else owns (a DDP bucket, a file mapped
+// into memory, another library's array) and then holds its owner until the last tensor lets go.
+// Owned host memory stands in one block with the Storage itself, so that a tensor's data costs one
+// allocation.
+//
+// The version counts writes in place; every tensor on the storage sees the same number, so that a
+// tensor saved for backward can tell that its values are gone. Thread-safety: the counts are
+// atomic, the bytes are the user's business.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <new>
+
+#include "core/base/ref.h"
+#include "core/device/stream.h"
+
+namespace dl {
+
+class Storage final : public RefCounted {
+ public:
+  // Uninitialised memory of its own, aligned to 64 bytes. Throws where there is none.
+  static Ref<Storage> make(std::size_t bytes, Device device);
+  // Memory of somebody else. `owner` may be null where the memory outlives every tensor on it.
+  static Ref<Storage> wrap(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner);
+  // The same, with a function that is called with `data` when the last tensor is gone; it must not
+  // throw.
+  static Ref<Storage> wrap(void* data, std::size_t bytes, Device device,
+                           std::function<void(void*)> deleter);
+
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  Device device() const noexcept { return device_; }
+  const Ref<RefCounted>& owner() const noexcept { return owner_; }
+
+  std::uint32_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
+  void bump_version() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  static void operator delete(Storage* self, std::destroying_delete_t) noexcept;
+
+ private:
+  Storage(void* data, std::size_t bytes, Device device, std::size_t block_bytes,
+          Ref<RefCounted> owner) noexcept;
+  ~Storage() override = default;
+
+  Device device_;
+  void* data_;
+  std::size_t bytes_;
+  std::size_t block_bytes_;  // of the block that this object stands in
+  Ref<RefCounted> owner_;
+  std::atomic<std::uint32_t> version_{0};
+};
+
+}  // namespace dl

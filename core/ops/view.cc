@@ -1,0 +1,179 @@
+// Views: the same storage under another shape. Each records how a gradient goes back.
+#include "core/ops/dispatch.h"
+#include "core/tensor/factories.h"
+#include "core/tensor/tensor.h"
+
+namespace dl {
+namespace {
+
+Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
+                 std::int64_t offset) {
+  return Tensor(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
+}
+
+}  // namespace
+
+Tensor Tensor::view(const Shape& shape) const {
+  const Shape target = infer_shape(shape, numel(), "view");
+  const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
+  DL_CHECK(steps.has_value(), kShape,
+           "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use "
+           "reshape",
+           sizes().str(), strides().str(), target.str());
+  return make_view(*this, target, *steps, storage_offset());
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  const Shape target = infer_shape(shape, numel(), "reshape");
+  const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
+  if (steps) return make_view(*this, target, *steps, storage_offset());
+  return clone(MemoryFormat::kContiguous).view(target);
+}
+
+Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
+  const std::size_t first = wrap_dim(start_dim, rank(), "flatten");
+  const std::size_t last = wrap_dim(end_dim, rank(), "flatten");
+  DL_CHECK(first <= last, kIndex, "flatten: the first dimension {} comes after the last {}",
+           start_dim, end_dim);
+  if (rank() == 0) return reshape({1});
+  if (first == last) return *this;
+  Shape target;
+  std::int64_t joined = 1;
+  for (std::size_t d = 0; d < rank(); ++d) {
+    if (d < first || d > last) {
+      target.push_back(sizes()[d]);
+    } else {
+      joined *= sizes()[d];
+      if (d == last) target.push_back(joined);
+    }
+  }
+  return reshape(target);
+}
+
+Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
+  const std::size_t a = wrap_dim(dim0, rank(), "transpose");
+  const std::size_t b = wrap_dim(dim1, rank(), "transpose");
+  Shape shape = sizes();
+  Strides steps = strides();
+  if (rank() > 0) {
+    std::swap(shape[a], shape[b]);
+    std::swap(steps[a], steps[b]);
+  }
+  return make_view(*this, shape, steps, storage_offset());
+}
+
+Tensor Tensor::t() const {
+  DL_CHECK(rank() <= 2, kShape, "t: at most 2 dimensions were wanted, the shape is {}",
+           sizes().str());
+  return rank() < 2 ? transpose(0, 0) : transpose(0, 1);
+}
+
+Tensor Tensor::permute(const Dims& dims) const {
+  DL_CHECK(dims.size() == rank(), kShape, "permute: {} names {} dimensions, the tensor has {}",
+           dims.str(), dims.size(), rank());
+  Shape shape(rank(), 0);
+  Strides steps(rank(), 0);
+  Dims seen(rank(), 0);
+  for (std::size_t d = 0; d < rank(); ++d) {
+    const std::size_t from = wrap_dim(dims[d], rank(), "permute");
+    DL_CHECK(seen[from] == 0, kInvalidArgument, "permute: {} names dimension {} twice", dims.str(),
+             from);
+    seen[from] = 1;
+    shape[d] = sizes()[from];
+    steps[d] = strides()[from];
+  }
+  return make_view(*this, shape, steps, storage_offset());
+}
+
+Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
+  DL_CHECK(rank() > 0, kShape, "select: a tensor without dimensions has no index");
+  const std::size_t d = wrap_dim(dim, rank(), "select");
+  const std::int64_t size = sizes()[d];
+  DL_CHECK(index >= -size && index < size, kIndex,
+           "select: index {} is out of range for dimension {} of {}", index, d, sizes().str());
+  Shape shape = sizes();
+  Strides steps = strides();
+  shape.erase(d);
+  steps.erase(d);
+  const std::int64_t at = index < 0 ? index + size : index;
+  return make_view(*this, shape, steps, storage_offset() + at * strides()[d]);
+}
+
+Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t end,
+                     std::int64_t step) const {
+  DL_CHECK(rank() > 0, kShape, "slice: a tensor without dimensions cannot be sliced");
+  DL_CHECK(step > 0, kInvalidArgument, "slice: the step is {}, wanted at least 1", step);
+  const std::size_t d = wrap_dim(dim, rank(), "slice");
+  const std::int64_t size = sizes()[d];
+  const auto clip = [size](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < 0 ? at + size : at, 0, size);
+  };
+  const std::int64_t first = clip(start);
+  const std::int64_t last = std::max(clip(end), first);
+  Shape shape = sizes();
+  Strides steps = strides();
+  shape[d] = (last - first + step - 1) / step;
+  steps[d] *= step;
+  return make_view(*this, shape, steps, storage_offset() + first * strides()[d]);
+}
+
+Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const {
+  DL_CHECK(rank() > 0, kShape, "narrow: a tensor without dimensions cannot be narrowed");
+  const std::size_t d = wrap_dim(dim, rank(), "narrow");
+  DL_CHECK(start >= 0 && length >= 0 && length <= sizes()[d] && start <= sizes()[d] - length,
+           kIndex, "narrow: elements {} to {} are out of range for dimension {} of {}", start,
+           start + length, d, sizes().str());
+  return slice(dim, start, start + length);
+}
+
+Tensor Tensor::expand(const Shape& shape) const {
+  DL_CHECK(shape.size() >= rank(), kShape, "expand: {} has fewer dimensions than the tensor's {}",
+           shape.str(), sizes().str());
+  Shape target = shape;
+  const std::size_t lead = shape.size() - rank();
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (d >= lead) {
+      const std::int64_t own = sizes()[d - lead];
+      if (target[d] == -1) target[d] = own;
+      DL_CHECK(own == target[d] || own == 1, kShape,
+               "expand: the shape {} cannot become {}; dimension {} has size {}", sizes().str(),
+               shape.str(), d - lead, own);
+    }
+    DL_CHECK(target[d] >= 0, kShape, "expand: a size of the shape {} is negative", shape.str());
+  }
+  return make_view(*this, target, broadcast_strides(sizes(), strides(), target), storage_offset());
+}
+
+Tensor Tensor::squeeze() const {
+  Shape shape;
+  Strides steps;
+  for (std::size_t d = 0; d < rank(); ++d) {
+    if (sizes()[d] == 1) continue;
+    shape.push_back(sizes()[d]);
+    steps.push_back(strides()[d]);
+  }
+  return make_view(*this, shape, steps, storage_offset());
+}
+
+Tensor Tensor::squeeze(std::int64_t dim) const {
+  const std::size_t d = wrap_dim(dim, rank(), "squeeze");
+  Shape shape = sizes();
+  Strides steps = strides();
+  if (rank() > 0 && shape[d] == 1) {
+    shape.erase(d);
+    steps.erase(d);
+  }
+  return make_view(*this, shape, steps, storage_offset());
+}
+
+Tensor Tensor::unsqueeze(std::int64_t dim) const {
+  const std::size_t d = wrap_dim(dim, rank() + 1, "unsqueeze");
+  Shape shape = sizes();
+  Strides steps = strides();
+  const std::int64_t step = d < rank() ? shape[d] * steps[d] : 1;
+  shape.insert(d, 1);
+  steps.insert(d, step);
+  return make_view(*this, shape, steps, storage_offset());
+}
+
+}  // namespace dl

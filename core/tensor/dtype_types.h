@@ -1,0 +1,124 @@
+// The C++ type of each DType, and calls of a template for a DType known at run time.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/half.h"
+
+namespace dl {
+
+template <typename T>
+struct DTypeOf;
+// clang-format off
+#define DL_DTYPE_TYPES(X) \
+  X(kF16, Half) \
+  X(kBF16, BFloat16) \
+  X(kF32, float) \
+  X(kF64, double) \
+  X(kI8, std::int8_t) \
+  X(kU8, std::uint8_t) \
+  X(kI16, std::int16_t) \
+  X(kU16, std::uint16_t) \
+  X(kI32, std::int32_t) \
+  X(kU32, std::uint32_t) \
+  X(kI64, std::int64_t) \
+  X(kU64, std::uint64_t) \
+  X(kBool, bool)
+// clang-format on
+#define DL_DTYPE_OF(enumerator, type)                 \
+  template <>                                         \
+  struct DTypeOf<type> {                              \
+    static constexpr DType value = DType::enumerator; \
+  };
+DL_DTYPE_TYPES(DL_DTYPE_OF)
+#undef DL_DTYPE_OF
+template <typename T>
+inline constexpr DType kDTypeOf = DTypeOf<T>::value;
+
+template <typename T>
+inline constexpr bool kIsReduced = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+// The type in which arithmetic on T is done.
+template <typename T>
+using OpMath = std::conditional_t<kIsReduced<T>, float, T>;
+
+// "exp: int64 is not supported; wanted a floating dtype"
+[[noreturn]] void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted);
+
+#define DL_DTYPE_CASE(enumerator, type) \
+  case DType::enumerator:               \
+    return body.template operator()<type>();
+
+// visit_all(dtype, [&]<typename T>() { ... }); and so on for fewer types, which refuse the others.
+template <typename Body>
+decltype(auto) visit_all(DType dtype, Body&& body) {
+  switch (dtype) { DL_DTYPE_TYPES(DL_DTYPE_CASE) }
+  refuse_dtype("visit", dtype, "a dtype");
+}
+
+template <typename Body>
+decltype(auto) visit_floating(DType dtype, std::string_view op, Body&& body) {
+  switch (dtype) {
+    DL_DTYPE_CASE(kF16, Half)
+    DL_DTYPE_CASE(kBF16, BFloat16)
+    DL_DTYPE_CASE(kF32, float)
+    DL_DTYPE_CASE(kF64, double)
+    default:
+      refuse_dtype(op, dtype, "a floating dtype");
+  }
+}
+
+// Every dtype but bool: those that have arithmetic.
+template <typename Body>
+decltype(auto) visit_numeric(DType dtype, std::string_view op, Body&& body) {
+  switch (dtype) {
+    DL_DTYPE_CASE(kF16, Half)
+    DL_DTYPE_CASE(kBF16, BFloat16)
+    DL_DTYPE_CASE(kF32, float)
+    DL_DTYPE_CASE(kF64, double)
+    DL_DTYPE_CASE(kI8, std::int8_t)
+    DL_DTYPE_CASE(kU8, std::uint8_t)
+    DL_DTYPE_CASE(kI16, std::int16_t)
+    DL_DTYPE_CASE(kU16, std::uint16_t)
+    DL_DTYPE_CASE(kI32, std::int32_t)
+    DL_DTYPE_CASE(kU32, std::uint32_t)
+    DL_DTYPE_CASE(kI64, std::int64_t)
+    DL_DTYPE_CASE(kU64, std::uint64_t)
+    default:
+      refuse_dtype(op, dtype, "a number");
+  }
+}
+#undef DL_DTYPE_CASE
+
+// Conversion between element types as tensors do it: through float for half types, anything but 0
+// is true, and a float out of an integer's range gives what the hardware gives for the int64 cast.
+template <typename To, typename From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return static_cast<OpMath<From>>(value) != OpMath<From>(0);
+  } else if constexpr (kIsReduced<To>) {
+    return To(static_cast<float>(value));
+  } else if constexpr (kIsReduced<From>) {
+    return convert<To>(static_cast<float>(value));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    // Through int64, so that e.g. -1.0 becomes 255 as uint8; a direct cast would be undefined.
+    if (!(value >= From(-9223372036854775808.0) && value < From(9223372036854775808.0))) {
+      if (std::is_same_v<To, std::uint64_t> && value >= From(9223372036854775808.0) &&
+          value < From(18446744073709551616.0)) {
+        return static_cast<To>(static_cast<std::uint64_t>(value));
+      }
+      return static_cast<To>(INT64_MIN);
+    }
+    return static_cast<To>(static_cast<std::int64_t>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace dl

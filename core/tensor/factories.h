@@ -1,0 +1,127 @@
+// Making tensors: empty, zeros, ones, full, arange, tensor({...}), from_blob.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+struct TensorOptions {
+  std::optional<DType> dtype{};  // default: float32, or what the values are
+  Device device{};
+  bool requires_grad = false;
+};
+
+// Uninitialised elements.
+Tensor empty(const Shape& shape, TensorOptions options = {});
+// kPreserve and kContiguous both mean row-major here.
+Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options = {});
+// Uninitialised, with the input's shape, dtype and device, and its layout where that has no gaps.
+Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::kPreserve);
+
+// core/ops:
+Tensor zeros(const Shape& shape, TensorOptions options = {});
+Tensor ones(const Shape& shape, TensorOptions options = {});
+Tensor zeros_like(const Tensor& like);
+Tensor ones_like(const Tensor& like);
+// The dtype follows the value: bool, int64 or float32.
+Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
+// start, start + step, ... below end. int64 for integers, else float32. Throws kInvalidArgument for
+// a step of zero or of the wrong sign.
+Tensor arange(Scalar end, TensorOptions options = {});
+Tensor arange(Scalar start, Scalar end, Scalar step = 1, TensorOptions options = {});
+
+// Foreign memory, row-major where no strides are given; nobody copies. `owner` keeps it alive.
+Tensor from_blob(void* data, const Shape& shape, DType dtype, Ref<RefCounted> owner);
+Tensor from_blob(void* data, const Shape& shape, DType dtype,
+                 std::function<void(void*)> deleter = nullptr);
+Tensor from_blob(void* data, const Shape& shape, const Strides& strides, DType dtype,
+                 Ref<RefCounted> owner);
+
+namespace detail {
+// The dtype that C++ values get: double and float give float32, integers int64, bool bool.
+template <typename T>
+constexpr DType literal_dtype() {
+  if constexpr (std::is_same_v<T, bool>) return DType::kBool;
+  if constexpr (std::is_integral_v<T>) return DType::kI64;
+  return DType::kF32;
+}
+
+// What a list of T is gathered in: a vector<bool> has no array.
+template <typename T>
+using Gathered = std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
+
+template <typename T, typename U>
+Tensor from_values(const U* values, const Shape& shape, TensorOptions options) {
+  Tensor result =
+      empty(shape, {.dtype = options.dtype.value_or(literal_dtype<T>()), .device = options.device});
+  visit_all(result.dtype(), [&]<typename E>() {
+    E* out = result.data<E>();
+    for (std::int64_t i = 0; i < result.numel(); ++i) out[i] = convert<E>(values[i]);
+  });
+  if (options.requires_grad) result.requires_grad_();
+  return result;
+}
+}  // namespace detail
+
+// tensor(1.5), tensor({1, 2, 3}), tensor({{1., 2.}, {3., 4.}}) and three levels deep.
+template <typename T>
+  requires std::is_arithmetic_v<T>
+Tensor tensor(T value, TensorOptions options = {}) {
+  return detail::from_values<T>(&value, {}, options);
+}
+template <typename T>
+  requires std::is_arithmetic_v<T>
+Tensor tensor(std::initializer_list<T> values, TensorOptions options = {}) {
+  return detail::from_values<T>(values.begin(), {static_cast<std::int64_t>(values.size())},
+                                options);
+}
+template <typename T>
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
+  return detail::from_values<T>(values.data(), {static_cast<std::int64_t>(values.size())}, options);
+}
+template <typename T>
+  requires std::is_arithmetic_v<T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOptions options = {}) {
+  const auto columns = static_cast<std::int64_t>(rows.size() == 0 ? 0 : rows.begin()->size());
+  detail::Gathered<T> flat;
+  for (const auto& row : rows) {
+    DL_CHECK(static_cast<std::int64_t>(row.size()) == columns, kShape,
+             "tensor: a row has {} values, the first has {}", row.size(), columns);
+    flat.insert(flat.end(), row);
+  }
+  return detail::from_values<T>(flat.data(), {static_cast<std::int64_t>(rows.size()), columns},
+                                options);
+}
+template <typename T>
+  requires std::is_arithmetic_v<T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> planes,
+              TensorOptions options = {}) {
+  const std::size_t rows = planes.size() == 0 ? 0 : planes.begin()->size();
+  const std::size_t columns = rows == 0 ? 0 : planes.begin()->begin()->size();
+  detail::Gathered<T> flat;
+  for (const auto& plane : planes) {
+    DL_CHECK(plane.size() == rows, kShape, "tensor: a plane has {} rows, the first has {}",
+             plane.size(), rows);
+    for (const auto& row : plane) {
+      DL_CHECK(row.size() == columns, kShape, "tensor: a row has {} values, the first has {}",
+               row.size(), columns);
+      flat.insert(flat.end(), row);
+    }
+  }
+  return detail::from_values<T>(
+      flat.data(),
+      {static_cast<std::int64_t>(planes.size()), static_cast<std::int64_t>(rows),
+       static_cast<std::int64_t>(columns)},
+      options);
+}
+
+}  // namespace dl

@@ -1,0 +1,178 @@
+#include "core/tensor/shape.h"
+
+#include <numeric>
+
+#include "core/base/error.h"
+
+namespace dl {
+
+std::int64_t element_count(const Shape& shape, std::string_view op) {
+  std::int64_t count = 1;
+  bool overflow = false;
+  bool empty = false;
+  for (const std::int64_t size : shape) {
+    DL_CHECK(size >= 0, kShape, "{}: a size of the shape {} is negative", op, shape.str());
+    if (size == 0) empty = true;
+    overflow = __builtin_mul_overflow(count, size, &count) || overflow;
+  }
+  if (empty) return 0;
+  DL_CHECK(!overflow, kShape, "{}: the shape {} has too many elements", op, shape.str());
+  return count;
+}
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides strides;
+  strides.resize(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<std::int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+Strides channels_last_strides(const Shape& shape) {
+  DL_CHECK(shape.size() == 4, kShape,
+           "channels last is a layout of 4 dimensions [N, C, H, W]; the shape is {}", shape.str());
+  const std::int64_t c = std::max<std::int64_t>(shape[1], 1);
+  const std::int64_t h = std::max<std::int64_t>(shape[2], 1);
+  const std::int64_t w = std::max<std::int64_t>(shape[3], 1);
+  return {h * w * c, 1, w * c, c};
+}
+
+bool is_contiguous(const Shape& shape, const Strides& strides) noexcept {
+  std::int64_t expected = 1;
+  bool ok = true;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == 0) return true;
+    if (shape[i] == 1) continue;
+    ok = ok && strides[i] == expected;
+    expected *= shape[i];
+  }
+  return ok;
+}
+
+bool is_channels_last(const Shape& shape, const Strides& strides) noexcept {
+  if (shape.size() != 4) return false;
+  std::int64_t expected = 1;
+  bool ok = true;
+  for (const std::size_t i : {1, 3, 2, 0}) {
+    if (shape[i] == 0) return true;
+    if (shape[i] == 1) continue;
+    ok = ok && strides[i] == expected;
+    expected *= shape[i];
+  }
+  return ok;
+}
+
+bool is_dense(const Shape& shape, const Strides& strides) {
+  Dims order(shape.size(), 0);
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return strides[static_cast<std::size_t>(a)] < strides[static_cast<std::size_t>(b)];
+  });
+  std::int64_t expected = 1;
+  bool ok = true;
+  for (const std::int64_t dim : order) {
+    const auto i = static_cast<std::size_t>(dim);
+    if (shape[i] == 0) return true;
+    if (shape[i] == 1) continue;
+    ok = ok && strides[i] == expected;
+    expected *= shape[i];
+  }
+  return ok;
+}
+
+std::size_t wrap_dim(std::int64_t dim, std::size_t rank, std::string_view op) {
+  const auto range = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  DL_CHECK(dim >= -range && dim < range, kIndex,
+           "{}: dimension {} is out of range for a tensor of {} dimensions; wanted {} to {}", op,
+           dim, rank, -range, range - 1);
+  return static_cast<std::size_t>(dim < 0 ? dim + range : dim);
+}
+
+Shape broadcast_shapes(const Shape& a, const Shape& b, std::string_view op) {
+  if (a == b) return a;
+  const Shape& longer = a.size() >= b.size() ? a : b;
+  const Shape& shorter = a.size() >= b.size() ? b : a;
+  Shape result = longer;
+  const std::size_t lead = longer.size() - shorter.size();
+  for (std::size_t i = 0; i < shorter.size(); ++i) {
+    const std::int64_t x = longer[lead + i];
+    const std::int64_t y = shorter[i];
+    DL_CHECK(x == y || x == 1 || y == 1, kShape,
+             "{}: the shapes {} and {} cannot be broadcast together: {} against {} in dimension {}",
+             op, a.str(), b.str(), x, y, static_cast<std::int64_t>(lead + i));
+    result[lead + i] = x == 1 ? y : x;
+  }
+  return result;
+}
+
+Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target) {
+  Strides result(target.size(), 0);
+  const std::size_t lead = target.size() - shape.size();
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    result[lead + i] = shape[i] == 1 && target[lead + i] != 1 ? 0 : strides[i];
+  }
+  return result;
+}
+
+Shape infer_shape(const Shape& shape, std::int64_t numel, std::string_view op) {
+  Shape result = shape;
+  std::int64_t known = 1;
+  std::optional<std::size_t> open;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == -1) {
+      DL_CHECK(!open, kShape, "{}: only one size may be -1; the shape is {}", op, shape.str());
+      open = i;
+    } else {
+      DL_CHECK(shape[i] >= 0, kShape, "{}: a size of the shape {} is negative", op, shape.str());
+      DL_CHECK(!__builtin_mul_overflow(known, shape[i], &known), kShape,
+               "{}: the shape {} has too many elements", op, shape.str());
+    }
+  }
+  if (open) {
+    DL_CHECK(known != 0 && numel % known == 0, kShape,
+             "{}: {} elements do not fit the shape {}, whatever its open size", op, numel,
+             shape.str());
+    result[*open] = numel / known;
+  } else {
+    DL_CHECK(known == numel, kShape, "{}: a tensor of {} elements has no shape {}, which holds {}",
+             op, numel, shape.str(), known);
+  }
+  return result;
+}
+
+std::optional<Strides> view_strides(const Shape& shape, const Strides& strides,
+                                    const Shape& target) {
+  if (is_contiguous(shape, strides)) return contiguous_strides(target);
+  // Walks from the last dimension; a chunk is a run of old dimensions that lie one in the other,
+  // and the new dimensions must divide it (after PyTorch's computeStride).
+  Strides result(target.size(), 0);
+  auto view_dim = static_cast<std::int64_t>(target.size()) - 1;
+  std::int64_t chunk_stride = strides.empty() ? 1 : strides.back();
+  std::int64_t chunk_count = 1;
+  std::int64_t view_count = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    chunk_count *= shape[i];
+    const bool chunk_ends =
+        i == 0 || (shape[i - 1] != 1 && strides[i - 1] != chunk_count * chunk_stride);
+    if (!chunk_ends) continue;
+    while (view_dim >= 0 &&
+           (view_count < chunk_count || target[static_cast<std::size_t>(view_dim)] == 1)) {
+      const auto j = static_cast<std::size_t>(view_dim--);
+      result[j] = view_count * chunk_stride;
+      view_count *= target[j];
+    }
+    if (view_count != chunk_count) return std::nullopt;
+    if (i > 0) {
+      chunk_stride = strides[i - 1];
+      chunk_count = 1;
+      view_count = 1;
+    }
+  }
+  if (view_dim != -1) return std::nullopt;
+  return result;
+}
+
+}  // namespace dl

@@ -1,0 +1,83 @@
+#include "core/tensor/tensor.h"
+
+#include <utility>
+
+#include "core/memory/allocator.h"
+
+namespace dl {
+
+TensorImpl::TensorImpl(Ref<Storage> memory, const Shape& sizes, const Strides& steps,
+                       std::int64_t first, DType type)
+    : storage(std::move(memory)),
+      data(static_cast<char*>(storage->data()) + first * static_cast<std::int64_t>(size_of(type))),
+      offset(first),
+      numel(1),
+      shape(sizes),
+      strides(steps),
+      dtype(type),
+      contiguous(dl::is_contiguous(sizes, steps)),
+      channels_last(sizes.size() == 4 && dl::is_channels_last(sizes, steps)) {
+  for (const std::int64_t size : sizes) numel *= size;
+}
+
+void* TensorImpl::operator new(std::size_t bytes) {
+  return memory::allocate(bytes);
+}
+
+void TensorImpl::operator delete(void* impl) noexcept {
+  memory::deallocate(impl, sizeof(TensorImpl));
+}
+
+void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted) {
+  throw_error(ErrorKind::kDType, "{}: {} is not supported; wanted {}", op, name_of(dtype), wanted);
+}
+
+void Tensor::refuse_data(DType wanted) const {
+  throw_error(ErrorKind::kDType, "data: the tensor holds {}, {} was asked for", name_of(dtype()),
+              name_of(wanted));
+}
+
+void Tensor::require_one_element() const {
+  DL_CHECK(defined(), kInvalidArgument, "item: the tensor is undefined");
+  DL_CHECK(numel() == 1, kShape, "item: a tensor of one element was wanted, its shape is {}",
+           sizes().str());
+}
+
+std::int64_t Tensor::offset_of(std::initializer_list<std::int64_t> index) const {
+  DL_CHECK(index.size() == rank(), kIndex, "at: {} indices for a tensor of {} dimensions",
+           index.size(), rank());
+  std::int64_t offset = 0;
+  std::size_t d = 0;
+  for (const std::int64_t i : index) {
+    DL_CHECK(i >= 0 && i < sizes()[d], kIndex, "at: index {} is out of range in dimension {} of {}",
+             i, d, sizes().str());
+    offset += i * strides()[d++];
+  }
+  return offset;
+}
+
+Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
+                  std::int64_t offset) {
+  DL_CHECK(shape.size() == strides.size(), kShape, "as_strided: {} sizes and {} strides",
+           shape.size(), strides.size());
+  const std::int64_t count = element_count(shape, "as_strided");
+  std::int64_t last = offset;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    DL_CHECK(strides[i] >= 0, kShape, "as_strided: the strides {} are negative", strides.str());
+    std::int64_t extent = 0;
+    DL_CHECK(
+        !__builtin_mul_overflow(std::max<std::int64_t>(shape[i] - 1, 0), strides[i], &extent) &&
+            !__builtin_add_overflow(last, extent, &last),
+        kShape, "as_strided: the shape {} with strides {} is too large", shape.str(),
+        strides.str());
+  }
+  const auto held = static_cast<std::int64_t>(base.storage()->bytes() / size_of(base.dtype()));
+  DL_CHECK(
+      offset >= 0 && (count == 0 || last < held), kShape,
+      "as_strided: the shape {} with strides {} from element {} on reaches outside a storage of "
+      "{} elements",
+      shape.str(), strides.str(), offset, held);
+  return Tensor(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
+}
+
+}  // namespace dl

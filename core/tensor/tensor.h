@@ -1,0 +1,166 @@
+// Tensor: a handle to an n-dimensional array, with PyTorch's names and semantics.
+//
+// A Tensor is 8 bytes; copying one shares the array. Views share the storage; clone() copies it. An
+// undefined Tensor (default constructed) stands for "none". Shape and dtype of a tensor never
+// change. Thread-safety: handles to one array may be copied and destroyed on any thread; reading is
+// free from any thread while nobody writes.
+//
+// Members that only need to look at the handle are here. Those marked with a room are declared here
+// and defined there: core/ops (recorded by autograd) and core/autograd.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/ref.h"
+#include "core/device/stream.h"
+#include "core/tensor/dims.h"
+#include "core/tensor/dtype.h"
+#include "core/tensor/dtype_types.h"
+#include "core/tensor/scalar.h"
+#include "core/tensor/shape.h"
+#include "core/tensor/tensor_impl.h"
+
+namespace dl {
+
+class Tensor;
+
+struct BackwardOptions {
+  bool retain_graph = false;  // keep what the nodes saved, so that backward can run again
+};
+
+class Tensor {
+ public:
+  Tensor() noexcept = default;
+  explicit Tensor(Ref<TensorImpl> impl) noexcept : impl_(std::move(impl)) {}
+
+  bool defined() const noexcept { return static_cast<bool>(impl_); }
+  explicit operator bool() const noexcept = delete;  // ask defined(), or item<bool>()
+  TensorImpl* impl() const noexcept { return impl_.get(); }
+  // True where both handles name the same array object.
+  bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
+
+  // What it is. All of these need a defined tensor.
+  std::int64_t dim() const noexcept { return static_cast<std::int64_t>(impl_->shape.size()); }
+  const Shape& sizes() const noexcept { return impl_->shape; }
+  const Strides& strides() const noexcept { return impl_->strides; }
+  std::int64_t size(std::int64_t d) const { return impl_->shape[wrap_dim(d, rank(), "size")]; }
+  std::int64_t stride(std::int64_t d) const {
+    return impl_->strides[wrap_dim(d, rank(), "stride")];
+  }
+  std::int64_t numel() const noexcept { return impl_->numel; }
+  std::size_t nbytes() const noexcept {
+    return static_cast<std::size_t>(impl_->numel) * size_of(impl_->dtype);
+  }
+  DType dtype() const noexcept { return impl_->dtype; }
+  Device device() const noexcept { return impl_->storage->device(); }
+  bool is_contiguous() const noexcept { return impl_->contiguous; }
+  bool is_channels_last() const noexcept { return impl_->channels_last; }
+  bool is_contiguous(MemoryFormat format) const noexcept {
+    return format == MemoryFormat::kChannelsLast ? impl_->channels_last : impl_->contiguous;
+  }
+  const Ref<Storage>& storage() const noexcept { return impl_->storage; }
+  std::int64_t storage_offset() const noexcept { return impl_->offset; }
+  // Number of writes in place to the storage so far.
+  std::uint32_t version() const noexcept { return impl_->storage->version(); }
+  // Whoever writes through a pointer tells autograd with this.
+  void bump_version() const noexcept { impl_->storage->bump_version(); }
+
+  // The elements. data<T>() throws kDType where T is not the dtype's type.
+  void* data_ptr() const noexcept { return impl_->data; }
+  template <typename T>
+  T* data() const {
+    if (impl_->dtype != kDTypeOf<T>) [[unlikely]]
+      refuse_data(kDTypeOf<T>);
+    return static_cast<T*>(impl_->data);
+  }
+  // The value of a tensor of one element, converted to T. Throws kShape for more elements.
+  template <typename T>
+  T item() const {
+    require_one_element();
+    return visit_all(impl_->dtype,
+                     [&]<typename E>() { return convert<T>(*static_cast<const E*>(impl_->data)); });
+  }
+  // Indexing with numbers only, for tests and small tools: at<float>({1, 2}).
+  template <typename T>
+  T& at(std::initializer_list<std::int64_t> index) const {
+    return data<T>()[offset_of(index)];
+  }
+
+  // core/ops: views, which share the storage. `dim` counts from the end where negative.
+  Tensor view(const Shape& shape) const;     // one size may be -1; throws where a copy is needed
+  Tensor reshape(const Shape& shape) const;  // a view where there is one, else a copy
+  Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
+  Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
+  Tensor t() const;  // of at most two dimensions
+  Tensor permute(const Dims& dims) const;
+  Tensor select(std::int64_t dim, std::int64_t index) const;
+  Tensor operator[](std::int64_t index) const { return select(0, index); }
+  // Elements start, start + step, ... below end; out-of-range bounds are clipped, as in Python.
+  Tensor slice(std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step = 1) const;
+  Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
+  Tensor expand(const Shape& shape) const;  // -1 keeps a size
+  Tensor squeeze() const;
+  Tensor squeeze(std::int64_t dim) const;
+  Tensor unsqueeze(std::int64_t dim) const;
+
+  // core/ops: copies.
+  Tensor contiguous(MemoryFormat format = MemoryFormat::kContiguous) const;
+  Tensor clone(MemoryFormat format = MemoryFormat::kPreserve) const;
+  Tensor to(DType dtype) const;
+  Tensor to(Device device) const;
+
+  // core/ops: writes in place, each of which counts as one version.
+  Tensor& copy_(const Tensor& source);  // broadcasts and converts
+  Tensor& fill_(Scalar value);
+  Tensor& zero_();
+  Tensor& add_(const Tensor& other, Scalar alpha = 1);
+  Tensor& add_(Scalar other);
+  Tensor& sub_(const Tensor& other);
+  Tensor& mul_(const Tensor& other);
+  Tensor& mul_(Scalar other);
+  Tensor& div_(const Tensor& other);
+  Tensor& div_(Scalar other);
+
+  // core/autograd. A leaf is a tensor that no recorded operation made; gradients gather in leaves.
+  bool requires_grad() const noexcept { return impl_->requires_grad; }
+  Tensor& requires_grad_(bool requires_grad = true);
+  bool is_leaf() const noexcept;
+  // Undefined where there is none.
+  Tensor grad() const;
+  void set_grad(const Tensor& grad) const;
+  // Forgets the gradient; `set_to_none = false` fills it with zeros instead.
+  void zero_grad(bool set_to_none = true) const;
+  // Fills the gradients of all leaves that this tensor was computed from. `gradient` may be left
+  // out for a tensor of one element.
+  void backward(const Tensor& gradient = {}, BackwardOptions options = {}) const;
+  // The same array, without history. In-place writes show on both sides.
+  Tensor detach() const;
+  // Calls `hook` with each gradient of this tensor before it is used; a defined result replaces it.
+  void register_hook(std::function<Tensor(const Tensor&)> hook) const;
+
+  // As Python prints it: "tensor([1., 2.])".
+  std::string str() const;
+
+ private:
+  std::size_t rank() const noexcept { return impl_->shape.size(); }
+  [[noreturn]] void refuse_data(DType wanted) const;
+  void require_one_element() const;
+  std::int64_t offset_of(std::initializer_list<std::int64_t> index) const;
+
+  Ref<TensorImpl> impl_;
+};
+
+static_assert(sizeof(Tensor) == 8);
+
+// A view of base's storage with any shape, strides and offset (in elements). The primitive below
+// all views: not recorded by autograd. Throws kShape where it would reach outside the storage.
+Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
+                  std::int64_t offset);
+
+}  // namespace dl

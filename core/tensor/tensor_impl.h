@@ -1,0 +1,48 @@
+// TensorImpl: what a Tensor handle points at. Code outside core/ uses Tensor.
+//
+// Shape, strides and dtype are fixed when the impl is made. What autograd knows of a tensor hangs
+// on it as an opaque object, because autograd stands above this room.
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/ref.h"
+#include "core/device/stream.h"
+#include "core/memory/storage.h"
+#include "core/tensor/dims.h"
+#include "core/tensor/dtype.h"
+
+namespace dl {
+
+class TensorImpl final : public RefCounted {
+ public:
+  // `offset` in elements from the storage's beginning. The caller has checked that all fits.
+  TensorImpl(Ref<Storage> memory, const Shape& sizes, const Strides& steps, std::int64_t first,
+             DType type);
+
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* impl) noexcept;
+
+  Ref<Storage> storage;
+  void* data;  // the first element
+  std::int64_t offset;
+  std::int64_t numel;
+  Shape shape;
+  Strides strides;
+  DType dtype;
+  bool contiguous;
+  bool channels_last;
+
+  // Of autograd: whether gradients flow here, the node that made this tensor or, for a leaf, the
+  // node that gathers its gradient, and which of the node's outputs it is.
+  bool requires_grad = false;
+  bool is_view = false;  // made by a view operation
+  std::uint32_t output_nr = 0;
+  std::uint32_t view_version = 0;  // of the storage when the view was made
+  Ref<RefCounted> node;
+
+ private:
+  ~TensorImpl() override = default;
+};
+
+}  // namespace dl

@@ -1,0 +1,124 @@
+#include "core/tensor/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/tensor/factories.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+TEST(Tensor, FactoriesGiveTheDtypesOfPyTorch) {
+  EXPECT_EQ(tensor({1, 2}).dtype(), DType::kI64);
+  EXPECT_EQ(tensor({1.0, 2.0}).dtype(), DType::kF32);
+  EXPECT_EQ(tensor({true, false}).dtype(), DType::kBool);
+  EXPECT_EQ(tensor(3.5).dim(), 0);
+  EXPECT_EQ(tensor({{1, 2, 3}, {4, 5, 6}}).sizes(), (Shape{2, 3}));
+  EXPECT_EQ(tensor({{{1, 2}}, {{3, 4}}, {{5, 6}}}).sizes(), (Shape{3, 1, 2}));
+  EXPECT_EQ(tensor({1, 2}, {.dtype = DType::kBF16}).dtype(), DType::kBF16);
+  EXPECT_EQ(full({2}, 7).dtype(), DType::kI64);
+  EXPECT_EQ(zeros({2}).dtype(), DType::kF32);
+  EXPECT_EQ(arange(5).dtype(), DType::kI64);
+  EXPECT_EQ(arange(0, 1, 0.25).numel(), 4);
+  EXPECT_EQ(values<float>(arange(1.0, 0.0, -0.5)), (std::vector<float>{1, 0.5}));
+}
+
+TEST(Tensor, CopiesShareTheArray) {
+  const Tensor a = zeros({3});
+  const Tensor b = a;
+  b.at<float>({1}) = 5;
+  EXPECT_EQ(values<float>(a), (std::vector<float>{0, 5, 0}));
+  EXPECT_TRUE(a.is_same(b));
+}
+
+TEST(Tensor, FromBlobUsesTheMemoryItWasGiven) {
+  std::vector<float> memory{1, 2, 3, 4, 5, 6};
+  bool gone = false;
+  {
+    const Tensor t = from_blob(memory.data(), {2, 3}, DType::kF32, [&](void*) { gone = true; });
+    const Tensor column = t.select(1, 1);
+    EXPECT_EQ(values<float>(column), (std::vector<float>{2, 5}));
+    column.at<float>({0}) = 20;
+    EXPECT_FALSE(gone);
+  }
+  EXPECT_TRUE(gone);
+  EXPECT_EQ(memory[1], 20.f);
+}
+
+TEST(Tensor, ItemConvertsAndRefusesSeveralElements) {
+  EXPECT_EQ(tensor(2.75).item<double>(), 2.75);
+  EXPECT_EQ(tensor({{7}}).item<int>(), 7);
+  EXPECT_EQ(tensor(true).item<float>(), 1.0f);
+  EXPECT_ERROR(tensor({1, 2}).item<int>(), kShape,
+               "item: a tensor of one element was wanted, its shape is [2]");
+  EXPECT_ERROR(Tensor().item<int>(), kInvalidArgument, "item: the tensor is undefined");
+}
+
+TEST(Tensor, DataOfAnotherTypeIsRefusedByName) {
+  EXPECT_ERROR(zeros({2}).data<double>(), kDType,
+               "data: the tensor holds float32, float64 was asked for");
+}
+
+TEST(Tensor, AsStridedStaysInsideTheStorage) {
+  const Tensor base = arange(6);
+  EXPECT_EQ(values<std::int64_t>(as_strided(base, {2, 2}, {1, 3}, 1)),
+            (std::vector<std::int64_t>{1, 4, 2, 5}));
+  EXPECT_ERROR(as_strided(base, {2, 2}, {1, 3}, 2), kShape,
+               "as_strided: the shape [2, 2] with strides [1, 3] from element 2 on reaches outside "
+               "a storage of 6 elements");
+  EXPECT_ERROR(as_strided(base, {2}, {-1}, 3), kShape, "as_strided: the strides [-1] are negative");
+}
+
+TEST(Tensor, VersionCountsWritesThroughAnyView) {
+  Tensor a = zeros({4});
+  const std::uint32_t before = a.version();
+  a.select(0, 2).fill_(1);
+  EXPECT_EQ(a.version(), before + 1);
+  a.view({2, 2}).copy_(ones({2, 2}));
+  EXPECT_EQ(a.version(), before + 2);
+}
+
+TEST(Dims, MoreThanSixEntriesGoToTheHeapAndBack) {
+  Dims d{1, 2, 3, 4, 5, 6};
+  d.push_back(7);
+  d.push_back(8);
+  EXPECT_EQ(d, (Dims{1, 2, 3, 4, 5, 6, 7, 8}));
+  Dims copy = d;
+  d.erase(0);
+  d.insert(2, 99);
+  EXPECT_EQ(d, (Dims{2, 3, 99, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(copy.size(), 8u);
+  Dims moved = std::move(copy);
+  copy = Dims{1};
+  EXPECT_EQ(moved.back(), 8);
+  moved = Dims{1, 2};
+  EXPECT_EQ(moved.str(), "[1, 2]");
+  const Tensor deep = ones({1, 2, 1, 2, 1, 2, 1, 2});
+  EXPECT_EQ(deep.permute({7, 6, 5, 4, 3, 2, 1, 0}).contiguous().numel(), 16);
+}
+
+TEST(Half, RoundsToNearestEvenAndKeepsSpecialValues) {
+  EXPECT_EQ(Half(1.0f).bits, 0x3c00);
+  EXPECT_EQ(Half(65504.0f).bits, 0x7bff);
+  EXPECT_EQ(Half(65520.0f).bits, 0x7c00);
+  EXPECT_EQ(Half(65519.0f).bits, 0x7bff);
+  EXPECT_EQ(Half(5.9604645e-8f).bits, 0x0001);
+  EXPECT_EQ(Half(2.0e-8f).bits, 0x0000);
+  EXPECT_EQ(Half(-2.0f).bits, 0xc000);
+  EXPECT_EQ(BFloat16(1.0f).bits, 0x3f80);
+  EXPECT_EQ(BFloat16(1.00390625f).bits, 0x3f80);  // halfway, to even
+  EXPECT_TRUE(static_cast<float>(Half(NAN)) != static_cast<float>(Half(NAN)));
+  EXPECT_TRUE(static_cast<float>(BFloat16(NAN)) != static_cast<float>(BFloat16(NAN)));
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {  // every half survives a round trip
+    Half h;
+    h.bits = static_cast<std::uint16_t>(bits);
+    if ((bits & 0x7fff) > 0x7c00) continue;  // NaN
+    ASSERT_EQ(Half(static_cast<float>(h)).bits, bits);
+  }
+}
+
+}  // namespace
+}  // namespace dl
