@@ -1,12 +1,14 @@
 // Store: the few shared facts of a job (addresses, counters, who is in), as a key-value map with
 // waiting.
 //
-// Keys are UTF-8 texts without NUL of at most 1 KiB, values are bytes of at most 16 MiB. Every call
-// takes a deadline and throws
-//   kTimeout     the deadline passed; the text names the keys that are still missing
-//   kConnection  the service is gone (a client has already tried a new connection within the
-//   deadline) kAborted     the store was closed under the call kInvalidArgument  a key or value
-//   that is empty, too long or malformed
+// Keys are UTF-8 texts without NUL of 1 byte to 1 KiB, values are bytes of at most 16 MiB and may
+// be empty. Every call takes a deadline and throws
+//   kTimeout          the deadline passed; the text names the keys that are still missing
+//   kConnection       the service is gone (a client has already tried a new connection within the
+//                     deadline)
+//   kAborted          the store was closed under the call
+//   kInvalidArgument  a key that is empty, too long or not UTF-8, or a value that is too long
+// A wait that lasts longer than 5 s is logged with what it waits for.
 // Callers that belong to a generation go through a PrefixStore, so that no key of one generation is
 // seen by another.
 //

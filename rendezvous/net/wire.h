@@ -57,6 +57,7 @@ class WireReader {
     rest_ = rest_.subspan(size);
     return field;
   }
+  std::span<const std::uint8_t> take_rest() noexcept { return take_bytes(rest_.size()); }
   std::string take_text() {
     const std::span<const std::uint8_t> field = take_bytes(take<std::uint8_t>());
     return {field.begin(), field.end()};

@@ -1,0 +1,63 @@
+#include "rendezvous/barrier.h"
+
+#include <chrono>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "rendezvous/net/patience.h"
+
+namespace dl::rendezvous {
+namespace {
+
+constexpr int kMostListed = 8;
+
+// Asking who has arrived must still be possible when the deadline has just passed.
+constexpr std::chrono::seconds kTimeToAsk{2};
+
+std::string missing_ranks(Store& store, const std::string& prefix, int size) {
+  std::string list;
+  int missing = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    const std::string key = prefix + std::to_string(rank);
+    if (store.try_get(key, Deadline::after(kTimeToAsk))) continue;
+    if (++missing <= kMostListed) list += fmt::format("{}rank {}", missing == 1 ? "" : ", ", rank);
+  }
+  if (missing > kMostListed) list += fmt::format(" and {} more", missing - kMostListed);
+  return fmt::format("{} (of {})", list, size);
+}
+
+}  // namespace
+
+void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline) {
+  DL_CHECK(options.size > 0 && options.rank >= 0 && options.rank < options.size, kInvalidArgument,
+           "barrier '{}': there is no rank {} in {} ranks", options.name, options.rank,
+           options.size);
+  const std::string prefix = fmt::format("barrier/{}/", options.name);
+  const std::string all_here = prefix + "all";
+  store.set(prefix + std::to_string(options.rank), options.who, deadline);
+  // The last one to come tells the others, so that each waits for one key only.
+  if (store.add(prefix + "count", 1, deadline) == options.size) store.set(all_here, "", deadline);
+
+  Patience patience;
+  const auto start = Deadline::Clock::now();
+  for (;;) {
+    const Deadline until = patience.until(deadline);
+    try {
+      store.wait({&all_here, 1}, until);
+      return;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout || !until.has_passed()) throw;
+    }
+    const bool late = deadline.has_passed();
+    if (!late && !patience.should_speak()) continue;
+    const std::chrono::duration<double> waited = Deadline::Clock::now() - start;
+    const std::string text =
+        fmt::format("barrier '{}': rank {} has waited {:.1f} s for {}", options.name, options.rank,
+                    waited.count(), missing_ranks(store, prefix, options.size));
+    if (late) throw Error(ErrorKind::kTimeout, text);
+    log::warning("{}", text);
+  }
+}
+
+}  // namespace dl::rendezvous

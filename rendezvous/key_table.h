@@ -1,0 +1,94 @@
+// The map behind a MemoryStore and behind the rendezvous service: keys, values, versions, and who
+// waits for what. No call blocks; a wait is a callback.
+//
+// Each change gets the next version. An erased key leaves a mark, so that a watch hears of it; of
+// those only the last 65,536 are kept, and a watch that is further behind is told to begin again.
+//
+// Thread-safety: any thread. Callbacks run without a lock held, on the thread that made the change,
+// closed the table, or asked.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "rendezvous/store.h"
+
+namespace dl::rendezvous {
+
+class KeyTable {
+ public:
+  void set(std::string_view key, std::string_view value);
+  std::optional<std::string> find(std::string_view key) const;
+  std::int64_t add(std::string_view key, std::int64_t delta);
+  Store::Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
+                              std::string_view desired);
+  bool erase(std::string_view key);
+  std::vector<std::string> missing(const std::vector<std::string>& keys) const;
+
+  // How a wait ended.
+  struct Result {
+    std::optional<std::string> closed;   // the reason, where the table was closed meanwhile
+    std::string value;                   // when_value()
+    std::vector<Store::Change> changes;  // when_changed()
+  };
+  using Done = std::function<void(Result)>;
+  using Ticket = std::uint64_t;
+
+  // Each calls `done` once, maybe before it returns, unless it is cancelled.
+  Ticket when_value(std::string key, Done done);
+  Ticket when_present(std::vector<std::string> keys, Done done);
+  // Throws kInvalidArgument where changes after `since` have been forgotten.
+  Ticket when_changed(std::string prefix, std::uint64_t since, Done done);
+  // True: `done` will not be called. False: it has been, or is being called.
+  bool cancel(Ticket ticket);
+
+  // Ends all waits; every later call throws kAborted, every later wait ends at once.
+  void close(std::string_view reason);
+  bool is_closed() const;
+
+ private:
+  struct Entry {
+    std::optional<std::string> value;  // nullopt: erased
+    std::uint64_t version = 0;
+  };
+  enum class Kind : std::uint8_t { kValue, kPresent, kChanged };
+  struct Waiter {
+    Kind kind;
+    std::vector<std::string> keys;  // kChanged: the prefix
+    std::uint64_t since;
+    Done done;
+  };
+  // Waits that have ended, with what to tell them; told after the lock is gone.
+  using Ended = std::vector<std::pair<Done, Result>>;
+
+  void check_open() const;
+  const std::string* value_of(const std::string& key) const;
+  void change(const std::string& key, std::optional<std::string> value, Ended& ended);
+  void forget_old_marks();
+  Ticket wait(Waiter waiter);
+  // Where the wait is over: true, and what to say. Else the key it must be woken by, if any.
+  bool is_over(const Waiter& waiter, Result& result, const std::string*& blocking) const;
+  static void tell(Ended& ended);
+
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, Entry> entries_;
+  std::map<std::uint64_t, std::string> by_version_;  // the last change of each key
+  std::set<std::uint64_t> marks_;                    // versions of erasures
+  std::uint64_t version_ = 0;
+  std::uint64_t forgotten_ = 0;  // the newest erasure that is no longer known
+  std::map<Ticket, Waiter> waiters_;
+  std::unordered_multimap<std::string, Ticket> by_key_;  // a wait stands under one missing key
+  std::vector<Ticket> watchers_;
+  Ticket next_ticket_ = 1;
+  std::optional<std::string> closed_;
+};
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,37 @@
+// PrefixStore: another Store seen through a prefix of its keys, so that generations and groups do
+// not see each other's.
+//
+// Does not own the store below, which must outlive it. Any thread.
+#pragma once
+
+#include "rendezvous/store.h"
+
+namespace dl::rendezvous {
+
+class PrefixStore final : public Store {
+ public:
+  // `prefix` is put before every key as it is: "gen3/".
+  PrefixStore(Store& store, std::string prefix);
+  // The keys of one generation: the prefix is "gen<number>/".
+  static std::string generation_prefix(std::uint64_t generation);
+
+  void set(std::string_view key, std::string_view value, Deadline deadline) override;
+  std::string get(std::string_view key, Deadline deadline) override;
+  std::optional<std::string> try_get(std::string_view key, Deadline deadline) override;
+  void wait(std::span<const std::string> keys, Deadline deadline) override;
+  std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) override;
+  Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
+                       std::string_view desired, Deadline deadline) override;
+  bool erase(std::string_view key, Deadline deadline) override;
+  std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
+                            Deadline deadline) override;
+  // Closes the store below, and so everybody who uses it in this process.
+  void close(std::string_view reason) noexcept override;
+
+ private:
+  std::string full(std::string_view call, std::string_view key) const;
+  Store& store_;
+  std::string prefix_;
+};
+
+}  // namespace dl::rendezvous
