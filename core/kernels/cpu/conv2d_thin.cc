@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/kernels/cpu/conv2d.h"
-#include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/parts.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/conv2d_thin.cc"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/parts.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/loss.cc"

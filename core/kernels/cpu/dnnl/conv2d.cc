@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/device/parallel.h"
 #include "core/kernels/cpu/dnnl/lru_cache.h"
 #include "core/kernels/cpu/dnnl/primitive.h"
-#include "core/kernels/cpu/parallel.h"
 
 namespace dl::kernels {
 namespace {
@@ -166,7 +166,7 @@ void run(const Key& key, const Make& make, std::initializer_list<const void*> da
 void dnnl_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
                          const float* bias, bool relu, float* y) {
   const bool with_bias = bias != nullptr;
-  const Key key{s, Pass::kForward, with_bias ? 1 : 0, relu ? 1 : 0, max_threads()};
+  const Key key{s, Pass::kForward, with_bias ? 1 : 0, relu ? 1 : 0, num_threads()};
   if (with_bias) {
     run(key, make_forward, {x, weight, y, bias});
   } else {
@@ -176,13 +176,13 @@ void dnnl_conv2d_forward(const Conv2dShape& s, const float* x, const float* weig
 
 void dnnl_conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight,
                                float* dx) {
-  run({s, Pass::kBackwardData, 0, 0, max_threads()}, make_backward_data, {dy, weight, dx});
+  run({s, Pass::kBackwardData, 0, 0, num_threads()}, make_backward_data, {dy, weight, dx});
 }
 
 void dnnl_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
                                   float* dweight, float* dbias) {
   const bool with_bias = dbias != nullptr;
-  const Key key{s, Pass::kBackwardWeights, with_bias ? 1 : 0, 0, max_threads()};
+  const Key key{s, Pass::kBackwardWeights, with_bias ? 1 : 0, 0, num_threads()};
   if (with_bias) {
     run(key, make_backward_weights, {x, dy, dweight, dbias});
   } else {

@@ -1,0 +1,35 @@
+// A loop in numbered parts, for kernels that sum: each part has a sum of its own, and the parts are
+// added in their order afterwards, so that the same number of threads gives the same bits on every
+// run.
+#pragma once
+
+#include <omp.h>
+
+#include <cstdint>
+
+#include "core/device/parallel.h"
+
+namespace dl::kernels {
+
+// How many parts parallel_parts will cut `count` items into, when a part should have at least
+// `grain`: one, or as many as there are threads.
+inline int parts_of(std::int64_t count, std::int64_t grain) noexcept {
+  return count < 2 * grain ? 1 : dl::detail::usable_threads();
+}
+
+// Calls body(part, begin, end) for each of parts_of(count, grain) contiguous parts of [0, count).
+// The body must not throw.
+template <typename Body>
+void parallel_parts(std::int64_t count, std::int64_t grain, const Body& body) {
+  const int parts = parts_of(count, grain);
+  if (parts == 1) {
+    body(0, std::int64_t{0}, count);
+    return;
+  }
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+  for (int part = 0; part < parts; ++part) {
+    body(part, count * part / parts, count * (part + 1) / parts);
+  }
+}
+
+}  // namespace dl::kernels
