@@ -1,0 +1,136 @@
+#include "core/random/tensor_random.h"
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/random/distributions.h"
+
+namespace dl {
+namespace {
+
+template <typename T>
+std::span<T> elements(const Tensor& tensor) {
+  return {tensor.data<T>(), static_cast<std::size_t>(tensor.numel())};
+}
+
+void require_cpu(const TensorOptions& options, const char* op) {
+  DL_CHECK(options.device.type == DeviceType::kCPU, kNotImplemented,
+           "{}: got device {}, wanted cpu", op, options.device.str());
+}
+
+TensorOptions like(const Tensor& tensor) {
+  return {.dtype = tensor.dtype(), .device = tensor.device()};
+}
+
+// A floating tensor that `fill(span, generator)` fills. PyTorch draws f16 and bf16 in f32 and
+// rounds.
+template <typename Fill>
+Tensor floating(const Shape& shape, TensorOptions options, const char* op, const Fill& fill) {
+  require_cpu(options, op);
+  const bool requires_grad = std::exchange(options.requires_grad, false);
+  Tensor result = empty(shape, options);
+  visit_floating(result.dtype(), op, [&]<typename T>() {
+    const std::span<T> out = elements<T>(result);
+    if constexpr (kIsReduced<T>) {
+      std::vector<float> wide(out.size());
+      fill(std::span(wide));
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = T(wide[i]);
+    } else {
+      fill(out);
+    }
+  });
+  if (requires_grad) result.requires_grad_();
+  return result;
+}
+
+}  // namespace
+
+Tensor rand(const Shape& shape, TensorOptions options, Generator& generator) {
+  Tensor result = floating(shape, options, "rand", [&]<typename T>(std::span<T> out) {
+    random::fill_uniform(out, 0.0, 1.0, generator);
+  });
+  visit_floating(result.dtype(), "rand", [&]<typename T>() {
+    if constexpr (kIsReduced<T>) {
+      // Rounding to fewer bits may reach the end that is not in the range; PyTorch starts over at
+      // 0.
+      for (T& value : elements<T>(result)) {
+        if (float{value} == 1.0F) value = T(0.0F);
+      }
+    }
+  });
+  return result;
+}
+
+Tensor rand_like(const Tensor& tensor, Generator& generator) {
+  return rand(tensor.sizes(), like(tensor), generator);
+}
+
+Tensor randn(const Shape& shape, TensorOptions options, Generator& generator) {
+  return floating(shape, options, "randn", [&]<typename T>(std::span<T> out) {
+    random::fill_normal(out, 0.0, 1.0, generator);
+  });
+}
+
+Tensor randn_like(const Tensor& tensor, Generator& generator) {
+  return randn(tensor.sizes(), like(tensor), generator);
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options,
+               Generator& generator) {
+  require_cpu(options, "randint");
+  options.dtype = options.dtype.value_or(DType::kI64);
+  Tensor result = empty(shape, options);
+  const auto fill = [&]<typename T>() {
+    random::fill_randint(elements<T>(result), low, high, generator);
+  };
+  switch (result.dtype()) {
+    case DType::kI64:
+      fill.template operator()<std::int64_t>();
+      break;
+    case DType::kI32:
+      fill.template operator()<std::int32_t>();
+      break;
+    case DType::kU8:
+      fill.template operator()<std::uint8_t>();
+      break;
+    case DType::kF32:
+      fill.template operator()<float>();
+      break;
+    case DType::kF64:
+      fill.template operator()<double>();
+      break;
+    default:
+      refuse_dtype("randint", result.dtype(), "int64, int32, uint8, float32 or float64");
+  }
+  return result;
+}
+
+Tensor randperm(std::int64_t n, Generator& generator) {
+  DL_CHECK(n >= 0, kInvalidArgument, "randperm: got n = {}, wanted at least 0", n);
+  Tensor result = empty({n}, {.dtype = DType::kI64});
+  random::fill_randperm(elements<std::int64_t>(result), generator);
+  return result;
+}
+
+Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
+  const Tensor p = probabilities.contiguous();
+  Tensor result = empty(p.sizes(), like(p));
+  const auto fill = [&]<typename T>() {
+    random::fill_bernoulli(elements<T>(result), std::span<const T>(elements<T>(p)), generator);
+  };
+  switch (p.dtype()) {
+    case DType::kF32:
+      fill.template operator()<float>();
+      break;
+    case DType::kF64:
+      fill.template operator()<double>();
+      break;
+    default:
+      refuse_dtype("bernoulli", p.dtype(), "float32 or float64");
+  }
+  return result;
+}
+
+}  // namespace dl

@@ -1,0 +1,32 @@
+// Random tensors, with the names and the numbers of torch's functions: rand, randn, randint,
+// randperm, bernoulli.
+//
+// Each draws from default_generator() unless it is given another; manual_seed() seeds that. On the
+// CPU only. Thread-safety: that of Generator.
+#pragma once
+
+#include <cstdint>
+
+#include "core/random/generator.h"
+#include "core/tensor/factories.h"
+
+namespace dl {
+
+// U[0, 1). A floating dtype, float32 by default; throws kDType for others.
+Tensor rand(const Shape& shape, TensorOptions options = {},
+            Generator& generator = default_generator());
+Tensor rand_like(const Tensor& like, Generator& generator = default_generator());
+// N(0, 1). A floating dtype, float32 by default; throws kDType for others.
+Tensor randn(const Shape& shape, TensorOptions options = {},
+             Generator& generator = default_generator());
+Tensor randn_like(const Tensor& like, Generator& generator = default_generator());
+// Integers of [low, high), int64 by default; also int32, uint8, float32 and float64.
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {},
+               Generator& generator = default_generator());
+// A permutation of 0 ... n - 1, int64.
+Tensor randperm(std::int64_t n, Generator& generator = default_generator());
+// 1 with the probability that stands at the same place of `probabilities` (float32 or float64),
+// else 0. Throws kInvalidArgument naming the first that is none.
+Tensor bernoulli(const Tensor& probabilities, Generator& generator = default_generator());
+
+}  // namespace dl
