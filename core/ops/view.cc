@@ -1,14 +1,103 @@
 // Views: the same storage under another shape. Each records how a gradient goes back.
-#include "core/ops/dispatch.h"
-#include "core/tensor/factories.h"
-#include "core/tensor/tensor.h"
+#include "core/ops/common.h"
 
 namespace dl {
 namespace {
 
+struct ReshapeBackward final : Node {
+  std::string_view name() const noexcept override { return "view"; }
+  void backward(BackwardContext& context) override {
+    context.give(0, context.grad_output().reshape(shape));
+  }
+  Shape shape;
+};
+
+struct PermuteBackward final : Node {
+  std::string_view name() const noexcept override { return "permute"; }
+  void backward(BackwardContext& context) override {
+    context.give(0, context.grad_output().permute(inverse));
+  }
+  Dims inverse;
+};
+
+// select and slice: the gradient goes to the elements that were seen, the others get zeros.
+struct PartBackward final : Node {
+  std::string_view name() const noexcept override { return "slice"; }
+  void backward(BackwardContext& context) override {
+    const Tensor grad = zeros(shape, {.dtype = context.grad_output().dtype()});
+    const Tensor part = as_strided(grad, part_shape, part_strides, part_offset);
+    call<Op::kCopy>(grad.device(), context.grad_output(), part);
+    context.give(0, grad);
+  }
+  Shape shape;
+  Shape part_shape;
+  Strides part_strides;  // in a contiguous tensor of `shape`
+  std::int64_t part_offset = 0;
+};
+
+struct ExpandBackward final : Node {
+  std::string_view name() const noexcept override { return "expand"; }
+  void backward(BackwardContext& context) override {
+    context.give(0, sum_to(context.grad_output(), shape));
+  }
+  Shape shape;
+};
+
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
                  std::int64_t offset) {
-  return Tensor(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
+  Tensor view(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
+  view.impl()->is_view = true;
+  view.impl()->view_version = base.version();
+  return view;
+}
+
+// A view whose gradient is only reshaped on its way back.
+Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides) {
+  Tensor view = make_view(base, shape, strides, base.storage_offset());
+  if (auto* node = record<ReshapeBackward>(view, base)) node->shape = base.sizes();
+  return view;
+}
+
+// `order[d]` is the dimension of base that becomes d.
+Tensor permuted(const Tensor& base, const Dims& order) {
+  Shape shape(order.size(), 0);
+  Strides steps(order.size(), 0);
+  for (std::size_t d = 0; d < order.size(); ++d) {
+    shape[d] = base.sizes()[static_cast<std::size_t>(order[d])];
+    steps[d] = base.strides()[static_cast<std::size_t>(order[d])];
+  }
+  Tensor view = make_view(base, shape, steps, base.storage_offset());
+  if (auto* node = record<PermuteBackward>(view, base)) {
+    node->inverse = Dims(order.size(), 0);
+    for (std::size_t d = 0; d < order.size(); ++d) {
+      node->inverse[static_cast<std::size_t>(order[d])] = static_cast<std::int64_t>(d);
+    }
+  }
+  return view;
+}
+
+// Elements first, first + step, ... of one dimension; select drops the dimension after.
+Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int64_t size,
+               std::int64_t step, bool drop) {
+  Shape shape = base.sizes();
+  Strides steps = base.strides();
+  shape[dim] = size;
+  steps[dim] *= step;
+  const std::int64_t offset = base.storage_offset() + first * base.strides()[dim];
+  if (drop) {
+    shape.erase(dim);
+    steps.erase(dim);
+  }
+  Tensor view = make_view(base, shape, steps, offset);
+  if (auto* node = record<PartBackward>(view, base)) {
+    node->shape = base.sizes();
+    node->part_shape = shape;
+    node->part_strides = contiguous_strides(base.sizes());
+    node->part_offset = first * node->part_strides[dim];
+    node->part_strides[dim] *= step;
+    if (drop) node->part_strides.erase(dim);
+  }
+  return view;
 }
 
 }  // namespace
@@ -20,13 +109,13 @@ Tensor Tensor::view(const Shape& shape) const {
            "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use "
            "reshape",
            sizes().str(), strides().str(), target.str());
-  return make_view(*this, target, *steps, storage_offset());
+  return reshaped(*this, target, *steps);
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
   const Shape target = infer_shape(shape, numel(), "reshape");
   const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
-  if (steps) return make_view(*this, target, *steps, storage_offset());
+  if (steps) return reshaped(*this, target, *steps);
   return clone(MemoryFormat::kContiguous).view(target);
 }
 
@@ -53,13 +142,10 @@ Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
 Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
   const std::size_t a = wrap_dim(dim0, rank(), "transpose");
   const std::size_t b = wrap_dim(dim1, rank(), "transpose");
-  Shape shape = sizes();
-  Strides steps = strides();
-  if (rank() > 0) {
-    std::swap(shape[a], shape[b]);
-    std::swap(steps[a], steps[b]);
-  }
-  return make_view(*this, shape, steps, storage_offset());
+  Dims order(rank(), 0);
+  for (std::size_t d = 0; d < rank(); ++d) order[d] = static_cast<std::int64_t>(d);
+  if (rank() > 0) std::swap(order[a], order[b]);
+  return permuted(*this, order);
 }
 
 Tensor Tensor::t() const {
@@ -71,18 +157,16 @@ Tensor Tensor::t() const {
 Tensor Tensor::permute(const Dims& dims) const {
   DL_CHECK(dims.size() == rank(), kShape, "permute: {} names {} dimensions, the tensor has {}",
            dims.str(), dims.size(), rank());
-  Shape shape(rank(), 0);
-  Strides steps(rank(), 0);
+  Dims order(rank(), 0);
   Dims seen(rank(), 0);
   for (std::size_t d = 0; d < rank(); ++d) {
     const std::size_t from = wrap_dim(dims[d], rank(), "permute");
     DL_CHECK(seen[from] == 0, kInvalidArgument, "permute: {} names dimension {} twice", dims.str(),
              from);
     seen[from] = 1;
-    shape[d] = sizes()[from];
-    steps[d] = strides()[from];
+    order[d] = static_cast<std::int64_t>(from);
   }
-  return make_view(*this, shape, steps, storage_offset());
+  return permuted(*this, order);
 }
 
 Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
@@ -91,12 +175,7 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
   const std::int64_t size = sizes()[d];
   DL_CHECK(index >= -size && index < size, kIndex,
            "select: index {} is out of range for dimension {} of {}", index, d, sizes().str());
-  Shape shape = sizes();
-  Strides steps = strides();
-  shape.erase(d);
-  steps.erase(d);
-  const std::int64_t at = index < 0 ? index + size : index;
-  return make_view(*this, shape, steps, storage_offset() + at * strides()[d]);
+  return part_of(*this, d, index < 0 ? index + size : index, 1, 1, true);
 }
 
 Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t end,
@@ -110,11 +189,7 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t end,
   };
   const std::int64_t first = clip(start);
   const std::int64_t last = std::max(clip(end), first);
-  Shape shape = sizes();
-  Strides steps = strides();
-  shape[d] = (last - first + step - 1) / step;
-  steps[d] *= step;
-  return make_view(*this, shape, steps, storage_offset() + first * strides()[d]);
+  return part_of(*this, d, first, (last - first + step - 1) / step, step, false);
 }
 
 Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const {
@@ -141,7 +216,10 @@ Tensor Tensor::expand(const Shape& shape) const {
     }
     DL_CHECK(target[d] >= 0, kShape, "expand: a size of the shape {} is negative", shape.str());
   }
-  return make_view(*this, target, broadcast_strides(sizes(), strides(), target), storage_offset());
+  Tensor view =
+      make_view(*this, target, broadcast_strides(sizes(), strides(), target), storage_offset());
+  if (auto* node = record<ExpandBackward>(view, *this)) node->shape = sizes();
+  return view;
 }
 
 Tensor Tensor::squeeze() const {
@@ -152,7 +230,7 @@ Tensor Tensor::squeeze() const {
     shape.push_back(sizes()[d]);
     steps.push_back(strides()[d]);
   }
-  return make_view(*this, shape, steps, storage_offset());
+  return reshaped(*this, shape, steps);
 }
 
 Tensor Tensor::squeeze(std::int64_t dim) const {
@@ -163,7 +241,7 @@ Tensor Tensor::squeeze(std::int64_t dim) const {
     shape.erase(d);
     steps.erase(d);
   }
-  return make_view(*this, shape, steps, storage_offset());
+  return reshaped(*this, shape, steps);
 }
 
 Tensor Tensor::unsqueeze(std::int64_t dim) const {
@@ -173,7 +251,7 @@ Tensor Tensor::unsqueeze(std::int64_t dim) const {
   const std::int64_t step = d < rank() ? shape[d] * steps[d] : 1;
   shape.insert(d, 1);
   steps.insert(d, step);
-  return make_view(*this, shape, steps, storage_offset());
+  return reshaped(*this, shape, steps);
 }
 
 }  // namespace dl

@@ -32,6 +32,7 @@ class Tensor;
 
 struct BackwardOptions {
   bool retain_graph = false;  // keep what the nodes saved, so that backward can run again
+  bool create_graph = false;  // refused: gradients of gradients are not recorded
 };
 
 class Tensor {

@@ -2,3 +2,5 @@
 #pragma once
 
 #include "core/kernels/cpu/copy.h"
+#include "core/kernels/cpu/elementwise.h"
+#include "core/kernels/cpu/reduce.h"

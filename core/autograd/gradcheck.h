@@ -1,0 +1,26 @@
+// gradcheck: compares recorded gradients with central differences.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+struct GradcheckOptions {
+  double step = 1e-6;      // h of (f(x + h) - f(x - h)) / 2h
+  double relative = 1e-6;  // largest error, relative to the larger of both gradients
+  double absolute = 1e-8;  // errors below this are rounding
+};
+
+// `f` maps the inputs to one float64 tensor; it must give the same result for the same inputs. The
+// inputs are contiguous float64 leaves; those that require gradients are checked, element by
+// element, for a fixed weighting of f's outputs. Returns the largest relative error. Throws
+// kMismatch and names `what`, the input, the element and both values.
+double gradcheck(std::string_view what, const std::function<Tensor(const std::vector<Tensor>&)>& f,
+                 const std::vector<Tensor>& inputs, GradcheckOptions options = {});
+
+}  // namespace dl

@@ -1,0 +1,167 @@
+#include "core/autograd/leaf.h"
+
+#include <algorithm>
+
+#include "core/tensor/factories.h"
+
+namespace dl {
+namespace {
+
+// Leaves run as soon as they are ready, before any other node.
+constexpr std::uint64_t kFirst = ~std::uint64_t{0};
+
+LeafNode* leaf_node(const Tensor& tensor) noexcept {
+  if (!tensor.defined() || !tensor.impl()->node) return nullptr;
+  auto* const node = static_cast<Node*>(tensor.impl()->node.get());
+  return node->is_leaf() ? static_cast<LeafNode*>(node) : nullptr;
+}
+
+LeafNode& require_leaf(const Tensor& tensor, std::string_view what) {
+  LeafNode* const leaf = leaf_node(tensor);
+  DL_CHECK(leaf != nullptr && tensor.requires_grad(), kInvalidArgument,
+           "{}: a leaf that requires gradients was wanted", what);
+  return *leaf;
+}
+
+}  // namespace
+
+LeafNode::LeafNode(const Shape& shape, DType dtype)
+    : Node(kFirst, true), shape_(shape), dtype_(dtype) {}
+
+void LeafNode::backward(BackwardContext& context) {
+  accumulate(context.take_grad_output());
+}
+
+void LeafNode::check(const Tensor& grad, std::string_view what) const {
+  DL_CHECK(grad.sizes() == shape_, kShape, "{}: a gradient of shape {} for a leaf of shape {}",
+           what, grad.sizes().str(), shape_.str());
+  DL_CHECK(grad.dtype() == dtype_, kDType, "{}: a gradient of dtype {} for a leaf of dtype {}",
+           what, name_of(grad.dtype()), name_of(dtype_));
+}
+
+void LeafNode::accumulate(Tensor gradient) {
+  check(gradient, "backward");
+  if (defined_) {
+    grad_.add_(gradient);
+  } else if (fixed_) {
+    grad_.copy_(gradient);
+  } else if (is_exclusive(gradient) && gradient.is_contiguous()) {
+    grad_ = std::move(gradient);
+  } else {
+    grad_ = gradient.clone(MemoryFormat::kContiguous);
+  }
+  defined_ = true;
+}
+
+void LeafNode::set_grad(const Tensor& grad) {
+  if (!grad.defined()) return zero_grad(true);
+  check(grad, "set_grad");
+  if (fixed_) {
+    grad_.copy_(grad);
+  } else {
+    grad_ = grad;
+  }
+  defined_ = true;
+}
+
+void LeafNode::zero_grad(bool set_to_none) {
+  if (!defined_) return;
+  if (!set_to_none) {
+    grad_.zero_();
+    return;
+  }
+  defined_ = false;
+  if (!fixed_) grad_ = Tensor();
+}
+
+void LeafNode::set_destination(const Tensor& destination) {
+  if (!destination.defined()) {
+    fixed_ = false;
+    if (!defined_) grad_ = Tensor();
+    return;
+  }
+  check(destination, "set_grad_destination");
+  Tensor memory = destination.detach();
+  if (defined_) memory.copy_(grad_);
+  grad_ = std::move(memory);
+  fixed_ = true;
+}
+
+GradTarget LeafNode::target() const {
+  if (has_hooks()) return {};
+  if (!fixed_ && !defined_) return {};
+  return {grad_, defined_};
+}
+
+void LeafNode::mark_written() {
+  grad_.bump_version();
+  defined_ = true;
+}
+
+std::uint64_t LeafNode::add_ready(std::function<void()> callback) {
+  ready_.emplace_back(next_id_, std::move(callback));
+  return next_id_++;
+}
+
+void LeafNode::remove_ready(std::uint64_t id) noexcept {
+  std::erase_if(ready_, [id](const auto& entry) { return entry.first == id; });
+}
+
+void LeafNode::run_ready() const {
+  for (const auto& [id, callback] : ready_) callback();
+}
+
+std::uint64_t on_grad_ready(const Tensor& leaf, std::function<void()> callback) {
+  return require_leaf(leaf, "on_grad_ready").add_ready(std::move(callback));
+}
+
+void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept {
+  if (LeafNode* const node = leaf_node(leaf)) node->remove_ready(id);
+}
+
+void set_grad_destination(const Tensor& leaf, const Tensor& destination) {
+  require_leaf(leaf, "set_grad_destination").set_destination(destination);
+}
+
+// Tensor's members that belong to autograd.
+
+bool Tensor::is_leaf() const noexcept {
+  return !impl_->node || static_cast<const Node*>(impl_->node.get())->is_leaf();
+}
+
+Tensor& Tensor::requires_grad_(bool requires_grad) {
+  DL_CHECK(is_leaf(), kInvalidArgument,
+           "requires_grad_: only leaves can be told; detach() a result to make it a leaf");
+  DL_CHECK(!requires_grad || is_floating(dtype()), kDType,
+           "requires_grad_: only floating tensors have gradients, this one holds {}",
+           name_of(dtype()));
+  if (requires_grad && !impl_->node) impl_->node = make_ref<LeafNode>(sizes(), dtype());
+  impl_->requires_grad = requires_grad;
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  const LeafNode* const leaf = leaf_node(*this);
+  return leaf == nullptr ? Tensor() : leaf->grad();
+}
+
+void Tensor::set_grad(const Tensor& grad) const {
+  require_leaf(*this, "set_grad").set_grad(grad);
+}
+
+void Tensor::zero_grad(bool set_to_none) const {
+  if (LeafNode* const leaf = leaf_node(*this)) leaf->zero_grad(set_to_none);
+}
+
+Tensor Tensor::detach() const {
+  return Tensor(make_ref<TensorImpl>(impl_->storage, impl_->shape, impl_->strides, impl_->offset,
+                                     impl_->dtype));
+}
+
+void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  DL_CHECK(requires_grad(), kInvalidArgument,
+           "register_hook: the tensor requires no gradients, the hook would never run");
+  static_cast<Node*>(impl_->node.get())->add_hook(impl_->output_nr, std::move(hook));
+}
+
+}  // namespace dl

@@ -1,0 +1,68 @@
+// LeafNode: where the gradients of one leaf gather. And what DDP asks of leaves.
+//
+// A leaf's gradient is final when every operation that used the leaf has run backward; the engine
+// then runs the LeafNode, and after it the callbacks of on_grad_ready(). With a destination, the
+// gradient lives in that memory for good: zero_grad() marks it undefined without touching it, the
+// first write after that stores, later ones add. Thread-safety: as for a tensor; callbacks run on
+// the thread that called backward().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "core/autograd/node.h"
+
+namespace dl {
+
+class LeafNode final : public Node {
+ public:
+  LeafNode(const Shape& shape, DType dtype);
+
+  std::string_view name() const noexcept override { return "leaf"; }
+  void backward(BackwardContext& context) override;
+
+  // Undefined where there is no gradient.
+  Tensor grad() const { return defined_ ? grad_ : Tensor(); }
+  void set_grad(const Tensor& grad);
+  void zero_grad(bool set_to_none);
+  void set_destination(const Tensor& destination);
+
+  // Where the next gradient goes; see BackwardContext::target().
+  GradTarget target() const;
+  void mark_written();
+
+  std::uint64_t add_ready(std::function<void()> callback);
+  void remove_ready(std::uint64_t id) noexcept;
+  void run_ready() const;
+
+ private:
+  void check(const Tensor& grad, std::string_view what) const;
+  void accumulate(Tensor gradient);
+
+  Shape shape_;
+  DType dtype_;
+  Tensor grad_;           // the destination, where there is one
+  bool defined_ = false;  // grad_ holds a gradient
+  bool fixed_ = false;    // grad_ is a destination and keeps its address
+  std::uint64_t next_id_ = 1;
+  std::vector<std::pair<std::uint64_t, std::function<void()>>> ready_;
+};
+
+// Calls `callback` in every backward pass that reaches the leaf, when its gradient is final (and
+// possibly undefined, where nothing flowed back). Returns a number for remove_grad_ready(). Throws
+// kInvalidArgument for a tensor that is no leaf or requires no gradients.
+std::uint64_t on_grad_ready(const Tensor& leaf, std::function<void()> callback);
+void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
+
+// From now on the leaf's gradient lives in `destination`, a tensor of its shape and dtype; a
+// gradient that is there already is copied. An undefined destination leaves the gradient where it
+// is and lets go of the promise about its address.
+void set_grad_destination(const Tensor& leaf, const Tensor& destination);
+
+// Calls `callback` once, when the backward pass that runs on this thread has ended without an
+// error. Throws kInvalidArgument outside of backward.
+void on_backward_end(std::function<void()> callback);
+
+}  // namespace dl

@@ -1,0 +1,165 @@
+// Node: one recorded operation, which turns gradients of its outputs into gradients of its inputs.
+//
+// An operation with a node of its own is written like this (core/ops/activation.cc is the model):
+//
+//     struct ReluBackward final : Node {
+//       std::string_view name() const noexcept override { return "relu"; }
+//       void backward(BackwardContext& context) override {
+//         const Tensor grad = empty_like(saved(0));
+//         call<Op::kReluBackward>(grad.device(), context.grad_output(), saved(0), grad);
+//         context.give(0, grad);                 // the gradient of input 0
+//       }
+//     };
+//
+//     Tensor relu(const Tensor& input) {
+//       Tensor output = empty_like(input);
+//       call<Op::kRelu>(input.device(), input, output);
+//       if (Node* node = record<ReluBackward>(output, input)) node->save_output(output);
+//       return output;
+//     }
+//
+// record<>() (record.h) returns null where nothing asks for gradients, so a forward pass without
+// them pays one test. Input i is the i-th tensor given to record(). What backward() needs of
+// tensors goes through save() and saved(): they check that nobody wrote into the tensor in between,
+// and are freed after backward. Numbers and shapes are plain members. Gradients of gradients are
+// not recorded.
+//
+// Ownership: an output's TensorImpl owns its node, a node owns the nodes of its inputs (edges) and
+// what it saved. A node that saves its own output must use save_output(), which keeps no history
+// and so no cycle. Chains are freed without recursion, however long. Single inheritance only.
+// Thread-safety: a graph belongs to one thread at a time; leaves may be shared by reading threads.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/ref.h"
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+class Node;
+class BackwardContext;
+
+// Where the gradient of an input goes: an output of the node that made it; null where nobody asks.
+struct Edge {
+  Ref<Node> node;
+  std::uint32_t output_nr = 0;
+};
+
+// The edge that a tensor's gradient takes. Throws kInvalidArgument for a view whose base was
+// changed in place after the view was made: what it shows is no longer what its history says.
+Edge gradient_edge(const Tensor& tensor);
+
+class Node : public RefCounted {
+ public:
+  static constexpr std::size_t kMaxSaved = 6;
+
+  // The operation, as texts name it.
+  virtual std::string_view name() const noexcept = 0;
+  // Gives the gradient of each input that context.needs(). Runs without recording.
+  virtual void backward(BackwardContext& context) = 0;
+
+  // Keeps an input (or anything made for backward only); undefined tensors are kept as such.
+  void save(const Tensor& tensor);
+  // Keeps an output of this node.
+  void save_output(const Tensor& tensor);
+  // What was saved, in order. Throws kInvalidArgument where it was changed in place since.
+  const Tensor& saved(std::size_t i) const;
+
+  std::span<const Edge> edges() const noexcept;
+  std::uint32_t output_count() const noexcept { return output_count_; }
+  std::uint64_t sequence() const noexcept { return sequence_; }
+  bool is_leaf() const noexcept { return leaf_; }
+  bool is_released() const noexcept { return released_; }
+  void release_saved() noexcept;
+
+  // Functions that see (and may replace) the gradient of an output before the node uses it.
+  using Hook = std::function<Tensor(const Tensor&)>;
+  void add_hook(std::uint32_t output_nr, Hook hook);
+  bool has_hooks() const noexcept { return hooks_ != nullptr; }
+  void run_hooks(std::span<Tensor> gradients) const;
+
+  // Used by record().
+  void set_output_count(std::uint32_t count) noexcept { output_count_ = count; }
+  void reserve_edges(std::size_t count);
+  void add_edge(Edge edge);
+
+  static void operator delete(Node* node, std::destroying_delete_t) noexcept;
+
+ protected:
+  Node() noexcept;
+  explicit Node(std::uint64_t sequence, bool leaf) noexcept : sequence_(sequence), leaf_(leaf) {}
+  ~Node() override = default;
+
+ private:
+  struct Saved {
+    Tensor tensor;
+    std::uint32_t version = 0;
+  };
+  struct OutputHook {
+    std::uint32_t output_nr;
+    Hook call;
+  };
+  static constexpr std::size_t kInlineEdges = 4;
+
+  std::uint64_t sequence_;
+  std::uint32_t output_count_ = 1;
+  std::uint32_t edge_count_ = 0;
+  std::uint8_t saved_count_ = 0;
+  bool leaf_ = false;
+  bool released_ = false;
+  std::array<Edge, kInlineEdges> inline_edges_;
+  std::unique_ptr<Edge[]> many_edges_;
+  std::array<Saved, kMaxSaved> saved_;
+  std::unique_ptr<std::vector<OutputHook>> hooks_;
+  Node* next_dead_ = nullptr;
+};
+
+// Memory that a leaf's gradient is to be computed in.
+struct GradTarget {
+  Tensor memory;            // undefined: no wish, give() whatever was computed
+  bool accumulate = false;  // add to what is there; otherwise overwrite it
+};
+
+// What a node's backward() sees of the engine.
+class BackwardContext {
+ public:
+  // The gradient of an output; undefined where nothing flowed back to it. A node with one output is
+  // only called with a defined gradient.
+  const Tensor& grad_output(std::size_t output = 0) const { return gradients_[output]; }
+  // The same, as the node's own: where is_exclusive(), it may be written into and given on.
+  Tensor take_grad_output(std::size_t output = 0) { return std::move(gradients_[output]); }
+  // Whether anybody asks for the gradient of this input.
+  bool needs(std::size_t input) const noexcept {
+    return static_cast<bool>(node_.edges()[input].node);
+  }
+  // Hands over a gradient of the input's shape and dtype. Once for each input.
+  void give(std::size_t input, Tensor gradient);
+  // For large gradients of leaves: if memory is defined, a node may compute there (the input's
+  // shape and dtype, any strides) and call gave_in_target() in place of give().
+  GradTarget target(std::size_t input) const;
+  void gave_in_target(std::size_t input);
+
+ private:
+  friend class Engine;
+  BackwardContext(Node& node, std::span<Tensor> gradients, class Engine& engine) noexcept
+      : node_(node), gradients_(gradients), engine_(engine) {}
+
+  Node& node_;
+  std::span<Tensor> gradients_;
+  class Engine& engine_;
+};
+
+// True where this handle is the only one to the array and its storage, so that nobody would notice
+// a write.
+bool is_exclusive(const Tensor& tensor) noexcept;
+
+}  // namespace dl

@@ -1,0 +1,168 @@
+// What one element of each element-wise operation is. Written once: the CPU's loops and CUDA's
+// kernels both apply these. Half types come in as float.
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <type_traits>
+
+#include "core/tensor/half.h"
+
+namespace dl::kernels {
+
+namespace detail {
+// Integers wrap around, as on every device; signed overflow would be undefined.
+template <typename T>
+using Wrapping = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> &&
+                                        (sizeof(T) >= sizeof(int)),
+                                    std::make_unsigned<T>, std::type_identity<T>>::type;
+}  // namespace detail
+
+struct Add {
+  template <typename T>
+  DL_HOST_DEVICE T operator()(T a, T b) const {
+    using W = detail::Wrapping<T>;
+    return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
+  }
+};
+
+struct Sub {
+  template <typename T>
+  DL_HOST_DEVICE T operator()(T a, T b) const {
+    using W = detail::Wrapping<T>;
+    return static_cast<T>(static_cast<W>(a) - static_cast<W>(b));
+  }
+};
+
+struct Mul {
+  template <typename T>
+  DL_HOST_DEVICE T operator()(T a, T b) const {
+    if constexpr (sizeof(T) == 2 && std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<unsigned>(a) * static_cast<unsigned>(b));
+    } else {
+      using W = detail::Wrapping<T>;
+      return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
+    }
+  }
+};
+
+struct Div {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+
+// NaN wins, as in PyTorch.
+struct Minimum {
+  template <typename T>
+  DL_HOST_DEVICE T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return a != a ? a : (b != b ? b : (b < a ? b : a));
+    } else {
+      return b < a ? b : a;
+    }
+  }
+};
+
+struct Maximum {
+  template <typename T>
+  DL_HOST_DEVICE T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return a != a ? a : (b != b ? b : (a < b ? b : a));
+    } else {
+      return a < b ? b : a;
+    }
+  }
+};
+
+struct Equal {
+  template <typename T>
+  DL_HOST_DEVICE bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <typename T>
+  DL_HOST_DEVICE bool operator()(T a, T b) const {
+    return a != b;
+  }
+};
+struct Less {
+  template <typename T>
+  DL_HOST_DEVICE bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+struct LessEqual {
+  template <typename T>
+  DL_HOST_DEVICE bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+
+struct Neg {
+  template <typename T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return std::is_floating_point_v<T> ? static_cast<T>(-x) : Sub()(T(0), x);
+  }
+};
+struct Exp {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return std::exp(x);
+  }
+};
+struct Log {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return std::log(x);
+  }
+};
+struct Sqrt {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return std::sqrt(x);
+  }
+};
+struct Tanh {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return std::tanh(x);
+  }
+};
+struct Sigmoid {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return T(1) / (T(1) + std::exp(-x));
+  }
+};
+// NaN stays NaN.
+struct Relu {
+  template <typename T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return x < T(0) ? T(0) : x;
+  }
+};
+
+// Gradients from the gradient g of the output y.
+struct ReluBackward {
+  template <typename T>
+  DL_HOST_DEVICE T operator()(T g, T y) const {
+    return y <= T(0) ? T(0) : g;
+  }
+};
+struct TanhBackward {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T g, T y) const {
+    return g * (T(1) - y * y);
+  }
+};
+struct SigmoidBackward {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T g, T y) const {
+    return g * (T(1) - y) * y;
+  }
+};
+
+}  // namespace dl::kernels

@@ -1,0 +1,360 @@
+#include "core/ops/arithmetic.h"
+
+#include "core/ops/common.h"
+#include "core/tensor/promote.h"
+
+namespace dl {
+namespace {
+
+Tensor promoted(const Tensor& tensor, DType dtype) {
+  return tensor.dtype() == dtype ? tensor : tensor.to(dtype);
+}
+
+MemoryFormat format_of(const Tensor& tensor, const Shape& shape) {
+  const bool channels_last =
+      tensor.is_channels_last() && !tensor.is_contiguous() && tensor.sizes() == shape;
+  return channels_last ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous;
+}
+
+// Operands of one dtype, and the tensor for their result.
+struct Operands {
+  Tensor a;
+  Tensor b;
+  Tensor out;
+};
+
+Operands prepare(const Tensor& a, const Tensor& b, std::string_view op, bool divides,
+                 bool compares) {
+  check_defined(a, op, "the first operand");
+  check_defined(b, op, "the second operand");
+  check_same_device(a, b, op);
+  DType dtype = result_type(a, b, op);
+  if (divides && !is_floating(dtype)) dtype = DType::kF32;
+  const Shape shape = broadcast_shapes(a.sizes(), b.sizes(), op);
+  const MemoryFormat format = format_of(a, shape) == MemoryFormat::kChannelsLast
+                                  ? MemoryFormat::kChannelsLast
+                                  : format_of(b, shape);
+  return {promoted(a, dtype), promoted(b, dtype),
+          empty(shape, format, {.dtype = compares ? DType::kBool : dtype, .device = a.device()})};
+}
+
+template <Op op>
+Tensor run(const Operands& operands) {
+  call<op>(operands.out.device(), operands.a, operands.b, operands.out);
+  return operands.out;
+}
+
+template <Op op>
+Tensor compare(const Tensor& a, const Tensor& b) {
+  return run<op>(prepare(a, b, info(op).name, false, true));
+}
+
+Tensor as_tensor(const Tensor& like, Scalar value, std::string_view op) {
+  check_defined(like, op, "the first operand");
+  return scalar_tensor(value, result_type(like, value), like.device());
+}
+
+// Gives an input of this shape and dtype its share of a gradient.
+struct Share {
+  Shape shape;
+  DType dtype = DType::kF32;
+  explicit Share(const Tensor& input) : shape(input.sizes()), dtype(input.dtype()) {}
+  Share() = default;
+  Tensor of(const Tensor& gradient) const { return promoted(sum_to(gradient, shape), dtype); }
+};
+
+struct BinaryNode : Node {
+  Share shares[2];
+};
+
+struct AddBackward final : BinaryNode {
+  std::string_view name() const noexcept override { return "add"; }
+  void backward(BackwardContext& context) override {
+    if (context.needs(0)) context.give(0, shares[0].of(context.grad_output()));
+    if (context.needs(1)) context.give(1, shares[1].of(context.grad_output()));
+  }
+};
+
+struct SubBackward final : BinaryNode {
+  std::string_view name() const noexcept override { return "sub"; }
+  void backward(BackwardContext& context) override {
+    if (context.needs(0)) context.give(0, shares[0].of(context.grad_output()));
+    if (context.needs(1)) context.give(1, shares[1].of(neg(context.grad_output())));
+  }
+};
+
+struct MulBackward final : BinaryNode {
+  std::string_view name() const noexcept override { return "mul"; }
+  void backward(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    if (context.needs(0)) context.give(0, shares[0].of(mul(grad, saved(1))));
+    if (context.needs(1)) context.give(1, shares[1].of(mul(grad, saved(0))));
+  }
+};
+
+struct DivBackward final : BinaryNode {
+  std::string_view name() const noexcept override { return "div"; }
+  void backward(BackwardContext& context) override {
+    const Tensor over = div(context.grad_output(), saved(1));
+    if (context.needs(0)) context.give(0, shares[0].of(over));
+    // d(a/b)/db = -(a/b)/b
+    if (context.needs(1)) context.give(1, shares[1].of(neg(mul(over, div(saved(0), saved(1))))));
+  }
+};
+
+struct ExtremeBackward final : BinaryNode {
+  std::string_view name() const noexcept override { return operation; }
+  void backward(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    const Tensor& a = saved(0);
+    const Tensor& b = saved(1);
+    const Tensor tie = mul(eq(a, b).to(grad.dtype()), 0.5);
+    const Tensor first = is_minimum ? lt(a, b) : lt(b, a);
+    const Tensor weight = add(first.to(grad.dtype()), tie);
+    if (context.needs(0)) context.give(0, shares[0].of(mul(grad, weight)));
+    if (context.needs(1)) context.give(1, shares[1].of(mul(grad, sub(ones_like(weight), weight))));
+  }
+  std::string_view operation;
+  bool is_minimum = false;
+};
+
+struct ScaleBackward final : Node {
+  std::string_view name() const noexcept override { return operation; }
+  void backward(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    context.give(0, factor == 1.0 ? grad : mul(grad, factor));
+  }
+  std::string_view operation;
+  double factor = 1.0;
+};
+
+template <typename N>
+N* record_binary(const Tensor& out, const Tensor& a, const Tensor& b) {
+  N* const node = record<N>(out, a, b);
+  if (node != nullptr) {
+    node->shares[0] = Share(a);
+    node->shares[1] = Share(b);
+  }
+  return node;
+}
+
+// Results of an operation with a number: the gradient is scaled by `factor`.
+Tensor scaled(const Tensor& out, const Tensor& input, double factor, std::string_view op) {
+  if (auto* node = record<ScaleBackward>(out, input)) {
+    node->operation = op;
+    node->factor = factor;
+  }
+  return out;
+}
+
+Tensor extreme(const Tensor& a, const Tensor& b, bool is_minimum) {
+  const std::string_view op = is_minimum ? "minimum" : "maximum";
+  const Operands operands = prepare(a, b, op, false, false);
+  const Tensor out = is_minimum ? run<Op::kMinimum>(operands) : run<Op::kMaximum>(operands);
+  if (auto* node = record_binary<ExtremeBackward>(out, a, b)) {
+    node->operation = op;
+    node->is_minimum = is_minimum;
+    node->save(operands.a.detach());
+    node->save(operands.b.detach());
+  }
+  return out;
+}
+
+void check_writable(const Tensor& self, const Shape& result, DType dtype, std::string_view op) {
+  DL_CHECK(result == self.sizes(), kShape, "{}: a result of shape {} does not fit into {}", op,
+           result.str(), self.sizes().str());
+  const bool loses = (is_floating(dtype) && !is_floating(self.dtype())) ||
+                     (dtype != DType::kBool && self.dtype() == DType::kBool);
+  DL_CHECK(!loses, kDType, "{}: a result of dtype {} cannot be written into a tensor of {}", op,
+           name_of(dtype), name_of(self.dtype()));
+}
+
+// Writes op(self, other) into self, computing in the promoted dtype.
+template <Op op>
+void write(Tensor& self, const Tensor& other, bool divides) {
+  const std::string_view name = info(op).name;
+  if (self.dtype() == other.dtype() && (!divides || is_floating(self.dtype()))) {
+    check_writable(self, broadcast_shapes(self.sizes(), other.sizes(), name), self.dtype(), name);
+    call<op>(self.device(), self, other, self);
+  } else {
+    const NoGradGuard no_grad;
+    const Operands operands = prepare(self.detach(), other.detach(), name, divides, false);
+    check_writable(self, operands.out.sizes(), operands.out.dtype(), name);
+    call<Op::kCopy>(self.device(), run<op>(operands), self);
+  }
+  self.bump_version();
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  const Tensor out = run<Op::kAdd>(prepare(a, b, "add", false, false));
+  record_binary<AddBackward>(out, a, b);
+  return out;
+}
+
+Tensor sub(const Tensor& a, const Tensor& b) {
+  const Tensor out = run<Op::kSub>(prepare(a, b, "sub", false, false));
+  record_binary<SubBackward>(out, a, b);
+  return out;
+}
+
+Tensor mul(const Tensor& a, const Tensor& b) {
+  const Tensor out = run<Op::kMul>(prepare(a, b, "mul", false, false));
+  if (Node* node = record_binary<MulBackward>(out, a, b)) {
+    node->save(asks_gradient(b) ? a : Tensor());
+    node->save(asks_gradient(a) ? b : Tensor());
+  }
+  return out;
+}
+
+Tensor div(const Tensor& a, const Tensor& b) {
+  const Tensor out = run<Op::kDiv>(prepare(a, b, "div", true, false));
+  if (Node* node = record_binary<DivBackward>(out, a, b)) {
+    node->save(asks_gradient(b) ? a : Tensor());
+    node->save(b);
+  }
+  return out;
+}
+
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return extreme(a, b, true);
+}
+
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return extreme(a, b, false);
+}
+
+Tensor add(const Tensor& a, Scalar b) {
+  return scaled(run<Op::kAdd>(prepare(a, as_tensor(a, b, "add"), "add", false, false)), a, 1.0,
+                "add");
+}
+
+Tensor sub(const Tensor& a, Scalar b) {
+  return scaled(run<Op::kSub>(prepare(a, as_tensor(a, b, "sub"), "sub", false, false)), a, 1.0,
+                "sub");
+}
+
+Tensor mul(const Tensor& a, Scalar b) {
+  return scaled(run<Op::kMul>(prepare(a, as_tensor(a, b, "mul"), "mul", false, false)), a,
+                b.as_double(), "mul");
+}
+
+Tensor div(const Tensor& a, Scalar b) {
+  return scaled(run<Op::kDiv>(prepare(a, as_tensor(a, b, "div"), "div", true, false)), a,
+                1.0 / b.as_double(), "div");
+}
+
+Tensor operator-(Scalar a, const Tensor& b) {
+  return sub(as_tensor(b, a, "sub"), b);
+}
+
+Tensor operator/(Scalar a, const Tensor& b) {
+  return div(as_tensor(b, a, "div"), b);
+}
+
+Tensor neg(const Tensor& input) {
+  check_defined(input, "neg", "the input");
+  const Tensor out = empty_like(input);
+  call<Op::kNeg>(input.device(), input, out);
+  return scaled(out, input, -1.0, "neg");
+}
+
+Tensor eq(const Tensor& a, const Tensor& b) {
+  return compare<Op::kEq>(a, b);
+}
+Tensor ne(const Tensor& a, const Tensor& b) {
+  return compare<Op::kNe>(a, b);
+}
+Tensor lt(const Tensor& a, const Tensor& b) {
+  return compare<Op::kLt>(a, b);
+}
+Tensor le(const Tensor& a, const Tensor& b) {
+  return compare<Op::kLe>(a, b);
+}
+Tensor gt(const Tensor& a, const Tensor& b) {
+  return compare<Op::kLt>(b, a);
+}
+Tensor ge(const Tensor& a, const Tensor& b) {
+  return compare<Op::kLe>(b, a);
+}
+Tensor eq(const Tensor& a, Scalar b) {
+  return eq(a, as_tensor(a, b, "eq"));
+}
+Tensor ne(const Tensor& a, Scalar b) {
+  return ne(a, as_tensor(a, b, "ne"));
+}
+Tensor lt(const Tensor& a, Scalar b) {
+  return lt(a, as_tensor(a, b, "lt"));
+}
+Tensor le(const Tensor& a, Scalar b) {
+  return le(a, as_tensor(a, b, "le"));
+}
+Tensor gt(const Tensor& a, Scalar b) {
+  return gt(a, as_tensor(a, b, "gt"));
+}
+Tensor ge(const Tensor& a, Scalar b) {
+  return ge(a, as_tensor(a, b, "ge"));
+}
+
+// In place. Where a gradient needs the value that is overwritten, that is copied first.
+
+Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
+  const bool recorded = is_recorded(*this, other);
+  check_in_place(*this, recorded, "add_");
+  const bool plain = alpha.as_double() == 1.0;
+  const Tensor addend = plain ? other : mul(other, alpha);
+  write<Op::kAdd>(*this, addend, false);
+  if (recorded) record_binary<AddBackward>(*this, *this, addend);
+  return *this;
+}
+
+Tensor& Tensor::add_(Scalar other) {
+  return add_(as_tensor(*this, other, "add_"));
+}
+
+Tensor& Tensor::sub_(const Tensor& other) {
+  const bool recorded = is_recorded(*this, other);
+  check_in_place(*this, recorded, "sub_");
+  write<Op::kSub>(*this, other, false);
+  if (recorded) record_binary<SubBackward>(*this, *this, other);
+  return *this;
+}
+
+Tensor& Tensor::mul_(const Tensor& other) {
+  const bool recorded = is_recorded(*this, other);
+  check_in_place(*this, recorded, "mul_");
+  const Tensor before = recorded && asks_gradient(other) ? clone().detach() : Tensor();
+  write<Op::kMul>(*this, other, false);
+  if (recorded) {
+    if (Node* node = record_binary<MulBackward>(*this, *this, other)) {
+      node->save(before);
+      node->save(other);
+    }
+  }
+  return *this;
+}
+
+Tensor& Tensor::mul_(Scalar other) {
+  return mul_(as_tensor(*this, other, "mul_"));
+}
+
+Tensor& Tensor::div_(const Tensor& other) {
+  const bool recorded = is_recorded(*this, other);
+  check_in_place(*this, recorded, "div_");
+  const Tensor before = recorded && asks_gradient(other) ? clone().detach() : Tensor();
+  write<Op::kDiv>(*this, other, true);
+  if (recorded) {
+    if (Node* node = record_binary<DivBackward>(*this, *this, other)) {
+      node->save(before);
+      node->save(other);
+    }
+  }
+  return *this;
+}
+
+Tensor& Tensor::div_(Scalar other) {
+  return div_(scalar_tensor(other, is_floating(dtype()) ? dtype() : DType::kF32, device()));
+}
+
+}  // namespace dl

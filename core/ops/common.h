@@ -1,0 +1,24 @@
+// What the fronts of operations share: checks, results and reduced gradients.
+#pragma once
+
+#include <string_view>
+
+#include "core/autograd/record.h"
+#include "core/ops/dispatch.h"
+#include "core/tensor/factories.h"
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+// Throws kInvalidArgument for an undefined tensor: "add: argument b is undefined".
+void check_defined(const Tensor& tensor, std::string_view op, std::string_view argument);
+void check_same_device(const Tensor& a, const Tensor& b, std::string_view op);
+void check_floating(const Tensor& tensor, std::string_view op);
+
+// A number as a tensor without dimensions.
+Tensor scalar_tensor(Scalar value, DType dtype, Device device);
+
+// The gradient of something that was broadcast from `shape`: sums what was repeated.
+Tensor sum_to(const Tensor& gradient, const Shape& shape);
+
+}  // namespace dl

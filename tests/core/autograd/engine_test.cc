@@ -1,0 +1,371 @@
+#include "core/autograd/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "core/autograd/grad_mode.h"
+#include "core/autograd/leaf.h"
+#include "core/autograd/record.h"
+#include "core/ops/activation.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/reduce.h"
+#include "core/tensor/factories.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+using Floats = std::vector<float>;
+
+Tensor leaf(std::initializer_list<float> numbers) {
+  return tensor(numbers, {.requires_grad = true});
+}
+
+TEST(Backward, FollowsAChainToItsLeaf) {
+  const Tensor x = leaf({1, 2, 3});
+  sum(mul(x, x)).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 4, 6}));
+}
+
+TEST(Backward, AddsUpWhatComesBackOnSeveralPaths) {
+  const Tensor x = leaf({2});
+  const Tensor y = x * x;          // 4
+  const Tensor z = y + y * x + x;  // x^2 + x^3 + x
+  z.backward();
+  EXPECT_EQ(x.grad().item<float>(), 2 * 2 + 3 * 4 + 1);
+}
+
+TEST(Backward, GathersOverPassesUntilZeroed) {
+  const Tensor x = leaf({1});
+  for (int i = 0; i < 3; ++i) (x * 2).backward();
+  EXPECT_EQ(x.grad().item<float>(), 6);
+  x.zero_grad();
+  EXPECT_FALSE(x.grad().defined());
+  (x * 2).backward();
+  EXPECT_EQ(x.grad().item<float>(), 2);
+  const Tensor held = x.grad();
+  x.zero_grad(/*set_to_none=*/false);
+  EXPECT_TRUE(x.grad().is_same(held));
+  EXPECT_EQ(held.item<float>(), 0);
+}
+
+TEST(Backward, TakesAGradientForSeveralElements) {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 3;
+  y.backward(tensor({1.0, 10.0}));
+  EXPECT_EQ(values<float>(x.grad()), (Floats{3, 30}));
+}
+
+TEST(Backward, OfSeveralRootsSumsThem) {
+  const Tensor x = leaf({3});
+  const Tensor y = x * 2;
+  const Tensor z = y * x;  // y is a root and inside z's graph
+  const std::vector<Tensor> roots{y, z};
+  backward(roots, {});
+  EXPECT_EQ(x.grad().item<float>(), 2 + 12);
+}
+
+TEST(Backward, LeafGradientsAreNeverShared) {
+  const Tensor a = leaf({1, 2});
+  const Tensor b = leaf({3, 4});
+  sum(a + b).backward();
+  a.grad().zero_();
+  EXPECT_EQ(values<float>(b.grad()), (Floats{1, 1}));
+}
+
+TEST(Backward, NoGradGuardStopsRecordingOnItsThreadOnly) {
+  const Tensor x = leaf({1});
+  const NoGradGuard guard;
+  EXPECT_FALSE((x * 2).requires_grad());
+  std::thread([&] { EXPECT_TRUE((x * 2).requires_grad()); }).join();
+  const EnableGradGuard enabled;
+  EXPECT_TRUE((x * 2).requires_grad());
+}
+
+TEST(Backward, RefusesWhatHasNoHistory) {
+  EXPECT_ERROR(tensor({1.0}).backward(), kInvalidArgument,
+               "backward: the tensor requires no gradients: nothing it was computed from does, or "
+               "it was computed under a NoGradGuard");
+  const Tensor x = leaf({1, 2});
+  EXPECT_ERROR((x * 2).backward(), kShape,
+               "backward: the gradient may be left out for a tensor of one element only, the shape "
+               "is [2]; sum() or mean() it, or give a gradient");
+  EXPECT_ERROR((x * 2).backward(ones({3})), kShape,
+               "backward: a gradient of shape [3] for a tensor of shape [2]");
+  EXPECT_ERROR((x * 2).backward(ones({2}, {.dtype = DType::kF64})), kDType,
+               "backward: a gradient of dtype float64 for a tensor of dtype float32");
+}
+
+TEST(Backward, RefusesGradientsOfGradients) {
+  const Tensor x = leaf({1});
+  EXPECT_ERROR((x * 2).backward({}, {.create_graph = true}), kNotImplemented,
+               "backward: create_graph is not supported; gradients of gradients are not recorded");
+  EXPECT_ERROR((x * 2).backward(x), kInvalidArgument,
+               "backward: the gradient requires gradients itself; gradients of gradients are not "
+               "supported, detach() it");
+}
+
+TEST(Backward, TheSecondPassNeedsARetainedGraph) {
+  const Tensor x = leaf({3});
+  const Tensor y = x * x;
+  y.backward({}, {.retain_graph = true});
+  y.backward();
+  EXPECT_EQ(x.grad().item<float>(), 12);
+  EXPECT_ERROR(
+      y.backward(), kInvalidArgument,
+      "backward: the graph was freed by an earlier backward pass, at mul; give the earlier "
+      "one retain_graph = true, or compute the result again");
+}
+
+TEST(Backward, NoticesThatASavedTensorWasChanged) {
+  const Tensor x = leaf({1, 2});
+  Tensor w = tensor({3.0, 4.0});
+  const Tensor y = x * w;
+  w.fill_(0);
+  EXPECT_ERROR(y.backward(ones({2})), kInvalidArgument,
+               "mul: backward needs a tensor of shape [2] and dtype float32 that was changed in "
+               "place: it is at version 1, version 0 was saved; change a clone of it, or change it "
+               "after backward");
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Backward, NoticesAChangedOutputToo) {
+  const Tensor x = leaf({1, 2});
+  Tensor y = relu(x);
+  y.mul_(2);
+  EXPECT_THROW(sum(y).backward(), Error);
+}
+
+TEST(InPlace, IsRecordedOnResults) {
+  const Tensor x = leaf({1, -2});
+  Tensor y = x * 3;
+  y.add_(x);
+  y.mul_(tensor({2.0, 5.0}));
+  relu_(y);
+  sum(y).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{8, 0}));
+}
+
+TEST(InPlace, IsRefusedOnLeavesThatRequireGradients) {
+  Tensor x = leaf({1});
+  EXPECT_ERROR(x.add_(1), kInvalidArgument,
+               "add_: a leaf that requires gradients was to be changed in place; do it under a "
+               "NoGradGuard, or on detach()");
+  const NoGradGuard guard;
+  x.add_(1);
+  EXPECT_EQ(x.item<float>(), 2);
+}
+
+TEST(InPlace, IsRefusedOnRecordedViews) {
+  const Tensor x = leaf({1, 2});
+  Tensor view = (x * 2).view({2, 1});
+  EXPECT_ERROR(view.mul_(2), kInvalidArgument,
+               "mul_: a view was to be changed in place in an operation that is recorded for "
+               "backward, which is not supported; use the operation that returns a new tensor, or "
+               "clone() the view");
+}
+
+TEST(InPlace, MakesEarlierViewsUnusable) {
+  const Tensor x = leaf({1, 2});
+  Tensor y = x * 2;
+  const Tensor view = y.view({2, 1});
+  y.mul_(3);
+  EXPECT_ERROR(
+      view * 2, kInvalidArgument,
+      "a view of shape [2, 1] (made by view) was used after its base was changed in place; "
+      "make the view again after the change");
+}
+
+TEST(Leaf, TellsWhenItsGradientIsFinal) {
+  const Tensor x = leaf({1});
+  const Tensor w = leaf({2});
+  std::vector<std::string> events;
+  const std::uint64_t id = on_grad_ready(x, [&] {
+    events.push_back("x " + std::to_string(static_cast<int>(x.grad().item<float>())));
+  });
+  on_grad_ready(w, [&] { events.push_back("w"); });
+  const Tensor y = x * 3;
+  const Tensor z = y * w + x;  // x is used first and last
+  z.backward();
+  EXPECT_EQ(events, (std::vector<std::string>{"w", "x 7"}));
+  remove_grad_ready(x, id);
+  events.clear();
+  (x * w).backward();
+  EXPECT_EQ(events, (std::vector<std::string>{"w"}));
+  EXPECT_ERROR(on_grad_ready(tensor({1.0}), [] {}), kInvalidArgument,
+               "on_grad_ready: a leaf that requires gradients was wanted");
+}
+
+TEST(Leaf, GradientOfADestinationKeepsItsAddress) {
+  const Tensor bucket = full({4}, 99.0);
+  const Tensor x = leaf({1, 2});
+  (x * 5).backward(ones({2}));
+  set_grad_destination(x, bucket.slice(0, 1, 3));
+  EXPECT_EQ(values<float>(bucket), (Floats{99, 5, 5, 99}));
+  const void* const address = x.grad().data_ptr();
+  EXPECT_EQ(address, bucket.data<float>() + 1);
+  (x * 2).backward(ones({2}));
+  EXPECT_EQ(values<float>(bucket), (Floats{99, 7, 7, 99}));
+  x.zero_grad();
+  EXPECT_FALSE(x.grad().defined());
+  EXPECT_EQ(values<float>(bucket), (Floats{99, 7, 7, 99}));  // undefined, not touched
+  (x * 3).backward(ones({2}));
+  EXPECT_EQ(values<float>(bucket), (Floats{99, 3, 3, 99}));
+  EXPECT_EQ(x.grad().data_ptr(), address);
+  x.set_grad(tensor({8.0, 9.0}));
+  EXPECT_EQ(values<float>(bucket), (Floats{99, 8, 9, 99}));
+  EXPECT_ERROR(set_grad_destination(x, bucket), kShape,
+               "set_grad_destination: a gradient of shape [4] for a leaf of shape [2]");
+  set_grad_destination(x, {});
+  EXPECT_EQ(values<float>(x.grad()), (Floats{8, 9}));
+}
+
+// A node that computes its leaf's gradient where the engine wants it.
+struct InTargetBackward final : Node {
+  std::string_view name() const noexcept override { return "in_target"; }
+  void backward(BackwardContext& context) override {
+    GradTarget target = context.target(0);
+    if (!target.memory.defined()) {
+      context.give(0, context.grad_output().clone());
+      return;
+    }
+    if (target.accumulate) {
+      target.memory.add_(context.grad_output());
+    } else {
+      target.memory.copy_(context.grad_output());
+    }
+    context.gave_in_target(0);
+    ++*used;
+  }
+  int* used = nullptr;
+};
+
+Tensor in_target(const Tensor& x, int* used) {
+  Tensor y = x.detach().clone();
+  if (auto* node = record<InTargetBackward>(y, x)) node->used = used;
+  return y;
+}
+
+TEST(Leaf, ANodeMayComputeTheGradientInItsDestination) {
+  const Tensor bucket = zeros({2});
+  const Tensor x = leaf({1, 2});
+  int used = 0;
+  set_grad_destination(x, bucket);
+  const Tensor y = in_target(x, &used) + in_target(x, &used) + x * 10;
+  y.backward(ones({2}));
+  EXPECT_EQ(used, 2);
+  EXPECT_EQ(values<float>(bucket), (Floats{12, 12}));
+  set_grad_destination(x, {});
+  x.zero_grad();
+  in_target(x, &used).backward(ones({2}));
+  EXPECT_EQ(used, 2);  // no memory yet: the node gave a tensor
+  in_target(x, &used).backward(ones({2}));
+  EXPECT_EQ(used, 3);  // now there is a gradient to add to
+  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 2}));
+  x.register_hook([](const Tensor& grad) { return grad * 0; });
+  in_target(x, &used).backward(ones({2}));
+  EXPECT_EQ(used, 3);  // a hook must see the gradient first
+  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 2}));
+}
+
+TEST(Hook, SeesAndReplacesGradients) {
+  const Tensor x = leaf({1});
+  const Tensor y = x * 2;
+  float seen = 0;
+  y.register_hook([&](const Tensor& grad) {
+    seen = grad.item<float>();
+    return grad * 10;
+  });
+  (y * 3).backward();
+  EXPECT_EQ(seen, 3);
+  EXPECT_EQ(x.grad().item<float>(), 60);
+}
+
+TEST(Hook, MayRunABackwardPassOfItsOwn) {
+  const Tensor x = leaf({1});
+  const Tensor other = leaf({5});
+  const Tensor y = x * 2;
+  y.register_hook([&](const Tensor&) {
+    const EnableGradGuard enabled;
+    (other * other).backward();
+    return Tensor();
+  });
+  y.backward();
+  EXPECT_EQ(x.grad().item<float>(), 2);
+  EXPECT_EQ(other.grad().item<float>(), 10);
+}
+
+TEST(Hook, OnBackwardEndRunsOnceAfterTheLastLeaf) {
+  const Tensor x = leaf({1});
+  int ends = 0;
+  on_grad_ready(x, [&] {
+    on_backward_end([&] {
+      ++ends;
+      EXPECT_TRUE(x.grad().defined());
+    });
+  });
+  (x * 2).backward();
+  EXPECT_EQ(ends, 1);
+  EXPECT_ERROR(on_backward_end([] {}), kInvalidArgument,
+               "on_backward_end: no backward pass runs on this thread");
+}
+
+TEST(Hook, AnExceptionEndsThePassAndTheNextOneIsClean) {
+  const Tensor x = leaf({1});
+  const Tensor y = x * 2;
+  bool fail = true;
+  y.register_hook([&](const Tensor&) -> Tensor {
+    if (fail) throw Error(ErrorKind::kAborted, "stop");
+    return {};
+  });
+  EXPECT_ERROR(y.backward({}, {.retain_graph = true}), kAborted, "stop");
+  fail = false;
+  y.backward();
+  EXPECT_EQ(x.grad().item<float>(), 2);
+}
+
+TEST(RequiresGrad, IsForFloatingLeaves) {
+  EXPECT_ERROR(tensor({1, 2}).requires_grad_(), kDType,
+               "requires_grad_: only floating tensors have gradients, this one holds int64");
+  const Tensor x = leaf({1});
+  Tensor y = x * 2;
+  EXPECT_FALSE(y.is_leaf());
+  EXPECT_ERROR(y.requires_grad_(false), kInvalidArgument,
+               "requires_grad_: only leaves can be told; detach() a result to make it a leaf");
+  EXPECT_TRUE(y.detach().is_leaf());
+  EXPECT_FALSE(y.detach().requires_grad());
+}
+
+TEST(Graph, AMillionNodesNeedNoStack) {
+  const Tensor x = leaf({1});
+  Tensor y = x;
+  for (int i = 0; i < 1'000'000; ++i) y = y + 1;
+  y.backward();
+  EXPECT_EQ(x.grad().item<float>(), 1);
+  y = Tensor();  // and neither does freeing them
+  Tensor z = x;
+  for (int i = 0; i < 200'000; ++i) z = relu(z);  // nodes that save tensors
+  z = Tensor();
+}
+
+TEST(Graph, ManyThreadsEachWithTheirOwn) {
+  const Tensor shared = leaf({2});  // read by all
+  std::vector<std::thread> threads;
+  std::vector<float> results(4);
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        const Tensor x = leaf({static_cast<float>(t)});
+        (x * x * shared.detach()).backward();
+        results[t] = x.grad().item<float>();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(results, (Floats{0, 4, 8, 12}));
+}
+
+}  // namespace
+}  // namespace dl
