@@ -22,6 +22,9 @@ class MemoryStore final : public Store {
                             Deadline deadline) override;
   void close(std::string_view reason) noexcept override;
 
+  // The map below, for a service that shares it.
+  KeyTable& table() noexcept { return table_; }
+
  private:
   KeyTable table_;
 };

@@ -1,0 +1,37 @@
+// A gRPC server without a port: it serves the connections that an Acceptor has let in. Included by
+// .cc files only.
+//
+// Owns its grpc::Server; the acceptor and the services must outlive it. Any thread.
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/deadline.h"
+#include "rendezvous/net/acceptor.h"
+
+namespace dl::rendezvous {
+
+class GrpcHost {
+ public:
+  // Serves each purpose through `acceptor` with all of the services. Throws kInternal where gRPC
+  // cannot start.
+  GrpcHost(Acceptor& acceptor, std::vector<std::string> purposes,
+           const std::vector<grpc::Service*>& services);
+  ~GrpcHost();
+  GrpcHost(const GrpcHost&) = delete;
+  GrpcHost& operator=(const GrpcHost&) = delete;
+
+  // Takes no further connections, gives calls under way until the deadline, then ends them.
+  void shutdown(Deadline deadline);
+
+ private:
+  Acceptor& acceptor_;
+  std::vector<std::string> purposes_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,53 @@
+// GrpcStore: the client of a store in another process (the rendezvous service, or rank 0).
+//
+// The connection proves the job key (purpose "store") before gRPC sees it. When it is lost, calls
+// make a new one and go on, for at most `reconnect_for`; a change that was under way is done
+// exactly once. A service that was started anew has lost its keys: that is kConnection and final.
+//
+// Thread-safety: as Store's; calls of several threads share one connection. No call may be under
+// way when it is destroyed.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "rendezvous/net/address.h"
+#include "rendezvous/net/handshake.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/store.h"
+
+namespace dl::rendezvous {
+
+struct GrpcStoreOptions {
+  Endpoint endpoint;
+  JobKey key;
+  Hello hello{};  // job, generation, from, rank; the purpose is set by the store
+  std::chrono::nanoseconds reconnect_for = std::chrono::seconds(10);
+};
+
+class GrpcStore final : public Store {
+ public:
+  // Connects, and keeps trying until the deadline where nobody listens yet. Throws what
+  // connect_and_prove() throws.
+  GrpcStore(GrpcStoreOptions options, Deadline deadline);
+  ~GrpcStore() override;
+
+  void set(std::string_view key, std::string_view value, Deadline deadline) override;
+  std::string get(std::string_view key, Deadline deadline) override;
+  std::optional<std::string> try_get(std::string_view key, Deadline deadline) override;
+  void wait(std::span<const std::string> keys, Deadline deadline) override;
+  std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) override;
+  Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
+                       std::string_view desired, Deadline deadline) override;
+  bool erase(std::string_view key, Deadline deadline) override;
+  std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
+                            Deadline deadline) override;
+  // Ends the calls of this client; the service and its other clients go on.
+  void close(std::string_view reason) noexcept override;
+
+ private:
+  class Client;
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,242 @@
+#include "rendezvous/store_service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/grpc_support.h"
+#include "rendezvous/net/handshake.h"
+
+namespace dl::rendezvous {
+namespace {
+
+namespace pb = dlrun::rendezvous;
+
+std::uint64_t fresh_number() {
+  const Nonce nonce = fresh_nonce();
+  std::uint64_t number = 0;
+  std::memcpy(&number, nonce.data(), sizeof number);
+  return number;
+}
+
+// Answers at once with what `call` does or throws.
+grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context,
+                                 const std::function<grpc::Status()>& call) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  try {
+    reactor->Finish(call());
+  } catch (const std::exception& error) {
+    reactor->Finish(to_status(error));
+  }
+  return reactor;
+}
+
+// A call that waits in the table. Three may end it: the table, the caller's going away or running
+// out of time, and an error at the start; whoever gets the ticket back ends it. It is deleted when
+// gRPC and start() are both done with it.
+class Waiting final : public grpc::ServerUnaryReactor {
+ public:
+  using Fill = std::function<void(KeyTable::Result)>;
+
+  // `subscribe` makes the table call back; `fill` puts the result into the reply.
+  template <typename Subscribe>
+  void start(KeyTable& table, Fill fill, const Subscribe& subscribe) {
+    table_ = &table;
+    try {
+      const KeyTable::Ticket ticket =
+          subscribe([this, fill = std::move(fill)](KeyTable::Result result) {
+            if (result.closed) {
+              Finish({grpc::StatusCode::ABORTED, "store: closed: " + *result.closed});
+              return;
+            }
+            fill(std::move(result));
+            Finish(grpc::Status::OK);
+          });
+      bool cancelled = false;
+      {
+        const std::lock_guard lock(mutex_);
+        ticket_ = ticket;
+        cancelled = cancelled_;
+      }
+      if (cancelled) cancel(ticket);
+    } catch (const std::exception& error) {
+      Finish(to_status(error));
+    }
+    release();
+  }
+
+  void OnCancel() override {
+    KeyTable::Ticket ticket = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      cancelled_ = true;
+      ticket = ticket_;
+    }
+    if (ticket != 0) cancel(ticket);
+  }
+  void OnDone() override { release(); }
+
+ private:
+  void cancel(KeyTable::Ticket ticket) {
+    if (table_->cancel(ticket)) Finish(grpc::Status::CANCELLED);
+  }
+  void release() {
+    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  KeyTable* table_ = nullptr;
+  std::atomic<int> holders_{2};
+  std::mutex mutex_;
+  KeyTable::Ticket ticket_ = 0;
+  bool cancelled_ = false;
+};
+
+std::vector<std::string> keys_of(const pb::KeysRequest& request) {
+  std::vector<std::string> keys(request.keys().begin(), request.keys().end());
+  for (const std::string& key : keys) check_key("wait", key);
+  return keys;
+}
+
+}  // namespace
+
+StoreService::StoreService(KeyTable& table) : table_(table), incarnation_(fresh_number()) {}
+
+grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Message* reply,
+                                const std::function<void()>& change) {
+  const std::lock_guard lock(answers_mutex_);
+  Client& client = clients_[id.client()];
+  // The first sending of a request can arrive after its repetition has been answered.
+  if (id.sequence() < client.oldest) {
+    return {grpc::StatusCode::CANCELLED, "this request was answered on another connection"};
+  }
+  client.oldest = std::max<std::uint64_t>(client.oldest, id.oldest());
+  std::map<std::uint64_t, Answer>& answers = client.answers;
+  answers.erase(answers.begin(), answers.lower_bound(client.oldest));
+  if (const auto found = answers.find(id.sequence()); found != answers.end()) {
+    reply->ParseFromString(found->second.reply);
+    return found->second.status;
+  }
+  Answer& given = answers[id.sequence()];
+  try {
+    change();
+    given.reply = reply->SerializeAsString();
+  } catch (const std::exception& error) {
+    given.status = to_status(error);
+  }
+  return given.status;
+}
+
+grpc::ServerUnaryReactor* StoreService::Open(grpc::CallbackServerContext* context,
+                                             const pb::OpenRequest*, pb::OpenReply* reply) {
+  return answer(context, [&] {
+    reply->set_incarnation(incarnation_);
+    return grpc::Status::OK;
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
+                                            const pb::SetRequest* request, pb::SetReply* reply) {
+  return answer(context, [&] {
+    check_key("set", request->key());
+    check_value("set", request->key(), request->value());
+    return once(request->id(), reply, [&] { table_.set(request->key(), request->value()); });
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
+                                            const pb::GetRequest* request, pb::GetReply* reply) {
+  if (request->now()) {
+    return answer(context, [&] {
+      check_key("try_get", request->key());
+      if (std::optional<std::string> value = table_.find(request->key())) {
+        reply->set_value(std::move(*value));
+      }
+      return grpc::Status::OK;
+    });
+  }
+  auto* waiting = new Waiting;
+  waiting->start(
+      table_, [reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
+      [&](KeyTable::Done done) {
+        check_key("get", request->key());
+        return table_.when_value(request->key(), std::move(done));
+      });
+  return waiting;
+}
+
+grpc::ServerUnaryReactor* StoreService::Wait(grpc::CallbackServerContext*,
+                                             const pb::KeysRequest* request, pb::WaitReply*) {
+  auto* waiting = new Waiting;
+  waiting->start(
+      table_, [](const KeyTable::Result&) {},
+      [&](KeyTable::Done done) { return table_.when_present(keys_of(*request), std::move(done)); });
+  return waiting;
+}
+
+grpc::ServerUnaryReactor* StoreService::Missing(grpc::CallbackServerContext* context,
+                                                const pb::KeysRequest* request,
+                                                pb::MissingReply* reply) {
+  return answer(context, [&] {
+    for (std::string& key : table_.missing(keys_of(*request))) reply->add_keys(std::move(key));
+    return grpc::Status::OK;
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context,
+                                            const pb::AddRequest* request, pb::AddReply* reply) {
+  return answer(context, [&] {
+    check_key("add", request->key());
+    return once(request->id(), reply,
+                [&] { reply->set_sum(table_.add(request->key(), request->delta())); });
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContext* context,
+                                                      const pb::CompareAndSetRequest* request,
+                                                      pb::CompareAndSetReply* reply) {
+  return answer(context, [&] {
+    check_key("compare_and_set", request->key());
+    check_value("compare_and_set", request->key(), request->desired());
+    return once(request->id(), reply, [&] {
+      const std::optional<std::string> expected =
+          request->has_expected() ? std::optional(request->expected()) : std::nullopt;
+      Store::Swap swap = table_.compare_and_set(request->key(), expected, request->desired());
+      reply->set_swapped(swap.swapped);
+      if (swap.present) reply->set_present(std::move(*swap.present));
+    });
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::Erase(grpc::CallbackServerContext* context,
+                                              const pb::EraseRequest* request,
+                                              pb::EraseReply* reply) {
+  return answer(context, [&] {
+    check_key("erase", request->key());
+    return once(request->id(), reply, [&] { reply->set_erased(table_.erase(request->key())); });
+  });
+}
+
+grpc::ServerUnaryReactor* StoreService::Watch(grpc::CallbackServerContext*,
+                                              const pb::WatchRequest* request,
+                                              pb::WatchReply* reply) {
+  auto* waiting = new Waiting;
+  waiting->start(
+      table_,
+      [reply](KeyTable::Result result) {
+        for (Store::Change& change : result.changes) {
+          pb::WatchReply::Change* out = reply->add_changes();
+          out->set_key(std::move(change.key));
+          if (change.value) out->set_value(std::move(*change.value));
+          out->set_version(change.version);
+        }
+      },
+      [&](KeyTable::Done done) {
+        return table_.when_changed(request->prefix(), request->since(), std::move(done));
+      });
+  return waiting;
+}
+
+}  // namespace dl::rendezvous

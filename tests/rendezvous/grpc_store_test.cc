@@ -1,0 +1,208 @@
+#include "rendezvous/grpc_store.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+
+#include "rendezvous/grpc_store_server.h"
+#include "rendezvous/net/acceptor.h"
+#include "tests/rendezvous/cutting_proxy.h"
+#include "tests/rendezvous/store_conformance.h"
+
+namespace dl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Server {
+ public:
+  explicit Server(const JobKey& key, Listener listener = Listener::bind({.host = "127.0.0.1"}))
+      : acceptor_(std::move(listener), key,
+                  {.job = "j1", .purpose = "", .from = "rank 0", .rank = 0}),
+        server_(acceptor_) {
+    acceptor_.start();
+  }
+  Endpoint endpoint() const { return {"127.0.0.1", acceptor_.address().port()}; }
+  Store& local() { return server_.local(); }
+
+ private:
+  Acceptor acceptor_;
+  GrpcStoreServer server_;
+};
+
+GrpcStoreOptions options(const Server& server, const JobKey& key) {
+  return {.endpoint = server.endpoint(), .key = key, .hello = {.job = "j1", .from = "rank 1"}};
+}
+Deadline soon() {
+  return Deadline::after(30s);
+}
+
+// Clients 0 and 1 come over the network, client 2 is the hosting process itself.
+class GrpcWorld final : public StoreWorld {
+ public:
+  Store& client(int number) override {
+    return number == 0 ? static_cast<Store&>(first_) : number == 1 ? second_ : server_.local();
+  }
+
+ private:
+  JobKey key_ = JobKey::generate();
+  Server server_{key_};
+  GrpcStore first_{options(server_, key_), Deadline::after(30s)};
+  GrpcStore second_{options(server_, key_), Deadline::after(30s)};
+};
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreConformance,
+                         ::testing::Values(StoreParam{
+                             "Grpc", [] { return std::make_unique<GrpcWorld>(); }}),
+                         store_param_name);
+
+class GrpcStoreTest : public ::testing::Test {
+ protected:
+  GrpcStoreTest() { log::set_level(log::Level::kOff); }
+  ~GrpcStoreTest() override { log::set_level(log::Level::kWarning); }
+
+  template <typename Call>
+  static std::string error_of(ErrorKind kind, Call call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      return error.what();
+    }
+    ADD_FAILURE() << "no error";
+    return "";
+  }
+
+  JobKey key_ = JobKey::generate();
+};
+
+TEST_F(GrpcStoreTest, ClientMayStartBeforeTheServer) {
+  // Bound and not listening: the port is ours, and connections to it are refused.
+  UniqueFd bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const Address any = resolve({"127.0.0.1", 0}, Deadline::never())[0];
+  ASSERT_EQ(::bind(bound.get(), any.data(), any.size()), 0);
+  GrpcStoreOptions wanted{.endpoint = {"127.0.0.1", local_address(bound.get()).port()},
+                          .key = key_,
+                          .hello = {.job = "j1"}};
+  std::unique_ptr<GrpcStore> store;
+  std::thread client([&] { store = std::make_unique<GrpcStore>(wanted, soon()); });
+  ASSERT_EQ(::listen(bound.get(), 8), 0);
+  Server server(key_, Listener::from_fd(std::move(bound)));
+  client.join();
+  store->set("k", "v", soon());
+  EXPECT_EQ(server.local().get("k", soon()), "v");
+}
+
+TEST_F(GrpcStoreTest, LostConnectionsAreMadeAnewAndEachChangeIsDoneOnce) {
+  Server server(key_);
+  tests::CuttingProxy proxy(server.endpoint());
+  GrpcStoreOptions wanted = options(server, key_);
+  wanted.endpoint = proxy.endpoint();
+  GrpcStore store(wanted, soon());
+  std::thread waiter([&] { EXPECT_EQ(store.get("end", soon()), "over"); });
+  std::vector<std::thread> adders;
+  for (int i = 0; i < 2; ++i) {
+    adders.emplace_back([&] {
+      for (int k = 0; k < 100; ++k) store.add("n", 1, soon());
+    });
+  }
+  for (std::int64_t seen = 0; seen < 200; seen = server.local().add("n", 0, soon())) {
+    if (seen % 7 == 3) proxy.cut();
+    std::this_thread::yield();
+  }
+  for (std::thread& adder : adders) adder.join();
+  proxy.cut();
+  EXPECT_EQ(store.add("n", 0, soon()), 200);
+  proxy.cut();
+  server.local().set("end", "over", soon());
+  waiter.join();
+}
+
+TEST_F(GrpcStoreTest, WrongKeyAndWrongJobAreRefusedWithASentence) {
+  const Server server(key_);
+  EXPECT_THAT(error_of(ErrorKind::kAuthentication,
+                       [&] { GrpcStore(options(server, JobKey::generate()), soon()); }),
+              HasSubstr("wrong job key"));
+  GrpcStoreOptions other = options(server, key_);
+  other.hello.job = "j2";
+  EXPECT_THAT(error_of(ErrorKind::kMismatch, [&] { GrpcStore(other, soon()); }),
+              HasSubstr("it belongs to job 'j1', this process to job 'j2'"));
+}
+
+TEST_F(GrpcStoreTest, WaitingCallsEndWhenTheServerEnds) {
+  auto server = std::make_unique<Server>(key_);
+  GrpcStoreOptions wanted = options(*server, key_);
+  wanted.reconnect_for = 200ms;
+  GrpcStore store(wanted, soon());
+  std::string text;
+  std::thread waiter([&] {
+    try {
+      store.get("never", soon());
+    } catch (const Error& error) {
+      text = error.what();
+    }
+  });
+  store.set("k", "v", soon());
+  const auto start = std::chrono::steady_clock::now();
+  server.reset();
+  waiter.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_THAT(text, HasSubstr("the process that hosts the store has ended"));
+  EXPECT_THAT(
+      error_of(ErrorKind::kConnection, [&] { store.set("k", "w", soon()); }),
+      ::testing::AllOf(HasSubstr("set 'k': the connection to 127.0.0.1"),
+                       HasSubstr("could not be made again"), HasSubstr("Connection refused")));
+}
+
+TEST_F(GrpcStoreTest, ServerThatWasStartedAnewHasLostTheKeys) {
+  Listener listener = Listener::bind({.host = "127.0.0.1"});
+  // A second descriptor of the same socket keeps the port in between.
+  UniqueFd again(::dup(listener.fd()));
+  auto server = std::make_unique<Server>(key_, std::move(listener));
+  GrpcStore store(options(*server, key_), soon());
+  store.set("k", "v", soon());
+  server.reset();
+  server = std::make_unique<Server>(key_, Listener::from_fd(std::move(again)));
+  EXPECT_THAT(error_of(ErrorKind::kConnection, [&] { store.try_get("k", soon()); }),
+              HasSubstr("was started anew and has lost the job's keys"));
+}
+
+TEST_F(GrpcStoreTest, ProxiesInTheEnvironmentAreNotAsked) {
+  const Server server(key_);
+  ::setenv("http_proxy", "http://192.0.2.1:9", 1);
+  ::setenv("grpc_proxy", "http://192.0.2.1:9", 1);
+  GrpcStore store(options(server, key_), soon());
+  store.set("k", "v", soon());
+  EXPECT_EQ(store.get("k", soon()), "v");
+  ::unsetenv("http_proxy");
+  ::unsetenv("grpc_proxy");
+}
+
+TEST_F(GrpcStoreTest, HundredsOfWaitsNeedNoThreadEachInTheServer) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  Server server(key_);
+  GrpcStore store(options(server, key_), soon());
+  constexpr int kWaits = 200;
+  const auto before = threads();
+  std::vector<std::thread> waiting;
+  std::atomic<int> done = 0;
+  for (int i = 0; i < kWaits; ++i) {
+    waiting.emplace_back([&] {
+      store.get("go", soon());
+      ++done;
+    });
+  }
+  EXPECT_LT(threads() - before - kWaits, 40);
+  EXPECT_EQ(done, 0);
+  server.local().set("go", "", soon());
+  for (std::thread& thread : waiting) thread.join();
+  EXPECT_EQ(done, kWaits);
+}
+
+}  // namespace
+}  // namespace dl::rendezvous
