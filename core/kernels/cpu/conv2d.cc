@@ -46,16 +46,23 @@ std::int64_t pixels_out(const Conv2dShape& s) noexcept {
 
 void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, const float* bias,
                     bool relu, float* y) {
+  if (s.n == 0) return;
   if (conv2d_is_thin(s)) return thin_conv2d_forward(s, x, weight, bias, relu, y);
   dnnl_conv2d_forward(s, x, weight, bias, relu, y);
 }
 
 void conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx) {
+  if (s.n == 0) return;
   dnnl_conv2d_backward_data(s, dy, weight, dx);
 }
 
 void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy, float* dweight,
                              float* dbias) {
+  if (s.n == 0) {
+    std::fill_n(dweight, s.c_out * s.taps(), 0.0F);
+    if (dbias != nullptr) std::fill_n(dbias, s.c_out, 0.0F);
+    return;
+  }
   if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
   dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias);
 }

@@ -86,6 +86,8 @@ void forward_channels(D d, const Pool2dShape& s, const Window& window, const T* 
                              index);
     }
   }
+  // Not Max: a NaN must stay one.
+  if (s.relu) best = hn::IfThenZeroElse(hn::Lt(best, hn::Zero(d)), best);
   hn::StoreU(best, d, y + c);
   HWY_ALIGN TI wide[hn::MaxLanes(D())];
   hn::Store(index, di, wide);
@@ -119,9 +121,8 @@ void forward(const Pool2dShape& s, const T* x, T* y, std::uint16_t* winner) {
 }
 
 template <bool Add, typename D, typename T>
-void backward_channels(D d, const Pool2dShape& s, const Window& window, const T* dy,
-                       const std::uint16_t* winner, const T* relu_output, std::int64_t c,
-                       T* image) {
+void backward_channels(D d, const Pool2dShape& s, const Window& window, const T* dy, const T* y,
+                       const std::uint16_t* winner, std::int64_t c, T* image) {
   using TI = hwy::MakeSigned<T>;
   const hn::Rebind<TI, D> di;
   HWY_ALIGN TI wide[hn::MaxLanes(D())];
@@ -130,8 +131,8 @@ void backward_channels(D d, const Pool2dShape& s, const Window& window, const T*
   }
   const auto index = hn::Load(di, wide);
   auto gradient = hn::LoadU(d, dy + c);
-  if (relu_output != nullptr) {
-    gradient = hn::IfThenZeroElse(hn::Le(hn::LoadU(d, relu_output + c), hn::Zero(d)), gradient);
+  if (s.relu) {
+    gradient = hn::IfThenZeroElse(hn::Le(hn::LoadU(d, y + c), hn::Zero(d)), gradient);
   }
   for (std::int64_t ky = window.ky_begin; ky < window.ky_end; ++ky) {
     for (std::int64_t kx = window.kx_begin; kx < window.kx_end; ++kx) {
@@ -145,8 +146,8 @@ void backward_channels(D d, const Pool2dShape& s, const Window& window, const T*
 }
 
 template <bool Add, typename T>
-void backward_images(const Pool2dShape& s, const T* dy, const std::uint16_t* winner,
-                     const T* relu_output, T* dx) {
+void backward_images(const Pool2dShape& s, const T* dy, const T* y, const std::uint16_t* winner,
+                     T* dx) {
   const hn::ScalableTag<T> d;
   const hn::CappedTag<T, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -161,13 +162,13 @@ void backward_images(const Pool2dShape& s, const T* dy, const std::uint16_t* win
       for (std::int64_t ox = 0; ox < ow; ++ox) {
         const Window window(s, row % oh, ox);
         const std::int64_t from = (row * ow + ox) * s.c;
-        const T* relu = relu_output == nullptr ? nullptr : relu_output + from;
+        const T* out = s.relu ? y + from : nullptr;
         std::int64_t c = 0;
         for (; c + lanes <= s.c; c += lanes) {
-          backward_channels<Add>(d, s, window, dy + from, winner + from, relu, c, image);
+          backward_channels<Add>(d, s, window, dy + from, out, winner + from, c, image);
         }
         for (; c < s.c; ++c) {
-          backward_channels<Add>(one, s, window, dy + from, winner + from, relu, c, image);
+          backward_channels<Add>(one, s, window, dy + from, out, winner + from, c, image);
         }
       }
     }
@@ -175,12 +176,11 @@ void backward_images(const Pool2dShape& s, const T* dy, const std::uint16_t* win
 }
 
 template <typename T>
-void backward(const Pool2dShape& s, const T* dy, const std::uint16_t* winner, const T* relu_output,
-              T* dx) {
+void backward(const Pool2dShape& s, const T* dy, const T* y, const std::uint16_t* winner, T* dx) {
   if (disjoint(s)) {
-    backward_images<false>(s, dy, winner, relu_output, dx);
+    backward_images<false>(s, dy, y, winner, dx);
   } else {
-    backward_images<true>(s, dy, winner, relu_output, dx);
+    backward_images<true>(s, dy, y, winner, dx);
   }
 }
 
@@ -190,13 +190,13 @@ void forward_f32(const Pool2dShape& s, const float* x, float* y, std::uint16_t* 
 void forward_f64(const Pool2dShape& s, const double* x, double* y, std::uint16_t* winner) {
   forward(s, x, y, winner);
 }
-void backward_f32(const Pool2dShape& s, const float* dy, const std::uint16_t* winner,
-                  const float* relu_output, float* dx) {
-  backward(s, dy, winner, relu_output, dx);
+void backward_f32(const Pool2dShape& s, const float* dy, const float* y,
+                  const std::uint16_t* winner, float* dx) {
+  backward(s, dy, y, winner, dx);
 }
-void backward_f64(const Pool2dShape& s, const double* dy, const std::uint16_t* winner,
-                  const double* relu_output, double* dx) {
-  backward(s, dy, winner, relu_output, dx);
+void backward_f64(const Pool2dShape& s, const double* dy, const double* y,
+                  const std::uint16_t* winner, double* dx) {
+  backward(s, dy, y, winner, dx);
 }
 
 }  // namespace
@@ -217,13 +217,13 @@ void max_pool2d_forward(const Pool2dShape& s, const float* x, float* y, std::uin
 void max_pool2d_forward(const Pool2dShape& s, const double* x, double* y, std::uint16_t* winner) {
   HWY_DYNAMIC_DISPATCH(forward_f64)(s, x, y, winner);
 }
-void max_pool2d_backward(const Pool2dShape& s, const float* dy, const std::uint16_t* winner,
-                         const float* relu_output, float* dx) {
-  HWY_DYNAMIC_DISPATCH(backward_f32)(s, dy, winner, relu_output, dx);
+void max_pool2d_backward(const Pool2dShape& s, const float* dy, const float* y,
+                         const std::uint16_t* winner, float* dx) {
+  HWY_DYNAMIC_DISPATCH(backward_f32)(s, dy, y, winner, dx);
 }
-void max_pool2d_backward(const Pool2dShape& s, const double* dy, const std::uint16_t* winner,
-                         const double* relu_output, double* dx) {
-  HWY_DYNAMIC_DISPATCH(backward_f64)(s, dy, winner, relu_output, dx);
+void max_pool2d_backward(const Pool2dShape& s, const double* dy, const double* y,
+                         const std::uint16_t* winner, double* dx) {
+  HWY_DYNAMIC_DISPATCH(backward_f64)(s, dy, y, winner, dx);
 }
 
 }  // namespace dl::kernels

@@ -19,6 +19,8 @@ struct Pool2dShape {
   std::int64_t pad_h = 0, pad_w = 0;  // at most half the window
   std::int64_t dilation_h = 1, dilation_w = 1;
   bool ceil_mode = false;
+  bool relu =
+      false;  // y = max(0, .), which is the maximum over a ReLU's output, four times cheaper
 
   std::int64_t out_h() const noexcept { return out(h, kh, stride_h, pad_h, dilation_h); }
   std::int64_t out_w() const noexcept { return out(w, kw, stride_w, pad_w, dilation_w); }
@@ -37,12 +39,10 @@ struct Pool2dShape {
 void max_pool2d_forward(const Pool2dShape& s, const float* x, float* y, std::uint16_t* winner);
 void max_pool2d_forward(const Pool2dShape& s, const double* x, double* y, std::uint16_t* winner);
 
-// dx is written, not added to. Where `relu_output` is not null it is y, and x is known to be the
-// output of a ReLU: then dx is the gradient of that ReLU's input. (An output of 0 means that its
-// whole window was clipped.)
-void max_pool2d_backward(const Pool2dShape& s, const float* dy, const std::uint16_t* winner,
-                         const float* relu_output, float* dx);
-void max_pool2d_backward(const Pool2dShape& s, const double* dy, const std::uint16_t* winner,
-                         const double* relu_output, double* dx);
+// dx is written, not added to. y is read only with `relu`, and may be null without.
+void max_pool2d_backward(const Pool2dShape& s, const float* dy, const float* y,
+                         const std::uint16_t* winner, float* dx);
+void max_pool2d_backward(const Pool2dShape& s, const double* dy, const double* y,
+                         const std::uint16_t* winner, double* dx);
 
 }  // namespace dl::kernels

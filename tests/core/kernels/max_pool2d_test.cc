@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <ostream>
@@ -45,8 +46,13 @@ void check(const Pool2dShape& s) {
   std::vector<T> dx(x.size(), T{99});
   std::vector<T> dx_relu(x.size(), T{99});
   max_pool2d_forward(s, x.data(), y.data(), winner.data());
-  max_pool2d_backward(s, dy.data(), winner.data(), nullptr, dx.data());
-  max_pool2d_backward(s, dy.data(), winner.data(), y.data(), dx_relu.data());
+  max_pool2d_backward(s, dy.data(), nullptr, winner.data(), dx.data());
+  Pool2dShape with_relu = s;
+  with_relu.relu = true;
+  std::vector<T> y_relu(size, T{99});
+  std::vector<std::uint16_t> winner_relu(size);
+  max_pool2d_forward(with_relu, x.data(), y_relu.data(), winner_relu.data());
+  max_pool2d_backward(with_relu, dy.data(), y_relu.data(), winner_relu.data(), dx_relu.data());
 
   std::vector<double> wanted(x.size(), 0.0);
   std::vector<double> wanted_relu(x.size(), 0.0);
@@ -57,6 +63,7 @@ void check(const Pool2dShape& s) {
           const std::int64_t out = ((n * s.out_h() + oy) * s.out_w() + ox) * s.c + c;
           const std::int64_t from = winner_of(s, x, n, c, oy, ox);
           ASSERT_EQ(y[out], x[from]);
+          ASSERT_EQ(y_relu[out], std::max(x[from], T{0}));
           wanted[from] += dy[out];
           if (x[from] > 0) wanted_relu[from] += dy[out];
         }
@@ -78,46 +85,17 @@ TEST_P(MaxPool2dOf, EqualsTheDefinitionInF64) {
   check<double>(GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, MaxPool2dOf,
-    testing::Values(
-        Pool2dShape{
-            .n = 3, .c = 32, .h = 14, .w = 14, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2},
-        Pool2dShape{.n = 2, .c = 5, .h = 7, .w = 9, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2},
-        Pool2dShape{.n = 2,
-                    .c = 11,
-                    .h = 7,
-                    .w = 6,
-                    .kh = 3,
-                    .kw = 3,
-                    .stride_h = 2,
-                    .stride_w = 2,
-                    .pad_h = 1,
-                    .pad_w = 1},
-        Pool2dShape{
-            .n = 1, .c = 17, .h = 9, .w = 9, .kh = 3, .kw = 2, .stride_h = 1, .stride_w = 1},
-        Pool2dShape{.n = 1, .c = 1, .h = 8, .w = 8, .kh = 2, .kw = 2, .stride_h = 3, .stride_w = 3},
-        Pool2dShape{.n = 1,
-                    .c = 3,
-                    .h = 8,
-                    .w = 8,
-                    .kh = 2,
-                    .kw = 3,
-                    .stride_h = 2,
-                    .stride_w = 2,
-                    .dilation_h = 3,
-                    .dilation_w = 2},
-        Pool2dShape{.n = 1,
-                    .c = 9,
-                    .h = 6,
-                    .w = 7,
-                    .kh = 2,
-                    .kw = 2,
-                    .stride_h = 2,
-                    .stride_w = 2,
-                    .ceil_mode = true},
-        Pool2dShape{
-            .n = 1, .c = 4, .h = 20, .w = 20, .kh = 20, .kw = 20, .stride_h = 20, .stride_w = 20}));
+// clang-format off
+INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool2dOf, testing::Values(
+    Pool2dShape{ .n = 3, .c = 32, .h = 14, .w = 14, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2},
+    Pool2dShape{.n = 2, .c = 5, .h = 7, .w = 9, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2},
+    Pool2dShape{.n = 2, .c = 11, .h = 7, .w = 6, .kh = 3, .kw = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1},
+    Pool2dShape{ .n = 1, .c = 17, .h = 9, .w = 9, .kh = 3, .kw = 2, .stride_h = 1, .stride_w = 1},
+    Pool2dShape{.n = 1, .c = 1, .h = 8, .w = 8, .kh = 2, .kw = 2, .stride_h = 3, .stride_w = 3},
+    Pool2dShape{.n = 1, .c = 3, .h = 8, .w = 8, .kh = 2, .kw = 3, .stride_h = 2, .stride_w = 2, .dilation_h = 3, .dilation_w = 2},
+    Pool2dShape{.n = 1, .c = 9, .h = 6, .w = 7, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2, .ceil_mode = true},
+    Pool2dShape{ .n = 1, .c = 4, .h = 20, .w = 20, .kh = 20, .kw = 20, .stride_h = 20, .stride_w = 20}));
+// clang-format on
 
 // torch.nn.functional.max_pool2d gives these sizes.
 TEST(MaxPool2d, SizesArePyTorchs) {
