@@ -48,11 +48,13 @@ void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, c
                     bool relu, float* y) {
   if (s.n == 0) return;
   if (conv2d_is_thin(s)) return thin_conv2d_forward(s, x, weight, bias, relu, y);
+  if (conv2d_is_winograd(s)) return winograd_conv2d_forward(s, x, weight, bias, relu, y);
   dnnl_conv2d_forward(s, x, weight, bias, relu, y);
 }
 
 void conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx) {
   if (s.n == 0) return;
+  if (conv2d_is_winograd(s)) return winograd_conv2d_backward_data(s, dy, weight, dx);
   dnnl_conv2d_backward_data(s, dy, weight, dx);
 }
 
@@ -64,6 +66,7 @@ void conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* 
     return;
   }
   if (conv2d_is_thin(s)) return thin_conv2d_backward_weights(s, x, dy, dweight, dbias);
+  if (conv2d_is_winograd(s)) return winograd_conv2d_backward_weights(s, x, dy, dweight, dbias);
   dnnl_conv2d_backward_weights(s, x, dy, dweight, dbias);
 }
 

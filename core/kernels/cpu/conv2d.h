@@ -54,5 +54,12 @@ void thin_conv2d_forward(const Conv2dShape& s, const float* x, const float* weig
                          const float* bias, bool relu, float* y);
 void thin_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
                                   float* dweight, float* dbias);
+bool conv2d_is_winograd(const Conv2dShape& s) noexcept;
+void winograd_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
+                             const float* bias, bool relu, float* y);
+void winograd_conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight,
+                                   float* dx);
+void winograd_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
+                                      float* dweight, float* dbias);
 
 }  // namespace dl::kernels

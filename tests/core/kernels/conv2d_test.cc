@@ -132,6 +132,10 @@ TEST_P(Conv2dOf, EqualsTheDefinitionInF64) {
 
 // clang-format off
 INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dOf, testing::Values(
+    Conv2dShape{.n = 2, .c_in = 16, .h = 7, .w = 9, .c_out = 16, .kh = 3, .kw = 3},
+    Conv2dShape{.n = 2, .c_in = 21, .h = 7, .w = 8, .c_out = 35, .kh = 3, .kw = 3, .pad_h = 2, .pad_w = 1},
+    Conv2dShape{.n = 1, .c_in = 16, .h = 40, .w = 37, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 2},
+    Conv2dShape{.n = 3, .c_in = 17, .h = 1, .w = 1, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
     Conv2dShape{.n = 2, .c_in = 1, .h = 9, .w = 7, .c_out = 5, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
     Conv2dShape{.n = 3, .c_in = 1, .h = 28, .w = 28, .c_out = 32, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
     Conv2dShape{.n = 2, .c_in = 3, .h = 12, .w = 11, .c_out = 19, .kh = 5, .kw = 3, .stride_h = 2, .stride_w = 3, .pad_h = 2, .pad_w = 1},
@@ -149,6 +153,20 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dOf, testing::Values(
 TEST(Conv2d, ThinKernelsAreForFewChannels) {
   EXPECT_TRUE(conv2d_is_thin({.n = 1, .c_in = 3, .h = 9, .w = 9, .c_out = 8, .kh = 3, .kw = 3}));
   EXPECT_FALSE(conv2d_is_thin({.n = 1, .c_in = 32, .h = 9, .w = 9, .c_out = 8, .kh = 3, .kw = 3}));
+}
+
+TEST(Conv2d, WinogradIsForThreeByThreeWindowsAndManyChannels) {
+  const Conv2dShape s{.n = 1, .c_in = 32, .h = 9, .w = 9, .c_out = 64, .kh = 3, .kw = 3};
+  EXPECT_TRUE(conv2d_is_winograd(s));
+  Conv2dShape stride = s;
+  stride.stride_w = 2;
+  EXPECT_FALSE(conv2d_is_winograd(stride));
+  Conv2dShape window = s;
+  window.kh = 1;
+  EXPECT_FALSE(conv2d_is_winograd(window));
+  Conv2dShape padding = s;
+  padding.pad_h = 3;
+  EXPECT_FALSE(conv2d_is_winograd(padding));
 }
 
 // oneDNN's channels-last code for one channel is its reference code; the other layout it is given
