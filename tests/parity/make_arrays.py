@@ -89,13 +89,23 @@ def resize():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize)}
+def dtypes():
+    """nn/serialize: a file as Python writes it, with every dtype that both sides have."""
+    a = {str(t).removeprefix("torch."): torch.arange(-2, 4).reshape(2, 3).to(t) for t in (
+        torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int16,
+        torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64, torch.bool)}
+    a["scalar"] = torch.tensor(2.5)
+    a["empty"] = torch.zeros(0, 3)
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, samplers, resize, dtypes)}
 
 
 def main():
     for topic in sys.argv[1:] or TOPICS:
         arrays = {name: tensor.contiguous() for name, tensor in TOPICS[topic]().items()}
-        save_file(arrays, ARRAYS / f"{topic}.safetensors")
+        save_file(arrays, ARRAYS / f"{topic}.safetensors", metadata={"made_by": "tests/parity/make_arrays.py"})
         print(f"{topic}: {len(arrays)} arrays, {sum(t.nbytes for t in arrays.values())} bytes")
 
 

@@ -1,0 +1,35 @@
+// A file that appears whole or not at all.
+//
+// Bytes go to a temporary file beside the target; commit() brings them to the disk and puts them in
+// the target's place, so that a reader, and a machine that loses its power, sees the old file or
+// the new one. Dropped without commit(), it leaves nothing. One thread uses an object.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "core/base/unique_fd.h"
+
+namespace dl::nn {
+
+class AtomicFile {
+ public:
+  // Throws kNotFound or kIo, naming the file, as all members do.
+  explicit AtomicFile(std::string path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void commit();
+
+ private:
+  [[noreturn]] void fail(int error, const char* what) const;
+
+  std::string path_;
+  std::string temporary_;
+  UniqueFd fd_;
+};
+
+}  // namespace dl::nn

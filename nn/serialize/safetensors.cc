@@ -1,0 +1,119 @@
+#include "nn/serialize/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <span>
+
+#include "core/base/error.h"
+#include "core/base/unique_fd.h"
+#include "core/tensor/factories.h"
+#include "nn/serialize/atomic_file.h"
+#include "nn/serialize/safetensors_header.h"
+
+namespace dl::nn {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "elements are written as they lie in memory");
+
+std::span<std::byte> bytes_of(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path) : path_(path) {
+    fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!fd_) throw_errno(errno, fmt::format("open {}", path));
+    struct stat info{};
+    if (::fstat(fd_.get(), &info) != 0) throw_errno(errno, fmt::format("stat {}", path));
+    DL_CHECK(S_ISREG(info.st_mode), kIo, "{} is not a regular file", path);
+    size_ = static_cast<std::uint64_t>(info.st_size);
+  }
+
+  std::uint64_t size() const noexcept { return size_; }
+
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const {
+    while (!out.empty()) {
+      const ssize_t got = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw_errno(errno, fmt::format("read {}", path_));
+      DL_CHECK(got > 0, kIo, "{} became shorter while it was read", path_);
+      out = out.subspan(static_cast<std::size_t>(got));
+      offset += static_cast<std::uint64_t>(got);
+    }
+  }
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+  std::uint64_t size_ = 0;
+};
+
+Tensor read_tensor(const InputFile& file, std::uint64_t data, const SafetensorsEntry& entry,
+                   const std::string& path) {
+  Tensor tensor = empty(Shape(std::span<const std::int64_t>(entry.shape)), {.dtype = entry.dtype});
+  const std::span<std::byte> bytes = bytes_of(tensor);
+  file.read_at(data + entry.begin, bytes);
+  if (entry.dtype == DType::kBool) {
+    DL_CHECK(std::ranges::all_of(bytes, [](std::byte b) { return b <= std::byte{1}; }), kParse,
+             "{}: tensor {} is BOOL and holds other bytes than 0 and 1", path, entry.name);
+  }
+  return tensor;
+}
+
+}  // namespace
+
+void save_safetensors(const std::string& path, const StateDict& tensors, const Metadata& metadata) {
+  StateDict ordered;
+  for (const std::size_t width : {8, 4, 2, 1}) {
+    for (const NamedTensor& entry : tensors) {
+      DL_CHECK(entry.tensor.defined(), kInvalidArgument, "save {}: tensor {} is undefined", path,
+               entry.name);
+      if (size_of(entry.tensor.dtype()) == width) {
+        ordered.push_back({entry.name, entry.tensor.contiguous()});
+      }
+    }
+  }
+  SafetensorsHeader header{.metadata = metadata};
+  std::uint64_t offset = 0;
+  for (const auto& [name, tensor] : ordered) {
+    const Shape& shape = tensor.sizes();
+    header.entries.push_back({.name = name,
+                              .dtype = tensor.dtype(),
+                              .shape = {shape.begin(), shape.end()},
+                              .begin = offset,
+                              .end = offset + tensor.nbytes()});
+    offset += tensor.nbytes();
+  }
+  const std::string head = format_safetensors_header(header);
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(head)));
+  for (const NamedTensor& entry : ordered) file.write(bytes_of(entry.tensor));
+  file.commit();
+}
+
+Safetensors load_safetensors(const std::string& path) {
+  const InputFile file(path);
+  std::array<std::byte, sizeof(std::uint64_t)> prefix{};
+  file.read_at(0, std::span(prefix).first(std::min<std::uint64_t>(prefix.size(), file.size())));
+  const std::uint64_t length = safetensors_header_length(prefix, file.size(), path);
+  std::string json(length, '\0');
+  file.read_at(prefix.size(), std::as_writable_bytes(std::span(json)));
+  const std::uint64_t data = prefix.size() + length;
+  const SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, path);
+  Safetensors result{.tensors = {}, .metadata = header.metadata};
+  for (const SafetensorsEntry& entry : header.entries) {
+    result.tensors.push_back({entry.name, read_tensor(file, data, entry, path)});
+  }
+  return result;
+}
+
+}  // namespace dl::nn

@@ -1,0 +1,52 @@
+// The header of a safetensors file: which tensors it holds, and where.
+//
+//   u64 n, little-endian | n bytes of JSON | the tensors' bytes, without gaps
+//   {"__metadata__": {"key": "value"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets":
+//   [0, 24]}}
+//
+// (github.com/huggingface/safetensors, format of version 0.4; its limits are kept: a header of at
+// most 100 MB, no name twice, offsets that cover the rest of the file exactly.) Pure functions of
+// memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/dtype.h"
+
+namespace dl::nn {
+
+struct SafetensorsEntry {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape{};
+  std::uint64_t begin = 0;  // counted from the end of the header
+  std::uint64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries{};  // in the order of their bytes
+  std::map<std::string, std::string> metadata{};
+};
+
+inline constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;
+
+// The JSON's length, from the first eight bytes of a file of `file_bytes`.
+// Throws kParse, naming `name`, where such a file cannot be.
+std::uint64_t safetensors_header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes,
+                                        std::string_view name);
+// Reads the JSON and holds it against `data_bytes`, what follows it in the file. Throws kParse: one
+// sentence with the file, the tensor, what came and what was wanted.
+SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes,
+                                           std::string_view name);
+// Length and JSON as they stand in a file, padded to a multiple of eight bytes. The entries'
+// offsets must be set. Throws kInvalidArgument for a name that the format reserves or that appears
+// twice.
+std::string format_safetensors_header(const SafetensorsHeader& header);
+
+}  // namespace dl::nn

@@ -1,0 +1,150 @@
+#include "nn/serialize/safetensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "core/base/error.h"
+#include "core/tensor/factories.h"
+#include "tests/nn/data/bytes.h"
+#include "tests/parity/arrays.h"
+
+namespace dl::nn {
+namespace {
+
+using data::TemporaryDirectory;
+using testing::ElementsAre;
+using testing::ThrowsMessage;
+
+std::string python_file(const std::string& topic) {
+  return std::string(std::getenv("DLRUN_TEST_SOURCE")) + "/tests/parity/arrays/" + topic +
+         ".safetensors";
+}
+
+template <typename T>
+std::vector<T> values(const Tensor& tensor) {
+  const Tensor dense = tensor.contiguous();
+  const T* first = dense.data<T>();
+  return {first, first + dense.numel()};
+}
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(Safetensors, ReadsAFileOfPythonsWithEveryDType) {
+  const Safetensors file = load_safetensors(python_file("dtypes"));
+  EXPECT_THAT(file.metadata, ElementsAre(std::pair("made_by", "tests/parity/make_arrays.py")));
+  ASSERT_EQ(file.tensors.size(), 15U);
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    const Tensor* tensor = find(file.tensors, name_of(dtype));
+    ASSERT_NE(tensor, nullptr) << name_of(dtype);
+    EXPECT_EQ(tensor->dtype(), dtype);
+    EXPECT_EQ(tensor->sizes(), Shape({2, 3}));
+    visit_all(dtype, [&]<typename T>() {
+      for (int k = 0; k < 6; ++k) {
+        EXPECT_EQ(tensor->data<T>()[k], convert<T>(k - 2)) << name_of(dtype) << " " << k;
+      }
+    });
+  }
+  EXPECT_EQ(find(file.tensors, "scalar")->item<float>(), 2.5F);
+  EXPECT_EQ(find(file.tensors, "empty")->sizes(), Shape({0, 3}));
+}
+
+TEST(Safetensors, WritesWhatItReadsForEveryDType) {
+  const TemporaryDirectory dir;
+  const Safetensors python = load_safetensors(python_file("dtypes"));
+  const std::string path = dir.path() + "/ours.safetensors";
+  save_safetensors(path, python.tensors, python.metadata);
+  const Safetensors ours = load_safetensors(path);
+  EXPECT_EQ(ours.metadata, python.metadata);
+  ASSERT_EQ(ours.tensors.size(), python.tensors.size());
+  for (const NamedTensor& want : python.tensors) {
+    const Tensor& got = *find(ours.tensors, want.name);
+    EXPECT_EQ(got.dtype(), want.tensor.dtype());
+    EXPECT_EQ(got.sizes(), want.tensor.sizes());
+    EXPECT_EQ(std::memcmp(got.data_ptr(), want.tensor.data_ptr(), got.nbytes()), 0) << want.name;
+  }
+}
+
+TEST(Safetensors, WritesViewsRowByRow) {
+  const TemporaryDirectory dir;
+  const Tensor m = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
+  save_safetensors(dir.path() + "/f", {{"t", m.t()}, {"column", m.select(1, 1)}});
+  const Safetensors file = load_safetensors(dir.path() + "/f");
+  EXPECT_THAT(values<float>(file.tensors[0].tensor), ElementsAre(1, 4, 2, 5, 3, 6));
+  EXPECT_EQ(file.tensors[0].tensor.sizes(), Shape({3, 2}));
+  EXPECT_THAT(values<float>(file.tensors[1].tensor), ElementsAre(2, 5));
+}
+
+TEST(Safetensors, KeepsTheOrderOfAStateDict) {
+  const TemporaryDirectory dir;
+  save_safetensors(dir.path() + "/f",
+                   {{"z", tensor({1.0})}, {"a", tensor({2.0})}, {"steps", tensor({3})}});
+  const Safetensors file = load_safetensors(dir.path() + "/f");
+  EXPECT_EQ(file.tensors[0].name, "steps") << "wider elements first, so that all lie aligned";
+  EXPECT_EQ(file.tensors[1].name, "z");
+  EXPECT_EQ(file.tensors[2].name, "a");
+}
+
+TEST(Safetensors, HoldsNoTensorsAtAll) {
+  const TemporaryDirectory dir;
+  save_safetensors(dir.path() + "/f", {}, {{"only", "metadata"}});
+  EXPECT_TRUE(load_safetensors(dir.path() + "/f").tensors.empty());
+}
+
+TEST(Safetensors, AFailedSaveLeavesTheOldFileAndNothingElse) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/f";
+  save_safetensors(path, {{"a", tensor({1.0})}});
+  const std::string before = content(path);
+  EXPECT_THROW(save_safetensors(path, {{"a", tensor({2.0})}, {"a", tensor({3.0})}}), Error);
+  EXPECT_THAT([&] { save_safetensors(path, {{"a", Tensor()}}); },
+              ThrowsMessage<Error>("save " + path + ": tensor a is undefined"));
+  EXPECT_EQ(content(path), before);
+  save_safetensors(path, {{"a", tensor({2.0})}});
+  EXPECT_NE(content(path), before);
+  const auto entries = std::filesystem::directory_iterator(dir.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1) << "a temporary file is left";
+}
+
+TEST(Safetensors, NamesAFolderThatIsNotThere) {
+  EXPECT_THAT([] { save_safetensors("/nowhere/f", {}); },
+              ThrowsMessage<Error>("create /nowhere/f: No such file or directory"));
+  EXPECT_THAT([] { load_safetensors("/nowhere/f"); },
+              ThrowsMessage<Error>("open /nowhere/f: No such file or directory"));
+  EXPECT_THAT([] { load_safetensors("/tmp"); }, ThrowsMessage<Error>("/tmp is not a regular file"));
+}
+
+TEST(Safetensors, RefusesEveryTruncationOfAFile) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/f";
+  save_safetensors(path, {{"a", tensor({1.0, 2.0})}});
+  const std::string whole = content(path);
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    dir.write("cut", std::as_bytes(std::span(whole)).first(length));
+    EXPECT_THROW(load_safetensors(dir.path() + "/cut"), Error) << length;
+  }
+}
+
+TEST(Safetensors, RefusesBoolsThatAreNone) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/f";
+  save_safetensors(path, {{"flags", tensor({true, false})}});
+  std::string bytes = content(path);
+  bytes.back() = 2;
+  dir.write("f", std::as_bytes(std::span(bytes)));
+  EXPECT_THAT(
+      [&] { load_safetensors(path); },
+      ThrowsMessage<Error>(path + ": tensor flags is BOOL and holds other bytes than 0 and 1"));
+}
+
+}  // namespace
+}  // namespace dl::nn
