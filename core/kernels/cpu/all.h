@@ -3,4 +3,5 @@
 
 #include "core/kernels/cpu/copy.h"
 #include "core/kernels/cpu/elementwise.h"
+#include "core/kernels/cpu/network.h"
 #include "core/kernels/cpu/reduce.h"

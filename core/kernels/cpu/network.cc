@@ -1,0 +1,227 @@
+#include "core/kernels/cpu/network.h"
+
+#include <algorithm>
+
+#include "core/device/parallel.h"
+#include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/gemm.h"
+#include "core/kernels/cpu/loss.h"
+#include "core/kernels/cpu/max_pool2d.h"
+
+namespace dl::kernels::cpu {
+namespace {
+
+// Calls body<float>() or body<double>().
+template <typename Body>
+decltype(auto) visit_f32_f64(const Tensor& tensor, std::string_view op, const Body& body) {
+  switch (tensor.dtype()) {
+    case DType::kF32:
+      return body.template operator()<float>();
+    case DType::kF64:
+      return body.template operator()<double>();
+    default:
+      refuse_dtype(op, tensor.dtype(), "float32 or float64");
+  }
+}
+
+template <typename T>
+T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+Conv2dShape conv_shape(const Shape& x, const Shape& weight, const Conv2dArgs& args) {
+  return {.n = x[0],
+          .c_in = x[1],
+          .h = x[2],
+          .w = x[3],
+          .c_out = weight[0],
+          .kh = weight[2],
+          .kw = weight[3],
+          .stride_h = args.stride[0],
+          .stride_w = args.stride[1],
+          .pad_h = args.padding[0],
+          .pad_w = args.padding[1],
+          .dilation_h = args.dilation[0],
+          .dilation_w = args.dilation[1],
+          .groups = args.groups};
+}
+
+Pool2dShape pool_shape(const Shape& x, const MaxPool2dArgs& args) {
+  return {.n = x[0],
+          .c = x[1],
+          .h = x[2],
+          .w = x[3],
+          .kh = args.kernel[0],
+          .kw = args.kernel[1],
+          .stride_h = args.stride[0],
+          .stride_w = args.stride[1],
+          .pad_h = args.padding[0],
+          .pad_w = args.padding[1],
+          .dilation_h = args.dilation[0],
+          .dilation_w = args.dilation[1],
+          .ceil_mode = args.ceil_mode,
+          .relu = args.relu};
+}
+
+// A matrix as gemm takes it: row-major, or the transpose of a row-major one.
+struct Matrix {
+  explicit Matrix(const Tensor& m) : transposed(m.size(1) != 1 && m.stride(1) != 1) {
+    // The stride of a dimension of size 1 means nothing, and oneDNN wants at least the row's
+    // length.
+    const std::int64_t length = transposed ? m.size(0) : m.size(1);
+    const std::int64_t rows = transposed ? m.size(1) : m.size(0);
+    stride = std::max<std::int64_t>({1, length, rows == 1 ? 1 : m.stride(transposed ? 1 : 0)});
+  }
+  bool transposed;
+  std::int64_t stride;
+};
+
+template <typename T>
+void relu_in_place(std::int64_t n, T* y) {
+  parallel_for(n, 16 * 1024, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = y[i] < 0 ? T{0} : y[i];
+  });
+}
+
+}  // namespace
+
+Pair conv2d_size(const Tensor& x, const Tensor& weight, const Conv2dArgs& args) {
+  const Conv2dShape s = conv_shape(x.sizes(), weight.sizes(), args);
+  return {s.out_h(), s.out_w()};
+}
+
+Pair max_pool2d_size(const Tensor& x, const MaxPool2dArgs& args) {
+  const Pool2dShape s = pool_shape(x.sizes(), args);
+  return {s.out_h(), s.out_w()};
+}
+
+void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args,
+            const Tensor& y) {
+  visit_f32_f64(x, "conv2d", [&]<typename T>() {
+    conv2d_forward(conv_shape(x.sizes(), weight.sizes(), args), x.data<T>(), weight.data<T>(),
+                   data_or_null<T>(bias), args.relu, y.data<T>());
+  });
+}
+
+void conv2d_backward_data(const Tensor& dy, const Tensor& weight, const Conv2dArgs& args,
+                          const Tensor& dx) {
+  visit_f32_f64(dy, "conv2d", [&]<typename T>() {
+    kernels::conv2d_backward_data(conv_shape(dx.sizes(), weight.sizes(), args), dy.data<T>(),
+                                  weight.data<T>(), dx.data<T>());
+  });
+}
+
+void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs& args,
+                            const Tensor& dweight, const Tensor& dbias) {
+  visit_f32_f64(x, "conv2d", [&]<typename T>() {
+    conv2d_backward_weights(conv_shape(x.sizes(), dweight.sizes(), args), x.data<T>(), dy.data<T>(),
+                            dweight.data<T>(), data_or_null<T>(dbias));
+  });
+}
+
+void max_pool2d(const Tensor& x, const MaxPool2dArgs& args, const Tensor& y, const Tensor& winner) {
+  visit_f32_f64(x, "max_pool2d", [&]<typename T>() {
+    max_pool2d_forward(pool_shape(x.sizes(), args), x.data<T>(), y.data<T>(),
+                       winner.data<std::uint16_t>());
+  });
+}
+
+void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner,
+                         const MaxPool2dArgs& args, const Tensor& dx) {
+  visit_f32_f64(dy, "max_pool2d", [&]<typename T>() {
+    kernels::max_pool2d_backward(pool_shape(dx.sizes(), args), dy.data<T>(), data_or_null<T>(y),
+                                 winner.data<std::uint16_t>(), dx.data<T>());
+  });
+}
+
+void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c) {
+  const Matrix left(a);
+  const Matrix right(b);
+  visit_f32_f64(a, "matmul", [&]<typename T>() {
+    gemm(Gemm<T>{.m = c.size(0),
+                 .n = c.size(1),
+                 .k = a.size(1),
+                 .a = a.data<T>(),
+                 .lda = left.stride,
+                 .transpose_a = left.transposed,
+                 .b = b.data<T>(),
+                 .ldb = right.stride,
+                 .transpose_b = right.transposed,
+                 .c = c.data<T>(),
+                 .ldc = Matrix(c).stride,
+                 .accumulate = accumulate});
+  });
+}
+
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, const Tensor& y) {
+  visit_f32_f64(x, "linear", [&]<typename T>() {
+    const std::int64_t rows = x.size(0);
+    const std::int64_t in = x.size(1);
+    const std::int64_t out = weight.size(0);
+    T* to = y.data<T>();
+    if (bias.defined()) {
+      for (std::int64_t r = 0; r < rows; ++r) std::copy_n(bias.data<T>(), out, to + r * out);
+    }
+    gemm(Gemm<T>{.m = rows,
+                 .n = out,
+                 .k = in,
+                 .a = x.data<T>(),
+                 .lda = std::max<std::int64_t>(1, in),
+                 .b = weight.data<T>(),
+                 .ldb = std::max<std::int64_t>(1, in),
+                 .transpose_b = true,
+                 .c = to,
+                 .ldc = std::max<std::int64_t>(1, out),
+                 .accumulate = bias.defined()});
+    if (relu) relu_in_place(rows * out, to);
+  });
+}
+
+void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias) {
+  visit_f32_f64(dy, "linear", [&]<typename T>() {
+    const std::int64_t out = dy.size(1);
+    const T* from = dy.data<T>();
+    T* to = dbias.data<T>();
+    if (!accumulate) std::fill_n(to, out, T{0});
+    for (std::int64_t r = 0; r < dy.size(0); ++r, from += out) {
+      for (std::int64_t i = 0; i < out; ++i) to[i] += from[i];
+    }
+  });
+}
+
+std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,
+                           const Tensor& log_sum) {
+  return visit_f32_f64(logits, "cross_entropy", [&]<typename T>() {
+    const CrossEntropyResult result =
+        cross_entropy_forward(logits.size(0), logits.size(1), logits.data<T>(),
+                              target.data<std::int64_t>(), log_sum.data<T>());
+    *loss.data<T>() = static_cast<T>(result.loss);
+    return result.bad_row >= 0 ? -1 - result.bad_row : result.counted;
+  });
+}
+
+void cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& target,
+                            const Tensor& log_sum, std::int64_t counted, const Tensor& dlogits) {
+  visit_f32_f64(logits, "cross_entropy", [&]<typename T>() {
+    kernels::cross_entropy_backward(logits.size(0), logits.size(1), logits.data<T>(),
+                                    target.data<std::int64_t>(), log_sum.data<T>(),
+                                    *grad.data<T>() / static_cast<T>(counted), dlogits.data<T>());
+  });
+}
+
+void mse_loss(const Tensor& input, const Tensor& target, const Tensor& loss) {
+  visit_f32_f64(input, "mse_loss", [&]<typename T>() {
+    *loss.data<T>() = static_cast<T>(mse_forward(input.numel(), input.data<T>(), target.data<T>()));
+  });
+}
+
+void mse_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, double sign,
+                       const Tensor& d) {
+  visit_f32_f64(input, "mse_loss", [&]<typename T>() {
+    const double scale = sign * 2 / static_cast<double>(input.numel()) * *grad.data<T>();
+    mse_backward(input.numel(), input.data<T>(), target.data<T>(), static_cast<T>(scale),
+                 d.data<T>());
+  });
+}
+
+}  // namespace dl::kernels::cpu

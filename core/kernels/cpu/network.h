@@ -1,0 +1,50 @@
+// The kernels of a network's operations, on tensors: they pick the element type and call the
+// kernels on plain memory. Shapes and dtypes were checked by the operation; f32 and f64 are served,
+// and other dtypes are refused by name.
+#pragma once
+
+#include "core/kernels/window_args.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::kernels::cpu {
+
+// Sizes that come out. Not positive where the window does not fit.
+Pair conv2d_size(const Tensor& x, const Tensor& weight, const Conv2dArgs& args);
+Pair max_pool2d_size(const Tensor& x, const MaxPool2dArgs& args);
+
+// x, y, dx and dy are channels-last, weight and dweight row-major; bias and dbias may be undefined.
+void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args,
+            const Tensor& y);
+void conv2d_backward_data(const Tensor& dy, const Tensor& weight, const Conv2dArgs& args,
+                          const Tensor& dx);
+void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs& args,
+                            const Tensor& dweight, const Tensor& dbias);
+
+// All channels-last; winner is u16.
+void max_pool2d(const Tensor& x, const MaxPool2dArgs& args, const Tensor& y, const Tensor& winner);
+void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner,
+                         const MaxPool2dArgs& args, const Tensor& dx);
+
+// c = a b, or c += a b. Two dimensions each; of a, b and c one dimension has stride 1 (c: the
+// last).
+void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c);
+// y[n, out] = x[n, in] weight[out, in]^T + bias, and its ReLU. Row-major; bias may be undefined.
+void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, const Tensor& y);
+// The columns' sums of dy[n, out], written or added to dbias[out].
+void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias);
+
+// logits [n, classes] row-major, target [n] int64; loss 0-d and log_sum [n] of logits' dtype.
+// Returns how many rows count, or -1 - row for the first row with a target out of range.
+std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,
+                           const Tensor& log_sum);
+// `grad` is the 0-d gradient of the loss.
+void cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& target,
+                            const Tensor& log_sum, std::int64_t counted, const Tensor& dlogits);
+
+// input and target of one shape, row-major.
+void mse_loss(const Tensor& input, const Tensor& target, const Tensor& loss);
+// d = sign * 2 / n * grad * (input - target)
+void mse_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, double sign,
+                       const Tensor& d);
+
+}  // namespace dl::kernels::cpu

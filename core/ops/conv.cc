@@ -1,0 +1,185 @@
+#include "core/ops/conv.h"
+
+#include "core/ops/common.h"
+#include "core/ops/layout.h"
+
+namespace dl {
+namespace {
+
+constexpr auto kLast = MemoryFormat::kChannelsLast;
+
+void check_pair(const Pair& pair, std::int64_t least, std::string_view op, std::string_view what) {
+  DL_CHECK(pair[0] >= least && pair[1] >= least, kInvalidArgument,
+           "{}: {} is ({}, {}), wanted at least {}", op, what, pair[0], pair[1], least);
+}
+
+void check_image(const Tensor& input, std::string_view op) {
+  check_defined(input, op, "the input");
+  DL_CHECK(input.dim() == 4, kShape, "{}: the input has shape {}, wanted [N, C, H, W]", op,
+           input.sizes().str());
+  if (input.dtype() != DType::kF32 && input.dtype() != DType::kF64) {
+    refuse_dtype(op, input.dtype(), "float32 or float64");
+  }
+}
+
+void check_same_kind(const Tensor& input, const Tensor& other, std::string_view op,
+                     std::string_view what) {
+  DL_CHECK(other.dtype() == input.dtype(), kDType, "{}: the input is {}, but the {} is {}", op,
+           name_of(input.dtype()), what, name_of(other.dtype()));
+  check_same_device(input, other, op);
+}
+
+void check_conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                  const Conv2dArgs& args) {
+  check_image(input, "conv2d");
+  check_defined(weight, "conv2d", "the weight");
+  DL_CHECK(weight.dim() == 4, kShape,
+           "conv2d: the weight has shape {}, wanted [O, C / groups, kh, kw]", weight.sizes().str());
+  check_same_kind(input, weight, "conv2d", "weight");
+  check_pair(args.stride, 1, "conv2d", "stride");
+  check_pair(args.padding, 0, "conv2d", "padding");
+  check_pair(args.dilation, 1, "conv2d", "dilation");
+  DL_CHECK(weight.numel() > 0, kShape, "conv2d: the weight has shape {}, wanted no empty dimension",
+           weight.sizes().str());
+  DL_CHECK(args.groups >= 1, kInvalidArgument, "conv2d: groups is {}, wanted at least 1",
+           args.groups);
+  DL_CHECK(weight.size(0) % args.groups == 0, kShape,
+           "conv2d: the weight has {} output channels, wanted a multiple of groups = {}",
+           weight.size(0), args.groups);
+  DL_CHECK(input.size(1) == weight.size(1) * args.groups, kShape,
+           "conv2d: the input {} has {} channels, but the weight {} with groups = {} wants {}",
+           input.sizes().str(), input.size(1), weight.sizes().str(), args.groups,
+           weight.size(1) * args.groups);
+  if (!bias.defined()) return;
+  check_same_kind(input, bias, "conv2d", "bias");
+  DL_CHECK(bias.dim() == 1 && bias.size(0) == weight.size(0), kShape,
+           "conv2d: the bias has shape {}, wanted [{}]", bias.sizes().str(), weight.size(0));
+}
+
+// The gradient before the fused ReLU.
+Tensor unclipped(BackwardContext& context, const Tensor& output) {
+  Tensor grad = laid_out(context.grad_output(), kLast);
+  const Tensor result = empty_like(output);
+  call<Op::kReluBackward>(grad.device(), grad, output, result);
+  return result;
+}
+
+// Inputs: input, weight, bias. Saved: input (channels-last), weight, and with ReLU the output.
+struct Conv2dBackward final : Node {
+  std::string_view name() const noexcept override { return "conv2d"; }
+
+  void backward(BackwardContext& context) override {
+    const Tensor grad =
+        args.relu ? unclipped(context, saved(2)) : laid_out(context.grad_output(), kLast);
+    const Tensor& input = saved(0);
+    const Tensor& weight = saved(1);
+    if (context.needs(0)) {
+      const Tensor dinput = empty_like(input);
+      call<Op::kConv2dBackwardData>(grad.device(), grad, weight, args, dinput);
+      context.give(0, dinput);
+    }
+    if (context.needs(1) || context.needs(2)) weight_gradients(context, grad, input, weight);
+  }
+
+  void weight_gradients(BackwardContext& context, const Tensor& grad, const Tensor& input,
+                        const Tensor& weight) const {
+    // Straight into the leaf's memory where it can be overwritten.
+    const GradTarget target = context.needs(1) ? context.target(1) : GradTarget{};
+    const bool direct =
+        target.memory.defined() && !target.accumulate && target.memory.is_contiguous();
+    const Tensor dweight =
+        direct ? target.memory
+               : empty(weight.sizes(), {.dtype = weight.dtype(), .device = weight.device()});
+    const Tensor dbias =
+        context.needs(2)
+            ? empty({weight.size(0)}, {.dtype = weight.dtype(), .device = weight.device()})
+            : Tensor();
+    call<Op::kConv2dBackwardWeight>(grad.device(), input, grad, args, dweight, dbias);
+    if (direct) {
+      context.gave_in_target(1);
+    } else if (context.needs(1)) {
+      context.give(1, dweight);
+    }
+    if (context.needs(2)) context.give(2, dbias);
+  }
+
+  Conv2dArgs args;
+};
+
+// Input: input. Saved: winner and, with ReLU, the output.
+struct MaxPool2dBackward final : Node {
+  std::string_view name() const noexcept override { return "max_pool2d"; }
+
+  void backward(BackwardContext& context) override {
+    const Tensor grad = laid_out(context.grad_output(), kLast);
+    const Tensor dinput =
+        empty(input_shape, kLast, {.dtype = grad.dtype(), .device = grad.device()});
+    call<Op::kMaxPool2dBackward>(grad.device(), grad, args.relu ? saved(1) : Tensor(), saved(0),
+                                 args, dinput);
+    context.give(0, dinput);
+  }
+
+  MaxPool2dArgs args;
+  Shape input_shape;
+};
+
+}  // namespace
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+              const Conv2dArgs& args) {
+  check_conv2d(input, weight, bias, args);
+  const Pair size = kernels::cpu::conv2d_size(input, weight, args);
+  DL_CHECK(size[0] > 0 && size[1] > 0, kShape,
+           "conv2d: a window of {} x {} with dilation ({}, {}) does not fit into the input {} with "
+           "padding ({}, {})",
+           weight.size(2), weight.size(3), args.dilation[0], args.dilation[1], input.sizes().str(),
+           args.padding[0], args.padding[1]);
+  const Tensor x = laid_out(input, kLast);
+  const Tensor w = laid_out(weight);
+  Tensor output = empty({input.size(0), weight.size(0), size[0], size[1]}, kLast,
+                        {.dtype = input.dtype(), .device = input.device()});
+  call<Op::kConv2d>(input.device(), x, w, bias.defined() ? laid_out(bias) : bias, args, output);
+  if (auto* node = record<Conv2dBackward>(output, input, weight, bias)) {
+    node->args = args;
+    node->save(x);
+    node->save(w);
+    if (args.relu) node->save_output(output);
+  }
+  return output;
+}
+
+Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
+  check_image(input, "max_pool2d");
+  check_pair(args.kernel, 1, "max_pool2d", "kernel_size");
+  check_pair(args.stride, 1, "max_pool2d", "stride");
+  check_pair(args.padding, 0, "max_pool2d", "padding");
+  check_pair(args.dilation, 1, "max_pool2d", "dilation");
+  DL_CHECK(2 * args.padding[0] <= args.kernel[0] && 2 * args.padding[1] <= args.kernel[1],
+           kInvalidArgument,
+           "max_pool2d: padding is ({}, {}), wanted at most half of the kernel_size ({}, {})",
+           args.padding[0], args.padding[1], args.kernel[0], args.kernel[1]);
+  DL_CHECK(args.kernel[0] * args.kernel[1] <= 65536, kInvalidArgument,
+           "max_pool2d: a window of {} x {}, wanted at most 65536 elements", args.kernel[0],
+           args.kernel[1]);
+  const Pair size = kernels::cpu::max_pool2d_size(input, args);
+  DL_CHECK(
+      size[0] > 0 && size[1] > 0, kShape,
+      "max_pool2d: a window of {} x {} with dilation ({}, {}) does not fit into the input {} with "
+      "padding ({}, {})",
+      args.kernel[0], args.kernel[1], args.dilation[0], args.dilation[1], input.sizes().str(),
+      args.padding[0], args.padding[1]);
+  const Tensor x = laid_out(input, kLast);
+  const Shape shape{input.size(0), input.size(1), size[0], size[1]};
+  Tensor output = empty(shape, kLast, {.dtype = input.dtype(), .device = input.device()});
+  const Tensor winner = empty(shape, kLast, {.dtype = DType::kU16, .device = input.device()});
+  call<Op::kMaxPool2d>(input.device(), x, args, output, winner);
+  if (auto* node = record<MaxPool2dBackward>(output, input)) {
+    node->args = args;
+    node->input_shape = input.sizes();
+    node->save(winner);
+    if (args.relu) node->save_output(output);
+  }
+  return output;
+}
+
+}  // namespace dl

@@ -1,0 +1,28 @@
+// Convolution and pooling of images [N, C, H, W].
+//
+// Both compute on channels-last memory and return it: an input of another layout is copied once, so
+// a network's images stay channels-last from its first convolution to its flatten().
+// Thread-safety: as for every operation, one thread a graph.
+#pragma once
+
+#include "core/kernels/window_args.h"
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+// Cross-correlation with learned filters.
+//   input   [N, C, H, W] float32 or float64
+//   weight  [O, C / groups, kh, kw]
+//   bias    [O], or undefined
+// Returns [N, O, H', W'] with H' = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1.
+// Throws kShape, kDType and kInvalidArgument.
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+              const Conv2dArgs& args = {});
+
+// The largest element of each window; the gradient goes to the first of equal ones, as in PyTorch.
+//   input   [N, C, H, W] float32 or float64
+// Returns [N, C, H', W'] with H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1,
+// rounded up with ceil_mode. Throws kShape, kDType and kInvalidArgument.
+Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args);
+
+}  // namespace dl

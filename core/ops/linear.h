@@ -1,0 +1,25 @@
+// Products of matrices.
+#pragma once
+
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+struct LinearArgs {
+  bool relu = false;  // the result is relu(linear), computed in one pass
+};
+
+// input weight^T + bias, over the input's last dimension.
+//   input   [..., in] float32 or float64; any strides
+//   weight  [out, in]
+//   bias    [out], or undefined
+// Returns [..., out]. Throws kShape and kDType.
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+              const LinearArgs& args = {});
+
+// The product of a [..., n, k] and b [..., k, m], float32 or float64, any strides: [..., n, m]. The
+// leading dimensions are broadcast. A vector a [k] counts as a row, a vector b [k] as a column, and
+// the result has no dimension for it, as in PyTorch. Throws kShape and kDType.
+Tensor matmul(const Tensor& a, const Tensor& b);
+
+}  // namespace dl

@@ -1,0 +1,173 @@
+#include "core/ops/linear.h"
+
+#include <gtest/gtest.h>
+
+#include "core/autograd/leaf.h"
+#include "core/ops/activation.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/reduce.h"
+#include "tests/core/ops/random_tensor.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+void expect_close(const Tensor& got, const std::vector<double>& wanted, double tolerance) {
+  const auto a = values<double>(got);
+  ASSERT_EQ(a.size(), wanted.size());
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], wanted[i], tolerance) << "at " << i;
+}
+
+double tolerance(DType dtype) {
+  return dtype == DType::kF32 ? 1e-5 : 1e-13;
+}
+
+class ProductOf : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, ProductOf, testing::Values(DType::kF32, DType::kF64));
+
+// [n, k] x [k, m], by the definition.
+std::vector<double> naive(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.to(DType::kF64);
+  const Tensor y = b.to(DType::kF64);
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < a.size(0); ++i) {
+    for (std::int64_t j = 0; j < b.size(1); ++j) {
+      double sum = 0;
+      for (std::int64_t p = 0; p < a.size(1); ++p)
+        sum += x.at<double>({i, p}) * y.at<double>({p, j});
+      result.push_back(sum);
+    }
+  }
+  return result;
+}
+
+TEST_P(ProductOf, MatmulTakesAnyStrides) {
+  const Tensor a = random_tensor({5, 7}, GetParam(), 1);
+  const Tensor b = random_tensor({7, 3}, GetParam(), 2);
+  const auto wanted = naive(a, b);
+  const Tensor a_by_columns = a.t().contiguous().t();
+  const Tensor b_by_columns = b.t().contiguous().t();
+  for (const Tensor& left : {a, a_by_columns, strided_copy(a)}) {
+    for (const Tensor& right : {b, b_by_columns, strided_copy(b)}) {
+      expect_close(matmul(left, right), wanted, tolerance(GetParam()));
+    }
+  }
+  // One row of a wide matrix, and a matrix whose rows are all the same memory.
+  expect_close(matmul(a.slice(0, 2, 3), b), naive(a.slice(0, 2, 3), b), tolerance(GetParam()));
+  const Tensor same = a.slice(0, 0, 1).expand({4, 7});
+  expect_close(matmul(same, b), naive(same, b), tolerance(GetParam()));
+}
+
+TEST_P(ProductOf, MatmulTakesVectorsAndBatches) {
+  const Tensor a = random_tensor({2, 1, 4, 3}, GetParam(), 1);
+  const Tensor b = random_tensor({5, 3, 2}, GetParam(), 2);
+  const Tensor c = matmul(a, b);
+  ASSERT_EQ(c.sizes(), (Shape{2, 5, 4, 2}));
+  for (std::int64_t i = 0; i < 2; ++i) {
+    for (std::int64_t j = 0; j < 5; ++j) {
+      expect_close(c.select(0, i).select(0, j), naive(a.select(0, i).select(0, 0), b.select(0, j)),
+                   tolerance(GetParam()));
+    }
+  }
+  const Tensor v = random_tensor({3}, GetParam(), 3);
+  EXPECT_EQ(matmul(v, v).dim(), 0);
+  expect_close(matmul(a, v), values<double>(matmul(a, v.unsqueeze(1))), 0);
+  EXPECT_EQ(matmul(a, v).sizes(), (Shape{2, 1, 4}));
+  EXPECT_EQ(matmul(v, b).sizes(), (Shape{5, 2}));
+}
+
+TEST_P(ProductOf, MatmulOfEmptyMatricesIsZero) {
+  EXPECT_EQ(values<double>(
+                matmul(empty({2, 0}, {.dtype = GetParam()}), empty({0, 2}, {.dtype = GetParam()}))),
+            std::vector<double>(4, 0.0));
+  EXPECT_EQ(
+      matmul(empty({0, 3}, {.dtype = GetParam()}), empty({3, 2}, {.dtype = GetParam()})).sizes(),
+      (Shape{0, 2}));
+}
+
+TEST_P(ProductOf, MatmulGradientOfABroadcastOperandIsSummed) {
+  Tensor a = random_tensor({4, 2, 3}, GetParam(), 1).requires_grad_();
+  Tensor b = random_tensor({3, 5}, GetParam(), 2).requires_grad_();
+  sum(matmul(a, b)).backward();
+  EXPECT_EQ(a.grad().sizes(), a.sizes());
+  const Tensor ones_grad = ones({8, 5}, {.dtype = GetParam()});
+  expect_close(b.grad(), naive(a.detach().view({8, 3}).t(), ones_grad), tolerance(GetParam()));
+}
+
+TEST_P(ProductOf, LinearEqualsTheDefinition) {
+  const Tensor x = random_tensor({2, 3, 7}, GetParam(), 1);
+  const Tensor w = random_tensor({5, 7}, GetParam(), 2);
+  const Tensor b = random_tensor({5}, GetParam(), 3);
+  const Tensor product = matmul(x, w.t());
+  expect_close(linear(x, w), values<double>(product), tolerance(GetParam()));
+  expect_close(linear(x, w, b), values<double>(product + b), tolerance(GetParam()));
+  expect_close(linear(strided_copy(x), strided_copy(w), strided_copy(b)),
+               values<double>(product + b), tolerance(GetParam()));
+  expect_close(linear(x.select(0, 0).select(0, 0), w, b),
+               values<double>((product + b).select(0, 0).select(0, 0)), tolerance(GetParam()));
+  expect_close(linear(x, w, b, {.relu = true}), values<double>(relu(product + b)),
+               tolerance(GetParam()));
+}
+
+TEST_P(ProductOf, LinearGradientsEqualThoseOfMatmulAndAdd) {
+  for (const bool fuse : {false, true}) {
+    Tensor x = random_tensor({2, 3, 7}, GetParam(), 1).requires_grad_();
+    Tensor w = random_tensor({5, 7}, GetParam(), 2).requires_grad_();
+    Tensor b = random_tensor({5}, GetParam(), 3).requires_grad_();
+    const Tensor direction = random_tensor({2, 3, 5}, GetParam(), 4);
+    const Tensor plain = matmul(x, w.t()) + b;
+    (fuse ? relu(plain) : plain).backward(direction);
+    const auto dx = values<double>(x.grad());
+    const auto dw = values<double>(w.grad());
+    const auto db = values<double>(b.grad());
+    for (const Tensor& leaf : {x, w, b}) leaf.zero_grad();
+    linear(x, w, b, {.relu = fuse}).backward(direction);
+    expect_close(x.grad(), dx, tolerance(GetParam()));
+    expect_close(w.grad(), dw, tolerance(GetParam()));
+    expect_close(b.grad(), db, tolerance(GetParam()));
+  }
+}
+
+TEST(LinearGradient, IsComputedInTheLeafsDestinationAndAddsThere) {
+  const Tensor x = random_tensor({4, 7});
+  Tensor w = random_tensor({5, 7}).requires_grad_();
+  Tensor b = random_tensor({5}).requires_grad_();
+  const Tensor bucket = zeros({40});
+  set_grad_destination(w, bucket.slice(0, 0, 35).view({5, 7}));
+  set_grad_destination(b, bucket.slice(0, 35, 40));
+  sum(linear(x, w, b)).backward();
+  EXPECT_EQ(w.grad().data_ptr(), bucket.data_ptr());
+  const Tensor once = bucket.clone();
+  sum(linear(x, w, b)).backward();
+  expect_close(bucket, values<double>(once + once), 1e-5);
+  w.zero_grad();
+  b.zero_grad();
+  sum(linear(x, w, b)).backward();
+  expect_close(bucket, values<double>(once), 0);
+}
+
+TEST(ProductErrors, SayWhatCameAndWhatWasWanted) {
+  const Tensor a = random_tensor({2, 3});
+  EXPECT_ERROR(matmul(a, a), kShape,
+               "matmul: shapes [2, 3] and [2, 3] do not fit: 3 columns, but 2 rows");
+  EXPECT_ERROR(
+      matmul(a, tensor(1.0F)), kShape,
+      "matmul: the operands have shapes [2, 3] and [], wanted at least one dimension each");
+  EXPECT_ERROR(matmul(a, Tensor()), kInvalidArgument,
+               "matmul: the second operand is an undefined tensor");
+  EXPECT_ERROR(matmul(a, a.t().to(DType::kF64)), kDType,
+               "matmul: the first operand is float32, but the second operand is float64");
+  EXPECT_ERROR(matmul(a.to(DType::kI32), a), kDType,
+               "matmul: int32 is not supported; wanted float32 or float64");
+  EXPECT_ERROR(linear(a, random_tensor({4, 2})), kShape,
+               "linear: the input has shape [2, 3], wanted [..., 2] for a weight of shape [4, 2]");
+  EXPECT_ERROR(linear(a, random_tensor({4})), kShape,
+               "linear: the weight has shape [4], wanted [out, in]");
+  EXPECT_ERROR(linear(a, random_tensor({4, 3}), random_tensor({3})), kShape,
+               "linear: the bias has shape [3], wanted [4]");
+  EXPECT_ERROR(linear(a.to(DType::kF16), a), kDType,
+               "linear: float16 is not supported; wanted float32 or float64");
+}
+
+}  // namespace
+}  // namespace dl

@@ -1,0 +1,90 @@
+#include "core/ops/loss.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/ops/arithmetic.h"
+#include "tests/core/ops/random_tensor.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+class LossOf : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, LossOf, testing::Values(DType::kF32, DType::kF64));
+
+TEST_P(LossOf, CrossEntropyEqualsTheDefinition) {
+  const Tensor logits = random_tensor({4, 3}, GetParam());
+  const Tensor target = tensor({2, 0, -100, 1});
+  const Tensor x = logits.to(DType::kF64);
+  double sum = 0;
+  for (const std::int64_t n : {0, 1, 3}) {
+    double total = 0;
+    for (std::int64_t c = 0; c < 3; ++c) total += std::exp(x.at<double>({n, c}));
+    sum += std::log(total) - x.at<double>({n, target.at<std::int64_t>({n})});
+  }
+  const double unit = GetParam() == DType::kF32 ? 1e-6 : 1e-14;
+  EXPECT_NEAR(cross_entropy(logits, target).item<double>(), sum / 3, unit);
+  EXPECT_NEAR(cross_entropy(strided_copy(logits), strided_copy(target)).item<double>(), sum / 3,
+              unit);
+  EXPECT_EQ(cross_entropy(logits, target).dtype(), GetParam());
+}
+
+TEST_P(LossOf, CrossEntropyGradientIsScaledByWhatComesBack) {
+  Tensor logits = random_tensor({4, 3}, GetParam()).requires_grad_();
+  const Tensor target = tensor({2, 0, -100, 1});
+  cross_entropy(logits, target).backward();
+  const auto once = values<double>(logits.grad());
+  logits.zero_grad();
+  (cross_entropy(logits, target) * 3).backward();
+  const auto thrice = values<double>(logits.grad());
+  for (std::size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(thrice[i], 3 * once[i], 1e-6);
+  EXPECT_EQ(once[6], 0.0);  // the ignored row
+}
+
+TEST_P(LossOf, MseEqualsTheDefinitionForAnyLayout) {
+  const Tensor a = random_tensor({3, 4, 2, 2}, GetParam(), 1);
+  const Tensor b = random_tensor({3, 4, 2, 2}, GetParam(), 2);
+  const auto x = values<double>(a);
+  const auto y = values<double>(b);
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
+  const double wanted = sum / static_cast<double>(x.size());
+  EXPECT_NEAR(mse_loss(a, b).item<double>(), wanted, 1e-6);
+  EXPECT_NEAR(mse_loss(a.contiguous(MemoryFormat::kChannelsLast), b).item<double>(), wanted, 1e-6);
+}
+
+TEST(LossOf, OfNothingIsNaN) {
+  EXPECT_TRUE(
+      std::isnan(cross_entropy(empty({0, 3}), empty({0}, {.dtype = DType::kI64})).item<float>()));
+  EXPECT_TRUE(std::isnan(cross_entropy(zeros({1, 3}), tensor({-100})).item<float>()));
+  EXPECT_TRUE(std::isnan(mse_loss(empty({0}), empty({0})).item<float>()));
+}
+
+TEST(LossErrors, NameTheFirstBadIndex) {
+  EXPECT_ERROR(
+      cross_entropy(zeros({4, 10}), tensor({0, -100, 12, -1})), kIndex,
+      "cross_entropy: target[2] is 12, wanted a class in [0, 10) or -100 for a row to ignore");
+}
+
+TEST(LossErrors, SayWhatCameAndWhatWasWanted) {
+  const Tensor x = zeros({4, 3});
+  EXPECT_ERROR(cross_entropy(zeros({4}), tensor({0})), kShape,
+               "cross_entropy: the logits have shape [4], wanted [N, C]");
+  EXPECT_ERROR(cross_entropy(x, tensor({0, 1})), kShape,
+               "cross_entropy: the target has shape [2], wanted [4] for logits of shape [4, 3]");
+  EXPECT_ERROR(cross_entropy(x, zeros({4})), kDType,
+               "cross_entropy: the target is float32, wanted int64 class numbers");
+  EXPECT_ERROR(cross_entropy(x.to(DType::kF16), tensor({0, 1, 2, 0})), kDType,
+               "cross_entropy: float16 is not supported; wanted float32 or float64");
+  EXPECT_ERROR(cross_entropy(x, Tensor()), kInvalidArgument,
+               "cross_entropy: the target is an undefined tensor");
+  EXPECT_ERROR(mse_loss(x, zeros({3, 4})), kShape,
+               "mse_loss: the input has shape [4, 3], the target [3, 4]; wanted one shape");
+  EXPECT_ERROR(mse_loss(x, x.to(DType::kF64)), kDType,
+               "mse_loss: the input is float32, but the target is float64");
+}
+
+}  // namespace
+}  // namespace dl
