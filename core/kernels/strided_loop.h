@@ -40,6 +40,7 @@ StridedLoop<N> make_loop(const Shape& shape, const std::array<Strides, N>& strid
 // dimension; offsets are in elements.
 template <std::size_t N, typename Run>
 void walk(const StridedLoop<N>& loop, std::int64_t begin, std::int64_t end, const Run& run) {
+  if (begin >= end) return;
   const std::size_t inner = loop.shape.size() - 1;
   const std::int64_t row = loop.shape[inner];
   Dims index(inner, 0);

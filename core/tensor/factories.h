@@ -96,7 +96,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOption
   for (const auto& row : rows) {
     DL_CHECK(static_cast<std::int64_t>(row.size()) == columns, kShape,
              "tensor: a row has {} values, the first has {}", row.size(), columns);
-    flat.insert(flat.end(), row);
+    flat.insert(flat.end(), row.begin(), row.end());
   }
   return detail::from_values<T>(flat.data(), {static_cast<std::int64_t>(rows.size()), columns},
                                 options);
@@ -114,7 +114,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
     for (const auto& row : plane) {
       DL_CHECK(row.size() == columns, kShape, "tensor: a row has {} values, the first has {}",
                row.size(), columns);
-      flat.insert(flat.end(), row);
+      flat.insert(flat.end(), row.begin(), row.end());
     }
   }
   return detail::from_values<T>(

@@ -3,5 +3,7 @@
 
 #include "core/kernels/cpu/copy.h"
 #include "core/kernels/cpu/elementwise.h"
+#include "core/kernels/cpu/index.h"
 #include "core/kernels/cpu/network.h"
 #include "core/kernels/cpu/reduce.h"
+#include "core/kernels/cpu/softmax.h"

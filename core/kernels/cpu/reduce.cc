@@ -116,7 +116,8 @@ A sum_all(const StridedLoop<1>& loop, const T* in) {
 template <typename A, typename T, typename Out>
 void sum_columns(const Parted& parts, const T* in, Out* out, double scale) {
   const std::int64_t out_step = parts.kept.inner_stride(0);
-  const std::int64_t grain = std::max<std::int64_t>(kColumns, kGrain / parts.reduced.count);
+  const std::int64_t grain =
+      std::max<std::int64_t>(kColumns, kGrain / std::max<std::int64_t>(1, parts.reduced.count));
   parallel_for(parts.kept.count, grain, [&](std::int64_t begin, std::int64_t end) {
     walk(parts.kept, begin, end, [&](const auto& at, std::int64_t length) {
       for (std::int64_t first = 0; first < length; first += kColumns) {
@@ -156,7 +157,8 @@ void sum_typed(const Tensor& input, const Tensor& output, double scale) {
     sum_columns<A>(parts, in, out, scale);
     return;
   }
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / parts.reduced.count);
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, parts.reduced.count));
   parallel_for(parts.kept.count, grain, [&](std::int64_t begin, std::int64_t end) {
     walk(parts.kept, begin, end, [&](const auto& at, std::int64_t length) {
       for (std::int64_t i = 0; i < length; ++i) {

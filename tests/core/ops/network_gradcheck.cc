@@ -1,10 +1,10 @@
 // The gradient checks of a network's operations: convolution, pooling, products and losses.
 #include <gtest/gtest.h>
 
-#include "core/autograd/gradcheck.h"
 #include "core/ops/conv.h"
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
+#include "tests/core/ops/gradcheck_cases.h"
 #include "tests/core/ops/random_tensor.h"
 
 namespace dl::testing {

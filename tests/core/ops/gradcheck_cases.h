@@ -1,0 +1,33 @@
+// One function for each row of op_list.def that asks for a gradcheck. A row without one does not
+// link, and the linker names it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "core/autograd/gradcheck.h"
+#include "core/tensor/factories.h"
+
+#define DL_DECLARE_kGradcheck(kernel) void gradcheck_##kernel();
+#define DL_DECLARE_kNoGradient(kernel)
+
+namespace dl::testing {
+
+#define DL_OP(enumerator, kernel, name, autocast, gradcheck) DL_DECLARE_##gradcheck(kernel)
+#define DL_COMPOSED(name) void gradcheck_##name();
+#include "core/ops/op_list.def"
+#undef DL_OP
+
+// A float64 leaf of numbers in (-2, 2), none of which is near 0 or near another, the same in every
+// run.
+Tensor numbers(const Shape& shape, std::uint64_t seed = 1);
+// The same in (0.3, 2.3).
+Tensor positive_numbers(const Shape& shape, std::uint64_t seed = 1);
+
+// Runs gradcheck and turns its error into a test failure.
+void check(std::string_view what, const std::function<Tensor(const std::vector<Tensor>&)>& f,
+           const std::vector<Tensor>& inputs, GradcheckOptions options = {});
+
+}  // namespace dl::testing
