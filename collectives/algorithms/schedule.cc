@@ -209,12 +209,14 @@ Schedule broadcast(const Descriptor& d, int rank, int size, bool tree) {
   return s;
 }
 
-// Hensgen, Finkel and Manber 1988: after ceil(lg p) rounds every rank has heard from all others.
+// Hensgen, Finkel and Manber 1988: after ceil(lg p) rounds every rank has heard from all others. A
+// round's receive counts only once its send has left, which waits for the round before: otherwise a
+// rank could pass on the news of round 2 without having had those of round 1.
 Schedule dissemination_barrier(int rank, int size) {
   Schedule s;
   for (int distance = 1; distance < size; distance *= 2) {
     s.sends.push_back({.peer = modulo(rank + distance, size), .after = last(s.receives)});
-    s.receives.push_back({.peer = modulo(rank - distance, size)});
+    s.receives.push_back({.peer = modulo(rank - distance, size), .after = last(s.sends)});
   }
   return s;
 }

@@ -37,7 +37,8 @@ struct Transfer {
   std::size_t offset = 0;        // bytes into the region
   std::size_t bytes = 0;         // zero: a header alone, which says "I am in this operation"
   std::size_t input_offset = 0;  // kReduce: where this rank's own share stands in the input
-  // A send: the receive whose bytes it forwards. A receive: the send whose bytes it overwrites.
+  // A send: the receive whose bytes it forwards. A receive: the send that must have left before, as
+  // its bytes are overwritten or (zero bytes) as rounds must not overtake each other.
   int after = kNothing;
 };
 

@@ -1,0 +1,21 @@
+// What every backend checks of a call before it starts: pointers, overlap, roots and peers. Each
+// throws kInvalidArgument (kDType for a reduction without meaning) with the operation's name.
+#pragma once
+
+#include <string_view>
+
+#include "collectives/descriptor.h"
+#include "collectives/process_group.h"
+
+namespace dl::collectives {
+
+void check_all_reduce(const AllReduceOptions& options);
+void check_broadcast(const BroadcastOptions& options, int size);
+void check_all_gather(const AllGatherOptions& options, int rank, int size);
+void check_reduce_scatter(const ReduceScatterOptions& options, int rank, int size);
+void check_peer(const Descriptor& what, int peer, int rank, int size, const void* buffer);
+// The stream must be the CPU's, and the byte count must fit. Throws kNotImplemented for other
+// devices.
+void check_call(const Descriptor& what, const CallOptions& call, std::string_view backend);
+
+}  // namespace dl::collectives

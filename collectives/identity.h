@@ -1,0 +1,20 @@
+// Who a rank is, as every error names it.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+
+namespace dl::collectives {
+
+struct Identity {
+  int rank = 0;
+  std::string host{};
+  int pid = 0;
+  std::string node{};  // equal for ranks that share a node
+
+  // "rank 3 (node2, pid 4711)"
+  std::string text() const { return fmt::format("rank {} ({}, pid {})", rank, host, pid); }
+};
+
+}  // namespace dl::collectives

@@ -1,0 +1,106 @@
+#include "collectives/solo/solo_group.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "collectives/algorithms/reduce.h"
+#include "collectives/buffers.h"
+#include "core/base/error.h"
+
+namespace dl::collectives {
+namespace {
+
+class DoneWork final : public Work {
+ public:
+  void wait(Stream) override {}
+  void synchronize(std::optional<std::chrono::nanoseconds>) override {}
+  bool is_completed() const noexcept override { return true; }
+  std::exception_ptr error() const noexcept override { return nullptr; }
+};
+
+class SoloGroup final : public ProcessGroup {
+ public:
+  explicit SoloGroup(std::string name) : name_(std::move(name)) {}
+
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 1; }
+  std::string_view name() const noexcept override { return name_; }
+  std::string_view backend() const noexcept override { return "solo"; }
+
+  Ref<Work> all_reduce(const AllReduceOptions& o) override {
+    check_all_reduce(o);
+    return reduce_alone(
+        {.count = o.count, .op = OpKind::kAllReduce, .dtype = o.dtype, .reduce = o.op}, o.call,
+        o.input, o.output);
+  }
+  Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
+    check_reduce_scatter(o, 0, 1);
+    return reduce_alone(
+        {.count = o.count, .op = OpKind::kReduceScatter, .dtype = o.dtype, .reduce = o.op}, o.call,
+        o.input, o.output);
+  }
+  Ref<Work> broadcast(const BroadcastOptions& o) override {
+    check_broadcast(o, 1);
+    return begin({.count = o.count, .op = OpKind::kBroadcast, .dtype = o.dtype}, o.call);
+  }
+  Ref<Work> all_gather(const AllGatherOptions& o) override {
+    check_all_gather(o, 0, 1);
+    Ref<Work> work = begin({.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype}, o.call);
+    const std::size_t bytes = o.count * size_of(o.dtype);
+    if (o.input != o.output && bytes > 0) std::memcpy(o.output, o.input, bytes);
+    return work;
+  }
+  Ref<Work> barrier(const BarrierOptions& o) override {
+    return begin({.op = OpKind::kBarrier}, o.call);
+  }
+  Ref<Work> send(const SendOptions& o) override {
+    check_peer({.op = OpKind::kSend}, o.peer, 0, 1, o.buffer);
+    return begin({.op = OpKind::kSend}, o.call);
+  }
+  Ref<Work> recv(const RecvOptions& o) override {
+    check_peer({.op = OpKind::kRecv}, o.peer, 0, 1, o.buffer);
+    return begin({.op = OpKind::kRecv}, o.call);
+  }
+
+  void abort(std::string_view reason) noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    try {
+      error_ = std::make_exception_ptr(Error(
+          ErrorKind::kAborted, fmt::format("group '{}' was aborted by rank 0: {}", name_, reason)));
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+  std::exception_ptr error() const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+
+ private:
+  Ref<Work> begin(const Descriptor& what, const CallOptions& call) {
+    check_call(what, call, "solo");
+    if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
+    return make_ref<DoneWork>();
+  }
+  Ref<Work> reduce_alone(const Descriptor& what, const CallOptions& call, const void* input,
+                         void* output) {
+    Ref<Work> work = begin(what, call);
+    // Also brings bool into its canonical form, as a reduction of several would.
+    const void* const shares[] = {input};
+    combine(what.dtype, what.reduce, output, shares, what.count);
+    return work;
+  }
+
+  const std::string name_;
+  mutable std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+Ref<ProcessGroup> make_solo_group(std::string name) {
+  return make_ref<SoloGroup>(std::move(name));
+}
+
+}  // namespace dl::collectives

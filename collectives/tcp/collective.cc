@@ -1,0 +1,156 @@
+// Core's half that moves the data of collectives.
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/algorithms/reduce.h"
+#include "collectives/tcp/core.h"
+
+namespace dl::collectives::tcp {
+namespace {
+
+// Peers a few operations behind still deserve to see both sides of a mismatch.
+constexpr std::size_t kPastOperations = 256;
+// Then the other direction and the other peers get their turn.
+constexpr int kSlicesARound = 2;
+
+}  // namespace
+
+bool Core::advance_data(Peer& p) {
+  const bool sent = transmit_data(p);
+  return receive_data(p) || sent;
+}
+
+bool Core::transmit_data(Peer& p) {
+  bool moved = false;
+  for (int slice = 0; slice < kSlicesARound; ++slice) {
+    if (!p.data->is_sending()) {
+      if (queue_.empty()) break;
+      const Collective& running = *queue_.front();
+      const std::optional<Collective::Slice> next = running.next_slice(p.who.rank);
+      if (!next) break;
+      p.data->send({.type = FrameType::kData,
+                    .length = static_cast<std::uint32_t>(next->bytes),
+                    .descriptor = running.descriptor,
+                    .hash = running.hash,
+                    .transfer = next->transfer,
+                    .offset = next->offset},
+                   next->data);
+      p.data_leaving = next->bytes;
+    }
+    if (!p.data->flush()) break;
+    queue_.front()->sent(p.who.rank, p.data_leaving);
+    moved = true;
+  }
+  return moved;
+}
+
+bool Core::receive_data(Peer& p) {
+  bool moved = false;
+  for (int slice = 0; slice < kSlicesARound && !is_poisoned(); ++slice) {
+    const FrameHeader* header = p.data->header();
+    if (header == nullptr) break;
+    if (!p.admitted) {
+      if (!admit(p, *header)) break;
+      p.admitted = true;
+    }
+    const bool some = apply(p, *header);
+    moved |= some;
+    if (p.data->payload_left() > 0) {
+      if (!some) break;
+      continue;
+    }
+    p.admitted = false;
+    p.data->end_frame();
+    queue_.front()->finish_receive_if_complete(p.who.rank);
+    moved = true;
+  }
+  return moved;
+}
+
+bool Core::admit(Peer& p, const FrameHeader& header) {
+  const Descriptor& theirs = header.descriptor;
+  p.last_called = std::max(p.last_called, theirs.sequence);
+  DL_CHECK(header.type == FrameType::kData, kInternal,
+           "group '{}': {} sent a frame of type {} on a data link", name_, p.who.text(),
+           name_of(header.type));
+  Collective* const running = queue_.empty() ? nullptr : queue_.front().get();
+  const std::string& us = identity(rank_).text();
+  if (running == nullptr || theirs.sequence != running->descriptor.sequence) {
+    const std::uint64_t ours = running == nullptr ? last_called_ + 1 : running->descriptor.sequence;
+    // Early: it is ahead of this rank. That is fine unless this rank still waits for its part in
+    // the operation under way, which it then has left without giving it.
+    if (theirs.sequence >= ours) {
+      if (running == nullptr || running->expected(p.who.rank) == nullptr) return false;
+      fail(ErrorKind::kMismatch, mismatch_text(theirs, p.who.text(), running->descriptor, us),
+           true);
+      return false;
+    }
+    const Descriptor* past = find_past(theirs.sequence);
+    fail(ErrorKind::kMismatch,
+         past != nullptr ? mismatch_text(theirs, p.who.text(), *past, us)
+                         : fmt::format("{} sent data of {}, which {} has left long ago",
+                                       p.who.text(), text(theirs), us),
+         true);
+    return false;
+  }
+  if (header.hash != running->hash) {
+    fail(ErrorKind::kMismatch, mismatch_text(theirs, p.who.text(), running->descriptor, us), true);
+    return false;
+  }
+  const Transfer* const transfer = running->expected(p.who.rank);
+  DL_CHECK(transfer != nullptr && header.transfer == running->expected_index(p.who.rank) &&
+               header.offset == running->received(p.who.rank) &&
+               header.length <= transfer->bytes - running->received(p.who.rank) &&
+               header.length % size_of(running->descriptor.dtype) == 0 &&
+               (header.length > 0 || transfer->bytes == 0),
+           kInternal, "{}: {} sent slice {}+{} of transfer {}, which is not the one expected",
+           text(running->descriptor), p.who.text(), header.offset, header.length, header.transfer);
+  return running->may_receive(p.who.rank, header.length);
+}
+
+bool Core::apply(Peer& p, const FrameHeader& header) {
+  if (header.length == 0) return false;
+  Collective& running = *queue_.front();
+  const Transfer& transfer = *running.expected(p.who.rank);
+  const std::size_t done = running.received(p.who.rank);
+  std::byte* const to = running.destination(transfer) + done;
+  if (transfer.apply == Apply::kStore) {
+    const std::size_t got = p.data->read(to, p.data->payload_left());
+    running.applied(p.who.rank, got);
+    return got > 0;
+  }
+  const DType dtype = running.descriptor.dtype;
+  const ReduceOp op = running.descriptor.reduce;
+  std::byte* const staging = engine_->staging();
+  std::memcpy(staging, p.carry.data(), p.carried);
+  const std::size_t got = p.data->read(staging + p.carried, p.data->payload_left());
+  if (got == 0) return false;
+  const std::size_t here = p.carried + got;
+  const std::size_t elements = here / size_of(dtype);
+  const std::size_t whole = elements * size_of(dtype);
+  reduce(dtype, op, to, staging, running.own_share(transfer) + done, elements);
+  if (transfer.apply == Apply::kReduceLast) finish(dtype, op, to, elements, size());
+  p.carried = here - whole;
+  std::memcpy(p.carry.data(), staging + whole, p.carried);
+  running.applied(p.who.rank, whole);
+  return true;
+}
+
+void Core::finish_front() {
+  Ref<Collective> over = std::move(queue_.front());
+  queue_.pop_front();
+  past_.push_back(over->descriptor);
+  if (past_.size() > kPastOperations) past_.pop_front();
+  over->end(nullptr);
+  const std::lock_guard lock(finished_mutex_);
+  finished_.emplace_back(std::move(over));
+}
+
+const Descriptor* Core::find_past(std::uint64_t sequence) const noexcept {
+  for (const Descriptor& d : past_) {
+    if (d.sequence == sequence) return &d;
+  }
+  return nullptr;
+}
+
+}  // namespace dl::collectives::tcp

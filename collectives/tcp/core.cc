@@ -1,0 +1,173 @@
+#include "collectives/tcp/core.h"
+
+#include <algorithm>
+
+namespace dl::collectives::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A peer that does not read any more cannot keep this rank from leaving for longer.
+constexpr auto kRetireTime = 1s;
+constexpr auto kRetireLook = 1ms;
+
+}  // namespace
+
+std::string seconds_text(std::chrono::nanoseconds span) {
+  return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
+}
+
+Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy)
+    : rank_(mesh.rank),
+      name_(std::move(name)),
+      salt_(hash_of_group(name_, generation)),
+      policy_(policy),
+      peers_(mesh.peers.size()) {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    Mesh::Peer& from = mesh.peers[i];
+    peers_[i].who = std::move(from.who);
+    if (static_cast<int>(i) == rank_) continue;
+    peers_[i].data = std::make_unique<Link>(std::move(from.data));
+    peers_[i].side = std::make_unique<Link>(std::move(from.side));
+  }
+}
+
+std::exception_ptr Core::error() const noexcept {
+  if (!is_poisoned()) return nullptr;
+  const std::lock_guard lock(error_mutex_);
+  return error_;
+}
+
+void Core::throw_if_broken() const {
+  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
+}
+
+void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
+  release_finished();
+  const std::lock_guard lock(submit_mutex_);
+  throw_if_broken();
+  Descriptor& d = operation->descriptor;
+  const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
+  d.sequence = is_message ? next_message_++ : next_collective_++;
+  operation->hash = hash(d, salt_);
+  // Under the lock, so that the inbox keeps the order of the numbers.
+  engine.post(
+      {.kind = Engine::Request::Kind::kStart, .core = Ref<Core>(this), .operation = operation},
+      drive);
+}
+
+void Core::release_finished() {
+  std::vector<Ref<Operation>> over;
+  const std::lock_guard lock(finished_mutex_);
+  over.swap(finished_);
+}
+
+bool Core::wait_until_retired(Deadline deadline) {
+  std::unique_lock lock(retired_mutex_);
+  return retired_changed_.wait_until(lock, deadline.when(), [this] { return retired_; });
+}
+
+void Core::attach() {
+  guarded([this] {
+    for (Peer& p : peers_) {
+      if (!is_other(p)) continue;
+      engine_->watch(*p.data);
+      engine_->watch(*p.side);
+    }
+  });
+}
+
+void Core::start(Ref<Operation> operation) {
+  if (is_poisoned() || is_retiring_) {
+    operation->end(is_poisoned() ? error()
+                                 : std::make_exception_ptr(Error(
+                                       ErrorKind::kAborted,
+                                       fmt::format("{}: group '{}' was destroyed before it began",
+                                                   text(operation->descriptor), name_))));
+    const std::lock_guard lock(finished_mutex_);
+    finished_.push_back(std::move(operation));
+    return;
+  }
+  if (operation->descriptor.op == OpKind::kSend || operation->descriptor.op == OpKind::kRecv) {
+    guarded([&] { start_message(Ref<Message>(static_cast<Message*>(operation.get()))); });
+    return;
+  }
+  last_called_ = operation->descriptor.sequence;
+  queue_.emplace_back(static_cast<Collective*>(operation.get()));
+}
+
+void Core::abort(const std::string& reason) {
+  fail(ErrorKind::kAborted,
+       fmt::format("group '{}' was aborted by {}: {}", name_, identity(rank_).text(), reason),
+       true);
+}
+
+void Core::retire() {
+  is_retiring_ = true;
+  retire_by_ = Engine::Clock::now() + kRetireTime;
+  if (is_poisoned()) return;
+  if (!queue_.empty() || !messages_.empty()) {
+    const Operation& under_way =
+        queue_.empty() ? static_cast<Operation&>(*messages_.front()) : *queue_.front();
+    fail(ErrorKind::kAborted,
+         fmt::format("{}: {} destroyed group '{}' while it was under way",
+                     text(under_way.descriptor), identity(rank_).text(), name_),
+         true);
+    return;
+  }
+  for (Peer& p : peers_) {
+    if (is_other(p)) {
+      push(p, {.type = FrameType::kGoodbye, .descriptor = {.sequence = last_called_}});
+    }
+  }
+}
+
+bool Core::close_if_retired() {
+  if (!is_retiring_) return false;
+  const auto has_left = [this](Peer& p) {
+    if (!is_other(p)) return true;
+    const bool side_ended = p.side->health() != Link::Health::kOpen;
+    // What is left on the data link of a broken group belongs to nobody.
+    const bool data_left = is_poisoned() || (!p.data->is_sending() && p.data->is_drained());
+    return side_ended ||
+           (data_left && p.out.empty() && !p.side->is_sending() && p.side->is_drained());
+  };
+  if (Engine::Clock::now() < retire_by_ && !std::all_of(peers_.begin(), peers_.end(), has_left)) {
+    return false;
+  }
+  for (Peer& p : peers_) {
+    p.data.reset();
+    p.side.reset();
+  }
+  const std::lock_guard lock(retired_mutex_);
+  retired_ = true;
+  retired_changed_.notify_all();
+  return true;
+}
+
+bool Core::advance(Engine::Clock::time_point now) {
+  bool moved = false;
+  guarded([&] {
+    for (Peer& p : peers_) {
+      if (is_other(p)) moved |= advance_side(p);
+    }
+    if (!is_poisoned()) {
+      for (Peer& p : peers_) {
+        if (is_other(p)) moved |= advance_data(p);
+      }
+      if (!queue_.empty() && !is_poisoned()) {
+        moved |= queue_.front()->combine_ready();
+        if (queue_.front()->is_finished()) {
+          finish_front();
+          moved = true;
+        }
+      }
+    }
+    look_at_ended_peers(now);
+    look_at_clocks(now);
+  });
+  if (is_retiring_) timer_ = std::min(timer_, now + kRetireLook);
+  return moved;
+}
+
+}  // namespace dl::collectives::tcp

@@ -1,0 +1,205 @@
+// Core: the state of one TCP group: its peers, what runs, what waits, and why it is broken.
+//
+// The public half may be called from any thread. Everything under "driver" runs only in whoever
+// drives the engine (engine.h) and never blocks. Collectives run one at a time in the order of
+// their sequence numbers; point-to-point messages run beside them, on a link of their own, so that
+// a message is never stuck behind the data of a collective that this rank has not called yet.
+//
+// How peers are told apart:
+//   left   said goodbye: an error only for an operation that it has not called
+//   gone   its links ended without that: an error for every operation that still needs it, and
+//   after
+//          a short grace (others may know more) for every operation under way
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "collectives/identity.h"
+#include "collectives/tcp/engine.h"
+#include "collectives/tcp/link.h"
+#include "collectives/tcp/mesh.h"
+#include "collectives/tcp/operation.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::tcp {
+
+// Each side may have this much of small messages on the way to a rank that has not asked for them.
+inline constexpr std::size_t kCreditBytes = 1024 * 1024;
+
+// "0.25", "600"
+std::string seconds_text(std::chrono::nanoseconds span);
+
+struct Peer {
+  Identity who;
+  std::unique_ptr<Link> data;  // null for this rank itself
+  std::unique_ptr<Link> side;  // messages, and all that must get through
+
+  // Bytes of an element that a read has cut in two.
+  std::array<std::byte, sizeof(std::uint64_t)> carry{};
+  std::size_t carried = 0;
+  bool admitted = false;         // the data link's present frame was checked
+  std::size_t data_leaving = 0;  // payload of the data frame under way
+
+  struct OutFrame {
+    FrameHeader header;
+    std::vector<std::byte> payload;
+  };
+  std::deque<OutFrame> out;
+  std::vector<std::byte> out_payload;  // of the frame that is leaving
+  std::size_t bulk_leaving = 0;        // bytes of bulk.front() that are leaving
+
+  // Messages to this peer.
+  std::size_t credit = kCreditBytes;
+  std::deque<Ref<Message>> unsent;                            // wait for credit, in order
+  std::unordered_map<std::uint64_t, Ref<Message>> requested;  // wait for kClear
+  std::deque<std::pair<std::uint64_t, Ref<Message>>> bulk;    // cleared
+  // Messages from this peer.
+  struct Unexpected {
+    FrameHeader header;
+    std::vector<std::byte> payload;
+  };
+  std::deque<Ref<Message>> posted;
+  std::deque<Unexpected> unexpected;
+  std::size_t unexpected_bytes = 0;
+  std::unordered_map<std::uint64_t, Ref<Message>> receiving;  // cleared by us
+  std::size_t owed_credit = 0;
+  Ref<Message> incoming;                    // receiver of the side link's present frame
+  std::vector<std::byte> incoming_payload;  // where nobody has asked for it yet
+  std::byte* incoming_to = nullptr;
+  bool side_begun = false;
+
+  enum class State : std::uint8_t { kHere, kLeft, kGone } state = State::kHere;
+  Engine::Clock::time_point ended{};  // when the first of its links ended
+  bool has_ended = false;
+  std::uint64_t last_called = 0;  // as far as this rank knows
+  bool has_answered = false;      // since the last probe
+};
+
+class Core final : public RefCounted {
+ public:
+  Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy);
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(peers_.size()); }
+  const std::string& name() const noexcept { return name_; }
+  const WaitPolicy& wait_policy() const noexcept { return policy_; }
+  const Identity& identity(int rank) const noexcept {
+    return peers_[static_cast<std::size_t>(rank)].who;
+  }
+
+  std::exception_ptr error() const noexcept;
+  void throw_if_broken() const;
+  // Numbers the operation and hands it to the engine.
+  void submit(Engine& engine, const Ref<Operation>& operation, bool drive);
+  // Lets go of operations that are over; on the caller's thread, as owners may run users' code.
+  void release_finished();
+  // False where the peers have not taken everything by the deadline.
+  bool wait_until_retired(Deadline deadline);
+
+  // Driver. ---------------------------------------------------------------------------------------
+  void bind(Engine& engine) noexcept { engine_ = &engine; }
+  void attach();
+  void start(Ref<Operation> operation);
+  void abort(const std::string& reason);
+  void retire();
+  bool close_if_retired();
+  // Moves what can be moved, a few slices at most; true where something moved.
+  bool advance(Engine::Clock::time_point now);
+  Engine::Clock::time_point next_timer() const noexcept { return timer_; }
+  // For whom an operation waits: "waiting for rank 2 (node1, pid 4711), which has not called it
+  // ..."
+  std::string missing_text(const Operation& operation) const;
+
+ private:
+  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
+  bool is_other(const Peer& p) const noexcept { return p.who.rank != rank_; }
+
+  // collective.cc
+  bool advance_data(Peer& p);
+  bool transmit_data(Peer& p);
+  bool receive_data(Peer& p);
+  // False: not this round. Breaks the group where the frame belongs to another operation.
+  bool admit(Peer& p, const FrameHeader& header);
+  bool apply(Peer& p, const FrameHeader& header);
+  void finish_front();
+  const Descriptor* find_past(std::uint64_t sequence) const noexcept;
+
+  // messages.cc
+  bool advance_side(Peer& p);
+  bool transmit_side(Peer& p);
+  bool receive_side(Peer& p);
+  void start_message(Ref<Message> message);
+  void advance_sends(Peer& p);
+  void match_unexpected(Peer& p, const Ref<Message>& message);
+  bool fits(const Peer& p, const FrameHeader& header, const Message& message);
+  void begin_side_frame(Peer& p, const FrameHeader& header);
+  void end_side_frame(Peer& p, const FrameHeader& header);
+  void return_credit(Peer& p, std::size_t bytes);
+  void end_message(const Ref<Message>& message);
+  void push(Peer& p, FrameHeader header, std::vector<std::byte> payload = {});
+
+  // failure.cc
+  void fail(ErrorKind kind, const std::string& text, bool tell);
+  void end_all(const std::exception_ptr& error);
+  void look_at_ended_peers(Engine::Clock::time_point now);
+  void look_at_clocks(Engine::Clock::time_point now);
+  void look_at_clock(Operation& operation, Engine::Clock::time_point now);
+  void fail_gone(const Peer& p, const Operation& operation);
+  void on_control(Peer& p, const FrameHeader& header);
+  // Throws what broke out of a driver's step into the group instead.
+  template <typename F>
+  void guarded(const F& step) noexcept;
+
+  const int rank_;
+  const std::string name_;
+  const std::uint64_t salt_;
+  const WaitPolicy policy_;
+  std::vector<Peer> peers_;
+  Engine* engine_ = nullptr;
+
+  std::mutex submit_mutex_;
+  std::uint64_t next_collective_ = 1;
+  std::uint64_t next_message_ = 1;
+
+  mutable std::mutex error_mutex_;
+  std::exception_ptr error_;
+  std::atomic<bool> poisoned_{false};
+
+  std::mutex finished_mutex_;
+  std::vector<Ref<Operation>> finished_;
+
+  // Driver.
+  std::deque<Ref<Collective>> queue_;  // the front one runs
+  std::vector<Ref<Message>> messages_;
+  std::deque<Descriptor> past_;  // the last collectives that are over, to quote from
+  std::uint64_t last_called_ = 0;
+  std::uint64_t next_request_ = 1;
+  Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();
+  bool is_retiring_ = false;
+  Engine::Clock::time_point retire_by_{};
+
+  std::mutex retired_mutex_;
+  std::condition_variable retired_changed_;
+  bool retired_ = false;
+};
+
+template <typename F>
+void Core::guarded(const F& step) noexcept {
+  try {
+    step();
+  } catch (const Error& error) {
+    fail(error.kind(), error.what(), true);
+  } catch (const std::exception& error) {
+    fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name_, error.what()), true);
+  }
+}
+
+}  // namespace dl::collectives::tcp

@@ -1,0 +1,219 @@
+#include "collectives/tcp/engine.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "collectives/tcp/core.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kParkTime = 500us;
+// Deadlines of operations that nobody waits for are seen this late at most.
+constexpr auto kLongestSleep = 50ms;
+constexpr int kEventsARound = 64;
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Engine::Engine()
+    : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      staging_(kMostSliceBytes + sizeof(std::uint64_t)),
+      next_timer_(Clock::time_point::max().time_since_epoch().count()) {
+  if (!epoll_) throw_errno(errno, "epoll_create1");
+  if (!event_) throw_errno(errno, "eventfd");
+  // Signals belong to the program's threads.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  ::pthread_setname_np(thread_.native_handle(), "dlrun-progress");
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Engine::~Engine() {
+  stopping_.store(true);
+  wake();
+  thread_.join();
+}
+
+void Engine::watch(Link& link) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.ptr = &link;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link.fd(), &event) != 0) {
+    throw_errno(errno, "epoll_ctl");
+  }
+}
+
+void Engine::post(Request request, bool drive_now) {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(std::move(request));
+  }
+  has_requests_.store(true);
+  if (drive_now && take_role()) {
+    drive();
+    give_role_back();
+  } else if (sleeping_.load()) {
+    wake();
+  }
+}
+
+// Sequentially consistent on both sides: either the poster's try sees the role free, or this look
+// into the inbox sees the request.
+void Engine::give_role_back() {
+  driving_.store(false);
+  while (has_requests_.load() && take_role()) {
+    drive();
+    driving_.store(false);
+  }
+}
+
+bool Engine::drive() {
+  if (has_requests_.exchange(false)) {
+    std::vector<Request> requests;
+    {
+      const std::lock_guard lock(inbox_mutex_);
+      requests.swap(inbox_);
+    }
+    for (Request& request : requests) execute(request);
+  }
+  std::array<epoll_event, kEventsARound> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsARound, 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    static_cast<Link*>(event.data.ptr)->on_events(event.events);
+  }
+  bool more = count == kEventsARound;
+  const Clock::time_point now = Clock::now();
+  Clock::time_point timer = Clock::time_point::max();
+  for (const Ref<Core>& core : cores_) {
+    more |= core->advance(now);
+    timer = std::min(timer, core->next_timer());
+  }
+  next_timer_.store(timer.time_since_epoch().count(), std::memory_order_relaxed);
+  // Sockets close here, where no event of this round can still name them.
+  std::erase_if(cores_, [](const Ref<Core>& core) { return core->close_if_retired(); });
+  has_cores_.store(!cores_.empty(), std::memory_order_relaxed);
+  return more;
+}
+
+void Engine::execute(Request& request) {
+  switch (request.kind) {
+    case Request::Kind::kAdd:
+      cores_.push_back(request.core);
+      request.core->attach();
+      break;
+    case Request::Kind::kStart:
+      request.core->start(std::move(request.operation));
+      break;
+    case Request::Kind::kAbort:
+      request.core->abort(request.text);
+      break;
+    case Request::Kind::kRetire:
+      request.core->retire();
+      break;
+  }
+}
+
+bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline deadline) {
+  if (operation.is_completed()) return true;
+  helpers_.fetch_add(1);
+  Clock::time_point quiet_until = Clock::now() + policy.spin;
+  bool over = false;
+  for (;;) {
+    bool moved = false;
+    if (take_role()) {
+      moved = drive();
+      give_role_back();
+    } else {
+      relax();
+    }
+    over = operation.is_completed();
+    if (over) break;
+    const Clock::time_point now = Clock::now();
+    if (moved) {
+      quiet_until = now + policy.spin;
+    } else if (now >= quiet_until || now >= deadline.when()) {
+      break;
+    } else if (policy.yields) {
+      ::sched_yield();
+    }
+  }
+  const bool last = helpers_.fetch_sub(1) == 1;
+  // Nobody is left who drives: the thread must not sleep its pause out.
+  if (last && !over) {
+    const std::lock_guard lock(park_mutex_);
+    unpark_.notify_one();
+  }
+  return over;
+}
+
+void Engine::inspect(const std::function<void()>& look) {
+  while (!take_role()) ::sched_yield();  // a round lasts a few slices at most
+  look();
+  give_role_back();
+}
+
+void Engine::run() {
+  while (!stopping_.load()) {
+    if (helpers_.load() > 0) {
+      park();
+      continue;
+    }
+    bool more = false;
+    if (take_role()) {
+      more = drive();
+      give_role_back();
+    }
+    if (!more) sleep();
+  }
+}
+
+void Engine::park() {
+  std::unique_lock lock(park_mutex_);
+  if (helpers_.load() > 0 && !stopping_.load()) unpark_.wait_for(lock, kParkTime);
+}
+
+void Engine::sleep() {
+  sleeping_.store(true);
+  if (!has_requests_.load() && !stopping_.load()) {
+    const Clock::time_point timer{Clock::duration(next_timer_.load(std::memory_order_relaxed))};
+    const Deadline until =
+        Deadline::earlier(Deadline::at(timer), has_cores_.load(std::memory_order_relaxed)
+                                                   ? Deadline::after(kLongestSleep)
+                                                   : Deadline::never());
+    pollfd fds[2] = {{epoll_.get(), POLLIN, 0}, {event_.get(), POLLIN, 0}};
+    ::poll(fds, 2, until.poll_timeout());
+  }
+  sleeping_.store(false);
+  eventfd_t count = 0;
+  ::eventfd_read(event_.get(), &count);
+}
+
+void Engine::wake() noexcept {
+  ::eventfd_write(event_.get(), 1);
+  const std::lock_guard lock(park_mutex_);
+  unpark_.notify_one();
+}
+
+}  // namespace dl::collectives::tcp

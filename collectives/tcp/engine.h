@@ -1,0 +1,93 @@
+// Engine: one progress thread for all TCP groups of a process.
+//
+// Only one thread at a time drives: it holds the role, a flag that is only ever tried, never waited
+// for, and while it does so it alone touches the groups' sockets and operations. Usually that is a
+// caller that waits for an operation (it saves two thread switches, wait_policy.h); otherwise the
+// engine's own thread, which sleeps in poll() until a socket has something to say. What the driver
+// does never blocks and runs no user code, so that an operation stuck in one group delays no other.
+//
+// Requests reach the driver through an inbox. Whoever posts one either becomes the driver or knows
+// that the present driver looks into the inbox once more after it has given the role back.
+//
+// While callers drive, the thread stays out of their way (parked, at most half a millisecond
+// behind).
+//
+// Thread-safety: all public members from any thread. Hold a Ref in everything that may wait.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "collectives/tcp/operation.h"
+#include "collectives/wait_policy.h"
+#include "core/base/ref.h"
+#include "core/base/unique_fd.h"
+
+namespace dl::collectives::tcp {
+
+class Link;
+
+class Engine final : public RefCounted {
+ public:
+  using Clock = Deadline::Clock;
+  // Starts the thread, which blocks all signals. Throws kIo.
+  Engine();
+
+  struct Request {
+    enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kRetire } kind;
+    Ref<Core> core;
+    Ref<Operation> operation{};
+    std::string text{};
+  };
+  // `drive`: become the driver for one round where nobody is; otherwise the thread is woken.
+  void post(Request request, bool drive);
+
+  // Drives, or watches others drive, until the operation is over (true) or the policy says sleep.
+  bool help(const Operation& operation, const WaitPolicy& policy, Deadline deadline);
+
+  // Runs `look` while nobody else drives.
+  void inspect(const std::function<void()>& look);
+
+  // Driver: watch a link's socket; it is forgotten when the socket closes.
+  void watch(Link& link);
+  // Driver: where bytes to be reduced are received, a slice at a time.
+  std::byte* staging() noexcept { return staging_.data(); }
+
+ private:
+  ~Engine() override;
+  bool take_role() noexcept { return !driving_.exchange(true); }
+  void give_role_back();
+  // One round: inbox, readiness, every group once. True where there is more to do at once.
+  bool drive();
+  void execute(Request& request);
+  void run();
+  void sleep();
+  void park();
+  void wake() noexcept;
+
+  UniqueFd epoll_;
+  UniqueFd event_;
+
+  std::atomic<bool> driving_{false};
+  std::vector<Ref<Core>> cores_;    // driver
+  std::vector<std::byte> staging_;  // driver
+
+  std::mutex inbox_mutex_;
+  std::vector<Request> inbox_;
+  std::atomic<bool> has_requests_{false};
+
+  std::atomic<int> helpers_{0};
+  std::atomic<bool> sleeping_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<Clock::rep> next_timer_;  // when the groups want to be looked at without any event
+  std::atomic<bool> has_cores_{false};
+  std::mutex park_mutex_;
+  std::condition_variable unpark_;
+  std::thread thread_;
+};
+
+}  // namespace dl::collectives::tcp

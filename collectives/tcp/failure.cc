@@ -1,0 +1,246 @@
+// Core's half that finds out what went wrong, says it to everybody, and never lets a call hang.
+#include <algorithm>
+
+#include "collectives/tcp/core.h"
+#include "core/base/log.h"
+
+namespace dl::collectives::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = Engine::Clock;
+
+// P3: after this long a wait says for whom.
+constexpr auto kWarnAfter = 5s;
+// The others are asked where they are this long before that is said.
+constexpr auto kAskBefore = 500ms;
+// How long a rank whose links have ended may still be explained by somebody who knows more (its own
+// last words, a mismatch elsewhere), before "it is gone" is the cause.
+constexpr auto kGoneGrace = 300ms;
+
+// An operation with a short deadline asks after three quarters of it.
+Clock::time_point ask_time(const Operation& operation) noexcept {
+  return operation.begin +
+         std::min<Clock::duration>(kWarnAfter - kAskBefore, operation.timeout / 4 * 3);
+}
+
+std::string with_operation(const Operation& operation, std::string_view rest) {
+  return fmt::format("{}: {}", text(operation.descriptor), rest);
+}
+
+}  // namespace
+
+void Core::fail(ErrorKind kind, const std::string& cause, bool tell) {
+  if (is_poisoned()) return;
+  const std::exception_ptr error = std::make_exception_ptr(Error(kind, cause));
+  {
+    const std::lock_guard lock(error_mutex_);
+    error_ = error;
+  }
+  poisoned_.store(true, std::memory_order_release);
+  for (Peer& p : peers_) {
+    if (!is_other(p)) continue;
+    // Nothing that waited to be said matters now. But a slice under way must end, or what follows
+    // would be taken for its bytes; as its buffer is the caller's again, a copy goes on.
+    p.out.clear();
+    if (p.bulk_leaving > 0) {
+      const Message& message = *p.bulk.front().second;
+      const std::byte* const slice = message.buffer + message.moved;
+      p.out_payload.assign(slice, slice + std::exchange(p.bulk_leaving, 0));
+      p.side->replace_payload(p.out_payload.data());
+    }
+    p.bulk.clear();
+    if (tell) {
+      const std::string_view said = std::string_view(cause).substr(0, kMostAbortBytes);
+      const auto* const bytes = reinterpret_cast<const std::byte*>(said.data());
+      push(p, {.type = FrameType::kAbort, .detail = static_cast<std::uint8_t>(kind)},
+           {bytes, bytes + said.size()});
+      transmit_side(p);
+    }
+  }
+  end_all(error);
+}
+
+void Core::end_all(const std::exception_ptr& error) {
+  std::vector<Ref<Operation>> over;
+  for (Ref<Collective>& operation : queue_) over.emplace_back(std::move(operation));
+  for (Ref<Message>& message : messages_) over.emplace_back(std::move(message));
+  queue_.clear();
+  messages_.clear();
+  for (Peer& p : peers_) {
+    p.unsent.clear();
+    p.requested.clear();
+    p.posted.clear();
+    p.receiving.clear();
+    p.unexpected.clear();
+    if (p.incoming) {
+      // The rest of its frame goes nowhere: the buffer is the caller's again.
+      p.incoming = nullptr;
+      p.incoming_payload.resize(p.side->payload_left());
+      p.incoming_to = p.incoming_payload.data();
+    }
+  }
+  for (const Ref<Operation>& operation : over) operation->end(error);
+  const std::lock_guard lock(finished_mutex_);
+  for (Ref<Operation>& operation : over) finished_.push_back(std::move(operation));
+}
+
+void Core::on_control(Peer& p, const FrameHeader& header) {
+  switch (header.type) {
+    case FrameType::kProbe:
+      if (!is_poisoned()) {
+        push(p, {.type = FrameType::kProbeReply, .descriptor = {.sequence = last_called_}});
+      }
+      return;
+    case FrameType::kProbeReply:
+      p.last_called = std::max(p.last_called, header.descriptor.sequence);
+      p.has_answered = true;
+      return;
+    case FrameType::kGoodbye:
+      p.state = Peer::State::kLeft;
+      p.last_called = header.descriptor.sequence;
+      p.side->acknowledge_now();
+      p.data->acknowledge_now();
+      return;
+    case FrameType::kAbort: {
+      const auto* const said = reinterpret_cast<const char*>(p.incoming_payload.data());
+      fail(static_cast<ErrorKind>(header.detail), std::string(said, p.incoming_payload.size()),
+           false);
+      return;
+    }
+    default:
+      throw_error(ErrorKind::kInternal, "group '{}': {} sent a frame of type {} on a side link",
+                  name_, p.who.text(), name_of(header.type));
+  }
+}
+
+void Core::look_at_ended_peers(Clock::time_point now) {
+  for (Peer& p : peers_) {
+    if (!is_other(p) || is_poisoned()) continue;
+    const bool data_ended = p.data->health() != Link::Health::kOpen;
+    const bool side_ended = p.side->health() != Link::Health::kOpen;
+    if (!data_ended && !side_ended) continue;
+    if (!p.has_ended) {
+      p.has_ended = true;
+      p.ended = now;
+    }
+    if (side_ended && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
+    // Its last words, if any, come on the side link: wait for its end, but not for ever.
+    const bool is_late = now >= p.ended + kGoneGrace;
+    for (const Ref<Message>& message : messages_) {
+      if (message->peer == p.who.rank && (side_ended || is_late)) return fail_gone(p, *message);
+    }
+    if (queue_.empty()) continue;
+    const Collective& running = *queue_.front();
+    const bool is_needed = running.needs(p.who.rank) && data_ended;
+    const bool has_left = p.state == Peer::State::kLeft;
+    const bool had_called = has_left && p.last_called >= running.descriptor.sequence;
+    if (had_called ? is_needed : has_left || is_late || (is_needed && side_ended)) {
+      return fail_gone(p, running);
+    }
+  }
+}
+
+void Core::fail_gone(const Peer& p, const Operation& operation) {
+  if (p.state == Peer::State::kLeft) {
+    fail(
+        ErrorKind::kPeerFailed,
+        with_operation(operation, fmt::format("{} has left group '{}' without calling it (its last "
+                                              "call was #{})",
+                                              p.who.text(), name_, p.last_called)),
+        true);
+    return;
+  }
+  const Link& ended = p.side->health() != Link::Health::kOpen ? *p.side : *p.data;
+  fail(ErrorKind::kPeerFailed,
+       with_operation(operation,
+                      fmt::format("{} is gone (its connection is {}); its own output says why",
+                                  p.who.text(), ended.health_text())),
+       true);
+}
+
+void Core::look_at_clocks(Clock::time_point now) {
+  timer_ = Clock::time_point::max();
+  for (const Ref<Message>& message : messages_) {
+    look_at_clock(*message, now);
+    if (is_poisoned()) return;
+  }
+  for (const Ref<Collective>& operation : queue_) {
+    look_at_clock(*operation, now);
+    if (is_poisoned()) return;
+  }
+  for (const Peer& p : peers_) {
+    if (p.has_ended && now < p.ended + kGoneGrace) timer_ = std::min(timer_, p.ended + kGoneGrace);
+  }
+}
+
+void Core::look_at_clock(Operation& operation, Clock::time_point now) {
+  const bool is_slow = operation.timeout > kWarnAfter;
+  if (now >= operation.deadline.when()) {
+    fail(ErrorKind::kTimeout,
+         with_operation(operation,
+                        fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
+                                    missing_text(operation))),
+         true);
+    return;
+  }
+  if (!operation.has_probed && now >= ask_time(operation)) {
+    operation.has_probed = true;
+    for (Peer& p : peers_) {
+      if (!is_other(p)) continue;
+      p.has_answered = false;
+      push(p, {.type = FrameType::kProbe});
+      transmit_side(p);
+    }
+  }
+  if (is_slow && !operation.has_warned && now >= operation.begin + kWarnAfter) {
+    operation.has_warned = true;
+    log::warning("{}", with_operation(operation, fmt::format("{} s {}", seconds_text(kWarnAfter),
+                                                             missing_text(operation))));
+  }
+  timer_ = std::min(timer_, operation.deadline.when());
+  if (!operation.has_probed) timer_ = std::min(timer_, ask_time(operation));
+  if (is_slow && !operation.has_warned) timer_ = std::min(timer_, operation.begin + kWarnAfter);
+}
+
+std::string Core::missing_text(const Operation& operation) const {
+  const Descriptor& d = operation.descriptor;
+  if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
+    const auto& message = static_cast<const Message&>(operation);
+    const Peer& p = peers_[static_cast<std::size_t>(message.peer)];
+    const char* const what = d.op == OpKind::kSend ? "has not received it" : "has not sent it";
+    return fmt::format("waiting for {}, which {} (tag {}){}", p.who.text(), what, message.tag(),
+                       operation.has_probed && !p.has_answered ? " and does not answer" : "");
+  }
+  if (!queue_.empty() && queue_.front()->descriptor.sequence < d.sequence) {
+    const Collective& first = *queue_.front();
+    return fmt::format("behind {}, which is {}", text(first.descriptor), missing_text(first));
+  }
+  std::string missing;
+  const auto add = [&](const Peer& p, std::string_view why) {
+    missing += fmt::format("{}{}, {}", missing.empty() ? "" : "; ", p.who.text(), why);
+  };
+  for (const Peer& p : peers_) {
+    if (!is_other(p) || p.last_called >= d.sequence) continue;
+    if (operation.has_probed && !p.has_answered) {
+      add(p, "which does not answer (stopped, or its host cannot be reached)");
+    } else {
+      add(p, p.last_called == 0
+                 ? std::string("which has not called it, nor anything before it")
+                 : fmt::format("which has not called it (its last call was #{})", p.last_called));
+    }
+  }
+  if (missing.empty()) {
+    const auto& running = static_cast<const Collective&>(operation);
+    for (const Peer& p : peers_) {
+      if (is_other(p) && running.needs(p.who.rank)) {
+        add(p, operation.has_probed && !p.has_answered
+                   ? "which has called it and does not answer any more (stopped?)"
+                   : "which has called it and is slow to send or to receive its data");
+      }
+    }
+  }
+  return missing.empty() ? "waiting for its own data to leave" : "waiting for " + missing;
+}
+
+}  // namespace dl::collectives::tcp

@@ -1,0 +1,122 @@
+#include "collectives/tcp/group.h"
+
+#include <cstring>
+
+#include "collectives/buffers.h"
+
+namespace dl::collectives::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A little more than the Core gives its peers.
+constexpr auto kRetireTime = 2s;
+// Up to here the caller itself hands the bytes to the kernel before the call returns; more would
+// keep it from its own work.
+constexpr std::size_t kInlineBytes = 64 * 1024;
+
+}  // namespace
+
+Group::Group(Ref<Engine> engine, Mesh mesh, const Options& options)
+    : engine_(std::move(engine)),
+      core_(make_ref<Core>(std::move(mesh), options.name, options.generation, options.policy)),
+      timeout_(options.timeout) {
+  core_->bind(*engine_);
+  // Not driven from here: the engine's thread must learn that there is something to look after.
+  engine_->post({.kind = Engine::Request::Kind::kAdd, .core = core_}, false);
+}
+
+Group::~Group() {
+  engine_->post({.kind = Engine::Request::Kind::kRetire, .core = core_}, true);
+  core_->wait_until_retired(Deadline::after(kRetireTime));
+  core_->release_finished();
+}
+
+Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
+                       void* output, bool in_place) {
+  check_call(what, call, "tcp");
+  core_->throw_if_broken();
+  auto operation =
+      make_ref<Collective>(engine_, core_, what, call.timeout.value_or(timeout_), call.holds,
+                           make_schedule(what, rank(), size(), in_place), size(), input, output);
+  core_->submit(*engine_, operation, what.count * size_of(what.dtype) <= kInlineBytes);
+  return operation;
+}
+
+Ref<Work> Group::all_reduce(const AllReduceOptions& o) {
+  const Descriptor what{.count = o.count,
+                        .op = OpKind::kAllReduce,
+                        .dtype = o.dtype,
+                        .reduce = o.op,
+                        .order = o.call.order};
+  check_all_reduce(o);
+  return start(what, o.call, o.input, o.output, o.input == o.output);
+}
+
+Ref<Work> Group::broadcast(const BroadcastOptions& o) {
+  check_broadcast(o, size());
+  return start({.count = o.count, .root = o.root, .op = OpKind::kBroadcast, .dtype = o.dtype},
+               o.call, o.buffer, o.buffer, true);
+}
+
+Ref<Work> Group::all_gather(const AllGatherOptions& o) {
+  check_all_gather(o, rank(), size());
+  // The caller copies its own part: a long copy must not keep other groups waiting.
+  const std::size_t bytes = o.count * size_of(o.dtype);
+  auto* const own = static_cast<std::byte*>(o.output) + static_cast<std::size_t>(rank()) * bytes;
+  if (own != o.input && bytes > 0) std::memcpy(own, o.input, bytes);
+  return start({.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype}, o.call, own,
+               o.output, true);
+}
+
+Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
+  check_reduce_scatter(o, rank(), size());
+  return start({.count = o.count,
+                .op = OpKind::kReduceScatter,
+                .dtype = o.dtype,
+                .reduce = o.op,
+                .order = o.call.order},
+               o.call, o.input, o.output, false);
+}
+
+Ref<Work> Group::barrier(const BarrierOptions& o) {
+  return start({.op = OpKind::kBarrier}, o.call, nullptr, nullptr, true);
+}
+
+Ref<Work> Group::start_message(const Descriptor& what, const CallOptions& call, int peer,
+                               void* buffer) {
+  check_call(what, call, "tcp");
+  check_peer(what, peer, rank(), size(), buffer);
+  core_->throw_if_broken();
+  auto message = make_ref<Message>(engine_, core_, what, call.timeout.value_or(timeout_),
+                                   call.holds, peer, static_cast<std::byte*>(buffer));
+  core_->submit(*engine_, message, true);
+  return message;
+}
+
+Ref<Work> Group::send(const SendOptions& o) {
+  return start_message({.count = o.count,
+                        .root = static_cast<std::int32_t>(o.tag),
+                        .op = OpKind::kSend,
+                        .dtype = o.dtype},
+                       o.call, o.peer, const_cast<void*>(o.buffer));
+}
+
+Ref<Work> Group::recv(const RecvOptions& o) {
+  return start_message({.count = o.count,
+                        .root = static_cast<std::int32_t>(o.tag),
+                        .op = OpKind::kRecv,
+                        .dtype = o.dtype},
+                       o.call, o.peer, o.buffer);
+}
+
+void Group::abort(std::string_view reason) noexcept {
+  try {
+    engine_->post(
+        {.kind = Engine::Request::Kind::kAbort, .core = core_, .text = std::string(reason)}, true);
+  } catch (...) {
+    // Out of memory: the peers notice this rank's end instead.
+  }
+}
+
+}  // namespace dl::collectives::tcp

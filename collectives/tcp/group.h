@@ -1,0 +1,47 @@
+// TcpGroup's class: checks arguments, makes operations, hands them to its Core. For
+// make_tcp_group() and tests; users see ProcessGroup.
+#pragma once
+
+#include "collectives/process_group.h"
+#include "collectives/tcp/core.h"
+
+namespace dl::collectives::tcp {
+
+class Group final : public ProcessGroup {
+ public:
+  struct Options {
+    std::string name = "world";
+    std::uint64_t generation = 0;
+    std::chrono::nanoseconds timeout = std::chrono::seconds(600);
+    WaitPolicy policy{};
+  };
+  Group(Ref<Engine> engine, Mesh mesh, const Options& options);
+
+  int rank() const noexcept override { return core_->rank(); }
+  int size() const noexcept override { return core_->size(); }
+  std::string_view name() const noexcept override { return core_->name(); }
+  std::string_view backend() const noexcept override { return "tcp"; }
+
+  Ref<Work> all_reduce(const AllReduceOptions& options) override;
+  Ref<Work> broadcast(const BroadcastOptions& options) override;
+  Ref<Work> all_gather(const AllGatherOptions& options) override;
+  Ref<Work> reduce_scatter(const ReduceScatterOptions& options) override;
+  Ref<Work> barrier(const BarrierOptions& options) override;
+  Ref<Work> send(const SendOptions& options) override;
+  Ref<Work> recv(const RecvOptions& options) override;
+
+  void abort(std::string_view reason) noexcept override;
+  std::exception_ptr error() const noexcept override { return core_->error(); }
+
+ private:
+  ~Group() override;
+  Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output,
+                  bool in_place);
+  Ref<Work> start_message(const Descriptor& what, const CallOptions& call, int peer, void* buffer);
+
+  Ref<Engine> engine_;
+  Ref<Core> core_;
+  std::chrono::nanoseconds timeout_;
+};
+
+}  // namespace dl::collectives::tcp

@@ -1,0 +1,79 @@
+// Link: one non-blocking stream socket to a peer, cut into frames.
+//
+// Owns the descriptor. Readiness comes from an edge-triggered epoll through on_events() and is
+// remembered, so that no system call is spent on a socket that has nothing to say. A short read or
+// write counts as "nothing more now". Not thread-safe: used by whoever drives the engine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "collectives/tcp/frame.h"
+#include "core/base/unique_fd.h"
+
+namespace dl::collectives::tcp {
+
+class Link {
+ public:
+  enum class Health : std::uint8_t { kOpen, kClosed, kReset, kGarbage };
+
+  explicit Link(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
+
+  int fd() const noexcept { return fd_.get(); }
+  void on_events(std::uint32_t events) noexcept;
+
+  // Anything but kOpen: no further frame comes, and what was read before is still valid.
+  Health health() const noexcept { return health_; }
+  // "closed", "reset (Connection reset by peer)", "not a frame of dlrun"
+  std::string_view health_text() const noexcept;
+
+  // The next frame's header once it is here, the same until end_frame(); null: not yet, or never.
+  const FrameHeader* header() noexcept;
+  std::size_t payload_left() const noexcept { return payload_left_; }
+  // Up to `most` bytes of the frame's payload; 0 where none is here now.
+  std::size_t read(std::byte* to, std::size_t most) noexcept;
+  void end_frame() noexcept { header_.reset(); }
+
+  // One frame at a time: send() where !is_sending(), then flush() until it returns true. The
+  // payload must stay until then.
+  bool is_sending() const noexcept { return sending_; }
+  void send(const FrameHeader& header, const std::byte* payload) noexcept;
+  bool flush() noexcept;
+  // The same bytes, elsewhere: what is still to leave is taken from there.
+  void replace_payload(const std::byte* payload) noexcept { out_payload_ = payload; }
+
+  // True once the peer's kernel has acknowledged every byte that was written.
+  bool is_drained() const noexcept;
+  // Acknowledges what was received at once instead of within 40 ms: the peer waits for that to
+  // leave.
+  void acknowledge_now() noexcept;
+
+ private:
+  // Headers and small payloads come in one call; a slice's first bytes are copied once more.
+  static constexpr std::size_t kBufferBytes = 4096;
+
+  std::size_t receive(std::byte* to, std::size_t most) noexcept;
+  void fail(Health health) noexcept;
+
+  UniqueFd fd_;
+  bool readable_ = true;  // unknown at first: the first call finds out
+  bool writable_ = true;
+  bool hangup_ = false;
+  Health health_ = Health::kOpen;
+
+  std::array<std::byte, kBufferBytes> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::optional<FrameHeader> header_;
+  std::size_t payload_left_ = 0;
+
+  bool sending_ = false;
+  std::array<std::byte, kHeaderBytes> out_header_;
+  const std::byte* out_payload_ = nullptr;
+  std::size_t out_bytes_ = 0;
+  std::size_t out_done_ = 0;
+};
+
+}  // namespace dl::collectives::tcp

@@ -1,0 +1,273 @@
+// Core's half that sends and receives messages, and everything else on the side links.
+//
+// A small message travels at once, out of a credit that its receiver gives back when it is
+// consumed: what nobody has asked for is bounded, and a side link never has to stop. A large one
+// asks first (kRequest) and travels when its receiver says where to put it (kClear).
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/tcp/core.h"
+
+namespace dl::collectives::tcp {
+namespace {
+
+constexpr int kFramesARound = 8;
+// Credit goes back in portions, not with every message.
+constexpr std::size_t kCreditPortion = kCreditBytes / 8;
+
+std::size_t cost_of(const FrameHeader& header) noexcept {
+  return kHeaderBytes + header.length;
+}
+
+std::string tag_text(std::int32_t tag) {
+  return fmt::format("tag {}", static_cast<std::uint32_t>(tag));
+}
+
+}  // namespace
+
+void Core::push(Peer& p, FrameHeader header, std::vector<std::byte> payload) {
+  header.length = static_cast<std::uint32_t>(payload.size());
+  p.out.push_back({header, std::move(payload)});
+}
+
+void Core::start_message(Ref<Message> message) {
+  Peer& p = peer(message->peer);
+  messages_.push_back(message);
+  if (message->descriptor.op == OpKind::kSend) {
+    if (p.state != Peer::State::kHere) return fail_gone(p, *message);
+    p.unsent.push_back(std::move(message));
+    advance_sends(p);
+  } else {
+    match_unexpected(p, message);
+  }
+}
+
+void Core::advance_sends(Peer& p) {
+  while (!p.unsent.empty()) {
+    const Ref<Message> message = p.unsent.front();
+    const bool is_small = message->bytes <= kMostMessageBytes;
+    FrameHeader header{.type = is_small ? FrameType::kMessage : FrameType::kRequest,
+                       .descriptor = message->descriptor,
+                       .hash = message->hash};
+    std::vector<std::byte> payload;
+    if (is_small) {
+      payload.assign(message->buffer, message->buffer + message->bytes);
+    } else {
+      header.aux = next_request_;
+    }
+    const std::size_t cost = kHeaderBytes + payload.size();
+    if (p.credit < cost) return;
+    p.credit -= cost;
+    p.unsent.pop_front();
+    push(p, header, std::move(payload));
+    if (is_small) {
+      end_message(message);
+    } else {
+      p.requested.emplace(next_request_++, message);
+    }
+  }
+}
+
+bool Core::transmit_side(Peer& p) {
+  bool moved = false;
+  for (int frame = 0; frame < kFramesARound; ++frame) {
+    if (!p.side->is_sending()) {
+      if (!p.out.empty()) {
+        p.out_payload = std::move(p.out.front().payload);
+        p.side->send(p.out.front().header, p.out_payload.data());
+        p.out.pop_front();
+      } else if (!p.bulk.empty()) {
+        const auto& [id, message] = p.bulk.front();
+        const std::size_t slice = std::min(kMostSliceBytes, message->bytes - message->moved);
+        p.side->send({.type = FrameType::kBulk,
+                      .length = static_cast<std::uint32_t>(slice),
+                      .offset = message->moved,
+                      .aux = id},
+                     message->buffer + message->moved);
+        p.bulk_leaving = slice;
+      } else {
+        break;
+      }
+    }
+    if (!p.side->flush()) break;
+    moved = true;
+    if (p.bulk_leaving > 0) {
+      const Ref<Message> message = p.bulk.front().second;
+      message->moved += std::exchange(p.bulk_leaving, 0);
+      if (message->moved == message->bytes) {
+        p.bulk.pop_front();
+        end_message(message);
+      }
+    }
+  }
+  return moved;
+}
+
+bool Core::advance_side(Peer& p) {
+  const bool received = receive_side(p);
+  return transmit_side(p) || received;
+}
+
+bool Core::receive_side(Peer& p) {
+  bool moved = false;
+  for (int frame = 0; frame < kFramesARound; ++frame) {
+    const bool is_new = !p.side_begun;
+    const FrameHeader* const header = p.side->header();
+    if (header == nullptr) break;
+    if (is_new) {
+      begin_side_frame(p, *header);
+      p.side_begun = true;
+    }
+    while (p.side->payload_left() > 0) {
+      const std::size_t got = p.side->read(p.incoming_to, p.side->payload_left());
+      if (got == 0) return moved;
+      p.incoming_to += got;
+      moved = true;
+    }
+    p.side_begun = false;
+    const FrameHeader whole = *header;
+    p.side->end_frame();
+    end_side_frame(p, whole);
+    moved = true;
+  }
+  return moved;
+}
+
+// Decides where the payload goes. A poisoned group still reads, into nowhere, so that the peers'
+// last words get through.
+void Core::begin_side_frame(Peer& p, const FrameHeader& header) {
+  p.incoming = nullptr;
+  p.incoming_payload.clear();
+  if (!is_poisoned() && header.type == FrameType::kMessage) {
+    const auto asked = std::find_if(p.posted.begin(), p.posted.end(), [&](const Ref<Message>& m) {
+      return m->tag() == static_cast<std::uint32_t>(header.descriptor.root);
+    });
+    if (asked != p.posted.end() && fits(p, header, **asked)) {
+      p.incoming = *asked;
+      p.posted.erase(asked);
+      p.incoming_to = p.incoming->buffer;
+      return;
+    }
+  }
+  if (!is_poisoned() && header.type == FrameType::kBulk) {
+    const auto found = p.receiving.find(header.aux);
+    DL_CHECK(found != p.receiving.end() && header.offset == found->second->moved &&
+                 header.length <= found->second->bytes - found->second->moved,
+             kInternal, "group '{}': {} sent a slice of a message that was not cleared", name_,
+             p.who.text());
+    p.incoming = found->second;
+    p.incoming_to = p.incoming->buffer + p.incoming->moved;
+    return;
+  }
+  p.incoming_payload.resize(header.length);
+  p.incoming_to = p.incoming_payload.data();
+}
+
+void Core::end_side_frame(Peer& p, const FrameHeader& header) {
+  const Ref<Message> message = std::exchange(p.incoming, nullptr);
+  if (header.type != FrameType::kMessage && header.type != FrameType::kRequest &&
+      header.type != FrameType::kBulk && header.type != FrameType::kClear &&
+      header.type != FrameType::kCredit) {
+    on_control(p, header);
+    return;
+  }
+  if (is_poisoned()) return;
+  switch (header.type) {
+    case FrameType::kMessage:
+      if (message) {
+        return_credit(p, cost_of(header));
+        end_message(message);
+        return;
+      }
+      [[fallthrough]];
+    case FrameType::kRequest: {
+      p.unexpected.push_back({header, std::move(p.incoming_payload)});
+      p.unexpected_bytes += cost_of(header);
+      DL_CHECK(p.unexpected_bytes <= kCreditBytes, kInternal,
+               "group '{}': {} sent more messages than its credit allows", name_, p.who.text());
+      const auto asked = std::find_if(p.posted.begin(), p.posted.end(), [&](const Ref<Message>& m) {
+        return m->tag() == static_cast<std::uint32_t>(header.descriptor.root);
+      });
+      if (asked != p.posted.end()) {
+        const Ref<Message> receiver = *asked;
+        p.posted.erase(asked);
+        match_unexpected(p, receiver);
+      }
+      return;
+    }
+    case FrameType::kBulk:
+      message->moved += header.length;
+      if (message->moved == message->bytes) {
+        p.receiving.erase(header.aux);
+        end_message(message);
+      }
+      return;
+    case FrameType::kClear: {
+      const auto found = p.requested.find(header.aux);
+      DL_CHECK(found != p.requested.end(), kInternal, "group '{}': {} cleared an unknown message",
+               name_, p.who.text());
+      p.bulk.emplace_back(found->first, found->second);
+      p.requested.erase(found);
+      return;
+    }
+    default:
+      DL_CHECK(header.aux <= kCreditBytes - p.credit, kInternal,
+               "group '{}': {} gave back more credit than it got", name_, p.who.text());
+      p.credit += header.aux;
+      advance_sends(p);
+      return;
+  }
+}
+
+// A receive takes the oldest message of its tag, or waits.
+void Core::match_unexpected(Peer& p, const Ref<Message>& message) {
+  const auto found =
+      std::find_if(p.unexpected.begin(), p.unexpected.end(), [&](const Peer::Unexpected& u) {
+        return static_cast<std::uint32_t>(u.header.descriptor.root) == message->tag();
+      });
+  if (found == p.unexpected.end()) {
+    p.posted.push_back(message);
+    return;
+  }
+  const Peer::Unexpected got = std::move(*found);
+  p.unexpected.erase(found);
+  p.unexpected_bytes -= cost_of(got.header);
+  if (!fits(p, got.header, *message)) return;
+  return_credit(p, cost_of(got.header));
+  if (got.header.type == FrameType::kMessage) {
+    if (!got.payload.empty()) std::memcpy(message->buffer, got.payload.data(), got.payload.size());
+    end_message(message);
+  } else {
+    p.receiving.emplace(got.header.aux, message);
+    push(p, {.type = FrameType::kClear, .aux = got.header.aux});
+  }
+}
+
+bool Core::fits(const Peer& p, const FrameHeader& header, const Message& message) {
+  const Descriptor& theirs = header.descriptor;
+  const Descriptor& ours = message.descriptor;
+  const bool whole = header.type == FrameType::kRequest || header.length == message.bytes;
+  if (theirs.dtype == ours.dtype && theirs.count == ours.count && whole) return true;
+  fail(ErrorKind::kMismatch,
+       fmt::format("recv with {}: {} sent {}, {} expects {}; the two calls must agree",
+                   tag_text(ours.root), p.who.text(), payload_text(theirs), identity(rank_).text(),
+                   payload_text(ours)),
+       true);
+  return false;
+}
+
+void Core::return_credit(Peer& p, std::size_t bytes) {
+  p.owed_credit += bytes;
+  if (p.owed_credit >= kCreditPortion) {
+    push(p, {.type = FrameType::kCredit, .aux = std::exchange(p.owed_credit, 0)});
+  }
+}
+
+void Core::end_message(const Ref<Message>& message) {
+  message->end(nullptr);
+  std::erase(messages_, message);
+  const std::lock_guard lock(finished_mutex_);
+  finished_.emplace_back(message);
+}
+
+}  // namespace dl::collectives::tcp

@@ -1,0 +1,233 @@
+#include "collectives/tcp/operation.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/algorithms/reduce.h"
+#include "collectives/tcp/core.h"
+#include "collectives/tcp/engine.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::tcp {
+namespace {
+
+// A pipeline wants several slices a transfer; a slice wants to be worth its system calls.
+constexpr std::size_t kLeastSliceBytes = 32 * 1024;
+
+std::size_t slice_bytes(std::size_t transfer_bytes) noexcept {
+  const std::size_t quarter = (transfer_bytes / 4 + 4095) / 4096 * 4096;
+  return std::clamp(quarter, kLeastSliceBytes, kMostSliceBytes);
+}
+
+}  // namespace
+
+Operation::Operation(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
+                     std::chrono::nanoseconds time, Ref<RefCounted> owner)
+    : timeout(time),
+      begin(Deadline::Clock::now()),
+      deadline(Deadline::after(time)),
+      descriptor(what),
+      engine_(std::move(engine)),
+      core_(std::move(core)),
+      owner_(std::move(owner)) {}
+
+Operation::~Operation() = default;
+
+void Operation::wait(Stream stream) {
+  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
+           "{}: a TCP group orders the CPU's stream only, not {}", text(descriptor),
+           stream.device.str());
+  synchronize(std::nullopt);
+}
+
+void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
+  if (!is_completed()) {
+    const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
+    if (!engine_->help(*this, core_->wait_policy(), until) && !sleep_until(until)) {
+      std::string missing;
+      engine_->inspect([&] { missing = core_->missing_text(*this); });
+      if (!is_completed()) {
+        throw_error(ErrorKind::kTimeout, "{}: not over after {} s, {}; it goes on",
+                    text(descriptor), seconds_text(*limit), missing);
+      }
+    }
+  }
+  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+}
+
+std::exception_ptr Operation::error() const noexcept {
+  if (!is_completed()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void Operation::end(std::exception_ptr failed) noexcept {
+  if (is_completed()) return;
+  const std::lock_guard lock(mutex_);
+  error_ = std::move(failed);
+  done_.store(true, std::memory_order_release);
+  over_.notify_all();
+}
+
+bool Operation::sleep_until(Deadline until) {
+  std::unique_lock lock(mutex_);
+  const auto over = [this] { return is_completed(); };
+  if (until.is_never()) {
+    over_.wait(lock, over);
+    return true;
+  }
+  return over_.wait_until(lock, until.when(), over);
+}
+
+Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
+                       std::chrono::nanoseconds time, Ref<RefCounted> owner, Schedule schedule,
+                       int size, const void* input, void* output)
+    : Operation(std::move(engine), std::move(core), what, time, std::move(owner)),
+      schedule_(std::move(schedule)),
+      size_(size),
+      input_(static_cast<const std::byte*>(input)),
+      output_(static_cast<std::byte*>(output)),
+      scratch_(schedule_.scratch_bytes),
+      peers_(static_cast<std::size_t>(size)),
+      sent_(schedule_.sends.size()),
+      received_(schedule_.receives.size()),
+      send_over_(sent_.size()),
+      receive_over_(received_.size()),
+      open_(sent_.size() + received_.size()) {
+  for (std::uint32_t i = 0; i < schedule_.sends.size(); ++i) {
+    peers_[static_cast<std::size_t>(schedule_.sends[i].peer)].sends.push_back(i);
+  }
+  for (std::uint32_t i = 0; i < schedule_.receives.size(); ++i) {
+    peers_[static_cast<std::size_t>(schedule_.receives[i].peer)].receives.push_back(i);
+  }
+}
+
+const std::byte* Collective::source(const Transfer& transfer) const noexcept {
+  switch (transfer.region) {
+    case Region::kInput:
+      return input_ + transfer.offset;
+    case Region::kOutput:
+      return output_ + transfer.offset;
+    case Region::kScratch:
+      break;
+  }
+  return scratch_.data() + transfer.offset;
+}
+
+std::byte* Collective::destination(const Transfer& transfer) noexcept {
+  return (transfer.region == Region::kOutput ? output_ : scratch_.data()) + transfer.offset;
+}
+
+const std::byte* Collective::own_share(const Transfer& transfer) const noexcept {
+  return input_ + transfer.input_offset;
+}
+
+std::optional<Collective::Slice> Collective::next_slice(int peer) const noexcept {
+  const Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  if (cursor.next_send == cursor.sends.size()) return std::nullopt;
+  const std::uint32_t index = cursor.sends[cursor.next_send];
+  const Transfer& transfer = schedule_.sends[index];
+  const auto after = static_cast<std::size_t>(transfer.after);
+  if (transfer.bytes == 0) {
+    if (transfer.after >= 0 && !receive_over_[after]) return std::nullopt;
+    return Slice{nullptr, 0, static_cast<std::uint32_t>(cursor.next_send), 0};
+  }
+  std::size_t ready = transfer.bytes;
+  if (transfer.after == Transfer::kCombined) ready = combined_;
+  if (transfer.after >= 0) ready = received_[after];
+  const std::size_t done = sent_[index];
+  const std::size_t wanted = std::min(slice_bytes(transfer.bytes), transfer.bytes - done);
+  if (ready - done < wanted) return std::nullopt;
+  return Slice{source(transfer) + done, wanted, static_cast<std::uint32_t>(cursor.next_send), done};
+}
+
+void Collective::sent(int peer, std::size_t bytes) noexcept {
+  Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  const std::uint32_t index = cursor.sends[cursor.next_send];
+  sent_[index] += bytes;
+  if (sent_[index] == schedule_.sends[index].bytes) {
+    send_over_[index] = true;
+    ++cursor.next_send;
+    --open_;
+  }
+}
+
+const Transfer* Collective::expected(int peer) const noexcept {
+  const Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  if (cursor.next_receive == cursor.receives.size()) return nullptr;
+  return &schedule_.receives[cursor.receives[cursor.next_receive]];
+}
+
+std::uint32_t Collective::expected_index(int peer) const noexcept {
+  return static_cast<std::uint32_t>(peers_[static_cast<std::size_t>(peer)].next_receive);
+}
+
+std::size_t Collective::received(int peer) const noexcept {
+  const Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  return received_[cursor.receives[cursor.next_receive]];
+}
+
+bool Collective::may_receive(int peer, std::size_t bytes) const noexcept {
+  const Transfer& transfer = *expected(peer);
+  if (transfer.after < 0) return true;
+  const auto overwritten = static_cast<std::size_t>(transfer.after);
+  return send_over_[overwritten] || (bytes > 0 && sent_[overwritten] >= received(peer) + bytes);
+}
+
+void Collective::applied(int peer, std::size_t bytes) noexcept {
+  const Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  received_[cursor.receives[cursor.next_receive]] += bytes;
+}
+
+void Collective::finish_receive_if_complete(int peer) noexcept {
+  Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  const std::uint32_t index = cursor.receives[cursor.next_receive];
+  if (received_[index] != schedule_.receives[index].bytes) return;
+  receive_over_[index] = true;
+  ++cursor.next_receive;
+  --open_;
+}
+
+bool Collective::combine_ready() {
+  if (!schedule_.combine || combined_ == schedule_.combine->bytes) return false;
+  const Combine& c = *schedule_.combine;
+  std::size_t ready = c.bytes;
+  for (const int i : c.receives) {
+    if (i >= 0) ready = std::min(ready, received_[static_cast<std::size_t>(i)]);
+  }
+  for (const int i : c.overwrites) ready = std::min(ready, sent_[static_cast<std::size_t>(i)]);
+  const std::size_t element = size_of(descriptor.dtype);
+  ready -= ready % element;
+  const std::size_t bytes = std::min(ready - combined_, kMostSliceBytes);
+  if (bytes == 0 || (bytes < kLeastSliceBytes && ready != c.bytes)) return false;
+  std::vector<const void*> shares;
+  shares.reserve(c.receives.size());
+  for (const int i : c.receives) {
+    shares.push_back(
+        (i < 0 ? input_ + c.input_offset
+               : scratch_.data() + schedule_.receives[static_cast<std::size_t>(i)].offset) +
+        combined_);
+  }
+  std::byte* to = (c.region == Region::kOutput ? output_ : scratch_.data()) + c.offset + combined_;
+  combine(descriptor.dtype, descriptor.reduce, to, shares, bytes / element);
+  combined_ += bytes;
+  return true;
+}
+
+bool Collective::needs(int peer) const noexcept {
+  const Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  return cursor.next_send < cursor.sends.size() || cursor.next_receive < cursor.receives.size();
+}
+
+bool Collective::is_finished() const noexcept {
+  return open_ == 0 && (!schedule_.combine || combined_ == schedule_.combine->bytes);
+}
+
+Message::Message(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
+                 std::chrono::nanoseconds time, Ref<RefCounted> owner, int other, std::byte* memory)
+    : Operation(std::move(engine), std::move(core), what, time, std::move(owner)),
+      peer(other),
+      buffer(memory),
+      bytes(what.count * size_of(what.dtype)) {}
+
+}  // namespace dl::collectives::tcp

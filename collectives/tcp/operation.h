@@ -1,0 +1,125 @@
+// Operation: a Work of a TCP group, and what both kinds of operation share.
+//
+// The caller fills it, the engine's driver runs it, anybody waits for it. Fields below "driver" are
+// touched only by whoever drives the engine (engine.h); the completion is a one-way door with an
+// atomic in front, so that is_completed() is one load.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include "collectives/algorithms/schedule.h"
+#include "collectives/descriptor.h"
+#include "collectives/work.h"
+#include "core/base/deadline.h"
+
+namespace dl::collectives::tcp {
+
+class Core;
+class Engine;
+
+class Operation : public Work {
+ public:
+  Operation(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
+            std::chrono::nanoseconds timeout, Ref<RefCounted> owner);
+  ~Operation() override;
+
+  void wait(Stream stream) override;
+  void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
+  bool is_completed() const noexcept override { return done_.load(std::memory_order_acquire); }
+  std::exception_ptr error() const noexcept override;
+
+  // Driver: ends the operation, well where `error` is null. The first call counts.
+  void end(std::exception_ptr error) noexcept;
+  // Sleeps until the operation is over or the deadline has passed; false: it passed.
+  bool sleep_until(Deadline deadline);
+
+  const std::chrono::nanoseconds timeout;
+  const Deadline::Clock::time_point begin;
+  Deadline deadline;
+  Descriptor descriptor;
+  std::uint32_t hash = 0;
+
+  // Driver: which of the waiting lines have been written.
+  bool has_probed = false;
+  bool has_warned = false;
+
+ private:
+  Ref<Engine> engine_;
+  Ref<Core> core_;
+  Ref<RefCounted> owner_;
+  std::atomic<bool> done_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable over_;
+  std::exception_ptr error_;
+};
+
+// A collective under way: a schedule, its buffers, and how far each transfer is.
+class Collective final : public Operation {
+ public:
+  Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
+             std::chrono::nanoseconds timeout, Ref<RefCounted> owner, Schedule plan, int size,
+             const void* input, void* output);
+
+  // Driver, all of it. What may leave for this peer now, and that it has left.
+  struct Slice {
+    const std::byte* data;
+    std::size_t bytes;
+    std::uint32_t transfer;
+    std::size_t offset;
+  };
+  std::optional<Slice> next_slice(int peer) const noexcept;
+  void sent(int peer, std::size_t bytes) noexcept;
+
+  // The next receive from this peer; null where none is left.
+  const Transfer* expected(int peer) const noexcept;
+  std::uint32_t expected_index(int peer) const noexcept;
+  std::size_t received(int peer) const noexcept;
+  // False while the bytes it would overwrite have not left.
+  bool may_receive(int peer, std::size_t bytes) const noexcept;
+  std::byte* destination(const Transfer& transfer) noexcept;
+  const std::byte* own_share(const Transfer& transfer) const noexcept;
+  void applied(int peer, std::size_t bytes) noexcept;
+  // A frame without payload arrived, or the last one of a transfer was applied.
+  void finish_receive_if_complete(int peer) noexcept;
+
+  // Reduces what is complete on all sides; true where it did something.
+  bool combine_ready();
+
+  bool needs(int peer) const noexcept;
+  bool is_finished() const noexcept;
+
+ private:
+  struct Cursor {
+    std::vector<std::uint32_t> sends, receives;  // indices into the schedule
+    std::size_t next_send = 0, next_receive = 0;
+  };
+  const std::byte* source(const Transfer& transfer) const noexcept;
+
+  Schedule schedule_;
+  int size_;
+  const std::byte* input_;
+  std::byte* output_;
+  std::vector<std::byte> scratch_;
+  std::vector<Cursor> peers_;
+  std::vector<std::size_t> sent_, received_;
+  std::vector<bool> send_over_, receive_over_;
+  std::size_t combined_ = 0;
+  std::size_t open_ = 0;  // transfers that are not over
+};
+
+// One send or recv.
+class Message final : public Operation {
+ public:
+  Message(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
+          std::chrono::nanoseconds timeout, Ref<RefCounted> owner, int peer, std::byte* buffer);
+
+  const int peer;
+  std::byte* const buffer;  // a send only reads it
+  const std::size_t bytes;
+  std::size_t moved = 0;  // driver
+  std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(descriptor.root); }
+};
+
+}  // namespace dl::collectives::tcp

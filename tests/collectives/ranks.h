@@ -1,0 +1,84 @@
+// N ranks as threads of one process, each with a group, an engine and connections of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/tcp/tcp_group.h"
+#include "core/base/error.h"
+#include "rendezvous/memory_store.h"
+
+namespace dl::collectives::testing {
+
+using namespace std::chrono_literals;
+
+// Runs `body` once a rank and waits for all. An exception of a rank is a failure of the test.
+inline void run_threads(int size, const std::function<void(int rank)>& body) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int rank = 0; rank < size; ++rank) {
+    if (!errors[static_cast<std::size_t>(rank)]) continue;
+    try {
+      std::rethrow_exception(errors[static_cast<std::size_t>(rank)]);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "rank " << rank << ": " << error.what();
+    }
+  }
+}
+
+struct RankOptions {
+  std::chrono::nanoseconds timeout = 30s;
+  std::string name = "world";
+};
+
+inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size,
+                                    const RankOptions& options = {}) {
+  return make_tcp_group({.rank = rank,
+                         .size = size,
+                         .name = options.name,
+                         .store = &store,
+                         .timeout = options.timeout,
+                         .connect_timeout = 30s});
+}
+
+// Every rank joins one group and runs `body` with it.
+inline void run_ranks(int size, const std::function<void(ProcessGroup& group)>& body,
+                      const RankOptions& options = {}) {
+  rendezvous::MemoryStore store;
+  run_threads(size, [&](int rank) {
+    const Ref<ProcessGroup> group = join_group(store, rank, size, options);
+    body(*group);
+  });
+}
+
+// What a call throws: its kind and text; fails the test where it throws nothing.
+struct Thrown {
+  ErrorKind kind = ErrorKind::kInternal;
+  std::string text;
+};
+inline Thrown thrown_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return {error.kind(), error.what()};
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+}  // namespace dl::collectives::testing

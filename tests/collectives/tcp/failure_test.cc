@@ -1,0 +1,301 @@
+// What happens when ranks disagree, stay away, give up or vanish: every rank gets one error that
+// names the cause, and gets it again at every later call.
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <mutex>
+
+#include "tests/collectives/ranks.h"
+
+namespace dl::collectives {
+namespace {
+
+using namespace testing;
+using ::testing::Test;
+using Clock = std::chrono::steady_clock;
+
+// Every rank runs `call`, which must throw; afterwards every rank's group is broken for good.
+std::vector<Thrown> all_thrown(int size, const std::function<void(ProcessGroup&)>& call,
+                               std::chrono::nanoseconds timeout = 30s) {
+  std::vector<Thrown> thrown(static_cast<std::size_t>(size));
+  std::latch over(size);
+  run_ranks(size,
+            [&](ProcessGroup& group) {
+              Thrown& mine = thrown[static_cast<std::size_t>(group.rank())];
+              // Whoever is through before the other side's error arrives sees it at its next calls.
+              mine = thrown_by([&] {
+                call(group);
+                for (;;) group.barrier()->wait();
+              });
+              over.arrive_and_wait();
+              const Thrown later = thrown_by([&] { group.barrier(); });
+              EXPECT_EQ(later.kind, mine.kind);
+              EXPECT_EQ(later.text, mine.text);
+              EXPECT_NE(group.error(), nullptr);
+            },
+            {.timeout = timeout});
+  return thrown;
+}
+
+void expect_all(const std::vector<Thrown>& thrown, ErrorKind kind,
+                const std::vector<std::string>& quotes) {
+  for (const Thrown& each : thrown) {
+    EXPECT_EQ(each.kind, kind) << each.text;
+    for (const std::string& quote : quotes) {
+      EXPECT_NE(each.text.find(quote), std::string::npos)
+          << "no '" << quote << "' in: " << each.text;
+    }
+  }
+}
+
+Ref<Work> all_reduce(ProcessGroup& group, std::size_t count, DType dtype = DType::kF32,
+                     ReduceOp op = ReduceOp::kSum) {
+  thread_local std::vector<double> buffer(1 << 18);
+  return group.all_reduce(
+      {.input = buffer.data(), .output = buffer.data(), .count = count, .dtype = dtype, .op = op});
+}
+
+TEST(Mismatch, OfCountQuotesBothSidesOnBoth) {
+  const auto thrown = all_thrown(
+      2, [](ProcessGroup& group) { all_reduce(group, group.rank() == 0 ? 1024 : 1000)->wait(); });
+  expect_all(thrown, ErrorKind::kMismatch,
+             {"all_reduce #1: rank ", "f32[1000] sum", "f32[1024] sum", "are the models the same"});
+}
+
+TEST(Mismatch, OfALargeCount) {
+  const auto thrown = all_thrown(3, [](ProcessGroup& group) {
+    all_reduce(group, group.rank() == 2 ? 200'000 : 200'001)->wait();
+  });
+  expect_all(thrown, ErrorKind::kMismatch, {"f32[200000]", "f32[200001]"});
+}
+
+TEST(Mismatch, OfDType) {
+  const auto thrown = all_thrown(2, [](ProcessGroup& group) {
+    all_reduce(group, 64, group.rank() == 0 ? DType::kF32 : DType::kI32)->wait();
+  });
+  expect_all(thrown, ErrorKind::kMismatch, {"f32[64]", "i32[64]"});
+}
+
+TEST(Mismatch, OfReduction) {
+  const auto thrown = all_thrown(2, [](ProcessGroup& group) {
+    all_reduce(group, 64, DType::kF32, group.rank() == 0 ? ReduceOp::kSum : ReduceOp::kMax)->wait();
+  });
+  expect_all(thrown, ErrorKind::kMismatch, {"f32[64] sum", "f32[64] max"});
+}
+
+TEST(Mismatch, OfRoot) {
+  for (const std::size_t count : {4u, 100'000u}) {
+    for (const int size : {2, 3}) {
+      const auto thrown = all_thrown(size, [&](ProcessGroup& group) {
+        std::vector<float> x(count);
+        group.broadcast({.buffer = x.data(), .count = count, .root = group.rank() == 0 ? 0 : 1})
+            ->wait();
+      });
+      expect_all(thrown, ErrorKind::kMismatch, {"from root 0", "from root 1"});
+    }
+  }
+}
+
+TEST(Mismatch, OfOperation) {
+  const auto thrown = all_thrown(3, [](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      group.barrier()->wait();
+    } else {
+      all_reduce(group, 16)->wait();
+    }
+  });
+  expect_all(thrown, ErrorKind::kMismatch,
+             {"called barrier #1", "called all_reduce #1 (f32[16] sum)", "in the same order"});
+}
+
+TEST(Mismatch, OfOrder) {
+  const auto thrown = all_thrown(2, [](ProcessGroup& group) {
+    Ref<Work> first = group.rank() == 0 ? all_reduce(group, 10) : all_reduce(group, 20);
+    Ref<Work> second = group.rank() == 0 ? all_reduce(group, 20) : all_reduce(group, 10);
+    second->wait();
+    first->wait();
+  });
+  expect_all(thrown, ErrorKind::kMismatch, {"all_reduce #1", "f32[10]", "f32[20]"});
+}
+
+TEST(Deadline, NamesWhoIsMissingOnEveryRank) {
+  std::latch over(3);
+  run_ranks(3, [&](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      over.arrive_and_wait();  // it never calls
+      const Thrown thrown = thrown_by([&] { group.barrier(); });
+      EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+      return;
+    }
+    std::vector<float> x(10);
+    const Clock::time_point begin = Clock::now();
+    const Thrown thrown = thrown_by([&] {
+      group
+          .all_reduce(
+              {.input = x.data(), .output = x.data(), .count = 10, .call = {.timeout = 400ms}})
+          ->wait();
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+    EXPECT_GE(Clock::now() - begin, 300ms);
+    EXPECT_NE(
+        thrown.text.find("all_reduce #1 (f32[10] sum): timed out after 0.4 s waiting for rank 1 ("),
+        std::string::npos)
+        << thrown.text;
+    EXPECT_NE(thrown.text.find("which has not called it"), std::string::npos) << thrown.text;
+    EXPECT_EQ(thrown.text.find("rank 2"), std::string::npos) << thrown.text;
+    EXPECT_EQ(thrown.text.find("rank 0"), std::string::npos) << thrown.text;
+    over.arrive_and_wait();
+  });
+}
+
+TEST(Deadline, OfTheGroupHoldsWhereACallGivesNone) {
+  const auto thrown = all_thrown(
+      2,
+      [](ProcessGroup& group) {
+        if (group.rank() == 0) all_reduce(group, 10)->wait();
+        while (group.error() == nullptr) std::this_thread::yield();
+      },
+      200ms);
+  expect_all(thrown, ErrorKind::kTimeout, {"waiting for rank 1 ("});
+}
+
+TEST(Synchronize, WithATimeoutThrowsAndLeavesTheOperationUnderWay) {
+  run_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      const Ref<Work> work = all_reduce(group, 10);
+      const Thrown thrown = thrown_by([&] { work->synchronize(50ms); });
+      EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+      EXPECT_NE(thrown.text.find("rank 1 ("), std::string::npos) << thrown.text;
+      EXPECT_FALSE(work->is_completed());
+      int go = 1;
+      group.send({.buffer = &go, .count = 1, .dtype = DType::kI32, .peer = 1})->wait();
+      work->wait();
+      EXPECT_EQ(work->error(), nullptr);
+    } else {
+      int go = 0;
+      group.recv({.buffer = &go, .count = 1, .dtype = DType::kI32, .peer = 0})->wait();
+      all_reduce(group, 10)->wait();
+    }
+  });
+}
+
+TEST(Abort, EndsEveryRankWithTheReason) {
+  const auto thrown = all_thrown(3, [](ProcessGroup& group) {
+    if (group.rank() == 2) group.abort("loss is NaN at step 7");
+    all_reduce(group, 100'000)->wait();
+  });
+  expect_all(thrown, ErrorKind::kAborted, {"aborted by rank 2 (", "loss is NaN at step 7"});
+}
+
+TEST(Leaving, UnderAnOperationIsAnErrorOnTheOthersAtOnce) {
+  const Clock::time_point begin = Clock::now();
+  run_ranks(3, [](ProcessGroup& group) {
+    if (group.rank() == 1) return;
+    const Thrown thrown = thrown_by([&] { all_reduce(group, 100'000)->wait(); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
+    EXPECT_NE(thrown.text.find("rank 1 ("), std::string::npos) << thrown.text;
+    EXPECT_NE(thrown.text.find("has left group 'world' without calling it"), std::string::npos)
+        << thrown.text;
+  });
+  EXPECT_LT(Clock::now() - begin, 5s);
+}
+
+TEST(Leaving, AfterTheLastOperationIsNoError) {
+  // The root is through as soon as its child has the bytes, and goes; the last in the chain comes
+  // late.
+  for (int round = 0; round < 10; ++round) {
+    run_ranks(3, [](ProcessGroup& group) {
+      std::vector<float> x(50'000, group.rank() == 0 ? 3.0f : 0.0f);
+      if (group.rank() == 2) std::this_thread::sleep_for(2ms);
+      group.broadcast({.buffer = x.data(), .count = x.size(), .root = 0})->wait();
+      EXPECT_EQ(x.back(), 3.0f);
+    });
+  }
+}
+
+TEST(Leaving, WithOwnOperationsUnderWayEndsThemEverywhere) {
+  std::mutex mutex;
+  std::vector<Thrown> thrown;
+  run_ranks(2, [&](ProcessGroup& group) {
+    std::vector<float> x(1000);
+    if (group.rank() == 1) {
+      all_reduce(group, 100)->wait();
+      group.recv({.buffer = x.data(), .count = 1000, .peer = 0});  // dropped, and then the group
+      return;
+    }
+    const Thrown mine = thrown_by([&] {
+      all_reduce(group, 100)->wait();
+      group.recv({.buffer = x.data(), .count = 1000, .peer = 1})->wait();
+    });
+    const std::lock_guard lock(mutex);
+    thrown.push_back(mine);
+  });
+  expect_all(thrown, ErrorKind::kAborted, {"rank 1 (", "destroyed group 'world'"});
+}
+
+TEST(JoiningAGroup, ChecksTheWorldSize) {
+  rendezvous::MemoryStore store;
+  run_threads(2, [&](int rank) {
+    const Thrown thrown = thrown_by([&] {
+      make_tcp_group({.rank = rank, .size = 2 + rank, .store = &store, .connect_timeout = 20s});
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch);
+    EXPECT_NE(thrown.text.find("has a world size of"), std::string::npos) << thrown.text;
+  });
+}
+
+TEST(JoiningAGroup, ChecksTheGeneration) {
+  rendezvous::MemoryStore store;
+  run_threads(2, [&](int rank) {
+    const Thrown thrown = thrown_by([&] {
+      make_tcp_group({.rank = rank,
+                      .size = 2,
+                      .store = &store,
+                      .generation = static_cast<std::uint64_t>(rank),
+                      .connect_timeout = 20s});
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch);
+    EXPECT_NE(thrown.text.find("belongs to generation"), std::string::npos) << thrown.text;
+  });
+}
+
+TEST(JoiningAGroup, NamesWhoHasNotCome) {
+  rendezvous::MemoryStore store;
+  const Thrown thrown = thrown_by(
+      [&] { make_tcp_group({.rank = 0, .size = 2, .store = &store, .connect_timeout = 100ms}); });
+  EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+  EXPECT_NE(thrown.text.find("rank 1 of 2 has not come"), std::string::npos) << thrown.text;
+}
+
+TEST(JoiningAGroup, WithAnotherKeyIsRefused) {
+  rendezvous::MemoryStore store;
+  run_threads(2, [&](int rank) {
+    const Thrown thrown = thrown_by([&] {
+      make_tcp_group({.rank = rank,
+                      .size = 2,
+                      .store = &store,
+                      .key = rendezvous::JobKey::generate(),
+                      .connect_timeout = 1s});
+    });
+    EXPECT_EQ(thrown.kind, rank == 1 ? ErrorKind::kAuthentication : ErrorKind::kTimeout)
+        << thrown.text;
+  });
+}
+
+TEST(JoiningAGroup, WithoutAKeyAcrossNodesIsRefusedInOneSentence) {
+  rendezvous::MemoryStore store;
+  run_threads(2, [&](int rank) {
+    const Thrown thrown = thrown_by([&] {
+      make_tcp_group({.rank = rank,
+                      .size = 2,
+                      .store = &store,
+                      .connect_timeout = 20s,
+                      .node = "node" + std::to_string(rank)});
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kInvalidArgument);
+    EXPECT_NE(thrown.text.find("without a job key"), std::string::npos) << thrown.text;
+  });
+}
+
+}  // namespace
+}  // namespace dl::collectives

@@ -1,0 +1,409 @@
+// The whole TCP backend: N ranks as threads over real sockets, values compared with naive sums.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <random>
+
+#include "collectives/algorithms/reduce.h"
+#include "collectives/descriptor.h"
+#include "tests/collectives/ranks.h"
+#include "tests/collectives/values.h"
+
+namespace dl::collectives {
+namespace {
+
+using namespace testing;
+
+// What rank `rank` puts into element i: small whole numbers, exact in every dtype and sum.
+double element(DType dtype, int rank, std::size_t i) {
+  const auto n = static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 3) % 5);
+  return dtype == DType::kBool ? n % 2 : n + 1;
+}
+
+// The elements repeat after five, so that filling a long buffer costs a copy each.
+Bytes filled(DType dtype, int rank, std::size_t count, std::size_t from = 0) {
+  const std::size_t bytes = size_of(dtype);
+  Bytes pattern(5 * bytes);
+  for (std::size_t i = 0; i < 5; ++i) put(pattern, dtype, i, element(dtype, rank, from + i));
+  Bytes all(count * bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memcpy(all.data() + i * bytes, pattern.data() + i % 5 * bytes, bytes);
+  }
+  return all;
+}
+
+double expected(DType dtype, ReduceOp op, int size, std::size_t i) {
+  double sum = element(dtype, 0, i);
+  for (int r = 1; r < size; ++r) {
+    const double x = element(dtype, r, i);
+    if (op == ReduceOp::kSum || op == ReduceOp::kAvg) sum += x;
+    if (op == ReduceOp::kMin) sum = std::min(sum, x);
+    if (op == ReduceOp::kMax) sum = std::max(sum, x);
+    if (op == ReduceOp::kProd) sum *= x;
+    const auto a = static_cast<int>(sum);
+    const auto b = static_cast<int>(x);
+    if (op == ReduceOp::kBand) sum = a & b;
+    if (op == ReduceOp::kBor) sum = a | b;
+    if (op == ReduceOp::kBxor) sum = a ^ b;
+  }
+  if (dtype == DType::kBool) return sum != 0;
+  if (op == ReduceOp::kAvg) sum /= size;
+  if (op == ReduceOp::kAvg && !is_floating(dtype)) sum = std::trunc(sum);
+  return sum;
+}
+
+// Rounded as the dtype rounds, once.
+double rounded(DType dtype, double x) {
+  Bytes one(8);
+  put(one, dtype, 0, x);
+  return get(one, dtype, 0);
+}
+
+bool allowed(DType dtype, ReduceOp op) {
+  if (is_floating(dtype)) return op < ReduceOp::kBand;
+  return dtype != DType::kBool || op != ReduceOp::kAvg;
+}
+
+constexpr ReduceOp kAllOps[] = {ReduceOp::kSum,  ReduceOp::kAvg,  ReduceOp::kMin, ReduceOp::kMax,
+                                ReduceOp::kProd, ReduceOp::kBand, ReduceOp::kBor, ReduceOp::kBxor};
+
+// Of many elements some are looked at, so that the checks do not take longer than the sums; the
+// step is a prime, so that every residue of a vector or slice gets its turn. Always the first and
+// the last.
+std::size_t next_look(std::size_t i, std::size_t count) {
+  const std::size_t step = count > 10'000 ? 211 : count > 500 ? 41 : 1;
+  return i + 1 == count ? count : std::min(i + step, count - 1);
+}
+
+class TcpGroup : public ::testing::TestWithParam<int> {};
+
+// Products of many ranks leave the exact range of the small dtypes.
+bool exact(DType dtype, ReduceOp op, int size) {
+  return op != ReduceOp::kProd || size <= 3 || (is_floating(dtype) && size_of(dtype) >= 4) ||
+         dtype == DType::kI64 || dtype == DType::kU64 || dtype == DType::kBool;
+}
+
+TEST_P(TcpGroup, AllReduceOfEveryDTypeAndOperation) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (const DType dtype : kAllDTypes) {
+      for (const ReduceOp op : kAllOps) {
+        if (!allowed(dtype, op) || !exact(dtype, op, size)) continue;
+        for (const std::size_t count : {0u, 1u, 3u, 1001u}) {
+          for (const bool in_place : {false, true}) {
+            Bytes input = filled(dtype, group.rank(), count);
+            Bytes output(input.size());
+            Bytes& result = in_place ? input : output;
+            group
+                .all_reduce({.input = input.data(),
+                             .output = result.data(),
+                             .count = count,
+                             .dtype = dtype,
+                             .op = op})
+                ->wait();
+            for (std::size_t i = 0; i < count; ++i) {
+              ASSERT_EQ(get(result, dtype, i), rounded(dtype, expected(dtype, op, size, i)))
+                  << short_name(dtype) << " " << name_of(op) << " count " << count << " at " << i;
+            }
+            if (!in_place) {
+              ASSERT_EQ(input, filled(dtype, group.rank(), count));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// Above the direct exchange: ring, and the exchange of raw shares for bf16 and integer averages;
+// cut into several slices, with odd counts that do not divide.
+TEST_P(TcpGroup, AllReduceOfManySlices) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    struct Case {
+      DType dtype;
+      ReduceOp op;
+      std::size_t count;
+    };
+    for (const auto& [dtype, op, count] :
+         {Case{DType::kF32, ReduceOp::kSum, 300'007}, Case{DType::kF32, ReduceOp::kAvg, 600'011},
+          Case{DType::kF64, ReduceOp::kMax, 50'001}, Case{DType::kBF16, ReduceOp::kSum, 400'001},
+          Case{DType::kF16, ReduceOp::kAvg, 100'003}, Case{DType::kI32, ReduceOp::kAvg, 100'003},
+          Case{DType::kU8, ReduceOp::kBxor, 700'001}}) {
+      for (const bool in_place : {false, true}) {
+        Bytes input = filled(dtype, group.rank(), count);
+        Bytes output(input.size());
+        Bytes& result = in_place ? input : output;
+        group
+            .all_reduce({.input = input.data(),
+                         .output = result.data(),
+                         .count = count,
+                         .dtype = dtype,
+                         .op = op})
+            ->wait();
+        for (std::size_t i = 0; i < count; i = next_look(i, count)) {
+          ASSERT_EQ(get(result, dtype, i), rounded(dtype, expected(dtype, op, size, i)))
+              << short_name(dtype) << " " << name_of(op) << " at " << i;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(TcpGroup, BroadcastFromEveryRoot) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (int root = 0; root < size; ++root) {
+      for (const std::size_t count : {0u, 1u, 1001u, 500'003u}) {
+        Bytes buffer = filled(DType::kI32, group.rank(), count);
+        group
+            .broadcast(
+                {.buffer = buffer.data(), .count = count, .dtype = DType::kI32, .root = root})
+            ->wait();
+        ASSERT_EQ(buffer, filled(DType::kI32, root, count))
+            << "root " << root << " count " << count;
+      }
+    }
+  });
+}
+
+TEST_P(TcpGroup, AllGatherInAndOutOfPlace) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (const std::size_t count : {0u, 1u, 1001u, 200'003u}) {
+      for (const bool in_place : {false, true}) {
+        const Bytes input = filled(DType::kF32, group.rank(), count);
+        Bytes output(input.size() * static_cast<std::size_t>(size));
+        std::byte* const own =
+            output.data() + static_cast<std::size_t>(group.rank()) * input.size();
+        if (in_place && count > 0) std::memcpy(own, input.data(), input.size());
+        group
+            .all_gather({.input = in_place ? own : input.data(),
+                         .output = output.data(),
+                         .count = count,
+                         .dtype = DType::kF32})
+            ->wait();
+        for (int r = 0; r < size; ++r) {
+          const auto begin = output.begin() + static_cast<std::ptrdiff_t>(input.size()) * r;
+          ASSERT_EQ(Bytes(begin, begin + static_cast<std::ptrdiff_t>(input.size())),
+                    filled(DType::kF32, r, count));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(TcpGroup, ReduceScatterInAndOutOfPlace) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    struct Case {
+      DType dtype;
+      ReduceOp op;
+      std::size_t count;
+    };
+    for (const auto& [dtype, op, count] :
+         {Case{DType::kF32, ReduceOp::kSum, 0}, Case{DType::kF32, ReduceOp::kSum, 7},
+          Case{DType::kF32, ReduceOp::kAvg, 150'001}, Case{DType::kBF16, ReduceOp::kAvg, 150'001},
+          Case{DType::kI64, ReduceOp::kMin, 60'001}}) {
+      for (const bool in_place : {false, true}) {
+        const std::size_t part = count * size_of(dtype);
+        Bytes input = filled(dtype, group.rank(), count * static_cast<std::size_t>(size));
+        Bytes output(part);
+        std::byte* const own = input.data() + static_cast<std::size_t>(group.rank()) * part;
+        std::byte* const to = in_place ? own : output.data();
+        group
+            .reduce_scatter(
+                {.input = input.data(), .output = to, .count = count, .dtype = dtype, .op = op})
+            ->wait();
+        if (count > 0) std::memcpy(output.data(), to, part);
+        for (std::size_t i = 0; i < count; i = next_look(i, count)) {
+          const std::size_t at = static_cast<std::size_t>(group.rank()) * count + i;
+          ASSERT_EQ(get(output, dtype, i), rounded(dtype, expected(dtype, op, size, at)));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(TcpGroup, NobodyLeavesABarrierBeforeAllHaveEntered) {
+  const int size = GetParam();
+  std::atomic<int> entered{0};
+  run_ranks(size, [&](ProcessGroup& group) {
+    for (int round = 1; round <= 20; ++round) {
+      entered.fetch_add(1);
+      group.barrier()->wait();
+      ASSERT_GE(entered.load(), round * size);
+      group.barrier()->wait();
+    }
+  });
+}
+
+TEST_P(TcpGroup, ResultsHaveTheSameBitsOnAllRanksAndRuns) {
+  const int size = GetParam();
+  std::mutex mutex;
+  std::vector<Bytes> results;
+  for (int run = 0; run < 2; ++run) {
+    run_ranks(size, [&](ProcessGroup& group) {
+      std::mt19937 random(static_cast<unsigned>(group.rank()));
+      Bytes all;
+      for (const std::size_t count : {1000u, 120'001u}) {
+        for (const DType dtype : {DType::kF32, DType::kBF16}) {
+          Bytes x(count * size_of(dtype));
+          std::normal_distribution<double> normal;
+          for (std::size_t i = 0; i < count; ++i) put(x, dtype, i, normal(random));
+          // NaN and signed zeros must not depend on who sums, either.
+          put(x, dtype, 0, group.rank() == 0 ? std::nan("") : 1);
+          put(x, dtype, 1, group.rank() % 2 == 0 ? 0.0 : -0.0);
+          group.all_reduce({.input = x.data(), .output = x.data(), .count = count, .dtype = dtype})
+              ->wait();
+          all.insert(all.end(), x.begin(), x.end());
+          group
+              .all_reduce({.input = x.data(),
+                           .output = x.data(),
+                           .count = count,
+                           .dtype = dtype,
+                           .op = ReduceOp::kMin})
+              ->wait();
+          all.insert(all.end(), x.begin(), x.end());
+        }
+      }
+      const std::lock_guard lock(mutex);
+      results.push_back(std::move(all));
+    });
+  }
+  for (const Bytes& result : results) EXPECT_EQ(result, results.front());
+}
+
+TEST_P(TcpGroup, AsynchronousOperationsMayBeWaitedForInAnyOrder) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    constexpr std::size_t kOperations = 24;
+    std::vector<Bytes> buffers;
+    std::vector<Ref<Work>> works;
+    const auto count = [](std::size_t k) { return k % 3 == 0 ? 150'001 : 10 * k + 1; };
+    for (std::size_t k = 0; k < kOperations; ++k) {
+      buffers.push_back(filled(DType::kF32, group.rank(), count(k), k));
+      works.push_back(group.all_reduce({.input = buffers.back().data(),
+                                        .output = buffers.back().data(),
+                                        .count = count(k),
+                                        .dtype = DType::kF32}));
+    }
+    for (std::size_t k = kOperations; k-- > 0;) {
+      works[k]->synchronize();
+      EXPECT_TRUE(works[k]->is_completed());
+      EXPECT_EQ(works[k]->error(), nullptr);
+      for (std::size_t i = 0; i < count(k); i = next_look(i, count(k))) {
+        ASSERT_EQ(get(buffers[k], DType::kF32, i),
+                  expected(DType::kF32, ReduceOp::kSum, size, k + i));
+      }
+    }
+  });
+}
+
+TEST_P(TcpGroup, ADroppedWorkStillHappens) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    Bytes x = filled(DType::kF32, group.rank(), 100'000);
+    group.all_reduce({.input = x.data(), .output = x.data(), .count = 100'000});
+    group.barrier()->wait();
+    for (std::size_t i = 0; i < 100'000; ++i) {
+      ASSERT_EQ(get(x, DType::kF32, i), expected(DType::kF32, ReduceOp::kSum, size, i));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, TcpGroup, ::testing::Values(1, 2, 3, 4, 5, 8));
+
+TEST(TcpGroups, SeveralAtOnceFromSeveralThreads) {
+  constexpr int kRanks = 3;
+  constexpr int kGroups = 3;
+  rendezvous::MemoryStore store;
+  std::array<Ref<RefCounted>, kRanks> engines;
+  for (auto& engine : engines) engine = make_tcp_engine();
+  run_threads(kRanks * kGroups, [&](int thread) {
+    const int rank = thread % kRanks;
+    const Ref<ProcessGroup> group =
+        make_tcp_group({.rank = rank,
+                        .size = kRanks,
+                        .name = "group" + std::to_string(thread / kRanks),
+                        .store = &store,
+                        .timeout = 30s,
+                        .engine = engines[static_cast<std::size_t>(rank)]});
+    for (int round = 0; round < 30; ++round) {
+      const std::size_t count = round % 5 == 0 ? 100'001 : 17;
+      Bytes x = filled(DType::kI32, rank, count);
+      group
+          ->all_reduce(
+              {.input = x.data(), .output = x.data(), .count = count, .dtype = DType::kI32})
+          ->wait();
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(get(x, DType::kI32, i), expected(DType::kI32, ReduceOp::kSum, kRanks, i));
+      }
+    }
+  });
+}
+
+TEST(TcpGroups, AnOperationStuckInOneDelaysNoOther) {
+  rendezvous::MemoryStore store;
+  std::array<Ref<RefCounted>, 2> engines{make_tcp_engine(), make_tcp_engine()};
+  run_threads(2, [&](int rank) {
+    const auto join = [&](const char* name) {
+      return make_tcp_group({.rank = rank,
+                             .size = 2,
+                             .name = name,
+                             .store = &store,
+                             .timeout = 30s,
+                             .engine = engines[static_cast<std::size_t>(rank)]});
+    };
+    const Ref<ProcessGroup> stuck = join("stuck");
+    const Ref<ProcessGroup> free = join("free");
+    Bytes x(1 << 20), y(1 << 20);
+    Ref<Work> waiting;
+    if (rank == 0)
+      waiting = stuck->all_reduce({.input = x.data(), .output = x.data(), .count = 1 << 18});
+    for (int round = 0; round < 20; ++round) {
+      free->all_reduce({.input = y.data(), .output = y.data(), .count = 1 << 18})->wait();
+    }
+    if (rank == 0) {
+      EXPECT_FALSE(waiting->is_completed());
+    }
+    free->barrier()->wait();
+    if (rank == 1) {
+      waiting = stuck->all_reduce({.input = x.data(), .output = x.data(), .count = 1 << 18});
+    }
+    waiting->wait();
+  });
+}
+
+TEST(TcpGroups, BadArgumentsAreRefusedBeforeAnythingIsSent) {
+  run_ranks(2, [](ProcessGroup& group) {
+    Bytes x(64);
+    const auto all_reduce = [&](const void* in, void* out) {
+      return thrown_by([&] { group.all_reduce({.input = in, .output = out, .count = 8}); });
+    };
+    EXPECT_EQ(all_reduce(nullptr, x.data()).kind, ErrorKind::kInvalidArgument);
+    EXPECT_EQ(all_reduce(x.data(), x.data() + 4).kind, ErrorKind::kInvalidArgument);
+    EXPECT_EQ(thrown_by([&] { group.broadcast({.buffer = x.data(), .count = 1, .root = 2}); }).text,
+              "broadcast: root is 2, wanted a rank of this group, 0 to 1");
+    EXPECT_EQ(thrown_by([&] {
+                group.all_reduce(
+                    {.input = x.data(), .output = x.data(), .count = 1, .op = ReduceOp::kBor});
+              }).kind,
+              ErrorKind::kDType);
+    EXPECT_EQ(
+        thrown_by([&] { group.send({.buffer = x.data(), .count = 1, .peer = group.rank()}); }).kind,
+        ErrorKind::kInvalidArgument);
+    EXPECT_EQ(thrown_by([&] {
+                group.barrier({.call = {.stream = {.device = {.type = DeviceType::kCUDA}}}});
+              }).kind,
+              ErrorKind::kNotImplemented);
+    group.barrier()->wait();  // and the group is still good
+  });
+}
+
+}  // namespace
+}  // namespace dl::collectives
