@@ -147,6 +147,8 @@ UniqueFd JobKey::to_memfd() const {
   if (!fd) throw_errno(errno, "memfd_create for the job key");
   const Text text{hex()};
   write_all(fd.get(), text.text, "write the job key's memfd");
+  // So that it passes for a key file under /proc/<pid>/fd as well.
+  if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) throw_errno(errno, "chmod the job key's memfd");
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) throw_errno(errno, "seal the job key's memfd");
   return fd;
 }

@@ -1,0 +1,385 @@
+#include "launcher/agent.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "launcher/descendants.h"
+#include "launcher/environment.h"
+#include "launcher/program.h"
+#include "launcher/rank_files.h"
+#include "rendezvous/net/job_key.h"
+
+namespace dl::launcher {
+namespace {
+
+// Where a rank finds what it inherits: high enough that no shell script uses the number by habit.
+constexpr int kKeyFd = 190;
+constexpr int kLifelineFd = 191;
+
+bool same_file(int a, int b) {
+  struct stat first{}, second{};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+Agent::Agent(const Options& options, const Plan& plan, SupervisorHandle supervisor)
+    : options_(options),
+      plan_(plan),
+      meeting_(supposed_meeting(plan)),
+      key_(rendezvous::JobKey::generate().to_memfd()),
+      warden_(supervisor.warden),
+      out_(io_, STDOUT_FILENO, [this] { on_reader_gone(); }),
+      own_err_(same_file(STDOUT_FILENO, STDERR_FILENO)
+                   ? nullptr
+                   : std::make_unique<Sink>(io_, STDERR_FILENO, std::function<void()>())),
+      supervisor_(
+          io_, std::move(supervisor.channel),
+          [this](Message message) { on_message(std::move(message)); },
+          [this] { on_supervisor_gone(); }),
+      signals_(io_),
+      timer_(io_) {
+  ::signal(SIGPIPE, SIG_IGN);
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT}) signals_.add(signal);
+  // nohup, and shells without job control, ask for these two to be ignored.
+  for (const int signal : {SIGHUP, SIGTSTP}) {
+    if (!is_ignored(signal)) signals_.add(signal);
+  }
+  wait_for_signals();
+}
+
+Agent::~Agent() = default;
+
+int Agent::run() {
+  start_ranks();
+  io_.run();
+  // From here on a second Ctrl-C means what it means to any program.
+  signals_.clear();
+  kill_descendants();
+  for (Rank& rank : ranks_) {
+    if (rank.out) rank.out->drain();
+    if (rank.err) rank.err->drain();
+  }
+  const int exit_code = report();
+  out_.flush();
+  err().flush();
+  return exit_code;
+}
+
+void Agent::start_ranks() {
+  raise_descriptor_limit();
+  ranks_.resize(plan_.ranks.size());
+  alive_ = static_cast<int>(ranks_.size());
+  for (std::size_t i = 0; i < ranks_.size(); ++i) start_rank(ranks_[i], plan_.ranks[i]);
+}
+
+void Agent::start_rank(Rank& rank, const LocalRank& where) {
+  const int number = rank_number(rank);
+  Pipe out_pipe = make_pipe();
+  Pipe err_pipe = make_pipe();
+  auto [lifeline, rank_lifeline] = make_channel();
+  rank.lifeline = std::move(lifeline);
+
+  Handles handles;
+  handles.key_fd = kKeyFd;
+  handles.key_file = path_of_descriptor(key_.get());
+  handles.lifeline_fd = kLifelineFd;
+  if (options_.log_dir.empty()) {
+    rank.error_file = make_memory_file("error-file");
+    handles.error_file = path_of_descriptor(rank.error_file.get());
+  } else {
+    const std::string path = log_path(options_.log_dir, number, "error.json");
+    rank.error_file = create_file(path);
+    handles.error_file = std::filesystem::absolute(path);
+  }
+  if (out_.is_terminal()) {
+    const int prefix = static_cast<int>(output_options(rank, nullptr).prefix.size());
+    handles.progress_width = std::max(0, out_.columns() - 1 - prefix);
+  }
+
+  Message spawn;
+  spawn.kind = MessageKind::kSpawn;
+  spawn.slot = static_cast<std::uint32_t>(where.local_rank);
+  spawn.environment = rank_environment(plan_, meeting_, where, handles);
+  spawn.cpus.assign(where.cpus.begin(), where.cpus.end());
+  const auto give = [&spawn](UniqueFd fd, int child_number) {
+    spawn.fds.push_back(std::move(fd));
+    spawn.fd_numbers.push_back(child_number);
+  };
+  give(number == 0 ? stdin_for_rank() : open_null(), STDIN_FILENO);
+  give(std::move(out_pipe.write), STDOUT_FILENO);
+  give(std::move(err_pipe.write), STDERR_FILENO);
+  give(duplicate(key_.get()), kKeyFd);
+  give(std::move(rank_lifeline), kLifelineFd);
+  rank.started = Clock::now();
+  supervisor_.send(std::move(spawn));
+
+  rank.out = std::make_unique<RankOutput>(io_, std::move(out_pipe.read), out_,
+                                          output_options(rank, "stdout.log"));
+  rank.err = std::make_unique<RankOutput>(io_, std::move(err_pipe.read), err(),
+                                          output_options(rank, "stderr.log"));
+}
+
+RankOutput::Options Agent::output_options(const Rank& rank, const char* file) {
+  RankOutput::Options options;
+  const int number = rank_number(rank);
+  if (options_.prefix) options.prefix = fmt::format("[rank {}] ", number);
+  options.shows_status = number == 0;
+  if (file != nullptr && !options_.log_dir.empty()) {
+    options.log_file = create_file(log_path(options_.log_dir, number, file));
+  }
+  return options;
+}
+
+void Agent::on_message(Message message) {
+  if (message.kind == MessageKind::kFinished) {
+    finished_ = true;
+    io_.stop();
+    return;
+  }
+  Rank& rank = ranks_.at(message.slot);
+  switch (message.kind) {
+    case MessageKind::kStarted:
+      on_started(rank, message.number);
+      return;
+    case MessageKind::kNotStarted:
+      on_not_started(rank, message);
+      return;
+    case MessageKind::kExited:
+      on_exited(rank, message.number);
+      return;
+    default:
+      throw_error(ErrorKind::kInternal, "the supervisor sent a message of kind {}",
+                  static_cast<std::uint32_t>(message.kind));
+  }
+}
+
+void Agent::on_started(Rank& rank, pid_t pid) {
+  rank.pid = pid;
+  rank.running = true;
+}
+
+void Agent::on_not_started(Rank& rank, const Message& message) {
+  --alive_;
+  const int error = message.number;
+  const int exit_code = error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  std::string why = std::strerror(error);
+  if (error == ENOENT && message.text == "exec") why = "its interpreter is not there";
+  end_job({exit_code, fmt::format("rank {} could not be started: {} of {}: {}", rank_number(rank),
+                                  message.text, plan_.executable, why)},
+          SIGTERM);
+  finish_if_all_ended();
+}
+
+void Agent::on_exited(Rank& rank, int status) {
+  --alive_;
+  rank.running = false;
+  rank.ended = true;
+  rank.stopped = Clock::now();
+  rank.end.rank = rank_number(rank);
+  rank.end.pid = rank.pid;
+  rank.end.status = status;
+  rank.end.stopped = stopping_;
+  // A rank speaks before it ends, so that its last word is here by now.
+  rank.end.follows = read_lifeline(rank);
+  follow(verdict_.rank_ended(rank.end));
+  finish_if_all_ended();
+}
+
+void Agent::follow(Verdict::Next next) {
+  switch (next) {
+    case Verdict::Next::kGoOn:
+      return;
+    case Verdict::Next::kStop:
+      stop_ranks(SIGTERM);
+      return;
+    case Verdict::Next::kWaitForCause:
+      timer_.expires_after(kCauseWait);
+      timer_.async_wait([this](const boost::system::error_code& error) {
+        if (!error && !stopping_) follow(verdict_.cause_is_late());
+      });
+      return;
+  }
+}
+
+void Agent::end_job(OtherCause cause, int signal) {
+  if (!other_cause_ && verdict_.cause() == nullptr) other_cause_ = std::move(cause);
+  stop_ranks(signal);
+}
+
+void Agent::stop_ranks(int signal) {
+  if (stopping_) return;
+  stopping_ = true;
+  signal_ranks(signal);
+  signal_ranks(SIGCONT);  // a stopped process takes no other signal
+  timer_.expires_after(options_.grace);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) signal_ranks(SIGKILL);
+  });
+}
+
+// Reaches every rank that was asked for before: the supervisor takes messages in order.
+void Agent::signal_ranks(int signal) {
+  Message message;
+  message.kind = MessageKind::kSignal;
+  message.slot = kEveryRank;
+  message.number = signal;
+  supervisor_.send(std::move(message));
+}
+
+void Agent::finish_if_all_ended() {
+  if (alive_ > 0 || finishing_) return;
+  finishing_ = true;
+  timer_.cancel();
+  // Followers alone, and nobody left who could still fail first.
+  if (verdict_.cause() == nullptr && !other_cause_) verdict_.cause_is_late();
+  Message finish;
+  finish.kind = MessageKind::kFinish;
+  const bool orderly = !stopping_;
+  finish.number = interrupts_ > 1 ? -1 : orderly ? static_cast<int>(kPatience.count()) : 0;
+  supervisor_.send(std::move(finish));
+}
+
+void Agent::wait_for_signals() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    on_signal(signal);
+    wait_for_signals();
+  });
+}
+
+void Agent::on_signal(int signal) {
+  if (signal == SIGTSTP) {
+    suspend();
+    return;
+  }
+  if (++interrupts_ > 1) {
+    signal_ranks(SIGKILL);
+    return;
+  }
+  // Ranks get SIGINT for Ctrl-C, as they would without dlrun: Python's KeyboardInterrupt.
+  end_job({128 + signal, fmt::format("stopped by {} after {:.1f} s", signal_name(signal),
+                                     std::chrono::duration<double>(Clock::now() - began_).count())},
+          signal == SIGINT ? SIGINT : SIGTERM);
+}
+
+void Agent::suspend() {
+  signal_ranks(SIGSTOP);
+  supervisor_.flush();
+  ::raise(SIGSTOP);  // returns once the shell says `fg` or `bg`
+  signal_ranks(SIGCONT);
+}
+
+void Agent::on_reader_gone() {
+  // As any program of a pipeline ends when nobody reads it any more, and without a word.
+  end_job({128 + SIGPIPE, ""}, SIGTERM);
+}
+
+void Agent::on_supervisor_gone() {
+  if (finished_) return;
+  const int code = wait_for_warden();
+  end_job({code == 0 ? 1 : code,
+           fmt::format("the supervisor{}; all ranks were ended",
+                       code > 128 ? fmt::format(" was killed by signal {} ({})", code - 128,
+                                                signal_name(code - 128))
+                                  : fmt::format(" ended with exit code {}", code))},
+          SIGTERM);
+  io_.stop();
+}
+
+// Waits until the warden has ended what the supervisor left; the supervisor's exit code.
+int Agent::wait_for_warden() const {
+  int status = 0;
+  pid_t ended;
+  do {
+    ended = ::waitpid(warden_, &status, 0);
+  } while (ended < 0 && errno == EINTR);
+  if (ended < 0) return 1;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::optional<rendezvous::PeerFailure> Agent::read_lifeline(Rank& rank) const {
+  std::optional<rendezvous::PeerFailure> found;
+  char packet[64 * 1024];
+  ssize_t n;
+  while ((n = ::recv(rank.lifeline.get(), packet, sizeof packet, MSG_DONTWAIT)) > 0) {
+    if (!found) {
+      found =
+          rendezvous::decode_peer_failure(std::string_view(packet, static_cast<std::size_t>(n)));
+    }
+  }
+  return found;
+}
+
+int Agent::rank_number(const Rank& rank) const {
+  return meeting_.first_rank + static_cast<int>(&rank - ranks_.data());
+}
+
+std::chrono::milliseconds Agent::ran(const Rank& rank) const {
+  const Clock::time_point end = rank.ended ? rank.stopped : Clock::now();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(end - rank.started);
+}
+
+std::vector<RankFacts> Agent::facts() const {
+  std::vector<RankFacts> facts;
+  for (const Rank& rank : ranks_) {
+    RankFacts one;
+    one.rank = rank_number(rank);
+    one.pid = rank.pid;
+    one.started = rank.pid > 0;
+    one.ended = rank.ended;
+    one.ran = ran(rank);
+    one.end = rank.end;
+    if (rank.err) one.stderr_tail = rank.err->tail();
+    if (rank.out) one.stdout_tail = rank.out->tail();
+    one.error_file = read_file(rank.error_file.get());
+    facts.push_back(std::move(one));
+  }
+  return facts;
+}
+
+void Agent::say(const std::string& line) {
+  err().write(fmt::format("dlrun: {}\n", line));
+}
+
+int Agent::report() {
+  for (const Rank& rank : ranks_) {
+    for (const RankOutput* output : {rank.out.get(), rank.err.get()}) {
+      if (output != nullptr && !output->log_error().empty()) {
+        say(fmt::format("the log of rank {} in {} is incomplete: {}", rank_number(rank),
+                        options_.log_dir, output->log_error()));
+      }
+    }
+  }
+  if (other_cause_) {
+    if (!other_cause_->text.empty()) say(other_cause_->text);
+    return other_cause_->exit_code;
+  }
+  const RankEnd* const cause = verdict_.cause();
+  if (cause == nullptr) return 0;
+  const std::vector<RankFacts> all = facts();
+  const RankFacts& first = all.at(static_cast<std::size_t>(cause->rank - meeting_.first_rank));
+  for (const std::string& line : failure_page(first, all, {plan_.host, meeting_.group_rank})) {
+    say(line);
+  }
+  return cause->exit_code();
+}
+
+}  // namespace dl::launcher

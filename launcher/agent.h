@@ -1,0 +1,113 @@
+// The agent: what dlrun is once the supervisor stands. It starts the ranks of this node, shows what
+// they write, and brings the job to its end.
+//
+// One thread, one event loop. The end has one path: stop_ranks() -> all ranks ended -> finish() ->
+// the supervisor has nothing left -> loop ends -> what is left in the pipes is shown -> report.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+#include "launcher/options.h"
+#include "launcher/plan.h"
+#include "launcher/rank_output.h"
+#include "launcher/report.h"
+#include "launcher/sink.h"
+#include "launcher/supervisor.h"
+#include "launcher/supervisor_client.h"
+#include "launcher/verdict.h"
+
+namespace dl::launcher {
+
+class Agent {
+ public:
+  Agent(const Options& options, const Plan& plan, SupervisorHandle supervisor);
+  ~Agent();
+
+  // Runs the job to its end and returns dlrun's exit code. Throws Error for what goes wrong before
+  // the first rank.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Rank {
+    pid_t pid = -1;
+    bool running = false;
+    bool ended = false;
+    Clock::time_point started;
+    Clock::time_point stopped;
+    RankEnd end;
+    UniqueFd lifeline;
+    UniqueFd error_file;
+    std::unique_ptr<RankOutput> out;
+    std::unique_ptr<RankOutput> err;
+  };
+
+  // Why the job ends, where it is not a rank's failure.
+  struct OtherCause {
+    int exit_code = 1;
+    std::string text;  // empty: nothing to say
+  };
+
+  void start_ranks();
+  void start_rank(Rank& rank, const LocalRank& where);
+  RankOutput::Options output_options(const Rank& rank, const char* file);
+  Sink& err() { return own_err_ ? *own_err_ : out_; }
+
+  void on_message(Message message);
+  void on_started(Rank& rank, pid_t pid);
+  void on_not_started(Rank& rank, const Message& message);
+  void on_exited(Rank& rank, int status);
+  void on_supervisor_gone();
+  void on_signal(int signal);
+  void on_reader_gone();
+  void suspend();
+
+  void follow(Verdict::Next next);
+  void end_job(OtherCause cause, int signal);
+  void stop_ranks(int signal);
+  void signal_ranks(int signal);
+  void finish_if_all_ended();
+  void wait_for_signals();
+
+  std::optional<rendezvous::PeerFailure> read_lifeline(Rank& rank) const;
+  int wait_for_warden() const;
+  std::vector<RankFacts> facts() const;
+  int report();
+  void say(const std::string& line);
+  int rank_number(const Rank& rank) const;
+  std::chrono::milliseconds ran(const Rank& rank) const;
+
+  const Options& options_;
+  const Plan& plan_;
+  Meeting meeting_;
+  UniqueFd key_;
+  pid_t warden_;
+
+  boost::asio::io_context io_{1};
+  Sink out_;
+  std::unique_ptr<Sink> own_err_;  // null: stdout and stderr are one file, and one Sink
+  SupervisorClient supervisor_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer timer_;
+
+  std::vector<Rank> ranks_;
+  int alive_ = 0;  // spawned or being spawned, and not ended
+  Verdict verdict_;
+  std::optional<OtherCause> other_cause_;
+  bool stopping_ = false;
+  bool finishing_ = false;
+  bool finished_ = false;
+  int interrupts_ = 0;
+  Clock::time_point began_ = Clock::now();
+};
+
+}  // namespace dl::launcher

@@ -1,0 +1,24 @@
+// All that lives below this process. A subreaper inherits the orphans of its tree, so that whoever
+// kills its children until it has none left has killed the whole tree, whatever sessions and
+// process groups its members went to.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace dl::launcher {
+
+// Makes this process the one that orphans below it fall to. Throws kIo.
+void become_subreaper();
+
+// Direct children, zombies included.
+std::vector<pid_t> children_of_this_process();
+
+// Sends a signal to every child, and to the process group that it leads, if it does.
+void signal_children(int signal);
+
+// SIGKILL to every child until none is left, orphans that arrive meanwhile included; reaps them.
+void kill_descendants() noexcept;
+
+}  // namespace dl::launcher

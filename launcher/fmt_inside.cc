@@ -1,0 +1,17 @@
+// fmt's compiled functions, taken into the program from its headers: loading libfmt.so, and with it
+// a second libstdc++, would cost each launch more than spawning a rank.
+#undef FMT_SHARED
+#define FMT_HEADER_ONLY
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+namespace {
+
+// A function that is inline in a header is emitted where its address is taken.
+[[gnu::used]] std::string (*const vformat)(fmt::string_view, fmt::format_args) = &fmt::vformat;
+[[gnu::used]] void (*const vprint)(std::FILE*, fmt::string_view, fmt::format_args) = &fmt::vprint;
+[[gnu::used]] void (*const vprint_stdout)(fmt::string_view, fmt::format_args) = &fmt::vprint;
+[[gnu::used]] void (*const throw_format_error)(const char*) = &fmt::detail::throw_format_error;
+[[gnu::used]] bool (*const is_printable)(std::uint32_t) = &fmt::detail::is_printable;
+
+}  // namespace

@@ -1,0 +1,25 @@
+// What dlrun may use of the machine it runs on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dl::launcher {
+
+struct Machine {
+  std::string host;       // as the kernel names it
+  std::vector<int> cpus;  // that this process may run on, ascending
+  // CPU time that the control group grants, in CPUs; nullopt: no limit.
+  std::optional<double> quota;
+
+  // CPUs or granted CPU time, whichever is less, at least 1.
+  int usable_cores() const;
+};
+
+Machine this_machine();
+
+// The smallest quota of the control groups that this process is in. `root` stands for "/" in tests.
+std::optional<double> cpu_quota(const std::string& root = "");
+
+}  // namespace dl::launcher

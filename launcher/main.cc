@@ -1,0 +1,61 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "core/base/error.h"
+#include "launcher/agent.h"
+#include "launcher/machine.h"
+#include "launcher/options.h"
+#include "launcher/plan.h"
+#include "launcher/plan_text.h"
+#include "launcher/program.h"
+#include "launcher/supervisor.h"
+
+namespace dl::launcher {
+namespace {
+
+int run(int argc, char** argv) {
+  Plan plan;
+  Options options;
+  try {
+    auto parsed = parse_options({argv + 1, argv + argc});
+    if (const auto* information = std::get_if<Information>(&parsed)) {
+      fmt::print("{}", information->text);
+      return 0;
+    }
+    options = std::get<Options>(std::move(parsed));
+    plan = make_plan(options, this_machine());
+  } catch (const Error& error) {
+    fmt::print(stderr, "dlrun: {}\n", error.what());
+    return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
+  }
+  if (options.dry_run) {
+    const Meeting meeting = supposed_meeting(plan);
+    fmt::print("{}", options.json ? plan_as_json(plan, meeting) : plan_as_table(plan, meeting));
+    return 0;
+  }
+  DL_CHECK(plan.nnodes == 1, kNotImplemented, "--nnodes is {}: only --dry-run knows several nodes",
+           plan.nnodes);
+  const Program program = find_program(plan.program.front());
+  if (program.exit_code != 0) {
+    fmt::print(stderr, "dlrun: {}\n", program.error);
+    return program.exit_code;
+  }
+  plan.executable = program.path;
+  return Agent(options, plan, start_supervisor({plan.executable, plan.program}, argc, argv)).run();
+}
+
+}  // namespace
+}  // namespace dl::launcher
+
+int main(int argc, char** argv) {
+  try {
+    return dl::launcher::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "dlrun: {}\n", error.what());
+    return 1;
+  }
+}

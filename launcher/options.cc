@@ -1,0 +1,216 @@
+#include "launcher/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/base/version.h"
+#include "launcher/refused_options.h"
+
+namespace dl::launcher {
+namespace {
+
+constexpr const char* kDescription =
+    "Starts a program as the ranks of one job, watches over them, and ends them together.\n"
+    "Each rank finds torchrun's environment variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
+    "...";
+
+constexpr const char* kFooter =
+    "Exit code: that of the rank that caused the failure, 128+N for signal N; 2 bad usage; 124 a\n"
+    "deadline passed; 126 the program cannot be executed; 127 it was not found.\n"
+    "\n"
+    "  dlrun --nproc-per-node 2 ./train --epochs 3\n"
+    "  dlrun --nproc-per-node auto python train.py\n"
+    "  dlrun --nnodes 2 --node-rank 0 --rdzv-endpoint node0:29400 ./train     (the same with 1 "
+    "there)";
+
+// As typed: numbers are read here and not by CLI11, so that every refusal is a sentence of ours.
+struct Typed {
+  std::string nnodes, nproc, node_rank, master_port, max_restarts, grace, join_timeout, bind;
+  bool no_prefix = false;
+  bool version = false;
+};
+
+int whole_number(const std::string& option, const std::string& text, int least, int most) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool read = error == std::errc() && end == text.data() + text.size();
+  DL_CHECK(read && value >= least && value <= most, kInvalidArgument,
+           "{} is `{}`, wanted a whole number from {} to {}", option, text, least, most);
+  return value;
+}
+
+std::chrono::milliseconds seconds(const std::string& option, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool read = error == std::errc() && end == text.data() + text.size();
+  DL_CHECK(read && std::isfinite(value) && value >= 0 && value <= 1e9, kInvalidArgument,
+           "{} is `{}`, wanted a number of seconds from 0", option, text);
+  return std::chrono::milliseconds(std::llround(value * 1000));
+}
+
+// "--nproc-per-node" may be typed "--nproc_per_node", as with torchrun.
+CLI::Option* add(CLI::App& app, const std::string& name, std::string& into, const std::string& help,
+                 const std::string& value) {
+  std::string underscored = name;
+  std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
+  const std::string names = underscored == name ? name : name + "," + underscored;
+  return app.add_option(names, into, help)->type_name(value)->take_last();
+}
+
+CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& into, const std::string& help) {
+  std::string underscored = name;
+  std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
+  const std::string names = underscored == name ? name : name + "," + underscored;
+  return app.add_flag(names, into, help);
+}
+
+// One line an option, its torchrun spelling with underscores left out.
+class HelpFormat : public CLI::Formatter {
+ public:
+  HelpFormat() { column_width(32); }
+  std::string make_option_name(const CLI::Option* option, bool) const override {
+    std::string name;
+    for (const std::string& s : option->get_snames()) name += "-" + s + ", ";
+    return name + "--" + option->get_lnames().front();
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
+  }
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: dlrun [options] [--] program [arguments...]\n";
+  }
+};
+
+void check_together(const Options& options) {
+  const bool several = options.nnodes > 1;
+  DL_CHECK(several || !options.node_rank || *options.node_rank == 0, kInvalidArgument,
+           "--node-rank is {} but --nnodes is 1", options.node_rank.value_or(0));
+  DL_CHECK(!options.node_rank || *options.node_rank < options.nnodes, kInvalidArgument,
+           "--node-rank is {}, wanted less than --nnodes, which is {}",
+           options.node_rank.value_or(0), options.nnodes);
+  DL_CHECK(!several || options.node_rank, kInvalidArgument,
+           "--nnodes is {}: give this node's number in --node-rank", options.nnodes);
+  const bool endpoint = !options.rdzv_endpoint.empty() ||
+                        (!options.master_addr.empty() && options.master_port.has_value());
+  DL_CHECK(!several || endpoint, kInvalidArgument,
+           "--nnodes is {}: give node 0's address in --rdzv-endpoint HOST:PORT", options.nnodes);
+}
+
+}  // namespace
+
+std::variant<Options, Information> parse_options(std::vector<std::string> arguments) {
+  Options options;
+  Typed typed;
+  bool standalone = false;
+  bool no_python = false;
+
+  CLI::App app(kDescription, "dlrun");
+  app.formatter(std::make_shared<HelpFormat>());
+  app.footer(kFooter);
+  app.prefix_command();  // from the first word that is no option on, everything is the program's
+  app.set_help_flag("-h,--help", "print this and exit");
+  app.add_flag("--version", typed.version, "print the version and exit");
+
+  const auto group = [](const std::string& name, std::initializer_list<CLI::Option*> made) {
+    for (CLI::Option* option : made) option->group(name);
+  };
+  group("Who runs", {add(app, "--nproc-per-node", typed.nproc,
+                         "ranks on this node (1); auto: one a usable core", "N|auto"),
+                     add(app, "--nnodes", typed.nnodes,
+                         "nodes of the job (1), each with a dlrun of its own", "N"),
+                     add(app, "--node-rank", typed.node_rank, "number of this node, from 0", "R"),
+                     add(app, "--bind", typed.bind,
+                         "even: each rank on its own share of the CPUs (none)", "none|even")});
+  group("How nodes and ranks meet",
+        {add(app, "--rdzv-endpoint", options.rdzv_endpoint, "where node 0's dlrun listens",
+             "HOST:PORT"),
+         add(app, "--rdzv-id", options.rdzv_id, "name of the job, the same on all nodes", "NAME"),
+         add(app, "--key-file", options.key_file,
+             "the job's secret, mode 0600 (~/.config/dlrun/key, made on first use)", "FILE"),
+         add(app, "--join-timeout", typed.join_timeout, "longest wait for the other nodes (600)",
+             "SECONDS"),
+         add(app, "--master-addr", options.master_addr, "MASTER_ADDR of the ranks", "ADDRESS"),
+         add(app, "--master-port", typed.master_port, "MASTER_PORT of the ranks (a free one)",
+             "PORT")});
+  group("What is shown and kept",
+        {add(app, "--log-dir", options.log_dir,
+             "also keep output in DIR/<rank>/stdout.log, stderr.log", "DIR"),
+         add_flag(app, "--no-prefix", typed.no_prefix, "lines without `[rank N] `"),
+         add_flag(app, "--dry-run", options.dry_run, "print who would run where, and exit"),
+         add_flag(app, "--json", options.json, "with --dry-run: as JSON")});
+  group("How it ends",
+        {add(app, "--grace", typed.grace, "time between SIGTERM and SIGKILL (10)", "SECONDS"),
+         add(app, "--max-restarts", typed.max_restarts, "only 0: a failed job is not started again",
+             "0")});
+  group("Taken for torchrun's sake, always so",
+        {add_flag(app, "--standalone", standalone, "one node, with no address to give"),
+         add_flag(app, "--no-python", no_python, "the program is run as it stands")});
+
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    return Information{app.help()};
+  } catch (const CLI::ParseError& error) {
+    throw_error(ErrorKind::kInvalidArgument, "{}", error.what());
+  }
+  if (typed.version) return Information{fmt::format("dlrun {}\n", kVersion)};
+
+  options.program = app.remaining();
+  if (!options.program.empty() && options.program.front() == "--") {
+    options.program.erase(options.program.begin());
+  } else if (!options.program.empty() && options.program.front().starts_with('-')) {
+    throw Error(ErrorKind::kInvalidArgument, refusal_of(options.program.front()));
+  }
+  DL_CHECK(!options.program.empty() && !options.program.front().empty(), kInvalidArgument,
+           "no program given; `dlrun --help` shows how");
+
+  constexpr int kMost = 1'000'000;
+  if (!typed.nnodes.empty()) {
+    DL_CHECK(
+        typed.nnodes.find(':') == std::string::npos, kInvalidArgument,
+        "--nnodes is `{}`: a job whose number of nodes changes is not supported; give one number",
+        typed.nnodes);
+    options.nnodes = whole_number("--nnodes", typed.nnodes, 1, kMost);
+  }
+  if (!typed.nproc.empty()) {
+    DL_CHECK(typed.nproc != "gpu", kInvalidArgument,
+             "--nproc-per-node gpu is not supported; give a number, or auto for one rank a core");
+    if (typed.nproc != "auto" && typed.nproc != "cpu") {
+      whole_number("--nproc-per-node", typed.nproc, 1, kMost);
+    }
+    options.nproc_per_node = typed.nproc;
+  }
+  if (!typed.node_rank.empty()) {
+    options.node_rank = whole_number("--node-rank", typed.node_rank, 0, kMost);
+  }
+  if (!typed.master_port.empty()) {
+    options.master_port = whole_number("--master-port", typed.master_port, 1, 65535);
+  }
+  if (!typed.max_restarts.empty()) {
+    DL_CHECK(typed.max_restarts == "0", kInvalidArgument,
+             "--max-restarts is `{}`: starting a failed job again is not supported; leave it out",
+             typed.max_restarts);
+  }
+  if (!typed.grace.empty()) options.grace = seconds("--grace", typed.grace);
+  if (!typed.join_timeout.empty()) {
+    options.join_timeout = seconds("--join-timeout", typed.join_timeout);
+  }
+  if (!typed.bind.empty()) {
+    DL_CHECK(typed.bind == "none" || typed.bind == "even", kInvalidArgument,
+             "--bind is `{}`, wanted none or even", typed.bind);
+    options.bind = typed.bind == "even" ? Bind::kEven : Bind::kNone;
+  }
+  options.prefix = !typed.no_prefix;
+  DL_CHECK(!standalone || options.nnodes == 1, kInvalidArgument,
+           "--standalone means one node, but --nnodes is {}", options.nnodes);
+  DL_CHECK(!options.json || options.dry_run, kInvalidArgument, "--json needs --dry-run");
+  check_together(options);
+  return options;
+}
+
+}  // namespace dl::launcher

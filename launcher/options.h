@@ -1,0 +1,48 @@
+// What the user typed: dlrun's command line, parsed and checked, and nothing more.
+//
+// Names are torchrun's where torchrun has one; each may be written with dashes or underscores.
+// Options of torchrun that dlrun does not have are refused by name (refused_options.h).
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dl::launcher {
+
+enum class Bind : std::uint8_t {
+  kNone,  // ranks run on every CPU that dlrun may use
+  kEven,  // each local rank runs on its own, equal share of them
+};
+
+struct Options {
+  int nnodes = 1;
+  std::optional<int> node_rank;
+  std::string nproc_per_node = "1";  // a number from 1, "auto" or "cpu"
+  std::string rdzv_endpoint;         // HOST:PORT of the first agent; empty: not given
+  std::string rdzv_id;               // name of the job; empty: made up
+  std::string master_addr;           // empty: chosen
+  std::optional<int> master_port;
+  std::string key_file;
+  std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
+  std::chrono::milliseconds grace{std::chrono::seconds(10)};
+  std::string log_dir;
+  Bind bind = Bind::kNone;
+  bool prefix = true;  // each line says who wrote it
+  bool dry_run = false;
+  bool json = false;
+  std::vector<std::string> program;  // with its arguments, as typed
+};
+
+// Something to print and be done: --help, --version.
+struct Information {
+  std::string text;
+};
+
+// `arguments` without the program's own name. Throws Error{kInvalidArgument} with one sentence for
+// bad usage.
+std::variant<Options, Information> parse_options(std::vector<std::string> arguments);
+
+}  // namespace dl::launcher

@@ -1,0 +1,116 @@
+#include "launcher/plan.h"
+
+#include <sys/random.h>
+
+#include <charconv>
+
+#include "core/base/error.h"
+#include "launcher/port.h"
+
+namespace dl::launcher {
+namespace {
+
+std::string made_up_name() {
+  std::uint32_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
+  return fmt::format("{:08x}", random);
+}
+
+int local_ranks(const Options& options, const Machine& machine) {
+  if (options.nproc_per_node == "auto" || options.nproc_per_node == "cpu") {
+    return machine.usable_cores();
+  }
+  return std::stoi(options.nproc_per_node);
+}
+
+// Rank i's share of n CPUs cut into `ranks` runs that differ by at most one CPU. With fewer CPUs
+// than ranks, some share one.
+std::vector<int> even_share(const std::vector<int>& cpus, int ranks, int i) {
+  const auto n = static_cast<std::int64_t>(cpus.size());
+  const std::int64_t begin = n * i / ranks;
+  const std::int64_t end = std::max(begin + 1, n * (i + 1) / ranks);
+  return {cpus.begin() + begin, cpus.begin() + end};
+}
+
+// "host:port", "[v6]:port"
+std::string host_of(const std::string& endpoint) {
+  const std::size_t colon = endpoint.rfind(':');
+  DL_CHECK(colon != std::string::npos && colon > 0, kInvalidArgument,
+           "--rdzv-endpoint is `{}`, wanted HOST:PORT", endpoint);
+  int port = 0;
+  const char* const last = endpoint.data() + endpoint.size();
+  const auto [end, error] = std::from_chars(endpoint.data() + colon + 1, last, port);
+  DL_CHECK(error == std::errc() && end == last && port > 0 && port < 65536, kInvalidArgument,
+           "--rdzv-endpoint is `{}`, wanted HOST:PORT with a port from 1 to 65535", endpoint);
+  std::string host = endpoint.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  DL_CHECK(!host.empty(), kInvalidArgument, "--rdzv-endpoint is `{}`, wanted HOST:PORT", endpoint);
+  return host;
+}
+
+std::string endpoint_of(const std::string& host, int port) {
+  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
+                                             : fmt::format("[{}]:{}", host, port);
+}
+
+}  // namespace
+
+Plan make_plan(const Options& options, const Machine& machine) {
+  Plan plan;
+  plan.job = options.rdzv_id.empty() ? made_up_name() : options.rdzv_id;
+  DL_CHECK(plan.job.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
+           plan.job.size());
+  plan.host = machine.host;
+  plan.nnodes = options.nnodes;
+  plan.node_rank = options.node_rank.value_or(0);
+  plan.program = options.program;
+
+  const int ranks = local_ranks(options, machine);
+  plan.ranks.resize(static_cast<std::size_t>(ranks));
+  for (int i = 0; i < ranks; ++i) {
+    LocalRank& rank = plan.ranks[static_cast<std::size_t>(i)];
+    rank.local_rank = i;
+    if (options.bind == Bind::kEven) rank.cpus = even_share(machine.cpus, ranks, i);
+  }
+  plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
+
+  plan.master_addr = options.master_addr;
+  plan.master_port = options.master_port;
+  if (plan.nnodes > 1) {
+    // As with torchrun, --master-addr and --master-port alone say where to meet. The ranks' own
+    // port is then another one.
+    plan.rdzv_endpoint = options.rdzv_endpoint;
+    if (plan.rdzv_endpoint.empty()) {
+      plan.rdzv_endpoint = endpoint_of(options.master_addr, *options.master_port);
+      plan.master_port.reset();
+    }
+    // Every node must use one name without having spoken to the others.
+    if (options.rdzv_id.empty()) plan.job = "default";
+    const std::string host = host_of(plan.rdzv_endpoint);
+    if (plan.master_addr.empty()) plan.master_addr = host;
+  } else if (plan.master_addr.empty()) {
+    plan.master_addr = "127.0.0.1";
+  }
+  return plan;
+}
+
+Meeting supposed_meeting(const Plan& plan) {
+  Meeting meeting;
+  meeting.world_size = plan.nnodes * plan.local_world_size();
+  meeting.group_rank = plan.node_rank;
+  meeting.first_rank = plan.node_rank * plan.local_world_size();
+  meeting.master_addr = plan.master_addr;
+  if (plan.master_port) {
+    // Rank 0 listens on node 0; elsewhere the port says nothing.
+    DL_CHECK(
+        plan.node_rank != 0 || port_is_free(static_cast<std::uint16_t>(*plan.master_port)), kIo,
+        "--master-port {} is taken on {}; give another, or leave it out and a free one is chosen",
+        *plan.master_port, plan.host);
+    meeting.master_port = *plan.master_port;
+  } else {
+    meeting.master_port = choose_port();
+  }
+  return meeting;
+}
+
+}  // namespace dl::launcher

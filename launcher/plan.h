@@ -1,0 +1,58 @@
+// Who runs where: everything about this node's part of a job that is known before anything is
+// started.
+//
+// A Plan is a value, made once. What is found out only when the nodes have met (generation, order
+// of the nodes, ports) is in Meeting; environment.h joins both.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/machine.h"
+#include "launcher/options.h"
+
+namespace dl::launcher {
+
+struct LocalRank {
+  int local_rank = 0;
+  std::vector<int> cpus;  // empty: not bound
+};
+
+struct Plan {
+  std::string job;
+  std::string host;
+  int nnodes = 1;
+  int node_rank = 0;
+  std::vector<LocalRank> ranks;
+  int omp_num_threads = 1;
+  std::string rdzv_endpoint;  // "host:port" where several nodes meet; empty on one node
+  std::string master_addr;
+  std::optional<int> master_port;    // as the user gave it
+  std::vector<std::string> program;  // as typed
+  std::string executable;            // what is executed, found along PATH
+
+  int local_world_size() const { return static_cast<int>(ranks.size()); }
+};
+
+// What all nodes agree on.
+struct Meeting {
+  std::uint64_t generation = 0;
+  int first_rank = 0;  // of this node
+  int world_size = 1;
+  int group_rank = 0;
+  std::string master_addr;
+  int master_port = 0;
+  std::string store;  // "host:port"
+};
+
+// Throws kInvalidArgument with one sentence. Does not look for the program.
+Plan make_plan(const Options& options, const Machine& machine);
+
+// The meeting of a job on one node, or what `--dry-run` supposes of several: each has as many ranks
+// as this one. Chooses MASTER_PORT where the user did not.
+Meeting supposed_meeting(const Plan& plan);
+
+}  // namespace dl::launcher

@@ -1,0 +1,22 @@
+// Finding the program that the ranks run, before anything is started for it.
+#pragma once
+
+#include <string>
+
+namespace dl::launcher {
+
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitTimeout = 124;
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+
+struct Program {
+  std::string path;   // what execve() takes
+  int exit_code = 0;  // kExitNotExecutable or kExitNotFound where it cannot be run
+  std::string error;  // one sentence, then
+};
+
+// As a shell would: along PATH, unless the name has a slash.
+Program find_program(const std::string& name);
+
+}  // namespace dl::launcher

@@ -1,0 +1,38 @@
+// The descriptors that connect a rank to dlrun. All are close-on-exec; everything throws kIo.
+#pragma once
+
+#include <string>
+
+#include "core/base/unique_fd.h"
+
+namespace dl::launcher {
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+Pipe make_pipe();
+UniqueFd duplicate(int fd);
+UniqueFd open_null();
+
+// Rank 0 reads what dlrun was given; nothing where that is a terminal and dlrun runs in its
+// background, whose input belongs to the shell.
+UniqueFd stdin_for_rank();
+
+// A file that has no name and leaves nothing behind.
+UniqueFd make_memory_file(const char* name);
+// A path under which every process of this user finds a descriptor of this one.
+std::string path_of_descriptor(int fd);
+
+// DIR/<rank>/<file>, its folders made.
+std::string log_path(const std::string& folder, int rank, const char* file);
+// Emptied where it exists.
+UniqueFd create_file(const std::string& path);
+// From its beginning, whatever its offset; at most 1 MiB.
+std::string read_file(int fd);
+
+// As many descriptors as the system allows this process: four a rank are needed. Ranks keep the
+// limit that dlrun was started with.
+void raise_descriptor_limit();
+
+}  // namespace dl::launcher

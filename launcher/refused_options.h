@@ -1,0 +1,13 @@
+// Options of torchrun that dlrun does not have: refused by name, each with what to do instead.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace dl::launcher {
+
+// The sentence for an option that parse_options() did not recognise, as it was typed ("--tee=3",
+// "-m").
+std::string refusal_of(std::string_view typed);
+
+}  // namespace dl::launcher

@@ -1,0 +1,163 @@
+#include "launcher/report.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace dl::launcher {
+namespace {
+
+constexpr std::size_t kTailLines = 12;
+constexpr std::size_t kErrorFileBytes = 8 * 1024;
+
+// Lines as a terminal would have shown them, the last `most` of them.
+std::vector<std::string> last_lines(std::string_view text, std::size_t most) {
+  std::vector<std::string> lines;
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  while (!text.empty() && lines.size() < most) {
+    const std::size_t begin = text.rfind('\n') + 1;  // npos + 1 is 0
+    std::string_view line = text.substr(begin);
+    while (line.ends_with('\r')) line.remove_suffix(1);
+    line.remove_prefix(line.rfind('\r') + 1);
+    lines.emplace_back(line);
+    text = text.substr(0, begin == 0 ? 0 : begin - 1);
+  }
+  std::reverse(lines.begin(), lines.end());
+  return lines;
+}
+
+std::string seconds(std::chrono::milliseconds time) {
+  const double s = static_cast<double>(time.count()) / 1000;
+  return s < 10 ? fmt::format("{:.2f} s", s) : fmt::format("{:.1f} s", s);
+}
+
+// 0, 2-7
+std::string rank_list(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (i > 0) text += ", ";
+    text += last == i ? std::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was killed by signal {} ({}){}", WTERMSIG(status),
+                       signal_name(WTERMSIG(status)),
+                       WCOREDUMP(status) ? " and left a core dump" : "");
+  }
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+std::string describe_end(const RankFacts& rank, const Place& place) {
+  return fmt::format("rank {} (node {}, host {}, pid {}) {} after {}", rank.rank, place.node,
+                     place.host, rank.pid, how_it_ended(rank.end.status), seconds(rank.ran));
+}
+
+std::string cause_in_error_file(const std::string& content) {
+  using nlohmann::json;
+  const json parsed = json::parse(content, nullptr, /*allow_exceptions=*/false);
+  std::string text = content;
+  if (parsed.is_object() && parsed.contains("message")) {
+    const json& message = parsed["message"];
+    if (message.is_string()) text = message.get<std::string>();
+    if (message.is_object()) {
+      // The stack ends with the message, and says where.
+      const json& extra = message.contains("extraInfo") ? message["extraInfo"] : json();
+      if (extra.is_object() && extra.contains("py_callstack") &&
+          extra["py_callstack"].is_string()) {
+        text = extra["py_callstack"].get<std::string>();
+      } else if (message.contains("message") && message["message"].is_string()) {
+        text = message["message"].get<std::string>();
+      }
+    }
+  }
+  if (text.size() > kErrorFileBytes) text.erase(0, text.size() - kErrorFileBytes);
+  return text;
+}
+
+std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
+  std::map<std::string, std::vector<int>> fates;
+  for (const RankFacts& rank : all) {
+    if (rank.rank == cause) continue;
+    std::string fate;
+    if (!rank.started) {
+      fate = "not started";
+    } else if (!rank.ended) {
+      fate = "ended with the supervisor";
+    } else if (rank.end.follows) {
+      fate = rank.end.follows->peer >= 0
+                 ? fmt::format("failed because of rank {} in {}", rank.end.follows->peer,
+                               rank.end.follows->operation)
+                 : fmt::format("failed because of a peer in {}", rank.end.follows->operation);
+    } else if (rank.end.stopped) {
+      fate = "ended by dlrun";
+      if (WIFSIGNALED(rank.end.status)) {
+        fate += fmt::format(" with {}", signal_name(WTERMSIG(rank.end.status)));
+      }
+    } else {
+      fate = how_it_ended(rank.end.status);
+    }
+    fates[fate].push_back(rank.rank);
+  }
+  std::string text;
+  for (const auto& [fate, ranks] : fates) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", rank_list(ranks), fate);
+  }
+  return text;
+}
+
+std::vector<std::string> failure_page(const RankFacts& cause, const std::vector<RankFacts>& all,
+                                      const Place& place) {
+  std::vector<std::string> page = {describe_end(cause, place)};
+  if (cause.end.follows) {
+    const rendezvous::PeerFailure& follows = *cause.end.follows;
+    page.push_back(fmt::format(
+        "  it says that it failed because of {} in {}, which has not ended on its own",
+        follows.peer >= 0 ? fmt::format("rank {}", follows.peer) : "a peer", follows.operation));
+    for (const std::string& line : last_lines(follows.text, kTailLines)) {
+      page.push_back(fmt::format("    | {}", line));
+    }
+  }
+  if (WIFSIGNALED(cause.end.status) && WTERMSIG(cause.end.status) == SIGKILL) {
+    page.push_back("  dlrun did not send this signal; where memory runs out, the kernel does");
+  }
+  if (!cause.error_file.empty()) {
+    page.push_back("  it left in its error file:");
+    for (const std::string& line : last_lines(cause_in_error_file(cause.error_file), 40)) {
+      page.push_back(fmt::format("    | {}", line));
+    }
+  }
+  const bool spoke = !cause.stderr_tail.empty();
+  const std::vector<std::string> lines =
+      last_lines(spoke ? cause.stderr_tail : cause.stdout_tail, kTailLines);
+  if (lines.empty()) {
+    page.push_back("  it wrote nothing");
+  } else {
+    page.push_back(fmt::format("  its last lines on {}:", spoke ? "stderr" : "stdout"));
+    for (const std::string& line : lines) page.push_back(fmt::format("    | {}", line));
+  }
+  const std::string others = fate_of_others(cause.rank, all);
+  if (!others.empty()) page.push_back(fmt::format("  the others: {}", others));
+  return page;
+}
+
+}  // namespace dl::launcher

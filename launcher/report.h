@@ -1,0 +1,50 @@
+// The page of truth at the end of a failed job: what came first, what that rank last said, what
+// happened to the others.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "launcher/verdict.h"
+
+namespace dl::launcher {
+
+// One local rank, as the report needs it.
+struct RankFacts {
+  int rank = -1;
+  pid_t pid = -1;
+  bool started = false;
+  bool ended = false;
+  std::chrono::milliseconds ran{0};
+  RankEnd end;
+  std::string stderr_tail;
+  std::string stdout_tail;
+  std::string error_file;  // content of TORCHELASTIC_ERROR_FILE
+};
+
+struct Place {
+  std::string host;
+  int node = 0;
+};
+
+// "rank 1 (node 0, host vm, pid 4711) was killed by signal 9 (SIGKILL) after 12.3 s"
+std::string describe_end(const RankFacts& rank, const Place& place);
+
+// The page about `cause`, one line each, without line breaks.
+std::vector<std::string> failure_page(const RankFacts& cause, const std::vector<RankFacts>& all,
+                                      const Place& place);
+
+// "ranks 0, 2-7 were ended by dlrun; rank 1 had ended with exit code 0"; empty: there are no
+// others.
+std::string fate_of_others(int cause, const std::vector<RankFacts>& all);
+
+// What torch's `record` decorator wrote ({"message": {"message": ...}}) or any other text, cut to a
+// page.
+std::string cause_in_error_file(const std::string& content);
+
+std::string signal_name(int signal);
+
+}  // namespace dl::launcher

@@ -1,0 +1,160 @@
+#include "launcher/sink.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <cerrno>
+
+namespace dl::launcher {
+namespace {
+
+// The beginning of a text that fits so many columns, one for each code point.
+std::string_view clipped(std::string_view text, int columns) {
+  int used = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
+    if (begins && used++ == columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+}  // namespace
+
+Sink::Sink(boost::asio::io_context& io, int fd, std::function<void()> on_broken)
+    : descriptor_(io), fd_(fd), on_broken_(std::move(on_broken)) {
+  struct stat about{};
+  if (::fstat(fd, &about) != 0) {
+    broken_ = true;  // started with the descriptor closed: output goes nowhere, as it would for sh
+    return;
+  }
+  terminal_ = ::isatty(fd) == 1;
+  if (!terminal_ && !S_ISFIFO(about.st_mode) && !S_ISSOCK(about.st_mode)) return;
+  int own = -1;
+  if (S_ISSOCK(about.st_mode)) {
+    way_ = Way::kSocket;
+  } else {
+    own = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(),
+                 O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    // Another user's terminal (after su) cannot be opened: once it is writable, a pipe or terminal
+    // takes this much without blocking.
+    way_ = own >= 0 ? Way::kNonBlocking : Way::kSmallPieces;
+  }
+  if (own < 0) own = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  fd_ = own;
+  descriptor_.assign(own);
+}
+
+int Sink::columns() const {
+  winsize size{};
+  return terminal_ && ::ioctl(fd_, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+void Sink::write(std::string_view bytes) {
+  if (broken_ || bytes.empty()) return;
+  queued_.append(bytes);
+  start();
+}
+
+void Sink::set_status(std::string_view text) {
+  if (!terminal_ || broken_ || text == status_) return;
+  status_ = text;
+  start();
+}
+
+void Sink::start() {
+  if (!waits_) write_some();
+}
+
+// Takes the next thing to write; false where there is nothing.
+bool Sink::refill() {
+  if (at_ < writing_.size()) return true;
+  writing_.clear();
+  at_ = 0;
+  if (queued_.empty() && status_ == status_shown_) return false;
+  if (!status_shown_.empty()) writing_ += "\r\x1b[K";
+  writing_ += queued_;
+  // A line that wraps could not be taken back by one escape sequence.
+  writing_ += clipped(status_, std::max(1, columns() - 1));
+  queued_.clear();
+  status_shown_ = status_;
+  return true;
+}
+
+long Sink::write_once() {
+  const char* const from = writing_.data() + at_;
+  std::size_t n = writing_.size() - at_;
+  if (way_ == Way::kSocket) return ::send(fd_, from, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (way_ == Way::kSmallPieces) {
+    pollfd writable{fd_, POLLOUT, 0};
+    if (::poll(&writable, 1, 0) == 0) {
+      errno = EAGAIN;
+      return -1;
+    }
+    n = std::min<std::size_t>(n, PIPE_BUF);
+  }
+  return ::write(fd_, from, n);
+}
+
+void Sink::write_some() {
+  while (!broken_ && refill()) {
+    const long n = write_once();
+    if (n >= 0) {
+      at_ += static_cast<std::size_t>(n);
+    } else if (errno == EAGAIN) {
+      wait_until_writable();
+      return;
+    } else if (errno != EINTR) {
+      fail();
+      return;
+    }
+  }
+  wake();
+}
+
+void Sink::wait_until_writable() {
+  waits_ = true;
+  descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
+                         [this](const boost::system::error_code& error) {
+                           waits_ = false;
+                           if (!error) write_some();
+                         });
+}
+
+void Sink::fail() {
+  broken_ = true;
+  queued_.clear();
+  writing_.clear();
+  wake();
+  if (on_broken_) on_broken_();
+}
+
+void Sink::wake() {
+  while (!is_full() && !waiting_.empty()) {
+    boost::asio::post(descriptor_.get_executor(), std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+void Sink::flush() {
+  while (!broken_ && refill()) {
+    const long n = write_once();
+    if (n >= 0) {
+      at_ += static_cast<std::size_t>(n);
+    } else if (errno == EAGAIN) {
+      pollfd writable{fd_, POLLOUT, 0};
+      ::poll(&writable, 1, -1);
+    } else if (errno != EINTR) {
+      broken_ = true;
+    }
+  }
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,74 @@
+// dlrun's own stdout or stderr, shared by all ranks: what is written here comes out in order and in
+// one piece, and a reader that is slow holds up nobody but the ranks that write.
+//
+// write() queues and never blocks. Whoever produces faster than the reader reads sees is_full() and
+// waits for room. On a terminal a Sink also keeps one status line below everything else: rank 0's
+// unfinished line.
+//
+// Pipes and terminals are opened anew for this, because making the inherited descriptor
+// non-blocking would do the same to the shell's.
+//
+// One thread. Boost.Asio's io_context must outlive the Sink.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace dl::launcher {
+
+class Sink {
+ public:
+  // `fd` is kept open by the caller. `on_broken`: nobody reads any more (once).
+  Sink(boost::asio::io_context& io, int fd, std::function<void()> on_broken);
+
+  void write(std::string_view bytes);
+  bool is_full() const { return queued_.size() + writing_.size() > kMostQueued; }
+  // Calls back once, when there is room.
+  void when_room(std::function<void()> ready) { waiting_.push_back(std::move(ready)); }
+
+  // While `writer` is in the middle of a line, nobody else may write; null: everybody may.
+  void hold_for(const void* writer) { holder_ = writer; }
+  bool is_held_by(const void* writer) const { return holder_ == writer; }
+  bool may_write(const void* writer) const { return holder_ == nullptr || holder_ == writer; }
+
+  // The last line of the terminal, "" for none. Nothing elsewhere.
+  void set_status(std::string_view text);
+  bool is_terminal() const { return terminal_; }
+  int columns() const;
+
+  // Writes what is left, waiting for the reader as long as it takes.
+  void flush();
+
+ private:
+  enum class Way : std::uint8_t { kDirect, kNonBlocking, kSocket, kSmallPieces };
+  static constexpr std::size_t kMostQueued = std::size_t{1} << 20;
+
+  void start();
+  void write_some();
+  bool refill();
+  void wait_until_writable();
+  long write_once();
+  void fail();
+  void wake();
+
+  boost::asio::posix::stream_descriptor descriptor_;
+  int fd_;
+  const void* holder_ = nullptr;
+  Way way_ = Way::kDirect;
+  bool terminal_ = false;
+  bool broken_ = false;
+  bool waits_ = false;
+  std::function<void()> on_broken_;
+  std::string queued_;   // whole lines that nothing was written of yet
+  std::string writing_;  // what is being written,
+  std::size_t at_ = 0;   // from here on
+  std::string status_;
+  std::string status_shown_;
+  std::deque<std::function<void()>> waiting_;
+};
+
+}  // namespace dl::launcher

@@ -1,0 +1,50 @@
+// Starting one process: the child borrows its parent's memory until it executes (clone with
+// CLONE_VM | CLONE_VFORK), so that the cost does not grow with the parent, and what went wrong in
+// it is simply there when the parent goes on.
+//
+// The child gets its own process group, dies with its parent (SIGKILL), has every signal's default
+// action and none blocked. For a single-threaded process only.
+#pragma once
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dl::launcher {
+
+struct FdAt {
+  int from = -1;  // in the parent
+  int to = -1;    // in the child
+};
+
+struct SpawnRequest {
+  const char* path = nullptr;
+  char* const* argv = nullptr;  // ends with a null pointer; so does envp
+  char* const* envp = nullptr;
+  std::span<const FdAt> fds;  // no `to` may be a later entry's `from`
+  std::span<const int> cpus;  // empty: as the parent
+};
+
+struct Spawned {
+  pid_t pid = -1;             // -1: not started
+  int error = 0;              // then the errno value,
+  const char* what = "exec";  // and what failed
+};
+
+class Spawner {
+ public:
+  // Gives all signals their default action, for this process as well.
+  Spawner();
+  Spawned spawn(const SpawnRequest& request);
+
+ private:
+  static constexpr std::size_t kStackBytes = 64 * 1024;
+  std::unique_ptr<std::byte[]> stack_;
+};
+
+}  // namespace dl::launcher

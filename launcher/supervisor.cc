@@ -1,0 +1,257 @@
+#include "launcher/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <string_view>
+
+#include "core/base/deadline.h"
+#include "core/base/error.h"
+#include "launcher/descendants.h"
+#include "launcher/spawn.h"
+#include "launcher/supervisor_channel.h"
+
+namespace dl::launcher {
+namespace {
+
+// In the child, `from` must not be overwritten before it is used: descriptors that arrive on a
+// number below this are moved above the numbers that children see.
+constexpr int kFirstSafeFd = 256;
+
+// The ranks' environment: dlrun's own, with a rank's entries in place of those of the same name.
+std::vector<char*> merged_environment(const std::vector<std::string>& entries) {
+  std::vector<char*> merged;
+  for (char** old = environ; *old != nullptr; ++old) {
+    const char* const equals = std::strchr(*old, '=');
+    const std::size_t name = equals == nullptr ? 0 : static_cast<std::size_t>(equals - *old) + 1;
+    bool replaced = false;
+    for (const std::string& entry : entries) {
+      if (entry[0] == (*old)[0] && entry.compare(0, name, *old, name) == 0) replaced = true;
+    }
+    if (!replaced) merged.push_back(*old);
+  }
+  for (const std::string& entry : entries) merged.push_back(const_cast<char*>(entry.c_str()));
+  merged.push_back(nullptr);
+  return merged;
+}
+
+class Supervisor {
+ public:
+  Supervisor(const Job& job, UniqueFd channel, UniqueFd signals)
+      : job_(job), channel_(std::move(channel)), signals_(std::move(signals)) {}
+
+  void run() {
+    while (serve()) {
+    }
+    end_everything();
+    Message finished;
+    finished.kind = MessageKind::kFinished;
+    tell(finished);
+  }
+
+ private:
+  // One turn; false once there is nothing more to do than to end.
+  bool serve() {
+    pollfd ready[] = {{channel_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+    if (::poll(ready, 2, -1) < 0 && errno != EINTR) return false;
+    if (ready[1].revents != 0) reap();
+    if (ready[0].revents == 0) return true;
+    Message message;
+    switch (receive_message(channel_.get(), message)) {
+      case Received::kNothing:
+        return true;
+      case Received::kClosed:  // dlrun died
+        patience_ = std::chrono::milliseconds(0);
+        return false;
+      case Received::kMessage:
+        break;
+    }
+    switch (message.kind) {
+      case MessageKind::kSpawn:
+        start(message);
+        return true;
+      case MessageKind::kSignal:
+        for (const auto& [pid, slot] : slots_) {
+          const bool meant =
+              message.slot == kEveryRank ? slot < kFirstHelperSlot : slot == message.slot;
+          if (meant) ::kill(-pid, message.number);
+        }
+        return true;
+      default:  // kFinish
+        patience_ = std::chrono::milliseconds(message.number);
+        return false;
+    }
+  }
+
+  void start(Message& message) {
+    std::vector<char*> argv;
+    const bool own = !message.argv.empty();
+    for (const std::string& argument : own ? message.argv : job_.argv) {
+      argv.push_back(const_cast<char*>(argument.c_str()));
+    }
+    argv.push_back(nullptr);
+    const std::vector<char*> environment = merged_environment(message.environment);
+
+    std::vector<FdAt> fds;
+    for (std::size_t i = 0; i < message.fds.size(); ++i) {
+      UniqueFd& fd = message.fds[i];
+      if (fd.get() < kFirstSafeFd) {
+        fd.reset(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
+      }
+      fds.push_back({fd.get(), message.fd_numbers[i]});
+    }
+    const Spawned spawned = spawner_.spawn({.path = own ? message.text.c_str() : job_.path.c_str(),
+                                            .argv = argv.data(),
+                                            .envp = environment.data(),
+                                            .fds = fds,
+                                            .cpus = message.cpus});
+    Message answer;
+    answer.slot = message.slot;
+    if (spawned.pid < 0) {
+      answer.kind = MessageKind::kNotStarted;
+      answer.number = spawned.error;
+      answer.text = spawned.what;
+    } else {
+      slots_[spawned.pid] = message.slot;
+      answer.kind = MessageKind::kStarted;
+      answer.number = spawned.pid;
+    }
+    tell(answer);
+  }
+
+  void reap() {
+    signalfd_siginfo drained[16];
+    while (::read(signals_.get(), drained, sizeof drained) > 0) {
+    }
+    while (true) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+      if (pid <= 0) return;
+      const auto found = slots_.find(pid);
+      if (found == slots_.end()) continue;  // an orphan of some rank
+      Message exited;
+      exited.kind = MessageKind::kExited;
+      exited.slot = found->second;
+      exited.number = status;
+      slots_.erase(found);
+      tell(exited);
+    }
+  }
+
+  // Patience, SIGTERM, SIGKILL; ends as soon as nobody is left.
+  void end_everything() {
+    if (patience_.count() >= 0) {
+      if (all_gone_within(patience_)) return;
+      signal_children(SIGTERM);
+      signal_children(SIGCONT);  // a stopped process takes no other signal
+      if (all_gone_within(kLastGrace)) return;
+    }
+    kill_descendants();
+  }
+
+  bool all_gone_within(std::chrono::milliseconds time) {
+    const Deadline deadline = Deadline::after(time);
+    while (true) {
+      reap();
+      siginfo_t none{};
+      if (::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD)
+        return true;
+      if (deadline.has_passed()) return false;
+      pollfd ready{signals_.get(), POLLIN, 0};
+      ::poll(&ready, 1, deadline.poll_timeout());
+    }
+  }
+
+  // A dlrun that is gone is seen in serve().
+  void tell(const Message& message) { send_message(channel_.get(), message); }
+
+  const Job& job_;
+  UniqueFd channel_;
+  UniqueFd signals_;
+  Spawner spawner_;
+  std::map<pid_t, std::uint32_t> slots_;
+  std::chrono::milliseconds patience_{0};
+};
+
+// A name of its own in `ps`, `killall` and `pkill -f`, with no word of dlrun in it.
+void rename_process(const char* name, int argc, char** argv) {
+  ::prctl(PR_SET_NAME, name);
+  char* const begin = argv[0];
+  char* const end = argv[argc - 1] + std::strlen(argv[argc - 1]);
+  const std::size_t room = static_cast<std::size_t>(end - begin);
+  std::memset(begin, 0, room);
+  std::memcpy(begin, name, std::min(room, std::strlen(name)));
+}
+
+// dlrun's terminal, pipes and files belong to dlrun: a reader of its output must see the end when
+// dlrun ends.
+void let_go_of_standard_streams() {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
+  if (null > 2) ::close(null);
+}
+
+[[noreturn]] void be_supervisor(const Job& job, UniqueFd channel, int argc, char** argv) {
+  rename_process("rank-supervisor", argc, argv);
+  become_subreaper();
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  UniqueFd signals(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals) throw_errno(errno, "signalfd");
+  Supervisor(job, std::move(channel), std::move(signals)).run();
+  ::_exit(0);
+}
+
+[[noreturn]] void be_warden(const Job& job, UniqueFd channel, int argc, char** argv) {
+  ::setsid();
+  let_go_of_standard_streams();
+  become_subreaper();
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  const pid_t supervisor = ::fork();
+  if (supervisor < 0) ::_exit(1);
+  if (supervisor == 0) {
+    try {
+      be_supervisor(job, std::move(channel), argc, argv);
+    } catch (...) {
+      ::_exit(1);  // dlrun sees the channel close and says so
+    }
+  }
+  channel.reset();
+  rename_process("rank-warden", argc, argv);
+  int status = 0;
+  while (::waitpid(supervisor, &status, 0) < 0 && errno == EINTR) {
+  }
+  kill_descendants();
+  ::_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+}  // namespace
+
+SupervisorHandle start_supervisor(const Job& job, int argc, char** argv) {
+  become_subreaper();
+  auto [ours, theirs] = make_channel();
+  const pid_t warden = ::fork();
+  if (warden < 0) throw_errno(errno, "fork");
+  if (warden == 0) {
+    ours.reset();
+    be_warden(job, std::move(theirs), argc, argv);
+  }
+  return {std::move(ours), warden};
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,45 @@
+// The supervisor: the process that starts every rank, and the reason why nothing is left behind.
+//
+//   dlrun ── warden ── supervisor ── ranks ── whatever they start
+//
+// All three on the left are subreapers, so that each has everything below it, daemons included, as
+// its descendants. When dlrun dies, the supervisor sees its channel close and ends the tree. When
+// the supervisor dies, the kernel kills the ranks and the warden inherits and kills the rest. When
+// both die, the warden is left to do it. Neither of the two carries dlrun's name, so that
+// `killall -9 dlrun` reaches neither.
+//
+// Supervisor and warden are made by fork() from a dlrun that has no threads yet, run in a session
+// of their own (the terminal's signals go to dlrun alone), and keep dlrun's environment and
+// working directory for the ranks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+
+namespace dl::launcher {
+
+// Time that what is left behind by ranks which ended on their own gets to end too (a `tee` that
+// still writes), before SIGTERM; then time before SIGKILL.
+inline constexpr std::chrono::milliseconds kPatience{100};
+inline constexpr std::chrono::milliseconds kLastGrace{200};
+
+struct SupervisorHandle {
+  UniqueFd channel;   // dlrun's end (supervisor_channel.h)
+  pid_t warden = -1;  // ends with the supervisor's exit code, 128+n if signal n ended that
+};
+
+// What kSpawn starts where it names no program of its own.
+struct Job {
+  std::string path;
+  std::vector<std::string> argv;
+};
+
+// `argv` is main's: its memory shows in `ps`, and is overwritten in the two new processes.
+SupervisorHandle start_supervisor(const Job& job, int argc, char** argv);
+
+}  // namespace dl::launcher

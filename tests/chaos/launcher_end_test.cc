@@ -1,0 +1,243 @@
+// How a job ends: exit codes, the first cause, signals, bad input.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/unique_fd.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::vector<std::string> dlrun(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), tests::program("dlrun"));
+  return arguments;
+}
+std::vector<std::string> shell(int ranks, const std::string& script,
+                               std::vector<std::string> options = {}) {
+  options.insert(options.end(), {"--nproc-per-node", std::to_string(ranks), "sh", "-c", script});
+  return dlrun(options);
+}
+
+std::vector<std::string> probe(int ranks, const std::vector<std::string>& what,
+                               std::vector<std::string> options = {}) {
+  options.insert(options.end(), {"--nproc-per-node", std::to_string(ranks),
+                                 tests::program("../tests/launcher_probe")});
+  options.insert(options.end(), what.begin(), what.end());
+  return dlrun(options);
+}
+
+TEST(End, AllRanksWellIsExitCode0) {
+  tests::Process job(shell(3, "exit 0"));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.out() + job.err(), "");
+}
+
+TEST(End, TheCausingRanksExitCodeIsDlruns) {
+  tests::Process job(shell(3, "test $RANK = 1 && { echo why >&2; exit 7; }; exec sleep 300"));
+  EXPECT_EQ(job.wait(2s), 7);
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 (node 0, host "));
+  EXPECT_THAT(job.err(), HasSubstr(") ended with exit code 7 after "));
+  EXPECT_THAT(job.err(), HasSubstr("dlrun:     | why\n"));
+  EXPECT_THAT(job.err(), HasSubstr("the others: ranks 0, 2: ended by dlrun with SIGTERM"));
+}
+
+TEST(End, AFollowerIsNeverNamedFirst) {
+  tests::Process job(probe(2, {"follow", "200"}));
+  EXPECT_EQ(job.wait(5s), 9);
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 (node 0"));
+  EXPECT_THAT(job.err(), HasSubstr("rank 0: failed because of rank 1 in all_reduce #3"));
+}
+
+TEST(End, AFollowerAloneIsShownWithWhatItSays) {
+  tests::Process job(probe(2, {"follow", "-1"}));
+  EXPECT_EQ(job.wait(5s), 4);
+  EXPECT_THAT(job.err(), HasSubstr("it says that it failed because of rank 1 in all_reduce #3"));
+  EXPECT_THAT(job.err(), HasSubstr("| rank 1 is gone"));
+}
+
+TEST(End, TheErrorFileOfTorchIsShown) {
+  tests::Process job(shell(2,
+                           "test $RANK = 0 && exec sleep 300; "
+                           "echo '{\"message\": {\"message\": \"ValueError: bad batch\"}}' "
+                           "> $TORCHELASTIC_ERROR_FILE; exit 1"));
+  EXPECT_EQ(job.wait(2s), 1);
+  EXPECT_THAT(job.err(), HasSubstr("| ValueError: bad batch"));
+}
+
+TEST(End, ARankThatIgnoresSigtermEndsAfterTheGrace) {
+  const auto begin = Clock::now();
+  tests::Process job(
+      shell(2, "test $RANK = 1 && exit 3; trap '' TERM; while true; do sleep 0.05; done",
+            {"--grace", "0.4"}));
+  EXPECT_EQ(job.wait(5s), 3);
+  EXPECT_GE(Clock::now() - begin, 400ms);
+  EXPECT_LT(Clock::now() - begin, 2s);
+  EXPECT_THAT(job.err(), HasSubstr("rank 0: ended by dlrun with SIGKILL"));
+}
+
+TEST(End, ARankMayTidyUpWithinTheGrace) {
+  tests::Process job(shell(2,
+                           "test $RANK = 1 && { sleep 0.2; exit 3; }; "
+                           "trap 'echo tidied; exit 0' TERM; while true; do sleep 0.05; done"));
+  EXPECT_EQ(job.wait(5s), 3);
+  EXPECT_THAT(job.out(), HasSubstr("[rank 0] tidied\n"));
+}
+
+TEST(End, InterruptOnceIsOrderlyAndTwiceAtOnce) {
+  tests::Process job(probe(2, {"stubborn"}, {"--grace", "300"}));
+  ASSERT_TRUE(job.wait_for_out("[rank 0] ready") && job.wait_for_out("[rank 1] ready"));
+  job.signal(SIGINT);
+  ASSERT_TRUE(job.wait_for_out("[rank 0] got it") && job.wait_for_out("[rank 1] got it"));
+  EXPECT_FALSE(job.has_ended());
+  job.signal(SIGINT);
+  EXPECT_EQ(job.wait(1s), 130);
+  EXPECT_THAT(tests::processes_with(job.mark()), IsEmpty());
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: stopped by SIGINT after"));
+}
+
+TEST(End, TermHangupAndQuitEndTheJob) {
+  for (const int signal : {SIGTERM, SIGHUP, SIGQUIT}) {
+    tests::Process job(shell(2, "echo ready; exec sleep 300"));
+    ASSERT_TRUE(job.wait_for_out("[rank 1] ready"));
+    job.signal(signal);
+    EXPECT_EQ(job.wait(2s), 128 + signal);
+    EXPECT_THAT(tests::processes_with(job.mark()), IsEmpty());
+  }
+}
+
+TEST(End, SuspendStopsTheRanksAndContinueLetsThemGoOn) {
+  tests::Process job(shell(2, "i=0; while true; do i=$((i+1)); echo tick $i; sleep 0.02; done"));
+  ASSERT_TRUE(job.wait_for_out("tick 3"));
+  job.signal(SIGTSTP);
+  const auto state = [&] {
+    std::ifstream file("/proc/" + std::to_string(job.pid()) + "/stat");
+    std::string pid, name, s;
+    file >> pid >> name >> s;
+    return s;
+  };
+  ASSERT_TRUE(tests::eventually(2s, [&] { return state() == "T"; }));
+  std::this_thread::sleep_for(100ms);
+  job.signal(SIGCONT);
+  const std::string before = job.out();
+  EXPECT_TRUE(tests::eventually(2s, [&] { return job.out().size() > before.size() + 100; }));
+  job.signal(SIGTERM);
+  EXPECT_EQ(job.wait(2s), 143);
+}
+
+TEST(End, AProgramThatIsNotThereIs127) {
+  tests::Process absent(dlrun({"/no/such/program"}));
+  EXPECT_EQ(absent.wait(2s), 127);
+  EXPECT_EQ(absent.err(), "dlrun: there is no program /no/such/program\n");
+  tests::Process unknown(dlrun({"no-such-program-anywhere"}));
+  EXPECT_EQ(unknown.wait(2s), 127);
+  EXPECT_EQ(unknown.err(), "dlrun: there is no program no-such-program-anywhere on PATH\n");
+}
+
+TEST(End, AProgramThatCannotBeExecutedIs126) {
+  const tests::TempDir folder;
+  const std::string script = folder.path() + "/train.py";
+  std::ofstream(script) << "print('hi')\n";
+  tests::Process job(dlrun({script}));
+  EXPECT_EQ(job.wait(2s), 126);
+  EXPECT_EQ(job.err(), "dlrun: " + script +
+                           " cannot be executed: Permission denied; for a Python " +
+                           "script write `python " + script + "`\n");
+  tests::Process folder_job(dlrun({folder.path()}));
+  EXPECT_EQ(folder_job.wait(2s), 126);
+}
+
+TEST(End, AScriptWhoseInterpreterIsNotThereIs127) {
+  const tests::TempDir folder;
+  const std::string script = folder.path() + "/train";
+  std::ofstream(script) << "#!/no/such/interpreter\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  tests::Process job(dlrun({"--nproc-per-node", "2", script}));
+  EXPECT_EQ(job.wait(2s), 127);
+  EXPECT_THAT(job.err(), HasSubstr("its interpreter is not there"));
+  EXPECT_THAT(tests::processes_with(job.mark()), IsEmpty());
+}
+
+TEST(End, AScriptWithoutAnInterpreterIsRunByTheShell) {
+  const tests::TempDir folder;
+  const std::string script = folder.path() + "/train";
+  std::ofstream(script) << "echo ran with $1\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  tests::Process job(dlrun({script, "x"}));
+  EXPECT_EQ(job.wait(2s), 0);
+  EXPECT_EQ(job.out(), "[rank 0] ran with x\n");
+}
+
+TEST(End, BadUsageIsExitCode2AndOneSentence) {
+  tests::Process job(dlrun({"--nproc-per-node", "0", "true"}));
+  EXPECT_EQ(job.wait(2s), 2);
+  EXPECT_EQ(job.err(), "dlrun: --nproc-per-node is `0`, wanted a whole number from 1 to 1000000\n");
+}
+
+TEST(End, ATakenMasterPortIsSaidBeforeAnythingStarts) {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&here), sizeof here), 0);
+  ASSERT_EQ(::listen(fd.get(), 1), 0);
+  socklen_t size = sizeof here;
+  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&here), &size);
+  const std::string port = std::to_string(ntohs(here.sin_port));
+  tests::Process job(dlrun({"--master-port", port, "--nproc-per-node", "2", "echo", "ran"}));
+  EXPECT_EQ(job.wait(2s), 1);
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: --master-port " + port + " is taken on "));
+  EXPECT_EQ(job.out(), "");
+}
+
+TEST(End, TwoJobsOnOneMachineDoNotMeet) {
+  constexpr const char* kScript = "echo at $MASTER_PORT job $DLRUN_JOB_ID; sleep 0.1";
+  tests::Process one(shell(2, kScript));
+  tests::Process two(shell(2, kScript));
+  EXPECT_EQ(one.wait(), 0);
+  EXPECT_EQ(two.wait(), 0);
+  EXPECT_NE(one.out(), two.out());
+}
+
+TEST(End, SixtyFourRanks) {
+  tests::Process job(shell(64, "echo $RANK of $WORLD_SIZE"));
+  EXPECT_EQ(job.wait(), 0);
+  for (int rank = 0; rank < 64; ++rank) {
+    EXPECT_THAT(job.out(), HasSubstr("[rank " + std::to_string(rank) + "] " + std::to_string(rank) +
+                                     " of 64\n"));
+  }
+}
+
+TEST(End, ARankFindsItsKeyInEitherWay) {
+  tests::Process job(probe(2, {"key"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), HasSubstr("[rank 0] same\n"));
+  EXPECT_THAT(job.out(), HasSubstr("[rank 1] same\n"));
+}
+
+TEST(End, RanksHaveTheirSignalsAndDescriptorsAsAnyProgram) {
+  tests::Process job(
+      dlrun({"sh", "-c", "grep -E 'Sig(Ign|Blk)' /proc/self/status; ls /proc/self/fd | sort -n"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), HasSubstr("SigBlk:\t0000000000000000"));
+  // The two above 31 are glibc's own, and as they were.
+  EXPECT_THAT(job.out(), testing::ContainsRegex("SigIgn:\t0000000[01][08]0000000\n"));
+  EXPECT_THAT(job.out(), HasSubstr("[rank 0] 190\n[rank 0] 191\n"));
+  EXPECT_THAT(job.out(), Not(HasSubstr("[rank 0] 192")));
+}
+
+}  // namespace
+}  // namespace dl

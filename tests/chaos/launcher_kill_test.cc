@@ -1,0 +1,122 @@
+// Promise P4: nothing is left behind, whoever is killed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+
+#include "tests/support/process.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A rank with everything that is hard to find again: a child in the background, one in a session of
+// its own, one orphaned twice, and one that ignores SIGTERM.
+constexpr const char* kFamily =
+    "sleep 300 & setsid sleep 300 & (setsid sh -c 'sleep 300 & sleep 300' &); "
+    "(trap '' TERM HUP INT; sleep 300 & sleep 300) & echo ready; wait";
+constexpr std::size_t kFamilySize = 8;  // with the rank itself
+
+std::string command_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+pid_t find(const tests::Process& job, const std::string& name) {
+  for (const pid_t pid : tests::processes_with(job.mark())) {
+    if (command_of(pid) == name) return pid;
+  }
+  ADD_FAILURE() << "no process " << name;
+  return -1;
+}
+
+bool is_ready(const tests::Process& job) {
+  return tests::eventually(
+      10s, [&] { return tests::processes_with(job.mark()).size() >= 2 * kFamilySize + 3; });
+}
+
+bool all_gone(const tests::Process& job, std::chrono::milliseconds limit) {
+  return tests::eventually(limit, [&] { return tests::processes_with(job.mark()).empty(); });
+}
+
+std::vector<std::string> family_job() {
+  return {tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c", kFamily};
+}
+
+TEST(Kill, OfDlrunLeavesNothing) {
+  tests::Process job(family_job());
+  ASSERT_TRUE(is_ready(job)) << job.err();
+  job.signal(SIGKILL);
+  EXPECT_TRUE(all_gone(job, 1s));
+}
+
+TEST(Kill, OfEverythingNamedDlrunReachesNeitherSupervisorNorWarden) {
+  tests::Process job(family_job());
+  ASSERT_TRUE(is_ready(job)) << job.err();
+  // What killall and pkill -f look at.
+  for (const char* name : {"rank-supervisor", "rank-warden"}) {
+    const pid_t pid = find(job, name);
+    std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
+    const std::string line{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_EQ(line.find("dlrun"), std::string::npos) << line;
+  }
+}
+
+TEST(Kill, OfTheSupervisorLeavesNothingAndIsSaid) {
+  tests::Process job(family_job());
+  ASSERT_TRUE(is_ready(job)) << job.err();
+  ::kill(find(job, "rank-supervisor"), SIGKILL);
+  EXPECT_TRUE(all_gone(job, 1s));
+  EXPECT_EQ(job.wait(1s), 137);
+  EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
+}
+
+TEST(Kill, OfDlrunAndTheSupervisorLeavesNothing) {
+  tests::Process job(family_job());
+  ASSERT_TRUE(is_ready(job)) << job.err();
+  const pid_t supervisor = find(job, "rank-supervisor");
+  ::kill(supervisor, SIGSTOP);  // so that it cannot act between the two
+  job.signal(SIGKILL);
+  ::kill(supervisor, SIGKILL);
+  EXPECT_TRUE(all_gone(job, 1s));
+}
+
+TEST(Kill, OfTheWardenChangesNothing) {
+  tests::Process job(family_job());
+  ASSERT_TRUE(is_ready(job)) << job.err();
+  ::kill(find(job, "rank-warden"), SIGKILL);
+  EXPECT_FALSE(all_gone(job, 50ms));
+  job.signal(SIGKILL);
+  EXPECT_TRUE(all_gone(job, 1s));
+}
+
+TEST(Kill, OfARankIsNamedAndEndsTheJob) {
+  tests::Process job({tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",
+                      "echo last words >&2; echo pid $RANK $$; exec sleep 300"});
+  ASSERT_TRUE(job.wait_for_out("pid 0") && job.wait_for_out("pid 1"));
+  const std::string out = job.out();
+  const std::string pid = std::to_string(std::stoi(out.substr(out.find("pid 1 ") + 6)));
+  ::kill(std::stoi(pid), SIGKILL);
+  EXPECT_EQ(job.wait(2s), 137);
+  EXPECT_TRUE(all_gone(job, 100ms));
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 (node 0, host "));
+  EXPECT_THAT(job.err(), HasSubstr("pid " + pid + ") was killed by signal 9 (SIGKILL) after"));
+  EXPECT_THAT(job.err(), HasSubstr("| last words"));
+  EXPECT_THAT(job.err(), HasSubstr("the others: rank 0: ended by dlrun with SIGTERM"));
+}
+
+TEST(Kill, ChildrenOfRanksEndWithTheJob) {
+  tests::Process job({tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",
+                      "sleep 300 & setsid sleep 300 & true"});
+  EXPECT_EQ(job.wait(2s), 0);
+  EXPECT_THAT(tests::processes_with(job.mark()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace dl

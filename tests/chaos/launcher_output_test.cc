@@ -1,0 +1,153 @@
+// Promise P5: no line is torn, lost or late, and each says who wrote it.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+std::vector<std::string> dlrun(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), tests::program("dlrun"));
+  return arguments;
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Output, GoesWhereItCameFrom) {
+  tests::Process job(dlrun({"--nproc-per-node", "2", "sh", "-c", "echo out; echo err >&2"}));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_THAT(job.out(), HasSubstr("[rank 0] out\n"));
+  EXPECT_THAT(job.out(), HasSubstr("[rank 1] out\n"));
+  EXPECT_THAT(job.err(), HasSubstr("[rank 0] err\n"));
+  EXPECT_EQ(job.out().find("err"), std::string::npos);
+}
+
+TEST(Output, LongLinesOfSeveralRanksAreNotTorn) {
+  // Three lines of 1 MB a rank, written in pieces; a line is right where all its characters are the
+  // rank's own.
+  tests::Process job(
+      dlrun({"--nproc-per-node", "4", tests::program("../tests/launcher_probe"), "long-lines"}));
+  EXPECT_EQ(job.wait(60s), 0);
+  std::map<char, int> lines;
+  std::istringstream out(job.out());
+  for (std::string line; std::getline(out, line);) {
+    ASSERT_EQ(line.size(), 1000000U + 9);
+    const char rank = line[6];
+    ASSERT_EQ(line.substr(0, 9), std::string("[rank ") + rank + "] ");
+    ASSERT_EQ(line.find_first_not_of(rank, 9), std::string::npos);
+    ++lines[rank];
+  }
+  EXPECT_EQ(lines, (std::map<char, int>{{'0', 3}, {'1', 3}, {'2', 3}, {'3', 3}}));
+}
+
+TEST(Output, ASlowReaderLosesNothing) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ::fcntl(ends[1], F_SETPIPE_SZ, 4096);
+  tests::Process job(dlrun({"--nproc-per-node", "3", "sh", "-c", "seq 1 40000"}),
+                     {.stdout_fd = ends[1]});
+  ::close(ends[1]);
+  std::string out;
+  std::vector<char> part(8192);
+  for (ssize_t n; (n = ::read(ends[0], part.data(), part.size())) > 0;) {
+    out.append(part.data(), static_cast<std::size_t>(n));
+    if (out.size() % 65536 < 100) std::this_thread::sleep_for(2ms);
+  }
+  ::close(ends[0]);
+  EXPECT_EQ(job.wait(), 0);
+  std::map<std::string, int> last;
+  std::istringstream lines(out);
+  for (std::string word, rank, number; lines >> word >> rank >> number;) {
+    ASSERT_EQ(std::stoi(number), ++last[rank]) << word << " " << rank;
+  }
+  EXPECT_EQ(last, (std::map<std::string, int>{{"0]", 40000}, {"1]", 40000}, {"2]", 40000}}));
+}
+
+TEST(Output, DoesNotMakeTheReadersDescriptorNonBlocking) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  tests::Process job(dlrun({"sh", "-c", "echo x; sleep 0.2"}), {.stdout_fd = ends[1]});
+  char byte;
+  ASSERT_EQ(::read(ends[0], &byte, 1), 1);
+  EXPECT_EQ(::fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
+  ::close(ends[1]);
+  ::close(ends[0]);
+  job.wait();
+}
+
+TEST(Output, AnUnfinishedLastLineIsShown) {
+  tests::Process job(dlrun({"--nproc-per-node", "1", "sh", "-c", "printf 'a\\nb'"}));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.out(), "[rank 0] a\n[rank 0] b\n");
+}
+
+TEST(Output, WhatAHelperOfTheRankStillWritesIsWaitedFor) {
+  // The shell ends at once; its reader still has to write what it read.
+  tests::Process job(dlrun({"sh", "-c", "(sleep 0.05; echo late) & true"}));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.out(), "[rank 0] late\n");
+}
+
+TEST(Output, AReaderThatLeavesEndsTheJobQuietly) {
+  tests::Process job(
+      {"sh", "-c",
+       tests::program("dlrun") +
+           " --nproc-per-node 2 sh -c 'while true; do echo x; done' | head -1; true"});
+  EXPECT_EQ(job.wait(3s), 0);
+  EXPECT_THAT(job.out(), testing::MatchesRegex("\\[rank [01]\\] x\n"));
+  EXPECT_EQ(job.err(), "");
+  EXPECT_TRUE(tests::eventually(1s, [&] { return tests::processes_with(job.mark()).empty(); }));
+}
+
+TEST(Output, LogDirKeepsEveryRanksBytes) {
+  const tests::TempDir folder;
+  tests::Process job(dlrun({"--log-dir", folder.path() + "/a/b", "--nproc-per-node", "2", "sh",
+                            "-c", "printf \"out $RANK\\r\\nx\"; echo err $RANK >&2"}));
+  EXPECT_EQ(job.wait(), 0);
+  for (const std::string rank : {"0", "1"}) {
+    EXPECT_EQ(contents(folder.path() + "/a/b/" + rank + "/stdout.log"), "out " + rank + "\r\nx");
+    EXPECT_EQ(contents(folder.path() + "/a/b/" + rank + "/stderr.log"), "err " + rank + "\n");
+  }
+}
+
+TEST(Output, ALogDirThatCannotBeMadeIsSaid) {
+  tests::Process job(dlrun({"--log-dir", "/proc/nothing", "true"}));
+  EXPECT_EQ(job.wait(5s), 1);
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: --log-dir: create /proc/nothing/0: "));
+  EXPECT_TRUE(tests::eventually(1s, [&] { return tests::processes_with(job.mark()).empty(); }));
+}
+
+TEST(Output, NoPrefixLeavesLinesAsTheyAre) {
+  tests::Process job(dlrun({"--no-prefix", "echo", "{}"}));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.out(), "{}\n");
+}
+
+TEST(Output, StdinGoesToRank0Only) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(::write(ends[1], "hello\n", 6), 6);
+  ::close(ends[1]);
+  tests::Process job(dlrun({"--nproc-per-node", "2", "cat"}), {.stdin_fd = ends[0]});
+  ::close(ends[0]);
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.out(), "[rank 0] hello\n");
+}
+
+}  // namespace
+}  // namespace dl

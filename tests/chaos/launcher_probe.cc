@@ -1,0 +1,70 @@
+// A rank for the launcher's tests: does one odd thing, told by its first argument.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "core/base/env.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/lifeline.h"
+
+namespace {
+
+using dl::env::Var;
+
+void say(const std::string& text) {
+  [[maybe_unused]] const auto n = ::write(STDOUT_FILENO, text.data(), text.size());
+}
+
+// Says that it got SIGINT, and goes on.
+int stubborn() {
+  ::signal(SIGINT, [](int) { say("got it\n"); });
+  say("ready\n");
+  while (true) ::pause();
+}
+
+// Rank 0 fails because of rank 1; rank 1 fails by itself `late` milliseconds later, or never where
+// that is negative.
+int follow(int late) {
+  if (dl::env::require_int(Var::kRank) == 0) {
+    dl::rendezvous::report_peer_failure({1, "all_reduce #3", "rank 1 is gone"});
+    return 4;
+  }
+  if (late < 0) ::pause();
+  ::usleep(static_cast<useconds_t>(late) * 1000);
+  return 9;
+}
+
+// Three lines of 1 MB of its own digit, in pieces of 10 kB.
+int long_lines() {
+  const std::string piece(10'000, static_cast<char>('0' + dl::env::require_int(Var::kRank)));
+  for (int line = 0; line < 3; ++line) {
+    for (int i = 0; i < 100; ++i) say(piece);
+    say("\n");
+  }
+  return 0;
+}
+
+// The key comes through the descriptor, and where that is closed, through the file.
+int key() {
+  const std::string by_fd = dl::rendezvous::JobKey::from_environment().value().hex();
+  ::close(static_cast<int>(dl::env::require_int(Var::kKeyFd)));
+  const std::string by_file = dl::rendezvous::JobKey::from_environment().value().hex();
+  say(by_fd == by_file ? "same\n" : "different\n");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "stubborn") return stubborn();
+  if (what == "follow") return follow(std::atoi(argv[2]));
+  if (what == "long-lines") return long_lines();
+  if (what == "key") return key();
+  return 64;
+}

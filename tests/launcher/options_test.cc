@@ -1,0 +1,125 @@
+#include "launcher/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+
+namespace dl::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Options parse(std::vector<std::string> arguments) {
+  return std::get<Options>(parse_options(std::move(arguments)));
+}
+
+std::string refusal(std::vector<std::string> arguments) {
+  try {
+    parse_options(std::move(arguments));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Options, DashesAndUnderscoresAreTheSame) {
+  for (const char* name : {"--nproc-per-node", "--nproc_per_node"}) {
+    EXPECT_EQ(parse({name, "3", "x"}).nproc_per_node, "3");
+    EXPECT_EQ(parse({std::string(name) + "=3", "x"}).nproc_per_node, "3");
+  }
+  EXPECT_EQ(parse({"--master_port", "2000", "x"}).master_port, 2000);
+}
+
+TEST(Options, EverythingFromTheProgramOnIsTheProgramsOwn) {
+  EXPECT_THAT(parse({"./train", "--nproc-per-node", "2", "--", "-h"}).program,
+              ElementsAre("./train", "--nproc-per-node", "2", "--", "-h"));
+  EXPECT_EQ(parse({"./train", "--nproc-per-node", "2"}).nproc_per_node, "1");
+  EXPECT_THAT(parse({"--grace", "1", "--", "--odd", "--version"}).program,
+              ElementsAre("--odd", "--version"));
+  EXPECT_THAT(parse({"x", ""}).program, ElementsAre("x", ""));
+}
+
+TEST(Options, TorchrunsOptionsThatAreNotThereAreRefusedByName) {
+  for (const char* name : {"--rdzv-backend",
+                           "--rdzv_backend=c10d",
+                           "--rdzv-conf",
+                           "--monitor-interval",
+                           "--start-method",
+                           "--event-log-handler",
+                           "--role",
+                           "-m",
+                           "--module",
+                           "--run-path",
+                           "-r",
+                           "--redirects",
+                           "-t",
+                           "--tee=3",
+                           "--log-line-prefix-template",
+                           "--local-ranks-filter",
+                           "--duplicate-stdout-filters",
+                           "--duplicate-stderr-filters",
+                           "--local-addr",
+                           "--logs-specs",
+                           "--numa-binding",
+                           "--signals-to-handle",
+                           "--shutdown-timeout",
+                           "--virtual-local-rank",
+                           "--print-completion"}) {
+    EXPECT_THAT(refusal({name, "value", "x"}), HasSubstr("of torchrun is not supported")) << name;
+  }
+  EXPECT_THAT(refusal({"--tee=3", "x"}), HasSubstr("--tee of torchrun"));
+  EXPECT_THAT(refusal({"--max-restarts", "3", "x"}), HasSubstr("--max-restarts is `3`"));
+  EXPECT_THAT(refusal({"--nnodes", "1:4", "x"}), HasSubstr("--nnodes is `1:4`"));
+  EXPECT_EQ(refusal({"--bogus", "x"}), "there is no option --bogus; `dlrun --help` lists them all");
+}
+
+TEST(Options, TorchrunsHarmlessOptionsAreTaken) {
+  EXPECT_THAT(parse({"--standalone", "--no-python", "--max-restarts=0", "x"}).program,
+              ElementsAre("x"));
+}
+
+TEST(Options, BadValuesAreQuotedBack) {
+  EXPECT_EQ(refusal({"--nproc-per-node", "0", "x"}),
+            "--nproc-per-node is `0`, wanted a whole number from 1 to 1000000");
+  for (const char* bad : {"-1", "two", "2.5", "99999999999"}) {
+    EXPECT_THAT(refusal({std::string("--nproc-per-node=") + bad, "x"}), HasSubstr(bad));
+  }
+  EXPECT_EQ(refusal({"--grace", "soon", "x"}),
+            "--grace is `soon`, wanted a number of seconds from 0");
+  EXPECT_THAT(refusal({"--master-port", "65536", "x"}), HasSubstr("--master-port is `65536`"));
+  EXPECT_THAT(refusal({"--bind", "gpu", "x"}), HasSubstr("--bind is `gpu`"));
+  EXPECT_THAT(refusal({"--nproc-per-node", "gpu", "x"}), HasSubstr("is not supported"));
+}
+
+TEST(Options, SeveralNodesNeedANumberAndAPlaceToMeet) {
+  EXPECT_THAT(refusal({"--nnodes", "2", "x"}), HasSubstr("--node-rank"));
+  EXPECT_THAT(refusal({"--nnodes", "2", "--node-rank", "1", "x"}), HasSubstr("--rdzv-endpoint"));
+  EXPECT_THAT(refusal({"--nnodes", "2", "--node-rank", "2", "--rdzv-endpoint", "a:1", "x"}),
+              HasSubstr("wanted less than --nnodes"));
+  EXPECT_EQ(*parse({"--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "a:1", "x"}).node_rank,
+            1);
+  EXPECT_EQ(*parse({"--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=5", "x"})
+                 .master_port,
+            5);
+}
+
+TEST(Options, NoProgramIsSaidSo) {
+  EXPECT_THAT(refusal({}), HasSubstr("no program given"));
+  EXPECT_THAT(refusal({"--"}), HasSubstr("no program given"));
+  EXPECT_THAT(refusal({"--json", "x"}), HasSubstr("--json needs --dry-run"));
+}
+
+TEST(Options, HelpNamesEveryOptionAndVersionTheVersion) {
+  const std::string help = std::get<Information>(parse_options({"--help"})).text;
+  for (const char* name : {"--nproc-per-node", "--nnodes", "--node-rank", "--rdzv-endpoint",
+                           "--master-port", "--log-dir", "--grace", "--dry-run", "--bind"}) {
+    EXPECT_THAT(help, HasSubstr(name));
+  }
+  EXPECT_THAT(std::get<Information>(parse_options({"--version"})).text, HasSubstr("dlrun 0."));
+}
+
+}  // namespace
+}  // namespace dl::launcher

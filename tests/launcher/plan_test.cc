@@ -1,0 +1,177 @@
+#include "launcher/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/error.h"
+#include "core/base/unique_fd.h"
+#include "launcher/environment.h"
+#include "launcher/port.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl::launcher {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const Machine kMachine{"box", {0, 1, 2, 3, 8, 9}, std::nullopt};
+
+Options options(std::vector<std::string> arguments) {
+  return std::get<Options>(parse_options(std::move(arguments)));
+}
+
+TEST(Plan, AutoIsOneRankAUsableCore) {
+  EXPECT_EQ(make_plan(options({"--nproc-per-node", "auto", "x"}), kMachine).local_world_size(), 6);
+  const Machine limited{"box", {0, 1, 2, 3}, 1.5};
+  EXPECT_EQ(make_plan(options({"--nproc-per-node", "auto", "x"}), limited).local_world_size(), 2);
+}
+
+TEST(Plan, OpenMpThreadsAreTheCoresOverTheLocalRanks) {
+  EXPECT_EQ(make_plan(options({"--nproc-per-node", "2", "x"}), kMachine).omp_num_threads, 3);
+  EXPECT_EQ(make_plan(options({"--nproc-per-node", "4", "x"}), kMachine).omp_num_threads, 1);
+  EXPECT_EQ(make_plan(options({"--nproc-per-node", "64", "x"}), kMachine).omp_num_threads, 1);
+}
+
+TEST(Plan, EvenSharesCoverAllCpusOnceOrGiveEachRankOne) {
+  const Plan plan = make_plan(options({"--bind", "even", "--nproc-per-node", "4", "x"}), kMachine);
+  EXPECT_THAT(plan.ranks[0].cpus, ElementsAre(0));
+  EXPECT_THAT(plan.ranks[1].cpus, ElementsAre(1, 2));
+  EXPECT_THAT(plan.ranks[2].cpus, ElementsAre(3));
+  EXPECT_THAT(plan.ranks[3].cpus, ElementsAre(8, 9));
+  for (const LocalRank& rank :
+       make_plan(options({"--bind", "even", "--nproc-per-node", "8", "x"}), kMachine).ranks) {
+    EXPECT_EQ(rank.cpus.size(), 1U);
+  }
+}
+
+TEST(Plan, SeveralNodesAreNumberedThrough) {
+  const Plan plan = make_plan(options({"--nnodes=3", "--node-rank=2", "--nproc-per-node=4",
+                                       "--rdzv-endpoint=head:29400", "x"}),
+                              kMachine);
+  const Meeting meeting = supposed_meeting(plan);
+  EXPECT_EQ(meeting.world_size, 12);
+  EXPECT_EQ(meeting.first_rank, 8);
+  EXPECT_EQ(meeting.master_addr, "head");
+}
+
+TEST(Plan, EndpointsThatAreNoneAreQuotedBack) {
+  for (const char* bad : {"head", "head:", ":1", "head:0", "head:x", "head:70000"}) {
+    EXPECT_THROW(make_plan(options({"--nnodes=2", "--node-rank=0",
+                                    std::string("--rdzv-endpoint=") + bad, "x"}),
+                           kMachine),
+                 Error)
+        << bad;
+  }
+}
+
+TEST(Environment, IsTorchrunsContract) {
+  ::unsetenv("OMP_NUM_THREADS");
+  ::unsetenv("PYTHONUNBUFFERED");
+  const Plan plan = make_plan(
+      options({"--nproc-per-node=2", "--rdzv-id=job7", "--master-port=0001", "x"}), kMachine);
+  Meeting meeting;
+  meeting.world_size = 2;
+  meeting.master_addr = "127.0.0.1";
+  meeting.master_port = 1;
+  const auto entries = rank_environment(plan, meeting, plan.ranks[1], {});
+  for (const char* entry : {"RANK=1",
+                            "WORLD_SIZE=2",
+                            "LOCAL_RANK=1",
+                            "LOCAL_WORLD_SIZE=2",
+                            "GROUP_RANK=0",
+                            "GROUP_WORLD_SIZE=1",
+                            "ROLE_RANK=1",
+                            "ROLE_WORLD_SIZE=2",
+                            "ROLE_NAME=default",
+                            "MASTER_ADDR=127.0.0.1",
+                            "MASTER_PORT=1",
+                            "TORCHELASTIC_RESTART_COUNT=0",
+                            "TORCHELASTIC_MAX_RESTARTS=0",
+                            "TORCHELASTIC_RUN_ID=job7",
+                            "TORCHELASTIC_USE_AGENT_STORE=False",
+                            "OMP_NUM_THREADS=3",
+                            "PYTHONUNBUFFERED=1",
+                            "DLRUN_JOB_ID=job7",
+                            "DLRUN_GENERATION=0",
+                            "DLRUN_NODE_ID=job7/0"}) {
+    EXPECT_THAT(entries, Contains(entry));
+  }
+}
+
+TEST(Environment, TheUsersChoicesWin) {
+  ::setenv("OMP_NUM_THREADS", "5", 1);
+  ::setenv("PYTHONUNBUFFERED", "x", 1);
+  const Plan plan = make_plan(options({"x"}), kMachine);
+  const auto entries = rank_environment(plan, Meeting{}, plan.ranks[0], {});
+  EXPECT_THAT(entries, Not(Contains(StartsWith("OMP_NUM_THREADS="))));
+  EXPECT_THAT(entries, Not(Contains(StartsWith("PYTHONUNBUFFERED="))));
+  ::unsetenv("OMP_NUM_THREADS");
+  ::unsetenv("PYTHONUNBUFFERED");
+}
+
+TEST(Port, IsBelowTheEphemeralRangeAndFree) {
+  int first = 32768;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
+  for (int i = 0; i < 20; ++i) {
+    const std::uint16_t port = choose_port();
+    EXPECT_LT(port, first);
+    EXPECT_GE(port, 1024);
+  }
+}
+
+TEST(Port, ThatSomebodyListensOnIsNotFree) {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&here), sizeof here), 0);
+  ASSERT_EQ(::listen(fd.get(), 1), 0);
+  socklen_t size = sizeof here;
+  ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&here), &size);
+  const std::uint16_t port = ntohs(here.sin_port);
+  EXPECT_FALSE(port_is_free(port));
+  const Plan plan = make_plan(options({"--master-port", std::to_string(port), "x"}), kMachine);
+  try {
+    supposed_meeting(plan);
+    ADD_FAILURE() << "took a port that is taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--master-port " + std::to_string(port) + " is taken"));
+  }
+}
+
+TEST(CpuQuota, IsTheSmallestOfAllGroupsUpToTheRoot) {
+  const tests::TempDir root;
+  const auto write = [&](const std::string& path, const std::string& text) {
+    const std::filesystem::path full = root.path() + path;
+    std::filesystem::create_directories(full.parent_path());
+    std::ofstream(full) << text;
+  };
+  write("/proc/self/cgroup", "0::/a/b\n");
+  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
+  write("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
+  write("/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), 1.5);
+  write("/sys/fs/cgroup/a/b/cpu.max", "400000 100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), 1.5);
+
+  write("/proc/self/cgroup", "7:memory:/x\n4:cpu,cpuacct:/c\n");
+  write("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
+  write("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
+  write("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "250000\n");
+  EXPECT_EQ(cpu_quota(root.path()), 2.5);
+}
+
+}  // namespace
+}  // namespace dl::launcher
