@@ -12,22 +12,25 @@ inline constexpr std::chrono::seconds kSpeakAfter{5};
 
 class Patience {
  public:
+  using Time = Deadline::Clock::time_point;
+  explicit Patience(Time start = Deadline::Clock::now()) noexcept : start_(start) {}
+
   // The moment at which the wait should next wake up to speak, or `deadline` where that is earlier.
   Deadline until(Deadline deadline) const noexcept {
     return Deadline::earlier(deadline, Deadline::at(start_ + next_));
   }
   // True once for each moment at which something should be said.
-  bool should_speak() noexcept {
-    if (Deadline::Clock::now() < start_ + next_) return false;
+  bool should_speak(Time now = Deadline::Clock::now()) noexcept {
+    if (now < start_ + next_) return false;
     next_ += std::min<std::chrono::seconds>(next_, std::chrono::minutes(1));
     return true;
   }
-  std::chrono::seconds waited() const noexcept {
-    return std::chrono::duration_cast<std::chrono::seconds>(Deadline::Clock::now() - start_);
+  std::chrono::seconds waited(Time now = Deadline::Clock::now()) const noexcept {
+    return std::chrono::duration_cast<std::chrono::seconds>(now - start_);
   }
 
  private:
-  Deadline::Clock::time_point start_ = Deadline::Clock::now();
+  Time start_;
   std::chrono::seconds next_ = kSpeakAfter;
 };
 

@@ -1,0 +1,363 @@
+#include "rendezvous/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "rendezvous/net/address.h"
+
+namespace dl::rendezvous {
+namespace {
+
+namespace pb = dlrun::rendezvous;
+
+bool is_loopback(const std::string& address) {
+  try {
+    return resolve({address, 0}, Deadline::after(std::chrono::seconds(0))).front().is_loopback();
+  } catch (const Error&) {
+    // A name, or nothing: the node's own affair.
+    return false;
+  }
+}
+
+pb::ToNode waiting(const std::string& what, const Patience& patience, Membership::Time now,
+                   const std::vector<std::string>& missing) {
+  pb::ToNode message;
+  pb::Waiting* waiting = message.mutable_waiting();
+  waiting->set_what(what);
+  waiting->set_seconds(static_cast<int>(patience.waited(now).count()));
+  for (const std::string& name : missing) waiting->add_missing(name);
+  return message;
+}
+
+}  // namespace
+
+bool Membership::is_member(NodeId id) const {
+  return std::find(members_.begin(), members_.end(), id) != members_.end();
+}
+
+std::string Membership::name_of(const Node& node) const {
+  const int rank = node.group_rank >= 0 ? node.group_rank : node.facts.node_rank();
+  return rank >= 0 ? fmt::format("node rank {} (host {}, pid {})", rank, node.facts.host(),
+                                 node.facts.pid())
+                   : fmt::format("a node (host {}, pid {})", node.facts.host(), node.facts.pid());
+}
+
+Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message, Time now) {
+  Outbox out;
+  if (const auto found = nodes_.find(id); found != nodes_.end()) found->second.heard = now;
+  switch (message.message_case()) {
+    case pb::FromNode::kJoin:
+      join(id, message.join(), now, out);
+      break;
+    case pb::FromNode::kBarrier:
+      if (is_member(id)) barrier(id, message.barrier().name(), now, out);
+      break;
+    case pb::FromNode::kFailed:
+      fail(id, message.failed(), out);
+      break;
+    case pb::FromNode::kDone:
+      if (is_member(id)) done(id, now, out);
+      break;
+    case pb::FromNode::kLeave: {
+      pb::Failed cause;
+      cause.set_rank(-1);
+      cause.set_local_rank(-1);
+      cause.set_text(message.leave().reason());
+      fail(id, std::move(cause), out);
+      forget(id);
+      break;
+    }
+    case pb::FromNode::kHeartbeat:
+    case pb::FromNode::MESSAGE_NOT_SET:
+      break;
+  }
+  return out;
+}
+
+void Membership::join(NodeId id, const pb::Join& facts, Time now, Outbox& out) {
+  if (const std::optional<std::string> reason = objection(id, facts)) {
+    log::warning("refused host {} (pid {}): {}", facts.host(), facts.pid(), *reason);
+    Outgoing refusal{.to = id, .message = {}, .last = true};
+    refusal.message.mutable_refused()->set_reason(*reason);
+    out.push_back(std::move(refusal));
+    return;
+  }
+  nodes_[id] = {.facts = facts, .heard = now};
+  nnodes_ = facts.nnodes();
+  if (joined_.empty()) gathering_.emplace(now);
+  joined_.push_back(id);
+  if (static_cast<int>(joined_.size()) == nnodes_) close_generation(out);
+}
+
+std::optional<std::string> Membership::objection(NodeId id, const pb::Join& facts) const {
+  if (facts.node_id().empty() || facts.slots() < 1 || facts.nnodes() < 1) {
+    return fmt::format(
+        "a join needs a node id, at least one slot and at least one node, got '{}', {}, {}",
+        facts.node_id(), facts.slots(), facts.nnodes());
+  }
+  if (facts.node_rank() < -1 || facts.node_rank() >= facts.nnodes()) {
+    return fmt::format("there is no node rank {} in a job of {} nodes (0 to {})", facts.node_rank(),
+                       facts.nnodes(), facts.nnodes() - 1);
+  }
+  if (nnodes_ != 0 && facts.nnodes() != nnodes_) {
+    return fmt::format("this node was started for {} nodes, the job has {}", facts.nnodes(),
+                       nnodes_);
+  }
+  if (!members_.empty()) {
+    std::vector<std::string> names;
+    for (const NodeId member : members_) names.push_back(nodes_.at(member).facts.host());
+    return is_member(id) ? fmt::format("generation {} is still running", number_)
+                         : fmt::format("generation {} is complete, its {} nodes are on: {}",
+                                       number_, nnodes_, fmt::join(names, ", "));
+  }
+  for (const NodeId other : joined_) {
+    const Node& present = nodes_.at(other);
+    if (other == id) return "this node has joined already";
+    if (present.facts.node_id() == facts.node_id()) {
+      return fmt::format(
+          "node id '{}' is in use by host {} (pid {}); is this the same machine twice?",
+          facts.node_id(), present.facts.host(), present.facts.pid());
+    }
+    if (facts.node_rank() >= 0 && present.facts.node_rank() == facts.node_rank()) {
+      return fmt::format("node rank {} is taken by host {} (pid {})", facts.node_rank(),
+                         present.facts.host(), present.facts.pid());
+    }
+  }
+  return std::nullopt;
+}
+
+// Wished ranks first; the others keep the one of the generation before where it is free, and then
+// fill up in the order in which they joined.
+std::vector<Membership::NodeId> Membership::order_of_ranks() const {
+  constexpr NodeId kFree = 0;
+  std::vector<NodeId> ranks(joined_.size(), kFree);
+  std::vector<NodeId> rest;
+  for (const NodeId id : joined_) {
+    const int wish = nodes_.at(id).facts.node_rank();
+    if (wish >= 0) {
+      ranks[static_cast<std::size_t>(wish)] = id;
+    } else {
+      rest.push_back(id);
+    }
+  }
+  std::erase_if(rest, [&](NodeId id) {
+    const auto before = previous_ranks_.find(nodes_.at(id).facts.node_id());
+    if (before == previous_ranks_.end()) return false;
+    const auto rank = static_cast<std::size_t>(before->second);
+    if (rank >= ranks.size() || ranks[rank] != kFree) return false;
+    ranks[rank] = id;
+    return true;
+  });
+  for (const NodeId id : rest) *std::find(ranks.begin(), ranks.end(), kFree) = id;
+  return ranks;
+}
+
+// A node on the service's own host may know itself by a loopback address only (Debian's /etc/hosts
+// maps the host's name to 127.0.1.1); the others know a better one: that at which they reached the
+// service.
+std::string Membership::address_of(const Node& node) const {
+  if (!is_loopback(node.facts.address())) return node.facts.address();
+  for (const NodeId id : joined_) {
+    const std::string& seen = nodes_.at(id).facts.service_address();
+    if (!seen.empty() && !is_loopback(seen)) return seen;
+  }
+  return node.facts.address();
+}
+
+void Membership::close_generation(Outbox& out) {
+  members_ = order_of_ranks();
+  pb::Generation common;
+  common.set_number(number_);
+  common.set_group_world_size(nnodes_);
+  int first_rank = 0;
+  previous_ranks_.clear();
+  previous_names_.clear();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    Node& node = nodes_.at(members_[i]);
+    node.group_rank = static_cast<int>(i);
+    pb::Generation::Member* member = common.add_members();
+    member->set_group_rank(node.group_rank);
+    member->set_node_id(node.facts.node_id());
+    member->set_host(node.facts.host());
+    member->set_address(address_of(node));
+    member->set_slots(node.facts.slots());
+    member->set_first_rank(first_rank);
+    member->set_pid(node.facts.pid());
+    first_rank += node.facts.slots();
+    previous_ranks_[node.facts.node_id()] = node.group_rank;
+    previous_names_[node.group_rank] = node.facts.host();
+  }
+  common.set_world_size(first_rank);
+  common.set_master_addr(common.members(0).address());
+  common.set_master_port(nodes_.at(members_.front()).facts.master_port());
+  for (const pb::Generation::Member& member : common.members()) {
+    Outgoing message{.to = members_[static_cast<std::size_t>(member.group_rank())], .message = {}};
+    *message.message.mutable_generation() = common;
+    message.message.mutable_generation()->set_group_rank(member.group_rank());
+    message.message.mutable_generation()->set_first_rank(member.first_rank());
+    out.push_back(std::move(message));
+  }
+  joined_.clear();
+  gathering_.reset();
+}
+
+void Membership::barrier(NodeId id, const std::string& name, Time now, Outbox& out) {
+  const auto found = barriers_.try_emplace(name, Waiters{{}, Patience(now)}).first;
+  found->second.arrived.insert(id);
+  if (found->second.arrived.size() < members_.size()) return;
+  barriers_.erase(found);
+  for (const NodeId member : members_) {
+    Outgoing message{.to = member, .message = {}};
+    message.message.mutable_barrier_done()->set_name(name);
+    out.push_back(std::move(message));
+  }
+}
+
+void Membership::fail(NodeId id, pb::Failed cause, Outbox& out) {
+  // What a node says about a generation that has ended, or before there is one, concerns nobody.
+  if (!is_member(id)) return;
+  const Node& node = nodes_.at(id);
+  cause.set_group_rank(node.group_rank);
+  cause.set_host(node.facts.host());
+  for (const NodeId member : members_) {
+    Outgoing message{.to = member, .message = {}};
+    *message.message.mutable_failed() = cause;
+    out.push_back(std::move(message));
+  }
+  end_generation();
+}
+
+void Membership::done(NodeId id, Time now, Outbox& out) {
+  nodes_.at(id).done = true;
+  if (!ending_) ending_ = Waiters{{}, Patience(now)};
+  ending_->arrived.insert(id);
+  if (ending_->arrived.size() < members_.size()) return;
+  for (const NodeId member : members_) {
+    Outgoing message{.to = member, .message = {}};
+    message.message.mutable_all_done();
+    out.push_back(std::move(message));
+  }
+  end_generation();
+}
+
+void Membership::end_generation() {
+  for (const NodeId member : members_) nodes_.at(member).group_rank = -1;
+  members_.clear();
+  barriers_.clear();
+  ending_.reset();
+  ++number_;
+}
+
+void Membership::forget(NodeId id) {
+  nodes_.erase(id);
+  std::erase(joined_, id);
+  if (joined_.empty()) gathering_.reset();
+  // With nobody left of a job that never began, the next one may be of another size.
+  if (nodes_.empty() && number_ == 0) nnodes_ = 0;
+}
+
+Membership::Outbox Membership::on_lost(NodeId id, const std::string& how, Time) {
+  Outbox out;
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end()) return out;
+  const std::string name = name_of(found->second);
+  pb::Failed cause;
+  cause.set_rank(-1);
+  cause.set_local_rank(-1);
+  cause.set_pid(found->second.facts.pid());
+  cause.set_node_lost(true);
+  cause.set_text(fmt::format("{} was lost: {}", name, how));
+  fail(id, std::move(cause), out);
+  std::erase_if(out, [&](const Outgoing& message) { return message.to == id; });
+  forget(id);
+  return out;
+}
+
+Membership::Outbox Membership::on_time(Time now) {
+  Outbox out;
+  std::vector<NodeId> silent;
+  for (const auto& [id, node] : nodes_) {
+    if (now - node.heard >= kDeadAfter) silent.push_back(id);
+  }
+  for (const NodeId id : silent) {
+    const std::string how = fmt::format("no heartbeat for {} s", kDeadAfter.count());
+    Outbox lost = on_lost(id, how, now);
+    out.insert(out.end(), lost.begin(), lost.end());
+    // It may only have been stopped, and should then hear that it is too late.
+    Outgoing farewell{.to = id, .message = {}, .last = true};
+    farewell.message.mutable_error()->set_kind("connection");
+    farewell.message.mutable_error()->set_text("the rendezvous gave this node up: " + how);
+    out.push_back(std::move(farewell));
+  }
+  if (!last_heartbeat_ || now - *last_heartbeat_ >= kHeartbeatEvery) {
+    last_heartbeat_ = now;
+    for (const auto& [id, node] : nodes_) {
+      Outgoing heartbeat{.to = id, .message = {}};
+      heartbeat.message.mutable_heartbeat();
+      out.push_back(std::move(heartbeat));
+    }
+  }
+  speak(now, out);
+  return out;
+}
+
+void Membership::speak(Time now, Outbox& out) {
+  const auto tell = [&](const auto& whom, const pb::ToNode& message) {
+    for (const NodeId id : whom) out.push_back({.to = id, .message = message});
+  };
+  if (gathering_ && gathering_->should_speak(now)) {
+    tell(joined_, waiting("nodes", *gathering_, now, missing_nodes()));
+  }
+  for (auto& [name, waiters] : barriers_) {
+    if (!waiters.patience.should_speak(now)) continue;
+    tell(waiters.arrived,
+         waiting("barrier " + name, waiters.patience, now, missing_members(waiters.arrived)));
+  }
+  if (ending_ && ending_->patience.should_speak(now)) {
+    tell(ending_->arrived,
+         waiting("the end", ending_->patience, now, missing_members(ending_->arrived)));
+  }
+}
+
+std::vector<std::string> Membership::missing_nodes() const {
+  const auto count = static_cast<std::size_t>(nnodes_) - joined_.size();
+  std::vector<std::string> names;
+  std::vector<NodeId> by_rank(static_cast<std::size_t>(nnodes_), 0);
+  bool all_known = true;
+  for (const NodeId id : joined_) {
+    const Node& node = nodes_.at(id);
+    int rank = node.facts.node_rank();
+    if (const auto before = previous_ranks_.find(node.facts.node_id());
+        rank < 0 && before != previous_ranks_.end()) {
+      rank = before->second;
+    }
+    if (rank < 0) {
+      all_known = false;
+    } else {
+      by_rank[static_cast<std::size_t>(rank)] = id;
+    }
+  }
+  if (!all_known) return {fmt::format("{} more node{}", count, count == 1 ? "" : "s")};
+  for (int rank = 0; rank < nnodes_; ++rank) {
+    if (by_rank[static_cast<std::size_t>(rank)] != 0) continue;
+    const auto before = previous_names_.find(rank);
+    names.push_back(before == previous_names_.end()
+                        ? fmt::format("node rank {}", rank)
+                        : fmt::format("node rank {} (host {})", rank, before->second));
+  }
+  return names;
+}
+
+std::vector<std::string> Membership::missing_members(const std::set<NodeId>& arrived) const {
+  std::vector<std::string> names;
+  for (const NodeId member : members_) {
+    if (!arrived.contains(member)) names.push_back(name_of(nodes_.at(member)));
+  }
+  return names;
+}
+
+}  // namespace dl::rendezvous

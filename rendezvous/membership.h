@@ -1,0 +1,86 @@
+// Who is in: gathers nodes until a generation is complete, numbers it, and then carries barriers,
+// the first failure and the end to all of its members. docs/protocol.md has the messages.
+//
+// A state machine without input, output, clock or lock: it is told what a node said, that one is
+// lost, or what time it is, and answers with what to send to whom. One thread at a time. Included
+// by .cc files only, since its messages are Protobuf's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/deadline.h"
+#include "rendezvous/net/patience.h"
+#include "rendezvous/rendezvous.pb.h"
+
+namespace dl::rendezvous {
+
+inline constexpr std::chrono::seconds kHeartbeatEvery{2};
+// Without a heartbeat for so long the other side is taken for dead.
+inline constexpr std::chrono::seconds kDeadAfter{10};
+
+class Membership {
+ public:
+  using Time = Deadline::Clock::time_point;
+  using NodeId = std::uint64_t;  // of a node's stream; never used twice
+
+  struct Outgoing {
+    NodeId to = 0;
+    dlrun::rendezvous::ToNode message;
+    bool last = false;  // the stream ends after it
+  };
+  using Outbox = std::vector<Outgoing>;
+
+  Outbox on_message(NodeId node, const dlrun::rendezvous::FromNode& message, Time now);
+  // `how` completes "node rank 1 (host b, pid 12) was lost: ".
+  Outbox on_lost(NodeId node, const std::string& how, Time now);
+  // To be called at least every half second.
+  Outbox on_time(Time now);
+
+ private:
+  struct Node {
+    dlrun::rendezvous::Join facts;
+    Time heard;
+    int group_rank = -1;  // in the running generation
+    bool done = false;
+  };
+  struct Waiters {
+    std::set<NodeId> arrived;
+    Patience patience;
+  };
+
+  void join(NodeId id, const dlrun::rendezvous::Join& facts, Time now, Outbox& out);
+  std::optional<std::string> objection(NodeId id, const dlrun::rendezvous::Join& facts) const;
+  void close_generation(Outbox& out);
+  std::vector<NodeId> order_of_ranks() const;
+  std::string address_of(const Node& node) const;
+  void barrier(NodeId id, const std::string& name, Time now, Outbox& out);
+  void fail(NodeId id, dlrun::rendezvous::Failed cause, Outbox& out);
+  void done(NodeId id, Time now, Outbox& out);
+  void end_generation();
+  void forget(NodeId id);
+  void speak(Time now, Outbox& out);
+  std::vector<std::string> missing_nodes() const;
+  std::vector<std::string> missing_members(const std::set<NodeId>& arrived) const;
+  std::string name_of(const Node& node) const;
+  bool is_member(NodeId id) const;
+
+  std::map<NodeId, Node> nodes_;  // everybody who has joined and is still there
+  std::vector<NodeId> joined_;    // for the generation that is being gathered, in order
+  std::vector<NodeId> members_;   // of the running generation, by group rank; empty: none runs
+  int nnodes_ = 0;                // as the first one to join said; 0: nobody has
+  int number_ = 0;                // of the running generation, or of the one being gathered
+  std::map<std::string, int> previous_ranks_;  // by node id
+  std::map<int, std::string> previous_names_;  // by group rank
+  std::map<std::string, Waiters> barriers_;
+  std::optional<Patience> gathering_;  // since the first one joined
+  std::optional<Waiters> ending_;      // since the first one was done
+  std::optional<Time> last_heartbeat_;
+};
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,60 @@
+// The Membership service of rendezvous.proto: streams of nodes around the state machine. Included
+// by .cc files only.
+//
+// gRPC's threads only leave events in a queue; one thread takes them out, keeps the time and makes
+// every call on the streams, so that no lock is held in a call to gRPC. It must outlive the server
+// that runs the service; its streams end with that server.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "rendezvous/membership.h"
+#include "rendezvous/rendezvous.grpc.pb.h"
+
+namespace dl::rendezvous {
+
+class MembershipService final : public dlrun::rendezvous::Membership::CallbackService {
+ public:
+  MembershipService();
+  ~MembershipService() override;
+
+  grpc::ServerBidiReactor<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>* Join(
+      grpc::CallbackServerContext* context) override;
+
+  // Waits until no node is left, or for the deadline.
+  void wait_empty(Deadline deadline);
+
+ private:
+  class Stream;
+  struct Event {
+    enum class Kind : std::uint8_t { kMessage, kLost, kWritten, kDone };
+    Kind kind;
+    Membership::NodeId node;
+    bool ok = true;
+    dlrun::rendezvous::FromNode message{};
+  };
+
+  void post(Event event);
+  void run();
+  void handle(const Event& event);
+  void deliver(Membership::Outbox outbox);
+
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::condition_variable left_;
+  std::deque<Event> events_;
+  std::map<Membership::NodeId, std::unique_ptr<Stream>> streams_;  // entered under mutex_
+  Membership::NodeId next_node_ = 1;
+  bool stopping_ = false;
+
+  Membership membership_;  // of the thread
+  std::thread thread_;
+};
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,261 @@
+#include "rendezvous/program/bridge.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/util/json_util.h>
+#include <grpcpp/create_channel_posix.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "rendezvous/grpc_support.h"
+#include "rendezvous/membership.h"
+#include "rendezvous/net/connect.h"
+#include "rendezvous/net/socket.h"
+
+namespace dl::rendezvous {
+namespace {
+
+namespace pb = dlrun::rendezvous;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kLongestLine = 64 << 10;
+constexpr auto kConnectTurn = 500ms;
+
+std::string to_json_line(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string line;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &line, options);
+  DL_CHECK(status.ok(), kInternal, "a message cannot be written as JSON: {}", status.ToString());
+  return line + "\n";
+}
+
+}  // namespace
+
+Bridge::Bridge(BridgeOptions options)
+    : options_(std::move(options)), ended_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!ended_) throw_errno(errno, "eventfd");
+  quiet_grpc();
+}
+
+Bridge::~Bridge() {
+  if (stream_ != nullptr) context_.TryCancel();
+  if (receiver_.joinable()) receiver_.join();
+}
+
+int Bridge::run() {
+  for (;;) {
+    std::string line;
+    const Input input = next_line(line);
+    if (input == Input::kClosed) return end();
+    try {
+      if (input == Input::kLine && !handle_line(line)) return end();
+    } catch (const Error& error) {
+      put_error(name_of(error.kind()), error.what());
+      return end();
+    }
+    if (input == Input::kLine) continue;
+
+    std::array<pollfd, 2> entries{{{.fd = options_.in, .events = POLLIN, .revents = 0},
+                                   {.fd = ended_.get(), .events = POLLIN, .revents = 0}}};
+    const Deadline until = Deadline::earlier(next_heartbeat_, join_by_);
+    ::poll(entries.data(), entries.size(), until.poll_timeout());
+    if (entries[1].revents != 0) return end();
+    if (entries[0].revents != 0) {
+      std::array<char, 4096> bytes;
+      const ssize_t n = ::read(options_.in, bytes.data(), bytes.size());
+      if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) input_closed_ = true;
+      if (n > 0) buffer_.append(bytes.data(), static_cast<std::size_t>(n));
+    }
+    if (!keep_time()) return end();
+  }
+}
+
+Bridge::Input Bridge::next_line(std::string& line) {
+  const std::size_t end = buffer_.find('\n');
+  if (end != std::string::npos) {
+    line = buffer_.substr(0, end);
+    buffer_.erase(0, end + 1);
+    return Input::kLine;
+  }
+  if (buffer_.size() > kLongestLine) {
+    put_error("parse", fmt::format("dlrun sent a line of more than {} bytes", kLongestLine));
+    return Input::kClosed;
+  }
+  return input_closed_ ? Input::kClosed : Input::kNothing;
+}
+
+// False where the service is gone.
+bool Bridge::handle_line(const std::string& line) {
+  if (line.find_first_not_of(" \t\r") == std::string::npos) return true;
+  pb::FromNode message;
+  const auto status = google::protobuf::util::JsonStringToMessage(line, &message);
+  DL_CHECK(status.ok() && message.message_case() != pb::FromNode::MESSAGE_NOT_SET, kParse,
+           "dlrun sent a line that is not a message: {}",
+           status.ok() ? std::string("it names none") : status.ToString());
+  if (message.has_join()) {
+    if (stream_ == nullptr) connect(*message.mutable_join());
+    join_by_ = Deadline::after(options_.timeout);
+    const std::lock_guard lock(out_mutex_);
+    joining_ = true;
+  }
+  DL_CHECK(stream_ != nullptr, kParse, "dlrun must join before it sends anything else");
+  return send(message);
+}
+
+// Makes the connection in turns, so that a dlrun that has died in the meantime ends it.
+Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
+  Patience patience;
+  for (;;) {
+    try {
+      return connect_and_prove(options_.endpoint, hello, options_.key,
+                               Deadline::earlier(deadline, Deadline::after(kConnectTurn)));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;
+    }
+    if (patience.should_speak()) {
+      pb::ToNode message;
+      pb::Waiting* waiting = message.mutable_waiting();
+      waiting->set_what("the rendezvous");
+      waiting->set_seconds(static_cast<int>(patience.waited().count()));
+      waiting->add_missing(options_.endpoint.text());
+      put(std::move(message));
+    }
+    pollfd entry{.fd = options_.in, .events = 0, .revents = 0};
+    ::poll(&entry, 1, 0);
+    DL_CHECK((entry.revents & POLLHUP) == 0, kAborted, "dlrun has ended");
+  }
+}
+
+void Bridge::connect(pb::Join& join) {
+  const Hello hello{
+      .job = options_.job,
+      .generation = kAnyGeneration,
+      .purpose = std::string(kMembershipPurpose),
+      .from = fmt::format("dlrun of host {} (pid {})", join.host(), join.pid()).substr(0, 255)};
+  Connection connection = connect_in_turns(hello, Deadline::after(options_.timeout));
+  const int fd = connection.fd.get();
+  join.set_service_address(peer_address(fd).host());
+  if (join.address().empty()) join.set_address(local_address(fd).host());
+  stub_ = pb::Membership::NewStub(grpc::CreateCustomInsecureChannelFromFd(
+      "dlrun-membership", connection.fd.release(), channel_arguments()));
+  stream_ = stub_->Join(&context_);
+  heard_ = Deadline::Clock::now().time_since_epoch().count();
+  next_heartbeat_ = Deadline::after(kHeartbeatEvery);
+  receiver_ = std::thread([this] { receive(); });
+}
+
+void Bridge::receive() {
+  pb::ToNode message;
+  while (stream_->Read(&message)) {
+    heard_ = Deadline::Clock::now().time_since_epoch().count();
+    if (message.has_heartbeat()) continue;
+    if (message.has_generation()) message.mutable_generation()->set_store(options_.endpoint.text());
+    put(std::move(message));
+  }
+  const std::uint64_t one = 1;
+  // An eventfd takes this write unless its count is about to overflow.
+  [[maybe_unused]] const ssize_t written = ::write(ended_.get(), &one, sizeof one);
+}
+
+bool Bridge::send(const pb::FromNode& message) {
+  return stream_->Write(message);
+}
+
+void Bridge::put(pb::ToNode message) {
+  const std::lock_guard lock(out_mutex_);
+  if (told_) return;
+  if (message.has_generation()) {
+    joining_ = false;
+    running_ = true;
+  }
+  if (message.has_failed() || message.has_all_done()) running_ = false;
+  told_ = message.has_refused() || message.has_error();
+  std::string line = to_json_line(message);
+  if (message.has_waiting()) {
+    last_waiting_ = fmt::format("waiting for {}", fmt::join(message.waiting().missing(), ", "));
+  }
+  std::string_view rest = line;
+  while (!rest.empty() && !reader_gone_) {
+    const ssize_t n = ::write(options_.out, rest.data(), rest.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) reader_gone_ = true;
+    if (n > 0) rest.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void Bridge::put_error(std::string_view kind, const std::string& text) {
+  pb::ToNode message;
+  message.mutable_error()->set_kind(std::string(kind));
+  message.mutable_error()->set_text(text);
+  put(std::move(message));
+}
+
+// Heartbeats, the service's silence and the deadline of a join. False: it is over.
+bool Bridge::keep_time() {
+  if (stream_ == nullptr) return true;
+  bool joining = false;
+  {
+    const std::lock_guard lock(out_mutex_);
+    if (reader_gone_) return false;
+    joining = joining_;
+  }
+  if (!joining) join_by_ = Deadline::never();
+  if (join_by_.has_passed()) {
+    put_error("timeout",
+              fmt::format("the other nodes did not join within {} s{}{}", options_.timeout.count(),
+                          last_waiting_.empty() ? "" : ": ", last_waiting_));
+    return false;
+  }
+  const Deadline::Clock::time_point heard{Deadline::Clock::duration(heard_.load())};
+  silent_ = Deadline::Clock::now() - heard >= kDeadAfter;
+  if (silent_) return false;
+  if (!next_heartbeat_.has_passed()) return true;
+  next_heartbeat_ = Deadline::after(kHeartbeatEvery);
+  pb::FromNode message;
+  message.mutable_heartbeat();
+  return send(message);
+}
+
+int Bridge::end() {
+  if (stream_ != nullptr) {
+    bool part_of_job = false;
+    {
+      const std::lock_guard lock(out_mutex_);
+      part_of_job = (joining_ || running_) && !told_;
+    }
+    if (input_closed_ && part_of_job) {
+      pb::FromNode message;
+      message.mutable_leave()->set_reason("its dlrun has ended");
+      send(message);
+    }
+    // After an orderly end the service ends the stream too; with anything else there is no waiting.
+    pollfd entry{.fd = ended_.get(), .events = POLLIN, .revents = 0};
+    stream_->WritesDone();
+    if (!silent_) ::poll(&entry, 1, 500);
+    context_.TryCancel();
+    receiver_.join();
+    const grpc::Status status = stream_->Finish();
+    if (!input_closed_ && part_of_job) {
+      put_error("connection",
+                silent_ ? fmt::format("the rendezvous at {} has been silent for {} s",
+                                      options_.endpoint.text(), kDeadAfter.count())
+                        : fmt::format("the rendezvous at {} was lost: {}", options_.endpoint.text(),
+                                      status.error_message().empty() ? "it ended the connection"
+                                                                     : status.error_message()));
+    }
+    stream_.reset();
+  }
+  const std::lock_guard lock(out_mutex_);
+  return told_ ? 1 : 0;
+}
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,81 @@
+// `dlrun-rendezvous join`: one node's part in the membership, on behalf of a dlrun that links no
+// gRPC. JSON lines in, JSON lines out (docs/protocol.md).
+//
+// The main thread reads dlrun's lines and keeps the time, a second one reads the service's
+// messages.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/base/deadline.h"
+#include "core/base/unique_fd.h"
+#include "rendezvous/net/address.h"
+#include "rendezvous/net/handshake.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/rendezvous.grpc.pb.h"
+
+namespace dl::rendezvous {
+
+struct BridgeOptions {
+  Endpoint endpoint;
+  std::string job;
+  JobKey key;
+  std::chrono::seconds timeout{600};  // for a generation to be complete
+  int in = 0;
+  int out = 1;
+};
+
+class Bridge {
+ public:
+  explicit Bridge(BridgeOptions options);
+  ~Bridge();
+  Bridge(const Bridge&) = delete;
+  Bridge& operator=(const Bridge&) = delete;
+
+  // Runs until dlrun closes its end or the service ends this node's part; the exit code.
+  int run();
+
+ private:
+  enum class Input : std::uint8_t { kLine, kNothing, kClosed };
+
+  Input next_line(std::string& line);
+  bool handle_line(const std::string& line);
+  void connect(dlrun::rendezvous::Join& join);
+  Connection connect_in_turns(const Hello& hello, Deadline deadline);
+  void receive();
+  bool send(const dlrun::rendezvous::FromNode& message);
+  void put(dlrun::rendezvous::ToNode message);
+  void put_error(std::string_view kind, const std::string& text);
+  bool keep_time();
+  int end();
+
+  BridgeOptions options_;
+  std::string buffer_;
+  bool input_closed_ = false;
+  UniqueFd ended_;  // eventfd: the service's stream has ended
+
+  std::unique_ptr<dlrun::rendezvous::Membership::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>>
+      stream_;
+  std::thread receiver_;
+  Deadline next_heartbeat_ = Deadline::never();
+  Deadline join_by_ = Deadline::never();
+  bool silent_ = false;  // the stream was ended because nothing came over it
+
+  std::mutex out_mutex_;  // of what follows
+  bool joining_ = false;  // a join is waiting for its generation
+  bool running_ = false;  // a generation is
+  bool told_ = false;     // dlrun has its last word: refused or error
+  bool reader_gone_ = false;
+  std::string last_waiting_;
+  std::atomic<Deadline::Clock::rep> heard_{0};
+};
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,122 @@
+// dlrun-rendezvous: the rendezvous of a job, as a program of its own, so that dlrun links no gRPC.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/version.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/socket.h"
+#include "rendezvous/program/bridge.h"
+#include "rendezvous/rendezvous_service.h"
+
+namespace {
+
+using namespace dl;
+using namespace dl::rendezvous;
+
+// Time for the nodes to hear the last word before the service ends.
+constexpr std::chrono::seconds kFarewell{2};
+
+struct Arguments {
+  std::string job;
+  std::string endpoint;
+  int fd = -1;
+  int listen_fd = -1;
+  int lifeline_fd = 0;
+  int timeout = 600;
+};
+
+JobKey require_key() {
+  std::optional<JobKey> key = JobKey::from_environment();
+  DL_CHECK(key.has_value(), kInvalidArgument, "no job key: set {} or {}",
+           env::name_of(env::Var::kKeyFd), env::name_of(env::Var::kKeyFile));
+  return *key;
+}
+
+// The terminal's signals go to every process of the job at once, and it is dlrun that answers them.
+void leave_signals_to_dlrun() {
+  for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGPIPE}) ::signal(number, SIG_IGN);
+}
+
+int serve(const Arguments& arguments) {
+  RendezvousService service(Listener::from_fd(UniqueFd(arguments.fd)), require_key(),
+                            arguments.job);
+  std::array<char, 256> ignored;
+  for (;;) {
+    const ssize_t n = ::read(arguments.lifeline_fd, ignored.data(), ignored.size());
+    if (n == 0) break;
+    if (n < 0 && errno != EINTR) throw_errno(errno, "read the lifeline");
+  }
+  service.shutdown(Deadline::after(kFarewell));
+  return 0;
+}
+
+int join(const Arguments& arguments) {
+  const JobKey key = require_key();
+  std::optional<RendezvousService> service;
+  if (arguments.listen_fd >= 0) {
+    service.emplace(Listener::from_fd(UniqueFd(arguments.listen_fd)), key, arguments.job);
+  }
+  int code = 0;
+  {
+    Bridge bridge({.endpoint = Endpoint::parse(arguments.endpoint),
+                   .job = arguments.job,
+                   .key = key,
+                   .timeout = std::chrono::seconds(arguments.timeout)});
+    code = bridge.run();
+  }
+  if (service) service->shutdown(Deadline::after(kFarewell));
+  return code;
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  CLI::App app{
+      "The rendezvous of a dlrun job: how its nodes find each other, agree on who is in, and share "
+      "small facts.\ndlrun starts it where it needs it. The job key comes from DLRUN_KEY_FD or "
+      "DLRUN_KEY_FILE.",
+      "dlrun-rendezvous"};
+  app.set_version_flag("--version", std::string(kVersion));
+  app.require_subcommand(1);
+  Arguments arguments;
+
+  CLI::App* serving = app.add_subcommand("serve", "serve the store and the membership of one job");
+  serving->add_option("--fd", arguments.fd, "inherited descriptor that listens")->required();
+  serving->add_option("--job", arguments.job, "name of the job")->required();
+  serving->add_option(
+      "--lifeline-fd", arguments.lifeline_fd,
+      "the service ends when this descriptor reaches its end (default: standard input)");
+
+  CLI::App* joining = app.add_subcommand(
+      "join", "take part as a node, on behalf of dlrun: JSON lines on standard input and output");
+  joining->add_option("--endpoint", arguments.endpoint, "HOST:PORT of the service")->required();
+  joining->add_option("--job", arguments.job, "name of the job")->required();
+  joining->add_option("--listen-fd", arguments.listen_fd,
+                      "inherited descriptor that listens at the endpoint: serve there, too");
+  joining->add_option("--timeout", arguments.timeout, "seconds to wait for the other nodes (600)")
+      ->check(CLI::PositiveNumber);
+  try {
+    app.parse(count, values);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+
+  leave_signals_to_dlrun();
+  log::set_who("rendezvous");
+  try {
+    return serving->parsed() ? serve(arguments) : join(arguments);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "dlrun-rendezvous: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,67 @@
+#include "rendezvous/rendezvous_service.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "core/base/error.h"
+#include "rendezvous/grpc_host.h"
+#include "rendezvous/grpc_support.h"
+#include "rendezvous/key_table.h"
+#include "rendezvous/membership_service.h"
+#include "rendezvous/net/acceptor.h"
+#include "rendezvous/store_service.h"
+
+namespace dl::rendezvous {
+namespace {
+
+// Time for the last answers to leave.
+constexpr std::chrono::milliseconds kFarewell{100};
+
+Hello introduce(const std::string& job) {
+  std::array<char, 200> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return {.job = job,
+          .generation = kAnyGeneration,
+          .from = fmt::format("rendezvous ({}, pid {})", host.data(), ::getpid())};
+}
+
+}  // namespace
+
+struct RendezvousService::Impl {
+  Impl(Listener listener, const JobKey& key, const std::string& job)
+      : acceptor(std::move(listener), key, introduce(job)),
+        store(table),
+        host(acceptor, {std::string(kStorePurpose), std::string(kMembershipPurpose)},
+             {&store, &membership}) {
+    acceptor.start();
+  }
+
+  KeyTable table;
+  Acceptor acceptor;
+  StoreService store;
+  MembershipService membership;
+  GrpcHost host;
+};
+
+RendezvousService::RendezvousService(Listener listener, const JobKey& key, const std::string& job)
+    : impl_(std::make_unique<Impl>(std::move(listener), key, job)) {}
+
+RendezvousService::~RendezvousService() {
+  shutdown(Deadline::after(std::chrono::seconds(0)));
+}
+
+const Address& RendezvousService::address() const noexcept {
+  return impl_->acceptor.address();
+}
+
+void RendezvousService::shutdown(Deadline deadline) {
+  impl_->membership.wait_empty(deadline);
+  impl_->table.close("the rendezvous service has ended");
+  // An idle client keeps its connection, and gRPC would wait for that.
+  impl_->host.shutdown(Deadline::after(kFarewell));
+}
+
+}  // namespace dl::rendezvous

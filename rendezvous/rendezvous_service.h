@@ -1,0 +1,32 @@
+// The rendezvous service: store and membership behind one listening socket. What
+// `dlrun-rendezvous` runs.
+//
+// Owns the listener, a thread that accepts, one that keeps the membership, and gRPC's. Any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/base/deadline.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/socket.h"
+
+namespace dl::rendezvous {
+
+class RendezvousService {
+ public:
+  RendezvousService(Listener listener, const JobKey& key, const std::string& job);
+  ~RendezvousService();
+  RendezvousService(const RendezvousService&) = delete;
+  RendezvousService& operator=(const RendezvousService&) = delete;
+
+  const Address& address() const noexcept;
+  // Lets nobody in any more, gives the nodes until the deadline to leave, and ends what is left.
+  void shutdown(Deadline deadline);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dl::rendezvous

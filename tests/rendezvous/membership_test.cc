@@ -1,0 +1,258 @@
+#include "rendezvous/membership.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace dl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+namespace pb = dlrun::rendezvous;
+using Outbox = Membership::Outbox;
+
+pb::FromNode join(const std::string& id, int nnodes, int node_rank = -1, int slots = 2) {
+  pb::FromNode message;
+  pb::Join* join = message.mutable_join();
+  join->set_node_id(id);
+  join->set_host("host-" + id);
+  join->set_address("10.0.0." + std::to_string(id.back()));
+  join->set_slots(slots);
+  join->set_node_rank(node_rank);
+  join->set_nnodes(nnodes);
+  join->set_master_port(20000 + id.back());
+  join->set_pid(4711);
+  return message;
+}
+pb::FromNode barrier(const std::string& name) {
+  pb::FromNode message;
+  message.mutable_barrier()->set_name(name);
+  return message;
+}
+pb::FromNode failed(int rank, int code) {
+  pb::FromNode message;
+  message.mutable_failed()->set_rank(rank);
+  message.mutable_failed()->set_exit_code(code);
+  message.mutable_failed()->set_text("rank " + std::to_string(rank) + " exited with " +
+                                     std::to_string(code));
+  return message;
+}
+pb::FromNode done() {
+  pb::FromNode message;
+  message.mutable_done();
+  return message;
+}
+
+class MembershipTest : public ::testing::Test {
+ protected:
+  Outbox say(Membership::NodeId node, const pb::FromNode& message) {
+    return membership_.on_message(node, message, now_);
+  }
+  // Passes the time in steps, as the service does, and returns what was said other than heartbeats.
+  Outbox pass(std::chrono::milliseconds span, const std::vector<Membership::NodeId>& alive = {}) {
+    Outbox all;
+    for (std::chrono::milliseconds passed = 0ms; passed < span; passed += 250ms) {
+      now_ += 250ms;
+      pb::FromNode heartbeat;
+      heartbeat.mutable_heartbeat();
+      for (const Membership::NodeId id : alive) membership_.on_message(id, heartbeat, now_);
+      for (Membership::Outgoing& outgoing : membership_.on_time(now_)) {
+        if (!outgoing.message.has_heartbeat()) all.push_back(std::move(outgoing));
+      }
+    }
+    return all;
+  }
+  std::string refusal(const Outbox& out) {
+    if (out.size() != 1 || !out[0].message.has_refused()) return "not refused";
+    EXPECT_TRUE(out[0].last);
+    return out[0].message.refused().reason();
+  }
+  void start_two() {
+    say(1, join("a", 2, 0));
+    ASSERT_EQ(say(2, join("b", 2, 1)).size(), 2U);
+  }
+
+  Membership membership_;
+  Membership::Time now_ = Deadline::Clock::now();
+};
+
+TEST_F(MembershipTest, ClosesAGenerationWhenAllNodesAreThere) {
+  EXPECT_TRUE(say(1, join("b", 2, 1, 3)).empty());
+  const Outbox out = say(2, join("a", 2, 0, 2));
+  ASSERT_EQ(out.size(), 2U);
+  const pb::Generation& first = out[0].message.generation();
+  EXPECT_EQ(out[0].to, 2U);
+  EXPECT_EQ(first.number(), 0);
+  EXPECT_EQ(first.group_rank(), 0);
+  EXPECT_EQ(first.first_rank(), 0);
+  EXPECT_EQ(first.group_world_size(), 2);
+  EXPECT_EQ(first.world_size(), 5);
+  EXPECT_EQ(first.master_addr(), "10.0.0.97");
+  EXPECT_EQ(first.master_port(), 20097);
+  const pb::Generation& second = out[1].message.generation();
+  EXPECT_EQ(out[1].to, 1U);
+  EXPECT_EQ(second.group_rank(), 1);
+  EXPECT_EQ(second.first_rank(), 2);
+  ASSERT_EQ(second.members_size(), 2);
+  EXPECT_EQ(second.members(1).node_id(), "b");
+  EXPECT_EQ(second.members(1).first_rank(), 2);
+  EXPECT_EQ(second.members(1).slots(), 3);
+}
+
+TEST_F(MembershipTest, NodesWithoutAWishFillTheFreeRanksInTheirOrder) {
+  say(1, join("x", 3));
+  say(2, join("y", 3, 0));
+  const Outbox out = say(3, join("z", 3));
+  const pb::Generation& generation = out.at(0).message.generation();
+  EXPECT_EQ(generation.members(0).node_id(), "y");
+  EXPECT_EQ(generation.members(1).node_id(), "x");
+  EXPECT_EQ(generation.members(2).node_id(), "z");
+}
+
+TEST_F(MembershipTest, LoopbackOfTheServicesHostIsReplacedByWhatOthersSee) {
+  pb::FromNode first = join("a", 2, 0);
+  first.mutable_join()->set_address("127.0.1.1");
+  first.mutable_join()->set_service_address("127.0.1.1");
+  pb::FromNode second = join("b", 2, 1);
+  second.mutable_join()->set_service_address("10.0.0.1");
+  say(1, first);
+  const Outbox out = say(2, second);
+  EXPECT_EQ(out.at(0).message.generation().master_addr(), "10.0.0.1");
+}
+
+TEST_F(MembershipTest, RefusesWhatDoesNotFitWithASentence) {
+  say(1, join("a", 3, 1));
+  EXPECT_EQ(refusal(say(2, join("b", 2))), "this node was started for 2 nodes, the job has 3");
+  EXPECT_EQ(refusal(say(3, join("b", 3, 1))), "node rank 1 is taken by host host-a (pid 4711)");
+  EXPECT_EQ(refusal(say(4, join("b", 3, 3))),
+            "there is no node rank 3 in a job of 3 nodes (0 to 2)");
+  EXPECT_THAT(refusal(say(5, join("a", 3))), HasSubstr("node id 'a' is in use by host host-a"));
+  EXPECT_THAT(refusal(say(6, join("c", 3, -1, 0))), HasSubstr("at least one slot"));
+  say(7, join("b", 3));
+  ASSERT_EQ(say(8, join("c", 3)).size(), 3U);
+  EXPECT_EQ(refusal(say(9, join("d", 3))),
+            "generation 0 is complete, its 3 nodes are on: host-b, host-a, host-c");
+}
+
+TEST_F(MembershipTest, SaysAfterFiveSecondsWhoIsMissing) {
+  say(1, join("a", 3, 1));
+  EXPECT_TRUE(pass(4750ms, {1}).empty());
+  const Outbox out = pass(250ms, {1});
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].message.waiting().what(), "nodes");
+  EXPECT_EQ(out[0].message.waiting().seconds(), 5);
+  EXPECT_THAT(out[0].message.waiting().missing(), ElementsAre("node rank 0", "node rank 2"));
+  say(2, join("b", 3));
+  const Outbox later = pass(5s, {1, 2});
+  ASSERT_EQ(later.size(), 2U);
+  EXPECT_THAT(later[0].message.waiting().missing(), ElementsAre("1 more node"));
+}
+
+TEST_F(MembershipTest, BarrierEndsWithTheLastAndNamesWhoIsMissing) {
+  start_two();
+  EXPECT_TRUE(say(1, barrier("start")).empty());
+  const Outbox waiting = pass(5s, {1, 2});
+  ASSERT_EQ(waiting.size(), 1U);
+  EXPECT_EQ(waiting[0].to, 1U);
+  EXPECT_EQ(waiting[0].message.waiting().what(), "barrier start");
+  EXPECT_THAT(waiting[0].message.waiting().missing(),
+              ElementsAre("node rank 1 (host host-b, pid 4711)"));
+  const Outbox out = say(2, barrier("start"));
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[0].message.barrier_done().name(), "start");
+}
+
+TEST_F(MembershipTest, FirstFailureGoesToAllAndLaterOnesToNobody) {
+  start_two();
+  const Outbox out = say(2, failed(3, 7));
+  ASSERT_EQ(out.size(), 2U);
+  for (const Membership::Outgoing& outgoing : out) {
+    EXPECT_EQ(outgoing.message.failed().rank(), 3);
+    EXPECT_EQ(outgoing.message.failed().exit_code(), 7);
+    EXPECT_EQ(outgoing.message.failed().group_rank(), 1);
+    EXPECT_EQ(outgoing.message.failed().host(), "host-b");
+    EXPECT_FALSE(outgoing.message.failed().node_lost());
+  }
+  EXPECT_TRUE(say(1, failed(0, 1)).empty());
+  EXPECT_TRUE(say(2, failed(2, 1)).empty());
+  EXPECT_TRUE(membership_.on_lost(2, "its connection broke", now_).empty());
+}
+
+TEST_F(MembershipTest, LostNodeIsAFailureForTheOthers) {
+  start_two();
+  const Outbox out = membership_.on_lost(2, "its connection broke", now_);
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].to, 1U);
+  EXPECT_TRUE(out[0].message.failed().node_lost());
+  EXPECT_EQ(out[0].message.failed().text(),
+            "node rank 1 (host host-b, pid 4711) was lost: its connection broke");
+}
+
+TEST_F(MembershipTest, SilentNodeIsLostAfterTenSeconds) {
+  start_two();
+  EXPECT_TRUE(pass(9750ms, {1}).empty());
+  const Outbox out = pass(250ms, {1});
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[0].to, 1U);
+  EXPECT_THAT(out[0].message.failed().text(), HasSubstr("no heartbeat for 10 s"));
+  EXPECT_EQ(out[1].to, 2U);
+  EXPECT_TRUE(out[1].last);
+  EXPECT_TRUE(out[1].message.has_error());
+}
+
+TEST_F(MembershipTest, NodeLostWhileOthersGatherMayComeAgain) {
+  say(1, join("a", 2, 0));
+  EXPECT_TRUE(membership_.on_lost(1, "its connection broke", now_).empty());
+  say(2, join("a", 2, 0));
+  EXPECT_EQ(say(3, join("b", 2, 1)).size(), 2U);
+}
+
+TEST_F(MembershipTest, LeavingIsAFailureWithItsReason) {
+  start_two();
+  pb::FromNode leave;
+  leave.mutable_leave()->set_reason("interrupted");
+  const Outbox out = say(1, leave);
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[1].message.failed().text(), "interrupted");
+  EXPECT_EQ(out[1].message.failed().group_rank(), 0);
+}
+
+TEST_F(MembershipTest, EndsWhenAllAreDone) {
+  start_two();
+  EXPECT_TRUE(say(2, done()).empty());
+  const Outbox waiting = pass(5s, {1, 2});
+  ASSERT_EQ(waiting.size(), 1U);
+  EXPECT_EQ(waiting[0].message.waiting().what(), "the end");
+  const Outbox out = say(1, done());
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_TRUE(out[0].message.has_all_done());
+  EXPECT_TRUE(out[1].message.has_all_done());
+}
+
+TEST_F(MembershipTest, NextGenerationKeepsTheRanksAndTakesAReplacement) {
+  say(1, join("a", 2));
+  say(2, join("b", 2));
+  say(1, failed(0, 1));
+  EXPECT_TRUE(say(2, join("b", 2)).empty());
+  const Outbox waiting = pass(5s, {1, 2});
+  ASSERT_EQ(waiting.size(), 1U);
+  EXPECT_THAT(waiting[0].message.waiting().missing(), ElementsAre("node rank 0 (host host-a)"));
+  const Outbox again = say(1, join("a", 2));
+  EXPECT_EQ(again.at(0).message.generation().number(), 1);
+  EXPECT_EQ(again.at(0).message.generation().members(1).node_id(), "b");
+
+  membership_.on_lost(1, "its connection broke", now_);
+  say(2, join("b", 2));
+  const Outbox replaced = say(3, join("c", 2));
+  EXPECT_EQ(replaced.at(0).message.generation().number(), 2);
+  EXPECT_EQ(replaced.at(0).message.generation().members(0).node_id(), "c");
+  EXPECT_EQ(replaced.at(0).message.generation().members(1).node_id(), "b");
+}
+
+}  // namespace
+}  // namespace dl::rendezvous

@@ -1,0 +1,349 @@
+// dlrun-rendezvous as dlrun uses it: processes, pipes and JSON lines.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/deadline.h"
+#include "core/base/error.h"
+#include "core/base/unique_fd.h"
+#include "rendezvous/grpc_store.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/socket.h"
+
+namespace dl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+std::string program() {
+  return std::string(std::getenv("DLRUN_TEST_BIN")) + "/dlrun-rendezvous";
+}
+
+// A child with a pipe to its standard input and one from its standard output; killed at the end.
+class Child {
+ public:
+  // `inherited` keep their numbers in the child.
+  Child(const std::vector<std::string>& arguments, const std::vector<int>& inherited) {
+    int in[2];
+    int out[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw_errno(errno, "pipe2");
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(in[0], 0);
+      ::dup2(out[1], 1);
+      for (const int fd : inherited) ::fcntl(fd, F_SETFD, 0);
+      std::vector<char*> values;
+      for (const std::string& argument : arguments)
+        values.push_back(const_cast<char*>(argument.c_str()));
+      values.push_back(nullptr);
+      ::execv(program().c_str(), values.data());
+      ::_exit(127);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    in_.reset(in[1]);
+    out_.reset(out[0]);
+  }
+  ~Child() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void close_input() { in_.reset(); }
+  void say(const json& message) {
+    const std::string line = message.dump() + "\n";
+    ASSERT_EQ(::write(in_.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  }
+  // The next message that is not `waiting`; {} at the end of the output.
+  json hear() {
+    const Deadline deadline = Deadline::after(40s);
+    for (;;) {
+      const std::size_t end = buffer_.find('\n');
+      if (end != std::string::npos) {
+        const json message = json::parse(buffer_.substr(0, end));
+        buffer_.erase(0, end + 1);
+        if (!message.contains("waiting")) return message;
+        continue;
+      }
+      pollfd entry{.fd = out_.get(), .events = POLLIN, .revents = 0};
+      if (::poll(&entry, 1, deadline.poll_timeout()) == 0) throw std::runtime_error("it is silent");
+      char bytes[4096];
+      const ssize_t n = ::read(out_.get(), bytes, sizeof bytes);
+      if (n <= 0) return json::object();
+      buffer_.append(bytes, static_cast<std::size_t>(n));
+    }
+  }
+  int wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd in_;
+  UniqueFd out_;
+  std::string buffer_;
+};
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  ProgramTest() { ::setenv("DLRUN_KEY_FD", std::to_string(key_fd_.get()).c_str(), 1); }
+  ~ProgramTest() override { ::unsetenv("DLRUN_KEY_FD"); }
+
+  std::unique_ptr<Child> serve() {
+    auto child = std::make_unique<Child>(
+        std::vector<std::string>{"dlrun-rendezvous", "serve", "--fd",
+                                 std::to_string(listener_.fd()), "--job", "j1"},
+        std::vector<int>{listener_.fd(), key_fd_.get()});
+    return child;
+  }
+  std::unique_ptr<Child> node(const std::vector<std::string>& more = {},
+                              const std::string& job = "j1") {
+    std::vector<std::string> arguments{"dlrun-rendezvous", "join",  "--endpoint",
+                                       endpoint(),         "--job", job};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return std::make_unique<Child>(arguments, std::vector<int>{listener_.fd(), key_fd_.get()});
+  }
+  std::string endpoint() const { return listener_.address().text(); }
+  static json join(const std::string& id, int rank, int nnodes = 2) {
+    return {{"join",
+             {{"node_id", id},
+              {"host", "host-" + id},
+              {"slots", 2},
+              {"node_rank", rank},
+              {"nnodes", nnodes},
+              {"master_port", 20000 + rank},
+              {"pid", 4711}}}};
+  }
+
+  JobKey key_ = JobKey::generate();
+  UniqueFd key_fd_ = key_.to_memfd();
+  Listener listener_ = Listener::bind({.host = "127.0.0.1"});
+};
+
+TEST_F(ProgramTest, TwoNodesAgreeMeetAndEnd) {
+  const auto service = serve();
+  const auto a = node();
+  const auto b = node();
+  b->say(join("b", 1));
+  a->say(join("a", 0));
+  const json first = a->hear()["generation"];
+  EXPECT_EQ(first["group_rank"], 0);
+  EXPECT_EQ(first["world_size"], 4);
+  EXPECT_EQ(first["master_addr"], "127.0.0.1");
+  EXPECT_EQ(first["master_port"], 20000);
+  EXPECT_EQ(first["store"], endpoint());
+  EXPECT_EQ(first["members"][1]["host"], "host-b");
+  const json second = b->hear()["generation"];
+  EXPECT_EQ(second["group_rank"], 1);
+  EXPECT_EQ(second["first_rank"], 2);
+
+  a->say({{"barrier", {{"name", "start"}}}});
+  b->say({{"barrier", {{"name", "start"}}}});
+  EXPECT_EQ(a->hear()["barrier_done"]["name"], "start");
+  EXPECT_EQ(b->hear()["barrier_done"]["name"], "start");
+
+  GrpcStore store({.endpoint = Endpoint::parse(endpoint()), .key = key_, .hello = {.job = "j1"}},
+                  Deadline::after(20s));
+  store.set("k", "v", Deadline::after(20s));
+  EXPECT_EQ(store.get("k", Deadline::after(20s)), "v");
+
+  b->say({{"done", json::object()}});
+  a->say({{"done", json::object()}});
+  EXPECT_TRUE(a->hear().contains("all_done"));
+  EXPECT_TRUE(b->hear().contains("all_done"));
+  a->close_input();
+  b->close_input();
+  EXPECT_EQ(a->wait(), 0);
+  EXPECT_EQ(b->wait(), 0);
+  service->close_input();
+  EXPECT_EQ(service->wait(), 0);
+}
+
+TEST_F(ProgramTest, FirstNodeMayServeTheRendezvousItself) {
+  const auto b = node();
+  b->say(join("b", 1));
+  const auto a = node({"--listen-fd", std::to_string(listener_.fd())});
+  a->say(join("a", 0));
+  EXPECT_EQ(a->hear()["generation"]["group_rank"], 0);
+  EXPECT_EQ(b->hear()["generation"]["group_rank"], 1);
+  b->say({{"failed", {{"rank", 3}, {"exit_code", 7}, {"text", "rank 3 exited with 7"}}}});
+  for (Child* child : {a.get(), b.get()}) {
+    const json cause = child->hear()["failed"];
+    EXPECT_EQ(cause["rank"], 3);
+    EXPECT_EQ(cause["exit_code"], 7);
+    EXPECT_EQ(cause["host"], "host-b");
+    EXPECT_EQ(cause["group_rank"], 1);
+    EXPECT_EQ(cause["node_lost"], false);
+  }
+  b->close_input();
+  a->close_input();
+  EXPECT_EQ(b->wait(), 0);
+  EXPECT_EQ(a->wait(), 0);
+}
+
+TEST_F(ProgramTest, KilledNodeIsNoticedAtOnceAndNamed) {
+  const auto service = serve();
+  const auto a = node();
+  const auto b = node();
+  a->say(join("a", 0));
+  b->say(join("b", 1));
+  ASSERT_TRUE(a->hear().contains("generation"));
+  ASSERT_TRUE(b->hear().contains("generation"));
+  const auto start = std::chrono::steady_clock::now();
+  ::kill(b->pid(), SIGKILL);
+  const json cause = a->hear()["failed"];
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  EXPECT_EQ(cause["node_lost"], true);
+  EXPECT_EQ(cause["text"], "node rank 1 (host host-b, pid 4711) was lost: its connection broke");
+}
+
+TEST_F(ProgramTest, DlrunThatEndsTakesItsNodeOut) {
+  const auto service = serve();
+  const auto a = node();
+  const auto b = node();
+  a->say(join("a", 0));
+  b->say(join("b", 1));
+  ASSERT_TRUE(a->hear().contains("generation"));
+  ASSERT_TRUE(b->hear().contains("generation"));
+  b->close_input();
+  EXPECT_EQ(a->hear()["failed"]["text"], "its dlrun has ended");
+  b->wait();
+}
+
+TEST_F(ProgramTest, KilledServiceIsAnErrorForEveryNode) {
+  const auto service = serve();
+  const auto a = node();
+  const auto b = node();
+  a->say(join("a", 0));
+  b->say(join("b", 1));
+  ASSERT_TRUE(a->hear().contains("generation"));
+  ASSERT_TRUE(b->hear().contains("generation"));
+  ::kill(service->pid(), SIGKILL);
+  for (Child* child : {a.get(), b.get()}) {
+    const json error = child->hear()["error"];
+    EXPECT_EQ(error["kind"], "connection");
+    EXPECT_THAT(error["text"].get<std::string>(),
+                HasSubstr("the rendezvous at " + endpoint() + " was lost"));
+    EXPECT_EQ(child->wait(), 1);
+  }
+}
+
+TEST_F(ProgramTest, StoreClientsOfAKilledServiceFailWithinTheirDeadline) {
+  const auto service = serve();
+  GrpcStore store({.endpoint = Endpoint::parse(endpoint()),
+                   .key = key_,
+                   .hello = {.job = "j1"},
+                   .reconnect_for = 300ms},
+                  Deadline::after(20s));
+  store.set("k", "v", Deadline::after(20s));
+  listener_.release();
+  ::kill(service->pid(), SIGKILL);
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    store.get("never", Deadline::after(20s));
+    FAIL() << "it returned";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConnection) << error.what();
+    EXPECT_THAT(error.what(),
+                HasSubstr("get 'never': the connection to " + endpoint() + " was lost"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+TEST_F(ProgramTest, RefusalsAreSaidAndEndTheNode) {
+  const auto service = serve();
+  const auto a = node();
+  a->say(join("a", 5));
+  EXPECT_EQ(a->hear()["refused"]["reason"], "there is no node rank 5 in a job of 2 nodes (0 to 1)");
+  EXPECT_EQ(a->wait(), 1);
+
+  const auto foreigner = node({}, "j2");
+  foreigner->say(join("c", 1));
+  const json error = foreigner->hear()["error"];
+  EXPECT_EQ(error["kind"], "mismatch");
+  EXPECT_THAT(error["text"].get<std::string>(), HasSubstr("it belongs to job 'j1'"));
+  EXPECT_EQ(foreigner->wait(), 1);
+}
+
+TEST_F(ProgramTest, WrongKeyIsSaid) {
+  const auto service = serve();
+  const UniqueFd other = JobKey::generate().to_memfd();
+  ::setenv("DLRUN_KEY_FD", std::to_string(other.get()).c_str(), 1);
+  Child stranger({"dlrun-rendezvous", "join", "--endpoint", endpoint(), "--job", "j1"},
+                 {other.get()});
+  stranger.say(join("a", 0));
+  const json error = stranger.hear()["error"];
+  EXPECT_EQ(error["kind"], "authentication");
+  EXPECT_THAT(error["text"].get<std::string>(), HasSubstr("wrong job key"));
+  EXPECT_EQ(stranger.wait(), 1);
+}
+
+TEST_F(ProgramTest, NodeThatStaysAwayIsNamedAtTheDeadline) {
+  const auto service = serve();
+  const auto a = node({"--timeout", "1"});
+  a->say(join("a", 0));
+  const json error = a->hear()["error"];
+  EXPECT_EQ(error["kind"], "timeout");
+  EXPECT_THAT(error["text"].get<std::string>(), HasSubstr("did not join within 1 s"));
+  EXPECT_EQ(a->wait(), 1);
+}
+
+TEST_F(ProgramTest, GarbageFromDlrunIsAnErrorAndNotACrash) {
+  const auto service = serve();
+  for (const json& line :
+       {json("text"), json::array(), json{{"unknown", 1}}, json{{"join", {{"slots", "x"}}}},
+        json{{"barrier", {{"name", "early"}}}}}) {
+    const auto child = node();
+    child->say(line);
+    EXPECT_EQ(child->hear()["error"]["kind"], "parse") << line;
+    EXPECT_EQ(child->wait(), 1);
+  }
+}
+
+TEST_F(ProgramTest, NextGenerationFollowsAFailure) {
+  const auto service = serve();
+  const auto a = node();
+  const auto b = node();
+  a->say(join("a", -1));
+  b->say(join("b", -1));
+  EXPECT_EQ(a->hear()["generation"]["number"], 0);
+  b->hear();
+  a->say({{"failed", {{"rank", 0}, {"signal", 9}}}});
+  EXPECT_EQ(a->hear()["failed"]["signal"], 9);
+  b->hear();
+  a->say(join("a", -1));
+  b->say(join("b", -1));
+  EXPECT_EQ(a->hear()["generation"]["number"], 1);
+  EXPECT_EQ(b->hear()["generation"]["number"], 1);
+}
+
+TEST_F(ProgramTest, BadUsageIsExitCode2) {
+  Child child({"dlrun-rendezvous", "join", "--endpoint", "a:1"}, {});
+  EXPECT_EQ(child.wait(), 2);
+}
+
+}  // namespace
+}  // namespace dl::rendezvous
