@@ -1,0 +1,56 @@
+#include "examples/train_cnn/options.h"
+
+#include <CLI/CLI.hpp>
+#include <limits>
+
+#include "core/base/version.h"
+
+namespace dl::examples {
+
+std::variant<Options, int> parse_options(int argc, const char* const* argv) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr int kBadUsage = 2;
+  Options o;
+  CLI::App app(
+      "Trains a small convolutional network on images: alone, or on many ranks under dlrun.",
+      "train_cnn");
+  app.set_version_flag("--version", std::string("train_cnn ") + std::string(kVersion));
+  app.add_option("--dataset", o.dataset,
+                 "what to learn: digits (comes with dlrun) or a downloaded set")
+      ->check(CLI::IsMember({"digits", "mnist", "fashion-mnist", "cifar10"}))
+      ->capture_default_str();
+  app.add_option("--data-dir", o.data_dir, "folder with the files of the set");
+  app.add_option("--epochs", o.epochs, "passes over the training set; 0 only evaluates")
+      ->check(CLI::Range(std::int64_t{0}, kMost))
+      ->capture_default_str();
+  app.add_option("--batch-size", o.batch_size, "samples a step on each rank")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->capture_default_str();
+  app.add_option("--lr", o.lr, "learning rate of SGD")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app.add_option("--momentum", o.momentum, "momentum of SGD")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of initial weights and shuffles; the same on every rank")
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "threads a rank computes with; default OMP_NUM_THREADS")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--workers", o.workers, "threads a rank reads data with; 0 reads between steps")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  app.add_option("--save", o.save, "write the trained parameters to this safetensors file");
+  app.add_option("--load", o.load, "begin with the parameters of this safetensors file");
+  app.add_option("--log-every", o.log_every, "steps between two lines")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->capture_default_str();
+  app.add_flag("--json", o.json, "print one JSON object a step, and one at the end, on stdout");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadUsage;
+  }
+  return o;
+}
+
+}  // namespace dl::examples

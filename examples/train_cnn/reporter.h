@@ -1,0 +1,73 @@
+// What train_cnn says while it works: JSON objects or lines on stdout, a progress bar on a
+// terminal.
+//
+// Only rank 0 says anything. One thread uses a reporter.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "examples/train_cnn/options.h"
+
+namespace dl::examples {
+
+struct Progress {
+  std::int64_t epoch = 0;  // from 1
+  std::int64_t epochs = 0;
+  std::int64_t step = 0;  // in the epoch, from 1
+  std::int64_t steps = 0;
+  double loss = 0;  // the last that is known
+  double samples_per_s = 0;
+};
+
+// One line of at most `width` columns: "epoch 2/5 [=====>    ] 11/22, loss 0.1234, 2345 samples/s".
+// What does not fit is left out from the bar on.
+std::string progress_line(const Progress& progress, int width);
+
+struct Result {
+  double test_accuracy = 0;  // 0 ... 1
+  double samples_per_s = 0;  // all ranks, over the steps of training
+  std::int64_t parameters = 0;
+  std::string parameters_sha256;
+  int world_size = 1;
+};
+
+class Reporter {
+ public:
+  struct Config {
+    bool speaks = true;  // rank 0
+    bool json = false;
+    std::int64_t log_every = 10;
+    int progress_width = 0;  // columns; 0: no bar
+    std::FILE* out = stdout;
+    std::FILE* err = stderr;
+  };
+  explicit Reporter(const Config& config) : config_(config) {}
+
+  // A text for people, e.g. how the run is set up; not printed with json.
+  void note(const std::string& line);
+  // Whether the loss of this step (counted from 1 over the run) will be shown; all ranks answer
+  // alike.
+  bool wants_loss(std::int64_t step_of_run, bool last_of_epoch) const noexcept;
+  // After each step; `progress.loss` is of this step where wants_loss() said so.
+  void step(std::int64_t step_of_run, const Progress& progress);
+  void epoch_done(const Progress& progress);
+  void finish(const Result& result);
+
+ private:
+  void print(const std::string& line);
+  void show_bar(const Progress& progress);
+  void clear_bar();
+
+  Config config_;
+  std::size_t bar_columns_ = 0;  // that stand on the terminal now
+  std::chrono::steady_clock::time_point bar_shown_{};
+};
+
+// The bar's width: of the terminal that stderr is, or of the one that dlrun shows rank 0 on
+// (DLRUN_PROGRESS_WIDTH); 0 for neither.
+int terminal_width();
+
+}  // namespace dl::examples

@@ -1,0 +1,84 @@
+#include "examples/train_cnn/options.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace dl::examples {
+namespace {
+
+std::variant<Options, int> parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "train_cnn");
+  return parse_options(static_cast<int>(arguments.size()), arguments.data());
+}
+
+// The exit code and what stands on stderr.
+std::pair<int, std::string> refuse(const std::vector<const char*>& arguments) {
+  testing::internal::CaptureStderr();
+  const auto result = parse(arguments);
+  std::string text = testing::internal::GetCapturedStderr();
+  return {std::holds_alternative<int>(result) ? std::get<int>(result) : -1, std::move(text)};
+}
+
+TEST(Options, HaveDefaultsThatTrainTheShippedDigits) {
+  const auto options = std::get<Options>(parse({}));
+  EXPECT_EQ(options.dataset, "digits");
+  EXPECT_TRUE(options.data_dir.empty());
+  EXPECT_EQ(options.momentum, 0.9);
+  EXPECT_FALSE(options.json);
+}
+
+TEST(Options, TakeEveryFlag) {
+  const auto options = std::get<Options>(parse({"--dataset",    "cifar10",
+                                                "--data-dir",   "/d",
+                                                "--epochs",     "3",
+                                                "--batch-size", "64",
+                                                "--lr",         "0.5",
+                                                "--momentum",   "0",
+                                                "--seed",       "18446744073709551615",
+                                                "--threads",    "2",
+                                                "--workers",    "0",
+                                                "--save",       "s",
+                                                "--load",       "l",
+                                                "--log-every",  "7",
+                                                "--json"}));
+  EXPECT_EQ(options.dataset, "cifar10");
+  EXPECT_EQ(options.data_dir, "/d");
+  EXPECT_EQ(options.epochs, 3);
+  EXPECT_EQ(options.batch_size, 64);
+  EXPECT_EQ(options.lr, 0.5);
+  EXPECT_EQ(options.momentum, 0.0);
+  EXPECT_EQ(options.seed, 18446744073709551615U);
+  EXPECT_EQ(options.threads, 2);
+  EXPECT_EQ(options.workers, 0);
+  EXPECT_EQ(options.save, "s");
+  EXPECT_EQ(options.load, "l");
+  EXPECT_EQ(options.log_every, 7);
+  EXPECT_TRUE(options.json);
+}
+
+TEST(Options, BadUsageIsExitCodeTwoAndNamesTheFlag) {
+  for (const auto& [flag, value] : {std::pair{"--epochs", "-1"},
+                                    {"--batch-size", "0"},
+                                    {"--lr", "x"},
+                                    {"--threads", "0"},
+                                    {"--log-every", "0"},
+                                    {"--dataset", "imagenet"},
+                                    {"--no-such-flag", "1"}}) {
+    const auto [code, text] = refuse({flag, value});
+    EXPECT_EQ(code, 2) << flag;
+    EXPECT_NE(text.find(flag), std::string::npos) << text;
+  }
+}
+
+TEST(Options, HelpAndVersionAreNoErrors) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(std::get<int>(parse({"--help"})), 0);
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("--data-dir"), std::string::npos);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(std::get<int>(parse({"--version"})), 0);
+  EXPECT_EQ(testing::internal::GetCapturedStdout().rfind("train_cnn ", 0), 0U);
+}
+
+}  // namespace
+}  // namespace dl::examples

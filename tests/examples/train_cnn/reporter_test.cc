@@ -1,0 +1,146 @@
+#include "examples/train_cnn/reporter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace dl::examples {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// What a reporter wrote, on both streams.
+class Recorder {
+ public:
+  explicit Recorder(Reporter::Config config)
+      : out_(::open_memstream(&out_text_, &out_size_)),
+        err_(::open_memstream(&err_text_, &err_size_)),
+        reporter_((config.out = out_, config.err = err_, config)) {}
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  ~Recorder() {
+    std::fclose(out_);
+    std::fclose(err_);
+    std::free(out_text_);
+    std::free(err_text_);
+  }
+  Reporter& operator*() { return reporter_; }
+  Reporter* operator->() { return &reporter_; }
+  std::string out() { return std::fflush(out_), std::string(out_text_, out_size_); }
+  std::string err() { return std::fflush(err_), std::string(err_text_, err_size_); }
+  std::vector<std::string> lines() {
+    std::istringstream text(out());
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  }
+
+ private:
+  char* out_text_ = nullptr;
+  char* err_text_ = nullptr;
+  std::size_t out_size_ = 0;
+  std::size_t err_size_ = 0;
+  std::FILE* out_;
+  std::FILE* err_;
+  Reporter reporter_;
+};
+
+Progress at(std::int64_t step) {
+  return {.epoch = 2, .epochs = 5, .step = step, .steps = 20, .loss = 0.25, .samples_per_s = 1234};
+}
+
+const Result kResult{.test_accuracy = 0.975,
+                     .samples_per_s = 2000,
+                     .parameters = 1630090,
+                     .parameters_sha256 = "abc",
+                     .world_size = 2};
+
+TEST(Reporter, PrintsAnObjectAStepAndOneAtTheEnd) {
+  Recorder recorder({.json = true, .log_every = 10});
+  recorder->note("for people");
+  recorder->step(41, at(1));
+  recorder->epoch_done(at(20));
+  recorder->finish(kResult);
+  const auto lines = recorder.lines();
+  ASSERT_THAT(lines, SizeIs(2));
+  const auto step = nlohmann::json::parse(lines[0]);
+  EXPECT_EQ(step["epoch"], 2);
+  EXPECT_EQ(step["step"], 41);
+  EXPECT_EQ(step["loss"], 0.25);
+  const auto end = nlohmann::json::parse(lines[1]);
+  EXPECT_EQ(end["test_accuracy"], 0.975);
+  EXPECT_EQ(end["samples_per_s"], 2000.0);
+  EXPECT_EQ(end["parameters"], 1630090);
+  EXPECT_EQ(end["parameters_sha256"], "abc");
+  EXPECT_EQ(end["world_size"], 2);
+  EXPECT_THAT(recorder.err(), IsEmpty());
+}
+
+TEST(Reporter, PrintsPlainLinesWhereThereIsNoTerminal) {
+  Recorder recorder({.log_every = 10});
+  for (std::int64_t step = 1; step <= 20; ++step) recorder->step(step, at(step));
+  recorder->epoch_done(at(20));
+  recorder->finish(kResult);
+  const auto lines = recorder.lines();
+  ASSERT_THAT(lines, SizeIs(5));
+  EXPECT_EQ(lines[0], "epoch 2/5, step 10/20: loss 0.2500, 1234 samples/s");
+  EXPECT_EQ(lines[2], "epoch 2/5 done: loss 0.2500, 1234 samples/s");
+  EXPECT_EQ(lines[3], "test accuracy 97.50 %, 2000 samples/s on 2 ranks");
+  EXPECT_THAT(recorder.out(), testing::Not(HasSubstr("\r")));
+  EXPECT_THAT(recorder.err(), IsEmpty());
+}
+
+TEST(Reporter, DrawsABarOnATerminalAndClearsItForLines) {
+  Recorder recorder({.log_every = 10, .progress_width = 70});
+  recorder->step(20, at(20));
+  const std::string bar = recorder.err();
+  EXPECT_EQ(bar.back(), '\r');
+  EXPECT_THAT(bar, testing::Not(HasSubstr("\n")));
+  EXPECT_LT(bar.size(), 71U) << "one column is left free, or the terminal wraps";
+  recorder->epoch_done(at(20));
+  EXPECT_THAT(recorder.lines(), SizeIs(1)) << "no line a step beside the bar";
+  const std::string cleared = recorder.err().substr(bar.size());
+  EXPECT_EQ(cleared, std::string(bar.size() - 1, ' ') + "\r");
+}
+
+TEST(Reporter, OtherRanksSayNothing) {
+  Recorder recorder({.speaks = false, .json = true, .progress_width = 70});
+  recorder->note("x");
+  recorder->step(1, at(1));
+  recorder->finish(kResult);
+  EXPECT_THAT(recorder.out(), IsEmpty());
+  EXPECT_THAT(recorder.err(), IsEmpty());
+}
+
+TEST(Reporter, AsksForTheLossOfTheStepsItShows) {
+  const Reporter json({.json = true, .log_every = 10});
+  EXPECT_TRUE(json.wants_loss(3, false));
+  const Reporter lines({.log_every = 10});
+  EXPECT_FALSE(lines.wants_loss(3, false));
+  EXPECT_TRUE(lines.wants_loss(10, false));
+  EXPECT_TRUE(lines.wants_loss(3, true));
+}
+
+TEST(ProgressLine, FillsTheWidthAndMovesWithTheStep) {
+  const std::string half = progress_line(at(10), 80);
+  EXPECT_EQ(half.size(), 80U);
+  EXPECT_THAT(half, HasSubstr("epoch 2/5 [==="));
+  EXPECT_THAT(half, HasSubstr("> "));
+  EXPECT_THAT(half, HasSubstr("10/20, loss 0.2500, 1234 samples/s"));
+  EXPECT_THAT(progress_line(at(20), 80), HasSubstr("==] 20/20"));
+}
+
+TEST(ProgressLine, NeverExceedsANarrowTerminal) {
+  for (int width = 0; width < 80; ++width) {
+    EXPECT_LE(progress_line(at(7), width).size(), static_cast<std::size_t>(width));
+  }
+  EXPECT_EQ(progress_line(at(7), 46), "epoch 2/5 7/20, loss 0.2500, 1234 samples/s");
+}
+
+}  // namespace
+}  // namespace dl::examples
