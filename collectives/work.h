@@ -26,6 +26,11 @@ class Work : public RefCounted {
   virtual bool is_completed() const noexcept = 0;
   // The error of an operation that is over; null while it runs and where it went well.
   virtual std::exception_ptr error() const noexcept = 0;
+  // When the operation was over, as its group noticed it; nullopt while it runs, and where the
+  // group does not know.
+  virtual std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept {
+    return std::nullopt;
+  }
 };
 
 }  // namespace dl::collectives

@@ -61,10 +61,17 @@ std::exception_ptr Operation::error() const noexcept {
   return error_;
 }
 
+std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
+  if (!is_completed()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return completed_at_;
+}
+
 void Operation::end(std::exception_ptr failed) noexcept {
   if (is_completed()) return;
   const std::lock_guard lock(mutex_);
   error_ = std::move(failed);
+  completed_at_ = std::chrono::steady_clock::now();
   done_.store(true, std::memory_order_release);
   over_.notify_all();
 }

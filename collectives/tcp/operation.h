@@ -29,6 +29,7 @@ class Operation : public Work {
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override { return done_.load(std::memory_order_acquire); }
   std::exception_ptr error() const noexcept override;
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
 
   // Driver: ends the operation, well where `error` is null. The first call counts.
   void end(std::exception_ptr error) noexcept;
@@ -53,6 +54,7 @@ class Operation : public Work {
   mutable std::mutex mutex_;
   std::condition_variable over_;
   std::exception_ptr error_;
+  std::chrono::steady_clock::time_point completed_at_;
 };
 
 // A collective under way: a schedule, its buffers, and how far each transfer is.

@@ -295,6 +295,7 @@ TEST_P(TcpGroup, AsynchronousOperationsMayBeWaitedForInAnyOrder) {
     for (std::size_t k = kOperations; k-- > 0;) {
       works[k]->synchronize();
       EXPECT_TRUE(works[k]->is_completed());
+      EXPECT_LE(works[k]->completed_at().value(), std::chrono::steady_clock::now());
       EXPECT_EQ(works[k]->error(), nullptr);
       for (std::size_t i = 0; i < count(k); i = next_look(i, count(k))) {
         ASSERT_EQ(get(buffers[k], DType::kF32, i),
@@ -370,6 +371,7 @@ TEST(TcpGroups, AnOperationStuckInOneDelaysNoOther) {
     }
     if (rank == 0) {
       EXPECT_FALSE(waiting->is_completed());
+      EXPECT_FALSE(waiting->completed_at());
     }
     free->barrier()->wait();
     if (rank == 1) {
