@@ -7,12 +7,14 @@ when a test needs another array, in an environment with torch, numpy and safeten
 Each topic is one function below and one file arrays/<topic>.safetensors. Written with torch 2.15 on a CPU with AVX2 that
 is not Intel's: on those PyTorch draws bernoulli_(p) from MKL instead of its own generator.
 """
+import hashlib
 import pathlib
 import sys
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
+from torch import nn
 from torch.utils.data import DistributedSampler, RandomSampler
 
 ARRAYS = pathlib.Path(__file__).resolve().parent / "arrays"
@@ -99,7 +101,125 @@ def dtypes():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, dtypes)}
+def text(value):
+    """A text as the bytes of an array."""
+    return torch.tensor(list(value.encode()), dtype=torch.uint8)
+
+
+def sha256(tensor):
+    """What stands for an array that is too large to commit."""
+    return torch.tensor(list(hashlib.sha256(tensor.detach().numpy().tobytes()).digest()), dtype=torch.uint8)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(50, 30), nn.ReLU(), nn.Linear(30, 20), nn.ReLU(), nn.Linear(20, 3))
+
+
+def book_cnn(channels=1, size=28):
+    return nn.Sequential(nn.Conv2d(channels, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Flatten(), nn.Linear(64 * (size // 4) ** 2, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+class Block(nn.Module):
+    """A module with a parameter, a buffer and a shared weight of its own, for names and their order."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(2))
+        self.fc = nn.Linear(4, 3, bias=False)
+        self.scale = nn.Parameter(torch.ones(3))
+        self.inner = nn.Sequential(nn.Linear(3, 3), nn.Identity())
+        self.register_buffer("scratch", torch.zeros(1), persistent=False)
+        self.tied = nn.Linear(4, 3, bias=False)
+        self.tied.weight = self.fc.weight
+
+    def extra_repr(self):
+        return "width=3\nsteps=2"
+
+
+def modules():
+    """nn/module, nn/layers, nn/models: initial values, texts and names. Seed 123 unless the name says otherwise."""
+    a = {}
+    for name, make in (("mlp", mlp), ("cnn", book_cnn), ("cnn_cifar", lambda: book_cnn(3, 32))):
+        torch.manual_seed(123)
+        model = make()
+        a[f"{name}.text"] = text(repr(model))
+        a[f"{name}.keys"] = text("\n".join(model.state_dict()))
+        for key, value in model.state_dict().items():
+            a[f"{name}.{key}.sha256"] = sha256(value)
+            a[f"{name}.{key}.head"] = value.flatten()[:8].clone()
+    a["block.text"] = text(repr(Block()))
+    a["block.keys"] = text("\n".join(Block().state_dict()))
+    a["block.parameters"] = text("\n".join(n for n, _ in Block().named_parameters()))
+    a["block.buffers"] = text("\n".join(n for n, _ in Block().named_buffers()))
+    a["block.modules"] = text("\n".join(n for n, _ in Block().named_modules()))
+    layers = (nn.Linear(5, 2), nn.Linear(5, 2, bias=False), nn.Conv2d(1, 32, 3), nn.Conv2d(4, 8, (3, 5), stride=2, padding=(0, 1), bias=False),
+              nn.Conv2d(4, 8, 3, dilation=2, groups=2), nn.ReLU(), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.MaxPool2d((3, 2), stride=2, padding=1),
+              nn.MaxPool2d(3, stride=(2, 1), dilation=2, ceil_mode=True), nn.Flatten(), nn.Flatten(0, 2), nn.Dropout(), nn.Dropout(0.0),
+              nn.Dropout(1e-05), nn.Identity(), nn.Sequential(), nn.Sequential(nn.Sequential(nn.ReLU()), nn.Identity()))
+    a["layers.text"] = text("\n".join(map(repr, layers)))
+    for name, fill in (("uniform", lambda w: nn.init.uniform_(w, -2, 3)), ("normal", lambda w: nn.init.normal_(w, 1, 0.5)),
+                       ("xavier_uniform", lambda w: nn.init.xavier_uniform_(w, gain=2)), ("xavier_normal", nn.init.xavier_normal_),
+                       ("kaiming_uniform", lambda w: nn.init.kaiming_uniform_(w, a=0.2, mode="fan_out")),
+                       ("kaiming_normal", nn.init.kaiming_normal_)):
+        torch.manual_seed(123)
+        a[f"init.{name}"] = fill(torch.empty(4, 3, 3, 3))
+    torch.manual_seed(123)
+    a["dropout"] = F.dropout(torch.arange(40, dtype=torch.float32) + 1, 0.3)
+    return a
+
+
+def optim():
+    """nn/optim: 20 steps on fixed gradients; parameters of 33 and 3 x 7 elements."""
+    g = seeded(1)
+    start = [torch.randn(33, generator=g), torch.randn(3, 7, generator=g)]
+    gradients = [[torch.randn(33, generator=g), torch.randn(3, 7, generator=g)] for _ in range(20)]
+    a = {"start.0": start[0], "start.1": start[1], "gradients.0": torch.stack([x[0] for x in gradients]), "gradients.1": torch.stack([x[1] for x in gradients])}
+    cases = {"sgd": lambda p: torch.optim.SGD(p, lr=0.05),
+             "sgd_momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+             "sgd_nesterov": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.01),
+             "sgd_dampening": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8, dampening=0.3, weight_decay=0.1),
+             "adam": lambda p: torch.optim.Adam(p),
+             "adam_options": lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1)}
+    for name, make in cases.items():
+        params = [nn.Parameter(x.clone()) for x in start]
+        opt = make(params)
+        for step in range(20):
+            for i, p in enumerate(params):
+                p.grad = gradients[step][i].clone()
+                if i == 1 and step == 4:
+                    p.grad = None  # a parameter without a gradient keeps its state as it is
+            opt.step()
+        for i, p in enumerate(params):
+            a[f"{name}.{i}"] = p.detach()
+            for key, value in opt.state_dict()["state"].get(i, {}).items():
+                if value is not None:
+                    a[f"{name}.state.{i}.{key}"] = value
+    return a
+
+
+def training():
+    """Losses of the first steps of SGD with momentum 0.9 and lr 0.01, from seed 123: weights, then inputs, then targets."""
+    a = {}
+    for name, make, shape, classes, batch in (("mlp", mlp, (50,), 3, 8), ("cnn", book_cnn, (1, 28, 28), 10, 4)):
+        for kind in (torch.optim.SGD, torch.optim.Adam):
+            torch.manual_seed(123)
+            model = make()
+            x, y = torch.randn(batch, *shape), torch.randint(classes, (batch,))
+            opt = kind(model.parameters(), lr=0.01, momentum=0.9) if kind is torch.optim.SGD else kind(model.parameters())
+            losses = []
+            for _ in range(5):
+                opt.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                opt.step()
+                losses.append(loss.detach())
+            a[f"{name}.{kind.__name__.lower()}"] = torch.stack(losses)
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, samplers, resize, dtypes, modules, optim, training)}
 
 
 def main():

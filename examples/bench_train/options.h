@@ -1,0 +1,39 @@
+// What bench_train is told on its command line: the flags of PyTorch's counterpart, as far as they
+// mean something here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/tensor/dims.h"
+#include "nn/module/sequential.h"
+
+namespace bench_train {
+
+struct Work {
+  std::string name;
+  std::function<dl::nn::Sequential()> make;
+  dl::Shape sample;  // shape of one input
+  std::int64_t classes;
+  std::int64_t batch;  // the default
+};
+
+struct Options {
+  Work work;
+  std::int64_t batch;  // of one rank
+  int threads;
+  std::string optim;
+  int warmup;
+  int steps;
+  bool no_sync;
+  std::uint64_t seed;
+  bool json;
+};
+
+// Nothing where the program shall end with `exit_code`: after --help, or a bad argument, whose text
+// is then on stderr.
+std::optional<Options> parse(int argc, char** argv, int& exit_code);
+
+}  // namespace bench_train

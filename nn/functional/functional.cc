@@ -1,0 +1,76 @@
+#include "nn/functional/functional.h"
+
+#include <span>
+
+#include "core/base/error.h"
+#include "core/ops/activation.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/conv.h"
+#include "core/ops/linear.h"
+#include "core/random/distributions.h"
+#include "core/tensor/factories.h"
+
+namespace dl::nn::functional {
+namespace {
+
+Pair pair(IntPair value) noexcept {
+  return {value.h, value.w};
+}
+
+// 0 or 1 / (1 - p) for each element, drawn in row-major order.
+template <typename T>
+Tensor dropout_mask(const Shape& shape, double p, Generator& generator) {
+  const Tensor mask = empty(shape, {.dtype = kDTypeOf<T>});
+  const std::span<T> values(mask.data<T>(), static_cast<std::size_t>(mask.numel()));
+  random::fill_bernoulli(values, 1 - p, generator);
+  const T scale = T(1) / static_cast<T>(1 - p);
+  for (T& value : values) value *= scale;
+  return mask;
+}
+
+}  // namespace
+
+Tensor relu(const Tensor& input, ReLUOptions options) {
+  if (!options.inplace) return dl::relu(input);
+  Tensor same = input;
+  return relu_(same);
+}
+
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
+              LinearOptions options) {
+  return dl::linear(input, weight, bias, {.relu = options.relu});
+}
+
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
+              Conv2dOptions options) {
+  return dl::conv2d(input, weight, bias,
+                    {.stride = pair(options.stride),
+                     .padding = pair(options.padding),
+                     .dilation = pair(options.dilation),
+                     .groups = options.groups,
+                     .relu = options.relu});
+}
+
+Tensor max_pool2d(const Tensor& input, IntPair kernel_size, MaxPool2dOptions options) {
+  return dl::max_pool2d(input, {.kernel = pair(kernel_size),
+                                .stride = pair(options.stride.value_or(kernel_size)),
+                                .padding = pair(options.padding),
+                                .dilation = pair(options.dilation),
+                                .ceil_mode = options.ceil_mode,
+                                .relu = options.relu});
+}
+
+Tensor dropout(const Tensor& input, double p, DropoutOptions options, Generator& generator) {
+  DL_CHECK(p >= 0 && p <= 1, kInvalidArgument, "dropout: p is {}, wanted a probability, 0 to 1", p);
+  DL_CHECK(input.defined(), kInvalidArgument, "dropout: the input is undefined");
+  DL_CHECK(is_floating(input.dtype()), kDType, "dropout: wanted a floating tensor, got {}",
+           dl::name_of(input.dtype()));
+  if (!options.training || p == 0 || input.numel() == 0) return input;
+  if (p == 1) return mul(input, 0.0);
+  if (input.dtype() == DType::kF64) {
+    return mul(input, dropout_mask<double>(input.sizes(), p, generator));
+  }
+  return mul(input, dropout_mask<float>(input.sizes(), p, generator).to(input.dtype()));
+}
+
+}  // namespace dl::nn::functional

@@ -1,0 +1,61 @@
+// nn::functional: what layers compute, as functions, with PyTorch's names and defaults. All of them
+// are recorded by autograd.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/ops/softmax.h"
+#include "core/random/generator.h"
+#include "core/tensor/tensor.h"
+#include "nn/module/int_pair.h"
+
+namespace dl::nn::functional {
+
+struct ReLUOptions {
+  bool inplace = false;  // overwrite the input, which must not be a leaf that requires gradients
+};
+// max(0, x)
+Tensor relu(const Tensor& input, ReLUOptions options = {});
+
+struct LinearOptions {
+  bool relu = false;  // the result is relu(linear), computed in one pass
+};
+// input [..., in], weight [out, in], bias [out] or undefined -> [..., out]
+Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+              LinearOptions options = {});
+
+struct Conv2dOptions {
+  IntPair stride = 1;
+  IntPair padding = 0;  // zeros on each side
+  IntPair dilation = 1;
+  std::int64_t groups = 1;
+  bool relu = false;  // the result is relu(conv2d), computed in one pass
+};
+// input [N, C, H, W], weight [out, C / groups, kh, kw], bias [out] or undefined -> [N, out, H', W']
+Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+              Conv2dOptions options = {});
+
+struct MaxPool2dOptions {
+  std::optional<IntPair> stride{};  // default: the window's size
+  IntPair padding = 0;
+  IntPair dilation = 1;
+  bool ceil_mode = false;
+  bool relu = false;  // the result is max_pool2d(relu(input)), computed in one pass
+};
+// input [N, C, H, W] -> [N, C, H', W']
+Tensor max_pool2d(const Tensor& input, IntPair kernel_size, MaxPool2dOptions options = {});
+
+struct DropoutOptions {
+  bool training = true;
+};
+// While training, zeroes each element with probability p and multiplies the others by 1 / (1 - p).
+// The mask is drawn in row-major order whatever the input's layout, so that the bits do not depend
+// on it. Throws kInvalidArgument unless p is in [0, 1].
+Tensor dropout(const Tensor& input, double p = 0.5, DropoutOptions options = {},
+               Generator& generator = default_generator());
+
+using dl::log_softmax;
+using dl::softmax;
+
+}  // namespace dl::nn::functional

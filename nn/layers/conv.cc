@@ -1,0 +1,77 @@
+#include "nn/layers/conv.h"
+
+#include <fmt/format.h>
+
+#include "core/tensor/factories.h"
+#include "nn/functional/functional.h"
+#include "nn/module/init.h"
+
+namespace dl::nn {
+namespace {
+
+Tensor empty_weight(std::int64_t in, std::int64_t out, IntPair kernel,
+                    const Conv2dOptions& options) {
+  DL_CHECK(options.groups > 0, kInvalidArgument, "Conv2d: groups is {}, wanted at least 1",
+           options.groups);
+  DL_CHECK(in > 0 && in % options.groups == 0, kInvalidArgument,
+           "Conv2d: in_channels is {}, wanted a positive multiple of groups = {}", in,
+           options.groups);
+  DL_CHECK(out > 0 && out % options.groups == 0, kInvalidArgument,
+           "Conv2d: out_channels is {}, wanted a positive multiple of groups = {}", out,
+           options.groups);
+  DL_CHECK(kernel.h > 0 && kernel.w > 0, kInvalidArgument,
+           "Conv2d: kernel_size is {}, wanted at least 1", kernel.as_given());
+  DL_CHECK(options.stride.h > 0 && options.stride.w > 0, kInvalidArgument,
+           "Conv2d: stride is {}, wanted at least 1", options.stride.as_given());
+  DL_CHECK(options.padding.h >= 0 && options.padding.w >= 0, kInvalidArgument,
+           "Conv2d: padding is {}, wanted at least 0", options.padding.as_given());
+  DL_CHECK(options.dilation.h > 0 && options.dilation.w > 0, kInvalidArgument,
+           "Conv2d: dilation is {}, wanted at least 1", options.dilation.as_given());
+  return empty({out, in / options.groups, kernel.h, kernel.w}, {.dtype = options.dtype});
+}
+
+Tensor convolve(const Conv2d& layer, const Tensor& input, bool relu) {
+  return functional::conv2d(input, layer.weight, layer.bias,
+                            {.stride = layer.options.stride,
+                             .padding = layer.options.padding,
+                             .dilation = layer.options.dilation,
+                             .groups = layer.options.groups,
+                             .relu = relu});
+}
+
+}  // namespace
+
+Conv2d::Conv2d(std::int64_t in, std::int64_t out, IntPair kernel, Conv2dOptions given)
+    : in_channels(in),
+      out_channels(out),
+      kernel_size(kernel),
+      options(given),
+      weight(register_parameter("weight", empty_weight(in, out, kernel, given))),
+      bias(register_parameter("bias",
+                              given.bias ? empty({out}, {.dtype = given.dtype}) : Tensor())) {
+  reset_parameters();
+}
+
+void Conv2d::reset_parameters() {
+  init::reset_weight_and_bias(weight, bias);
+}
+
+Tensor Conv2d::forward(const Tensor& input) {
+  return convolve(*this, input, false);
+}
+
+Tensor Conv2d::forward_relu(const Tensor& input) {
+  return convolve(*this, input, true);
+}
+
+std::string Conv2d::extra_repr() const {
+  std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, out_channels,
+                                 kernel_size.tuple(), options.stride.tuple());
+  if (!options.padding.is(0)) text += ", padding=" + options.padding.tuple();
+  if (!options.dilation.is(1)) text += ", dilation=" + options.dilation.tuple();
+  if (options.groups != 1) text += fmt::format(", groups={}", options.groups);
+  if (!bias.defined()) text += ", bias=False";
+  return text;
+}
+
+}  // namespace dl::nn

@@ -1,0 +1,45 @@
+#include "nn/layers/linear.h"
+
+#include <fmt/format.h>
+
+#include "core/tensor/factories.h"
+#include "nn/functional/functional.h"
+#include "nn/module/init.h"
+
+namespace dl::nn {
+namespace {
+
+std::int64_t not_negative(std::int64_t value, std::string_view what) {
+  DL_CHECK(value >= 0, kInvalidArgument, "Linear: {} is {}, wanted at least 0", what, value);
+  return value;
+}
+
+}  // namespace
+
+Linear::Linear(std::int64_t in, std::int64_t out, LinearOptions options)
+    : in_features(not_negative(in, "in_features")),
+      out_features(not_negative(out, "out_features")),
+      weight(register_parameter("weight", empty({out, in}, {.dtype = options.dtype}))),
+      bias(register_parameter("bias",
+                              options.bias ? empty({out}, {.dtype = options.dtype}) : Tensor())) {
+  reset_parameters();
+}
+
+void Linear::reset_parameters() {
+  init::reset_weight_and_bias(weight, bias);
+}
+
+Tensor Linear::forward(const Tensor& input) {
+  return functional::linear(input, weight, bias);
+}
+
+Tensor Linear::forward_relu(const Tensor& input) {
+  return functional::linear(input, weight, bias, {.relu = true});
+}
+
+std::string Linear::extra_repr() const {
+  return fmt::format("in_features={}, out_features={}, bias={}", in_features, out_features,
+                     bias.defined() ? "True" : "False");
+}
+
+}  // namespace dl::nn

@@ -1,0 +1,35 @@
+// Linear: y = x W^T + b.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "nn/module/module.h"
+
+namespace dl::nn {
+
+struct LinearOptions {
+  bool bias = true;
+  DType dtype = DType::kF32;
+};
+
+class Linear : public Module {
+ public:
+  // Throws kInvalidArgument for negative sizes.
+  Linear(std::int64_t in_features, std::int64_t out_features, LinearOptions options = {});
+
+  // input [..., in_features] -> [..., out_features]
+  Tensor forward(const Tensor& input) override;
+  // relu(forward(input)), the same bits in one pass.
+  Tensor forward_relu(const Tensor& input);
+  // Draws new initial values, as PyTorch draws them.
+  void reset_parameters();
+  std::string extra_repr() const override;
+
+  std::int64_t in_features;
+  std::int64_t out_features;
+  Tensor& weight;  // [out_features, in_features]
+  Tensor& bias;    // [out_features], undefined with bias = false
+};
+
+}  // namespace dl::nn

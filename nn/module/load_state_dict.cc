@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/autograd/grad_mode.h"
+#include "nn/module/module.h"
+
+namespace dl::nn {
+namespace {
+
+std::string quoted(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + '"';
+  return text;
+}
+
+}  // namespace
+
+IncompatibleKeys Module::load_state_dict(const StateDict& state, LoadStateOptions options) {
+  std::unordered_map<std::string_view, const Tensor*> given;
+  for (const NamedTensor& entry : state) {
+    DL_CHECK(entry.tensor.defined(), kInvalidArgument,
+             "load_state_dict: \"{}\" is an undefined tensor", entry.name);
+    DL_CHECK(given.emplace(entry.name, &entry.tensor).second, kInvalidArgument,
+             "load_state_dict: the state holds \"{}\" twice", entry.name);
+  }
+  IncompatibleKeys keys;
+  std::string mismatches;
+  std::vector<std::pair<Tensor, const Tensor*>> copies;
+  for (NamedTensor& own : state_dict()) {
+    const auto found = given.find(own.name);
+    if (found == given.end()) {
+      keys.missing.push_back(own.name);
+      continue;
+    }
+    const Tensor& value = *found->second;
+    given.erase(found);
+    if (value.sizes() == own.tensor.sizes()) {
+      copies.emplace_back(own.tensor, &value);
+    } else {
+      mismatches += fmt::format(
+          "\n\tsize mismatch for {}: copying a param with shape {} from checkpoint, the shape in "
+          "current model is {}.",
+          own.name, value.sizes().str(), own.tensor.sizes().str());
+    }
+  }
+  for (const NamedTensor& entry : state) {
+    if (given.contains(entry.name)) keys.unexpected.push_back(entry.name);
+  }
+  // PyTorch's text and order; a shape that does not fit is an error with strict = false as well.
+  std::string problems;
+  if (options.strict && !keys.missing.empty()) {
+    problems += fmt::format("\n\tMissing key(s) in state_dict: {}.", quoted(keys.missing));
+  }
+  if (options.strict && !keys.unexpected.empty()) {
+    problems += fmt::format("\n\tUnexpected key(s) in state_dict: {}.", quoted(keys.unexpected));
+  }
+  problems += mismatches;
+  DL_CHECK(problems.empty(), kMismatch, "Error(s) in loading state_dict for {}:{}", type_name(),
+           problems);
+  NoGradGuard no_grad;
+  for (auto& [own, value] : copies) own.copy_(*value);
+  return keys;
+}
+
+}  // namespace dl::nn

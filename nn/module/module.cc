@@ -1,0 +1,293 @@
+#include "nn/module/module.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ostream>
+#include <typeinfo>
+#include <unordered_set>
+
+#include "core/autograd/grad_mode.h"
+
+namespace dl::nn {
+namespace {
+
+// Keeps the first of several handles to one array.
+class Unseen {
+ public:
+  bool operator()(const Tensor& tensor) {
+    return tensor.defined() && seen_.insert(tensor.impl()).second;
+  }
+
+ private:
+  std::unordered_set<const TensorImpl*> seen_;
+};
+
+std::vector<Tensor> tensors_of(StateDict named) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(named.size());
+  for (NamedTensor& entry : named) tensors.push_back(std::move(entry.tensor));
+  return tensors;
+}
+
+// A leaf of the other dtype with the same values, gradient included.
+void convert(Tensor& tensor, DType dtype) {
+  if (!tensor.defined() || !is_floating(tensor.dtype()) || tensor.dtype() == dtype) return;
+  const Tensor grad = tensor.grad();
+  Tensor converted = tensor.detach().to(dtype);
+  converted.requires_grad_(tensor.requires_grad());
+  if (grad.defined()) converted.set_grad(grad.detach().to(dtype));
+  tensor = converted;
+}
+
+}  // namespace
+
+template <typename M, typename Visit>
+void Module::walk(M& module, const std::string& prefix, const Visit& visit) {
+  visit(prefix, module);
+  for (const Child& child : module.children_) {
+    walk(static_cast<M&>(*child.module), prefix + child.name + ".", visit);
+  }
+}
+
+Tensor Module::forward(const Tensor& /*input*/) {
+  throw_error(ErrorKind::kNotImplemented, "{}: forward() of one tensor is not defined",
+              type_name());
+}
+
+void Module::require_free_name(std::string_view kind, std::string_view name) const {
+  DL_CHECK(!name.empty(), kInvalidArgument, "{}: the name of a {} is empty", type_name(), kind);
+  DL_CHECK(name.find('.') == name.npos, kInvalidArgument,
+           "{}: the name of {} \"{}\" contains a dot, which separates modules", type_name(), kind,
+           name);
+  const bool taken =
+      std::ranges::any_of(parameters_, [&](const NamedTensor& p) { return p.name == name; }) ||
+      std::ranges::any_of(buffers_, [&](const Buffer& b) { return b.entry.name == name; }) ||
+      std::ranges::any_of(children_, [&](const Child& c) { return c.name == name; });
+  DL_CHECK(!taken, kInvalidArgument, "{}: {} \"{}\": the name is already registered", type_name(),
+           kind, name);
+}
+
+void Module::adopt(std::string name, std::unique_ptr<Module> module) {
+  require_free_name("module", name);
+  children_.push_back({std::move(name), std::move(module)});
+}
+
+Tensor& Module::register_parameter(std::string name, Tensor value) {
+  require_free_name("parameter", name);
+  if (value.defined()) {
+    DL_CHECK(is_floating(value.dtype()), kDType,
+             "{}: parameter \"{}\" is {}, wanted a floating dtype; register_buffer() takes others",
+             type_name(), name, dl::name_of(value.dtype()));
+    DL_CHECK(value.is_leaf(), kInvalidArgument,
+             "{}: parameter \"{}\" was computed from other tensors; register its detach()",
+             type_name(), name);
+    value.requires_grad_();
+  }
+  return parameters_.emplace_back(std::move(name), std::move(value)).tensor;
+}
+
+Tensor& Module::register_buffer(std::string name, Tensor value, BufferOptions options) {
+  require_free_name("buffer", name);
+  return buffers_.emplace_back(NamedTensor{std::move(name), std::move(value)}, options.persistent)
+      .entry.tensor;
+}
+
+StateDict Module::named_parameters(bool recurse) const {
+  StateDict result;
+  Unseen unseen;
+  const auto gather = [&](const std::string& prefix, const Module& module) {
+    for (const NamedTensor& p : module.parameters_) {
+      if (unseen(p.tensor)) result.push_back({prefix + p.name, p.tensor});
+    }
+  };
+  if (recurse) {
+    walk(*this, "", gather);
+  } else {
+    gather("", *this);
+  }
+  return result;
+}
+
+StateDict Module::named_buffers(bool recurse) const {
+  StateDict result;
+  Unseen unseen;
+  const auto gather = [&](const std::string& prefix, const Module& module) {
+    for (const Buffer& b : module.buffers_) {
+      if (unseen(b.entry.tensor)) result.push_back({prefix + b.entry.name, b.entry.tensor});
+    }
+  };
+  if (recurse) {
+    walk(*this, "", gather);
+  } else {
+    gather("", *this);
+  }
+  return result;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  return tensors_of(named_parameters());
+}
+
+std::vector<Tensor> Module::buffers() const {
+  return tensors_of(named_buffers());
+}
+
+std::vector<NamedModule> Module::named_modules() {
+  std::vector<NamedModule> result;
+  walk(*this, "", [&](const std::string& prefix, Module& module) {
+    result.push_back({prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1), &module});
+  });
+  return result;
+}
+
+std::vector<NamedModule> Module::named_children() {
+  std::vector<NamedModule> result;
+  for (const Child& c : children_) result.push_back({c.name, c.module.get()});
+  return result;
+}
+
+Module& Module::get_submodule(std::string_view path) {
+  Module* module = this;
+  for (std::string_view rest = path; !rest.empty();) {
+    const std::size_t dot = rest.find('.');
+    const std::string_view name = rest.substr(0, dot);
+    rest = dot == rest.npos ? std::string_view() : rest.substr(dot + 1);
+    const auto found = std::ranges::find(module->children_, name, &Child::name);
+    if (found == module->children_.end()) {
+      std::string present;
+      for (const Child& c : module->children_) {
+        present += (present.empty() ? "\"" : ", \"") + c.name + '"';
+      }
+      throw_error(ErrorKind::kNotFound, "get_submodule(\"{}\"): {} has no module \"{}\"; it has {}",
+                  path, module->type_name(), name, present.empty() ? "none" : present);
+    }
+    module = found->module.get();
+  }
+  return *module;
+}
+
+Tensor& Module::get_parameter(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  const std::string_view name = dot == path.npos ? path : path.substr(dot + 1);
+  Module& module = get_submodule(dot == path.npos ? std::string_view() : path.substr(0, dot));
+  const auto found = std::ranges::find(module.parameters_, name, &NamedTensor::name);
+  if (found == module.parameters_.end() || !found->tensor.defined()) {
+    std::string present;
+    for (const NamedTensor& p : module.parameters_) {
+      if (p.tensor.defined()) present += (present.empty() ? "\"" : ", \"") + p.name + '"';
+    }
+    throw_error(ErrorKind::kNotFound,
+                "get_parameter(\"{}\"): {} has no parameter \"{}\"; it has {}", path,
+                module.type_name(), name, present.empty() ? "none" : present);
+  }
+  return found->tensor;
+}
+
+std::int64_t Module::count_parameters() const {
+  std::int64_t count = 0;
+  for (const NamedTensor& p : named_parameters()) count += p.tensor.numel();
+  return count;
+}
+
+StateDict Module::state_dict() const {
+  StateDict state;
+  walk(*this, "", [&](const std::string& prefix, const Module& module) {
+    for (const NamedTensor& p : module.parameters_) {
+      if (p.tensor.defined()) state.push_back({prefix + p.name, p.tensor.detach()});
+    }
+    for (const Buffer& b : module.buffers_) {
+      if (b.persistent && b.entry.tensor.defined()) {
+        state.push_back({prefix + b.entry.name, b.entry.tensor.detach()});
+      }
+    }
+  });
+  return state;
+}
+
+Module& Module::set_training(bool training) {
+  walk(*this, "", [&](const std::string&, Module& module) { module.training_ = training; });
+  return *this;
+}
+
+void Module::zero_grad(bool set_to_none) const {
+  for (const Tensor& p : parameters()) p.zero_grad(set_to_none);
+}
+
+Module& Module::requires_grad_(bool requires_grad) {
+  for (Tensor& p : parameters()) p.requires_grad_(requires_grad);
+  return *this;
+}
+
+Module& Module::apply(const std::function<void(Module&)>& visit) {
+  for (const Child& c : children_) c.module->apply(visit);
+  visit(*this);
+  return *this;
+}
+
+Module& Module::to(DType dtype) {
+  DL_CHECK(is_floating(dtype), kDType, "{}: to({}): wanted a floating dtype", type_name(),
+           dl::name_of(dtype));
+  NoGradGuard no_grad;
+  // Parameters that are one tensor stay one.
+  std::vector<std::pair<Tensor, Tensor>> done;
+  const auto convert_once = [&](Tensor& tensor) {
+    for (const auto& [before, after] : done) {
+      if (tensor.defined() && tensor.is_same(before)) {
+        tensor = after;
+        return;
+      }
+    }
+    const Tensor before = tensor;
+    convert(tensor, dtype);
+    if (before.defined()) done.emplace_back(before, tensor);
+  };
+  walk(*this, "", [&](const std::string&, Module& module) {
+    for (NamedTensor& p : module.parameters_) convert_once(p.tensor);
+    for (Buffer& b : module.buffers_) convert_once(b.entry.tensor);
+  });
+  return *this;
+}
+
+std::string Module::type_name() const {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), &std::free);
+  const std::string_view full = status == 0 ? text.get() : typeid(*this).name();
+  const std::size_t colon = full.substr(0, full.find('<')).rfind(':');
+  return std::string(colon == full.npos ? full : full.substr(colon + 1));
+}
+
+// The layout of PyTorch's Module.__repr__.
+std::string Module::str() const {
+  std::vector<std::string> lines;
+  const std::string extra = extra_repr();
+  for (std::size_t at = 0; at < extra.size();) {
+    const std::size_t end = std::min(extra.find('\n', at), extra.size());
+    lines.push_back(extra.substr(at, end - at));
+    at = end + 1;
+  }
+  if (children_.empty() && lines.size() <= 1) {
+    return fmt::format("{}({})", type_name(), extra);
+  }
+  for (const Child& c : children_)
+    lines.push_back(fmt::format("({}): {}", c.name, c.module->str()));
+  std::string text = type_name() + "(\n";
+  for (const std::string& line : lines) {
+    text += "  ";
+    for (const char letter : line) {
+      text += letter;
+      if (letter == '\n') text += "  ";
+    }
+    text += '\n';
+  }
+  return text + ")";
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) {
+  return out << module.str();
+}
+
+}  // namespace dl::nn

@@ -1,0 +1,166 @@
+// Module: a part of a network, with parameters, buffers and modules of its own inside.
+//
+//     class Net : public nn::Module {
+//      public:
+//       Tensor forward(const Tensor& x) override { return fc(relu(conv(x)).flatten(1)); }
+//
+//      private:
+//       nn::Conv2d& conv = register_module("conv", nn::Conv2d(1, 32, 3, {.padding = 1}));
+//       nn::ReLU& relu = register_module("relu", nn::ReLU());
+//       nn::Linear& fc = register_module("fc", nn::Linear(32 * 28 * 28, 10));
+//     };
+//
+// Ownership: a module owns what was registered in it, so a network is a tree, and a name is the way
+// from its root: "conv.weight". register_module, register_parameter and register_buffer return
+// references that stay valid as long as the module lives, also when it is moved; that is why a
+// module can be returned from a function and handed to a container. It is not copied: load its
+// state_dict() into another one. Two layers share a parameter where the same Tensor is registered
+// in (or assigned to) both.
+//
+// Order: parameters, buffers and modules are listed as PyTorch lists them: own ones first, in the
+// order of their registration, then those of the modules inside, depth first. Members with
+// initialisers, as above, are registered in the order in which they are declared, and so draw their
+// initial weights in PyTorch's order.
+//
+// Thread-safety: none; one thread uses a module.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/tensor/dtype.h"
+#include "core/tensor/tensor.h"
+#include "nn/module/state_dict.h"
+
+namespace dl::nn {
+
+class Module;
+
+struct NamedModule {
+  std::string name;  // "" for the module that was asked
+  Module* module;
+};
+
+struct BufferOptions {
+  bool persistent = true;  // part of the state_dict
+};
+
+struct LoadStateOptions {
+  bool strict = true;  // names must agree exactly
+};
+
+// What load_state_dict left alone with strict = false.
+struct IncompatibleKeys {
+  std::vector<std::string> missing;     // in the module, not in the state
+  std::vector<std::string> unexpected;  // in the state, not in the module
+};
+
+class Module {
+ public:
+  Module() = default;
+  Module(Module&& other) noexcept = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  // What the module computes. A module that takes other arguments than one tensor declares a
+  // forward() of its own instead; this one then throws kNotImplemented.
+  virtual Tensor forward(const Tensor& input);
+  Tensor operator()(const Tensor& input) { return forward(input); }
+
+  // Names contain no dot, are not empty, and are used once in a module: kInvalidArgument.
+  template <std::derived_from<Module> M>
+  M& register_module(std::string name, M module) {
+    auto owned = std::make_unique<M>(std::move(module));
+    M& result = *owned;
+    adopt(std::move(name), std::move(owned));
+    return result;
+  }
+  // Turns requires_grad on. An undefined tensor holds the name's place and is listed nowhere.
+  // Throws kDType for a tensor that is not floating.
+  Tensor& register_parameter(std::string name, Tensor value);
+  Tensor& register_buffer(std::string name, Tensor value, BufferOptions options = {});
+
+  // The module's own, or all (each tensor once, under its first name).
+  StateDict named_parameters(bool recurse = true) const;
+  StateDict named_buffers(bool recurse = true) const;
+  std::vector<Tensor> parameters() const;
+  std::vector<Tensor> buffers() const;
+  // This module first, then all inside, depth first.
+  std::vector<NamedModule> named_modules();
+  // Those registered in this module itself.
+  std::vector<NamedModule> named_children();
+  // By the way from here: "features.0", "features.0.weight". Throws kNotFound, naming what is
+  // there.
+  Module& get_submodule(std::string_view path);
+  Tensor& get_parameter(std::string_view path);
+  // Elements of all parameters, shared ones counted once.
+  std::int64_t count_parameters() const;
+
+  // Parameters and persistent buffers by name, without history; they share the module's memory.
+  StateDict state_dict() const;
+  // Copies the state's values into this module's tensors, converting dtypes. Nothing is written
+  // unless all of it fits. Throws kMismatch, listing everything that is missing, unexpected or of
+  // another shape.
+  IncompatibleKeys load_state_dict(const StateDict& state, LoadStateOptions options = {});
+
+  // What dropout and its like ask; a new module is training.
+  bool is_training() const noexcept { return training_; }
+  Module& train() { return set_training(true); }
+  Module& eval() { return set_training(false); }
+
+  void zero_grad(bool set_to_none = true) const;
+  Module& requires_grad_(bool requires_grad = true);
+  // Calls `visit` with every module, those inside before the one around them.
+  Module& apply(const std::function<void(Module&)>& visit);
+  // Converts floating parameters and buffers. A parameter of another dtype is another tensor, so
+  // this comes before an optimizer is made of parameters().
+  Module& to(DType dtype);
+
+  // As Python prints it: "Linear(in_features=50, out_features=30, bias=True)".
+  std::string str() const;
+  // The name in str() and in errors: the class's own, without namespaces.
+  virtual std::string type_name() const;
+  // What stands between the parentheses. Several lines give one line each.
+  virtual std::string extra_repr() const { return {}; }
+
+ protected:
+  void adopt(std::string name, std::unique_ptr<Module> module);
+  std::size_t child_count() const noexcept { return children_.size(); }
+  Module& child(std::size_t index) const noexcept { return *children_[index].module; }
+
+ private:
+  struct Child {
+    std::string name;
+    std::unique_ptr<Module> module;
+  };
+  struct Buffer {
+    NamedTensor entry;
+    bool persistent;
+  };
+
+  void require_free_name(std::string_view kind, std::string_view name) const;
+  Module& set_training(bool training);
+  // visit(prefix, module) for this module and all inside; a prefix is "" or ends with a dot.
+  template <typename M, typename Visit>
+  static void walk(M& module, const std::string& prefix, const Visit& visit);
+
+  // Lists, because references to their tensors are handed out.
+  std::list<NamedTensor> parameters_;
+  std::list<Buffer> buffers_;
+  std::vector<Child> children_;
+  bool training_ = true;
+};
+
+std::ostream& operator<<(std::ostream& out, const Module& module);
+
+}  // namespace dl::nn

@@ -1,0 +1,92 @@
+#include "nn/optim/adam.h"
+
+#include "core/tensor/factories.h"
+
+namespace dl::optim {
+
+Adam::Adam(const std::vector<Tensor>& params, AdamOptions options) : Optimizer("Adam") {
+  add_param_group(params, options);
+}
+
+Adam::Adam(const std::vector<ParamGroup<AdamOptions>>& groups) : Optimizer("Adam") {
+  DL_CHECK(!groups.empty(), kInvalidArgument, "Adam: the list of parameter groups is empty");
+  for (const auto& group : groups) add_param_group(group.params, group.options);
+}
+
+void Adam::add_param_group(const std::vector<Tensor>& params, AdamOptions options) {
+  require_not_negative("lr", options.lr);
+  require_not_negative("eps", options.eps);
+  require_not_negative("weight_decay", options.weight_decay);
+  const auto check_beta = [](int index, double beta) {
+    DL_CHECK(beta >= 0 && beta < 1, kInvalidArgument,
+             "Adam: beta {} is {}, wanted at least 0 and less than 1", index, beta);
+  };
+  check_beta(0, options.betas.first);
+  check_beta(1, options.betas.second);
+  append(params);
+  options_.push_back(options);
+  moments_.resize(parameters().size());
+}
+
+void Adam::step() {
+  for (std::size_t g = 0; g < group_count(); ++g) {
+    const AdamOptions& options = options_[g];
+    std::int64_t t = 0;  // of what is gathered
+    const auto add = [&]<typename T>(std::vector<kernels::AdamTensor<T>>& list, const Tensor& p,
+                                     const Tensor& grad, const Moments& m) {
+      list.push_back({.n = p.numel(),
+                      .parameter = p.data<T>(),
+                      .gradient = grad.data<T>(),
+                      .mean = m.exp_avg.data<T>(),
+                      .square = m.exp_avg_sq.data<T>()});
+      p.bump_version();
+    };
+    const Range range = range_of(g);
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const Tensor& p = parameters()[i];
+      const Tensor grad = p.grad();
+      if (!grad.defined()) continue;
+      Moments& m = moments_[i];
+      if (!m.step.defined()) m = {zeros({}), zeros_like(p), zeros_like(p)};
+      const auto own = static_cast<std::int64_t>(m.step.data<float>()[0] += 1);
+      // Parameters differ in t only where some went without a gradient.
+      if (own != t) flush(options, t);
+      t = own;
+      if (p.dtype() == DType::kF32) {
+        add(f32_, p, grad, m);
+      } else {
+        add(f64_, p, grad, m);
+      }
+    }
+    flush(options, t);
+  }
+}
+
+void Adam::flush(const AdamOptions& options, std::int64_t t) {
+  const kernels::AdamStep step{.lr = options.lr,
+                               .beta1 = options.betas.first,
+                               .beta2 = options.betas.second,
+                               .eps = options.eps,
+                               .weight_decay = options.weight_decay,
+                               .step = t};
+  if (!f32_.empty()) kernels::adam_step(f32_, step);
+  if (!f64_.empty()) kernels::adam_step(f64_, step);
+  f32_.clear();
+  f64_.clear();
+}
+
+std::vector<Optimizer::OptionRef> Adam::options_of(std::size_t group) {
+  AdamOptions& o = options_[group];
+  return {{"lr", &o.lr},
+          {"betas.0", &o.betas.first},
+          {"betas.1", &o.betas.second},
+          {"eps", &o.eps},
+          {"weight_decay", &o.weight_decay}};
+}
+
+std::vector<Optimizer::StateRef> Adam::state_of(std::size_t parameter) {
+  Moments& m = moments_[parameter];
+  return {{"step", &m.step, false}, {"exp_avg", &m.exp_avg}, {"exp_avg_sq", &m.exp_avg_sq}};
+}
+
+}  // namespace dl::optim

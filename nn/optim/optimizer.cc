@@ -1,0 +1,149 @@
+#include "nn/optim/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/autograd/grad_mode.h"
+#include "core/tensor/factories.h"
+
+namespace dl::optim {
+namespace {
+
+std::string state_key(std::size_t parameter, std::string_view name) {
+  return fmt::format("state.{}.{}", parameter, name);
+}
+
+std::string option_key(std::size_t group, std::string_view name) {
+  return fmt::format("param_groups.{}.{}", group, name);
+}
+
+}  // namespace
+
+void Optimizer::append(const std::vector<Tensor>& params) {
+  DL_CHECK(!params.empty(), kInvalidArgument, "{}: the list of parameters is empty", name_);
+  std::unordered_set<const TensorImpl*> known;
+  for (const Tensor& p : parameters_) known.insert(p.impl());
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const Tensor& p = params[i];
+    DL_CHECK(p.defined(), kInvalidArgument, "{}: parameter {} is undefined", name_, i);
+    DL_CHECK(p.is_leaf() && p.requires_grad(), kInvalidArgument,
+             "{}: parameter {} is not a leaf that requires gradients", name_, i);
+    DL_CHECK(p.dtype() == DType::kF32 || p.dtype() == DType::kF64, kDType,
+             "{}: parameter {} is {}, wanted float32 or float64", name_, i, name_of(p.dtype()));
+    DL_CHECK(p.is_contiguous(), kInvalidArgument,
+             "{}: parameter {} of shape {} is not row-major; register its contiguous()", name_, i,
+             p.sizes().str());
+    DL_CHECK(known.insert(p.impl()).second, kInvalidArgument,
+             "{}: parameter {} is already in a parameter group", name_, i);
+  }
+  const std::size_t begin = parameters_.size();
+  parameters_.insert(parameters_.end(), params.begin(), params.end());
+  groups_.push_back({begin, parameters_.size()});
+}
+
+void Optimizer::require_not_negative(std::string_view option, double value) const {
+  DL_CHECK(value >= 0, kInvalidArgument, "{}: {} is {}, wanted at least 0", name_, option, value);
+}
+
+void Optimizer::zero_grad(bool set_to_none) const {
+  for (const Tensor& p : parameters_) p.zero_grad(set_to_none);
+}
+
+nn::StateDict Optimizer::state_dict() const {
+  // The references are only read here.
+  auto& self = const_cast<Optimizer&>(*this);
+  nn::StateDict state;
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    for (const StateRef& ref : self.state_of(p)) {
+      if (ref.tensor->defined()) state.push_back({state_key(p, ref.name), *ref.tensor});
+    }
+  }
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    for (const OptionRef& ref : self.options_of(g)) {
+      state.push_back({option_key(g, ref.name),
+                       std::visit(
+                           [](auto* value) {
+                             constexpr bool kIsBool = std::is_same_v<decltype(value), bool*>;
+                             return tensor(*value, {.dtype = kIsBool ? DType::kBool : DType::kF64});
+                           },
+                           ref.value)});
+    }
+    std::vector<std::int64_t> indices;
+    for (std::size_t p = groups_[g].begin; p < groups_[g].end; ++p) {
+      indices.push_back(static_cast<std::int64_t>(p));
+    }
+    state.push_back({option_key(g, "params"), tensor(indices)});
+  }
+  return state;
+}
+
+void Optimizer::load_state_dict(const nn::StateDict& state) {
+  std::unordered_map<std::string_view, const Tensor*> given;
+  for (const nn::NamedTensor& entry : state) given.emplace(entry.name, &entry.tensor);
+  // Everything is checked, and copied, before the first change.
+  std::vector<std::pair<Tensor*, Tensor>> tensors;
+  std::vector<std::pair<std::variant<double*, bool*>, double>> options;
+  std::size_t used = 0;
+
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    std::size_t present = 0;
+    const std::vector<StateRef> refs = state_of(p);
+    for (const StateRef& ref : refs) {
+      const std::string key = state_key(p, ref.name);
+      const auto found = given.find(key);
+      if (found == given.end()) {
+        tensors.emplace_back(ref.tensor, Tensor());
+        continue;
+      }
+      ++present;
+      const Tensor& value = *found->second;
+      const Shape wanted = ref.like_parameter ? parameters_[p].sizes() : Shape();
+      DL_CHECK(value.sizes() == wanted, kMismatch,
+               "{}: load_state_dict: \"{}\" has shape {}, wanted {}; does the state belong to "
+               "another model?",
+               name_, key, value.sizes().str(), wanted.str());
+      const NoGradGuard no_grad;
+      tensors.emplace_back(
+          ref.tensor, value.to(ref.like_parameter ? parameters_[p].dtype() : DType::kF32).clone());
+    }
+    DL_CHECK(present == 0 || present == refs.size(), kMismatch,
+             "{}: load_state_dict: parameter {} has {} state tensors, wanted none or {}", name_, p,
+             present, refs.size());
+    used += present;
+  }
+
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const std::string params_key = option_key(g, "params");
+    const auto params = given.find(params_key);
+    const auto count = static_cast<std::int64_t>(groups_[g].end - groups_[g].begin);
+    DL_CHECK(params != given.end() && params->second->numel() == count, kMismatch,
+             "{}: load_state_dict: \"{}\" names {} parameters, wanted {}", name_, params_key,
+             params == given.end() ? 0 : params->second->numel(), count);
+    ++used;
+    for (const OptionRef& ref : options_of(g)) {
+      const std::string key = option_key(g, ref.name);
+      const auto found = given.find(key);
+      DL_CHECK(found != given.end() && found->second->numel() == 1, kMismatch,
+               "{}: load_state_dict: \"{}\" is missing or not one number", name_, key);
+      options.emplace_back(ref.value, found->second->item<double>());
+      ++used;
+    }
+  }
+  DL_CHECK(used == given.size() && used == state.size(), kMismatch,
+           "{}: load_state_dict: the state has {} entries, of which {} are known here; was it "
+           "saved by another optimizer?",
+           name_, state.size(), used);
+
+  for (auto& [place, value] : tensors) *place = std::move(value);
+  for (auto& [place, value] : options) {
+    std::visit([number = value](
+                   auto* to) { *to = static_cast<std::remove_pointer_t<decltype(to)>>(number); },
+               place);
+  }
+}
+
+}  // namespace dl::optim

@@ -1,0 +1,96 @@
+// Optimizer: changes parameters by their gradients.
+//
+//     optim::SGD opt(model.parameters(), {.lr = 0.01, .momentum = 0.9});
+//     opt.zero_grad();
+//     nn::functional::cross_entropy(model(x), y).backward();
+//     opt.step();
+//
+// Parameters stand in groups, each with options of its own. An optimizer holds handles to its
+// parameters and owns its state (momentum buffers and the like), which begins with a parameter's
+// first step. Parameters without a gradient are left alone. Make the optimizer after Module::to():
+// a parameter of another dtype is another tensor.
+//
+// Parameters are f32 or f64 leaves that require gradients, row-major, each in one group only;
+// others throw kDType or kInvalidArgument. Thread-safety: none; step() belongs on the thread that
+// trains.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/tensor/tensor.h"
+#include "nn/module/state_dict.h"
+
+namespace dl::optim {
+
+template <typename Options>
+struct ParamGroup {
+  std::vector<Tensor> params{};
+  Options options{};
+};
+
+class Optimizer {
+ public:
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+  virtual ~Optimizer() = default;
+
+  // Changes every parameter that has a gradient; not recorded by autograd.
+  virtual void step() = 0;
+  void zero_grad(bool set_to_none = true) const;
+
+  // All parameters, group after group.
+  const std::vector<Tensor>& parameters() const noexcept { return parameters_; }
+  std::size_t group_count() const noexcept { return groups_.size(); }
+  // A group's learning rate, to read or to set.
+  virtual double& lr(std::size_t group = 0) = 0;
+
+  // All that continues a run, as tensors with PyTorch's names: "state.<parameter>.<name>" and
+  // "param_groups.<group>.<option>", where a parameter is counted as in parameters(). Options are
+  // 0-d f64 or bool tensors. State tensors share the optimizer's memory.
+  nn::StateDict state_dict() const;
+  // Throws kMismatch where the state belongs to other parameters, groups or another optimizer;
+  // nothing is changed then.
+  void load_state_dict(const nn::StateDict& state);
+
+ protected:
+  // Where a group's option lives, and its name in state_dict().
+  struct OptionRef {
+    std::string_view name;
+    std::variant<double*, bool*> value;
+  };
+  // Where a tensor of a parameter's state lives; undefined before the parameter's first step.
+  struct StateRef {
+    std::string_view name;
+    Tensor* tensor;
+    bool like_parameter = true;  // its shape and dtype; else a 0-d f32
+  };
+  struct Range {
+    std::size_t begin;
+    std::size_t end;
+  };
+
+  explicit Optimizer(std::string_view name) noexcept : name_(name) {}
+
+  std::string_view name() const noexcept { return name_; }
+  // Checks the tensors of a new group and appends them.
+  void append(const std::vector<Tensor>& params);
+  // The group's parameters in parameters().
+  Range range_of(std::size_t group) const noexcept { return groups_[group]; }
+  // Refuses a number that is not at least 0; NaN as well.
+  void require_not_negative(std::string_view option, double value) const;
+
+  virtual std::vector<OptionRef> options_of(std::size_t group) = 0;
+  virtual std::vector<StateRef> state_of(std::size_t parameter) = 0;
+
+ private:
+  std::string_view name_;
+  std::vector<Tensor> parameters_;
+  std::vector<Range> groups_;
+};
+
+}  // namespace dl::optim

@@ -1,0 +1,78 @@
+#include "nn/optim/sgd.h"
+
+#include "core/tensor/factories.h"
+
+namespace dl::optim {
+
+SGD::SGD(const std::vector<Tensor>& params, SGDOptions options) : Optimizer("SGD") {
+  add_param_group(params, options);
+}
+
+SGD::SGD(const std::vector<ParamGroup<SGDOptions>>& groups) : Optimizer("SGD") {
+  DL_CHECK(!groups.empty(), kInvalidArgument, "SGD: the list of parameter groups is empty");
+  for (const auto& group : groups) add_param_group(group.params, group.options);
+}
+
+void SGD::add_param_group(const std::vector<Tensor>& params, SGDOptions options) {
+  require_not_negative("lr", options.lr);
+  require_not_negative("momentum", options.momentum);
+  require_not_negative("weight_decay", options.weight_decay);
+  DL_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0), kInvalidArgument,
+           "SGD: nesterov needs a momentum and zero dampening, got momentum {} and dampening {}",
+           options.momentum, options.dampening);
+  append(params);
+  options_.push_back(options);
+  momentum_buffer_.resize(parameters().size());
+}
+
+void SGD::step() {
+  for (std::size_t g = 0; g < group_count(); ++g) {
+    const SGDOptions& options = options_[g];
+    f32_.clear();
+    f64_.clear();
+    const auto add = [&]<typename T>(std::vector<kernels::SgdTensor<T>>& list, const Tensor& p,
+                                     const Tensor& grad, Tensor& buffer) {
+      const bool first = !buffer.defined();
+      if (options.momentum != 0 && first) buffer = empty_like(p);
+      list.push_back({.n = p.numel(),
+                      .parameter = p.data<T>(),
+                      .gradient = grad.data<T>(),
+                      .momentum = options.momentum != 0 ? buffer.data<T>() : nullptr,
+                      .first_step = first});
+      p.bump_version();
+    };
+    const Range range = range_of(g);
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const Tensor& p = parameters()[i];
+      const Tensor grad = p.grad();
+      if (!grad.defined()) continue;
+      if (p.dtype() == DType::kF32) {
+        add(f32_, p, grad, momentum_buffer_[i]);
+      } else {
+        add(f64_, p, grad, momentum_buffer_[i]);
+      }
+    }
+    const kernels::SgdStep step{.lr = options.lr,
+                                .momentum = options.momentum,
+                                .dampening = options.dampening,
+                                .weight_decay = options.weight_decay,
+                                .nesterov = options.nesterov};
+    if (!f32_.empty()) kernels::sgd_step(f32_, step);
+    if (!f64_.empty()) kernels::sgd_step(f64_, step);
+  }
+}
+
+std::vector<Optimizer::OptionRef> SGD::options_of(std::size_t group) {
+  SGDOptions& o = options_[group];
+  return {{"lr", &o.lr},
+          {"momentum", &o.momentum},
+          {"dampening", &o.dampening},
+          {"weight_decay", &o.weight_decay},
+          {"nesterov", &o.nesterov}};
+}
+
+std::vector<Optimizer::StateRef> SGD::state_of(std::size_t parameter) {
+  return {{"momentum_buffer", &momentum_buffer_[parameter]}};
+}
+
+}  // namespace dl::optim

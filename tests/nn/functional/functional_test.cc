@@ -1,0 +1,71 @@
+#include "nn/functional/functional.h"
+
+#include <gtest/gtest.h>
+
+#include "core/ops/arithmetic.h"
+#include "core/ops/reduce.h"
+#include "core/tensor/factories.h"
+#include "nn/layers/dropout.h"
+#include "tests/nn/support.h"
+
+namespace dl::nn {
+namespace {
+
+namespace F = functional;
+
+Tensor counting(const Shape& shape) {
+  return add(arange(element_count(shape, "counting")), 1).to(DType::kF32).view(shape);
+}
+
+TEST(Dropout, DrawsPyTorchsMask) {
+  manual_seed(123);
+  EXPECT_EQ(values<float>(F::dropout(counting({40}), 0.3)),
+            parity::Arrays("modules").get<float>("dropout"));
+}
+
+TEST(Dropout, MaskDoesNotDependOnTheLayout) {
+  const Tensor x = counting({2, 3, 4, 5});
+  Generator a(7);
+  Generator b(7);
+  EXPECT_EQ(values<float>(F::dropout(x, 0.5, {}, a)),
+            values<float>(F::dropout(x.contiguous(MemoryFormat::kChannelsLast), 0.5, {}, b)));
+}
+
+TEST(Dropout, PassesTheInputThroughUnlessItTrains) {
+  const Tensor x = counting({4});
+  const auto state = default_generator().state();
+  Dropout layer(0.5);
+  EXPECT_TRUE(layer.eval().forward(x).is_same(x));
+  EXPECT_TRUE(F::dropout(x, 0.0).is_same(x));
+  EXPECT_EQ(values<float>(F::dropout(x, 1.0)), std::vector<float>(4, 0));
+  EXPECT_TRUE(default_generator().state() == state) << "numbers were drawn for nothing";
+}
+
+TEST(Dropout, GradientIsTheMask) {
+  Tensor x = ones({64}, {.requires_grad = true});
+  Tensor y = F::dropout(x, 0.25);
+  sum(y).backward();
+  EXPECT_EQ(values<float>(x.grad()), values<float>(y));
+}
+
+TEST(Dropout, KeepsDTypeAndRefusesOthers) {
+  EXPECT_EQ(F::dropout(counting({4}).to(DType::kF64)).dtype(), DType::kF64);
+  EXPECT_EQ(F::dropout(counting({4}).to(DType::kBF16)).dtype(), DType::kBF16);
+  EXPECT_EQ(F::dropout(zeros({0, 3})).sizes(), Shape({0, 3}));
+  EXPECT_ERROR(F::dropout(arange(3)), kDType, "dropout: wanted a floating tensor, got int64");
+  EXPECT_ERROR(F::dropout(counting({4}), -0.5), kInvalidArgument,
+               "dropout: p is -0.5, wanted a probability, 0 to 1");
+}
+
+TEST(ReLU, OverwritesItsInputWhereAsked) {
+  const Tensor x = tensor({-1.0, 2.0});
+  const Tensor y = F::relu(x);
+  EXPECT_EQ(values<float>(x), (std::vector<float>{-1, 2}));
+  const Tensor z = F::relu(x, {.inplace = true});
+  EXPECT_EQ(values<float>(x), (std::vector<float>{0, 2}));
+  EXPECT_TRUE(z.is_same(x));
+  EXPECT_EQ(values<float>(y), values<float>(z));
+}
+
+}  // namespace
+}  // namespace dl::nn

@@ -1,0 +1,68 @@
+// A Sequential that computes two modules in one pass must give the bits of the modules one by one.
+#include <gtest/gtest.h>
+
+#include "core/ops/arithmetic.h"
+#include "core/random/tensor_random.h"
+#include "core/tensor/factories.h"
+#include "nn/layers/activation.h"
+#include "nn/layers/conv.h"
+#include "nn/layers/linear.h"
+#include "nn/layers/pool.h"
+#include "nn/layers/shape.h"
+#include "nn/losses/losses.h"
+#include "nn/module/sequential.h"
+#include "tests/nn/support.h"
+
+namespace dl::nn {
+namespace {
+
+// Output, gradient of the input and gradients of all parameters, one after another.
+std::vector<float> all_values(Module& model, const Tensor& input, bool one_by_one) {
+  const Tensor x = input.detach().clone().requires_grad_();
+  model.zero_grad();
+  Tensor y = x;
+  if (one_by_one) {
+    for (const NamedModule& child : model.named_children()) y = child.module->forward(y);
+  } else {
+    y = model(x);
+  }
+  y.backward(ones_like(y));
+  std::vector<float> result = values<float>(y);
+  for (const Tensor& p : model.parameters()) {
+    const auto grad = values<float>(p.grad());
+    result.insert(result.end(), grad.begin(), grad.end());
+  }
+  const auto grad = values<float>(x.grad());
+  result.insert(result.end(), grad.begin(), grad.end());
+  return result;
+}
+
+void expect_same_bits(Sequential model, const Shape& input) {
+  const Tensor x = randn(input);
+  EXPECT_EQ(all_values(model, x, false), all_values(model, x, true)) << model.str();
+}
+
+TEST(SequentialFusion, KeepsTheBits) {
+  manual_seed(1);
+  expect_same_bits({Linear(7, 5), ReLU(), Linear(5, 3)}, {4, 7});
+  expect_same_bits({Linear(7, 5), ReLU({.inplace = true})}, {4, 7});
+  expect_same_bits({Conv2d(3, 8, 3, {.padding = 1}), ReLU()}, {2, 3, 6, 5});
+  expect_same_bits({Conv2d(3, 8, 3), ReLU(), MaxPool2d(2)}, {2, 3, 9, 8});
+  expect_same_bits({ReLU(), MaxPool2d(3, {.stride = 1, .padding = 1})}, {2, 4, 5, 5});
+  expect_same_bits({MaxPool2d(2), ReLU(), ReLU(), Flatten(), Linear(4, 2, {.bias = false})},
+                   {2, 1, 4, 4});
+}
+
+TEST(SequentialFusion, LeavesDerivedClassesAlone) {
+  struct Doubled : Linear {
+    using Linear::Linear;
+    Tensor forward(const Tensor& input) override { return Linear::forward(input) * 2; }
+  };
+  Sequential model{Doubled(2, 1, {.bias = false}), ReLU()};
+  Tensor& weight = model.get_parameter("0.weight");
+  weight.detach().fill_(1);
+  EXPECT_EQ(values<float>(model(tensor({{3.0, 4.0}}))), std::vector<float>{14});
+}
+
+}  // namespace
+}  // namespace dl::nn

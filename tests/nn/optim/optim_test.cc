@@ -1,0 +1,235 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+
+#include "core/tensor/factories.h"
+#include "nn/optim/adam.h"
+#include "nn/optim/sgd.h"
+#include "tests/nn/support.h"
+
+namespace dl::optim {
+namespace {
+
+const parity::Arrays& arrays() {
+  static const parity::Arrays kArrays("optim");
+  return kArrays;
+}
+
+Tensor array(const std::string& name) {
+  Shape shape;
+  for (const std::size_t size : arrays().shape(name)) {
+    shape.push_back(static_cast<std::int64_t>(size));
+  }
+  const Tensor result = empty(shape);
+  std::ranges::copy(arrays().get<float>(name), result.data<float>());
+  return result;
+}
+
+// The two parameters that every case starts from.
+std::vector<Tensor> start() {
+  return {array("start.0").requires_grad_(), array("start.1").requires_grad_()};
+}
+
+void give_gradients(const std::vector<Tensor>& params, std::int64_t step) {
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const bool skipped = i == 1 && step == 4;
+    const Tensor grads = array("gradients." + std::to_string(i)).to(params[i].dtype());
+    params[i].set_grad(skipped ? Tensor() : grads[step].contiguous());
+  }
+}
+
+// PyTorch rounds each operation of a step, the kernels fuse some: within 1e-6 of the value's size.
+void expect_close(const Tensor& got, const std::string& name) {
+  const auto wanted = arrays().get<float>(name);
+  const auto numbers = values<float>(got);
+  ASSERT_EQ(numbers.size(), wanted.size()) << name;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(numbers[i], wanted[i], 1e-6 * std::max(1.0f, std::abs(wanted[i])))
+        << name << "[" << i << "]";
+  }
+}
+
+using Make = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
+
+void expect_pytorchs(const std::string& name, const Make& make) {
+  const std::vector<Tensor> params = start();
+  const auto opt = make(params);
+  for (std::int64_t step = 0; step < 20; ++step) {
+    give_gradients(params, step);
+    opt->step();
+  }
+  for (const std::string key : {"0", "1"}) {
+    expect_close(params[std::stoul(key)], name + "." + key);
+    for (const std::string state : {"momentum_buffer", "step", "exp_avg", "exp_avg_sq"}) {
+      const std::string wanted = name + ".state." + key + "." + state;
+      const std::string own = "state." + key + "." + state;
+      const nn::StateDict all = opt->state_dict();
+      const Tensor* const found = nn::find(all, own);
+      ASSERT_EQ(found != nullptr, arrays().has(wanted)) << own;
+      if (found != nullptr) expect_close(*found, wanted);
+    }
+  }
+}
+
+template <typename Opt, typename Options>
+Make make(Options options) {
+  return [options](const std::vector<Tensor>& p) { return std::make_unique<Opt>(p, options); };
+}
+
+TEST(SGD, StepsAsPyTorchDoes) {
+  expect_pytorchs("sgd", make<SGD>(SGDOptions{.lr = 0.05}));
+  expect_pytorchs("sgd_momentum", make<SGD>(SGDOptions{.lr = 0.05, .momentum = 0.9}));
+  expect_pytorchs(
+      "sgd_nesterov",
+      make<SGD>(SGDOptions{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.01, .nesterov = true}));
+  expect_pytorchs(
+      "sgd_dampening",
+      make<SGD>(SGDOptions{.lr = 0.05, .momentum = 0.8, .dampening = 0.3, .weight_decay = 0.1}));
+}
+
+TEST(Adam, StepsAsPyTorchDoes) {
+  expect_pytorchs("adam", make<Adam>(AdamOptions{}));
+  expect_pytorchs(
+      "adam_options",
+      make<Adam>(AdamOptions{.lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-4, .weight_decay = 0.1}));
+}
+
+TEST(Optimizer, StepsF64BesideF32) {
+  std::vector<Tensor> params = start();
+  params[1] = params[1].detach().to(DType::kF64).requires_grad_();
+  SGD sgd(params, {.lr = 0.05, .momentum = 0.9});
+  for (std::int64_t step = 0; step < 20; ++step) {
+    give_gradients(params, step);
+    sgd.step();
+  }
+  expect_close(params[0], "sgd_momentum.0");
+  expect_close(params[1], "sgd_momentum.1");
+}
+
+TEST(Optimizer, CountsAsAWriteOfItsParameters) {
+  const std::vector<Tensor> params = start();
+  SGD sgd(params);
+  const std::uint32_t before = params[0].version();
+  sgd.step();
+  EXPECT_EQ(params[0].version(), before) << "a parameter without a gradient was touched";
+  give_gradients(params, 0);
+  sgd.step();
+  EXPECT_GT(params[0].version(), before);
+}
+
+TEST(Optimizer, GroupsHaveOptionsOfTheirOwn) {
+  const std::vector<Tensor> params = start();
+  SGD sgd({{.params = {params[0]}, .options = {.lr = 0.5}},
+           {.params = {params[1]}, .options = {.lr = 0}}});
+  EXPECT_EQ(sgd.group_count(), 2u);
+  give_gradients(params, 0);
+  const auto first = values<float>(params[0]);
+  const auto second = values<float>(params[1]);
+  sgd.step();
+  EXPECT_NE(values<float>(params[0]), first);
+  EXPECT_EQ(values<float>(params[1]), second);
+  sgd.lr(1) = 0.5;
+  sgd.step();
+  EXPECT_NE(values<float>(params[1]), second);
+}
+
+TEST(Optimizer, ZeroGradForgetsOrZeroes) {
+  const std::vector<Tensor> params = start();
+  SGD sgd(params);
+  give_gradients(params, 0);
+  sgd.zero_grad(false);
+  EXPECT_EQ(values<float>(params[1].grad()), std::vector<float>(21, 0));
+  sgd.zero_grad();
+  EXPECT_FALSE(params[1].grad().defined());
+}
+
+// What is saved after five steps and loaded elsewhere goes on as if nothing had happened.
+void expect_resumes(const Make& first, const Make& second) {
+  const std::vector<Tensor> a = start();
+  const auto whole = first(a);
+  for (std::int64_t step = 0; step < 5; ++step) {
+    give_gradients(a, step);
+    whole->step();
+  }
+  nn::StateDict saved = whole->state_dict();
+  std::vector<Tensor> b;
+  for (const Tensor& p : a) b.push_back(p.detach().clone().requires_grad_());
+  const auto resumed = second(b);
+  resumed->load_state_dict(saved);
+  for (std::int64_t step = 5; step < 10; ++step) {
+    for (const auto& [params, opt] : {std::pair(a, whole.get()), std::pair(b, resumed.get())}) {
+      give_gradients(params, step);
+      opt->step();
+    }
+  }
+  EXPECT_EQ(values<float>(a[0]), values<float>(b[0]));
+  EXPECT_EQ(values<float>(a[1]), values<float>(b[1]));
+}
+
+TEST(Optimizer, StateResumesARun) {
+  expect_resumes(make<SGD>(SGDOptions{.lr = 0.05, .momentum = 0.9, .nesterov = true}),
+                 make<SGD>(SGDOptions{}));
+  expect_resumes(make<Adam>(AdamOptions{.lr = 0.02, .betas = {0.8, 0.9}}),
+                 make<Adam>(AdamOptions{}));
+}
+
+TEST(Optimizer, RefusesAForeignState) {
+  const std::vector<Tensor> params = start();
+  SGD sgd(params, {.momentum = 0.9});
+  give_gradients(params, 0);
+  sgd.step();
+  const nn::StateDict good = sgd.state_dict();
+
+  nn::StateDict state = good;
+  state[0].tensor = ones({3});
+  EXPECT_ERROR(sgd.load_state_dict(state), kMismatch,
+               "SGD: load_state_dict: \"state.0.momentum_buffer\" has shape [3], wanted [33]; does "
+               "the state belong to another model?");
+  EXPECT_ERROR(Adam(params).load_state_dict(good), kMismatch,
+               "Adam: load_state_dict: \"param_groups.0.betas.0\" is missing or not one number");
+  state = good;
+  state.push_back({"state.7.momentum_buffer", ones({3})});
+  EXPECT_ERROR(sgd.load_state_dict(state), kMismatch,
+               "SGD: load_state_dict: the state has 9 entries, of which 8 are known here; was it "
+               "saved by another optimizer?");
+  EXPECT_ERROR(SGD({params[0]}).load_state_dict(good), kMismatch,
+               "SGD: load_state_dict: \"param_groups.0.params\" names 2 parameters, wanted 1");
+}
+
+TEST(Optimizer, RefusesBadOptions) {
+  const std::vector<Tensor> p = start();
+  EXPECT_ERROR(SGD(p, {.lr = -0.1}), kInvalidArgument, "SGD: lr is -0.1, wanted at least 0");
+  EXPECT_ERROR(SGD(p, {.lr = std::numeric_limits<double>::quiet_NaN()}), kInvalidArgument,
+               "SGD: lr is nan, wanted at least 0");
+  EXPECT_ERROR(SGD(p, {.momentum = -1}), kInvalidArgument,
+               "SGD: momentum is -1, wanted at least 0");
+  EXPECT_ERROR(SGD(p, {.weight_decay = -1}), kInvalidArgument,
+               "SGD: weight_decay is -1, wanted at least 0");
+  EXPECT_ERROR(SGD(p, {.nesterov = true}), kInvalidArgument,
+               "SGD: nesterov needs a momentum and zero dampening, got momentum 0 and dampening 0");
+  EXPECT_ERROR(Adam(p, {.betas = {1, 0.9}}), kInvalidArgument,
+               "Adam: beta 0 is 1, wanted at least 0 and less than 1");
+  EXPECT_ERROR(Adam(p, {.eps = -1}), kInvalidArgument, "Adam: eps is -1, wanted at least 0");
+}
+
+TEST(Optimizer, RefusesBadParameters) {
+  const std::vector<Tensor> p = start();
+  EXPECT_ERROR(SGD(std::vector<Tensor>()), kInvalidArgument,
+               "SGD: the list of parameters is empty");
+  EXPECT_ERROR(SGD({p[0], p[1], p[0]}), kInvalidArgument,
+               "SGD: parameter 2 is already in a parameter group");
+  EXPECT_ERROR(SGD({p[0], ones({2})}), kInvalidArgument,
+               "SGD: parameter 1 is not a leaf that requires gradients");
+  EXPECT_ERROR(SGD({Tensor()}), kInvalidArgument, "SGD: parameter 0 is undefined");
+  EXPECT_ERROR(SGD({empty({2}, {.dtype = DType::kBF16}).requires_grad_()}), kDType,
+               "SGD: parameter 0 is bfloat16, wanted float32 or float64");
+  EXPECT_ERROR(SGD({p[1].detach().t().requires_grad_()}), kInvalidArgument,
+               "SGD: parameter 0 of shape [7, 3] is not row-major; register its contiguous()");
+}
+
+}  // namespace
+}  // namespace dl::optim
