@@ -16,6 +16,12 @@ class DoneWork final : public Work {
   void synchronize(std::optional<std::chrono::nanoseconds>) override {}
   bool is_completed() const noexcept override { return true; }
   std::exception_ptr error() const noexcept override { return nullptr; }
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
+    return made_;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
 };
 
 class SoloGroup final : public ProcessGroup {
