@@ -1,0 +1,262 @@
+#include "nn/parallel/reducer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/autograd/leaf.h"
+#include "core/tensor/factories.h"
+
+namespace dl::nn::parallel {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kNamesQuoted = 8;
+
+BucketItem item_of(const Tensor& parameter) {
+  return {static_cast<std::size_t>(parameter.numel()), parameter.dtype(), parameter.device()};
+}
+
+// Writes zeros where the gradient lives.
+void give_zeros(const Tensor& parameter) {
+  parameter.set_grad(zeros({}, {.dtype = parameter.dtype(), .device = parameter.device()})
+                         .expand(parameter.sizes()));
+}
+
+}  // namespace
+
+Reducer::Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, ReducerOptions options)
+    : group_(std::move(group)), options_(options) {
+  for (NamedTensor& entry : parameters) {
+    items_.push_back(item_of(entry.tensor));
+    slots_.push_back({.name = std::move(entry.name), .parameter = std::move(entry.tensor)});
+  }
+  std::vector<std::size_t> order(slots_.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  make_buckets(plan_buckets(items_, order, options_.caps));
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].hook = on_grad_ready(slots_[i].parameter, [this, i] { on_ready(i); });
+  }
+}
+
+Reducer::~Reducer() {
+  if (in_pass_ && !failed_) {
+    group_->abort("DistributedDataParallel was destroyed in the middle of a backward pass");
+  }
+  for (const Slot& slot : slots_) {
+    remove_grad_ready(slot.parameter, slot.hook);
+    if (slot.parameter.requires_grad()) set_grad_destination(slot.parameter, Tensor());
+  }
+}
+
+std::vector<BucketPlan> Reducer::plan() const {
+  std::vector<BucketPlan> plan;
+  for (const Bucket& bucket : buckets_) plan.push_back(bucket.plan);
+  return plan;
+}
+
+void Reducer::make_buckets(std::vector<BucketPlan> plan) {
+  std::vector<Bucket> buckets;
+  for (BucketPlan& p : plan) {
+    // Zeros, because the gaps between gradients travel too.
+    const Tensor memory =
+        zeros({static_cast<std::int64_t>(p.elements)}, {.dtype = p.dtype, .device = p.device});
+    for (const BucketPlan::Place& place : p.places) {
+      Slot& slot = slots_[place.item];
+      slot.bucket = buckets.size();
+      const Shape& shape = slot.parameter.sizes();
+      set_grad_destination(slot.parameter, as_strided(memory, shape, contiguous_strides(shape),
+                                                      static_cast<std::int64_t>(place.offset)));
+    }
+    buckets.push_back({.plan = std::move(p), .memory = memory});
+  }
+  buckets_ = std::move(buckets);
+}
+
+template <typename Step>
+void Reducer::guarded(const Step& step) {
+  try {
+    step();
+  } catch (...) {
+    failed_ = std::current_exception();
+    throw;
+  }
+}
+
+void Reducer::check() {
+  if (failed_) std::rethrow_exception(failed_);
+  if (!in_pass_) return;
+  guarded([&] {
+    constexpr std::string_view kText =
+        "DistributedDataParallel: the last backward pass did not end: an exception left it while "
+        "the other ranks wait for its gradients; end the program after an error in backward";
+    group_->abort(kText);
+    throw_error(ErrorKind::kAborted, "{}", kText);
+  });
+}
+
+void Reducer::on_ready(std::size_t i) {
+  if (failed_) std::rethrow_exception(failed_);
+  Slot& slot = slots_[i];
+  const bool has_grad = slot.parameter.grad().defined();
+  slot.used = slot.used || has_grad;
+  if (is_paused()) return;
+  // A gradient is final once in a pass: this is another pass, and the last one did not end.
+  if (in_pass_ && slot.ready) check();
+  if (!in_pass_) begin_pass();
+  // Reached by backward, but nothing flowed back: as if it had not been reached.
+  if (!has_grad && options_.find_unused_parameters) return;
+  guarded([&] {
+    if (!has_grad) give_zeros(slot.parameter);
+    ready_order_.push_back(i);
+    mark_ready(i);
+    start_complete_buckets();
+  });
+}
+
+void Reducer::begin_pass() {
+  on_backward_end([this] { guarded([this] { end_pass(); }); });
+  in_pass_ = true;
+  next_bucket_ = 0;
+  ready_order_.clear();
+  last_step_ = {};
+  for (Slot& slot : slots_) slot.ready = false;
+  for (Bucket& bucket : buckets_) bucket.pending = bucket.plan.places.size();
+}
+
+void Reducer::mark_ready(std::size_t i) {
+  Slot& slot = slots_[i];
+  slot.ready = true;
+  --buckets_[slot.bucket].pending;
+}
+
+void Reducer::start_complete_buckets() {
+  for (; next_bucket_ < buckets_.size() && buckets_[next_bucket_].pending == 0; ++next_bucket_) {
+    Bucket& bucket = buckets_[next_bucket_];
+    last_step_.bytes += bucket.memory.nbytes();
+    if (group_->size() == 1) continue;
+    bucket.begin = Clock::now();
+    bucket.work = start(bucket);
+  }
+}
+
+// The one place that decides what happens to a full bucket.
+Ref<collectives::Work> Reducer::start(Bucket& bucket) {
+  return group_->all_reduce(
+      {.input = bucket.memory.data_ptr(),
+       .output = bucket.memory.data_ptr(),
+       .count = static_cast<std::size_t>(bucket.memory.numel()),
+       .dtype = bucket.memory.dtype(),
+       .op = collectives::ReduceOp::kAvg,
+       .call = {.stream = {.device = bucket.memory.device()}, .holds = bucket.memory.storage()}});
+}
+
+void Reducer::end_pass() {
+  std::vector<Unused> unused = contribute_unused();
+  start_complete_buckets();
+  wait_for_buckets();
+  settle_unused(std::move(unused));
+  for (Slot& slot : slots_) slot.used = false;
+  last_step_.steps = 1;
+  total_ += last_step_;
+  if (!rebuilt_) rebuild();
+  in_pass_ = false;
+}
+
+std::vector<Reducer::Unused> Reducer::contribute_unused() {
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].ready) missing.push_back(i);
+  }
+  if (!missing.empty() && !options_.find_unused_parameters) refuse_unused(missing);
+  std::vector<Unused> unused;
+  for (const std::size_t i : missing) {
+    // What was there already (from an earlier pass) is this rank's share, as if zeros had been
+    // added to it.
+    const Tensor& parameter = slots_[i].parameter;
+    const Tensor grad = parameter.grad();
+    unused.push_back({i, grad.defined() ? grad.clone() : Tensor()});
+    if (!grad.defined()) give_zeros(parameter);
+    mark_ready(i);
+  }
+  return unused;
+}
+
+void Reducer::refuse_unused(const std::vector<std::size_t>& missing) {
+  std::string names;
+  for (std::size_t i = 0; i < std::min(missing.size(), kNamesQuoted); ++i) {
+    names += (i == 0 ? "" : ", ") + slots_[missing[i]].name;
+  }
+  if (missing.size() > kNamesQuoted) {
+    names += fmt::format(" and {} more", missing.size() - kNamesQuoted);
+  }
+  const std::string text = fmt::format(
+      "DistributedDataParallel: backward gave no gradient to {} of {} parameters on rank {}: {}; "
+      "the loss must depend on every parameter. Set find_unused_parameters = true where a pass may "
+      "leave some out, or requires_grad_(false) on what is never trained",
+      missing.size(), slots_.size(), group_->rank(), names);
+  group_->abort(text);
+  throw Error(ErrorKind::kInvalidArgument, text);
+}
+
+void Reducer::wait_for_buckets() {
+  std::vector<Interval> under_way;
+  const Clock::time_point begin = Clock::now();
+  for (Bucket& bucket : buckets_) {
+    if (!bucket.work) continue;
+    bucket.work->wait();
+    under_way.push_back({bucket.begin, bucket.work->completed_at().value_or(Clock::now())});
+    bucket.work = nullptr;
+    bucket.memory.bump_version();
+  }
+  if (under_way.empty()) return;
+  last_step_.exposed = Clock::now() - begin;
+  last_step_.communication = union_length(under_way);
+}
+
+// What some rank used is now the average on all ranks; what no rank used is as it was before.
+void Reducer::settle_unused(std::vector<Unused> unused) {
+  if (!options_.find_unused_parameters) return;
+  std::vector<std::uint8_t> used(slots_.size());
+  std::ranges::transform(slots_, used.begin(), [](const Slot& slot) { return slot.used; });
+  if (group_->size() > 1) {
+    group_
+        ->all_reduce({.input = used.data(),
+                      .output = used.data(),
+                      .count = used.size(),
+                      .dtype = DType::kU8,
+                      .op = collectives::ReduceOp::kMax})
+        ->synchronize();
+  }
+  for (const Unused& entry : unused) {
+    if (used[entry.slot] != 0) continue;
+    const Tensor& parameter = slots_[entry.slot].parameter;
+    if (entry.kept.defined()) {
+      parameter.set_grad(entry.kept);
+    } else {
+      parameter.zero_grad();
+    }
+  }
+}
+
+void Reducer::rebuild() {
+  rebuilt_ = true;
+  // What this pass did not reach comes last, so that nothing waits for it.
+  std::vector<std::int64_t> order(ready_order_.begin(), ready_order_.end());
+  std::vector<bool> reached(slots_.size());
+  for (const std::size_t i : ready_order_) reached[i] = true;
+  for (std::size_t i = slots_.size(); i-- > 0;) {
+    if (!reached[i]) order.push_back(static_cast<std::int64_t>(i));
+  }
+  if (group_->size() > 1) {
+    group_->broadcast({.buffer = order.data(), .count = order.size(), .dtype = DType::kI64})
+        ->synchronize();
+  }
+  const std::vector<std::size_t> agreed(order.begin(), order.end());
+  make_buckets(plan_buckets(items_, agreed, options_.caps));
+}
+
+}  // namespace dl::nn::parallel

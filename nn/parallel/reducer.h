@@ -1,0 +1,113 @@
+// Reducer: averages gradients over the ranks of a group while backward computes the next ones.
+//
+// Gradients live in buckets for good (set_grad_destination). When the last gradient of a bucket is
+// final, the bucket's all-reduce starts, strictly in the order of the buckets, which is the same on
+// all ranks; the end of backward waits for what is still under way. The buckets are made in reverse
+// registration order and rebuilt once, after the first synchronised pass, in the order in which
+// rank 0's gradients were ready.
+//
+// Ownership: holds handles to the parameters and the group, owns the buckets; an all-reduce under
+// way holds its bucket. Destroying a Reducer leaves the gradients where they are.
+// Errors: whatever goes wrong in a pass is thrown by backward(), and again by every later use. A
+// pass that ends without all gradients, or in the middle, aborts the group, because the other ranks
+// wait for buckets that will not come.
+// Thread-safety: none; callbacks run on the thread that called backward().
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "collectives/process_group.h"
+#include "core/tensor/tensor.h"
+#include "nn/module/state_dict.h"
+#include "nn/parallel/bucket_plan.h"
+#include "nn/parallel/overlap.h"
+
+namespace dl::nn::parallel {
+
+struct ReducerOptions {
+  BucketCaps caps{};
+  bool find_unused_parameters = false;
+};
+
+class Reducer {
+ public:
+  // Leaves that require gradients, the same on all ranks (check_same).
+  Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, ReducerOptions options);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  // Throws the first cause where the reducer has failed, or where the last pass did not end.
+  void check();
+
+  // While paused, gradients only accumulate. Calls nest.
+  void pause() noexcept { ++paused_; }
+  void resume() noexcept { --paused_; }
+  bool is_paused() const noexcept { return paused_ > 0; }
+
+  const OverlapStats& last_step() const noexcept { return last_step_; }
+  const OverlapStats& total() const noexcept { return total_; }
+  void reset_total() noexcept { total_ = {}; }
+
+  // The plan in use, for tests and reports.
+  std::vector<BucketPlan> plan() const;
+
+ private:
+  struct Slot {
+    std::string name;
+    Tensor parameter;
+    std::size_t bucket = 0;
+    std::uint64_t hook = 0;
+    bool ready = false;  // in this pass
+    bool used = false;   // got a gradient since the last synchronisation
+  };
+  struct Bucket {
+    BucketPlan plan;
+    Tensor memory;
+    std::size_t pending = 0;  // gradients that are not final in this pass
+    Ref<collectives::Work> work{};
+    std::chrono::steady_clock::time_point begin{};
+  };
+  // A parameter that this rank's pass did not reach.
+  struct Unused {
+    std::size_t slot;
+    Tensor kept;  // its gradient before the pass, undefined where there was none
+  };
+
+  void make_buckets(std::vector<BucketPlan> plan);
+  void on_ready(std::size_t slot);
+  void begin_pass();
+  void mark_ready(std::size_t slot);
+  void start_complete_buckets();
+  Ref<collectives::Work> start(Bucket& bucket);
+  void end_pass();
+  std::vector<Unused> contribute_unused();
+  void wait_for_buckets();
+  void settle_unused(std::vector<Unused> unused);
+  void rebuild();
+  [[noreturn]] void refuse_unused(const std::vector<std::size_t>& missing);
+  // Runs a step of a pass; its error becomes the reducer's.
+  template <typename Step>
+  void guarded(const Step& step);
+
+  Ref<collectives::ProcessGroup> group_;
+  ReducerOptions options_;
+  std::vector<Slot> slots_;
+  std::vector<BucketItem> items_;
+  std::vector<Bucket> buckets_;
+  std::size_t next_bucket_ = 0;  // the first that has not started in this pass
+  std::vector<std::size_t> ready_order_;
+  int paused_ = 0;
+  bool in_pass_ = false;
+  bool rebuilt_ = false;
+  std::exception_ptr failed_;
+  OverlapStats last_step_;
+  OverlapStats total_;
+};
+
+}  // namespace dl::nn::parallel
