@@ -1,8 +1,13 @@
 // The agent: what dlrun is once the supervisor stands. It starts the ranks of this node, shows what
 // they write, and brings the job to its end.
 //
-// One thread, one event loop. The end has one path: stop_ranks() -> all ranks ended -> finish() ->
-// the supervisor has nothing left -> loop ends -> what is left in the pipes is shown -> report.
+// One thread, one event loop. On one node the ranks start at once, and the rendezvous service only
+// when the first of them connects to it. On several, a dlrun-rendezvous joins this node to the
+// others first.
+//
+// The end has one path: stop_ranks() -> all ranks ended -> the other nodes know and say the first
+// cause -> finish() -> the supervisor has nothing left -> the loop ends -> what is left in the
+// pipes is shown -> report().
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -15,6 +20,8 @@
 #include <vector>
 
 #include "core/base/unique_fd.h"
+#include "launcher/listener.h"
+#include "launcher/node_link.h"
 #include "launcher/options.h"
 #include "launcher/plan.h"
 #include "launcher/rank_output.h"
@@ -57,6 +64,10 @@ class Agent {
     std::string text;  // empty: nothing to say
   };
 
+  void wait_for_store_client();
+  void join_nodes();
+  void start_helper(std::vector<std::string> arguments, UniqueFd in, UniqueFd out,
+                    UniqueFd listener);
   void start_ranks();
   void start_rank(Rank& rank, const LocalRank& where);
   RankOutput::Options output_options(const Rank& rank, const char* file);
@@ -66,7 +77,10 @@ class Agent {
   void on_started(Rank& rank, pid_t pid);
   void on_not_started(Rank& rank, const Message& message);
   void on_exited(Rank& rank, int status);
+  void on_helper_message(const Message& message);
   void on_supervisor_gone();
+  void on_job_failed(JobFailure failure);
+  void on_link_error(const std::string& kind, const std::string& text);
   void on_signal(int signal);
   void on_reader_gone();
   void suspend();
@@ -75,7 +89,10 @@ class Agent {
   void end_job(OtherCause cause, int signal);
   void stop_ranks(int signal);
   void signal_ranks(int signal);
+  void tell_nodes_of_cause();
   void finish_if_all_ended();
+  void close_link();
+  void finish();
   void wait_for_signals();
 
   std::optional<rendezvous::PeerFailure> read_lifeline(Rank& rank) const;
@@ -88,7 +105,7 @@ class Agent {
 
   const Options& options_;
   const Plan& plan_;
-  Meeting meeting_;
+  std::optional<Meeting> meeting_;  // once the nodes have met
   UniqueFd key_;
   pid_t warden_;
 
@@ -98,11 +115,19 @@ class Agent {
   SupervisorClient supervisor_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer link_timer_;
+  boost::asio::posix::stream_descriptor store_door_;  // one node: listens for the store's clients
+  std::unique_ptr<NodeLink> link_;                    // several nodes
+  std::unique_ptr<RankOutput> helper_err_;
+  UniqueFd service_lifeline_;
 
   std::vector<Rank> ranks_;
   int alive_ = 0;  // spawned or being spawned, and not ended
   Verdict verdict_;
   std::optional<OtherCause> other_cause_;
+  std::optional<JobFailure> job_failure_;  // of another node
+  bool helper_runs_ = false;
+  bool link_over_ = false;  // the other nodes have said their last word
   bool stopping_ = false;
   bool finishing_ = false;
   bool finished_ = false;

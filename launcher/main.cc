@@ -37,8 +37,6 @@ int run(int argc, char** argv) {
     fmt::print("{}", options.json ? plan_as_json(plan, meeting) : plan_as_table(plan, meeting));
     return 0;
   }
-  DL_CHECK(plan.nnodes == 1, kNotImplemented, "--nnodes is {}: only --dry-run knows several nodes",
-           plan.nnodes);
   const Program program = find_program(plan.program.front());
   if (program.exit_code != 0) {
     fmt::print(stderr, "dlrun: {}\n", program.error);

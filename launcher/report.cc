@@ -51,6 +51,13 @@ std::string rank_list(std::vector<int> ranks) {
   return text;
 }
 
+}  // namespace
+
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) {
     return fmt::format("was killed by signal {} ({}){}", WTERMSIG(status),
@@ -58,13 +65,6 @@ std::string how_it_ended(int status) {
                        WCOREDUMP(status) ? " and left a core dump" : "");
   }
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
-}
-
-}  // namespace
-
-std::string signal_name(int signal) {
-  const char* const name = ::sigabbrev_np(signal);
-  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
 std::string describe_end(const RankFacts& rank, const Place& place) {

@@ -30,6 +30,9 @@ struct Place {
   int node = 0;
 };
 
+// "ended with exit code 7", "was killed by signal 9 (SIGKILL)"; `status` as waitpid() gives it.
+std::string how_it_ended(int status);
+
 // "rank 1 (node 0, host vm, pid 4711) was killed by signal 9 (SIGKILL) after 12.3 s"
 std::string describe_end(const RankFacts& rank, const Place& place);
 

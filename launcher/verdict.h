@@ -39,6 +39,7 @@ class Verdict {
   };
   Next rank_ended(RankEnd end);
   Next cause_is_late();
+  bool waits_for_cause() const { return cause_ < 0 && follower_ >= 0; }
 
   // The first cause; null while there is none.
   const RankEnd* cause() const {

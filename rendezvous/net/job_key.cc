@@ -68,8 +68,8 @@ bool is_key_memfd(int fd) noexcept {
   return ::fcntl(fd, F_GET_SEALS) == kSeals;
 }
 
-JobKey read_key_file(const std::string& path) {
-  const std::string what = fmt::format("{}={}", env::name_of(env::Var::kKeyFile), path);
+// `what` begins the texts of errors.
+JobKey read_key_file(const std::string& path, const std::string& what) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) throw_errno(errno, what);
   struct stat status{};
@@ -127,8 +127,14 @@ std::optional<JobKey> JobKey::from_environment() {
              "file of mode 0600 instead",
              what, env::name_of(env::Var::kKeyFile));
   }
-  if (path) return read_key_file(*path);
+  if (path) {
+    return read_key_file(*path, fmt::format("{}={}", env::name_of(env::Var::kKeyFile), *path));
+  }
   return std::nullopt;
+}
+
+JobKey JobKey::from_file(const std::string& path) {
+  return read_key_file(path, fmt::format("job key {}", path));
 }
 
 std::string JobKey::hex() const {

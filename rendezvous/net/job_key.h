@@ -25,6 +25,8 @@ class JobKey {
   // a regular file that only its owner can read), else nullopt. Throws kIo, kParse and
   // kInvalidArgument with a sentence.
   static std::optional<JobKey> from_environment();
+  // The same from a file whose path came another way.
+  static JobKey from_file(const std::string& path);
 
   std::string hex() const;
   // A sealed memfd (close-on-exec) holding the hexadecimal text.

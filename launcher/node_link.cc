@@ -1,0 +1,175 @@
+#include "launcher/node_link.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/base/error.h"
+#include "launcher/rank_files.h"
+
+namespace dl::launcher {
+namespace {
+
+using boost::asio::posix::stream_descriptor;
+using nlohmann::json;
+
+std::string one_line(const char* name, const json& fields) {
+  json message = json::object();
+  message[name] = fields;
+  return message.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Meeting read_generation(const json& generation) {
+  Meeting meeting;
+  meeting.generation = generation.at("number").get<std::uint64_t>();
+  meeting.first_rank = generation.at("first_rank").get<int>();
+  meeting.world_size = generation.at("world_size").get<int>();
+  meeting.group_rank = generation.at("group_rank").get<int>();
+  meeting.master_addr = generation.at("master_addr").get<std::string>();
+  meeting.master_port = generation.at("master_port").get<int>();
+  meeting.store = generation.at("store").get<std::string>();
+  return meeting;
+}
+
+JobFailure read_failure(const json& failed) {
+  JobFailure failure;
+  failure.rank = failed.at("rank").get<int>();
+  failure.local_rank = failed.at("local_rank").get<int>();
+  failure.pid = failed.at("pid").get<int>();
+  failure.exit_code = failed.at("exit_code").get<int>();
+  failure.signal = failed.at("signal").get<int>();
+  failure.text = failed.at("text").get<std::string>();
+  failure.detail = failed.at("detail").get<std::string>();
+  failure.group_rank = failed.at("group_rank").get<int>();
+  failure.host = failed.at("host").get<std::string>();
+  failure.node_lost = failed.at("node_lost").get<bool>();
+  return failure;
+}
+
+}  // namespace
+
+NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
+    : events_(std::move(events)), to_(io), from_(io) {
+  Pipe in = make_pipe();
+  Pipe out = make_pipe();
+  helper_in_ = std::move(in.read);
+  helper_out_ = std::move(out.write);
+  ::fcntl(in.write.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
+  to_.assign(in.write.release());
+  from_.assign(out.read.release());
+  wait_for_lines();
+}
+
+void NodeLink::join(const Plan& plan, int master_port) {
+  send(one_line("join", {{"node_id", fmt::format("{}/{}", plan.job, plan.node_rank)},
+                         {"host", plan.host},
+                         {"address", ""},
+                         {"slots", plan.local_world_size()},
+                         {"node_rank", plan.node_rank},
+                         {"nnodes", plan.nnodes},
+                         {"master_port", master_port},
+                         {"pid", ::getpid()}}));
+}
+
+void NodeLink::failed(const JobFailure& failure) {
+  send(one_line("failed", {{"rank", failure.rank},
+                           {"local_rank", failure.local_rank},
+                           {"pid", failure.pid},
+                           {"exit_code", failure.exit_code},
+                           {"signal", failure.signal},
+                           {"text", failure.text},
+                           {"detail", failure.detail}}));
+}
+
+void NodeLink::done() {
+  send(one_line("done", json::object()));
+}
+
+void NodeLink::leave(const std::string& reason) {
+  json fields = json::object();
+  fields["reason"] = reason;
+  send(one_line("leave", fields));
+}
+
+void NodeLink::close() {
+  boost::system::error_code ignored;
+  to_.close(ignored);
+}
+
+void NodeLink::send(std::string line) {
+  if (!to_.is_open()) return;
+  unsent_ += line;
+  if (!waits_) write_some();
+}
+
+void NodeLink::write_some() {
+  while (!unsent_.empty() && to_.is_open()) {
+    const ssize_t n = ::write(to_.native_handle(), unsent_.data(), unsent_.size());
+    if (n >= 0) {
+      unsent_.erase(0, static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN) {
+      waits_ = true;
+      to_.async_wait(stream_descriptor::wait_write, [this](const boost::system::error_code& error) {
+        waits_ = false;
+        if (!error) write_some();
+      });
+      return;
+    } else if (errno != EINTR) {
+      unsent_.clear();  // the helper has ended, which its supervisor tells
+    }
+  }
+}
+
+void NodeLink::wait_for_lines() {
+  from_.async_wait(stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
+    if (!error) read_some();
+  });
+}
+
+void NodeLink::read_some() {
+  char part[4096];
+  const ssize_t n = ::read(from_.native_handle(), part, sizeof part);
+  if (n == 0) return;
+  if (n > 0) unread_.append(part, static_cast<std::size_t>(n));
+  for (std::size_t end; (end = unread_.find('\n')) != std::string::npos;) {
+    const std::string line = unread_.substr(0, end);
+    unread_.erase(0, end + 1);
+    take(line);
+  }
+  wait_for_lines();
+}
+
+void NodeLink::take(const std::string& line) {
+  try {
+    const json message = json::parse(line);
+    if (message.contains("generation")) {
+      events_.on_generation(read_generation(message["generation"]));
+    } else if (message.contains("failed")) {
+      events_.on_failed(read_failure(message["failed"]));
+    } else if (message.contains("all_done")) {
+      events_.on_all_done();
+    } else if (message.contains("refused")) {
+      events_.on_error("refused", message["refused"].at("reason").get<std::string>());
+    } else if (message.contains("error")) {
+      events_.on_error(message["error"].at("kind").get<std::string>(),
+                       message["error"].at("text").get<std::string>());
+    } else if (message.contains("waiting")) {
+      const json& waiting = message["waiting"];
+      events_.on_waiting(
+          fmt::format("waiting for {} for {} s; missing: {}", waiting.at("what").get<std::string>(),
+                      waiting.at("seconds").get<int>(),
+                      fmt::join(waiting.at("missing").get<std::vector<std::string>>(), ", ")));
+    }
+  } catch (const json::exception& error) {
+    events_.on_error(
+        "parse", fmt::format("dlrun-rendezvous sent a line that is no message: {}", error.what()));
+  }
+}
+
+}  // namespace dl::launcher
