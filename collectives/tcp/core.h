@@ -147,7 +147,9 @@ class Core final : public RefCounted {
   void push(Peer& p, FrameHeader header, std::vector<std::byte> payload = {});
 
   // failure.cc
-  void fail(ErrorKind kind, const std::string& text, bool tell);
+  // Breaks the group. `tell`: the peers have not heard of it. `because_of`: the rank whose failure
+  // this one follows; the agent hears of it, so that it looks for the cause there.
+  void fail(ErrorKind kind, const std::string& text, bool tell, int because_of = -1);
   void end_all(const std::exception_ptr& error);
   void look_at_ended_peers(Engine::Clock::time_point now);
   void look_at_clocks(Engine::Clock::time_point now);

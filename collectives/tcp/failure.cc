@@ -3,6 +3,7 @@
 
 #include "collectives/tcp/core.h"
 #include "core/base/log.h"
+#include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -30,8 +31,13 @@ std::string with_operation(const Operation& operation, std::string_view rest) {
 
 }  // namespace
 
-void Core::fail(ErrorKind kind, const std::string& cause, bool tell) {
+void Core::fail(ErrorKind kind, const std::string& cause, bool tell, int because_of) {
   if (is_poisoned()) return;
+  if (because_of >= 0) {
+    std::string operation = "group " + name_;
+    if (!queue_.empty()) operation = title(queue_.front()->descriptor);
+    rendezvous::report_peer_failure({.peer = because_of, .operation = operation, .text = cause});
+  }
   const std::exception_ptr error = std::make_exception_ptr(Error(kind, cause));
   {
     const std::lock_guard lock(error_mutex_);
@@ -105,7 +111,7 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
     case FrameType::kAbort: {
       const auto* const said = reinterpret_cast<const char*>(p.incoming_payload.data());
       fail(static_cast<ErrorKind>(header.detail), std::string(said, p.incoming_payload.size()),
-           false);
+           false, p.who.rank);
       return;
     }
     default:
@@ -148,7 +154,7 @@ void Core::fail_gone(const Peer& p, const Operation& operation) {
         with_operation(operation, fmt::format("{} has left group '{}' without calling it (its last "
                                               "call was #{})",
                                               p.who.text(), name_, p.last_called)),
-        true);
+        true, p.who.rank);
     return;
   }
   const Link& ended = p.side->health() != Link::Health::kOpen ? *p.side : *p.data;
@@ -156,7 +162,7 @@ void Core::fail_gone(const Peer& p, const Operation& operation) {
        with_operation(operation,
                       fmt::format("{} is gone (its connection is {}); its own output says why",
                                   p.who.text(), ended.health_text())),
-       true);
+       true, p.who.rank);
 }
 
 void Core::look_at_clocks(Clock::time_point now) {

@@ -1,10 +1,15 @@
 // What happens when ranks disagree, stay away, give up or vanish: every rank gets one error that
 // names the cause, and gets it again at every later call.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
+#include <array>
+#include <cstdlib>
 #include <latch>
 #include <mutex>
 
+#include "core/base/unique_fd.h"
+#include "rendezvous/net/lifeline.h"
 #include "tests/collectives/ranks.h"
 
 namespace dl::collectives {
@@ -185,6 +190,31 @@ TEST(Abort, EndsEveryRankWithTheReason) {
     all_reduce(group, 100'000)->wait();
   });
   expect_all(thrown, ErrorKind::kAborted, {"aborted by rank 2 (", "loss is NaN at step 7"});
+}
+
+TEST(Abort, IsReportedToTheAgentByTheRanksThatFollow) {
+  int line[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line), 0);
+  const UniqueFd ours(line[0]);
+  const UniqueFd theirs(line[1]);
+  ::setenv("DLRUN_LIFELINE_FD", std::to_string(theirs.get()).c_str(), 1);
+  all_thrown(2, [](ProcessGroup& group) {
+    if (group.rank() == 1) group.abort("out of disk");
+    all_reduce(group, 100)->wait();
+  });
+  ::unsetenv("DLRUN_LIFELINE_FD");
+  std::array<char, 8192> packet{};
+  const auto receive = [&] {
+    return ::recv(ours.get(), packet.data(), packet.size(), MSG_DONTWAIT);
+  };
+  const ssize_t size = receive();
+  ASSERT_GT(size, 0);
+  const auto report =
+      rendezvous::decode_peer_failure({packet.data(), static_cast<std::size_t>(size)});
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->peer, 1);
+  EXPECT_NE(report->text.find("out of disk"), std::string::npos) << report->text;
+  EXPECT_LT(receive(), 0) << "rank 1 is the cause and reports nothing";
 }
 
 TEST(Leaving, UnderAnOperationIsAnErrorOnTheOthersAtOnce) {

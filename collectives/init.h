@@ -1,0 +1,56 @@
+// init_process_group: how a program becomes a rank of a job.
+//
+//     dl::init_process_group();                         // under dlrun, mpirun, srun, or alone
+//     dl::default_group()->all_reduce({...})->wait();
+//     dl::destroy_process_group();
+//
+// The default group is the only state that belongs to the process; it owns the connection to the
+// store, the progress thread and the group. Everything below takes its options as arguments, so
+// that ranks may also be threads (make_tcp_group).
+//
+// Who this rank is comes from the options, else from RANK and WORLD_SIZE, else from what mpirun
+// (OMPI_COMM_WORLD_*, PMI_*) or srun (SLURM_*) set; with none of these it is a world of one, which
+// needs no key, socket or gRPC. Where the ranks meet:
+//   env://             DLRUN_STORE (set by dlrun), else rank 0 serves at MASTER_ADDR:MASTER_PORT
+//   tcp://host:port    rank 0 serves there
+//   file:///directory  a directory that all ranks share and that belongs to this user; new for
+//   every run
+// The job key comes from DLRUN_KEY_FD or DLRUN_KEY_FILE; with file:// rank 0 leaves one in the
+// directory. Without a key the ranks must be on one host, and talk over its loopback.
+//
+// Thread-safety: any thread; init and destroy exclude each other.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "collectives/process_group.h"
+
+namespace dl {
+
+struct ProcessGroupOptions {
+  std::string backend = "auto";  // "auto", "tcp"
+  std::string init_method = "env://";
+  std::optional<int> rank{};
+  std::optional<int> world_size{};
+  // Deadline of an operation, and of the ranks' meeting; nullopt: DLRUN_TIMEOUT, 600 s.
+  std::optional<std::chrono::nanoseconds> timeout{};
+  std::string name = "world";
+};
+
+// Collective: every rank calls it; returns when all have come. Throws kInvalidArgument where it is
+// called twice or the environment makes no sense, kTimeout with who is missing, kMismatch,
+// kAuthentication, kConnection.
+void init_process_group(const ProcessGroupOptions& options = {});
+// Says goodbye to the other ranks, which may still be working. Harmless where there is no group.
+void destroy_process_group();
+bool is_initialized() noexcept;
+
+// Of the default group. Without one: rank 0 of 1, so that a program also runs alone.
+int rank() noexcept;
+int world_size() noexcept;
+// Throws kInvalidArgument before init_process_group().
+Ref<collectives::ProcessGroup> default_group();
+
+}  // namespace dl

@@ -1,0 +1,113 @@
+#include "collectives/init.h"
+
+#include <limits>
+#include <mutex>
+
+#include "collectives/init/launch.h"
+#include "collectives/init/meeting.h"
+#include "collectives/solo/solo_group.h"
+#include "collectives/tcp/tcp_group.h"
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace dl {
+namespace {
+
+using collectives::ProcessGroup;
+
+constexpr std::chrono::seconds kDefaultTimeout{600};
+
+std::chrono::nanoseconds default_timeout() {
+  const auto seconds = env::get_int(env::Var::kTimeout);
+  if (!seconds) return kDefaultTimeout;
+  constexpr auto kMost =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::nanoseconds::max());
+  DL_CHECK(*seconds > 0 && *seconds <= kMost.count(), kInvalidArgument,
+           "DLRUN_TIMEOUT={} is no time in seconds", *seconds);
+  return std::chrono::seconds(*seconds);
+}
+
+// What stands behind a group: dropped in the opposite order.
+struct Session {
+  std::unique_ptr<collectives::Meeting> meeting;
+  Ref<ProcessGroup> group;
+};
+
+Session make_session(const ProcessGroupOptions& options) {
+  DL_CHECK(options.backend == "auto" || options.backend == "tcp", kInvalidArgument,
+           "backend is '{}', wanted auto or tcp", options.backend);
+  const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
+  if (launch.world_size == 1) {
+    return {.meeting = nullptr, .group = collectives::make_solo_group(options.name)};
+  }
+  const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
+  const collectives::MeetingOptions where{
+      .init_method = options.init_method,
+      .launch = launch,
+      .job = env::get(env::Var::kJobId).value_or("local"),
+      .generation = static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0))};
+  Session session;
+  session.meeting = collectives::make_meeting(where, Deadline::after(timeout));
+  session.group = collectives::make_tcp_group({.rank = launch.rank,
+                                               .size = launch.world_size,
+                                               .name = options.name,
+                                               .store = &session.meeting->store(),
+                                               .key = session.meeting->key(),
+                                               .job = where.job,
+                                               .generation = where.generation,
+                                               .timeout = timeout,
+                                               .connect_timeout = timeout,
+                                               .iface = env::get(env::Var::kIface).value_or(""),
+                                               .route_to = session.meeting->route_to(),
+                                               .node = env::get(env::Var::kNodeId).value_or("")});
+  // Until everybody has found everybody, rank 0 must serve the store.
+  session.group->barrier()->wait();
+  return session;
+}
+
+std::mutex session_mutex;  // constant-initialised
+Session* session = nullptr;
+
+}  // namespace
+
+void init_process_group(const ProcessGroupOptions& options) {
+  const std::lock_guard lock(session_mutex);
+  DL_CHECK(
+      session == nullptr, kInvalidArgument,
+      "init_process_group: there is a default group already; call destroy_process_group first");
+  session = new Session(make_session(options));
+  if (session->group->size() > 1) log::set_who(fmt::format("rank {}", session->group->rank()));
+}
+
+void destroy_process_group() {
+  const std::lock_guard lock(session_mutex);
+  if (session == nullptr) return;
+  session->group = nullptr;
+  delete session;
+  session = nullptr;
+}
+
+bool is_initialized() noexcept {
+  const std::lock_guard lock(session_mutex);
+  return session != nullptr;
+}
+
+int rank() noexcept {
+  const std::lock_guard lock(session_mutex);
+  return session == nullptr ? 0 : session->group->rank();
+}
+
+int world_size() noexcept {
+  const std::lock_guard lock(session_mutex);
+  return session == nullptr ? 1 : session->group->size();
+}
+
+Ref<ProcessGroup> default_group() {
+  const std::lock_guard lock(session_mutex);
+  DL_CHECK(session != nullptr, kInvalidArgument,
+           "there is no default group; call dl::init_process_group() first");
+  return session->group;
+}
+
+}  // namespace dl

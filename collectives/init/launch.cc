@@ -1,0 +1,64 @@
+#include "collectives/init/launch.h"
+
+#include <limits>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+
+namespace dl::collectives {
+namespace {
+
+using env::Var;
+
+struct Source {
+  std::string_view told_by;
+  Var rank;
+  Var world_size;
+};
+
+// In this order. SLURM's variables count only inside a step of srun: a batch script has a
+// SLURM_PROCID of its own and no other ranks.
+constexpr Source kSources[] = {
+    {"RANK and WORLD_SIZE", Var::kRank, Var::kWorldSize},
+    {"mpirun (Open MPI)", Var::kOmpiRank, Var::kOmpiSize},
+    {"mpirun (PMI)", Var::kPmiRank, Var::kPmiSize},
+    {"srun", Var::kSlurmRank, Var::kSlurmStepTasks},
+};
+
+int to_int(std::int64_t value, std::string_view name) {
+  DL_CHECK(value >= 0 && value <= std::numeric_limits<int>::max(), kInvalidArgument,
+           "{}={} is no number of a rank", name, value);
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
+Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
+  Launch launch;
+  if (rank && world_size) {
+    launch = {*rank, *world_size, "the program"};
+  } else {
+    for (const Source& source : kSources) {
+      const auto found_rank = env::get_int(source.rank);
+      const auto found_size = env::get_int(source.world_size);
+      // srun sets the rank alone for a batch script's shell; torchrun's pair must be whole.
+      if (source.rank == Var::kRank) {
+        DL_CHECK(found_rank.has_value() == found_size.has_value(), kInvalidArgument,
+                 "{} is set and {} is not; set both, or neither for a world of one",
+                 found_rank ? "RANK" : "WORLD_SIZE", found_rank ? "WORLD_SIZE" : "RANK");
+      }
+      if (!found_rank || !found_size) continue;
+      launch = {to_int(*found_rank, env::name_of(source.rank)),
+                to_int(*found_size, env::name_of(source.world_size)), source.told_by};
+      break;
+    }
+    launch.rank = rank.value_or(launch.rank);
+    launch.world_size = world_size.value_or(launch.world_size);
+  }
+  DL_CHECK(launch.world_size >= 1 && launch.rank >= 0 && launch.rank < launch.world_size,
+           kInvalidArgument, "rank is {} of a world size of {} (told by {})", launch.rank,
+           launch.world_size, launch.told_by);
+  return launch;
+}
+
+}  // namespace dl::collectives

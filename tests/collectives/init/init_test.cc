@@ -1,0 +1,173 @@
+// init_process_group as programs call it: one process a rank.
+#include "collectives/init.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/socket.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Forks one process a rank before any thread or gRPC exists in this one; each runs `body` and ends
+// with its status. Returns the statuses.
+std::vector<int> run_processes(int size, const std::function<int(int rank)>& body) {
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int status = 125;
+      try {
+        status = body(rank);
+      } catch (const std::exception& error) {
+        fprintf(stderr, "rank %d: %s\n", rank, error.what());
+      }
+      ::_exit(status);
+    }
+    children.push_back(child);
+  }
+  std::vector<int> statuses;
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    statuses.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  }
+  return statuses;
+}
+
+// Sums 1, 2, ..., over the default group and leaves it.
+int sum_of_ranks(int size) {
+  if (world_size() != size) return 2;
+  float x = static_cast<float>(rank() + 1);
+  default_group()->all_reduce({.input = &x, .output = &x, .count = 1})->wait();
+  destroy_process_group();
+  return x == static_cast<float>(size * (size + 1) / 2) && !is_initialized() ? 0 : 3;
+}
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "dlrun-init-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  std::string operator/(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+std::uint16_t free_port() {
+  return rendezvous::Listener::bind({.host = "127.0.0.1"}).port();
+}
+
+void set_rank(int rank, int size) {
+  ::setenv("RANK", std::to_string(rank).c_str(), 1);
+  ::setenv("WORLD_SIZE", std::to_string(size).c_str(), 1);
+}
+
+TEST(InitProcessGroup, AloneIsAWorldOfOne) {
+  EXPECT_EQ(run_processes(1,
+                          [](int) {
+                            init_process_group();
+                            return sum_of_ranks(1);
+                          }),
+            std::vector<int>{0});
+}
+
+TEST(InitProcessGroup, ByTheEnvironmentWithAKeyFile) {
+  const TemporaryDirectory directory;
+  rendezvous::JobKey::generate().write_file(directory / "key");
+  const std::string port = std::to_string(free_port());
+  EXPECT_EQ(run_processes(3,
+                          [&](int rank) {
+                            set_rank(rank, 3);
+                            ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+                            ::setenv("MASTER_PORT", port.c_str(), 1);
+                            ::setenv("DLRUN_KEY_FILE", (directory / "key").c_str(), 1);
+                            init_process_group();
+                            return sum_of_ranks(3);
+                          }),
+            (std::vector<int>{0, 0, 0}));
+}
+
+TEST(InitProcessGroup, ByAddressWithoutAKeyOnLoopback) {
+  const std::string method = "tcp://127.0.0.1:" + std::to_string(free_port());
+  EXPECT_EQ(
+      run_processes(2,
+                    [&](int rank) {
+                      init_process_group(
+                          {.init_method = method, .rank = rank, .world_size = 2, .timeout = 30s});
+                      return sum_of_ranks(2);
+                    }),
+      (std::vector<int>{0, 0}));
+}
+
+TEST(InitProcessGroup, ByADirectory) {
+  const TemporaryDirectory directory;
+  const std::string method = "file://" + (directory / "meet");
+  EXPECT_EQ(
+      run_processes(2,
+                    [&](int rank) {
+                      init_process_group(
+                          {.init_method = method, .rank = rank, .world_size = 2, .timeout = 30s});
+                      return sum_of_ranks(2);
+                    }),
+      (std::vector<int>{0, 0}));
+}
+
+// Runs `options` in a process of its own and compares what is thrown.
+void expect_refused(const ProcessGroupOptions& options, const std::string& text) {
+  EXPECT_EQ(run_processes(1,
+                          [&](int) {
+                            try {
+                              init_process_group(options);
+                            } catch (const Error& error) {
+                              if (std::string(error.what()).find(text) != std::string::npos)
+                                return 0;
+                              fprintf(stderr, "%s\n", error.what());
+                            }
+                            return 1;
+                          }),
+            std::vector<int>{0})
+      << text;
+}
+
+TEST(InitProcessGroup, RefusesInOneSentence) {
+  expect_refused({.backend = "gloo"}, "backend is 'gloo', wanted auto or tcp");
+  expect_refused({.init_method = "udp://x", .rank = 0, .world_size = 2},
+                 "init method is 'udp://x', wanted env://, tcp://host:port or file:///directory");
+  expect_refused({.rank = 0, .world_size = 2},
+                 "MASTER_ADDR is not set; start the program with dlrun");
+  expect_refused({.init_method = "tcp://192.0.2.1:29500", .rank = 0, .world_size = 2},
+                 "there is no job key, and 192.0.2.1:29500 is not a loopback address");
+}
+
+TEST(InitProcessGroup, TwiceIsAnError) {
+  EXPECT_EQ(run_processes(1,
+                          [](int) {
+                            init_process_group();
+                            try {
+                              init_process_group();
+                            } catch (const Error&) {
+                              return 0;
+                            }
+                            return 1;
+                          }),
+            std::vector<int>{0});
+}
+
+}  // namespace
+}  // namespace dl
