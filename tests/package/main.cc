@@ -1,12 +1,26 @@
-#include <core/base/error.h>
-#include <core/base/version.h>
+// What a user writes first: a small model, trained for a few steps.
+#include <dlrun.h>
 
 #include <cstdio>
+#include <string>
+
+using namespace dl;
 
 int main() {
-  try {
-    DL_CHECK(false, kInvalidArgument, "dlrun {}", dl::kVersion);
-  } catch (const dl::Error& error) {
-    std::puts(error.what());
+  manual_seed(123);
+  nn::Sequential model{nn::Linear(2, 8), nn::ReLU(), nn::Linear(8, 1)};
+  optim::SGD opt(model.parameters(), {.lr = 0.1, .momentum = 0.9});
+  const Tensor x = tensor({{0.0, 0.0}, {0.0, 1.0}, {1.0, 0.0}, {1.0, 1.0}});
+  const Tensor y = tensor({{0.0}, {1.0}, {1.0}, {0.0}});
+  float first = 0;
+  float last = 0;
+  for (int step = 0; step < 100; ++step) {
+    opt.zero_grad();
+    const Tensor loss = nn::functional::mse_loss(model(x), y);
+    loss.backward();
+    opt.step();
+    (step == 0 ? first : last) = loss.item<float>();
   }
+  DL_CHECK(last < first / 2, kInternal, "the loss went from {} to {}", first, last);
+  std::printf("dlrun %s\n", std::string(kVersion).c_str());
 }
