@@ -158,8 +158,8 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
            kInvalidArgument,
            "max_pool2d: padding is ({}, {}), wanted at most half of the kernel_size ({}, {})",
            args.padding[0], args.padding[1], args.kernel[0], args.kernel[1]);
-  DL_CHECK(args.kernel[0] * args.kernel[1] <= 65536, kInvalidArgument,
-           "max_pool2d: a window of {} x {}, wanted at most 65536 elements", args.kernel[0],
+  DL_CHECK(args.kernel[0] * args.kernel[1] <= 65535, kInvalidArgument,
+           "max_pool2d: a window of {} x {}, wanted at most 65535 elements", args.kernel[0],
            args.kernel[1]);
   const Pair size = kernels::cpu::max_pool2d_size(input, args);
   DL_CHECK(

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "core/device/parallel.h"
 
@@ -16,27 +18,38 @@
 namespace dl::kernels {
 namespace {
 
-// The part of one output pixel's window that lies inside the image.
-struct Window {
-  Window(const Pool2dShape& s, std::int64_t oy, std::int64_t ox)
-      : y0(oy * s.stride_h - s.pad_h), x0(ox * s.stride_w - s.pad_w) {
-    clip(y0, s.h, s.kh, s.dilation_h, ky_begin, ky_end);
-    clip(x0, s.w, s.kw, s.dilation_w, kx_begin, kx_end);
-  }
-  static void clip(std::int64_t start, std::int64_t size, std::int64_t k, std::int64_t dilation,
-                   std::int64_t& begin, std::int64_t& end) {
-    begin = start < 0 ? (-start + dilation - 1) / dilation : 0;
-    end = size > start ? std::min(k, (size - start + dilation - 1) / dilation) : 0;
-    end = std::max(begin, end);
-  }
-  // First channel of window element (ky, kx), counted from the image's.
-  std::int64_t pixel(const Pool2dShape& s, std::int64_t ky, std::int64_t kx) const {
-    return ((y0 + ky * s.dilation_h) * s.w + x0 + kx * s.dilation_w) * s.c;
-  }
+// The elements of one output pixel's window that lie inside the image.
+class Window {
+ public:
+  struct Element {
+    std::int64_t offset;  // of its first channel, from the image's
+    std::int32_t number;  // ky * kw + kx
+  };
 
-  std::int64_t y0, x0;
-  std::int64_t ky_begin = 0, ky_end = 0, kx_begin = 0, kx_end = 0;
+  explicit Window(const Pool2dShape& shape) : s_(shape) {
+    elements_.reserve(static_cast<std::size_t>(s_.kh * s_.kw));
+  }
+  void move_to(std::int64_t oy, std::int64_t ox) {
+    elements_.clear();
+    for (std::int64_t ky = 0; ky < s_.kh; ++ky) {
+      const std::int64_t y = oy * s_.stride_h - s_.pad_h + ky * s_.dilation_h;
+      if (y < 0 || y >= s_.h) continue;
+      for (std::int64_t kx = 0; kx < s_.kw; ++kx) {
+        const std::int64_t x = ox * s_.stride_w - s_.pad_w + kx * s_.dilation_w;
+        if (x < 0 || x >= s_.w) continue;
+        elements_.push_back({(y * s_.w + x) * s_.c, static_cast<std::int32_t>(ky * s_.kw + kx)});
+      }
+    }
+  }
+  // Empty where dilation steps over the whole image.
+  std::span<const Element> elements() const noexcept { return elements_; }
+
+ private:
+  const Pool2dShape& s_;
+  std::vector<Element> elements_;
 };
+
+constexpr std::uint16_t kNobody = 65535;  // of an empty window; no other has that many elements
 
 // No input pixel lies in two windows.
 inline bool disjoint(const Pool2dShape& s) {
@@ -68,32 +81,62 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Winners of one vector of channels. Their numbers are at least as wide as the elements in between.
+template <typename D, typename DI, typename I>
+void store_winner(D d, DI di, I index, std::uint16_t* to) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    const hn::Rebind<std::uint16_t, D> d16;
+    hn::StoreU(hn::DemoteTo(d16, index), d16, to);
+  } else {
+    HWY_ALIGN hn::TFromD<DI> wide[hn::MaxLanes(D())];
+    hn::Store(index, di, wide);
+    for (std::size_t i = 0; i < hn::Lanes(d); ++i) to[i] = static_cast<std::uint16_t>(wide[i]);
+  }
+}
+
+template <typename D, typename DI>
+auto load_winner(D d, DI di, const std::uint16_t* from) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    const hn::Rebind<std::uint16_t, D> d16;
+    return hn::PromoteTo(di, hn::LoadU(d16, from));
+  } else {
+    HWY_ALIGN hn::TFromD<DI> wide[hn::MaxLanes(D())];
+    for (std::size_t i = 0; i < hn::Lanes(d); ++i) wide[i] = from[i];
+    return hn::Load(di, wide);
+  }
+}
+
 // As many channels as fit a vector, then one at a time: a tag of one lane runs the same code.
 template <typename D, typename T>
-void forward_channels(D d, const Pool2dShape& s, const Window& window, const T* image,
-                      std::int64_t c, T* y, std::uint16_t* winner) {
+void forward_channels(D d, bool relu, std::span<const Window::Element> window, const T* image, T* y,
+                      std::uint16_t* winner) {
   using TI = hwy::MakeSigned<T>;
   const hn::Rebind<TI, D> di;
-  auto best = hn::Set(d, -std::numeric_limits<T>::infinity());
-  auto index = hn::Set(di, static_cast<TI>(window.ky_begin * s.kw + window.kx_begin));
-  for (std::int64_t ky = window.ky_begin; ky < window.ky_end; ++ky) {
-    for (std::int64_t kx = window.kx_begin; kx < window.kx_end; ++kx) {
-      const auto x = hn::LoadU(d, image + window.pixel(s, ky, kx) + c);
-      // Greater, or the first NaN: a best that is one already stays.
-      const auto wins = hn::Or(hn::Gt(x, best), hn::AndNot(hn::IsNaN(best), hn::IsNaN(x)));
-      best = hn::IfThenElse(wins, x, best);
-      index = hn::IfThenElse(hn::RebindMask(di, wins), hn::Set(di, static_cast<TI>(ky * s.kw + kx)),
-                             index);
+  auto best = hn::LoadU(d, image + window[0].offset);
+  auto index = hn::Set(di, static_cast<TI>(window[0].number));
+  auto sum = best;
+  for (const Window::Element& element : window.subspan(1)) {
+    const auto x = hn::LoadU(d, image + element.offset);
+    const auto wins = hn::Gt(x, best);
+    best = hn::IfThenElse(wins, x, best);
+    index = hn::IfThenElse(hn::RebindMask(di, wins), hn::Set(di, static_cast<TI>(element.number)),
+                           index);
+    sum = hn::Add(sum, x);
+  }
+  // A NaN is never greater, so that one pass more looks for the first; the sum tells when.
+  if (!hn::AllFalse(d, hn::IsNaN(sum))) [[unlikely]] {
+    for (std::size_t i = window.size(); i-- > 0;) {
+      const auto x = hn::LoadU(d, image + window[i].offset);
+      const auto nan = hn::IsNaN(x);
+      best = hn::IfThenElse(nan, x, best);
+      index = hn::IfThenElse(hn::RebindMask(di, nan),
+                             hn::Set(di, static_cast<TI>(window[i].number)), index);
     }
   }
   // Not Max: a NaN must stay one.
-  if (s.relu) best = hn::IfThenZeroElse(hn::Lt(best, hn::Zero(d)), best);
-  hn::StoreU(best, d, y + c);
-  HWY_ALIGN TI wide[hn::MaxLanes(D())];
-  hn::Store(index, di, wide);
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i) {
-    winner[c + static_cast<std::int64_t>(i)] = static_cast<std::uint16_t>(wide[i]);
-  }
+  if (relu) best = hn::IfThenZeroElse(hn::Lt(best, hn::Zero(d)), best);
+  hn::StoreU(best, d, y);
+  store_winner(d, di, index, winner);
 }
 
 template <typename T>
@@ -104,44 +147,45 @@ void forward(const Pool2dShape& s, const T* x, T* y, std::uint16_t* winner) {
   const std::int64_t oh = s.out_h();
   const std::int64_t ow = s.out_w();
   parallel_for(s.n, grain<T>(s), [&](std::int64_t begin, std::int64_t end) {
+    Window window(s);
     for (std::int64_t row = begin * oh; row < end * oh; ++row) {
       const T* image = x + row / oh * s.h * s.w * s.c;
       for (std::int64_t ox = 0; ox < ow; ++ox) {
-        const Window window(s, row % oh, ox);
+        window.move_to(row % oh, ox);
         T* to = y + (row * ow + ox) * s.c;
         std::uint16_t* to_winner = winner + (row * ow + ox) * s.c;
+        if (window.elements().empty()) {
+          std::fill_n(to, s.c, s.relu ? T{0} : -std::numeric_limits<T>::infinity());
+          std::fill_n(to_winner, s.c, kNobody);
+          continue;
+        }
         std::int64_t c = 0;
         for (; c + lanes <= s.c; c += lanes) {
-          forward_channels(d, s, window, image, c, to, to_winner);
+          forward_channels(d, s.relu, window.elements(), image + c, to + c, to_winner + c);
         }
-        for (; c < s.c; ++c) forward_channels(one, s, window, image, c, to, to_winner);
+        for (; c < s.c; ++c)
+          forward_channels(one, s.relu, window.elements(), image + c, to + c, to_winner + c);
       }
     }
   });
 }
 
+// `y` is null without ReLU.
 template <bool Add, typename D, typename T>
-void backward_channels(D d, const Pool2dShape& s, const Window& window, const T* dy, const T* y,
-                       const std::uint16_t* winner, std::int64_t c, T* image) {
+void backward_channels(D d, std::span<const Window::Element> window, const T* dy, const T* y,
+                       const std::uint16_t* winner, T* image) {
   using TI = hwy::MakeSigned<T>;
   const hn::Rebind<TI, D> di;
-  HWY_ALIGN TI wide[hn::MaxLanes(D())];
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i) {
-    wide[i] = winner[c + static_cast<std::int64_t>(i)];
+  const auto index = load_winner(d, di, winner);
+  auto gradient = hn::LoadU(d, dy);
+  if (y != nullptr) {
+    gradient = hn::IfThenZeroElse(hn::Le(hn::LoadU(d, y), hn::Zero(d)), gradient);
   }
-  const auto index = hn::Load(di, wide);
-  auto gradient = hn::LoadU(d, dy + c);
-  if (s.relu) {
-    gradient = hn::IfThenZeroElse(hn::Le(hn::LoadU(d, y + c), hn::Zero(d)), gradient);
-  }
-  for (std::int64_t ky = window.ky_begin; ky < window.ky_end; ++ky) {
-    for (std::int64_t kx = window.kx_begin; kx < window.kx_end; ++kx) {
-      T* to = image + window.pixel(s, ky, kx) + c;
-      const auto won =
-          hn::RebindMask(d, hn::Eq(index, hn::Set(di, static_cast<TI>(ky * s.kw + kx))));
-      const auto share = hn::IfThenElseZero(won, gradient);
-      hn::StoreU(Add ? hn::Add(hn::LoadU(d, to), share) : share, d, to);
-    }
+  for (const Window::Element& element : window) {
+    T* to = image + element.offset;
+    const auto won = hn::Eq(index, hn::Set(di, static_cast<TI>(element.number)));
+    const auto share = hn::IfThenElseZero(hn::RebindMask(d, won), gradient);
+    hn::StoreU(Add ? hn::Add(hn::LoadU(d, to), share) : share, d, to);
   }
 }
 
@@ -157,18 +201,20 @@ void backward_images(const Pool2dShape& s, const T* dy, const T* y, const std::u
   const std::int64_t image_size = s.h * s.w * s.c;
   parallel_for(s.n, grain<T>(s), [&](std::int64_t begin, std::int64_t end) {
     if (clear) std::fill(dx + begin * image_size, dx + end * image_size, T{0});
+    Window window(s);
     for (std::int64_t row = begin * oh; row < end * oh; ++row) {
       T* image = dx + row / oh * image_size;
       for (std::int64_t ox = 0; ox < ow; ++ox) {
-        const Window window(s, row % oh, ox);
+        window.move_to(row % oh, ox);
         const std::int64_t from = (row * ow + ox) * s.c;
-        const T* out = s.relu ? y + from : nullptr;
         std::int64_t c = 0;
         for (; c + lanes <= s.c; c += lanes) {
-          backward_channels<Add>(d, s, window, dy + from, out, winner + from, c, image);
+          backward_channels<Add>(d, window.elements(), dy + from + c,
+                                 s.relu ? y + from + c : nullptr, winner + from + c, image + c);
         }
         for (; c < s.c; ++c) {
-          backward_channels<Add>(one, s, window, dy + from, out, winner + from, c, image);
+          backward_channels<Add>(one, window.elements(), dy + from + c,
+                                 s.relu ? y + from + c : nullptr, winner + from + c, image + c);
         }
       }
     }

@@ -62,6 +62,11 @@ void check(const Pool2dShape& s) {
         for (std::int64_t c = 0; c < s.c; ++c) {
           const std::int64_t out = ((n * s.out_h() + oy) * s.out_w() + ox) * s.c + c;
           const std::int64_t from = winner_of(s, x, n, c, oy, ox);
+          if (from < 0) {
+            ASSERT_EQ(y[out], -std::numeric_limits<T>::infinity());
+            ASSERT_EQ(y_relu[out], 0);
+            continue;
+          }
           ASSERT_EQ(y[out], x[from]);
           ASSERT_EQ(y_relu[out], std::max(x[from], T{0}));
           wanted[from] += dy[out];
@@ -87,14 +92,15 @@ TEST_P(MaxPool2dOf, EqualsTheDefinitionInF64) {
 
 // clang-format off
 INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool2dOf, testing::Values(
-    Pool2dShape{ .n = 3, .c = 32, .h = 14, .w = 14, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2},
+    Pool2dShape{.n = 3, .c = 32, .h = 14, .w = 14, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2},
     Pool2dShape{.n = 2, .c = 5, .h = 7, .w = 9, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2},
     Pool2dShape{.n = 2, .c = 11, .h = 7, .w = 6, .kh = 3, .kw = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1},
-    Pool2dShape{ .n = 1, .c = 17, .h = 9, .w = 9, .kh = 3, .kw = 2, .stride_h = 1, .stride_w = 1},
+    Pool2dShape{.n = 1, .c = 17, .h = 9, .w = 9, .kh = 3, .kw = 2, .stride_h = 1, .stride_w = 1},
     Pool2dShape{.n = 1, .c = 1, .h = 8, .w = 8, .kh = 2, .kw = 2, .stride_h = 3, .stride_w = 3},
     Pool2dShape{.n = 1, .c = 3, .h = 8, .w = 8, .kh = 2, .kw = 3, .stride_h = 2, .stride_w = 2, .dilation_h = 3, .dilation_w = 2},
     Pool2dShape{.n = 1, .c = 9, .h = 6, .w = 7, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2, .ceil_mode = true},
-    Pool2dShape{ .n = 1, .c = 4, .h = 20, .w = 20, .kh = 20, .kw = 20, .stride_h = 20, .stride_w = 20}));
+    Pool2dShape{.n = 1, .c = 9, .h = 1, .w = 5, .kh = 2, .kw = 2, .stride_h = 1, .stride_w = 1, .pad_h = 1, .dilation_h = 2},
+    Pool2dShape{.n = 1, .c = 4, .h = 20, .w = 20, .kh = 20, .kw = 20, .stride_h = 20, .stride_w = 20}));
 // clang-format on
 
 // torch.nn.functional.max_pool2d gives these sizes.
