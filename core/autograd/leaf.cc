@@ -1,8 +1,8 @@
 #include "core/autograd/leaf.h"
 
-#include <algorithm>
+#include <cctype>
 
-#include "core/tensor/factories.h"
+#include "core/tensor/print.h"
 
 namespace dl {
 namespace {
@@ -162,6 +162,20 @@ void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   DL_CHECK(requires_grad(), kInvalidArgument,
            "register_hook: the tensor requires no gradients, the hook would never run");
   static_cast<Node*>(impl_->node.get())->add_hook(impl_->output_nr, std::move(hook));
+}
+
+std::string Tensor::str() const {
+  if (!defined() || !requires_grad()) return to_text(*this);
+  if (is_leaf()) return to_text(*this, std::vector<std::string>{"requires_grad=True"});
+  // PyTorch's names: "log_softmax" is LogSoftmaxBackward0.
+  std::string name = "grad_fn=<";
+  bool upper = true;
+  for (const char c : static_cast<const Node*>(impl_->node.get())->name()) {
+    if (c != '_')
+      name += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    upper = c == '_';
+  }
+  return to_text(*this, std::vector<std::string>{name + "Backward0>"});
 }
 
 }  // namespace dl

@@ -4,9 +4,6 @@
 // that trains. Threads that must not (data loading, progress) hold a SerialScope.
 #pragma once
 
-#include <omp.h>
-
-#include <algorithm>
 #include <cstdint>
 
 namespace dl {
@@ -31,28 +28,22 @@ class SerialScope {
 namespace detail {
 // Threads that a loop opened here may have: 1 inside a region or a SerialScope.
 int usable_threads() noexcept;
+using RangeBody = void (*)(const void* body, std::int64_t begin, std::int64_t end);
+void parallel_ranges(std::int64_t count, std::int64_t grain, RangeBody call, const void* body);
 }  // namespace detail
 
 // body(begin, end) on disjoint ranges that cover [0, count): one range a thread, in order, none
 // smaller than `grain` but the last. The division depends on count, grain and num_threads() only.
-// The body must not throw.
+// The body must not throw. The loop is compiled once; a body is called through a pointer, once a
+// range.
 template <typename Body>
 void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
-  if (count <= 0) return;
-  const std::int64_t wanted = count <= grain ? 1 : (count + grain - 1) / grain;
-  const std::int64_t threads =
-      wanted == 1 ? 1 : std::min<std::int64_t>(wanted, detail::usable_threads());
-  if (threads == 1) {
-    body(std::int64_t{0}, count);
-    return;
-  }
-  const std::int64_t share = (count + threads - 1) / threads;
-#pragma omp parallel for num_threads(static_cast<int>(threads)) schedule(static, 1)
-  for (std::int64_t t = 0; t < threads; ++t) {
-    const std::int64_t begin = t * share;
-    const std::int64_t end = std::min(count, begin + share);
-    if (begin < end) body(begin, end);
-  }
+  detail::parallel_ranges(
+      count, grain,
+      [](const void* erased, std::int64_t begin, std::int64_t end) {
+        (*static_cast<const Body*>(erased))(begin, end);
+      },
+      &body);
 }
 
 }  // namespace dl

@@ -104,7 +104,11 @@ struct LessEqual {
 struct Neg {
   template <typename T>
   DL_HOST_DEVICE T operator()(T x) const {
-    return std::is_floating_point_v<T> ? static_cast<T>(-x) : Sub()(T(0), x);
+    if constexpr (std::is_floating_point_v<T>) {
+      return -x;
+    } else {
+      return Sub()(T(0), x);
+    }
   }
 };
 struct Exp {

@@ -64,4 +64,34 @@ void plan(Dims& shape, Dims* strides, std::size_t count) {
   }
 }
 
+void walk(const Dims& shape, const Dims* strides, std::size_t count, std::int64_t begin,
+          std::int64_t end, RunBody call, const void* body) {
+  if (begin >= end) return;
+  const std::size_t inner = shape.size() - 1;
+  const std::int64_t row = shape[inner];
+  Dims index(inner, 0);
+  std::array<std::int64_t, kMaxOperands> offsets{};
+  std::int64_t rest = begin / row;
+  for (std::size_t d = inner; d-- > 0;) {
+    index[d] = rest % shape[d];
+    rest /= shape[d];
+    for (std::size_t k = 0; k < count; ++k) offsets[k] += index[d] * strides[k][d];
+  }
+  std::int64_t column = begin % row;
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t length = std::min(row - column, end - at);
+    std::array<std::int64_t, kMaxOperands> first = offsets;
+    for (std::size_t k = 0; k < count; ++k) first[k] += column * strides[k][inner];
+    call(body, first.data(), length);
+    at += length;
+    column = 0;
+    for (std::size_t d = inner; d-- > 0;) {
+      for (std::size_t k = 0; k < count; ++k) offsets[k] += strides[k][d];
+      if (++index[d] < shape[d]) break;
+      for (std::size_t k = 0; k < count; ++k) offsets[k] -= index[d] * strides[k][d];
+      index[d] = 0;
+    }
+  }
+}
+
 }  // namespace dl::kernels::detail

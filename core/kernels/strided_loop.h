@@ -23,8 +23,12 @@ struct StridedLoop {
 };
 
 namespace detail {
+inline constexpr std::size_t kMaxOperands = 4;
 // Orders and joins the dimensions of `count` operands in place.
 void plan(Dims& shape, Dims* strides, std::size_t count);
+using RunBody = void (*)(const void* body, const std::int64_t* offsets, std::int64_t length);
+void walk(const Dims& shape, const Dims* strides, std::size_t count, std::int64_t begin,
+          std::int64_t end, RunBody call, const void* body);
 }  // namespace detail
 
 // `strides` of each operand must be broadcast to `shape` already.
@@ -37,35 +41,17 @@ StridedLoop<N> make_loop(const Shape& shape, const std::array<Strides, N>& strid
 }
 
 // run(offsets, length): for the elements [begin, end) of the walk, in runs along the innermost
-// dimension; offsets are in elements.
+// dimension; offsets are in elements, one for each operand. Compiled once; a run is called through
+// a pointer.
 template <std::size_t N, typename Run>
 void walk(const StridedLoop<N>& loop, std::int64_t begin, std::int64_t end, const Run& run) {
-  if (begin >= end) return;
-  const std::size_t inner = loop.shape.size() - 1;
-  const std::int64_t row = loop.shape[inner];
-  Dims index(inner, 0);
-  std::array<std::int64_t, N> offsets{};
-  std::int64_t rest = begin / row;
-  for (std::size_t d = inner; d-- > 0;) {
-    index[d] = rest % loop.shape[d];
-    rest /= loop.shape[d];
-    for (std::size_t k = 0; k < N; ++k) offsets[k] += index[d] * loop.strides[k][d];
-  }
-  std::int64_t column = begin % row;
-  for (std::int64_t at = begin; at < end;) {
-    const std::int64_t length = std::min(row - column, end - at);
-    std::array<std::int64_t, N> first = offsets;
-    for (std::size_t k = 0; k < N; ++k) first[k] += column * loop.strides[k][inner];
-    run(first, length);
-    at += length;
-    column = 0;
-    for (std::size_t d = inner; d-- > 0;) {
-      for (std::size_t k = 0; k < N; ++k) offsets[k] += loop.strides[k][d];
-      if (++index[d] < loop.shape[d]) break;
-      for (std::size_t k = 0; k < N; ++k) offsets[k] -= index[d] * loop.strides[k][d];
-      index[d] = 0;
-    }
-  }
+  static_assert(N <= detail::kMaxOperands);
+  detail::walk(
+      loop.shape, loop.strides.data(), N, begin, end,
+      [](const void* body, const std::int64_t* offsets, std::int64_t length) {
+        (*static_cast<const Run*>(body))(offsets, length);
+      },
+      &run);
 }
 
 }  // namespace dl::kernels

@@ -21,7 +21,28 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(element_count(shape, "from_blob")) * size_of(dtype);
 }
 
+template <typename C>
+Tensor filled_from(const C* values, const Shape& shape, DType dtype, const TensorOptions& options) {
+  Tensor result = empty(shape, {.dtype = dtype, .device = options.device});
+  visit_all(dtype, [&]<typename E>() {
+    E* out = result.data<E>();
+    for (std::int64_t i = 0; i < result.numel(); ++i) out[i] = convert<E>(values[i]);
+  });
+  if (options.requires_grad) result.requires_grad_();
+  return result;
+}
+
 }  // namespace
+
+Tensor detail::from_gathered(const double* values, const Shape& shape, DType dtype,
+                             TensorOptions options) {
+  return filled_from(values, shape, dtype, options);
+}
+
+Tensor detail::from_gathered(const std::int64_t* values, const Shape& shape, DType dtype,
+                             TensorOptions options) {
+  return filled_from(values, shape, dtype, options);
+}
 
 Tensor empty(const Shape& shape, TensorOptions options) {
   return empty(shape, MemoryFormat::kContiguous, options);

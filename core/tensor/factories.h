@@ -54,20 +54,17 @@ constexpr DType literal_dtype() {
   return DType::kF32;
 }
 
-// What a list of T is gathered in: a vector<bool> has no array.
+// Values travel as float64 or int64, so that the conversions are compiled once.
 template <typename T>
-using Gathered = std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
+using Gathered = std::vector<std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>>;
 
-template <typename T, typename U>
-Tensor from_values(const U* values, const Shape& shape, TensorOptions options) {
-  Tensor result =
-      empty(shape, {.dtype = options.dtype.value_or(literal_dtype<T>()), .device = options.device});
-  visit_all(result.dtype(), [&]<typename E>() {
-    E* out = result.data<E>();
-    for (std::int64_t i = 0; i < result.numel(); ++i) out[i] = convert<E>(values[i]);
-  });
-  if (options.requires_grad) result.requires_grad_();
-  return result;
+Tensor from_gathered(const double* values, const Shape& shape, DType dtype, TensorOptions options);
+Tensor from_gathered(const std::int64_t* values, const Shape& shape, DType dtype,
+                     TensorOptions options);
+
+template <typename T>
+Tensor from_values(const Gathered<T>& values, const Shape& shape, TensorOptions options) {
+  return from_gathered(values.data(), shape, options.dtype.value_or(literal_dtype<T>()), options);
 }
 }  // namespace detail
 
@@ -75,18 +72,20 @@ Tensor from_values(const U* values, const Shape& shape, TensorOptions options) {
 template <typename T>
   requires std::is_arithmetic_v<T>
 Tensor tensor(T value, TensorOptions options = {}) {
-  return detail::from_values<T>(&value, {}, options);
+  return detail::from_values<T>({static_cast<typename detail::Gathered<T>::value_type>(value)}, {},
+                                options);
 }
 template <typename T>
   requires std::is_arithmetic_v<T>
 Tensor tensor(std::initializer_list<T> values, TensorOptions options = {}) {
-  return detail::from_values<T>(values.begin(), {static_cast<std::int64_t>(values.size())},
-                                options);
+  return detail::from_values<T>(detail::Gathered<T>(values.begin(), values.end()),
+                                {static_cast<std::int64_t>(values.size())}, options);
 }
 template <typename T>
-  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+  requires std::is_arithmetic_v<T>
 Tensor tensor(const std::vector<T>& values, TensorOptions options = {}) {
-  return detail::from_values<T>(values.data(), {static_cast<std::int64_t>(values.size())}, options);
+  return detail::from_values<T>(detail::Gathered<T>(values.begin(), values.end()),
+                                {static_cast<std::int64_t>(values.size())}, options);
 }
 template <typename T>
   requires std::is_arithmetic_v<T>
@@ -98,8 +97,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, TensorOption
              "tensor: a row has {} values, the first has {}", row.size(), columns);
     flat.insert(flat.end(), row.begin(), row.end());
   }
-  return detail::from_values<T>(flat.data(), {static_cast<std::int64_t>(rows.size()), columns},
-                                options);
+  return detail::from_values<T>(flat, {static_cast<std::int64_t>(rows.size()), columns}, options);
 }
 template <typename T>
   requires std::is_arithmetic_v<T>
@@ -118,7 +116,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
     }
   }
   return detail::from_values<T>(
-      flat.data(),
+      flat,
       {static_cast<std::int64_t>(planes.size()), static_cast<std::int64_t>(rows),
        static_cast<std::int64_t>(columns)},
       options);

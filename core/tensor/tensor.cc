@@ -37,10 +37,18 @@ void Tensor::refuse_data(DType wanted) const {
               name_of(wanted));
 }
 
-void Tensor::require_one_element() const {
+Scalar Tensor::item() const {
   DL_CHECK(defined(), kInvalidArgument, "item: the tensor is undefined");
   DL_CHECK(numel() == 1, kShape, "item: a tensor of one element was wanted, its shape is {}",
            sizes().str());
+  return visit_all(dtype(), [this]<typename E>() {
+    const E value = *static_cast<const E*>(impl_->data);
+    if constexpr (kIsReduced<E>) {
+      return Scalar(static_cast<float>(value));
+    } else {
+      return Scalar(value);
+    }
+  });
 }
 
 std::int64_t Tensor::offset_of(std::initializer_list<std::int64_t> index) const {

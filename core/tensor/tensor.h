@@ -83,10 +83,11 @@ class Tensor {
   // The value of a tensor of one element, converted to T. Throws kShape for more elements.
   template <typename T>
   T item() const {
-    require_one_element();
-    return visit_all(impl_->dtype,
-                     [&]<typename E>() { return convert<T>(*static_cast<const E*>(impl_->data)); });
+    const Scalar value = item();
+    return value.to<T>();
   }
+  // The same as a number of its own kind. uint64 values above 2^63 - 1 come as their bits.
+  Scalar item() const;
   // Indexing with numbers only, for tests and small tools: at<float>({1, 2}).
   template <typename T>
   T& at(std::initializer_list<std::int64_t> index) const {
@@ -151,7 +152,6 @@ class Tensor {
  private:
   std::size_t rank() const noexcept { return impl_->shape.size(); }
   [[noreturn]] void refuse_data(DType wanted) const;
-  void require_one_element() const;
   std::int64_t offset_of(std::initializer_list<std::int64_t> index) const;
 
   Ref<TensorImpl> impl_;

@@ -1,8 +1,10 @@
 #include "core/kernels/cpu/copy.h"
 
+#include <array>
 #include <cstring>
 
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/carrier.h"
 #include "core/kernels/strided_loop.h"
 
 namespace dl::kernels::cpu {
@@ -18,9 +20,9 @@ void copy_bits(const StridedLoop<2>& loop, const void* source, void* destination
   const std::int64_t to_step = loop.inner_stride(0);
   const std::int64_t from_step = loop.inner_stride(1);
   parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    walk(loop, begin, end, [&](const auto& offsets, std::int64_t length) {
-      Bits* out = to + offsets[0];
-      const Bits* in = from + offsets[1];
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      Bits* out = to + at[0];
+      const Bits* in = from + at[1];
       if (to_step == 1 && from_step == 1) {
         std::memcpy(out, in, static_cast<std::size_t>(length) * sizeof(Bits));
       } else {
@@ -30,75 +32,89 @@ void copy_bits(const StridedLoop<2>& loop, const void* source, void* destination
   });
 }
 
-template <typename From, typename To>
-void copy_converted(const StridedLoop<2>& loop, const From* from, To* to) {
-  const std::int64_t to_step = loop.inner_stride(0);
-  const std::int64_t from_step = loop.inner_stride(1);
+template <typename Bits>
+void fill_bits(const StridedLoop<1>& loop, Bits element, void* destination) {
+  auto* const to = static_cast<Bits*>(destination);
+  const std::int64_t step = loop.inner_stride(0);
   parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    walk(loop, begin, end, [&](const auto& offsets, std::int64_t length) {
-      To* out = to + offsets[0];
-      const From* in = from + offsets[1];
-      if (to_step == 1 && from_step == 1) {
-        for (std::int64_t i = 0; i < length; ++i) out[i] = convert<To>(in[i]);
-      } else {
-        for (std::int64_t i = 0; i < length; ++i) {
-          out[i * to_step] = convert<To>(in[i * from_step]);
-        }
-      }
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      Bits* out = to + at[0];
+      for (std::int64_t i = 0; i < length; ++i) out[i * step] = element;
     });
   });
 }
 
-void copy_same_dtype(const StridedLoop<2>& loop, std::size_t width, const void* source,
-                     void* destination) {
+// body.operator()<Bits>() with the unsigned integer of an element's width.
+template <typename Body>
+void visit_width(std::size_t width, const Body& body) {
   switch (width) {
     case 1:
-      return copy_bits<std::uint8_t>(loop, source, destination);
+      return body.template operator()<std::uint8_t>();
     case 2:
-      return copy_bits<std::uint16_t>(loop, source, destination);
+      return body.template operator()<std::uint16_t>();
     case 4:
-      return copy_bits<std::uint32_t>(loop, source, destination);
+      return body.template operator()<std::uint32_t>();
     default:
-      return copy_bits<std::uint64_t>(loop, source, destination);
+      return body.template operator()<std::uint64_t>();
   }
+}
+
+void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tensor& destination) {
+  // int64 carries integers exactly; only towards and from floating dtypes a double is needed.
+  const bool floats = is_floating(source.dtype()) ||
+                      (source.dtype() == DType::kU64 && is_floating(destination.dtype()));
+  const DType carrier = floats ? DType::kF64 : DType::kI64;
+  const Load load = load_as(source.dtype(), carrier);
+  const Store store = store_from(carrier, destination.dtype());
+  const char* const from = static_cast<const char*>(source.data_ptr());
+  char* const to = static_cast<char*>(destination.data_ptr());
+  const auto from_width = static_cast<std::int64_t>(size_of(source.dtype()));
+  const auto to_width = static_cast<std::int64_t>(size_of(destination.dtype()));
+  const std::int64_t to_step = loop.inner_stride(0);
+  const std::int64_t from_step = loop.inner_stride(1);
+  parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      std::array<std::uint64_t, kBlock> block;
+      for (std::int64_t i = 0; i < length; i += kBlock) {
+        const std::int64_t count = std::min(kBlock, length - i);
+        load(from + (at[1] + i * from_step) * from_width, from_step, block.data(), count);
+        store(block.data(), to + (at[0] + i * to_step) * to_width, to_step, count);
+      }
+    });
+  });
 }
 
 }  // namespace
 
 void copy(const Tensor& source, const Tensor& destination) {
   if (destination.numel() == 0) return;
-  const auto loop =
-      make_loop<2>(destination.sizes(),
-                   {destination.strides(),
-                    broadcast_strides(source.sizes(), source.strides(), destination.sizes())});
-  if (source.dtype() == destination.dtype()) {
-    copy_same_dtype(loop, size_of(source.dtype()), source.data_ptr(), destination.data_ptr());
+  const Shape& shape = destination.sizes();
+  if (source.dtype() == destination.dtype() && source.sizes() == shape && source.is_contiguous() &&
+      destination.is_contiguous() && source.nbytes() <= 4096) {
+    std::memcpy(destination.data_ptr(), source.data_ptr(), source.nbytes());
     return;
   }
-  visit_all(source.dtype(), [&]<typename From>() {
-    visit_all(destination.dtype(), [&]<typename To>() {
-      copy_converted(loop, source.data<From>(), destination.data<To>());
-    });
+  const auto loop = make_loop<2>(
+      shape, {destination.strides(), broadcast_strides(source.sizes(), source.strides(), shape)});
+  if (source.dtype() != destination.dtype()) return copy_converted(loop, source, destination);
+  visit_width(size_of(source.dtype()), [&]<typename Bits>() {
+    copy_bits<Bits>(loop, source.data_ptr(), destination.data_ptr());
   });
 }
 
 void fill(const Tensor& destination, Scalar value) {
   if (destination.numel() == 0) return;
-  visit_all(destination.dtype(), [&]<typename T>() {
-    const T element = value.to<T>();
-    T* const to = destination.data<T>();
-    const auto loop = make_loop<1>(destination.sizes(), {destination.strides()});
-    const std::int64_t step = loop.inner_stride(0);
-    parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      walk(loop, begin, end, [&](const auto& offsets, std::int64_t length) {
-        T* out = to + offsets[0];
-        if (step == 1) {
-          std::fill_n(out, length, element);
-        } else {
-          for (std::int64_t i = 0; i < length; ++i) out[i * step] = element;
-        }
-      });
-    });
+  const auto loop = make_loop<1>(destination.sizes(), {destination.strides()});
+  std::uint64_t element = 0;
+  const bool floating = value.kind() == Scalar::Kind::kFloating;
+  const double real = value.as_double();
+  const std::int64_t integer = value.to<std::int64_t>();
+  store_from(floating ? DType::kF64 : DType::kI64, destination.dtype())(
+      floating ? static_cast<const void*>(&real) : &integer, &element, 1, 1);
+  visit_width(size_of(destination.dtype()), [&]<typename Bits>() {
+    Bits bits;
+    std::memcpy(&bits, &element, sizeof(bits));
+    fill_bits<Bits>(loop, bits, destination.data_ptr());
   });
 }
 

@@ -6,117 +6,118 @@
 namespace dl::kernels::cpu {
 namespace {
 
-template <typename F, typename T>
-void run_binary(const Tensor& a, const Tensor& b, const Tensor& out, const F& f) {
-  binary_loop<T, T>(a, b, out, [&](auto... run) { apply_binary(f, run...); });
-}
-
 template <typename F>
-void numeric_binary(const Tensor& a, const Tensor& b, const Tensor& out, std::string_view op) {
-  visit_numeric(out.dtype(), op, [&]<typename T>() { run_binary<F, T>(a, b, out, F()); });
-}
-
+constexpr Rows<BinaryRow> kFloating{&binary_row<F, float, float>, &binary_row<F, double, double>,
+                                    nullptr, nullptr};
 template <typename F>
-void floating_binary(const Tensor& a, const Tensor& b, const Tensor& out, std::string_view op) {
-  visit_floating(out.dtype(), op, [&]<typename T>() { run_binary<F, T>(a, b, out, F()); });
-}
-
+constexpr Rows<BinaryRow> kNumeric{&binary_row<F, float, float>, &binary_row<F, double, double>,
+                                   &binary_row<F, std::int64_t, std::int64_t>, nullptr};
+// Where the order of large uint64 matters.
 template <typename F>
-void comparison(const Tensor& a, const Tensor& b, const Tensor& out) {
-  visit_all(a.dtype(), [&]<typename T>() {
-    binary_loop<T, bool>(a, b, out, [&](auto... run) { apply_binary(F(), run...); });
-  });
-}
-
+constexpr Rows<BinaryRow> kOrdered{&binary_row<F, float, float>, &binary_row<F, double, double>,
+                                   &binary_row<F, std::int64_t, std::int64_t>,
+                                   &binary_row<F, std::uint64_t, std::uint64_t>};
 template <typename F>
-void floating_unary(const Tensor& input, const Tensor& out, std::string_view op, const F& f = {}) {
-  visit_floating(out.dtype(), op, [&]<typename T>() {
-    unary_loop<T, T>(input, out, [&](auto... run) { apply_unary(f, run...); });
-  });
-}
-
+constexpr Rows<BinaryRow> kComparison{&binary_row<F, float, bool>, &binary_row<F, double, bool>,
+                                      &binary_row<F, std::int64_t, bool>,
+                                      &binary_row<F, std::uint64_t, bool>};
 template <typename F>
-void numeric_unary(const Tensor& input, const Tensor& out, std::string_view op) {
-  visit_numeric(out.dtype(), op, [&]<typename T>() {
-    unary_loop<T, T>(input, out, [&](auto... run) { apply_unary(F(), run...); });
-  });
+constexpr Rows<UnaryRow> kUnaryFloating{&unary_row<F, float>, &unary_row<F, double>, nullptr,
+                                        nullptr};
+template <typename F>
+constexpr Rows<UnaryRow> kUnaryNumeric{&unary_row<F, float>, &unary_row<F, double>,
+                                       &unary_row<F, std::int64_t>, nullptr};
+
+void refuse_bool(const Tensor& out, std::string_view op) {
+  if (out.dtype() == DType::kBool) refuse_dtype(op, out.dtype(), "a number");
 }
 
-struct Pow {
-  double exponent;
-  template <typename T>
-  T operator()(T x) const {
-    return std::pow(x, static_cast<T>(exponent));
+template <typename T>
+void pow_row(const void* input, std::int64_t in_step, void* output, std::int64_t out_step,
+             std::int64_t length, double exponent) {
+  const auto* in = static_cast<const T*>(input);
+  auto* out = static_cast<T*>(output);
+  if (exponent == 2.0) {
+    for (std::int64_t i = 0; i < length; ++i) out[i * out_step] = in[i * in_step] * in[i * in_step];
+    return;
   }
-};
+  for (std::int64_t i = 0; i < length; ++i) {
+    out[i * out_step] = std::pow(in[i * in_step], static_cast<T>(exponent));
+  }
+}
 
 }  // namespace
 
 void add(const Tensor& a, const Tensor& b, const Tensor& out) {
-  numeric_binary<Add>(a, b, out, "add");
+  refuse_bool(out, "add");
+  binary_loop(kNumeric<Add>, a, b, out, "add");
 }
 void sub(const Tensor& a, const Tensor& b, const Tensor& out) {
-  numeric_binary<Sub>(a, b, out, "sub");
+  refuse_bool(out, "sub");
+  binary_loop(kNumeric<Sub>, a, b, out, "sub");
 }
 void mul(const Tensor& a, const Tensor& b, const Tensor& out) {
-  numeric_binary<Mul>(a, b, out, "mul");
+  refuse_bool(out, "mul");
+  binary_loop(kNumeric<Mul>, a, b, out, "mul");
 }
 void div(const Tensor& a, const Tensor& b, const Tensor& out) {
-  floating_binary<Div>(a, b, out, "div");
+  binary_loop(kFloating<Div>, a, b, out, "div");
 }
 void minimum(const Tensor& a, const Tensor& b, const Tensor& out) {
-  numeric_binary<Minimum>(a, b, out, "minimum");
+  binary_loop(kOrdered<Minimum>, a, b, out, "minimum");
 }
 void maximum(const Tensor& a, const Tensor& b, const Tensor& out) {
-  numeric_binary<Maximum>(a, b, out, "maximum");
+  binary_loop(kOrdered<Maximum>, a, b, out, "maximum");
 }
 
 void eq(const Tensor& a, const Tensor& b, const Tensor& out) {
-  comparison<Equal>(a, b, out);
+  binary_loop(kComparison<Equal>, a, b, out, "eq");
 }
 void ne(const Tensor& a, const Tensor& b, const Tensor& out) {
-  comparison<NotEqual>(a, b, out);
+  binary_loop(kComparison<NotEqual>, a, b, out, "ne");
 }
 void lt(const Tensor& a, const Tensor& b, const Tensor& out) {
-  comparison<Less>(a, b, out);
+  binary_loop(kComparison<Less>, a, b, out, "lt");
 }
 void le(const Tensor& a, const Tensor& b, const Tensor& out) {
-  comparison<LessEqual>(a, b, out);
+  binary_loop(kComparison<LessEqual>, a, b, out, "le");
 }
 
 void neg(const Tensor& input, const Tensor& out) {
-  numeric_unary<Neg>(input, out, "neg");
+  refuse_bool(out, "neg");
+  unary_loop(kUnaryNumeric<Neg>, input, out, "neg");
 }
 void relu(const Tensor& input, const Tensor& out) {
-  numeric_unary<Relu>(input, out, "relu");
+  refuse_bool(out, "relu");
+  unary_loop(kUnaryNumeric<Relu>, input, out, "relu");
 }
 void exp(const Tensor& input, const Tensor& out) {
-  floating_unary<Exp>(input, out, "exp");
+  unary_loop(kUnaryFloating<Exp>, input, out, "exp");
 }
 void log(const Tensor& input, const Tensor& out) {
-  floating_unary<Log>(input, out, "log");
+  unary_loop(kUnaryFloating<Log>, input, out, "log");
 }
 void sqrt(const Tensor& input, const Tensor& out) {
-  floating_unary<Sqrt>(input, out, "sqrt");
+  unary_loop(kUnaryFloating<Sqrt>, input, out, "sqrt");
 }
 void tanh(const Tensor& input, const Tensor& out) {
-  floating_unary<Tanh>(input, out, "tanh");
+  unary_loop(kUnaryFloating<Tanh>, input, out, "tanh");
 }
 void sigmoid(const Tensor& input, const Tensor& out) {
-  floating_unary<Sigmoid>(input, out, "sigmoid");
+  unary_loop(kUnaryFloating<Sigmoid>, input, out, "sigmoid");
 }
 void pow(const Tensor& base, double exponent, const Tensor& out) {
-  floating_unary(base, out, "pow", Pow{exponent});
+  unary_loop({&pow_row<float>, &pow_row<double>, nullptr, nullptr}, base, out, "pow", exponent);
 }
 
 void relu_backward(const Tensor& grad, const Tensor& output, const Tensor& out) {
-  floating_binary<ReluBackward>(grad, output, out, "relu");
+  binary_loop(kFloating<ReluBackward>, grad, output, out, "relu_backward");
 }
 void tanh_backward(const Tensor& grad, const Tensor& output, const Tensor& out) {
-  floating_binary<TanhBackward>(grad, output, out, "tanh");
+  binary_loop(kFloating<TanhBackward>, grad, output, out, "tanh_backward");
 }
 void sigmoid_backward(const Tensor& grad, const Tensor& output, const Tensor& out) {
-  floating_binary<SigmoidBackward>(grad, output, out, "sigmoid");
+  binary_loop(kFloating<SigmoidBackward>, grad, output, out, "sigmoid_backward");
 }
 
 }  // namespace dl::kernels::cpu

@@ -5,7 +5,10 @@
 #include <vector>
 
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/carrier.h"
+#include "core/kernels/cpu/copy.h"
 #include "core/kernels/strided_loop.h"
+#include "core/tensor/factories.h"
 
 namespace dl::kernels::cpu {
 namespace {
@@ -29,11 +32,6 @@ A wrapping_add(A a, A b) {
   }
 }
 
-template <typename A, typename T>
-A widen(T value) {
-  return static_cast<A>(static_cast<OpMath<T>>(value));
-}
-
 // Sixteen independent sums hide the latency of an addition and fill the vector units.
 template <typename A, typename T>
 A sum_run(const T* in, std::int64_t length, std::int64_t step) {
@@ -43,30 +41,30 @@ A sum_run(const T* in, std::int64_t length, std::int64_t step) {
     std::array<A, 16> lanes{};
     for (; i + 16 <= length; i += 16) {
       for (std::size_t k = 0; k < 16; ++k) {
-        lanes[k] = wrapping_add(lanes[k], widen<A>(in[static_cast<std::size_t>(i) + k]));
+        lanes[k] = wrapping_add(lanes[k], static_cast<A>(in[static_cast<std::size_t>(i) + k]));
       }
     }
     for (const A lane : lanes) total = wrapping_add(total, lane);
   }
-  for (; i < length; ++i) total = wrapping_add(total, widen<A>(in[i * step]));
+  for (; i < length; ++i) total = wrapping_add(total, static_cast<A>(in[i * step]));
   return total;
 }
 
 template <typename A, typename T>
 A sum_range(const StridedLoop<1>& loop, const T* in, std::int64_t begin, std::int64_t end) {
   A total{};
-  walk(loop, begin, end, [&](const auto& at, std::int64_t length) {
+  walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
     total = wrapping_add(total, sum_run<A>(in + at[0], length, loop.inner_stride(0)));
   });
   return total;
 }
 
-template <typename Out, typename A>
-Out scaled(A total, double scale) {
-  if constexpr (std::is_floating_point_v<A>) {
-    return convert<Out>(total * scale);
+template <typename T>
+T scaled(Accumulator<T> total, double scale) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(total * scale);
   } else {
-    return convert<Out>(total);
+    return total;
   }
 }
 
@@ -113,58 +111,59 @@ A sum_all(const StridedLoop<1>& loop, const T* in) {
 
 // Neighbouring results lie side by side in memory: carries kColumns sums down the reduced
 // dimensions.
-template <typename A, typename T, typename Out>
-void sum_columns(const Parted& parts, const T* in, Out* out, double scale) {
+template <typename T>
+void sum_columns(const Parted& parts, const T* in, T* out, double scale) {
+  using A = Accumulator<T>;
   const std::int64_t out_step = parts.kept.inner_stride(0);
   const std::int64_t grain =
       std::max<std::int64_t>(kColumns, kGrain / std::max<std::int64_t>(1, parts.reduced.count));
   parallel_for(parts.kept.count, grain, [&](std::int64_t begin, std::int64_t end) {
-    walk(parts.kept, begin, end, [&](const auto& at, std::int64_t length) {
+    walk(parts.kept, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       for (std::int64_t first = 0; first < length; first += kColumns) {
         const std::int64_t columns = std::min(kColumns, length - first);
         std::array<A, kColumns> sums{};
         const T* const from = in + at[1] + first;
-        walk(parts.reduced, 0, parts.reduced.count, [&](const auto& row, std::int64_t rows) {
-          for (std::int64_t r = 0; r < rows; ++r) {
-            const T* const x = from + row[0] + r * parts.reduced.inner_stride(0);
-            for (std::int64_t c = 0; c < columns; ++c) {
-              const auto k = static_cast<std::size_t>(c);
-              sums[k] = wrapping_add(sums[k], widen<A>(x[c]));
-            }
-          }
-        });
+        walk(parts.reduced, 0, parts.reduced.count,
+             [&](const std::int64_t* row, std::int64_t rows) {
+               for (std::int64_t r = 0; r < rows; ++r) {
+                 const T* const x = from + row[0] + r * parts.reduced.inner_stride(0);
+                 for (std::int64_t c = 0; c < columns; ++c) {
+                   const auto k = static_cast<std::size_t>(c);
+                   sums[k] = wrapping_add(sums[k], static_cast<A>(x[c]));
+                 }
+               }
+             });
         for (std::int64_t c = 0; c < columns; ++c) {
-          out[at[0] + (first + c) * out_step] =
-              scaled<Out>(sums[static_cast<std::size_t>(c)], scale);
+          out[at[0] + (first + c) * out_step] = scaled<T>(sums[static_cast<std::size_t>(c)], scale);
         }
       }
     });
   });
 }
 
-template <typename T, typename Out>
+template <typename T>
 void sum_typed(const Tensor& input, const Tensor& output, double scale) {
   using A = Accumulator<T>;
   const T* const in = input.data<T>();
-  Out* const out = output.data<Out>();
+  T* const out = output.data<T>();
   const Parted parts = part(input, output);
   if (parts.kept.count == 1) {
-    *out = scaled<Out>(sum_all<A>(parts.reduced, in), scale);
+    *out = scaled<T>(sum_all<A>(parts.reduced, in), scale);
     return;
   }
   if (parts.kept.inner_stride(1) == 1 && parts.kept.inner_size() > 1 &&
       parts.reduced.inner_stride(0) != 1) {
-    sum_columns<A>(parts, in, out, scale);
+    sum_columns(parts, in, out, scale);
     return;
   }
   const std::int64_t grain =
       std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, parts.reduced.count));
   parallel_for(parts.kept.count, grain, [&](std::int64_t begin, std::int64_t end) {
-    walk(parts.kept, begin, end, [&](const auto& at, std::int64_t length) {
+    walk(parts.kept, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       for (std::int64_t i = 0; i < length; ++i) {
         const T* const from = in + at[1] + i * parts.kept.inner_stride(1);
         out[at[0] + i * parts.kept.inner_stride(0)] =
-            scaled<Out>(sum_range<A>(parts.reduced, from, 0, parts.reduced.count), scale);
+            scaled<T>(sum_range<A>(parts.reduced, from, 0, parts.reduced.count), scale);
       }
     });
   });
@@ -179,48 +178,71 @@ bool beats(T a, T b) {
   }
 }
 
+template <typename T>
+void max_typed(const Tensor& input, std::int64_t dim, const Tensor& values, const Tensor& indices) {
+  const std::int64_t size = input.size(dim);
+  const std::int64_t step = input.stride(dim);
+  const T* const in = input.data<T>();
+  T* const best = values.data<T>();
+  std::int64_t* const where = indices.data<std::int64_t>();
+  const Shape& shape = values.sizes();
+  const auto loop = make_loop<3>(shape, {values.strides(), indices.strides(),
+                                         broadcast_strides(shape, input.strides(), shape)});
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / size);
+  parallel_for(loop.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        const T* const from = in + at[2] + i * loop.inner_stride(2);
+        std::int64_t found = 0;
+        for (std::int64_t k = 1; k < size; ++k) {
+          if (beats(from[k * step], from[found * step])) found = k;
+        }
+        best[at[0] + i * loop.inner_stride(0)] = from[found * step];
+        where[at[1] + i * loop.inner_stride(1)] = found;
+      }
+    });
+  });
+}
+
+// The rarer dtypes are reduced as float64 or int64.
+Tensor carried(const Tensor& tensor) {
+  Tensor result = empty(tensor.sizes(), {.dtype = carrier_of(tensor.dtype())});
+  copy(tensor, result);
+  return result;
+}
+
+bool is_direct(DType dtype) noexcept {
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kI64;
+}
+
 }  // namespace
 
 void sum(const Tensor& input, double scale, const Tensor& out) {
   if (out.numel() == 0) return;
-  visit_all(input.dtype(), [&]<typename T>() {
-    if (out.dtype() == input.dtype()) {
-      sum_typed<T, T>(input, out, scale);
-    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, std::int64_t>) {
-      sum_typed<T, std::int64_t>(input, out, scale);
-    }
-  });
+  if (!is_direct(input.dtype())) {
+    const Tensor total = empty(out.sizes(), {.dtype = carrier_of(input.dtype())});
+    sum(carried(input), scale, total);
+    copy(total, out);
+    return;
+  }
+  if (input.dtype() == DType::kF32) return sum_typed<float>(input, out, scale);
+  if (input.dtype() == DType::kF64) return sum_typed<double>(input, out, scale);
+  sum_typed<std::int64_t>(input, out, scale);
 }
 
 void max(const Tensor& input, std::int64_t dim, const Tensor& values, const Tensor& indices) {
   if (values.numel() == 0) return;
-  const std::int64_t size = input.size(dim);
-  const std::int64_t step = input.stride(dim);
-  visit_all(input.dtype(), [&]<typename T>() {
-    using M = OpMath<T>;
-    const T* const in = input.data<T>();
-    T* const best = values.data<T>();
-    std::int64_t* const where = indices.data<std::int64_t>();
-    const auto loop = make_loop<3>(
-        values.sizes(), {values.strides(), indices.strides(),
-                         broadcast_strides(values.sizes(), input.strides(), values.sizes())});
-    const std::int64_t grain = std::max<std::int64_t>(1, kGrain / size);
-    parallel_for(loop.count, grain, [&](std::int64_t begin, std::int64_t end) {
-      walk(loop, begin, end, [&](const auto& at, std::int64_t length) {
-        for (std::int64_t i = 0; i < length; ++i) {
-          const T* const from = in + at[2] + i * loop.inner_stride(2);
-          std::int64_t found = 0;
-          for (std::int64_t k = 1; k < size; ++k) {
-            if (beats(static_cast<M>(from[k * step]), static_cast<M>(from[found * step]))) {
-              found = k;
-            }
-          }
-          best[at[0] + i * loop.inner_stride(0)] = from[found * step];
-          where[at[1] + i * loop.inner_stride(1)] = found;
-        }
-      });
-    });
-  });
+  if (input.dtype() == DType::kU64)
+    refuse_dtype("max", input.dtype(), "a smaller or signed integer");
+  if (!is_direct(input.dtype())) {
+    const Tensor best = empty(values.sizes(), {.dtype = carrier_of(input.dtype())});
+    max(carried(input), dim, best, indices);
+    copy(best, values);
+    return;
+  }
+  if (input.dtype() == DType::kF32) return max_typed<float>(input, dim, values, indices);
+  if (input.dtype() == DType::kF64) return max_typed<double>(input, dim, values, indices);
+  max_typed<std::int64_t>(input, dim, values, indices);
 }
 
 void max_backward(const Tensor& grad, const Tensor& indices, std::int64_t dim, const Tensor& out) {
@@ -232,7 +254,7 @@ void max_backward(const Tensor& grad, const Tensor& indices, std::int64_t dim, c
     T* const to = out.data<T>();
     const auto loop =
         make_loop<3>(grad.sizes(), {out.strides(), grad.strides(), indices.strides()});
-    walk(loop, 0, loop.count, [&](const auto& at, std::int64_t length) {
+    walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
       for (std::int64_t i = 0; i < length; ++i) {
         const std::int64_t index = where[at[2] + i * loop.inner_stride(2)];
         to[at[0] + i * loop.inner_stride(0) + index * step] =
