@@ -7,8 +7,10 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
+#include "collectives/init.h"
 #include "core/base/version.h"
 #include "core/device/parallel.h"
 #include "core/random/tensor_random.h"
@@ -16,6 +18,7 @@
 #include "nn/losses/losses.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"
+#include "nn/parallel/distributed.h"
 
 namespace bench_train {
 namespace {
@@ -36,6 +39,7 @@ double peak_mib() {
 struct Result {
   std::int64_t parameters;
   std::vector<double> sorted_ms;
+  std::optional<dl::nn::parallel::OverlapStats> overlap;  // of the timed steps; DDP only
 };
 
 Result train(const Options& options) {
@@ -47,12 +51,16 @@ Result train(const Options& options) {
   const dl::Tensor x = dl::randn(shape);
   const dl::Tensor y = dl::randint(0, options.work.classes, {options.batch});
   const auto opt = make_optimizer(options.optim, model.parameters());
+  std::optional<dl::nn::parallel::DistributedDataParallel> ddp;
+  if (dl::world_size() > 1 && !options.no_sync) ddp.emplace(model, dl::default_group());
   const auto step = [&] {
     opt->zero_grad();
-    dl::nn::functional::cross_entropy(model(x), y).backward();
+    dl::nn::functional::cross_entropy(ddp ? ddp->forward(x) : model(x), y).backward();
     opt->step();
+    if (dl::world_size() > 1 && !ddp) dl::default_group()->barrier()->wait();
   };
   for (int i = 0; i < options.warmup; ++i) step();
+  if (ddp) ddp->reset_overlap();
   std::vector<double> times;
   for (int i = 0; i < options.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
@@ -61,7 +69,8 @@ Result train(const Options& options) {
     times.push_back(took.count());
   }
   std::ranges::sort(times);
-  return {model.count_parameters(), std::move(times)};
+  return {model.count_parameters(), std::move(times),
+          ddp ? std::optional(ddp->overlap()) : std::nullopt};
 }
 
 void print(const Options& options, const Result& result) {
@@ -70,33 +79,38 @@ void print(const Options& options, const Result& result) {
   const double median = n % 2 == 1 ? ms[n / 2] : (ms[n / 2 - 1] + ms[n / 2]) / 2;
   const double p10 = ms[n / 10];
   const double p90 = ms[n * 9 / 10];
-  const int world = 1;
+  const int world = dl::world_size();
   const double samples_per_s = static_cast<double>(options.batch * world) / median * 1e3;
   if (options.json) {
-    const nlohmann::ordered_json object = {{"work", options.work.name},
-                                           {"parameters", result.parameters},
-                                           {"batch", options.batch},
-                                           {"world", world},
-                                           {"threads", options.threads},
-                                           {"mode", "eager"},
-                                           {"dtype", "f32"},
-                                           {"device", "cpu"},
-                                           {"optim", options.optim},
-                                           {"channels_last", false},
-                                           {"median_ms", median},
-                                           {"p10_ms", p10},
-                                           {"p90_ms", p90},
-                                           {"samples_per_s", samples_per_s},
-                                           {"peak_mib", peak_mib()},
-                                           {"dlrun", dl::kVersion}};
+    nlohmann::ordered_json object = {{"work", options.work.name},
+                                     {"parameters", result.parameters},
+                                     {"batch", options.batch},
+                                     {"world", world},
+                                     {"threads", options.threads},
+                                     {"mode", "eager"},
+                                     {"dtype", "f32"},
+                                     {"device", "cpu"},
+                                     {"optim", options.optim},
+                                     {"channels_last", false},
+                                     {"median_ms", median},
+                                     {"p10_ms", p10},
+                                     {"p90_ms", p90},
+                                     {"samples_per_s", samples_per_s},
+                                     {"peak_mib", peak_mib()},
+                                     {"dlrun", dl::kVersion}};
+    if (result.overlap) {
+      const std::chrono::duration<double, std::milli> all = result.overlap->communication;
+      object["all_reduce_ms"] = all.count() / static_cast<double>(result.overlap->steps);
+      object["hidden"] = result.overlap->hidden();
+    }
     fmt::print("{}\n", object.dump());
     return;
   }
   fmt::print(
       "{} {} parameters, batch {} x {} ranks, {} threads, eager f32 cpu: {:.3f} ms a step (p10 "
-      "{:.3f}, p90 {:.3f}), {:.0f} samples/s, peak {:.0f} MiB\n",
+      "{:.3f}, p90 {:.3f}), {:.0f} samples/s, peak {:.0f} MiB{}\n",
       options.work.name, result.parameters, options.batch, world, options.threads, median, p10, p90,
-      samples_per_s, peak_mib());
+      samples_per_s, peak_mib(), result.overlap ? ", " + result.overlap->str() : "");
 }
 
 }  // namespace
@@ -106,5 +120,8 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = bench_train::parse(argc, argv, exit_code);
   if (!options) return exit_code;
-  bench_train::print(*options, bench_train::train(*options));
+  dl::init_process_group();
+  const bench_train::Result result = bench_train::train(*options);
+  if (dl::rank() == 0) bench_train::print(*options, result);
+  dl::destroy_process_group();
 }
