@@ -76,24 +76,23 @@ void RankOutput::take(std::string_view bytes) {
   if (tail_.size() > 2 * kTail) tail_.erase(0, tail_.size() - kTail);
 
   splitter_.feed(bytes, lines_);
-  show(lines_);
-  if (options_.shows_status) {
-    // The other stream of this rank may own the status now; only its owner takes it away.
-    const std::string_view rest = splitter_.visible_rest();
-    if (!rest.empty() || status_is_mine_) {
-      sink_.set_status(rest.empty() ? "" : splitter_.prefix() + std::string(rest));
-    }
-    status_is_mine_ = !rest.empty();
-  }
+  show();
 }
 
-void RankOutput::show(std::string_view lines) {
+// Passes on the lines that are ready, and with them, in one go, the status that they leave.
+void RankOutput::show() {
   if (splitter_.is_open()) {
     sink_.hold_for(this);
   } else if (sink_.is_held_by(this)) {
     sink_.hold_for(nullptr);
   }
-  sink_.write(lines);
+  const std::string_view rest = options_.shows_status ? splitter_.visible_rest() : "";
+  std::string status;
+  if (!rest.empty()) status.append(splitter_.prefix()).append(rest);
+  // The other stream of this rank may own the status now; only its owner takes it away.
+  const bool speaks = !rest.empty() || status_is_mine_;
+  status_is_mine_ = !rest.empty();
+  sink_.write(lines_, speaks ? std::optional<std::string_view>(status) : std::nullopt);
   lines_.clear();
 }
 
@@ -101,8 +100,7 @@ void RankOutput::end() {
   if (ended_) return;
   ended_ = true;
   splitter_.finish(lines_);
-  if (status_is_mine_) sink_.set_status("");
-  show(lines_);
+  show();
   pipe_.close();
 }
 

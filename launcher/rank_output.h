@@ -46,7 +46,7 @@ class RankOutput {
   // False at the end of the stream, or where the pipe is empty (`empty` is set then).
   bool read_once(bool& empty);
   void take(std::string_view bytes);
-  void show(std::string_view lines);
+  void show();
   void end();
 
   boost::asio::posix::stream_descriptor pipe_;

@@ -57,19 +57,10 @@ int Sink::columns() const {
   return terminal_ && ::ioctl(fd_, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-void Sink::write(std::string_view bytes) {
-  if (broken_ || bytes.empty()) return;
-  queued_.append(bytes);
-  start();
-}
-
-void Sink::set_status(std::string_view text) {
-  if (!terminal_ || broken_ || text == status_) return;
-  status_ = text;
-  start();
-}
-
-void Sink::start() {
+void Sink::write(std::string_view lines, std::optional<std::string_view> status) {
+  if (broken_) return;
+  queued_.append(lines);
+  if (terminal_ && status) status_ = *status;
   if (!waits_) write_some();
 }
 

@@ -15,6 +15,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,9 @@ class Sink {
   // `fd` is kept open by the caller. `on_broken`: nobody reads any more (once).
   Sink(boost::asio::io_context& io, int fd, std::function<void()> on_broken);
 
-  void write(std::string_view bytes);
+  // `status`: what the terminal's last line is from now on ("": none); nullopt leaves it, and other
+  // files have none.
+  void write(std::string_view lines, std::optional<std::string_view> status = std::nullopt);
   bool is_full() const { return queued_.size() + writing_.size() > kMostQueued; }
   // Calls back once, when there is room.
   void when_room(std::function<void()> ready) { waiting_.push_back(std::move(ready)); }
@@ -35,8 +38,6 @@ class Sink {
   bool is_held_by(const void* writer) const { return holder_ == writer; }
   bool may_write(const void* writer) const { return holder_ == nullptr || holder_ == writer; }
 
-  // The last line of the terminal, "" for none. Nothing elsewhere.
-  void set_status(std::string_view text);
   bool is_terminal() const { return terminal_; }
   int columns() const;
 
@@ -47,7 +48,6 @@ class Sink {
   enum class Way : std::uint8_t { kDirect, kNonBlocking, kSocket, kSmallPieces };
   static constexpr std::size_t kMostQueued = std::size_t{1} << 20;
 
-  void start();
   void write_some();
   bool refill();
   void wait_until_writable();

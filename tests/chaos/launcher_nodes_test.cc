@@ -1,0 +1,151 @@
+// Two nodes, each with a dlrun of its own, in network namespaces.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/two_hosts.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Nodes : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
+    hosts_ = std::make_unique<tests::TwoHosts>();
+  }
+
+  // dlrun of one node with two ranks that run `script`.
+  std::unique_ptr<tests::Process> node(int number, const std::string& script,
+                                       std::vector<std::string> options = {}) const {
+    return node(number, script, options, home_.path());
+  }
+  std::unique_ptr<tests::Process> node(int number, const std::string& script,
+                                       const std::vector<std::string>& options,
+                                       const std::string& home) const {
+    std::vector<std::string> line = {tests::program("dlrun"),
+                                     "--nnodes",
+                                     "2",
+                                     "--node-rank",
+                                     std::to_string(number),
+                                     "--rdzv-endpoint",
+                                     hosts_->address(0) + ":29400",
+                                     "--nproc-per-node",
+                                     "2"};
+    line.insert(line.end(), options.begin(), options.end());
+    line.insert(line.end(), {"sh", "-c", script});
+    return std::make_unique<tests::Process>(
+        hosts_->on(number, line),
+        tests::Process::Options{.environment = {"XDG_CONFIG_HOME=" + home}});
+  }
+
+  static bool gone(const tests::Process& job) {
+    return tests::eventually(1s, [&] { return tests::processes_with(job.mark()).empty(); });
+  }
+
+  tests::TempDir home_;
+  std::unique_ptr<tests::TwoHosts> hosts_;
+};
+
+TEST_F(Nodes, RanksOfBothAreOneJob) {
+  constexpr const char* kScript =
+      "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE "
+      "$MASTER_ADDR $DLRUN_STORE";
+  const auto one = node(1, kScript);  // the second node may come first
+  const auto zero = node(0, kScript);
+  EXPECT_EQ(zero->wait(), 0) << zero->err();
+  EXPECT_EQ(one->wait(), 0) << one->err();
+  EXPECT_THAT(zero->out(), HasSubstr("[rank 0] 0/4 0/2 0/2 10.0.0.1 10.0.0.1:29400\n"));
+  EXPECT_THAT(zero->out(), HasSubstr("[rank 1] 1/4 1/2 0/2 10.0.0.1 10.0.0.1:29400\n"));
+  EXPECT_THAT(one->out(), HasSubstr("[rank 2] 2/4 0/2 1/2 10.0.0.1 10.0.0.1:29400\n"));
+  EXPECT_THAT(one->out(), HasSubstr("[rank 3] 3/4 1/2 1/2 10.0.0.1 10.0.0.1:29400\n"));
+}
+
+TEST_F(Nodes, AFailureOnOneEndsBothWithTheSameCauseAndExitCode) {
+  for (const std::string failing : {"1", "2"}) {
+    const std::string script =
+        "test $RANK = " + failing + " && { sleep 0.2; echo why >&2; exit 7; }; exec sleep 300";
+    const auto zero = node(0, script);
+    const auto one = node(1, script);
+    EXPECT_EQ(zero->wait(10s), 7);
+    EXPECT_EQ(one->wait(5s), 7);
+    for (const auto* job : {zero.get(), one.get()}) {
+      EXPECT_THAT(job->err(), HasSubstr("dlrun: rank " + failing + " (node "));
+      EXPECT_THAT(job->err(), HasSubstr("ended with exit code 7"));
+      EXPECT_THAT(job->err(), HasSubstr("dlrun:     | why"));
+      EXPECT_TRUE(gone(*job));
+    }
+  }
+}
+
+TEST_F(Nodes, AnAgentThatDiesIsNoticed) {
+  for (const int victim : {0, 1}) {
+    const auto zero = node(0, "echo ready; exec sleep 300");
+    const auto one = node(1, "echo ready; exec sleep 300");
+    ASSERT_TRUE(zero->wait_for_out("ready") && one->wait_for_out("ready"))
+        << zero->err() << one->err();
+    const auto& dead = victim == 0 ? zero : one;
+    const auto& other = victim == 0 ? one : zero;
+    dead->signal(SIGKILL);
+    EXPECT_EQ(other->wait(5s), 1);
+    EXPECT_THAT(other->err(), HasSubstr("lost")) << victim;
+    EXPECT_TRUE(gone(*dead));
+    EXPECT_TRUE(gone(*other));
+  }
+}
+
+TEST_F(Nodes, ACutCableIsNoticedOnBothSides) {
+  const auto zero = node(0, "echo ready; exec sleep 300");
+  const auto one = node(1, "echo ready; exec sleep 300");
+  ASSERT_TRUE(zero->wait_for_out("ready") && one->wait_for_out("ready"));
+  hosts_->cut();
+  EXPECT_EQ(zero->wait(20s), 1);
+  EXPECT_EQ(one->wait(10s), 1);
+  EXPECT_TRUE(gone(*zero));
+  EXPECT_TRUE(gone(*one));
+}
+
+TEST_F(Nodes, InterruptingOneEndsBoth) {
+  const auto zero = node(0, "echo ready; exec sleep 300");
+  const auto one = node(1, "echo ready; exec sleep 300");
+  ASSERT_TRUE(zero->wait_for_out("ready") && one->wait_for_out("ready"));
+  one->signal(SIGINT);
+  EXPECT_EQ(one->wait(5s), 130);
+  EXPECT_NE(zero->wait(5s), 0);
+  EXPECT_THAT(zero->err(), HasSubstr("stopped by SIGINT"));
+}
+
+TEST_F(Nodes, AnotherKeyIsRefused) {
+  const tests::TempDir stranger;
+  const auto zero = node(0, "true", {"--join-timeout", "3"});
+  const auto one = node(1, "true", {"--join-timeout", "3"}, stranger.path());
+  EXPECT_EQ(one->wait(10s), 1);
+  EXPECT_THAT(one->err(), HasSubstr("key"));
+  EXPECT_EQ(zero->wait(10s), 124);  // nobody else came
+}
+
+TEST_F(Nodes, ATakenEndpointIsSaid) {
+  const auto zero = node(0, "exec sleep 300", {"--rdzv-id", "a"});
+  ASSERT_TRUE(
+      tests::eventually(5s, [&] { return tests::processes_with(zero->mark()).size() > 3; }));
+  const auto again = node(0, "true", {"--rdzv-id", "b"});
+  EXPECT_EQ(again->wait(5s), 1);
+  EXPECT_THAT(again->err(),
+              HasSubstr("dlrun: --rdzv-endpoint 10.0.0.1:29400: port 29400 is taken"));
+}
+
+TEST_F(Nodes, NobodyElseInTimeIs124) {
+  const auto zero = node(0, "true", {"--join-timeout", "1"});
+  EXPECT_EQ(zero->wait(8s), 124);
+  EXPECT_THAT(zero->err(), HasSubstr("the other nodes did not join within 1 s"));
+  EXPECT_THAT(tests::processes_with(zero->mark()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace dl

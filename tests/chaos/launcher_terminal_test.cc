@@ -1,0 +1,119 @@
+// dlrun on a terminal: rank 0's unfinished line stays last, everything else scrolls above it.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <termios.h>
+
+#include "core/base/unique_fd.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+
+// What a person at an 80-column terminal would have on the screen is the end of text().
+class Terminal : public testing::Test {
+ protected:
+  void SetUp() override {
+    int screen, line;
+    winsize size{};
+    size.ws_row = 24;
+    size.ws_col = 80;
+    ASSERT_EQ(::openpty(&screen, &line, nullptr, nullptr, &size), 0);
+    screen_.reset(screen);
+    line_.reset(line);
+    ::fcntl(screen, F_SETFD, FD_CLOEXEC);
+    ::fcntl(line, F_SETFD, FD_CLOEXEC);
+    ::fcntl(screen, F_SETFL, O_NONBLOCK);
+    termios raw{};
+    ::tcgetattr(line, &raw);
+    raw.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // `\n` stays `\n`
+    ::tcsetattr(line, TCSANOW, &raw);
+  }
+
+  std::unique_ptr<tests::Process> start(const std::vector<std::string>& options,
+                                        const std::string& script) {
+    std::vector<std::string> line = {tests::program("dlrun")};
+    line.insert(line.end(), options.begin(), options.end());
+    line.insert(line.end(), {"sh", "-c", script});
+    return std::make_unique<tests::Process>(
+        line, tests::Process::Options{.stdout_fd = line_.get(), .stderr_fd = line_.get()});
+  }
+
+  const std::string& text() {
+    char part[4096];
+    for (ssize_t n; (n = ::read(screen_.get(), part, sizeof part)) > 0;) {
+      text_.append(part, static_cast<std::size_t>(n));
+    }
+    return text_;
+  }
+  bool shows(const std::string& wanted) {
+    return tests::eventually(5s, [&] { return text().find(wanted) != std::string::npos; });
+  }
+
+  UniqueFd screen_;
+  UniqueFd line_;
+  std::string text_;
+};
+
+TEST_F(Terminal, RankZerosProgressStaysBelowTheOthersLines) {
+  const tests::TempDir folder;
+  const std::string go = folder.path() + "/go";
+  const auto job = start({"--nproc-per-node", "2"},
+                         "if test $RANK = 0; then printf 'step 1\\r'; "
+                         "while ! test -e " +
+                             go +
+                             "; do sleep 0.01; done; "
+                             "printf 'step 2\\r'; printf 'done\\n'; "
+                             "else while ! test -e " +
+                             go + "1; do sleep 0.01; done; echo line; fi");
+  ASSERT_TRUE(shows("[rank 0] step 1")) << text();
+  {
+    UniqueFd made(::open((go + "1").c_str(), O_CREAT | O_WRONLY, 0600));
+  }
+  EXPECT_TRUE(shows("\r\x1b[K[rank 1] line\n[rank 0] step 1")) << text();
+  {
+    UniqueFd made(::open(go.c_str(), O_CREAT | O_WRONLY, 0600));
+  }
+  EXPECT_EQ(job->wait(), 0);
+  EXPECT_TRUE(shows("\r\x1b[K[rank 0] done\n")) << text();
+  EXPECT_TRUE(text().ends_with("[rank 0] done\n")) << text();
+}
+
+TEST_F(Terminal, RankZeroIsToldTheWidthBesideItsPrefix) {
+  const auto job = start({"--nproc-per-node", "2"}, "echo \"width <$DLRUN_PROGRESS_WIDTH>\"");
+  EXPECT_EQ(job->wait(), 0);
+  EXPECT_THAT(text(), HasSubstr("[rank 0] width <70>\n"));  // 80 - 1 - 9
+  EXPECT_THAT(text(), HasSubstr("[rank 1] width <>\n"));
+}
+
+TEST_F(Terminal, AProgressLineThatIsTooLongIsCutNotWrapped) {
+  const auto job = start({}, "printf '%0100d\\r' 7; sleep 0.2");
+  EXPECT_TRUE(shows("[rank 0] " + std::string(70, '0')));
+  EXPECT_THAT(text(), Not(HasSubstr(std::string(71, '0'))));
+  EXPECT_EQ(job->wait(), 0);
+}
+
+TEST_F(Terminal, OverwrittenTextOfOtherRanksShowsItsLastState) {
+  const auto job =
+      start({"--nproc-per-node", "2"}, "test $RANK = 0 || printf '1 %%\\r2 %%\\rready\\n'");
+  EXPECT_EQ(job->wait(), 0);
+  EXPECT_THAT(text(), HasSubstr("[rank 1] ready\n"));
+  EXPECT_THAT(text(), Not(HasSubstr("2 %")));
+}
+
+TEST_F(Terminal, TheReportComesLastAndOnALineOfItsOwn) {
+  const auto job =
+      start({"--nproc-per-node", "2"},
+            "test $RANK = 1 && { sleep 0.2; exit 3; }; printf 'step 1\\r'; exec sleep 300");
+  EXPECT_EQ(job->wait(5s), 3);
+  EXPECT_THAT(text(), HasSubstr("\ndlrun: rank 1 (node 0"));
+}
+
+}  // namespace
+}  // namespace dl
