@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <limits.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,7 +30,7 @@ std::string_view clipped(std::string_view text, int columns) {
 }  // namespace
 
 Sink::Sink(boost::asio::io_context& io, int fd, std::function<void()> on_broken)
-    : descriptor_(io), fd_(fd), on_broken_(std::move(on_broken)) {
+    : watched_(io), fd_(fd), on_broken_(std::move(on_broken)) {
   struct stat about{};
   if (::fstat(fd, &about) != 0) {
     broken_ = true;  // started with the descriptor closed: output goes nowhere, as it would for sh
@@ -37,19 +38,23 @@ Sink::Sink(boost::asio::io_context& io, int fd, std::function<void()> on_broken)
   }
   terminal_ = ::isatty(fd) == 1;
   if (!terminal_ && !S_ISFIFO(about.st_mode) && !S_ISSOCK(about.st_mode)) return;
-  int own = -1;
-  if (S_ISSOCK(about.st_mode)) {
-    way_ = Way::kSocket;
-  } else {
-    own = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(),
-                 O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    // Another user's terminal (after su) cannot be opened: once it is writable, a pipe or terminal
-    // takes this much without blocking.
-    way_ = own >= 0 ? Way::kNonBlocking : Way::kSmallPieces;
+  if (!S_ISSOCK(about.st_mode)) {
+    const int own = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(),
+                           O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (own >= 0) {
+      way_ = Way::kNonBlocking;
+      fd_ = own;
+      watched_.assign(own);
+      return;
+    }
   }
-  if (own < 0) own = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  fd_ = own;
-  descriptor_.assign(own);
+  // Another user's terminal (after su) cannot be opened; once it is writable, it takes a small
+  // piece without blocking.
+  way_ = S_ISSOCK(about.st_mode) ? Way::kSocket : Way::kSmallPieces;
+  const int watcher = ::epoll_create1(EPOLL_CLOEXEC);
+  epoll_event event{};
+  ::epoll_ctl(watcher, EPOLL_CTL_ADD, fd_, &event);
+  watched_.assign(watcher);
 }
 
 int Sink::columns() const {
@@ -112,11 +117,17 @@ void Sink::write_some() {
 
 void Sink::wait_until_writable() {
   waits_ = true;
-  descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_write,
-                         [this](const boost::system::error_code& error) {
-                           waits_ = false;
-                           if (!error) write_some();
-                         });
+  auto event = boost::asio::posix::stream_descriptor::wait_write;
+  if (way_ != Way::kNonBlocking) {
+    epoll_event once{};
+    once.events = EPOLLOUT | EPOLLONESHOT;
+    ::epoll_ctl(watched_.native_handle(), EPOLL_CTL_MOD, fd_, &once);
+    event = boost::asio::posix::stream_descriptor::wait_read;  // of the watcher
+  }
+  watched_.async_wait(event, [this](const boost::system::error_code& error) {
+    waits_ = false;
+    if (!error) write_some();
+  });
 }
 
 void Sink::fail() {
@@ -129,7 +140,7 @@ void Sink::fail() {
 
 void Sink::wake() {
   while (!is_full() && !waiting_.empty()) {
-    boost::asio::post(descriptor_.get_executor(), std::move(waiting_.front()));
+    boost::asio::post(watched_.get_executor(), std::move(waiting_.front()));
     waiting_.pop_front();
   }
 }

@@ -5,8 +5,9 @@
 // waits for room. On a terminal a Sink also keeps one status line below everything else: rank 0's
 // unfinished line.
 //
-// Pipes and terminals are opened anew for this, because making the inherited descriptor
-// non-blocking would do the same to the shell's.
+// The inherited descriptor is never made non-blocking, which would do the same to the shell's:
+// pipes and terminals are opened anew, and what cannot be is watched through an epoll instance of
+// its own, as Boost.Asio makes non-blocking what it watches.
 //
 // One thread. Boost.Asio's io_context must outlive the Sink.
 #pragma once
@@ -55,7 +56,8 @@ class Sink {
   void fail();
   void wake();
 
-  boost::asio::posix::stream_descriptor descriptor_;
+  boost::asio::posix::stream_descriptor
+      watched_;  // our own opening, or watcher of the inherited one
   int fd_;
   const void* holder_ = nullptr;
   Way way_ = Way::kDirect;

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <exception>
@@ -23,8 +24,7 @@
 namespace dl::launcher {
 namespace {
 
-// In the child, `from` must not be overwritten before it is used: descriptors that arrive on a
-// number below this are moved above the numbers that children see.
+// Above all numbers that children see.
 constexpr int kFirstSafeFd = 256;
 
 // The ranks' environment: dlrun's own, with a rank's entries in place of those of the same name.
@@ -104,7 +104,9 @@ class Supervisor {
     std::vector<FdAt> fds;
     for (std::size_t i = 0; i < message.fds.size(); ++i) {
       UniqueFd& fd = message.fds[i];
-      if (fd.get() < kFirstSafeFd) {
+      // In the child, no descriptor may be overwritten before it has got its own number.
+      if (std::find(message.fd_numbers.begin(), message.fd_numbers.end(), fd.get()) !=
+          message.fd_numbers.end()) {
         fd.reset(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
       }
       fds.push_back({fd.get(), message.fd_numbers[i]});

@@ -2,8 +2,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -88,6 +90,26 @@ TEST(Output, DoesNotMakeTheReadersDescriptorNonBlocking) {
   ::close(ends[1]);
   ::close(ends[0]);
   job.wait();
+}
+
+TEST(Output, GoesThroughASocketThatStaysBlocking) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const int small = 4096;
+  ::setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  tests::Process job(dlrun({"--nproc-per-node", "2", "sh", "-c", "seq 1 20000"}),
+                     {.stdout_fd = ends[1]});
+  std::this_thread::sleep_for(100ms);  // until it is full
+  EXPECT_EQ(::fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
+  ::close(ends[1]);
+  std::size_t lines = 0;
+  std::vector<char> part(8192);
+  for (ssize_t n; (n = ::read(ends[0], part.data(), part.size())) > 0;) {
+    lines += static_cast<std::size_t>(std::count(part.begin(), part.begin() + n, '\n'));
+  }
+  ::close(ends[0]);
+  EXPECT_EQ(lines, 40000U);
+  EXPECT_EQ(job.wait(), 0);
 }
 
 TEST(Output, AnUnfinishedLastLineIsShown) {
