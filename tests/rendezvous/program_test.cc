@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -48,8 +50,9 @@ class Child {
       ::dup2(out[1], 1);
       for (const int fd : inherited) ::fcntl(fd, F_SETFD, 0);
       std::vector<char*> values;
-      for (const std::string& argument : arguments)
-        values.push_back(const_cast<char*>(argument.c_str()));
+      for (const std::string& argument : arguments) {
+        if (!argument.empty()) values.push_back(const_cast<char*>(argument.c_str()));
+      }
       values.push_back(nullptr);
       ::execv(program().c_str(), values.data());
       ::_exit(127);
@@ -92,6 +95,13 @@ class Child {
       if (n <= 0) return json::object();
       buffer_.append(bytes, static_cast<std::size_t>(n));
     }
+  }
+  std::string read_all() {
+    char bytes[4096];
+    for (ssize_t n = 0; (n = ::read(out_.get(), bytes, sizeof bytes)) > 0;) {
+      buffer_.append(bytes, static_cast<std::size_t>(n));
+    }
+    return std::move(buffer_);
   }
   int wait() {
     int status = 0;
@@ -338,6 +348,25 @@ TEST_F(ProgramTest, NextGenerationFollowsAFailure) {
   b->say(join("b", -1));
   EXPECT_EQ(a->hear()["generation"]["number"], 1);
   EXPECT_EQ(b->hear()["generation"]["number"], 1);
+}
+
+TEST_F(ProgramTest, ReferenceHoldsItsHelp) {
+  std::ifstream file(std::string(std::getenv("DLRUN_TEST_SOURCE")) +
+                     "/docs/reference/dlrun-rendezvous.md");
+  std::stringstream reference;
+  reference << file.rdbuf();
+  for (const char* subcommand : {"", "serve", "join"}) {
+    Child child({"dlrun-rendezvous", subcommand, "--help"}, {});
+    const std::string help = child.read_all();
+    EXPECT_EQ(child.wait(), 0);
+    std::size_t begin = 0;
+    for (std::size_t end = help.find('\n'); end != std::string::npos;
+         end = help.find('\n', begin)) {
+      EXPECT_THAT(reference.str(), HasSubstr(help.substr(begin, end - begin) + "\n"));
+      begin = end + 1;
+    }
+    EXPECT_GT(begin, 100U);
+  }
 }
 
 TEST_F(ProgramTest, BadUsageIsExitCode2) {
