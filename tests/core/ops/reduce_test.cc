@@ -1,0 +1,190 @@
+// Reductions, softmax, gathering and joining against naive references.
+#include "core/ops/reduce.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/device/parallel.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/index.h"
+#include "core/ops/softmax.h"
+#include "core/tensor/factories.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+using Numbers = std::vector<double>;
+
+Tensor spread(const Shape& shape, DType dtype = DType::kF32) {
+  const std::int64_t count = element_count(shape, "test");
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    numbers.push_back(static_cast<double>((i * 37 + 11) % 64) / 8.0 - 3.0);
+  }
+  return tensor(numbers, {.dtype = dtype}).view(shape);
+}
+
+// Sum over one dimension of a tensor, by definition.
+Numbers naive_sum(const Tensor& x, std::int64_t dim) {
+  const Tensor last = x.transpose(dim, -1);
+  Shape kept = last.sizes();
+  kept[kept.size() - 1] = 1;
+  const Numbers numbers = values<double>(last);
+  const auto size = static_cast<std::size_t>(x.size(dim));
+  Numbers sums(size == 0 ? static_cast<std::size_t>(element_count(kept, "test"))
+                         : numbers.size() / size);
+  for (std::size_t i = 0; i < numbers.size(); ++i) sums[i / size] += numbers[i];
+  // Back into the order of x with `dim` reduced.
+  return values<double>(tensor(sums, {.dtype = DType::kF64}).view(kept).transpose(dim, -1));
+}
+
+void expect_near(const Tensor& got, const Numbers& expected, double tolerance) {
+  const Numbers numbers = values<double>(got);
+  ASSERT_EQ(numbers.size(), expected.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    EXPECT_NEAR(numbers[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i])))
+        << "element " << i << " of " << got.sizes().str();
+  }
+}
+
+TEST(Sum, OverEachDimensionOfOddShapes) {
+  for (const Shape& shape : {Shape{5}, Shape{3, 7}, Shape{2, 130, 3}, Shape{2, 3, 4, 5},
+                             Shape{70, 1, 9}, Shape{0, 3}, Shape{3, 0}, Shape{1, 1}}) {
+    const Tensor x = spread(shape);
+    for (std::int64_t dim = 0; dim < x.dim(); ++dim) {
+      SCOPED_TRACE(shape.str() + " over " + std::to_string(dim));
+      expect_near(sum(x, {dim}), naive_sum(x, dim), 1e-6);
+      expect_near(sum(x.transpose(0, -1), {dim}), naive_sum(x.transpose(0, -1), dim), 1e-6);
+    }
+  }
+  const Tensor wide = spread({2, 3, 8, 5});
+  expect_near(sum(wide.contiguous(MemoryFormat::kChannelsLast), {0, 2, 3}),
+              values<double>(sum(wide, {0, 2, 3})), 1e-6);
+  expect_near(sum(wide.slice(3, 0, 5, 2), {1}), naive_sum(wide.slice(3, 0, 5, 2), 1), 1e-6);
+  expect_near(sum(spread({1}).expand({4}).view({2, 2})), {4 * spread({1}).item<double>()}, 0);
+}
+
+TEST(Sum, AllDtypes) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    const Tensor x = tensor({1, 2, 3, 4, 5, 6}, {.dtype = dtype}).view({2, 3});
+    EXPECT_EQ(sum(x).dtype(), dtype);
+    expect_near(sum(x, {0}), {5, 7, 9}, 0);
+    expect_near(mean(x, {1}), {2, 5}, 0);
+  }
+  for (const DType dtype : {DType::kI8, DType::kU8, DType::kI16, DType::kU16, DType::kI32,
+                            DType::kU32, DType::kI64, DType::kU64}) {
+    const Tensor x = full({300}, 7, {.dtype = dtype});
+    EXPECT_EQ(sum(x).dtype(), DType::kI64);
+    EXPECT_EQ(sum(x).item<int>(), 2100);
+  }
+  EXPECT_EQ(sum(tensor({true, false, true})).item<int>(), 2);
+}
+
+TEST(Sum, IsPreciseAndTheSameForAnyNumberOfThreads) {
+  const int threads = num_threads();
+  const Tensor x = full({1'000'003}, 0.1f);
+  set_num_threads(1);
+  const float one = sum(x).item<float>();
+  const Tensor columns = sum(x.slice(0, 0, 1'000'000).view({1000, 1000}), {0});
+  set_num_threads(3);
+  EXPECT_EQ(sum(x).item<float>(), one);
+  EXPECT_EQ(values<float>(sum(x.slice(0, 0, 1'000'000).view({1000, 1000}), {0})),
+            values<float>(columns));
+  set_num_threads(threads);
+  EXPECT_NEAR(one, 1'000'003 * static_cast<double>(0.1f), 0.01);
+}
+
+TEST(Mean, OfNothingIsNaN) {
+  EXPECT_TRUE(std::isnan(mean(zeros({0})).item<float>()));
+  EXPECT_EQ(sum(zeros({0})).item<float>(), 0);
+}
+
+TEST(Reduce, ErrorsSayWhatIsWrong) {
+  EXPECT_ERROR(sum(ones({2, 3}), {2}), kIndex,
+               "sum: dimension 2 is out of range for a tensor of 2 dimensions; wanted -2 to 1");
+  EXPECT_ERROR(sum(ones({2, 3}), {0, -2}), kInvalidArgument, "sum: dimension 0 is named twice");
+  EXPECT_ERROR(mean(tensor({1, 2})), kDType,
+               "mean: int64 is not supported; wanted a floating dtype");
+  EXPECT_ERROR(sum(Tensor()), kInvalidArgument, "sum: the input is an undefined tensor");
+  EXPECT_ERROR(max(ones({2, 0}), 1), kShape,
+               "max: dimension 1 of [2, 0] is empty and has no largest element");
+}
+
+TEST(Max, FindsTheFirstOfEqualsAndNaN) {
+  const double nan = std::nan("");
+  const Tensor x = tensor({{1.0, 5.0, 5.0}, {2.0, nan, 9.0}});
+  const auto [best, where] = max(x, 1);
+  EXPECT_EQ(best.at<float>({0}), 5);
+  EXPECT_TRUE(std::isnan(best.at<float>({1})));
+  EXPECT_EQ(values<int>(where), (std::vector<int>{1, 1}));
+  EXPECT_EQ(values<int>(argmax(x, 0, {.keepdim = true})), (std::vector<int>{1, 1, 1}));
+  EXPECT_EQ(argmax(x.slice(0, 0, 1)).item<int>(), 1);
+  EXPECT_EQ(max(tensor(3.0), 0).first.item<float>(), 3);
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF64, DType::kI8, DType::kU8,
+                            DType::kI16, DType::kU16, DType::kI32, DType::kU32, DType::kI64}) {
+    const Tensor y = tensor({{3, 1, 7}, {9, 2, 4}}, {.dtype = dtype});
+    EXPECT_EQ(values<int>(max(y, 1).first), (std::vector<int>{7, 9}));
+    EXPECT_EQ(values<int>(argmax(y.t(), 0)), (std::vector<int>{2, 0}));
+  }
+  EXPECT_ERROR(max(tensor({1}, {.dtype = DType::kU64})), kDType,
+               "max: uint64 is not supported; wanted a smaller or signed integer");
+}
+
+TEST(Softmax, SumsToOneAndItsLogarithmAgrees) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    const double tolerance = dtype == DType::kF32 ? 1e-6 : dtype == DType::kF64 ? 1e-14 : 0.02;
+    const Tensor x = spread({3, 5, 4}, dtype);
+    for (const std::int64_t dim : {0, 1, 2}) {
+      const Tensor y = softmax(x, dim).to(DType::kF64);
+      const Tensor total = sum(y, {dim});
+      expect_near(total, Numbers(static_cast<std::size_t>(total.numel()), 1.0), tolerance);
+      Numbers logs;
+      for (const double p : values<double>(y)) logs.push_back(std::log(p));
+      expect_near(log_softmax(x, dim), logs, 4 * tolerance);
+    }
+    expect_near(softmax(x.transpose(0, 2), 1), values<double>(softmax(x, 1).transpose(0, 2)),
+                tolerance);
+  }
+  expect_near(softmax(tensor({1000.0, 1000.0}), 0), {0.5, 0.5}, 1e-6);
+  EXPECT_EQ(softmax(zeros({0, 3}), 1).numel(), 0);
+  EXPECT_EQ(softmax(tensor(4.0), 0).item<float>(), 1);
+  EXPECT_ERROR(softmax(ones({2}), 1), kIndex,
+               "softmax: dimension 1 is out of range for a tensor of 1 dimensions; wanted -1 to 0");
+}
+
+TEST(IndexSelect, GathersAlongEachDimension) {
+  const Tensor x = arange(24).view({2, 3, 4});
+  EXPECT_EQ(values<int>(index_select(x, 1, tensor({2, 0}))),
+            values<int>(cat({x.narrow(1, 2, 1), x.narrow(1, 0, 1)}, 1)));
+  EXPECT_EQ(values<int>(index_select(x.transpose(0, 2), 0, tensor({3}))),
+            values<int>(x.transpose(0, 2).narrow(0, 3, 1)));
+  for (const DType dtype : {DType::kU8, DType::kBF16, DType::kF64, DType::kBool}) {
+    EXPECT_EQ(values<int>(index_select(tensor({0, 1, 1}, {.dtype = dtype}), 0, tensor({1, 0}))),
+              (std::vector<int>{1, 0}));
+  }
+  EXPECT_EQ(index_select(x, 0, zeros({0}, {.dtype = DType::kI64})).sizes(), (Shape{0, 3, 4}));
+  EXPECT_ERROR(index_select(x, 1, tensor({0, 3})), kIndex,
+               "index_select: index 3 at position 1 is out of range for dimension 1 of [2, 3, 4]");
+  EXPECT_ERROR(index_select(x, 1, tensor({1.0})), kInvalidArgument,
+               "index_select: the index is float32 of shape [1], wanted int64 of one dimension");
+}
+
+TEST(Cat, JoinsAndPromotes) {
+  const Tensor a = arange(4).view({2, 2});
+  const Tensor b = full({1, 2}, 9.5);
+  const Tensor c = cat({a, b}, 0);
+  EXPECT_EQ(c.dtype(), DType::kF32);
+  EXPECT_EQ(values<double>(c), (Numbers{0, 1, 2, 3, 9.5, 9.5}));
+  EXPECT_EQ(values<double>(cat({a, a.t()}, -1)), (Numbers{0, 1, 0, 2, 2, 3, 1, 3}));
+  EXPECT_EQ(values<double>(stack({a, a + 10}, 2)), (Numbers{0, 10, 1, 11, 2, 12, 3, 13}));
+  EXPECT_ERROR(
+      cat({a, ones({1, 3})}, 0), kShape,
+      "cat: tensor 1 of shape [1, 3] does not fit to the first, [2, 2], along dimension 0");
+  EXPECT_ERROR(cat(std::vector<Tensor>{}), kInvalidArgument, "cat: at least one tensor was wanted");
+  EXPECT_ERROR(stack({a, b}), kShape, "stack: tensor 1 has the shape [1, 2], the first [2, 2]");
+}
+
+}  // namespace
+}  // namespace dl
