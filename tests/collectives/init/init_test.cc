@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "core/base/error.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"
+#include "tests/support/temp_dir.h"
 
 namespace dl {
 namespace {
@@ -56,19 +56,6 @@ int sum_of_ranks(int size) {
   return x == static_cast<float>(size * (size + 1) / 2) && !is_initialized() ? 0 : 3;
 }
 
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "dlrun-init-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  std::string operator/(const char* name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 std::uint16_t free_port() {
   return rendezvous::Listener::bind({.host = "127.0.0.1"}).port();
 }
@@ -88,15 +75,15 @@ TEST(InitProcessGroup, AloneIsAWorldOfOne) {
 }
 
 TEST(InitProcessGroup, ByTheEnvironmentWithAKeyFile) {
-  const TemporaryDirectory directory;
-  rendezvous::JobKey::generate().write_file(directory / "key");
+  const tests::TempDir directory;
+  rendezvous::JobKey::generate().write_file(directory.path() + "/key");
   const std::string port = std::to_string(free_port());
   EXPECT_EQ(run_processes(3,
                           [&](int rank) {
                             set_rank(rank, 3);
                             ::setenv("MASTER_ADDR", "127.0.0.1", 1);
                             ::setenv("MASTER_PORT", port.c_str(), 1);
-                            ::setenv("DLRUN_KEY_FILE", (directory / "key").c_str(), 1);
+                            ::setenv("DLRUN_KEY_FILE", (directory.path() + "/key").c_str(), 1);
                             init_process_group();
                             return sum_of_ranks(3);
                           }),
@@ -116,8 +103,8 @@ TEST(InitProcessGroup, ByAddressWithoutAKeyOnLoopback) {
 }
 
 TEST(InitProcessGroup, ByADirectory) {
-  const TemporaryDirectory directory;
-  const std::string method = "file://" + (directory / "meet");
+  const tests::TempDir directory;
+  const std::string method = "file://" + (directory.path() + "/meet");
   EXPECT_EQ(
       run_processes(2,
                     [&](int rank) {
