@@ -30,6 +30,17 @@ CLI::Validator one_of(std::vector<std::string> known, const std::string& what) {
       "");
 }
 
+// CLI11's own texts for ranges end in 309 digits.
+CLI::Validator at_least(std::int64_t least) {
+  return CLI::Validator(
+      [least](std::string& value) -> std::string {
+        std::int64_t number = 0;
+        if (CLI::detail::lexical_cast(value, number) && number >= least) return {};
+        return value + " is not a whole number of at least " + std::to_string(least);
+      },
+      "");
+}
+
 }  // namespace
 
 std::optional<Options> parse(int argc, char** argv, int& exit_code) {
@@ -59,17 +70,16 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
       ->required()
       ->check(one_of(names, "the work"));
   app.add_option("--batch", options.batch, "samples of one rank's step (mlp 8, cnn 64)")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   app.add_option("--threads", options.threads, "OpenMP threads (OMP_NUM_THREADS, or all cores)")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   app.add_option("--mode", mode, "eager")->check(one_of({"eager"}, "the mode"));
   app.add_option("--dtype", dtype, "f32")->check(one_of({"f32"}, "the dtype"));
   app.add_option("--device", device, "cpu")->check(one_of({"cpu"}, "the device"));
   app.add_option("--optim", options.optim, "sgd (lr 0.01, momentum 0.9) or adam (lr 0.001)")
       ->check(one_of({"sgd", "adam"}, "the optimizer"));
-  app.add_option("--warmup", options.warmup, "steps that are not timed (5)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--steps", options.steps, "steps that are timed (30)")->check(CLI::PositiveNumber);
+  app.add_option("--warmup", options.warmup, "steps that are not timed (5)")->check(at_least(0));
+  app.add_option("--steps", options.steps, "steps that are timed (30)")->check(at_least(1));
   app.add_flag("--no-sync", options.no_sync,
                "several ranks: a barrier instead of the all-reduce, the control for DDP's cost");
   app.add_option("--seed", options.seed, "of weights and data (123)");

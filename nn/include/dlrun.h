@@ -1,9 +1,11 @@
 // All that a training program uses, in one header: #include <dlrun.h>
 //
 // A program that wants less includes the headers below one by one; their paths are the same in the
-// source tree and where dlrun is installed. Linking dlrun::nn is enough for all of them.
+// source tree and where dlrun is installed. dlrun::nn is what they need; a program that calls
+// init_process_group() links dlrun::init, and one that trains with several ranks dlrun::parallel.
 #pragma once
 
+#include "collectives/init.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
@@ -38,4 +40,5 @@
 #include "nn/module/sequential.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"
+#include "nn/parallel/distributed.h"
 #include "nn/serialize/safetensors.h"
