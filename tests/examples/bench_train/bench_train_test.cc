@@ -1,0 +1,67 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/process.h"
+
+namespace dl {
+namespace {
+
+using testing::HasSubstr;
+
+tests::Process::Options alone() {
+  return {.environment = {"RANK=0", "WORLD_SIZE=1", "OMP_NUM_THREADS=1"}};
+}
+
+TEST(BenchTrain, PrintsTheKeysOfPyTorchsProgram) {
+  for (const std::string optimizer : {"sgd", "adam"}) {
+    tests::Process run({tests::program("bench_train"), "mlp", "--json", "--steps", "3", "--warmup",
+                        "1", "--optim", optimizer},
+                       alone());
+    ASSERT_EQ(run.wait(), 0) << run.err();
+    const auto object = nlohmann::json::parse(run.out());
+    for (const std::string key :
+         {"work", "parameters", "batch", "world", "threads", "mode", "dtype", "device", "optim",
+          "channels_last", "median_ms", "p10_ms", "p90_ms", "samples_per_s", "peak_mib"}) {
+      EXPECT_TRUE(object.contains(key)) << key;
+    }
+    EXPECT_EQ(object["parameters"], 2213);
+    EXPECT_EQ(object["batch"], 8);
+    EXPECT_EQ(object["world"], 1);
+    EXPECT_EQ(object["optim"], optimizer);
+    EXPECT_GT(object["median_ms"], 0.0);
+    EXPECT_LE(object["p10_ms"], object["p90_ms"]);
+  }
+}
+
+TEST(BenchTrain, TrainsWithAGradientForAllUnderDlrun) {
+  for (const std::string mode : {"--json", "--no-sync"}) {
+    tests::Process run({tests::program("dlrun"), "--nproc-per-node", "2",
+                        tests::program("bench_train"), "mlp", "--json", "--steps", "3", mode});
+    ASSERT_EQ(run.wait(), 0) << run.err();
+    const std::string line = run.out().substr(run.out().find('{'));
+    const auto object = nlohmann::json::parse(line);
+    EXPECT_EQ(object["world"], 2);
+    EXPECT_EQ(object.contains("hidden"), mode == "--json");
+  }
+}
+
+TEST(BenchTrain, RefusesWhatIsNotThereByName) {
+  const auto refuse = [](std::vector<std::string> arguments, const std::string& text) {
+    arguments.insert(arguments.begin(), tests::program("bench_train"));
+    tests::Process run(arguments, alone());
+    EXPECT_EQ(run.wait(), 2);
+    EXPECT_THAT(run.err(), HasSubstr(text));
+  };
+  refuse({"resnet18"}, "the work \"resnet18\" is not there; there is: mlp, cnn, cnn-cifar");
+  refuse({"mlp", "--dtype", "bf16"}, "the dtype \"bf16\" is not there; there is: f32");
+  refuse({"mlp", "--mode", "compile"}, "the mode \"compile\" is not there; there is: eager");
+  refuse({"mlp", "--optim", "adamw"}, "the optimizer \"adamw\" is not there; there is: sgd, adam");
+  refuse({"mlp", "--batch", "0"}, "--batch: 0 is not a whole number of at least 1");
+  refuse({"mlp", "--foreach"}, "--foreach");
+  refuse({}, "work is required");
+}
+
+}  // namespace
+}  // namespace dl
