@@ -1,6 +1,7 @@
 #include "core/kernels/cpu/elementwise.h"
 
 #include "core/kernels/cpu/elementwise_loops.h"
+#include "core/kernels/cpu/vector_math.h"
 #include "core/kernels/functors.h"
 
 namespace dl::kernels::cpu {
@@ -21,9 +22,6 @@ template <typename F>
 constexpr Rows<BinaryRow> kComparison{&binary_row<F, float, bool>, &binary_row<F, double, bool>,
                                       &binary_row<F, std::int64_t, bool>,
                                       &binary_row<F, std::uint64_t, bool>};
-template <typename F>
-constexpr Rows<UnaryRow> kUnaryFloating{&unary_row<F, float>, &unary_row<F, double>, nullptr,
-                                        nullptr};
 template <typename F>
 constexpr Rows<UnaryRow> kUnaryNumeric{&unary_row<F, float>, &unary_row<F, double>,
                                        &unary_row<F, std::int64_t>, nullptr};
@@ -92,19 +90,19 @@ void relu(const Tensor& input, const Tensor& out) {
   unary_loop(kUnaryNumeric<Relu>, input, out, "relu");
 }
 void exp(const Tensor& input, const Tensor& out) {
-  unary_loop(kUnaryFloating<Exp>, input, out, "exp");
+  unary_loop({&exp_f32, &unary_row<Exp, double>}, input, out, "exp");
 }
 void log(const Tensor& input, const Tensor& out) {
-  unary_loop(kUnaryFloating<Log>, input, out, "log");
+  unary_loop({&log_f32, &unary_row<Log, double>}, input, out, "log");
 }
 void sqrt(const Tensor& input, const Tensor& out) {
-  unary_loop(kUnaryFloating<Sqrt>, input, out, "sqrt");
+  unary_loop({&unary_row<Sqrt, float>, &unary_row<Sqrt, double>}, input, out, "sqrt");
 }
 void tanh(const Tensor& input, const Tensor& out) {
-  unary_loop(kUnaryFloating<Tanh>, input, out, "tanh");
+  unary_loop({&tanh_f32, &unary_row<Tanh, double>}, input, out, "tanh");
 }
 void sigmoid(const Tensor& input, const Tensor& out) {
-  unary_loop(kUnaryFloating<Sigmoid>, input, out, "sigmoid");
+  unary_loop({&sigmoid_f32, &unary_row<Sigmoid, double>}, input, out, "sigmoid");
 }
 void pow(const Tensor& base, double exponent, const Tensor& out) {
   unary_loop({&pow_row<float>, &pow_row<double>, nullptr, nullptr}, base, out, "pow", exponent);
