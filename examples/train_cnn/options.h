@@ -11,9 +11,9 @@ namespace dl::examples {
 struct Options {
   std::string dataset = "digits";  // digits, mnist, fashion-mnist or cifar10
   std::string data_dir;            // empty: the digits that come with dlrun
-  std::int64_t epochs = 10;
+  std::int64_t epochs = 15;
   std::int64_t batch_size = 32;  // of one rank
-  double lr = 0.03;
+  double lr = 0.05;
   double momentum = 0.9;
   std::uint64_t seed = 42;
   int threads = 0;  // 0: as OpenMP has it

@@ -48,10 +48,9 @@ void Reporter::step(std::int64_t step_of_run, const Progress& progress) {
   if (!config_.speaks) return;
   if (config_.json) {
     print(Json{{"epoch", progress.epoch}, {"step", step_of_run}, {"loss", progress.loss}}.dump());
-  }
-  if (config_.progress_width > 0) {
+  } else if (config_.progress_width > 0) {
     show_bar(progress);
-  } else if (!config_.json && step_of_run % config_.log_every == 0) {
+  } else if (step_of_run % config_.log_every == 0) {
     print(fmt::format("epoch {}/{}, step {}/{}: loss {:.4f}, {:.0f} samples/s", progress.epoch,
                       progress.epochs, progress.step, progress.steps, progress.loss,
                       progress.samples_per_s));
@@ -96,15 +95,15 @@ void Reporter::show_bar(const Progress& progress) {
   if (progress.step < progress.steps && now - bar_shown_ < kBarPeriod) return;
   bar_shown_ = now;
   const std::string line = progress_line(progress, config_.progress_width - 1);
-  std::fprintf(config_.err, "%-*s\r", static_cast<int>(bar_columns_), line.c_str());
-  std::fflush(config_.err);
+  std::fprintf(config_.out, "%-*s\r", static_cast<int>(bar_columns_), line.c_str());
+  std::fflush(config_.out);
   bar_columns_ = line.size();
 }
 
 void Reporter::clear_bar() {
   if (bar_columns_ == 0) return;
-  std::fprintf(config_.err, "%*s\r", static_cast<int>(bar_columns_), "");
-  std::fflush(config_.err);
+  std::fprintf(config_.out, "%*s\r", static_cast<int>(bar_columns_), "");
+  std::fflush(config_.out);
   bar_columns_ = 0;
 }
 
@@ -113,7 +112,7 @@ int terminal_width() {
     return static_cast<int>(std::clamp<std::int64_t>(*width, 0, 1000));
   }
   winsize size{};
-  if (::isatty(STDERR_FILENO) == 0 || ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
   return size.ws_col;
 }
 

@@ -30,7 +30,7 @@ struct Result {
   double test_accuracy = 0;  // 0 ... 1
   double samples_per_s = 0;  // all ranks, over the steps of training
   std::int64_t parameters = 0;
-  std::string parameters_sha256;
+  std::string parameters_sha256{};
   int world_size = 1;
 };
 
@@ -40,9 +40,8 @@ class Reporter {
     bool speaks = true;  // rank 0
     bool json = false;
     std::int64_t log_every = 10;
-    int progress_width = 0;  // columns; 0: no bar
+    int progress_width = 0;  // columns of the terminal; 0: no bar
     std::FILE* out = stdout;
-    std::FILE* err = stderr;
   };
   explicit Reporter(const Config& config) : config_(config) {}
 
@@ -66,7 +65,7 @@ class Reporter {
   std::chrono::steady_clock::time_point bar_shown_{};
 };
 
-// The bar's width: of the terminal that stderr is, or of the one that dlrun shows rank 0 on
+// The width of the terminal that stdout is, or of the one that dlrun shows rank 0 on
 // (DLRUN_PROGRESS_WIDTH); 0 for neither.
 int terminal_width();
 

@@ -7,6 +7,7 @@ when a test needs another array, in an environment with torch, numpy and safeten
 Each topic is one function below and one file arrays/<topic>.safetensors. Written with torch 2.15 on a CPU with AVX2 that
 is not Intel's: on those PyTorch draws bernoulli_(p) from MKL instead of its own generator.
 """
+import gzip
 import hashlib
 import pathlib
 import sys
@@ -219,7 +220,37 @@ def training():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, dtypes, modules, optim, training)}
+def idx(name):
+    """One of the IDX files of the shipped digits."""
+    data = gzip.open(ARRAYS.parents[2] / "examples/data/digits" / f"{name}-ubyte.gz").read()
+    shape = [int.from_bytes(data[4 + 4 * i:8 + 4 * i], "big") for i in range(data[3])]
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8, offset=4 + 4 * data[3]).reshape(shape)
+
+
+def train_cnn():
+    """examples/train_cnn --batch-size 64 --seed 42: the loss of each step of the first epoch on the digits."""
+    torch.set_num_threads(1)
+    x = F.interpolate(idx("train-images-idx3")[:, None].float() / 255, (28, 28), mode="bilinear", align_corners=False)
+    x, y = (x - 0.3055) / 0.3761, idx("train-labels-idx1").long()
+    torch.manual_seed(42)
+    model = book_cnn()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    order = list(DistributedSampler(range(len(x)), 1, 0, seed=42))
+    losses = []
+    for first in range(0, len(x) - 63, 64):
+        batch = order[first:first + 64]
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x[batch]), y[batch])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    a = {"losses": torch.tensor(losses, dtype=torch.float64)}
+    # The names and sizes of the parameters, without their values.
+    a.update({f"size.{name}": torch.tensor(p.numel()) for name, p in model.state_dict().items()})
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, samplers, resize, dtypes, modules, optim, training, train_cnn)}
 
 
 def main():

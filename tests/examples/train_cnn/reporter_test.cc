@@ -14,25 +14,20 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// What a reporter wrote, on both streams.
+// What a reporter wrote.
 class Recorder {
  public:
   explicit Recorder(Reporter::Config config)
-      : out_(::open_memstream(&out_text_, &out_size_)),
-        err_(::open_memstream(&err_text_, &err_size_)),
-        reporter_((config.out = out_, config.err = err_, config)) {}
+      : out_(::open_memstream(&text_, &size_)), reporter_((config.out = out_, config)) {}
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
   ~Recorder() {
     std::fclose(out_);
-    std::fclose(err_);
-    std::free(out_text_);
-    std::free(err_text_);
+    std::free(text_);
   }
   Reporter& operator*() { return reporter_; }
   Reporter* operator->() { return &reporter_; }
-  std::string out() { return std::fflush(out_), std::string(out_text_, out_size_); }
-  std::string err() { return std::fflush(err_), std::string(err_text_, err_size_); }
+  std::string out() { return std::fflush(out_), std::string(text_, size_); }
   std::vector<std::string> lines() {
     std::istringstream text(out());
     std::vector<std::string> lines;
@@ -41,12 +36,9 @@ class Recorder {
   }
 
  private:
-  char* out_text_ = nullptr;
-  char* err_text_ = nullptr;
-  std::size_t out_size_ = 0;
-  std::size_t err_size_ = 0;
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
   std::FILE* out_;
-  std::FILE* err_;
   Reporter reporter_;
 };
 
@@ -78,7 +70,6 @@ TEST(Reporter, PrintsAnObjectAStepAndOneAtTheEnd) {
   EXPECT_EQ(end["parameters"], 1630090);
   EXPECT_EQ(end["parameters_sha256"], "abc");
   EXPECT_EQ(end["world_size"], 2);
-  EXPECT_THAT(recorder.err(), IsEmpty());
 }
 
 TEST(Reporter, PrintsPlainLinesWhereThereIsNoTerminal) {
@@ -92,20 +83,24 @@ TEST(Reporter, PrintsPlainLinesWhereThereIsNoTerminal) {
   EXPECT_EQ(lines[2], "epoch 2/5 done: loss 0.2500, 1234 samples/s");
   EXPECT_EQ(lines[3], "test accuracy 97.50 %, 2000 samples/s on 2 ranks");
   EXPECT_THAT(recorder.out(), testing::Not(HasSubstr("\r")));
-  EXPECT_THAT(recorder.err(), IsEmpty());
 }
 
 TEST(Reporter, DrawsABarOnATerminalAndClearsItForLines) {
   Recorder recorder({.log_every = 10, .progress_width = 70});
   recorder->step(20, at(20));
-  const std::string bar = recorder.err();
+  const std::string bar = recorder.out();
   EXPECT_EQ(bar.back(), '\r');
-  EXPECT_THAT(bar, testing::Not(HasSubstr("\n")));
+  EXPECT_THAT(bar, testing::Not(HasSubstr("\n"))) << "no line a step beside the bar";
   EXPECT_LT(bar.size(), 71U) << "one column is left free, or the terminal wraps";
   recorder->epoch_done(at(20));
-  EXPECT_THAT(recorder.lines(), SizeIs(1)) << "no line a step beside the bar";
-  const std::string cleared = recorder.err().substr(bar.size());
-  EXPECT_EQ(cleared, std::string(bar.size() - 1, ' ') + "\r");
+  EXPECT_EQ(recorder.out(), bar + std::string(bar.size() - 1, ' ') +
+                                "\repoch 2/5 done: loss 0.2500, 1234 samples/s\n");
+}
+
+TEST(Reporter, DrawsNoBarBetweenJsonObjects) {
+  Recorder recorder({.json = true, .progress_width = 70});
+  recorder->step(1, at(1));
+  EXPECT_THAT(recorder.out(), testing::Not(HasSubstr("\r")));
 }
 
 TEST(Reporter, OtherRanksSayNothing) {
@@ -114,7 +109,6 @@ TEST(Reporter, OtherRanksSayNothing) {
   recorder->step(1, at(1));
   recorder->finish(kResult);
   EXPECT_THAT(recorder.out(), IsEmpty());
-  EXPECT_THAT(recorder.err(), IsEmpty());
 }
 
 TEST(Reporter, AsksForTheLossOfTheStepsItShows) {

@@ -1,0 +1,26 @@
+// What train_cnn can learn: the sets of images, how they become inputs, and the model for them.
+#pragma once
+
+#include <string>
+
+#include "nn/data/dataset.h"
+#include "nn/models/book_cnn.h"
+
+namespace dl::examples {
+
+struct Task {
+  data::ImageDataset train;
+  data::ImageDataset test;
+  nn::models::BookCNNOptions model;
+};
+
+// Reads both splits of "digits", "mnist", "fashion-mnist" or "cifar10" from `data_dir`; digits need
+// none. Grey images are resized to 28x28, all are normalised with their training set's mean and
+// standard deviation. Throws kInvalidArgument where a folder is needed, and what the readers throw.
+Task load_task(const std::string& dataset, const std::string& data_dir);
+
+// Where the digits lie that come with this program: ../share/dlrun/data/digits from its folder, in
+// a build tree and where it is installed.
+std::string shipped_digits();
+
+}  // namespace dl::examples

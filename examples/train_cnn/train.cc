@@ -1,0 +1,122 @@
+#include "examples/train_cnn/train.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "core/autograd/grad_mode.h"
+#include "core/base/error.h"
+#include "nn/data/data_loader.h"
+#include "nn/data/sampler.h"
+#include "nn/losses/losses.h"
+#include "nn/optim/sgd.h"
+#include "nn/parallel/distributed.h"
+
+namespace dl::examples {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using collectives::ProcessGroup;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+template <typename T, std::size_t kCount>
+void sum_over_ranks(std::array<T, kCount>& values, ProcessGroup& group) {
+  group
+      .all_reduce(
+          {.input = values.data(), .output = values.data(), .count = kCount, .dtype = kDTypeOf<T>})
+      ->wait();
+}
+
+// The mean over the global batch: every rank has as many samples.
+double mean_over_ranks(double value, ProcessGroup& group) {
+  std::array<double, 1> sum = {value};
+  sum_over_ranks(sum, group);
+  return sum[0] / group.size();
+}
+
+std::int64_t count_correct(const Tensor& logits, const Tensor& target) {
+  const Tensor rows = logits.contiguous();
+  const std::int64_t classes = rows.size(1);
+  const auto* row = rows.data<float>();
+  const auto* labels = target.data<std::int64_t>();
+  std::int64_t correct = 0;
+  for (std::int64_t i = 0; i < rows.size(0); ++i, row += classes) {
+    correct += std::max_element(row, row + classes) - row == labels[i] ? 1 : 0;
+  }
+  return correct;
+}
+
+}  // namespace
+
+Trained train(nn::Module& model, const data::Dataset& dataset, const Options& options,
+              Ref<ProcessGroup> group, Reporter& reporter) {
+  data::DistributedSampler sampler(
+      dataset.size(), {.num_replicas = group->size(), .rank = group->rank(), .seed = options.seed});
+  const data::DataLoader loader(
+      dataset, sampler,
+      {.batch_size = options.batch_size, .num_workers = options.workers, .drop_last = true});
+  DL_CHECK(loader.size() > 0, kInvalidArgument,
+           "one step of {} x {} samples takes more than the training set has, {}; use a smaller "
+           "--batch-size",
+           group->size(), options.batch_size, dataset.size());
+
+  nn::parallel::DistributedDataParallel ddp(model, group);
+  optim::SGD optimizer(model.parameters(), {.lr = options.lr, .momentum = options.momentum});
+  model.train();
+  const std::int64_t samples_a_step = options.batch_size * group->size();
+  Progress now{.epochs = options.epochs, .steps = loader.size()};
+  Trained result;
+  std::int64_t step_of_run = 0;
+  for (now.epoch = 1; now.epoch <= options.epochs; ++now.epoch) {
+    sampler.set_epoch(now.epoch - 1);
+    now.step = 0;
+    const auto start = Clock::now();
+    for (const data::Batch& batch : loader) {
+      optimizer.zero_grad();
+      const Tensor loss = nn::functional::cross_entropy(ddp(batch[0]), batch[1]);
+      loss.backward();
+      optimizer.step();
+      ++now.step;
+      ++step_of_run;
+      if (reporter.wants_loss(step_of_run, now.step == now.steps)) {
+        now.loss = mean_over_ranks(loss.item<double>(), *group);
+      }
+      now.samples_per_s = static_cast<double>(now.step * samples_a_step) / seconds_since(start);
+      reporter.step(step_of_run, now);
+    }
+    result.seconds += seconds_since(start);
+    result.samples += now.steps * samples_a_step;
+    reporter.epoch_done(now);
+  }
+  if (group->size() > 1 && options.epochs > 0) {
+    reporter.note("communication: " + ddp.overlap().str());
+  }
+  return result;
+}
+
+double accuracy(nn::Module& model, const data::Dataset& dataset, const Options& options,
+                ProcessGroup& group) {
+  data::DistributedSampler sampler(dataset.size(), {.num_replicas = group.size(),
+                                                    .rank = group.rank(),
+                                                    .shuffle = false,
+                                                    .remainder = data::Remainder::kUneven});
+  const data::DataLoader loader(dataset, sampler,
+                                {.batch_size = options.batch_size, .num_workers = options.workers});
+  const NoGradGuard no_grad;
+  model.eval();
+  std::array<std::int64_t, 2> counts = {0, 0};  // correct, all
+  for (const data::Batch& batch : loader) {
+    counts[0] += count_correct(model(batch[0]), batch[1]);
+    counts[1] += batch.size();
+  }
+  sum_over_ranks(counts, group);
+  DL_CHECK(counts[1] == dataset.size(), kInternal, "evaluation counted {} of {} test samples",
+           counts[1], dataset.size());
+  return counts[1] == 0 ? 0 : static_cast<double>(counts[0]) / static_cast<double>(counts[1]);
+}
+
+}  // namespace dl::examples

@@ -1,0 +1,35 @@
+// One rank's part in training and in testing a model.
+#pragma once
+
+#include <cstdint>
+
+#include "collectives/process_group.h"
+#include "examples/train_cnn/options.h"
+#include "examples/train_cnn/reporter.h"
+#include "nn/data/dataset.h"
+#include "nn/module/module.h"
+
+namespace dl::examples {
+
+struct Trained {
+  std::int64_t samples = 0;  // of all ranks
+  double seconds = 0;        // spent in steps, on this rank
+
+  double samples_per_s() const noexcept {
+    return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
+  }
+};
+
+// SGD on `model` for options.epochs epochs; every rank calls it, and all end with the same
+// parameters. Ranks visit disjoint samples in an order that depends on seed and epoch only; an
+// incomplete last batch is dropped.
+// Throws kInvalidArgument where the set does not fill one step, and what ranks and data throw.
+Trained train(nn::Module& model, const data::Dataset& dataset, const Options& options,
+              Ref<collectives::ProcessGroup> group, Reporter& reporter);
+
+// The share of samples whose largest logit is their label. The ranks share the work; each sample
+// counts once for any number of them.
+double accuracy(nn::Module& model, const data::Dataset& dataset, const Options& options,
+                collectives::ProcessGroup& group);
+
+}  // namespace dl::examples

@@ -1,0 +1,165 @@
+// The first example, run as a user runs it: alone, on two ranks, on three.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "nn/serialize/safetensors.h"
+#include "tests/dist/shell.h"
+#include "tests/nn/data/bytes.h"
+#include "tests/parity/arrays.h"
+
+namespace dl::dist {
+namespace {
+
+using data::TemporaryDirectory;
+using nlohmann::json;
+using testing::HasSubstr;
+
+const parity::Arrays& torch() {
+  static const parity::Arrays arrays("train_cnn");
+  return arrays;
+}
+
+std::string train_cnn(const std::string& flags) {
+  return program("train_cnn") + " --threads 1 " + flags;
+}
+
+std::string on_ranks(int ranks, const std::string& flags) {
+  return program("dlrun") + " --nproc-per-node " + std::to_string(ranks) + " " + train_cnn(flags);
+}
+
+// What a run with --json said.
+struct Report {
+  std::vector<json> steps;
+  json end;
+
+  std::vector<double> losses() const {
+    std::vector<double> losses;
+    for (const json& step : steps) losses.push_back(step["loss"]);
+    return losses;
+  }
+};
+
+Report report_of(const std::string& command) {
+  const Ran ran = shell(command + " --json");
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  Report report;
+  std::istringstream lines(ran.text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t brace = line.find('{');  // dlrun says in front who wrote it
+    if (brace == std::string::npos) continue;
+    json object = json::parse(line.substr(brace));
+    if (object.contains("loss")) {
+      report.steps.push_back(std::move(object));
+    } else {
+      report.end = std::move(object);
+    }
+  }
+  return report;
+}
+
+void expect_near_relative(const std::vector<double>& got, const std::vector<double>& want,
+                          double tolerance) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_LE(std::abs(got[i] - want[i]), tolerance * std::abs(want[i]))
+        << "step " << i + 1 << ": " << got[i] << ", wanted " << want[i];
+  }
+}
+
+TEST(TrainCnn, FirstLossIsPyTorchsAndTheRestStaysClose) {
+  const Report alone = report_of(train_cnn("--epochs 1 --batch-size 64"));
+  const std::vector<double> want = torch().get<double>("losses");
+  ASSERT_EQ(alone.steps.size(), want.size());
+  EXPECT_LE(std::abs(alone.losses()[0] - want[0]), 1e-5 * want[0]);
+  // Other orders of additions drift apart as the steps go on.
+  expect_near_relative(alone.losses(), want, 2e-3);
+  EXPECT_EQ(alone.steps[0]["epoch"], 1);
+  EXPECT_EQ(alone.steps[0]["step"], 1);
+  EXPECT_EQ(alone.end["parameters"], 1630090);
+  EXPECT_EQ(alone.end["world_size"], 1);
+}
+
+TEST(TrainCnn, TwoRanksOfHalfTheBatchTakeTheStepsOfOne) {
+  const Report one = report_of(train_cnn("--epochs 1 --batch-size 64"));
+  const Report two = report_of(on_ranks(2, "--epochs 1 --batch-size 32"));
+  expect_near_relative(two.losses(), one.losses(), 1e-5);
+  EXPECT_EQ(two.end["world_size"], 2);
+  // That both ranks ended with these bits, the program itself has made sure.
+  EXPECT_EQ(two.end["parameters_sha256"].get<std::string>().size(), 64U);
+}
+
+TEST(TrainCnn, TheSameSeedGivesTheSameBits) {
+  const std::string command = on_ranks(2, "--epochs 1 --batch-size 32 --seed 7");
+  EXPECT_EQ(report_of(command).end["parameters_sha256"],
+            report_of(command).end["parameters_sha256"]);
+}
+
+TEST(TrainCnn, SavesWhatAnyNumberOfRanksLoadsAndTestsTheSame) {
+  const TemporaryDirectory dir;
+  const std::string file = dir.path() + "/model.safetensors";
+  const Report saved = report_of(train_cnn("--epochs 1 --save " + file));
+  const double accuracy = saved.end["test_accuracy"];
+  EXPECT_GT(accuracy, 0.3) << "an epoch taught it nothing";
+  EXPECT_EQ(std::round(accuracy * 364), accuracy * 364)
+      << "each of the 364 test images counts once";
+  for (const int ranks : {1, 3}) {
+    const Report loaded = report_of(on_ranks(ranks, "--epochs 0 --load " + file));
+    EXPECT_EQ(loaded.end["test_accuracy"], saved.end["test_accuracy"]) << ranks << " ranks";
+    EXPECT_EQ(loaded.end["parameters_sha256"], saved.end["parameters_sha256"]);
+  }
+}
+
+TEST(TrainCnn, SavesPyTorchsNames) {
+  const TemporaryDirectory dir;
+  const std::string file = dir.path() + "/model.safetensors";
+  report_of(train_cnn("--epochs 0 --save " + file));
+  std::map<std::string, std::int64_t> want;
+  for (const std::string& name : torch().names()) {
+    if (name.starts_with("size.")) want[name.substr(5)] = torch().get<std::int64_t>(name)[0];
+  }
+  std::map<std::string, std::int64_t> got;
+  for (const auto& [name, tensor] : nn::load_safetensors(file).tensors) got[name] = tensor.numel();
+  EXPECT_EQ(got, want);
+}
+
+TEST(TrainCnn, ShowsABarWhereDlrunShowsATerminal) {
+  const Ran ran = shell("env DLRUN_PROGRESS_WIDTH=70 " + train_cnn("--epochs 1"));
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  EXPECT_THAT(ran.text, HasSubstr("] 44/44, loss "));
+  EXPECT_THAT(ran.text, HasSubstr("\r"));
+  EXPECT_THAT(shell(train_cnn("--epochs 1")).text, testing::Not(HasSubstr("\r")));
+}
+
+void expect_refused(const std::string& command, int code, const std::string& text) {
+  const Ran ran = shell(command, 30);
+  EXPECT_EQ(ran.code, code) << ran.text;
+  EXPECT_THAT(ran.text, HasSubstr(text));
+  EXPECT_LE(std::count(ran.text.begin(), ran.text.end(), '\n'), 2) << ran.text;
+}
+
+TEST(TrainCnn, AnswersBadInputWithOneSentence) {
+  const TemporaryDirectory dir;
+  expect_refused(train_cnn("--epochs -1"), 2, "--epochs");
+  expect_refused(train_cnn("--dataset mnist"), 1,
+                 "error: --dataset mnist needs --data-dir, the folder with its files");
+  expect_refused(train_cnn("--dataset mnist --data-dir /nowhere"), 1,
+                 "error: open /nowhere/train-images-idx3-ubyte: No such file or directory");
+  expect_refused(train_cnn("--batch-size 1434"), 1,
+                 "error: one step of 1 x 1434 samples takes more than the training set has, 1433");
+  expect_refused(train_cnn("--load /nowhere/f"), 1, "error: open /nowhere/f: No such file");
+  const std::string garbage = dir.write("garbage", data::Bytes(100, std::byte{'x'}));
+  expect_refused(train_cnn("--load " + garbage), 1,
+                 "error: " + garbage + " is not a safetensors file");
+  dir.write("train-images-idx3-ubyte", data::idx_header(8, {1000, 28, 28}));
+  expect_refused(train_cnn("--dataset mnist --data-dir " + dir.path()), 1,
+                 "train-images-idx3-ubyte is truncated");
+}
+
+}  // namespace
+}  // namespace dl::dist
