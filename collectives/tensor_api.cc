@@ -1,0 +1,109 @@
+#include "collectives/tensor_api.h"
+
+#include "core/base/error.h"
+
+namespace dl::collectives {
+namespace {
+
+std::size_t count_of(const Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel());
+}
+
+void check_one(std::string_view operation, std::string_view what, const Tensor& tensor) {
+  DL_CHECK(tensor.defined(), kInvalidArgument, "{}: {} is an undefined tensor", operation, what);
+  DL_CHECK(tensor.is_contiguous(), kInvalidArgument,
+           "{}: {} is not contiguous; give {}.contiguous(), or a tensor laid out row by row",
+           operation, what, what);
+}
+
+void check_pair(std::string_view operation, std::string_view whole_name, const Tensor& whole,
+                std::string_view part_name, const Tensor& part, int size) {
+  check_one(operation, whole_name, whole);
+  check_one(operation, part_name, part);
+  DL_CHECK(whole.dtype() == part.dtype(), kDType, "{}: {} is {}, {} is {}", operation, whole_name,
+           name_of(whole.dtype()), part_name, name_of(part.dtype()));
+  DL_CHECK(count_of(whole) == count_of(part) * static_cast<std::size_t>(size), kShape,
+           "{}: {} has {} elements, wanted {} for {} ranks with {} each", operation, whole_name,
+           whole.numel(), part.numel() * size, size, part.numel());
+}
+
+// Keeps the storages of both until the operation is over.
+struct Held final : RefCounted {
+  Held(const Tensor& a, const Tensor& b) : first(a.storage()), second(b.storage()) {}
+  Ref<RefCounted> first, second;
+};
+
+CallOptions holding(const CallOptions& call, Ref<RefCounted> owner) {
+  CallOptions with = call;
+  with.holds = std::move(owner);
+  return with;
+}
+
+}  // namespace
+
+Ref<Work> all_reduce(ProcessGroup& group, const Tensor& tensor, const TensorReduceOptions& o) {
+  check_one("all_reduce", "tensor", tensor);
+  tensor.bump_version();
+  return group.all_reduce({.input = tensor.data_ptr(),
+                           .output = tensor.data_ptr(),
+                           .count = count_of(tensor),
+                           .dtype = tensor.dtype(),
+                           .op = o.op,
+                           .call = holding(o.call, tensor.storage())});
+}
+
+Ref<Work> broadcast(ProcessGroup& group, const Tensor& tensor, const TensorRootOptions& o) {
+  check_one("broadcast", "tensor", tensor);
+  if (group.rank() != o.root) tensor.bump_version();
+  return group.broadcast({.buffer = tensor.data_ptr(),
+                          .count = count_of(tensor),
+                          .dtype = tensor.dtype(),
+                          .root = o.root,
+                          .call = holding(o.call, tensor.storage())});
+}
+
+Ref<Work> all_gather(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                     const CallOptions& call) {
+  check_pair("all_gather", "output", output, "input", input, group.size());
+  output.bump_version();
+  return group.all_gather({.input = input.data_ptr(),
+                           .output = output.data_ptr(),
+                           .count = count_of(input),
+                           .dtype = input.dtype(),
+                           .call = holding(call, make_ref<Held>(output, input))});
+}
+
+Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                         const TensorReduceOptions& o) {
+  check_pair("reduce_scatter", "input", input, "output", output, group.size());
+  output.bump_version();
+  return group.reduce_scatter({.input = input.data_ptr(),
+                               .output = output.data_ptr(),
+                               .count = count_of(output),
+                               .dtype = output.dtype(),
+                               .op = o.op,
+                               .call = holding(o.call, make_ref<Held>(output, input))});
+}
+
+Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& o) {
+  check_one("send", "tensor", tensor);
+  return group.send({.buffer = tensor.data_ptr(),
+                     .count = count_of(tensor),
+                     .dtype = tensor.dtype(),
+                     .peer = o.peer,
+                     .tag = o.tag,
+                     .call = holding(o.call, tensor.storage())});
+}
+
+Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& o) {
+  check_one("recv", "tensor", tensor);
+  tensor.bump_version();
+  return group.recv({.buffer = tensor.data_ptr(),
+                     .count = count_of(tensor),
+                     .dtype = tensor.dtype(),
+                     .peer = o.peer,
+                     .tag = o.tag,
+                     .call = holding(o.call, tensor.storage())});
+}
+
+}  // namespace dl::collectives
