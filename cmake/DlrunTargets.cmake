@@ -41,6 +41,11 @@ function(dl_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_PRIVATE} GTest::gmock GTest::gtest_main dlrun_private_flags)
   add_test(NAME ${name} COMMAND ${name})
+  if(DLRUN_SANITIZE MATCHES "thread")
+    # TSan knows nothing of libgomp's barriers, and would report every parallel loop.
+    list(APPEND ARG_ENVIRONMENT "OMP_NUM_THREADS=1"
+         "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan_suppressions.txt")
+  endif()
   if(DLRUN_SANITIZE)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5")
   endif()
