@@ -27,10 +27,8 @@ class NodeIndex {
   std::uint32_t at(const Node* node) noexcept { return find(node).number; }
   void clear() {
     constexpr std::size_t kKept = 1 << 16;
-    if (entries_.size() > kKept || ++stamp_ == 0) {
-      entries_ = std::vector<Entry>();
-      stamp_ = 1;
-    }
+    if (entries_.size() > kKept) entries_ = std::vector<Entry>();
+    ++stamp_;
     count_ = 0;
   }
 
@@ -66,6 +64,7 @@ struct State {
   Node* node;                // the roots keep the graph alive
   std::uint32_t first_slot;  // of its outputs' gradients
   std::uint32_t pending;     // uses of its outputs that have not run yet
+  bool announced = false;    // a leaf whose callbacks ran before its turn
 };
 
 struct Ready {
@@ -146,6 +145,17 @@ class Engine {
     }
   }
 
+  // The running node has computed a leaf's gradient where it belongs. If no other use of the leaf
+  // is to come, that gradient is final, and whoever sends it need not wait for the rest of the
+  // node's work.
+  void wrote_in_target(LeafNode& leaf) {
+    leaf.mark_written();
+    State& state = work_.states[work_.index.at(&leaf)];
+    if (state.pending != 1 || work_.slots[state.first_slot].defined()) return;
+    state.announced = true;
+    leaf.run_ready();
+  }
+
   void at_end(std::function<void()> callback) { at_end_.push_back(std::move(callback)); }
 
   static constinit thread_local Engine* current;
@@ -197,7 +207,7 @@ class Engine {
       for (Tensor& gradient : gradients) gradient = Tensor();
     }
     if (node.is_leaf()) {
-      static_cast<LeafNode&>(node).run_ready();
+      if (!work_.states[number].announced) static_cast<LeafNode&>(node).run_ready();
       return;
     }
     if (!options_.retain_graph) node.release_saved();
@@ -229,7 +239,7 @@ GradTarget BackwardContext::target(std::size_t input) const {
 }
 
 void BackwardContext::gave_in_target(std::size_t input) {
-  static_cast<LeafNode&>(*node_.edges()[input].node).mark_written();
+  engine_.wrote_in_target(static_cast<LeafNode&>(*node_.edges()[input].node));
 }
 
 void on_backward_end(std::function<void()> callback) {

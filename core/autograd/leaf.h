@@ -1,10 +1,11 @@
 // LeafNode: where the gradients of one leaf gather. And what DDP asks of leaves.
 //
 // A leaf's gradient is final when every operation that used the leaf has run backward; the engine
-// then runs the LeafNode, and after it the callbacks of on_grad_ready(). With a destination, the
-// gradient lives in that memory for good: zero_grad() marks it undefined without touching it, the
-// first write after that stores, later ones add. Thread-safety: as for a tensor; callbacks run on
-// the thread that called backward().
+// then runs the LeafNode, and after it the callbacks of on_grad_ready(); they run earlier, in the
+// middle of the last operation, where that computed the gradient in its place. With a destination,
+// the gradient lives in that memory for good: zero_grad() marks it undefined without touching it,
+// the first write after that stores, later ones add. Thread-safety: as for a tensor; callbacks run
+// on the thread that called backward().
 #pragma once
 
 #include <cstdint>

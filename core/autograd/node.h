@@ -144,7 +144,9 @@ class BackwardContext {
   // Hands over a gradient of the input's shape and dtype. Once for each input.
   void give(std::size_t input, Tensor gradient);
   // For large gradients of leaves: if memory is defined, a node may compute there (the input's
-  // shape and dtype, any strides) and call gave_in_target() in place of give().
+  // shape and dtype, any strides) and call gave_in_target() in place of give(). Where nothing else
+  // is to come, that runs the leaf's callbacks at once: compute leaves first, and leave their
+  // memory alone afterwards.
   GradTarget target(std::size_t input) const;
   void gave_in_target(std::size_t input);
 

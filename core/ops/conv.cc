@@ -73,12 +73,13 @@ struct Conv2dBackward final : Node {
         args.relu ? unclipped(context, saved(2)) : laid_out(context.grad_output(), kLast);
     const Tensor& input = saved(0);
     const Tensor& weight = saved(1);
+    // The leaves first: what is final early is sent early.
+    if (context.needs(1) || context.needs(2)) weight_gradients(context, grad, input, weight);
     if (context.needs(0)) {
       const Tensor dinput = empty_like(input);
       call<Op::kConv2dBackwardData>(grad.device(), grad, weight, args, dinput);
       context.give(0, dinput);
     }
-    if (context.needs(1) || context.needs(2)) weight_gradients(context, grad, input, weight);
   }
 
   void weight_gradients(BackwardContext& context, const Tensor& grad, const Tensor& input,

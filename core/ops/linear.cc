@@ -67,20 +67,21 @@ struct LinearBackward final : Node {
     }
     const Tensor& rows = saved(0);
     const Tensor& weight = saved(1);
-    if (context.needs(0)) {
-      const Tensor dinput = empty(input_shape, {.dtype = grad.dtype(), .device = device});
-      call<Op::kMatmul>(device, grad, weight, false, rows_of(dinput));
-      context.give(0, dinput);
+    // The leaves first: what is final early is sent early.
+    if (context.needs(2)) {
+      give_computed(context, 2, {weight.size(0)}, [&](const Tensor& to, bool accumulate) {
+        call<Op::kLinearBackwardBias>(device, grad, accumulate, to);
+      });
     }
     if (context.needs(1)) {
       give_computed(context, 1, weight.sizes(), [&](const Tensor& to, bool accumulate) {
         call<Op::kMatmul>(device, transposed(grad), rows, accumulate, to);
       });
     }
-    if (context.needs(2)) {
-      give_computed(context, 2, {weight.size(0)}, [&](const Tensor& to, bool accumulate) {
-        call<Op::kLinearBackwardBias>(device, grad, accumulate, to);
-      });
+    if (context.needs(0)) {
+      const Tensor dinput = empty(input_shape, {.dtype = grad.dtype(), .device = device});
+      call<Op::kMatmul>(device, grad, weight, false, rows_of(dinput));
+      context.give(0, dinput);
     }
   }
 
