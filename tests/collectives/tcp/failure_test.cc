@@ -10,6 +10,7 @@
 
 #include "core/base/unique_fd.h"
 #include "rendezvous/net/lifeline.h"
+#include "rendezvous/net/socket.h"
 #include "tests/collectives/ranks.h"
 
 namespace dl::collectives {
@@ -295,6 +296,29 @@ TEST(JoiningAGroup, NamesWhoHasNotCome) {
       [&] { make_tcp_group({.rank = 0, .size = 2, .store = &store, .connect_timeout = 100ms}); });
   EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
   EXPECT_NE(thrown.text.find("rank 1 of 2 has not come"), std::string::npos) << thrown.text;
+}
+
+TEST(JoiningAGroup, IsNotDisturbedByGarbageOnTheDataPort) {
+  rendezvous::MemoryStore store;
+  std::latch garbage_is_there(1);
+  std::thread stranger([&] {
+    const Deadline deadline = Deadline::after(20s);
+    const std::string record = store.get("group/world/0", deadline);
+    const std::size_t begin = record.find("address=") + 8;
+    const auto endpoint =
+        rendezvous::Endpoint::parse(record.substr(begin, record.find('\n', begin) - begin));
+    const UniqueFd silent = rendezvous::connect_to(endpoint, deadline);
+    const UniqueFd loud = rendezvous::connect_to(endpoint, deadline);
+    const std::string garbage(5000, '\x7f');
+    static_cast<void>(::send(loud.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL));
+    garbage_is_there.count_down();
+  });
+  run_threads(2, [&](int rank) {
+    if (rank == 1) garbage_is_there.wait();
+    const Ref<ProcessGroup> group = join_group(store, rank, 2);
+    group->barrier()->wait();
+  });
+  stranger.join();
 }
 
 TEST(JoiningAGroup, WithAnotherKeyIsRefused) {
