@@ -20,6 +20,8 @@ constexpr std::size_t kLinearLimit = 512;               // classes are multiples
 constexpr std::size_t kThreadLimit = 64 * 1024;         // largest block in a thread's lists
 constexpr std::size_t kThreadBytesAClass = 256 * 1024;  // a longer list overflows into the pool
 constexpr std::size_t kSpare = 64 * 1024 * 1024;  // the pool keeps this much beyond 1.25 x the peak
+// No process has more address space for itself.
+constexpr std::size_t kMostBytes = std::size_t{1} << 46;
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr int kClassCount = 8 + 4 * (64 - 9);
 
@@ -154,7 +156,7 @@ thread_local Closer closer;
 }  // namespace
 
 void* allocate(std::size_t bytes) {
-  if (bytes > (std::size_t{1} << 62)) out_of_memory(bytes);
+  if (bytes > kMostBytes) out_of_memory(bytes);
   if constexpr (!kCaching) {
     void* block = from_system(std::max(bytes, std::size_t{1}));
     if (block == nullptr) out_of_memory(bytes);
