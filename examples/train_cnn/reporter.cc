@@ -41,7 +41,7 @@ void Reporter::note(const std::string& line) {
 }
 
 bool Reporter::wants_loss(std::int64_t step_of_run, bool last_of_epoch) const noexcept {
-  return config_.json || last_of_epoch || step_of_run % config_.log_every == 0;
+  return config_.json || last_of_epoch || step_of_run == 1 || step_of_run % config_.log_every == 0;
 }
 
 void Reporter::step(std::int64_t step_of_run, const Progress& progress) {

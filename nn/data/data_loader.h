@@ -68,7 +68,7 @@ class DataLoader {
   class Iterator {
    public:
     explicit Iterator(Epoch epoch) : epoch_(std::move(epoch)), batch_(epoch_.next()) {}
-    const Batch& operator*() const { return *batch_; }
+    const Batch& operator*() const { return batch_.value(); }
     Iterator& operator++() {
       batch_.reset();  // its memory can serve for the next one
       batch_ = epoch_.next();

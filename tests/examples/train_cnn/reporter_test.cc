@@ -118,6 +118,7 @@ TEST(Reporter, AsksForTheLossOfTheStepsItShows) {
   EXPECT_FALSE(lines.wants_loss(3, false));
   EXPECT_TRUE(lines.wants_loss(10, false));
   EXPECT_TRUE(lines.wants_loss(3, true));
+  EXPECT_TRUE(lines.wants_loss(1, false)) << "a bar needs a first loss to show";
 }
 
 TEST(ProgressLine, FillsTheWidthAndMovesWithTheStep) {
