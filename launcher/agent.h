@@ -45,6 +45,14 @@ class Agent {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Where a process finds what it inherits: high enough that no shell script uses the number by
+  // habit.
+  static constexpr int kKeyFd = 190;
+  static constexpr int kLifelineFd = 191;
+  static constexpr int kListenerFd = 192;  // dlrun-rendezvous only
+  // Time for the other nodes to agree on the first cause, and for their connections to end.
+  static constexpr std::chrono::seconds kFarewell{3};
+
   struct Rank {
     pid_t pid = -1;
     bool running = false;

@@ -32,6 +32,8 @@ struct Typed {
   std::string nnodes, nproc, node_rank, master_port, max_restarts, grace, join_timeout, bind;
   bool no_prefix = false;
   bool version = false;
+  bool standalone = false;
+  bool no_python = false;
 };
 
 int whole_number(const std::string& option, const std::string& text, int least, int most) {
@@ -100,15 +102,7 @@ void check_together(const Options& options) {
            "--nnodes is {}: give node 0's address in --rdzv-endpoint HOST:PORT", options.nnodes);
 }
 
-}  // namespace
-
-std::variant<Options, Information> parse_options(std::vector<std::string> arguments) {
-  Options options;
-  Typed typed;
-  bool standalone = false;
-  bool no_python = false;
-
-  CLI::App app(kDescription, "dlrun");
+void declare(CLI::App& app, Typed& typed, Options& options) {
   app.formatter(std::make_shared<HelpFormat>());
   app.footer(kFooter);
   app.prefix_command();  // from the first word that is no option on, everything is the program's
@@ -147,28 +141,24 @@ std::variant<Options, Information> parse_options(std::vector<std::string> argume
          add(app, "--max-restarts", typed.max_restarts, "only 0: a failed job is not started again",
              "0")});
   group("Taken for torchrun's sake, always so",
-        {add_flag(app, "--standalone", standalone, "one node, with no address to give"),
-         add_flag(app, "--no-python", no_python, "the program is run as it stands")});
+        {add_flag(app, "--standalone", typed.standalone, "one node, with no address to give"),
+         add_flag(app, "--no-python", typed.no_python, "the program is run as it stands")});
+}
 
-  try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-    app.parse(std::move(arguments));
-  } catch (const CLI::CallForHelp&) {
-    return Information{app.help()};
-  } catch (const CLI::ParseError& error) {
-    throw_error(ErrorKind::kInvalidArgument, "{}", error.what());
+// What CLI11 did not know begins with the program, or is an option that is not there.
+std::vector<std::string> program_of(const CLI::App& app) {
+  std::vector<std::string> program = app.remaining();
+  if (!program.empty() && program.front() == "--") {
+    program.erase(program.begin());
+  } else if (!program.empty() && program.front().starts_with('-')) {
+    throw Error(ErrorKind::kInvalidArgument, refusal_of(program.front()));
   }
-  if (typed.version) return Information{fmt::format("dlrun {}\n", kVersion)};
-
-  options.program = app.remaining();
-  if (!options.program.empty() && options.program.front() == "--") {
-    options.program.erase(options.program.begin());
-  } else if (!options.program.empty() && options.program.front().starts_with('-')) {
-    throw Error(ErrorKind::kInvalidArgument, refusal_of(options.program.front()));
-  }
-  DL_CHECK(!options.program.empty() && !options.program.front().empty(), kInvalidArgument,
+  DL_CHECK(!program.empty() && !program.front().empty(), kInvalidArgument,
            "no program given; `dlrun --help` shows how");
+  return program;
+}
 
+void read(const Typed& typed, Options& options) {
   constexpr int kMost = 1'000'000;
   if (!typed.nnodes.empty()) {
     DL_CHECK(
@@ -206,9 +196,29 @@ std::variant<Options, Information> parse_options(std::vector<std::string> argume
     options.bind = typed.bind == "even" ? Bind::kEven : Bind::kNone;
   }
   options.prefix = !typed.no_prefix;
-  DL_CHECK(!standalone || options.nnodes == 1, kInvalidArgument,
+  DL_CHECK(!typed.standalone || options.nnodes == 1, kInvalidArgument,
            "--standalone means one node, but --nnodes is {}", options.nnodes);
   DL_CHECK(!options.json || options.dry_run, kInvalidArgument, "--json needs --dry-run");
+}
+
+}  // namespace
+
+std::variant<Options, Information> parse_options(std::vector<std::string> arguments) {
+  Options options;
+  Typed typed;
+  CLI::App app(kDescription, "dlrun");
+  declare(app, typed, options);
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    return Information{app.help()};
+  } catch (const CLI::ParseError& error) {
+    throw_error(ErrorKind::kInvalidArgument, "{}", error.what());
+  }
+  if (typed.version) return Information{fmt::format("dlrun {}\n", kVersion)};
+  options.program = program_of(app);
+  read(typed, options);
   check_together(options);
   return options;
 }

@@ -27,8 +27,10 @@ class NodeIndex {
   std::uint32_t at(const Node* node) noexcept { return find(node).number; }
   void clear() {
     constexpr std::size_t kKept = 1 << 16;
-    if (entries_.size() > kKept) entries_ = std::vector<Entry>();
-    ++stamp_;
+    if (entries_.size() > kKept || ++stamp_ == 0) {
+      entries_ = std::vector<Entry>();
+      stamp_ = 1;
+    }
     count_ = 0;
   }
 

@@ -74,9 +74,12 @@ void Reporter::finish(const Result& result) {
               .dump());
     return;
   }
-  print(fmt::format("test accuracy {:.2f} %, {:.0f} samples/s on {} rank{}",
-                    100 * result.test_accuracy, result.samples_per_s, result.world_size,
-                    result.world_size == 1 ? "" : "s"));
+  const std::string ranks =
+      fmt::format("on {} rank{}", result.world_size, result.world_size == 1 ? "" : "s");
+  const bool trained = result.samples_per_s > 0;
+  print(trained ? fmt::format("test accuracy {:.2f} %, {:.0f} samples/s {}",
+                              100 * result.test_accuracy, result.samples_per_s, ranks)
+                : fmt::format("test accuracy {:.2f} % {}", 100 * result.test_accuracy, ranks));
   print(fmt::format("{} parameters, the same on all ranks: sha256 {}", result.parameters,
                     result.parameters_sha256));
 }

@@ -2,14 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "nn/serialize/safetensors.h"
 #include "tests/dist/shell.h"
+#include "tests/dist/train_report.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/parity/arrays.h"
 
@@ -17,7 +15,6 @@ namespace dl::dist {
 namespace {
 
 using data::TemporaryDirectory;
-using nlohmann::json;
 using testing::HasSubstr;
 
 const parity::Arrays& torch() {
@@ -33,43 +30,10 @@ std::string on_ranks(int ranks, const std::string& flags) {
   return program("dlrun") + " --nproc-per-node " + std::to_string(ranks) + " " + train_cnn(flags);
 }
 
-// What a run with --json said.
-struct Report {
-  std::vector<json> steps;
-  json end;
-
-  std::vector<double> losses() const {
-    std::vector<double> losses;
-    for (const json& step : steps) losses.push_back(step["loss"]);
-    return losses;
-  }
-};
-
 Report report_of(const std::string& command) {
   const Ran ran = shell(command + " --json");
   EXPECT_EQ(ran.code, 0) << ran.text;
-  Report report;
-  std::istringstream lines(ran.text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t brace = line.find('{');  // dlrun says in front who wrote it
-    if (brace == std::string::npos) continue;
-    json object = json::parse(line.substr(brace));
-    if (object.contains("loss")) {
-      report.steps.push_back(std::move(object));
-    } else {
-      report.end = std::move(object);
-    }
-  }
-  return report;
-}
-
-void expect_near_relative(const std::vector<double>& got, const std::vector<double>& want,
-                          double tolerance) {
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    EXPECT_LE(std::abs(got[i] - want[i]), tolerance * std::abs(want[i]))
-        << "step " << i + 1 << ": " << got[i] << ", wanted " << want[i];
-  }
+  return parse_report(ran.text);
 }
 
 TEST(TrainCnn, FirstLossIsPyTorchsAndTheRestStaysClose) {

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
 #include "core/base/error.h"
 
 namespace dl::launcher {
@@ -119,6 +124,29 @@ TEST(Options, HelpNamesEveryOptionAndVersionTheVersion) {
     EXPECT_THAT(help, HasSubstr(name));
   }
   EXPECT_THAT(std::get<Information>(parse_options({"--version"})).text, HasSubstr("dlrun 0."));
+}
+
+TEST(Options, ManualAndReferenceNameWhatHelpNames) {
+  const auto contents = [](const std::string& path) {
+    const char* const root = std::getenv("DLRUN_TEST_SOURCE");
+    std::ifstream file(std::string(root == nullptr ? "." : root) + "/" + path);
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::erase(text, '\\');  // roff writes \-\-grace
+    return text;
+  };
+  const std::string help = std::get<Information>(parse_options({"--help"})).text;
+  const std::string reference = contents("docs/reference/dlrun.md");
+  const std::string manual = contents("launcher/dlrun.1");
+  std::istringstream words(help);
+  int options = 0;
+  for (std::string word; words >> word;) {
+    if (!word.starts_with("--") || word.size() < 4) continue;
+    if (word.back() == ':') word.pop_back();
+    EXPECT_THAT(reference, HasSubstr(word));
+    EXPECT_THAT(manual, HasSubstr(word));
+    ++options;
+  }
+  EXPECT_GT(options, 15);
 }
 
 }  // namespace

@@ -54,6 +54,8 @@ void thin_conv2d_forward(const Conv2dShape& s, const float* x, const float* weig
                          const float* bias, bool relu, float* y);
 void thin_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
                                   float* dweight, float* dbias);
+// Where it is the fastest; it can compute any 3x3 window with stride and dilation 1, one group and
+// padding of at most 2.
 bool conv2d_is_winograd(const Conv2dShape& s) noexcept;
 void winograd_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
                              const float* bias, bool relu, float* y);

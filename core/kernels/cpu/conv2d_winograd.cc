@@ -11,8 +11,9 @@
 // dg = G^T dU G. The gradient of the input is the convolution of dY with the filters turned around.
 //
 // The matrices hold small sums with the factors 1 and 1/2 only, so f32 results stay within a few
-// units in the last place of the direct sum's. Work is cut into strips of whole rows of tiles,
-// whose transformed data fit a core's second-level cache.
+// units in the last place of the direct sum's. Work is cut into strips of some 64 tiles: few enough
+// that their transformed data fit a core's second-level cache, enough to be worth a reading of the
+// weights.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -42,7 +43,8 @@ inline Floats floats(std::int64_t n) {
   return hwy::AllocateAligned<float>(static_cast<std::size_t>(n));
 }
 
-// How one convolution is cut up. Channel counts are rounded up to whole vectors.
+// How one convolution is cut up: into strips of some rows of one image's tiles, or of several whole
+// images. Channel counts are rounded up to whole vectors.
 struct Plan {
   Plan(const Conv2dShape& shape, std::int64_t lanes)
       : s(shape),
@@ -50,40 +52,62 @@ struct Plan {
         o(round_up(s.c_out, 2 * lanes)),
         tiles_w((s.out_w() + 1) / 2),
         tiles_h((s.out_h() + 1) / 2),
-        strip_rows(std::clamp<std::int64_t>(kStripTiles / tiles_w, 1, tiles_h)),
-        strips((tiles_h + strip_rows - 1) / strip_rows) {}
+        rows(std::clamp<std::int64_t>(kStripTiles / tiles_w, 1, tiles_h)),
+        images(rows == tiles_h ? images_for(kStripTiles / (tiles_h * tiles_w)) : 1),
+        row_strips((tiles_h + rows - 1) / rows) {}
   static std::int64_t round_up(std::int64_t n, std::int64_t unit) {
     return (n + unit - 1) / unit * unit;
   }
-  std::int64_t units() const { return s.n * strips; }
-  std::int64_t max_tiles() const { return strip_rows * tiles_w; }
+  // Many tiles share one reading of the weights, but every thread should have a strip.
+  std::int64_t images_for(std::int64_t wanted) const {
+    const std::int64_t share = (s.n + num_threads() - 1) / num_threads();
+    return std::clamp<std::int64_t>(wanted, 1, share);
+  }
+  std::int64_t strips() const { return (s.n + images - 1) / images * row_strips; }
+  std::int64_t max_tiles() const { return images * rows * tiles_w; }
 
   Conv2dShape s;
   std::int64_t c, o;
   std::int64_t tiles_w, tiles_h;
-  std::int64_t strip_rows, strips;
+  std::int64_t rows, images;  // of a strip
+  std::int64_t row_strips;    // of an image
 };
 
-// One strip: some rows of one image's tiles.
 struct Strip {
-  Strip(const Plan& plan, std::int64_t unit)
-      : image(unit / plan.strips),
-        first_row(unit % plan.strips * plan.strip_rows),
-        rows(std::min(plan.strip_rows, plan.tiles_h - first_row)),
-        tiles(rows * plan.tiles_w) {}
-  std::int64_t image, first_row, rows, tiles;
+  Strip(const Plan& plan, std::int64_t number)
+      : first_image(number / plan.row_strips * plan.images),
+        images(std::min(plan.images, plan.s.n - first_image)),
+        first_row(number % plan.row_strips * plan.rows),
+        rows(std::min(plan.rows, plan.tiles_h - first_row)),
+        image_tiles(rows * plan.tiles_w),
+        tiles(images * image_tiles) {}
+
+  // Where a tile's 2x2 part of the output begins.
+  struct Corner {
+    std::int64_t image, y, x;
+  };
+  Corner corner(const Plan& plan, std::int64_t tile) const {
+    const std::int64_t in_image = tile % image_tiles;
+    return {first_image + tile / image_tiles, 2 * (first_row + in_image / plan.tiles_w),
+            2 * (in_image % plan.tiles_w)};
+  }
+
+  std::int64_t first_image, images;
+  std::int64_t first_row, rows;
+  std::int64_t image_tiles, tiles;
 };
 
 // A thread's working memory.
 struct Workspace {
   explicit Workspace(const Plan& plan)
       : frame_row((2 * plan.tiles_w + 2) * plan.c),
-        frame(floats((2 * plan.strip_rows + 2) * frame_row)),
+        frame(floats((2 * plan.rows + 2) * frame_row)),
         v(floats(kElements * plan.max_tiles() * plan.c)),
         m(floats(kElements * plan.max_tiles() * plan.o)) {}
 
-  // The strip's input inside its padding, with zeros in the channels that do not exist.
-  void load(const Plan& plan, const Strip& strip, const float* x) {
+  // The strip's rows of one image's input inside their padding, with zeros in the channels that do
+  // not exist.
+  void load(const Plan& plan, const Strip& strip, std::int64_t image, const float* x) {
     const Conv2dShape& s = plan.s;
     const std::int64_t width = 2 * plan.tiles_w + 2;
     for (std::int64_t r = 0; r < 2 * strip.rows + 2; ++r) {
@@ -94,7 +118,7 @@ struct Workspace {
       std::fill(to, to + begin * plan.c, 0.0F);
       std::fill(to + end * plan.c, to + frame_row, 0.0F);
       if (begin == end) continue;
-      const float* from = x + ((strip.image * s.h + y) * s.w + begin - s.pad_w) * s.c_in;
+      const float* from = x + ((image * s.h + y) * s.w + begin - s.pad_w) * s.c_in;
       if (plan.c == s.c_in) {
         std::copy_n(from, (end - begin) * s.c_in, to + begin * plan.c);
         continue;
@@ -133,25 +157,27 @@ HWY_INLINE void input_step(V& a, V& b, V& c, V& d) {
   d = hn::Sub(b0, d);
 }
 
-// V of a strip from its frame.
-void transform_input(const Plan& plan, const Strip& strip, Workspace& work) {
+// V of a strip.
+void transform_input(const Plan& plan, const Strip& strip, const float* x, Workspace& work) {
   const D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t step = strip.tiles * plan.c;
   for (std::int64_t tile = 0; tile < strip.tiles; ++tile) {
-    const float* corner = work.frame.get() + tile / plan.tiles_w * 2 * work.frame_row +
-                          tile % plan.tiles_w * 2 * plan.c;
+    const std::int64_t in_image = tile % strip.image_tiles;
+    if (in_image == 0) work.load(plan, strip, strip.first_image + tile / strip.image_tiles, x);
+    const float* corner = work.frame.get() + in_image / plan.tiles_w * 2 * work.frame_row +
+                          in_image % plan.tiles_w * 2 * plan.c;
     float* to = work.v.get() + tile * plan.c;
     for (std::int64_t c = 0; c < plan.c; c += lanes) {
       V t[4][4];
-      for (int y = 0; y < 4; ++y) {
-        const float* row = corner + y * work.frame_row + c;
-        for (int x = 0; x < 4; ++x) t[y][x] = hn::Load(d, row + x * plan.c);
-        input_step(t[y][0], t[y][1], t[y][2], t[y][3]);
+      for (int row = 0; row < 4; ++row) {
+        const float* from = corner + row * work.frame_row + c;
+        for (int q = 0; q < 4; ++q) t[row][q] = hn::Load(d, from + q * plan.c);
+        input_step(t[row][0], t[row][1], t[row][2], t[row][3]);
       }
-      for (int x = 0; x < 4; ++x) {
-        input_step(t[0][x], t[1][x], t[2][x], t[3][x]);
-        for (int y = 0; y < 4; ++y) hn::Store(t[y][x], d, to + (y * 4 + x) * step + c);
+      for (int q = 0; q < 4; ++q) {
+        input_step(t[0][q], t[1][q], t[2][q], t[3][q]);
+        for (int row = 0; row < 4; ++row) hn::Store(t[row][q], d, to + (row * 4 + q) * step + c);
       }
     }
   }
@@ -279,9 +305,8 @@ void transform_output(const Plan& plan, const Strip& strip, const Workspace& wor
   const std::int64_t ow = s.out_w();
   const std::int64_t step = strip.tiles * plan.o;
   for (std::int64_t tile = 0; tile < strip.tiles; ++tile) {
-    const std::int64_t oy = 2 * (strip.first_row + tile / plan.tiles_w);
-    const std::int64_t ox = 2 * (tile % plan.tiles_w);
-    float* to = y + ((strip.image * oh + oy) * ow + ox) * s.c_out;
+    const auto [image, oy, ox] = strip.corner(plan, tile);
+    float* to = y + ((image * oh + oy) * ow + ox) * s.c_out;
     for (std::int64_t o = 0; o < s.c_out; o += static_cast<std::int64_t>(lanes)) {
       const float* from = work.m.get() + tile * plan.o + o;
       V half[2][4];  // A^T M
@@ -320,12 +345,11 @@ void convolve(const Conv2dShape& s, const float* x, const Filter& filter, const 
               bool relu, float* y) {
   const Plan plan(s, static_cast<std::int64_t>(hn::Lanes(D())));
   const Floats u = transform_weight(plan, filter);
-  parallel_for(plan.units(), 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(plan.strips(), 1, [&](std::int64_t begin, std::int64_t end) {
     Workspace work(plan);
-    for (std::int64_t unit = begin; unit < end; ++unit) {
-      const Strip strip(plan, unit);
-      work.load(plan, strip, x);
-      transform_input(plan, strip, work);
+    for (std::int64_t number = begin; number < end; ++number) {
+      const Strip strip(plan, number);
+      transform_input(plan, strip, x, work);
       multiply(plan, strip, u.get(), work);
       transform_output(plan, strip, work, bias, relu, y);
     }
@@ -368,9 +392,8 @@ void transform_gradient(const Plan& plan, const Strip& strip, const float* dy, W
   const std::int64_t ow = s.out_w();
   const std::int64_t step = strip.tiles * plan.o;
   for (std::int64_t tile = 0; tile < strip.tiles; ++tile) {
-    const std::int64_t oy = 2 * (strip.first_row + tile / plan.tiles_w);
-    const std::int64_t ox = 2 * (tile % plan.tiles_w);
-    const float* from = dy + ((strip.image * oh + oy) * ow + ox) * s.c_out;
+    const auto [image, oy, ox] = strip.corner(plan, tile);
+    const float* from = dy + ((image * oh + oy) * ow + ox) * s.c_out;
     for (std::int64_t o = 0; o < plan.o; o += lanes) {
       const auto first = hn::FirstN(d, existing(o, s.c_out));
       V g[2][2];
@@ -433,16 +456,15 @@ void backward_weights(const Conv2dShape& s, const float* x, const float* dy, flo
   const Plan plan(s, width / 2);
   const std::int64_t element = s.c_in * plan.o;
   const std::int64_t part_size = kElements * element + plan.o;  // dU, and the bias's sums
-  const int parts = parts_of(plan.units(), 1);
+  const int parts = parts_of(plan.strips(), 1);
   const Floats sums = floats(parts * part_size);
-  parallel_parts(plan.units(), 1, [&](int part, std::int64_t begin, std::int64_t end) {
+  parallel_parts(plan.strips(), 1, [&](int part, std::int64_t begin, std::int64_t end) {
     float* du = sums.get() + part * part_size;
     std::fill_n(du, part_size, 0.0F);
     Workspace work(plan);
-    for (std::int64_t unit = begin; unit < end; ++unit) {
-      const Strip strip(plan, unit);
-      work.load(plan, strip, x);
-      transform_input(plan, strip, work);
+    for (std::int64_t number = begin; number < end; ++number) {
+      const Strip strip(plan, number);
+      transform_input(plan, strip, x, work);
       transform_gradient(plan, strip, dy, work, du + kElements * element);
       for (std::int64_t e = 0; e < kElements; ++e) {
         for (std::int64_t o = 0; o < plan.o; o += width) {
@@ -472,9 +494,14 @@ HWY_EXPORT(backward_data);
 HWY_EXPORT(backward_weights);
 
 bool conv2d_is_winograd(const Conv2dShape& s) noexcept {
-  return s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 && s.dilation_h == 1 &&
-         s.dilation_w == 1 && s.groups == 1 && s.pad_h <= 2 && s.pad_w <= 2 && s.c_in >= 16 &&
-         s.c_out >= 16;
+  const bool can = s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 &&
+                   s.dilation_h == 1 && s.dilation_w == 1 && s.groups == 1 && s.pad_h <= 2 &&
+                   s.pad_w <= 2;
+  // Below this, transforming weights and narrow vectors costs more than the products saved.
+  constexpr std::int64_t kChannels = 16;
+  constexpr std::int64_t kTiles = 128;
+  return can && s.c_in >= kChannels && s.c_out >= kChannels &&
+         s.n * ((s.out_h() + 1) / 2) * ((s.out_w() + 1) / 2) >= kTiles;
 }
 
 void winograd_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,

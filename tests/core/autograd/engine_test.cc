@@ -198,6 +198,21 @@ TEST(Leaf, TellsWhenItsGradientIsFinal) {
                "on_grad_ready: a leaf that requires gradients was wanted");
 }
 
+TEST(Leaf, IsToldEvenWhereNothingFlowedBack) {
+  const Tensor x = leaf({1});
+  const Tensor w = leaf({2});
+  int calls = 0;
+  on_grad_ready(x, [&] {
+    ++calls;
+    EXPECT_FALSE(x.grad().defined());
+  });
+  Tensor y = x * 2;
+  y.copy_(w);  // x is part of the history, and its value of nothing
+  y.backward();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(w.grad().item<float>(), 1);
+}
+
 TEST(Leaf, GradientOfADestinationKeepsItsAddress) {
   const Tensor bucket = full({4}, 99.0);
   const Tensor x = leaf({1, 2});

@@ -61,10 +61,20 @@ void expect_near(const std::vector<T>& got, const std::vector<double>& wanted, d
   }
 }
 
+// The kernels under test.
+template <typename T>
+struct Kernels {
+  void (*forward)(const Conv2dShape&, const T*, const T*, const T*, bool, T*) = conv2d_forward;
+  void (*backward_data)(const Conv2dShape&, const T*, const T*, T*) = conv2d_backward_data;
+  void (*backward_weights)(const Conv2dShape&, const T*, const T*, T*,
+                           T*) = conv2d_backward_weights;
+};
+
 template <typename T>
 struct Case {
-  explicit Case(const Conv2dShape& shape)
+  explicit Case(const Conv2dShape& shape, const Kernels<T>& under_test = {})
       : s(shape),
+        kernels(under_test),
         x(random_values<T>(s.n * s.c_in * s.h * s.w, 1)),
         weight(random_values<T>(s.c_out * s.taps(), 2)),
         bias(random_values<T>(s.c_out, 3)),
@@ -87,7 +97,7 @@ struct Case {
     });
     for (double& v : wanted) v = relu && v < 0 ? 0 : v;
     std::vector<T> y(dy.size(), T{7});
-    conv2d_forward(s, x.data(), weight.data(), with_bias ? bias.data() : nullptr, relu, y.data());
+    kernels.forward(s, x.data(), weight.data(), with_bias ? bias.data() : nullptr, relu, y.data());
     expect_near(y, wanted, static_cast<double>(s.taps()));
   }
 
@@ -97,7 +107,7 @@ struct Case {
       if (xi >= 0) wanted[xi] += static_cast<double>(dy[yi]) * static_cast<double>(weight[wi]);
     });
     std::vector<T> dx(x.size(), T{7});
-    conv2d_backward_data(s, dy.data(), weight.data(), dx.data());
+    kernels.backward_data(s, dy.data(), weight.data(), dx.data());
     expect_near(dx, wanted, static_cast<double>(s.c_out * s.kh * s.kw));
   }
 
@@ -110,14 +120,15 @@ struct Case {
     for (std::size_t i = 0; i < dy.size(); ++i) wanted_bias[i % s.c_out] += dy[i];
     std::vector<T> dweight(weight.size(), T{7});
     std::vector<T> dbias(bias.size(), T{7});
-    conv2d_backward_weights(s, x.data(), dy.data(), dweight.data(),
-                            with_bias ? dbias.data() : nullptr);
+    kernels.backward_weights(s, x.data(), dy.data(), dweight.data(),
+                             with_bias ? dbias.data() : nullptr);
     const auto terms = static_cast<double>(s.n * s.out_h() * s.out_w());
     expect_near(dweight, wanted, terms);
     if (with_bias) expect_near(dbias, wanted_bias, terms);
   }
 
   Conv2dShape s;
+  Kernels<T> kernels;
   std::vector<T> x, weight, bias, dy;
 };
 
@@ -130,12 +141,17 @@ TEST_P(Conv2dOf, EqualsTheDefinitionInF64) {
   Case<double>(GetParam()).check();
 }
 
+class WinogradOf : public testing::TestWithParam<Conv2dShape> {};
+
+TEST_P(WinogradOf, EqualsTheDefinition) {
+  Case<float>(GetParam(), {.forward = winograd_conv2d_forward,
+                           .backward_data = winograd_conv2d_backward_data,
+                           .backward_weights = winograd_conv2d_backward_weights})
+      .check();
+}
+
 // clang-format off
 INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dOf, testing::Values(
-    Conv2dShape{.n = 2, .c_in = 16, .h = 7, .w = 9, .c_out = 16, .kh = 3, .kw = 3},
-    Conv2dShape{.n = 2, .c_in = 21, .h = 7, .w = 8, .c_out = 35, .kh = 3, .kw = 3, .pad_h = 2, .pad_w = 1},
-    Conv2dShape{.n = 1, .c_in = 16, .h = 40, .w = 37, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 2},
-    Conv2dShape{.n = 3, .c_in = 17, .h = 1, .w = 1, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
     Conv2dShape{.n = 2, .c_in = 1, .h = 9, .w = 7, .c_out = 5, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
     Conv2dShape{.n = 3, .c_in = 1, .h = 28, .w = 28, .c_out = 32, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
     Conv2dShape{.n = 2, .c_in = 3, .h = 12, .w = 11, .c_out = 19, .kh = 5, .kw = 3, .stride_h = 2, .stride_w = 3, .pad_h = 2, .pad_w = 1},
@@ -148,6 +164,13 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dOf, testing::Values(
     Conv2dShape{.n = 2, .c_in = 8, .h = 6, .w = 6, .c_out = 8, .kh = 3, .kw = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1, .groups = 8},
     Conv2dShape{.n = 1, .c_in = 6, .h = 3, .w = 3, .c_out = 1, .kh = 3, .kw = 3},
     Conv2dShape{.n = 0, .c_in = 6, .h = 3, .w = 3, .c_out = 2, .kh = 3, .kw = 3}));
+INSTANTIATE_TEST_SUITE_P(Shapes, WinogradOf, testing::Values(
+    Conv2dShape{.n = 2, .c_in = 16, .h = 7, .w = 9, .c_out = 16, .kh = 3, .kw = 3},
+    Conv2dShape{.n = 2, .c_in = 21, .h = 7, .w = 8, .c_out = 35, .kh = 3, .kw = 3, .pad_h = 2, .pad_w = 1},
+    Conv2dShape{.n = 1, .c_in = 16, .h = 40, .w = 37, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 2},
+    Conv2dShape{.n = 23, .c_in = 16, .h = 4, .w = 4, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
+    Conv2dShape{.n = 3, .c_in = 17, .h = 1, .w = 1, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
+    Conv2dShape{.n = 1, .c_in = 3, .h = 5, .w = 6, .c_out = 2, .kh = 3, .kw = 3}));
 // clang-format on
 
 TEST(Conv2d, ThinKernelsAreForFewChannels) {
@@ -155,18 +178,20 @@ TEST(Conv2d, ThinKernelsAreForFewChannels) {
   EXPECT_FALSE(conv2d_is_thin({.n = 1, .c_in = 32, .h = 9, .w = 9, .c_out = 8, .kh = 3, .kw = 3}));
 }
 
-TEST(Conv2d, WinogradIsForThreeByThreeWindowsAndManyChannels) {
-  const Conv2dShape s{.n = 1, .c_in = 32, .h = 9, .w = 9, .c_out = 64, .kh = 3, .kw = 3};
+TEST(Conv2d, WinogradIsForThreeByThreeWindowsOverManyPixelsAndChannels) {
+  const Conv2dShape s{.n = 8, .c_in = 32, .h = 9, .w = 9, .c_out = 64, .kh = 3, .kw = 3};
   EXPECT_TRUE(conv2d_is_winograd(s));
-  Conv2dShape stride = s;
-  stride.stride_w = 2;
-  EXPECT_FALSE(conv2d_is_winograd(stride));
-  Conv2dShape window = s;
-  window.kh = 1;
-  EXPECT_FALSE(conv2d_is_winograd(window));
-  Conv2dShape padding = s;
-  padding.pad_h = 3;
-  EXPECT_FALSE(conv2d_is_winograd(padding));
+  const auto changed = [&](std::int64_t Conv2dShape::* field, std::int64_t value) {
+    Conv2dShape other = s;
+    other.*field = value;
+    return conv2d_is_winograd(other);
+  };
+  EXPECT_FALSE(changed(&Conv2dShape::stride_w, 2));
+  EXPECT_FALSE(changed(&Conv2dShape::dilation_h, 2));
+  EXPECT_FALSE(changed(&Conv2dShape::kh, 1));
+  EXPECT_FALSE(changed(&Conv2dShape::pad_h, 3));
+  EXPECT_FALSE(changed(&Conv2dShape::c_in, 8));
+  EXPECT_FALSE(changed(&Conv2dShape::n, 2));
 }
 
 // oneDNN's channels-last code for one channel is its reference code; the other layout it is given

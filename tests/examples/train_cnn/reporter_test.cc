@@ -85,6 +85,12 @@ TEST(Reporter, PrintsPlainLinesWhereThereIsNoTerminal) {
   EXPECT_THAT(recorder.out(), testing::Not(HasSubstr("\r")));
 }
 
+TEST(Reporter, NamesNoSpeedWhereNothingWasTrained) {
+  Recorder recorder({});
+  recorder->finish({.test_accuracy = 0.5, .world_size = 1});
+  EXPECT_EQ(recorder.lines()[0], "test accuracy 50.00 % on 1 rank");
+}
+
 TEST(Reporter, DrawsABarOnATerminalAndClearsItForLines) {
   Recorder recorder({.log_every = 10, .progress_width = 70});
   recorder->step(20, at(20));

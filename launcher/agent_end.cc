@@ -1,0 +1,227 @@
+// The agent's way to the end of the job, and its last word.
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+#include "core/base/error.h"
+#include "launcher/agent.h"
+#include "launcher/rank_files.h"
+
+namespace dl::launcher {
+
+void Agent::follow(Verdict::Next next) {
+  switch (next) {
+    case Verdict::Next::kGoOn:
+      return;
+    case Verdict::Next::kStop:
+      tell_nodes_of_cause();
+      stop_ranks(SIGTERM);
+      return;
+    case Verdict::Next::kWaitForCause:
+      timer_.expires_after(kCauseWait);
+      timer_.async_wait([this](const boost::system::error_code& error) {
+        if (error || stopping_) return;
+        follow(verdict_.cause_is_late());
+        finish_if_all_ended();
+      });
+      return;
+  }
+}
+
+void Agent::end_job(OtherCause cause, int signal) {
+  if (link_ && !link_over_) {
+    link_->leave(fmt::format("node {} (host {}): {}", plan_.node_rank, plan_.host,
+                             cause.text.empty() ? "nobody reads its output any more" : cause.text));
+    link_over_ = true;
+  }
+  if (!other_cause_ && !job_failure_ && verdict_.cause() == nullptr) {
+    other_cause_ = std::move(cause);
+  }
+  stop_ranks(signal);
+}
+
+void Agent::stop_ranks(int signal) {
+  if (stopping_) return;
+  stopping_ = true;
+  signal_ranks(signal);
+  signal_ranks(SIGCONT);  // a stopped process takes no other signal
+  timer_.expires_after(options_.grace);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) signal_ranks(SIGKILL);
+  });
+}
+
+// Reaches every rank that was asked for before: the supervisor takes messages in order.
+void Agent::signal_ranks(int signal) {
+  Message message;
+  message.kind = MessageKind::kSignal;
+  message.slot = kEveryRank;
+  message.number = signal;
+  supervisor_.send(std::move(message));
+}
+
+void Agent::finish_if_all_ended() {
+  if (alive_ > 0 || finishing_) return;
+  // Followers alone, and nobody left on this node who could still fail first.
+  const bool undecided = verdict_.cause() == nullptr && !other_cause_ && !job_failure_;
+  if (undecided && !link_ && verdict_.cause_is_late() == Verdict::Next::kStop) stop_ranks(SIGTERM);
+  if (!link_) {
+    finish();
+    return;
+  }
+  if (!link_over_) {
+    if (!stopping_ && !verdict_.waits_for_cause()) {
+      link_->done();  // and then on_all_done(), whenever the others are
+    } else if (stopping_) {
+      // The service names one first cause to all; without its word, ours stands.
+      link_timer_.expires_after(kFarewell);
+      link_timer_.async_wait([this](const boost::system::error_code& error) {
+        if (!error) close_link();
+      });
+    }
+    return;
+  }
+  if (helper_runs_) {
+    close_link();
+  } else {
+    finish();
+  }
+}
+
+void Agent::finish() {
+  if (finishing_) return;
+  finishing_ = true;
+  timer_.cancel();
+  link_timer_.cancel();
+  if (helper_runs_) {
+    Message kill;
+    kill.kind = MessageKind::kSignal;
+    kill.slot = kFirstHelperSlot;
+    kill.number = SIGKILL;  // it keeps nothing that anybody still needs
+    supervisor_.send(std::move(kill));
+  }
+  Message message;
+  message.kind = MessageKind::kFinish;
+  message.number = interrupts_ > 1 ? -1 : stopping_ ? 0 : static_cast<int>(kPatience.count());
+  supervisor_.send(std::move(message));
+}
+
+void Agent::wait_for_signals() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    on_signal(signal);
+    wait_for_signals();
+  });
+}
+
+void Agent::on_signal(int signal) {
+  if (signal == SIGTSTP) {
+    suspend();
+    return;
+  }
+  if (++interrupts_ > 1) {
+    signal_ranks(SIGKILL);
+    return;
+  }
+  // Ranks get SIGINT for Ctrl-C, as they would without dlrun: Python's KeyboardInterrupt.
+  end_job({128 + signal, fmt::format("stopped by {} after {:.1f} s", signal_name(signal),
+                                     std::chrono::duration<double>(Clock::now() - began_).count())},
+          signal == SIGINT ? SIGINT : SIGTERM);
+  finish_if_all_ended();
+}
+
+void Agent::suspend() {
+  signal_ranks(SIGSTOP);
+  supervisor_.flush();
+  ::raise(SIGSTOP);  // returns once the shell says `fg` or `bg`
+  signal_ranks(SIGCONT);
+}
+
+void Agent::on_reader_gone() {
+  // As any program of a pipeline ends when nobody reads it any more, and without a word.
+  end_job({128 + SIGPIPE, ""}, SIGTERM);
+}
+
+void Agent::on_supervisor_gone() {
+  if (finished_) return;
+  const int code = wait_for_warden();
+  end_job({code == 0 ? 1 : code,
+           fmt::format("the supervisor{}; all ranks were ended",
+                       code > 128 ? fmt::format(" was killed by signal {} ({})", code - 128,
+                                                signal_name(code - 128))
+                                  : fmt::format(" ended with exit code {}", code))},
+          SIGTERM);
+  io_.stop();
+}
+
+// Waits until the warden has ended what the supervisor left; the supervisor's exit code.
+int Agent::wait_for_warden() const {
+  int status = 0;
+  pid_t ended;
+  do {
+    ended = ::waitpid(warden_, &status, 0);
+  } while (ended < 0 && errno == EINTR);
+  if (ended < 0) return 1;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::vector<RankFacts> Agent::facts() const {
+  std::vector<RankFacts> facts;
+  for (const Rank& rank : ranks_) {
+    RankFacts one;
+    one.rank = rank_number(rank);
+    one.pid = rank.pid;
+    one.started = rank.pid > 0;
+    one.ended = rank.ended;
+    one.ran = ran(rank);
+    one.end = rank.end;
+    if (rank.err) one.stderr_tail = rank.err->tail();
+    if (rank.out) one.stdout_tail = rank.out->tail();
+    one.error_file = read_file(rank.error_file.get());
+    facts.push_back(std::move(one));
+  }
+  return facts;
+}
+
+void Agent::say(const std::string& line) {
+  err().write(fmt::format("dlrun: {}\n", line));
+}
+
+int Agent::report() {
+  for (const Rank& rank : ranks_) {
+    for (const RankOutput* output : {rank.out.get(), rank.err.get()}) {
+      if (output != nullptr && !output->log_error().empty()) {
+        say(fmt::format("the log of rank {} in {} is incomplete: {}", rank_number(rank),
+                        options_.log_dir, output->log_error()));
+      }
+    }
+  }
+  if (other_cause_) {
+    if (!other_cause_->text.empty()) say(other_cause_->text);
+    return other_cause_->exit_code;
+  }
+  if (job_failure_) {
+    say(job_failure_->text);
+    for (std::string_view rest = job_failure_->detail; !rest.empty();) {
+      const std::size_t end = rest.find('\n');
+      say(std::string(rest.substr(0, end)));
+      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    }
+    const std::string fate = fate_of_others(-1, facts());
+    if (!fate.empty()) say(fmt::format("  on this node: {}", fate));
+    if (job_failure_->signal != 0) return 128 + job_failure_->signal;
+    return job_failure_->exit_code != 0 ? job_failure_->exit_code : 1;
+  }
+  const RankEnd* const cause = verdict_.cause();
+  if (cause == nullptr) return 0;
+  const std::vector<RankFacts> all = facts();
+  const RankFacts& first = all.at(static_cast<std::size_t>(cause->rank - meeting_->first_rank));
+  for (const std::string& line : failure_page(first, all, {plan_.host, meeting_->group_rank})) {
+    say(line);
+  }
+  return cause->exit_code();
+}
+
+}  // namespace dl::launcher
