@@ -1,5 +1,5 @@
 // Built with -ffp-contract=off: every fused multiply-add below is written out, and nothing else is
-// fused.
+// fused. -fno-math-errno and -fno-trapping-math let the loops become vectors; they change no value.
 #include "core/random/transforms.h"
 
 #include <bit>
