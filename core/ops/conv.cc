@@ -56,6 +56,16 @@ void check_conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
            "conv2d: the bias has shape {}, wanted [{}]", bias.sizes().str(), weight.size(0));
 }
 
+template <typename Args>
+Pair output_size(const Tensor& input, const Pair& kernel, const Args& args,
+                 bool ceil_mode = false) {
+  const auto along = [&](std::size_t d) {
+    return window_count(input.sizes()[d + 2], kernel[d], args.stride[d], args.padding[d],
+                        args.dilation[d], ceil_mode);
+  };
+  return {along(0), along(1)};
+}
+
 // The gradient before the fused ReLU.
 Tensor unclipped(BackwardContext& context, const Tensor& output) {
   Tensor grad = laid_out(context.grad_output(), kLast);
@@ -129,7 +139,7 @@ struct MaxPool2dBackward final : Node {
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv2dArgs& args) {
   check_conv2d(input, weight, bias, args);
-  const Pair size = kernels::cpu::conv2d_size(input, weight, args);
+  const Pair size = output_size(input, {weight.size(2), weight.size(3)}, args);
   DL_CHECK(size[0] > 0 && size[1] > 0, kShape,
            "conv2d: a window of {} x {} with dilation ({}, {}) does not fit into the input {} with "
            "padding ({}, {})",
@@ -162,7 +172,7 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
   DL_CHECK(args.kernel[0] * args.kernel[1] <= 65535, kInvalidArgument,
            "max_pool2d: a window of {} x {}, wanted at most 65535 elements", args.kernel[0],
            args.kernel[1]);
-  const Pair size = kernels::cpu::max_pool2d_size(input, args);
+  const Pair size = output_size(input, args.kernel, args, args.ceil_mode);
   DL_CHECK(
       size[0] > 0 && size[1] > 0, kShape,
       "max_pool2d: a window of {} x {} with dilation ({}, {}) does not fit into the input {} with "

@@ -12,6 +12,8 @@
 
 #include <cstdint>
 
+#include "core/kernels/window_args.h"
+
 namespace dl::kernels {
 
 struct Conv2dShape {
@@ -22,12 +24,8 @@ struct Conv2dShape {
   std::int64_t dilation_h = 1, dilation_w = 1;
   std::int64_t groups = 1;
 
-  std::int64_t out_h() const noexcept {
-    return (h + 2 * pad_h - dilation_h * (kh - 1) - 1) / stride_h + 1;
-  }
-  std::int64_t out_w() const noexcept {
-    return (w + 2 * pad_w - dilation_w * (kw - 1) - 1) / stride_w + 1;
-  }
+  std::int64_t out_h() const noexcept { return window_count(h, kh, stride_h, pad_h, dilation_h); }
+  std::int64_t out_w() const noexcept { return window_count(w, kw, stride_w, pad_w, dilation_w); }
   std::int64_t taps() const noexcept { return c_in / groups * kh * kw; }
   friend bool operator==(const Conv2dShape&, const Conv2dShape&) noexcept = default;
 };

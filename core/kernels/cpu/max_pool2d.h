@@ -11,6 +11,8 @@
 
 #include <cstdint>
 
+#include "core/kernels/window_args.h"
+
 namespace dl::kernels {
 
 struct Pool2dShape {
@@ -23,17 +25,11 @@ struct Pool2dShape {
   bool relu =
       false;  // y = max(0, .), which is the maximum over a ReLU's output, four times cheaper
 
-  std::int64_t out_h() const noexcept { return out(h, kh, stride_h, pad_h, dilation_h); }
-  std::int64_t out_w() const noexcept { return out(w, kw, stride_w, pad_w, dilation_w); }
-
- private:
-  std::int64_t out(std::int64_t size, std::int64_t k, std::int64_t stride, std::int64_t pad,
-                   std::int64_t dilation) const noexcept {
-    const std::int64_t room = size + 2 * pad - dilation * (k - 1) - 1;
-    if (room < 0) return 0;
-    const std::int64_t steps = (room + (ceil_mode ? stride - 1 : 0)) / stride;
-    // PyTorch: with ceil_mode a window must still start inside the image or its left padding.
-    return steps * stride >= size + pad ? steps : steps + 1;
+  std::int64_t out_h() const noexcept {
+    return window_count(h, kh, stride_h, pad_h, dilation_h, ceil_mode);
+  }
+  std::int64_t out_w() const noexcept {
+    return window_count(w, kw, stride_w, pad_w, dilation_w, ceil_mode);
   }
 };
 

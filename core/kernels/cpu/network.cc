@@ -85,16 +85,6 @@ void relu_in_place(std::int64_t n, T* y) {
 
 }  // namespace
 
-Pair conv2d_size(const Tensor& x, const Tensor& weight, const Conv2dArgs& args) {
-  const Conv2dShape s = conv_shape(x.sizes(), weight.sizes(), args);
-  return {s.out_h(), s.out_w()};
-}
-
-Pair max_pool2d_size(const Tensor& x, const MaxPool2dArgs& args) {
-  const Pool2dShape s = pool_shape(x.sizes(), args);
-  return {s.out_h(), s.out_w()};
-}
-
 void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args,
             const Tensor& y) {
   visit_f32_f64(x, "conv2d", [&]<typename T>() {

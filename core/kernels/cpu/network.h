@@ -8,10 +8,6 @@
 
 namespace dl::kernels::cpu {
 
-// Sizes that come out. Not positive where the window does not fit.
-Pair conv2d_size(const Tensor& x, const Tensor& weight, const Conv2dArgs& args);
-Pair max_pool2d_size(const Tensor& x, const MaxPool2dArgs& args);
-
 // x, y, dx and dy are channels-last, weight and dweight row-major; bias and dbias may be undefined.
 void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args,
             const Tensor& y);
