@@ -237,12 +237,18 @@ std::string Core::missing_text(const Operation& operation) const {
     }
   }
   if (missing.empty()) {
+    for (const Peer& p : peers_) {
+      if (is_other(p) && operation.has_probed && !p.has_answered) {
+        add(p, "which has called it and does not answer any more (stopped?)");
+      }
+    }
+  }
+  if (missing.empty()) {
+    // Everybody answers: named only now, since a rank behind one that does not answer is slow too.
     const auto& running = static_cast<const Collective&>(operation);
     for (const Peer& p : peers_) {
       if (is_other(p) && running.needs(p.who.rank)) {
-        add(p, operation.has_probed && !p.has_answered
-                   ? "which has called it and does not answer any more (stopped?)"
-                   : "which has called it and is slow to send or to receive its data");
+        add(p, "which has called it and is slow to send or to receive its data");
       }
     }
   }
