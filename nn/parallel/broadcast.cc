@@ -11,7 +11,7 @@ namespace dl::nn::parallel {
 namespace {
 
 // From here on one more message is cheaper than copying twice.
-constexpr std::size_t kAloneBytes = 256 * 1024;
+constexpr std::size_t kAloneBytes = std::size_t{256} * 1024;
 
 bool travels_alone(const Tensor& tensor) noexcept {
   return tensor.is_contiguous() && tensor.nbytes() >= kAloneBytes;

@@ -98,6 +98,7 @@ void probe(const Options& options) {
   }
   const auto all_reduce_buckets = [&] {
     std::vector<dl::Ref<dl::collectives::Work>> works;
+    works.reserve(buckets.size());
     for (const dl::Tensor& bucket : buckets) {
       works.push_back(group->all_reduce({.input = bucket.data_ptr(),
                                          .output = bucket.data_ptr(),
