@@ -63,6 +63,7 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
       if (is_member(id)) done(id, now, out);
       break;
     case pb::FromNode::kLeave: {
+      if (message.leave().lost()) return on_lost(id, message.leave().reason(), now);
       pb::Failed cause;
       cause.set_rank(-1);
       cause.set_local_rank(-1);

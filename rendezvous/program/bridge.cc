@@ -235,6 +235,7 @@ int Bridge::end() {
     if (input_closed_ && part_of_job) {
       pb::FromNode message;
       message.mutable_leave()->set_reason("its dlrun has ended");
+      message.mutable_leave()->set_lost(true);
       send(message);
     }
     // After an orderly end the service ends the stream too; with anything else there is no waiting.

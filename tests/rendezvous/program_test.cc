@@ -239,7 +239,9 @@ TEST_F(ProgramTest, DlrunThatEndsTakesItsNodeOut) {
   ASSERT_TRUE(a->hear().contains("generation"));
   ASSERT_TRUE(b->hear().contains("generation"));
   b->close_input();
-  EXPECT_EQ(a->hear()["failed"]["text"], "its dlrun has ended");
+  const json cause = a->hear()["failed"];
+  EXPECT_EQ(cause["node_lost"], true);
+  EXPECT_EQ(cause["text"], "node rank 1 (host host-b, pid 4711) was lost: its dlrun has ended");
   b->wait();
 }
 
