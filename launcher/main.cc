@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "launcher/agent.h"
+#include "launcher/descendants.h"
 #include "launcher/machine.h"
 #include "launcher/options.h"
 #include "launcher/plan.h"
@@ -16,6 +18,13 @@
 
 namespace dl::launcher {
 namespace {
+
+// Whoever starts dlrun with a standard stream closed must not have a pipe of ours take its number.
+void open_missing_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // takes the lowest number, fd
+  }
+}
 
 int run(int argc, char** argv) {
   Plan plan;
@@ -50,10 +59,12 @@ int run(int argc, char** argv) {
 }  // namespace dl::launcher
 
 int main(int argc, char** argv) {
+  dl::launcher::open_missing_standard_streams();
   try {
     return dl::launcher::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
+    dl::launcher::kill_descendants();
     return 1;
   }
 }

@@ -36,7 +36,6 @@ UniqueFd open_null() {
 }
 
 UniqueFd stdin_for_rank() {
-  if (::fcntl(STDIN_FILENO, F_GETFD) < 0) return open_null();  // dlrun was started without one
   const bool background = ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
   return background ? open_null() : duplicate(STDIN_FILENO);
 }

@@ -14,6 +14,8 @@
 #include <boost/asio/post.hpp>
 #include <cerrno>
 
+#include "core/base/error.h"
+
 namespace dl::launcher {
 namespace {
 
@@ -32,10 +34,7 @@ std::string_view clipped(std::string_view text, int columns) {
 Sink::Sink(boost::asio::io_context& io, int fd, std::function<void()> on_broken)
     : watched_(io), fd_(fd), on_broken_(std::move(on_broken)) {
   struct stat about{};
-  if (::fstat(fd, &about) != 0) {
-    broken_ = true;  // started with the descriptor closed: output goes nowhere, as it would for sh
-    return;
-  }
+  if (::fstat(fd, &about) != 0) throw_errno(errno, "fstat of dlrun's output");
   terminal_ = ::isatty(fd) == 1;
   if (!terminal_ && !S_ISFIFO(about.st_mode) && !S_ISSOCK(about.st_mode)) return;
   if (!S_ISSOCK(about.st_mode)) {

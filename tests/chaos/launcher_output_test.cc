@@ -112,6 +112,13 @@ TEST(Output, GoesThroughASocketThatStaysBlocking) {
   EXPECT_EQ(job.wait(), 0);
 }
 
+TEST(Output, ClosedStandardStreamsAreNobodyElsesNumbers) {
+  tests::Process job(
+      {"sh", "-c", tests::program("dlrun") + " --nproc-per-node 2 sh -c 'echo x >&2' <&- >&-"});
+  EXPECT_EQ(job.wait(5s), 0);
+  EXPECT_THAT(job.err(), HasSubstr("[rank 1] x\n"));
+}
+
 TEST(Output, AnUnfinishedLastLineIsShown) {
   tests::Process job(dlrun({"--nproc-per-node", "1", "sh", "-c", "printf 'a\\nb'"}));
   EXPECT_EQ(job.wait(), 0);
