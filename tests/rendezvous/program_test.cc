@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -311,6 +312,26 @@ TEST_F(ProgramTest, WrongKeyIsSaid) {
   EXPECT_EQ(error["kind"], "authentication");
   EXPECT_THAT(error["text"].get<std::string>(), HasSubstr("wrong job key"));
   EXPECT_EQ(stranger.wait(), 1);
+}
+
+TEST_F(ProgramTest, GarbageAndHalfOpenConnectionsOnThePortDisturbNobody) {
+  ::setenv("DLRUN_LOG", "off", 1);
+  const auto service = serve();
+  ::unsetenv("DLRUN_LOG");
+  std::mt19937 random(5);
+  std::vector<UniqueFd> open;
+  for (int i = 0; i < 40; ++i) {
+    open.push_back(connect_to(Endpoint::parse(endpoint()), Deadline::after(20s)));
+    std::string bytes(random() % 300, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    if (i % 2 == 0) ::send(open.back().get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  const auto a = node();
+  const auto b = node();
+  a->say(join("a", 0));
+  b->say(join("b", 1));
+  EXPECT_TRUE(a->hear().contains("generation"));
+  EXPECT_TRUE(b->hear().contains("generation"));
 }
 
 TEST_F(ProgramTest, NodeThatStaysAwayIsNamedAtTheDeadline) {
