@@ -173,7 +173,9 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::link(const std::stri
   try {
     made = connect(Deadline::earlier(deadline, Deadline::after(options_.reconnect_for)));
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kTimeout && error.kind() != ErrorKind::kConnection) throw;
+    // Whatever answers there now and refuses this client, the store that it was connected to is
+    // gone.
+    if (error.kind() == ErrorKind::kAborted) throw;
     throw_error(ErrorKind::kConnection,
                 "store: {}: the connection to {} was lost{}{} and could not be made again: {}",
                 what, options_.endpoint.text(), lost.empty() ? "" : ", ", lost, error.what());

@@ -10,8 +10,8 @@
 namespace dl::rendezvous {
 namespace {
 
-// Time for the last answers to leave; no longer than they need, since every call has just ended.
-constexpr std::chrono::seconds kFarewell{2};
+// Time for the last answers to leave. gRPC waits all of it while a client stays connected.
+constexpr std::chrono::milliseconds kFarewell{200};
 
 }  // namespace
 
