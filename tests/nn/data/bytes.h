@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temp_dir.h"
+
 namespace dl::data {
 
 using Bytes = std::vector<std::byte>;
@@ -58,33 +60,17 @@ inline Bytes gzip(const Bytes& plain) {
   return out;
 }
 
-// A directory that is gone when the test is.
-class TemporaryDirectory {
+// A directory that is gone when the test is, and takes files.
+class TemporaryDirectory : public tests::TempDir {
  public:
-  TemporaryDirectory() {
-    std::string pattern = std::filesystem::temp_directory_path() / "dlrun-test-XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = pattern;
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::string& path() const { return path_; }
   std::string write(const std::string& name, std::span<const std::byte> bytes) const {
-    const std::filesystem::path file = std::filesystem::path(path_) / name;
+    const std::filesystem::path file = std::filesystem::path(path()) / name;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file, std::ios::binary)
         .write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
     return file;
   }
-
- private:
-  std::string path_;
 };
 
 }  // namespace dl::data
