@@ -8,6 +8,7 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <string_view>
 
 #include "core/base/ref.h"
 #include "core/device/stream.h"
@@ -31,6 +32,9 @@ class Work : public RefCounted {
   virtual std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept {
     return std::nullopt;
   }
+  // The way that the operation took: "ring", "direct", "copy", ...; empty where the group does not
+  // say. Text of static lifetime, the same on every rank.
+  virtual std::string_view algorithm() const noexcept { return {}; }
 };
 
 }  // namespace dl::collectives

@@ -223,6 +223,11 @@ Schedule dissemination_barrier(int rank, int size) {
 
 }  // namespace
 
+std::string_view name_of(Algorithm algorithm) noexcept {
+  constexpr std::string_view kNames[] = {"direct", "ring", "tree", "chain", "dissemination"};
+  return kNames[static_cast<std::size_t>(algorithm)];
+}
+
 Algorithm plan(const Descriptor& d, int size) noexcept {
   const std::size_t bytes = d.count * size_of(d.dtype);
   const bool small = bytes <= kSmallBytes / static_cast<std::size_t>(std::max(size - 1, 1));

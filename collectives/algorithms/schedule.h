@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "collectives/descriptor.h"
@@ -61,6 +62,9 @@ struct Schedule {
 };
 
 enum class Algorithm : std::uint8_t { kDirect, kRing, kTree, kChain, kDissemination };
+
+// "direct", "ring", ...
+std::string_view name_of(Algorithm algorithm) noexcept;
 
 // At most this many bytes leave a rank in the direct exchange of a small operation; above,
 // bandwidth decides.

@@ -216,9 +216,7 @@ std::string_view algorithm_of(const Options& o, const Result& result, int size) 
   if (o.op == OpKind::kAllGather || o.op == OpKind::kReduceScatter) {
     count /= static_cast<std::size_t>(size);
   }
-  constexpr std::string_view kNames[] = {"direct", "ring", "tree", "chain", "dissemination"};
-  return kNames[static_cast<std::size_t>(
-      plan({.count = count, .op = o.op, .dtype = o.dtype, .reduce = o.reduce}, size))];
+  return name_of(plan({.count = count, .op = o.op, .dtype = o.dtype, .reduce = o.reduce}, size));
 }
 
 }  // namespace dl::collectives::bench

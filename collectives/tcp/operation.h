@@ -64,6 +64,8 @@ class Collective final : public Operation {
              std::chrono::nanoseconds timeout, Ref<RefCounted> owner, Schedule plan, int size,
              const void* input, void* output);
 
+  std::string_view algorithm() const noexcept override { return name_of(plan(descriptor, size_)); }
+
   // Driver, all of it. What may leave for this peer now, and that it has left.
   struct Slice {
     const std::byte* data;
