@@ -1,0 +1,141 @@
+// Recorder: the flight recorder of one process, and GroupRecorder, through which a group writes it.
+//
+//   Slot* slot = group_recorder.enqueue({.sequence = 7, .count = 1024, .op = ...});
+//   group_recorder.start(slot);
+//   group_recorder.finish(slot);  // or fail(slot)
+//
+// A back-end calls enqueue() when the operation gets its sequence number, start() when its first
+// byte may move, and finish() or fail() once, when it is over; begin() is enqueue() and start() in
+// one, for operations that run in their caller. Each call takes a few nanoseconds, allocates
+// nothing, never blocks and never fails. A null slot (no recorder, or no room) is an ordinary
+// argument.
+//
+// A Recorder owns its mapping; groups share it (shared_ptr, because a group may outlive the session
+// that made it, and this room knows no Ref). A Slot* belongs to the operation from enqueue() until
+// finish() or fail(), and must not be used after that.
+//
+// Thread-safety: any thread. Calls about one slot must be ordered by the operation's own hand-over
+// (an inbox, a flag), as the operation itself is.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "collectives/record/clock.h"
+#include "collectives/record/format.h"
+
+namespace dl::collectives::record {
+
+// What the numbers in What mean; at most kNames of each are kept.
+struct Names {
+  std::span<const std::string_view> ops;
+  std::span<const std::string_view> dtypes;
+  std::span<const std::string_view> reduces;
+};
+
+// An operation. Ranks that agree on what they do have equal `hash` (0: not known).
+struct What {
+  std::uint64_t sequence = 0;
+  std::uint64_t count = 0;
+  std::int32_t root = -1;  // point-to-point: the tag
+  std::uint8_t op = 0;
+  std::uint8_t dtype = 0;
+  std::uint8_t reduce = 0;
+  std::uint8_t order = 0;
+  std::uint16_t hash = 0;
+  std::int32_t peer = -1;  // point-to-point: the other rank; -1: a collective
+};
+
+// Who writes, where nobody has said so yet (no dlrun).
+struct Who {
+  std::int32_t rank = 0;
+  std::int32_t world_size = 1;
+  std::uint64_t generation = 0;
+  std::string_view host{};
+  std::string_view job{};
+};
+
+// Fills the header of fresh memory (zeroed, kBytes); the maker's part.
+void describe(Header& header, const Who& who) noexcept;
+
+class GroupRecorder;
+
+class Recorder : public std::enable_shared_from_this<Recorder> {
+ public:
+  // The memory behind a descriptor that dlrun made. Null where it is none, or another process
+  // writes it; `why` then says so. The descriptor is not kept.
+  static std::shared_ptr<Recorder> open(int fd, const Names& names, std::string& why);
+  // Memory of this process alone. When the first group breaks, it is written to
+  // `directory`/<rank>/flight.rec, unless `directory` is empty. Null where memory is short.
+  static std::shared_ptr<Recorder> make(const Who& who, const Names& names, std::string directory);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  struct GroupOptions {
+    std::string_view name{};
+    std::string_view backend{};
+    std::uint64_t generation = 0;
+    int rank = 0;
+    int size = 1;
+  };
+  // Where the table is full of open groups, the new one is not recorded.
+  GroupRecorder add_group(const GroupOptions& options);
+  // A number for start(): "ring", "staged"; the same name gives the same number. 0: table full.
+  std::uint8_t algorithm(std::string_view name);
+
+  const Memory& memory() const noexcept { return *memory_; }
+
+ private:
+  friend class GroupRecorder;
+  Recorder(Memory* memory, std::string directory) noexcept;
+  static bool take_over(Memory& memory, std::string& why);
+  static void prepare(Memory& memory, const Names& names) noexcept;
+  void write_file() noexcept;
+
+  Memory* const memory_;
+  const ClockKind clock_;
+  const std::string directory_;
+  std::mutex mutex_;  // groups and names
+  std::uint64_t next_group_ = 1;
+  bool written_ = false;
+};
+
+class GroupRecorder {
+ public:
+  GroupRecorder() noexcept = default;  // records nothing
+  GroupRecorder(GroupRecorder&& other) noexcept = default;
+  GroupRecorder& operator=(GroupRecorder&& other) noexcept;
+  ~GroupRecorder();  // the group has left
+
+  Slot* enqueue(const What& what) noexcept { return take(what, State::kEnqueued, 0); }
+  Slot* begin(const What& what, std::uint8_t algorithm = 0) noexcept {
+    return take(what, State::kStarted, algorithm);
+  }
+  void start(Slot* slot, std::uint8_t algorithm = 0) noexcept;
+  // For whom it waits; for operations that take long, not for every one.
+  void wait_for(Slot* slot, int rank) noexcept;
+  void finish(Slot* slot) noexcept { end(slot, State::kFinished); }
+  void fail(Slot* slot) noexcept { end(slot, State::kFailed); }
+  // The first cause. Writes the recorder's file where it has a directory: call it before the
+  // operations end, as the process may end with them.
+  void broken(std::string_view kind, std::string_view cause) noexcept;
+
+  explicit operator bool() const noexcept { return recorder_ != nullptr; }
+  // Null where nothing is recorded.
+  Recorder* recorder() const noexcept { return recorder_.get(); }
+
+ private:
+  friend class Recorder;
+  Slot* take(const What& what, State state, std::uint8_t algorithm) noexcept;
+  void end(Slot* slot, State state) noexcept;
+
+  std::shared_ptr<Recorder> recorder_;
+  Group* group_ = nullptr;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace dl::collectives::record

@@ -1,0 +1,81 @@
+// Copies of a flight recorder: taken from memory that others write, written to a file, and read
+// back from one that may hold anything.
+//
+// Pure functions and values; any thread.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collectives/record/format.h"
+
+namespace dl::collectives::record {
+
+// A consistent copy, slot by slot, stamped with both clocks. A slot that its writer had under way
+// stays kWriting. Groups are copied as they stand: in the process that writes them, hold its mutex.
+std::unique_ptr<Memory> take_snapshot(const Memory& memory);
+
+inline constexpr std::string_view kFileName = "flight.rec";
+// Writes `directory`/<rank>/flight.rec, folders made. Returns what went wrong, else "".
+std::string write_snapshot(const Memory& copy, const std::string& directory, int rank);
+
+// What a file said. Texts are printable ASCII or UTF-8's high bytes, whatever stood in the file.
+struct Operation {
+  std::uint64_t ticket = 0;  // order in which the rank began its operations
+  std::uint64_t group = 0;   // Group's number, modulo 65536
+  std::uint64_t sequence = 0;
+  std::uint64_t count = 0;
+  std::int32_t root = -1;  // point-to-point: the tag
+  std::string op, dtype, reduce;
+  std::string algorithm;  // empty: not told
+  std::uint8_t op_number = 0, dtype_number = 0, reduce_number = 0, order = 0;
+  std::uint16_t hash = 0;
+  int waits_for = -1;  // rank in the group
+  State state = State::kEnqueued;
+  // Seconds before the copy was taken; nullopt: not happened, or no time at all.
+  std::optional<double> enqueued, started, ended;
+
+  bool is_over() const noexcept { return state == State::kFinished || state == State::kFailed; }
+};
+
+struct GroupFacts {
+  std::uint64_t number = 0;
+  GroupState state = GroupState::kOpen;
+  std::uint64_t generation = 0;
+  int rank = 0;
+  int size = 1;
+  std::string backend, name;
+  std::uint64_t last_called = 0;
+  std::string kind, cause;       // of what broke it; empty: nothing did
+  std::optional<double> broken;  // seconds before the copy
+};
+
+struct RankFacts {
+  int rank = 0;
+  int world_size = 1;
+  std::uint64_t generation = 0;
+  std::string host, job;
+  std::uint64_t copied_at_ns = 0;  // since 1970
+  End end = End::kUnknown;
+  int status = 0;
+  int pid = 0;
+  bool was_stopped = false, is_cause = false;
+  char process_state = 0;
+  std::optional<double> ended;        // seconds before the copy
+  bool opened = false;                // a program with dlrun's collectives wrote it
+  std::vector<GroupFacts> groups;     // by number
+  std::vector<Operation> operations;  // by ticket
+  std::uint64_t torn = 0;             // slots that were being written
+  std::uint64_t dropped = 0;          // operations that found no slot
+  bool truncated = false;
+};
+
+// nullopt where the bytes are no recorder of this format; `why` then says what is wrong.
+std::optional<RankFacts> parse(std::span<const std::byte> bytes, std::string& why);
+
+}  // namespace dl::collectives::record

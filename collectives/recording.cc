@@ -1,0 +1,56 @@
+#include "collectives/recording.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace dl::collectives {
+namespace {
+
+template <typename E, std::size_t N, typename Name>
+std::array<std::string_view, N> names_of(const Name& name) {
+  static_assert(N <= record::kNames, "a recorder's table of names is full");
+  std::array<std::string_view, N> names;
+  for (std::size_t i = 0; i < N; ++i) names[i] = name(static_cast<E>(i));
+  return names;
+}
+
+bool is_on() {
+  const std::string value = env::get(env::Var::kRecorder).value_or("on");
+  DL_CHECK(value == "on" || value == "off", kInvalidArgument,
+           "DLRUN_RECORDER is {}, wanted on or off", value);
+  return value == "on";
+}
+
+}  // namespace
+
+record::Names recorded_names() {
+  static const auto ops = names_of<OpKind, kOpKindCount>([](OpKind op) { return name_of(op); });
+  static const auto dtypes = names_of<DType, kDTypeCount>([](DType d) { return short_name(d); });
+  static const auto reduces =
+      names_of<ReduceOp, kReduceOpCount>([](ReduceOp op) { return name_of(op); });
+  return {.ops = ops, .dtypes = dtypes, .reduces = reduces};
+}
+
+std::shared_ptr<record::Recorder> open_recorder(int rank, int world_size,
+                                                std::uint64_t generation) {
+  if (!is_on()) return nullptr;
+  if (const auto fd = env::get_int(env::Var::kRecorderFd)) {
+    std::string why;
+    auto opened = record::Recorder::open(static_cast<int>(*fd), recorded_names(), why);
+    if (opened) return opened;
+    log::warning("flight recorder: {}; `dlrun autopsy` will not see this rank", why);
+  }
+  char host[65] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string job = env::get(env::Var::kJobId).value_or("local");
+  return record::Recorder::make(
+      {.rank = rank, .world_size = world_size, .generation = generation, .host = host, .job = job},
+      recorded_names(), env::get(env::Var::kRecorderDir).value_or(""));
+}
+
+}  // namespace dl::collectives
