@@ -1,7 +1,10 @@
 #include "collectives/buffers.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "collectives/algorithms/reduce.h"
 #include "core/base/error.h"
@@ -17,6 +20,41 @@ std::uintptr_t address(const void* pointer) noexcept {
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
   return a_bytes > 0 && b_bytes > 0 && address(a) < address(b) + b_bytes &&
          address(b) < address(a) + a_bytes;
+}
+
+// Room for the offsets of any rank's part, in bytes.
+constexpr std::size_t kMostElements =
+    std::numeric_limits<std::size_t>::max() / (std::size_t{1} << 20);
+
+void check_root(std::string_view operation, int root, int size) {
+  DL_CHECK(root >= 0 && root < size, kInvalidArgument,
+           "{}: root is {}, wanted a rank of this group, 0 to {}", operation, root, size - 1);
+}
+
+// `part` may lie in `whole` at its own place and nowhere else.
+void check_place(std::string_view operation, std::string_view part_name, const void* part,
+                 std::size_t part_bytes, std::string_view whole_name, const void* whole,
+                 std::size_t whole_bytes, std::size_t place) {
+  DL_CHECK(static_cast<const std::byte*>(whole) + place == part ||
+               !overlap(part, part_bytes, whole, whole_bytes),
+           kInvalidArgument, "{}: {} overlaps {} elsewhere than at this rank's part", operation,
+           part_name, whole_name);
+}
+
+// The elements before each part and, last, of all: {0, c0, c0 + c1, ...}.
+std::vector<std::size_t> offsets_of(OpKind op, std::string_view what,
+                                    std::span<const std::size_t> counts, int size) {
+  DL_CHECK(counts.size() == static_cast<std::size_t>(size), kInvalidArgument,
+           "{}: {} has {} elements, wanted one for each of {} ranks", name_of(op), what,
+           counts.size(), size);
+  std::vector<std::size_t> offsets{0};
+  offsets.reserve(counts.size() + 1);
+  for (const std::size_t count : counts) {
+    DL_CHECK(count <= kMostElements - offsets.back(), kInvalidArgument,
+             "{}: the sum of {} is more than memory can hold", name_of(op), what);
+    offsets.push_back(offsets.back() + count);
+  }
+  return offsets;
 }
 
 void check_pointer(std::string_view operation, std::string_view what, const void* pointer,
@@ -39,8 +77,7 @@ void check_all_reduce(const AllReduceOptions& o) {
 
 void check_broadcast(const BroadcastOptions& o, int size) {
   check_pointer("broadcast", "buffer", o.buffer, o.count);
-  DL_CHECK(o.root >= 0 && o.root < size, kInvalidArgument,
-           "broadcast: root is {}, wanted a rank of this group, 0 to {}", o.root, size - 1);
+  check_root("broadcast", o.root, size);
 }
 
 void check_all_gather(const AllGatherOptions& o, int rank, int size) {
@@ -68,6 +105,98 @@ void check_reduce_scatter(const ReduceScatterOptions& o, int rank, int size) {
       "reduce_scatter: output overlaps input elsewhere than at input + rank * count");
 }
 
+void check_reduce(const ReduceOptions& o, int rank, int size) {
+  check_pointer("reduce", "input", o.input, o.count);
+  check_root("reduce", o.root, size);
+  check_reduction(o.dtype, o.op, "reduce");
+  if (rank != o.root) return;
+  check_pointer("reduce", "output", o.output, o.count);
+  const std::size_t bytes = o.count * size_of(o.dtype);
+  DL_CHECK(o.input == o.output || !overlap(o.input, bytes, o.output, bytes), kInvalidArgument,
+           "reduce: input and output overlap in part; give the same pointer (in place) or separate "
+           "buffers");
+}
+
+std::size_t check_parts(OpKind op, const AllGathervOptions& o, int rank, int size) {
+  const std::string_view name = name_of(op);
+  const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
+  const auto own = static_cast<std::size_t>(rank);
+  const std::size_t element = size_of(o.dtype);
+  check_pointer(name, "input", o.input, o.counts[own]);
+  check_pointer(name, "output", o.output, offsets.back());
+  check_place(name, "input", o.input, o.counts[own] * element, "output", o.output,
+              offsets.back() * element, offsets[own] * element);
+  return offsets.back();
+}
+
+std::size_t check_parts(OpKind op, const ReduceScattervOptions& o, int rank, int size) {
+  const std::string_view name = name_of(op);
+  const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
+  const auto own = static_cast<std::size_t>(rank);
+  const std::size_t element = size_of(o.dtype);
+  check_pointer(name, "input", o.input, offsets.back());
+  check_pointer(name, "output", o.output, o.counts[own]);
+  check_reduction(o.dtype, o.op, name);
+  check_place(name, "output", o.output, o.counts[own] * element, "input", o.input,
+              offsets.back() * element, offsets[own] * element);
+  return offsets.back();
+}
+
+void check_parts(OpKind op, const GathervOptions& o, int rank, int size) {
+  const std::string_view name = name_of(op);
+  check_root(name, o.root, size);
+  check_pointer(name, "input", o.input, o.count);
+  if (rank != o.root) return;
+  const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
+  const auto own = static_cast<std::size_t>(rank);
+  const std::size_t element = size_of(o.dtype);
+  DL_CHECK(o.counts[own] == o.count, kInvalidArgument,
+           "{}: count is {}, and counts[{}], which is this rank's, is {}", name, o.count, rank,
+           o.counts[own]);
+  check_pointer(name, "output", o.output, offsets.back());
+  check_place(name, "input", o.input, o.count * element, "output", o.output,
+              offsets.back() * element, offsets[own] * element);
+}
+
+void check_parts(OpKind op, const ScattervOptions& o, int rank, int size) {
+  const std::string_view name = name_of(op);
+  check_root(name, o.root, size);
+  check_pointer(name, "output", o.output, o.count);
+  if (rank != o.root) return;
+  const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
+  const auto own = static_cast<std::size_t>(rank);
+  const std::size_t element = size_of(o.dtype);
+  DL_CHECK(o.counts[own] == o.count, kInvalidArgument,
+           "{}: count is {}, and counts[{}], which is this rank's, is {}", name, o.count, rank,
+           o.counts[own]);
+  check_pointer(name, "input", o.input, offsets.back());
+  check_place(name, "output", o.output, o.count * element, "input", o.input,
+              offsets.back() * element, offsets[own] * element);
+}
+
+void check_parts(OpKind op, const AllToAllvOptions& o, int rank, int size) {
+  const std::string_view name = name_of(op);
+  const std::size_t sent = offsets_of(op, "send_counts", o.send_counts, size).back();
+  const std::size_t received = offsets_of(op, "receive_counts", o.receive_counts, size).back();
+  check_pointer(name, "input", o.input, sent);
+  check_pointer(name, "output", o.output, received);
+  const auto own = static_cast<std::size_t>(rank);
+  DL_CHECK(o.send_counts[own] == o.receive_counts[own], kInvalidArgument,
+           "{}: rank {} sends {} elements to itself and receives {}", name, rank,
+           o.send_counts[own], o.receive_counts[own]);
+  if (o.input == o.output) {
+    DL_CHECK(std::equal(o.send_counts.begin(), o.send_counts.end(), o.receive_counts.begin()),
+             kInvalidArgument,
+             "{}: in place, every rank must receive as much as it sends to that rank", name);
+    return;
+  }
+  const std::size_t element = size_of(o.dtype);
+  DL_CHECK(!overlap(o.input, sent * element, o.output, received * element), kInvalidArgument,
+           "{}: input and output overlap in part; give the same pointer (in place) or separate "
+           "buffers",
+           name);
+}
+
 void check_peer(const Descriptor& what, int peer, int rank, int size, const void* buffer) {
   DL_CHECK(peer >= 0 && peer < size && peer != rank, kInvalidArgument,
            "{}: peer is {}, wanted another rank of this group of {} (this is rank {})",
@@ -79,10 +208,8 @@ void check_call(const Descriptor& what, const CallOptions& call, std::string_vie
   DL_CHECK(call.stream.device.type == DeviceType::kCPU, kNotImplemented,
            "{}: a {} group moves CPU memory only, not {}'s", name_of(what.op), backend,
            call.stream.device.str());
-  // Room for the offsets of any rank's part.
-  DL_CHECK(what.count <= std::numeric_limits<std::size_t>::max() / (std::size_t{1} << 20),
-           kInvalidArgument, "{}: {} elements are more than memory can hold", name_of(what.op),
-           what.count);
+  DL_CHECK(what.count <= kMostElements, kInvalidArgument,
+           "{}: {} elements are more than memory can hold", name_of(what.op), what.count);
 }
 
 }  // namespace dl::collectives

@@ -2,6 +2,7 @@
 // throws kInvalidArgument (kDType for a reduction without meaning) with the operation's name.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "collectives/descriptor.h"
@@ -13,6 +14,16 @@ void check_all_reduce(const AllReduceOptions& options);
 void check_broadcast(const BroadcastOptions& options, int size);
 void check_all_gather(const AllGatherOptions& options, int rank, int size);
 void check_reduce_scatter(const ReduceScatterOptions& options, int rank, int size);
+void check_reduce(const ReduceOptions& options, int rank, int size);
+
+// Operations on parts, under the name of the v-variant or of its sister with equal counts. Where
+// every rank knows all counts they return the sum.
+std::size_t check_parts(OpKind op, const AllGathervOptions& options, int rank, int size);
+std::size_t check_parts(OpKind op, const ReduceScattervOptions& options, int rank, int size);
+void check_parts(OpKind op, const GathervOptions& options, int rank, int size);
+void check_parts(OpKind op, const ScattervOptions& options, int rank, int size);
+void check_parts(OpKind op, const AllToAllvOptions& options, int rank, int size);
+
 void check_peer(const Descriptor& what, int peer, int rank, int size, const void* buffer);
 // The stream must be the CPU's, and the byte count must fit. Throws kNotImplemented for other
 // devices.

@@ -15,14 +15,23 @@ std::uint64_t mix(std::uint64_t h) noexcept {
 }
 
 bool reduces(OpKind op) noexcept {
-  return op == OpKind::kAllReduce || op == OpKind::kReduceScatter;
+  return op == OpKind::kAllReduce || op == OpKind::kReduceScatter || op == OpKind::kReduce ||
+         op == OpKind::kReduceScatterv;
+}
+
+// False where each rank knows the count of its own parts only.
+bool has_common_count(OpKind op) noexcept {
+  return op != OpKind::kGatherv && op != OpKind::kScatterv && op != OpKind::kAllToAllv;
 }
 
 }  // namespace
 
 std::string_view name_of(OpKind op) noexcept {
   constexpr std::string_view kNames[kOpKindCount] = {
-      "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "send", "recv"};
+      "all_reduce",      "broadcast", "all_gather", "reduce_scatter",
+      "barrier",         "send",      "recv",       "reduce",
+      "gather",          "scatter",   "all_to_all", "all_gatherv",
+      "reduce_scatterv", "gatherv",   "scatterv",   "all_to_allv"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
@@ -54,11 +63,22 @@ std::string title(const Descriptor& d) {
 
 std::string payload_text(const Descriptor& d) {
   if (d.op == OpKind::kBarrier) return {};
-  std::string text = fmt::format("{}[{}]", short_name(d.dtype), d.count);
+  std::string text(short_name(d.dtype));
+  if (has_common_count(d.op)) text += fmt::format("[{}]", d.count);
   if (reduces(d.op)) text += fmt::format(" {}", name_of(d.reduce));
   if (d.order == Order::kTree) text += " in tree order";
-  if (d.op == OpKind::kBroadcast) text += fmt::format(" from root {}", d.root);
-  return text;
+  switch (d.op) {
+    case OpKind::kBroadcast:
+    case OpKind::kScatter:
+    case OpKind::kScatterv:
+      return text + fmt::format(" from root {}", d.root);
+    case OpKind::kReduce:
+    case OpKind::kGather:
+    case OpKind::kGatherv:
+      return text + fmt::format(" to root {}", d.root);
+    default:
+      return text;
+  }
 }
 
 std::string text(const Descriptor& d) {
@@ -75,6 +95,13 @@ std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
   return fmt::format(
       "{} called {} where {} called {}; all ranks must make the same calls in the same order",
       theirs_who, text(theirs), ours_who, text(ours));
+}
+
+std::string part_mismatch_text(const Descriptor& d, std::string_view theirs_who, std::uint64_t sent,
+                               std::string_view ours_who, std::uint64_t expected) {
+  return fmt::format(
+      "{}: {} sends {}[{}], {} expects {}[{}] from it; do the counts agree on both ranks?",
+      title(d), theirs_who, short_name(d.dtype), sent, ours_who, short_name(d.dtype), expected);
 }
 
 }  // namespace dl::collectives

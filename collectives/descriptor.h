@@ -22,9 +22,18 @@ enum class OpKind : std::uint8_t {
   kReduceScatter,
   kBarrier,
   kSend,
-  kRecv
+  kRecv,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kAllGatherv,
+  kReduceScatterv,
+  kGatherv,
+  kScatterv,
+  kAllToAllv
 };
-inline constexpr std::size_t kOpKindCount = 7;
+inline constexpr std::size_t kOpKindCount = 16;
 inline constexpr std::size_t kReduceOpCount = 8;
 
 // "all_reduce", "broadcast", ...
@@ -34,8 +43,10 @@ std::string_view name_of(ReduceOp op) noexcept;
 
 struct Descriptor {
   std::uint64_t sequence = 0;  // of the group, from 1; point-to-point: of this pair and direction
-  std::uint64_t count = 0;     // as the caller gave it: elements a rank for gather and scatter
-  std::int32_t root = -1;      // -1 where the operation has none
+  // As the caller gave it: elements a rank for gather, scatter and all_to_all; their sum for
+  // all_gatherv and reduce_scatterv; 0 for the other v-variants, where no rank need know it.
+  std::uint64_t count = 0;
+  std::int32_t root = -1;  // -1 where the operation has none
   OpKind op = OpKind::kBarrier;
   DType dtype = DType::kU8;
   ReduceOp reduce = ReduceOp::kSum;
@@ -49,7 +60,8 @@ std::uint64_t hash_of_group(std::string_view name, std::uint64_t generation) noe
 
 // "all_reduce #1042"
 std::string title(const Descriptor& descriptor);
-// What follows the title: "f32[1024] sum", "f32[8] from root 2", "" for a barrier.
+// What follows the title: "f32[1024] sum", "f32[8] from root 2", "f32 to root 0" for a gatherv, ""
+// for a barrier.
 std::string payload_text(const Descriptor& descriptor);
 // "all_reduce #1042 (f32[1024] sum)"
 std::string text(const Descriptor& descriptor);
@@ -58,5 +70,9 @@ std::string text(const Descriptor& descriptor);
 // 4711)".
 std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
                           const Descriptor& ours, std::string_view ours_who);
+// The same for the counts of one part: what they send, and what is expected from them.
+std::string part_mismatch_text(const Descriptor& descriptor, std::string_view theirs_who,
+                               std::uint64_t sent, std::string_view ours_who,
+                               std::uint64_t expected);
 
 }  // namespace dl::collectives

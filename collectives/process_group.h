@@ -81,6 +81,93 @@ struct ReduceScatterOptions {
   CallOptions call{};
 };
 
+struct ReduceOptions {
+  const void* input = nullptr;  // [count]
+  void* output = nullptr;       // [count], on `root` only
+  std::size_t count = 0;
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  CallOptions call{};
+};
+
+struct GatherOptions {
+  const void* input = nullptr;  // [count]; in place on the root where it is output + rank * count
+  void* output = nullptr;       // [size, count], on `root` only
+  std::size_t count = 0;        // elements a rank
+  DType dtype = DType::kF32;
+  int root = 0;
+  CallOptions call{};
+};
+
+struct ScatterOptions {
+  const void* input = nullptr;  // [size, count], on `root` only
+  void* output = nullptr;       // [count]; in place on the root where it is input + rank * count
+  std::size_t count = 0;        // elements a rank
+  DType dtype = DType::kF32;
+  int root = 0;
+  CallOptions call{};
+};
+
+struct AllToAllOptions {
+  const void* input = nullptr;  // [size, count]: part i goes to rank i
+  void* output = nullptr;       // [size, count]: part i comes from rank i; may be input
+  std::size_t count = 0;        // elements a pair of ranks
+  DType dtype = DType::kF32;
+  CallOptions call{};
+};
+
+// The v-variants: every rank's part has a count of its own, and the parts stand one behind the
+// other in rank order. Spans are read during the call only. Where two ranks give different counts
+// for one part, both get kMismatch with both numbers.
+
+struct AllGathervOptions {
+  const void* input = nullptr;            // [counts[rank]]; in place at its place in output
+  void* output = nullptr;                 // [sum of counts]
+  std::span<const std::size_t> counts{};  // [size], the same on all ranks
+  DType dtype = DType::kF32;
+  CallOptions call{};
+};
+
+struct ReduceScattervOptions {
+  const void* input = nullptr;            // [sum of counts]
+  void* output = nullptr;                 // [counts[rank]]; in place at its place in input
+  std::span<const std::size_t> counts{};  // [size], the same on all ranks
+  DType dtype = DType::kF32;
+  ReduceOp op = ReduceOp::kSum;
+  CallOptions call{};
+};
+
+struct GathervOptions {
+  const void* input = nullptr;            // [count]; in place on the root at its place in output
+  std::size_t count = 0;                  // this rank's elements
+  void* output = nullptr;                 // [sum of counts], on `root` only
+  std::span<const std::size_t> counts{};  // [size], on `root` only
+  DType dtype = DType::kF32;
+  int root = 0;
+  CallOptions call{};
+};
+
+struct ScattervOptions {
+  const void* input = nullptr;            // [sum of counts], on `root` only
+  std::span<const std::size_t> counts{};  // [size], on `root` only
+  void* output = nullptr;                 // [count]; in place on the root at its place in input
+  std::size_t count = 0;                  // this rank's elements
+  DType dtype = DType::kF32;
+  int root = 0;
+  CallOptions call{};
+};
+
+struct AllToAllvOptions {
+  const void* input = nullptr;                    // [sum of send_counts]
+  std::span<const std::size_t> send_counts{};     // [size]: elements to each rank
+  void* output = nullptr;                         // [sum of receive_counts]; may be input where
+                                                  // both counts are equal
+  std::span<const std::size_t> receive_counts{};  // [size]: elements from each rank
+  DType dtype = DType::kF32;
+  CallOptions call{};
+};
+
 struct BarrierOptions {
   CallOptions call{};
 };
@@ -118,6 +205,20 @@ class ProcessGroup : public RefCounted {
   virtual Ref<Work> barrier(const BarrierOptions& options = {}) = 0;
   virtual Ref<Work> send(const SendOptions& options) = 0;
   virtual Ref<Work> recv(const RecvOptions& options) = 0;
+
+  // A backend that lacks one of these throws kNotImplemented with its name.
+  virtual Ref<Work> reduce(const ReduceOptions& options);
+  virtual Ref<Work> gather(const GatherOptions& options);
+  virtual Ref<Work> scatter(const ScatterOptions& options);
+  virtual Ref<Work> all_to_all(const AllToAllOptions& options);
+  virtual Ref<Work> all_gatherv(const AllGathervOptions& options);
+  virtual Ref<Work> reduce_scatterv(const ReduceScattervOptions& options);
+  virtual Ref<Work> gatherv(const GathervOptions& options);
+  virtual Ref<Work> scatterv(const ScattervOptions& options);
+  virtual Ref<Work> all_to_allv(const AllToAllvOptions& options);
+
+  // Both at once: the send does not wait for the receive, nor the receive for the send.
+  Ref<Work> sendrecv(const SendOptions& send, const RecvOptions& recv);
 
   // Ends every operation under way on every rank with kAborted and this reason, and poisons the
   // group. Never blocks.

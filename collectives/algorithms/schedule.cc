@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/algorithms/parts.h"
 #include "collectives/algorithms/reduce.h"
 #include "core/base/error.h"
 
@@ -50,39 +51,52 @@ Schedule direct_all_reduce(const Descriptor& d, int rank, int size, bool in_plac
   return s;
 }
 
-// Rank i gets every rank's raw share of chunk i, sums them in rank order, and (all_reduce) sends
-// the result to everybody. As many bytes as a ring.
-Schedule shares_exchange(const Descriptor& d, int rank, int size) {
-  Schedule s;
-  const std::size_t element = size_of(d.dtype);
-  const bool scatters = d.op == OpKind::kReduceScatter;
-  const std::size_t total = scatters ? d.count * static_cast<std::size_t>(size) : d.count;
-  const Chunk own = chunk_of(total, element, size, rank);
-  Combine combine{.offset = scatters ? 0 : own.offset,
-                  .bytes = own.bytes,
-                  .input_offset = own.offset,
-                  .receives = std::vector<int>(static_cast<std::size_t>(size), -1)};
-  for (int step = 1; step < size; ++step) {
-    const int to = modulo(rank + step, size);
-    const int from = modulo(rank - step, size);
-    const Chunk theirs = chunk_of(total, element, size, to);
-    s.sends.push_back(
-        {.peer = to, .region = Region::kInput, .offset = theirs.offset, .bytes = theirs.bytes});
-    s.receives.push_back(
-        {.peer = from, .region = Region::kScratch, .offset = s.scratch_bytes, .bytes = own.bytes});
-    s.scratch_bytes += own.bytes;
-    combine.receives[static_cast<std::size_t>(from)] = last(s.receives);
+std::vector<Part> even_parts(const Descriptor& d, int size) {
+  std::vector<Part> parts;
+  for (int i = 0; i < size; ++i) {
+    const Chunk chunk = chunk_of(d.count, size_of(d.dtype), size, i);
+    parts.push_back({chunk.offset, chunk.bytes});
   }
-  s.combine = std::move(combine);
-  if (scatters) return s;
+  return parts;
+}
+
+// As many bytes as a ring: shares to the rank that sums them, results to everybody.
+Schedule shares_all_reduce(const Descriptor& d, int rank, int size) {
+  const std::vector<Part> parts = even_parts(d, size);
+  const Part own = parts[static_cast<std::size_t>(rank)];
+  Schedule s = exchange_shares(parts, rank, size, Region::kOutput, own.offset);
   for (int step = 1; step < size; ++step) {
     const int from = modulo(rank - step, size);
-    const Chunk theirs = chunk_of(total, element, size, from);
+    const Part theirs = parts[static_cast<std::size_t>(from)];
     s.sends.push_back({.peer = modulo(rank + step, size),
                        .region = Region::kOutput,
                        .offset = own.offset,
                        .bytes = own.bytes,
                        .after = Transfer::kCombined});
+    s.receives.push_back(
+        {.peer = from, .region = Region::kOutput, .offset = theirs.offset, .bytes = theirs.bytes});
+  }
+  return s;
+}
+
+// The same with results to the root alone.
+Schedule shares_reduce(const Descriptor& d, int rank, int size) {
+  const std::vector<Part> parts = even_parts(d, size);
+  const Part own = parts[static_cast<std::size_t>(rank)];
+  const bool is_root = rank == d.root;
+  Schedule s =
+      exchange_shares(parts, rank, size, is_root ? Region::kOutput : Region::kScratch, own.offset);
+  if (!is_root) {
+    s.sends.push_back({.peer = d.root,
+                       .region = Region::kScratch,
+                       .offset = s.combine->offset,
+                       .bytes = own.bytes,
+                       .after = Transfer::kCombined});
+    return s;
+  }
+  for (int step = 1; step < size; ++step) {
+    const int from = modulo(rank - step, size);
+    const Part theirs = parts[static_cast<std::size_t>(from)];
     s.receives.push_back(
         {.peer = from, .region = Region::kOutput, .offset = theirs.offset, .bytes = theirs.bytes});
   }
@@ -209,6 +223,56 @@ Schedule broadcast(const Descriptor& d, int rank, int size, bool tree) {
   return s;
 }
 
+// To the root along a chain, a pipeline: each rank adds its share to what comes from the rank
+// behind it. The rank in front says at once that it is in the operation, as in broadcast.
+Schedule chain_reduce(const Descriptor& d, int rank, int size) {
+  Schedule s;
+  const std::size_t bytes = d.count * size_of(d.dtype);
+  const int place = modulo(rank - d.root, size);
+  const bool is_root = place == 0;
+  const bool is_last = place == size - 1;
+  if (!is_last) {
+    const int behind = modulo(rank + 1, size);
+    s.sends.push_back({.peer = behind});
+    s.receives.push_back({.peer = behind,
+                          .region = is_root ? Region::kOutput : Region::kScratch,
+                          .apply = is_root ? Apply::kReduceLast : Apply::kReduce,
+                          .bytes = bytes});
+    if (!is_root) s.scratch_bytes = bytes;
+  }
+  if (!is_root) {
+    const int front = modulo(rank - 1, size);
+    s.sends.push_back({.peer = front,
+                       .region = is_last ? Region::kInput : Region::kScratch,
+                       .bytes = bytes,
+                       .after = last(s.receives)});
+    s.receives.push_back({.peer = front});
+  }
+  return s;
+}
+
+// Every rank sends its share to the root, which reduces them all.
+Schedule direct_reduce(const Descriptor& d, int rank, int size) {
+  Schedule s;
+  const std::size_t bytes = d.count * size_of(d.dtype);
+  if (rank != d.root) {
+    s.sends.push_back({.peer = d.root, .region = Region::kInput, .bytes = bytes});
+    s.receives.push_back({.peer = d.root});
+    return s;
+  }
+  Combine combine{.bytes = bytes, .receives = std::vector<int>(static_cast<std::size_t>(size), -1)};
+  for (int step = 1; step < size; ++step) {
+    const int from = modulo(rank + step, size);
+    s.sends.push_back({.peer = from});
+    s.receives.push_back(
+        {.peer = from, .region = Region::kScratch, .offset = s.scratch_bytes, .bytes = bytes});
+    s.scratch_bytes += bytes;
+    combine.receives[static_cast<std::size_t>(from)] = last(s.receives);
+  }
+  s.combine = std::move(combine);
+  return s;
+}
+
 // Hensgen, Finkel and Manber 1988: after ceil(lg p) rounds every rank has heard from all others. A
 // round's receive counts only once its send has left, which waits for the round before: otherwise a
 // rank could pass on the news of round 2 without having had those of round 1.
@@ -228,6 +292,11 @@ std::string_view name_of(Algorithm algorithm) noexcept {
   return kNames[static_cast<std::size_t>(algorithm)];
 }
 
+void check_order(const Descriptor& d) {
+  DL_CHECK(d.order == Order::kPlan, kNotImplemented,
+           "{}: order = tree is not there yet; leave the order at its default", name_of(d.op));
+}
+
 Algorithm plan(const Descriptor& d, int size) noexcept {
   const std::size_t bytes = d.count * size_of(d.dtype);
   const bool small = bytes <= kSmallBytes / static_cast<std::size_t>(std::max(size - 1, 1));
@@ -239,14 +308,17 @@ Algorithm plan(const Descriptor& d, int size) noexcept {
       return small ? Algorithm::kDirect : Algorithm::kRing;
     case OpKind::kBroadcast:
       return bytes <= kSmallBytes ? Algorithm::kTree : Algorithm::kChain;
-    default:
+    case OpKind::kReduce:
+      return small || needs_raw_shares(d.dtype, d.reduce) ? Algorithm::kDirect : Algorithm::kChain;
+    case OpKind::kBarrier:
       return Algorithm::kDissemination;
+    default:
+      return Algorithm::kDirect;
   }
 }
 
 Schedule make_schedule(const Descriptor& d, int rank, int size, bool in_place) {
-  DL_CHECK(d.order == Order::kPlan, kNotImplemented,
-           "{}: order = tree is not there yet; leave the order at its default", name_of(d.op));
+  check_order(d);
   const Algorithm algorithm = plan(d, size);
   const std::size_t bytes = d.count * size_of(d.dtype);
   switch (d.op) {
@@ -254,18 +326,24 @@ Schedule make_schedule(const Descriptor& d, int rank, int size, bool in_place) {
       if (algorithm == Algorithm::kRing) return ring_all_reduce(d, rank, size);
       return bytes <= kSmallBytes / static_cast<std::size_t>(std::max(size - 1, 1))
                  ? direct_all_reduce(d, rank, size, in_place)
-                 : shares_exchange(d, rank, size);
-    case OpKind::kReduceScatter:
-      return algorithm == Algorithm::kRing ? ring_reduce_scatter(d, rank, size)
-                                           : shares_exchange(d, rank, size);
+                 : shares_all_reduce(d, rank, size);
+    case OpKind::kReduceScatter: {
+      if (algorithm == Algorithm::kRing) return ring_reduce_scatter(d, rank, size);
+      const std::vector<std::size_t> counts(static_cast<std::size_t>(size), d.count);
+      return exchange_shares(pack(counts, size_of(d.dtype)), rank, size, Region::kOutput, 0);
+    }
+    case OpKind::kReduce:
+      if (algorithm == Algorithm::kChain) return chain_reduce(d, rank, size);
+      return bytes <= kSmallBytes / static_cast<std::size_t>(std::max(size - 1, 1))
+                 ? direct_reduce(d, rank, size)
+                 : shares_reduce(d, rank, size);
     case OpKind::kAllGather:
       return all_gather(d, rank, size, algorithm == Algorithm::kRing);
     case OpKind::kBroadcast:
       return broadcast(d, rank, size, algorithm == Algorithm::kTree);
     case OpKind::kBarrier:
       return dissemination_barrier(rank, size);
-    case OpKind::kSend:
-    case OpKind::kRecv:
+    default:
       break;
   }
   throw_error(ErrorKind::kInternal, "{} has no schedule", name_of(d.op));

@@ -70,9 +70,13 @@ std::string_view name_of(Algorithm algorithm) noexcept;
 // bandwidth decides.
 inline constexpr std::size_t kSmallBytes = 64 * 1024;
 
+// Throws kNotImplemented for Order::kTree.
+void check_order(const Descriptor& descriptor);
+
 Algorithm plan(const Descriptor& descriptor, int size) noexcept;
 
 // Throws kNotImplemented for Order::kTree. `in_place`: input and output are the same memory.
+// Not for the operations on parts (parts.h).
 Schedule make_schedule(const Descriptor& descriptor, int rank, int size, bool in_place);
 
 }  // namespace dl::collectives

@@ -52,20 +52,67 @@ class SoloGroup final : public ProcessGroup {
   }
   Ref<Work> all_gather(const AllGatherOptions& o) override {
     check_all_gather(o, 0, 1);
-    Ref<Work> work = begin({.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype}, o.call);
-    const std::size_t bytes = o.count * size_of(o.dtype);
-    if (o.input != o.output && bytes > 0) std::memcpy(o.output, o.input, bytes);
-    return work;
+    return copy_alone({.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype}, o.call,
+                      o.input, o.output);
+  }
+  Ref<Work> reduce(const ReduceOptions& o) override {
+    check_reduce(o, 0, 1);
+    return reduce_alone({.count = o.count, .op = OpKind::kReduce, .dtype = o.dtype, .reduce = o.op},
+                        o.call, o.input, o.output);
+  }
+  Ref<Work> gather(const GatherOptions& o) override {
+    return gather_alone(OpKind::kGather, {.input = o.input,
+                                          .count = o.count,
+                                          .output = o.output,
+                                          .counts = {&o.count, 1},
+                                          .dtype = o.dtype,
+                                          .root = o.root,
+                                          .call = o.call});
+  }
+  Ref<Work> gatherv(const GathervOptions& o) override { return gather_alone(OpKind::kGatherv, o); }
+  Ref<Work> scatter(const ScatterOptions& o) override {
+    return scatter_alone(OpKind::kScatter, {.input = o.input,
+                                            .counts = {&o.count, 1},
+                                            .output = o.output,
+                                            .count = o.count,
+                                            .dtype = o.dtype,
+                                            .root = o.root,
+                                            .call = o.call});
+  }
+  Ref<Work> scatterv(const ScattervOptions& o) override {
+    return scatter_alone(OpKind::kScatterv, o);
+  }
+  Ref<Work> all_to_all(const AllToAllOptions& o) override {
+    return all_to_all_alone(OpKind::kAllToAll, {.input = o.input,
+                                                .send_counts = {&o.count, 1},
+                                                .output = o.output,
+                                                .receive_counts = {&o.count, 1},
+                                                .dtype = o.dtype,
+                                                .call = o.call});
+  }
+  Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
+    return all_to_all_alone(OpKind::kAllToAllv, o);
+  }
+  Ref<Work> all_gatherv(const AllGathervOptions& o) override {
+    const std::size_t count = check_parts(OpKind::kAllGatherv, o, 0, 1);
+    return copy_alone({.count = count, .op = OpKind::kAllGatherv, .dtype = o.dtype}, o.call,
+                      o.input, o.output);
+  }
+  Ref<Work> reduce_scatterv(const ReduceScattervOptions& o) override {
+    const std::size_t count = check_parts(OpKind::kReduceScatterv, o, 0, 1);
+    return reduce_alone(
+        {.count = count, .op = OpKind::kReduceScatterv, .dtype = o.dtype, .reduce = o.op}, o.call,
+        o.input, o.output);
   }
   Ref<Work> barrier(const BarrierOptions& o) override {
     return begin({.op = OpKind::kBarrier}, o.call);
   }
   Ref<Work> send(const SendOptions& o) override {
-    check_peer({.op = OpKind::kSend}, o.peer, 0, 1, o.buffer);
+    check_peer({.count = o.count, .op = OpKind::kSend}, o.peer, 0, 1, o.buffer);
     return begin({.op = OpKind::kSend}, o.call);
   }
   Ref<Work> recv(const RecvOptions& o) override {
-    check_peer({.op = OpKind::kRecv}, o.peer, 0, 1, o.buffer);
+    check_peer({.count = o.count, .op = OpKind::kRecv}, o.peer, 0, 1, o.buffer);
     return begin({.op = OpKind::kRecv}, o.call);
   }
 
@@ -89,6 +136,28 @@ class SoloGroup final : public ProcessGroup {
     check_call(what, call, "solo");
     if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
     return make_ref<DoneWork>();
+  }
+  Ref<Work> copy_alone(const Descriptor& what, const CallOptions& call, const void* input,
+                       void* output) {
+    Ref<Work> work = begin(what, call);
+    const std::size_t bytes = what.count * size_of(what.dtype);
+    if (input != output && bytes > 0) std::memcpy(output, input, bytes);
+    return work;
+  }
+  Ref<Work> gather_alone(OpKind op, const GathervOptions& o) {
+    check_parts(op, o, 0, 1);
+    return copy_alone({.count = o.count, .root = o.root, .op = op, .dtype = o.dtype}, o.call,
+                      o.input, o.output);
+  }
+  Ref<Work> scatter_alone(OpKind op, const ScattervOptions& o) {
+    check_parts(op, o, 0, 1);
+    return copy_alone({.count = o.count, .root = o.root, .op = op, .dtype = o.dtype}, o.call,
+                      o.input, o.output);
+  }
+  Ref<Work> all_to_all_alone(OpKind op, const AllToAllvOptions& o) {
+    check_parts(op, o, 0, 1);
+    return copy_alone({.count = o.send_counts.front(), .op = op, .dtype = o.dtype}, o.call, o.input,
+                      o.output);
   }
   Ref<Work> reduce_alone(const Descriptor& what, const CallOptions& call, const void* input,
                          void* output) {

@@ -33,7 +33,8 @@ bool Core::transmit_data(Peer& p) {
                     .descriptor = running.descriptor,
                     .hash = running.hash,
                     .transfer = next->transfer,
-                    .offset = next->offset},
+                    .offset = next->offset,
+                    .aux = next->whole},
                    next->data);
       p.data_leaving = next->bytes;
     }
@@ -74,7 +75,7 @@ bool Core::admit(Peer& p, const FrameHeader& header) {
            "group '{}': {} sent a frame of type {} on a data link", name_, p.who.text(),
            name_of(header.type));
   Collective* const running = queue_.empty() ? nullptr : queue_.front().get();
-  const std::string& us = identity(rank_).text();
+  const std::string us = identity(rank_).text();
   if (running == nullptr || theirs.sequence != running->descriptor.sequence) {
     const std::uint64_t ours = running == nullptr ? last_called_ + 1 : running->descriptor.sequence;
     // Early: it is ahead of this rank. That is fine unless this rank still waits for its part in
@@ -98,6 +99,14 @@ bool Core::admit(Peer& p, const FrameHeader& header) {
     return false;
   }
   const Transfer* const transfer = running->expected(p.who.rank);
+  if (transfer != nullptr && header.aux != transfer->bytes) {
+    const std::size_t element = size_of(theirs.dtype);
+    fail(ErrorKind::kMismatch,
+         part_mismatch_text(theirs, p.who.text(), header.aux / element, us,
+                            transfer->bytes / element),
+         true);
+    return false;
+  }
   DL_CHECK(transfer != nullptr && header.transfer == running->expected_index(p.who.rank) &&
                header.offset == running->received(p.who.rank) &&
                header.length <= transfer->bytes - running->received(p.who.rank) &&

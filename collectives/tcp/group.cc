@@ -32,14 +32,24 @@ Group::~Group() {
   core_->release_finished();
 }
 
-Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
-                       void* output, bool in_place) {
+void Group::check_start(const Descriptor& what, const CallOptions& call) const {
   check_call(what, call, "tcp");
   core_->throw_if_broken();
-  auto operation =
-      make_ref<Collective>(engine_, core_, what, call.timeout.value_or(timeout_), call.holds,
-                           make_schedule(what, rank(), size(), in_place), size(), input, output);
-  core_->submit(*engine_, operation, what.count * size_of(what.dtype) <= kInlineBytes);
+}
+
+Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
+                       void* output, bool in_place) {
+  check_start(what, call);
+  return start(what, call, input, output, make_schedule(what, rank(), size(), in_place));
+}
+
+Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
+                       void* output, Schedule schedule) {
+  std::size_t leaving = 0;
+  for (const Transfer& send : schedule.sends) leaving += send.bytes;
+  auto operation = make_ref<Collective>(engine_, core_, what, call.timeout.value_or(timeout_),
+                                        call.holds, std::move(schedule), size(), input, output);
+  core_->submit(*engine_, operation, leaving <= kInlineBytes);
   return operation;
 }
 
@@ -60,13 +70,14 @@ Ref<Work> Group::broadcast(const BroadcastOptions& o) {
 }
 
 Ref<Work> Group::all_gather(const AllGatherOptions& o) {
+  const Descriptor what{.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype};
   check_all_gather(o, rank(), size());
+  check_start(what, o.call);
   // The caller copies its own part: a long copy must not keep other groups waiting.
   const std::size_t bytes = o.count * size_of(o.dtype);
   auto* const own = static_cast<std::byte*>(o.output) + static_cast<std::size_t>(rank()) * bytes;
   if (own != o.input && bytes > 0) std::memcpy(own, o.input, bytes);
-  return start({.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype}, o.call, own,
-               o.output, true);
+  return start(what, o.call, own, o.output, true);
 }
 
 Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
@@ -77,6 +88,17 @@ Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
                 .reduce = o.op,
                 .order = o.call.order},
                o.call, o.input, o.output, false);
+}
+
+Ref<Work> Group::reduce(const ReduceOptions& o) {
+  check_reduce(o, rank(), size());
+  return start({.count = o.count,
+                .root = o.root,
+                .op = OpKind::kReduce,
+                .dtype = o.dtype,
+                .reduce = o.op,
+                .order = o.call.order},
+               o.call, o.input, o.output, o.input == o.output);
 }
 
 Ref<Work> Group::barrier(const BarrierOptions& o) {

@@ -29,14 +29,32 @@ class Group final : public ProcessGroup {
   Ref<Work> barrier(const BarrierOptions& options) override;
   Ref<Work> send(const SendOptions& options) override;
   Ref<Work> recv(const RecvOptions& options) override;
+  Ref<Work> reduce(const ReduceOptions& options) override;
+
+  // group_parts.cc
+  Ref<Work> gather(const GatherOptions& options) override;
+  Ref<Work> scatter(const ScatterOptions& options) override;
+  Ref<Work> all_to_all(const AllToAllOptions& options) override;
+  Ref<Work> all_gatherv(const AllGathervOptions& options) override;
+  Ref<Work> reduce_scatterv(const ReduceScattervOptions& options) override;
+  Ref<Work> gatherv(const GathervOptions& options) override;
+  Ref<Work> scatterv(const ScattervOptions& options) override;
+  Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
 
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
 
  private:
   ~Group() override;
+  // Before this rank's buffers are touched.
+  void check_start(const Descriptor& what, const CallOptions& call) const;
   Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output,
                   bool in_place);
+  Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output,
+                  Schedule schedule);
+  Ref<Work> start_gather(const Descriptor& what, const GathervOptions& options);
+  Ref<Work> start_scatter(const Descriptor& what, const ScattervOptions& options);
+  Ref<Work> start_all_to_all(const Descriptor& what, const AllToAllvOptions& options);
   Ref<Work> start_message(const Descriptor& what, const CallOptions& call, int peer, void* buffer);
 
   Ref<Engine> engine_;

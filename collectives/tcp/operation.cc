@@ -137,7 +137,7 @@ std::optional<Collective::Slice> Collective::next_slice(int peer) const noexcept
   const auto after = static_cast<std::size_t>(transfer.after);
   if (transfer.bytes == 0) {
     if (transfer.after >= 0 && !receive_over_[after]) return std::nullopt;
-    return Slice{nullptr, 0, static_cast<std::uint32_t>(cursor.next_send), 0};
+    return Slice{nullptr, 0, static_cast<std::uint32_t>(cursor.next_send), 0, 0};
   }
   std::size_t ready = transfer.bytes;
   if (transfer.after == Transfer::kCombined) ready = combined_;
@@ -145,7 +145,8 @@ std::optional<Collective::Slice> Collective::next_slice(int peer) const noexcept
   const std::size_t done = sent_[index];
   const std::size_t wanted = std::min(slice_bytes(transfer.bytes), transfer.bytes - done);
   if (ready - done < wanted) return std::nullopt;
-  return Slice{source(transfer) + done, wanted, static_cast<std::uint32_t>(cursor.next_send), done};
+  return Slice{source(transfer) + done, wanted, static_cast<std::uint32_t>(cursor.next_send), done,
+               transfer.bytes};
 }
 
 void Collective::sent(int peer, std::size_t bytes) noexcept {

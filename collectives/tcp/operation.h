@@ -72,6 +72,7 @@ class Collective final : public Operation {
     std::size_t bytes;
     std::uint32_t transfer;
     std::size_t offset;
+    std::size_t whole;  // bytes of the transfer
   };
   std::optional<Slice> next_slice(int peer) const noexcept;
   void sent(int peer, std::size_t bytes) noexcept;

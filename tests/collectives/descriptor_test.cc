@@ -56,6 +56,25 @@ TEST(Descriptor, MismatchOfOperationQuotesBothSides) {
       "(f32[1024] sum); all ranks must make the same calls in the same order");
 }
 
+TEST(Descriptor, TextsNameRootsAndLeaveOutCountsThatRanksNeedNotShare) {
+  const auto payload = [](OpKind op) {
+    return payload_text({.count = 8, .root = 1, .op = op, .dtype = DType::kI32});
+  };
+  EXPECT_EQ(payload(OpKind::kReduce), "i32[8] sum to root 1");
+  EXPECT_EQ(payload(OpKind::kGatherv), "i32 to root 1");
+  EXPECT_EQ(payload(OpKind::kScatter), "i32[8] from root 1");
+  EXPECT_EQ(payload(OpKind::kAllToAllv), "i32");
+  EXPECT_EQ(payload(OpKind::kReduceScatterv), "i32[8] sum");
+}
+
+TEST(Descriptor, MismatchOfAPartQuotesBothNumbers) {
+  EXPECT_EQ(
+      part_mismatch_text({.sequence = 7, .op = OpKind::kGatherv, .dtype = DType::kF32}, "rank 1", 5,
+                         "rank 0", 3),
+      "gatherv #7: rank 1 sends f32[5], rank 0 expects f32[3] from it; do the counts agree on "
+      "both ranks?");
+}
+
 TEST(Descriptor, BarrierHasNoPayloadText) {
   EXPECT_EQ(text({.sequence = 3, .op = OpKind::kBarrier}), "barrier #3");
 }

@@ -296,6 +296,37 @@ TEST_P(Schedules, ReduceScatterGivesEachRankItsPart) {
   }
 }
 
+TEST_P(Schedules, ReduceGivesTheRootTheReduction) {
+  const int size = GetParam();
+  unsigned seed = 150;
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
+    for (const std::size_t count : {0u, 1u, 33u, 20011u}) {
+      if (count > 1000 && size > 4) continue;
+      for (const bool in_place : {false, true}) {
+        const int root = static_cast<int>(++seed) % size;
+        Machine machine({.count = count,
+                         .root = root,
+                         .op = OpKind::kReduce,
+                         .dtype = DType::kI32,
+                         .reduce = op},
+                        size, in_place, seed);
+        for (int r = 0; r < size; ++r) {
+          Rank& rank = machine.rank(r);
+          for (std::size_t i = 0; i < count; ++i) rank.input.push_back(element(r, i));
+          // Others than the root have no output to write into.
+          rank.in_place = in_place && r == root;
+          if (r == root) rank.output = in_place ? rank.input : std::vector<Value>(count);
+        }
+        ASSERT_TRUE(machine.run()) << name_of(op) << " count " << count;
+        for (std::size_t i = 0; i < count; ++i) {
+          const Value wanted = op == ReduceOp::kSum ? total(size, i) : total(size, i) / size;
+          ASSERT_EQ(machine.rank(root).output[i], wanted) << name_of(op) << " " << count;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Schedules, AllGatherGivesEveryRankAllParts) {
   const int size = GetParam();
   unsigned seed = 200;

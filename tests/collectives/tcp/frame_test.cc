@@ -64,7 +64,7 @@ TEST(Frame, RefusesWhatIsNoHeaderOfOurs) {
   EXPECT_FALSE(with(0, 'X'));
   EXPECT_FALSE(with(4, 0));
   EXPECT_FALSE(with(4, 11));
-  EXPECT_FALSE(with(5, 7));
+  EXPECT_FALSE(with(5, 16));
   EXPECT_FALSE(with(6, 13));
   EXPECT_FALSE(with(7, 8));
   EXPECT_FALSE(with(22, 5));  // longer than a slice

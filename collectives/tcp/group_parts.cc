@@ -1,0 +1,161 @@
+// Group's operations on parts. An operation with equal counts is its v-variant under its own name.
+//
+// The caller copies its own part: a long copy in the driver would keep other groups waiting.
+#include <cstring>
+
+#include "collectives/algorithms/parts.h"
+#include "collectives/buffers.h"
+#include "collectives/tcp/group.h"
+
+namespace dl::collectives::tcp {
+namespace {
+
+void copy(std::byte* to, const void* from, std::size_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// What an operation in place sends, and whoever owned the buffer.
+struct Copied final : RefCounted {
+  Copied(const void* from, std::size_t bytes, Ref<RefCounted> with)
+      : memory(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes),
+        owner(std::move(with)) {}
+  std::vector<std::byte> memory;
+  Ref<RefCounted> owner;
+};
+
+std::vector<std::size_t> equal_counts(std::size_t count, int size) {
+  return std::vector<std::size_t>(static_cast<std::size_t>(size), count);
+}
+
+// For a rank that knows its own part only.
+std::vector<Part> own_part(std::size_t bytes, int rank, int size) {
+  std::vector<Part> parts(static_cast<std::size_t>(size));
+  parts[static_cast<std::size_t>(rank)] = {0, bytes};
+  return parts;
+}
+
+}  // namespace
+
+Ref<Work> Group::start_gather(const Descriptor& what, const GathervOptions& o) {
+  check_parts(what.op, o, rank(), size());
+  check_start(what, o.call);
+  const std::size_t element = size_of(o.dtype);
+  std::vector<Part> parts;
+  if (rank() == o.root) {
+    parts = pack(o.counts, element);
+    const Part own = parts[static_cast<std::size_t>(rank())];
+    copy(static_cast<std::byte*>(o.output) + own.offset, o.input, own.bytes);
+  } else {
+    parts = own_part(o.count * element, rank(), size());
+  }
+  return start(what, o.call, o.input, o.output, gather_schedule(parts, o.root, rank(), size()));
+}
+
+Ref<Work> Group::start_scatter(const Descriptor& what, const ScattervOptions& o) {
+  check_parts(what.op, o, rank(), size());
+  check_start(what, o.call);
+  const std::size_t element = size_of(o.dtype);
+  std::vector<Part> parts;
+  if (rank() == o.root) {
+    parts = pack(o.counts, element);
+    const Part own = parts[static_cast<std::size_t>(rank())];
+    copy(static_cast<std::byte*>(o.output), static_cast<const std::byte*>(o.input) + own.offset,
+         own.bytes);
+  } else {
+    parts = own_part(o.count * element, rank(), size());
+  }
+  return start(what, o.call, o.input, o.output, scatter_schedule(parts, o.root, rank(), size()));
+}
+
+Ref<Work> Group::start_all_to_all(const Descriptor& what, const AllToAllvOptions& o) {
+  check_parts(what.op, o, rank(), size());
+  check_start(what, o.call);
+  const std::vector<Part> send = pack(o.send_counts, size_of(o.dtype));
+  const std::vector<Part> receive = pack(o.receive_counts, size_of(o.dtype));
+  CallOptions call = o.call;
+  const void* input = o.input;
+  if (o.input == o.output) {
+    const Part last = send.back();
+    auto copied = make_ref<Copied>(o.input, last.offset + last.bytes, call.holds);
+    input = copied->memory.data();
+    call.holds = std::move(copied);
+  } else {
+    const auto own = static_cast<std::size_t>(rank());
+    copy(static_cast<std::byte*>(o.output) + receive[own].offset,
+         static_cast<const std::byte*>(o.input) + send[own].offset, send[own].bytes);
+  }
+  return start(what, call, input, o.output, all_to_all_schedule(send, receive, rank(), size()));
+}
+
+Ref<Work> Group::gather(const GatherOptions& o) {
+  const std::vector<std::size_t> counts = equal_counts(o.count, size());
+  return start_gather({.count = o.count, .root = o.root, .op = OpKind::kGather, .dtype = o.dtype},
+                      {.input = o.input,
+                       .count = o.count,
+                       .output = o.output,
+                       .counts = counts,
+                       .dtype = o.dtype,
+                       .root = o.root,
+                       .call = o.call});
+}
+
+Ref<Work> Group::gatherv(const GathervOptions& o) {
+  return start_gather({.root = o.root, .op = OpKind::kGatherv, .dtype = o.dtype}, o);
+}
+
+Ref<Work> Group::scatter(const ScatterOptions& o) {
+  const std::vector<std::size_t> counts = equal_counts(o.count, size());
+  return start_scatter({.count = o.count, .root = o.root, .op = OpKind::kScatter, .dtype = o.dtype},
+                       {.input = o.input,
+                        .counts = counts,
+                        .output = o.output,
+                        .count = o.count,
+                        .dtype = o.dtype,
+                        .root = o.root,
+                        .call = o.call});
+}
+
+Ref<Work> Group::scatterv(const ScattervOptions& o) {
+  return start_scatter({.root = o.root, .op = OpKind::kScatterv, .dtype = o.dtype}, o);
+}
+
+Ref<Work> Group::all_to_all(const AllToAllOptions& o) {
+  const std::vector<std::size_t> counts = equal_counts(o.count, size());
+  return start_all_to_all({.count = o.count, .op = OpKind::kAllToAll, .dtype = o.dtype},
+                          {.input = o.input,
+                           .send_counts = counts,
+                           .output = o.output,
+                           .receive_counts = counts,
+                           .dtype = o.dtype,
+                           .call = o.call});
+}
+
+Ref<Work> Group::all_to_allv(const AllToAllvOptions& o) {
+  return start_all_to_all({.op = OpKind::kAllToAllv, .dtype = o.dtype}, o);
+}
+
+Ref<Work> Group::all_gatherv(const AllGathervOptions& o) {
+  const Descriptor what{.count = check_parts(OpKind::kAllGatherv, o, rank(), size()),
+                        .op = OpKind::kAllGatherv,
+                        .dtype = o.dtype};
+  check_start(what, o.call);
+  const std::vector<Part> parts = pack(o.counts, size_of(o.dtype));
+  const Part own = parts[static_cast<std::size_t>(rank())];
+  copy(static_cast<std::byte*>(o.output) + own.offset, o.input, own.bytes);
+  return start(what, o.call, o.input, o.output, all_gather_schedule(parts, rank(), size()));
+}
+
+Ref<Work> Group::reduce_scatterv(const ReduceScattervOptions& o) {
+  const Descriptor what{.count = check_parts(OpKind::kReduceScatterv, o, rank(), size()),
+                        .op = OpKind::kReduceScatterv,
+                        .dtype = o.dtype,
+                        .reduce = o.op,
+                        .order = o.call.order};
+  check_start(what, o.call);
+  check_order(what);
+  const std::vector<Part> parts = pack(o.counts, size_of(o.dtype));
+  return start(what, o.call, o.input, o.output,
+               exchange_shares(parts, rank(), size(), Region::kOutput, 0));
+}
+
+}  // namespace dl::collectives::tcp

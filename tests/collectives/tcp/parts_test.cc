@@ -1,0 +1,469 @@
+// Rooted operations, all_to_all and the v-variants over real sockets, ranks as threads.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "collectives/descriptor.h"
+#include "tests/collectives/patterns.h"
+#include "tests/collectives/ranks.h"
+
+namespace dl::collectives {
+namespace {
+
+using namespace testing;
+
+using Counts = std::vector<std::size_t>;
+
+// Counts that differ, with zeros among them.
+Counts counts_of(int size, std::size_t scale) {
+  Counts counts;
+  for (int r = 0; r < size; ++r)
+    counts.push_back(static_cast<std::size_t>((r * 5 + 2) % 4) * scale);
+  return counts;
+}
+std::size_t sum(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+std::size_t before(const Counts& counts, int rank) {
+  return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+}
+
+// What `from` sends `to`: no two pairs alike.
+Bytes parcel(DType dtype, int from, int to, std::size_t count) {
+  return filled(dtype, from, count, static_cast<std::size_t>(to));
+}
+void append(Bytes& to, const Bytes& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
+class TcpParts : public ::testing::TestWithParam<int> {};
+
+TEST_P(TcpParts, ReduceOfEveryDTypeAndOperationToEveryRoot) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    int turn = 0;
+    for (const DType dtype : kAllDTypes) {
+      for (const ReduceOp op : kAllOps) {
+        if (!allowed(dtype, op) || !exact(dtype, op, size)) continue;
+        const int root = turn++ % size;
+        // Direct, and the chain or (half precision, integer averages) the exchange of raw shares.
+        for (const std::size_t count : {0u, 1u, 1001u, 70'001u}) {
+          if (count > 2000 && turn % 5 != 0 && !(op == ReduceOp::kAvg)) continue;
+          for (const bool in_place : {false, true}) {
+            const bool is_root = group.rank() == root;
+            Bytes input = filled(dtype, group.rank(), count);
+            Bytes output(is_root ? input.size() : 0);
+            Bytes& result = in_place ? input : output;
+            group
+                .reduce({.input = input.data(),
+                         .output = is_root ? result.data() : nullptr,
+                         .count = count,
+                         .dtype = dtype,
+                         .op = op,
+                         .root = root})
+                ->wait();
+            for (std::size_t i = 0; is_root && i < count; i = next_look(i, count)) {
+              ASSERT_EQ(get(result, dtype, i), rounded(dtype, expected(dtype, op, size, i)))
+                  << short_name(dtype) << " " << name_of(op) << " count " << count << " at " << i;
+            }
+            if (!is_root || !in_place) {
+              ASSERT_EQ(input, filled(dtype, group.rank(), count));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(TcpParts, GatherToEveryRoot) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (int root = 0; root < size; ++root) {
+      for (const std::size_t count : {0u, 1u, 100'003u}) {
+        for (const bool in_place : {false, true}) {
+          const bool is_root = group.rank() == root;
+          const Bytes own = filled(DType::kU16, group.rank(), count);
+          Bytes whole(is_root ? own.size() * static_cast<std::size_t>(size) : 0);
+          const void* input = own.data();
+          if (is_root && in_place && count > 0) {
+            std::byte* const place =
+                whole.data() + static_cast<std::size_t>(group.rank()) * own.size();
+            std::memcpy(place, own.data(), own.size());
+            input = place;
+          }
+          group
+              .gather({.input = input,
+                       .output = whole.data(),
+                       .count = count,
+                       .dtype = DType::kU16,
+                       .root = root})
+              ->wait();
+          Bytes wanted;
+          for (int r = 0; is_root && r < size; ++r) append(wanted, filled(DType::kU16, r, count));
+          ASSERT_EQ(whole, wanted) << "root " << root << " count " << count;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(TcpParts, ScatterFromEveryRoot) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (int root = 0; root < size; ++root) {
+      for (const std::size_t count : {0u, 1u, 100'003u}) {
+        for (const bool in_place : {false, true}) {
+          const bool is_root = group.rank() == root;
+          Bytes whole;
+          for (int r = 0; is_root && r < size; ++r) append(whole, filled(DType::kF64, r, count));
+          const Bytes wanted = filled(DType::kF64, group.rank(), count);
+          Bytes own(wanted.size());
+          void* output = own.data();
+          if (is_root && in_place) {
+            output = whole.data() + static_cast<std::size_t>(group.rank()) * own.size();
+          }
+          group
+              .scatter({.input = whole.data(),
+                        .output = output,
+                        .count = count,
+                        .dtype = DType::kF64,
+                        .root = root})
+              ->wait();
+          if (count > 0) std::memcpy(own.data(), output, own.size());
+          ASSERT_EQ(own, wanted) << "root " << root << " count " << count;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(TcpParts, AllToAllInAndOutOfPlace) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (const std::size_t count : {0u, 1u, 7u, 150'001u}) {
+      for (const bool in_place : {false, true}) {
+        Bytes input, wanted;
+        for (int r = 0; r < size; ++r) {
+          append(input, parcel(DType::kI32, group.rank(), r, count));
+          append(wanted, parcel(DType::kI32, r, group.rank(), count));
+        }
+        Bytes output(input.size());
+        Bytes& result = in_place ? input : output;
+        group
+            .all_to_all({.input = input.data(),
+                         .output = result.data(),
+                         .count = count,
+                         .dtype = DType::kI32})
+            ->wait();
+        ASSERT_EQ(result, wanted) << "count " << count;
+      }
+    }
+  });
+}
+
+TEST_P(TcpParts, AllGathervInAndOutOfPlace) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (const std::size_t scale : {0u, 1u, 50'001u}) {
+      for (const bool in_place : {false, true}) {
+        const Counts counts = counts_of(size, scale);
+        const Bytes own =
+            filled(DType::kF32, group.rank(), counts[static_cast<std::size_t>(group.rank())]);
+        Bytes whole(sum(counts) * 4);
+        const void* input = own.data();
+        if (in_place) {
+          std::byte* const place = whole.data() + before(counts, group.rank()) * 4;
+          std::copy(own.begin(), own.end(), place);
+          input = place;
+        }
+        group.all_gatherv({.input = input, .output = whole.data(), .counts = counts})->wait();
+        Bytes wanted;
+        for (int r = 0; r < size; ++r) {
+          append(wanted, filled(DType::kF32, r, counts[static_cast<std::size_t>(r)]));
+        }
+        ASSERT_EQ(whole, wanted) << "scale " << scale;
+      }
+    }
+  });
+}
+
+TEST_P(TcpParts, ReduceScattervInAndOutOfPlace) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8}) {
+      for (const std::size_t scale : {0u, 1u, 50'001u}) {
+        for (const bool in_place : {false, true}) {
+          const Counts counts = counts_of(size, scale);
+          const std::size_t count = counts[static_cast<std::size_t>(group.rank())];
+          const std::size_t first = before(counts, group.rank());
+          Bytes input = filled(dtype, group.rank(), sum(counts));
+          Bytes own(count * size_of(dtype));
+          std::byte* const output = in_place ? input.data() + first * size_of(dtype) : own.data();
+          group
+              .reduce_scatterv({.input = input.data(),
+                                .output = output,
+                                .counts = counts,
+                                .dtype = dtype,
+                                .op = ReduceOp::kAvg})
+              ->wait();
+          std::copy(output, output + own.size(), own.begin());
+          for (std::size_t i = 0; i < count; i = next_look(i, count)) {
+            ASSERT_EQ(get(own, dtype, i),
+                      rounded(dtype, expected(dtype, ReduceOp::kAvg, size, first + i)));
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_P(TcpParts, GathervAndScattervAreEachOthersInverse) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (const std::size_t scale : {0u, 1u, 50'001u}) {
+      const int root = size - 1;
+      const bool is_root = group.rank() == root;
+      const Counts counts = counts_of(size, scale);
+      const Bytes own =
+          filled(DType::kI64, group.rank(), counts[static_cast<std::size_t>(group.rank())]);
+      Bytes whole(is_root ? sum(counts) * 8 : 0);
+      group
+          .gatherv({.input = own.data(),
+                    .count = own.size() / 8,
+                    .output = whole.data(),
+                    .counts = is_root ? std::span<const std::size_t>(counts)
+                                      : std::span<const std::size_t>(),
+                    .dtype = DType::kI64,
+                    .root = root})
+          ->wait();
+      if (is_root) {
+        Bytes wanted;
+        for (int r = 0; r < size; ++r) {
+          append(wanted, filled(DType::kI64, r, counts[static_cast<std::size_t>(r)]));
+        }
+        ASSERT_EQ(whole, wanted) << "scale " << scale;
+      }
+      Bytes back(own.size());
+      group
+          .scatterv({.input = whole.data(),
+                     .counts = is_root ? std::span<const std::size_t>(counts)
+                                       : std::span<const std::size_t>(),
+                     .output = back.data(),
+                     .count = back.size() / 8,
+                     .dtype = DType::kI64,
+                     .root = root})
+          ->wait();
+      ASSERT_EQ(back, own) << "scale " << scale;
+    }
+  });
+}
+
+TEST_P(TcpParts, AllToAllvWithEveryPairsOwnCount) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    const auto count = [](int from, int to, std::size_t scale) {
+      return static_cast<std::size_t>((from * 3 + to) % 4) * scale;
+    };
+    for (const std::size_t scale : {0u, 1u, 40'001u}) {
+      Counts send, receive;
+      Bytes input, wanted;
+      for (int r = 0; r < size; ++r) {
+        send.push_back(count(group.rank(), r, scale));
+        receive.push_back(count(r, group.rank(), scale));
+        append(input, parcel(DType::kU8, group.rank(), r, send.back()));
+        append(wanted, parcel(DType::kU8, r, group.rank(), receive.back()));
+      }
+      Bytes output(wanted.size());
+      group
+          .all_to_allv({.input = input.data(),
+                        .send_counts = send,
+                        .output = output.data(),
+                        .receive_counts = receive,
+                        .dtype = DType::kU8})
+          ->wait();
+      ASSERT_EQ(output, wanted) << "scale " << scale;
+    }
+  });
+}
+
+TEST_P(TcpParts, SendrecvAroundARing) {
+  const int size = GetParam();
+  if (size == 1) return;  // nobody to talk to
+  run_ranks(size, [size](ProcessGroup& group) {
+    const int right = (group.rank() + 1) % size;
+    const int left = (group.rank() + size - 1) % size;
+    for (const std::size_t count : {0u, 1u, 200'001u}) {
+      const Bytes out = filled(DType::kI32, group.rank(), count);
+      Bytes in(out.size());
+      const Ref<Work> work = group.sendrecv(
+          {.buffer = out.data(), .count = count, .dtype = DType::kI32, .peer = right},
+          {.buffer = in.data(), .count = count, .dtype = DType::kI32, .peer = left});
+      work->wait();
+      EXPECT_TRUE(work->is_completed());
+      ASSERT_EQ(in, filled(DType::kI32, left, count));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, TcpParts, ::testing::Values(1, 2, 3, 4, 5, 6));
+
+// Every rank gets the same error, which quotes both sides.
+void expect_mismatch(const std::vector<std::string>& quotes,
+                     const std::function<void(ProcessGroup&)>& call) {
+  run_ranks(3, [&](ProcessGroup& group) {
+    const Thrown thrown = thrown_by([&] {
+      call(group);
+      for (;;) group.barrier()->wait();
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
+    for (const std::string& quote : quotes) {
+      EXPECT_NE(thrown.text.find(quote), std::string::npos)
+          << "no '" << quote << "' in: " << thrown.text;
+    }
+  });
+}
+
+TEST(TcpPartsMismatch, OfRootQuotesBothSides) {
+  for (const std::size_t count : {4u, 100'000u}) {
+    expect_mismatch({"to root 0", "to root 1", "reduce #1"}, [&](ProcessGroup& group) {
+      std::vector<float> x(count), y(count);
+      group
+          .reduce({.input = x.data(),
+                   .output = y.data(),
+                   .count = count,
+                   .root = group.rank() == 0 ? 0 : 1})
+          ->wait();
+    });
+    expect_mismatch({"to root 0", "to root 1", "gather #1"}, [&](ProcessGroup& group) {
+      std::vector<float> x(count), y(3 * count);
+      group
+          .gather({.input = x.data(),
+                   .output = y.data(),
+                   .count = count,
+                   .root = group.rank() == 0 ? 0 : 1})
+          ->wait();
+    });
+    expect_mismatch({"from root 0", "from root 1", "scatter #1"}, [&](ProcessGroup& group) {
+      std::vector<float> x(3 * count), y(count);
+      group
+          .scatter({.input = x.data(),
+                    .output = y.data(),
+                    .count = count,
+                    .root = group.rank() == 0 ? 0 : 1})
+          ->wait();
+    });
+  }
+}
+
+TEST(TcpPartsMismatch, OfCountAndOperationQuotesBothSides) {
+  expect_mismatch({"all_to_all #1", "f32[8]", "f32[9]"}, [](ProcessGroup& group) {
+    std::vector<float> x(27), y(27);
+    group
+        .all_to_all({.input = x.data(),
+                     .output = y.data(),
+                     .count = group.rank() == 2 ? std::size_t{9} : std::size_t{8}})
+        ->wait();
+  });
+  expect_mismatch({"gather #1 (f32[2] to root 0)", "scatter #1 (f32[2] from root 0)"},
+                  [](ProcessGroup& group) {
+                    std::vector<float> x(6), y(6);
+                    if (group.rank() == 1) {
+                      group.scatter({.input = x.data(), .output = y.data(), .count = 2})->wait();
+                    } else {
+                      group.gather({.input = x.data(), .output = y.data(), .count = 2})->wait();
+                    }
+                  });
+}
+
+TEST(TcpPartsMismatch, OfAPartsCountQuotesBothNumbers) {
+  // Equal sums, so that only the parts themselves can tell; rank 0 finds two that differ.
+  expect_mismatch(
+      {"all_gatherv #1: rank ", "sends f32[2], rank 0 (", "from it"}, [](ProcessGroup& group) {
+        const Counts counts = group.rank() == 0 ? Counts{1, 3, 1} : Counts{1, 2, 2};
+        std::vector<float> x(3), y(5);
+        group.all_gatherv({.input = x.data(), .output = y.data(), .counts = counts})->wait();
+      });
+}
+
+TEST(TcpPartsMismatch, OfCountsInAllToAllvGathervAndScatterv) {
+  expect_mismatch({"all_to_allv #1: rank 1 (", "sends i32[5], rank 0 (", "expects i32[0] from it"},
+                  [](ProcessGroup& group) {
+                    Counts send(3, 0);
+                    const Counts receive(3, 0);
+                    if (group.rank() == 1) send[0] = 5;
+                    std::vector<int> x(5), y(5);
+                    group
+                        .all_to_allv({.input = x.data(),
+                                      .send_counts = send,
+                                      .output = y.data(),
+                                      .receive_counts = receive,
+                                      .dtype = DType::kI32})
+                        ->wait();
+                  });
+  expect_mismatch({"gatherv #1: rank 2 (", "sends i32[4], rank 0 (", "expects i32[1] from it"},
+                  [](ProcessGroup& group) {
+                    const Counts counts(3, 1);
+                    std::vector<int> x(4), y(3);
+                    group
+                        .gatherv({.input = x.data(),
+                                  .count = group.rank() == 2 ? std::size_t{4} : std::size_t{1},
+                                  .output = y.data(),
+                                  .counts = counts,
+                                  .dtype = DType::kI32})
+                        ->wait();
+                  });
+  expect_mismatch({"scatterv #1: rank 0 (", "sends i32[1], rank 2 (", "expects i32[4] from it"},
+                  [](ProcessGroup& group) {
+                    const Counts counts(3, 1);
+                    std::vector<int> x(3), y(4);
+                    group
+                        .scatterv({.input = x.data(),
+                                   .counts = counts,
+                                   .output = y.data(),
+                                   .count = group.rank() == 2 ? std::size_t{4} : std::size_t{1},
+                                   .dtype = DType::kI32})
+                        ->wait();
+                  });
+}
+
+TEST(TcpPartsArguments, AreCheckedBeforeAnythingIsSent) {
+  run_ranks(2, [](ProcessGroup& group) {
+    std::vector<float> x(8), y(8);
+    const Counts two{1, 1};
+    const Counts three{1, 1, 1};
+    EXPECT_EQ(thrown_by([&] {
+                group.all_gatherv({.input = x.data(), .output = y.data(), .counts = three});
+              }).text,
+              "all_gatherv: counts has 3 elements, wanted one for each of 2 ranks");
+    EXPECT_EQ(thrown_by([&] {
+                group.all_gatherv({.input = x.data() + 5, .output = x.data() + 4, .counts = two});
+                group.all_gatherv({.input = x.data() + 4, .output = x.data() + 4, .counts = two});
+              }).text,
+              "all_gatherv: input overlaps output elsewhere than at this rank's part");
+    EXPECT_EQ(thrown_by([&] {
+                group.reduce({.input = x.data(), .output = y.data(), .count = 1, .root = -1});
+              }).text,
+              "reduce: root is -1, wanted a rank of this group, 0 to 1");
+    const Counts huge{std::size_t{1} << 60, std::size_t{1} << 60};
+    EXPECT_EQ(
+        thrown_by([&] {
+          group.all_to_allv(
+              {.input = x.data(), .send_counts = huge, .output = y.data(), .receive_counts = two});
+        }).text,
+        "all_to_allv: the sum of send_counts is more than memory can hold");
+    EXPECT_EQ(thrown_by([&] {
+                group.all_to_all({.input = x.data(), .output = x.data() + 1, .count = 1});
+              }).kind,
+              ErrorKind::kInvalidArgument);
+    const CallOptions tree{.order = Order::kTree};
+    EXPECT_EQ(thrown_by([&] {
+                group.reduce_scatterv(
+                    {.input = x.data(), .output = y.data(), .counts = two, .call = tree});
+              }).kind,
+              ErrorKind::kNotImplemented);
+  });
+}
+
+}  // namespace
+}  // namespace dl::collectives
