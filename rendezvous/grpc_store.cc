@@ -4,6 +4,7 @@
 #include <grpcpp/create_channel_posix.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -55,10 +56,16 @@ class GrpcStore::Client {
   template <typename Request, typename Reply>
   using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Reply*);
 
-  // Makes the call, on new connections where the present one is lost. `what` is for texts.
+  // Makes the call, on new connections where the present one is lost. `what` is for texts. The
+  // service has until `turn` for its answer, everything together until `deadline`.
   template <typename Request, typename Reply>
   Reply call(const std::string& what, Method<Request, Reply> method, const Request& request,
-             Deadline deadline);
+             Deadline turn, Deadline deadline);
+  template <typename Request, typename Reply>
+  Reply call(const std::string& what, Method<Request, Reply> method, const Request& request,
+             Deadline deadline) {
+    return call(what, method, request, deadline, deadline);
+  }
 
   // The same for a request that changes something.
   template <typename Request, typename Reply>
@@ -89,9 +96,10 @@ class GrpcStore::Client {
 
   GrpcStoreOptions options_;
   std::uint64_t number_ = fresh_client_number();
-  std::mutex connecting_;  // taken before mutex_
   std::mutex mutex_;
+  std::condition_variable changed_;  // link_, connecting_, closed_
   std::shared_ptr<Link> link_;
+  bool connecting_ = false;  // one call makes the connection, the others wait for it
   std::uint64_t incarnation_ = 0;
   std::optional<std::string> closed_;
   std::set<grpc::ClientContext*> contexts_;
@@ -164,24 +172,40 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline dea
 std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::link(const std::string& what,
                                                                  Deadline deadline,
                                                                  const std::string& lost) {
-  const std::lock_guard connecting(connecting_);
+  const auto connection = [&] {
+    return fmt::format("store: {}: the connection to {} was lost{}{}", what,
+                       options_.endpoint.text(), lost.empty() ? "" : ", ", lost);
+  };
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    const auto settled = [&] { return closed_ || link_ || !connecting_; };
+    const bool in_time = changed_.wait_until(lock, deadline.when(), settled);
+    if (closed_) throw_error(ErrorKind::kAborted, "store: closed: {}", *closed_);
     if (link_) return link_;
+    DL_CHECK(in_time, kTimeout, "{} and was not made again by the deadline", connection());
+    connecting_ = true;
   }
   std::shared_ptr<Link> made;
+  const auto settle = [&] {
+    const std::lock_guard lock(mutex_);
+    link_ = made;
+    connecting_ = false;
+    changed_.notify_all();
+  };
   try {
     made = connect(Deadline::earlier(deadline, Deadline::after(options_.reconnect_for)));
   } catch (const Error& error) {
+    settle();
     // Whatever answers there now and refuses this client, the store that it was connected to is
     // gone.
     if (error.kind() == ErrorKind::kAborted) throw;
-    throw_error(ErrorKind::kConnection,
-                "store: {}: the connection to {} was lost{}{} and could not be made again: {}",
-                what, options_.endpoint.text(), lost.empty() ? "" : ", ", lost, error.what());
+    throw_error(ErrorKind::kConnection, "{} and could not be made again: {}", connection(),
+                error.what());
+  } catch (...) {
+    settle();
+    throw;
   }
-  const std::lock_guard lock(mutex_);
-  link_ = made;
+  settle();
   return made;
 }
 
@@ -192,7 +216,7 @@ void GrpcStore::Client::drop(const std::shared_ptr<Link>& link) {
 
 template <typename Request, typename Reply>
 Reply GrpcStore::Client::call(const std::string& what, Method<Request, Reply> method,
-                              const Request& request, Deadline deadline) {
+                              const Request& request, Deadline turn, Deadline deadline) {
   const auto start = Deadline::Clock::now();
   std::string lost;
   for (;;) {
@@ -203,7 +227,7 @@ Reply GrpcStore::Client::call(const std::string& what, Method<Request, Reply> me
         [&](grpc::ClientContext* context) {
           return (on->stub.get()->*method)(context, request, &reply);
         },
-        deadline);
+        turn);
     if (status.ok()) return reply;
     check_open();
     const ErrorKind kind = kind_of(status);
@@ -251,7 +275,7 @@ Reply GrpcStore::Client::wait(const std::string& what, Method<Request, Reply> me
   for (;;) {
     const Deadline until = patience.until(deadline);
     try {
-      return call(what, method, request, until);
+      return call(what, method, request, until, deadline);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout || !until.has_passed()) throw;
     }
@@ -274,6 +298,7 @@ void GrpcStore::Client::close(std::string_view reason) noexcept {
   if (closed_) return;
   closed_ = reason;
   for (grpc::ClientContext* context : contexts_) context->TryCancel();
+  changed_.notify_all();
 }
 
 GrpcStore::GrpcStore(GrpcStoreOptions options, Deadline deadline)

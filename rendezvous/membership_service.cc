@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "rendezvous/grpc_support.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -21,7 +22,12 @@ class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromN
  public:
   Stream(MembershipService& service, Membership::NodeId node) : service_(service), node_(node) {}
 
-  void read() { StartRead(&incoming_); }
+  // Nothing may be begun on a stream that was told to end: with its last reaction gRPC forgets it.
+  void read() {
+    if (finished_) return;
+    hand_over(this);
+    StartRead(&incoming_);
+  }
   void send(pb::ToNode message) {
     if (ending_) return;
     outgoing_.push_back(std::move(message));
@@ -43,15 +49,20 @@ class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromN
   }
 
   void OnReadDone(bool ok) override {
+    take_over(this);
     using Kind = Event::Kind;
     service_.post({.kind = ok ? Kind::kMessage : Kind::kLost,
                    .node = node_,
                    .message = ok ? std::move(incoming_) : pb::FromNode()});
   }
   void OnWriteDone(bool ok) override {
+    take_over(this);
     service_.post({.kind = Event::Kind::kWritten, .node = node_, .ok = ok});
   }
-  void OnCancel() override { service_.post({.kind = Event::Kind::kLost, .node = node_}); }
+  void OnCancel() override {
+    take_over(this);
+    service_.post({.kind = Event::Kind::kLost, .node = node_});
+  }
   void OnDone() override { service_.post({.kind = Event::Kind::kDone, .node = node_}); }
 
  private:

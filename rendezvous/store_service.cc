@@ -1,7 +1,6 @@
 #include "rendezvous/store_service.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -34,64 +33,43 @@ grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-// A call that waits in the table. Three may end it: the table, the caller's going away or running
-// out of time, and an error at the start; whoever gets the ticket back ends it. It is deleted when
-// gRPC and start() are both done with it.
+// A call that waits in the table. Two may end it, the table and the caller's going away or running
+// out of time; whoever gets the ticket back does. gRPC knows of it from the moment at which the
+// service has returned it, and is done with it at OnDone(), so that start() is never overtaken.
 class Waiting final : public grpc::ServerUnaryReactor {
  public:
   using Fill = std::function<void(KeyTable::Result)>;
 
+  explicit Waiting(KeyTable& table) : table_(table) {}
+
   // `subscribe` makes the table call back; `fill` puts the result into the reply.
   template <typename Subscribe>
-  void start(KeyTable& table, Fill fill, const Subscribe& subscribe) {
-    table_ = &table;
+  Waiting* start(Fill fill, const Subscribe& subscribe) {
     try {
-      const KeyTable::Ticket ticket =
-          subscribe([this, fill = std::move(fill)](KeyTable::Result result) {
-            if (result.closed) {
-              Finish({grpc::StatusCode::ABORTED, "store: closed: " + *result.closed});
-              return;
-            }
-            fill(std::move(result));
-            Finish(grpc::Status::OK);
-          });
-      bool cancelled = false;
-      {
-        const std::lock_guard lock(mutex_);
-        ticket_ = ticket;
-        cancelled = cancelled_;
-      }
-      if (cancelled) cancel(ticket);
+      ticket_ = subscribe([this, fill = std::move(fill)](KeyTable::Result result) {
+        if (result.closed) {
+          Finish({grpc::StatusCode::ABORTED, "store: closed: " + *result.closed});
+          return;
+        }
+        fill(std::move(result));
+        Finish(grpc::Status::OK);
+      });
     } catch (const std::exception& error) {
       Finish(to_status(error));
     }
-    release();
+    hand_over(this);
+    return this;
   }
 
   void OnCancel() override {
-    KeyTable::Ticket ticket = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      cancelled_ = true;
-      ticket = ticket_;
-    }
-    if (ticket != 0) cancel(ticket);
+    take_over(this);
+    if (table_.cancel(ticket_)) Finish(grpc::Status::CANCELLED);
   }
-  void OnDone() override { release(); }
+  void OnDone() override { delete this; }
 
  private:
-  void cancel(KeyTable::Ticket ticket) {
-    if (table_->cancel(ticket)) Finish(grpc::Status::CANCELLED);
-  }
-  void release() {
-    if (holders_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
-  }
-
-  KeyTable* table_ = nullptr;
-  std::atomic<int> holders_{2};
-  std::mutex mutex_;
+  KeyTable& table_;
   KeyTable::Ticket ticket_ = 0;
-  bool cancelled_ = false;
 };
 
 std::vector<std::string> keys_of(const pb::KeysRequest& request) {
@@ -157,23 +135,21 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
       return grpc::Status::OK;
     });
   }
-  auto* waiting = new Waiting;
-  waiting->start(
-      table_, [reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
-      [&](KeyTable::Done done) {
-        check_key("get", request->key());
-        return table_.when_value(request->key(), std::move(done));
-      });
-  return waiting;
+  return (new Waiting(table_))
+      ->start([reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
+              [&](KeyTable::Done done) {
+                check_key("get", request->key());
+                return table_.when_value(request->key(), std::move(done));
+              });
 }
 
 grpc::ServerUnaryReactor* StoreService::Wait(grpc::CallbackServerContext*,
                                              const pb::KeysRequest* request, pb::WaitReply*) {
-  auto* waiting = new Waiting;
-  waiting->start(
-      table_, [](const KeyTable::Result&) {},
-      [&](KeyTable::Done done) { return table_.when_present(keys_of(*request), std::move(done)); });
-  return waiting;
+  return (new Waiting(table_))
+      ->start([](const KeyTable::Result&) {},
+              [&](KeyTable::Done done) {
+                return table_.when_present(keys_of(*request), std::move(done));
+              });
 }
 
 grpc::ServerUnaryReactor* StoreService::Missing(grpc::CallbackServerContext* context,
@@ -222,21 +198,19 @@ grpc::ServerUnaryReactor* StoreService::Erase(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* StoreService::Watch(grpc::CallbackServerContext*,
                                               const pb::WatchRequest* request,
                                               pb::WatchReply* reply) {
-  auto* waiting = new Waiting;
-  waiting->start(
-      table_,
-      [reply](KeyTable::Result result) {
-        for (Store::Change& change : result.changes) {
-          pb::WatchReply::Change* out = reply->add_changes();
-          out->set_key(std::move(change.key));
-          if (change.value) out->set_value(std::move(*change.value));
-          out->set_version(change.version);
-        }
-      },
-      [&](KeyTable::Done done) {
-        return table_.when_changed(request->prefix(), request->since(), std::move(done));
-      });
-  return waiting;
+  return (new Waiting(table_))
+      ->start(
+          [reply](KeyTable::Result result) {
+            for (Store::Change& change : result.changes) {
+              pb::WatchReply::Change* out = reply->add_changes();
+              out->set_key(std::move(change.key));
+              if (change.value) out->set_value(std::move(*change.value));
+              out->set_version(change.version);
+            }
+          },
+          [&](KeyTable::Done done) {
+            return table_.when_changed(request->prefix(), request->since(), std::move(done));
+          });
 }
 
 }  // namespace dl::rendezvous

@@ -41,6 +41,12 @@ class CuttingProxy {
     cut_ = true;
     wake();
   }
+  // Cuts all, and every new connection at once until mend().
+  void break_down() {
+    broken_ = true;
+    cut();
+  }
+  void mend() { broken_ = false; }
 
  private:
   struct Pair {
@@ -92,6 +98,7 @@ class CuttingProxy {
         return !relay(pair.one.get(), pair.other.get()) || !relay(pair.other.get(), pair.one.get());
       });
       while (auto accepted = listener_.accept()) {
+        if (broken_) continue;
         try {
           UniqueFd other =
               rendezvous::connect_to(target_, Deadline::after(std::chrono::seconds(5)));
@@ -108,6 +115,7 @@ class CuttingProxy {
   UniqueFd wake_read_;
   UniqueFd wake_write_;
   std::atomic<bool> cut_{false};
+  std::atomic<bool> broken_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -9,6 +9,7 @@
 
 #include "rendezvous/grpc_store_server.h"
 #include "rendezvous/net/acceptor.h"
+#include "rendezvous/net/patience.h"
 #include "tests/rendezvous/cutting_proxy.h"
 #include "tests/rendezvous/store_conformance.h"
 
@@ -119,6 +120,44 @@ TEST_F(GrpcStoreTest, LostConnectionsAreMadeAnewAndEachChangeIsDoneOnce) {
   proxy.cut();
   server.local().set("end", "over", soon());
   waiter.join();
+}
+
+// The pause in which a wait says what it waits for must not cut the time for a new connection.
+TEST_F(GrpcStoreTest, WaitOutlivesABreakLongerThanItsPatience) {
+  Server server(key_);
+  tests::CuttingProxy proxy(server.endpoint());
+  GrpcStoreOptions wanted = options(server, key_);
+  wanted.endpoint = proxy.endpoint();
+  wanted.reconnect_for = 60s;
+  GrpcStore store(wanted, soon());
+  std::string value;
+  std::thread waiter([&] { value = store.get("end", Deadline::after(60s)); });
+  proxy.break_down();
+  EXPECT_THROW(server.local().get("never", Deadline::after(kSpeakAfter + 500ms)), Error);
+  proxy.mend();
+  server.local().set("end", "over", soon());
+  waiter.join();
+  EXPECT_EQ(value, "over");
+}
+
+TEST_F(GrpcStoreTest, CallKeepsItsDeadlineWhileAnotherMakesTheConnection) {
+  Server server(key_);
+  tests::CuttingProxy proxy(server.endpoint());
+  GrpcStoreOptions wanted = options(server, key_);
+  wanted.endpoint = proxy.endpoint();
+  wanted.reconnect_for = 60s;
+  GrpcStore store(wanted, soon());
+  proxy.break_down();
+  std::thread patient([&] { store.set("k", "v", Deadline::after(60s)); });
+  const auto start = std::chrono::steady_clock::now();
+  // Whichever of the two made the connection first, the other one does in the end.
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THROW(store.try_get("k", Deadline::after(50ms)), Error);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
+  proxy.mend();
+  patient.join();
+  EXPECT_EQ(server.local().get("k", soon()), "v");
 }
 
 TEST_F(GrpcStoreTest, WrongKeyAndWrongJobAreRefusedWithASentence) {
