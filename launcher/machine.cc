@@ -73,9 +73,9 @@ std::optional<double> cpu_quota(const std::string& root) {
     while (true) {
       if (path == "/") path.clear();
       if (v2) {
-        take(quota_of_v2(small_file(root + "/sys/fs/cgroup" + path + "/cpu.max")));
+        take(quota_of_v2(small_file(fmt::format("{}/sys/fs/cgroup{}/cpu.max", root, path))));
       } else {
-        take(quota_of_v1(root + "/sys/fs/cgroup/cpu" + path));
+        take(quota_of_v1(fmt::format("{}/sys/fs/cgroup/cpu{}", root, path)));
       }
       if (path.empty()) break;
       path.erase(path.rfind('/'));

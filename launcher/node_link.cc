@@ -99,10 +99,10 @@ void NodeLink::leave(const std::string& reason) {
 
 void NodeLink::close() {
   boost::system::error_code ignored;
-  to_.close(ignored);
+  static_cast<void>(to_.close(ignored));
 }
 
-void NodeLink::send(std::string line) {
+void NodeLink::send(const std::string& line) {
   if (!to_.is_open()) return;
   unsent_ += line;
   if (!waits_) write_some();

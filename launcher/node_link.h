@@ -55,7 +55,7 @@ class NodeLink {
   void close();
 
  private:
-  void send(std::string line);
+  void send(const std::string& line);
   void write_some();
   void read_some();
   void wait_for_lines();
