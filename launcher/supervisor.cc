@@ -191,13 +191,14 @@ void rename_process(const char* name, int argc, char** argv) {
   char* const end = argv[argc - 1] + std::strlen(argv[argc - 1]);
   const std::size_t room = static_cast<std::size_t>(end - begin);
   std::memset(begin, 0, room);
-  std::memcpy(begin, name, std::min(room, std::strlen(name)));
+  std::copy_n(name, std::min(room, std::strlen(name)), begin);
 }
 
 // dlrun's terminal, pipes and files belong to dlrun: a reader of its output must see the end when
 // dlrun ends.
 void let_go_of_standard_streams() {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0) return;
   for (int fd = 0; fd < 3; ++fd) ::dup2(null, fd);
   if (null > 2) ::close(null);
 }
