@@ -40,7 +40,6 @@ void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline) {
   if (store.add(prefix + "count", 1, deadline) == options.size) store.set(all_here, "", deadline);
 
   Patience patience;
-  const auto start = Deadline::Clock::now();
   for (;;) {
     const Deadline until = patience.until(deadline);
     try {
@@ -51,10 +50,9 @@ void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline) {
     }
     const bool late = deadline.has_passed();
     if (!late && !patience.should_speak()) continue;
-    const std::chrono::duration<double> waited = Deadline::Clock::now() - start;
     const std::string text =
-        fmt::format("barrier '{}': rank {} has waited {:.1f} s for {}", options.name, options.rank,
-                    waited.count(), missing_ranks(store, prefix, options.size));
+        fmt::format("barrier '{}': rank {} has waited {} s for {}", options.name, options.rank,
+                    patience.waited().count(), missing_ranks(store, prefix, options.size));
     if (late) throw Error(ErrorKind::kTimeout, text);
     log::warning("{}", text);
   }
