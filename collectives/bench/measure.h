@@ -1,32 +1,52 @@
-// One size of one operation, timed: rewrite the input, barrier, start, operation, stop. An
-// iteration's time is its slowest rank's. Collective: every rank calls it.
+// One workload, timed: rewrite the input, barrier, start, operation, stop. An iteration's time is
+// its slowest rank's (-a says otherwise). Collective: every rank calls it.
+//
+// Back to back it is nccl-tests' way: operation after operation, and the mean.
 #pragma once
 
 #include <cstddef>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "collectives/bench/options.h"
+#include "collectives/bench/workload.h"
 #include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
 
+// Microseconds of one operation, over the iterations.
+struct Times {
+  double min = 0;
+  double p50 = 0;
+  double p99 = 0;
+  double max = 0;
+  double mean = 0;
+  double variation = 0;  // standard deviation / mean
+};
+// p50 is the element at n / 2 and p99 the one at 0.99 n, as the peers' programs take them.
+Times summarize(std::vector<double> us);
+
 struct Result {
-  std::size_t bytes = 0;  // nccl-tests' size: the larger of input and output
-  std::size_t count = 0;  // elements of that
-  bool in_place = false;
-  double p50_us = 0;
-  double p99_us = 0;
-  double max_us = 0;
-  double rewrite_us = 0;  // p50 of the input's rewriting, on this rank
-  double algbw = 0;       // GB/s
-  double busbw = 0;
-  std::size_t wrong = 0;  // elements, of all ranks
+  Times times;
+  double call_us = 0;     // p50 of the time until the call had returned
+  double rewrite_us = 0;  // p50 of the input's rewriting, on rank 0
+  std::size_t iterations = 0;
+  std::size_t wrong = 0;  // elements, of all ranks and iterations
+  std::string algorithm;  // as the operation says it
 };
 
-Result measure(ProcessGroup& group, const Options& options, std::size_t bytes, bool in_place);
+// What --cold walks through before each iteration. Larger than the last-level cache.
+class CacheEvictor {
+ public:
+  CacheEvictor();
+  void evict() noexcept;
 
-// The algorithm that such an operation takes: "ring", "direct", ...
-std::string_view algorithm_of(const Options& options, const Result& result, int size);
+ private:
+  std::vector<std::byte> memory_;
+};
+
+// `evictor` is null where caches stay as they are.
+Result measure(ProcessGroup& group, const Options& options, Workload& workload,
+               std::size_t iterations, CacheEvictor* evictor);
 
 }  // namespace dl::collectives::bench

@@ -1,24 +1,29 @@
 #include "collectives/bench/options.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 
 #include "collectives/algorithms/reduce.h"
+#include "collectives/descriptor.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
 
 namespace dl::collectives::bench {
 namespace {
 
-// nccl-tests' names beside ours.
+constexpr std::string_view kAll = "all";
+
+// All three spellings of a dtype: the table's, PyTorch's and the short one.
 std::map<std::string, DType> dtypes() {
-  std::map<std::string, DType> names = {{"float", DType::kF32},  {"half", DType::kF16},
-                                        {"double", DType::kF64}, {"int8", DType::kI8},
-                                        {"uint8", DType::kU8},   {"int32", DType::kI32},
-                                        {"uint32", DType::kU32}, {"int64", DType::kI64},
-                                        {"uint64", DType::kU64}, {"bfloat16", DType::kBF16}};
+  std::map<std::string, DType> names;
   for (std::size_t i = 0; i < kDTypeCount; ++i) {
-    names.emplace(short_name(static_cast<DType>(i)), static_cast<DType>(i));
+    const auto dtype = static_cast<DType>(i);
+    names.emplace(table_name(dtype), dtype);
+    names.emplace(name_of(dtype), dtype);
+    names.emplace(short_name(dtype), dtype);
   }
   return names;
 }
@@ -31,87 +36,220 @@ std::map<std::string, ReduceOp> reductions() {
   return names;
 }
 
-std::map<std::string, OpKind> operations() {
-  std::map<std::string, OpKind> names;
-  for (const OpKind op : {OpKind::kAllReduce, OpKind::kBroadcast, OpKind::kAllGather,
-                          OpKind::kReduceScatter, OpKind::kBarrier}) {
-    names.emplace(name_of(op), op);
+std::string operation_names() {
+  std::string all;
+  for (const Operation& each : operations()) {
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", each.name);
   }
-  return names;
+  return all;
 }
 
-// The value of a name; throws kInvalidArgument with the names that there are.
+// The values of a name, all of them for "all"; throws kInvalidArgument with the names that there
+// are.
 template <typename T>
-T look_up(const std::map<std::string, T>& names, const std::string& name, std::string_view what) {
-  const auto found = names.find(name);
-  if (found != names.end()) return found->second;
+std::vector<T> look_up(const std::map<std::string, T>& names, const std::string& name,
+                       std::string_view what) {
+  std::vector<T> values;
   std::string all;
-  for (const auto& [each, value] : names) all += (all.empty() ? "" : ", ") + each;
-  throw_error(ErrorKind::kInvalidArgument, "no {} is called '{}'; there are {}", what, name, all);
+  for (const auto& [each, value] : names) {
+    all += fmt::format("{}, ", each);
+    if (name == each) return {value};
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  }
+  std::sort(values.begin(), values.end());
+  if (name == kAll) return values;
+  throw_error(ErrorKind::kInvalidArgument, "no {} is called '{}'; there are {}all", what, name,
+              all);
+}
+
+// Flags of nccl-tests that concern GPUs: taken, so that a command line works unchanged, and said to
+// do nothing wherever they ask for something.
+struct Idle {
+  const char* flag;
+  const char* long_flag;
+  std::int64_t neutral;
+  const char* why;
+  std::int64_t value;
+};
+
+std::vector<Idle> idle_flags() {
+  constexpr const char* kRanks = "a rank is a process of one thread; start more with dlrun";
+  return {{"-g", "--ngpus", 1, kRanks, 1},
+          {"-t", "--nthreads", 1, kRanks, 1},
+          {"-p", "--parallel_init", 0, "all ranks join at once, always", 0},
+          {"-z", "--blocking", 0, "every iteration is waited for, always", 0},
+          {"-y", "--stream_null", 0, "CPUs have no streams", 0},
+          {"-G", "--cudagraph", 0, "CPUs have no CUDA graphs", 0},
+          {"-x", "--cta_policy", 0, "CPUs have no CTAs", 0},
+          {"-D", "--device_implementation", 0, "there are no device kernels", 0},
+          {"-V", "--device_cta_count", 16, "CPUs have no CTAs", 16},
+          {"-M", "--memory", 0, "there is no GPU memory to report", 0}};
+}
+
+std::string base_name(const std::string& path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+struct Words {
+  std::string operation;
+  std::string dtype = "float";
+  std::string reduction = "sum";
+  std::string root = "0";
+  std::int64_t timeout = 600;
+  int average = 3;
+  bool json = false;
+  bool csv = false;
+  bool loop = false;
+};
+
+// nccl-tests' defaults differ where its user would notice: one size, and steps that are added.
+void take_defaults_of_nccl_tests(Options& o) {
+  o.min_bytes = o.max_bytes = std::size_t{32} << 20;
+  o.step_factor = 1;
+}
+
+void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
+  const CLI::AsSizeValue bytes(false);
+  app.add_option("-b,--minbytes", o.min_bytes, "smallest size (8; 32M as *_perf)")
+      ->transform(bytes);
+  app.add_option("-e,--maxbytes", o.max_bytes, "largest size (64M; 32M as *_perf)")
+      ->transform(bytes);
+  auto* factor = app.add_option("-f,--stepfactor", o.step_factor,
+                                "sizes are multiplied by this (4; as *_perf they are added to)")
+                     ->check(CLI::Range(2, 1 << 20));
+  app.add_option("-i,--stepbytes", o.step_bytes, "this is added to sizes")
+      ->transform(bytes)
+      ->check(CLI::PositiveNumber)
+      ->excludes(factor);
+  app.add_option("-n,--iters", o.iterations, "iterations (by size, 25 to 1000)");
+  app.add_option("-w,--warmup_iters", o.warmup, "iterations that do not count (3)");
+  app.add_option("-m,--agg_iters", o.aggregate, "operations under way at once in an iteration (1)")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("-N,--run_cycles", o.cycles, "times that all is run; 0: until stopped (1)");
+  app.add_option("-c,--check", o.check, "compare the results; 0: do not (1)");
+  app.add_option("-d,--datatype", words.dtype, "element type, or all (float)");
+  app.add_option("-o,--op", words.reduction, "reduction, or all (sum)");
+  app.add_option("-r,--root", words.root, "root of operations that have one, or all (0)");
+  app.add_option("-a,--average", words.average,
+                 "an iteration's time: 0 rank 0's, 1 the mean, 2 the least, 3 the most (3)")
+      ->check(CLI::Range(0, 3));
+  app.add_option("-C,--report_cputime", o.call_time, "1: the time until the call has returned");
+  app.add_option("-I,--per_iter_timing", o.per_iteration, "1: min, max, p99 and variation");
+  app.add_option("-K,--per_iter_skip", o.skip, "first iterations that the figures leave out");
+  app.add_option("-S,--report_timestamps", o.timestamps, "1: the time of day in each row");
+  app.add_option("-u,--unalign", o.unalign, "elements by which buffers are off their alignment");
+  app.add_option("-J,--output_file", o.output_file,
+                 "also write nccl-tests' JSON (*.json) or a table (*.csv)");
+  app.add_option("-T,--timeout", words.timeout, "deadline of an operation in seconds (600)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+  for (Idle& each : idle) {
+    app.add_option(fmt::format("{},{}", each.flag, each.long_flag), each.value,
+                   fmt::format("no meaning on CPUs: {}", each.why));
+  }
+  app.add_option("--backend", o.backend, "auto, or one by name (auto)");
+  app.add_flag("--back-to-back", o.back_to_back,
+               "nccl-tests' average: no rewriting and no barrier between operations");
+  app.add_flag("--cold", o.cold, "empty the caches before each iteration");
+  app.add_flag("--loop", words.loop, "until stopped: -N 0");
+  auto* json = app.add_flag("--json", words.json, "an object a size instead of the table");
+  app.add_flag("--csv", words.csv, "comma-separated values instead of the table")->excludes(json);
+  app.set_version_flag("--version", std::string(kVersion));
+}
+
+// What the words mean; throws kInvalidArgument and kDType.
+void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
+  o.operation = find_operation(words.operation);
+  DL_CHECK(o.operation != nullptr, kInvalidArgument, "no operation is called '{}'; there are {}",
+           words.operation, operation_names());
+  DL_CHECK(o.min_bytes <= o.max_bytes, kInvalidArgument, "-b {} is more than -e {}", o.min_bytes,
+           o.max_bytes);
+  o.dtypes = look_up(dtypes(), words.dtype, "datatype");
+  o.reductions = look_up(reductions(), words.reduction, "reduction");
+  if (words.root == kAll) {
+    o.root.reset();
+  } else {
+    int root = 0;
+    DL_CHECK(CLI::detail::lexical_cast(words.root, root), kInvalidArgument,
+             "-r is '{}', wanted a rank or all", words.root);
+    o.root = root;
+  }
+  const bool one_pair = o.dtypes.size() == 1 && o.reductions.size() == 1;
+  if (one_pair && o.operation->reduces) {
+    check_reduction(o.dtypes[0], o.reductions[0], o.operation->name);
+  }
+  DL_CHECK(o.skip == 0 || o.iterations == 0 || o.skip < o.iterations, kInvalidArgument,
+           "-K {} leaves nothing of {} iterations", o.skip, o.iterations);
+  DL_CHECK(!o.back_to_back || (!o.cold && !o.per_iteration && !o.call_time), kInvalidArgument,
+           "--back-to-back has no single iterations; --cold, -I and -C ask for them");
+  o.average = static_cast<Average>(words.average);
+  o.timeout = std::chrono::seconds(words.timeout);
+  o.format = words.json ? Format::kJson : words.csv ? Format::kCsv : Format::kTable;
+  if (words.loop) o.cycles = 0;
+  for (const Idle& each : idle) {
+    if (each.value == each.neutral) continue;
+    o.remarks.push_back(
+        fmt::format("{} {} has no meaning on CPUs: {}", each.flag, each.value, each.why));
+  }
 }
 
 }  // namespace
 
 std::optional<int> parse(int argc, char** argv, Options& o) {
   CLI::App app(
-      "dlbench: times collectives. Run it under dlrun: dlrun --nproc-per-node 2 dlbench "
-      "all_reduce -b 8 -e 64M -f 4");
-  const CLI::AsSizeValue bytes(false);
-  std::string operation;
-  std::string dtype(short_name(o.dtype));
-  std::string reduction(name_of(o.reduce));
-  app.add_option("operation", operation,
-                 "all_reduce, broadcast, all_gather, reduce_scatter or barrier")
-      ->required();
-  app.add_option("-b,--minbytes", o.min_bytes, "smallest size (8)")->transform(bytes);
-  app.add_option("-e,--maxbytes", o.max_bytes, "largest size (64M)")->transform(bytes);
-  app.add_option("-f,--stepfactor", o.step_factor, "sizes are multiplied by this (4)")
-      ->check(CLI::Range(2, 1 << 20));
-  app.add_option("-i,--stepbytes", o.step_bytes, "or this is added")->transform(bytes);
-  app.add_option("-n,--iters", o.iterations, "iterations (by size, 25 to 1000)");
-  app.add_option("-w,--warmup_iters", o.warmup, "iterations that do not count (3)");
-  app.add_option("-c,--check", o.check, "compare the results: 0 or 1 (1)");
-  app.add_option("-d,--datatype", dtype, "element type (f32)");
-  app.add_option("-o,--op", reduction, "reduction (sum)");
-  app.add_option("-r,--root", o.root, "root of a broadcast (0)");
-  app.add_option("--backend", o.backend, "auto or tcp");
-  std::int64_t timeout = o.timeout.count();
-  app.add_option("--timeout", timeout, "deadline of an operation in seconds (600)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
-  app.add_flag("--json", o.json, "an object a size instead of the table");
-  app.set_version_flag("--version", std::string(kVersion));
+      "dlbench: times collectives, in nccl-tests' way. Run it under dlrun:\n"
+      "  dlrun --nproc-per-node 2 dlbench all_reduce -b 8 -e 64M -f 4\nAs all_reduce_perf, "
+      "broadcast_perf, ... it takes "
+      "nccl-tests' defaults.");
+  o.program = base_name(argv[0]);
+  Words words;
+  if (const Operation* called = find_operation(o.program)) {
+    words.operation = called->name;
+    take_defaults_of_nccl_tests(o);
+  } else {
+    app.add_option("operation", words.operation, operation_names())->required();
+  }
+  std::vector<Idle> idle = idle_flags();
+  declare(app, o, words, idle);
   try {
     app.parse(argc, argv);
-    o.op = look_up(operations(), operation, "operation");
-    o.dtype = look_up(dtypes(), dtype, "datatype");
-    o.reduce = look_up(reductions(), reduction, "reduction");
-    DL_CHECK(o.min_bytes <= o.max_bytes, kInvalidArgument, "-b {} is more than -e {}", o.min_bytes,
-             o.max_bytes);
-    if (o.op == OpKind::kAllReduce || o.op == OpKind::kReduceScatter) {
-      check_reduction(o.dtype, o.reduce, name_of(o.op));
-    }
+    if (app.count("-i") > 0) o.step_factor = 1;
+    understand(o, words, idle);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const Error& error) {
-    fmt::print(stderr, "dlbench: {}\n", error.what());
+    fmt::print(stderr, "{}: {}\n", o.program, error.what());
     return 2;
   }
-  o.timeout = std::chrono::seconds(timeout);
   return std::nullopt;
 }
 
 std::size_t next_size(const Options& o, std::size_t bytes) noexcept {
-  if (o.op == OpKind::kBarrier) return 0;
+  if (o.operation->expect == nullptr) return 0;
   const std::size_t next =
-      o.step_bytes > 0 ? bytes + o.step_bytes : std::max(bytes, std::size_t{1}) * o.step_factor;
+      o.step_factor > 1 ? std::max(bytes, std::size_t{1}) * o.step_factor : bytes + o.step_bytes;
   return next <= o.max_bytes ? next : 0;
 }
 
 std::size_t iterations_for(const Options& o, std::size_t bytes) noexcept {
   if (o.iterations > 0) return o.iterations;
+  // Emptying the caches takes longer than any of these.
+  if (o.cold) return 25;
   if (bytes <= std::size_t{64} << 10) return 1000;
   if (bytes < std::size_t{4} << 20) return 200;
   return bytes < std::size_t{32} << 20 ? 50 : 25;
+}
+
+std::string_view table_name(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::kF16:
+      return "half";
+    case DType::kF32:
+      return "float";
+    case DType::kF64:
+      return "double";
+    default:
+      return name_of(dtype);
+  }
 }
 
 }  // namespace dl::collectives::bench

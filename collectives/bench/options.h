@@ -1,30 +1,49 @@
-// dlbench's command line: nccl-tests' flags, as far as they mean something here.
+// dlbench's command line: nccl-tests' flags, and our own. A value.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "collectives/descriptor.h"
+#include "collectives/bench/operation.h"
 
 namespace dl::collectives::bench {
 
+enum class Format : std::uint8_t { kTable, kJson, kCsv };
+
+// What an iteration's time is, of the times of all ranks. The numbers are nccl-tests' -a.
+enum class Average : std::uint8_t { kRank0, kMean, kMin, kMax };
+
 struct Options {
-  OpKind op = OpKind::kAllReduce;
+  std::string program = "dlbench";  // as it was called
+  const Operation* operation = nullptr;
   std::size_t min_bytes = 8;
   std::size_t max_bytes = std::size_t{64} << 20;
-  std::size_t step_factor = 4;
-  std::size_t step_bytes = 0;  // where not zero: steps are added, not multiplied
+  std::size_t step_factor = 4;  // 1: steps are added
+  std::size_t step_bytes = std::size_t{1} << 20;
   std::size_t iterations = 0;  // 0: by size, at least 25
   std::size_t warmup = 3;
-  bool check = true;
-  DType dtype = DType::kF32;
-  ReduceOp reduce = ReduceOp::kSum;
-  int root = 0;
+  std::size_t aggregate = 1;  // operations under way at once in an iteration
+  std::size_t cycles = 1;     // 0: until stopped
+  std::size_t check = 1;      // 0: no result is compared
+  std::vector<DType> dtypes{DType::kF32};
+  std::vector<ReduceOp> reductions{ReduceOp::kSum};
+  std::optional<int> root = 0;  // nullopt: every rank in turn
+  Average average = Average::kMax;
+  bool call_time = false;      // -C: the time until the call has returned
+  bool per_iteration = false;  // -I
+  std::size_t skip = 0;        // -K: first iterations that the figures leave out
+  bool timestamps = false;     // -S
+  std::size_t unalign = 0;     // elements by which buffers are off their alignment
+  bool back_to_back = false;
+  bool cold = false;
   std::string backend = "auto";
   std::chrono::seconds timeout{600};
-  bool json = false;
+  Format format = Format::kTable;
+  std::string output_file{};
+  std::vector<std::string> remarks{};  // about flags without meaning here
 };
 
 // Prints help or a sentence and returns the exit code where the program is to end at once.
@@ -33,5 +52,8 @@ std::optional<int> parse(int argc, char** argv, Options& options);
 // The size after this one; 0 after the last.
 std::size_t next_size(const Options& options, std::size_t bytes) noexcept;
 std::size_t iterations_for(const Options& options, std::size_t bytes) noexcept;
+
+// nccl-tests' name where it has one: "float", "bfloat16", "int16".
+std::string_view table_name(DType dtype) noexcept;
 
 }  // namespace dl::collectives::bench

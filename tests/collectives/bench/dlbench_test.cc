@@ -5,17 +5,20 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "collectives/bench/options.h"
 #include "rendezvous/net/socket.h"
 
 namespace dl::collectives::bench {
 namespace {
 
-std::string program() {
-  return std::string(std::getenv("DLRUN_TEST_BIN")) + "/dlbench";
+using Json = nlohmann::json;
+
+std::string program(const std::string& name) {
+  return std::string(std::getenv("DLRUN_TEST_BIN")) + "/" + name;
 }
 
 struct Outcome {
@@ -23,7 +26,8 @@ struct Outcome {
   std::string output;  // rank 0's
 };
 
-Outcome run(int ranks, const std::vector<std::string>& arguments) {
+Outcome run(int ranks, const std::vector<std::string>& arguments,
+            const std::string& name = "dlbench") {
   const std::string port = std::to_string(rendezvous::Listener::bind({.host = "127.0.0.1"}).port());
   int pipe_ends[2];
   EXPECT_EQ(::pipe(pipe_ends), 0);
@@ -38,7 +42,7 @@ Outcome run(int ranks, const std::vector<std::string>& arguments) {
       ::setenv("WORLD_SIZE", std::to_string(ranks).c_str(), 1);
       ::setenv("MASTER_ADDR", "127.0.0.1", 1);
       ::setenv("MASTER_PORT", port.c_str(), 1);
-      std::string path = program();
+      std::string path = program(name);
       std::vector<std::string> copies = arguments;
       std::vector<char*> argv{path.data()};
       for (std::string& argument : copies) argv.push_back(argument.data());
@@ -64,31 +68,94 @@ Outcome run(int ranks, const std::vector<std::string>& arguments) {
 }
 
 TEST(Dlbench, PrintsATableAndChecksItsResults) {
-  for (const char* operation : {"all_reduce", "broadcast", "all_gather", "reduce_scatter"}) {
+  for (const char* operation :
+       {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "sendrecv", "barrier"}) {
     const Outcome got =
         run(2, {operation, "-b", "8", "-e", "256K", "-f", "32", "-n", "3", "-w", "1"});
     EXPECT_EQ(got.statuses, (std::vector<int>{0, 0})) << operation;
     EXPECT_NE(got.output.find("# Out of bounds values : 0 OK"), std::string::npos) << got.output;
-    EXPECT_NE(got.output.find("# Avg bus bandwidth"), std::string::npos) << got.output;
+    EXPECT_NE(got.output.find("# Avg bus bandwidth    : "), std::string::npos) << got.output;
   }
+}
+
+TEST(Dlbench, EveryTypeReductionAndRootIsRightAlsoWithSeveralAtOnce) {
+  const Outcome reduced = run(3, {"reduce_scatter", "-b", "4K", "-e", "4K", "-n", "2", "-d", "all",
+                                  "-o", "all", "-m", "3", "-u", "1"});
+  EXPECT_EQ(reduced.statuses, (std::vector<int>{0, 0, 0})) << reduced.output;
+  const Outcome rooted =
+      run(3, {"broadcast", "-b", "4K", "-e", "4K", "-n", "2", "-r", "all", "--back-to-back"});
+  EXPECT_EQ(rooted.statuses, (std::vector<int>{0, 0, 0})) << rooted.output;
+  EXPECT_NE(rooted.output.find("# Back to back: time is the mean"), std::string::npos);
 }
 
 TEST(Dlbench, PrintsAnObjectASize) {
   const Outcome got = run(2, {"all_reduce", "-b", "1K", "-e", "1K", "-n", "3", "-d", "bfloat16",
                               "-o", "avg", "--json"});
   EXPECT_EQ(got.statuses, (std::vector<int>{0, 0}));
-  EXPECT_EQ(
-      got.output.rfind("{\"op\": \"all_reduce\", \"backend\": \"tcp\", \"algorithm\": \"direct\", "
-                       "\"ranks\": 2, \"bytes\": 1024, \"dtype\": \"bf16\", \"in_place\": false, ",
-                       0),
-      0u)
-      << got.output;
+  const Json object = Json::parse(got.output.substr(0, got.output.find('\n')));
+  EXPECT_EQ(object.at("op"), "all_reduce");
+  EXPECT_EQ(object.at("ranks"), 2);
+  EXPECT_EQ(object.at("bytes"), 1024);
+  EXPECT_EQ(object.at("dtype"), "bf16");
+  EXPECT_EQ(object.at("in_place"), false);
+  EXPECT_EQ(object.at("wrong"), 0);
+  for (const char* text : {"backend", "algorithm", "redop", "method"}) {
+    EXPECT_TRUE(object.at(text).is_string()) << text;
+    EXPECT_NE(object.at(text), "") << text;
+  }
+  for (const char* figure : {"p50_us", "p99_us", "max_us", "algbw", "busbw", "rewrite_us"}) {
+    EXPECT_GE(object.at(figure).get<double>(), 0) << figure;
+  }
+}
+
+TEST(Dlbench, PrintsCommaSeparatedValues) {
+  const Outcome got = run(2, {"all_gather", "-b", "1K", "-e", "1K", "-n", "3", "--csv"});
+  EXPECT_EQ(got.statuses, (std::vector<int>{0, 0}));
+  EXPECT_EQ(got.output.rfind("op,backend,algorithm,ranks,bytes,", 0), 0U) << got.output;
+  EXPECT_NE(got.output.find("\nall_gather,"), std::string::npos) << got.output;
+}
+
+TEST(Dlbench, IsNcclTestsUnderItsNames) {
+  const std::string file = ::testing::TempDir() + "dlbench_" + std::to_string(::getpid()) + ".json";
+  const Outcome got = run(2,
+                          {"-b", "1024", "-e", "3072", "-i", "1024", "-n", "3", "-g", "8", "-G",
+                           "2", "-a", "1", "-I", "1", "-J", file},
+                          "all_reduce_perf");
+  EXPECT_EQ(got.statuses, (std::vector<int>{0, 0})) << got.output;
+  EXPECT_NE(got.output.find("# -g 8 has no meaning on CPUs"), std::string::npos) << got.output;
+  EXPECT_NE(got.output.find("# -G 2 has no meaning on CPUs"), std::string::npos) << got.output;
+  EXPECT_NE(got.output.find("# Collective test concluded: all_reduce_perf\n"), std::string::npos);
+  std::ifstream written(file);
+  const Json document = Json::parse(written);
+  EXPECT_EQ(document.at("version"), 3);
+  ASSERT_EQ(document.at("results").size(), 3U);
+  EXPECT_EQ(document["results"][2]["size"], 3072);
+  EXPECT_EQ(document["results"][2]["in_place"]["nwrong"], 0);
+  EXPECT_EQ(document["out_of_bounds"]["okay"], "true");
+  EXPECT_EQ(document["average_bus_bandwidth"]["okay"], "unchecked");
+  ::unlink(file.c_str());
+}
+
+TEST(Dlbench, FailsWhereTheBandwidthThatWasAskedForIsMissed) {
+  ::setenv("NCCL_TESTS_MIN_BW", "1000000", 1);
+  const Outcome got = run(2, {"all_reduce", "-b", "1K", "-e", "1K", "-n", "3"});
+  ::unsetenv("NCCL_TESTS_MIN_BW");
+  EXPECT_EQ(got.statuses, (std::vector<int>{1, 1})) << got.output;
+  EXPECT_NE(got.output.find(" FAILED\n"), std::string::npos) << got.output;
 }
 
 TEST(Dlbench, RefusesBadArgumentsWithExitCodeTwo) {
-  EXPECT_EQ(run(1, {"all_shuffle"}).statuses, std::vector<int>{2});
-  EXPECT_EQ(run(1, {"all_reduce", "-b", "1M", "-e", "1K"}).statuses, std::vector<int>{2});
-  EXPECT_EQ(run(1, {"all_reduce", "-o", "bxor"}).statuses, std::vector<int>{2});
+  for (const std::vector<std::string>& bad :
+       std::vector<std::vector<std::string>>{{"all_shuffle"},
+                                             {"all_reduce", "-b", "1M", "-e", "1K"},
+                                             {"all_reduce", "-o", "bxor"},
+                                             {"all_reduce", "-d", "f33"},
+                                             {"all_reduce", "-r", "first"},
+                                             {"all_reduce", "-f", "2", "-i", "1K"},
+                                             {"all_reduce", "--back-to-back", "--cold"},
+                                             {"all_reduce", "-n", "5", "-K", "5"}}) {
+    EXPECT_EQ(run(1, bad).statuses, std::vector<int>{2}) << bad.back();
+  }
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+// Where a benchmark ran: who the ranks are, which CPUs they may use, and what they were built with.
+// A figure without it says nothing. Values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/process_group.h"
+
+namespace dl::collectives::bench {
+
+// One rank, as plain bytes that the ranks can gather.
+struct RankInfo {
+  std::int32_t rank = 0;
+  std::int32_t pid = 0;
+  std::int32_t online = 0;               // CPUs of the machine
+  std::array<std::uint64_t, 32> cpus{};  // bit i: CPU i may be used
+  std::array<char, 64> host{};
+  std::array<char, 64> model{};  // of the CPU
+};
+
+// Collective: every rank calls it; in rank order.
+std::vector<RankInfo> gather_ranks(ProcessGroup& group);
+
+// "0-3,8"
+std::string cpu_list(const RankInfo& rank);
+std::size_t cpu_count(const RankInfo& rank) noexcept;
+
+// One clause a host: "4 ranks share 2 CPUs on node1 (oversubscribed)", "2 ranks, 2 CPUs on node2".
+// The CPUs of a host are those that any of its ranks may use.
+std::vector<std::string> occupancy(const std::vector<RankInfo>& ranks);
+
+// "dlrun 0.1.0 (protocol 1), g++ 12.2.0, glibc 2.36, Linux 6.1.0"
+std::string library_versions();
+
+}  // namespace dl::collectives::bench

@@ -1,0 +1,191 @@
+#include "collectives/bench/run.h"
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <optional>
+
+#include "collectives/algorithms/reduce.h"
+#include "collectives/bench/workload.h"
+#include "collectives/descriptor.h"
+#include "core/base/env.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::bench {
+namespace {
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+// The first signal asks; the second one finds the default again.
+void ask_to_stop() {
+  struct sigaction action{};
+  action.sa_handler = [](int) { stop_requested = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+// Every rank learns it at the same place.
+bool must_stop(ProcessGroup& group) {
+  std::uint8_t flag = stop_requested != 0 ? 1 : 0;
+  group
+      .all_reduce(
+          {.input = &flag, .output = &flag, .count = 1, .dtype = DType::kU8, .op = ReduceOp::kMax})
+      ->wait();
+  return flag != 0;
+}
+
+std::optional<double> wanted_bandwidth() {
+  const std::optional<std::string> text = env::get(env::Var::kNcclTestsMinBw);
+  if (!text) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  DL_CHECK(error == std::errc{} && end == text->data() + text->size() && value >= 0,
+           kInvalidArgument, "NCCL_TESTS_MIN_BW={} is no bandwidth in GB/s", *text);
+  return value;
+}
+
+bool has_meaning(DType dtype, ReduceOp op) {
+  try {
+    check_reduction(dtype, op, "");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// What -d, -o and -r ask for. "all" leaves out pairs without meaning; the operation's own limits
+// leave out the rest.
+std::vector<Case> cases_of(const Options& o, const Operation& operation, int ranks) {
+  std::vector<int> roots;
+  if (!operation.rooted) {
+    roots = {-1};
+  } else if (o.root) {
+    DL_CHECK(*o.root >= 0 && *o.root < ranks, kInvalidArgument, "-r {} is no rank; there are {}",
+             *o.root, ranks);
+    roots = {*o.root};
+  } else {
+    for (int rank = 0; rank < ranks; ++rank) roots.push_back(rank);
+  }
+  std::vector<Case> cases;
+  for (const DType dtype : o.dtypes) {
+    for (const ReduceOp reduce : o.reductions) {
+      if (operation.reduces ? !has_meaning(dtype, reduce) : reduce != o.reductions.front())
+        continue;
+      for (const int root : roots)
+        cases.push_back({.dtype = dtype, .reduce = reduce, .root = root});
+    }
+  }
+  if (operation.expect == nullptr) cases.resize(1);  // a barrier has no dtype
+  return cases;
+}
+
+class Run {
+ public:
+  Run(ProcessGroup& group, const Options& options,
+      const std::vector<std::unique_ptr<Report>>& reports)
+      : group_(group),
+        o_(options),
+        operation_(*options.operation),
+        reports_(reports),
+        cases_(cases_of(options, operation_, group.size())),
+        inputs_(arena_bytes()),
+        outputs_(arena_bytes()) {
+    if (o_.cold) evictor_.emplace();
+  }
+
+  // False: stopped.
+  bool cycle() {
+    for (const Case& what : cases_) {
+      for (std::size_t bytes = o_.min_bytes;; bytes = next_size(o_, bytes)) {
+        size(what, bytes);
+        if (must_stop(group_)) return false;
+        if (next_size(o_, bytes) == 0) break;
+      }
+    }
+    return true;
+  }
+
+  Summary summary() const {
+    return {.wrong = wrong_,
+            .checked = o_.check > 0,
+            .bus_bandwidth = results_ > 0 ? bandwidth_ / static_cast<double>(results_) : 0,
+            .wanted_bandwidth = wanted_bandwidth()};
+  }
+
+ private:
+  std::size_t arena_bytes() const {
+    constexpr std::size_t kPage = 4096;
+    std::size_t most = 0;
+    for (const Case& what : cases_) {
+      const Shape shape = shape_of(operation_, what.dtype, o_.max_bytes, group_.size());
+      most = std::max(most, shape.bytes + o_.unalign * size_of(what.dtype));
+    }
+    return (most + kPage - 1) / kPage * kPage * o_.aggregate;
+  }
+
+  void size(Case what, std::size_t bytes) {
+    const Shape shape = shape_of(operation_, what.dtype, bytes, group_.size());
+    Row row{.bytes = shape.bytes,
+            .count = shape.count,
+            .dtype = what.dtype,
+            .reduction = operation_.reduces ? name_of(what.reduce) : "none",
+            .root = what.root,
+            .bus_factor = operation_.bus_factor(group_.size())};
+    if (operation_.place != Place::kInOnly) {
+      what.in_place = false;
+      row.out_of_place = half(what, shape, row);
+    }
+    if (operation_.place != Place::kOutOnly) {
+      what.in_place = true;
+      row.in_place = half(what, shape, row);
+    }
+    for (const auto& report : reports_) report->row(row);
+  }
+
+  Result half(const Case& what, const Shape& shape, const Row& row) {
+    CollectiveWorkload workload(group_, o_, operation_, what, shape, inputs_, outputs_);
+    Result result = measure(group_, o_, workload, iterations_for(o_, shape.bytes),
+                            evictor_ ? &*evictor_ : nullptr);
+    wrong_ += result.wrong;
+    bandwidth_ += bus_bandwidth(row, result).value_or(0);
+    ++results_;
+    return result;
+  }
+
+  ProcessGroup& group_;
+  const Options& o_;
+  const Operation& operation_;
+  const std::vector<std::unique_ptr<Report>>& reports_;
+  std::vector<Case> cases_;
+  Arena inputs_, outputs_;
+  std::optional<CacheEvictor> evictor_;
+  std::size_t wrong_ = 0;
+  std::size_t results_ = 0;
+  double bandwidth_ = 0;
+};
+
+}  // namespace
+
+int run(ProcessGroup& group, const Options& options, const std::vector<std::string>& command,
+        const std::vector<std::unique_ptr<Report>>& reports) {
+  ask_to_stop();
+  const RunInfo info{.options = options,
+                     .name = std::string(options.operation->name),
+                     .backend = std::string(group.backend()),
+                     .ranks = group.size(),
+                     .who = gather_ranks(group),
+                     .command = command};
+  Run all(group, options, reports);
+  for (const auto& report : reports) report->begin(info);
+  for (std::size_t i = 0; (options.cycles == 0 || i < options.cycles) && all.cycle(); ++i) {
+  }
+  const Summary summary = all.summary();
+  for (const auto& report : reports) report->end(summary);
+  // Only rank 0's times are the agreed ones with -a 0, so that its verdict is the one.
+  std::uint8_t failed = summary.wrong > 0 || !summary.is_fast_enough() ? 1 : 0;
+  group.broadcast({.buffer = &failed, .count = 1, .dtype = DType::kU8})->wait();
+  return failed;
+}
+
+}  // namespace dl::collectives::bench

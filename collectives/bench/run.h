@@ -1,0 +1,19 @@
+// A whole run: every case, every size, both places, as often as was asked for.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "collectives/bench/options.h"
+#include "collectives/bench/report.h"
+#include "collectives/process_group.h"
+
+namespace dl::collectives::bench {
+
+// Collective: every rank calls it, rank 0 with reports, the others with none. Returns the exit
+// code, the same on all ranks: 1 where an element was wrong or NCCL_TESTS_MIN_BW was missed. Ends
+// after the size under way on SIGINT or SIGTERM.
+int run(ProcessGroup& group, const Options& options, const std::vector<std::string>& command,
+        const std::vector<std::unique_ptr<Report>>& reports);
+
+}  // namespace dl::collectives::bench

@@ -1,0 +1,25 @@
+// The values that dlbench computes with: whole numbers that every dtype holds, by rank and place,
+// so that a result is known exactly without communicating, and a slice in the wrong place shows.
+//
+// What a reduction must give is computed here from its definition, not with the library's
+// arithmetic. Pure functions.
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/process_group.h"
+#include "core/tensor/dtype.h"
+
+namespace dl::collectives::bench {
+
+// to[i] = the value of `rank` at place from + i.
+void fill(DType dtype, int rank, std::byte* to, std::size_t count, std::size_t from);
+
+// to[i] = the reduction of the values of all `ranks` at place from + i, rounded once.
+void fill_reduced(DType dtype, ReduceOp op, int ranks, std::byte* to, std::size_t count,
+                  std::size_t from);
+
+// Elements that are not the same.
+std::size_t count_different(DType dtype, const std::byte* a, const std::byte* b, std::size_t count);
+
+}  // namespace dl::collectives::bench

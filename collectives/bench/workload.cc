@@ -1,0 +1,89 @@
+#include "collectives/bench/workload.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "collectives/bench/values.h"
+
+namespace dl::collectives::bench {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+Arena::Arena(std::size_t bytes) : memory_(bytes + kPage), bytes_(bytes) {
+  const auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
+  aligned_ = memory_.data() + (kPage - at % kPage) % kPage;
+}
+
+Shape shape_of(const Operation& operation, DType dtype, std::size_t bytes, int ranks) noexcept {
+  const std::size_t element = size_of(dtype);
+  if (operation.expect == nullptr) return {};
+  Shape shape;
+  std::size_t whole = std::max<std::size_t>(bytes / element, 1);
+  if (operation.share != Share::kWhole) {
+    const auto size = static_cast<std::size_t>(ranks);
+    shape.count = std::max<std::size_t>(whole / size, 1);
+    whole = shape.count * size;
+  } else {
+    shape.count = whole;
+  }
+  shape.input = operation.share == Share::kGathers ? shape.count : whole;
+  shape.output = operation.share == Share::kScatters ? shape.count : whole;
+  shape.bytes = whole * element;
+  return shape;
+}
+
+CollectiveWorkload::CollectiveWorkload(ProcessGroup& group, const Options& options,
+                                       const Operation& operation, const Case& what,
+                                       const Shape& shape, Arena& inputs, Arena& outputs)
+    : group_(group), operation_(operation), dtype_(what.dtype), input_count_(shape.input) {
+  const std::size_t element = size_of(what.dtype);
+  const std::size_t share = static_cast<std::size_t>(group.rank()) * shape.count * element;
+  const std::size_t slot = inputs.size() / options.aggregate / kPage * kPage;
+  for (std::size_t i = 0; i < options.aggregate; ++i) {
+    std::byte* input = inputs.data() + i * slot + options.unalign * element;
+    std::byte* output = outputs.data() + i * slot + options.unalign * element;
+    if (what.in_place) {
+      if (operation.share == Share::kGathers) {
+        input = output + share;
+      } else if (operation.share == Share::kScatters) {
+        output = input + share;
+      } else {
+        input = output;
+      }
+    }
+    calls_.push_back({.input = input,
+                      .output = output,
+                      .count = shape.count,
+                      .dtype = what.dtype,
+                      .reduce = what.reduce,
+                      .root = what.root,
+                      .timeout = options.timeout});
+  }
+  if (operation.expect != nullptr && options.check > 0) {
+    wanted_.resize(std::max(shape.input, shape.output) * element);
+    wanted_count_ = operation.expect(group, calls_.front(), wanted_.data());
+  }
+}
+
+void CollectiveWorkload::rewrite() {
+  for (const Call& call : calls_) {
+    fill(dtype_, group_.rank(), const_cast<std::byte*>(call.input), input_count_, 0);
+  }
+}
+
+Ref<Work> CollectiveWorkload::start(std::size_t index) {
+  return operation_.start(group_, calls_[index]);
+}
+
+std::size_t CollectiveWorkload::wrong() {
+  std::size_t all = 0;
+  for (const Call& call : calls_) {
+    all += count_different(dtype_, call.output, wanted_.data(), wanted_count_);
+  }
+  return all;
+}
+
+}  // namespace dl::collectives::bench

@@ -1,0 +1,74 @@
+// What is timed: buffers of one size, and the operation on them.
+//
+// A workload owns nothing but its reference result; the memory belongs to the run, so that no size
+// pays for new pages. One thread.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "collectives/bench/operation.h"
+#include "collectives/bench/options.h"
+
+namespace dl::collectives::bench {
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  // Writes all inputs anew: shared memory must not profit from lines that nobody has touched.
+  virtual void rewrite() = 0;
+  // Starts the operation of slot `index`; slots may be under way at once.
+  virtual Ref<Work> start(std::size_t index) = 0;
+  // Elements of this rank's results that are not what they must be.
+  virtual std::size_t wrong() = 0;
+};
+
+// Memory for the inputs and outputs of the largest size, aligned to pages, touched.
+class Arena {
+ public:
+  explicit Arena(std::size_t bytes);
+  std::byte* data() noexcept { return aligned_; }
+  std::size_t size() const noexcept { return bytes_; }
+
+ private:
+  std::vector<std::byte> memory_;
+  std::byte* aligned_;
+  std::size_t bytes_;
+};
+
+struct Shape {
+  std::size_t count = 0;  // as the operation takes it
+  std::size_t input = 0;  // elements
+  std::size_t output = 0;
+  std::size_t bytes = 0;  // nccl-tests' size: the larger of the two
+};
+Shape shape_of(const Operation& operation, DType dtype, std::size_t bytes, int ranks) noexcept;
+
+struct Case {
+  DType dtype = DType::kF32;
+  ReduceOp reduce = ReduceOp::kSum;
+  int root = 0;
+  bool in_place = false;
+};
+
+class CollectiveWorkload final : public Workload {
+ public:
+  // The arenas hold -m slots each, at the largest size.
+  CollectiveWorkload(ProcessGroup& group, const Options& options, const Operation& operation,
+                     const Case& what, const Shape& shape, Arena& inputs, Arena& outputs);
+
+  void rewrite() override;
+  Ref<Work> start(std::size_t index) override;
+  std::size_t wrong() override;
+
+ private:
+  ProcessGroup& group_;
+  const Operation& operation_;
+  DType dtype_;
+  std::size_t input_count_;
+  std::vector<Call> calls_;
+  std::vector<std::byte> wanted_;
+  std::size_t wanted_count_ = 0;
+};
+
+}  // namespace dl::collectives::bench
