@@ -14,6 +14,7 @@
 #include "launcher/descendants.h"
 #include "launcher/environment.h"
 #include "launcher/job_secret.h"
+#include "launcher/lost_peer.h"
 #include "launcher/program.h"
 #include "launcher/rank_files.h"
 
@@ -103,13 +104,14 @@ void Agent::start_rank(Rank& rank, const LocalRank& where) {
   handles.key_file = path_of_descriptor(key_.get());
   handles.lifeline_fd = kLifelineFd;
   if (options_.log_dir.empty()) {
-    rank.error_file = make_memory_file("error-file");
-    handles.error_file = path_of_descriptor(rank.error_file.get());
+    rank.error_memory = make_memory_file("error-file");
+    rank.error_file = path_of_descriptor(rank.error_memory.get());
   } else {
-    const std::string path = log_path(options_.log_dir, number, "error.json");
-    rank.error_file = create_file(path);
-    handles.error_file = std::filesystem::absolute(path);
+    // The rank makes it, if it fails; one of an earlier job says nothing about this one.
+    rank.error_file = std::filesystem::absolute(log_path(options_.log_dir, number, "error.json"));
+    remove_file(rank.error_file);
   }
+  handles.error_file = rank.error_file;
   if (out_.is_terminal()) {
     const int prefix = static_cast<int>(output_options(rank, nullptr).prefix.size());
     handles.progress_width = std::max(0, out_.columns() - 1 - prefix);
@@ -204,6 +206,10 @@ void Agent::on_exited(Rank& rank, int status) {
   rank.end.stopped = stopping_;
   // A rank speaks before it ends, so that its last word is here by now.
   rank.end.follows = read_lifeline(rank);
+  if (rank.end.failed() && !rank.end.follows) {
+    rank.err->take_what_is_there();
+    rank.end.lost_peer = says_peer_was_lost(rank.err->tail());
+  }
   follow(verdict_.rank_ended(rank.end));
   finish_if_all_ended();
 }

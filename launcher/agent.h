@@ -61,7 +61,8 @@ class Agent {
     Clock::time_point stopped;
     RankEnd end;
     UniqueFd lifeline;
-    UniqueFd error_file;
+    UniqueFd error_memory;   // what error_file names where there is no log directory
+    std::string error_file;  // path
     std::unique_ptr<RankOutput> out;
     std::unique_ptr<RankOutput> err;
   };

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "launcher/agent.h"
+#include "launcher/lost_peer.h"
 #include "launcher/rank_files.h"
 
 namespace dl::launcher {
@@ -20,7 +21,7 @@ void Agent::follow(Verdict::Next next) {
       stop_ranks(SIGTERM);
       return;
     case Verdict::Next::kWaitForCause:
-      timer_.expires_after(kCauseWait);
+      timer_.expires_after(verdict_.ends().back().lost_peer ? kLostPeerWait : kCauseWait);
       timer_.async_wait([this](const boost::system::error_code& error) {
         if (error || stopping_) return;
         follow(verdict_.cause_is_late());
@@ -179,7 +180,7 @@ std::vector<RankFacts> Agent::facts() const {
     one.end = rank.end;
     if (rank.err) one.stderr_tail = rank.err->tail();
     if (rank.out) one.stdout_tail = rank.out->tail();
-    one.error_file = read_file(rank.error_file.get());
+    one.error_file = read_file(rank.error_file);
     facts.push_back(std::move(one));
   }
   return facts;

@@ -39,6 +39,7 @@ std::vector<std::string> rank_environment(const Plan& plan, const Meeting& meeti
   text(Var::kTorchUseAgentStore, "False");
   if (!handles.error_file.empty()) text(Var::kTorchErrorFile, handles.error_file);
   if (!env::get(Var::kOmpNumThreads)) number(Var::kOmpNumThreads, plan.omp_num_threads);
+  if (!env::get(Var::kTorchNcclErrors)) text(Var::kTorchNcclErrors, "1");
   // Output goes through a pipe, where Python would keep lines back.
   if (!env::get(Var::kPythonUnbuffered)) text(Var::kPythonUnbuffered, "1");
 

@@ -29,7 +29,8 @@ constexpr const char* kFooter =
 
 // As typed: numbers are read here and not by CLI11, so that every refusal is a sentence of ours.
 struct Typed {
-  std::string nnodes, nproc, node_rank, master_port, max_restarts, grace, join_timeout, bind;
+  std::string nnodes, nproc, node_rank, master_port, max_restarts, grace, join_timeout, bind,
+      rdzv_backend;
   bool no_prefix = false;
   bool version = false;
   bool standalone = false;
@@ -142,7 +143,9 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
              "0")});
   group("Taken for torchrun's sake, always so",
         {add_flag(app, "--standalone", typed.standalone, "one node, with no address to give"),
-         add_flag(app, "--no-python", typed.no_python, "the program is run as it stands")});
+         add_flag(app, "--no-python", typed.no_python, "the program is run as it stands"),
+         add(app, "--rdzv-backend", typed.rdzv_backend, "dlrun's own rendezvous in its place",
+             "c10d|static")});
 }
 
 // What CLI11 did not know begins with the program, or is an option that is not there.
@@ -161,15 +164,18 @@ std::vector<std::string> program_of(const CLI::App& app) {
 void read(const Typed& typed, Options& options) {
   constexpr int kMost = 1'000'000;
   if (!typed.nnodes.empty()) {
+    const std::size_t colon = typed.nnodes.find(':');  // torchrun's LEAST:MOST
+    const std::string least = typed.nnodes.substr(0, colon);
     DL_CHECK(
-        typed.nnodes.find(':') == std::string::npos, kInvalidArgument,
+        colon == std::string::npos || typed.nnodes.substr(colon + 1) == least, kInvalidArgument,
         "--nnodes is `{}`: a job whose number of nodes changes is not supported; give one number",
         typed.nnodes);
-    options.nnodes = whole_number("--nnodes", typed.nnodes, 1, kMost);
+    options.nnodes = whole_number("--nnodes", least, 1, kMost);
   }
   if (!typed.nproc.empty()) {
-    DL_CHECK(typed.nproc != "gpu", kInvalidArgument,
-             "--nproc-per-node gpu is not supported; give a number, or auto for one rank a core");
+    DL_CHECK(typed.nproc != "gpu" && typed.nproc != "xpu", kInvalidArgument,
+             "--nproc-per-node {} is not supported; give a number, or auto for one rank a core",
+             typed.nproc);
     if (typed.nproc != "auto" && typed.nproc != "cpu") {
       whole_number("--nproc-per-node", typed.nproc, 1, kMost);
     }
@@ -195,6 +201,11 @@ void read(const Typed& typed, Options& options) {
              "--bind is `{}`, wanted none or even", typed.bind);
     options.bind = typed.bind == "even" ? Bind::kEven : Bind::kNone;
   }
+  DL_CHECK(
+      typed.rdzv_backend.empty() || typed.rdzv_backend == "c10d" || typed.rdzv_backend == "static",
+      kInvalidArgument,
+      "--rdzv-backend is `{}`: the nodes always meet through dlrun's own; leave it out",
+      typed.rdzv_backend);
   options.prefix = !typed.no_prefix;
   DL_CHECK(!typed.standalone || options.nnodes == 1, kInvalidArgument,
            "--standalone means one node, but --nnodes is {}", options.nnodes);

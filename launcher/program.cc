@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 
 #include "core/base/env.h"
@@ -13,19 +14,29 @@
 namespace dl::launcher {
 namespace {
 
+// A script for Python that does not say so: the kernel leaves it to the shell.
+bool lacks_interpreter(const std::string& path) {
+  if (!path.ends_with(".py")) return false;
+  char begin[2] = {};
+  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+  return begin[0] != '#' || begin[1] != '!';
+}
+
 // 0, or the errno value that says why the file cannot be executed.
 int why_not(const std::string& path) {
   struct stat found{};
   if (::stat(path.c_str(), &found) != 0) return errno;
   if (S_ISDIR(found.st_mode)) return EISDIR;
-  return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
+  if (::access(path.c_str(), X_OK) != 0) return errno;
+  return lacks_interpreter(path) ? ENOEXEC : 0;
 }
 
 Program refused(const std::string& path, int error) {
   if (error == ENOENT || error == ENOTDIR) {
     return {path, kExitNotFound, fmt::format("there is no program {}", path)};
   }
-  std::string text = fmt::format("{} cannot be executed: {}", path, std::strerror(error));
+  std::string text = fmt::format("{} cannot be executed: {}", path,
+                                 error == ENOEXEC ? "it has no `#!` line" : std::strerror(error));
   if (path.ends_with(".py")) {
     text += fmt::format("; for a Python script write `python {}`", path);
   }
@@ -47,7 +58,8 @@ Program find_program(const std::string& name) {
     const std::string candidate = folder.empty() ? name : fmt::format("{}/{}", folder, name);
     const int error = why_not(candidate);
     if (error == 0) return {candidate, 0, ""};
-    if (error == EACCES && close.path.empty()) close = refused(candidate, error);
+    if ((error == EACCES || error == ENOEXEC) && close.path.empty())
+      close = refused(candidate, error);
     if (folder.size() == rest.size()) break;
     rest.remove_prefix(folder.size() + 1);
   }

@@ -62,12 +62,21 @@ UniqueFd create_file(const std::string& path) {
   return UniqueFd(fd);
 }
 
-std::string read_file(int fd) {
+void remove_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    throw_errno(errno, fmt::format("--log-dir: remove {}", path));
+  }
+}
+
+std::string read_file(const std::string& path) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
+  // A pipe that stands there must not hold up the end of the job.
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) return "";
   std::string text;
   char part[4096];
   while (text.size() < kMost) {
-    const ssize_t n = ::pread(fd, part, sizeof part, static_cast<off_t>(text.size()));
+    const ssize_t n = ::read(fd.get(), part, sizeof part);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     text.append(part, static_cast<std::size_t>(n));

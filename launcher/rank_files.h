@@ -28,8 +28,10 @@ std::string path_of_descriptor(int fd);
 std::string log_path(const std::string& folder, int rank, const char* file);
 // Emptied where it exists.
 UniqueFd create_file(const std::string& path);
-// From its beginning, whatever its offset; at most 1 MiB.
-std::string read_file(int fd);
+// Nothing happens where it does not exist.
+void remove_file(const std::string& path);
+// Its first MiB; nothing where it cannot be read.
+std::string read_file(const std::string& path);
 
 // As many descriptors as the system allows this process: four a rank are needed. Ranks keep the
 // limit that dlrun was started with.

@@ -96,6 +96,14 @@ void RankOutput::show() {
   lines_.clear();
 }
 
+void RankOutput::take_what_is_there() {
+  bool empty = false;
+  // A pipe's worth twice: a writer that never stops has its turn later.
+  for (std::size_t i = 0; i < 2 && !ended_ && !empty; ++i) {
+    if (sink_.is_full() || !sink_.may_write(this) || !read_once(empty)) return;
+  }
+}
+
 void RankOutput::end() {
   if (ended_) return;
   ended_ = true;

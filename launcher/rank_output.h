@@ -29,6 +29,9 @@ class RankOutput {
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
+  // Reads what is in the pipe now, so that tail() is up to date; the stream goes on.
+  void take_what_is_there();
+
   // Takes what is in the pipe now, however full the sink is, and ends the stream. For the time when
   // every writer is dead.
   void drain();
@@ -39,7 +42,8 @@ class RankOutput {
   const std::string& log_error() const { return log_error_; }
 
  private:
-  static constexpr std::size_t kTail = 4096;
+  // Room for a Python traceback with the C++ frames that torch adds.
+  static constexpr std::size_t kTail = std::size_t{16} * 1024;
 
   void wait_for_bytes();
   void read_some();

@@ -13,12 +13,11 @@ struct Refused {
 };
 
 constexpr Refused kRefused[] = {
-    {"--rdzv-backend", "dlrun has one rendezvous of its own; leave the option out"},
     {"--rdzv-conf", "dlrun's rendezvous has --join-timeout and nothing else to set"},
-    {"--monitor-interval", "dlrun is told of a rank's end by the kernel and polls nothing"},
-    {"--start-method", "dlrun always starts programs, never functions"},
+    {"--monitor-interval", "the kernel tells dlrun of a rank's end; leave it out"},
+    {"--start-method", "dlrun always starts programs, never functions; leave it out"},
     {"--event-log-handler", "dlrun writes no events yet"},
-    {"--role", "all ranks have the role `default`"},
+    {"--role", "all ranks have the role `default`; leave it out"},
     {"-m", "write `dlrun ... python -m MODULE`"},
     {"--module", "write `dlrun ... python -m MODULE`"},
     {"--run-path", "write `dlrun ... python SCRIPT`"},

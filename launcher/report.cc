@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t kTailLines = 12;
 constexpr std::size_t kErrorFileBytes = 8 * 1024;
+constexpr std::size_t kErrorFileLines = 40;
+constexpr std::size_t kMessageBytes = 400;
 
 // Lines as a terminal would have shown them, the last `most` of them.
 std::vector<std::string> last_lines(std::string_view text, std::size_t most) {
@@ -68,30 +70,39 @@ std::string how_it_ended(int status) {
 }
 
 std::string describe_end(const RankFacts& rank, const Place& place) {
-  return fmt::format("rank {} (node {}, host {}, pid {}) {} after {}", rank.rank, place.node,
-                     place.host, rank.pid, how_it_ended(rank.end.status), seconds(rank.ran));
+  const std::string message = read_error_file(rank.error_file).message;
+  return fmt::format("rank {} (node {}, host {}, pid {}) {} after {}{}{}", rank.rank, place.node,
+                     place.host, rank.pid, how_it_ended(rank.end.status), seconds(rank.ran),
+                     message.empty() ? "" : ": ", message);
 }
 
-std::string cause_in_error_file(const std::string& content) {
+ErrorFile read_error_file(const std::string& content) {
   using nlohmann::json;
   const json parsed = json::parse(content, nullptr, /*allow_exceptions=*/false);
-  std::string text = content;
+  ErrorFile file;
   if (parsed.is_object() && parsed.contains("message")) {
     const json& message = parsed["message"];
-    if (message.is_string()) text = message.get<std::string>();
-    if (message.is_object()) {
-      // The stack ends with the message, and says where.
-      const json& extra = message.contains("extraInfo") ? message["extraInfo"] : json();
-      if (extra.is_object() && extra.contains("py_callstack") &&
-          extra["py_callstack"].is_string()) {
-        text = extra["py_callstack"].get<std::string>();
-      } else if (message.contains("message") && message["message"].is_string()) {
-        text = message["message"].get<std::string>();
-      }
+    if (message.is_string()) file.text = message.get<std::string>();
+    if (message.is_object() && message.contains("message") && message["message"].is_string()) {
+      file.text = message["message"].get<std::string>();
+    }
+    file.message = file.text.substr(0, file.text.find('\n'));
+    const json& extra =
+        message.is_object() && message.contains("extraInfo") ? message["extraInfo"] : json();
+    // The stack ends with the message, and says where.
+    if (extra.is_object() && extra.contains("py_callstack") && extra["py_callstack"].is_string()) {
+      file.text = extra["py_callstack"].get<std::string>();
     }
   }
-  if (text.size() > kErrorFileBytes) text.erase(0, text.size() - kErrorFileBytes);
-  return text;
+  if (file.text.empty()) file.text = content;
+  if (file.text.size() > kErrorFileBytes) file.text.erase(0, file.text.size() - kErrorFileBytes);
+  if (file.message.empty()) {
+    const std::vector<std::string> last = last_lines(file.text, 1);
+    if (!last.empty()) file.message = last.front();
+  }
+  if (file.message.size() > kMessageBytes)
+    file.message.replace(kMessageBytes, std::string::npos, "...");
+  return file;
 }
 
 std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
@@ -116,6 +127,7 @@ std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
     } else {
       fate = how_it_ended(rank.end.status);
     }
+    if (rank.end.lost_peer) fate = "lost a peer, " + fate;
     fates[fate].push_back(rank.rank);
   }
   std::string text;
@@ -128,6 +140,10 @@ std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
 std::vector<std::string> failure_page(const RankFacts& cause, const std::vector<RankFacts>& all,
                                       const Place& place) {
   std::vector<std::string> page = {describe_end(cause, place)};
+  if (cause.end.lost_peer) {
+    page.push_back(
+        "  it seems to have lost a peer, but no other rank failed before it or soon after");
+  }
   if (cause.end.follows) {
     const rendezvous::PeerFailure& follows = *cause.end.follows;
     page.push_back(fmt::format(
@@ -140,17 +156,24 @@ std::vector<std::string> failure_page(const RankFacts& cause, const std::vector<
   if (WIFSIGNALED(cause.end.status) && WTERMSIG(cause.end.status) == SIGKILL) {
     page.push_back("  dlrun did not send this signal; where memory runs out, the kernel does");
   }
-  if (!cause.error_file.empty()) {
-    page.push_back("  it left in its error file:");
-    for (const std::string& line : last_lines(cause_in_error_file(cause.error_file), 40)) {
-      page.push_back(fmt::format("    | {}", line));
-    }
-  }
   const bool spoke = !cause.stderr_tail.empty();
   const std::vector<std::string> lines =
       last_lines(spoke ? cause.stderr_tail : cause.stdout_tail, kTailLines);
+  if (!cause.error_file.empty()) {
+    // The first line has the message; what led to it mostly stands on stderr too.
+    const std::vector<std::string> left =
+        last_lines(read_error_file(cause.error_file).text, kErrorFileLines);
+    const bool said = left.size() < 2 ||
+                      std::any_of(
+                          lines.begin(), lines.end(),
+                          [&](auto& line) { return line.find(left.back()) != std::string::npos; });
+    if (!said) page.push_back("  it left in its error file:");
+    for (std::size_t i = 0; i < left.size() && !said; ++i) {
+      page.push_back(fmt::format("    | {}", left[i]));
+    }
+  }
   if (lines.empty()) {
-    page.push_back("  it wrote nothing");
+    if (cause.error_file.empty()) page.push_back("  it wrote nothing");
   } else {
     page.push_back(fmt::format("  its last lines on {}:", spoke ? "stderr" : "stdout"));
     for (const std::string& line : lines) page.push_back(fmt::format("    | {}", line));

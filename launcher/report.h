@@ -33,7 +33,8 @@ struct Place {
 // "ended with exit code 7", "was killed by signal 9 (SIGKILL)"; `status` as waitpid() gives it.
 std::string how_it_ended(int status);
 
-// "rank 1 (node 0, host vm, pid 4711) was killed by signal 9 (SIGKILL) after 12.3 s"
+// "rank 1 (node 0, host vm, pid 4711) was killed by signal 9 (SIGKILL) after 12.3 s", and after a
+// colon the message in its error file.
 std::string describe_end(const RankFacts& rank, const Place& place);
 
 // The page about `cause`, one line each, without line breaks.
@@ -44,9 +45,12 @@ std::vector<std::string> failure_page(const RankFacts& cause, const std::vector<
 // others.
 std::string fate_of_others(int cause, const std::vector<RankFacts>& all);
 
-// What torch's `record` decorator wrote ({"message": {"message": ...}}) or any other text, cut to a
-// page.
-std::string cause_in_error_file(const std::string& content);
+// What torch's `record` decorator wrote ({"message": {"message": ...}}), or any other text.
+struct ErrorFile {
+  std::string message;  // one line
+  std::string text;     // message or stack, cut to a page
+};
+ErrorFile read_error_file(const std::string& content);
 
 std::string signal_name(int signal);
 

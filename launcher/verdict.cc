@@ -13,7 +13,7 @@ Verdict::Next Verdict::rank_ended(RankEnd end) {
   const RankEnd& last = ends_.back();
   const int index = static_cast<int>(ends_.size()) - 1;
   if (cause_ >= 0 || !last.failed() || last.stopped) return Next::kGoOn;
-  if (!last.follows) {
+  if (!last.is_follower()) {
     cause_ = index;
     return Next::kStop;
   }

@@ -2,7 +2,8 @@
 // processes, clocks or texts.
 //
 // A rank that fails on its own is the cause. A rank that fails because a peer failed has said so on
-// its lifeline (a follower): the cause then is still to come, and is waited for, but not for ever.
+// its lifeline, or seems to say so in its last words (a follower): the cause then is still to come,
+// and is waited for, but not for ever.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +26,10 @@ struct RankEnd {
   int status = 0;        // as waitpid() gives it
   bool stopped = false;  // dlrun had begun to end the job: the end says nothing about a cause
   std::optional<rendezvous::PeerFailure> follows = std::nullopt;
+  bool lost_peer = false;  // nothing on the lifeline, but see lost_peer.h
 
   bool failed() const { return status != 0; }
+  bool is_follower() const { return follows || lost_peer; }
   int exit_code() const;  // 128+n for signal n
 };
 
@@ -34,7 +37,7 @@ class Verdict {
  public:
   enum class Next : std::uint8_t {
     kGoOn,          // nothing to do
-    kWaitForCause,  // call cause_is_late() after kCauseWait
+    kWaitForCause,  // call cause_is_late() after kCauseWait, or kLostPeerWait where that is why
     kStop,          // the cause is known: end the job
   };
   Next rank_ended(RankEnd end);

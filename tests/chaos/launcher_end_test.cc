@@ -69,15 +69,6 @@ TEST(End, AFollowerAloneIsShownWithWhatItSays) {
   EXPECT_THAT(job.err(), HasSubstr("| rank 1 is gone"));
 }
 
-TEST(End, TheErrorFileOfTorchIsShown) {
-  tests::Process job(shell(2,
-                           "test $RANK = 0 && exec sleep 300; "
-                           "echo '{\"message\": {\"message\": \"ValueError: bad batch\"}}' "
-                           "> $TORCHELASTIC_ERROR_FILE; exit 1"));
-  EXPECT_EQ(job.wait(2s), 1);
-  EXPECT_THAT(job.err(), HasSubstr("| ValueError: bad batch"));
-}
-
 TEST(End, ARankThatIgnoresSigtermEndsAfterTheGrace) {
   const auto begin = Clock::now();
   tests::Process job(
@@ -156,6 +147,11 @@ TEST(End, AProgramThatCannotBeExecutedIs126) {
   EXPECT_EQ(job.err(), "dlrun: " + script +
                            " cannot be executed: Permission denied; for a Python " +
                            "script write `python " + script + "`\n");
+  // The shell, which runs scripts without an interpreter, would not make sense of it.
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  tests::Process executable(dlrun({script}));
+  EXPECT_EQ(executable.wait(2s), 126);
+  EXPECT_THAT(executable.err(), HasSubstr("it has no `#!` line"));
   tests::Process folder_job(dlrun({folder.path()}));
   EXPECT_EQ(folder_job.wait(2s), 126);
 }

@@ -48,9 +48,7 @@ TEST(Options, EverythingFromTheProgramOnIsTheProgramsOwn) {
 }
 
 TEST(Options, TorchrunsOptionsThatAreNotThereAreRefusedByName) {
-  for (const char* name : {"--rdzv-backend",
-                           "--rdzv_backend=c10d",
-                           "--rdzv-conf",
+  for (const char* name : {"--rdzv-conf",
                            "--monitor-interval",
                            "--start-method",
                            "--event-log-handler",
@@ -78,12 +76,16 @@ TEST(Options, TorchrunsOptionsThatAreNotThereAreRefusedByName) {
   EXPECT_THAT(refusal({"--tee=3", "x"}), HasSubstr("--tee of torchrun"));
   EXPECT_THAT(refusal({"--max-restarts", "3", "x"}), HasSubstr("--max-restarts is `3`"));
   EXPECT_THAT(refusal({"--nnodes", "1:4", "x"}), HasSubstr("--nnodes is `1:4`"));
+  EXPECT_THAT(refusal({"--rdzv_backend=etcd", "x"}), HasSubstr("--rdzv-backend is `etcd`"));
   EXPECT_EQ(refusal({"--bogus", "x"}), "there is no option --bogus; `dlrun --help` lists them all");
 }
 
 TEST(Options, TorchrunsHarmlessOptionsAreTaken) {
-  EXPECT_THAT(parse({"--standalone", "--no-python", "--max-restarts=0", "x"}).program,
+  EXPECT_THAT(parse({"--standalone", "--no-python", "--max-restarts=0", "--rdzv_backend=c10d",
+                     "--rdzv_endpoint=localhost:0", "x"})
+                  .program,
               ElementsAre("x"));
+  EXPECT_EQ(parse({"--nnodes=1:1", "x"}).nnodes, 1);
 }
 
 TEST(Options, BadValuesAreQuotedBack) {
