@@ -1,9 +1,12 @@
 #include "rendezvous/grpc_store.h"
 
+#include <fcntl.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel_posix.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -27,8 +30,8 @@ namespace pb = dlrun::rendezvous;
 using namespace std::chrono_literals;
 using Stub = pb::Store::Stub;
 
-// close() must end a call that is making a connection; that is done in turns of this length.
-constexpr auto kConnectTurn = 1s;
+// Shorter than a wait's patience: what has to be said is said here.
+constexpr auto kConnectTurn = 4s;
 // Asking what is missing must still be possible when the deadline has just passed.
 constexpr auto kTimeToAsk = 500ms;
 
@@ -103,6 +106,9 @@ class GrpcStore::Client {
   std::uint64_t incarnation_ = 0;
   std::optional<std::string> closed_;
   std::set<grpc::ClientContext*> contexts_;
+  // close() closes the other end, which ends a call that is making a connection.
+  UniqueFd pipe_end_;
+  UniqueFd other_end_;
   std::uint64_t next_sequence_ = 1;
   std::set<std::uint64_t> under_way_;
 };
@@ -110,6 +116,10 @@ class GrpcStore::Client {
 GrpcStore::Client::Client(GrpcStoreOptions options, Deadline deadline)
     : options_(std::move(options)) {
   quiet_grpc();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "store: make a pipe");
+  pipe_end_.reset(ends[0]);
+  other_end_.reset(ends[1]);
   options_.hello.purpose = kStorePurpose;
   link_ = connect(deadline);
 }
@@ -141,8 +151,8 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline dea
     check_open();
     try {
       const Deadline turn = Deadline::earlier(deadline, Deadline::after(kConnectTurn));
-      Connection connection =
-          connect_and_prove(options_.endpoint, options_.hello, options_.key, turn);
+      Connection connection = connect_and_prove(options_.endpoint, options_.hello, options_.key,
+                                                turn, {.hangup_fd = pipe_end_.get()});
       auto link = std::make_shared<Link>();
       link->stub = pb::Store::NewStub(grpc::CreateCustomInsecureChannelFromFd(
           "dlrun-store", connection.fd.release(), channel_arguments()));
@@ -161,6 +171,7 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline dea
       DL_CHECK(!deadline.has_passed(), kTimeout, "store: {} let this process in and is silent: {}",
                options_.endpoint.text(), status.error_message());
     } catch (const Error& error) {
+      check_open();
       if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;
       if (patience.should_speak()) {
         log::warning("store: still trying after {} s: {}", patience.waited().count(), error.what());
@@ -298,6 +309,7 @@ void GrpcStore::Client::close(std::string_view reason) noexcept {
   if (closed_) return;
   closed_ = reason;
   for (grpc::ClientContext* context : contexts_) context->TryCancel();
+  other_end_.reset();
   changed_.notify_all();
 }
 

@@ -78,7 +78,7 @@ void fill_failure(Attempt& attempt, const Handshake& handshake) {
 }
 
 Attempt prove_once(UniqueFd fd, const Hello& hello, const JobKey& key, Deadline deadline,
-                   const std::string& what, Patience& patience) {
+                   int hangup_fd, const std::string& what, Patience& patience) {
   HandshakeClient handshake(key, hello);
   Attempt attempt;
   for (;;) {
@@ -115,8 +115,7 @@ Attempt prove_once(UniqueFd fd, const Hello& hello, const JobKey& key, Deadline 
     if (patience.should_speak()) {
       log::warning("{}: connected, and no answer for {} s", what, patience.waited().count());
     }
-    pollfd entry{.fd = fd.get(), .events = events, .revents = 0};
-    ::poll(&entry, 1, patience.until(deadline).poll_timeout());
+    poll_one(fd.get(), events, patience.until(deadline), hangup_fd);
   }
 }
 
@@ -128,11 +127,13 @@ Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const
   Patience patience;
   std::chrono::milliseconds pause = kFirstPause;
   for (;;) {
-    UniqueFd fd =
-        connect_to(endpoint, deadline,
-                   {.retry = options.retry, .what_for = fmt::format("'{}'", hello.purpose)});
+    UniqueFd fd = connect_to(endpoint, deadline,
+                             {.retry = options.retry,
+                              .what_for = fmt::format("'{}'", hello.purpose),
+                              .hangup_fd = options.hangup_fd});
     const std::string address = peer_address(fd.get()).text();
-    Attempt attempt = prove_once(std::move(fd), hello, key, deadline, what, patience);
+    Attempt attempt =
+        prove_once(std::move(fd), hello, key, deadline, options.hangup_fd, what, patience);
     if (attempt.fd) return {std::move(attempt.fd), std::move(attempt.peer), address};
     if (!attempt.may_retry || !options.retry || deadline.has_passed()) {
       throw_error(attempt.may_retry && deadline.has_passed() ? ErrorKind::kTimeout : attempt.kind,
@@ -142,7 +143,7 @@ Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const
       log::warning("{}: still trying after {} s: {}", what, patience.waited().count(),
                    attempt.reason);
     }
-    ::poll(nullptr, 0, Deadline::earlier(deadline, Deadline::after(pause)).poll_timeout());
+    poll_one(-1, 0, Deadline::earlier(deadline, Deadline::after(pause)), options.hangup_fd);
     pause = std::min(pause * 2, kLongestPause);
   }
 }
@@ -151,7 +152,7 @@ Connection prove(UniqueFd fd, const Hello& hello, const JobKey& key, Deadline de
   const std::string address = peer_address(fd.get()).text();
   const std::string what = fmt::format("connect to {} for '{}'", address, hello.purpose);
   Patience patience;
-  Attempt attempt = prove_once(std::move(fd), hello, key, deadline, what, patience);
+  Attempt attempt = prove_once(std::move(fd), hello, key, deadline, -1, what, patience);
   if (!attempt.fd) throw_error(attempt.kind, "{}: {}", what, attempt.reason);
   return {std::move(attempt.fd), std::move(attempt.peer), address};
 }

@@ -14,6 +14,8 @@ struct ProveOptions {
   // Keep trying until the deadline where nobody listens yet, or the connection is lost on the way;
   // a refusal is final all the same.
   bool retry = true;
+  // As in ConnectOptions.
+  int hangup_fd = -1;
 };
 
 // A proved connection; its `peer` is what the server said of itself. Throws with the address and
@@ -21,6 +23,7 @@ struct ProveOptions {
 //   kAuthentication  the other side has another key, or does not speak this protocol
 //   kMismatch        another job, generation or version of dlrun; nobody serves the purpose there
 //   kConnection, kTimeout, kNotFound  it could not be reached
+//   kAborted         hangup_fd has hung up
 // "connect to node1:29500 for 'store': it is at generation 4, this process at generation 3; ..."
 Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const JobKey& key,
                              Deadline deadline, const ProveOptions& options = {});

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -46,13 +47,9 @@ Address query_address(int fd, Query query) {
 }
 
 // Waits until a non-blocking connect() has ended. 0, or an errno value.
-int wait_connected(int fd, Deadline deadline) {
-  pollfd entry{.fd = fd, .events = POLLOUT, .revents = 0};
-  for (;;) {
-    const int n = ::poll(&entry, 1, deadline.poll_timeout());
-    if (n > 0) break;
-    if (n < 0 && errno != EINTR) return errno;
-    if (n == 0 && deadline.has_passed()) return ETIMEDOUT;
+int wait_connected(int fd, Deadline deadline, int hangup_fd) {
+  while (!poll_one(fd, POLLOUT, deadline, hangup_fd)) {
+    if (deadline.has_passed()) return ETIMEDOUT;
   }
   int error = 0;
   socklen_t size = sizeof error;
@@ -64,7 +61,7 @@ struct Attempt {
   int error = 0;
 };
 
-Attempt connect_once(const Address& address, Deadline deadline) {
+Attempt connect_once(const Address& address, Deadline deadline, int hangup_fd) {
   Attempt attempt;
   attempt.fd.reset(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!attempt.fd) {
@@ -73,7 +70,8 @@ Attempt connect_once(const Address& address, Deadline deadline) {
   }
   const int fd = attempt.fd.get();
   if (::connect(fd, address.data(), address.size()) != 0) {
-    attempt.error = errno == EINPROGRESS || errno == EINTR ? wait_connected(fd, deadline) : errno;
+    attempt.error =
+        errno == EINPROGRESS || errno == EINTR ? wait_connected(fd, deadline, hangup_fd) : errno;
   }
   // A connect() to a free port of this host's ephemeral range can meet itself (simultaneous open);
   // that is nobody listening.
@@ -87,7 +85,7 @@ struct Obstacle {
   std::string text;
 };
 
-UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, Obstacle& obstacle) {
+UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, int hangup_fd, Obstacle& obstacle) {
   std::vector<Address> addresses;
   try {
     addresses = resolve(endpoint, deadline);
@@ -99,7 +97,7 @@ UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, Obstacle& obstacle
     const bool last = i + 1 == addresses.size();
     const Deadline share =
         last ? deadline : Deadline::earlier(deadline, Deadline::after(kShareOfOneAddress));
-    Attempt attempt = connect_once(addresses[i], share);
+    Attempt attempt = connect_once(addresses[i], share, hangup_fd);
     if (attempt.error == 0) return std::move(attempt.fd);
     // The first address is the preferred one, and its refusal the one to be told about.
     if (i == 0) {
@@ -120,7 +118,7 @@ UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline, const ConnectOp
   std::chrono::milliseconds pause = kFirstPause;
   Obstacle obstacle;
   for (;;) {
-    if (UniqueFd fd = try_all(endpoint, deadline, obstacle)) {
+    if (UniqueFd fd = try_all(endpoint, deadline, options.hangup_fd, obstacle)) {
       tune_connection(fd.get());
       return fd;
     }
@@ -134,9 +132,20 @@ UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline, const ConnectOp
     }
     DL_CHECK(!deadline.has_passed(), kTimeout, "{}: gave up at the deadline: {}", what,
              obstacle.text);
-    ::poll(nullptr, 0, Deadline::earlier(deadline, Deadline::after(pause)).poll_timeout());
+    poll_one(-1, 0, Deadline::earlier(deadline, Deadline::after(pause)), options.hangup_fd);
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);
   }
+}
+
+bool poll_one(int fd, short events, Deadline deadline, int hangup_fd) {
+  std::array<pollfd, 2> entries{
+      {{.fd = fd, .events = events, .revents = 0}, {.fd = hangup_fd, .events = 0, .revents = 0}}};
+  const int n = ::poll(entries.data(), entries.size(), deadline.poll_timeout());
+  if (n < 0 && errno != EINTR) throw_errno(errno, "poll");
+  if (n <= 0) return false;
+  if (entries[1].revents != 0)
+    throw_error(ErrorKind::kAborted, "connect: nobody waits for it any more");
+  return true;
 }
 
 void tune_connection(int fd) {

@@ -21,7 +21,13 @@ struct ConnectOptions {
   bool retry = false;
   // What the connection is for, in texts: "connect to node1:29500 for the store: ...".
   std::string what_for{};
+  // The reading end of a pipe: when its other end is closed, the call ends with kAborted. -1: none.
+  int hangup_fd = -1;
 };
+
+// poll() for one descriptor (-1: for none) until the deadline or a signal; true where it has one of
+// the events. Throws kAborted where `hangup_fd` (-1: none) has hung up.
+bool poll_one(int fd, short events, Deadline deadline, int hangup_fd);
 
 // A connected socket. Tries the endpoint's addresses in order. Throws kConnection "connect to
 // node1:29500 for the store: Connection refused (10.0.0.2:29500)", kTimeout, kNotFound (no such

@@ -26,7 +26,8 @@ namespace pb = dlrun::rendezvous;
 using namespace std::chrono_literals;
 
 constexpr std::size_t kLongestLine = 64 << 10;
-constexpr auto kConnectTurn = 500ms;
+// Shorter than a wait's patience: what has to be said while connecting is said in JSON.
+constexpr auto kConnectTurn = 4s;
 
 std::string to_json_line(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -111,13 +112,14 @@ bool Bridge::handle_line(const std::string& line) {
   return send(message);
 }
 
-// Makes the connection in turns, so that a dlrun that has died in the meantime ends it.
+// Ends with kAborted when dlrun, at the other end of our input, has died in the meantime.
 Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
   Patience patience;
   for (;;) {
     try {
       return connect_and_prove(options_.endpoint, hello, options_.key,
-                               Deadline::earlier(deadline, Deadline::after(kConnectTurn)));
+                               Deadline::earlier(deadline, Deadline::after(kConnectTurn)),
+                               {.hangup_fd = options_.in});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;
     }
@@ -129,9 +131,6 @@ Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
       waiting->add_missing(options_.endpoint.text());
       put(std::move(message));
     }
-    pollfd entry{.fd = options_.in, .events = 0, .revents = 0};
-    ::poll(&entry, 1, 0);
-    DL_CHECK((entry.revents & POLLHUP) == 0, kAborted, "dlrun has ended");
   }
 }
 
@@ -203,16 +202,18 @@ void Bridge::put_error(std::string_view kind, const std::string& text) {
 bool Bridge::keep_time() {
   if (stream_ == nullptr) return true;
   bool joining = false;
+  std::string last_waiting;
   {
     const std::lock_guard lock(out_mutex_);
     if (reader_gone_) return false;
     joining = joining_;
+    last_waiting = last_waiting_;
   }
   if (!joining) join_by_ = Deadline::never();
   if (join_by_.has_passed()) {
     put_error("timeout",
               fmt::format("the other nodes did not join within {} s{}{}", options_.timeout.count(),
-                          last_waiting_.empty() ? "" : ": ", last_waiting_));
+                          last_waiting.empty() ? "" : ": ", last_waiting));
     return false;
   }
   const Deadline::Clock::time_point heard{Deadline::Clock::duration(heard_.load())};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -190,6 +191,23 @@ TEST_F(AcceptorTest, HalfOpenConnectionIsDroppedAfterFiveSeconds) {
   const UniqueFd silent = connect_to(endpoint_, Deadline::after(20s));
   EXPECT_TRUE(wait_closed(silent.get()));
   EXPECT_GE(std::chrono::steady_clock::now() - start, kHandshakeTime - 100ms);
+}
+
+TEST_F(AcceptorTest, HangupEndsAConnectionThatIsBeingMade) {
+  // Nobody accepts: the connection is made by the system, and the handshake gets no answer.
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  std::thread closer([&] { writing.reset(); });
+  try {
+    connect_and_prove(endpoint_, hello("store"), key_, Deadline::after(20s),
+                      {.hangup_fd = reading.get()});
+    ADD_FAILURE() << "connected";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kAborted) << error.what();
+  }
+  closer.join();
 }
 
 TEST_F(AcceptorTest, ForgottenPurposeIsRefusedAndServedAgainLater) {
