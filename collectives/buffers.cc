@@ -198,7 +198,8 @@ void check_parts(OpKind op, const AllToAllvOptions& o, int rank, int size) {
 }
 
 void check_peer(const Descriptor& what, int peer, int rank, int size, const void* buffer) {
-  DL_CHECK(peer >= 0 && peer < size && peer != rank, kInvalidArgument,
+  const bool is_any = what.op == OpKind::kRecv && peer == kAnySource && size > 1;
+  DL_CHECK(is_any || (peer >= 0 && peer < size && peer != rank), kInvalidArgument,
            "{}: peer is {}, wanted another rank of this group of {} (this is rank {})",
            name_of(what.op), peer, size, rank);
   check_pointer(name_of(what.op), "buffer", buffer, what.count);

@@ -24,9 +24,17 @@ void check_parts(OpKind op, const GathervOptions& options, int rank, int size);
 void check_parts(OpKind op, const ScattervOptions& options, int rank, int size);
 void check_parts(OpKind op, const AllToAllvOptions& options, int rank, int size);
 
+// A receive may come from kAnySource.
 void check_peer(const Descriptor& what, int peer, int rank, int size, const void* buffer);
 // The stream must be the CPU's, and the byte count must fit. Throws kNotImplemented for other
 // devices.
 void check_call(const Descriptor& what, const CallOptions& call, std::string_view backend);
+// check_peer and check_call of a send or a receive.
+template <typename Options>
+void check_message(OpKind op, const Options& o, int rank, int size, std::string_view backend) {
+  const Descriptor what{.count = o.count, .op = op, .dtype = o.dtype};
+  check_call(what, o.call, backend);
+  check_peer(what, o.peer, rank, size, o.buffer);
+}
 
 }  // namespace dl::collectives

@@ -1,5 +1,6 @@
 #include "collectives/process_group.h"
 
+#include "collectives/buffers.h"
 #include "collectives/joined_work.h"
 #include "core/base/error.h"
 
@@ -42,10 +43,33 @@ Ref<Work> ProcessGroup::all_to_allv(const AllToAllvOptions&) {
   refuse(*this, "all_to_allv");
 }
 
+Ref<ProcessGroup> ProcessGroup::split(const SplitOptions&) {
+  refuse(*this, "split");
+}
+
 Ref<Work> ProcessGroup::sendrecv(const SendOptions& to, const RecvOptions& from) {
-  // The receive first, so that what comes finds its place.
-  Ref<Work> received = recv(from);
-  return join({std::move(received), send(to)});
+  const PeerMessage both[] = {from, to};
+  return batch(both);
+}
+
+Ref<Work> ProcessGroup::batch(std::span<const PeerMessage> messages) {
+  for (const PeerMessage& message : messages) {
+    if (const auto* const to = std::get_if<SendOptions>(&message)) {
+      check_message(OpKind::kSend, *to, rank(), size(), backend());
+    } else {
+      check_message(OpKind::kRecv, std::get<RecvOptions>(message), rank(), size(), backend());
+    }
+  }
+  std::vector<Ref<Work>> works;
+  works.reserve(messages.size());
+  // The receives first, so that what comes finds its place.
+  for (const PeerMessage& message : messages) {
+    if (const auto* const from = std::get_if<RecvOptions>(&message)) works.push_back(recv(*from));
+  }
+  for (const PeerMessage& message : messages) {
+    if (const auto* const to = std::get_if<SendOptions>(&message)) works.push_back(send(*to));
+  }
+  return join(std::move(works));
 }
 
 }  // namespace dl::collectives

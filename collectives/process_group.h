@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "collectives/work.h"
@@ -181,13 +182,29 @@ struct SendOptions {
   CallOptions call{};
 };
 
+// A receive takes the oldest message with its tag from whatever rank; Work::source() says which.
+inline constexpr int kAnySource = -1;
+
 struct RecvOptions {
   void* buffer = nullptr;  // [count]
   std::size_t count = 0;
   DType dtype = DType::kF32;
-  int peer = 0;
+  int peer = 0;  // or kAnySource
   std::uint32_t tag = 0;
   CallOptions call{};
+};
+
+// One of a batch.
+using PeerMessage = std::variant<SendOptions, RecvOptions>;
+
+// The color of a rank that joins none of the new groups.
+inline constexpr int kNoColor = -1;
+
+struct SplitOptions {
+  int color = 0;       // ranks with one color make a group; kNoColor: this rank joins none
+  int key = 0;         // order of the ranks in it; ties by their rank here
+  std::string name{};  // of the new group, the same for one color; empty: made from this group's
+  std::optional<std::chrono::nanoseconds> timeout{};  // of its operations; nullopt: as here
 };
 
 class ProcessGroup : public RefCounted {
@@ -219,6 +236,14 @@ class ProcessGroup : public RefCounted {
 
   // Both at once: the send does not wait for the receive, nor the receive for the send.
   Ref<Work> sendrecv(const SendOptions& send, const RecvOptions& recv);
+  // All at once, in any order among different peers and tags; one Work for all. Every message is
+  // checked before the first is started.
+  Ref<Work> batch(std::span<const PeerMessage> messages);
+
+  // Collective, blocks: the ranks of this group part into new ones by color. Null for kNoColor. A
+  // new group has connections and numbers of its own: what happens to one group does not touch the
+  // other, but for the ranks they share. Throws what all_gather and making a group throw.
+  virtual Ref<ProcessGroup> split(const SplitOptions& options);
 
   // Ends every operation under way on every rank with kAborted and this reason, and poisons the
   // group. Never blocks.

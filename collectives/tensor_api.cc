@@ -1,9 +1,11 @@
 #include "collectives/tensor_api.h"
 
+#include <vector>
+
+#include "collectives/tensor_checks.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
-namespace {
 
 std::size_t count_of(const Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel());
@@ -27,19 +29,31 @@ void check_pair(std::string_view operation, std::string_view whole_name, const T
            whole.numel(), part.numel() * size, size, part.numel());
 }
 
-// Keeps the storages of both until the operation is over.
+namespace {
+
 struct Held final : RefCounted {
-  Held(const Tensor& a, const Tensor& b) : first(a.storage()), second(b.storage()) {}
-  Ref<RefCounted> first, second;
+  std::vector<Ref<RefCounted>> storages;
 };
+
+}  // namespace
+
+Ref<RefCounted> hold(std::span<const Tensor> tensors) {
+  auto held = make_ref<Held>();
+  for (const Tensor& tensor : tensors) {
+    if (tensor.defined()) held->storages.emplace_back(tensor.storage());
+  }
+  return held;
+}
+
+Ref<RefCounted> hold(std::initializer_list<Tensor> tensors) {
+  return hold(std::span<const Tensor>(tensors.begin(), tensors.size()));
+}
 
 CallOptions holding(const CallOptions& call, Ref<RefCounted> owner) {
   CallOptions with = call;
   with.holds = std::move(owner);
   return with;
 }
-
-}  // namespace
 
 Ref<Work> all_reduce(ProcessGroup& group, const Tensor& tensor, const TensorReduceOptions& o) {
   check_one("all_reduce", "tensor", tensor);
@@ -70,7 +84,7 @@ Ref<Work> all_gather(ProcessGroup& group, const Tensor& output, const Tensor& in
                            .output = output.data_ptr(),
                            .count = count_of(input),
                            .dtype = input.dtype(),
-                           .call = holding(call, make_ref<Held>(output, input))});
+                           .call = holding(call, hold({output, input}))});
 }
 
 Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor& input,
@@ -82,7 +96,7 @@ Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor
                                .count = count_of(output),
                                .dtype = output.dtype(),
                                .op = o.op,
-                               .call = holding(o.call, make_ref<Held>(output, input))});
+                               .call = holding(o.call, hold({output, input}))});
 }
 
 Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& o) {

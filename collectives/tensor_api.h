@@ -6,6 +6,8 @@
 // flow through. Thread-safety: process_group.h.
 #pragma once
 
+#include <span>
+
 #include "collectives/process_group.h"
 #include "core/tensor/tensor.h"
 
@@ -19,8 +21,13 @@ struct TensorRootOptions {
   int root = 0;
   CallOptions call{};
 };
+struct TensorRootedReduceOptions {
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  CallOptions call{};
+};
 struct TensorMessageOptions {
-  int peer = 0;
+  int peer = 0;  // a receive: or kAnySource
   std::uint32_t tag = 0;
   CallOptions call{};
 };
@@ -39,6 +46,43 @@ Ref<Work> all_gather(ProcessGroup& group, const Tensor& output, const Tensor& in
 // input has size times the elements of output.
 Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor& input,
                          const TensorReduceOptions& options = {});
+// The root's tensor holds the result; the others' stay as they are.
+Ref<Work> reduce(ProcessGroup& group, const Tensor& tensor,
+                 const TensorRootedReduceOptions& options = {});
+// output has size times the elements of input, in rank order; undefined where this is not the root.
+Ref<Work> gather(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                 const TensorRootOptions& options = {});
+// input has size times the elements of output; undefined where this is not the root.
+Ref<Work> scatter(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                  const TensorRootOptions& options = {});
+// Both of one size, a multiple of the group's: part i goes to and comes from rank i. May be the
+// same tensor.
+Ref<Work> all_to_all(ProcessGroup& group, const Tensor& output, const Tensor& input,
+                     const CallOptions& call = {});
+
+// With parts of different sizes. Counts are rows (of dimension 0); the other dimensions must be the
+// same. Throw kShape where the counts and the tensors do not fit.
+using Rows = std::span<const std::size_t>;
+// output has the sum of rows, input rows[rank].
+Ref<Work> all_gatherv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
+                      const CallOptions& call = {});
+// input has the sum of rows, output rows[rank].
+Ref<Work> reduce_scatterv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
+                          const TensorReduceOptions& options = {});
+// output and rows on the root only.
+Ref<Work> gatherv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
+                  const TensorRootOptions& options = {});
+// input and rows on the root only.
+Ref<Work> scatterv(ProcessGroup& group, const Tensor& output, const Tensor& input, Rows rows,
+                   const TensorRootOptions& options = {});
+// input has the sum of send_rows, output that of receive_rows.
+Ref<Work> all_to_allv(ProcessGroup& group, const Tensor& output, Rows receive_rows,
+                      const Tensor& input, Rows send_rows, const CallOptions& call = {});
+
+// Of one dtype, reduced in place as one (coalesced.h).
+Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tensors,
+                               const TensorReduceOptions& options = {});
+
 Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
 Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
 

@@ -32,6 +32,8 @@ class Work : public RefCounted {
   virtual std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept {
     return std::nullopt;
   }
+  // The rank whose message a receive has taken; nullopt for other operations, and while it runs.
+  virtual std::optional<int> source() const noexcept { return std::nullopt; }
   // The way that the operation took: "ring", "direct", "copy", ...; empty where the group does not
   // say. Text of static lifetime, the same on every rank.
   virtual std::string_view algorithm() const noexcept { return {}; }

@@ -1,10 +1,12 @@
 #include "collectives/solo/solo_group.h"
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 
 #include "collectives/algorithms/reduce.h"
 #include "collectives/buffers.h"
+#include "collectives/split.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
@@ -116,6 +118,11 @@ class SoloGroup final : public ProcessGroup {
     return begin({.op = OpKind::kRecv}, o.call);
   }
 
+  Ref<ProcessGroup> split(const SplitOptions& o) override {
+    const SplitPlan plan = plan_split(*this, o, next_split_++);
+    return plan.rank < 0 ? nullptr : make_solo_group(plan.name);
+  }
+
   void abort(std::string_view reason) noexcept override {
     const std::lock_guard lock(mutex_);
     if (error_) return;
@@ -171,6 +178,7 @@ class SoloGroup final : public ProcessGroup {
   const std::string name_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
+  std::atomic<std::uint64_t> next_split_{1};
 };
 
 }  // namespace

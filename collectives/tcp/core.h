@@ -64,6 +64,7 @@ struct Peer {
   struct Unexpected {
     FrameHeader header;
     std::vector<std::byte> payload;
+    std::uint64_t arrival;  // of all peers' messages
   };
   std::deque<Ref<Message>> posted;
   std::deque<Unexpected> unexpected;
@@ -138,6 +139,9 @@ class Core final : public RefCounted {
   bool receive_side(Peer& p);
   void start_message(Ref<Message> message);
   void advance_sends(Peer& p);
+  void start_receive_from_any(Ref<Message> message);
+  // The oldest receive for a message with this tag from p, taken off its line; null: none.
+  Ref<Message> take_posted(Peer& p, std::uint32_t tag);
   void match_unexpected(Peer& p, const Ref<Message>& message);
   bool fits(const Peer& p, const FrameHeader& header, const Message& message);
   void begin_side_frame(Peer& p, const FrameHeader& header);
@@ -151,6 +155,7 @@ class Core final : public RefCounted {
   // this one follows; the agent hears of it, so that it looks for the cause there.
   void fail(ErrorKind kind, const std::string& text, bool tell, int because_of = -1);
   void end_all(const std::exception_ptr& error);
+  bool nobody_is_here() const noexcept;
   void look_at_ended_peers(Engine::Clock::time_point now);
   void look_at_clocks(Engine::Clock::time_point now);
   void look_at_clock(Operation& operation, Engine::Clock::time_point now);
@@ -184,6 +189,8 @@ class Core final : public RefCounted {
   std::deque<Descriptor> past_;  // the last collectives that are over, to quote from
   std::uint64_t last_called_ = 0;
   std::uint64_t next_request_ = 1;
+  std::deque<Ref<Message>> posted_any_;  // receives from any source
+  std::uint64_t next_arrival_ = 1;
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();
   bool is_retiring_ = false;
   Engine::Clock::time_point retire_by_{};

@@ -73,6 +73,7 @@ void Core::end_all(const std::exception_ptr& error) {
   for (Ref<Message>& message : messages_) over.emplace_back(std::move(message));
   queue_.clear();
   messages_.clear();
+  posted_any_.clear();
   for (Peer& p : peers_) {
     p.unsent.clear();
     p.requested.clear();
@@ -120,6 +121,12 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
   }
 }
 
+bool Core::nobody_is_here() const noexcept {
+  return std::none_of(peers_.begin(), peers_.end(), [this](const Peer& p) {
+    return is_other(p) && p.state == Peer::State::kHere;
+  });
+}
+
 void Core::look_at_ended_peers(Clock::time_point now) {
   for (Peer& p : peers_) {
     if (!is_other(p) || is_poisoned()) continue;
@@ -134,7 +141,10 @@ void Core::look_at_ended_peers(Clock::time_point now) {
     // Its last words, if any, come on the side link: wait for its end, but not for ever.
     const bool is_late = now >= p.ended + kGoneGrace;
     for (const Ref<Message>& message : messages_) {
-      if (message->peer == p.who.rank && (side_ended || is_late)) return fail_gone(p, *message);
+      const bool is_awaited =
+          message->peer == p.who.rank ||
+          (message->peer == kAnySource && (p.state == Peer::State::kGone || nobody_is_here()));
+      if (is_awaited && (side_ended || is_late)) return fail_gone(p, *message);
     }
     if (queue_.empty()) continue;
     const Collective& running = *queue_.front();
@@ -213,6 +223,9 @@ std::string Core::missing_text(const Operation& operation) const {
   const Descriptor& d = operation.descriptor;
   if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
     const auto& message = static_cast<const Message&>(operation);
+    if (message.peer == kAnySource) {
+      return fmt::format("waiting for any rank to send it (tag {})", message.tag());
+    }
     const Peer& p = peers_[static_cast<std::size_t>(message.peer)];
     const char* const what = d.op == OpKind::kSend ? "has not received it" : "has not sent it";
     return fmt::format("waiting for {}, which {} (tag {}){}", p.who.text(), what, message.tag(),

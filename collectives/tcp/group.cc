@@ -20,7 +20,10 @@ constexpr std::size_t kInlineBytes = 64 * 1024;
 Group::Group(Ref<Engine> engine, Mesh mesh, const Options& options)
     : engine_(std::move(engine)),
       core_(make_ref<Core>(std::move(mesh), options.name, options.generation, options.policy)),
-      timeout_(options.timeout) {
+      timeout_(options.timeout),
+      how_(options.how) {
+  how_.store = nullptr;  // it need not outlive the making of this group
+  how_.engine = nullptr;
   core_->bind(*engine_);
   // Not driven from here: the engine's thread must learn that there is something to look after.
   engine_->post({.kind = Engine::Request::Kind::kAdd, .core = core_}, false);
@@ -107,9 +110,8 @@ Ref<Work> Group::barrier(const BarrierOptions& o) {
 
 Ref<Work> Group::start_message(const Descriptor& what, const CallOptions& call, int peer,
                                void* buffer) {
-  check_call(what, call, "tcp");
   check_peer(what, peer, rank(), size(), buffer);
-  core_->throw_if_broken();
+  check_start(what, call);
   auto message = make_ref<Message>(engine_, core_, what, call.timeout.value_or(timeout_),
                                    call.holds, peer, static_cast<std::byte*>(buffer));
   core_->submit(*engine_, message, true);

@@ -4,6 +4,7 @@
 
 #include "collectives/process_group.h"
 #include "collectives/tcp/core.h"
+#include "collectives/tcp/tcp_group.h"
 
 namespace dl::collectives::tcp {
 
@@ -14,6 +15,7 @@ class Group final : public ProcessGroup {
     std::uint64_t generation = 0;
     std::chrono::nanoseconds timeout = std::chrono::seconds(600);
     WaitPolicy policy{};
+    TcpGroupOptions how{};  // how split() makes further groups
   };
   Group(Ref<Engine> engine, Mesh mesh, const Options& options);
 
@@ -41,6 +43,8 @@ class Group final : public ProcessGroup {
   Ref<Work> scatterv(const ScattervOptions& options) override;
   Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
 
+  Ref<ProcessGroup> split(const SplitOptions& options) override;
+
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
 
@@ -60,6 +64,8 @@ class Group final : public ProcessGroup {
   Ref<Engine> engine_;
   Ref<Core> core_;
   std::chrono::nanoseconds timeout_;
+  TcpGroupOptions how_;
+  std::atomic<std::uint64_t> next_split_{1};
 };
 
 }  // namespace dl::collectives::tcp

@@ -19,6 +19,12 @@ std::size_t cost_of(const FrameHeader& header) noexcept {
   return kHeaderBytes + header.length;
 }
 
+auto find_unexpected(std::deque<Peer::Unexpected>& line, std::uint32_t tag) {
+  return std::find_if(line.begin(), line.end(), [tag](const Peer::Unexpected& u) {
+    return static_cast<std::uint32_t>(u.header.descriptor.root) == tag;
+  });
+}
+
 std::string tag_text(std::int32_t tag) {
   return fmt::format("tag {}", static_cast<std::uint32_t>(tag));
 }
@@ -31,8 +37,9 @@ void Core::push(Peer& p, FrameHeader header, std::vector<std::byte> payload) {
 }
 
 void Core::start_message(Ref<Message> message) {
-  Peer& p = peer(message->peer);
   messages_.push_back(message);
+  if (message->peer == kAnySource) return start_receive_from_any(std::move(message));
+  Peer& p = peer(message->peer);
   if (message->descriptor.op == OpKind::kSend) {
     if (p.state != Peer::State::kHere) return fail_gone(p, *message);
     p.unsent.push_back(std::move(message));
@@ -40,6 +47,44 @@ void Core::start_message(Ref<Message> message) {
   } else {
     match_unexpected(p, message);
   }
+}
+
+void Core::start_receive_from_any(Ref<Message> message) {
+  Peer* oldest_from = nullptr;
+  std::uint64_t oldest = 0;
+  for (Peer& p : peers_) {
+    const auto found = find_unexpected(p.unexpected, message->tag());
+    if (found == p.unexpected.end() || (oldest_from != nullptr && found->arrival > oldest)) {
+      continue;
+    }
+    oldest_from = &p;
+    oldest = found->arrival;
+  }
+  if (oldest_from == nullptr) {
+    posted_any_.push_back(std::move(message));
+    return;
+  }
+  message->peer = oldest_from->who.rank;
+  match_unexpected(*oldest_from, message);
+}
+
+// Receives from this peer and from any are one line, in the order of their calls.
+Ref<Message> Core::take_posted(Peer& p, std::uint32_t tag) {
+  const auto has_tag = [tag](const Ref<Message>& m) { return m->tag() == tag; };
+  const auto mine = std::find_if(p.posted.begin(), p.posted.end(), has_tag);
+  const auto any = std::find_if(posted_any_.begin(), posted_any_.end(), has_tag);
+  const bool has_mine = mine != p.posted.end();
+  if (any != posted_any_.end() &&
+      (!has_mine || (*any)->descriptor.sequence < (*mine)->descriptor.sequence)) {
+    Ref<Message> message = *any;
+    posted_any_.erase(any);
+    message->peer = p.who.rank;
+    return message;
+  }
+  if (!has_mine) return nullptr;
+  Ref<Message> message = *mine;
+  p.posted.erase(mine);
+  return message;
 }
 
 void Core::advance_sends(Peer& p) {
@@ -139,12 +184,9 @@ void Core::begin_side_frame(Peer& p, const FrameHeader& header) {
   p.incoming = nullptr;
   p.incoming_payload.clear();
   if (!is_poisoned() && header.type == FrameType::kMessage) {
-    const auto asked = std::find_if(p.posted.begin(), p.posted.end(), [&](const Ref<Message>& m) {
-      return m->tag() == static_cast<std::uint32_t>(header.descriptor.root);
-    });
-    if (asked != p.posted.end() && fits(p, header, **asked)) {
-      p.incoming = *asked;
-      p.posted.erase(asked);
+    Ref<Message> asked = take_posted(p, static_cast<std::uint32_t>(header.descriptor.root));
+    if (asked && fits(p, header, *asked)) {
+      p.incoming = std::move(asked);
       p.incoming_to = p.incoming->buffer;
       return;
     }
@@ -181,18 +223,12 @@ void Core::end_side_frame(Peer& p, const FrameHeader& header) {
       }
       [[fallthrough]];
     case FrameType::kRequest: {
-      p.unexpected.push_back({header, std::move(p.incoming_payload)});
+      p.unexpected.push_back({header, std::move(p.incoming_payload), next_arrival_++});
       p.unexpected_bytes += cost_of(header);
       DL_CHECK(p.unexpected_bytes <= kCreditBytes, kInternal,
                "group '{}': {} sent more messages than its credit allows", name_, p.who.text());
-      const auto asked = std::find_if(p.posted.begin(), p.posted.end(), [&](const Ref<Message>& m) {
-        return m->tag() == static_cast<std::uint32_t>(header.descriptor.root);
-      });
-      if (asked != p.posted.end()) {
-        const Ref<Message> receiver = *asked;
-        p.posted.erase(asked);
-        match_unexpected(p, receiver);
-      }
+      const Ref<Message> asked = take_posted(p, static_cast<std::uint32_t>(header.descriptor.root));
+      if (asked) match_unexpected(p, asked);
       return;
     }
     case FrameType::kBulk:
@@ -221,10 +257,7 @@ void Core::end_side_frame(Peer& p, const FrameHeader& header) {
 
 // A receive takes the oldest message of its tag, or waits.
 void Core::match_unexpected(Peer& p, const Ref<Message>& message) {
-  const auto found =
-      std::find_if(p.unexpected.begin(), p.unexpected.end(), [&](const Peer::Unexpected& u) {
-        return static_cast<std::uint32_t>(u.header.descriptor.root) == message->tag();
-      });
+  const auto found = find_unexpected(p.unexpected, message->tag());
   if (found == p.unexpected.end()) {
     p.posted.push_back(message);
     return;

@@ -120,11 +120,18 @@ class Message final : public Operation {
   Message(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
           std::chrono::nanoseconds timeout, Ref<RefCounted> owner, int peer, std::byte* buffer);
 
-  const int peer;
+  // kAnySource until a message has been found for it; the driver's until the operation is over.
+  int peer;
   std::byte* const buffer;  // a send only reads it
   const std::size_t bytes;
   std::size_t moved = 0;  // driver
   std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(descriptor.root); }
+  std::optional<int> source() const noexcept override {
+    if (descriptor.op != OpKind::kRecv || !is_completed() || error() != nullptr) {
+      return std::nullopt;
+    }
+    return peer;
+  }
 };
 
 }  // namespace dl::collectives::tcp

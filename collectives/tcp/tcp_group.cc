@@ -36,7 +36,8 @@ Ref<ProcessGroup> make_tcp_group(const TcpGroupOptions& options) {
       tcp::Group::Options{.name = options.name,
                           .generation = options.generation,
                           .timeout = options.timeout,
-                          .policy = wait_policy(static_cast<int>(local))});
+                          .policy = wait_policy(static_cast<int>(local)),
+                          .how = options});
 }
 
 }  // namespace dl::collectives

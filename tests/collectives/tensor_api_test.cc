@@ -56,6 +56,66 @@ TEST(TensorCollectives, GatherAndScatter) {
   });
 }
 
+TEST(TensorCollectives, WithARootNeedTheWholeOnlyThere) {
+  run_ranks(3, [](ProcessGroup& group) {
+    const bool is_root = group.rank() == 1;
+    const Tensor own = numbers(4, static_cast<float>(10 * group.rank()));
+    const Tensor whole = is_root ? numbers(12, 0) : Tensor();
+    gather(group, whole, own, {.root = 1})->wait();
+    if (is_root) {
+      EXPECT_EQ(at(whole, 9), 21);
+    }
+    const Tensor back = numbers(4, 0);
+    scatter(group, back, whole, {.root = 1})->wait();
+    EXPECT_EQ(at(back, 3), at(own, 3));
+    reduce(group, back, {.op = ReduceOp::kMax, .root = 1})->wait();
+    EXPECT_EQ(at(back, 0), is_root ? 20 : static_cast<float>(10 * group.rank()));
+  });
+}
+
+TEST(TensorCollectives, ExchangePartsByRows) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const auto rank = static_cast<std::int64_t>(group.rank());
+    const auto matrix = [](std::int64_t rows, float first) {
+      return numbers(rows * 2, first).view({rows, 2});
+    };
+    // Rank 0 has one row, rank 1 three.
+    const std::size_t rows[] = {1, 3};
+    const Tensor own = matrix(rank == 0 ? 1 : 3, static_cast<float>(100 * rank));
+    const Tensor whole = matrix(4, 0);
+    all_gatherv(group, whole, own, rows)->wait();
+    EXPECT_EQ(at(whole, 1), 1);
+    EXPECT_EQ(at(whole, 2), 100);
+    EXPECT_EQ(at(whole, 7), 105);
+    reduce_scatterv(group, own, whole, rows)->wait();
+    EXPECT_EQ(at(own, 0), rank == 0 ? 0 : 200);
+    gatherv(group, rank == 0 ? whole : Tensor(), own, rows)->wait();
+    scatterv(group, own, rank == 0 ? whole : Tensor(), rows)->wait();
+    EXPECT_EQ(at(own, 0), rank == 0 ? 0 : 200);
+    // Each sends its first row to rank 0 and the rest to rank 1.
+    const std::size_t send[] = {1, static_cast<std::size_t>(rank == 0 ? 0 : 2)};
+    const std::size_t to_first[] = {1, 1};
+    const std::size_t to_second[] = {0, 2};
+    const Tensor got = matrix(2, 0);
+    all_to_allv(group, got, rank == 0 ? to_first : to_second, own, send)->wait();
+    EXPECT_EQ(at(got, 0), rank == 0 ? 0 : 204);
+    EXPECT_EQ(at(got, 2), rank == 0 ? 200 : 208);
+    EXPECT_EQ(thrown_by([&] { all_gatherv(group, whole, got, send); }).kind, ErrorKind::kShape);
+    const Tensor pair = numbers(2, static_cast<float>(10 * rank));
+    all_to_all(group, pair, pair)->wait();
+    EXPECT_EQ(at(pair, 1 - rank), rank == 0 ? 10 : 1);
+  });
+}
+
+TEST(TensorCollectives, CoalescedAreReducedInPlace) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const Tensor tensors[] = {numbers(3, 1), numbers(1000, 5)};
+    all_reduce_coalesced(group, tensors)->wait();
+    EXPECT_EQ(at(tensors[0], 2), 6);
+    EXPECT_EQ(at(tensors[1], 999), 2 * 1004);
+  });
+}
+
 TEST(TensorCollectives, RefuseWhatDoesNotFit) {
   run_ranks(2, [](ProcessGroup& group) {
     EXPECT_EQ(thrown_by([&] { all_gather(group, numbers(5, 0), numbers(2, 0)); }).text,

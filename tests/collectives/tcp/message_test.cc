@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/collectives/ranks.h"
@@ -105,6 +106,117 @@ TEST(Messages, AreNotHeldUpByACollectiveThatThePeerHasNotCalledYet) {
       reduce()->wait();
     }
     EXPECT_EQ(x.back(), 2.0f);
+  });
+}
+
+TEST(Messages, FromAnySourceSayWhoseTheyAre) {
+  run_ranks(4, [](ProcessGroup& group) {
+    // Small ones, that come unasked for, and large ones, that ask first.
+    for (const std::size_t count : {10u, 50'000u}) {
+      const auto tag = static_cast<std::uint32_t>(count);
+      if (group.rank() != 0) {
+        send(group, numbers(count, group.rank()), 0, tag)->wait();
+        continue;
+      }
+      std::vector<int> seen;
+      for (int k = 0; k < 3; ++k) {
+        std::vector<int> x(count);
+        const Ref<Work> work = group.recv({.buffer = x.data(),
+                                           .count = count,
+                                           .dtype = DType::kI32,
+                                           .peer = kAnySource,
+                                           .tag = tag});
+        work->wait();
+        const std::optional<int> from = work->source();
+        ASSERT_TRUE(from.has_value());
+        EXPECT_EQ(x, numbers(count, *from));
+        seen.push_back(*from);
+      }
+      std::sort(seen.begin(), seen.end());
+      EXPECT_EQ(seen, (std::vector<int>{1, 2, 3}));
+    }
+  });
+}
+
+TEST(Messages, AreTakenByTheOldestReceiveWhetherItNamesAPeerOrNot) {
+  run_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      group.barrier()->wait();
+      for (const int first : {100, 200, 300}) send(group, numbers(10, first), 0)->wait();
+      return;
+    }
+    std::vector<int> x[3] = {numbers(10, 0), numbers(10, 0), numbers(10, 0)};
+    const auto post = [&](std::vector<int>& to, int peer) {
+      return group.recv(
+          {.buffer = to.data(), .count = to.size(), .dtype = DType::kI32, .peer = peer});
+    };
+    const Ref<Work> works[] = {post(x[0], kAnySource), post(x[1], 1), post(x[2], kAnySource)};
+    group.barrier()->wait();
+    for (const Ref<Work>& work : works) work->wait();
+    for (int k = 0; k < 3; ++k) EXPECT_EQ(x[k], numbers(10, 100 * (k + 1)));
+  });
+}
+
+TEST(Messages, FromAnySourceEndWithTheDeadlineOrWithTheLastPeer) {
+  run_ranks(3, [](ProcessGroup& group) {
+    if (group.rank() == 2) return;
+    if (group.rank() == 1) {
+      send(group, numbers(1, 7), 0)->wait();
+      return;
+    }
+    int x = 0;
+    const auto receive_any = [&] {
+      group.recv({.buffer = &x, .count = 1, .dtype = DType::kI32, .peer = kAnySource})->wait();
+    };
+    receive_any();
+    EXPECT_EQ(x, 7);
+    const Thrown thrown = thrown_by(receive_any);
+    EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
+    EXPECT_NE(thrown.text.find("has left group 'world'"), std::string::npos) << thrown.text;
+  });
+  run_ranks(2, [](ProcessGroup& group) {
+    int x = 0;
+    const Thrown thrown = thrown_by([&] {
+      group
+          .recv({.buffer = &x,
+                 .count = 1,
+                 .dtype = DType::kI32,
+                 .peer = kAnySource,
+                 .tag = 6,
+                 .call = {.timeout = 200ms}})
+          ->wait();
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+    EXPECT_NE(thrown.text.find("waiting for any rank to send it (tag 6)"), std::string::npos)
+        << thrown.text;
+  });
+}
+
+TEST(Messages, InABatchGoAllAtOnce) {
+  run_ranks(3, [](ProcessGroup& group) {
+    const std::size_t count = 100'000;
+    std::vector<std::vector<int>> in(3), out(3);
+    std::vector<PeerMessage> batch;
+    for (int r = 0; r < 3; ++r) {
+      const auto at = static_cast<std::size_t>(r);
+      if (r == group.rank()) continue;
+      out[at] = numbers(count, 10 * group.rank() + r);
+      in[at].resize(count);
+      // Sends first: were they one after the other, nobody would come to receive.
+      batch.emplace_back(
+          SendOptions{.buffer = out[at].data(), .count = count, .dtype = DType::kI32, .peer = r});
+      batch.emplace_back(
+          RecvOptions{.buffer = in[at].data(), .count = count, .dtype = DType::kI32, .peer = r});
+    }
+    group.batch(batch)->wait();
+    for (int r = 0; r < 3; ++r) {
+      if (r == group.rank()) continue;
+      EXPECT_EQ(in[static_cast<std::size_t>(r)], numbers(count, 10 * r + group.rank()));
+    }
+    group.batch({})->wait();
+    batch.emplace_back(SendOptions{.buffer = out[0].data(), .count = 1, .peer = 3});
+    EXPECT_EQ(thrown_by([&] { group.batch(batch); }).kind, ErrorKind::kInvalidArgument);
+    group.barrier()->wait();
   });
 }
 

@@ -1,0 +1,54 @@
+// What every backend's split() needs: who goes with whom, and a way to exchange a few bytes before
+// the new group exists. Both are collective over the parent; used by one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collectives/process_group.h"
+#include "rendezvous/store.h"
+
+namespace dl::collectives {
+
+// A rank's new group.
+struct SplitPlan {
+  int rank = -1;               // in it; -1 where this rank joins none
+  std::vector<int> members{};  // ranks of the parent, by their rank in the new group
+  std::string name{};
+};
+// `number`: of this split among the parent's, for the name. Throws kInvalidArgument for a color
+// below kNoColor.
+SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& options, std::uint64_t number);
+
+// A Store for the making of one group, in place of the job's: the one set() of each rank is an
+// exchange over the parent, and get() finds what the others have set. A rank that makes no group
+// calls pass() instead. Whatever else a Store can do is refused.
+class SplitStore final : public rendezvous::Store {
+ public:
+  explicit SplitStore(ProcessGroup& parent) : parent_(parent) {}
+
+  void pass() { exchange({}, {}); }
+  void set(std::string_view key, std::string_view value, Deadline deadline) override;
+  std::string get(std::string_view key, Deadline deadline) override;
+
+  std::optional<std::string> try_get(std::string_view key, Deadline deadline) override;
+  void wait(std::span<const std::string> keys, Deadline deadline) override;
+  std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) override;
+  Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
+                       std::string_view desired, Deadline deadline) override;
+  bool erase(std::string_view key, Deadline deadline) override;
+  std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
+                            Deadline deadline) override;
+  void close(std::string_view) noexcept override {}
+
+ private:
+  void exchange(std::string_view key, std::string_view value);
+
+  ProcessGroup& parent_;
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+}  // namespace dl::collectives
