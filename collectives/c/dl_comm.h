@@ -1,0 +1,171 @@
+/* dl_comm: the collectives of dlrun for C, and for every language that can call C.
+ *
+ *     dl_comm* world;
+ *     if (dl_comm_init(NULL, -1, -1, 0, &world) != DL_OK) { puts(dl_last_error()); exit(1); }
+ *     dl_all_reduce(world, x, x, 1000, DL_F32, DL_SUM, 0, NULL);
+ *     dl_comm_destroy(world);
+ *
+ * What an operation does, what it asks of its buffers and what ranks must agree on stands in
+ * collectives/process_group.h; docs/reference/collectives.md tells it in full.
+ *
+ * Status: every function that can fail returns DL_OK or the kind of its error, and leaves the text
+ * for dl_last_error(), which is this thread's own. After an error of an operation (not of its
+ * arguments) the group is broken: every later call returns the first cause.
+ *
+ * Asynchronous operations: `work` NULL means that the call returns when the operation is over.
+ * Otherwise it receives a dl_work, to be given to dl_work_wait() or dl_work_free(); the buffers
+ * must stay until the operation is over. `timeout_s`: deadline in seconds, 0 for the group's.
+ *
+ * Threads: a handle may be used from any thread; the order of a group's calls must be the same on
+ * all ranks. Stability: what stands here keeps its meaning and its numbers; things may be added. */
+#ifndef DL_COMM_H
+#define DL_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DL_COMM_VERSION 1
+
+typedef struct dl_comm dl_comm; /* a group of ranks */
+typedef struct dl_work dl_work; /* an operation under way */
+
+typedef enum dl_status {
+  DL_OK = 0,
+  DL_INVALID_ARGUMENT = 1,
+  DL_SHAPE = 2,
+  DL_DTYPE = 3,
+  DL_INDEX = 4,
+  DL_NOT_FOUND = 5,
+  DL_IO = 6,
+  DL_PARSE = 7,
+  DL_TIMEOUT = 8,
+  DL_CONNECTION = 9,
+  DL_AUTHENTICATION = 10,
+  DL_MISMATCH = 11,
+  DL_PEER_FAILED = 12,
+  DL_ABORTED = 13,
+  DL_NOT_IMPLEMENTED = 14,
+  DL_INTERNAL = 15
+} dl_status;
+
+typedef enum dl_dtype {
+  DL_F16 = 0,
+  DL_BF16 = 1,
+  DL_F32 = 2,
+  DL_F64 = 3,
+  DL_I8 = 4,
+  DL_U8 = 5,
+  DL_I16 = 6,
+  DL_U16 = 7,
+  DL_I32 = 8,
+  DL_U32 = 9,
+  DL_I64 = 10,
+  DL_U64 = 11,
+  DL_BOOL = 12
+} dl_dtype;
+
+typedef enum dl_reduce_op {
+  DL_SUM = 0,
+  DL_AVG = 1,
+  DL_MIN = 2,
+  DL_MAX = 3,
+  DL_PROD = 4,
+  DL_BAND = 5,
+  DL_BOR = 6,
+  DL_BXOR = 7
+} dl_reduce_op;
+
+#define DL_ANY_SOURCE (-1) /* peer of dl_recv */
+#define DL_NO_COLOR (-1)   /* color of dl_comm_split */
+
+/* DL_COMM_VERSION of the library that is linked. */
+int dl_comm_version(void);
+/* Text of this thread's last error; "" where there was none. Valid until its next failing call. */
+const char* dl_last_error(void);
+
+/* Groups. ---------------------------------------------------------------------------------------
+ */
+
+/* Joins the job; once a process. NULL, -1, -1, 0: all from the environment (dlrun, mpirun, srun).
+ */
+dl_status dl_comm_init(const char* init_method, int rank, int size, double timeout_s,
+                       dl_comm** world);
+/* Collective over the parent. *part is NULL with DL_NO_COLOR. */
+dl_status dl_comm_split(dl_comm* parent, int color, int key, dl_comm** part);
+/* Says goodbye; operations under way end with DL_ABORTED. NULL is harmless. */
+void dl_comm_destroy(dl_comm* comm);
+int dl_comm_rank(const dl_comm* comm);
+int dl_comm_size(const dl_comm* comm);
+/* Ends every operation under way, on every rank, with this reason. */
+void dl_comm_abort(dl_comm* comm, const char* reason);
+/* The first cause of a broken group, else DL_OK. */
+dl_status dl_comm_error(dl_comm* comm);
+
+/* Operations under way. -------------------------------------------------------------------------
+ */
+
+/* Waits, and frees the work. */
+dl_status dl_work_wait(dl_work* work);
+/* 1 once it is over, with or without an error. */
+int dl_work_is_completed(const dl_work* work);
+/* The rank whose message a receive has taken; -1 for anything else, and while it runs. */
+int dl_work_source(const dl_work* work);
+/* Lets go without waiting; its error appears at the group's next call. NULL is harmless. */
+void dl_work_free(dl_work* work);
+
+/* Operations. -----------------------------------------------------------------------------------
+ */
+
+dl_status dl_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
+                        dl_dtype dtype, dl_reduce_op op, double timeout_s, dl_work** work);
+dl_status dl_reduce(dl_comm* comm, const void* input, void* output, size_t count, dl_dtype dtype,
+                    dl_reduce_op op, int root, double timeout_s, dl_work** work);
+dl_status dl_broadcast(dl_comm* comm, void* buffer, size_t count, dl_dtype dtype, int root,
+                       double timeout_s, dl_work** work);
+dl_status dl_all_gather(dl_comm* comm, const void* input, void* output, size_t count,
+                        dl_dtype dtype, double timeout_s, dl_work** work);
+dl_status dl_reduce_scatter(dl_comm* comm, const void* input, void* output, size_t count,
+                            dl_dtype dtype, dl_reduce_op op, double timeout_s, dl_work** work);
+dl_status dl_gather(dl_comm* comm, const void* input, void* output, size_t count, dl_dtype dtype,
+                    int root, double timeout_s, dl_work** work);
+dl_status dl_scatter(dl_comm* comm, const void* input, void* output, size_t count, dl_dtype dtype,
+                     int root, double timeout_s, dl_work** work);
+dl_status dl_all_to_all(dl_comm* comm, const void* input, void* output, size_t count,
+                        dl_dtype dtype, double timeout_s, dl_work** work);
+dl_status dl_barrier(dl_comm* comm, double timeout_s, dl_work** work);
+
+/* Counts: one for each rank of the group, in elements; read during the call only. For gatherv and
+ * scatterv they may be NULL where this rank is not the root. */
+dl_status dl_all_gatherv(dl_comm* comm, const void* input, void* output, const size_t* counts,
+                         dl_dtype dtype, double timeout_s, dl_work** work);
+dl_status dl_reduce_scatterv(dl_comm* comm, const void* input, void* output, const size_t* counts,
+                             dl_dtype dtype, dl_reduce_op op, double timeout_s, dl_work** work);
+dl_status dl_gatherv(dl_comm* comm, const void* input, size_t count, void* output,
+                     const size_t* counts, dl_dtype dtype, int root, double timeout_s,
+                     dl_work** work);
+dl_status dl_scatterv(dl_comm* comm, const void* input, const size_t* counts, void* output,
+                      size_t count, dl_dtype dtype, int root, double timeout_s, dl_work** work);
+dl_status dl_all_to_allv(dl_comm* comm, const void* input, const size_t* send_counts, void* output,
+                         const size_t* receive_counts, dl_dtype dtype, double timeout_s,
+                         dl_work** work);
+
+dl_status dl_send(dl_comm* comm, const void* buffer, size_t count, dl_dtype dtype, int peer,
+                  uint32_t tag, double timeout_s, dl_work** work);
+dl_status dl_recv(dl_comm* comm, void* buffer, size_t count, dl_dtype dtype, int peer, uint32_t tag,
+                  double timeout_s, dl_work** work);
+
+/* inout[i] = inout[i] op in[i]; `in` stands for the later rank. Runs in the thread that waits. */
+typedef void (*dl_reduce_function)(const void* in, void* inout, size_t count, void* context);
+dl_status dl_user_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
+                             size_t element_bytes, dl_reduce_function function, void* context,
+                             double timeout_s, dl_work** work);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,153 @@
+/* dl_comm from C: three processes that meet in a directory and use what a binding would use. */
+#define _GNU_SOURCE
+#include <dl_comm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { kRanks = 3, kTimeout = 60 };
+
+static int my_rank = -1;
+
+#define CHECK(condition)                                                                        \
+  do {                                                                                          \
+    if (!(condition)) {                                                                         \
+      fprintf(stderr, "rank %d, line %d: %s (last error: %s)\n", my_rank, __LINE__, #condition, \
+              dl_last_error());                                                                 \
+      _exit(1);                                                                                 \
+    }                                                                                           \
+  } while (0)
+
+static void largest(const void* in, void* inout, size_t count, void* context) {
+  const int* theirs = in;
+  int* ours = inout;
+  for (size_t i = 0; i < count; ++i) {
+    if (theirs[i] > ours[i]) ours[i] = theirs[i];
+  }
+  ++*(int*)context;
+}
+
+static void reductions(dl_comm* comm) {
+  int x[4] = {my_rank, 1, 2, 3}, y[4] = {0}, parts[3] = {my_rank, my_rank, my_rank};
+  CHECK(dl_all_reduce(comm, x, y, 4, DL_I32, DL_SUM, 0, NULL) == DL_OK);
+  CHECK(y[0] == 3 && y[1] == 3 && y[3] == 9);
+  CHECK(dl_reduce(comm, x, y, 1, DL_I32, DL_MAX, 2, 0, NULL) == DL_OK);
+  CHECK(my_rank != 2 || y[0] == 2);
+  CHECK(dl_reduce_scatter(comm, parts, y, 1, DL_I32, DL_SUM, 0, NULL) == DL_OK && y[0] == 3);
+  const size_t counts[kRanks] = {0, 1, 2};
+  CHECK(dl_reduce_scatterv(comm, parts, y, counts, DL_I32, DL_SUM, 0, NULL) == DL_OK);
+  CHECK(my_rank == 0 || y[0] == 3);
+  int calls = 0;
+  CHECK(dl_user_all_reduce(comm, x, y, 4, sizeof(int), largest, &calls, 0, NULL) == DL_OK);
+  CHECK(y[0] == 2 && calls == kRanks - 1);
+}
+
+static void parts(dl_comm* comm) {
+  int own = my_rank + 1, all[kRanks] = {0}, sent[kRanks], got[kRanks] = {0};
+  CHECK(dl_all_gather(comm, &own, all, 1, DL_I32, 0, NULL) == DL_OK && all[2] == 3);
+  CHECK(dl_gather(comm, &own, all, 1, DL_I32, 0, 0, NULL) == DL_OK);
+  CHECK(dl_scatter(comm, all, &own, 1, DL_I32, 0, 0, NULL) == DL_OK && own == my_rank + 1);
+  for (int r = 0; r < kRanks; ++r) sent[r] = 10 * my_rank + r;
+  CHECK(dl_all_to_all(comm, sent, got, 1, DL_I32, 0, NULL) == DL_OK && got[2] == 20 + my_rank);
+  const size_t ones[kRanks] = {1, 1, 1};
+  CHECK(dl_all_to_allv(comm, sent, ones, got, ones, DL_I32, 0, NULL) == DL_OK &&
+        got[1] == 10 + my_rank);
+  CHECK(dl_all_gatherv(comm, &own, all, ones, DL_I32, 0, NULL) == DL_OK && all[1] == 2);
+  const size_t* at_root = my_rank == 0 ? ones : NULL;
+  CHECK(dl_gatherv(comm, &own, 1, all, at_root, DL_I32, 0, 0, NULL) == DL_OK);
+  CHECK(dl_scatterv(comm, all, at_root, &own, 1, DL_I32, 0, 0, NULL) == DL_OK);
+  CHECK(own == my_rank + 1);
+  int word = my_rank == 1 ? 42 : 0;
+  CHECK(dl_broadcast(comm, &word, 1, DL_I32, 1, 0, NULL) == DL_OK && word == 42);
+}
+
+static void messages(dl_comm* comm) {
+  int x = my_rank;
+  if (my_rank != 0) {
+    CHECK(dl_send(comm, &x, 1, DL_I32, 0, 7, 0, NULL) == DL_OK);
+    return;
+  }
+  for (int k = 1; k < kRanks; ++k) {
+    dl_work* work = NULL;
+    CHECK(dl_recv(comm, &x, 1, DL_I32, DL_ANY_SOURCE, 7, 0, &work) == DL_OK && work != NULL);
+    while (!dl_work_is_completed(work)) usleep(100);
+    CHECK(dl_work_source(work) == x);
+    CHECK(dl_work_wait(work) == DL_OK);
+  }
+}
+
+static void groups(dl_comm* world) {
+  dl_comm* part = NULL;
+  CHECK(dl_comm_split(world, my_rank == 0 ? DL_NO_COLOR : 1, -my_rank, &part) == DL_OK);
+  CHECK((part == NULL) == (my_rank == 0));
+  if (part == NULL) return;
+  CHECK(dl_comm_size(part) == 2 && dl_comm_rank(part) == kRanks - 1 - my_rank);
+  CHECK(dl_barrier(part, 0, NULL) == DL_OK);
+  dl_comm_destroy(part);
+}
+
+static void errors(dl_comm* comm) {
+  float x = 1;
+  CHECK(dl_all_reduce(comm, &x, &x, 1, DL_F32, DL_BXOR, 0, NULL) == DL_DTYPE);
+  CHECK(strstr(dl_last_error(), "bxor has no meaning for f32") != NULL);
+  CHECK(dl_all_reduce(comm, &x, &x, 1, (dl_dtype)99, DL_SUM, 0, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_barrier(NULL, 0, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_barrier(comm, -1, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_comm_error(comm) == DL_OK);
+  CHECK(dl_barrier(comm, 0, NULL) == DL_OK);
+  if (my_rank == 1) dl_comm_abort(comm, "enough");
+  dl_status status = DL_OK;
+  while (status == DL_OK) status = dl_barrier(comm, 0, NULL);
+  CHECK(status == DL_ABORTED && strstr(dl_last_error(), "enough") != NULL);
+  CHECK(dl_comm_error(comm) == DL_ABORTED);
+}
+
+static void run_rank(int rank, const char* directory) {
+  my_rank = rank;
+  alarm(2 * kTimeout);
+  char method[256];
+  snprintf(method, sizeof method, "file://%s", directory);
+  dl_comm* world = NULL;
+  CHECK(dl_comm_init(method, rank, kRanks, kTimeout, &world) == DL_OK);
+  CHECK(dl_comm_rank(world) == rank && dl_comm_size(world) == kRanks);
+  dl_comm* again = NULL;
+  CHECK(dl_comm_init(method, rank, kRanks, kTimeout, &again) == DL_INVALID_ARGUMENT);
+  reductions(world);
+  parts(world);
+  messages(world);
+  groups(world);
+  errors(world);
+  dl_comm_destroy(world);
+  exit(0);
+}
+
+int main(void) {
+  CHECK(dl_comm_version() == DL_COMM_VERSION && dl_last_error()[0] == '\0');
+  dl_comm_destroy(NULL);
+  dl_work_free(NULL);
+  const char* tmp = getenv("TMPDIR");
+  char directory[200];
+  snprintf(directory, sizeof directory, "%s/dl_comm_test.XXXXXX", tmp != NULL ? tmp : "/tmp");
+  CHECK(mkdtemp(directory) != NULL);
+  pid_t pids[kRanks];
+  for (int r = 0; r < kRanks; ++r) {
+    pids[r] = fork();
+    CHECK(pids[r] >= 0);
+    if (pids[r] == 0) run_rank(r, directory);
+  }
+  int failed = 0;
+  for (int r = 0; r < kRanks; ++r) {
+    int status = 0;
+    CHECK(waitpid(pids[r], &status, 0) == pids[r]);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      fprintf(stderr, "rank %d ended with status %d\n", r, status);
+      failed = 1;
+    }
+  }
+  char command[256];
+  snprintf(command, sizeof command, "rm -rf '%s'", directory);
+  if (system(command) != 0) failed = 1;
+  return failed;
+}
