@@ -18,6 +18,7 @@ namespace dl::collectives {
 struct WaitPolicy {
   std::chrono::nanoseconds spin{0};
   bool yields = true;
+  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);  // then a wait says for whom
 };
 
 // For `local_ranks` ranks on this node and the CPU set of the calling thread.

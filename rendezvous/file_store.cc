@@ -75,7 +75,8 @@ std::string host_and_pid() {
 
 }  // namespace
 
-FileStore::FileStore(std::string directory) : directory_(std::move(directory)) {
+FileStore::FileStore(std::string directory, std::chrono::nanoseconds speak_after)
+    : directory_(std::move(directory)), speak_after_(speak_after) {
   DL_CHECK(!directory_.empty(), kInvalidArgument, "store: the directory's name is empty");
   if (::mkdir(directory_.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     throw_errno(errno, fmt::format("store: make the directory {}", directory_));
@@ -99,7 +100,7 @@ void FileStore::check_open() {
 
 void FileStore::poll_until(Deadline deadline, const std::function<bool()>& is_over,
                            const std::function<std::string()>& describe) {
-  Patience patience;
+  Patience patience(speak_after_);
   std::chrono::milliseconds pause = kFirstPause;
   for (;;) {
     check_open();

@@ -14,6 +14,7 @@
 // Thread-safety: any thread, any process. close() ends the calls of this object only.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -21,6 +22,7 @@
 #include <string>
 
 #include "core/base/unique_fd.h"
+#include "rendezvous/net/patience.h"
 #include "rendezvous/store.h"
 
 namespace dl::rendezvous {
@@ -28,7 +30,7 @@ namespace dl::rendezvous {
 class FileStore final : public Store {
  public:
   // Throws kInvalidArgument where others could write to the directory, kIo where it cannot be made.
-  explicit FileStore(std::string directory);
+  explicit FileStore(std::string directory, std::chrono::nanoseconds speak_after = kSpeakAfter);
 
   void set(std::string_view key, std::string_view value, Deadline deadline) override;
   std::string get(std::string_view key, Deadline deadline) override;
@@ -63,6 +65,7 @@ class FileStore final : public Store {
                   const std::function<std::string()>& describe);
 
   std::string directory_;
+  std::chrono::nanoseconds speak_after_;
   std::mutex mutex_;
   std::condition_variable closing_;
   std::optional<std::string> closed_;

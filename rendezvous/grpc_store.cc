@@ -75,7 +75,8 @@ class GrpcStore::Client {
   Reply change(const std::string& what, Method<Request, Reply> method, Request request,
                Deadline deadline);
 
-  // The same for one that waits: `describe` says, after 5 s and at the deadline, for what.
+  // The same for one that waits: `describe` says, after `speak_after` and at the deadline, for
+  // what.
   template <typename Request, typename Reply, typename Describe>
   Reply wait(const std::string& what, Method<Request, Reply> method, const Request& request,
              Deadline deadline, const Describe& describe);
@@ -146,7 +147,7 @@ grpc::Status GrpcStore::Client::run(const std::function<grpc::Status(grpc::Clien
 }
 
 std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline deadline) {
-  Patience patience;
+  Patience patience(options_.speak_after);
   for (;;) {
     check_open();
     try {
@@ -282,7 +283,7 @@ Reply GrpcStore::Client::change(const std::string& what, Method<Request, Reply> 
 template <typename Request, typename Reply, typename Describe>
 Reply GrpcStore::Client::wait(const std::string& what, Method<Request, Reply> method,
                               const Request& request, Deadline deadline, const Describe& describe) {
-  Patience patience;
+  Patience patience(options_.speak_after);
   for (;;) {
     const Deadline until = patience.until(deadline);
     try {

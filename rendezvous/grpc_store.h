@@ -14,6 +14,7 @@
 #include "rendezvous/net/address.h"
 #include "rendezvous/net/handshake.h"
 #include "rendezvous/net/job_key.h"
+#include "rendezvous/net/patience.h"
 #include "rendezvous/store.h"
 
 namespace dl::rendezvous {
@@ -23,6 +24,7 @@ struct GrpcStoreOptions {
   JobKey key;
   Hello hello{};  // job, generation, from, rank; the purpose is set by the store
   std::chrono::nanoseconds reconnect_for = std::chrono::seconds(10);
+  std::chrono::nanoseconds speak_after = kSpeakAfter;
 };
 
 class GrpcStore final : public Store {

@@ -27,8 +27,7 @@ class Sleeper {
   // Waits for the callback of `ticket`; `describe` says what is waited for. Throws kTimeout and
   // kAborted.
   KeyTable::Result sleep(KeyTable& table, KeyTable::Ticket ticket, Deadline deadline,
-                         const std::function<std::string()>& describe) {
-    Patience patience;
+                         Patience patience, const std::function<std::string()>& describe) {
     std::unique_lock lock(mutex_);
     const auto is_done = [&] { return result_.has_value(); };
     while (!woken_.wait_until(lock, patience.until(deadline).when(), is_done)) {
@@ -70,7 +69,8 @@ std::string MemoryStore::get(std::string_view key, Deadline deadline) {
   const std::vector<std::string> keys{std::string(key)};
   const KeyTable::Ticket ticket = table_.when_value(keys.front(), sleeper.done());
   return sleeper
-      .sleep(table_, ticket, deadline, [&] { return missing_text("get", keys, 1, start); })
+      .sleep(table_, ticket, deadline, Patience(speak_after_),
+             [&] { return missing_text("get", keys, 1, start); })
       .value;
 }
 
@@ -85,7 +85,7 @@ void MemoryStore::wait(std::span<const std::string> keys, Deadline deadline) {
   const auto start = Deadline::Clock::now();
   const std::vector<std::string> wanted(keys.begin(), keys.end());
   const KeyTable::Ticket ticket = table_.when_present(wanted, sleeper.done());
-  sleeper.sleep(table_, ticket, deadline,
+  sleeper.sleep(table_, ticket, deadline, Patience(speak_after_),
                 [&] { return missing_text("wait", table_.missing(wanted), wanted.size(), start); });
 }
 
@@ -112,7 +112,9 @@ std::vector<Store::Change> MemoryStore::watch(std::string_view prefix, std::uint
   Sleeper sleeper;
   const auto start = Deadline::Clock::now();
   const KeyTable::Ticket ticket = table_.when_changed(std::string(prefix), since, sleeper.done());
-  return sleeper.sleep(table_, ticket, deadline, [&] { return no_change_text(prefix, start); })
+  return sleeper
+      .sleep(table_, ticket, deadline, Patience(speak_after_),
+             [&] { return no_change_text(prefix, start); })
       .changes;
 }
 

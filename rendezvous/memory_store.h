@@ -3,13 +3,19 @@
 // Owns its values. Any thread.
 #pragma once
 
+#include <chrono>
+
 #include "rendezvous/key_table.h"
+#include "rendezvous/net/patience.h"
 #include "rendezvous/store.h"
 
 namespace dl::rendezvous {
 
 class MemoryStore final : public Store {
  public:
+  explicit MemoryStore(std::chrono::nanoseconds speak_after = kSpeakAfter) noexcept
+      : speak_after_(speak_after) {}
+
   void set(std::string_view key, std::string_view value, Deadline deadline) override;
   std::string get(std::string_view key, Deadline deadline) override;
   std::optional<std::string> try_get(std::string_view key, Deadline deadline) override;
@@ -27,6 +33,7 @@ class MemoryStore final : public Store {
 
  private:
   KeyTable table_;
+  std::chrono::nanoseconds speak_after_;
 };
 
 }  // namespace dl::rendezvous

@@ -8,7 +8,7 @@
 //                     deadline)
 //   kAborted          the store was closed under the call
 //   kInvalidArgument  a key that is empty, too long or not UTF-8, or a value that is too long
-// A wait that lasts longer than 5 s is logged with what it waits for.
+// A wait that lasts longer than 5 s (`speak_after` of each store) is logged with what it waits for.
 // Callers that belong to a generation go through a PrefixStore, so that no key of one generation is
 // seen by another.
 //

@@ -11,18 +11,16 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = Engine::Clock;
 
-// P3: after this long a wait says for whom.
-constexpr auto kWarnAfter = 5s;
-// The others are asked where they are this long before that is said.
+// The others are asked where they are this long before a wait says for whom (P3).
 constexpr auto kAskBefore = 500ms;
 // How long a rank whose links have ended may still be explained by somebody who knows more (its own
 // last words, a mismatch elsewhere), before "it is gone" is the cause.
 constexpr auto kGoneGrace = 300ms;
 
 // An operation with a short deadline asks after three quarters of it.
-Clock::time_point ask_time(const Operation& operation) noexcept {
+Clock::time_point ask_time(const Operation& operation, Clock::duration speak_after) noexcept {
   return operation.begin +
-         std::min<Clock::duration>(kWarnAfter - kAskBefore, operation.timeout / 4 * 3);
+         std::min<Clock::duration>(speak_after - kAskBefore, operation.timeout / 4 * 3);
 }
 
 std::string with_operation(const Operation& operation, std::string_view rest) {
@@ -191,7 +189,7 @@ void Core::look_at_clocks(Clock::time_point now) {
 }
 
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
-  const bool is_slow = operation.timeout > kWarnAfter;
+  const bool is_slow = operation.timeout > policy_.speak_after;
   if (now >= operation.deadline.when()) {
     fail(ErrorKind::kTimeout,
          with_operation(operation,
@@ -200,7 +198,7 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
          true);
     return;
   }
-  if (!operation.has_probed && now >= ask_time(operation)) {
+  if (!operation.has_probed && now >= ask_time(operation, policy_.speak_after)) {
     operation.has_probed = true;
     for (Peer& p : peers_) {
       if (!is_other(p)) continue;
@@ -209,14 +207,16 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
       transmit_side(p);
     }
   }
-  if (is_slow && !operation.has_warned && now >= operation.begin + kWarnAfter) {
+  if (is_slow && !operation.has_warned && now >= operation.begin + policy_.speak_after) {
     operation.has_warned = true;
-    log::warning("{}", with_operation(operation, fmt::format("{} s {}", seconds_text(kWarnAfter),
-                                                             missing_text(operation))));
+    log::warning("{}",
+                 with_operation(operation, fmt::format("{} s {}", seconds_text(policy_.speak_after),
+                                                       missing_text(operation))));
   }
   timer_ = std::min(timer_, operation.deadline.when());
-  if (!operation.has_probed) timer_ = std::min(timer_, ask_time(operation));
-  if (is_slow && !operation.has_warned) timer_ = std::min(timer_, operation.begin + kWarnAfter);
+  if (!operation.has_probed) timer_ = std::min(timer_, ask_time(operation, policy_.speak_after));
+  if (is_slow && !operation.has_warned)
+    timer_ = std::min(timer_, operation.begin + policy_.speak_after);
 }
 
 std::string Core::missing_text(const Operation& operation) const {

@@ -31,12 +31,14 @@ Ref<ProcessGroup> make_tcp_group(const TcpGroupOptions& options) {
   const std::string& node = mesh.peers[static_cast<std::size_t>(options.rank)].who.node;
   const auto local = std::count_if(mesh.peers.begin(), mesh.peers.end(),
                                    [&](const tcp::Mesh::Peer& p) { return p.who.node == node; });
+  WaitPolicy policy = wait_policy(static_cast<int>(local));
+  policy.speak_after = options.speak_after;
   return make_ref<tcp::Group>(
       shared != nullptr ? Ref<tcp::Engine>(shared) : make_ref<tcp::Engine>(), std::move(mesh),
       tcp::Group::Options{.name = options.name,
                           .generation = options.generation,
                           .timeout = options.timeout,
-                          .policy = wait_policy(static_cast<int>(local)),
+                          .policy = policy,
                           .how = options});
 }
 

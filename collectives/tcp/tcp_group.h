@@ -40,6 +40,7 @@ struct TcpGroupOptions {
   std::uint64_t generation = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
+  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);  // then a wait says for whom
   std::string iface{};       // interface or address to listen on; empty: the one that leads to
   std::string route_to{};    // this host (the store's, say); empty too: loopback
   std::string node{};        // what makes two ranks share a node; empty: the host's name

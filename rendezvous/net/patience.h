@@ -1,4 +1,5 @@
 // When a wait should say for whom it waits: after 5 s, then after 10, 20, 40 s, then every minute.
+// Tests take less than 5 s.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@ class Patience {
  public:
   using Time = Deadline::Clock::time_point;
   explicit Patience(Time start = Deadline::Clock::now()) noexcept : start_(start) {}
+  explicit Patience(std::chrono::nanoseconds speak_after) noexcept : next_(speak_after) {}
 
   // The moment at which the wait should next wake up to speak, or `deadline` where that is earlier.
   Deadline until(Deadline deadline) const noexcept {
@@ -22,7 +24,7 @@ class Patience {
   // True once for each moment at which something should be said.
   bool should_speak(Time now = Deadline::Clock::now()) noexcept {
     if (now < start_ + next_) return false;
-    next_ += std::min<std::chrono::seconds>(next_, std::chrono::minutes(1));
+    next_ += std::min<std::chrono::nanoseconds>(next_, std::chrono::minutes(1));
     return true;
   }
   std::chrono::seconds waited(Time now = Deadline::Clock::now()) const noexcept {
@@ -30,8 +32,8 @@ class Patience {
   }
 
  private:
-  Time start_;
-  std::chrono::seconds next_ = kSpeakAfter;
+  Time start_ = Deadline::Clock::now();
+  std::chrono::nanoseconds next_ = kSpeakAfter;
 };
 
 }  // namespace dl::rendezvous

@@ -44,6 +44,7 @@ inline void run_threads(int size, const std::function<void(int rank)>& body) {
 struct RankOptions {
   std::chrono::nanoseconds timeout = 30s;
   std::string name = "world";
+  std::chrono::nanoseconds speak_after = 5s;
 };
 
 inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size,
@@ -53,7 +54,8 @@ inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size
                          .name = options.name,
                          .store = &store,
                          .timeout = options.timeout,
-                         .connect_timeout = 30s});
+                         .connect_timeout = 30s,
+                         .speak_after = options.speak_after});
 }
 
 // Every rank joins one group and runs `body` with it.

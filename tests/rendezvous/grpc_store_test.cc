@@ -34,8 +34,12 @@ class Server {
   GrpcStoreServer server_;
 };
 
-GrpcStoreOptions options(const Server& server, const JobKey& key) {
-  return {.endpoint = server.endpoint(), .key = key, .hello = {.job = "j1", .from = "rank 1"}};
+GrpcStoreOptions options(const Server& server, const JobKey& key,
+                         std::chrono::nanoseconds speak_after = kSpeakAfter) {
+  return {.endpoint = server.endpoint(),
+          .key = key,
+          .hello = {.job = "j1", .from = "rank 1"},
+          .speak_after = speak_after};
 }
 Deadline soon() {
   return Deadline::after(30s);
@@ -44,20 +48,23 @@ Deadline soon() {
 // Clients 0 and 1 come over the network, client 2 is the hosting process itself.
 class GrpcWorld final : public StoreWorld {
  public:
+  explicit GrpcWorld(std::chrono::nanoseconds speak_after) : speak_after_(speak_after) {}
   Store& client(int number) override {
     return number == 0 ? static_cast<Store&>(first_) : number == 1 ? second_ : server_.local();
   }
 
  private:
+  std::chrono::nanoseconds speak_after_;
   JobKey key_ = JobKey::generate();
   Server server_{key_};
-  GrpcStore first_{options(server_, key_), Deadline::after(30s)};
-  GrpcStore second_{options(server_, key_), Deadline::after(30s)};
+  GrpcStore first_{options(server_, key_, speak_after_), Deadline::after(30s)};
+  GrpcStore second_{options(server_, key_, speak_after_), Deadline::after(30s)};
 };
 
 INSTANTIATE_TEST_SUITE_P(Stores, StoreConformance,
                          ::testing::Values(StoreParam{
-                             "Grpc", [] { return std::make_unique<GrpcWorld>(); }}),
+                             "Grpc",
+                             [](auto after) { return std::make_unique<GrpcWorld>(after); }}),
                          store_param_name);
 
 class GrpcStoreTest : public ::testing::Test {
@@ -129,11 +136,12 @@ TEST_F(GrpcStoreTest, WaitOutlivesABreakLongerThanItsPatience) {
   GrpcStoreOptions wanted = options(server, key_);
   wanted.endpoint = proxy.endpoint();
   wanted.reconnect_for = 60s;
+  wanted.speak_after = 200ms;
   GrpcStore store(wanted, soon());
   std::string value;
   std::thread waiter([&] { value = store.get("end", Deadline::after(60s)); });
   proxy.break_down();
-  EXPECT_THROW(server.local().get("never", Deadline::after(kSpeakAfter + 500ms)), Error);
+  EXPECT_THROW(server.local().get("never", Deadline::after(700ms)), Error);
   proxy.mend();
   server.local().set("end", "over", soon());
   waiter.join();

@@ -21,6 +21,7 @@
 #include "rendezvous/barrier.h"
 #include "rendezvous/prefix_store.h"
 #include "rendezvous/store.h"
+#include "tests/support/stderr_lines.h"
 
 namespace dl::rendezvous {
 
@@ -34,14 +35,14 @@ class StoreWorld {
 
 struct StoreParam {
   const char* name;
-  std::function<std::unique_ptr<StoreWorld>()> make;
+  std::function<std::unique_ptr<StoreWorld>(std::chrono::nanoseconds speak_after)> make;
 };
 
 class StoreConformance : public ::testing::TestWithParam<StoreParam> {
  protected:
   void SetUp() override {
     log::set_level(log::Level::kOff);
-    world_ = GetParam().make();
+    world_ = GetParam().make(kSpeakAfter);
   }
   void TearDown() override {
     world_.reset();
@@ -141,6 +142,31 @@ TEST_P(StoreConformance, WaitNamesTheMissingKeysAtTheDeadline) {
   EXPECT_THAT(error_of(ErrorKind::kTimeout, [&] { a().wait(keys, now()); }),
               ::testing::AllOf(HasSubstr("2 of 3 keys are still missing"),
                                HasSubstr("'gone1', 'gone2'"), Not(HasSubstr("'here'"))));
+}
+
+TEST_P(StoreConformance, AWaitThatLastsSaysForWhat) {
+  const std::unique_ptr<StoreWorld> world = GetParam().make(std::chrono::milliseconds(100));
+  tests::StderrLines err;
+  log::set_level(log::Level::kWarning);
+  std::thread waiter([&] { world->client(0).get("late", soon()); });
+  EXPECT_THAT(err.line_with("late"), HasSubstr("store: get: nobody has set 'late' after "));
+  world->client(1).set("late", "", soon());
+  waiter.join();
+}
+
+TEST_P(StoreConformance, ABarrierThatLastsSaysWhoIsMissing) {
+  tests::StderrLines err;
+  log::set_level(log::Level::kWarning);
+  const auto call = [&](int rank) {
+    barrier(world_->client(rank),
+            {.name = "x", .rank = rank, .size = 2, .speak_after = std::chrono::milliseconds(100)},
+            soon());
+  };
+  std::thread waiter(call, 0);
+  EXPECT_THAT(err.line_with("barrier"), HasSubstr("barrier 'x': rank 0 has waited"));
+  EXPECT_THAT(err.line_with("barrier"), HasSubstr("for rank 1 (of 2)"));
+  call(1);
+  waiter.join();
 }
 
 TEST_P(StoreConformance, WaitEndsWhenAllKeysAreThere) {

@@ -19,6 +19,7 @@ namespace {
 
 class MemoryWorld final : public StoreWorld {
  public:
+  explicit MemoryWorld(std::chrono::nanoseconds speak_after) : store_(speak_after) {}
   Store& client(int) override { return store_; }
 
  private:
@@ -27,20 +28,23 @@ class MemoryWorld final : public StoreWorld {
 
 class FileWorld final : public StoreWorld {
  public:
+  explicit FileWorld(std::chrono::nanoseconds speak_after) {
+    for (auto& client : clients_) {
+      client = std::make_unique<FileStore>(directory_.path() + "/store", speak_after);
+    }
+  }
   Store& client(int number) override { return *clients_[static_cast<std::size_t>(number)]; }
 
  private:
   tests::TempDir directory_;
-  std::unique_ptr<FileStore> clients_[3] = {
-      std::make_unique<FileStore>(directory_.path() + "/store"),
-      std::make_unique<FileStore>(directory_.path() + "/store"),
-      std::make_unique<FileStore>(directory_.path() + "/store")};
+  std::unique_ptr<FileStore> clients_[3];
 };
 
 INSTANTIATE_TEST_SUITE_P(
     Stores, StoreConformance,
-    ::testing::Values(StoreParam{"Memory", [] { return std::make_unique<MemoryWorld>(); }},
-                      StoreParam{"File", [] { return std::make_unique<FileWorld>(); }}),
+    ::testing::Values(
+        StoreParam{"Memory", [](auto after) { return std::make_unique<MemoryWorld>(after); }},
+        StoreParam{"File", [](auto after) { return std::make_unique<FileWorld>(after); }}),
     store_param_name);
 
 Deadline soon() {
