@@ -1,5 +1,6 @@
 #include "collectives/bench/operation.h"
 
+#include "collectives/bench/bare_ring.h"
 #include "collectives/bench/values.h"
 
 namespace dl::collectives::bench {
@@ -18,34 +19,30 @@ double none(double) {
   return 0;
 }
 
-// A send and a recv that are over when both are.
-class Pair final : public Work {
- public:
-  Pair(Ref<Work> a, Ref<Work> b) : a_(std::move(a)), b_(std::move(b)) {}
-  void wait(Stream stream) override {
-    a_->wait(stream);
-    b_->wait(stream);
-  }
-  void synchronize(std::optional<std::chrono::nanoseconds> timeout) override {
-    a_->synchronize(timeout);
-    b_->synchronize(timeout);
-  }
-  bool is_completed() const noexcept override { return a_->is_completed() && b_->is_completed(); }
-  std::exception_ptr error() const noexcept override {
-    const std::exception_ptr first = a_->error();
-    return first ? first : b_->error();
-  }
-  std::string_view algorithm() const noexcept override { return "direct"; }
-
- private:
-  Ref<Work> a_, b_;
-};
-
 int right_of(const ProcessGroup& g) {
   return (g.rank() + 1) % g.size();
 }
 int left_of(const ProcessGroup& g) {
   return (g.rank() + g.size() - 1) % g.size();
+}
+
+// Where this rank's part begins.
+std::size_t own_part(const ProcessGroup& g, const Call& c) {
+  return static_cast<std::size_t>(g.rank()) * c.count;
+}
+
+// A part of every rank, of its values from place `from` on. Returns the elements of all.
+std::size_t fill_parts(const ProcessGroup& g, const Call& c, std::byte* to, std::size_t from) {
+  for (int rank = 0; rank < g.size(); ++rank) {
+    fill(c.dtype, rank, to, c.count, from);
+    to += c.count * size_of(c.dtype);
+  }
+  return c.count * static_cast<std::size_t>(g.size());
+}
+
+std::size_t expect_of_left(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+  fill(c.dtype, left_of(g), wanted, c.count, 0);
+  return c.count;
 }
 
 constexpr Operation kOperations[] = {
@@ -101,11 +98,7 @@ constexpr Operation kOperations[] = {
                             .call = {.timeout = c.timeout}});
      },
      .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       for (int r = 0; r < g.size(); ++r) {
-         fill(c.dtype, r, wanted + static_cast<std::size_t>(r) * c.count * size_of(c.dtype),
-              c.count, 0);
-       }
-       return c.count * static_cast<std::size_t>(g.size());
+       return fill_parts(g, c, wanted, 0);
      }},
     {.name = "reduce_scatter",
      .perf_name = "reduce_scatter_perf",
@@ -123,9 +116,83 @@ constexpr Operation kOperations[] = {
                                 .call = {.timeout = c.timeout}});
      },
      .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count,
-                    static_cast<std::size_t>(g.rank()) * c.count);
+       fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, own_part(g, c));
        return c.count;
+     }},
+    {.name = "reduce",
+     .perf_name = "reduce_perf",
+     .share = Share::kWhole,
+     .place = Place::kEither,
+     .reduces = true,
+     .rooted = true,
+     .bus_factor = one,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.reduce({.input = c.input,
+                        .output = c.output,
+                        .count = c.count,
+                        .dtype = c.dtype,
+                        .op = c.reduce,
+                        .root = c.root,
+                        .call = {.timeout = c.timeout}});
+     },
+     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
+       if (g.rank() != c.root) return 0;
+       fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, 0);
+       return c.count;
+     }},
+    {.name = "gather",
+     .perf_name = "gather_perf",
+     .share = Share::kGathers,
+     .place = Place::kEither,
+     .reduces = false,
+     .rooted = true,
+     .bus_factor = share_of_others,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.gather({.input = c.input,
+                        .output = c.output,
+                        .count = c.count,
+                        .dtype = c.dtype,
+                        .root = c.root,
+                        .call = {.timeout = c.timeout}});
+     },
+     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
+       return g.rank() == c.root ? fill_parts(g, c, wanted, 0) : 0;
+     }},
+    {.name = "scatter",
+     .perf_name = "scatter_perf",
+     .share = Share::kScatters,
+     .place = Place::kEither,
+     .reduces = false,
+     .rooted = true,
+     .bus_factor = share_of_others,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.scatter({.input = c.input,
+                         .output = c.output,
+                         .count = c.count,
+                         .dtype = c.dtype,
+                         .root = c.root,
+                         .call = {.timeout = c.timeout}});
+     },
+     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
+       fill(c.dtype, c.root, wanted, c.count, own_part(g, c));
+       return c.count;
+     }},
+    {.name = "all_to_all",
+     .perf_name = "alltoall_perf",
+     .share = Share::kExchanges,
+     .place = Place::kEither,
+     .reduces = false,
+     .rooted = false,
+     .bus_factor = share_of_others,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.all_to_all({.input = c.input,
+                            .output = c.output,
+                            .count = c.count,
+                            .dtype = c.dtype,
+                            .call = {.timeout = c.timeout}});
+     },
+     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
+       return fill_parts(g, c, wanted, own_part(g, c));
      }},
     // To the right neighbour, from the left one, at once; as nccl-tests' sendrecv.
     {.name = "sendrecv",
@@ -136,21 +203,29 @@ constexpr Operation kOperations[] = {
      .rooted = false,
      .bus_factor = one,
      .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       Ref<Work> in = g.recv({.buffer = c.output,
-                              .count = c.count,
-                              .dtype = c.dtype,
-                              .peer = left_of(g),
-                              .call = {.timeout = c.timeout}});
-       return make_ref<Pair>(std::move(in), g.send({.buffer = c.input,
-                                                    .count = c.count,
-                                                    .dtype = c.dtype,
-                                                    .peer = right_of(g),
-                                                    .call = {.timeout = c.timeout}}));
+       return g.sendrecv({.buffer = c.input,
+                          .count = c.count,
+                          .dtype = c.dtype,
+                          .peer = right_of(g),
+                          .call = {.timeout = c.timeout}},
+                         {.buffer = c.output,
+                          .count = c.count,
+                          .dtype = c.dtype,
+                          .peer = left_of(g),
+                          .call = {.timeout = c.timeout}});
      },
-     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       fill(c.dtype, left_of(g), wanted, c.count, 0);
-       return c.count;
-     }},
+     .expect = expect_of_left},
+    // What an all_reduce of this size must at least carry, over plain sockets.
+    {.name = "floor",
+     .perf_name = "",
+     .share = Share::kWhole,
+     .place = Place::kOutOnly,
+     .reduces = false,
+     .rooted = false,
+     .bare = true,
+     .bus_factor = twice_share_of_others,
+     .start = [](ProcessGroup&, const Call& c) -> Ref<Work> { return c.ring->exchange(c); },
+     .expect = expect_of_left},
     {.name = "barrier",
      .perf_name = "",
      .share = Share::kWhole,

@@ -17,12 +17,14 @@ namespace dl::collectives::bench {
 // that cut it into shares.
 enum class Share : std::uint8_t {
   kWhole,     // all_reduce: both whole
-  kGathers,   // all_gather: a share in, the whole out
-  kScatters,  // reduce_scatter: the whole in, a share out
+  kGathers,   // all_gather, gather: a share in, the whole out
+  kScatters,  // reduce_scatter, scatter: the whole in, a share out
   kExchanges  // all_to_all: both whole, made of shares
 };
 
 enum class Place : std::uint8_t { kEither, kInOnly, kOutOnly };
+
+class BareRing;
 
 // One call: what is measured is the call that a user makes.
 struct Call {
@@ -33,6 +35,7 @@ struct Call {
   ReduceOp reduce;
   int root;
   std::chrono::nanoseconds timeout;
+  BareRing* ring = nullptr;  // for `floor`
 };
 
 struct Operation {
@@ -42,11 +45,12 @@ struct Operation {
   Place place;
   bool reduces;
   bool rooted;
+  bool bare = false;  // runs on a BareRing instead of the group
   // busbw / algbw for p ranks (nccl-tests, doc/PERFORMANCE.md): what the busiest link carries.
   double (*bus_factor)(double p);
   Ref<Work> (*start)(ProcessGroup& group, const Call& call);
   // Writes what this rank's output must be, `count` as in Call; null where there is no result.
-  // Returns the elements written.
+  // Returns the elements written: 0 on a rank that gets none.
   std::size_t (*expect)(const ProcessGroup& group, const Call& call, std::byte* wanted);
 };
 

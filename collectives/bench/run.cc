@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "collectives/algorithms/reduce.h"
+#include "collectives/bench/bare_ring.h"
 #include "collectives/bench/workload.h"
 #include "collectives/descriptor.h"
 #include "core/base/env.h"
@@ -92,6 +93,7 @@ class Run {
         inputs_(arena_bytes()),
         outputs_(arena_bytes()) {
     if (o_.cold) evictor_.emplace();
+    if (operation_.bare) ring_.emplace(group, o_.timeout);
   }
 
   // False: stopped.
@@ -144,7 +146,8 @@ class Run {
   }
 
   Result half(const Case& what, const Shape& shape, const Row& row) {
-    CollectiveWorkload workload(group_, o_, operation_, what, shape, inputs_, outputs_);
+    CollectiveWorkload workload(group_, o_, operation_, what, shape, inputs_, outputs_,
+                                ring_ ? &*ring_ : nullptr);
     Result result = measure(group_, o_, workload, iterations_for(o_, shape.bytes),
                             evictor_ ? &*evictor_ : nullptr);
     wrong_ += result.wrong;
@@ -160,6 +163,7 @@ class Run {
   std::vector<Case> cases_;
   Arena inputs_, outputs_;
   std::optional<CacheEvictor> evictor_;
+  std::optional<BareRing> ring_;
   std::size_t wrong_ = 0;
   std::size_t results_ = 0;
   double bandwidth_ = 0;

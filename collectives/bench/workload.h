@@ -15,7 +15,8 @@ namespace dl::collectives::bench {
 class Workload {
  public:
   virtual ~Workload() = default;
-  // Writes all inputs anew: shared memory must not profit from lines that nobody has touched.
+  // Writes all inputs anew: shared memory must not profit from lines that nobody has touched. Where
+  // results are compared it spoils the outputs, so that an old result is not taken for a new one.
   virtual void rewrite() = 0;
   // Starts the operation of slot `index`; slots may be under way at once.
   virtual Ref<Work> start(std::size_t index) = 0;
@@ -55,13 +56,16 @@ class CollectiveWorkload final : public Workload {
  public:
   // The arenas hold -m slots each, at the largest size.
   CollectiveWorkload(ProcessGroup& group, const Options& options, const Operation& operation,
-                     const Case& what, const Shape& shape, Arena& inputs, Arena& outputs);
+                     const Case& what, const Shape& shape, Arena& inputs, Arena& outputs,
+                     BareRing* ring = nullptr);
 
   void rewrite() override;
   Ref<Work> start(std::size_t index) override;
   std::size_t wrong() override;
 
  private:
+  void spoil(std::byte* output) const;
+
   ProcessGroup& group_;
   const Operation& operation_;
   DType dtype_;

@@ -112,6 +112,20 @@ TEST(BenchRun, AWrongElementMeansNoBandwidthAndExitCodeOne) {
   EXPECT_EQ(run_with(*find_operation("all_reduce"), make_table).code, 0);
 }
 
+// An all_gather that does something in its first iteration only.
+TEST(BenchRun, AnOldResultIsNotTakenForANewOne) {
+  static int calls;
+  Operation lazy = *find_operation("all_gather");
+  lazy.start = [](ProcessGroup& group, const Call& c) -> Ref<Work> {
+    return calls++ == 0 ? find_operation("all_gather")->start(group, c) : group.barrier();
+  };
+  calls = 0;
+  const Outcome objects = run_with(lazy, make_json_lines);
+  EXPECT_EQ(objects.code, 1);
+  // All 256 elements in four of five iterations.
+  EXPECT_NE(objects.text.find("\"wrong\": 1024}\n"), std::string::npos) << objects.text;
+}
+
 // The expected lines were printed by nccl-tests' format strings; ours go on behind them.
 TEST(BenchTable, BeginsWithNcclTestsColumns) {
   std::FILE* const file = std::tmpfile();
