@@ -50,7 +50,9 @@ std::shared_ptr<record::Recorder> open_recorder(int rank, int world_size,
   const std::string job = env::get(env::Var::kJobId).value_or("local");
   return record::Recorder::make(
       {.rank = rank, .world_size = world_size, .generation = generation, .host = host, .job = job},
-      recorded_names(), env::get(env::Var::kRecorderDir).value_or(""));
+      recorded_names(),
+      {.directory = env::get(env::Var::kRecorderDir).value_or(""),
+       .failed = [](const std::string& why) { log::warning("flight recorder: {}", why); }});
 }
 
 }  // namespace dl::collectives

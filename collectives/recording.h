@@ -11,7 +11,7 @@ namespace dl::collectives {
 // What the recorder's numbers stand for in this build.
 record::Names recorded_names();
 
-// `peer`: the other rank of a send or recv.
+// `peer`: the other rank of a send or recv, or kAnySource.
 inline record::What record_of(const Descriptor& d, std::uint32_t hash, int peer = -1) noexcept {
   return {.sequence = d.sequence,
           .count = d.count,
@@ -21,6 +21,7 @@ inline record::What record_of(const Descriptor& d, std::uint32_t hash, int peer 
           .reduce = static_cast<std::uint8_t>(d.reduce),
           .order = static_cast<std::uint8_t>(d.order),
           .hash = static_cast<std::uint16_t>(hash),
+          .is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv,
           .peer = peer};
 }
 

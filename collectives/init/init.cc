@@ -5,6 +5,7 @@
 
 #include "collectives/init/launch.h"
 #include "collectives/init/meeting.h"
+#include "collectives/recording.h"
 #include "collectives/solo/solo_group.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/env.h"
@@ -48,6 +49,9 @@ Session make_session(const ProcessGroupOptions& options) {
       .job = env::get(env::Var::kJobId).value_or("local"),
       .generation = static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0))};
   Session session;
+  // First of all: a rank that comes no further has at least been here.
+  const auto recorder =
+      collectives::open_recorder(launch.rank, launch.world_size, where.generation);
   session.meeting = collectives::make_meeting(where, Deadline::after(timeout));
   session.group = collectives::make_tcp_group({.rank = launch.rank,
                                                .size = launch.world_size,
@@ -60,7 +64,8 @@ Session make_session(const ProcessGroupOptions& options) {
                                                .connect_timeout = timeout,
                                                .iface = env::get(env::Var::kIface).value_or(""),
                                                .route_to = session.meeting->route_to(),
-                                               .node = env::get(env::Var::kNodeId).value_or("")});
+                                               .node = env::get(env::Var::kNodeId).value_or(""),
+                                               .recorder = recorder});
   // Until everybody has found everybody, rank 0 must serve the store.
   session.group->barrier()->wait();
   return session;

@@ -111,7 +111,8 @@ struct alignas(64) Slot {
 static_assert(sizeof(Slot) == 64);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-inline constexpr std::uint64_t kNobody = 0xffffff;  // in waits_for
+inline constexpr std::uint8_t kPointToPoint = 0x80;  // in order: a send or recv, and no collective
+inline constexpr std::uint64_t kNobody = 0xffffff;   // in waits_for
 
 inline constexpr std::size_t kBytes =
     sizeof(Header) + kGroups * sizeof(Group) + kSlots * sizeof(Slot);

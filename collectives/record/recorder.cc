@@ -94,8 +94,7 @@ std::shared_ptr<Recorder> Recorder::open(int fd, const Names& names, std::string
   return std::shared_ptr<Recorder>(new Recorder(memory, {}));
 }
 
-std::shared_ptr<Recorder> Recorder::make(const Who& who, const Names& names,
-                                         std::string directory) {
+std::shared_ptr<Recorder> Recorder::make(const Who& who, const Names& names, File file) {
   void* const at =
       ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return nullptr;
@@ -104,7 +103,7 @@ std::shared_ptr<Recorder> Recorder::make(const Who& who, const Names& names,
   memory->header.pid = ::getpid();
   memory->header.owner.store(static_cast<std::uint64_t>(::getpid()), kRelaxed);
   prepare(*memory, names);
-  return std::shared_ptr<Recorder>(new Recorder(memory, std::move(directory)));
+  return std::shared_ptr<Recorder>(new Recorder(memory, std::move(file)));
 }
 
 // One process writes at a time: the one that came first, or its successor in `sh -c "a; b"`. What
@@ -136,10 +135,10 @@ void Recorder::prepare(Memory& memory, const Names& names) noexcept {
   header.opened_at = ticks(clock);
 }
 
-Recorder::Recorder(Memory* memory, std::string directory) noexcept
+Recorder::Recorder(Memory* memory, File file) noexcept
     : memory_(memory),
       clock_(static_cast<ClockKind>(memory->header.clock)),
-      directory_(std::move(directory)) {
+      file_(std::move(file)) {
   for (const Group& group : memory->groups) {
     next_group_ = std::max(next_group_, (group.word.load(kRelaxed) >> 8) + 1);
   }
@@ -197,9 +196,11 @@ std::uint8_t Recorder::algorithm(std::string_view name) {
 }
 
 void Recorder::write_file() noexcept {
-  if (directory_.empty() || std::exchange(written_, true)) return;
+  if (file_.directory.empty() || std::exchange(written_, true)) return;
   try {
-    write_snapshot(*take_snapshot(*memory_), directory_, memory_->header.rank);
+    const std::string why =
+        write_snapshot(*take_snapshot(*memory_), file_.directory, memory_->header.rank);
+    if (!why.empty() && file_.failed != nullptr) file_.failed(why);
   } catch (...) {
     // Out of memory: the error that this is about is told all the same.
   }
@@ -223,7 +224,7 @@ GroupRecorder::~GroupRecorder() {
 Slot* GroupRecorder::take(const What& what, State state, std::uint8_t algorithm) noexcept {
   if (!recorder_) return nullptr;
   Memory& memory = *recorder_->memory_;
-  if (what.peer < 0) group_->last_called.store(what.sequence, kRelaxed);
+  if (!what.is_message) group_->last_called.store(what.sequence, kRelaxed);
   for (int tries = 0; tries < kTries; ++tries) {
     const std::uint64_t ticket = memory.header.tickets.fetch_add(1, kRelaxed) + 1;
     Slot& slot = memory.slots[ticket % kSlots];
@@ -245,8 +246,9 @@ Slot* GroupRecorder::take(const What& what, State state, std::uint8_t algorithm)
     slot.started_at.store(state == State::kStarted ? now : 0, kRelaxed);
     slot.ended_at.store(0, kRelaxed);
     slot.kinds.store(std::uint64_t{static_cast<std::uint32_t>(what.root)} << 32 |
-                         std::uint64_t{what.order} << 24 | std::uint64_t{what.reduce} << 16 |
-                         std::uint64_t{what.dtype} << 8 | std::uint64_t{what.op},
+                         std::uint64_t(what.order | (what.is_message ? kPointToPoint : 0)) << 24 |
+                         std::uint64_t{what.reduce} << 16 | std::uint64_t{what.dtype} << 8 |
+                         std::uint64_t{what.op},
                      kRelaxed);
     slot.links.store(links(rank_bits(what.peer), algorithm, number_, what.hash), kRelaxed);
     slot.word.store(ticket << 8 | static_cast<std::uint64_t>(state), std::memory_order_release);

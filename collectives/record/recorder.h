@@ -46,7 +46,8 @@ struct What {
   std::uint8_t reduce = 0;
   std::uint8_t order = 0;
   std::uint16_t hash = 0;
-  std::int32_t peer = -1;  // point-to-point: the other rank; -1: a collective
+  bool is_message = false;  // point-to-point, and no collective
+  std::int32_t peer = -1;   // point-to-point: the other rank; -1: any
 };
 
 // Who writes, where nobody has said so yet (no dlrun).
@@ -68,9 +69,13 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   // The memory behind a descriptor that dlrun made. Null where it is none, or another process
   // writes it; `why` then says so. The descriptor is not kept.
   static std::shared_ptr<Recorder> open(int fd, const Names& names, std::string& why);
-  // Memory of this process alone. When the first group breaks, it is written to
-  // `directory`/<rank>/flight.rec, unless `directory` is empty. Null where memory is short.
-  static std::shared_ptr<Recorder> make(const Who& who, const Names& names, std::string directory);
+  // Where a recorder of this process alone goes when its first group breaks.
+  struct File {
+    std::string directory{};                           // as RANK/flight.rec; empty: nowhere
+    void (*failed)(const std::string& why) = nullptr;  // told where it cannot be written
+  };
+  // Memory of this process alone. Null where memory is short.
+  static std::shared_ptr<Recorder> make(const Who& who, const Names& names, File file);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -91,14 +96,14 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
  private:
   friend class GroupRecorder;
-  Recorder(Memory* memory, std::string directory) noexcept;
+  Recorder(Memory* memory, File file) noexcept;
   static bool take_over(Memory& memory, std::string& why);
   static void prepare(Memory& memory, const Names& names) noexcept;
   void write_file() noexcept;
 
   Memory* const memory_;
   const ClockKind clock_;
-  const std::string directory_;
+  const File file_;
   std::mutex mutex_;  // groups and names
   std::uint64_t next_group_ = 1;
   bool written_ = false;

@@ -145,7 +145,8 @@ Operation read_slot(const Header& h, const Slot& s, const Timeline& times) {
   o.op_number = static_cast<std::uint8_t>(kinds);
   o.dtype_number = static_cast<std::uint8_t>(kinds >> 8);
   o.reduce_number = static_cast<std::uint8_t>(kinds >> 16);
-  o.order = static_cast<std::uint8_t>(kinds >> 24);
+  o.order = static_cast<std::uint8_t>(kinds >> 24 & (kPointToPoint - 1));
+  o.is_message = (kinds >> 24 & kPointToPoint) != 0;
   o.op = name(h.ops, o.op_number, "operation");
   o.dtype = name(h.dtypes, o.dtype_number, "dtype");
   o.reduce = name(h.reduces, o.reduce_number, "reduction");
@@ -220,13 +221,14 @@ std::optional<RankFacts> parse(std::span<const std::byte> bytes, std::string& wh
   facts.copied_at_ns = h.copied_at_ns;
   facts.end = h.end <= End::kNotStarted ? h.end : End::kUnknown;
   facts.status = h.status;
-  facts.pid = h.pid;
+  const std::uint64_t owner = h.owner.load(kRelaxed);
+  facts.pid = owner > 0 && owner < 0x7fffffff ? static_cast<int>(owner) : h.pid;
   facts.was_stopped = h.was_stopped != 0;
   facts.is_cause = h.is_cause != 0;
   facts.process_state =
       std::strchr("RSDTtZXI", h.process_state) != nullptr ? h.process_state : '\0';
   facts.ended = times.before(h.ended_at);
-  facts.opened = h.owner.load(kRelaxed) != 0;
+  facts.opened = owner != 0;
   facts.dropped = h.dropped.load(kRelaxed);
   facts.truncated = bytes.size() < kBytes;
   for (const Group& group : image->groups) {

@@ -35,7 +35,8 @@ struct Operation {
   std::string algorithm;  // empty: not told
   std::uint8_t op_number = 0, dtype_number = 0, reduce_number = 0, order = 0;
   std::uint16_t hash = 0;
-  int waits_for = -1;  // rank in the group
+  int waits_for = -1;       // rank in the group
+  bool is_message = false;  // point-to-point
   State state = State::kEnqueued;
   // Seconds before the copy was taken; nullopt: not happened, or no time at all.
   std::optional<double> enqueued, started, ended;

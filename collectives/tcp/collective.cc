@@ -148,6 +148,7 @@ bool Core::apply(Peer& p, const FrameHeader& header) {
 void Core::finish_front() {
   Ref<Collective> over = std::move(queue_.front());
   queue_.pop_front();
+  if (!queue_.empty()) record_start(*queue_.front());
   past_.push_back(over->descriptor);
   if (past_.size() > kPastOperations) past_.pop_front();
   over->end(nullptr);

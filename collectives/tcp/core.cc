@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collectives/recording.h"
+
 namespace dl::collectives::tcp {
 namespace {
 
@@ -17,12 +19,20 @@ std::string seconds_text(std::chrono::nanoseconds span) {
   return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
 }
 
-Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy)
+Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy,
+           const std::shared_ptr<record::Recorder>& recorder)
     : rank_(mesh.rank),
       name_(std::move(name)),
       salt_(hash_of_group(name_, generation)),
       policy_(policy),
       peers_(mesh.peers.size()) {
+  if (recorder) {
+    recorder_ = recorder->add_group({.name = name_,
+                                     .backend = "tcp",
+                                     .generation = generation,
+                                     .rank = rank_,
+                                     .size = static_cast<int>(peers_.size())});
+  }
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Mesh::Peer& from = mesh.peers[i];
     peers_[i].who = std::move(from.who);
@@ -50,6 +60,10 @@ void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
   const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
   d.sequence = is_message ? next_message_++ : next_collective_++;
   operation->hash = hash(d, salt_);
+  // A message's number is this rank's own, so that its hash is no other rank's.
+  operation->slot =
+      recorder_.enqueue(is_message ? record_of(d, 0, static_cast<const Message&>(*operation).peer)
+                                   : record_of(d, operation->hash));
   // Under the lock, so that the inbox keeps the order of the numbers.
   engine.post(
       {.kind = Engine::Request::Kind::kStart, .core = Ref<Core>(this), .operation = operation},
@@ -89,11 +103,25 @@ void Core::start(Ref<Operation> operation) {
     return;
   }
   if (operation->descriptor.op == OpKind::kSend || operation->descriptor.op == OpKind::kRecv) {
+    record_start(*operation);
     guarded([&] { start_message(Ref<Message>(static_cast<Message*>(operation.get()))); });
     return;
   }
   last_called_ = operation->descriptor.sequence;
+  if (queue_.empty()) record_start(*operation);
   queue_.emplace_back(static_cast<Collective*>(operation.get()));
+}
+
+void Core::record_start(Operation& operation) {
+  if (operation.slot == nullptr) return;
+  const std::string_view name = operation.algorithm();
+  auto known = std::find_if(algorithms_.begin(), algorithms_.end(),
+                            [&](const auto& entry) { return entry.first == name.data(); });
+  if (known == algorithms_.end()) {
+    const std::uint8_t number = name.empty() ? 0 : recorder_.recorder()->algorithm(name);
+    known = algorithms_.insert(algorithms_.end(), {name.data(), number});
+  }
+  recorder_.start(operation.slot, known->second);
 }
 
 void Core::abort(const std::string& reason) {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "collectives/identity.h"
+#include "collectives/record/recorder.h"
 #include "collectives/tcp/engine.h"
 #include "collectives/tcp/link.h"
 #include "collectives/tcp/mesh.h"
@@ -85,7 +86,9 @@ struct Peer {
 
 class Core final : public RefCounted {
  public:
-  Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy);
+  // `recorder`: null: nothing is recorded.
+  Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy,
+       const std::shared_ptr<record::Recorder>& recorder);
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(peers_.size()); }
@@ -104,6 +107,8 @@ class Core final : public RefCounted {
   // False where the peers have not taken everything by the deadline.
   bool wait_until_retired(Deadline deadline);
 
+  record::GroupRecorder& recorder() noexcept { return recorder_; }
+
   // Driver. ---------------------------------------------------------------------------------------
   void bind(Engine& engine) noexcept { engine_ = &engine; }
   void attach();
@@ -117,6 +122,8 @@ class Core final : public RefCounted {
   // For whom an operation waits: "waiting for rank 2 (node1, pid 4711), which has not called it
   // ..."
   std::string missing_text(const Operation& operation) const;
+  // The first of those; -1: nobody else.
+  int missing_rank(const Operation& operation) const;
 
  private:
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
@@ -131,6 +138,7 @@ class Core final : public RefCounted {
   bool admit(Peer& p, const FrameHeader& header);
   bool apply(Peer& p, const FrameHeader& header);
   void finish_front();
+  void record_start(Operation& operation);
   const Descriptor* find_past(std::uint64_t sequence) const noexcept;
 
   // messages.cc
@@ -169,6 +177,7 @@ class Core final : public RefCounted {
   const std::string name_;
   const std::uint64_t salt_;
   const WaitPolicy policy_;
+  record::GroupRecorder recorder_;
   std::vector<Peer> peers_;
   Engine* engine_ = nullptr;
 
@@ -184,7 +193,8 @@ class Core final : public RefCounted {
   std::vector<Ref<Operation>> finished_;
 
   // Driver.
-  std::deque<Ref<Collective>> queue_;  // the front one runs
+  std::vector<std::pair<const char*, std::uint8_t>> algorithms_;  // the recorder's numbers for them
+  std::deque<Ref<Collective>> queue_;                             // the front one runs
   std::vector<Ref<Message>> messages_;
   std::deque<Descriptor> past_;  // the last collectives that are over, to quote from
   std::uint64_t last_called_ = 0;

@@ -62,6 +62,7 @@ void Core::fail(ErrorKind kind, const std::string& cause, bool tell, int because
       transmit_side(p);
     }
   }
+  recorder_.broken(dl::name_of(kind), cause);
   end_all(error);
 }
 
@@ -191,6 +192,7 @@ void Core::look_at_clocks(Clock::time_point now) {
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   const bool is_slow = operation.timeout > policy_.speak_after;
   if (now >= operation.deadline.when()) {
+    recorder_.wait_for(operation.slot, missing_rank(operation));
     fail(ErrorKind::kTimeout,
          with_operation(operation,
                         fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
@@ -209,6 +211,7 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   }
   if (is_slow && !operation.has_warned && now >= operation.begin + policy_.speak_after) {
     operation.has_warned = true;
+    recorder_.wait_for(operation.slot, missing_rank(operation));
     log::warning("{}",
                  with_operation(operation, fmt::format("{} s {}", seconds_text(policy_.speak_after),
                                                        missing_text(operation))));
@@ -217,6 +220,27 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   if (!operation.has_probed) timer_ = std::min(timer_, ask_time(operation, policy_.speak_after));
   if (is_slow && !operation.has_warned)
     timer_ = std::min(timer_, operation.begin + policy_.speak_after);
+}
+
+int Core::missing_rank(const Operation& operation) const {
+  const Descriptor& d = operation.descriptor;
+  if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
+    return static_cast<const Message&>(operation).peer;
+  }
+  if (!queue_.empty() && queue_.front()->descriptor.sequence < d.sequence) {
+    return missing_rank(*queue_.front());
+  }
+  const auto first = [&](const auto& is_missing) {
+    const auto found = std::find_if(peers_.begin(), peers_.end(),
+                                    [&](const Peer& p) { return is_other(p) && is_missing(p); });
+    return found == peers_.end() ? -1 : found->who.rank;
+  };
+  // One that is stopped cannot even say that it has not called it.
+  int rank = operation.has_probed ? first([](const Peer& p) { return !p.has_answered; }) : -1;
+  if (rank < 0) rank = first([&](const Peer& p) { return p.last_called < d.sequence; });
+  if (rank >= 0) return rank;
+  const auto& running = static_cast<const Collective&>(operation);
+  return first([&](const Peer& p) { return running.needs(p.who.rank); });
 }
 
 std::string Core::missing_text(const Operation& operation) const {

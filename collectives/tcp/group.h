@@ -15,7 +15,7 @@ class Group final : public ProcessGroup {
     std::uint64_t generation = 0;
     std::chrono::nanoseconds timeout = std::chrono::seconds(600);
     WaitPolicy policy{};
-    TcpGroupOptions how{};  // how split() makes further groups
+    TcpGroupOptions how{};  // recorder; and how split() makes further groups
   };
   Group(Ref<Engine> engine, Mesh mesh, const Options& options);
 

@@ -69,6 +69,11 @@ std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() c
 
 void Operation::end(std::exception_ptr failed) noexcept {
   if (is_completed()) return;
+  if (failed) {
+    core_->recorder().fail(slot);
+  } else {
+    core_->recorder().finish(slot);
+  }
   const std::lock_guard lock(mutex_);
   error_ = std::move(failed);
   completed_at_ = std::chrono::steady_clock::now();

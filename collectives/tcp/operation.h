@@ -11,6 +11,7 @@
 
 #include "collectives/algorithms/schedule.h"
 #include "collectives/descriptor.h"
+#include "collectives/record/format.h"
 #include "collectives/work.h"
 #include "core/base/deadline.h"
 
@@ -41,6 +42,7 @@ class Operation : public Work {
   Deadline deadline;
   Descriptor descriptor;
   std::uint32_t hash = 0;
+  record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
 
   // Driver: which of the waiting lines have been written.
   bool has_probed = false;

@@ -13,10 +13,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "collectives/process_group.h"
+#include "collectives/record/recorder.h"
 #include "core/base/ref.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/store.h"
@@ -41,10 +43,11 @@ struct TcpGroupOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
   std::chrono::nanoseconds speak_after = std::chrono::seconds(5);  // then a wait says for whom
-  std::string iface{};       // interface or address to listen on; empty: the one that leads to
-  std::string route_to{};    // this host (the store's, say); empty too: loopback
-  std::string node{};        // what makes two ranks share a node; empty: the host's name
-  Ref<RefCounted> engine{};  // from make_tcp_engine(); null: one of its own
+  std::string iface{};     // interface or address to listen on; empty: the one that leads to
+  std::string route_to{};  // this host (the store's, say); empty too: loopback
+  std::string node{};      // what makes two ranks share a node; empty: the host's name
+  std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
+  Ref<RefCounted> engine{};                      // from make_tcp_engine(); null: one of its own
 };
 
 // Collective: every rank calls it. Throws kTimeout (names who is missing), kMismatch (protocol

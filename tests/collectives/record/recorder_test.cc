@@ -26,7 +26,7 @@ constexpr Names kNamed{.ops = kOps, .dtypes = kDTypes, .reduces = kReduces};
 
 std::shared_ptr<Recorder> make(const std::string& directory = "") {
   return Recorder::make({.rank = 1, .world_size = 4, .generation = 3, .host = "box", .job = "j"},
-                        kNamed, directory);
+                        kNamed, {.directory = directory});
 }
 
 RankFacts read(const Memory& memory) {
@@ -65,7 +65,8 @@ TEST(Recorder, KeepsWhatAGroupDid) {
   group.finish(first);
   Slot* const second = group.begin({.sequence = 8, .op = 1});
   group.wait_for(second, 3);
-  Slot* const message = group.enqueue({.sequence = 1, .count = 5, .root = 42, .peer = 2});
+  Slot* const message =
+      group.enqueue({.sequence = 1, .count = 5, .root = 42, .is_message = true, .peer = 2});
   group.fail(message);
 
   const RankFacts facts = read(*recorder);
@@ -101,6 +102,8 @@ TEST(Recorder, KeepsWhatAGroupDid) {
   EXPECT_EQ(facts.operations[2].state, State::kFailed);
   EXPECT_EQ(facts.operations[2].waits_for, 2);
   EXPECT_EQ(facts.operations[2].root, 42);
+  EXPECT_TRUE(facts.operations[2].is_message);
+  EXPECT_FALSE(facts.operations[1].is_message);
 }
 
 TEST(Recorder, MeasuresTime) {
@@ -230,6 +233,15 @@ TEST(Recorder, KeepsTheFirstCauseAndWritesItsFileOnce) {
   EXPECT_EQ(facts->operations[0].state, State::kStarted) << "as it was when the group broke";
   EXPECT_EQ(read(*recorder).groups[0].state, GroupState::kLeft);
   EXPECT_EQ(read(*recorder).groups[0].cause, "waiting for rank 2");
+}
+
+TEST(Recorder, TellsThatItsFileCannotBeWritten) {
+  static std::string told;
+  const auto recorder = Recorder::make(
+      {}, kNamed,
+      {.directory = "/proc/nowhere", .failed = [](const std::string& why) { told = why; }});
+  recorder->add_group({.name = "world"}).broken("timeout", "late");
+  EXPECT_EQ(told, "create /proc/nowhere: No such file or directory");
 }
 
 TEST(Recorder, OutlivesAKilledProcess) {
