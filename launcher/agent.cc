@@ -52,7 +52,7 @@ Agent::Agent(const Options& options, const Plan& plan, SupervisorHandle supervis
       link_timer_(io_),
       store_door_(io_) {
   ::signal(SIGPIPE, SIG_IGN);
-  for (const int signal : {SIGINT, SIGTERM, SIGQUIT}) signals_.add(signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1}) signals_.add(signal);
   // nohup, and shells without job control, ask for these two to be ignored.
   for (const int signal : {SIGHUP, SIGTSTP}) {
     if (!is_ignored(signal)) signals_.add(signal);
@@ -99,10 +99,18 @@ void Agent::start_rank(Rank& rank, const LocalRank& where) {
   auto [lifeline, rank_lifeline] = make_channel();
   rank.lifeline = std::move(lifeline);
 
+  rank.recorder = make_recorder({.rank = number,
+                                 .world_size = meeting_->world_size,
+                                 .generation = meeting_->generation,
+                                 .host = plan_.host,
+                                 .job = plan_.job});
+  if (!options_.log_dir.empty()) remove_old_recorder(options_.log_dir, number);
+
   Handles handles;
   handles.key_fd = kKeyFd;
   handles.key_file = path_of_descriptor(key_.get());
   handles.lifeline_fd = kLifelineFd;
+  if (rank.recorder) handles.recorder_fd = kRecorderFd;
   if (options_.log_dir.empty()) {
     rank.error_memory = make_memory_file("error-file");
     rank.error_file = path_of_descriptor(rank.error_memory.get());
@@ -131,6 +139,7 @@ void Agent::start_rank(Rank& rank, const LocalRank& where) {
   give(std::move(err_pipe.write), STDERR_FILENO);
   give(duplicate(key_.get()), kKeyFd);
   give(std::move(rank_lifeline), kLifelineFd);
+  if (rank.recorder) give(duplicate(rank.recorder.get()), kRecorderFd);
   rank.started = Clock::now();
   supervisor_.send(std::move(spawn));
 
@@ -200,6 +209,7 @@ void Agent::on_exited(Rank& rank, int status) {
   rank.running = false;
   rank.ended = true;
   rank.stopped = Clock::now();
+  rank.ended_at = recorder_ticks();
   rank.end.rank = rank_number(rank);
   rank.end.pid = rank.pid;
   rank.end.status = status;

@@ -25,6 +25,7 @@
 #include "launcher/options.h"
 #include "launcher/plan.h"
 #include "launcher/rank_output.h"
+#include "launcher/recorders.h"
 #include "launcher/report.h"
 #include "launcher/sink.h"
 #include "launcher/supervisor.h"
@@ -50,6 +51,7 @@ class Agent {
   static constexpr int kKeyFd = 190;
   static constexpr int kLifelineFd = 191;
   static constexpr int kListenerFd = 192;  // dlrun-rendezvous only
+  static constexpr int kRecorderFd = 193;
   // Time for the other nodes to agree on the first cause, and for their connections to end.
   static constexpr std::chrono::seconds kFarewell{3};
 
@@ -61,8 +63,10 @@ class Agent {
     Clock::time_point stopped;
     RankEnd end;
     UniqueFd lifeline;
-    UniqueFd error_memory;   // what error_file names where there is no log directory
-    std::string error_file;  // path
+    UniqueFd error_memory;       // what error_file names where there is no log directory
+    std::string error_file;      // path
+    UniqueFd recorder;           // none: switched off
+    std::uint64_t ended_at = 0;  // in the recorder's ticks
     std::unique_ptr<RankOutput> out;
     std::unique_ptr<RankOutput> err;
   };
@@ -91,6 +95,7 @@ class Agent {
   void on_job_failed(JobFailure failure);
   void on_link_error(const std::string& kind, const std::string& text);
   void on_signal(int signal);
+  void on_request();
   void on_reader_gone();
   void suspend();
 
@@ -107,6 +112,8 @@ class Agent {
   std::optional<rendezvous::PeerFailure> read_lifeline(Rank& rank) const;
   int wait_for_warden() const;
   std::vector<RankFacts> facts() const;
+  std::vector<RecorderCopy> copy_recorders() const;
+  void keep_recorders();
   int report();
   void say(const std::string& line);
   int rank_number(const Rank& rank) const;

@@ -122,6 +122,10 @@ void Agent::on_signal(int signal) {
     suspend();
     return;
   }
+  if (signal == SIGUSR1) {
+    on_request();
+    return;
+  }
   if (++interrupts_ > 1) {
     signal_ranks(SIGKILL);
     return;
@@ -200,7 +204,10 @@ int Agent::report() {
     }
   }
   if (other_cause_) {
-    if (!other_cause_->text.empty()) say(other_cause_->text);
+    if (!other_cause_->text.empty()) {
+      say(other_cause_->text);
+      keep_recorders();
+    }
     return other_cause_->exit_code;
   }
   if (job_failure_) {
@@ -212,6 +219,7 @@ int Agent::report() {
     }
     const std::string fate = fate_of_others(-1, facts());
     if (!fate.empty()) say(fmt::format("  on this node: {}", fate));
+    keep_recorders();
     if (job_failure_->signal != 0) return 128 + job_failure_->signal;
     return job_failure_->exit_code != 0 ? job_failure_->exit_code : 1;
   }
@@ -222,6 +230,7 @@ int Agent::report() {
   for (const std::string& line : failure_page(first, all, {plan_.host, meeting_->group_rank})) {
     say(line);
   }
+  keep_recorders();
   return cause->exit_code();
 }
 

@@ -52,6 +52,7 @@ std::vector<std::string> rank_environment(const Plan& plan, const Meeting& meeti
   if (handles.key_fd >= 0) number(Var::kKeyFd, handles.key_fd);
   if (!handles.key_file.empty()) text(Var::kKeyFile, handles.key_file);
   if (handles.lifeline_fd >= 0) number(Var::kLifelineFd, handles.lifeline_fd);
+  if (handles.recorder_fd >= 0) number(Var::kRecorderFd, handles.recorder_fd);
   // Rank 0's unfinished line is what the terminal shows last.
   if (handles.progress_width > 0 && rank_in_job == 0) {
     number(Var::kProgressWidth, handles.progress_width);

@@ -13,6 +13,7 @@ struct Handles {
   int key_fd = -1;
   std::string key_file;
   int lifeline_fd = -1;
+  int recorder_fd = -1;
   std::string error_file;
   int progress_width = 0;
 };

@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "launcher/agent.h"
+#include "launcher/autopsy/command.h"
 #include "launcher/descendants.h"
 #include "launcher/machine.h"
 #include "launcher/options.h"
@@ -27,6 +29,9 @@ void open_missing_standard_streams() {
 }
 
 int run(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
+    return autopsy::run({argv + 2, argv + argc});
+  }
   Plan plan;
   Options options;
   try {

@@ -39,7 +39,13 @@ std::string seconds(std::chrono::milliseconds time) {
   return s < 10 ? fmt::format("{:.2f} s", s) : fmt::format("{:.1f} s", s);
 }
 
-// 0, 2-7
+}  // namespace
+
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
 std::string rank_list(std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -51,13 +57,6 @@ std::string rank_list(std::vector<int> ranks) {
     i = last + 1;
   }
   return text;
-}
-
-}  // namespace
-
-std::string signal_name(int signal) {
-  const char* const name = ::sigabbrev_np(signal);
-  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
 std::string how_it_ended(int status) {

@@ -54,4 +54,7 @@ ErrorFile read_error_file(const std::string& content);
 
 std::string signal_name(int signal);
 
+// "rank 3", "ranks 0, 2-7"
+std::string rank_list(std::vector<int> ranks);
+
 }  // namespace dl::launcher

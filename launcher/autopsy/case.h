@@ -1,0 +1,36 @@
+// Case: what the flight recorders of a job's ranks say, side by side.
+//
+// Files may be cut, garbage, of another run, or made to do harm: each is read up to a fixed size,
+// and one that is of no use is listed with the reason.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/record/snapshot.h"
+
+namespace dl::launcher::autopsy {
+
+struct Unusable {
+  std::string what;
+  std::string why;
+};
+
+struct Case {
+  std::vector<collectives::record::RankFacts> ranks;  // by rank
+  std::vector<Unusable> unusable;
+
+  // One recorder; `what` names it where it is of no use.
+  void add(std::span<const std::byte> bytes, const std::string& what);
+  // DIR/<rank>/flight.rec of every rank, or one such file.
+  void add_path(const std::string& path);
+
+  int world_size() const noexcept { return ranks.empty() ? 0 : ranks.front().world_size; }
+  const collectives::record::RankFacts* find(int rank) const noexcept;
+  // Ranks of the world of which nothing is here: their node's dlrun keeps them.
+  std::vector<int> absent() const;
+};
+
+}  // namespace dl::launcher::autopsy

@@ -1,0 +1,13 @@
+// `dlrun autopsy`: reads what the ranks of a job that failed, or was asked, have left.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dl::launcher::autopsy {
+
+// `arguments` without "autopsy" itself. Prints the page, or JSON, and returns dlrun's exit code: 0,
+// 1 where nothing could be read, 2 for bad usage.
+int run(const std::vector<std::string>& arguments);
+
+}  // namespace dl::launcher::autopsy

@@ -1,0 +1,373 @@
+#include "launcher/autopsy/diagnosis.h"
+
+#include <fmt/core.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "launcher/report.h"
+
+namespace dl::launcher::autopsy {
+namespace {
+
+using collectives::record::End;
+using collectives::record::GroupFacts;
+using collectives::record::Operation;
+using collectives::record::RankFacts;
+using collectives::record::State;
+using Kind = Finding::Kind;
+
+// What makes two ranks' groups one.
+using GroupKey = std::tuple<std::string, std::uint64_t, int>;
+GroupKey key_of(const GroupFacts& g) {
+  return {g.name, g.generation, g.size};
+}
+
+std::string in_group(const GroupFacts& group) {
+  return fmt::format(" of group '{}'", group.name);
+}
+
+// Ranks that disagree break each other; the hash says it even where only a part of it was kept.
+bool agree(const Operation& a, const Operation& b) noexcept {
+  const bool hashes = a.hash == 0 || b.hash == 0 || a.hash == b.hash;
+  const bool known = a.hash != 0 && b.hash != 0;
+  return hashes && a.op == b.op && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root &&
+         a.order == b.order && (known || a.count == b.count);
+}
+
+class Investigation {
+ public:
+  explicit Investigation(const Case& from) : case_(from) {
+    for (const RankFacts& rank : from.ranks) add_memberships(rank);
+    for (Membership& member : members_) find_waits(member);
+  }
+
+  Diagnosis result() && {
+    Finding finding;
+    for (const auto rule : {&Investigation::died, &Investigation::mismatch, &Investigation::stopped,
+                            &Investigation::behind, &Investigation::circle, &Investigation::slow}) {
+      finding = (this->*rule)();
+      if (finding.kind != Kind::kNothing) break;
+    }
+    if (finding.kind == Kind::kNothing) {
+      finding.lines.push_back(
+          members_.empty() ? "no rank has made a process group yet"
+                           : "no rank waits for another: every operation that was called is over");
+    }
+    return {std::move(members_), std::move(finding)};
+  }
+
+ private:
+  void add_memberships(const RankFacts& rank) {
+    // A name that was used again means its last group.
+    std::map<GroupKey, const GroupFacts*> latest;
+    for (const GroupFacts& group : rank.groups) latest[key_of(group)] = &group;
+    for (const GroupFacts& group : rank.groups) {
+      if (latest[key_of(group)] != &group) continue;
+      Membership member{.rank = &rank, .group = &group, .current = {}, .last = {}, .waits_for = {}};
+      for (const Operation& o : rank.operations) {
+        if (o.group != (group.number & 0xffff)) continue;
+        if (o.state != State::kFinished && member.current == nullptr) member.current = &o;
+        if (!o.is_message && o.sequence == group.last_called) member.last = &o;
+      }
+      groups_[key_of(group)].push_back(members_.size());
+      members_.push_back(std::move(member));
+    }
+  }
+
+  // The member that has this rank in the group, null where its recorder is not here.
+  const Membership* find_member(const GroupFacts& group, int rank_in_group) const {
+    for (const std::size_t i : groups_.at(key_of(group))) {
+      if (members_[i].group->rank == rank_in_group) return &members_[i];
+    }
+    return nullptr;
+  }
+  // As a rank of the world; -1: not known.
+  int world_rank(const GroupFacts& group, int rank_in_group) const {
+    if (const Membership* member = find_member(group, rank_in_group)) return member->rank->rank;
+    return group.size == case_.world_size() ? rank_in_group : -1;
+  }
+
+  void find_waits(Membership& member) {
+    const Operation* const current = member.current;
+    if (current == nullptr) return;
+    const GroupFacts& group = *member.group;
+    if (!current->is_message) {
+      for (const std::size_t i : groups_.at(key_of(group))) {
+        const Membership& other = members_[i];
+        if (other.group->last_called < current->sequence) {
+          member.waits_for.push_back(other.rank->rank);
+        }
+      }
+      // Of the whole world it is known who has not even made the group.
+      if (group.size == case_.world_size()) {
+        for (const RankFacts& rank : case_.ranks) {
+          if (find_member(group, rank.rank) == nullptr) member.waits_for.push_back(rank.rank);
+        }
+      }
+    }
+    if (!member.waits_for.empty() || current->waits_for < 0) return;
+    const int named = world_rank(group, current->waits_for);
+    if (named >= 0 && named != member.rank->rank) member.waits_for.push_back(named);
+  }
+
+  bool waits(int rank) const {
+    return std::any_of(members_.begin(), members_.end(), [&](const Membership& m) {
+      return m.rank->rank == rank && !m.waits_for.empty();
+    });
+  }
+  std::set<int> waited_for() const {
+    std::set<int> ranks;
+    for (const Membership& m : members_) ranks.insert(m.waits_for.begin(), m.waits_for.end());
+    return ranks;
+  }
+
+  // "ranks 0, 2-3 waited for it in all_reduce #43 (...) of group 'world'", one line an operation.
+  void tell_who_waits(int culprit, Finding& finding) const {
+    std::map<std::string, std::vector<int>> waiting;
+    for (const Membership& m : members_) {
+      if (m.rank->rank == culprit || m.current == nullptr) continue;
+      if (std::count(m.waits_for.begin(), m.waits_for.end(), culprit) == 0) continue;
+      waiting[text(*m.current) + in_group(*m.group)].push_back(m.rank->rank);
+    }
+    for (const auto& [operation, ranks] : waiting) {
+      finding.lines.push_back(fmt::format("  {} waited for it in {}", rank_list(ranks), operation));
+    }
+  }
+
+  // "in all_reduce #42 (...) of group 'world', for 0.31 s", or where it came to.
+  std::string place_of(const RankFacts& rank) const {
+    std::string reached;
+    for (const Membership& m : members_) {
+      if (m.rank != &rank) continue;
+      if (m.current != nullptr) {
+        const std::string time = duration(rank, *m.current);
+        return fmt::format("in {}{}{}", text(*m.current), in_group(*m.group),
+                           time.empty() ? "" : ", for " + time);
+      }
+      if (reached.empty() && m.group->last_called > 0) {
+        reached = fmt::format(
+            "after {}{}",
+            m.last != nullptr ? text(*m.last) : fmt::format("operation #{}", m.group->last_called),
+            in_group(*m.group));
+      }
+    }
+    if (!reached.empty()) return reached;
+    if (!rank.opened) return "before it called init_process_group";
+    return rank.groups.empty() ? "while its process group was being made"
+                               : "before its first operation";
+  }
+
+  Finding died() const {
+    Finding finding;
+    for (const RankFacts& rank : case_.ranks) {
+      if (rank.end != End::kEnded || rank.was_stopped || rank.status == 0) continue;
+      const bool knew = std::any_of(rank.groups.begin(), rank.groups.end(),
+                                    [](const GroupFacts& g) { return !g.kind.empty(); });
+      // Of a rank that gave up with its group, the group's error is not the cause's.
+      if (!WIFSIGNALED(rank.status) && (knew || !rank.is_cause)) continue;
+      finding.culprits.push_back(rank.rank);
+    }
+    std::stable_sort(finding.culprits.begin(), finding.culprits.end(), [&](int a, int b) {
+      return case_.find(a)->is_cause && !case_.find(b)->is_cause;
+    });
+    for (const int culprit : finding.culprits) {
+      const RankFacts& rank = *case_.find(culprit);
+      finding.lines.push_back(fmt::format("{} {}, {}", who(rank), fate(rank), place_of(rank)));
+      tell_who_waits(culprit, finding);
+    }
+    if (!finding.culprits.empty()) finding.kind = Kind::kDied;
+    return finding;
+  }
+
+  Finding mismatch() const {
+    for (const auto& [key, members] : groups_) {
+      // By number, what each rank called under it.
+      std::map<std::uint64_t, std::vector<std::pair<const RankFacts*, const Operation*>>> calls;
+      for (const std::size_t i : members) {
+        const Membership& m = members_[i];
+        for (const Operation& o : m.rank->operations) {
+          if (o.group == (m.group->number & 0xffff) && !o.is_message) {
+            calls[o.sequence].emplace_back(m.rank, &o);
+          }
+        }
+      }
+      for (const auto& [sequence, called] : calls) {
+        const bool same = std::all_of(called.begin(), called.end(), [&](const auto& call) {
+          return agree(*call.second, *called.front().second);
+        });
+        if (!same) return tell_mismatch(*members_[members.front()].group, sequence, called);
+      }
+    }
+    return {};
+  }
+
+  static Finding tell_mismatch(
+      const GroupFacts& group, std::uint64_t sequence,
+      const std::vector<std::pair<const RankFacts*, const Operation*>>& called) {
+    std::map<std::string, std::vector<int>> sides;
+    for (const auto& [rank, operation] : called) sides[text(*operation)].push_back(rank->rank);
+    std::vector<std::pair<std::string, std::vector<int>>> by_size(sides.begin(), sides.end());
+    // The odd one out is the likely culprit; of two equal sides, neither is.
+    std::stable_sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) {
+      return a.second.size() < b.second.size();
+    });
+    Finding finding{.kind = Kind::kMismatch, .culprits = {}, .lines = {}};
+    finding.lines.push_back(fmt::format(
+        "the ranks of group '{}' called different things under number {}:", group.name, sequence));
+    for (const auto& [operation, ranks] : by_size) {
+      finding.lines.push_back(fmt::format("  {} called {}", rank_list(ranks), operation));
+      const bool odd = ranks.size() < by_size.back().second.size() || by_size.size() == 1 ||
+                       by_size.front().second.size() == by_size.back().second.size();
+      if (odd) finding.culprits.insert(finding.culprits.end(), ranks.begin(), ranks.end());
+    }
+    return finding;
+  }
+
+  Finding stopped() const {
+    Finding finding;
+    bool all = true;
+    for (const RankFacts& rank : case_.ranks) {
+      const bool is_stopped = rank.process_state == 'T' || rank.process_state == 't';
+      all = all && is_stopped;
+      if (is_stopped) finding.culprits.push_back(rank.rank);
+    }
+    // All of them: the whole job was stopped, and nobody is to blame.
+    if (finding.culprits.empty() || all) return {};
+    finding.kind = Kind::kStopped;
+    for (const int culprit : finding.culprits) {
+      const RankFacts& rank = *case_.find(culprit);
+      finding.lines.push_back(
+          fmt::format("{} is stopped, {}; `kill -CONT {}` lets it go on, a debugger may hold it",
+                      who(rank), place_of(rank), rank.pid));
+      tell_who_waits(culprit, finding);
+    }
+    return finding;
+  }
+
+  Finding behind() const {
+    Finding finding;
+    for (const int rank : waited_for()) {
+      if (!waits(rank)) finding.culprits.push_back(rank);
+    }
+    if (finding.culprits.empty()) return {};
+    finding.kind = Kind::kBehind;
+    for (const int culprit : finding.culprits) {
+      const RankFacts* const rank = case_.find(culprit);
+      finding.lines.push_back(
+          rank == nullptr
+              ? fmt::format("rank {} is waited for, and its recorder is not here", culprit)
+              : fmt::format("{} {}, {}", who(*rank), fate(*rank), place_of(*rank)));
+      tell_who_waits(culprit, finding);
+    }
+    return finding;
+  }
+
+  Finding circle() const {
+    const std::set<int> needed = waited_for();
+    if (needed.empty()) return {};
+    Finding finding{.kind = Kind::kCircle, .culprits = {}, .lines = {}};
+    finding.lines.push_back("ranks wait for each other in a circle:");
+    for (const Membership& m : members_) {
+      if (m.waits_for.empty()) continue;
+      if (finding.culprits.empty() || finding.culprits.back() != m.rank->rank) {
+        finding.culprits.push_back(m.rank->rank);
+      }
+      finding.lines.push_back(fmt::format("  rank {} waited in {}{} for {}", m.rank->rank,
+                                          text(*m.current), in_group(*m.group),
+                                          rank_list(m.waits_for)));
+    }
+    finding.lines.push_back(
+        "  all ranks must make the calls of all their groups in one order, and each send needs its "
+        "recv");
+    return finding;
+  }
+
+  Finding slow() const {
+    for (const Membership& m : members_) {
+      if (m.current == nullptr) continue;
+      Finding finding{.kind = Kind::kSlow, .culprits = {}, .lines = {}};
+      const std::string time = duration(*m.rank, *m.current);
+      finding.lines.push_back(
+          fmt::format("every rank that is here has called {}{}, and it was not over after {}; its "
+                      "data was under way",
+                      text(*m.current), in_group(*m.group), time.empty() ? "some time" : time));
+      return finding;
+    }
+    return {};
+  }
+
+  const Case& case_;
+  std::vector<Membership> members_;
+  std::map<GroupKey, std::vector<std::size_t>> groups_;
+};
+
+std::string seconds(double time) {
+  return time < 0.001 ? fmt::format("{:.0f} us", time * 1e6) : fmt::format("{:.3g} s", time);
+}
+
+}  // namespace
+
+std::string_view name_of(Finding::Kind kind) noexcept {
+  switch (kind) {
+    case Kind::kNothing:
+      return "nothing";
+    case Kind::kDied:
+      return "died";
+    case Kind::kMismatch:
+      return "mismatch";
+    case Kind::kStopped:
+      return "stopped";
+    case Kind::kBehind:
+      return "behind";
+    case Kind::kCircle:
+      return "circle";
+    case Kind::kSlow:
+      return "slow";
+  }
+  return "nothing";
+}
+
+Diagnosis diagnose(const Case& from) {
+  return Investigation(from).result();
+}
+
+std::string text(const Operation& o) {
+  std::string text = fmt::format("{} #{}", o.op, o.sequence);
+  if (o.op == "barrier") return text;
+  text += fmt::format(" ({}[{}]", o.dtype, o.count);
+  if (o.is_message) return text + fmt::format(", tag {})", static_cast<std::uint32_t>(o.root));
+  if (o.op.find("reduce") != std::string::npos) text += " " + o.reduce;
+  if (o.root >= 0) text += fmt::format(", root {}", o.root);
+  if (o.order != 0) text += ", tree order";
+  return text + ")";
+}
+
+std::string who(const RankFacts& rank) {
+  return fmt::format("rank {} ({}, pid {})", rank.rank, rank.host, rank.pid);
+}
+
+std::string fate(const RankFacts& rank) {
+  switch (rank.end) {
+    case End::kEnded:
+      return rank.was_stopped ? "was ended by dlrun" : how_it_ended(rank.status);
+    case End::kRunning:
+      return rank.process_state == 'T' || rank.process_state == 't' ? "is stopped" : "runs";
+    case End::kNotStarted:
+      return "was not started";
+    case End::kUnknown:
+      break;
+  }
+  return "was there when its recorder was written";
+}
+
+std::string duration(const RankFacts& rank, const Operation& o) {
+  if (!o.enqueued) return {};
+  // Seconds before the copy: a dead rank's operation was under way until its death.
+  const double until = o.is_over() ? o.ended.value_or(0) : rank.ended.value_or(0);
+  return *o.enqueued < until ? std::string() : seconds(*o.enqueued - until);
+}
+
+}  // namespace dl::launcher::autopsy

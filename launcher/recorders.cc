@@ -1,0 +1,88 @@
+#include "launcher/recorders.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "collectives/record/snapshot.h"
+#include "core/base/env.h"
+#include "core/base/error.h"
+
+namespace dl::launcher {
+namespace {
+
+namespace record = collectives::record;
+
+// R, S, D, T, Z, ... as in /proc/PID/stat, behind the name in parentheses; 0: no such process.
+char process_state(std::uint64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t at = line.rfind(") ");
+  return at == std::string::npos || at + 2 >= line.size() ? '\0' : line[at + 2];
+}
+
+}  // namespace
+
+UniqueFd make_recorder(const record::Who& who) {
+  if (env::get(env::Var::kRecorder) == "off") return {};
+  UniqueFd fd(::memfd_create("flight-recorder", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) throw_errno(errno, "memfd_create for a flight recorder");
+  record::Header header{};
+  record::describe(header, who);
+  // The rest stays without memory until a rank opens it.
+  if (::ftruncate(fd.get(), static_cast<off_t>(record::kBytes)) != 0 ||
+      ::pwrite(fd.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header) ||
+      ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    throw_errno(errno, "making a flight recorder");
+  }
+  return fd;
+}
+
+std::uint64_t recorder_ticks() noexcept {
+  static const record::ClockKind clock = record::best_clock();
+  return record::ticks(clock);
+}
+
+RecorderCopy copy_recorder(int fd, const RankState& state) {
+  RecorderCopy copy;
+  // Where nobody has opened it there are holes, which reading must not fill.
+  std::uint64_t owner = 0;
+  const bool read = ::pread(fd, &owner, sizeof owner, offsetof(record::Header, owner)) ==
+                    static_cast<ssize_t>(sizeof owner);
+  copy.was_opened = read && owner != 0;
+  if (copy.was_opened) {
+    void* const at = ::mmap(nullptr, record::kBytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) throw_errno(errno, "mapping a flight recorder");
+    copy.memory = record::take_snapshot(*static_cast<const record::Memory*>(at));
+    ::munmap(at, record::kBytes);
+  } else {
+    copy.memory = std::make_unique<record::Memory>();
+    if (::pread(fd, static_cast<void*>(&copy.memory->header), sizeof(record::Header), 0) < 0) {
+      throw_errno(errno, "reading a flight recorder");
+    }
+    copy.memory->header.copied_at_ns = record::realtime_ns();
+  }
+  record::Header& header = copy.memory->header;
+  header.pid = state.pid;
+  header.end = state.end;
+  header.status = state.status;
+  header.ended_at = state.ended_at;
+  header.was_stopped = state.was_stopped ? 1 : 0;
+  header.is_cause = state.is_cause ? 1 : 0;
+  if (state.end == record::End::kRunning) {
+    header.process_state =
+        process_state(copy.was_opened ? owner : static_cast<std::uint64_t>(state.pid));
+  }
+  return copy;
+}
+
+void remove_old_recorder(const std::string& log_dir, int rank) {
+  ::unlink(fmt::format("{}/{}/{}", log_dir, rank, record::kFileName).c_str());
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,40 @@
+// The flight recorders of this node's ranks: memory that dlrun makes, each rank writes, and dlrun
+// reads when something went wrong (collectives/record/format.h). It survives the rank, and goes
+// when dlrun and the rank are gone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "collectives/record/recorder.h"
+#include "core/base/unique_fd.h"
+
+namespace dl::launcher {
+
+// Sealed against another size. No descriptor where DLRUN_RECORDER is off. Throws kIo.
+UniqueFd make_recorder(const collectives::record::Who& who);
+
+// The clock of every recorder on this machine.
+std::uint64_t recorder_ticks() noexcept;
+
+// What dlrun knows of a rank and the rank itself cannot write.
+struct RankState {
+  int pid = 0;
+  collectives::record::End end = collectives::record::End::kUnknown;
+  int status = 0;              // as waitpid() gives it
+  std::uint64_t ended_at = 0;  // ticks
+  bool was_stopped = false;
+  bool is_cause = false;
+};
+
+struct RecorderCopy {
+  std::unique_ptr<collectives::record::Memory> memory;
+  bool was_opened = false;  // a program that uses dlrun's collectives has written it
+};
+RecorderCopy copy_recorder(int fd, const RankState& state);
+
+// Of an earlier job with the same --log-dir.
+void remove_old_recorder(const std::string& log_dir, int rank);
+
+}  // namespace dl::launcher

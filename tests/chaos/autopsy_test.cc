@@ -1,0 +1,184 @@
+// Whoever stops a job is in its flight recorders: after SIGKILL, a mismatch, a deadline, and while
+// the job still hangs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "collectives/record/format.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = "flight.rec";
+
+// Three ranks of stuck_probe, and what their dlrun leaves behind.
+class Autopsy : public testing::Test {
+ protected:
+  std::vector<std::string> job(const std::vector<std::string>& arguments, int ranks = 3) const {
+    std::vector<std::string> argv = {tests::program("dlrun"),
+                                     "--nproc-per-node",
+                                     std::to_string(ranks),
+                                     "--log-dir",
+                                     log_.path(),
+                                     tests::program("../tests/stuck_probe")};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return argv;
+  }
+  std::string file(int rank) const {
+    return log_.path() + "/" + std::to_string(rank) + "/" + kFile;
+  }
+  std::string autopsy() const {
+    tests::Process reader({tests::program("dlrun"), "autopsy", log_.path()});
+    EXPECT_EQ(reader.wait(), 0) << reader.err();
+    return reader.out();
+  }
+  nlohmann::json finding() const {
+    tests::Process reader({tests::program("dlrun"), "autopsy", "--json", log_.path()});
+    EXPECT_EQ(reader.wait(), 0) << reader.err();
+    return nlohmann::json::parse(reader.out()).at("finding");
+  }
+  static pid_t pid_of(const tests::Process& job, int rank) {
+    const std::string wanted = "RANK=" + std::to_string(rank);
+    for (const pid_t pid : tests::processes_with(job.mark())) {
+      std::ifstream environment("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+      for (std::string entry; std::getline(environment, entry, '\0');) {
+        if (entry == wanted) return pid;
+      }
+    }
+    ADD_FAILURE() << "rank " << rank << " does not run";
+    return -1;
+  }
+
+  tests::TempDir log_;
+};
+
+TEST_F(Autopsy, NamesTheRankThatWasKilledInsideAnAllReduce) {
+  tests::Process run(job({"loop"}));
+  ASSERT_TRUE(run.wait_for_out("round 20\n", 60s)) << run.err();
+  const pid_t victim = pid_of(run, 1);
+  ::kill(victim, SIGKILL);
+  EXPECT_EQ(run.wait(60s), 128 + SIGKILL);
+  EXPECT_THAT(run.err(), HasSubstr("dlrun autopsy " + log_.path()));
+  const std::string page = autopsy();
+  EXPECT_THAT(page.substr(0, page.find('\n')), HasSubstr("pid " + std::to_string(victim) + ")"));
+  EXPECT_EQ(page.find("rank 1 ("), 0u) << page;
+  EXPECT_THAT(page, HasSubstr("was killed by signal 9 (SIGKILL)"));
+  EXPECT_THAT(page, HasSubstr("f32[250000] sum"));
+  const nlohmann::json found = finding();
+  EXPECT_EQ(found.at("kind"), "died");
+  EXPECT_EQ(found.at("ranks"), nlohmann::json({1}));
+}
+
+TEST_F(Autopsy, ShowsBothSidesOfAMismatch) {
+  tests::Process run(job({"mismatch"}, 2));
+  EXPECT_NE(run.wait(60s), 0);
+  const std::string page = autopsy();
+  EXPECT_THAT(page, HasSubstr("called different things under number"));
+  EXPECT_THAT(page, HasSubstr("rank 0 called all_reduce"));
+  EXPECT_THAT(page, HasSubstr("(f32[250000] sum)"));
+  EXPECT_THAT(page, HasSubstr("rank 1 called all_reduce"));
+  EXPECT_THAT(page, HasSubstr("(f32[249999] sum)"));
+  EXPECT_EQ(finding().at("kind"), "mismatch");
+}
+
+TEST_F(Autopsy, OfAJobThatHangsNamesTheStoppedRankOnRequest) {
+  tests::Process run(job({"loop"}));
+  ASSERT_TRUE(run.wait_for_out("round 20\n", 60s)) << run.err();
+  const pid_t victim = pid_of(run, 2);
+  ::kill(victim, SIGSTOP);
+  // Until the others have come to where they wait for it, nobody does.
+  const bool named = tests::eventually(60s, [&] {
+    fs::remove(file(2));
+    run.signal(SIGUSR1);
+    const bool written = tests::eventually(20s, [&] {
+      std::error_code error;
+      return fs::file_size(file(2), error) == collectives::record::kBytes;
+    });
+    return written && autopsy().find("waited for it in all_reduce") != std::string::npos;
+  });
+  ASSERT_TRUE(named) << run.err();
+  EXPECT_THAT(autopsy(), HasSubstr("rank 2 ("));
+  EXPECT_THAT(autopsy(), HasSubstr("is stopped"));
+  const nlohmann::json found = finding();
+  EXPECT_EQ(found.at("kind"), "stopped");
+  EXPECT_EQ(found.at("ranks"), nlohmann::json({2}));
+  EXPECT_THAT(run.err(), HasSubstr("`kill -CONT " + std::to_string(victim) + "`"));
+  EXPECT_FALSE(run.has_ended()) << "a question ends no job";
+}
+
+TEST_F(Autopsy, NamesTheRankThatAllWaitedForAtTheDeadline) {
+  tests::Process run(job({"loop", "10"}));
+  ASSERT_TRUE(run.wait_for_out("round 20\n", 60s)) << run.err();
+  ::kill(pid_of(run, 2), SIGSTOP);
+  EXPECT_NE(run.wait(90s), 0);
+  const std::string page = autopsy();
+  EXPECT_EQ(page.find("rank 2 ("), 0u) << page;
+  EXPECT_THAT(page, HasSubstr("waited for it in all_reduce"));
+  EXPECT_THAT(page, HasSubstr("the first error, on rank "));
+}
+
+TEST_F(Autopsy, LeavesNothingWhereNothingFailed) {
+  tests::Process run({tests::program("dlrun"), "--log-dir", log_.path(), "true"});
+  EXPECT_EQ(run.wait(), 0) << run.err();
+  EXPECT_FALSE(fs::exists(file(0)));
+  // Nor of a program that has no collectives.
+  tests::Process failing({tests::program("dlrun"), "--log-dir", log_.path(), "false"});
+  EXPECT_EQ(failing.wait(), 1);
+  EXPECT_FALSE(fs::exists(file(0)));
+  EXPECT_THAT(failing.err(), Not(HasSubstr("autopsy")));
+}
+
+TEST_F(Autopsy, ForgetsTheJobBefore) {
+  fs::create_directories(log_.path() + "/0");
+  std::ofstream(file(0)) << "of an earlier job";
+  tests::Process run({tests::program("dlrun"), "--log-dir", log_.path(), "true"});
+  EXPECT_EQ(run.wait(), 0) << run.err();
+  EXPECT_FALSE(fs::exists(file(0)));
+}
+
+TEST_F(Autopsy, CanBeSwitchedOff) {
+  tests::Process run(job({"mismatch"}, 2), {.environment = {"DLRUN_RECORDER=off"}});
+  EXPECT_NE(run.wait(60s), 0);
+  EXPECT_FALSE(fs::exists(file(0)));
+  EXPECT_THAT(run.err(), Not(HasSubstr("autopsy")));
+}
+
+TEST_F(Autopsy, WithoutDlrunIsWrittenWhereTheEnvironmentSays) {
+  const tests::TempDir meeting;
+  const auto options = [&](int rank) {
+    return tests::Process::Options{.environment = {"DLRUN_RECORDER_DIR=" + log_.path(),
+                                                   "RANK=" + std::to_string(rank), "WORLD_SIZE=2"}};
+  };
+  const std::vector<std::string> argv = {tests::program("../tests/stuck_probe"), "mismatch", "60",
+                                         "file://" + meeting.path() + "/meet"};
+  tests::Process rank0(argv, options(0));
+  tests::Process rank1(argv, options(1));
+  EXPECT_NE(rank0.wait(60s), 0);
+  EXPECT_NE(rank1.wait(60s), 0);
+  EXPECT_EQ(finding().at("kind"), "mismatch");
+}
+
+TEST_F(Autopsy, RefusesWhatItCannotRead) {
+  tests::Process nothing({tests::program("dlrun"), "autopsy", log_.path() + "/nowhere"});
+  EXPECT_EQ(nothing.wait(), 1);
+  EXPECT_THAT(nothing.err(), HasSubstr("No such file or directory"));
+  tests::Process usage({tests::program("dlrun"), "autopsy"});
+  EXPECT_EQ(usage.wait(), 2);
+  tests::Process help({tests::program("dlrun"), "autopsy", "--help"});
+  EXPECT_EQ(help.wait(), 0);
+  EXPECT_THAT(help.out(), HasSubstr("Usage: dlrun autopsy"));
+}
+
+}  // namespace
+}  // namespace dl
