@@ -106,12 +106,12 @@ inline T apply(T a, T b) noexcept {
       return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
   } else if constexpr (kOp == ReduceOp::kMin) {
     if constexpr (kIsFloat)
-      return ((a < b) | (a != a)) ? a : b;
+      return ((a < b) | (a != a)) ? a : b;  // NOLINT(misc-redundant-expression): a NaN is passed on
     else
       return a < b ? a : b;
   } else if constexpr (kOp == ReduceOp::kMax) {
     if constexpr (kIsFloat)
-      return ((a > b) | (a != a)) ? a : b;
+      return ((a > b) | (a != a)) ? a : b;  // NOLINT(misc-redundant-expression): as above
     else
       return a > b ? a : b;
   } else if constexpr (kIsFloat) {

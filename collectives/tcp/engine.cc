@@ -110,10 +110,13 @@ bool Engine::drive() {
     more |= core->advance(now);
     timer = std::min(timer, core->next_timer());
   }
-  next_timer_.store(timer.time_since_epoch().count(), std::memory_order_relaxed);
   // Sockets close here, where no event of this round can still name them.
   std::erase_if(cores_, [](const Ref<Core>& core) { return core->close_if_retired(); });
-  has_cores_.store(!cores_.empty(), std::memory_order_relaxed);
+  if (!cores_.empty()) timer = std::min(timer, now + kLongestSleep);
+  next_timer_.store(timer.time_since_epoch().count());
+  // Sequentially consistent on both sides, as above: a thread that fell asleep in the meantime, for
+  // longer than is right now, is either seen here or sees the new timer.
+  if (sleeping_.load() && timer.time_since_epoch().count() < sleeps_until_.load()) wake();
   return more;
 }
 
@@ -195,15 +198,12 @@ void Engine::park() {
 }
 
 void Engine::sleep() {
+  const Clock::rep timer = next_timer_.load();
+  sleeps_until_.store(timer);
   sleeping_.store(true);
-  if (!has_requests_.load() && !stopping_.load()) {
-    const Clock::time_point timer{Clock::duration(next_timer_.load(std::memory_order_relaxed))};
-    const Deadline until =
-        Deadline::earlier(Deadline::at(timer), has_cores_.load(std::memory_order_relaxed)
-                                                   ? Deadline::after(kLongestSleep)
-                                                   : Deadline::never());
+  if (!has_requests_.load() && !stopping_.load() && next_timer_.load() >= timer) {
     pollfd fds[2] = {{epoll_.get(), POLLIN, 0}, {event_.get(), POLLIN, 0}};
-    ::poll(fds, 2, until.poll_timeout());
+    ::poll(fds, 2, Deadline::at(Clock::time_point(Clock::duration(timer))).poll_timeout());
   }
   sleeping_.store(false);
   eventfd_t count = 0;

@@ -84,7 +84,7 @@ class Engine final : public RefCounted {
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<Clock::rep> next_timer_;  // when the groups want to be looked at without any event
-  std::atomic<bool> has_cores_{false};
+  std::atomic<Clock::rep> sleeps_until_{0};  // of the thread, while it is `sleeping_`
   std::mutex park_mutex_;
   std::condition_variable unpark_;
   std::thread thread_;

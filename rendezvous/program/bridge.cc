@@ -129,7 +129,7 @@ Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
       waiting->set_what("the rendezvous");
       waiting->set_seconds(static_cast<int>(patience.waited().count()));
       waiting->add_missing(options_.endpoint.text());
-      put(std::move(message));
+      put(message);
     }
   }
 }
@@ -153,12 +153,11 @@ void Bridge::connect(pb::Join& join) {
 }
 
 void Bridge::receive() {
-  pb::ToNode message;
-  while (stream_->Read(&message)) {
+  for (pb::ToNode message; stream_->Read(&message);) {
     heard_ = Deadline::Clock::now().time_since_epoch().count();
     if (message.has_heartbeat()) continue;
     if (message.has_generation()) message.mutable_generation()->set_store(options_.endpoint.text());
-    put(std::move(message));
+    put(message);
   }
   const std::uint64_t one = 1;
   // An eventfd takes this write unless its count is about to overflow.
@@ -169,7 +168,7 @@ bool Bridge::send(const pb::FromNode& message) {
   return stream_->Write(message);
 }
 
-void Bridge::put(pb::ToNode message) {
+void Bridge::put(const pb::ToNode& message) {
   const std::lock_guard lock(out_mutex_);
   if (told_) return;
   if (message.has_generation()) {
@@ -195,7 +194,7 @@ void Bridge::put_error(std::string_view kind, const std::string& text) {
   pb::ToNode message;
   message.mutable_error()->set_kind(std::string(kind));
   message.mutable_error()->set_text(text);
-  put(std::move(message));
+  put(message);
 }
 
 // Heartbeats, the service's silence and the deadline of a join. False: it is over.

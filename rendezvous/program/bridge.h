@@ -50,7 +50,7 @@ class Bridge {
   Connection connect_in_turns(const Hello& hello, Deadline deadline);
   void receive();
   bool send(const dlrun::rendezvous::FromNode& message);
-  void put(dlrun::rendezvous::ToNode message);
+  void put(const dlrun::rendezvous::ToNode& message);
   void put_error(std::string_view kind, const std::string& text);
   bool keep_time();
   int end();
