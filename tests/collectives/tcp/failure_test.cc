@@ -8,6 +8,8 @@
 #include <latch>
 #include <mutex>
 
+#include "collectives/tcp/engine.h"
+#include "collectives/tcp/group.h"
 #include "core/base/unique_fd.h"
 #include "rendezvous/net/lifeline.h"
 #include "rendezvous/net/socket.h"
@@ -351,6 +353,34 @@ TEST(JoiningAGroup, WithoutAKeyAcrossNodesIsRefusedInOneSentence) {
     EXPECT_EQ(thrown.kind, ErrorKind::kInvalidArgument);
     EXPECT_NE(thrown.text.find("without a job key"), std::string::npos) << thrown.text;
   });
+}
+
+// The progress thread falls asleep while the caller adds the first group and drives it: whatever
+// the order, one of them must look at the clock. No byte ever arrives.
+TEST(Engine, SeesTheDeadlineOfAFirstGroupHoweverItFellAsleep) {
+  const Ref<tcp::Engine> engine = make_ref<tcp::Engine>();
+  for (int round = 0; round < 300; ++round) {
+    std::array<std::array<int, 2>, 2> ends{};
+    for (auto& pair : ends) {
+      ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair.data()),
+                0);
+    }
+    UniqueFd theirs[] = {UniqueFd(ends[0][1]), UniqueFd(ends[1][1])};
+    tcp::Mesh mesh{.rank = 0, .peers = std::vector<tcp::Mesh::Peer>(2)};
+    mesh.peers[0].who = {.rank = 0, .host = "here", .pid = 1};
+    mesh.peers[1] = {
+        {.rank = 1, .host = "there", .pid = 2}, UniqueFd(ends[0][0]), UniqueFd(ends[1][0])};
+    const Ref<ProcessGroup> group =
+        make_ref<tcp::Group>(engine, std::move(mesh), tcp::Group::Options{.timeout = 2ms});
+    float x = 1;
+    try {
+      group->all_reduce({.input = &x, .output = &x, .count = 1})->synchronize();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kTimeout) << error.what();
+    }
+    for (UniqueFd& fd : theirs) fd.reset();
+  }
 }
 
 }  // namespace
