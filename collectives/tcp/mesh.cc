@@ -21,7 +21,6 @@
 namespace dl::collectives::tcp {
 namespace {
 
-using rendezvous::Address;
 using rendezvous::Connection;
 using rendezvous::Endpoint;
 
