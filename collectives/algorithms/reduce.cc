@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
+#include "collectives/algorithms/float_mode.h"
 #include "collectives/descriptor.h"
 #include "core/base/error.h"
 
@@ -90,18 +92,25 @@ struct Wrapping {
                          std::conditional_t<(sizeof(T) > 4), std::uint64_t, std::uint32_t>>;
 };
 
+// Which of two NaNs' bits an addition hands on is the compiler's choice, loop by loop; here it is
+// always the same NaN.
+template <typename T>
+inline T one_nan(T x) noexcept {
+  return x == x ? x : std::numeric_limits<T>::quiet_NaN();
+}
+
 template <ReduceOp kOp, typename T>
 inline T apply(T a, T b) noexcept {
   constexpr bool kIsFloat = std::is_floating_point_v<T>;
   using U = typename Wrapping<T>::type;
   if constexpr (kOp == ReduceOp::kSum || kOp == ReduceOp::kAvg) {
     if constexpr (kIsFloat)
-      return a + b;
+      return one_nan(a + b);
     else
       return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
   } else if constexpr (kOp == ReduceOp::kProd) {
     if constexpr (kIsFloat)
-      return a * b;
+      return one_nan(a * b);
     else
       return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
   } else if constexpr (kOp == ReduceOp::kMin) {
@@ -313,16 +322,20 @@ bool needs_raw_shares(DType dtype, ReduceOp op) noexcept {
 }
 
 void reduce(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::size_t count) {
+  const DefaultFloatMode mode;
   HWY_DYNAMIC_DISPATCH(reduce)(dtype, op, dst, a, b, count);
 }
 
 void combine(DType dtype, ReduceOp op, void* dst, std::span<const void* const> shares,
              std::size_t count) {
+  const DefaultFloatMode mode;
   HWY_DYNAMIC_DISPATCH(combine)(dtype, op, dst, shares, count);
 }
 
 void finish(DType dtype, ReduceOp op, void* x, std::size_t count, int ranks) {
-  if (op == ReduceOp::kAvg) HWY_DYNAMIC_DISPATCH(finish)(dtype, x, count, ranks);
+  if (op != ReduceOp::kAvg) return;
+  const DefaultFloatMode mode;
+  HWY_DYNAMIC_DISPATCH(finish)(dtype, x, count, ranks);
 }
 
 }  // namespace dl::collectives

@@ -3,10 +3,13 @@
 // Rules, the same for every backend:
 //   f16, bf16  sum, avg and prod are taken in f32 and rounded once, at the end (combine);
 //   avg        is the sum divided by the number of ranks; integers are summed wide and truncated
-//   toward zero; min, max   propagate NaN, as PyTorch does; on a tie the later operand wins;
+//              toward zero;
+//   min, max   propagate NaN, as PyTorch does; on a tie the later operand wins;
+//   NaN        a sum or product that is NaN is always the same NaN; denormals count, whatever the
+//              calling thread's floating-point mode is;
 //   integers   wrap around (modulo 2^n) in sum and prod;
 //   bool       sum, max and bor are "or", prod, min and band are "and"; any non-zero byte counts as
-//   true.
+//              true.
 // Buffers need no alignment beyond their element's. Pure functions; any thread.
 #pragma once
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cfenv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -190,6 +193,73 @@ TEST(Reduce, MinAndMaxPropagateNaNFromEitherSide) {
       for (std::size_t i = 0; i < count; ++i) EXPECT_TRUE(std::isnan(get(out, dtype, i)));
     }
   }
+}
+
+// A result must not depend on where a slice ends, as slices end elsewhere on every rank: not with
+// NaNs of different bits, zeros of both signs, infinities and denormals.
+Bytes awkward_numbers(DType dtype, std::size_t count, std::mt19937& random) {
+  const std::size_t element = size_of(dtype);
+  Bytes bytes(count * element);
+  for (std::size_t i = 0; i < count; ++i) {
+    // Random bits, with an exponent of all ones or all zeros in every second element.
+    std::uint64_t bits = std::uint64_t{random()} << 32 | random();
+    const int exponent_bits = dtype == DType::kF16 ? 5 : dtype == DType::kF64 ? 11 : 8;
+    const int mantissa_bits = static_cast<int>(8 * element) - 1 - exponent_bits;
+    const std::uint64_t exponent = ((std::uint64_t{1} << exponent_bits) - 1) << mantissa_bits;
+    if (i % 4 == 0) bits |= exponent;
+    if (i % 4 == 1) bits &= ~exponent;
+    if (i % 16 < 3) bits &= ~((std::uint64_t{1} << mantissa_bits) - 1);  // zero, infinity
+    std::memcpy(bytes.data() + i * element, &bits, element);
+  }
+  return bytes;
+}
+
+TEST(Combine, GivesTheSameBitsHoweverTheLoopIsCut) {
+  std::mt19937 random(5);
+  const std::size_t count = 777;
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    const std::size_t element = size_of(dtype);
+    for (const ReduceOp op :
+         {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd}) {
+      const Bytes shares[] = {awkward_numbers(dtype, count, random),
+                              awkward_numbers(dtype, count, random),
+                              awkward_numbers(dtype, count, random)};
+      Bytes whole(count * element), whole_pair(whole.size());
+      const void* const all[] = {shares[0].data(), shares[1].data(), shares[2].data()};
+      combine(dtype, op, whole.data(), all, count);
+      reduce(dtype, op, whole_pair.data(), all[0], all[1], count);
+      for (std::size_t step = 1; step < 40; ++step) {
+        Bytes cut(whole.size()), cut_pair(whole.size());
+        for (std::size_t i = 0; i < count; i += step) {
+          const std::size_t n = std::min(step, count - i);
+          const std::size_t at = i * element;
+          const void* const here[] = {shares[0].data() + at, shares[1].data() + at,
+                                      shares[2].data() + at};
+          combine(dtype, op, cut.data() + at, here, n);
+          reduce(dtype, op, cut_pair.data() + at, here[0], here[1], n);
+        }
+        ASSERT_EQ(cut, whole) << short_name(dtype) << " " << name_of(op) << " step " << step;
+        ASSERT_EQ(cut_pair, whole_pair) << short_name(dtype) << " " << name_of(op);
+      }
+    }
+  }
+}
+
+TEST(Combine, KeepsDenormalsInAThreadThatHasSwitchedThemOff) {
+  Bytes a(4), out(4);
+  put_as(a, 0, std::numeric_limits<float>::denorm_min());
+  const void* const shares[] = {a.data(), a.data()};
+  std::fenv_t before;
+  ASSERT_EQ(std::fegetenv(&before), 0);
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);  // FTZ, DAZ
+#endif
+  ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
+  combine(DType::kF32, ReduceOp::kSum, out.data(), shares, 1);
+  const int rounding = std::fegetround();
+  ASSERT_EQ(std::fesetenv(&before), 0);
+  EXPECT_EQ(rounding, FE_UPWARD);
+  EXPECT_EQ(get_as<std::uint32_t>(out, 0), 2u);
 }
 
 TEST(Combine, IntegerAverageNeitherOverflowsNorRoundsAwayFromZero) {

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "collectives/algorithms/parts.h"
 #include "collectives/algorithms/reduce.h"
 
 namespace dl::collectives {
@@ -401,6 +402,31 @@ TEST(Schedule, RingMovesNoMoreBytesThanItMust) {
     const auto ranks = static_cast<std::size_t>(size);
     EXPECT_LE(bytes, 2 * (ranks - 1) * (count * 4 / ranks + 4));
   }
+}
+
+TEST(Schedule, CountsOverFourGiBAreOrdinary) {
+  const std::size_t count = (std::size_t{5} << 30) + 3;
+  const std::size_t whole = count * 4;
+  for (const OpKind op : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kBroadcast}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      const Schedule s =
+          make_schedule({.count = count, .root = 1, .op = op, .dtype = DType::kF32}, rank, 3, true);
+      std::size_t received = 0;
+      for (const Transfer& t : s.receives) {
+        EXPECT_LE(t.offset + t.bytes, whole);
+        received += t.bytes;
+      }
+      if (op == OpKind::kAllReduce) {
+        EXPECT_GE(received, whole);
+      }
+    }
+  }
+  const std::size_t counts[] = {count, 0, count};
+  const std::vector<Part> parts = pack(counts, 4);
+  EXPECT_EQ(parts[2].offset, whole);
+  const Schedule gather = gather_schedule(parts, 0, 0, 3);
+  EXPECT_EQ(gather.receives[1].offset, whole);
+  EXPECT_EQ(gather.receives[1].bytes, whole);
 }
 
 TEST(Schedule, TreeOrderIsRefusedBySentence) {
