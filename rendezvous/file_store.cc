@@ -182,9 +182,8 @@ void FileStore::write_file(const std::string& name, std::string_view content) co
   // Under the lock there is one writer, and what a killed one left behind is overwritten.
   const std::string temporary = fmt::format("{}/new", directory_);
   {
-    const UniqueFd fd(::open(temporary.c_str(),
-                             O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-                             S_IRUSR | S_IWUSR));
+    UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+                       S_IRUSR | S_IWUSR));
     if (!fd) throw_errno(errno, fmt::format("store: write {}", temporary));
     while (!content.empty()) {
       const ssize_t n = ::write(fd.get(), content.data(), content.size());
@@ -192,6 +191,8 @@ void FileStore::write_file(const std::string& name, std::string_view content) co
       if (n < 0) throw_errno(errno, fmt::format("store: write {}", temporary));
       content.remove_prefix(static_cast<std::size_t>(n));
     }
+    // NFS says only here that the bytes found no room.
+    if (::close(fd.release()) != 0) throw_errno(errno, fmt::format("store: write {}", temporary));
   }
   const std::string path = fmt::format("{}/{}", directory_, name);
   if (::rename(temporary.c_str(), path.c_str()) != 0) {

@@ -25,7 +25,9 @@ namespace {
 namespace pb = dlrun::rendezvous;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kLongestLine = 64 << 10;
+// A failure brings a page of what its rank said, 40 KiB, and JSON may write six bytes for each of
+// them.
+constexpr std::size_t kLongestLine = 1 << 20;
 // Shorter than a wait's patience: what has to be said while connecting is said in JSON.
 constexpr auto kConnectTurn = 4s;
 

@@ -200,11 +200,15 @@ TEST_F(ProgramTest, FirstNodeMayServeTheRendezvousItself) {
   a->say(join("a", 0));
   EXPECT_EQ(a->hear()["generation"]["group_rank"], 0);
   EXPECT_EQ(b->hear()["generation"]["group_rank"], 1);
-  b->say({{"failed", {{"rank", 3}, {"exit_code", 7}, {"text", "rank 3 exited with 7"}}}});
+  // The worst page that dlrun may send: 40 KiB that JSON has to escape.
+  const std::string page(std::size_t{40} * 1024, '\x01');
+  b->say({{"failed",
+           {{"rank", 3}, {"exit_code", 7}, {"text", "rank 3 exited with 7"}, {"detail", page}}}});
   for (Child* child : {a.get(), b.get()}) {
     const json cause = child->hear()["failed"];
     EXPECT_EQ(cause["rank"], 3);
     EXPECT_EQ(cause["exit_code"], 7);
+    EXPECT_EQ(cause["detail"], page);
     EXPECT_EQ(cause["host"], "host-b");
     EXPECT_EQ(cause["group_rank"], 1);
     EXPECT_EQ(cause["node_lost"], false);
