@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 
+#include "collectives/agree.h"
 #include "collectives/process_group.h"
 
 namespace dl {
@@ -52,5 +53,12 @@ int rank() noexcept;
 int world_size() noexcept;
 // Throws kInvalidArgument before init_process_group().
 Ref<collectives::ProcessGroup> default_group();
+
+// Agreement of all ranks of the job on a flag, also after the default group broke and with ranks
+// gone (collectives/agree.h): "and" of the flags of those that came within `patience` of the first
+// to lose it. A name is used once. Where rank 0 serves the store, without dlrun that is, it must
+// not leave before the others have their answer. Throws kInvalidArgument before
+// init_process_group(), and what the store throws; not while another thread destroys the group.
+collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nanoseconds patience);
 
 }  // namespace dl

@@ -115,4 +115,17 @@ Ref<ProcessGroup> default_group() {
   return session->group;
 }
 
+collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nanoseconds patience) {
+  const Ref<ProcessGroup> group = default_group();
+  rendezvous::Store* store = nullptr;
+  {
+    const std::lock_guard lock(session_mutex);
+    if (session != nullptr && session->meeting) store = &session->meeting->store();
+  }
+  if (store == nullptr) return {.flag = flag};  // alone
+  return collectives::agree(
+      *store, {.name = name, .rank = group->rank(), .size = group->size(), .flag = flag},
+      Deadline::after(patience), Deadline::after(patience + default_timeout()));
+}
+
 }  // namespace dl

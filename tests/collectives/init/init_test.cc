@@ -156,5 +156,28 @@ TEST(InitProcessGroup, TwiceIsAnError) {
             std::vector<int>{0});
 }
 
+TEST(AgreeOfTheJob, AnswersWithABrokenGroupAndARankThatIsGone) {
+  const tests::TempDir directory;
+  const std::vector<int> statuses = run_processes(3, [&](int rank) {
+    init_process_group({.init_method = "file://" + directory.path() + "/meet",
+                        .rank = rank,
+                        .world_size = 3,
+                        .timeout = 60s});
+    if (!agree("all", true, 60s).flag) return 2;
+    if (rank == 2) return 0;  // without a word
+    try {
+      for (;;) default_group()->barrier()->wait();
+    } catch (const Error&) {
+    }
+    // Whoever is late has no say; but all hear the same.
+    const collectives::Agreement answer = agree("step 1", true, 300ms);
+    if (!answer.flag || answer.missing.empty() || answer.missing.back() != 2) return 3;
+    return 10 + static_cast<int>(answer.missing.size());
+  });
+  EXPECT_EQ(statuses[2], 0);
+  EXPECT_GE(statuses[0], 11);
+  EXPECT_EQ(statuses[1], statuses[0]);
+}
+
 }  // namespace
 }  // namespace dl
