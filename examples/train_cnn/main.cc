@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/device/parallel.h"
 #include "core/random/generator.h"
+#include "examples/train_cnn/checks.h"
 #include "examples/train_cnn/fingerprint.h"
 #include "examples/train_cnn/options.h"
 #include "examples/train_cnn/reporter.h"
@@ -28,6 +29,8 @@ void run(const Options& options) {
   init_process_group();
   const Ref<collectives::ProcessGroup> group = default_group();
   const bool first = group->rank() == 0;
+  if (first && !options.save.empty()) require_writable(options.save);
+  require_equal_settings(options, *group);
   Reporter reporter({.speaks = first,
                      .json = options.json,
                      .log_every = options.log_every,

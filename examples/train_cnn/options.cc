@@ -1,14 +1,13 @@
 #include "examples/train_cnn/options.h"
 
 #include <CLI/CLI.hpp>
-#include <limits>
 
 #include "core/base/version.h"
 
 namespace dl::examples {
 
 std::variant<Options, int> parse_options(int argc, const char* const* argv) {
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMost = 1'000'000'000;
   constexpr int kBadUsage = 2;
   Options o;
   CLI::App app(

@@ -1,0 +1,38 @@
+#include "examples/train_cnn/checks.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "collectives/objects.h"
+#include "core/base/error.h"
+
+namespace dl::examples {
+
+void require_equal_settings(const Options& options, collectives::ProcessGroup& group) {
+  const std::string mine = fmt::format(
+      "--dataset {} --epochs {} --batch-size {} --lr {} --momentum {} --seed {}", options.dataset,
+      options.epochs, options.batch_size, options.lr, options.momentum, options.seed);
+  const std::vector<std::string> all = collectives::all_gather_bytes(group, mine);
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    DL_CHECK(all[rank] == all[0], kMismatch,
+             "rank {} was started with {}, rank 0 with {}; give all ranks the same", rank,
+             all[rank], all[0]);
+  }
+}
+
+void require_writable(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const bool writable = ::access(folder.empty() ? "." : folder.c_str(), W_OK) == 0;
+  DL_CHECK(writable, kInvalidArgument, "--save {}: cannot write to its folder: {}", path,
+           std::strerror(errno));
+  std::error_code ignored;
+  DL_CHECK(!std::filesystem::is_directory(path, ignored), kInvalidArgument,
+           "--save {} is a folder, wanted a file's name", path);
+}
+
+}  // namespace dl::examples

@@ -1,0 +1,44 @@
+#include "examples/train_cnn/checks.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/collectives/ranks.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl::examples {
+namespace {
+
+using collectives::ProcessGroup;
+using collectives::testing::run_ranks;
+using collectives::testing::thrown_by;
+
+TEST(Settings, ThatAreEqualPass) {
+  run_ranks(2, [](ProcessGroup& group) { require_equal_settings({}, group); });
+}
+
+TEST(Settings, OfARankThatDifferAreAnErrorOnAllRanks) {
+  run_ranks(2, [](ProcessGroup& group) {
+    Options options;
+    if (group.rank() == 1) options.seed = 7;
+    const auto thrown = thrown_by([&] { require_equal_settings(options, group); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch);
+    EXPECT_NE(thrown.text.find("rank 1 was started with --dataset digits"), std::string::npos)
+        << thrown.text;
+    EXPECT_NE(thrown.text.find("--seed 7, rank 0 with"), std::string::npos) << thrown.text;
+  });
+}
+
+TEST(Writable, IsWhatAFileCanBeMadeIn) {
+  const tests::TempDir folder;
+  require_writable(folder.path() + "/new.safetensors");
+  require_writable("here.safetensors");
+  EXPECT_NE(thrown_by([&] { require_writable(folder.path()); }).text.find("is a folder"),
+            std::string::npos);
+  EXPECT_NE(thrown_by([&] {
+              require_writable(folder.path() + "/none/x");
+            }).text.find("cannot write to its folder: No such file or directory"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace dl::examples
