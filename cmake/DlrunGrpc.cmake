@@ -21,8 +21,12 @@ if(DLRUN_STATIC_GRPC)
     endif()
   endforeach()
   list(JOIN names "," names)
-  # One item, so that CMake neither reorders nor removes what stands in the group.
-  target_link_libraries(dlrun_grpc INTERFACE "-Wl,--start-group,${names},--end-group" Threads::Threads)
+  # One item, so that CMake neither reorders nor removes what stands in the group. The archives are not made for shared libraries: a
+  # target that is one sets DLRUN_DYNAMIC_GRPC.
+  string(REPLACE "," "$<COMMA>" group "-Wl,--start-group,${names},--end-group")
+  target_link_libraries(dlrun_grpc INTERFACE
+    "$<IF:$<BOOL:$<TARGET_PROPERTY:DLRUN_DYNAMIC_GRPC>>,grpc++_unsecure;grpc_unsecure;gpr;protobuf;absl_synchronization,${group}>"
+    Threads::Threads)
   dl_report("gRPC linked" "statically")
 else()
   target_link_libraries(dlrun_grpc INTERFACE grpc++_unsecure grpc_unsecure gpr protobuf absl_synchronization Threads::Threads)

@@ -97,6 +97,12 @@ static void errors(dl_comm* comm) {
   CHECK(dl_barrier(comm, -1, NULL) == DL_INVALID_ARGUMENT);
   CHECK(dl_comm_error(comm) == DL_OK);
   CHECK(dl_barrier(comm, 0, NULL) == DL_OK);
+  /* Not before the others are out of the barrier, too. */
+  char through = 1;
+  if (my_rank != 1) CHECK(dl_send(comm, &through, 1, DL_U8, 1, 8, 0, NULL) == DL_OK);
+  for (int k = 1; my_rank == 1 && k < kRanks; ++k) {
+    CHECK(dl_recv(comm, &through, 1, DL_U8, DL_ANY_SOURCE, 8, 0, NULL) == DL_OK);
+  }
   if (my_rank == 1) dl_comm_abort(comm, "enough");
   dl_status status = DL_OK;
   while (status == DL_OK) status = dl_barrier(comm, 0, NULL);
