@@ -15,31 +15,55 @@ constexpr int kSlicesARound = 2;
 
 }  // namespace
 
+Link& Core::incoming_lane(const Peer& p) const noexcept {
+  const std::size_t frame = queue_.empty() ? 0 : queue_.front()->frames_received(p.who.rank);
+  return *p.data[frame % p.data.size()];
+}
+
 bool Core::advance_data(Peer& p) {
   const bool sent = transmit_data(p);
   return receive_data(p) || sent;
 }
 
+// Every idle lane gets its next frame.
+void Core::load_lanes(Peer& p) {
+  Collective& running = *queue_.front();
+  while (p.leaving.size() < p.data.size()) {
+    const std::optional<Collective::Slice> next = running.next_slice(p.who.rank);
+    if (!next) return;
+    Link* const lane = p.data[next->frame % p.data.size()].get();
+    lane->send({.type = FrameType::kData,
+                .length = static_cast<std::uint32_t>(next->bytes),
+                .descriptor = running.descriptor,
+                .hash = running.hash,
+                .transfer = next->transfer,
+                .offset = next->offset,
+                .aux = next->whole},
+               next->data);
+    running.sending(p.who.rank, next->bytes);
+    p.leaving.push_back({lane, next->bytes});
+  }
+}
+
 bool Core::transmit_data(Peer& p) {
+  if (queue_.empty()) return false;
   bool moved = false;
   for (int slice = 0; slice < kSlicesARound; ++slice) {
-    if (!p.data->is_sending()) {
-      if (queue_.empty()) break;
-      const Collective& running = *queue_.front();
-      const std::optional<Collective::Slice> next = running.next_slice(p.who.rank);
-      if (!next) break;
-      p.data->send({.type = FrameType::kData,
-                    .length = static_cast<std::uint32_t>(next->bytes),
-                    .descriptor = running.descriptor,
-                    .hash = running.hash,
-                    .transfer = next->transfer,
-                    .offset = next->offset,
-                    .aux = next->whole},
-                   next->data);
-      p.data_leaving = next->bytes;
+    load_lanes(p);
+    const auto next = std::ranges::find_if(
+        p.leaving, [](const Peer::Leaving& l) { return l.lane->is_sending(); });
+    if (next == p.leaving.end()) break;
+    // A lane that is full does not keep the next one waiting.
+    bool some = false;
+    for (auto l = next; l != p.leaving.end() && !some; ++l) {
+      some = l->lane->is_sending() && l->lane->flush();
     }
-    if (!p.data->flush()) break;
-    queue_.front()->sent(p.who.rank, p.data_leaving);
+    if (!some) break;
+    // In their order, as what is complete counts from the front.
+    while (!p.leaving.empty() && !p.leaving.front().lane->is_sending()) {
+      queue_.front()->sent(p.who.rank, p.leaving.front().bytes);
+      p.leaving.pop_front();
+    }
     moved = true;
   }
   return moved;
@@ -48,21 +72,22 @@ bool Core::transmit_data(Peer& p) {
 bool Core::receive_data(Peer& p) {
   bool moved = false;
   for (int slice = 0; slice < kSlicesARound && !is_poisoned(); ++slice) {
-    const FrameHeader* header = p.data->header();
+    Link& lane = incoming_lane(p);
+    const FrameHeader* header = lane.header();
     if (header == nullptr) break;
     if (!p.admitted) {
       if (!admit(p, *header)) break;
       p.admitted = true;
     }
-    const bool some = apply(p, *header);
+    const bool some = apply(p, lane, *header);
     moved |= some;
-    if (p.data->payload_left() > 0) {
+    if (lane.payload_left() > 0) {
       if (!some) break;
       continue;
     }
     p.admitted = false;
-    p.data->end_frame();
-    queue_.front()->finish_receive_if_complete(p.who.rank);
+    lane.end_frame();
+    queue_.front()->finish_frame(p.who.rank);
     moved = true;
   }
   return moved;
@@ -117,14 +142,14 @@ bool Core::admit(Peer& p, const FrameHeader& header) {
   return running->may_receive(p.who.rank, header.length);
 }
 
-bool Core::apply(Peer& p, const FrameHeader& header) {
+bool Core::apply(Peer& p, Link& lane, const FrameHeader& header) {
   if (header.length == 0) return false;
   Collective& running = *queue_.front();
   const Transfer& transfer = *running.expected(p.who.rank);
   const std::size_t done = running.received(p.who.rank);
   std::byte* const to = running.destination(transfer) + done;
   if (transfer.apply == Apply::kStore) {
-    const std::size_t got = p.data->read(to, p.data->payload_left());
+    const std::size_t got = lane.read(to, lane.payload_left());
     running.applied(p.who.rank, got);
     return got > 0;
   }
@@ -132,7 +157,7 @@ bool Core::apply(Peer& p, const FrameHeader& header) {
   const ReduceOp op = running.descriptor.reduce;
   std::byte* const staging = engine_->staging();
   std::memcpy(staging, p.carry.data(), p.carried);
-  const std::size_t got = p.data->read(staging + p.carried, p.data->payload_left());
+  const std::size_t got = lane.read(staging + p.carried, lane.payload_left());
   if (got == 0) return false;
   const std::size_t here = p.carried + got;
   const std::size_t elements = here / size_of(dtype);

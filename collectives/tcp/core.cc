@@ -37,7 +37,9 @@ Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy pol
     Mesh::Peer& from = mesh.peers[i];
     peers_[i].who = std::move(from.who);
     if (static_cast<int>(i) == rank_) continue;
-    peers_[i].data = std::make_unique<Link>(std::move(from.data));
+    for (UniqueFd& lane : from.data) {
+      peers_[i].data.push_back(std::make_unique<Link>(std::move(lane)));
+    }
     peers_[i].side = std::make_unique<Link>(std::move(from.side));
   }
 }
@@ -85,7 +87,7 @@ void Core::attach() {
   guarded([this] {
     for (Peer& p : peers_) {
       if (!is_other(p)) continue;
-      engine_->watch(*p.data);
+      for (const auto& lane : p.data) engine_->watch(*lane);
       engine_->watch(*p.side);
     }
   });
@@ -156,7 +158,9 @@ bool Core::close_if_retired() {
     if (!is_other(p)) return true;
     const bool side_ended = p.side->health() != Link::Health::kOpen;
     // What is left on the data link of a broken group belongs to nobody.
-    const bool data_left = is_poisoned() || (!p.data->is_sending() && p.data->is_drained());
+    const bool data_left = is_poisoned() || std::ranges::all_of(p.data, [](const auto& lane) {
+                             return !lane->is_sending() && lane->is_drained();
+                           });
     return side_ended ||
            (data_left && p.out.empty() && !p.side->is_sending() && p.side->is_drained());
   };
@@ -164,7 +168,7 @@ bool Core::close_if_retired() {
     return false;
   }
   for (Peer& p : peers_) {
-    p.data.reset();
+    p.data.clear();
     p.side.reset();
   }
   const std::lock_guard lock(retired_mutex_);

@@ -39,14 +39,21 @@ std::string seconds_text(std::chrono::nanoseconds span);
 
 struct Peer {
   Identity who;
-  std::unique_ptr<Link> data;  // null for this rank itself
+  // The lanes of collectives' data; a collective's frame number i takes lane i modulo their number.
+  // Both are empty for this rank itself.
+  std::vector<std::unique_ptr<Link>> data;
   std::unique_ptr<Link> side;  // messages, and all that must get through
 
   // Bytes of an element that a read has cut in two.
   std::array<std::byte, sizeof(std::uint64_t)> carry{};
   std::size_t carried = 0;
-  bool admitted = false;         // the data link's present frame was checked
-  std::size_t data_leaving = 0;  // payload of the data frame under way
+  bool admitted = false;  // the present data frame was checked
+  // Data frames under way, the oldest first, at most one a lane.
+  struct Leaving {
+    Link* lane;
+    std::size_t bytes;
+  };
+  std::deque<Leaving> leaving;
 
   struct OutFrame {
     FrameHeader header;
@@ -131,12 +138,15 @@ class Core final : public RefCounted {
   bool is_other(const Peer& p) const noexcept { return p.who.rank != rank_; }
 
   // collective.cc
+  // The lane that brings this peer's next data frame.
+  Link& incoming_lane(const Peer& p) const noexcept;
   bool advance_data(Peer& p);
+  void load_lanes(Peer& p);
   bool transmit_data(Peer& p);
   bool receive_data(Peer& p);
   // False: not this round. Breaks the group where the frame belongs to another operation.
   bool admit(Peer& p, const FrameHeader& header);
-  bool apply(Peer& p, const FrameHeader& header);
+  bool apply(Peer& p, Link& lane, const FrameHeader& header);
   void finish_front();
   void record_start(Operation& operation);
   const Descriptor* find_past(std::uint64_t sequence) const noexcept;

@@ -106,7 +106,7 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
       p.state = Peer::State::kLeft;
       p.last_called = header.descriptor.sequence;
       p.side->acknowledge_now();
-      p.data->acknowledge_now();
+      for (const auto& lane : p.data) lane->acknowledge_now();
       return;
     case FrameType::kAbort: {
       const auto* const said = reinterpret_cast<const char*>(p.incoming_payload.data());
@@ -129,9 +129,12 @@ bool Core::nobody_is_here() const noexcept {
 void Core::look_at_ended_peers(Clock::time_point now) {
   for (Peer& p : peers_) {
     if (!is_other(p) || is_poisoned()) continue;
-    const bool data_ended = p.data->health() != Link::Health::kOpen;
+    // Nothing more comes once the next frame's lane has ended; the others may still hold data.
+    const bool data_ended = incoming_lane(p).health() != Link::Health::kOpen;
     const bool side_ended = p.side->health() != Link::Health::kOpen;
-    if (!data_ended && !side_ended) continue;
+    const bool refuses =
+        std::ranges::any_of(p.data, [](const auto& lane) { return lane->refuses(); });
+    if (!data_ended && !side_ended && !refuses) continue;
     if (!p.has_ended) {
       p.has_ended = true;
       p.ended = now;
@@ -166,11 +169,14 @@ void Core::fail_gone(const Peer& p, const Operation& operation) {
         true, p.who.rank);
     return;
   }
-  const Link& ended = p.side->health() != Link::Health::kOpen ? *p.side : *p.data;
+  const Link* ended = p.side->health() != Link::Health::kOpen ? p.side.get() : &incoming_lane(p);
+  for (const auto& lane : p.data) {
+    if (ended->health() == Link::Health::kOpen && lane->refuses()) ended = lane.get();
+  }
   fail(ErrorKind::kPeerFailed,
        with_operation(operation,
                       fmt::format("{} is gone (its connection is {}); its own output says why",
-                                  p.who.text(), ended.health_text())),
+                                  p.who.text(), ended->health_text())),
        true, p.who.rank);
 }
 

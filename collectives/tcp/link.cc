@@ -23,7 +23,7 @@ void Link::on_events(std::uint32_t events) noexcept {
 std::string_view Link::health_text() const noexcept {
   switch (health_) {
     case Health::kOpen:
-      return "open";
+      return refuses_ ? "broken" : "open";
     case Health::kClosed:
       return "closed";
     case Health::kReset:
@@ -130,6 +130,7 @@ bool Link::flush() noexcept {
     } else if (errno != EINTR) {
       // What the peer said before it went may still be unread: only writing is over.
       writable_ = false;
+      refuses_ = true;
       hangup_ = true;
       readable_ = health_ == Health::kOpen;
     }

@@ -26,8 +26,10 @@ class Link {
 
   // Anything but kOpen: no further frame comes, and what was read before is still valid.
   Health health() const noexcept { return health_; }
-  // "closed", "reset (Connection reset by peer)", "not a frame of dlrun"
+  // "closed", "reset", "broken" where only writing has failed so far
   std::string_view health_text() const noexcept;
+  // Nothing more can be written, though what the peer said before may still be unread.
+  bool refuses() const noexcept { return refuses_; }
 
   // The next frame's header once it is here, the same until end_frame(); null: not yet, or never.
   const FrameHeader* header() noexcept;
@@ -61,6 +63,7 @@ class Link {
   bool readable_ = true;  // unknown at first: the first call finds out
   bool writable_ = true;
   bool hangup_ = false;
+  bool refuses_ = false;
   Health health_ = Health::kOpen;
 
   std::array<std::byte, kBufferBytes> buffer_;

@@ -1,7 +1,11 @@
 #include "collectives/tcp/mesh.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <condition_variable>
@@ -24,6 +28,10 @@ namespace {
 using rendezvous::Connection;
 using rendezvous::Endpoint;
 
+// On one host two are as fast as four; a large group has many peers already.
+constexpr int kLanes = 2;
+constexpr int kLanesUpToRanks = 16;
+
 // The key of a group that has none: no secret, but the same handshake with its checks.
 rendezvous::JobKey open_key() {
   return rendezvous::JobKey::from_hex(std::string(2 * rendezvous::JobKey::kBytes, '0'));
@@ -39,12 +47,14 @@ struct Record {
   std::uint32_t version = kProtocolVersion;
   int size = 0;
   std::uint64_t generation = 0;
+  int lanes = 0;
   std::string address{};
   Identity who{};
 
   std::string text() const {
-    return fmt::format("version={}\nsize={}\ngeneration={}\naddress={}\nhost={}\npid={}\nnode={}\n",
-                       version, size, generation, address, who.host, who.pid, who.node);
+    return fmt::format(
+        "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\n",
+        version, size, generation, lanes, address, who.host, who.pid, who.node);
   }
 };
 
@@ -68,6 +78,7 @@ Record parse_record(std::string_view text, int rank) {
     if (name == "version") read_number(value, record.version);
     if (name == "size") read_number(value, record.size);
     if (name == "generation") read_number(value, record.generation);
+    if (name == "lanes") read_number(value, record.lanes);
     if (name == "address") record.address = value;
     if (name == "host") record.who.host = value;
     if (name == "pid") read_number(value, record.who.pid);
@@ -85,22 +96,51 @@ std::string listen_host(const TcpGroupOptions& options) {
   return rendezvous::local_address_towards(rendezvous::resolve(towards, deadline).front()).host();
 }
 
+int lanes_of(const TcpGroupOptions& options) {
+  if (options.lanes > 0) return options.lanes;
+  return options.size <= kLanesUpToRanks ? kLanes : 1;
+}
+
+std::string data_purpose(const TcpGroupOptions& options, int lane) {
+  return fmt::format("group/{}/data/{}", options.name, lane);
+}
+
+std::string side_purpose(const TcpGroupOptions& options) {
+  return fmt::format("group/{}/side", options.name);
+}
+
+// Bytes to this host itself meet no narrow link. A congestion control that measures one and paces
+// what it sends (BBR) makes them half as fast.
+void hurry_if_local(int fd) {
+  if (rendezvous::local_address(fd).host() != rendezvous::peer_address(fd).host()) return;
+  constexpr std::string_view kUnpaced = "reno";  // every Linux has it, for every user
+  static_cast<void>(
+      ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size()));
+}
+
 // Collects the connections that ranks above this one make.
 class Arrivals {
  public:
-  Arrivals(const TcpGroupOptions& options, Mesh& mesh) : options_(options), mesh_(mesh) {}
+  Arrivals(const TcpGroupOptions& options, Mesh& mesh) : options_(options), mesh_(mesh) {
+    for (int lane = 0; lane < lanes_of(options); ++lane)
+      data_.push_back(data_purpose(options, lane));
+  }
 
   void add(Connection connection) {
     const int rank = connection.peer.rank;
     DL_CHECK(rank > options_.rank && rank < options_.size, kMismatch,
              "{} may not connect to rank {} of group '{}' of {}", connection.peer.from,
              options_.rank, options_.name, options_.size);
-    const bool is_side = connection.peer.purpose.ends_with("/side");
     const std::lock_guard lock(mutex_);
     Mesh::Peer& peer = mesh_.peers[static_cast<std::size_t>(rank)];
-    UniqueFd& place = is_side ? peer.side : peer.data;
-    DL_CHECK(!place, kMismatch, "{} is connected already", connection.peer.from);
-    place = std::move(connection.fd);
+    UniqueFd* place = connection.peer.purpose == side_purpose(options_) ? &peer.side : nullptr;
+    for (std::size_t lane = 0; lane < data_.size(); ++lane) {
+      if (connection.peer.purpose == data_[lane]) place = &peer.data[lane];
+    }
+    DL_CHECK(place != nullptr, kMismatch, "{} connects for '{}', which group '{}' does not have",
+             connection.peer.from, connection.peer.purpose, options_.name);
+    DL_CHECK(!*place, kMismatch, "{} is connected already", connection.peer.from);
+    *place = std::move(connection.fd);
     changed_.notify_all();
   }
 
@@ -112,7 +152,8 @@ class Arrivals {
       missing.clear();
       for (int r = options_.rank + 1; r < options_.size; ++r) {
         const Mesh::Peer& peer = mesh_.peers[static_cast<std::size_t>(r)];
-        if (!peer.data || !peer.side) missing.push_back(r);
+        const bool all = std::ranges::all_of(peer.data, [](const UniqueFd& fd) { return !!fd; });
+        if (!all || !peer.side) missing.push_back(r);
       }
       return missing.empty();
     });
@@ -122,6 +163,7 @@ class Arrivals {
  private:
   const TcpGroupOptions& options_;
   Mesh& mesh_;
+  std::vector<std::string> data_;  // purposes
   std::mutex mutex_;
   std::condition_variable changed_;
 };
@@ -164,6 +206,9 @@ void check_record(const TcpGroupOptions& options, const Identity& self, const Re
   DL_CHECK(theirs.generation == options.generation, kMismatch,
            "group '{}': {} belongs to generation {}, {} to {}", options.name, them,
            theirs.generation, self.text(), options.generation);
+  DL_CHECK(theirs.lanes == lanes_of(options), kMismatch,
+           "group '{}': {} wants {} sockets a peer for data, {} wants {}", options.name, them,
+           theirs.lanes, self.text(), lanes_of(options));
   DL_CHECK(
       options.key || theirs.who.node == self.node, kInvalidArgument,
       "group '{}': {} is on another node than {}, and without a job key ranks talk over loopback "
@@ -181,6 +226,12 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
 
   Mesh mesh{.rank = options.rank,
             .peers = std::vector<Mesh::Peer>(static_cast<std::size_t>(options.size))};
+  const int lanes = lanes_of(options);
+  for (int r = 0; r < options.size; ++r) {
+    if (r != options.rank) {
+      mesh.peers[static_cast<std::size_t>(r)].data.resize(static_cast<std::size_t>(lanes));
+    }
+  }
   const std::string purpose = "group/" + options.name;
   rendezvous::Hello hello{.job = options.job,
                           .generation = options.generation,
@@ -195,6 +246,7 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
   acceptor.start();
   const Record record{.size = options.size,
                       .generation = options.generation,
+                      .lanes = lanes,
                       .address = acceptor.address().text(),
                       .who = self};
   options.store->set(key_of(options, options.rank), record.text(), deadline);
@@ -210,13 +262,14 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
     peer.who = theirs.who;
     if (r > options.rank) continue;
     const Endpoint endpoint = Endpoint::parse(theirs.address);
-    for (const bool is_side : {false, true}) {
-      hello.purpose = purpose + (is_side ? "/side" : "/data");
+    for (int lane = 0; lane <= lanes; ++lane) {
+      const bool is_side = lane == lanes;
+      hello.purpose = is_side ? side_purpose(options) : data_purpose(options, lane);
       Connection connection = rendezvous::connect_and_prove(endpoint, hello, key, deadline);
       DL_CHECK(connection.peer.rank == r, kMismatch,
                "group '{}': {} answered at {}, where rank {} was said to be", options.name,
                connection.peer.from, theirs.address, r);
-      (is_side ? peer.side : peer.data) = std::move(connection.fd);
+      (is_side ? peer.side : peer.data[static_cast<std::size_t>(lane)]) = std::move(connection.fd);
     }
   }
   rendezvous::Patience patience;
@@ -235,6 +288,11 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
     }
   }
   acceptor.forget(purpose);
+  for (const Mesh::Peer& peer : mesh.peers) {
+    if (!peer.side) continue;
+    for (const UniqueFd& lane : peer.data) hurry_if_local(lane.get());
+    hurry_if_local(peer.side.get());
+  }
   return mesh;
 }
 

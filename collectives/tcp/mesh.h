@@ -1,7 +1,8 @@
 // Mesh: the proved connections of one rank to all others, before a group is made of them.
 //
-// Two a peer: `data` carries the slices of collectives and may stand still while this rank is
-// behind; `side` carries messages, probes, goodbyes and aborts and never does.
+// `data` carries the slices of collectives and may stand still while this rank is behind; `side`
+// carries messages, probes, goodbyes and aborts and never does. Data has several connections
+// ("lanes"): while one of them holds a slice that is being copied out, the next can take one in.
 #pragma once
 
 #include <vector>
@@ -18,7 +19,7 @@ namespace dl::collectives::tcp {
 struct Mesh {
   struct Peer {
     Identity who;
-    UniqueFd data;  // both without a descriptor for the rank itself
+    std::vector<UniqueFd> data;  // lanes; none, and no side, for the rank itself
     UniqueFd side;
   };
   int rank = 0;

@@ -101,7 +101,8 @@ Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& wha
       output_(static_cast<std::byte*>(output)),
       scratch_(schedule_.scratch_bytes),
       peers_(static_cast<std::size_t>(size)),
-      sent_(schedule_.sends.size()),
+      sending_(schedule_.sends.size()),
+      sent_(sending_.size()),
       received_(schedule_.receives.size()),
       send_over_(sent_.size()),
       receive_over_(received_.size()),
@@ -142,25 +143,38 @@ std::optional<Collective::Slice> Collective::next_slice(int peer) const noexcept
   const auto after = static_cast<std::size_t>(transfer.after);
   if (transfer.bytes == 0) {
     if (transfer.after >= 0 && !receive_over_[after]) return std::nullopt;
-    return Slice{nullptr, 0, static_cast<std::uint32_t>(cursor.next_send), 0, 0};
+    return Slice{
+        cursor.frames_sending, nullptr, 0, static_cast<std::uint32_t>(cursor.next_send), 0, 0};
   }
   std::size_t ready = transfer.bytes;
   if (transfer.after == Transfer::kCombined) ready = combined_;
   if (transfer.after >= 0) ready = received_[after];
-  const std::size_t done = sent_[index];
+  const std::size_t done = sending_[index];
   const std::size_t wanted = std::min(slice_bytes(transfer.bytes), transfer.bytes - done);
   if (ready - done < wanted) return std::nullopt;
-  return Slice{source(transfer) + done, wanted, static_cast<std::uint32_t>(cursor.next_send), done,
+  return Slice{cursor.frames_sending,
+               source(transfer) + done,
+               wanted,
+               static_cast<std::uint32_t>(cursor.next_send),
+               done,
                transfer.bytes};
+}
+
+void Collective::sending(int peer, std::size_t bytes) noexcept {
+  Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  const std::uint32_t index = cursor.sends[cursor.next_send];
+  sending_[index] += bytes;
+  ++cursor.frames_sending;
+  if (sending_[index] == schedule_.sends[index].bytes) ++cursor.next_send;
 }
 
 void Collective::sent(int peer, std::size_t bytes) noexcept {
   Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
-  const std::uint32_t index = cursor.sends[cursor.next_send];
+  const std::uint32_t index = cursor.sends[cursor.next_sent];
   sent_[index] += bytes;
   if (sent_[index] == schedule_.sends[index].bytes) {
     send_over_[index] = true;
-    ++cursor.next_send;
+    ++cursor.next_sent;
     --open_;
   }
 }
@@ -192,8 +206,9 @@ void Collective::applied(int peer, std::size_t bytes) noexcept {
   received_[cursor.receives[cursor.next_receive]] += bytes;
 }
 
-void Collective::finish_receive_if_complete(int peer) noexcept {
+void Collective::finish_frame(int peer) noexcept {
   Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
+  ++cursor.frames_received;
   const std::uint32_t index = cursor.receives[cursor.next_receive];
   if (received_[index] != schedule_.receives[index].bytes) return;
   receive_over_[index] = true;
@@ -229,7 +244,7 @@ bool Collective::combine_ready() {
 
 bool Collective::needs(int peer) const noexcept {
   const Cursor& cursor = peers_[static_cast<std::size_t>(peer)];
-  return cursor.next_send < cursor.sends.size() || cursor.next_receive < cursor.receives.size();
+  return cursor.next_sent < cursor.sends.size() || cursor.next_receive < cursor.receives.size();
 }
 
 bool Collective::is_finished() const noexcept {

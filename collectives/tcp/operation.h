@@ -68,8 +68,10 @@ class Collective final : public Operation {
 
   std::string_view algorithm() const noexcept override { return name_of(plan(descriptor, size_)); }
 
-  // Driver, all of it. What may leave for this peer now, and that it has left.
+  // Driver, all of it. What may leave for this peer now, that it is on its way, and that the oldest
+  // on its way has left.
   struct Slice {
+    std::size_t frame;  // its number among those to this peer
     const std::byte* data;
     std::size_t bytes;
     std::uint32_t transfer;
@@ -77,6 +79,7 @@ class Collective final : public Operation {
     std::size_t whole;  // bytes of the transfer
   };
   std::optional<Slice> next_slice(int peer) const noexcept;
+  void sending(int peer, std::size_t bytes) noexcept;
   void sent(int peer, std::size_t bytes) noexcept;
 
   // The next receive from this peer; null where none is left.
@@ -88,8 +91,11 @@ class Collective final : public Operation {
   std::byte* destination(const Transfer& transfer) noexcept;
   const std::byte* own_share(const Transfer& transfer) const noexcept;
   void applied(int peer, std::size_t bytes) noexcept;
-  // A frame without payload arrived, or the last one of a transfer was applied.
-  void finish_receive_if_complete(int peer) noexcept;
+  // A frame was applied to its end; it may have been the last one of its transfer.
+  void finish_frame(int peer) noexcept;
+  std::size_t frames_received(int peer) const noexcept {
+    return peers_[static_cast<std::size_t>(peer)].frames_received;
+  }
 
   // Reduces what is complete on all sides; true where it did something.
   bool combine_ready();
@@ -100,7 +106,8 @@ class Collective final : public Operation {
  private:
   struct Cursor {
     std::vector<std::uint32_t> sends, receives;  // indices into the schedule
-    std::size_t next_send = 0, next_receive = 0;
+    std::size_t next_send = 0, next_sent = 0, next_receive = 0;
+    std::size_t frames_sending = 0, frames_received = 0;
   };
   const std::byte* source(const Transfer& transfer) const noexcept;
 
@@ -110,7 +117,7 @@ class Collective final : public Operation {
   std::byte* output_;
   std::vector<std::byte> scratch_;
   std::vector<Cursor> peers_;
-  std::vector<std::size_t> sent_, received_;
+  std::vector<std::size_t> sending_, sent_, received_;
   std::vector<bool> send_over_, receive_over_;
   std::size_t combined_ = 0;
   std::size_t open_ = 0;  // transfers that are not over

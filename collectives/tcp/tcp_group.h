@@ -45,6 +45,7 @@ struct TcpGroupOptions {
   std::chrono::nanoseconds speak_after = std::chrono::seconds(5);  // then a wait says for whom
   std::string iface{};     // interface or address to listen on; empty: the one that leads to
   std::string route_to{};  // this host (the store's, say); empty too: loopback
+  int lanes = 0;           // sockets a peer for data, the same on all ranks; 0: by their number
   std::string node{};      // what makes two ranks share a node; empty: the host's name
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
   Ref<RefCounted> engine{};                      // from make_tcp_engine(); null: one of its own

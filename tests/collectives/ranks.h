@@ -45,6 +45,7 @@ struct RankOptions {
   std::chrono::nanoseconds timeout = 30s;
   std::string name = "world";
   std::chrono::nanoseconds speak_after = 5s;
+  int lanes = 0;
 };
 
 inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size,
@@ -55,7 +56,8 @@ inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size
                          .store = &store,
                          .timeout = options.timeout,
                          .connect_timeout = 30s,
-                         .speak_after = options.speak_after});
+                         .speak_after = options.speak_after,
+                         .lanes = options.lanes});
 }
 
 // Every rank joins one group and runs `body` with it.

@@ -51,8 +51,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Pair side = make_pair();
   tcp::Mesh mesh{.rank = 0, .peers = std::vector<tcp::Mesh::Peer>(2)};
   mesh.peers[0].who = {.rank = 0, .host = "here", .pid = 1};
-  mesh.peers[1] = {
-      {.rank = 1, .host = "there", .pid = 2}, std::move(bulk.ours), std::move(side.ours)};
+  mesh.peers[1].who = {.rank = 1, .host = "there", .pid = 2};
+  mesh.peers[1].data.push_back(std::move(bulk.ours));
+  mesh.peers[1].side = std::move(side.ours);
 
   std::vector<float> x(100);
   std::vector<float> y(20);

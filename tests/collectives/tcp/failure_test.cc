@@ -268,6 +268,45 @@ TEST(Leaving, WithOwnOperationsUnderWayEndsThemEverywhere) {
   expect_all(thrown, ErrorKind::kAborted, {"rank 1 (", "destroyed group 'world'"});
 }
 
+// The lane that rank 0 reads next stays whole, and its peer stays alive: only writing fails.
+TEST(Links, OneOfSeveralLanesThatBreaksIsAnErrorOnBothSides) {
+  constexpr std::size_t kLanes = 3;
+  std::array<tcp::Mesh, 2> meshes;
+  UniqueFd victim;
+  for (int rank = 0; rank < 2; ++rank) {
+    tcp::Mesh& mesh = meshes[static_cast<std::size_t>(rank)];
+    mesh.rank = rank;
+    mesh.peers.resize(2);
+    for (int r = 0; r < 2; ++r) {
+      mesh.peers[static_cast<std::size_t>(r)].who = {.rank = r, .host = "here", .pid = 100 + r};
+    }
+  }
+  for (std::size_t i = 0; i <= kLanes; ++i) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      tcp::Mesh::Peer& peer = meshes[rank].peers[1 - rank];
+      if (i == kLanes) {
+        peer.side = UniqueFd(ends[rank]);
+      } else {
+        peer.data.emplace_back(ends[rank]);
+      }
+    }
+    if (i == 1) victim = UniqueFd(::dup(ends[0]));
+  }
+  run_threads(2, [&](int rank) {
+    const auto group = make_ref<tcp::Group>(make_ref<tcp::Engine>(),
+                                            std::move(meshes[static_cast<std::size_t>(rank)]),
+                                            tcp::Group::Options{});
+    if (rank == 0) ::shutdown(victim.get(), SHUT_WR);
+    const Thrown thrown = thrown_by([&] {
+      for (;;) all_reduce(*group, 1 << 18)->wait();
+    });
+    EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
+    EXPECT_NE(thrown.text.find("its connection is"), std::string::npos) << thrown.text;
+  });
+}
+
 TEST(JoiningAGroup, ChecksTheWorldSize) {
   rendezvous::MemoryStore store;
   run_threads(2, [&](int rank) {
@@ -276,6 +315,17 @@ TEST(JoiningAGroup, ChecksTheWorldSize) {
     });
     EXPECT_EQ(thrown.kind, ErrorKind::kMismatch);
     EXPECT_NE(thrown.text.find("has a world size of"), std::string::npos) << thrown.text;
+  });
+}
+
+TEST(JoiningAGroup, ChecksTheNumberOfLanes) {
+  rendezvous::MemoryStore store;
+  run_threads(2, [&](int rank) {
+    const Thrown thrown =
+        thrown_by([&] { join_group(store, rank, 2, {.lanes = rank == 0 ? 1 : 3}); });
+    EXPECT_EQ(thrown.kind, ErrorKind::kMismatch);
+    EXPECT_NE(thrown.text.find("wants 3"), std::string::npos) << thrown.text;
+    EXPECT_NE(thrown.text.find("wants 1"), std::string::npos) << thrown.text;
   });
 }
 
@@ -368,8 +418,9 @@ TEST(Engine, SeesTheDeadlineOfAFirstGroupHoweverItFellAsleep) {
     UniqueFd theirs[] = {UniqueFd(ends[0][1]), UniqueFd(ends[1][1])};
     tcp::Mesh mesh{.rank = 0, .peers = std::vector<tcp::Mesh::Peer>(2)};
     mesh.peers[0].who = {.rank = 0, .host = "here", .pid = 1};
-    mesh.peers[1] = {
-        {.rank = 1, .host = "there", .pid = 2}, UniqueFd(ends[0][0]), UniqueFd(ends[1][0])};
+    mesh.peers[1].who = {.rank = 1, .host = "there", .pid = 2};
+    mesh.peers[1].data.emplace_back(ends[0][0]);
+    mesh.peers[1].side = UniqueFd(ends[1][0]);
     const Ref<ProcessGroup> group =
         make_ref<tcp::Group>(engine, std::move(mesh), tcp::Group::Options{.timeout = 2ms});
     float x = 1;

@@ -250,6 +250,30 @@ TEST_P(TcpGroup, ADroppedWorkStillHappens) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, TcpGroup, ::testing::Values(1, 2, 3, 4, 5, 8));
 
+// A slice's connection says nothing about what it holds: any number of them gives the same bits.
+TEST(TcpGroups, TheNumberOfLanesChangesNoBit) {
+  constexpr std::size_t kCount = 700'001;  // some slices, the last one short
+  std::mutex mutex;
+  std::vector<std::vector<float>> results;
+  for (const int lanes : {1, 2, 5}) {
+    run_ranks(3,
+              [&](ProcessGroup& group) {
+                std::mt19937 random(static_cast<unsigned>(group.rank()));
+                std::uniform_real_distribution<float> numbers(-1, 1);
+                std::vector<float> x(kCount);
+                for (float& value : x) value = numbers(random);
+                group.all_reduce({.input = x.data(), .output = x.data(), .count = x.size()});
+                group.barrier();
+                group.broadcast({.buffer = x.data(), .count = x.size(), .root = 1})->wait();
+                const std::lock_guard lock(mutex);
+                results.push_back(std::move(x));
+              },
+              {.lanes = lanes});
+  }
+  ASSERT_EQ(results.size(), 9u);
+  for (const std::vector<float>& result : results) EXPECT_TRUE(result == results.front());
+}
+
 TEST(TcpGroups, SeveralAtOnceFromSeveralThreads) {
   constexpr int kRanks = 3;
   constexpr int kGroups = 3;
