@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cmath>
+#include <latch>
 
 #include "collectives/coalesced.h"
 #include "collectives/custom_reduce.h"
@@ -189,16 +189,19 @@ TEST_P(Composed, ByteStringsOfAnyLengthFindTheirWay) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Composed, ::testing::Values(1, 2, 3, 4, 5, 6));
 
 TEST(MonitoredBarrier, NamesEveryRankThatHasNotCome) {
-  run_ranks(4, [](ProcessGroup& group) {
+  std::latch over(4);
+  run_ranks(4, [&](ProcessGroup& group) {
     if (group.rank() % 2 == 1) {
       // Never calls it, and gets the others' error.
       EXPECT_EQ(thrown_by([&] {
                   for (;;) group.recv({.peer = 0})->wait();
                 }).kind,
                 ErrorKind::kTimeout);
+      over.arrive_and_wait();
       return;
     }
     const Thrown thrown = thrown_by([&] { monitored_barrier(group, 500ms); });
+    over.arrive_and_wait();  // who leaves early is an error of its own to the others
     EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
     EXPECT_NE(thrown.text.find("rank 1 ("), std::string::npos) << thrown.text;
     EXPECT_NE(thrown.text.find("rank 3 ("), std::string::npos) << thrown.text;

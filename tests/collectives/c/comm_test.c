@@ -10,6 +10,8 @@
 enum { kRanks = 3, kTimeout = 60 };
 
 static int my_rank = -1;
+static int ended[2];     /* a byte of each rank that has seen the group's end */
+static int may_leave[2]; /* closed once all have */
 
 #define CHECK(condition)                                                                        \
   do {                                                                                          \
@@ -108,11 +110,17 @@ static void errors(dl_comm* comm) {
   while (status == DL_OK) status = dl_barrier(comm, 0, NULL);
   CHECK(status == DL_ABORTED && strstr(dl_last_error(), "enough") != NULL);
   CHECK(dl_comm_error(comm) == DL_ABORTED);
+  /* Who leaves early is an error of its own to the others. */
+  CHECK(write(ended[1], &through, 1) == 1);
+  close(ended[1]);
+  CHECK(read(may_leave[0], &through, 1) == 0);
 }
 
 static void run_rank(int rank, const char* directory) {
   my_rank = rank;
   alarm(2 * kTimeout);
+  close(ended[0]);
+  close(may_leave[1]);
   char method[256];
   snprintf(method, sizeof method, "file://%s", directory);
   dl_comm* world = NULL;
@@ -137,12 +145,19 @@ int main(void) {
   char directory[200];
   snprintf(directory, sizeof directory, "%s/dl_comm_test.XXXXXX", tmp != NULL ? tmp : "/tmp");
   CHECK(mkdtemp(directory) != NULL);
+  CHECK(pipe(ended) == 0 && pipe(may_leave) == 0);
   pid_t pids[kRanks];
   for (int r = 0; r < kRanks; ++r) {
     pids[r] = fork();
     CHECK(pids[r] >= 0);
     if (pids[r] == 0) run_rank(r, directory);
   }
+  close(ended[1]);
+  char byte;
+  for (int r = 0; r < kRanks; ++r) {
+    if (read(ended[0], &byte, 1) != 1) break; /* the others have failed, and say so */
+  }
+  close(may_leave[1]);
   int failed = 0;
   for (int r = 0; r < kRanks; ++r) {
     int status = 0;

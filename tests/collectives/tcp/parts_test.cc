@@ -1,6 +1,7 @@
 // Rooted operations, all_to_all and the v-variants over real sockets, ranks as threads.
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <numeric>
 
 #include "collectives/descriptor.h"
@@ -311,11 +312,13 @@ INSTANTIATE_TEST_SUITE_P(Sizes, TcpParts, ::testing::Values(1, 2, 3, 4, 5, 6));
 // Every rank gets the same error, which quotes both sides.
 void expect_mismatch(const std::vector<std::string>& quotes,
                      const std::function<void(ProcessGroup&)>& call) {
+  std::latch over(3);
   run_ranks(3, [&](ProcessGroup& group) {
     const Thrown thrown = thrown_by([&] {
       call(group);
       for (;;) group.barrier()->wait();
     });
+    over.arrive_and_wait();  // who leaves early is an error of its own to the others
     EXPECT_EQ(thrown.kind, ErrorKind::kMismatch) << thrown.text;
     for (const std::string& quote : quotes) {
       EXPECT_NE(thrown.text.find(quote), std::string::npos)
