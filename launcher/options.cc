@@ -152,6 +152,13 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
              "c10d|static")});
 }
 
+// CLI11 leaves two empty lines between groups.
+std::string help_of(const CLI::App& app) {
+  std::string text = app.help();
+  for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
+
 // What CLI11 did not know begins with the program, or is an option that is not there.
 std::vector<std::string> program_of(const CLI::App& app) {
   std::vector<std::string> program = app.remaining();
@@ -227,7 +234,7 @@ std::variant<Options, Information> parse_options(std::vector<std::string> argume
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
-    return Information{app.help()};
+    return Information{help_of(app)};
   } catch (const CLI::ParseError& error) {
     throw_error(ErrorKind::kInvalidArgument, "{}", error.what());
   }
