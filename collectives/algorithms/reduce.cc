@@ -123,8 +123,6 @@ inline T apply(T a, T b) noexcept {
       return ((a > b) | (a != a)) ? a : b;  // NOLINT(misc-redundant-expression): as above
     else
       return a > b ? a : b;
-  } else if constexpr (kIsFloat) {
-    return a;  // refused by check_reduction
   } else if constexpr (kOp == ReduceOp::kBand) {
     return static_cast<T>(a & b);
   } else if constexpr (kOp == ReduceOp::kBor) {
@@ -134,35 +132,17 @@ inline T apply(T a, T b) noexcept {
   }
 }
 
-// On 0/1 values a sum is "or" and a product "and".
-template <ReduceOp kOp>
-inline std::uint8_t apply_bool(std::uint8_t a, std::uint8_t b) noexcept {
-  if constexpr (kOp == ReduceOp::kSum || kOp == ReduceOp::kMax || kOp == ReduceOp::kBor ||
-                kOp == ReduceOp::kAvg) {
-    return a | b;
-  } else if constexpr (kOp == ReduceOp::kBxor) {
-    return a ^ b;
-  } else {
-    return a & b;
-  }
-}
-
 template <typename T, ReduceOp kOp>
 void reduce_loop(T* dst, const T* a, const T* b, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    if constexpr (std::is_same_v<T, Boolean>) {
-      store(dst[i], apply_bool<kOp>(load(a[i]), load(b[i])));
-    } else {
-      store(dst[i], apply<kOp>(load(a[i]), load(b[i])));
-    }
+    store(dst[i], apply<kOp>(load(a[i]), load(b[i])));
   }
 }
 
 template <typename T, ReduceOp kOp>
 void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count) {
   using Value = decltype(load(T{}));
-  constexpr bool kWide =
-      kOp == ReduceOp::kAvg && std::is_integral_v<Value> && !std::is_same_v<T, Boolean>;
+  constexpr bool kWide = kOp == ReduceOp::kAvg && std::is_integral_v<Value>;
   using Accumulator =
       std::conditional_t<kWide, std::conditional_t<sizeof(Value) == 8, Int128, std::int64_t>,
                          Value>;
@@ -175,17 +155,13 @@ void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count
     for (std::size_t s = 1; s < shares.size(); ++s) {
       const T* share = static_cast<const T*>(shares[s]) + begin;
       for (std::size_t i = 0; i < n; ++i) {
-        if constexpr (std::is_same_v<T, Boolean>) {
-          sum[i] = apply_bool<kOp>(sum[i], load(share[i]));
-        } else {
-          sum[i] = apply<kOp>(sum[i], static_cast<Accumulator>(load(share[i])));
-        }
+        sum[i] = apply<kOp>(sum[i], static_cast<Accumulator>(load(share[i])));
       }
     }
     T* out = dst + begin;
     const auto ranks = static_cast<Accumulator>(shares.size());
     for (std::size_t i = 0; i < n; ++i) {
-      if constexpr (kOp == ReduceOp::kAvg && !std::is_same_v<T, Boolean>) {
+      if constexpr (kOp == ReduceOp::kAvg) {
         store(out[i], sum[i] / ranks);
       } else {
         store(out[i], sum[i]);
@@ -195,95 +171,147 @@ void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count
 }
 
 template <typename T>
-void finish_loop(T* x, std::size_t count, int ranks) {
+void divide_loop(T* x, std::size_t count, int ranks) {
   using Value = decltype(load(T{}));
   for (std::size_t i = 0; i < count; ++i) {
     store(x[i], static_cast<Value>(load(x[i]) / static_cast<Value>(ranks)));
   }
 }
 
-// Calls f with a null pointer of the dtype's storage type.
-template <typename F>
-void with_type(DType dtype, const F& f) {
+// A reduction, with one name for those that are the same instructions.
+struct Pair {
+  DType dtype;
+  ReduceOp op;
+  constexpr bool operator==(const Pair&) const = default;
+};
+
+// bool has "or", "and" and "xor" only, and two's complement makes no difference between signed and
+// unsigned except in an order or a quotient. Each pair that is left costs a loop in the program and
+// tenths of a second to compile, for each instruction set.
+constexpr Pair canonical(Pair pair) noexcept {
+  const auto [dtype, op] = pair;
+  if (dtype == DType::kBool) {
+    switch (op) {
+      case ReduceOp::kSum:
+      case ReduceOp::kAvg:
+      case ReduceOp::kMax:
+        return {dtype, ReduceOp::kBor};
+      case ReduceOp::kProd:
+      case ReduceOp::kMin:
+        return {dtype, ReduceOp::kBand};
+      default:
+        return pair;
+    }
+  }
+  if (op == ReduceOp::kMin || op == ReduceOp::kMax || op == ReduceOp::kAvg) return pair;
   switch (dtype) {
-    case DType::kF16:
-      return f(static_cast<Half*>(nullptr));
-    case DType::kBF16:
-      return f(static_cast<BFloat16*>(nullptr));
-    case DType::kF32:
-      return f(static_cast<float*>(nullptr));
-    case DType::kF64:
-      return f(static_cast<double*>(nullptr));
     case DType::kI8:
-      return f(static_cast<std::int8_t*>(nullptr));
-    case DType::kU8:
-      return f(static_cast<std::uint8_t*>(nullptr));
+      return {DType::kU8, op};
     case DType::kI16:
-      return f(static_cast<std::int16_t*>(nullptr));
-    case DType::kU16:
-      return f(static_cast<std::uint16_t*>(nullptr));
+      return {DType::kU16, op};
     case DType::kI32:
-      return f(static_cast<std::int32_t*>(nullptr));
-    case DType::kU32:
-      return f(static_cast<std::uint32_t*>(nullptr));
+      return {DType::kU32, op};
     case DType::kI64:
-      return f(static_cast<std::int64_t*>(nullptr));
-    case DType::kU64:
-      return f(static_cast<std::uint64_t*>(nullptr));
-    case DType::kBool:
-      return f(static_cast<Boolean*>(nullptr));
+      return {DType::kU64, op};
+    default:
+      return pair;
   }
 }
 
 template <ReduceOp kOp>
 using OpTag = std::integral_constant<ReduceOp, kOp>;
 
-template <typename F>
+// Calls f with a null pointer of the dtype's storage type and the operation's tag; for canonical
+// pairs only, and never for the bitwise operations on floats, which check_reduction refuses.
+template <DType kDType, typename T, ReduceOp kOp, typename F>
+void call(const F& f) {
+  constexpr bool kRefused = is_floating(kDType) && kOp >= ReduceOp::kBand;
+  if constexpr (!kRefused && canonical({kDType, kOp}) == Pair{kDType, kOp}) {
+    f(static_cast<T*>(nullptr), OpTag<kOp>());
+  }
+}
+
+template <DType kDType, typename T, typename F>
 void with_op(ReduceOp op, const F& f) {
   switch (op) {
     case ReduceOp::kSum:
-      return f(OpTag<ReduceOp::kSum>());
+      return call<kDType, T, ReduceOp::kSum>(f);
     case ReduceOp::kAvg:
-      return f(OpTag<ReduceOp::kAvg>());
+      return call<kDType, T, ReduceOp::kAvg>(f);
     case ReduceOp::kMin:
-      return f(OpTag<ReduceOp::kMin>());
+      return call<kDType, T, ReduceOp::kMin>(f);
     case ReduceOp::kMax:
-      return f(OpTag<ReduceOp::kMax>());
+      return call<kDType, T, ReduceOp::kMax>(f);
     case ReduceOp::kProd:
-      return f(OpTag<ReduceOp::kProd>());
+      return call<kDType, T, ReduceOp::kProd>(f);
     case ReduceOp::kBand:
-      return f(OpTag<ReduceOp::kBand>());
+      return call<kDType, T, ReduceOp::kBand>(f);
     case ReduceOp::kBor:
-      return f(OpTag<ReduceOp::kBor>());
+      return call<kDType, T, ReduceOp::kBor>(f);
     case ReduceOp::kBxor:
-      return f(OpTag<ReduceOp::kBxor>());
+      return call<kDType, T, ReduceOp::kBxor>(f);
+  }
+}
+
+template <typename F>
+void with_pair(Pair pair, const F& f) {
+  const auto [dtype, op] = canonical(pair);
+  switch (dtype) {
+    case DType::kF16:
+      return with_op<DType::kF16, Half>(op, f);
+    case DType::kBF16:
+      return with_op<DType::kBF16, BFloat16>(op, f);
+    case DType::kF32:
+      return with_op<DType::kF32, float>(op, f);
+    case DType::kF64:
+      return with_op<DType::kF64, double>(op, f);
+    case DType::kI8:
+      return with_op<DType::kI8, std::int8_t>(op, f);
+    case DType::kU8:
+      return with_op<DType::kU8, std::uint8_t>(op, f);
+    case DType::kI16:
+      return with_op<DType::kI16, std::int16_t>(op, f);
+    case DType::kU16:
+      return with_op<DType::kU16, std::uint16_t>(op, f);
+    case DType::kI32:
+      return with_op<DType::kI32, std::int32_t>(op, f);
+    case DType::kU32:
+      return with_op<DType::kU32, std::uint32_t>(op, f);
+    case DType::kI64:
+      return with_op<DType::kI64, std::int64_t>(op, f);
+    case DType::kU64:
+      return with_op<DType::kU64, std::uint64_t>(op, f);
+    case DType::kBool:
+      return with_op<DType::kBool, Boolean>(op, f);
   }
 }
 
 void reduce(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::size_t count) {
-  with_type(dtype, [&](auto* type) {
+  const ReduceOp adding = op == ReduceOp::kAvg ? ReduceOp::kSum : op;
+  with_pair({dtype, adding}, [&](auto* type, auto tag) {
     using T = std::remove_pointer_t<decltype(type)>;
-    with_op(op, [&](auto tag) {
-      reduce_loop<T, decltype(tag)::value>(static_cast<T*>(dst), static_cast<const T*>(a),
-                                           static_cast<const T*>(b), count);
-    });
+    constexpr ReduceOp kOp = decltype(tag)::value;
+    if constexpr (kOp != ReduceOp::kAvg) {
+      reduce_loop<T, kOp>(static_cast<T*>(dst), static_cast<const T*>(a), static_cast<const T*>(b),
+                          count);
+    }
   });
 }
 
 void combine(DType dtype, ReduceOp op, void* dst, std::span<const void* const> shares,
              std::size_t count) {
-  with_type(dtype, [&](auto* type) {
+  with_pair({dtype, op}, [&](auto* type, auto tag) {
     using T = std::remove_pointer_t<decltype(type)>;
-    with_op(op, [&](auto tag) {
-      combine_loop<T, decltype(tag)::value>(static_cast<T*>(dst), shares, count);
-    });
+    combine_loop<T, decltype(tag)::value>(static_cast<T*>(dst), shares, count);
   });
 }
 
-void finish(DType dtype, void* x, std::size_t count, int ranks) {
-  with_type(dtype, [&](auto* type) {
+void divide(DType dtype, void* x, std::size_t count, int ranks) {
+  with_pair({dtype, ReduceOp::kAvg}, [&](auto* type, auto tag) {
     using T = std::remove_pointer_t<decltype(type)>;
-    finish_loop<T>(static_cast<T*>(x), count, ranks);
+    if constexpr (decltype(tag)::value == ReduceOp::kAvg) {
+      divide_loop(static_cast<T*>(x), count, ranks);
+    }
   });
 }
 
@@ -297,7 +325,7 @@ namespace {
 
 HWY_EXPORT(reduce);
 HWY_EXPORT(combine);
-HWY_EXPORT(finish);
+HWY_EXPORT(divide);
 
 }  // namespace
 
@@ -335,7 +363,7 @@ void combine(DType dtype, ReduceOp op, void* dst, std::span<const void* const> s
 void finish(DType dtype, ReduceOp op, void* x, std::size_t count, int ranks) {
   if (op != ReduceOp::kAvg) return;
   const DefaultFloatMode mode;
-  HWY_DYNAMIC_DISPATCH(finish)(dtype, x, count, ranks);
+  HWY_DYNAMIC_DISPATCH(divide)(dtype, x, count, ranks);
 }
 
 }  // namespace dl::collectives
