@@ -242,7 +242,8 @@ class ProcessGroup : public RefCounted {
 
   // Collective, blocks: the ranks of this group part into new ones by color. Null for kNoColor. A
   // new group has connections and numbers of its own: what happens to one group does not touch the
-  // other, but for the ranks they share. Throws what all_gather and making a group throw.
+  // other, but for the ranks they share. Throws what all_gather and making a group throw; a rank on
+  // which the making fails ends this group, so that the others learn why.
   virtual Ref<ProcessGroup> split(const SplitOptions& options);
 
   // Ends every operation under way on every rank with kAborted and this reason, and poisons the

@@ -20,7 +20,13 @@ Ref<ProcessGroup> Group::split(const SplitOptions& o) {
   options.store = &store;
   options.timeout = o.timeout.value_or(timeout_);
   options.engine = engine_;
-  return make_tcp_group(options);
+  try {
+    return make_tcp_group(options);
+  } catch (const std::exception& error) {
+    // The others wait for this rank, in the parent or for its connections.
+    abort(fmt::format("split into group '{}' failed: {}", plan.name, error.what()));
+    throw;
+  }
 }
 
 }  // namespace dl::collectives::tcp

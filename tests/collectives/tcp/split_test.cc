@@ -99,6 +99,17 @@ TEST(SplitGroups, ARankThatStandsStillInOneHoldsUpNoOther) {
   });
 }
 
+TEST(SplitGroups, AFailureOnOneRankIsAnErrorOnTheOthersAtOnce) {
+  std::latch over(2);
+  run_ranks(2, [&](ProcessGroup& group) {
+    const bool is_wrong = group.rank() == 0;
+    const Thrown thrown = thrown_by([&] { group.split({.name = is_wrong ? "a/b" : "ab"}); });
+    over.arrive_and_wait();
+    EXPECT_EQ(thrown.kind, is_wrong ? ErrorKind::kInvalidArgument : ErrorKind::kAborted);
+    EXPECT_NE(thrown.text.find("no '/', got 'a/b'"), std::string::npos) << thrown.text;
+  });
+}
+
 TEST(SplitGroups, ANegativeColorIsRefused) {
   run_ranks(1, [](ProcessGroup& group) {
     EXPECT_EQ(thrown_by([&] { group.split({.color = -2}); }).text,
