@@ -41,6 +41,7 @@ class Investigation {
  public:
   explicit Investigation(const Case& from) : case_(from) {
     for (const RankFacts& rank : from.ranks) add_memberships(rank);
+    part_namesakes();
     for (Membership& member : members_) find_waits(member);
   }
 
@@ -77,6 +78,17 @@ class Investigation {
     }
   }
 
+  // Groups of one name that have no rank in common (split() with one name for all colors) are
+  // several, and nothing tells who belongs to which: a member then tells only for itself.
+  void part_namesakes() {
+    for (auto& [key, members] : groups_) {
+      std::set<int> ranks;
+      for (const std::size_t i : members) ranks.insert(members_[i].group->rank);
+      if (ranks.size() < members.size()) namesakes_.insert(key);
+    }
+  }
+  bool has_namesakes(const GroupFacts& group) const { return namesakes_.contains(key_of(group)); }
+
   // The member that has this rank in the group, null where its recorder is not here.
   const Membership* find_member(const GroupFacts& group, int rank_in_group) const {
     for (const std::size_t i : groups_.at(key_of(group))) {
@@ -86,6 +98,7 @@ class Investigation {
   }
   // As a rank of the world; -1: not known.
   int world_rank(const GroupFacts& group, int rank_in_group) const {
+    if (has_namesakes(group)) return -1;
     if (const Membership* member = find_member(group, rank_in_group)) return member->rank->rank;
     return group.size == case_.world_size() ? rank_in_group : -1;
   }
@@ -94,7 +107,7 @@ class Investigation {
     const Operation* const current = member.current;
     if (current == nullptr) return;
     const GroupFacts& group = *member.group;
-    if (!current->is_message) {
+    if (!current->is_message && !has_namesakes(group)) {
       for (const std::size_t i : groups_.at(key_of(group))) {
         const Membership& other = members_[i];
         if (other.group->last_called < current->sequence) {
@@ -184,6 +197,7 @@ class Investigation {
 
   Finding mismatch() const {
     for (const auto& [key, members] : groups_) {
+      if (namesakes_.contains(key)) continue;
       // By number, what each rank called under it.
       std::map<std::uint64_t, std::vector<std::pair<const RankFacts*, const Operation*>>> calls;
       for (const std::size_t i : members) {
@@ -302,6 +316,7 @@ class Investigation {
   const Case& case_;
   std::vector<Membership> members_;
   std::map<GroupKey, std::vector<std::size_t>> groups_;
+  std::set<GroupKey> namesakes_;
 };
 
 std::string seconds(double time) {

@@ -41,6 +41,10 @@ class Job {
     return recorders_[static_cast<std::size_t>(rank)]->add_group(
         {.name = name, .backend = "tcp", .rank = rank, .size = size_});
   }
+  GroupRecorder add(std::string_view name, int rank, int rank_in_group, int size) {
+    return recorders_[static_cast<std::size_t>(rank)]->add_group(
+        {.name = name, .backend = "tcp", .rank = rank_in_group, .size = size});
+  }
   GroupRecorder& world(int rank) { return worlds_[static_cast<std::size_t>(rank)]; }
   void done(int rank, std::uint64_t sequence) {
     world(rank).finish(world(rank).begin({.sequence = sequence, .count = 8, .hash = 1}));
@@ -212,6 +216,19 @@ TEST(Autopsy, ReceiversThatWaitForEachOtherAreACircle) {
   const Diagnosis diagnosis = diagnose(of(job, 2));
   EXPECT_EQ(diagnosis.finding.kind, Kind::kCircle);
   expect_says(diagnosis.finding.lines, "recv #1 (f32[5], tag 42)");
+}
+
+TEST(Autopsy, GroupsThatShareANameAreNotTakenForOne) {
+  Job job(4);
+  std::vector<GroupRecorder> pairs;
+  for (int rank = 0; rank < 4; ++rank) pairs.push_back(job.add("pair", rank, rank % 2, 2));
+  // The first pair is at its second operation, the other one has not begun.
+  for (const std::size_t rank : {0, 1}) {
+    pairs[rank].finish(pairs[rank].begin({.sequence = 1, .count = 8}));
+    pairs[rank].begin({.sequence = 2, .count = 8});
+  }
+  const Diagnosis diagnosis = diagnose(of(job, 4));
+  EXPECT_EQ(diagnosis.finding.kind, Kind::kSlow) << joined(diagnosis.finding.lines);
 }
 
 TEST(Autopsy, SaysWhatIsSlowAndWhereNobodyWaits) {
