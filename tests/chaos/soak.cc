@@ -1,0 +1,286 @@
+// A soak: jobs of three ranks run random operations until one rank is killed at a random moment.
+//
+//   soak SECONDS [SEED [BACKEND]]
+//
+// Every other rank must end with an error that names the victim, within kHang, and with as many
+// descriptors and threads as it began with; what arrives before must be right. Prints a score, and
+// ends with 1 where it is not clean. The seed says which operations run and when the kill comes;
+// how far the ranks are by then is the machine's.
+#include <dirent.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/init.h"
+#include "core/base/error.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using collectives::ProcessGroup;
+
+constexpr int kRanks = 3;
+constexpr std::size_t kMost = 200'000;  // elements
+constexpr auto kHang = 30s;
+
+enum Fault : int { kNone, kWrongData, kLeak };
+
+// What the ranks tell the program; lives in shared memory.
+struct Board {
+  std::atomic<std::uint64_t> done[kRanks];      // operations
+  std::atomic<std::int64_t> failed_at[kRanks];  // nanoseconds of the steady clock; 0: not yet
+  std::atomic<bool> over[kRanks];
+  std::atomic<int> fault[kRanks];
+  std::atomic<int> victim;
+  char text[kRanks][1024];
+};
+
+struct Score {
+  int kills = 0, hangs = 0, misnamed = 0, wrong = 0, leaks = 0, never_began = 0;
+  std::uint64_t operations = 0;
+  std::vector<double> noticed_ms;
+  bool is_clean() const { return kills > 0 && hangs + misnamed + wrong + leaks + never_began == 0; }
+};
+
+template <typename Condition>
+bool eventually(Clock::duration limit, Condition condition) {
+  const auto end = Clock::now() + limit;
+  while (!condition()) {
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
+std::size_t entries(const char* directory) {
+  DIR* const open = ::opendir(directory);
+  if (open == nullptr) return 0;
+  std::size_t count = 0;
+  while (::readdir(open) != nullptr) ++count;
+  ::closedir(open);
+  return count;
+}
+
+// The same on every rank: all draw from one seed.
+class Operations {
+ public:
+  Operations(ProcessGroup& group, std::uint64_t seed)
+      : group_(group), random_(seed), in_(kRanks * kMost), out_(kRanks * kMost) {}
+
+  // False where the result is wrong.
+  bool next() {
+    const auto count = static_cast<std::size_t>(std::exp2(draw(0, 1750) / 100.0));
+    const int root = draw(0, kRanks - 1);
+    const int rank = group_.rank();
+    float* const in = in_.data();
+    float* const out = out_.data();
+    switch (draw(0, 10)) {
+      case 0:
+      case 1:
+        return all_reduce(count);
+      case 2:
+        group_.broadcast({.buffer = out, .count = count, .root = root})->wait();
+        return true;
+      case 3:
+        group_.all_gather({.input = in, .output = out, .count = count})->wait();
+        return true;
+      case 4:
+        group_.reduce_scatter({.input = in, .output = out, .count = count})->wait();
+        return true;
+      case 5:
+        group_.reduce({.input = in, .output = out, .count = count, .root = root})->wait();
+        return true;
+      case 6:
+        group_.gather({.input = in, .output = out, .count = count, .root = root})->wait();
+        return true;
+      case 7:
+        group_.scatter({.input = in, .output = out, .count = count, .root = root})->wait();
+        return true;
+      case 8:
+        group_.all_to_all({.input = in, .output = out, .count = count})->wait();
+        return true;
+      case 9:
+        group_
+            .sendrecv({.buffer = in, .count = count, .peer = (rank + 1) % kRanks},
+                      {.buffer = out, .count = count, .peer = (rank + kRanks - 1) % kRanks})
+            ->wait();
+        return true;
+      default:
+        group_.barrier()->wait();
+        return true;
+    }
+  }
+
+ private:
+  int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
+  // Two under way at once, waited for out of order.
+  bool all_reduce(std::size_t count) {
+    const auto sum = static_cast<float>(kRanks * (kRanks + 1) / 2);
+    float* const first = out_.data();
+    float* const second = out_.data() + kMost;
+    std::fill_n(first, count, static_cast<float>(group_.rank() + 1));
+    std::fill_n(second, count, static_cast<float>(group_.rank() + 1));
+    const auto a = group_.all_reduce({.input = first, .output = first, .count = count});
+    const auto b = group_.all_reduce({.input = second, .output = second, .count = count});
+    b->wait();
+    a->wait();
+    const auto is_right = [&](const float* x) {
+      return std::all_of(x, x + count, [&](float v) { return v == sum; });
+    };
+    return is_right(first) && is_right(second);
+  }
+
+  ProcessGroup& group_;
+  std::mt19937_64 random_;
+  std::vector<float> in_, out_;
+};
+
+[[noreturn]] void run(int rank, Board& board, const std::string& meet, const std::string& backend,
+                      std::uint64_t seed) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::size_t descriptors = entries("/proc/self/fd");
+  try {
+    init_process_group({.backend = backend,
+                        .init_method = "file://" + meet,
+                        .rank = rank,
+                        .world_size = kRanks,
+                        .timeout = 60s});
+    Operations operations(*default_group(), seed);
+    for (;;) {
+      if (!operations.next()) board.fault[rank].store(kWrongData);
+      board.done[rank].fetch_add(1);
+    }
+  } catch (const std::exception& error) {
+    std::strncpy(board.text[rank], error.what(), sizeof board.text[rank] - 1);
+    board.failed_at[rank].store(Clock::now().time_since_epoch().count());
+  }
+  // The others must hear of the cause, not of this end.
+  eventually(kHang, [&] {
+    for (int other = 0; other < kRanks; ++other) {
+      if (other != board.victim.load() && board.failed_at[other].load() == 0) return false;
+    }
+    return true;
+  });
+  destroy_process_group();
+  const bool all_back = eventually(kHang, [&] {
+    return entries("/proc/self/fd") == descriptors && entries("/proc/self/task") == 3;  // . and ..
+  });
+  if (!all_back) board.fault[rank].store(kLeak);
+  board.over[rank].store(true);
+  ::_exit(0);
+}
+
+void judge(Board& board, pid_t victim_pid, Clock::time_point killed_at, Score& score) {
+  const int victim = board.victim.load();
+  const std::string who = "rank " + std::to_string(victim) + " (";
+  const std::string pid = ", pid " + std::to_string(victim_pid) + ")";
+  for (int rank = 0; rank < kRanks; ++rank) {
+    score.operations += board.done[rank].load();
+    if (rank == victim) continue;
+    const bool has_ended = eventually(2 * kHang, [&] { return board.over[rank].load(); });
+    if (!has_ended || board.failed_at[rank].load() == 0) {
+      ++score.hangs;
+      std::printf("rank %d hangs after the death of rank %d\n", rank, victim);
+      continue;
+    }
+    const std::chrono::duration<double, std::milli> noticed =
+        std::chrono::nanoseconds(board.failed_at[rank].load()) - killed_at.time_since_epoch();
+    score.noticed_ms.push_back(noticed.count());
+    const std::string text = board.text[rank];
+    if (text.find(who) == std::string::npos || text.find(pid) == std::string::npos) {
+      ++score.misnamed;
+      std::printf("rank %d does not name rank %d: %s\n", rank, victim, text.c_str());
+    }
+    if (board.fault[rank].load() == kWrongData) ++score.wrong;
+    if (board.fault[rank].load() == kLeak) ++score.leaks;
+  }
+}
+
+void play(std::uint64_t seed, const std::string& backend, Score& score) {
+  const tests::TempDir directory;
+  void* const at =
+      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::bad_alloc();
+  auto& board = *new (at) Board();
+  std::mt19937_64 random(seed);
+  const int victim = static_cast<int>(random() % kRanks);
+  const auto after = std::chrono::microseconds(random() % 30'000);
+  board.victim.store(victim);
+  pid_t pids[kRanks];
+  for (int rank = 0; rank < kRanks; ++rank) {
+    pids[rank] = ::fork();
+    if (pids[rank] == 0) run(rank, board, directory.path() + "/meet", backend, seed);
+  }
+  const bool began = eventually(60s, [&] {
+    return std::all_of(board.done, board.done + kRanks, [](auto& done) { return done.load() > 0; });
+  });
+  if (began) {
+    std::this_thread::sleep_for(after);
+    const auto killed_at = Clock::now();
+    ::kill(pids[victim], SIGKILL);
+    ++score.kills;
+    judge(board, pids[victim], killed_at, score);
+  } else {
+    ++score.never_began;
+    std::printf("the ranks did not begin: %s\n", board.text[0]);
+  }
+  for (const pid_t pid : pids) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+  ::munmap(at, sizeof(Board));
+}
+
+int soak(int seconds, std::uint64_t seed, const std::string& backend) {
+  Score score;
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  std::uint64_t jobs = 0;
+  while (Clock::now() < end) play(seed + jobs++, backend, score);
+  if (entries("/proc/self/fd") != descriptors) ++score.leaks;
+  std::sort(score.noticed_ms.begin(), score.noticed_ms.end());
+  const auto percentile = [&](std::size_t p) {
+    return score.noticed_ms.empty() ? 0 : score.noticed_ms[(score.noticed_ms.size() - 1) * p / 100];
+  };
+  std::printf(
+      "soak: seed %llu, %d kills, %llu operations; %d hangs, %d that name another rank, %d wrong "
+      "results, %d leaks, %d jobs that did not begin; a death is noticed after %.1f ms (median), "
+      "%.1f ms (99 %%), %.1f ms (at most)\n",
+      static_cast<unsigned long long>(seed), score.kills,
+      static_cast<unsigned long long>(score.operations), score.hangs, score.misnamed, score.wrong,
+      score.leaks, score.never_began, percentile(50), percentile(99), percentile(100));
+  return score.is_clean() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace dl
+
+int main(int argc, char** argv) {
+  const int seconds = argc > 1 ? std::atoi(argv[1]) : 0;
+  if (seconds <= 0) {
+    std::fprintf(stderr, "usage: soak SECONDS [SEED [BACKEND]]\n");
+    return 2;
+  }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  return dl::soak(seconds, argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1,
+                  argc > 3 ? argv[3] : "auto");
+}
