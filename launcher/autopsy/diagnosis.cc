@@ -183,8 +183,8 @@ class Investigation {
       if (!WIFSIGNALED(rank.status) && (knew || !rank.is_cause)) continue;
       finding.culprits.push_back(rank.rank);
     }
-    std::stable_sort(finding.culprits.begin(), finding.culprits.end(), [&](int a, int b) {
-      return case_.find(a)->is_cause && !case_.find(b)->is_cause;
+    std::sort(finding.culprits.begin(), finding.culprits.end(), [&](int a, int b) {
+      return std::pair(!case_.find(a)->is_cause, a) < std::pair(!case_.find(b)->is_cause, b);
     });
     for (const int culprit : finding.culprits) {
       const RankFacts& rank = *case_.find(culprit);
@@ -225,8 +225,8 @@ class Investigation {
     for (const auto& [rank, operation] : called) sides[text(*operation)].push_back(rank->rank);
     std::vector<std::pair<std::string, std::vector<int>>> by_size(sides.begin(), sides.end());
     // The odd one out is the likely culprit; of two equal sides, neither is.
-    std::stable_sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) {
-      return a.second.size() < b.second.size();
+    std::sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.second.size(), a.first) < std::pair(b.second.size(), b.first);
     });
     Finding finding{.kind = Kind::kMismatch, .culprits = {}, .lines = {}};
     finding.lines.push_back(fmt::format(
