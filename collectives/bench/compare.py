@@ -8,7 +8,8 @@
 
 A round runs every program once, one after the other, so that whatever else the machine does meets all of them; before each round
 it looks whether other programs use the CPUs, and waits for a while until they do not. A program that fails or exceeds its limit loses
-that round only. Every line of JSON that a program prints is kept, with its round, in the file that --keep names. The programs are
+that round only; one that exceeded it twice is left out. Every line of JSON that a program prints is kept, with its round, in the file
+that --keep names. The programs are
 those that take dlbench's -b -e -f and print its JSON keys.
 
 MPI programs are compiled here from the source that --mpi names, and run as Open MPI (its default, coll_han_priority 100, no
@@ -30,6 +31,9 @@ import time
 import quiet
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+NOT_OVER = "not over"
+# A launcher may hang once by accident; a program that always takes too long must not cost all rounds.
+MOST_HANGS = 2
 # Where a program can do either; the others give the result a place of its own.
 IN_PLACE = ("all_reduce", "broadcast", "barrier")
 
@@ -113,7 +117,7 @@ def run(command, environment, limit):
             output, _ = child.communicate(timeout=5)
         except subprocess.TimeoutExpired:
             output = ""
-        problem = f"not over after {limit} s"
+        problem = f"{NOT_OVER} after {limit:g} s"
     finally:
         try:
             os.killpg(child.pid, signal.SIGKILL)
@@ -126,7 +130,7 @@ def run(command, environment, limit):
             rows.append(json.loads(line[line.index("{"):], strict=False))  # behind dlrun's prefix of a rank; MPICH's name has a tab
         except ValueError:
             rest.append(line)
-    if problem and rest:
+    if problem and rest and not problem.startswith(NOT_OVER):
         problem += f": {rest[-1][:200]}"
     return rows, problem
 
@@ -155,6 +159,7 @@ class Rounds:
         self.a, self.who, self.keep = a, who, keep
         self.times = {}  # {(op, ranks): {name: {bytes: [p50 of each round]}}}
         self.problems = []
+        self.hung = {}  # {case: how often it was not over in time}
         self.ours_failed = False
         self.done = self.noisy = 0
 
@@ -172,7 +177,14 @@ class Rounds:
         say(f"round {number} of {self.a.rounds}: {time.monotonic() - started:.0f} s")
 
     def one(self, number, c, op, ranks, sizes, share):
+        case = (c.name, op, ranks, sizes)
+        if self.hung.get(case, 0) >= MOST_HANGS:
+            return
         rows, problem = run([*c.command(op, ranks), *parse_sizes(sizes)], c.environment, self.a.limit)
+        if problem is not None and problem.startswith(NOT_OVER):
+            self.hung[case] = self.hung.get(case, 0) + 1
+            if self.hung[case] == MOST_HANGS:
+                problem += "; left out from now on"
         if problem is None and not rows:
             problem = "it printed no figures"
         if problem is None and any(row.get("wrong") for row in rows):

@@ -73,8 +73,7 @@ class Table final : public Report {
       if (!options_.per_iteration) text += extremes(r.out_of_place) + extremes(r.in_place);
       text += "  " + number(shown.rewrite_us, 7);
     }
-    text += "  " + shown.algorithm;
-    line("{}", text);
+    line("{}  {}", text, shown.algorithm.empty() ? "-" : shown.algorithm);
   }
 
   void end(const Summary& s) override {
