@@ -32,8 +32,10 @@ SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& o, std::uint64_t 
   for (int r = 0; r < parent.size(); ++r) {
     if (wishes[static_cast<std::size_t>(r)][0] == o.color) plan.members.push_back(r);
   }
-  std::stable_sort(plan.members.begin(), plan.members.end(), [&](int a, int b) {
-    return wishes[static_cast<std::size_t>(a)][1] < wishes[static_cast<std::size_t>(b)][1];
+  std::sort(plan.members.begin(), plan.members.end(), [&](int a, int b) {
+    const int a_key = wishes[static_cast<std::size_t>(a)][1];
+    const int b_key = wishes[static_cast<std::size_t>(b)][1];
+    return a_key != b_key ? a_key < b_key : a < b;
   });
   const auto place = std::find(plan.members.begin(), plan.members.end(), parent.rank());
   plan.rank = static_cast<int>(place - plan.members.begin());

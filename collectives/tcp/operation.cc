@@ -115,7 +115,7 @@ Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& wha
   }
 }
 
-const std::byte* Collective::source(const Transfer& transfer) const noexcept {
+const std::byte* Collective::source_of(const Transfer& transfer) const noexcept {
   switch (transfer.region) {
     case Region::kInput:
       return input_ + transfer.offset;
@@ -153,7 +153,7 @@ std::optional<Collective::Slice> Collective::next_slice(int peer) const noexcept
   const std::size_t wanted = std::min(slice_bytes(transfer.bytes), transfer.bytes - done);
   if (ready - done < wanted) return std::nullopt;
   return Slice{cursor.frames_sending,
-               source(transfer) + done,
+               source_of(transfer) + done,
                wanted,
                static_cast<std::uint32_t>(cursor.next_send),
                done,

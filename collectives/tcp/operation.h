@@ -109,7 +109,7 @@ class Collective final : public Operation {
     std::size_t next_send = 0, next_sent = 0, next_receive = 0;
     std::size_t frames_sending = 0, frames_received = 0;
   };
-  const std::byte* source(const Transfer& transfer) const noexcept;
+  const std::byte* source_of(const Transfer& transfer) const noexcept;
 
   Schedule schedule_;
   int size_;
