@@ -22,8 +22,7 @@ constexpr std::uint64_t kStateBits = 0xff;
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
 void copy_text(std::span<char> to, std::string_view text) noexcept {
-  const std::size_t bytes = std::min(text.size(), to.size() - 1);
-  std::memcpy(to.data(), text.data(), bytes);
+  const std::size_t bytes = text.copy(to.data(), to.size() - 1);
   std::memset(to.data() + bytes, 0, to.size() - bytes);
 }
 

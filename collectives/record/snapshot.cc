@@ -195,7 +195,8 @@ std::string write_snapshot(const Memory& copy, const std::string& directory, int
 std::optional<RankFacts> parse(std::span<const std::byte> bytes, std::string& why) {
   // What is cut off reads as nothing: empty slots and groups.
   const auto image = std::make_unique<Memory>();
-  std::memcpy(static_cast<void*>(image.get()), bytes.data(), std::min(bytes.size(), kBytes));
+  std::copy_n(bytes.data(), std::min(bytes.size(), kBytes),
+              reinterpret_cast<std::byte*>(image.get()));
   const Header& h = image->header;
   if (bytes.size() < offsetof(Header, owner) || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0) {
     why = "it is no flight recorder";
