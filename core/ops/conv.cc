@@ -1,5 +1,7 @@
 #include "core/ops/conv.h"
 
+#include <limits>
+
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
 
@@ -8,9 +10,14 @@ namespace {
 
 constexpr auto kLast = MemoryFormat::kChannelsLast;
 
+// Above, products of two would overflow.
+constexpr std::int64_t kMostOfPair = std::numeric_limits<std::int32_t>::max();
+
 void check_pair(const Pair& pair, std::int64_t least, std::string_view op, std::string_view what) {
   DL_CHECK(pair[0] >= least && pair[1] >= least, kInvalidArgument,
            "{}: {} is ({}, {}), wanted at least {}", op, what, pair[0], pair[1], least);
+  DL_CHECK(pair[0] <= kMostOfPair && pair[1] <= kMostOfPair, kInvalidArgument,
+           "{}: {} is ({}, {}), wanted at most {}", op, what, pair[0], pair[1], kMostOfPair);
 }
 
 void check_image(const Tensor& input, std::string_view op) {

@@ -70,7 +70,11 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options) {
            "arange: from {} to {} in steps of {} never ends", first, end.as_double(), by);
   DL_CHECK(span == 0 || (span > 0) == (by > 0), kInvalidArgument,
            "arange: steps of {} do not lead from {} to {}", by, first, end.as_double());
-  const auto count = static_cast<std::int64_t>(std::ceil(span / by));
+  const double steps = std::ceil(span / by);
+  DL_CHECK(steps < 0x1p53, kInvalidArgument,
+           "arange: from {} to {} in steps of {} are too many elements", first, end.as_double(),
+           by);
+  const auto count = static_cast<std::int64_t>(steps);
   Tensor result =
       empty({count}, {.dtype = options.dtype.value_or(integers ? DType::kI64 : DType::kF32)});
   visit_all(result.dtype(), [&]<typename T>() {

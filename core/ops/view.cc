@@ -82,6 +82,7 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
   Shape shape = base.sizes();
   Strides steps = base.strides();
   shape[dim] = size;
+  if (size < 2) step = 1;  // it is never taken, and may be any number
   steps[dim] *= step;
   const std::int64_t offset = base.storage_offset() + first * base.strides()[dim];
   if (drop) {
@@ -189,15 +190,15 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t end,
   };
   const std::int64_t first = clip(start);
   const std::int64_t last = std::max(clip(end), first);
-  return part_of(*this, d, first, (last - first + step - 1) / step, step, false);
+  return part_of(*this, d, first, last == first ? 0 : (last - first - 1) / step + 1, step, false);
 }
 
 Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const {
   DL_CHECK(rank() > 0, kShape, "narrow: a tensor without dimensions cannot be narrowed");
   const std::size_t d = wrap_dim(dim, rank(), "narrow");
   DL_CHECK(start >= 0 && length >= 0 && length <= sizes()[d] && start <= sizes()[d] - length,
-           kIndex, "narrow: elements {} to {} are out of range for dimension {} of {}", start,
-           start + length, d, sizes().str());
+           kIndex, "narrow: {} elements from {} on are out of range for dimension {} of {}", length,
+           start, d, sizes().str());
   return slice(dim, start, start + length);
 }
 
@@ -216,6 +217,7 @@ Tensor Tensor::expand(const Shape& shape) const {
     }
     DL_CHECK(target[d] >= 0, kShape, "expand: a size of the shape {} is negative", shape.str());
   }
+  element_count(target, "expand");
   Tensor view =
       make_view(*this, target, broadcast_strides(sizes(), strides(), target), storage_offset());
   if (auto* node = record<ExpandBackward>(view, *this)) node->shape = sizes();

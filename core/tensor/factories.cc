@@ -6,19 +6,12 @@ namespace dl {
 namespace {
 
 Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device device) {
-  const std::int64_t count = element_count(shape, "empty");
-  std::size_t bytes = 0;
-  DL_CHECK(!__builtin_mul_overflow(static_cast<std::size_t>(count), size_of(dtype), &bytes), kShape,
-           "empty: the shape {} has too many bytes", shape.str());
+  const std::size_t bytes = byte_count(shape, dtype, "empty");
   return Tensor(make_ref<TensorImpl>(Storage::make(bytes, device), shape, strides, 0, dtype));
 }
 
 Tensor wrap(const Ref<Storage>& storage, const Shape& shape, DType dtype) {
   return Tensor(make_ref<TensorImpl>(storage, shape, contiguous_strides(shape), 0, dtype));
-}
-
-std::size_t bytes_of(const Shape& shape, DType dtype) {
-  return static_cast<std::size_t>(element_count(shape, "from_blob")) * size_of(dtype);
 }
 
 template <typename C>
@@ -49,6 +42,7 @@ Tensor empty(const Shape& shape, TensorOptions options) {
 }
 
 Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
+  element_count(shape, "empty");
   const Strides strides = format == MemoryFormat::kChannelsLast ? channels_last_strides(shape)
                                                                 : contiguous_strides(shape);
   Tensor result = make(shape, strides, options.dtype.value_or(DType::kF32), options.device);
@@ -68,27 +62,22 @@ Tensor empty_like(const Tensor& like, MemoryFormat format) {
 }
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype, Ref<RefCounted> owner) {
-  return wrap(Storage::wrap(data, bytes_of(shape, dtype), {}, std::move(owner)), shape, dtype);
+  const std::size_t bytes = byte_count(shape, dtype, "from_blob");
+  return wrap(Storage::wrap(data, bytes, {}, std::move(owner)), shape, dtype);
 }
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype, std::function<void(void*)> deleter) {
   if (deleter == nullptr) return from_blob(data, shape, dtype, Ref<RefCounted>());
-  return wrap(Storage::wrap(data, bytes_of(shape, dtype), {}, std::move(deleter)), shape, dtype);
+  const std::size_t bytes = byte_count(shape, dtype, "from_blob");
+  return wrap(Storage::wrap(data, bytes, {}, std::move(deleter)), shape, dtype);
 }
 
 Tensor from_blob(void* data, const Shape& shape, const Strides& strides, DType dtype,
                  Ref<RefCounted> owner) {
-  DL_CHECK(shape.size() == strides.size(), kShape, "from_blob: {} sizes and {} strides",
-           shape.size(), strides.size());
-  std::int64_t last = 0;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    DL_CHECK(strides[i] >= 0, kShape, "from_blob: the strides {} are negative", strides.str());
-    last += std::max<std::int64_t>(shape[i] - 1, 0) * strides[i];
-  }
-  const std::int64_t held = element_count(shape, "from_blob") == 0 ? 0 : last + 1;
-  return Tensor(make_ref<TensorImpl>(
-      Storage::wrap(data, static_cast<std::size_t>(held) * size_of(dtype), {}, std::move(owner)),
-      shape, strides, 0, dtype));
+  const std::int64_t extent = strided_extent(shape, strides, "from_blob");
+  const std::size_t bytes = byte_count({extent}, dtype, "from_blob");
+  return Tensor(make_ref<TensorImpl>(Storage::wrap(data, bytes, {}, std::move(owner)), shape,
+                                     strides, 0, dtype));
 }
 
 }  // namespace dl

@@ -34,7 +34,7 @@ Tensor ones_like(const Tensor& like);
 // The dtype follows the value: bool, int64 or float32.
 Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
 // start, start + step, ... below end. int64 for integers, else float32. Throws kInvalidArgument for
-// a step of zero or of the wrong sign.
+// a step of zero or of the wrong sign, and for 2^53 elements or more.
 Tensor arange(Scalar end, TensorOptions options = {});
 Tensor arange(Scalar start, Scalar end, Scalar step = 1, TensorOptions options = {});
 

@@ -8,16 +8,38 @@ namespace dl {
 
 std::int64_t element_count(const Shape& shape, std::string_view op) {
   std::int64_t count = 1;
-  bool overflow = false;
   bool empty = false;
   for (const std::int64_t size : shape) {
     DL_CHECK(size >= 0, kShape, "{}: a size of the shape {} is negative", op, shape.str());
     if (size == 0) empty = true;
-    overflow = __builtin_mul_overflow(count, size, &count) || overflow;
+    DL_CHECK(!__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count), kShape,
+             "{}: the shape {} has too many elements", op, shape.str());
   }
-  if (empty) return 0;
-  DL_CHECK(!overflow, kShape, "{}: the shape {} has too many elements", op, shape.str());
-  return count;
+  return empty ? 0 : count;
+}
+
+std::size_t byte_count(const Shape& shape, DType dtype, std::string_view op) {
+  std::int64_t bytes = 0;
+  DL_CHECK(!__builtin_mul_overflow(element_count(shape, op),
+                                   static_cast<std::int64_t>(size_of(dtype)), &bytes),
+           kShape, "{}: the shape {} has too many bytes", op, shape.str());
+  return static_cast<std::size_t>(bytes);
+}
+
+std::int64_t strided_extent(const Shape& shape, const Strides& strides, std::string_view op) {
+  DL_CHECK(shape.size() == strides.size(), kShape, "{}: {} sizes and {} strides", op, shape.size(),
+           strides.size());
+  const bool empty = element_count(shape, op) == 0;
+  std::int64_t places = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    DL_CHECK(strides[i] >= 0, kShape, "{}: the strides {} are negative", op, strides.str());
+    std::int64_t more = 0;
+    DL_CHECK(!__builtin_mul_overflow(std::max<std::int64_t>(shape[i] - 1, 0), strides[i], &more) &&
+                 !__builtin_add_overflow(places, more, &places),
+             kShape, "{}: the shape {} with strides {} is too large", op, shape.str(),
+             strides.str());
+  }
+  return empty ? 0 : places;
 }
 
 Strides contiguous_strides(const Shape& shape) {
@@ -119,18 +141,14 @@ Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shap
 
 Shape infer_shape(const Shape& shape, std::int64_t numel, std::string_view op) {
   Shape result = shape;
-  std::int64_t known = 1;
   std::optional<std::size_t> open;
   for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == -1) {
-      DL_CHECK(!open, kShape, "{}: only one size may be -1; the shape is {}", op, shape.str());
-      open = i;
-    } else {
-      DL_CHECK(shape[i] >= 0, kShape, "{}: a size of the shape {} is negative", op, shape.str());
-      DL_CHECK(!__builtin_mul_overflow(known, shape[i], &known), kShape,
-               "{}: the shape {} has too many elements", op, shape.str());
-    }
+    if (shape[i] != -1) continue;
+    DL_CHECK(!open, kShape, "{}: only one size may be -1; the shape is {}", op, shape.str());
+    open = i;
+    result[i] = 1;
   }
+  const std::int64_t known = element_count(result, op);
   if (open) {
     DL_CHECK(known != 0 && numel % known == 0, kShape,
              "{}: {} elements do not fit the shape {}, whatever its open size", op, numel,

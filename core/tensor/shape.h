@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/tensor/dims.h"
+#include "core/tensor/dtype.h"
 
 namespace dl {
 
@@ -19,9 +20,15 @@ enum class MemoryFormat : std::uint8_t {
   kPreserve,      // as the input has it
 };
 
-// Product of the sizes; 1 for no dimension. Throws kShape for a negative size or more than 2^63 - 1
-// elements.
+// Product of the sizes; 1 for no dimension. Throws kShape for a negative size, and where the
+// product of those that are not 0 is above 2^63 - 1, so that an empty tensor's strides are numbers
+// too.
 std::int64_t element_count(const Shape& shape, std::string_view op);
+// What so many elements take. Throws as element_count, and for more than 2^63 - 1 bytes.
+std::size_t byte_count(const Shape& shape, DType dtype, std::string_view op);
+// How many places lie from the first element to the last, both counted; 0 for no element. Throws
+// kShape for a negative stride and for more than 2^63 - 1.
+std::int64_t strided_extent(const Shape& shape, const Strides& strides, std::string_view op);
 
 Strides contiguous_strides(const Shape& shape);
 // For four dimensions only; throws kShape otherwise.

@@ -66,22 +66,10 @@ std::int64_t Tensor::offset_of(std::initializer_list<std::int64_t> index) const 
 
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset) {
-  DL_CHECK(shape.size() == strides.size(), kShape, "as_strided: {} sizes and {} strides",
-           shape.size(), strides.size());
-  const std::int64_t count = element_count(shape, "as_strided");
-  std::int64_t last = offset;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    DL_CHECK(strides[i] >= 0, kShape, "as_strided: the strides {} are negative", strides.str());
-    std::int64_t extent = 0;
-    DL_CHECK(
-        !__builtin_mul_overflow(std::max<std::int64_t>(shape[i] - 1, 0), strides[i], &extent) &&
-            !__builtin_add_overflow(last, extent, &last),
-        kShape, "as_strided: the shape {} with strides {} is too large", shape.str(),
-        strides.str());
-  }
+  const std::int64_t extent = strided_extent(shape, strides, "as_strided");
   const auto held = static_cast<std::int64_t>(base.storage()->bytes() / size_of(base.dtype()));
   DL_CHECK(
-      offset >= 0 && (count == 0 || last < held), kShape,
+      offset >= 0 && (extent == 0 || extent <= held - offset), kShape,
       "as_strided: the shape {} with strides {} from element {} on reaches outside a storage of "
       "{} elements",
       shape.str(), strides.str(), offset, held);

@@ -225,6 +225,9 @@ TEST(MaxPool2dOpErrors, SayWhatCameAndWhatWasWanted) {
                "max_pool2d: int64 is not supported; wanted float32 or float64");
   EXPECT_ERROR(max_pool2d(x, {.kernel = {0, 2}}), kInvalidArgument,
                "max_pool2d: kernel_size is (0, 2), wanted at least 1");
+  EXPECT_ERROR(max_pool2d(x, {.kernel = {std::int64_t{1} << 32, std::int64_t{1} << 32}}),
+               kInvalidArgument,
+               "max_pool2d: kernel_size is (4294967296, 4294967296), wanted at most 2147483647");
   EXPECT_ERROR(max_pool2d(x, {.kernel = {2, 2}, .padding = {2, 0}}), kInvalidArgument,
                "max_pool2d: padding is (2, 0), wanted at most half of the kernel_size (2, 2)");
   EXPECT_ERROR(

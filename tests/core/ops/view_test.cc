@@ -34,7 +34,11 @@ TEST(View, SelectsAndSlicesAsPythonDoes) {
   EXPECT_ERROR(x[3], kIndex, "select: index 3 is out of range for dimension 0 of [3, 4]");
   EXPECT_ERROR(x.slice(0, 0, 2, 0), kInvalidArgument, "slice: the step is 0, wanted at least 1");
   EXPECT_ERROR(x.narrow(0, 2, 2), kIndex,
-               "narrow: elements 2 to 4 are out of range for dimension 0 of [3, 4]");
+               "narrow: 2 elements from 2 on are out of range for dimension 0 of [3, 4]");
+  EXPECT_ERROR(x.narrow(0, INT64_MAX, 1), kIndex,
+               "narrow: 1 elements from 9223372036854775807 on are out of range for dimension 0 of "
+               "[3, 4]");
+  EXPECT_EQ(values<int>(x.slice(0, 1, 3, INT64_MAX)), (Ints{4, 5, 6, 7}));
   EXPECT_ERROR(tensor(1.0)[0], kShape, "select: a tensor without dimensions has no index");
 }
 
@@ -54,6 +58,8 @@ TEST(View, ExpandsSqueezesAndFlattens) {
   EXPECT_EQ(values<int>(x.expand({2, -1, 2})), (Ints{0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2}));
   EXPECT_ERROR(x.expand({4, 2}), kShape,
                "expand: the shape [3, 1] cannot become [4, 2]; dimension 0 has size 3");
+  EXPECT_ERROR(tensor(1.0).expand({INT64_MAX, 4}), kShape,
+               "expand: the shape [9223372036854775807, 4] has too many elements");
   EXPECT_EQ(x.unsqueeze(0).unsqueeze(-1).sizes(), (Shape{1, 3, 1, 1}));
   EXPECT_EQ(x.squeeze(-1).sizes(), (Shape{3}));
   EXPECT_EQ(x.squeeze(0).sizes(), (Shape{3, 1}));

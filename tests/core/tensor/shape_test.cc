@@ -10,10 +10,16 @@ namespace {
 TEST(Shape, CountsElementsAndRefusesTooMany) {
   EXPECT_EQ(element_count({}, "op"), 1);
   EXPECT_EQ(element_count({2, 3}, "op"), 6);
-  EXPECT_EQ(element_count({INT64_MAX, 4, 0}, "op"), 0);
+  EXPECT_EQ(element_count({INT64_MAX, 1, 0}, "op"), 0);
   EXPECT_ERROR(element_count({INT64_MAX, 4}, "op"), kShape,
                "op: the shape [9223372036854775807, 4] has too many elements");
   EXPECT_ERROR(element_count({2, -3}, "op"), kShape, "op: a size of the shape [2, -3] is negative");
+  // Its strides would be too large.
+  EXPECT_ERROR(element_count({0, INT64_MAX, 4}, "op"), kShape,
+               "op: the shape [0, 9223372036854775807, 4] has too many elements");
+  EXPECT_EQ(byte_count({2, 3}, DType::kF64, "op"), 48u);
+  EXPECT_ERROR(byte_count({std::int64_t{1} << 60}, DType::kF64, "op"), kShape,
+               "op: the shape [1152921504606846976] has too many bytes");
 }
 
 TEST(Shape, KnowsLayoutsAsPyTorchDoes) {
@@ -55,6 +61,8 @@ TEST(Shape, InfersOneOpenSize) {
                "view: 6 elements do not fit the shape [-1, 4], whatever its open size");
   EXPECT_ERROR(infer_shape({4}, 6, "view"), kShape,
                "view: a tensor of 6 elements has no shape [4], which holds 4");
+  EXPECT_ERROR(infer_shape({0, INT64_MAX, 4}, 0, "view"), kShape,
+               "view: the shape [0, 9223372036854775807, 4] has too many elements");
   EXPECT_ERROR(infer_shape({-1, 0}, 0, "view"), kShape,
                "view: 0 elements do not fit the shape [-1, 0], whatever its open size");
 }

@@ -26,6 +26,21 @@ TEST(Tensor, FactoriesGiveTheDtypesOfPyTorch) {
   EXPECT_EQ(values<float>(arange(1.0, 0.0, -0.5)), (std::vector<float>{1, 0.5}));
 }
 
+TEST(Tensor, FactoriesRefuseWhatCannotBeCounted) {
+  // So many bytes that 64 more would wrap around to a small block.
+  EXPECT_ERROR(empty({(std::int64_t{1} << 61) - 4}, {.dtype = DType::kF64}), kShape,
+               "empty: the shape [2305843009213693948] has too many bytes");
+  EXPECT_ERROR(empty({0, INT64_MAX, 4}), kShape,
+               "empty: the shape [0, 9223372036854775807, 4] has too many elements");
+  EXPECT_ERROR(arange(0.0, 1e300), kInvalidArgument,
+               "arange: from 0 to 1e+300 in steps of 1 are too many elements");
+  float memory = 0;
+  EXPECT_ERROR(from_blob(&memory, {3}, {INT64_MAX}, DType::kF32, Ref<RefCounted>()), kShape,
+               "from_blob: the shape [3] with strides [9223372036854775807] is too large");
+  EXPECT_ERROR(from_blob(&memory, {std::int64_t{1} << 62}, DType::kF32, Ref<RefCounted>()), kShape,
+               "from_blob: the shape [4611686018427387904] has too many bytes");
+}
+
 TEST(Tensor, CopiesShareTheArray) {
   const Tensor a = zeros({3});
   const Tensor b = a;
