@@ -157,10 +157,14 @@ TEST(Recorder, TakesWritersOfSeveralGroupsAtOnce) {
   constexpr int kThreads = 4;
   constexpr std::uint64_t kEach = 20'000;
   std::atomic<bool> over{false};
+  std::vector<GroupRecorder> groups;
+  for (int t = 0; t < kThreads; ++t) {
+    groups.push_back(recorder->add_group({.name = std::to_string(t)}));
+  }
   std::vector<std::thread> writers;
   for (int t = 0; t < kThreads; ++t) {
     writers.emplace_back([&, t] {
-      GroupRecorder group = recorder->add_group({.name = std::to_string(t)});
+      GroupRecorder& group = groups[static_cast<std::size_t>(t)];
       for (std::uint64_t i = 1; i <= kEach; ++i) {
         // All that an operation says must fit together.
         Slot* const slot = group.enqueue({.sequence = i,
