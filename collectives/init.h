@@ -31,7 +31,7 @@
 namespace dl {
 
 struct ProcessGroupOptions {
-  std::string backend = "auto";  // "auto", "tcp"
+  std::string backend = "auto";  // "auto", "tcp"; "shm" where all share a node
   std::string init_method = "env://";
   std::optional<int> rank{};
   std::optional<int> world_size{};

@@ -6,6 +6,7 @@
 #include "collectives/init/launch.h"
 #include "collectives/init/meeting.h"
 #include "collectives/recording.h"
+#include "collectives/shm/shm_group.h"
 #include "collectives/solo/solo_group.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/env.h"
@@ -36,8 +37,8 @@ struct Session {
 };
 
 Session make_session(const ProcessGroupOptions& options) {
-  DL_CHECK(options.backend == "auto" || options.backend == "tcp", kInvalidArgument,
-           "backend is '{}', wanted auto or tcp", options.backend);
+  DL_CHECK(options.backend == "auto" || options.backend == "tcp" || options.backend == "shm",
+           kInvalidArgument, "backend is '{}', wanted auto, tcp or shm", options.backend);
   const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
   if (launch.world_size == 1) {
     return {.meeting = nullptr, .group = collectives::make_solo_group(options.name)};
@@ -53,19 +54,34 @@ Session make_session(const ProcessGroupOptions& options) {
   const auto recorder =
       collectives::open_recorder(launch.rank, launch.world_size, where.generation);
   session.meeting = collectives::make_meeting(where, Deadline::after(timeout));
-  session.group = collectives::make_tcp_group({.rank = launch.rank,
-                                               .size = launch.world_size,
-                                               .name = options.name,
-                                               .store = &session.meeting->store(),
-                                               .key = session.meeting->key(),
-                                               .job = where.job,
-                                               .generation = where.generation,
-                                               .timeout = timeout,
-                                               .connect_timeout = timeout,
-                                               .iface = env::get(env::Var::kIface).value_or(""),
-                                               .route_to = session.meeting->route_to(),
-                                               .node = env::get(env::Var::kNodeId).value_or(""),
-                                               .recorder = recorder});
+  const std::string node = env::get(env::Var::kNodeId).value_or("");
+  if (options.backend == "shm") {
+    session.group = collectives::make_shm_group({.rank = launch.rank,
+                                                 .size = launch.world_size,
+                                                 .name = options.name,
+                                                 .store = &session.meeting->store(),
+                                                 .key = session.meeting->key(),
+                                                 .job = where.job,
+                                                 .generation = where.generation,
+                                                 .timeout = timeout,
+                                                 .connect_timeout = timeout,
+                                                 .node = node,
+                                                 .recorder = recorder});
+  } else {
+    session.group = collectives::make_tcp_group({.rank = launch.rank,
+                                                 .size = launch.world_size,
+                                                 .name = options.name,
+                                                 .store = &session.meeting->store(),
+                                                 .key = session.meeting->key(),
+                                                 .job = where.job,
+                                                 .generation = where.generation,
+                                                 .timeout = timeout,
+                                                 .connect_timeout = timeout,
+                                                 .iface = env::get(env::Var::kIface).value_or(""),
+                                                 .route_to = session.meeting->route_to(),
+                                                 .node = node,
+                                                 .recorder = recorder});
+  }
   // Until everybody has found everybody, rank 0 must serve the store.
   session.group->barrier()->wait();
   return session;

@@ -20,11 +20,12 @@ std::string seconds_text(std::chrono::nanoseconds span) {
 }
 
 Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy,
-           const std::shared_ptr<record::Recorder>& recorder)
+           const std::shared_ptr<record::Recorder>& recorder, bool reports_failures)
     : rank_(mesh.rank),
       name_(std::move(name)),
       salt_(hash_of_group(name_, generation)),
       policy_(policy),
+      reports_failures_(reports_failures),
       peers_(mesh.peers.size()) {
   if (recorder) {
     recorder_ = recorder->add_group({.name = name_,

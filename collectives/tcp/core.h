@@ -95,7 +95,7 @@ class Core final : public RefCounted {
  public:
   // `recorder`: null: nothing is recorded.
   Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy,
-       const std::shared_ptr<record::Recorder>& recorder);
+       const std::shared_ptr<record::Recorder>& recorder, bool reports_failures = true);
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(peers_.size()); }
@@ -187,6 +187,7 @@ class Core final : public RefCounted {
   const std::string name_;
   const std::uint64_t salt_;
   const WaitPolicy policy_;
+  const bool reports_failures_;
   record::GroupRecorder recorder_;
   std::vector<Peer> peers_;
   Engine* engine_ = nullptr;

@@ -31,7 +31,7 @@ std::string with_operation(const Operation& operation, std::string_view rest) {
 
 void Core::fail(ErrorKind kind, const std::string& cause, bool tell, int because_of) {
   if (is_poisoned()) return;
-  if (because_of >= 0) {
+  if (because_of >= 0 && reports_failures_) {
     std::string operation = "group " + name_;
     if (!queue_.empty()) operation = title(queue_.front()->descriptor);
     rendezvous::report_peer_failure({.peer = because_of, .operation = operation, .text = cause});

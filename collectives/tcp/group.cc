@@ -20,7 +20,7 @@ constexpr std::size_t kInlineBytes = 64 * 1024;
 Group::Group(Ref<Engine> engine, Mesh mesh, const Options& options)
     : engine_(std::move(engine)),
       core_(make_ref<Core>(std::move(mesh), options.name, options.generation, options.policy,
-                           options.how.recorder)),
+                           options.how.recorder, options.how.reports_failures)),
       timeout_(options.timeout),
       how_(options.how) {
   how_.store = nullptr;  // it need not outlive the making of this group

@@ -3,17 +3,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <condition_variable>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "collectives/roster.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -31,61 +28,6 @@ using rendezvous::Endpoint;
 // On one host two are as fast as four; a large group has many peers already.
 constexpr int kLanes = 2;
 constexpr int kLanesUpToRanks = 16;
-
-// The key of a group that has none: no secret, but the same handshake with its checks.
-rendezvous::JobKey open_key() {
-  return rendezvous::JobKey::from_hex(std::string(2 * rendezvous::JobKey::kBytes, '0'));
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
-
-// What a rank writes into the store, one "name=value" a line.
-struct Record {
-  std::uint32_t version = kProtocolVersion;
-  int size = 0;
-  std::uint64_t generation = 0;
-  int lanes = 0;
-  std::string address{};
-  Identity who{};
-
-  std::string text() const {
-    return fmt::format(
-        "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\n",
-        version, size, generation, lanes, address, who.host, who.pid, who.node);
-  }
-};
-
-template <typename Number>
-void read_number(std::string_view value, Number& number) {
-  std::from_chars(value.data(), value.data() + value.size(), number);
-}
-
-// A later version may write more; what it has in common is enough to refuse it by name.
-Record parse_record(std::string_view text, int rank) {
-  Record record;
-  record.version = 0;
-  record.who.rank = rank;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    const std::size_t equals = line.find('=');
-    if (equals == std::string_view::npos) continue;
-    const std::string_view name = line.substr(0, equals);
-    const std::string_view value = line.substr(equals + 1);
-    if (name == "version") read_number(value, record.version);
-    if (name == "size") read_number(value, record.size);
-    if (name == "generation") read_number(value, record.generation);
-    if (name == "lanes") read_number(value, record.lanes);
-    if (name == "address") record.address = value;
-    if (name == "host") record.who.host = value;
-    if (name == "pid") read_number(value, record.who.pid);
-    if (name == "node") record.who.node = value;
-  }
-  return record;
-}
 
 std::string listen_host(const TcpGroupOptions& options) {
   if (!options.key) return "127.0.0.1";
@@ -168,52 +110,21 @@ class Arrivals {
   std::condition_variable changed_;
 };
 
-std::string key_of(const TcpGroupOptions& options, int rank) {
-  return fmt::format("group/{}/{}", options.name, rank);
+RosterOptions roster_of(const TcpGroupOptions& options) {
+  return {.store = options.store,
+          .place = "group/" + options.name,
+          .group = options.name,
+          .rank = options.rank,
+          .size = options.size,
+          .timeout = options.connect_timeout};
 }
 
-// Waits for a rank's record, and says for whom it waits.
-Record await_record(const TcpGroupOptions& options, int rank, Deadline deadline) {
-  rendezvous::Patience patience;
-  for (;;) {
-    const Deadline until = patience.until(deadline);
-    try {
-      return parse_record(options.store->get(key_of(options, rank), until), rank);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout) throw;
-      DL_CHECK(!deadline.has_passed(), kTimeout,
-               "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
-               "world size and the same store?",
-               options.name, rank, options.size,
-               std::chrono::duration_cast<std::chrono::seconds>(options.connect_timeout).count());
-    }
-    if (patience.should_speak()) {
-      log::warning("group '{}': {} s waiting for rank {} of {} to come", options.name,
-                   patience.waited().count(), rank, options.size);
-    }
-  }
-}
-
-void check_record(const TcpGroupOptions& options, const Identity& self, const Record& theirs) {
-  const std::string them = theirs.who.text();
+void check_node(const TcpGroupOptions& options, const Identity& self, const Identity& theirs) {
   DL_CHECK(
-      theirs.version == kProtocolVersion, kMismatch,
-      "group '{}': {} speaks protocol version {}, {} speaks {}; install the same dlrun everywhere",
-      options.name, them, theirs.version, self.text(), kProtocolVersion);
-  DL_CHECK(theirs.size == options.size, kMismatch,
-           "group '{}': {} has a world size of {}, {} has {}; start all ranks with the same number",
-           options.name, them, theirs.size, self.text(), options.size);
-  DL_CHECK(theirs.generation == options.generation, kMismatch,
-           "group '{}': {} belongs to generation {}, {} to {}", options.name, them,
-           theirs.generation, self.text(), options.generation);
-  DL_CHECK(theirs.lanes == lanes_of(options), kMismatch,
-           "group '{}': {} wants {} sockets a peer for data, {} wants {}", options.name, them,
-           theirs.lanes, self.text(), lanes_of(options));
-  DL_CHECK(
-      options.key || theirs.who.node == self.node, kInvalidArgument,
+      options.key || theirs.node == self.node, kInvalidArgument,
       "group '{}': {} is on another node than {}, and without a job key ranks talk over loopback "
       "only; start them with dlrun, or give all the same DLRUN_KEY_FILE",
-      options.name, them, self.text());
+      options.name, theirs.text(), self.text());
 }
 
 }  // namespace
@@ -221,8 +132,8 @@ void check_record(const TcpGroupOptions& options, const Identity& self, const Re
 Mesh connect_mesh(const TcpGroupOptions& options) {
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
-  Identity self{.rank = options.rank, .host = host_name(), .pid = static_cast<int>(::getpid())};
-  self.node = options.node.empty() ? self.host : options.node;
+  const Identity self = this_process(options.rank, options.node);
+  const RosterOptions roster = roster_of(options);
 
   Mesh mesh{.rank = options.rank,
             .peers = std::vector<Mesh::Peer>(static_cast<std::size_t>(options.size))};
@@ -244,12 +155,13 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
   acceptor.serve(purpose, options.generation,
                  [&arrivals](Connection connection) { arrivals.add(std::move(connection)); });
   acceptor.start();
-  const Record record{.size = options.size,
+  const Record record{.version = kProtocolVersion,
+                      .size = options.size,
                       .generation = options.generation,
                       .lanes = lanes,
                       .address = acceptor.address().text(),
                       .who = self};
-  options.store->set(key_of(options, options.rank), record.text(), deadline);
+  publish(roster, record, deadline);
 
   for (int r = 0; r < options.size; ++r) {
     Mesh::Peer& peer = mesh.peers[static_cast<std::size_t>(r)];
@@ -257,8 +169,8 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
       peer.who = self;
       continue;
     }
-    const Record theirs = await_record(options, r, deadline);
-    check_record(options, self, theirs);
+    const Record theirs = await_record(roster, record, r, deadline);
+    check_node(options, self, theirs.who);
     peer.who = theirs.who;
     if (r > options.rank) continue;
     const Endpoint endpoint = Endpoint::parse(theirs.address);

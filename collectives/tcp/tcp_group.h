@@ -47,6 +47,8 @@ struct TcpGroupOptions {
   std::string route_to{};  // this host (the store's, say); empty too: loopback
   int lanes = 0;           // sockets a peer for data, the same on all ranks; 0: by their number
   std::string node{};      // what makes two ranks share a node; empty: the host's name
+  // Whether the agent is told of a peer's failure; false inside a group that tells it.
+  bool reports_failures = true;
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
   Ref<RefCounted> engine{};                      // from make_tcp_engine(); null: one of its own
 };

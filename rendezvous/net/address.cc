@@ -157,6 +157,7 @@ std::string Address::host() const {
 }
 
 std::string Address::text() const {
+  if (size_ > 0 && family() == AF_UNIX) return "a local socket";
   return size_ == 0 ? "unknown address" : Endpoint{host(), port()}.text();
 }
 

@@ -149,6 +149,8 @@ bool poll_one(int fd, short events, Deadline deadline, int hangup_fd) {
 }
 
 void tune_connection(int fd) {
+  // A local socket has no network below it, and ends when its peer does.
+  if (local_address(fd).family() == AF_UNIX) return;
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "set TCP_NODELAY");
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "set SO_KEEPALIVE");
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds, "set TCP_KEEPIDLE");

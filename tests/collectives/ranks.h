@@ -1,14 +1,16 @@
-// N ranks as threads of one process, each with a group, an engine and connections of its own.
+// N ranks as threads of one process, each with a group and connections of its own.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "collectives/shm/shm_group.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
 #include "rendezvous/memory_store.h"
@@ -48,8 +50,23 @@ struct RankOptions {
   int lanes = 0;
 };
 
+// The same tests hold for every backend: ctest runs them once for each, under this variable.
+inline bool tests_shared_memory() {
+  const char* const backend = std::getenv("DLRUN_TEST_BACKEND");
+  return backend != nullptr && std::string(backend) == "shm";
+}
+
 inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size,
                                     const RankOptions& options = {}) {
+  if (tests_shared_memory()) {
+    return make_shm_group({.rank = rank,
+                           .size = size,
+                           .name = options.name,
+                           .store = &store,
+                           .timeout = options.timeout,
+                           .connect_timeout = 30s,
+                           .speak_after = options.speak_after});
+  }
   return make_tcp_group({.rank = rank,
                          .size = size,
                          .name = options.name,

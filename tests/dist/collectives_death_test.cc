@@ -38,8 +38,9 @@ using Step = std::function<void(collectives::ProcessGroup&, std::vector<float>&)
 class Job {
  public:
   // Forks the ranks; each repeats `step` until it throws. Nothing in this process has threads yet.
-  explicit Job(const Step& step, std::chrono::nanoseconds timeout)
-      : board_(static_cast<Board*>(::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
+  Job(const std::string& backend, const Step& step, std::chrono::nanoseconds timeout)
+      : backend_(backend),
+        board_(static_cast<Board*>(::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
     for (int rank = 0; rank < kRanks; ++rank) {
       const pid_t child = ::fork();
@@ -84,7 +85,8 @@ class Job {
 
   [[noreturn]] void run(int rank, const Step& step, std::chrono::nanoseconds timeout) {
     try {
-      init_process_group({.init_method = "file://" + directory_.path() + "/meet",
+      init_process_group({.backend = backend_,
+                          .init_method = "file://" + directory_.path() + "/meet",
                           .rank = rank,
                           .world_size = kRanks,
                           .timeout = timeout});
@@ -101,6 +103,7 @@ class Job {
     for (;;) ::pause();  // the others must hear of the cause, not of this end
   }
 
+  const std::string backend_;
   tests::TempDir directory_;
   Board* board_;
   std::vector<pid_t> pids_;
@@ -137,9 +140,13 @@ const std::pair<const char*, Step> kSteps[] = {
      }},
     {"barrier", [](auto& group, auto&) { group.barrier()->wait(); }}};
 
-TEST(DeadRank, IsNamedByAllOthersWithinASecond) {
+class Backends : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, Backends, ::testing::Values("tcp", "shm"),
+                         [](const auto& backend) { return std::string(backend.param); });
+
+TEST_P(Backends, NameADeadRankOnAllOthersWithinASecond) {
   for (const auto& [name, step] : kSteps) {
-    Job job(step, 60s);
+    Job job(GetParam(), step, 60s);
     ASSERT_TRUE(job.all_have_done(20)) << name;
     const auto killed_at = Clock::now();
     ::kill(job.pid(1), SIGKILL);
@@ -156,8 +163,8 @@ TEST(DeadRank, IsNamedByAllOthersWithinASecond) {
   }
 }
 
-TEST(StoppedRank, IsNamedAtTheDeadline) {
-  Job job(kSteps[0].second, 2s);
+TEST_P(Backends, NameAStoppedRankAtTheDeadline) {
+  Job job(GetParam(), kSteps[0].second, 2s);
   ASSERT_TRUE(job.all_have_done(20));
   ::kill(job.pid(2), SIGSTOP);
   for (const int rank : {0, 1}) {

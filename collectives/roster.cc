@@ -1,0 +1,113 @@
+#include "collectives/roster.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "rendezvous/net/patience.h"
+
+namespace dl::collectives {
+namespace {
+
+template <typename Number>
+void read_number(std::string_view value, Number& number) {
+  std::from_chars(value.data(), value.data() + value.size(), number);
+}
+
+std::string key_of(const RosterOptions& options, int rank) {
+  return fmt::format("{}/{}", options.place, rank);
+}
+
+void check_record(const RosterOptions& options, const Record& own, const Record& theirs) {
+  const std::string them = theirs.who.text();
+  const std::string self = own.who.text();
+  DL_CHECK(
+      theirs.version == own.version, kMismatch,
+      "group '{}': {} speaks protocol version {}, {} speaks {}; install the same dlrun everywhere",
+      options.group, them, theirs.version, self, own.version);
+  DL_CHECK(theirs.size == own.size, kMismatch,
+           "group '{}': {} has a world size of {}, {} has {}; start all ranks with the same number",
+           options.group, them, theirs.size, self, own.size);
+  DL_CHECK(theirs.generation == own.generation, kMismatch,
+           "group '{}': {} belongs to generation {}, {} to {}", options.group, them,
+           theirs.generation, self, own.generation);
+  DL_CHECK(theirs.lanes == own.lanes, kMismatch,
+           "group '{}': {} wants {} sockets a peer for data, {} wants {}", options.group, them,
+           theirs.lanes, self, own.lanes);
+}
+
+}  // namespace
+
+std::string Record::text() const {
+  return fmt::format(
+      "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\n",
+      version, size, generation, lanes, address, who.host, who.pid, who.node);
+}
+
+Record Record::parse(std::string_view text, int rank) {
+  Record record;
+  record.who.rank = rank;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = line.substr(0, equals);
+    const std::string_view value = line.substr(equals + 1);
+    if (name == "version") read_number(value, record.version);
+    if (name == "size") read_number(value, record.size);
+    if (name == "generation") read_number(value, record.generation);
+    if (name == "lanes") read_number(value, record.lanes);
+    if (name == "address") record.address = value;
+    if (name == "host") record.who.host = value;
+    if (name == "pid") read_number(value, record.who.pid);
+    if (name == "node") record.who.node = value;
+  }
+  return record;
+}
+
+Identity this_process(int rank, const std::string& node) {
+  std::array<char, 256> name{};
+  const bool named = ::gethostname(name.data(), name.size() - 1) == 0;
+  Identity self{
+      .rank = rank, .host = named ? name.data() : "localhost", .pid = static_cast<int>(::getpid())};
+  self.node = node.empty() ? self.host : node;
+  return self;
+}
+
+rendezvous::JobKey open_key() {
+  return rendezvous::JobKey::from_hex(std::string(2 * rendezvous::JobKey::kBytes, '0'));
+}
+
+void publish(const RosterOptions& options, const Record& own, Deadline deadline) {
+  options.store->set(key_of(options, options.rank), own.text(), deadline);
+}
+
+Record await_record(const RosterOptions& options, const Record& own, int rank, Deadline deadline) {
+  rendezvous::Patience patience;
+  for (;;) {
+    const Deadline until = patience.until(deadline);
+    try {
+      Record theirs = Record::parse(options.store->get(key_of(options, rank), until), rank);
+      check_record(options, own, theirs);
+      return theirs;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTimeout) throw;
+      DL_CHECK(!deadline.has_passed(), kTimeout,
+               "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
+               "world size and the same store?",
+               options.group, rank, options.size,
+               std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count());
+    }
+    if (patience.should_speak()) {
+      log::warning("group '{}': {} s waiting for rank {} of {} to come", options.group,
+                   patience.waited().count(), rank, options.size);
+    }
+  }
+}
+
+}  // namespace dl::collectives

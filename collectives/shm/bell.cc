@@ -1,0 +1,55 @@
+#include "collectives/shm/bell.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+
+namespace dl::collectives::shm {
+namespace {
+
+// The word is what the kernel compares.
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+// Without FUTEX_PRIVATE_FLAG: the sleeper may be in another process.
+void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+           const timespec* most) noexcept {
+  ::syscall(SYS_futex, &word, operation, value, most, nullptr, 0);
+}
+
+}  // namespace
+
+void ring(Bell& bell) noexcept {
+  bell.word.fetch_add(1, std::memory_order_release);
+  futex(bell.word, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void nap(Bell& bell, std::uint32_t seen, std::chrono::nanoseconds most) noexcept {
+  if (most <= std::chrono::nanoseconds::zero()) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most);
+  const timespec time{.tv_sec = seconds.count(), .tv_nsec = (most - seconds).count()};
+  futex(bell.word, FUTEX_WAIT, seen, &time);
+}
+
+void full_fence() noexcept {
+#if defined(__SANITIZE_THREAD__)
+  // TSan knows no fences; this read-modify-write orders as much on the machines it runs on.
+  std::atomic<int> word{0};
+  word.fetch_add(1, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+}  // namespace dl::collectives::shm

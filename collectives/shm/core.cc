@@ -1,0 +1,272 @@
+#include "collectives/shm/core.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "collectives/recording.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A waiting driver reads the clock once in so many looks at the flags, some microseconds; where it
+// gives its core away between two looks, every time.
+constexpr unsigned kLooksAClock = 64;
+// Peers that run answer within so many looks; only then is it worth waking those that sleep, or
+// giving the core away where ranks share it.
+constexpr unsigned kLooksBeforeYield = 32;
+// A rank with a core of its own gives it away too after this long: where nobody else wants it that
+// costs a third of a microsecond, and where the machine has other work a spinning rank would keep
+// the very peer from running for which it waits.
+constexpr auto kSpinBeforeYield = 20us;
+// How often a long wait looks at peers and clocks.
+constexpr auto kLookTime = 200us;
+// The longest nap: what bounds a ring that was missed (bell.h), and how late a deadline is seen.
+constexpr auto kLongestNap = 10ms;
+// How long a caller sleeps that sees another one drive.
+constexpr auto kWatchTime = 1ms;
+constexpr int kYieldsForRole = 64;
+// The progress thread has no core to itself: the program computes beside it.
+constexpr WaitPolicy kThreadPolicy{.spin = 20us, .yields = true};
+
+}  // namespace
+
+Core::Core(Links links, Ref<ProcessGroup> messages, Options options)
+    : rank_(links.rank),
+      options_(std::move(options)),
+      salt_(hash_of_group(options_.name, options_.generation)),
+      peers_(links.peers.size()),
+      messages_(std::move(messages)),
+      shares_(links.peers.size()),
+      event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  if (!event_) throw_errno(errno, "eventfd");
+  if (!timer_) throw_errno(errno, "timerfd_create");
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    Links::Peer& from = links.peers[i];
+    Peer& p = peers_[i];
+    p.who = std::move(from.who);
+    p.segment = std::move(from.segment);
+    p.block = reinterpret_cast<Block*>(p.segment.data());
+    p.slots = p.segment.data() + kSlotsOffset;
+    p.socket = std::move(from.socket);
+    is_crowded_ |= p.block->is_crowded;
+  }
+  if (const auto& recorder = options_.recorder) {
+    log_ = recorder->add_group({.name = options_.name,
+                                .backend = "shm",
+                                .generation = options_.generation,
+                                .rank = rank_,
+                                .size = size()});
+    for (const Path path : {Path::kInline, Path::kExchange, Path::kChunks}) {
+      path_numbers_[static_cast<std::size_t>(path)] = recorder->algorithm(name_of(path));
+    }
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+Core::~Core() = default;
+
+void Core::throw_if_broken() {
+  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
+}
+
+void Core::submit(const Ref<Operation>& operation) {
+  Operation& op = *operation;
+  op.plan = make_plan(op.descriptor, size(), is_crowded_);
+  throw_if_broken();
+  {
+    const std::lock_guard lock(submit_mutex_);
+    if (is_poisoned()) std::rethrow_exception(first_cause());
+    op.descriptor.sequence = next_sequence_++;
+    op.hash = hash(op.descriptor, salt_);
+    op.slot = log_.enqueue(record_of(op.descriptor, op.hash));
+    queue_.push_back(operation);
+    waiting_.fetch_add(1);
+    own().called.store(op.descriptor.sequence, std::memory_order_release);
+  }
+  if (take_role()) {
+    step();
+    give_role_back();
+  }
+  // What fits beside the flag is on its way, and the rest of it concerns nobody but the caller.
+  if (op.is_over() || (op.plan.path == Path::kInline && waiting_.load() == 1)) return;
+  if (wakes_at_once_.load(std::memory_order_relaxed)) {
+    wake_thread();
+  } else {
+    arm_timer();
+  }
+}
+
+void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
+  const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
+  helpers_.fetch_add(1);
+  while (!op.is_over()) {
+    if (visitors_.load() == 0 && take_role()) {
+      drive(&op, until);
+      give_role_back();
+    } else {
+      if (thread_drives_.load()) {
+        ring(own().bell);
+        // It gives the role back after a chunk at most.
+        for (int i = 0; i < kYieldsForRole && thread_drives_.load(); ++i) ::sched_yield();
+        if (!thread_drives_.load()) continue;
+      }
+      op.sleep_until(Deadline::earlier(until, Deadline::after(kWatchTime)));
+    }
+    if (limit && until.has_passed()) break;
+  }
+  helpers_.fetch_sub(1);
+  if (has_operations()) {
+    wake_thread();
+  } else if (!thread_has_moved_.exchange(false, std::memory_order_relaxed)) {
+    wakes_at_once_.store(false, std::memory_order_relaxed);
+  }
+  release_finished();
+  if (op.is_over()) return;
+  std::string missing;
+  visitors_.fetch_add(1);
+  while (!take_role()) {
+    ring(own().bell);
+    ::sched_yield();
+  }
+  if (!op.is_over()) missing = missing_text(op);
+  visitors_.fetch_sub(1);
+  give_role_back();
+  if (op.is_over()) return;
+  throw_error(ErrorKind::kTimeout, "{}: not over after {} s, {}; it goes on", text(op.descriptor),
+              seconds_text(*limit), missing);
+}
+
+// Sequentially consistent on both sides: either fail()'s try sees the role free, or this look sees
+// what it has done.
+void Core::give_role_back() {
+  driving_.store(false);
+  while (poisoned_.load() && has_operations() && take_role()) {
+    end_all();
+    driving_.store(false);
+  }
+}
+
+void Core::release_finished() {
+  std::vector<Ref<Operation>> over;
+  const std::lock_guard lock(finished_mutex_);
+  over.swap(finished_);
+}
+
+bool Core::drive(const Operation* wanted, Deadline until) {
+  const WaitPolicy& policy = wanted != nullptr ? options_.policy : kThreadPolicy;
+  Clock::time_point quiet_since{};
+  bool is_timed = false;
+  bool is_long = false;
+  unsigned looks = 0;
+  for (;;) {
+    const bool moved = step();
+    if (wanted != nullptr ? wanted->is_over() : !has_operations()) break;
+    if (wanted == nullptr && (helpers_.load() > 0 || stopping_.load())) break;
+    if (moved) {
+      if (wanted == nullptr) note_taken_up();
+      looks = 0;
+      is_timed = false;
+      is_long = false;
+      continue;
+    }
+    ++looks;
+    if (looks == kLooksBeforeYield) settle();
+    const bool yields = (policy.yields && looks >= kLooksBeforeYield) || is_long;
+    if (!yields && looks % kLooksAClock != 0) {
+      relax();
+      continue;
+    }
+    if (yields) ::sched_yield();
+    const Clock::time_point now = Clock::now();
+    if (!is_timed) quiet_since = now;
+    is_timed = true;
+    is_long = now - quiet_since >= kSpinBeforeYield;
+    if (now >= next_look_) {
+      next_look_ = now + kLookTime;
+      look(now);
+    }
+    if (now >= until.when() || visitors_.load() > 0) break;
+    if (now - quiet_since >= policy.spin) {
+      sleep(std::min<std::chrono::nanoseconds>(kLongestNap, until.left()));
+    }
+  }
+  settle();
+  return wanted != nullptr && wanted->is_over();
+}
+
+// Callers leave their operations to the thread: the next one need not come late.
+void Core::note_taken_up() noexcept {
+  thread_has_moved_.store(true, std::memory_order_relaxed);
+  wakes_at_once_.store(true, std::memory_order_relaxed);
+}
+
+bool Core::step() {
+  if (is_poisoned()) {
+    end_all();
+    return false;
+  }
+  if (!front_) {
+    if (!has_operations()) return false;
+    const std::lock_guard lock(submit_mutex_);
+    if (queue_.empty()) return false;
+    front_ = std::move(queue_.front());
+    queue_.pop_front();
+    front_->first_chunk = next_chunk_;
+    next_chunk_ += front_->plan.chunks;
+    log_.start(front_->slot, path_numbers_[static_cast<std::size_t>(front_->plan.path)]);
+  }
+  try {
+    return advance(*front_);
+  } catch (const Error& error) {
+    fail(error.kind(), error.what());
+  } catch (const std::exception& error) {
+    fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name(), error.what()));
+  }
+  return true;
+}
+
+void Core::finish_front(std::exception_ptr error) {
+  Ref<Operation> over = std::move(front_);
+  waiting_.fetch_sub(1);
+  error ? log_.fail(over->slot) : log_.finish(over->slot);
+  over->end(std::move(error));
+  if (over->has_owner()) {
+    const std::lock_guard lock(finished_mutex_);
+    finished_.push_back(std::move(over));
+  }
+}
+
+void Core::published() noexcept {
+  owes_settling_ = true;
+  for (Peer& p : peers_) {
+    if (p.block->bell.asleep.load(std::memory_order_relaxed) != 0) ring(p.block->bell);
+  }
+}
+
+void Core::settle() noexcept {
+  if (!owes_settling_) return;
+  full_fence();
+  published();
+  owes_settling_ = false;
+}
+
+bool Core::sleep(std::chrono::nanoseconds most) {
+  settle();
+  Bell& bell = own().bell;
+  const std::uint32_t seen = bell.word.load(std::memory_order_acquire);
+  bell.asleep.store(1, std::memory_order_relaxed);
+  full_fence();
+  const bool moved = step();
+  if (!moved && has_operations()) nap(bell, seen, most);
+  bell.asleep.store(0, std::memory_order_relaxed);
+  return moved;
+}
+
+}  // namespace dl::collectives::shm

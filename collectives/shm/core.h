@@ -1,0 +1,195 @@
+// Core: the state of one shared-memory group: its peers, what runs, what waits, and why it is
+// broken.
+//
+// The public half may be called from any thread. Everything under "driver" runs only in whoever
+// holds the driver's role, a flag that is only ever tried, never waited for. Usually that is a
+// caller that waits for an operation; otherwise the progress thread (progress.cc), which gives the
+// role back as soon as a caller wants it. Operations run one at a time, in the order of their
+// sequence numbers; the driver moves the front one on (advance.cc) and never blocks in it, so that
+// a caller whose time is up can leave it to another.
+//
+// A group is broken by the first cause that any rank finds. It writes the cause into its own Block,
+// where the others read it, and ends its operations; nobody writes into a caller's buffer after
+// that.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/identity.h"
+#include "collectives/process_group.h"
+#include "collectives/record/recorder.h"
+#include "collectives/shm/layout.h"
+#include "collectives/shm/links.h"
+#include "collectives/shm/operation.h"
+#include "collectives/wait_policy.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::shm {
+
+struct Peer {
+  Identity who;
+  Segment segment;
+  Block* block = nullptr;
+  std::byte* slots = nullptr;
+  UniqueFd socket;  // progress thread; none for the rank itself
+
+  // Driver: its counters, as last seen.
+  std::uint64_t staged = 0;
+  std::uint64_t reduced = 0;
+  std::uint64_t consumed = 0;
+
+  // Written by the progress thread.
+  std::atomic<bool> is_gone{false};       // its socket has closed
+  std::atomic<bool> has_answered{false};  // since the last probe
+};
+
+class Core final : public RefCounted {
+ public:
+  using Clock = Deadline::Clock;
+
+  struct Options {
+    std::string name = "world";
+    std::uint64_t generation = 0;
+    WaitPolicy policy{};
+    std::shared_ptr<record::Recorder> recorder{};  // null: nothing is recorded
+  };
+  // `messages` is the inner group for send and recv. Starts the progress thread; stop() must be
+  // called before the last Ref goes, and lets go of the inner group.
+  Core(Links links, Ref<ProcessGroup> messages, Options options);
+  void stop() noexcept;
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(peers_.size()); }
+  const std::string& name() const noexcept { return options_.name; }
+  ProcessGroup& messages() noexcept { return *messages_; }
+
+  // The first cause; looks at the inner group, too.
+  std::exception_ptr error() noexcept;
+  void throw_if_broken();
+  // Numbers the operation and starts it.
+  void submit(const Ref<Operation>& operation);
+  // Drives, or watches others drive, until the operation is over. Throws kTimeout at the limit.
+  void wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit);
+  void abort(std::string_view reason) noexcept;
+  // Sees to it that operations go on although nobody waits for them.
+  void arm_timer() noexcept;
+
+ private:
+  ~Core() override;
+
+  Block& own() noexcept { return *peers_[static_cast<std::size_t>(rank_)].block; }
+  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
+  bool has_operations() const noexcept { return waiting_.load() > 0; }
+
+  // Who drives.
+  bool take_role() noexcept { return !driving_.exchange(true); }
+  void give_role_back();
+  void release_finished();
+
+  // Driver: core.cc. ------------------------------------------------------------------------------
+  // Drives until `wanted` is over (null: until nothing is left, or a caller wants the role), or
+  // until the deadline; true where it is over.
+  bool drive(const Operation* wanted, Deadline until);
+  void note_taken_up() noexcept;
+  bool step();
+  void finish_front(std::exception_ptr error);
+  // What was written is there for the peers to see: wakes those that sleep. `published` may miss
+  // one that falls asleep at this very moment and costs nothing; `settle` misses none.
+  void published() noexcept;
+  void settle() noexcept;
+  bool sleep(std::chrono::nanoseconds most);
+
+  // Driver: advance.cc.
+  bool advance(Operation& op);
+  bool post(Operation& op);
+  bool agree(Operation& op);
+  void finish_inline(Operation& op);
+  bool advance_chunk(Operation& op);
+  bool may_stage(std::uint64_t chunk) noexcept;
+  bool all_have(std::uint64_t Peer::* seen, Counter Block::* counter, std::uint64_t count) noexcept;
+  bool has(Peer& peer, std::uint64_t Peer::* seen, Counter Block::* counter,
+           std::uint64_t count) noexcept;
+  void stage(Operation& op, std::size_t k);
+  void reduce_chunk(Operation& op, std::size_t k);
+  void copy_chunk(Operation& op, std::size_t k);
+  void publish(Counter& counter, std::uint64_t count) noexcept;
+  std::byte* slot(Peer& p, std::uint64_t chunk) noexcept {
+    return p.slots + chunk % kSlots * kSlotBytes;
+  }
+
+  // failure.cc
+  // Breaks the group; the first cause counts. `because_of`: the rank whose failure this one
+  // follows; the agent hears of it, so that it looks for the cause there. Any thread.
+  void fail(ErrorKind kind, const std::string& text, int because_of = -1) noexcept;
+  void end_all() noexcept;  // driver
+  std::exception_ptr first_cause() const noexcept;
+  bool adopt_peers_cause() noexcept;
+  bool adopt_messages_cause() noexcept;
+  // Driver: what a wait that gets long must look at.
+  void look(Clock::time_point now);
+  void look_at_peers(Operation& front);
+  void look_at_clock(Operation& op, Clock::time_point now);
+  bool needs(const Operation& op, const Peer& p) const noexcept;
+  std::string missing_text(const Operation& op) const;
+
+  // progress.cc
+  void run();
+  void read_notes(Peer& p);
+  void send_note(Peer& p, Note::Kind kind) noexcept;
+  void wake_thread() noexcept;
+
+  const int rank_;
+  const Options options_;
+  const std::uint64_t salt_;
+  bool is_crowded_ = false;
+  std::vector<Peer> peers_;
+  Ref<ProcessGroup> messages_;
+  record::GroupRecorder log_;
+  std::array<std::uint8_t, 3> path_numbers_{};  // of the recorder, by Path
+
+  std::mutex submit_mutex_;
+  std::uint64_t next_sequence_ = 1;
+  std::deque<Ref<Operation>> queue_;  // behind the front one
+  std::atomic<int> waiting_{0};       // operations that are not over
+
+  std::atomic<bool> driving_{false};
+  std::atomic<int> helpers_{0};   // callers that wait
+  std::atomic<int> visitors_{0};  // callers that want a look at the driver's fields
+  std::atomic<bool> thread_drives_{false};
+  // Driver.
+  Ref<Operation> front_;
+  std::uint64_t next_chunk_ = 0;
+  std::vector<const void*> shares_;  // of the sum under way, by rank
+  bool owes_settling_ = false;
+  Clock::time_point next_look_{};
+
+  std::mutex finished_mutex_;
+  std::vector<Ref<Operation>> finished_;  // whose owners are to be let go on a caller's thread
+
+  mutable std::mutex error_mutex_;
+  std::exception_ptr error_;
+  std::atomic<bool> poisoned_{false};
+
+  UniqueFd event_;  // wakes the progress thread
+  UniqueFd timer_;  // the same, a little later
+  std::atomic<bool> timer_is_armed_{false};
+  // Whether the progress thread is woken with the call: true once it had to take up an operation
+  // late, false again when a caller came before it.
+  std::atomic<bool> wakes_at_once_{false};
+  std::atomic<bool> thread_has_moved_{false};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+// "0.25", "600"
+std::string seconds_text(std::chrono::nanoseconds span);
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,230 @@
+// Core's half that finds out what went wrong, says it to everybody, and never lets a call hang.
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/shm/core.h"
+#include "core/base/log.h"
+#include "rendezvous/net/lifeline.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = Deadline::Clock;
+
+// The others are asked whether they are there this long before that is said.
+constexpr auto kAskBefore = 500ms;
+
+Presence presence_of(const Peer& p) noexcept {
+  return p.block->presence.load(std::memory_order_acquire);
+}
+
+std::string with_operation(const Operation& op, std::string_view rest) {
+  return fmt::format("{}: {}", text(op.descriptor), rest);
+}
+
+}  // namespace
+
+std::string seconds_text(std::chrono::nanoseconds span) {
+  return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
+}
+
+std::exception_ptr Core::first_cause() const noexcept {
+  const std::lock_guard lock(error_mutex_);
+  return error_;
+}
+
+std::exception_ptr Core::error() noexcept {
+  return is_poisoned() || adopt_messages_cause() ? first_cause() : nullptr;
+}
+
+void Core::fail(ErrorKind kind, const std::string& cause, int because_of) noexcept {
+  {
+    const std::lock_guard lock(error_mutex_);
+    if (error_) return;
+    error_ = std::make_exception_ptr(Error(kind, cause));
+    Block& block = own();
+    block.cause_kind = kind;
+    block.cause_bytes = static_cast<std::uint32_t>(std::min(cause.size(), kMostCauseBytes));
+    std::memcpy(block.cause, cause.data(), block.cause_bytes);
+    block.presence.store(Presence::kFailed, std::memory_order_release);
+    log_.broken(name_of(kind), cause);
+    poisoned_.store(true);
+  }
+  if (because_of >= 0) {
+    rendezvous::report_peer_failure(
+        {.peer = because_of, .operation = "group " + name(), .text = cause});
+  }
+  for (Peer& p : peers_) {
+    ring(p.block->bell);
+    if (p.socket) send_note(p, Note::Kind::kFailed);
+  }
+  messages_->abort(cause);
+  if (take_role()) give_role_back();
+}
+
+void Core::end_all() noexcept {
+  const std::exception_ptr cause = first_cause();
+  if (front_) finish_front(cause);
+  for (;;) {
+    {
+      const std::lock_guard lock(submit_mutex_);
+      if (queue_.empty()) return;
+      front_ = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    finish_front(cause);
+  }
+}
+
+void Core::abort(std::string_view reason) noexcept {
+  fail(ErrorKind::kAborted,
+       fmt::format("group '{}' was aborted by {}: {}", name(), peer(rank_).who.text(), reason));
+}
+
+// Takes over the cause that a peer has found; true where the group is broken now.
+bool Core::adopt_peers_cause() noexcept {
+  for (const Peer& p : peers_) {
+    if (p.who.rank == rank_ || presence_of(p) != Presence::kFailed) continue;
+    const Block& block = *p.block;
+    fail(block.cause_kind,
+         std::string(block.cause, std::min<std::size_t>(block.cause_bytes, kMostCauseBytes)),
+         p.who.rank);
+  }
+  return is_poisoned();
+}
+
+// Where the inner group is broken, this one is, too.
+bool Core::adopt_messages_cause() noexcept {
+  const std::exception_ptr cause = messages_ ? messages_->error() : nullptr;
+  if (!cause) return is_poisoned();
+  // A peer that has ended the messages because it knows a cause wrote that before: it counts.
+  if (adopt_peers_cause()) return true;
+  int because_of = -1;
+  for (const Peer& p : peers_) {
+    if (p.is_gone.load(std::memory_order_acquire)) because_of = p.who.rank;
+  }
+  try {
+    std::rethrow_exception(cause);
+  } catch (const Error& error) {
+    fail(error.kind(), error.what(), because_of);
+  } catch (...) {
+    fail(ErrorKind::kInternal, fmt::format("group '{}': its messages have failed", name()));
+  }
+  return true;
+}
+
+void Core::look(Clock::time_point now) {
+  if (adopt_peers_cause() || adopt_messages_cause()) return;
+  if (!front_) return;
+  look_at_peers(*front_);
+  if (!front_) return;
+  look_at_clock(*front_, now);
+  if (is_poisoned()) return;
+  const std::lock_guard lock(submit_mutex_);
+  for (const Ref<Operation>& op : queue_) {
+    look_at_clock(*op, now);
+    if (is_poisoned()) return;
+  }
+}
+
+bool Core::needs(const Operation& op, const Peer& p) const noexcept {
+  if (p.who.rank == rank_) return false;
+  if (p.block->cells[op.descriptor.sequence % 2].flag.load(std::memory_order_acquire) !=
+      flag_of(op.descriptor.sequence, op.hash)) {
+    return true;
+  }
+  return op.plan.chunks > 0 &&
+         p.block->consumed.value.load(std::memory_order_acquire) < op.first_chunk + op.plan.chunks;
+}
+
+void Core::look_at_peers(Operation& front) {
+  for (const Peer& p : peers_) {
+    if (p.who.rank == rank_) continue;
+    const bool has_left = presence_of(p) == Presence::kLeft;
+    if (!has_left && !p.is_gone.load(std::memory_order_acquire)) continue;
+    // What it wrote before it went counts: only what is missing now will never come.
+    if (!needs(front, p)) continue;
+    if (step()) return;
+    if (adopt_peers_cause()) return;
+    if (has_left) {
+      fail(ErrorKind::kPeerFailed,
+           with_operation(
+               front, fmt::format("{} has left group '{}' without calling it (its last call was "
+                                  "#{})",
+                                  p.who.text(), name(), p.block->called.load())),
+           p.who.rank);
+    } else {
+      fail(ErrorKind::kPeerFailed,
+           with_operation(front, fmt::format("{} is gone (its connection is closed); its own "
+                                             "output says why",
+                                             p.who.text())),
+           p.who.rank);
+    }
+    return;
+  }
+}
+
+void Core::look_at_clock(Operation& op, Clock::time_point now) {
+  if (!op.begin) op.begin = now;
+  if (now - *op.begin >= op.timeout) {
+    fail(ErrorKind::kTimeout,
+         with_operation(op, fmt::format("timed out after {} s {}", seconds_text(op.timeout),
+                                        missing_text(op))));
+    return;
+  }
+  // An operation with a short deadline asks after three quarters of it.
+  const auto speak_after = options_.policy.speak_after;
+  const auto ask_after = std::min<Clock::duration>(speak_after - kAskBefore, op.timeout / 4 * 3);
+  if (!op.has_probed && now - *op.begin >= ask_after) {
+    op.has_probed = true;
+    for (Peer& p : peers_) {
+      if (!p.socket) continue;
+      p.has_answered.store(false);
+      send_note(p, Note::Kind::kProbe);
+    }
+  }
+  if (op.timeout > speak_after && !op.has_warned && now - *op.begin >= speak_after) {
+    op.has_warned = true;
+    log::warning("{}", with_operation(op, fmt::format("{} s {}", seconds_text(speak_after),
+                                                      missing_text(op))));
+  }
+}
+
+std::string Core::missing_text(const Operation& op) const {
+  const std::uint64_t sequence = op.descriptor.sequence;
+  if (front_ && front_->descriptor.sequence < sequence) {
+    return fmt::format("behind {}, which is {}", text(front_->descriptor), missing_text(*front_));
+  }
+  std::string missing;
+  const auto add = [&](const Peer& p, std::string_view why) {
+    missing += fmt::format("{}{}, {}", missing.empty() ? "" : "; ", p.who.text(), why);
+  };
+  const auto is_silent = [&](const Peer& p) { return op.has_probed && !p.has_answered.load(); };
+  for (const Peer& p : peers_) {
+    const std::uint64_t last = p.block->called.load(std::memory_order_acquire);
+    if (p.who.rank == rank_ || last >= sequence) continue;
+    if (is_silent(p)) {
+      add(p, "which does not answer (stopped?)");
+    } else {
+      add(p, last == 0 ? std::string("which has not called it, nor anything before it")
+                       : fmt::format("which has not called it (its last call was #{})", last));
+    }
+  }
+  if (missing.empty()) {
+    for (const Peer& p : peers_) {
+      if (needs(op, p) && is_silent(p)) {
+        add(p, "which has called it and does not answer any more (stopped?)");
+      }
+    }
+  }
+  if (missing.empty()) {
+    // Everybody answers: named only now, since a rank behind one that does not answer is slow too.
+    for (const Peer& p : peers_) {
+      if (needs(op, p)) add(p, "which has called it and is slow to do its part");
+    }
+  }
+  return missing.empty() ? "waiting for its own part" : "waiting for " + missing;
+}
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,137 @@
+#include "collectives/shm/group.h"
+
+#include "collectives/buffers.h"
+#include "collectives/shm/passed_on.h"
+
+namespace dl::collectives::shm {
+
+Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
+                       void* output) {
+  check_call(what, call, "shm");
+  DL_CHECK(what.order == Order::kPlan, kNotImplemented, "{}: the order 'tree' is not there yet",
+           name_of(what.op));
+  auto operation =
+      make_ref<Operation>(core_, what, call.timeout.value_or(timeout_), call.holds, input, output);
+  core_->submit(operation);
+  return operation;
+}
+
+Ref<Work> Group::all_reduce(const AllReduceOptions& o) {
+  check_all_reduce(o);
+  return start({.count = o.count,
+                .op = OpKind::kAllReduce,
+                .dtype = o.dtype,
+                .reduce = o.op,
+                .order = o.call.order},
+               o.call, o.input, o.output);
+}
+
+Ref<Work> Group::broadcast(const BroadcastOptions& o) {
+  check_broadcast(o, size());
+  return start({.count = o.count, .root = o.root, .op = OpKind::kBroadcast, .dtype = o.dtype},
+               o.call, o.buffer, o.buffer);
+}
+
+Ref<Work> Group::all_gather(const AllGatherOptions& o) {
+  check_all_gather(o, rank(), size());
+  return start({.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype}, o.call, o.input,
+               o.output);
+}
+
+Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
+  check_reduce_scatter(o, rank(), size());
+  return start({.count = o.count,
+                .op = OpKind::kReduceScatter,
+                .dtype = o.dtype,
+                .reduce = o.op,
+                .order = o.call.order},
+               o.call, o.input, o.output);
+}
+
+Ref<Work> Group::barrier(const BarrierOptions& o) {
+  return start({.op = OpKind::kBarrier}, o.call, nullptr, nullptr);
+}
+
+Ref<Work> Group::reduce(const ReduceOptions& o) {
+  check_reduce(o, rank(), size());
+  return start({.count = o.count,
+                .root = o.root,
+                .op = OpKind::kReduce,
+                .dtype = o.dtype,
+                .reduce = o.op,
+                .order = o.call.order},
+               o.call, o.input, o.output);
+}
+
+Ref<Work> Group::gather(const GatherOptions& o) {
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), o.count);
+  check_parts(OpKind::kGather,
+              GathervOptions{.input = o.input,
+                             .count = o.count,
+                             .output = o.output,
+                             .counts = counts,
+                             .dtype = o.dtype,
+                             .root = o.root},
+              rank(), size());
+  return start({.count = o.count, .root = o.root, .op = OpKind::kGather, .dtype = o.dtype}, o.call,
+               o.input, o.output);
+}
+
+Ref<Work> Group::scatter(const ScatterOptions& o) {
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), o.count);
+  check_parts(OpKind::kScatter,
+              ScattervOptions{.input = o.input,
+                              .counts = counts,
+                              .output = o.output,
+                              .count = o.count,
+                              .dtype = o.dtype,
+                              .root = o.root},
+              rank(), size());
+  return start({.count = o.count, .root = o.root, .op = OpKind::kScatter, .dtype = o.dtype}, o.call,
+               o.input, o.output);
+}
+
+Ref<Work> Group::all_to_all(const AllToAllOptions& o) {
+  const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), o.count);
+  check_parts(OpKind::kAllToAll,
+              AllToAllvOptions{.input = o.input,
+                               .send_counts = counts,
+                               .output = o.output,
+                               .receive_counts = counts,
+                               .dtype = o.dtype},
+              rank(), size());
+  return start({.count = o.count, .op = OpKind::kAllToAll, .dtype = o.dtype}, o.call, o.input,
+               o.output);
+}
+
+template <typename Options>
+Ref<Work> Group::pass_on(Ref<Work> (ProcessGroup::*call)(const Options&), const Options& options) {
+  core_->throw_if_broken();
+  Options inner = options;
+  if (!inner.call.timeout) inner.call.timeout = timeout_;
+  return make_ref<PassedOn>(core_, (core_->messages().*call)(inner));
+}
+
+Ref<Work> Group::send(const SendOptions& o) {
+  return pass_on(&ProcessGroup::send, o);
+}
+Ref<Work> Group::recv(const RecvOptions& o) {
+  return pass_on(&ProcessGroup::recv, o);
+}
+Ref<Work> Group::all_gatherv(const AllGathervOptions& o) {
+  return pass_on(&ProcessGroup::all_gatherv, o);
+}
+Ref<Work> Group::reduce_scatterv(const ReduceScattervOptions& o) {
+  return pass_on(&ProcessGroup::reduce_scatterv, o);
+}
+Ref<Work> Group::gatherv(const GathervOptions& o) {
+  return pass_on(&ProcessGroup::gatherv, o);
+}
+Ref<Work> Group::scatterv(const ScattervOptions& o) {
+  return pass_on(&ProcessGroup::scatterv, o);
+}
+Ref<Work> Group::all_to_allv(const AllToAllvOptions& o) {
+  return pass_on(&ProcessGroup::all_to_allv, o);
+}
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,61 @@
+// ShmGroup's class: checks arguments, makes operations, hands them to its Core. For
+// make_shm_group() and tests; users see ProcessGroup.
+#pragma once
+
+#include "collectives/process_group.h"
+#include "collectives/shm/core.h"
+#include "collectives/shm/shm_group.h"
+
+namespace dl::collectives::shm {
+
+class Group final : public ProcessGroup {
+ public:
+  // `how`: with which further groups are made by split().
+  Group(Ref<Core> core, const ShmGroupOptions& how)
+      : core_(std::move(core)), timeout_(how.timeout), how_(how) {
+    how_.messages = nullptr;
+    how_.store = nullptr;  // it need not outlive the making of this group
+  }
+
+  int rank() const noexcept override { return core_->rank(); }
+  int size() const noexcept override { return core_->size(); }
+  std::string_view name() const noexcept override { return core_->name(); }
+  std::string_view backend() const noexcept override { return "shm"; }
+
+  Ref<Work> all_reduce(const AllReduceOptions& options) override;
+  Ref<Work> broadcast(const BroadcastOptions& options) override;
+  Ref<Work> all_gather(const AllGatherOptions& options) override;
+  Ref<Work> reduce_scatter(const ReduceScatterOptions& options) override;
+  Ref<Work> barrier(const BarrierOptions& options) override;
+  Ref<Work> send(const SendOptions& options) override;
+  Ref<Work> recv(const RecvOptions& options) override;
+  Ref<Work> reduce(const ReduceOptions& options) override;
+  Ref<Work> gather(const GatherOptions& options) override;
+  Ref<Work> scatter(const ScatterOptions& options) override;
+  Ref<Work> all_to_all(const AllToAllOptions& options) override;
+  Ref<Work> all_gatherv(const AllGathervOptions& options) override;
+  Ref<Work> reduce_scatterv(const ReduceScattervOptions& options) override;
+  Ref<Work> gatherv(const GathervOptions& options) override;
+  Ref<Work> scatterv(const ScattervOptions& options) override;
+  Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
+
+  Ref<ProcessGroup> split(const SplitOptions& options) override;
+
+  void abort(std::string_view reason) noexcept override { core_->abort(reason); }
+  std::exception_ptr error() const noexcept override { return core_->error(); }
+
+ private:
+  ~Group() override { core_->stop(); }
+  Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output);
+
+  // Through the inner group, which counts its operations by itself.
+  template <typename Options>
+  Ref<Work> pass_on(Ref<Work> (ProcessGroup::*call)(const Options&), const Options& options);
+
+  Ref<Core> core_;
+  std::chrono::nanoseconds timeout_;
+  ShmGroupOptions how_;
+  std::atomic<std::uint64_t> next_split_{1};
+};
+
+}  // namespace dl::collectives::shm

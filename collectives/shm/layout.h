@@ -1,0 +1,72 @@
+// What lies in a rank's segment: one Block, then its slots (docs/protocol.md has the offsets).
+//
+// Only its owner writes a Block, but for the bell. Peers read it, also after the owner has died: a
+// segment lives as long as anybody maps it. A word that is written by one rank and polled by others
+// shares its cache lines with nothing else.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "collectives/descriptor.h"
+#include "collectives/shm/bell.h"
+#include "collectives/shm/constants.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::shm {
+
+using Word = std::atomic<std::uint64_t>;
+static_assert(Word::is_always_lock_free);
+
+// What a rank says of one operation: it has called it, with these arguments. Operations alternate
+// between two cells, which suffices since nobody finishes an operation before it has seen the cells
+// of all ranks: whoever writes operation n + 2 has seen that all called n + 1, and so left n.
+struct alignas(kApartBytes) Cell {
+  Word flag;                                             // sequence (low half) and hash (high half)
+  std::byte payload[kInlineBytes];                       // written before the flag
+  alignas(kLineBytes) std::byte descriptor[kLineBytes];  // to be quoted where hashes differ
+};
+static_assert(sizeof(Cell) == kApartBytes);
+static_assert(std::is_trivially_copyable_v<Descriptor> && sizeof(Descriptor) <= kLineBytes);
+
+struct alignas(kApartBytes) Counter {
+  Word value;
+};
+
+enum class Presence : std::uint32_t { kHere, kLeft, kFailed };
+
+struct Block {
+  Cell cells[2];
+  // How many chunks, counted over the whole life of the group, this rank has
+  Counter staged;    // copied into its slots,
+  Counter reduced;   // summed (its slice of each) into its slots,
+  Counter consumed;  // and is done with: it reads nothing of them any more.
+
+  // Read when a wait gets long.
+  alignas(kApartBytes) Word called;  // sequence number of this rank's last call
+  std::atomic<Presence> presence;    // written after what follows
+  ErrorKind cause_kind;
+  std::uint32_t cause_bytes;
+  char cause[kMostCauseBytes];
+
+  // Written by peers, too.
+  alignas(kApartBytes) Bell bell;
+
+  // True where this rank shares its core with others; set before the segment is passed on.
+  alignas(kApartBytes) bool is_crowded;
+};
+
+inline constexpr std::size_t kSlotsOffset = (sizeof(Block) + 4095) / 4096 * 4096;
+inline constexpr std::size_t kSegmentBytes = kSlotsOffset + kSlots * kSlotBytes;
+
+// The flag of an operation.
+constexpr std::uint64_t flag_of(std::uint64_t sequence, std::uint32_t hash) noexcept {
+  return (sequence & 0xffffffffu) | std::uint64_t{hash} << 32;
+}
+constexpr bool is_of(std::uint64_t flag, std::uint64_t sequence) noexcept {
+  return (flag & 0xffffffffu) == (sequence & 0xffffffffu);
+}
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,192 @@
+#include "collectives/shm/links.h"
+
+#include <poll.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "collectives/roster.h"
+#include "collectives/shm/layout.h"
+#include "collectives/shm/shm_group.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/version.h"
+#include "rendezvous/net/acceptor.h"
+#include "rendezvous/net/connect.h"
+#include "rendezvous/net/local_socket.h"
+#include "rendezvous/net/patience.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+using rendezvous::Connection;
+
+// Collects the connections that ranks above this one make.
+class Arrivals {
+ public:
+  Arrivals(const ShmGroupOptions& options, Links& links) : options_(options), links_(links) {}
+
+  void add(Connection connection) {
+    rendezvous::check_same_user(connection.fd.get());
+    const int rank = connection.peer.rank;
+    DL_CHECK(rank > options_.rank && rank < options_.size, kMismatch,
+             "{} may not connect to rank {} of group '{}' of {}", connection.peer.from,
+             options_.rank, options_.name, options_.size);
+    const std::lock_guard lock(mutex_);
+    Links::Peer& peer = links_.peers[static_cast<std::size_t>(rank)];
+    DL_CHECK(!peer.socket, kMismatch, "{} is connected already", connection.peer.from);
+    peer.socket = std::move(connection.fd);
+    changed_.notify_all();
+  }
+
+  // The first rank above that is still missing at the deadline; -1: none.
+  int wait(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    int missing = -1;
+    changed_.wait_until(lock, deadline.when(), [&] {
+      missing = -1;
+      for (int r = options_.size - 1; r > options_.rank; --r) {
+        if (!links_.peers[static_cast<std::size_t>(r)].socket) missing = r;
+      }
+      return missing < 0;
+    });
+    return missing;
+  }
+
+ private:
+  const ShmGroupOptions& options_;
+  Links& links_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+Segment make_own(bool is_crowded) {
+  Segment segment = Segment::make(kSegmentBytes);
+  auto* const block = new (segment.data()) Block();
+  block->is_crowded = is_crowded;
+  return segment;
+}
+
+void send_segment(const ShmGroupOptions& options, const Links::Peer& peer, int fd) {
+  const Note note{.kind = Note::Kind::kSegment, .version = kProtocolVersion};
+  DL_CHECK(rendezvous::send_passing(peer.socket.get(), std::as_bytes(std::span(&note, 1)), fd),
+           kConnection, "group '{}': cannot pass a descriptor to {}: {}", options.name,
+           peer.who.text(), std::strerror(errno));
+}
+
+Segment receive_segment(const ShmGroupOptions& options, const Links::Peer& peer,
+                        Deadline deadline) {
+  rendezvous::Patience patience;
+  for (;;) {
+    Note note;
+    rendezvous::Received received =
+        rendezvous::receive_passing(peer.socket.get(), std::as_writable_bytes(std::span(&note, 1)));
+    DL_CHECK(!received.ended, kConnection,
+             "group '{}': {} is gone before it has shared its memory; its own output says why",
+             options.name, peer.who.text());
+    if (received.bytes > 0) {
+      DL_CHECK(received.bytes == sizeof note && note.kind == Note::Kind::kSegment &&
+                   note.version == kProtocolVersion && received.passed,
+               kMismatch,
+               "group '{}': {} sent something else than its segment; install the same "
+               "dlrun everywhere",
+               options.name, peer.who.text());
+      return Segment::map(std::move(received.passed), kSegmentBytes);
+    }
+    DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not share its memory in time",
+             options.name, peer.who.text());
+    if (patience.should_speak()) {
+      log::warning("group '{}': {} s waiting for the memory of {}", options.name,
+                   patience.waited().count(), peer.who.text());
+    }
+    pollfd entry{.fd = peer.socket.get(), .events = POLLIN, .revents = 0};
+    ::poll(&entry, 1, patience.until(deadline).poll_timeout());
+  }
+}
+
+}  // namespace
+
+Links connect_links(const ShmGroupOptions& options, bool is_crowded) {
+  const Deadline deadline = Deadline::after(options.connect_timeout);
+  const rendezvous::JobKey key = options.key ? *options.key : open_key();
+  const Identity self = this_process(options.rank, options.node);
+  const std::string purpose = "shm/" + options.name;
+  const rendezvous::Hello hello{.job = options.job,
+                                .generation = options.generation,
+                                .purpose = purpose,
+                                .from = self.text(),
+                                .rank = options.rank};
+  Links links{.rank = options.rank,
+              .peers = std::vector<Links::Peer>(static_cast<std::size_t>(options.size))};
+  Links::Peer& own = links.peers[static_cast<std::size_t>(options.rank)];
+  own.who = self;
+  own.segment = make_own(is_crowded);
+
+  Arrivals arrivals(options, links);
+  rendezvous::Listener listener = rendezvous::listen_local();
+  const std::string address = rendezvous::local_name(listener.fd());
+  rendezvous::Acceptor acceptor(std::move(listener), key, hello);
+  acceptor.serve(purpose, options.generation,
+                 [&arrivals](Connection connection) { arrivals.add(std::move(connection)); });
+  acceptor.start();
+  const RosterOptions roster{.store = options.store,
+                             .place = purpose,
+                             .group = options.name,
+                             .rank = options.rank,
+                             .size = options.size,
+                             .timeout = options.connect_timeout};
+  const Record record{.version = kProtocolVersion,
+                      .size = options.size,
+                      .generation = options.generation,
+                      .address = address,
+                      .who = self};
+  publish(roster, record, deadline);
+
+  for (int r = 0; r < options.size; ++r) {
+    if (r == options.rank) continue;
+    Links::Peer& peer = links.peers[static_cast<std::size_t>(r)];
+    const Record theirs = await_record(roster, record, r, deadline);
+    peer.who = theirs.who;
+    DL_CHECK(peer.who.node == self.node, kConnection,
+             "group '{}': {} is on another node than {}; memory is shared within a node only, use "
+             "the backend tcp",
+             options.name, peer.who.text(), self.text());
+    if (r > options.rank) continue;
+    UniqueFd socket = rendezvous::connect_local(theirs.address, deadline);
+    rendezvous::check_same_user(socket.get());
+    Connection connection = rendezvous::prove(std::move(socket), hello, key, deadline);
+    DL_CHECK(connection.peer.rank == r, kMismatch,
+             "group '{}': {} answered where rank {} was said to be", options.name,
+             connection.peer.from, r);
+    peer.socket = std::move(connection.fd);
+  }
+  rendezvous::Patience patience;
+  for (;;) {
+    const int missing = arrivals.wait(patience.until(deadline));
+    if (missing < 0) break;
+    const std::string who = links.peers[static_cast<std::size_t>(missing)].who.text();
+    DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not connect within {} s",
+             options.name, who,
+             std::chrono::duration_cast<std::chrono::seconds>(options.connect_timeout).count());
+    if (patience.should_speak()) {
+      log::warning("group '{}': {} s waiting for {} to connect", options.name,
+                   patience.waited().count(), who);
+    }
+  }
+  acceptor.forget(purpose);
+
+  for (const Links::Peer& peer : links.peers) {
+    if (peer.socket) send_segment(options, peer, own.segment.fd());
+  }
+  for (Links::Peer& peer : links.peers) {
+    if (peer.socket) peer.segment = receive_segment(options, peer, deadline);
+  }
+  own.segment.close_fd();
+  return links;
+}
+
+}  // namespace dl::collectives::shm

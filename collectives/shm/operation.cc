@@ -1,0 +1,60 @@
+#include "collectives/shm/operation.h"
+
+#include "collectives/shm/core.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::shm {
+
+Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
+                     Ref<RefCounted> owner, const void* from, void* to) noexcept
+    : descriptor(what),
+      input(static_cast<const std::byte*>(from)),
+      output(static_cast<std::byte*>(to)),
+      timeout(time),
+      core_(std::move(core)),
+      owner_(std::move(owner)) {}
+
+void Operation::wait(Stream stream) {
+  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
+           "{}: a shared-memory group orders the CPU's stream only, not {}", text(descriptor),
+           stream.device.str());
+  synchronize(std::nullopt);
+}
+
+void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
+  if (!is_over()) core_->wait(*this, limit);
+  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+}
+
+bool Operation::is_completed() const noexcept {
+  // Whoever only asks counts on somebody else to carry it on.
+  if (!is_over()) core_->arm_timer();
+  return is_over();
+}
+
+std::exception_ptr Operation::error() const noexcept {
+  if (!is_over()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
+  if (!is_over()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return completed_at_;
+}
+
+void Operation::end(std::exception_ptr failed) noexcept {
+  const std::lock_guard lock(mutex_);
+  error_ = std::move(failed);
+  completed_at_ = std::chrono::steady_clock::now();
+  done_.store(true, std::memory_order_release);
+  over_.notify_all();
+}
+
+void Operation::sleep_until(Deadline until) {
+  std::unique_lock lock(mutex_);
+  over_.wait_until(lock, until.when(), [this] { return is_over(); });
+}
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,77 @@
+// Operation: one collective of a ShmGroup as its Work.
+//
+// The caller fills it, the group's driver (core.h) carries it out, anybody waits for it. Fields
+// below "driver" are touched only by whoever drives; the completion is a one-way door with an
+// atomic in front, so that is_completed() is one load.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "collectives/descriptor.h"
+#include "collectives/record/recorder.h"
+#include "collectives/shm/plan.h"
+#include "collectives/work.h"
+#include "core/base/deadline.h"
+
+namespace dl::collectives::shm {
+
+class Core;
+
+class Operation final : public Work {
+ public:
+  Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
+            Ref<RefCounted> owner, const void* input, void* output) noexcept;
+
+  void wait(Stream stream) override;
+  void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
+  bool is_completed() const noexcept override;
+  std::exception_ptr error() const noexcept override;
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
+
+  std::string_view algorithm() const noexcept override { return name_of(plan.path); }
+
+  bool is_over() const noexcept { return done_.load(std::memory_order_acquire); }
+  // Sleeps until the operation is over or the deadline has passed.
+  void sleep_until(Deadline deadline);
+  bool has_owner() const noexcept { return static_cast<bool>(owner_); }
+
+  // Driver. ---------------------------------------------------------------------------------------
+  // Ends the operation, well where `error` is null.
+  void end(std::exception_ptr error) noexcept;
+
+  Descriptor descriptor;
+  std::uint32_t hash = 0;
+  record::Slot* slot = nullptr;  // of the flight recorder
+  Plan plan{};
+  const std::byte* const input;
+  std::byte* const output;
+
+  // How far it is. Chunks are counted from the operation's first, which is `first_chunk` of the
+  // group.
+  bool is_posted = false;
+  int next_to_agree = 0;  // ranks below have called the same
+  std::uint64_t first_chunk = 0;
+  std::size_t staged = 0;
+  std::size_t reduced = 0;
+  std::size_t copied = 0;
+
+  // The clock is first read when the operation is first found waiting.
+  const std::chrono::nanoseconds timeout;
+  std::optional<Deadline::Clock::time_point> begin{};
+  bool has_probed = false;
+  bool has_warned = false;
+
+ private:
+  Ref<Core> core_;
+  Ref<RefCounted> owner_;
+  std::atomic<bool> done_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable over_;
+  std::exception_ptr error_;
+  std::chrono::steady_clock::time_point completed_at_;
+};
+
+}  // namespace dl::collectives::shm

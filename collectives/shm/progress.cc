@@ -1,0 +1,122 @@
+// Core's progress thread: reads the sockets, notices who is gone, answers for this rank, and
+// carries on what nobody waits for.
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "collectives/shm/core.h"
+#include "rendezvous/net/local_socket.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How late the thread takes up an operation for which nobody waits, where callers usually do.
+constexpr long kTakeUpNanoseconds = 1'000'000;
+// While it drives, it reads the sockets this often.
+constexpr auto kDriveTime = 10ms;
+
+}  // namespace
+
+void Core::run() {
+  // Signals belong to the program's threads.
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  ::pthread_setname_np(::pthread_self(), "dlrun-shm");
+  std::vector<pollfd> entries;
+  while (!stopping_.load()) {
+    entries.assign({{event_.get(), POLLIN, 0}, {timer_.get(), POLLIN, 0}});
+    for (const Peer& p : peers_) {
+      // poll() passes over negative descriptors.
+      const bool is_open = p.socket && !p.is_gone.load(std::memory_order_relaxed);
+      entries.push_back({is_open ? p.socket.get() : -1, POLLIN, 0});
+    }
+    const bool may_drive = has_operations() && helpers_.load() == 0;
+    ::poll(entries.data(), entries.size(), may_drive ? 0 : -1);
+    std::uint64_t count = 0;
+    if (entries[0].revents != 0) {
+      [[maybe_unused]] const ssize_t size = ::read(event_.get(), &count, sizeof count);
+    }
+    if (entries[1].revents != 0) {
+      [[maybe_unused]] const ssize_t size = ::read(timer_.get(), &count, sizeof count);
+      timer_is_armed_.store(false);
+    }
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      if (entries[i + 2].revents != 0) read_notes(peers_[i]);
+    }
+    if (!has_operations() || helpers_.load() > 0 || !take_role()) continue;
+    thread_drives_.store(true);
+    drive(nullptr, Deadline::after(kDriveTime));
+    thread_drives_.store(false);
+    give_role_back();
+  }
+}
+
+void Core::stop() noexcept {
+  if (has_operations() && take_role()) {
+    while (step()) {
+    }
+    give_role_back();
+  }
+  if (has_operations()) {
+    fail(ErrorKind::kAborted,
+         fmt::format("{} destroyed group '{}' while an operation was under way",
+                     peer(rank_).who.text(), name()));
+  } else {
+    const std::lock_guard lock(error_mutex_);
+    if (!error_) own().presence.store(Presence::kLeft, std::memory_order_release);
+  }
+  stopping_.store(true);
+  wake_thread();
+  ring(own().bell);
+  thread_.join();
+  // For those that wait for this rank: they look at it when the sockets close.
+  for (Peer& p : peers_) p.socket.reset();
+  while (!take_role()) ::sched_yield();
+  messages_ = nullptr;
+  give_role_back();
+}
+
+void Core::read_notes(Peer& p) {
+  for (;;) {
+    Note note;
+    const rendezvous::Received received =
+        rendezvous::receive_passing(p.socket.get(), std::as_writable_bytes(std::span(&note, 1)));
+    if (received.ended) {
+      p.is_gone.store(true, std::memory_order_release);
+      ring(own().bell);
+      adopt_peers_cause();
+      return;
+    }
+    if (received.bytes != sizeof note) return;
+    if (note.kind == Note::Kind::kProbe) send_note(p, Note::Kind::kReply);
+    if (note.kind == Note::Kind::kReply) p.has_answered.store(true);
+    if (note.kind == Note::Kind::kFailed) adopt_peers_cause();
+  }
+}
+
+void Core::send_note(Peer& p, Note::Kind kind) noexcept {
+  const Note note{.kind = kind};
+  // Where the peer is gone, or has stopped for long and its buffer is full, it needs no word.
+  rendezvous::send_passing(p.socket.get(), std::as_bytes(std::span(&note, 1)));
+}
+
+void Core::wake_thread() noexcept {
+  ::eventfd_write(event_.get(), 1);
+}
+
+void Core::arm_timer() noexcept {
+  if (timer_is_armed_.load(std::memory_order_relaxed) || timer_is_armed_.exchange(true)) return;
+  const itimerspec once{.it_interval = {},
+                        .it_value = {.tv_sec = 0, .tv_nsec = kTakeUpNanoseconds}};
+  ::timerfd_settime(timer_.get(), 0, &once, nullptr);
+}
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,144 @@
+#include "collectives/shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+
+#if defined(__SANITIZE_THREAD__)
+#include <map>
+#include <mutex>
+#endif
+
+#include "core/base/error.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
+
+// A signal undoes a step.
+constexpr std::size_t kReserveStep = std::size_t{16} << 20;
+
+// What the kernel could hand out now. It would reserve page after page until there are none left
+// for anybody, and then kill some process, rather than refuse a size that cannot be.
+std::size_t available_memory() {
+  std::FILE* const file = std::fopen("/proc/meminfo", "re");
+  if (file == nullptr) return std::numeric_limits<std::size_t>::max();
+  std::array<char, 256> line{};
+  std::size_t kilobytes = std::numeric_limits<std::size_t>::max() / 1024;
+  while (std::fgets(line.data(), static_cast<int>(line.size()), file) != nullptr) {
+    if (std::sscanf(line.data(), "MemAvailable: %zu", &kilobytes) == 1) break;
+  }
+  std::fclose(file);
+  return kilobytes * 1024;
+}
+
+#if defined(__SANITIZE_THREAD__)
+// TSan follows addresses: through two mappings of one page it would see no race at all. In its
+// build the ranks of one process share one mapping.
+struct Mapping {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  int users = 0;
+};
+std::mutex mappings_mutex;
+std::map<ino_t, Mapping>& mappings() {
+  static std::map<ino_t, Mapping> all;
+  return all;
+}
+#endif
+
+std::byte* map_shared(int fd, std::size_t bytes) {
+#if defined(__SANITIZE_THREAD__)
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) throw_errno(errno, "look at a segment");
+  const std::lock_guard lock(mappings_mutex);
+  Mapping& known = mappings()[status.st_ino];
+  if (known.users++ > 0) return static_cast<std::byte*>(known.data);
+#endif
+  void* const data =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (data == MAP_FAILED) {
+    throw_errno(errno, fmt::format("map {} bytes of shared memory", bytes));
+  }
+#if defined(__SANITIZE_THREAD__)
+  known.data = data;
+  known.bytes = bytes;
+#endif
+  return static_cast<std::byte*>(data);
+}
+
+void unmap_shared(std::byte* data, std::size_t bytes) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  const std::lock_guard lock(mappings_mutex);
+  for (auto entry = mappings().begin(); entry != mappings().end(); ++entry) {
+    if (entry->second.data != data) continue;
+    if (--entry->second.users > 0) return;
+    mappings().erase(entry);
+    break;
+  }
+#endif
+  ::munmap(data, bytes);
+}
+
+}  // namespace
+
+Segment Segment::make(std::size_t bytes) {
+  Segment segment;
+  segment.fd_.reset(::memfd_create("dlrun-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const std::string what = fmt::format("reserve {} bytes of shared memory", bytes);
+  if (!segment.fd_) throw_errno(errno, what);
+  if (bytes > available_memory()) throw_errno(ENOMEM, what);
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t step = std::min(bytes - at, kReserveStep);
+    if (::fallocate(segment.fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(step)) == 0) {
+      at += step;
+    } else if (errno != EINTR) {
+      throw_errno(errno, what);
+    }
+  }
+  if (::fcntl(segment.fd_.get(), F_ADD_SEALS, kSeals) != 0) throw_errno(errno, what);
+  segment.data_ = map_shared(segment.fd_.get(), bytes);
+  segment.bytes_ = bytes;
+  return segment;
+}
+
+Segment Segment::map(UniqueFd fd, std::size_t bytes) {
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) throw_errno(errno, "look at a peer's segment");
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  DL_CHECK(seals >= 0 && (seals & F_SEAL_SHRINK) != 0, kMismatch,
+           "a peer's segment may shrink; it was not made by dlrun");
+  DL_CHECK(static_cast<std::size_t>(status.st_size) == bytes, kMismatch,
+           "a peer's segment has {} bytes, wanted {}; install the same dlrun everywhere",
+           status.st_size, bytes);
+  Segment segment;
+  segment.data_ = map_shared(fd.get(), bytes);
+  segment.bytes_ = bytes;
+  return segment;
+}
+
+Segment::Segment(Segment&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Segment::~Segment() {
+  if (data_ != nullptr) unmap_shared(data_, bytes_);
+}
+
+}  // namespace dl::collectives::shm

@@ -1,0 +1,41 @@
+// Segment: memory that several processes map, without a name in any file system.
+//
+// Its owner makes it as a memfd (close-on-exec), reserves all of it, so that lack of memory is an
+// error here and no SIGBUS later, seals it against any change of size, and passes the descriptor
+// on; /dev/shm and its size do not matter, and nothing is left when the last process that maps it
+// ends. Owns its mapping; one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "core/base/unique_fd.h"
+
+namespace dl::collectives::shm {
+
+class Segment {
+ public:
+  Segment() noexcept = default;
+  // A new one, filled with zeros, its pages near the calling thread's core. Throws kIo: "reserve
+  // 4 MiB of shared memory: Cannot allocate memory".
+  static Segment make(std::size_t bytes);
+  // Maps one that a peer has passed. Throws kMismatch where it is not sealed or has another size.
+  static Segment map(UniqueFd fd, std::size_t bytes);
+
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&& other) noexcept;
+  ~Segment();
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return bytes_; }
+  // To be passed on; valid until close_fd(), which ends no mapping.
+  int fd() const noexcept { return fd_.get(); }
+  void close_fd() noexcept { fd_.reset(); }
+
+ private:
+  UniqueFd fd_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace dl::collectives::shm
