@@ -139,26 +139,48 @@ void reduce_loop(T* dst, const T* a, const T* b, std::size_t count) {
   }
 }
 
+// How many operations follow share `s`: one joins it to what lies before it, or in a tree as many
+// as there are pairs, pairs of pairs, ... that it completes.
+inline int joins_after(std::size_t s, Order order) noexcept {
+  return order == Order::kTree ? std::countr_zero(s + 1) : s > 0;
+}
+
 template <typename T, ReduceOp kOp>
-void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count) {
+void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count, Order order) {
   using Value = decltype(load(T{}));
   constexpr bool kWide = kOp == ReduceOp::kAvg && std::is_integral_v<Value>;
   using Accumulator =
       std::conditional_t<kWide, std::conditional_t<sizeof(Value) == 8, Int128, std::int64_t>,
                          Value>;
-  constexpr std::size_t kBlock = 1024;
-  Accumulator sum[kBlock];
+  constexpr std::size_t kBlock = 4096 / sizeof(Accumulator);
+  // Sums of blocks of shares, each smaller than the one before it; from left to right it is one.
+  Accumulator sums[32][kBlock];
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);
-    const T* first = static_cast<const T*>(shares[0]) + begin;
-    for (std::size_t i = 0; i < n; ++i) sum[i] = static_cast<Accumulator>(load(first[i]));
-    for (std::size_t s = 1; s < shares.size(); ++s) {
-      const T* share = static_cast<const T*>(shares[s]) + begin;
+    std::size_t depth = 0;
+    const auto join = [&](const auto* right) {
+      Accumulator* const left = sums[depth - 1];
       for (std::size_t i = 0; i < n; ++i) {
-        sum[i] = apply<kOp>(sum[i], static_cast<Accumulator>(load(share[i])));
+        left[i] = apply<kOp>(left[i], static_cast<Accumulator>(load(right[i])));
       }
+    };
+    const auto join_last_two = [&] {
+      --depth;
+      join(sums[depth]);
+    };
+    for (std::size_t s = 0; s < shares.size(); ++s) {
+      const T* const share = static_cast<const T*>(shares[s]) + begin;
+      int joins = joins_after(s, order);
+      if (joins == 0) {
+        Accumulator* const fresh = sums[depth++];
+        for (std::size_t i = 0; i < n; ++i) fresh[i] = static_cast<Accumulator>(load(share[i]));
+        continue;
+      }
+      for (join(share); joins > 1; --joins) join_last_two();
     }
+    while (depth > 1) join_last_two();
     T* out = dst + begin;
+    const Accumulator* const sum = sums[0];
     const auto ranks = static_cast<Accumulator>(shares.size());
     for (std::size_t i = 0; i < n; ++i) {
       if constexpr (kOp == ReduceOp::kAvg) {
@@ -299,10 +321,10 @@ void reduce(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, s
 }
 
 void combine(DType dtype, ReduceOp op, void* dst, std::span<const void* const> shares,
-             std::size_t count) {
+             std::size_t count, Order order) {
   with_pair({dtype, op}, [&](auto* type, auto tag) {
     using T = std::remove_pointer_t<decltype(type)>;
-    combine_loop<T, decltype(tag)::value>(static_cast<T*>(dst), shares, count);
+    combine_loop<T, decltype(tag)::value>(static_cast<T*>(dst), shares, count, order);
   });
 }
 
@@ -355,9 +377,9 @@ void reduce(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, s
 }
 
 void combine(DType dtype, ReduceOp op, void* dst, std::span<const void* const> shares,
-             std::size_t count) {
+             std::size_t count, Order order) {
   const DefaultFloatMode mode;
-  HWY_DYNAMIC_DISPATCH(combine)(dtype, op, dst, shares, count);
+  HWY_DYNAMIC_DISPATCH(combine)(dtype, op, dst, shares, count, order);
 }
 
 void finish(DType dtype, ReduceOp op, void* x, std::size_t count, int ranks) {

@@ -36,9 +36,12 @@ void reduce(DType dtype, ReduceOp op, void* dst, const void* a, const void* b, s
 // x[i] /= ranks, for kAvg after the last reduce; nothing for other operations.
 void finish(DType dtype, ReduceOp op, void* x, std::size_t count, int ranks);
 
-// dst[i] = shares[0][i] op shares[1][i] op ..., from left to right in the accumulator's type,
-// finished (avg) and rounded once. dst may be one of the shares.
+// dst[i] = shares[0][i] op shares[1][i] op ..., in the accumulator's type, finished (avg) and
+// rounded once. dst may be one of the shares. The order of the operations:
+//   kPlan  from left to right
+//   kTree  neighbours first, then pairs of them and so on: ((0 1) (2 3)) ((4 5) 6). Every aligned
+//          block of 2^k shares has the same shape however many there are.
 void combine(DType dtype, ReduceOp op, void* dst, std::span<const void* const> shares,
-             std::size_t count);
+             std::size_t count, Order order = Order::kPlan);
 
 }  // namespace dl::collectives

@@ -285,16 +285,16 @@ Schedule dissemination_barrier(int rank, int size) {
   return s;
 }
 
+// Sums that grow from rank to rank have the order of the way they take.
+bool wants_raw_shares(const Descriptor& d) noexcept {
+  return d.order == Order::kTree || needs_raw_shares(d.dtype, d.reduce);
+}
+
 }  // namespace
 
 std::string_view name_of(Algorithm algorithm) noexcept {
   constexpr std::string_view kNames[] = {"direct", "ring", "tree", "chain", "dissemination"};
   return kNames[static_cast<std::size_t>(algorithm)];
-}
-
-void check_order(const Descriptor& d) {
-  DL_CHECK(d.order == Order::kPlan, kNotImplemented,
-           "{}: order = tree is not there yet; leave the order at its default", name_of(d.op));
 }
 
 Algorithm plan(const Descriptor& d, int size) noexcept {
@@ -303,13 +303,13 @@ Algorithm plan(const Descriptor& d, int size) noexcept {
   switch (d.op) {
     case OpKind::kAllReduce:
     case OpKind::kReduceScatter:
-      return small || needs_raw_shares(d.dtype, d.reduce) ? Algorithm::kDirect : Algorithm::kRing;
+      return small || wants_raw_shares(d) ? Algorithm::kDirect : Algorithm::kRing;
     case OpKind::kAllGather:
       return small ? Algorithm::kDirect : Algorithm::kRing;
     case OpKind::kBroadcast:
       return bytes <= kSmallBytes ? Algorithm::kTree : Algorithm::kChain;
     case OpKind::kReduce:
-      return small || needs_raw_shares(d.dtype, d.reduce) ? Algorithm::kDirect : Algorithm::kChain;
+      return small || wants_raw_shares(d) ? Algorithm::kDirect : Algorithm::kChain;
     case OpKind::kBarrier:
       return Algorithm::kDissemination;
     default:
@@ -318,7 +318,6 @@ Algorithm plan(const Descriptor& d, int size) noexcept {
 }
 
 Schedule make_schedule(const Descriptor& d, int rank, int size, bool in_place) {
-  check_order(d);
   const Algorithm algorithm = plan(d, size);
   const std::size_t bytes = d.count * size_of(d.dtype);
   switch (d.op) {

@@ -43,8 +43,8 @@ struct Transfer {
   int after = kNothing;
 };
 
-// region[offset, offset + bytes) = share 0 op share 1 op ..., in rank order, finished and rounded
-// once.
+// region[offset, offset + bytes) = share 0 op share 1 op ..., in rank order or along the tree of
+// reduce.h as the call says, finished and rounded once.
 struct Combine {
   Region region = Region::kOutput;
   std::size_t offset = 0;
@@ -70,12 +70,9 @@ std::string_view name_of(Algorithm algorithm) noexcept;
 // bandwidth decides.
 inline constexpr std::size_t kSmallBytes = 64 * 1024;
 
-// Throws kNotImplemented for Order::kTree.
-void check_order(const Descriptor& descriptor);
-
 Algorithm plan(const Descriptor& descriptor, int size) noexcept;
 
-// Throws kNotImplemented for Order::kTree. `in_place`: input and output are the same memory.
+// `in_place`: input and output are the same memory.
 // Not for the operations on parts (parts.h).
 Schedule make_schedule(const Descriptor& descriptor, int rank, int size, bool in_place);
 

@@ -237,7 +237,7 @@ bool Collective::combine_ready() {
         combined_);
   }
   std::byte* to = (c.region == Region::kOutput ? output_ : scratch_.data()) + c.offset + combined_;
-  combine(descriptor.dtype, descriptor.reduce, to, shares, bytes / element);
+  combine(descriptor.dtype, descriptor.reduce, to, shares, bytes / element, descriptor.order);
   combined_ += bytes;
   return true;
 }

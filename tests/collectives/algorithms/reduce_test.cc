@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <span>
 
 #include "collectives/descriptor.h"
 #include "core/base/error.h"
@@ -212,6 +214,43 @@ Bytes awkward_numbers(DType dtype, std::size_t count, std::mt19937& random) {
     std::memcpy(bytes.data() + i * element, &bits, element);
   }
   return bytes;
+}
+
+// The same tree by its definition: the larger block on the left is the largest power of two.
+float tree_sum(std::span<const float> x) {
+  if (x.size() == 1) return x[0];
+  const std::size_t left = std::bit_floor(x.size() - 1);
+  return tree_sum(x.first(left)) + tree_sum(x.subspan(left));
+}
+
+TEST(Combine, InTreeOrderAddsNeighboursFirstForAnyNumberOfShares) {
+  constexpr std::size_t kCount = 3000;  // several blocks of the loop, the last one short
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> numbers(-1, 1);
+  std::size_t differ = 0;
+  for (std::size_t size = 1; size <= 17; ++size) {
+    std::vector<std::vector<float>> shares(size, std::vector<float>(kCount));
+    std::vector<const void*> pointers;
+    for (auto& share : shares) {
+      for (float& x : share) x = numbers(random);
+      pointers.push_back(share.data());
+    }
+    std::vector<float> sum(kCount), mean(kCount), plain(kCount);
+    combine(DType::kF32, ReduceOp::kSum, sum.data(), pointers, kCount, Order::kTree);
+    combine(DType::kF32, ReduceOp::kAvg, mean.data(), pointers, kCount, Order::kTree);
+    combine(DType::kF32, ReduceOp::kSum, plain.data(), pointers, kCount);
+    std::vector<float> column(size);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      for (std::size_t s = 0; s < size; ++s) column[s] = shares[s][i];
+      ASSERT_EQ(sum[i], tree_sum(column)) << size << " shares, element " << i;
+      ASSERT_EQ(mean[i], tree_sum(column) / static_cast<float>(size));
+      differ += sum[i] != plain[i] ? 1 : 0;
+    }
+    // The result may overwrite a share.
+    combine(DType::kF32, ReduceOp::kSum, shares[size / 2].data(), pointers, kCount, Order::kTree);
+    ASSERT_EQ(shares[size / 2], sum);
+  }
+  EXPECT_GT(differ, kCount);
 }
 
 TEST(Combine, GivesTheSameBitsHoweverTheLoopIsCut) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <random>
 
+#include "collectives/algorithms/reduce.h"
 #include "collectives/descriptor.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/ranks.h"
@@ -245,6 +246,55 @@ TEST_P(TcpGroup, ADroppedWorkStillHappens) {
     for (std::size_t i = 0; i < 100'000; ++i) {
       ASSERT_EQ(get(x, DType::kF32, i), expected(DType::kF32, ReduceOp::kSum, size, i));
     }
+  });
+}
+
+// Whatever the operation, the size or an element's place: one order of additions.
+TEST_P(TcpGroup, TreeOrderIsTheSameForEveryOperationAndSize) {
+  const int size = GetParam();
+  constexpr std::size_t kEach = 40'003;
+  const std::size_t count = kEach * static_cast<std::size_t>(size);
+  std::vector<std::vector<float>> shares;
+  std::vector<const void*> pointers;
+  for (int rank = 0; rank < size; ++rank) {
+    std::mt19937 random(static_cast<unsigned>(rank));
+    std::uniform_real_distribution<float> numbers(-1, 1);
+    std::vector<float>& share = shares.emplace_back(count);
+    for (float& x : share) x = numbers(random);
+  }
+  for (const auto& share : shares) pointers.push_back(share.data());
+  std::vector<float> wanted(count);
+  combine(DType::kF32, ReduceOp::kSum, wanted.data(), pointers, count, Order::kTree);
+  run_ranks(size, [&](ProcessGroup& group) {
+    const CallOptions tree{.order = Order::kTree};
+    const auto rank = static_cast<std::size_t>(group.rank());
+    const std::vector<float>& mine = shares[rank];
+    std::vector<float> all = mine;
+    group.all_reduce({.input = all.data(), .output = all.data(), .count = count, .call = tree})
+        ->wait();
+    EXPECT_TRUE(all == wanted);
+    std::vector<float> few(mine.begin() + 100, mine.begin() + 117);
+    group
+        .all_reduce({.input = few.data(), .output = few.data(), .count = few.size(), .call = tree})
+        ->wait();
+    EXPECT_TRUE(std::equal(few.begin(), few.end(), wanted.begin() + 100));
+    std::vector<float> part(kEach);
+    const auto* const wanted_part = wanted.data() + rank * kEach;
+    group
+        .reduce_scatter({.input = mine.data(), .output = part.data(), .count = kEach, .call = tree})
+        ->wait();
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), wanted_part));
+    std::ranges::fill(part, 0.0f);
+    const std::vector<std::size_t> counts(static_cast<std::size_t>(size), kEach);
+    group
+        .reduce_scatterv(
+            {.input = mine.data(), .output = part.data(), .counts = counts, .call = tree})
+        ->wait();
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), wanted_part));
+    std::vector<float> root(count);
+    group.reduce({.input = mine.data(), .output = root.data(), .count = count, .call = tree})
+        ->wait();
+    EXPECT_TRUE(rank != 0 || root == wanted);
   });
 }
 

@@ -459,12 +459,6 @@ TEST(TcpPartsArguments, AreCheckedBeforeAnythingIsSent) {
                 group.all_to_all({.input = x.data(), .output = x.data() + 1, .count = 1});
               }).kind,
               ErrorKind::kInvalidArgument);
-    const CallOptions tree{.order = Order::kTree};
-    EXPECT_EQ(thrown_by([&] {
-                group.reduce_scatterv(
-                    {.input = x.data(), .output = y.data(), .counts = two, .call = tree});
-              }).kind,
-              ErrorKind::kNotImplemented);
   });
 }
 
