@@ -56,14 +56,14 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcep
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-// dst = shares[0] op shares[1] op ..., from rank 0 upwards.
+// dst = shares[0] op shares[1] op ..., in the order that the caller wants.
 void sum_shares(const Descriptor& what, std::byte* dst, std::span<const void* const> shares,
                 std::size_t count) {
   if (shares.size() == 2 && what.reduce != ReduceOp::kAvg) {
     // Of two shares every dtype's sum is rounded once, wherever it is taken.
     reduce(what.dtype, what.reduce, dst, shares[0], shares[1], count);
   } else {
-    combine(what.dtype, what.reduce, dst, shares, count);
+    combine(what.dtype, what.reduce, dst, shares, count, what.order);
   }
 }
 

@@ -8,8 +8,6 @@ namespace dl::collectives::shm {
 Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
                        void* output) {
   check_call(what, call, "shm");
-  DL_CHECK(what.order == Order::kPlan, kNotImplemented, "{}: the order 'tree' is not there yet",
-           name_of(what.op));
   auto operation =
       make_ref<Operation>(core_, what, call.timeout.value_or(timeout_), call.holds, input, output);
   core_->submit(operation);
