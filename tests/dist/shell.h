@@ -4,24 +4,20 @@
 #include <sys/wait.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
+#include "tests/support/program.h"
+
 namespace dl::dist {
+
+using tests::program;
 
 struct Ran {
   int code = -1;     // exit code; 124 where `timeout` ended it
   std::string text;  // stdout and stderr
 };
-
-// A program of build/<preset>/bin.
-inline std::string program(const std::string& name) {
-  const char* const bin = std::getenv("DLRUN_TEST_BIN");
-  if (bin == nullptr) throw std::runtime_error("DLRUN_TEST_BIN is not set; run this with ctest");
-  return std::string(bin) + "/" + name;
-}
 
 inline Ran shell(const std::string& command, int limit_s = 120) {
   const std::string line = "timeout " + std::to_string(limit_s) + " " + command + " 2>&1";

@@ -25,6 +25,7 @@
 #include "rendezvous/grpc_store.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"
+#include "tests/support/program.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -33,15 +34,12 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-std::string program() {
-  return std::string(std::getenv("DLRUN_TEST_BIN")) + "/dlrun-rendezvous";
-}
-
 // A child with a pipe to its standard input and one from its standard output; killed at the end.
 class Child {
  public:
   // `inherited` keep their numbers in the child.
   Child(const std::vector<std::string>& arguments, const std::vector<int>& inherited) {
+    const std::string path = tests::program("dlrun-rendezvous");
     int in[2];
     int out[2];
     if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw_errno(errno, "pipe2");
@@ -55,7 +53,7 @@ class Child {
         if (!argument.empty()) values.push_back(const_cast<char*>(argument.c_str()));
       }
       values.push_back(nullptr);
-      ::execv(program().c_str(), values.data());
+      ::execv(path.c_str(), values.data());
       ::_exit(127);
     }
     ::close(in[0]);

@@ -25,6 +25,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/program.h"
+
 namespace dl::tests {
 
 // What stands in the environment of a process and of all that it starts, and nowhere else.
@@ -58,12 +60,6 @@ bool eventually(std::chrono::milliseconds limit, Condition condition) {
     ::poll(nullptr, 0, 5);
   }
   return true;
-}
-
-// The path of a program of this build.
-inline std::string program(const std::string& name) {
-  const char* const folder = std::getenv("DLRUN_TEST_BIN");
-  return (folder == nullptr ? std::string("build/release/bin") : std::string(folder)) + "/" + name;
 }
 
 class Process {

@@ -12,15 +12,14 @@
 
 #include "collectives/bench/operation.h"
 #include "rendezvous/net/socket.h"
+#include "tests/support/program.h"
 
 namespace dl::collectives::bench {
 namespace {
 
 using Json = nlohmann::json;
 
-std::string program(const std::string& name) {
-  return std::string(std::getenv("DLRUN_TEST_BIN")) + "/" + name;
-}
+using tests::program;
 
 struct Outcome {
   std::vector<int> statuses;
