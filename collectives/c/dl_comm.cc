@@ -86,13 +86,13 @@ dl_status run(dl_comm* comm, dl_work** work, const Start& start) noexcept {
 
 DType dtype_of(dl_dtype dtype) {
   DL_CHECK(static_cast<unsigned>(dtype) < dl::kDTypeCount, kInvalidArgument,
-           "dl_comm: {} is no dl_dtype", static_cast<int>(dtype));
+           "dl_comm: {} is no dl_dtype", dtype);
   return static_cast<DType>(dtype);
 }
 
 ReduceOp op_of(dl_reduce_op op) {
   DL_CHECK(static_cast<unsigned>(op) < kReduceOpCount, kInvalidArgument,
-           "dl_comm: {} is no dl_reduce_op", static_cast<int>(op));
+           "dl_comm: {} is no dl_reduce_op", op);
   return static_cast<ReduceOp>(op);
 }
 

@@ -33,7 +33,9 @@ extern "C" {
 typedef struct dl_comm dl_comm; /* a group of ranks */
 typedef struct dl_work dl_work; /* an operation under way */
 
-typedef enum dl_status {
+/* Plain 32-bit numbers, so that every language passes them alike and a wrong one is an error, not
+ * undefined. */
+enum {
   DL_OK = 0,
   DL_INVALID_ARGUMENT = 1,
   DL_SHAPE = 2,
@@ -50,9 +52,10 @@ typedef enum dl_status {
   DL_ABORTED = 13,
   DL_NOT_IMPLEMENTED = 14,
   DL_INTERNAL = 15
-} dl_status;
+};
+typedef int32_t dl_status;
 
-typedef enum dl_dtype {
+enum {
   DL_F16 = 0,
   DL_BF16 = 1,
   DL_F32 = 2,
@@ -66,9 +69,10 @@ typedef enum dl_dtype {
   DL_I64 = 10,
   DL_U64 = 11,
   DL_BOOL = 12
-} dl_dtype;
+};
+typedef int32_t dl_dtype;
 
-typedef enum dl_reduce_op {
+enum {
   DL_SUM = 0,
   DL_AVG = 1,
   DL_MIN = 2,
@@ -77,7 +81,8 @@ typedef enum dl_reduce_op {
   DL_BAND = 5,
   DL_BOR = 6,
   DL_BXOR = 7
-} dl_reduce_op;
+};
+typedef int32_t dl_reduce_op;
 
 #define DL_ANY_SOURCE (-1) /* peer of dl_recv */
 #define DL_NO_COLOR (-1)   /* color of dl_comm_split */
