@@ -57,6 +57,15 @@ std::vector<std::size_t> offsets_of(OpKind op, std::string_view what,
   return offsets;
 }
 
+// On a root, which is told its own part twice.
+void check_own_count(std::string_view operation, std::size_t count,
+                     std::span<const std::size_t> counts, int rank) {
+  const std::size_t own = counts[static_cast<std::size_t>(rank)];
+  DL_CHECK(own == count, kInvalidArgument,
+           "{}: count is {}, and counts[{}], which is this rank's, is {}", operation, count, rank,
+           own);
+}
+
 void check_pointer(std::string_view operation, std::string_view what, const void* pointer,
                    std::size_t count) {
   DL_CHECK(pointer != nullptr || count == 0, kInvalidArgument, "{}: {} is null for {} elements",
@@ -150,9 +159,7 @@ void check_parts(OpKind op, const GathervOptions& o, int rank, int size) {
   const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
   const auto own = static_cast<std::size_t>(rank);
   const std::size_t element = size_of(o.dtype);
-  DL_CHECK(o.counts[own] == o.count, kInvalidArgument,
-           "{}: count is {}, and counts[{}], which is this rank's, is {}", name, o.count, rank,
-           o.counts[own]);
+  check_own_count(name, o.count, o.counts, rank);
   check_pointer(name, "output", o.output, offsets.back());
   check_place(name, "input", o.input, o.count * element, "output", o.output,
               offsets.back() * element, offsets[own] * element);
@@ -166,9 +173,7 @@ void check_parts(OpKind op, const ScattervOptions& o, int rank, int size) {
   const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
   const auto own = static_cast<std::size_t>(rank);
   const std::size_t element = size_of(o.dtype);
-  DL_CHECK(o.counts[own] == o.count, kInvalidArgument,
-           "{}: count is {}, and counts[{}], which is this rank's, is {}", name, o.count, rank,
-           o.counts[own]);
+  check_own_count(name, o.count, o.counts, rank);
   check_pointer(name, "input", o.input, offsets.back());
   check_place(name, "output", o.output, o.count * element, "input", o.input,
               offsets.back() * element, offsets[own] * element);

@@ -1,6 +1,7 @@
 #include "collectives/shm/group.h"
 
 #include "collectives/buffers.h"
+#include "collectives/calls.h"
 #include "collectives/shm/passed_on.h"
 
 namespace dl::collectives::shm {
@@ -16,34 +17,22 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
 
 Ref<Work> Group::all_reduce(const AllReduceOptions& o) {
   check_all_reduce(o);
-  return start({.count = o.count,
-                .op = OpKind::kAllReduce,
-                .dtype = o.dtype,
-                .reduce = o.op,
-                .order = o.call.order},
-               o.call, o.input, o.output);
+  return start(descriptor_of(o), o.call, o.input, o.output);
 }
 
 Ref<Work> Group::broadcast(const BroadcastOptions& o) {
   check_broadcast(o, size());
-  return start({.count = o.count, .root = o.root, .op = OpKind::kBroadcast, .dtype = o.dtype},
-               o.call, o.buffer, o.buffer);
+  return start(descriptor_of(o), o.call, o.buffer, o.buffer);
 }
 
 Ref<Work> Group::all_gather(const AllGatherOptions& o) {
   check_all_gather(o, rank(), size());
-  return start({.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype}, o.call, o.input,
-               o.output);
+  return start(descriptor_of(o), o.call, o.input, o.output);
 }
 
 Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
   check_reduce_scatter(o, rank(), size());
-  return start({.count = o.count,
-                .op = OpKind::kReduceScatter,
-                .dtype = o.dtype,
-                .reduce = o.op,
-                .order = o.call.order},
-               o.call, o.input, o.output);
+  return start(descriptor_of(o), o.call, o.input, o.output);
 }
 
 Ref<Work> Group::barrier(const BarrierOptions& o) {
@@ -52,54 +41,22 @@ Ref<Work> Group::barrier(const BarrierOptions& o) {
 
 Ref<Work> Group::reduce(const ReduceOptions& o) {
   check_reduce(o, rank(), size());
-  return start({.count = o.count,
-                .root = o.root,
-                .op = OpKind::kReduce,
-                .dtype = o.dtype,
-                .reduce = o.op,
-                .order = o.call.order},
-               o.call, o.input, o.output);
+  return start(descriptor_of(o), o.call, o.input, o.output);
 }
 
 Ref<Work> Group::gather(const GatherOptions& o) {
-  const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), o.count);
-  check_parts(OpKind::kGather,
-              GathervOptions{.input = o.input,
-                             .count = o.count,
-                             .output = o.output,
-                             .counts = counts,
-                             .dtype = o.dtype,
-                             .root = o.root},
-              rank(), size());
-  return start({.count = o.count, .root = o.root, .op = OpKind::kGather, .dtype = o.dtype}, o.call,
-               o.input, o.output);
+  check_parts(OpKind::kGather, as_parts(o, equal_counts(o.count, size())), rank(), size());
+  return start(descriptor_of(o), o.call, o.input, o.output);
 }
 
 Ref<Work> Group::scatter(const ScatterOptions& o) {
-  const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), o.count);
-  check_parts(OpKind::kScatter,
-              ScattervOptions{.input = o.input,
-                              .counts = counts,
-                              .output = o.output,
-                              .count = o.count,
-                              .dtype = o.dtype,
-                              .root = o.root},
-              rank(), size());
-  return start({.count = o.count, .root = o.root, .op = OpKind::kScatter, .dtype = o.dtype}, o.call,
-               o.input, o.output);
+  check_parts(OpKind::kScatter, as_parts(o, equal_counts(o.count, size())), rank(), size());
+  return start(descriptor_of(o), o.call, o.input, o.output);
 }
 
 Ref<Work> Group::all_to_all(const AllToAllOptions& o) {
-  const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), o.count);
-  check_parts(OpKind::kAllToAll,
-              AllToAllvOptions{.input = o.input,
-                               .send_counts = counts,
-                               .output = o.output,
-                               .receive_counts = counts,
-                               .dtype = o.dtype},
-              rank(), size());
-  return start({.count = o.count, .op = OpKind::kAllToAll, .dtype = o.dtype}, o.call, o.input,
-               o.output);
+  check_parts(OpKind::kAllToAll, as_parts(o, equal_counts(o.count, size())), rank(), size());
+  return start(descriptor_of(o), o.call, o.input, o.output);
 }
 
 template <typename Options>

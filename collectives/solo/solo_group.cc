@@ -6,6 +6,7 @@
 
 #include "collectives/algorithms/reduce.h"
 #include "collectives/buffers.h"
+#include "collectives/calls.h"
 #include "collectives/split.h"
 #include "core/base/error.h"
 
@@ -38,59 +39,36 @@ class SoloGroup final : public ProcessGroup {
 
   Ref<Work> all_reduce(const AllReduceOptions& o) override {
     check_all_reduce(o);
-    return reduce_alone(
-        {.count = o.count, .op = OpKind::kAllReduce, .dtype = o.dtype, .reduce = o.op}, o.call,
-        o.input, o.output);
+    return reduce_alone(descriptor_of(o), o.call, o.input, o.output);
   }
   Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
     check_reduce_scatter(o, 0, 1);
-    return reduce_alone(
-        {.count = o.count, .op = OpKind::kReduceScatter, .dtype = o.dtype, .reduce = o.op}, o.call,
-        o.input, o.output);
+    return reduce_alone(descriptor_of(o), o.call, o.input, o.output);
   }
   Ref<Work> broadcast(const BroadcastOptions& o) override {
     check_broadcast(o, 1);
-    return begin({.count = o.count, .op = OpKind::kBroadcast, .dtype = o.dtype}, o.call);
+    return begin(descriptor_of(o), o.call);
   }
   Ref<Work> all_gather(const AllGatherOptions& o) override {
     check_all_gather(o, 0, 1);
-    return copy_alone({.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype}, o.call,
-                      o.input, o.output);
+    return copy_alone(descriptor_of(o), o.call, o.input, o.output);
   }
   Ref<Work> reduce(const ReduceOptions& o) override {
     check_reduce(o, 0, 1);
-    return reduce_alone({.count = o.count, .op = OpKind::kReduce, .dtype = o.dtype, .reduce = o.op},
-                        o.call, o.input, o.output);
+    return reduce_alone(descriptor_of(o), o.call, o.input, o.output);
   }
   Ref<Work> gather(const GatherOptions& o) override {
-    return gather_alone(OpKind::kGather, {.input = o.input,
-                                          .count = o.count,
-                                          .output = o.output,
-                                          .counts = {&o.count, 1},
-                                          .dtype = o.dtype,
-                                          .root = o.root,
-                                          .call = o.call});
+    return gather_alone(OpKind::kGather, as_parts(o, {&o.count, 1}));
   }
   Ref<Work> gatherv(const GathervOptions& o) override { return gather_alone(OpKind::kGatherv, o); }
   Ref<Work> scatter(const ScatterOptions& o) override {
-    return scatter_alone(OpKind::kScatter, {.input = o.input,
-                                            .counts = {&o.count, 1},
-                                            .output = o.output,
-                                            .count = o.count,
-                                            .dtype = o.dtype,
-                                            .root = o.root,
-                                            .call = o.call});
+    return scatter_alone(OpKind::kScatter, as_parts(o, {&o.count, 1}));
   }
   Ref<Work> scatterv(const ScattervOptions& o) override {
     return scatter_alone(OpKind::kScatterv, o);
   }
   Ref<Work> all_to_all(const AllToAllOptions& o) override {
-    return all_to_all_alone(OpKind::kAllToAll, {.input = o.input,
-                                                .send_counts = {&o.count, 1},
-                                                .output = o.output,
-                                                .receive_counts = {&o.count, 1},
-                                                .dtype = o.dtype,
-                                                .call = o.call});
+    return all_to_all_alone(OpKind::kAllToAll, as_parts(o, {&o.count, 1}));
   }
   Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
     return all_to_all_alone(OpKind::kAllToAllv, o);

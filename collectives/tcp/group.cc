@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "collectives/buffers.h"
+#include "collectives/calls.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -58,23 +59,17 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
 }
 
 Ref<Work> Group::all_reduce(const AllReduceOptions& o) {
-  const Descriptor what{.count = o.count,
-                        .op = OpKind::kAllReduce,
-                        .dtype = o.dtype,
-                        .reduce = o.op,
-                        .order = o.call.order};
   check_all_reduce(o);
-  return start(what, o.call, o.input, o.output, o.input == o.output);
+  return start(descriptor_of(o), o.call, o.input, o.output, o.input == o.output);
 }
 
 Ref<Work> Group::broadcast(const BroadcastOptions& o) {
   check_broadcast(o, size());
-  return start({.count = o.count, .root = o.root, .op = OpKind::kBroadcast, .dtype = o.dtype},
-               o.call, o.buffer, o.buffer, true);
+  return start(descriptor_of(o), o.call, o.buffer, o.buffer, true);
 }
 
 Ref<Work> Group::all_gather(const AllGatherOptions& o) {
-  const Descriptor what{.count = o.count, .op = OpKind::kAllGather, .dtype = o.dtype};
+  const Descriptor what = descriptor_of(o);
   check_all_gather(o, rank(), size());
   check_start(what, o.call);
   // The caller copies its own part: a long copy must not keep other groups waiting.
@@ -86,23 +81,12 @@ Ref<Work> Group::all_gather(const AllGatherOptions& o) {
 
 Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
   check_reduce_scatter(o, rank(), size());
-  return start({.count = o.count,
-                .op = OpKind::kReduceScatter,
-                .dtype = o.dtype,
-                .reduce = o.op,
-                .order = o.call.order},
-               o.call, o.input, o.output, false);
+  return start(descriptor_of(o), o.call, o.input, o.output, false);
 }
 
 Ref<Work> Group::reduce(const ReduceOptions& o) {
   check_reduce(o, rank(), size());
-  return start({.count = o.count,
-                .root = o.root,
-                .op = OpKind::kReduce,
-                .dtype = o.dtype,
-                .reduce = o.op,
-                .order = o.call.order},
-               o.call, o.input, o.output, o.input == o.output);
+  return start(descriptor_of(o), o.call, o.input, o.output, o.input == o.output);
 }
 
 Ref<Work> Group::barrier(const BarrierOptions& o) {

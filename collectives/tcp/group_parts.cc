@@ -5,6 +5,7 @@
 
 #include "collectives/algorithms/parts.h"
 #include "collectives/buffers.h"
+#include "collectives/calls.h"
 #include "collectives/tcp/group.h"
 
 namespace dl::collectives::tcp {
@@ -22,10 +23,6 @@ struct Copied final : RefCounted {
   std::vector<std::byte> memory;
   Ref<RefCounted> owner;
 };
-
-std::vector<std::size_t> equal_counts(std::size_t count, int size) {
-  return std::vector<std::size_t>(static_cast<std::size_t>(size), count);
-}
 
 // For a rank that knows its own part only.
 std::vector<Part> own_part(std::size_t bytes, int rank, int size) {
@@ -88,15 +85,7 @@ Ref<Work> Group::start_all_to_all(const Descriptor& what, const AllToAllvOptions
 }
 
 Ref<Work> Group::gather(const GatherOptions& o) {
-  const std::vector<std::size_t> counts = equal_counts(o.count, size());
-  return start_gather({.count = o.count, .root = o.root, .op = OpKind::kGather, .dtype = o.dtype},
-                      {.input = o.input,
-                       .count = o.count,
-                       .output = o.output,
-                       .counts = counts,
-                       .dtype = o.dtype,
-                       .root = o.root,
-                       .call = o.call});
+  return start_gather(descriptor_of(o), as_parts(o, equal_counts(o.count, size())));
 }
 
 Ref<Work> Group::gatherv(const GathervOptions& o) {
@@ -104,15 +93,7 @@ Ref<Work> Group::gatherv(const GathervOptions& o) {
 }
 
 Ref<Work> Group::scatter(const ScatterOptions& o) {
-  const std::vector<std::size_t> counts = equal_counts(o.count, size());
-  return start_scatter({.count = o.count, .root = o.root, .op = OpKind::kScatter, .dtype = o.dtype},
-                       {.input = o.input,
-                        .counts = counts,
-                        .output = o.output,
-                        .count = o.count,
-                        .dtype = o.dtype,
-                        .root = o.root,
-                        .call = o.call});
+  return start_scatter(descriptor_of(o), as_parts(o, equal_counts(o.count, size())));
 }
 
 Ref<Work> Group::scatterv(const ScattervOptions& o) {
@@ -120,14 +101,7 @@ Ref<Work> Group::scatterv(const ScattervOptions& o) {
 }
 
 Ref<Work> Group::all_to_all(const AllToAllOptions& o) {
-  const std::vector<std::size_t> counts = equal_counts(o.count, size());
-  return start_all_to_all({.count = o.count, .op = OpKind::kAllToAll, .dtype = o.dtype},
-                          {.input = o.input,
-                           .send_counts = counts,
-                           .output = o.output,
-                           .receive_counts = counts,
-                           .dtype = o.dtype,
-                           .call = o.call});
+  return start_all_to_all(descriptor_of(o), as_parts(o, equal_counts(o.count, size())));
 }
 
 Ref<Work> Group::all_to_allv(const AllToAllvOptions& o) {

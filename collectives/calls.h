@@ -1,0 +1,32 @@
+// What a call says, as every backend needs it: its descriptor, and an operation with equal counts
+// as its v-variant, so that a backend writes each of them once. Pure functions; any thread.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "collectives/descriptor.h"
+#include "collectives/process_group.h"
+
+namespace dl::collectives {
+
+Descriptor descriptor_of(const AllReduceOptions& options) noexcept;
+Descriptor descriptor_of(const BroadcastOptions& options) noexcept;
+Descriptor descriptor_of(const AllGatherOptions& options) noexcept;
+Descriptor descriptor_of(const ReduceScatterOptions& options) noexcept;
+Descriptor descriptor_of(const ReduceOptions& options) noexcept;
+Descriptor descriptor_of(const GatherOptions& options) noexcept;
+Descriptor descriptor_of(const ScatterOptions& options) noexcept;
+Descriptor descriptor_of(const AllToAllOptions& options) noexcept;
+
+// [size], each `count`.
+std::vector<std::size_t> equal_counts(std::size_t count, int size);
+// The v-variant with these counts, which must stay as long as it does.
+GathervOptions as_parts(const GatherOptions& options, std::span<const std::size_t> counts) noexcept;
+ScattervOptions as_parts(const ScatterOptions& options,
+                         std::span<const std::size_t> counts) noexcept;
+AllToAllvOptions as_parts(const AllToAllOptions& options,
+                          std::span<const std::size_t> counts) noexcept;
+
+}  // namespace dl::collectives
