@@ -79,6 +79,7 @@ void Core::throw_if_broken() {
 void Core::submit(const Ref<Operation>& operation) {
   Operation& op = *operation;
   op.plan = make_plan(op.descriptor, size(), is_crowded_);
+  release_finished();
   throw_if_broken();
   {
     const std::lock_guard lock(submit_mutex_);
@@ -154,8 +155,10 @@ void Core::give_role_back() {
 }
 
 void Core::release_finished() {
+  if (!has_finished_.load(std::memory_order_acquire)) return;
   std::vector<Ref<Operation>> over;
   const std::lock_guard lock(finished_mutex_);
+  has_finished_.store(false, std::memory_order_relaxed);
   over.swap(finished_);
 }
 
@@ -236,11 +239,15 @@ void Core::finish_front(std::exception_ptr error) {
   Ref<Operation> over = std::move(front_);
   waiting_.fetch_sub(1);
   error ? log_.fail(over->slot) : log_.finish(over->slot);
-  over->end(std::move(error));
-  if (over->has_owner()) {
-    const std::lock_guard lock(finished_mutex_);
-    finished_.push_back(std::move(over));
+  if (!over->has_owner()) {
+    over->end(std::move(error));
+    return;
   }
+  // Whoever sees that it is over finds it here, and lets go of its owner.
+  const std::lock_guard lock(finished_mutex_);
+  has_finished_.store(true, std::memory_order_release);
+  over->end(std::move(error));
+  finished_.push_back(std::move(over));
 }
 
 void Core::published() noexcept {

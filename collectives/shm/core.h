@@ -80,6 +80,9 @@ class Core final : public RefCounted {
   void abort(std::string_view reason) noexcept;
   // Sees to it that operations go on although nobody waits for them.
   void arm_timer() noexcept;
+  // Lets go of what operations that are over hold; on the caller's thread, as that may run users'
+  // code.
+  void release_finished();
 
  private:
   ~Core() override;
@@ -92,7 +95,6 @@ class Core final : public RefCounted {
   // Who drives.
   bool take_role() noexcept { return !driving_.exchange(true); }
   void give_role_back();
-  void release_finished();
 
   // Driver: core.cc. ------------------------------------------------------------------------------
   // Drives until `wanted` is over (null: until nothing is left, or a caller wants the role), or
@@ -173,6 +175,7 @@ class Core final : public RefCounted {
 
   std::mutex finished_mutex_;
   std::vector<Ref<Operation>> finished_;  // whose owners are to be let go on a caller's thread
+  std::atomic<bool> has_finished_{false};
 
   mutable std::mutex error_mutex_;
   std::exception_ptr error_;

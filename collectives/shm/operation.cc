@@ -22,7 +22,11 @@ void Operation::wait(Stream stream) {
 }
 
 void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
-  if (!is_over()) core_->wait(*this, limit);
+  if (!is_over()) {
+    core_->wait(*this, limit);
+  } else if (has_owner()) {
+    core_->release_finished();
+  }
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
 }
 

@@ -82,6 +82,7 @@ void Core::stop() noexcept {
   while (!take_role()) ::sched_yield();
   messages_ = nullptr;
   give_role_back();
+  release_finished();
 }
 
 void Core::read_notes(Peer& p) {

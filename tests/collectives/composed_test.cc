@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <latch>
 
 #include "collectives/coalesced.h"
@@ -183,6 +184,41 @@ TEST_P(Composed, ByteStringsOfAnyLengthFindTheirWay) {
     EXPECT_EQ(broadcast_bytes(group, "", root), "");
     EXPECT_EQ(scatter_bytes(group, is_root ? wanted : std::vector<std::string>(), root),
               of(group.rank()));
+  });
+}
+
+// Counts those that are alive.
+struct Owner final : RefCounted {
+  explicit Owner(std::atomic<int>& count) : alive(count) { ++alive; }
+  ~Owner() override { --alive; }
+  std::atomic<int>& alive;
+};
+
+TEST(CallOptions, HoldTheOwnerNoLongerThanTheGroupThoughNobodyWaits) {
+  std::atomic<int> alive = 0;
+  run_ranks(2, [&](ProcessGroup& group) {
+    std::vector<float> x(1000, 1.0f);
+    const Ref<Work> work = group.all_reduce({.input = x.data(),
+                                             .output = x.data(),
+                                             .count = x.size(),
+                                             .call = {.holds = make_ref<Owner>(alive)}});
+    while (!work->is_completed()) std::this_thread::yield();
+  });
+  EXPECT_EQ(alive, 0);
+}
+
+TEST(CallOptions, LetGoOfTheOwnerWithALaterCall) {
+  run_ranks(2, [&](ProcessGroup& group) {
+    std::atomic<int> alive = 0;
+    std::vector<float> x(1000, 1.0f);
+    group
+        .all_reduce({.input = x.data(),
+                     .output = x.data(),
+                     .count = x.size(),
+                     .call = {.holds = make_ref<Owner>(alive)}})
+        ->wait();
+    for (int i = 0; i < 2; ++i) group.barrier()->wait();
+    EXPECT_EQ(alive, 0);
   });
 }
 
