@@ -7,7 +7,6 @@
 //   output copy    copy the others' results, or data, from their slots into the caller's output
 // A phase waits for the counters of others only, so that ranks may be up to kSlots chunks apart.
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include "collectives/algorithms/reduce.h"
@@ -50,10 +49,6 @@ bool is_divided(OpKind op) noexcept {
 
 bool comes_from_root(OpKind op) noexcept {
   return op == OpKind::kBroadcast || op == OpKind::kScatter;
-}
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 // dst = shares[0] op shares[1] op ..., in the order that the caller wants.
@@ -115,7 +110,7 @@ bool Core::post(Operation& op) {
     stage(op, 0);
     op.staged = 1;
   }
-  std::memcpy(cell.descriptor, &d, sizeof d);
+  copy_bytes(cell.descriptor, &d, sizeof d);
   cell.flag.store(flag_of(d.sequence, op.hash), std::memory_order_release);
   op.is_posted = true;
   published();
@@ -135,7 +130,7 @@ bool Core::agree(Operation& op) {
     // Ranks that differ after another cause differ because of it.
     if (adopt_peers_cause()) return true;
     Descriptor said;
-    std::memcpy(&said, cell.descriptor, sizeof said);
+    copy_bytes(&said, cell.descriptor, sizeof said);
     fail(ErrorKind::kMismatch,
          mismatch_text(said, p.who.text(), op.descriptor, peer(rank_).who.text()));
     return true;

@@ -15,7 +15,7 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 // Without FUTEX_PRIVATE_FLAG: the sleeper may be in another process.
-void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+void futex(Atomic<std::uint32_t>& word, int operation, std::uint32_t value,
            const timespec* most) noexcept {
   ::syscall(SYS_futex, &word, operation, value, most, nullptr, 0);
 }

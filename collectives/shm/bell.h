@@ -6,15 +6,16 @@
 // (Core::published), the sleeper's longest nap bounds what may be missed.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
+
+#include "collectives/shm/access.h"
 
 namespace dl::collectives::shm {
 
 struct Bell {
-  std::atomic<std::uint32_t> word;    // changes with every ring
-  std::atomic<std::uint32_t> asleep;  // 1 while its owner sleeps or is about to
+  Atomic<std::uint32_t> word;    // changes with every ring
+  Atomic<std::uint32_t> asleep;  // 1 while its owner sleeps or is about to
 };
 
 // Wakes the owner, in whatever process it is. Any thread.

@@ -103,6 +103,8 @@ class Core final : public RefCounted {
   void note_taken_up() noexcept;
   bool step();
   void finish_front(std::exception_ptr error);
+
+  // Driver: wake.cc.
   // What was written is there for the peers to see: wakes those that sleep. `published` may miss
   // one that falls asleep at this very moment and costs nothing; `settle` misses none.
   void published() noexcept;

@@ -5,19 +5,19 @@
 // shares its cache lines with nothing else.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 #include "collectives/descriptor.h"
+#include "collectives/shm/access.h"
 #include "collectives/shm/bell.h"
 #include "collectives/shm/constants.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::shm {
 
-using Word = std::atomic<std::uint64_t>;
+using Word = Atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free);
 
 // What a rank says of one operation: it has called it, with these arguments. Operations alternate
@@ -46,7 +46,7 @@ struct Block {
 
   // Read when a wait gets long.
   alignas(kApartBytes) Word called;  // sequence number of this rank's last call
-  std::atomic<Presence> presence;    // written after what follows
+  Atomic<Presence> presence;         // written after what follows
   ErrorKind cause_kind;
   std::uint32_t cause_bytes;
   char cause[kMostCauseBytes];
