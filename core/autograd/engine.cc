@@ -127,7 +127,10 @@ class Engine {
       work_.ready.pop_back();
       run_node(number);
     }
-    for (std::size_t i = 0; i < at_end_.size(); ++i) at_end_[i]();
+    for (std::size_t i = 0; i < at_end_.size(); ++i) {
+      const std::function<void()> callback = std::move(at_end_[i]);  // it may append others
+      callback();
+    }
   }
 
   void collect(const Edge& edge, Tensor gradient) {

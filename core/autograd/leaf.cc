@@ -1,5 +1,6 @@
 #include "core/autograd/leaf.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "core/tensor/print.h"
@@ -108,7 +109,16 @@ void LeafNode::remove_ready(std::uint64_t id) noexcept {
 }
 
 void LeafNode::run_ready() const {
-  for (const auto& [id, callback] : ready_) callback();
+  // By number and on a copy: a callback may add others, which run from the next pass on, and remove
+  // any, itself too.
+  const std::uint64_t end = next_id_;
+  for (std::uint64_t next = 0;;) {
+    const auto entry = std::ranges::lower_bound(ready_, next, {}, &ReadyCallback::first);
+    if (entry == ready_.end() || entry->first >= end) return;
+    next = entry->first + 1;
+    const std::function<void()> callback = entry->second;
+    callback();
+  }
 }
 
 std::uint64_t on_grad_ready(const Tensor& leaf, std::function<void()> callback) {

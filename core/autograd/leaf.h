@@ -48,12 +48,14 @@ class LeafNode final : public Node {
   bool defined_ = false;  // grad_ holds a gradient
   bool fixed_ = false;    // grad_ is a destination and keeps its address
   std::uint64_t next_id_ = 1;
-  std::vector<std::pair<std::uint64_t, std::function<void()>>> ready_;
+  using ReadyCallback = std::pair<std::uint64_t, std::function<void()>>;
+  std::vector<ReadyCallback> ready_;  // their numbers ascend
 };
 
 // Calls `callback` in every backward pass that reaches the leaf, when its gradient is final (and
 // possibly undefined, where nothing flowed back). Returns a number for remove_grad_ready(). Throws
-// kInvalidArgument for a tensor that is no leaf or requires no gradients.
+// kInvalidArgument for a tensor that is no leaf or requires no gradients. A callback may add and
+// remove callbacks of the leaf, itself too.
 std::uint64_t on_grad_ready(const Tensor& leaf, std::function<void()> callback);
 void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
 

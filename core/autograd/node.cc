@@ -77,7 +77,9 @@ void Node::add_hook(std::uint32_t output_nr, Hook hook) {
 
 void Node::run_hooks(std::span<Tensor> gradients) const {
   if (hooks_ == nullptr) return;
-  for (const OutputHook& hook : *hooks_) {
+  // By number and on a copy: a hook may register further ones, which run from the next pass on.
+  for (std::size_t i = 0, count = hooks_->size(); i < count; ++i) {
+    const OutputHook hook = (*hooks_)[i];
     Tensor& gradient = gradients[hook.output_nr];
     if (!gradient.defined()) continue;
     Tensor replaced = hook.call(gradient);
@@ -148,6 +150,16 @@ void check_in_place(const Tensor& self, bool recorded, std::string_view op) {
       "{}: a view was to be changed in place in an operation that is recorded for backward, "
       "which is not supported; use the operation that returns a new tensor, or clone() the view",
       op);
+}
+
+void check_not_expanded(const Tensor& self, std::string_view op) {
+  if (self.numel() < 2 || self.is_contiguous()) return;
+  for (std::size_t d = 0; d < self.sizes().size(); ++d) {
+    DL_CHECK(self.sizes()[d] < 2 || self.strides()[d] != 0, kInvalidArgument,
+             "{}: a tensor of shape {} and strides {} was to be changed in place, but it is "
+             "expanded: several of its elements are one in memory; clone() it first",
+             op, self.sizes().str(), self.strides().str());
+  }
 }
 
 bool is_exclusive(const Tensor& tensor) noexcept {

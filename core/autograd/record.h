@@ -24,16 +24,24 @@ namespace detail {
 void attach(const Tensor& output, Ref<Node> node, std::uint32_t output_nr);
 }  // namespace detail
 
-// The node behind `output`, with an edge for each input in order; null where nothing is recorded.
-// An operation in place names its tensor as output and as input.
+// A node with an edge for each input in order; null where nothing is recorded. An operation in
+// place, which is one of its own inputs, makes its node before it writes, while the inputs are
+// still what their histories say, and attaches it after.
 template <typename N, typename... Inputs>
-N* record(const Tensor& output, const Inputs&... inputs) {
+Ref<N> make_node(const Inputs&... inputs) {
   if (!is_recorded(inputs...)) [[likely]]
     return nullptr;
   Ref<N> node = make_ref<N>();
   node->reserve_edges(sizeof...(Inputs));
   (node->add_edge(gradient_edge(inputs)), ...);
-  detail::attach(output, node, 0);
+  return node;
+}
+
+// make_node(), attached to `output`.
+template <typename N, typename... Inputs>
+N* record(const Tensor& output, const Inputs&... inputs) {
+  const Ref<N> node = make_node<N>(inputs...);
+  if (node) detail::attach(output, node, 0);
   return node.get();
 }
 
@@ -53,5 +61,8 @@ N* record_list(const Tensor& output, std::span<const Tensor> inputs) {
 // Called by every operation in place, before it writes. `recorded` is is_recorded(self, other...).
 // Refuses a leaf that requires gradients, and a view in a recorded operation.
 void check_in_place(const Tensor& self, bool recorded, std::string_view op);
+// Called as well where writing an element twice would show: refuses an expanded tensor, several of
+// whose elements are one in memory.
+void check_not_expanded(const Tensor& self, std::string_view op);
 
 }  // namespace dl

@@ -96,6 +96,7 @@ Tensor relu(const Tensor& input) {
 Tensor& relu_(Tensor& input) {
   check_defined(input, "relu_", "the input");
   check_in_place(input, is_recorded(input), "relu_");
+  check_not_expanded(input, "relu_");
   call<Op::kRelu>(input.device(), input, input);
   input.bump_version();
   if (Node* node = record<ReluBackward>(input, input)) node->save_output(input);

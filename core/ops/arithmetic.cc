@@ -129,13 +129,20 @@ struct ScaleBackward final : Node {
 };
 
 template <typename N>
-N* record_binary(const Tensor& out, const Tensor& a, const Tensor& b) {
-  N* const node = record<N>(out, a, b);
-  if (node != nullptr) {
+Ref<N> make_node_of(const Tensor& a, const Tensor& b) {
+  Ref<N> node = make_node<N>(a, b);
+  if (node) {
     node->shares[0] = Share(a);
     node->shares[1] = Share(b);
   }
   return node;
+}
+
+template <typename N>
+N* record_binary(const Tensor& out, const Tensor& a, const Tensor& b) {
+  const Ref<N> node = make_node_of<N>(a, b);
+  if (node) detail::attach(out, node, 0);
+  return node.get();
 }
 
 // Results of an operation with a number: the gradient is scaled by `factor`.
@@ -175,7 +182,7 @@ void write(Tensor& self, const Tensor& other, bool divides) {
   const std::string_view name = info(op).name;
   if (self.dtype() == other.dtype() && (!divides || is_floating(self.dtype()))) {
     check_writable(self, broadcast_shapes(self.sizes(), other.sizes(), name), self.dtype(), name);
-    call<op>(self.device(), self, other, self);
+    call<op>(self.device(), self, readable_during_write(other, self), self);
   } else {
     const NoGradGuard no_grad;
     const Operands operands = prepare(self.detach(), other.detach(), name, divides, false);
@@ -183,6 +190,41 @@ void write(Tensor& self, const Tensor& other, bool divides) {
     call<Op::kCopy>(self.device(), run<op>(operands), self);
   }
   self.bump_version();
+}
+
+// What every operation in place checks of its tensors. Returns whether it is recorded.
+bool check_operands(const Tensor& self, const Tensor& other, std::string_view op) {
+  check_defined(other, op, "the operand");
+  check_same_device(self, other, op);
+  const bool recorded = is_recorded(self, other);
+  check_in_place(self, recorded, op);
+  check_not_expanded(self, op);
+  return recorded;
+}
+
+// self = op(self, other), with N for backward, which saves both operands where they are needed: as
+// they were before the write, so what is overwritten is copied first.
+template <Op op, typename N>
+void write_saving(Tensor& self, const Tensor& other, bool divides, std::string_view name) {
+  const bool recorded = check_operands(self, other, name);
+  const bool keeps_self = recorded && asks_gradient(other);
+  const Tensor before = keeps_self ? self.detach().clone() : Tensor();
+  const Tensor operand = recorded && may_overlap(self, other) ? other.detach().clone() : other;
+  const Ref<N> node = make_node_of<N>(self, other);
+  write<op>(self, operand, divides);
+  if (!node) return;
+  node->save(before);
+  node->save(operand);
+  detail::attach(self, node, 0);
+}
+
+// The same for operations whose gradients need no operand.
+template <Op op, typename N>
+void write_linear(Tensor& self, const Tensor& other, std::string_view name) {
+  check_operands(self, other, name);
+  const Ref<N> node = make_node_of<N>(self, other);
+  write<op>(self, other, false);
+  if (node) detail::attach(self, node, 0);
 }
 
 }  // namespace
@@ -297,15 +339,12 @@ Tensor ge(const Tensor& a, Scalar b) {
   return ge(a, as_tensor(a, b, "ge"));
 }
 
-// In place. Where a gradient needs the value that is overwritten, that is copied first.
+// In place.
 
 Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
-  const bool recorded = is_recorded(*this, other);
-  check_in_place(*this, recorded, "add_");
-  const bool plain = alpha.as_double() == 1.0;
-  const Tensor addend = plain ? other : mul(other, alpha);
-  write<Op::kAdd>(*this, addend, false);
-  if (recorded) record_binary<AddBackward>(*this, *this, addend);
+  check_defined(other, "add_", "the operand");
+  const Tensor addend = alpha.as_double() == 1.0 ? other : mul(other, alpha);
+  write_linear<Op::kAdd, AddBackward>(*this, addend, "add_");
   return *this;
 }
 
@@ -314,24 +353,12 @@ Tensor& Tensor::add_(Scalar other) {
 }
 
 Tensor& Tensor::sub_(const Tensor& other) {
-  const bool recorded = is_recorded(*this, other);
-  check_in_place(*this, recorded, "sub_");
-  write<Op::kSub>(*this, other, false);
-  if (recorded) record_binary<SubBackward>(*this, *this, other);
+  write_linear<Op::kSub, SubBackward>(*this, other, "sub_");
   return *this;
 }
 
 Tensor& Tensor::mul_(const Tensor& other) {
-  const bool recorded = is_recorded(*this, other);
-  check_in_place(*this, recorded, "mul_");
-  const Tensor before = recorded && asks_gradient(other) ? clone().detach() : Tensor();
-  write<Op::kMul>(*this, other, false);
-  if (recorded) {
-    if (Node* node = record_binary<MulBackward>(*this, *this, other)) {
-      node->save(before);
-      node->save(other);
-    }
-  }
+  write_saving<Op::kMul, MulBackward>(*this, other, false, "mul_");
   return *this;
 }
 
@@ -340,16 +367,7 @@ Tensor& Tensor::mul_(Scalar other) {
 }
 
 Tensor& Tensor::div_(const Tensor& other) {
-  const bool recorded = is_recorded(*this, other);
-  check_in_place(*this, recorded, "div_");
-  const Tensor before = recorded && asks_gradient(other) ? clone().detach() : Tensor();
-  write<Op::kDiv>(*this, other, true);
-  if (recorded) {
-    if (Node* node = record_binary<DivBackward>(*this, *this, other)) {
-      node->save(before);
-      node->save(other);
-    }
-  }
+  write_saving<Op::kDiv, DivBackward>(*this, other, true, "div_");
   return *this;
 }
 

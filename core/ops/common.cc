@@ -1,5 +1,7 @@
 #include "core/ops/common.h"
 
+#include <functional>
+
 #include "core/ops/reduce.h"
 
 namespace dl {
@@ -16,6 +18,27 @@ void check_same_device(const Tensor& a, const Tensor& b, std::string_view op) {
 
 void check_floating(const Tensor& tensor, std::string_view op) {
   if (!is_floating(tensor.dtype())) refuse_dtype(op, tensor.dtype(), "a floating dtype");
+}
+
+bool may_overlap(const Tensor& a, const Tensor& b) noexcept {
+  if (a.numel() == 0 || b.numel() == 0) return false;
+  const auto end = [](const Tensor& tensor) {
+    std::int64_t last = 0;
+    for (std::size_t d = 0; d < tensor.sizes().size(); ++d) {
+      last += (tensor.sizes()[d] - 1) * tensor.strides()[d];
+    }
+    return static_cast<const char*>(tensor.data_ptr()) +
+           (last + 1) * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  };
+  const std::less<const void*> before;  // whatever memory the pointers are of
+  return before(a.data_ptr(), end(b)) && before(b.data_ptr(), end(a));
+}
+
+Tensor readable_during_write(const Tensor& operand, const Tensor& written) {
+  const bool alike = operand.data_ptr() == written.data_ptr() &&
+                     operand.sizes() == written.sizes() && operand.strides() == written.strides();
+  // Where both are the same elements in the same order, each is read before it is written.
+  return alike || !may_overlap(operand, written) ? operand : operand.detach().clone();
 }
 
 Tensor scalar_tensor(Scalar value, DType dtype, Device device) {

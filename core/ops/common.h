@@ -15,6 +15,12 @@ void check_defined(const Tensor& tensor, std::string_view op, std::string_view a
 void check_same_device(const Tensor& a, const Tensor& b, std::string_view op);
 void check_floating(const Tensor& tensor, std::string_view op);
 
+// An operand as it may be read while `written` is written element by element: itself, or a copy
+// without history where a write would reach elements before they are read.
+Tensor readable_during_write(const Tensor& operand, const Tensor& written);
+// Whether the memory of both may have an element in common.
+bool may_overlap(const Tensor& a, const Tensor& b) noexcept;
+
 // A number as a tensor without dimensions.
 Tensor scalar_tensor(Scalar value, DType dtype, Device device);
 

@@ -69,13 +69,15 @@ Tensor& Tensor::copy_(const Tensor& source) {
            source.sizes().str(), sizes().str());
   const bool recorded = is_recorded(*this, source) && is_floating(dtype());
   check_in_place(*this, recorded, "copy_");
-  call<Op::kCopy>(device(), source, *this);
+  check_not_expanded(*this, "copy_");
+  const Ref<OverwriteBackward> node =
+      recorded ? make_node<OverwriteBackward>(*this, source) : nullptr;
+  call<Op::kCopy>(device(), readable_during_write(source, *this), *this);
   bump_version();
-  if (recorded) {
-    if (auto* node = record<OverwriteBackward>(*this, *this, source)) {
-      node->shape = source.sizes();
-      node->dtype = source.dtype();
-    }
+  if (node) {
+    node->shape = source.sizes();
+    node->dtype = source.dtype();
+    detail::attach(*this, node, 0);
   }
   return *this;
 }
@@ -83,6 +85,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
 Tensor& Tensor::fill_(Scalar value) {
   const bool recorded = is_recorded(*this);
   check_in_place(*this, recorded, "fill_");
+  // An expanded tensor may be filled, as in PyTorch: every write of an element writes the same.
   call<Op::kFill>(device(), *this, value);
   bump_version();
   if (recorded) record<FillBackward>(*this, *this);

@@ -66,6 +66,7 @@ Shape joined_shape(std::span<const Tensor> tensors, std::size_t dim) {
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   DL_CHECK(!tensors.empty(), kInvalidArgument, "cat: at least one tensor was wanted");
+  check_defined(tensors[0], "cat", "a tensor of the list");
   DType dtype = tensors[0].dtype();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     check_defined(tensors[i], "cat", "a tensor of the list");

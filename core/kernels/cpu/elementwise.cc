@@ -24,7 +24,7 @@ constexpr Rows<BinaryRow> kComparison{&binary_row<F, float, bool>, &binary_row<F
                                       &binary_row<F, std::uint64_t, bool>};
 template <typename F>
 constexpr Rows<UnaryRow> kUnaryNumeric{&unary_row<F, float>, &unary_row<F, double>,
-                                       &unary_row<F, std::int64_t>, nullptr};
+                                       &unary_row<F, std::int64_t>, &unary_row<F, std::uint64_t>};
 
 void refuse_bool(const Tensor& out, std::string_view op) {
   if (out.dtype() == DType::kBool) refuse_dtype(op, out.dtype(), "a number");

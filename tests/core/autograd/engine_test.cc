@@ -167,6 +167,45 @@ TEST(InPlace, IsRefusedOnRecordedViews) {
                "clone() the view");
 }
 
+TEST(InPlace, OfATensorWithItselfOrItsViewsHasTheGradientOfTheFormula) {
+  const Tensor x = leaf({2, 3});
+  Tensor y = x * 1;
+  y.mul_(y);  // x^2
+  sum(y).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{4, 6}));
+
+  x.zero_grad();
+  Tensor z = x * 1;
+  z.mul_(z.detach());  // the second factor is a constant
+  sum(z).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 3}));
+
+  x.zero_grad();
+  Tensor q = x * 1;
+  q.div_(q[0]);  // {1, x1 / x0}
+  sum(q).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{-0.75, 0.5}));
+
+  x.zero_grad();
+  Tensor s = x * 1;
+  s.add_(s.view({2}));  // a view made before the write
+  s.copy_(s.view({2}));
+  sum(s).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 2}));
+}
+
+TEST(InPlace, ThatIsRefusedLeavesItsTensorAlone) {
+  const Tensor x = leaf({1, 2});
+  Tensor y = x * 2;
+  const Tensor stale = y.view({2});
+  y.mul_(3);
+  EXPECT_THROW(y.add_(stale), Error);
+  EXPECT_THROW(y.copy_(stale), Error);
+  EXPECT_EQ(values<float>(y), (Floats{6, 12}));
+  sum(y).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{6, 6}));
+}
+
 TEST(InPlace, MakesEarlierViewsUnusable) {
   const Tensor x = leaf({1, 2});
   Tensor y = x * 2;
@@ -348,6 +387,63 @@ TEST(Hook, OnBackwardEndRunsOnceAfterTheLastLeaf) {
   EXPECT_EQ(ends, 1);
   EXPECT_ERROR(on_backward_end([] {}), kInvalidArgument,
                "on_backward_end: no backward pass runs on this thread");
+}
+
+TEST(Hook, MayRegisterOthersWhichRunFromTheNextPassOn) {
+  const Tensor x = leaf({1});
+  const Tensor y = x * 2;
+  std::vector<int> calls;
+  y.register_hook([&y, &calls, first = true](const Tensor&) mutable {
+    for (int i = 0; first && i < 100; ++i) {
+      y.register_hook([&calls, i](const Tensor&) {
+        if (i == 99) calls.push_back(i);
+        return Tensor();
+      });
+    }
+    first = false;
+    calls.push_back(-1);
+    return Tensor();
+  });
+  y.backward({}, {.retain_graph = true});
+  EXPECT_EQ(calls, std::vector{-1});
+  y.backward();
+  EXPECT_EQ(calls, (std::vector{-1, -1, 99}));
+}
+
+TEST(Hook, ACallbackMayRemoveItselfAndAddOthers) {
+  const Tensor x = leaf({1});
+  std::vector<std::string> events;
+  std::uint64_t first = 0;
+  std::uint64_t third = 0;
+  first = on_grad_ready(x, [&, name = std::string("a name too long to stand in the object")] {
+    remove_grad_ready(x, first);
+    remove_grad_ready(x, third);
+    for (int i = 0; i < 100; ++i) on_grad_ready(x, [&events] { events.emplace_back("new"); });
+    events.push_back(name);
+  });
+  on_grad_ready(x, [&] { events.emplace_back("second"); });
+  third = on_grad_ready(x, [&] { events.emplace_back("third"); });
+  (x * 2).backward();
+  EXPECT_EQ(events, (std::vector<std::string>{"a name too long to stand in the object", "second"}));
+  events.clear();
+  (x * 2).backward();
+  ASSERT_EQ(events.size(), 101U);
+  EXPECT_EQ(events[0], "second");
+  EXPECT_EQ(events[100], "new");
+}
+
+TEST(Hook, OnBackwardEndMayBeCalledAtTheEnd) {
+  const Tensor x = leaf({1});
+  std::vector<std::string> events;
+  on_grad_ready(x, [&] {
+    on_backward_end([&events, name = std::string("a name too long to stand in the object")] {
+      for (int i = 0; i < 100; ++i) on_backward_end([&events] { events.emplace_back("more"); });
+      events.push_back(name);
+    });
+  });
+  (x * 2).backward();
+  ASSERT_EQ(events.size(), 101U);
+  EXPECT_EQ(events[0], "a name too long to stand in the object");
 }
 
 TEST(Hook, AnExceptionEndsThePassAndTheNextOneIsClean) {
