@@ -33,6 +33,32 @@ Tensor filled_like(const Tensor& like, Scalar value) {
   return result;
 }
 
+// How many steps of arange there are.
+struct Steps {
+  double count = 0;
+  bool lead_to_end = true;
+};
+
+Steps steps_of(double first, double end, double by) {
+  const double span = end - first;
+  DL_CHECK(by != 0 && std::isfinite(span) && std::isfinite(by), kInvalidArgument,
+           "arange: from {} to {} in steps of {} never ends", first, end, by);
+  return {std::ceil(span / by), span == 0 || (span > 0) == (by > 0)};
+}
+
+// Exact, also where the span does not fit int64: counted in uint64, which wraps around.
+Steps steps_of(std::int64_t first, std::int64_t end, std::int64_t by) {
+  DL_CHECK(by != 0, kInvalidArgument, "arange: from {} to {} in steps of {} never ends", first, end,
+           by);
+  const auto distance = [](std::int64_t low, std::int64_t high) {
+    return static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  };
+  const std::uint64_t span = by > 0 ? distance(first, end) : distance(end, first);
+  const std::uint64_t step = by > 0 ? distance(0, by) : distance(by, 0);
+  return {static_cast<double>(span / step + (span % step != 0 ? 1 : 0)),
+          first == end || (end > first) == (by > 0)};
+}
+
 }  // namespace
 
 Tensor zeros(const Shape& shape, TensorOptions options) {
@@ -63,25 +89,26 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options) {
   const bool integers = start.kind() != Scalar::Kind::kFloating &&
                         end.kind() != Scalar::Kind::kFloating &&
                         step.kind() != Scalar::Kind::kFloating;
-  const double first = start.as_double();
-  const double by = step.as_double();
-  const double span = end.as_double() - first;
-  DL_CHECK(by != 0 && std::isfinite(span) && std::isfinite(by), kInvalidArgument,
-           "arange: from {} to {} in steps of {} never ends", first, end.as_double(), by);
-  DL_CHECK(span == 0 || (span > 0) == (by > 0), kInvalidArgument,
-           "arange: steps of {} do not lead from {} to {}", by, first, end.as_double());
-  const double steps = std::ceil(span / by);
-  DL_CHECK(steps < 0x1p53, kInvalidArgument,
-           "arange: from {} to {} in steps of {} are too many elements", first, end.as_double(),
-           by);
-  const auto count = static_cast<std::int64_t>(steps);
+  const Steps steps =
+      integers ? steps_of(start.to<std::int64_t>(), end.to<std::int64_t>(), step.to<std::int64_t>())
+               : steps_of(start.as_double(), end.as_double(), step.as_double());
+  DL_CHECK(steps.lead_to_end, kInvalidArgument, "arange: steps of {} do not lead from {} to {}",
+           step.as_double(), start.as_double(), end.as_double());
+  DL_CHECK(steps.count < 0x1p53, kInvalidArgument,
+           "arange: from {} to {} in steps of {} are too many elements", start.as_double(),
+           end.as_double(), step.as_double());
+  const auto count = static_cast<std::int64_t>(steps.count);
   Tensor result =
       empty({count}, {.dtype = options.dtype.value_or(integers ? DType::kI64 : DType::kF32)});
+  const auto first = static_cast<std::uint64_t>(start.to<std::int64_t>());
+  const auto by = static_cast<std::uint64_t>(step.to<std::int64_t>());
   visit_all(result.dtype(), [&]<typename T>() {
     T* out = result.data<T>();
     for (std::int64_t i = 0; i < count; ++i) {
-      out[i] = integers ? convert<T>(start.to<std::int64_t>() + i * step.to<std::int64_t>())
-                        : convert<T>(first + static_cast<double>(i) * by);
+      out[i] =
+          integers
+              ? convert<T>(static_cast<std::int64_t>(first + static_cast<std::uint64_t>(i) * by))
+              : convert<T>(start.as_double() + static_cast<double>(i) * step.as_double());
     }
   });
   if (options.requires_grad) result.requires_grad_();

@@ -15,7 +15,7 @@ void check_dtype(const Tensor& tensor, std::string_view op) {
   }
 }
 
-// Input: logits. Saved: logits (row-major), target, log_sum.
+// Input: logits. Saved: logits (row-major), target, row_sums.
 struct CrossEntropyBackward final : Node {
   std::string_view name() const noexcept override { return "cross_entropy"; }
   void backward(BackwardContext& context) override {
@@ -59,8 +59,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   const Tensor t = laid_out(target);
   const TensorOptions like{.dtype = logits.dtype(), .device = logits.device()};
   Tensor loss = empty({}, like);
-  const Tensor log_sum = empty({logits.size(0)}, like);
-  const std::int64_t counted = call<Op::kCrossEntropy>(logits.device(), x, t, loss, log_sum);
+  const Tensor row_sums = empty({logits.size(0), 2}, like);
+  const std::int64_t counted = call<Op::kCrossEntropy>(logits.device(), x, t, loss, row_sums);
   if (counted < 0) {
     const std::int64_t row = -1 - counted;
     throw_error(
@@ -72,7 +72,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
     node->counted = counted;
     node->save(x);
     node->save(t);
-    node->save(log_sum);
+    node->save(row_sums);
   }
   return loss;
 }

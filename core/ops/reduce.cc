@@ -12,13 +12,13 @@ struct SumBackward final : Node {
   std::string_view name() const noexcept override { return operation; }
   void backward(BackwardContext& context) override {
     Tensor grad = context.grad_output().reshape(kept_shape);
-    if (scale != 1.0) grad = mul(grad, scale);
+    if (divisor != 1.0) grad = div(grad, divisor);
     context.give(0, grad.expand(input_shape));
   }
   std::string_view operation;
   Shape input_shape;
   Shape kept_shape;  // of the result, with reduced dimensions of size 1
-  double scale = 1.0;
+  double divisor = 1.0;
 };
 
 struct MaxBackward final : Node {
@@ -34,25 +34,37 @@ struct MaxBackward final : Node {
   std::int64_t dim = 0;
 };
 
+// Of the largest of all elements: equal ones share its gradient.
+struct MaxOfAllBackward final : Node {
+  std::string_view name() const noexcept override { return "max"; }
+  void backward(BackwardContext& context) override {
+    const Tensor& input = saved(0);
+    const Tensor& largest = saved(1);
+    const bool is_nan = ne(largest, largest).item<bool>();
+    const Tensor winners = is_nan ? ne(input, input) : eq(input, largest);
+    const Tensor share = div(context.grad_output(), sum(winners).to(input.dtype()));
+    context.give(0, mul(winners.to(input.dtype()), share));
+  }
+};
+
 Tensor reduce(const Tensor& input, const Dims& dims, ReduceOptions options, bool is_mean,
               std::string_view op) {
   check_defined(input, op, "the input");
   if (is_mean) check_floating(input, op);
   Shape kept = input.sizes();
   Dims reduced(kept.size(), 0);
-  std::int64_t divisor = 1;
+  double divisor = 1.0;
   for (const std::int64_t dim : dims) {
     const std::size_t d = wrap_dim(dim, kept.size(), op);
     if (kept.empty()) continue;
     DL_CHECK(reduced[d] == 0, kInvalidArgument, "{}: dimension {} is named twice", op, d);
     reduced[d] = 1;
-    divisor *= kept[d];
+    if (is_mean) divisor *= static_cast<double>(kept[d]);
     kept[d] = 1;
   }
-  const double scale = is_mean ? 1.0 / static_cast<double>(divisor) : 1.0;
   const DType dtype = is_floating(input.dtype()) ? input.dtype() : DType::kI64;
   Tensor result = empty(kept, {.dtype = dtype, .device = input.device()});
-  call<Op::kSum>(input.device(), input, scale, result);
+  call<Op::kSum>(input.device(), input, divisor, result);
   if (!options.keepdim) {
     Shape shape;
     for (std::size_t d = 0; d < kept.size(); ++d) {
@@ -65,7 +77,7 @@ Tensor reduce(const Tensor& input, const Dims& dims, ReduceOptions options, bool
     node->operation = op;
     node->input_shape = input.sizes();
     node->kept_shape = kept;
-    node->scale = scale;
+    node->divisor = divisor;
   }
   return result;
 }
@@ -128,14 +140,22 @@ std::pair<Tensor, Tensor> max(const Tensor& input, std::int64_t dim, ReduceOptio
 }
 
 Tensor argmax(const Tensor& input, std::int64_t dim, ReduceOptions options) {
+  check_defined(input, "argmax", "the input");
   return max_along(input.detach(), dim, options, "argmax").second;
 }
 
 Tensor max(const Tensor& input) {
-  return max_along(input.reshape({-1}), 0, {}, "max").first;
+  check_defined(input, "max", "the input");
+  const Tensor result = max_along(input.detach().reshape({-1}), 0, {}, "max").first;
+  if (auto* node = record<MaxOfAllBackward>(result, input)) {
+    node->save(input);
+    node->save_output(result);
+  }
+  return result;
 }
 
 Tensor argmax(const Tensor& input) {
+  check_defined(input, "argmax", "the input");
   return max_along(input.detach().reshape({-1}), 0, {}, "argmax").second;
 }
 

@@ -35,6 +35,12 @@ T maximum(std::int64_t n, const T* x) {
   return best;
 }
 
+// Highway's exp of NaN is 0.
+template <typename D, typename V>
+HWY_INLINE V exp_or_nan(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
 // sum of exp(x[i] - shift)
 template <typename T>
 T sum_exp(std::int64_t n, const T* x, T shift) {
@@ -44,7 +50,7 @@ T sum_exp(std::int64_t n, const T* x, T shift) {
   auto sum = hn::Zero(d);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    sum = hn::Add(sum, hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), s)));
+    sum = hn::Add(sum, exp_or_nan(d, hn::Sub(hn::LoadU(d, x + i), s)));
   }
   T total = hn::GetLane(hn::SumOfLanes(d, sum));
   for (; i < n; ++i) total += std::exp(x[i] - shift);
@@ -60,16 +66,18 @@ void scaled_exp(std::int64_t n, const T* x, T shift, T scale, T* to) {
   const auto f = hn::Set(d, scale);
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::Mul(f, hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), s))), d, to + i);
+    hn::StoreU(hn::Mul(f, exp_or_nan(d, hn::Sub(hn::LoadU(d, x + i), s))), d, to + i);
   }
   for (; i < n; ++i) to[i] = scale * std::exp(x[i] - shift);
 }
 
-// A row's ln sum exp. A row with an infinite or NaN maximum gives what the formula gives: NaN.
+// A row's maximum, and its ln sum exp(x - maximum). They stay two numbers: the sum of a large
+// maximum and the logarithm would round the latter away. A row with an infinite maximum or a NaN
+// gives what the formula gives: NaN.
 template <typename T>
-T log_sum_exp(std::int64_t n, const T* x) {
-  const T top = maximum(n, x);
-  return top + std::log(sum_exp(n, x, top));
+void row_sum(std::int64_t n, const T* x, T* to) {
+  to[0] = maximum(n, x);
+  to[1] = std::log(sum_exp(n, x, to[0]));
 }
 
 template <typename T>
@@ -87,11 +95,11 @@ T squared_error(std::int64_t n, const T* x, const T* y) {
   return total;
 }
 
-float log_sum_exp_f32(std::int64_t n, const float* x) {
-  return log_sum_exp(n, x);
+void row_sum_f32(std::int64_t n, const float* x, float* to) {
+  row_sum(n, x, to);
 }
-double log_sum_exp_f64(std::int64_t n, const double* x) {
-  return log_sum_exp(n, x);
+void row_sum_f64(std::int64_t n, const double* x, double* to) {
+  row_sum(n, x, to);
 }
 void scaled_exp_f32(std::int64_t n, const float* x, float shift, float scale, float* to) {
   scaled_exp(n, x, shift, scale, to);
@@ -114,18 +122,18 @@ HWY_AFTER_NAMESPACE();
 namespace dl::kernels {
 namespace {
 
-HWY_EXPORT(log_sum_exp_f32);
-HWY_EXPORT(log_sum_exp_f64);
+HWY_EXPORT(row_sum_f32);
+HWY_EXPORT(row_sum_f64);
 HWY_EXPORT(scaled_exp_f32);
 HWY_EXPORT(scaled_exp_f64);
 HWY_EXPORT(squared_error_f32);
 HWY_EXPORT(squared_error_f64);
 
-float log_sum_exp(std::int64_t n, const float* x) {
-  return HWY_DYNAMIC_DISPATCH(log_sum_exp_f32)(n, x);
+void row_sum(std::int64_t n, const float* x, float* to) {
+  HWY_DYNAMIC_DISPATCH(row_sum_f32)(n, x, to);
 }
-double log_sum_exp(std::int64_t n, const double* x) {
-  return HWY_DYNAMIC_DISPATCH(log_sum_exp_f64)(n, x);
+void row_sum(std::int64_t n, const double* x, double* to) {
+  HWY_DYNAMIC_DISPATCH(row_sum_f64)(n, x, to);
 }
 void scaled_exp(std::int64_t n, const float* x, float shift, float scale, float* to) {
   HWY_DYNAMIC_DISPATCH(scaled_exp_f32)(n, x, shift, scale, to);
@@ -156,20 +164,22 @@ std::int64_t first_bad_row(std::int64_t rows, std::int64_t classes, const std::i
 
 template <typename T>
 CrossEntropyResult entropy_forward(std::int64_t rows, std::int64_t classes, const T* logits,
-                                   const std::int64_t* target, T* log_sum) {
+                                   const std::int64_t* target, T* row_sums) {
   CrossEntropyResult result;
   result.bad_row = first_bad_row(rows, classes, target);
   if (result.bad_row >= 0) return result;
   parallel_for(rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      log_sum[r] = log_sum_exp(classes, logits + r * classes);
+      row_sum(classes, logits + r * classes, row_sums + 2 * r);
     }
   });
   double sum = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     if (target[r] == kIgnoreIndex) continue;
     ++result.counted;
-    sum += static_cast<double>(log_sum[r] - logits[r * classes + target[r]]);
+    const double below =
+        static_cast<double>(row_sums[2 * r]) - static_cast<double>(logits[r * classes + target[r]]);
+    sum += below + static_cast<double>(row_sums[2 * r + 1]);
   }
   result.loss = sum / static_cast<double>(result.counted);
   return result;
@@ -177,7 +187,7 @@ CrossEntropyResult entropy_forward(std::int64_t rows, std::int64_t classes, cons
 
 template <typename T>
 void entropy_backward(std::int64_t rows, std::int64_t classes, const T* logits,
-                      const std::int64_t* target, const T* log_sum, T scale, T* dlogits) {
+                      const std::int64_t* target, const T* row_sums, T scale, T* dlogits) {
   parallel_for(rows, row_grain(classes), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       T* to = dlogits + r * classes;
@@ -185,7 +195,8 @@ void entropy_backward(std::int64_t rows, std::int64_t classes, const T* logits,
         std::fill_n(to, classes, T{0});
         continue;
       }
-      scaled_exp(classes, logits + r * classes, log_sum[r], scale, to);
+      scaled_exp(classes, logits + r * classes, row_sums[2 * r],
+                 scale * std::exp(-row_sums[2 * r + 1]), to);
       to[target[r]] -= scale;
     }
   });
@@ -216,23 +227,23 @@ void scaled_difference(std::int64_t n, const T* x, const T* y, T scale, T* d) {
 
 CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
                                          const float* logits, const std::int64_t* target,
-                                         float* log_sum) {
-  return entropy_forward(rows, classes, logits, target, log_sum);
+                                         float* row_sums) {
+  return entropy_forward(rows, classes, logits, target, row_sums);
 }
 CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
                                          const double* logits, const std::int64_t* target,
-                                         double* log_sum) {
-  return entropy_forward(rows, classes, logits, target, log_sum);
+                                         double* row_sums) {
+  return entropy_forward(rows, classes, logits, target, row_sums);
 }
 void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const float* logits,
-                            const std::int64_t* target, const float* log_sum, float scale,
+                            const std::int64_t* target, const float* row_sums, float scale,
                             float* dlogits) {
-  entropy_backward(rows, classes, logits, target, log_sum, scale, dlogits);
+  entropy_backward(rows, classes, logits, target, row_sums, scale, dlogits);
 }
 void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const double* logits,
-                            const std::int64_t* target, const double* log_sum, double scale,
+                            const std::int64_t* target, const double* row_sums, double scale,
                             double* dlogits) {
-  entropy_backward(rows, classes, logits, target, log_sum, scale, dlogits);
+  entropy_backward(rows, classes, logits, target, row_sums, scale, dlogits);
 }
 double mse_forward(std::int64_t n, const float* x, const float* y) {
   return mean_squared_error(n, x, y);

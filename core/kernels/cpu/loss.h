@@ -16,23 +16,23 @@ struct CrossEntropyResult {
   std::int64_t bad_row = -1;  // first row whose target is neither a class nor kIgnoreIndex
 };
 
-// logits [rows, classes]; target [rows]; log_sum [rows] receives ln sum_c exp(logits[row][c]), with
-// the row's maximum removed first (Goodfellow et al. 2016, 4.1). Nothing is defined where bad_row
-// >= 0.
+// logits [rows, classes]; target [rows]; row_sums [rows, 2] receives each row's maximum and
+// ln sum_c exp(logits[row][c] - maximum) (Goodfellow et al. 2016, 4.1). Nothing is defined where
+// bad_row >= 0.
 CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
                                          const float* logits, const std::int64_t* target,
-                                         float* log_sum);
+                                         float* row_sums);
 CrossEntropyResult cross_entropy_forward(std::int64_t rows, std::int64_t classes,
                                          const double* logits, const std::int64_t* target,
-                                         double* log_sum);
+                                         double* row_sums);
 
 // dlogits = scale * (softmax(logits) - onehot(target)), zero in ignored rows; scale is the loss's
 // gradient over `counted`.
 void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const float* logits,
-                            const std::int64_t* target, const float* log_sum, float scale,
+                            const std::int64_t* target, const float* row_sums, float scale,
                             float* dlogits);
 void cross_entropy_backward(std::int64_t rows, std::int64_t classes, const double* logits,
-                            const std::int64_t* target, const double* log_sum, double scale,
+                            const std::int64_t* target, const double* row_sums, double scale,
                             double* dlogits);
 
 // Mean of (x - y)^2 over n elements; NaN for n = 0, as in PyTorch.

@@ -155,7 +155,7 @@ void forward(const Pool2dShape& s, const T* x, T* y, std::uint16_t* winner) {
         T* to = y + (row * ow + ox) * s.c;
         std::uint16_t* to_winner = winner + (row * ow + ox) * s.c;
         if (window.elements().empty()) {
-          std::fill_n(to, s.c, s.relu ? T{0} : -std::numeric_limits<T>::infinity());
+          std::fill_n(to, s.c, -std::numeric_limits<T>::infinity());
           std::fill_n(to_winner, s.c, kNobody);
           continue;
         }

@@ -22,8 +22,8 @@ struct Pool2dShape {
   std::int64_t pad_h = 0, pad_w = 0;  // at most half the window
   std::int64_t dilation_h = 1, dilation_w = 1;
   bool ceil_mode = false;
-  bool relu =
-      false;  // y = max(0, .), which is the maximum over a ReLU's output, four times cheaper
+  // The maximum over a ReLU's output: max(0, .), but where a window is empty. Four times cheaper.
+  bool relu = false;
 
   std::int64_t out_h() const noexcept {
     return window_count(h, kh, stride_h, pad_h, dilation_h, ceil_mode);

@@ -180,21 +180,21 @@ void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias
 }
 
 std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,
-                           const Tensor& log_sum) {
+                           const Tensor& row_sums) {
   return visit_f32_f64(logits, "cross_entropy", [&]<typename T>() {
     const CrossEntropyResult result =
         cross_entropy_forward(logits.size(0), logits.size(1), logits.data<T>(),
-                              target.data<std::int64_t>(), log_sum.data<T>());
+                              target.data<std::int64_t>(), row_sums.data<T>());
     *loss.data<T>() = static_cast<T>(result.loss);
     return result.bad_row >= 0 ? -1 - result.bad_row : result.counted;
   });
 }
 
 void cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& target,
-                            const Tensor& log_sum, std::int64_t counted, const Tensor& dlogits) {
+                            const Tensor& row_sums, std::int64_t counted, const Tensor& dlogits) {
   visit_f32_f64(logits, "cross_entropy", [&]<typename T>() {
     kernels::cross_entropy_backward(logits.size(0), logits.size(1), logits.data<T>(),
-                                    target.data<std::int64_t>(), log_sum.data<T>(),
+                                    target.data<std::int64_t>(), row_sums.data<T>(),
                                     *grad.data<T>() / static_cast<T>(counted), dlogits.data<T>());
   });
 }

@@ -60,9 +60,9 @@ A sum_range(const StridedLoop<1>& loop, const T* in, std::int64_t begin, std::in
 }
 
 template <typename T>
-T scaled(Accumulator<T> total, double scale) {
+T divided(Accumulator<T> total, double divisor) {
   if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(total * scale);
+    return static_cast<T>(total / divisor);
   } else {
     return total;
   }
@@ -112,7 +112,7 @@ A sum_all(const StridedLoop<1>& loop, const T* in) {
 // Neighbouring results lie side by side in memory: carries kColumns sums down the reduced
 // dimensions.
 template <typename T>
-void sum_columns(const Parted& parts, const T* in, T* out, double scale) {
+void sum_columns(const Parted& parts, const T* in, T* out, double divisor) {
   using A = Accumulator<T>;
   const std::int64_t out_step = parts.kept.inner_stride(0);
   const std::int64_t grain =
@@ -134,7 +134,8 @@ void sum_columns(const Parted& parts, const T* in, T* out, double scale) {
                }
              });
         for (std::int64_t c = 0; c < columns; ++c) {
-          out[at[0] + (first + c) * out_step] = scaled<T>(sums[static_cast<std::size_t>(c)], scale);
+          out[at[0] + (first + c) * out_step] =
+              divided<T>(sums[static_cast<std::size_t>(c)], divisor);
         }
       }
     });
@@ -142,18 +143,18 @@ void sum_columns(const Parted& parts, const T* in, T* out, double scale) {
 }
 
 template <typename T>
-void sum_typed(const Tensor& input, const Tensor& output, double scale) {
+void sum_typed(const Tensor& input, const Tensor& output, double divisor) {
   using A = Accumulator<T>;
   const T* const in = input.data<T>();
   T* const out = output.data<T>();
   const Parted parts = part(input, output);
   if (parts.kept.count == 1) {
-    *out = scaled<T>(sum_all<A>(parts.reduced, in), scale);
+    *out = divided<T>(sum_all<A>(parts.reduced, in), divisor);
     return;
   }
   if (parts.kept.inner_stride(1) == 1 && parts.kept.inner_size() > 1 &&
       parts.reduced.inner_stride(0) != 1) {
-    sum_columns(parts, in, out, scale);
+    sum_columns(parts, in, out, divisor);
     return;
   }
   const std::int64_t grain =
@@ -163,7 +164,7 @@ void sum_typed(const Tensor& input, const Tensor& output, double scale) {
       for (std::int64_t i = 0; i < length; ++i) {
         const T* const from = in + at[1] + i * parts.kept.inner_stride(1);
         out[at[0] + i * parts.kept.inner_stride(0)] =
-            scaled<T>(sum_range<A>(parts.reduced, from, 0, parts.reduced.count), scale);
+            divided<T>(sum_range<A>(parts.reduced, from, 0, parts.reduced.count), divisor);
       }
     });
   });
@@ -217,17 +218,17 @@ bool is_direct(DType dtype) noexcept {
 
 }  // namespace
 
-void sum(const Tensor& input, double scale, const Tensor& out) {
+void sum(const Tensor& input, double divisor, const Tensor& out) {
   if (out.numel() == 0) return;
   if (!is_direct(input.dtype())) {
     const Tensor total = empty(out.sizes(), {.dtype = carrier_of(input.dtype())});
-    sum(carried(input), scale, total);
+    sum(carried(input), divisor, total);
     copy(total, out);
     return;
   }
-  if (input.dtype() == DType::kF32) return sum_typed<float>(input, out, scale);
-  if (input.dtype() == DType::kF64) return sum_typed<double>(input, out, scale);
-  sum_typed<std::int64_t>(input, out, scale);
+  if (input.dtype() == DType::kF32) return sum_typed<float>(input, out, divisor);
+  if (input.dtype() == DType::kF64) return sum_typed<double>(input, out, divisor);
+  sum_typed<std::int64_t>(input, out, divisor);
 }
 
 void max(const Tensor& input, std::int64_t dim, const Tensor& values, const Tensor& indices) {

@@ -48,9 +48,10 @@ void forward(const Tensor& input, std::int64_t dim, const Tensor& out) {
       total += static_cast<double>(e);
     }
     if constexpr (kLog) {
-      const M shift = largest + static_cast<M>(std::log(total));
+      // Two subtractions: a large maximum would round the logarithm away.
+      const M log_total = static_cast<M>(std::log(total));
       for (std::int64_t i = 0; i < size; ++i) {
-        y[i * step] = static_cast<T>(static_cast<M>(x[i * step]) - shift);
+        y[i * step] = static_cast<T>(static_cast<M>(x[i * step]) - largest - log_total);
       }
     } else {
       const M scale = static_cast<M>(1.0 / total);

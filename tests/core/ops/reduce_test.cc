@@ -66,6 +66,16 @@ TEST(Sum, OverEachDimensionOfOddShapes) {
   expect_near(sum(spread({1}).expand({4}).view({2, 2})), {4 * spread({1}).item<double>()}, 0);
 }
 
+TEST(Mean, DividesOnce) {
+  for (const std::int64_t n : {3, 49, 98, 103}) {  // n (1 / n) is less than 1 for some
+    const Tensor x = ones({n}, {.dtype = DType::kF64, .requires_grad = true});
+    const Tensor y = mean(x);
+    EXPECT_EQ(y.item<double>(), 1.0) << n;
+    (y * 3.0).backward();
+    EXPECT_EQ(x.grad().at<double>({0}), 3.0 / static_cast<double>(n));
+  }
+}
+
 TEST(Sum, AllDtypes) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     const Tensor x = tensor({1, 2, 3, 4, 5, 6}, {.dtype = dtype}).view({2, 3});
@@ -132,6 +142,21 @@ TEST(Max, FindsTheFirstOfEqualsAndNaN) {
                "max: uint64 is not supported; wanted a smaller or signed integer");
 }
 
+TEST(Max, OfAllSharesItsGradientAmongEqualElements) {
+  const double nan = std::nan("");
+  const Tensor x = tensor({{3.0, 1.0}, {3.0, 2.0}}).t().requires_grad_();
+  const Tensor y = max(x);
+  EXPECT_EQ(y.item<float>(), 3);
+  (y * 4.0).backward();
+  EXPECT_EQ(values<double>(x.grad()), (Numbers{2, 2, 0, 0}));
+  const Tensor z = tensor({nan, 1.0}, {.requires_grad = true});
+  max(z).backward();
+  EXPECT_EQ(values<double>(z.grad()), (Numbers{1, 0}));
+  const Tensor first = tensor({3.0, 3.0}, {.requires_grad = true});
+  max(first, 0).first.backward();
+  EXPECT_EQ(values<double>(first.grad()), (Numbers{1, 0}));
+}
+
 TEST(Softmax, SumsToOneAndItsLogarithmAgrees) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     const double tolerance = dtype == DType::kF32 ? 1e-6 : dtype == DType::kF64 ? 1e-14 : 0.02;
@@ -148,6 +173,7 @@ TEST(Softmax, SumsToOneAndItsLogarithmAgrees) {
                 tolerance);
   }
   expect_near(softmax(tensor({1000.0, 1000.0}), 0), {0.5, 0.5}, 1e-6);
+  expect_near(log_softmax(tensor({1e7, 1e7}), 0), {std::log(0.5), std::log(0.5)}, 1e-6);
   EXPECT_EQ(softmax(zeros({0, 3}), 1).numel(), 0);
   EXPECT_EQ(softmax(tensor(4.0), 0).item<float>(), 1);
   EXPECT_ERROR(softmax(ones({2}), 1), kIndex,
@@ -183,6 +209,8 @@ TEST(Cat, JoinsAndPromotes) {
       cat({a, ones({1, 3})}, 0), kShape,
       "cat: tensor 1 of shape [1, 3] does not fit to the first, [2, 2], along dimension 0");
   EXPECT_ERROR(cat(std::vector<Tensor>{}), kInvalidArgument, "cat: at least one tensor was wanted");
+  EXPECT_ERROR(cat({Tensor(), a}), kInvalidArgument,
+               "cat: a tensor of the list is an undefined tensor");
   EXPECT_ERROR(stack({a, b}), kShape, "stack: tensor 1 has the shape [1, 2], the first [2, 2]");
 }
 

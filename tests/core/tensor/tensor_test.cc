@@ -26,6 +26,29 @@ TEST(Tensor, FactoriesGiveTheDtypesOfPyTorch) {
   EXPECT_EQ(values<float>(arange(1.0, 0.0, -0.5)), (std::vector<float>{1, 0.5}));
 }
 
+TEST(Tensor, ArangeOfIntegersIsExactUpToTheirLimits) {
+  using Integers = std::vector<std::int64_t>;
+  const auto integers = [](std::int64_t start, std::int64_t end, std::int64_t step) {
+    return values<std::int64_t>(arange(start, end, step));
+  };
+  EXPECT_EQ(integers(INT64_MAX - 2, INT64_MAX, 1), (Integers{INT64_MAX - 2, INT64_MAX - 1}));
+  EXPECT_EQ(integers(INT64_MAX, INT64_MAX - 3, -1),
+            (Integers{INT64_MAX, INT64_MAX - 1, INT64_MAX - 2}));
+  constexpr std::int64_t kQuarter = std::int64_t{1} << 62;
+  EXPECT_EQ(integers(INT64_MIN, INT64_MAX, kQuarter),
+            (Integers{INT64_MIN, -kQuarter, 0, kQuarter}));
+  EXPECT_EQ(integers(INT64_MAX, INT64_MIN, INT64_MIN), (Integers{INT64_MAX, -1}));
+  // As doubles, both ends of the last step would be one number.
+  EXPECT_EQ(integers(0, (std::int64_t{1} << 53) + 1, std::int64_t{1} << 53),
+            (Integers{0, std::int64_t{1} << 53}));
+  EXPECT_EQ(integers(INT64_MAX - 1, INT64_MAX - 1, 1), Integers{});
+  EXPECT_ERROR(arange(INT64_MIN, INT64_MAX), kInvalidArgument,
+               "arange: from -9.223372036854776e+18 to 9.223372036854776e+18 in steps of 1 are too "
+               "many elements");
+  EXPECT_ERROR(arange(0, 3, -1), kInvalidArgument, "arange: steps of -1 do not lead from 0 to 3");
+  EXPECT_ERROR(arange(0, 3, 0), kInvalidArgument, "arange: from 0 to 3 in steps of 0 never ends");
+}
+
 TEST(Tensor, FactoriesRefuseWhatCannotBeCounted) {
   // So many bytes that 64 more would wrap around to a small block.
   EXPECT_ERROR(empty({(std::int64_t{1} << 61) - 4}, {.dtype = DType::kF64}), kShape,
