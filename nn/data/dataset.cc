@@ -31,6 +31,15 @@ ImageDataset::ImageDataset(LabelledImages images, ImageOptions options)
     : images_(std::move(images)),
       mean_(per_channel(std::move(options.mean), images_.channels, 0.0F, "mean")),
       std_(per_channel(std::move(options.std), images_.channels, 1.0F, "std")) {
+  const auto count = static_cast<std::size_t>(images_.count);
+  DL_CHECK(images_.channels > 0 && images_.height > 0 && images_.width > 0 &&
+               images_.labels.size() == count &&
+               images_.pixels.size() / images_.image_bytes() == count &&
+               images_.pixels.size() % images_.image_bytes() == 0,
+           kInvalidArgument,
+           "ImageDataset: got {} bytes of pixels and {} labels for {} images of {}x{}x{}",
+           images_.pixels.size(), images_.labels.size(), images_.count, images_.channels,
+           images_.height, images_.width);
   for (const float std : std_) {
     DL_CHECK(std > 0.0F, kInvalidArgument, "ImageDataset: got std = {}, wanted more than 0", std);
   }

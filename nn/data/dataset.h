@@ -50,7 +50,8 @@ struct ImageOptions {
 // normalised; "target" i64 [].
 class ImageDataset final : public Dataset {
  public:
-  // Throws kInvalidArgument where mean or std do not fit the channels or a std is not positive.
+  // Throws kInvalidArgument where the pixels and labels are not those of so many images, mean or
+  // std do not fit the channels, or a std is not positive.
   explicit ImageDataset(LabelledImages images, ImageOptions options = {});
 
   std::int64_t size() const noexcept override { return images_.count; }

@@ -37,8 +37,9 @@ void convert(Tensor& tensor, DType dtype) {
   if (!tensor.defined() || !is_floating(tensor.dtype()) || tensor.dtype() == dtype) return;
   const Tensor grad = tensor.grad();
   Tensor converted = tensor.detach().to(dtype);
+  // A parameter that is frozen by now may still hold a gradient.
+  if (grad.defined()) converted.requires_grad_().set_grad(grad.detach().to(dtype));
   converted.requires_grad_(tensor.requires_grad());
-  if (grad.defined()) converted.set_grad(grad.detach().to(dtype));
   tensor = converted;
 }
 

@@ -44,7 +44,7 @@ void Adam::step() {
     const Range range = range_of(g);
     for (std::size_t i = range.begin; i < range.end; ++i) {
       const Tensor& p = parameters()[i];
-      const Tensor grad = p.grad();
+      const Tensor grad = row_major_grad(p);
       if (!grad.defined()) continue;
       Moments& m = moments_[i];
       if (!m.step.defined()) m = {zeros({}), zeros_like(p), zeros_like(p)};
@@ -73,6 +73,7 @@ void Adam::flush(const AdamOptions& options, std::int64_t t) {
   if (!f64_.empty()) kernels::adam_step(f64_, step);
   f32_.clear();
   f64_.clear();
+  drop_copies();
 }
 
 std::vector<Optimizer::OptionRef> Adam::options_of(std::size_t group) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
+#include "core/ops/layout.h"
 #include "core/tensor/factories.h"
 
 namespace dl::optim {
@@ -53,6 +54,12 @@ void Optimizer::zero_grad(bool set_to_none) const {
   for (const Tensor& p : parameters_) p.zero_grad(set_to_none);
 }
 
+Tensor Optimizer::row_major_grad(const Tensor& parameter) {
+  const Tensor grad = parameter.grad();
+  if (!grad.defined() || grad.is_contiguous()) return grad;
+  return copies_.emplace_back(laid_out(grad));
+}
+
 nn::StateDict Optimizer::state_dict() const {
   // The references are only read here.
   auto& self = const_cast<Optimizer&>(*this);
@@ -83,7 +90,11 @@ nn::StateDict Optimizer::state_dict() const {
 
 void Optimizer::load_state_dict(const nn::StateDict& state) {
   std::unordered_map<std::string_view, const Tensor*> given;
-  for (const nn::NamedTensor& entry : state) given.emplace(entry.name, &entry.tensor);
+  for (const nn::NamedTensor& entry : state) {
+    DL_CHECK(entry.tensor.defined(), kInvalidArgument,
+             "{}: load_state_dict: \"{}\" is an undefined tensor", name_, entry.name);
+    given.emplace(entry.name, &entry.tensor);
+  }
   // Everything is checked, and copied, before the first change.
   std::vector<std::pair<Tensor*, Tensor>> tensors;
   std::vector<std::pair<std::variant<double*, bool*>, double>> options;
@@ -107,8 +118,9 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
                "another model?",
                name_, key, value.sizes().str(), wanted.str());
       const NoGradGuard no_grad;
-      tensors.emplace_back(
-          ref.tensor, value.to(ref.like_parameter ? parameters_[p].dtype() : DType::kF32).clone());
+      tensors.emplace_back(ref.tensor,
+                           value.to(ref.like_parameter ? parameters_[p].dtype() : DType::kF32)
+                               .clone(MemoryFormat::kContiguous));  // as the kernels read it
     }
     DL_CHECK(present == 0 || present == refs.size(), kMismatch,
              "{}: load_state_dict: parameter {} has {} state tensors, wanted none or {}", name_, p,

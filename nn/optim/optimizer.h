@@ -79,6 +79,10 @@ class Optimizer {
   std::string_view name() const noexcept { return name_; }
   // Checks the tensors of a new group and appends them.
   void append(const std::vector<Tensor>& params);
+  // A parameter's gradient as kernels read it, row-major; undefined where there is none. Where that
+  // takes a copy, the optimizer holds it until drop_copies().
+  Tensor row_major_grad(const Tensor& parameter);
+  void drop_copies() noexcept { copies_.clear(); }
   // The group's parameters in parameters().
   Range range_of(std::size_t group) const noexcept { return groups_[group]; }
   // Refuses a number that is not at least 0; NaN as well.
@@ -91,6 +95,7 @@ class Optimizer {
   std::string_view name_;
   std::vector<Tensor> parameters_;
   std::vector<Range> groups_;
+  std::vector<Tensor> copies_;
 };
 
 }  // namespace dl::optim

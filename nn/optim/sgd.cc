@@ -44,7 +44,7 @@ void SGD::step() {
     const Range range = range_of(g);
     for (std::size_t i = range.begin; i < range.end; ++i) {
       const Tensor& p = parameters()[i];
-      const Tensor grad = p.grad();
+      const Tensor grad = row_major_grad(p);
       if (!grad.defined()) continue;
       if (p.dtype() == DType::kF32) {
         add(f32_, p, grad, momentum_buffer_[i]);
@@ -59,6 +59,7 @@ void SGD::step() {
                                 .nesterov = options.nesterov};
     if (!f32_.empty()) kernels::sgd_step(f32_, step);
     if (!f64_.empty()) kernels::sgd_step(f64_, step);
+    drop_copies();
   }
 }
 

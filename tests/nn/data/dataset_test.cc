@@ -45,6 +45,20 @@ TEST(ImageDataset, DescribesItsFields) {
   EXPECT_EQ(dataset.fields()[1].bytes(), 8U);
 }
 
+TEST(ImageDataset, RefusesImagesThatAreNotAllThere) {
+  LabelledImages images = two_images();
+  images.pixels.pop_back();
+  EXPECT_THAT([&] { ImageDataset{images}; },
+              testing::ThrowsMessage<Error>(
+                  "ImageDataset: got 7 bytes of pixels and 2 labels for 2 images of 2x1x2"));
+  images = two_images();
+  images.labels.pop_back();
+  EXPECT_THROW(ImageDataset{images}, Error);
+  images = two_images();
+  images.channels = 0;
+  EXPECT_THROW(ImageDataset{images}, Error);
+}
+
 TEST(ImageDataset, ScalesToOneAndGivesTheLabel) {
   const ImageDataset dataset(two_images());
   const Read second = read(dataset, 1);

@@ -162,6 +162,17 @@ TEST(Module, ConvertsFloatingTensorsAndKeepsSharing) {
   EXPECT_ERROR(block.to(DType::kI64), kDType, "Block: to(int64): wanted a floating dtype");
 }
 
+TEST(Module, ConvertsAFrozenParameterThatHoldsAGradient) {
+  Linear fc(2, 1);
+  fc.weight.set_grad(ones({1, 2}));
+  fc.requires_grad_(false);
+  fc.to(DType::kF64);
+  EXPECT_FALSE(fc.weight.requires_grad());
+  EXPECT_FALSE(fc.bias.requires_grad());
+  EXPECT_EQ(fc.bias.dtype(), DType::kF64);
+  EXPECT_EQ(values<double>(fc.weight.grad()), (std::vector<double>{1, 1}));
+}
+
 TEST(Module, WithoutForwardSaysSo) {
   Block block;
   EXPECT_ERROR(block(zeros({1})), kNotImplemented, "Block: forward() of one tensor is not defined");

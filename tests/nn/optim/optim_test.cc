@@ -121,6 +121,42 @@ TEST(Optimizer, CountsAsAWriteOfItsParameters) {
   EXPECT_GT(params[0].version(), before);
 }
 
+TEST(Optimizer, ReadsGradientsOfAnyStrides) {
+  const auto step = [](const auto& make_optimizer, const Tensor& grad) {
+    const std::vector<Tensor> params{zeros({2, 3}, {.requires_grad = true})};
+    const auto opt = make_optimizer(params);
+    params[0].set_grad(grad);
+    opt->step();
+    opt->step();
+    return values<float>(params[0]);
+  };
+  const Tensor turned = tensor({{1.0, 4.0}, {2.0, 5.0}, {3.0, 6.0}}).t();
+  const Tensor expanded = tensor({{1.0}, {2.0}}).expand({2, 3});  // two numbers in memory
+  for (const Make& opt : {make<SGD>(SGDOptions{.lr = 0.5, .momentum = 0.9}),
+                          make<Adam>(AdamOptions{.lr = 0.5, .eps = 1.0})}) {
+    for (const Tensor& grad : {turned, expanded}) {
+      EXPECT_EQ(step(opt, grad), step(opt, grad.contiguous()));
+      EXPECT_EQ(step(opt, grad), step(opt, grad.clone(MemoryFormat::kContiguous)));
+    }
+  }
+}
+
+TEST(Optimizer, LoadsAStateOfAnyStrides) {
+  const std::vector<Tensor> params{zeros({2, 2}, {.requires_grad = true})};
+  SGD sgd(params, {.lr = 1, .momentum = 1});
+  params[0].set_grad(tensor({{1.0, 2.0}, {3.0, 4.0}}));
+  sgd.step();
+  nn::StateDict state = sgd.state_dict();
+  ASSERT_EQ(state[0].name, "state.0.momentum_buffer");
+  state[0].tensor = tensor({{10.0, 30.0}, {20.0, 40.0}}).t();
+  sgd.load_state_dict(state);
+  sgd.step();
+  EXPECT_EQ(values<float>(params[0]), (std::vector<float>{-12, -24, -36, -48}));
+  state[0].tensor = Tensor();
+  EXPECT_ERROR(sgd.load_state_dict(state), kInvalidArgument,
+               "SGD: load_state_dict: \"state.0.momentum_buffer\" is an undefined tensor");
+}
+
 TEST(Optimizer, GroupsHaveOptionsOfTheirOwn) {
   const std::vector<Tensor> params = start();
   SGD sgd({{.params = {params[0]}, .options = {.lr = 0.5}},
