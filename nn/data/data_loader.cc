@@ -99,7 +99,9 @@ class DataLoader::Epoch::Impl {
   struct Slot {
     Batch batch{};
     std::exception_ptr error{};
-    std::int64_t sample = -1;  // the one a worker is at, for whoever waits for it
+    std::int64_t number = -1;  // of the batch that a worker took on
+    std::int64_t sample = -1;  // the one it is at, for whoever waits for it
+    bool reading = false;
     bool ready = false;
   };
 
@@ -113,10 +115,14 @@ class DataLoader::Epoch::Impl {
     const Deadline deadline = Deadline::after(options_.timeout);
     Deadline notice = Deadline::earlier(deadline, Deadline::after(kPatience));
     while (!ready_.wait_until(lock, notice.when(), [&] { return slot.ready; })) {
-      DL_CHECK(!deadline.has_passed(), kTimeout,
-               "data loader: sample {} (batch {}) was not read within {} s", slot.sample, batch,
-               std::chrono::duration<double>(options_.timeout).count());
-      log::warning("data loader: still waiting for sample {} (batch {})", slot.sample, batch);
+      // Where no worker took the batch on yet, its first sample.
+      const std::int64_t sample =
+          slot.number == batch ? slot.sample
+                               : order_[static_cast<std::size_t>(batch * options_.batch_size)];
+      late_ = deadline.has_passed();
+      DL_CHECK(!late_, kTimeout, "data loader: sample {} (batch {}) was not read within {} s",
+               sample, batch, std::chrono::duration<double>(options_.timeout).count());
+      log::warning("data loader: still waiting for sample {} (batch {})", sample, batch);
       notice = deadline;
     }
     return slot;
@@ -135,6 +141,9 @@ class DataLoader::Epoch::Impl {
       if (stopping_ || taken_ == batches_) break;
       const std::int64_t batch = taken_++;
       Slot& slot = slot_of(batch);
+      slot.number = batch;
+      slot.sample = order_[static_cast<std::size_t>(batch * options_.batch_size)];
+      slot.reading = true;
       lock.unlock();
       Batch result;
       std::exception_ptr error;
@@ -146,6 +155,7 @@ class DataLoader::Epoch::Impl {
       lock.lock();
       slot.batch = std::move(result);
       slot.error = error;
+      slot.reading = false;
       slot.ready = true;
       ready_.notify_one();
     }
@@ -185,12 +195,22 @@ class DataLoader::Epoch::Impl {
     return batch;
   }
 
+  // Workers cannot be given up, since they read from what the caller will free; but whoever waits
+  // here for one is told so, at once where next() waited already.
   void stop() noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       stopping_ = true;
+      room_.notify_all();
+      const auto reading = [this] { return std::ranges::find(slots_, true, &Slot::reading); };
+      const auto patience = late_ ? std::chrono::seconds(0) : kPatience;
+      if (!ready_.wait_for(lock, patience, [&] { return reading() == slots_.end(); })) {
+        log::warning(
+            "data loader: the epoch is over, but sample {} (batch {}) is still being read; "
+            "waiting for Dataset::read to return",
+            reading()->sample, reading()->number);
+      }
     }
-    room_.notify_all();
     threads_.clear();  // joins
   }
 
@@ -200,12 +220,13 @@ class DataLoader::Epoch::Impl {
   const std::int64_t batches_;
 
   std::mutex mutex_;
-  std::condition_variable ready_;  // a batch was read
+  std::condition_variable ready_;  // a batch was read; only the thread that owns the epoch waits
   std::condition_variable room_;   // a batch was taken away, or the epoch ends
   std::vector<Slot> slots_;        // batch b lives in slot b % size
   std::int64_t taken_ = 0;         // batches that workers took on
   std::int64_t delivered_ = 0;     // batches that next() gave away
   bool stopping_ = false;
+  bool late_ = false;  // next() gave up on a batch
   std::vector<std::jthread> threads_;
 };
 

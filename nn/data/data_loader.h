@@ -10,7 +10,7 @@
 //
 // An exception that a dataset throws comes out of next() at the batch where it happened, in order,
 // with the sample's index in its text; the epoch is then over. Leaving an epoch early stops its
-// workers, after the samples they are at.
+// workers, after the samples they are at; where one takes long, the log names it.
 //
 // Thread-safety: one thread uses a loader and its epochs. Epochs of one loader may overlap.
 #pragma once

@@ -1,14 +1,21 @@
 #include "nn/data/data_loader.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <string>
+#include <thread>
 
 #include "core/base/error.h"
+#include "core/base/unique_fd.h"
 #include "core/device/parallel.h"
 
 namespace dl::data {
@@ -171,34 +178,83 @@ class Gate : public Numbers {
       const std::lock_guard lock(mutex_);
       open_ = true;
     }
-    opened_.notify_all();
+    changed_.notify_all();
+  }
+  // Until somebody stands before the gate.
+  void wait_for_reader() const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return waiting_; });
   }
 
  protected:
   void before(std::int64_t index) const override {
     std::unique_lock lock(mutex_);
-    opened_.wait(lock, [&] { return open_ || index < from_; });
+    if (index < from_) return;
+    waiting_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
   }
 
  private:
   std::int64_t from_;
   mutable std::mutex mutex_;
-  mutable std::condition_variable opened_;
+  mutable std::condition_variable changed_;
+  mutable bool waiting_ = false;
   bool open_ = false;
 };
 
-TEST(DataLoader, ASampleThatDoesNotComeIsNamedAtTheDeadline) {
-  Gate dataset(10, 5);
-  SequentialSampler sampler(10);
+// What the process writes to stderr while it lives, as a file descriptor to read from.
+class Stderr {
+ public:
+  Stderr() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "pipe2");
+    out_ = UniqueFd(ends[0]);
+    before_ = UniqueFd(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    ::dup2(ends[1], STDERR_FILENO);
+    ::close(ends[1]);
+  }
+  Stderr(const Stderr&) = delete;
+  Stderr& operator=(const Stderr&) = delete;
+  ~Stderr() { ::dup2(before_.get(), STDERR_FILENO); }
+  // All that was written up to the end of `text`, or until nothing came for 20 s.
+  std::string read_until(std::string_view text) {
+    std::string all;
+    pollfd ready{.fd = out_.get(), .events = POLLIN, .revents = 0};
+    while (all.find(text) == all.npos && ::poll(&ready, 1, 20'000) == 1) {
+      char piece[256];
+      all.append(piece, static_cast<std::size_t>(::read(out_.get(), piece, sizeof(piece))));
+    }
+    return all;
+  }
+
+ private:
+  UniqueFd out_;
+  UniqueFd before_;
+};
+
+TEST(DataLoader, ASampleThatDoesNotComeIsNamedAtTheDeadlineAndWhileItIsWaitedFor) {
+  Gate dataset(10, 7);
+  DistributedSampler sampler(10, {.num_replicas = 1, .shuffle = false});
+  sampler.resume({.epoch = 0, .offset = 7});
   const DataLoader loader(
       dataset, sampler,
       {.batch_size = 2, .num_workers = 1, .timeout = std::chrono::milliseconds(200)});
-  DataLoader::Epoch epoch = loader.epoch();
-  EXPECT_THAT(targets(epoch.next().value()), ElementsAre(0, 10));
-  EXPECT_THAT(targets(epoch.next().value()), ElementsAre(20, 30));
-  EXPECT_THAT([&] { epoch.next(); },
-              ThrowsMessage<Error>("data loader: sample 5 (batch 2) was not read within 0.2 s"));
-  dataset.open();
+  std::optional<DataLoader::Epoch> epoch = loader.epoch();
+  dataset.wait_for_reader();
+  EXPECT_THAT([&] { epoch->next(); },
+              ThrowsMessage<Error>("data loader: sample 7 (batch 0) was not read within 0.2 s"));
+  Stderr log;
+  std::string said;
+  std::jthread opener([&] {
+    said = log.read_until("return\n");
+    dataset.open();
+  });
+  epoch.reset();
+  opener.join();
+  EXPECT_THAT(said, testing::HasSubstr(
+                        "data loader: the epoch is over, but sample 7 (batch 0) is still being "
+                        "read; waiting for Dataset::read to return"));
 }
 
 class Watched : public Numbers {
