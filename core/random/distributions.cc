@@ -46,17 +46,18 @@ double normal_sample(Generator::Locked& stream) noexcept {
 }
 
 template <typename T>
-void normal(std::span<T> out, double mean, double std, Generator& generator) {
+void normal(std::span<T> out, double mean, double std, Generator& generator,
+            bool draws_rest_twice = true) {
   DL_CHECK(std >= 0, kInvalidArgument, "normal: got std = {}, wanted at least 0", std);
   Generator::Locked stream(generator);
   if (out.size() < kNormalBlock) {
     for (T& value : out) value = static_cast<T>(std::fma(normal_sample(stream), std, mean));
     return;
   }
-  for (T& value : out) value = unit<T>(stream);
-  normal_from_uniform(out.data(), out.size() / kNormalBlock, static_cast<T>(mean),
-                      static_cast<T>(std));
-  if (out.size() % kNormalBlock != 0) {
+  const std::size_t whole = out.size() / kNormalBlock * kNormalBlock;
+  for (T& value : out.first(draws_rest_twice ? out.size() : whole)) value = unit<T>(stream);
+  normal_from_uniform(out.data(), whole / kNormalBlock, static_cast<T>(mean), static_cast<T>(std));
+  if (out.size() != whole) {
     // PyTorch draws the last 16 anew rather than part of a block.
     const std::span<T> last = out.last(kNormalBlock);
     for (T& value : last) value = unit<T>(stream);
@@ -94,6 +95,10 @@ void fill_normal(std::span<float> out, double mean, double std, Generator& gener
 
 void fill_normal(std::span<double> out, double mean, double std, Generator& generator) {
   normal(out, mean, std, generator);
+}
+
+void fill_normal_to_round(std::span<float> out, double mean, double std, Generator& generator) {
+  normal(out, mean, std, generator, /*draws_rest_twice=*/false);
 }
 
 template <typename T>

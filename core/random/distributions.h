@@ -28,6 +28,10 @@ void fill_uniform(std::span<double> out, double low, double high, Generator& gen
 void fill_normal(std::span<float> out, double mean, double std, Generator& generator);
 void fill_normal(std::span<double> out, double mean, double std, Generator& generator);
 
+// The floats that PyTorch rounds to f16 or bf16: those of fill_normal, but for a size of more than
+// 16 that 16 does not divide, where numbers of the rest are drawn once and not twice.
+void fill_normal_to_round(std::span<float> out, double mean, double std, Generator& generator);
+
 // 1 with probability p, else 0: Tensor.bernoulli_(p). T: float, double, bool, uint8_t, int64_t.
 // Throws kInvalidArgument unless p is in [0, 1].
 template <typename T>

@@ -24,10 +24,11 @@ TensorOptions like(const Tensor& tensor) {
   return {.dtype = tensor.dtype(), .device = tensor.device()};
 }
 
-// A floating tensor that `fill(span, generator)` fills. PyTorch draws f16 and bf16 in f32 and
-// rounds.
-template <typename Fill>
-Tensor floating(const Shape& shape, TensorOptions options, const char* op, const Fill& fill) {
+// A floating tensor that `fill(span)` fills. PyTorch draws f16 and bf16 in f32 and rounds:
+// `fill_to_round(span)` fills those floats.
+template <typename Fill, typename FillToRound>
+Tensor floating(const Shape& shape, TensorOptions options, const char* op, const Fill& fill,
+                const FillToRound& fill_to_round) {
   require_cpu(options, op);
   const bool requires_grad = std::exchange(options.requires_grad, false);
   Tensor result = empty(shape, options);
@@ -35,7 +36,7 @@ Tensor floating(const Shape& shape, TensorOptions options, const char* op, const
     const std::span<T> out = elements<T>(result);
     if constexpr (kIsReduced<T>) {
       std::vector<float> wide(out.size());
-      fill(std::span(wide));
+      fill_to_round(std::span(wide));
       for (std::size_t i = 0; i < out.size(); ++i) out[i] = T(wide[i]);
     } else {
       fill(out);
@@ -48,9 +49,10 @@ Tensor floating(const Shape& shape, TensorOptions options, const char* op, const
 }  // namespace
 
 Tensor rand(const Shape& shape, TensorOptions options, Generator& generator) {
-  Tensor result = floating(shape, options, "rand", [&]<typename T>(std::span<T> out) {
+  const auto fill = [&]<typename T>(std::span<T> out) {
     random::fill_uniform(out, 0.0, 1.0, generator);
-  });
+  };
+  Tensor result = floating(shape, options, "rand", fill, fill);
   visit_floating(result.dtype(), "rand", [&]<typename T>() {
     if constexpr (kIsReduced<T>) {
       // Rounding to fewer bits may reach the end that is not in the range; PyTorch starts over at
@@ -68,9 +70,10 @@ Tensor rand_like(const Tensor& tensor, Generator& generator) {
 }
 
 Tensor randn(const Shape& shape, TensorOptions options, Generator& generator) {
-  return floating(shape, options, "randn", [&]<typename T>(std::span<T> out) {
-    random::fill_normal(out, 0.0, 1.0, generator);
-  });
+  return floating(
+      shape, options, "randn",
+      [&]<typename T>(std::span<T> out) { random::fill_normal(out, 0.0, 1.0, generator); },
+      [&](std::span<float> out) { random::fill_normal_to_round(out, 0.0, 1.0, generator); });
 }
 
 Tensor randn_like(const Tensor& tensor, Generator& generator) {

@@ -22,6 +22,12 @@ void expect_elements(const Tensor& got, const std::string& name) {
   EXPECT_EQ(std::vector<T>(first, first + got.numel()), arrays().get<T>(name)) << name;
 }
 
+void expect_same(const Tensor& got, const Tensor& wanted) {
+  for (std::int64_t i = 0; i < wanted.numel(); ++i) {
+    EXPECT_EQ(got[i].item<float>(), wanted[i].item<float>()) << "element " << i;
+  }
+}
+
 TEST(RandomTensors, AreThoseOfTorchWithTheSameSeed) {
   manual_seed(123);
   expect_elements<float>(rand({5, 10}), "rand_f32");
@@ -45,13 +51,33 @@ TEST(RandomTensors, DrawFromTheGeneratorTheyAreGiven) {
 }
 
 TEST(RandomTensors, HalvesAreTheRoundedFloats) {
-  manual_seed(5);
-  const Tensor f = randn({40});
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    manual_seed(5);
-    const Tensor h = randn({40}, {.dtype = dtype}).to(DType::kF32);
-    for (std::int64_t i = 0; i < 40; ++i) EXPECT_NEAR(h.at<float>({i}), f.at<float>({i}), 0.02);
+  for (const std::int64_t size : {5, 16, 48}) {
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      manual_seed(5);
+      const Tensor f = randn({size});
+      manual_seed(5);
+      const Tensor h = randn({size}, {.dtype = dtype});
+      EXPECT_TRUE(h.dtype() == dtype);
+      expect_same(h, f.to(dtype));
+    }
   }
+}
+
+// torch.manual_seed(5); torch.randn(17, dtype=torch.float16), and bfloat16.
+TEST(RandomTensors, HalvesOfARaggedSizeAreThoseOfTorch) {
+  manual_seed(5);
+  expect_same(
+      randn({17}, {.dtype = DType::kF16}),
+      tensor({1.8427734375, 2.779296875, 1.2216796875, -0.33642578125, -0.96484375, -0.129638671875,
+              -0.6015625, 0.14501953125, -0.1497802734375, -0.4375, 0.779296875, -0.058349609375,
+              -2.03125, 1.4833984375, 0.494140625, 0.249267578125, 1.7470703125},
+             {.dtype = DType::kF16}));
+  manual_seed(5);
+  expect_same(randn({17}, {.dtype = DType::kBF16}),
+              tensor({1.84375, 2.78125, 1.21875, -0.3359375, -0.96484375, -0.1298828125, -0.6015625,
+                      0.14453125, -0.1494140625, -0.4375, 0.77734375, -0.058349609375, -2.03125,
+                      1.484375, 0.494140625, 0.2490234375, 1.75},
+                     {.dtype = DType::kBF16}));
 }
 
 TEST(RandomTensors, HalvesNeverReachOne) {
