@@ -31,7 +31,9 @@
 namespace dl {
 
 struct ProcessGroupOptions {
-  std::string backend = "auto";  // "auto", "tcp"; "shm" where all share a node
+  // "auto": "shm" where all ranks share a node and can share memory, else "tcp"; DLRUN_BACKEND may
+  // name another. The same on all ranks.
+  std::string backend = "auto";
   std::string init_method = "env://";
   std::optional<int> rank{};
   std::optional<int> world_size{};

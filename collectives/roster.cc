@@ -44,8 +44,9 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
 
 std::string Record::text() const {
   return fmt::format(
-      "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\n",
-      version, size, generation, lanes, address, who.host, who.pid, who.node);
+      "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\noffer={}"
+      "\n",
+      version, size, generation, lanes, address, who.host, who.pid, who.node, offer);
 }
 
 Record Record::parse(std::string_view text, int rank) {
@@ -66,6 +67,7 @@ Record Record::parse(std::string_view text, int rank) {
     if (name == "host") record.who.host = value;
     if (name == "pid") read_number(value, record.who.pid);
     if (name == "node") record.who.node = value;
+    if (name == "offer") record.offer = value;
   }
   return record;
 }

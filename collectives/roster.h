@@ -23,6 +23,7 @@ struct Record {
   std::uint64_t generation = 0;
   int lanes = 0;          // sockets a peer for data, where the backend has them
   std::string address{};  // where it listens
+  std::string offer{};    // one line of what else it says
   Identity who{};
 
   std::string text() const;

@@ -146,7 +146,7 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
     app.add_option(fmt::format("{},{}", each.flag, each.long_flag), each.value,
                    fmt::format("no meaning on CPUs: {}", each.why));
   }
-  app.add_option("--backend", o.backend, "auto, or one by name (auto)");
+  app.add_option("--backend", o.backend, "auto, tcp or shm (auto)");
   app.add_flag("--back-to-back", o.back_to_back,
                "nccl-tests' average: no rewriting and no barrier between operations");
   app.add_flag("--cold", o.cold, "empty the caches before each iteration");

@@ -3,6 +3,7 @@
 #include <limits>
 #include <mutex>
 
+#include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
 #include "collectives/init/meeting.h"
 #include "collectives/recording.h"
@@ -37,8 +38,9 @@ struct Session {
 };
 
 Session make_session(const ProcessGroupOptions& options) {
-  DL_CHECK(options.backend == "auto" || options.backend == "tcp" || options.backend == "shm",
-           kInvalidArgument, "backend is '{}', wanted auto, tcp or shm", options.backend);
+  const std::string asked =
+      options.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : options.backend;
+  collectives::check_backend(asked);
   const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
   if (launch.world_size == 1) {
     return {.meeting = nullptr, .group = collectives::make_solo_group(options.name)};
@@ -55,7 +57,15 @@ Session make_session(const ProcessGroupOptions& options) {
       collectives::open_recorder(launch.rank, launch.world_size, where.generation);
   session.meeting = collectives::make_meeting(where, Deadline::after(timeout));
   const std::string node = env::get(env::Var::kNodeId).value_or("");
-  if (options.backend == "shm") {
+  const collectives::Choice choice =
+      collectives::choose_backend({.store = &session.meeting->store(),
+                                   .place = "backend/" + options.name,
+                                   .group = options.name,
+                                   .rank = launch.rank,
+                                   .size = launch.world_size,
+                                   .timeout = timeout},
+                                  asked, node, where.generation, Deadline::after(timeout));
+  if (choice.backend == "shm") {
     session.group = collectives::make_shm_group({.rank = launch.rank,
                                                  .size = launch.world_size,
                                                  .name = options.name,
@@ -66,7 +76,8 @@ Session make_session(const ProcessGroupOptions& options) {
                                                  .timeout = timeout,
                                                  .connect_timeout = timeout,
                                                  .node = node,
-                                                 .recorder = recorder});
+                                                 .recorder = recorder,
+                                                 .segment = choice.segment});
   } else {
     session.group = collectives::make_tcp_group({.rank = launch.rank,
                                                  .size = launch.world_size,

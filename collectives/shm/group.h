@@ -14,6 +14,7 @@ class Group final : public ProcessGroup {
   Group(Ref<Core> core, const ShmGroupOptions& how)
       : core_(std::move(core)), timeout_(how.timeout), how_(how) {
     how_.messages = nullptr;
+    how_.segment = nullptr;
     how_.store = nullptr;  // it need not outlive the making of this group
   }
 

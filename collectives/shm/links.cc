@@ -64,8 +64,14 @@ class Arrivals {
   std::condition_variable changed_;
 };
 
-Segment make_own(bool is_crowded) {
-  Segment segment = Segment::make(kSegmentBytes);
+Segment make_own(const ShmGroupOptions& options, bool is_crowded) {
+  auto* const reserved = dynamic_cast<Reserved*>(options.segment.get());
+  DL_CHECK(reserved != nullptr || !options.segment, kInvalidArgument,
+           "group '{}': segment is none of reserve_shm_segment()", options.name);
+  Segment segment =
+      reserved != nullptr ? std::move(reserved->segment) : Segment::make(kSegmentBytes);
+  DL_CHECK(segment.data() != nullptr, kInvalidArgument,
+           "group '{}': its segment belongs to another group already", options.name);
   auto* const block = new (segment.data()) Block();
   block->is_crowded = is_crowded;
   return segment;
@@ -124,7 +130,7 @@ Links connect_links(const ShmGroupOptions& options, bool is_crowded) {
               .peers = std::vector<Links::Peer>(static_cast<std::size_t>(options.size))};
   Links::Peer& own = links.peers[static_cast<std::size_t>(options.rank)];
   own.who = self;
-  own.segment = make_own(is_crowded);
+  own.segment = make_own(options, is_crowded);
 
   Arrivals arrivals(options, links);
   rendezvous::Listener listener = rendezvous::listen_local();

@@ -10,6 +10,7 @@
 
 #include "collectives/identity.h"
 #include "collectives/shm/segment.h"
+#include "core/base/ref.h"
 #include "core/base/unique_fd.h"
 
 namespace dl::collectives {
@@ -38,6 +39,11 @@ struct Links {
   };
   int rank = 0;
   std::vector<Peer> peers;  // by rank
+};
+
+// What reserve_shm_segment() makes.
+struct Reserved final : RefCounted {
+  Segment segment;
 };
 
 // Listens, publishes where in the store, accepts the ranks above, connects to those below, and

@@ -31,6 +31,12 @@ Ref<ProcessGroup> make_messages(const ShmGroupOptions& options) {
 
 }  // namespace
 
+Ref<RefCounted> reserve_shm_segment() {
+  auto reserved = make_ref<shm::Reserved>();
+  reserved->segment = shm::Segment::make(shm::kSegmentBytes);
+  return reserved;
+}
+
 Ref<ProcessGroup> make_shm_group(const ShmGroupOptions& options) {
   DL_CHECK(options.size >= 1 && options.rank >= 0 && options.rank < options.size, kInvalidArgument,
            "group '{}': rank is {} of a world size of {}", options.name, options.rank,

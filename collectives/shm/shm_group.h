@@ -55,7 +55,12 @@ struct ShmGroupOptions {
   Ref<RefCounted> engine{};  // of the inner TCP group, from make_tcp_engine(); null: one of its own
   // The inner group itself, of the same ranks; null: it is made with the rest. Not shared.
   Ref<ProcessGroup> messages{};
+  Ref<RefCounted> segment{};  // from reserve_shm_segment(), for one group; null: it is made here
 };
+
+// The memory that a rank brings into a group, so that it knows whether it has any before all agree
+// to share theirs. Throws kIo.
+Ref<RefCounted> reserve_shm_segment();
 
 // Collective: every rank calls it. Throws kTimeout (names who is missing), kMismatch (protocol
 // version, world size, generation), kAuthentication, kConnection (no way between two ranks: other

@@ -3,9 +3,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -113,6 +116,89 @@ TEST(InitProcessGroup, ByADirectory) {
                       return sum_of_ranks(2);
                     }),
       (std::vector<int>{0, 0}));
+}
+
+// Every rank joins by a directory with `options`, after `prepare`; its status is what `check` says.
+std::vector<int> run_backends(const ProcessGroupOptions& options,
+                              const std::function<void(int rank)>& prepare,
+                              const std::function<int(const std::string& backend)>& check) {
+  const tests::TempDir directory;
+  return run_processes(2, [&](int rank) {
+    prepare(rank);
+    ProcessGroupOptions own = options;
+    own.init_method = "file://" + directory.path() + "/meet";
+    own.rank = rank;
+    own.world_size = 2;
+    own.timeout = 30s;
+    try {
+      init_process_group(own);
+    } catch (const Error& error) {
+      return check(error.what());
+    }
+    const std::string backend(default_group()->backend());
+    const int status = sum_of_ranks(2);
+    return status != 0 ? status : check(backend);
+  });
+}
+
+std::function<int(const std::string&)> holds(const std::string& text) {
+  return [text](const std::string& what) {
+    if (what.find(text) != std::string::npos) return 0;
+    fprintf(stderr, "%s\n", what.c_str());
+    return 1;
+  };
+}
+
+// Whatever this process would reserve is more than it may.
+void forbid_memory() {
+  ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit most{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
+  ::setrlimit(RLIMIT_FSIZE, &most);
+}
+
+TEST(AutoBackend, IsSharedMemoryOnOneNode) {
+  EXPECT_EQ(run_backends({}, [](int) {}, holds("shm")), (std::vector<int>{0, 0}));
+}
+
+TEST(AutoBackend, IsTcpBetweenNodes) {
+  const auto two_nodes = [](int rank) {
+    ::setenv("DLRUN_NODE_ID", std::to_string(rank).c_str(), 1);
+  };
+  EXPECT_EQ(run_backends({}, two_nodes, holds("tcp")), (std::vector<int>{0, 0}));
+  EXPECT_EQ(run_backends({.backend = "shm"}, two_nodes, holds("rank 1 (")),
+            (std::vector<int>{0, 0}));
+}
+
+TEST(AutoBackend, IsWhatTheEnvironmentNames) {
+  const auto by_tcp = [](int) { ::setenv("DLRUN_BACKEND", "tcp", 1); };
+  EXPECT_EQ(run_backends({}, by_tcp, holds("tcp")), (std::vector<int>{0, 0}));
+  EXPECT_EQ(run_backends({.backend = "shm"}, by_tcp, holds("shm")), (std::vector<int>{0, 0}));
+}
+
+TEST(AutoBackend, IsTcpForAllWhereOneHasNoMemoryToShare) {
+  const auto one_without = [](int rank) {
+    if (rank == 1) forbid_memory();
+  };
+  EXPECT_EQ(run_backends({}, one_without, holds("tcp")), (std::vector<int>{0, 0}));
+  EXPECT_EQ(run_backends({.backend = "shm"}, one_without, holds("bytes of shared memory")),
+            (std::vector<int>{0, 0}));
+}
+
+TEST(AutoBackend, InAnotherNetworkNamespaceIsRefusedByName) {
+  if (::geteuid() != 0) GTEST_SKIP() << "no network namespaces: unshare needs root";
+  const auto one_elsewhere = [](int rank) {
+    if (rank == 1) ::unshare(CLONE_NEWNET);
+  };
+  EXPECT_EQ(run_backends({.backend = "shm"}, one_elsewhere, holds("another network namespace")),
+            (std::vector<int>{0, 0}));
+}
+
+TEST(ADifferentBackendOnOneRank, IsAnErrorThatQuotesBoth) {
+  const auto differ = [](int rank) {
+    if (rank == 1) ::setenv("DLRUN_BACKEND", "tcp", 1);
+  };
+  EXPECT_EQ(run_backends({}, differ, holds("was asked for the backend tcp, rank 0 (")),
+            (std::vector<int>{0, 0}));
 }
 
 // Runs `options` in a process of its own and compares what is thrown.

@@ -1,0 +1,137 @@
+#include "collectives/init/choice.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <vector>
+
+#include "collectives/shm/shm_group.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/version.h"
+
+namespace dl::collectives {
+namespace {
+
+std::string kernel_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+std::string network_id() {
+  std::array<char, 64> id{};
+  const ssize_t size = ::readlink("/proc/self/ns/net", id.data(), id.size());
+  return size > 0 ? std::string(id.data(), static_cast<std::size_t>(size)) : std::string();
+}
+
+// Takes the first word off the text.
+std::string take_word(std::string_view& text) {
+  const std::string word(text.substr(0, text.find(' ')));
+  text.remove_prefix(std::min(text.size(), word.size() + 1));
+  return word;
+}
+
+// Why these ranks, which are said to share a node, cannot share memory; empty: they can.
+std::string obstacle_of(std::span<const Offer> offers) {
+  const Offer& first = offers.front();
+  for (const Offer& offer : offers) {
+    const auto differs = [&](std::string_view how) {
+      return fmt::format("{} {} than {}", offer.who.text(), how, first.who.text());
+    };
+    if (offer.kernel != first.kernel) return differs("runs on another machine");
+    if (offer.network != first.network) return differs("is in another network namespace");
+    if (offer.user != first.user) return differs("runs as another user");
+  }
+  for (const Offer& offer : offers) {
+    if (!offer.lacks.empty()) return fmt::format("{}: {}", offer.who.text(), offer.lacks);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string Offer::text() const {
+  return fmt::format("{} {} {} {} {}", asked, kernel, network, user, lacks);
+}
+
+Offer Offer::parse(std::string_view text, Identity from) {
+  Offer offer{.who = std::move(from)};
+  offer.asked = take_word(text);
+  offer.kernel = take_word(text);
+  offer.network = take_word(text);
+  offer.user = take_word(text);
+  offer.lacks = text;
+  return offer;
+}
+
+void check_backend(std::string_view asked) {
+  DL_CHECK(asked == "auto" || asked == "tcp" || asked == "shm", kInvalidArgument,
+           "backend is '{}', wanted auto, tcp or shm", asked);
+}
+
+Decision decide(std::span<const Offer> offers) {
+  const Offer& first = offers.front();
+  const Offer* elsewhere = nullptr;
+  for (const Offer& offer : offers) {
+    DL_CHECK(offer.asked == first.asked, kMismatch,
+             "{} was asked for the backend {}, {} for {}; give all ranks the same",
+             offer.who.text(), offer.asked, first.who.text(), first.asked);
+    if (elsewhere == nullptr && offer.who.node != first.who.node) elsewhere = &offer;
+  }
+  if (first.asked == "tcp") return {};
+  if (first.asked == "shm") {
+    DL_CHECK(elsewhere == nullptr, kConnection,
+             "backend shm: {} is on another node than {}; memory is shared within a node only, use "
+             "the backend tcp",
+             elsewhere->who.text(), first.who.text());
+  }
+  if (elsewhere != nullptr) return {};
+  std::string obstacle = obstacle_of(offers);
+  if (obstacle.empty()) return {.backend = "shm"};
+  DL_CHECK(first.asked != "shm", kConnection,
+           "backend shm: {}; let dlrun choose (auto), or use the backend tcp", obstacle);
+  return {.obstacle = std::move(obstacle)};
+}
+
+Choice choose_backend(const RosterOptions& roster, const std::string& asked,
+                      const std::string& node, std::uint64_t generation, Deadline deadline) {
+  Choice choice;
+  Offer own{.who = this_process(roster.rank, node),
+            .asked = asked,
+            .kernel = kernel_id(),
+            .network = network_id(),
+            .user = std::to_string(::geteuid())};
+  if (asked != "tcp") {
+    try {
+      choice.segment = reserve_shm_segment();
+    } catch (const Error& error) {
+      own.lacks = error.what();
+      std::replace(own.lacks.begin(), own.lacks.end(), '\n', ' ');
+    }
+  }
+  const Record record{.version = kProtocolVersion,
+                      .size = roster.size,
+                      .generation = generation,
+                      .offer = own.text(),
+                      .who = own.who};
+  publish(roster, record, deadline);
+  std::vector<Offer> offers(static_cast<std::size_t>(roster.size));
+  for (int r = 0; r < roster.size; ++r) {
+    const Record theirs = r == roster.rank ? record : await_record(roster, record, r, deadline);
+    offers[static_cast<std::size_t>(r)] = Offer::parse(theirs.offer, theirs.who);
+  }
+  const Decision decision = decide(offers);
+  choice.backend = decision.backend;
+  if (choice.backend != "shm") choice.segment = nullptr;
+  if (!decision.obstacle.empty() && roster.rank == 0) {
+    log::warning("group '{}': its ranks share a node but not memory, as {}; they talk over TCP",
+                 roster.group, decision.obstacle);
+  }
+  return choice;
+}
+
+}  // namespace dl::collectives

@@ -1,0 +1,55 @@
+// Choice: the backend through which the ranks of a job talk.
+//
+// Every rank says which one it was asked for, on which node it is, and what it would need to share
+// memory; all read what all have said, and decide alike (docs/protocol.md). Any thread.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "collectives/roster.h"
+#include "core/base/deadline.h"
+#include "core/base/ref.h"
+
+namespace dl::collectives {
+
+// Throws kInvalidArgument for a backend that is not known.
+void check_backend(std::string_view asked);
+
+// What one rank says.
+struct Offer {
+  Identity who{};
+  std::string asked{};  // "auto", "tcp", "shm"
+  // Memory is passed on within one kernel, one network namespace and one user only.
+  std::string kernel{};
+  std::string network{};
+  std::string user{};
+  std::string lacks{};  // why it has no memory to share; empty: it has some
+
+  std::string text() const;  // one line
+  static Offer parse(std::string_view text, Identity who);
+};
+
+struct Decision {
+  std::string_view backend = "tcp";
+  // Why ranks that share a node and may choose do not share memory; empty where they do, or where
+  // no two ranks share a node.
+  std::string obstacle{};
+};
+
+// A pure function of what all ranks have said, by rank. Throws kMismatch where they were asked for
+// different backends, and kConnection or kIo where they were asked for one that cannot be had.
+Decision decide(std::span<const Offer> offers);
+
+struct Choice {
+  std::string_view backend = "tcp";
+  Ref<RefCounted> segment{};  // for ShmGroupOptions, where the backend needs it
+};
+
+// Collective: every rank of `roster` calls it. Rank 0 logs an obstacle. Throws what decide()
+// and await_record() throw.
+Choice choose_backend(const RosterOptions& roster, const std::string& asked,
+                      const std::string& node, std::uint64_t generation, Deadline deadline);
+
+}  // namespace dl::collectives
