@@ -142,7 +142,9 @@ class Core final : public RefCounted {
   void look_at_peers(Operation& front);
   void look_at_clock(Operation& op, Clock::time_point now);
   bool needs(const Operation& op, const Peer& p) const noexcept;
+  // For whom an operation waits, and the first of those; -1: nobody else.
   std::string missing_text(const Operation& op) const;
+  int missing_rank(const Operation& op) const;
 
   // progress.cc
   void run();

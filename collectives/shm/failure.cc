@@ -168,6 +168,7 @@ void Core::look_at_peers(Operation& front) {
 void Core::look_at_clock(Operation& op, Clock::time_point now) {
   if (!op.begin) op.begin = now;
   if (now - *op.begin >= op.timeout) {
+    log_.wait_for(op.slot, missing_rank(op));
     fail(ErrorKind::kTimeout,
          with_operation(op, fmt::format("timed out after {} s {}", seconds_text(op.timeout),
                                         missing_text(op))));
@@ -186,9 +187,27 @@ void Core::look_at_clock(Operation& op, Clock::time_point now) {
   }
   if (op.timeout > speak_after && !op.has_warned && now - *op.begin >= speak_after) {
     op.has_warned = true;
+    log_.wait_for(op.slot, missing_rank(op));
     log::warning("{}", with_operation(op, fmt::format("{} s {}", seconds_text(speak_after),
                                                       missing_text(op))));
   }
+}
+
+int Core::missing_rank(const Operation& op) const {
+  const std::uint64_t sequence = op.descriptor.sequence;
+  if (front_ && front_->descriptor.sequence < sequence) return missing_rank(*front_);
+  const auto first = [&](const auto& is_missing) {
+    const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& p) {
+      return p.who.rank != rank_ && is_missing(p);
+    });
+    return found == peers_.end() ? -1 : found->who.rank;
+  };
+  int rank = op.has_probed ? first([](const Peer& p) { return !p.has_answered.load(); }) : -1;
+  if (rank < 0) {
+    rank = first(
+        [&](const Peer& p) { return p.block->called.load(std::memory_order_acquire) < sequence; });
+  }
+  return rank >= 0 ? rank : first([&](const Peer& p) { return needs(op, p); });
 }
 
 std::string Core::missing_text(const Operation& op) const {
