@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/device/parallel.h"
+#include "core/random/distributions.h"
 #include "core/tensor/factories.h"
 
 namespace dl::data {
@@ -254,6 +255,10 @@ std::int64_t DataLoader::size() const noexcept {
 }
 
 DataLoader::Epoch DataLoader::epoch() const {
+  // PyTorch's loader begins each epoch with a seed for its workers. Nobody needs it here, but what
+  // is drawn after it, the sampler's order first, would be another stream's.
+  std::int64_t seed = 0;
+  random::fill_random(std::span(&seed, 1), default_generator());
   return Epoch(std::make_unique<Epoch::Impl>(dataset_, sampler_.indices(), options_));
 }
 

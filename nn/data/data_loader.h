@@ -87,7 +87,9 @@ class DataLoader {
 
   // Batches in an epoch.
   std::int64_t size() const noexcept;
-  // Starts a pass: takes the sampler's order and starts the workers.
+  // Starts a pass: draws one number from default_generator(), as torch.utils.data.DataLoader does,
+  // so that the same seed gives its shuffles; then takes the sampler's order and starts the
+  // workers.
   Epoch epoch() const;
   Iterator begin() const { return Iterator(epoch()); }
   static std::default_sentinel_t end() { return std::default_sentinel; }

@@ -74,6 +74,26 @@ TEST(DataLoader, PutsSamplesInTheirPlaceInABatch) {
   EXPECT_FALSE(epoch.next().has_value());
 }
 
+// torch.manual_seed(7), two epochs of DataLoader(range(10), shuffle=True, batch_size=4), and then
+// torch.randint(0, 1000000, (1,)).
+TEST(DataLoader, ShufflesAsPyTorchDoesWithTheSameSeed) {
+  const Numbers dataset(10);
+  for (const int workers : {0, 2}) {
+    RandomSampler sampler(10);
+    const DataLoader loader(dataset, sampler, {.batch_size = 4, .num_workers = workers});
+    manual_seed(7);
+    EXPECT_THAT(all_targets(loader), ElementsAre(ElementsAre(30, 20, 70, 80),
+                                                 ElementsAre(60, 10, 50, 90), ElementsAre(0, 40)));
+    EXPECT_THAT(all_targets(loader), ElementsAre(ElementsAre(10, 30, 50, 20),
+                                                 ElementsAre(80, 90, 60, 70), ElementsAre(40, 0)));
+    EXPECT_EQ(default_generator().random() % 1'000'000, 432988U);
+  }
+  SequentialSampler in_order(10);
+  manual_seed(7);
+  all_targets(DataLoader(dataset, in_order, {.batch_size = 4}));
+  EXPECT_EQ(default_generator().random() % 1'000'000, 725721U);
+}
+
 TEST(DataLoader, LeavesOutAnIncompleteBatchWhereAskedTo) {
   const Numbers dataset(5);
   SequentialSampler sampler(5);
