@@ -299,7 +299,9 @@ HWY_EXPORT(forward);
 HWY_EXPORT(backward_weights);
 
 bool conv2d_is_thin(const Conv2dShape& s) noexcept {
-  return s.groups == 1 && s.c_in <= 4 && s.taps() <= 256;
+  // Padding beyond the window's reach is for others: the frame around an image would have any size.
+  const bool near = s.pad_h <= s.dilation_h * s.kh && s.pad_w <= s.dilation_w * s.kw;
+  return s.groups == 1 && s.c_in <= 4 && s.taps() <= 256 && near;
 }
 
 void thin_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,

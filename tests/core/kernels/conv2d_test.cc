@@ -225,6 +225,34 @@ TEST(Conv2d, GivesTheSameBitsTwice) {
   EXPECT_EQ(first, second);
 }
 
+// As a frame around the image, this padding would take 160 GB.
+TEST(Conv2d, PaddingCostsNoMemory) {
+  constexpr std::int64_t kFar = 100'000;
+  const Conv2dShape s{.n = 2,
+                      .c_in = 1,
+                      .h = 1,
+                      .w = 1,
+                      .c_out = 1,
+                      .kh = 1,
+                      .kw = 1,
+                      .stride_h = kFar,
+                      .stride_w = kFar,
+                      .pad_h = kFar,
+                      .pad_w = kFar};
+  const float x[] = {2, 4};
+  const float weight = 3;
+  const float bias = 1;
+  std::vector<float> y(2 * 9);
+  conv2d_forward(s, x, &weight, &bias, false, y.data());
+  std::vector<float> wanted(2 * 9, 1.0F);
+  wanted[4] = 7;
+  wanted[13] = 13;
+  EXPECT_EQ(y, wanted);
+  float dweight = 0;
+  conv2d_backward_weights(s, x, wanted.data(), &dweight, nullptr);
+  EXPECT_EQ(dweight, 2 * 7 + 4 * 13);
+}
+
 TEST(Conv2d, FusedReluKeepsNaN) {
   const Conv2dShape s{.n = 1, .c_in = 1, .h = 1, .w = 1, .c_out = 1, .kh = 1, .kw = 1};
   const float x = std::numeric_limits<float>::quiet_NaN();

@@ -20,6 +20,7 @@ void* scratch(std::size_t bytes) {
   thread_local std::size_t size = 0;
   if (bytes > size) {
     memory.reset();
+    size = 0;  // should the next line throw
     memory.reset(static_cast<std::byte*>(::operator new(bytes, kPage)));
     size = bytes;
   }
