@@ -107,29 +107,25 @@ bool Core::admit(Peer& p, const FrameHeader& header) {
     // the operation under way, which it then has left without giving it.
     if (theirs.sequence >= ours) {
       if (running == nullptr || running->expected(p.who.rank) == nullptr) return false;
-      fail(ErrorKind::kMismatch, mismatch_text(theirs, p.who.text(), running->descriptor, us),
-           true);
+      fail(ErrorKind::kMismatch, mismatch_text(theirs, p.who.text(), running->descriptor, us));
       return false;
     }
     const Descriptor* past = find_past(theirs.sequence);
-    fail(ErrorKind::kMismatch,
-         past != nullptr ? mismatch_text(theirs, p.who.text(), *past, us)
-                         : fmt::format("{} sent data of {}, which {} has left long ago",
-                                       p.who.text(), text(theirs), us),
-         true);
+    fail(ErrorKind::kMismatch, past != nullptr
+                                   ? mismatch_text(theirs, p.who.text(), *past, us)
+                                   : fmt::format("{} sent data of {}, which {} has left long ago",
+                                                 p.who.text(), text(theirs), us));
     return false;
   }
   if (header.hash != running->hash) {
-    fail(ErrorKind::kMismatch, mismatch_text(theirs, p.who.text(), running->descriptor, us), true);
+    fail(ErrorKind::kMismatch, mismatch_text(theirs, p.who.text(), running->descriptor, us));
     return false;
   }
   const Transfer* const transfer = running->expected(p.who.rank);
   if (transfer != nullptr && header.aux != transfer->bytes) {
     const std::size_t element = size_of(theirs.dtype);
-    fail(ErrorKind::kMismatch,
-         part_mismatch_text(theirs, p.who.text(), header.aux / element, us,
-                            transfer->bytes / element),
-         true);
+    fail(ErrorKind::kMismatch, part_mismatch_text(theirs, p.who.text(), header.aux / element, us,
+                                                  transfer->bytes / element));
     return false;
   }
   DL_CHECK(transfer != nullptr && header.transfer == running->expected_index(p.who.rank) &&

@@ -129,8 +129,7 @@ void Core::record_start(Operation& operation) {
 
 void Core::abort(const std::string& reason) {
   fail(ErrorKind::kAborted,
-       fmt::format("group '{}' was aborted by {}: {}", name_, identity(rank_).text(), reason),
-       true);
+       fmt::format("group '{}' was aborted by {}: {}", name_, identity(rank_).text(), reason));
 }
 
 void Core::retire() {
@@ -142,8 +141,7 @@ void Core::retire() {
         queue_.empty() ? static_cast<Operation&>(*messages_.front()) : *queue_.front();
     fail(ErrorKind::kAborted,
          fmt::format("{}: {} destroyed group '{}' while it was under way",
-                     text(under_way.descriptor), identity(rank_).text(), name_),
-         true);
+                     text(under_way.descriptor), identity(rank_).text(), name_));
     return;
   }
   for (Peer& p : peers_) {

@@ -169,9 +169,12 @@ class Core final : public RefCounted {
   void push(Peer& p, FrameHeader header, std::vector<std::byte> payload = {});
 
   // failure.cc
-  // Breaks the group. `tell`: the peers have not heard of it. `because_of`: the rank whose failure
-  // this one follows; the agent hears of it, so that it looks for the cause there.
-  void fail(ErrorKind kind, const std::string& text, bool tell, int because_of = -1);
+  // Breaks the group and tells the peers. `because_of`: the rank whose failure this one follows;
+  // the agent hears of it, so that it looks for the cause there. `found_by`: the rank that found
+  // the cause and has told all others; -1: this one. What another found is passed on, as it may
+  // have gone before everybody had heard it, and what comes from this rank's end would count
+  // instead.
+  void fail(ErrorKind kind, const std::string& text, int because_of = -1, int found_by = -1);
   void end_all(const std::exception_ptr& error);
   bool nobody_is_here() const noexcept;
   void look_at_ended_peers(Engine::Clock::time_point now);
@@ -226,9 +229,9 @@ void Core::guarded(const F& step) noexcept {
   try {
     step();
   } catch (const Error& error) {
-    fail(error.kind(), error.what(), true);
+    fail(error.kind(), error.what());
   } catch (const std::exception& error) {
-    fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name_, error.what()), true);
+    fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name_, error.what()));
   }
 }
 

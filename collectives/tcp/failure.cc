@@ -29,7 +29,7 @@ std::string with_operation(const Operation& operation, std::string_view rest) {
 
 }  // namespace
 
-void Core::fail(ErrorKind kind, const std::string& cause, bool tell, int because_of) {
+void Core::fail(ErrorKind kind, const std::string& cause, int because_of, int found_by) {
   if (is_poisoned()) return;
   if (because_of >= 0 && reports_failures_) {
     std::string operation = "group " + name_;
@@ -54,13 +54,15 @@ void Core::fail(ErrorKind kind, const std::string& cause, bool tell, int because
       p.side->replace_payload(p.out_payload.data());
     }
     p.bulk.clear();
-    if (tell) {
-      const std::string_view said = std::string_view(cause).substr(0, kMostAbortBytes);
-      const auto* const bytes = reinterpret_cast<const std::byte*>(said.data());
-      push(p, {.type = FrameType::kAbort, .detail = static_cast<std::uint8_t>(kind)},
-           {bytes, bytes + said.size()});
-      transmit_side(p);
-    }
+    if (p.who.rank == found_by) continue;
+    const std::string_view said = std::string_view(cause).substr(0, kMostAbortBytes);
+    const auto* const bytes = reinterpret_cast<const std::byte*>(said.data());
+    push(p,
+         {.type = FrameType::kAbort,
+          .descriptor = {.root = found_by >= 0 ? found_by : rank_},
+          .detail = static_cast<std::uint8_t>(kind)},
+         {bytes, bytes + said.size()});
+    transmit_side(p);
   }
   recorder_.broken(dl::name_of(kind), cause);
   end_all(error);
@@ -110,8 +112,10 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
       return;
     case FrameType::kAbort: {
       const auto* const said = reinterpret_cast<const char*>(p.incoming_payload.data());
+      const int root = header.descriptor.root;
+      const int found_by = root >= 0 && root < size() && root != rank_ ? root : p.who.rank;
       fail(static_cast<ErrorKind>(header.detail), std::string(said, p.incoming_payload.size()),
-           false, p.who.rank);
+           found_by, found_by);
       return;
     }
     default:
@@ -166,7 +170,7 @@ void Core::fail_gone(const Peer& p, const Operation& operation) {
         with_operation(operation, fmt::format("{} has left group '{}' without calling it (its last "
                                               "call was #{})",
                                               p.who.text(), name_, p.last_called)),
-        true, p.who.rank);
+        p.who.rank);
     return;
   }
   const Link* ended = p.side->health() != Link::Health::kOpen ? p.side.get() : &incoming_lane(p);
@@ -177,7 +181,7 @@ void Core::fail_gone(const Peer& p, const Operation& operation) {
        with_operation(operation,
                       fmt::format("{} is gone (its connection is {}); its own output says why",
                                   p.who.text(), ended->health_text())),
-       true, p.who.rank);
+       p.who.rank);
 }
 
 void Core::look_at_clocks(Clock::time_point now) {
@@ -199,11 +203,9 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   const bool is_slow = operation.timeout > policy_.speak_after;
   if (now >= operation.deadline.when()) {
     recorder_.wait_for(operation.slot, missing_rank(operation));
-    fail(ErrorKind::kTimeout,
-         with_operation(operation,
-                        fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
-                                    missing_text(operation))),
-         true);
+    fail(ErrorKind::kTimeout, with_operation(operation, fmt::format("timed out after {} s {}",
+                                                                    seconds_text(operation.timeout),
+                                                                    missing_text(operation))));
     return;
   }
   if (!operation.has_probed && now >= ask_time(operation, policy_.speak_after)) {

@@ -284,8 +284,7 @@ bool Core::fits(const Peer& p, const FrameHeader& header, const Message& message
   fail(ErrorKind::kMismatch,
        fmt::format("recv with {}: {} sent {}, {} expects {}; the two calls must agree",
                    tag_text(ours.root), p.who.text(), payload_text(theirs), identity(rank_).text(),
-                   payload_text(ours)),
-       true);
+                   payload_text(ours)));
   return false;
 }
 

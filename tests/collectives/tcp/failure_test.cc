@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <latch>
 #include <mutex>
+#include <utility>
 
 #include "collectives/tcp/engine.h"
 #include "collectives/tcp/group.h"
@@ -268,36 +269,48 @@ TEST(Leaving, WithOwnOperationsUnderWayEndsThemEverywhere) {
   expect_all(thrown, ErrorKind::kAborted, {"rank 1 (", "destroyed group 'world'"});
 }
 
-// The lane that rank 0 reads next stays whole, and its peer stays alive: only writing fails.
-TEST(Links, OneOfSeveralLanesThatBreaksIsAnErrorOnBothSides) {
-  constexpr std::size_t kLanes = 3;
-  std::array<tcp::Mesh, 2> meshes;
-  UniqueFd victim;
-  for (int rank = 0; rank < 2; ++rank) {
+// What connects `size` ranks, as socket pairs in this process, before groups are made of it.
+std::vector<tcp::Mesh> connected(int size, std::size_t lanes) {
+  std::vector<tcp::Mesh> meshes(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) {
     tcp::Mesh& mesh = meshes[static_cast<std::size_t>(rank)];
     mesh.rank = rank;
-    mesh.peers.resize(2);
-    for (int r = 0; r < 2; ++r) {
+    mesh.peers.resize(static_cast<std::size_t>(size));
+    for (int r = 0; r < size; ++r) {
       mesh.peers[static_cast<std::size_t>(r)].who = {.rank = r, .host = "here", .pid = 100 + r};
     }
   }
-  for (std::size_t i = 0; i <= kLanes; ++i) {
-    int ends[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-      tcp::Mesh::Peer& peer = meshes[rank].peers[1 - rank];
-      if (i == kLanes) {
-        peer.side = UniqueFd(ends[rank]);
-      } else {
-        peer.data.emplace_back(ends[rank]);
+  for (std::size_t a = 0; a < meshes.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      for (std::size_t i = 0; i <= lanes; ++i) {
+        int ends[2];
+        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+        tcp::Mesh::Peer& at_a = meshes[a].peers[b];
+        tcp::Mesh::Peer& at_b = meshes[b].peers[a];
+        if (i == lanes) {
+          at_a.side = UniqueFd(ends[0]);
+          at_b.side = UniqueFd(ends[1]);
+        } else {
+          at_a.data.emplace_back(ends[0]);
+          at_b.data.emplace_back(ends[1]);
+        }
       }
     }
-    if (i == 1) victim = UniqueFd(::dup(ends[0]));
   }
+  return meshes;
+}
+
+Ref<ProcessGroup> group_over(tcp::Mesh mesh) {
+  return make_ref<tcp::Group>(make_ref<tcp::Engine>(), std::move(mesh),
+                              tcp::Group::Options{.timeout = 30s});
+}
+
+// The lane that rank 0 reads next stays whole, and its peer stays alive: only writing fails.
+TEST(Links, OneOfSeveralLanesThatBreaksIsAnErrorOnBothSides) {
+  std::vector<tcp::Mesh> meshes = connected(2, 3);
+  const UniqueFd victim(::dup(meshes[0].peers[1].data[1].get()));
   run_threads(2, [&](int rank) {
-    const auto group = make_ref<tcp::Group>(make_ref<tcp::Engine>(),
-                                            std::move(meshes[static_cast<std::size_t>(rank)]),
-                                            tcp::Group::Options{});
+    const auto group = group_over(std::move(meshes[static_cast<std::size_t>(rank)]));
     if (rank == 0) ::shutdown(victim.get(), SHUT_WR);
     const Thrown thrown = thrown_by([&] {
       for (;;) all_reduce(*group, 1 << 18)->wait();
@@ -305,6 +318,33 @@ TEST(Links, OneOfSeveralLanesThatBreaksIsAnErrorOnBothSides) {
     EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
     EXPECT_NE(thrown.text.find("its connection is"), std::string::npos) << thrown.text;
   });
+}
+
+// Rank 0 gives up and leaves at once; what it says reaches rank 1 only, and its end reaches nobody.
+TEST(Abort, IsPassedOnByWhoeverHasHeardIt) {
+  constexpr int kRanks = 4;
+  std::vector<tcp::Mesh> meshes = connected(kRanks, 1);
+  std::vector<UniqueFd> open;  // the far ends of links on which nothing ever comes
+  const auto silence = [&](UniqueFd& fd) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    open.push_back(std::exchange(fd, UniqueFd(ends[0])));
+    open.emplace_back(ends[1]);
+  };
+  for (std::size_t far : {2u, 3u}) {
+    silence(meshes[far].peers[0].side);
+    silence(meshes[far].peers[0].data[0]);
+  }
+  std::vector<Thrown> thrown(kRanks);
+  std::latch over(kRanks - 1);
+  run_threads(kRanks, [&](int rank) {
+    const Ref<ProcessGroup> group = group_over(std::move(meshes[static_cast<std::size_t>(rank)]));
+    Thrown& mine = thrown[static_cast<std::size_t>(rank)];
+    if (rank == 0) group->abort("loss is NaN at step 7");
+    mine = thrown_by([&] { all_reduce(*group, 100'000)->wait(); });
+    if (rank > 0) over.arrive_and_wait();
+  });
+  expect_all(thrown, ErrorKind::kAborted, {"aborted by rank 0 (", "loss is NaN at step 7"});
 }
 
 TEST(JoiningAGroup, ChecksTheWorldSize) {
