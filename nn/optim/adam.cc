@@ -29,6 +29,10 @@ void Adam::add_param_group(const std::vector<Tensor>& params, AdamOptions option
 }
 
 void Adam::step() {
+  // What an exception left behind.
+  f32_.clear();
+  f64_.clear();
+  drop_copies();
   for (std::size_t g = 0; g < group_count(); ++g) {
     const AdamOptions& options = options_[g];
     std::int64_t t = 0;  // of what is gathered

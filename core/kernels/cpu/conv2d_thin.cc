@@ -244,15 +244,15 @@ void bias_image(const Conv2dShape& s, const float* dy, const Lanes2& exist, floa
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto first_low = hn::FirstN(d, exist.low);
   const auto first_high = hn::FirstN(d, exist.high);
-  V low = hn::LoadU(d, sums);
-  V high = hn::LoadU(d, sums + lanes);
+  V low = hn::Zero(d);
+  V high = hn::Zero(d);
   const std::int64_t pixels = s.out_h() * s.out_w();
   for (std::int64_t p = 0; p < pixels; ++p, dy += s.c_out) {
     low = hn::Add(low, hn::MaskedLoad(first_low, d, dy));
     high = hn::Add(high, hn::MaskedLoad(first_high, d, dy + lanes));
   }
-  hn::StoreU(low, d, sums);
-  hn::StoreU(high, d, sums + lanes);
+  hn::StoreU(hn::Add(low, hn::LoadU(d, sums)), d, sums);
+  hn::StoreU(hn::Add(high, hn::LoadU(d, sums + lanes)), d, sums + lanes);
 }
 
 void backward_weights(const Conv2dShape& s, const float* x, const float* dy, float* dweight,

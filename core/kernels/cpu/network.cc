@@ -1,6 +1,7 @@
 #include "core/kernels/cpu/network.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/conv2d.h"
@@ -75,6 +76,29 @@ struct Matrix {
   bool transposed;
   std::int64_t stride;
 };
+
+constexpr std::int64_t kColumns = 64;  // sums that are carried at once
+
+// to[i] = (or +=) the sum of column i. Blocks of rows are summed on their own, so that the rounding
+// error of many rows stays that of a block.
+template <typename T>
+void sum_columns(std::int64_t rows, std::int64_t row, const T* from, std::int64_t columns,
+                 bool accumulate, T* to) {
+  constexpr std::int64_t kRows = 128;
+  std::array<T, kColumns> total{};
+  for (std::int64_t first = 0; first < rows; first += kRows) {
+    std::array<T, kColumns> sums{};
+    for (std::int64_t r = first; r < std::min(rows, first + kRows); ++r) {
+      for (std::int64_t i = 0; i < columns; ++i) {
+        sums[static_cast<std::size_t>(i)] += from[r * row + i];
+      }
+    }
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += sums[i];
+  }
+  for (std::int64_t i = 0; i < columns; ++i) {
+    to[i] = (accumulate ? to[i] : T{0}) + total[static_cast<std::size_t>(i)];
+  }
+}
 
 template <typename T>
 void relu_in_place(std::int64_t n, T* y) {
@@ -169,13 +193,16 @@ void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu
 
 void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias) {
   visit_f32_f64(dy, "linear", [&]<typename T>() {
+    const std::int64_t rows = dy.size(0);
     const std::int64_t out = dy.size(1);
-    const T* from = dy.data<T>();
-    T* to = dbias.data<T>();
-    if (!accumulate) std::fill_n(to, out, T{0});
-    for (std::int64_t r = 0; r < dy.size(0); ++r, from += out) {
-      for (std::int64_t i = 0; i < out; ++i) to[i] += from[i];
-    }
+    const std::int64_t grain =
+        std::max<std::int64_t>(kColumns, 32 * 1024 / std::max<std::int64_t>(1, rows));
+    parallel_for(out, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; i += kColumns) {
+        sum_columns(rows, out, dy.data<T>() + i, std::min(kColumns, end - i), accumulate,
+                    dbias.data<T>() + i);
+      }
+    });
   });
 }
 

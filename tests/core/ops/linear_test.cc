@@ -146,6 +146,20 @@ TEST(LinearGradient, IsComputedInTheLeafsDestinationAndAddsThere) {
   expect_close(bucket, values<double>(once), 0);
 }
 
+TEST(LinearGradient, OfTheBiasKeepsItsPrecisionOverManyRows) {
+  constexpr std::int64_t kRows = 50'000;
+  constexpr std::int64_t kOut = 70;  // more than one block of columns
+  const Tensor bias = zeros({kOut}, {.requires_grad = true});
+  const Tensor y = linear(zeros({kRows, 1}), zeros({kOut, 1}), bias);
+  const double wanted = kRows * static_cast<double>(0.1F);
+  for (const int passes : {1, 2}) {  // the second adds to what is there
+    y.backward(full({kRows, kOut}, 0.1), {.retain_graph = true});
+    for (const double sum : values<double>(bias.grad())) {
+      ASSERT_NEAR(sum, passes * wanted, 1e-5 * wanted);
+    }
+  }
+}
+
 TEST(ProductErrors, SayWhatCameAndWhatWasWanted) {
   const Tensor a = random_tensor({2, 3});
   EXPECT_ERROR(matmul(a, a), kShape,
