@@ -47,6 +47,12 @@ Ref<ProcessGroup> ProcessGroup::split(const SplitOptions&) {
   refuse(*this, "split");
 }
 
+Ref<SymmetricMemory> ProcessGroup::allocate_symmetric(std::size_t bytes) {
+  return make_ordinary_memory(
+      bytes, fmt::format("group '{}' is a {} group; only the ranks of a shm group share memory",
+                         name(), backend()));
+}
+
 Ref<Work> ProcessGroup::sendrecv(const SendOptions& to, const RecvOptions& from) {
   const PeerMessage both[] = {from, to};
   return batch(both);

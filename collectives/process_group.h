@@ -27,6 +27,7 @@
 #include <variant>
 #include <vector>
 
+#include "collectives/symmetric_memory.h"
 #include "collectives/work.h"
 #include "core/base/ref.h"
 #include "core/device/stream.h"
@@ -245,6 +246,12 @@ class ProcessGroup : public RefCounted {
   // other, but for the ranks they share. Throws what all_gather and making a group throw; a rank on
   // which the making fails ends this group, so that the others learn why.
   virtual Ref<ProcessGroup> split(const SplitOptions& options);
+
+  // Collective, blocks: memory of `bytes`, the same number on all ranks, that the group's ranks
+  // share where the backend can; where it cannot, ordinary memory that says why
+  // (symmetric_memory.h). Throws what all_gather throws, kMismatch where the numbers differ, kIo on
+  // every rank where one has no memory; after those two the group stays good.
+  virtual Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes);
 
   // Ends every operation under way on every rank with kAborted and this reason, and poisons the
   // group. Never blocks.

@@ -4,6 +4,8 @@
 
 #include "collectives/tensor_checks.h"
 #include "core/base/error.h"
+#include "core/tensor/factories.h"
+#include "core/tensor/shape.h"
 
 namespace dl::collectives {
 
@@ -16,6 +18,9 @@ void check_one(std::string_view operation, std::string_view what, const Tensor& 
   DL_CHECK(tensor.is_contiguous(), kInvalidArgument,
            "{}: {} is not contiguous; give {}.contiguous(), or a tensor laid out row by row",
            operation, what, what);
+  const Ref<RefCounted>& owner = tensor.storage()->owner();
+  const auto* const memory = owner ? dynamic_cast<const SymmetricMemory*>(owner.get()) : nullptr;
+  if (memory != nullptr) memory->check(operation);
 }
 
 void check_pair(std::string_view operation, std::string_view whole_name, const Tensor& whole,
@@ -121,3 +126,13 @@ Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOpt
 }
 
 }  // namespace dl::collectives
+
+namespace dl {
+
+Tensor symmetric_empty(const Shape& shape, DType dtype, collectives::ProcessGroup& group) {
+  const Ref<collectives::SymmetricMemory> memory =
+      group.allocate_symmetric(byte_count(shape, dtype, "symmetric_empty"));
+  return from_blob(memory->data(), shape, dtype, memory);
+}
+
+}  // namespace dl

@@ -33,7 +33,8 @@ struct TensorMessageOptions {
 };
 
 // All throw kInvalidArgument where a tensor is not contiguous, kShape and kDType where two do not
-// fit each other, and what the group throws.
+// fit each other, kAborted where one lies in symmetric memory that a failed operation has used, and
+// what the group throws.
 
 // In place.
 Ref<Work> all_reduce(ProcessGroup& group, const Tensor& tensor,
@@ -87,3 +88,13 @@ Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOpt
 Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
 
 }  // namespace dl::collectives
+
+namespace dl {
+
+// Collective: every rank calls it with the same shape and dtype. A tensor in memory that the ranks
+// of the group share where its backend can (collectives/symmetric_memory.h), uninitialised to its
+// user; all_reduce on such tensors is the fastest there is. Elsewhere it is a tensor like any
+// other. Throws what ProcessGroup::allocate_symmetric throws.
+Tensor symmetric_empty(const Shape& shape, DType dtype, collectives::ProcessGroup& group);
+
+}  // namespace dl

@@ -150,6 +150,8 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
   app.add_flag("--back-to-back", o.back_to_back,
                "nccl-tests' average: no rewriting and no barrier between operations");
   app.add_flag("--cold", o.cold, "empty the caches before each iteration");
+  app.add_flag("--symmetric", o.symmetric,
+               "buffers in symmetric memory: another contract than any pointer's");
   app.add_flag("--loop", words.loop, "until stopped: -N 0");
   auto* json = app.add_flag("--json", words.json, "an object a size instead of the table");
   app.add_flag("--csv", words.csv, "comma-separated values instead of the table")->excludes(json);

@@ -39,6 +39,7 @@ struct Options {
   std::size_t unalign = 0;     // elements by which buffers are off their alignment
   bool back_to_back = false;
   bool cold = false;
+  bool symmetric = false;  // buffers in memory that the ranks share
   std::string backend = "auto";
   std::chrono::seconds timeout{600};
   Format format = Format::kTable;

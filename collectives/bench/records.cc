@@ -41,7 +41,7 @@ std::vector<Field> fields(const RunInfo& info, const Row& row, const Result& r, 
           {"redop", std::string(row.reduction), true},
           {"root", std::to_string(row.root)},
           {"in_place", in_place ? "true" : "false"},
-          {"symmetric", "false"},
+          {"symmetric", o.symmetric ? "true" : "false"},
           {"method",
            o.back_to_back ? "back-to-back"
            : o.cold       ? "barrier, cold"

@@ -90,8 +90,8 @@ class Run {
         operation_(*options.operation),
         reports_(reports),
         cases_(cases_of(options, operation_, group.size())),
-        inputs_(arena_bytes()),
-        outputs_(arena_bytes()) {
+        inputs_(make_arena()),
+        outputs_(make_arena()) {
     if (o_.cold) evictor_.emplace();
     if (operation_.bare) ring_.emplace(group, o_.timeout);
   }
@@ -124,6 +124,10 @@ class Run {
       most = std::max(most, shape.bytes + o_.unalign * size_of(what.dtype));
     }
     return (most + kPage - 1) / kPage * kPage * o_.aggregate;
+  }
+
+  Arena make_arena() const {
+    return o_.symmetric ? Arena(arena_bytes(), group_) : Arena(arena_bytes());
   }
 
   void size(Case what, std::size_t bytes) {

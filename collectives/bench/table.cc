@@ -59,6 +59,11 @@ class Table final : public Report {
     double load = 0;
     if (::getloadavg(&load, 1) == 1) line("# Load average at the start: {:.2f}", load);
     line("# Libraries: {}", library_versions());
+    if (options_.symmetric) {
+      line(
+          "# Buffers in symmetric memory: another contract than any pointer's; do not compare the "
+          "two");
+    }
     line("# {}", method());
     header();
   }

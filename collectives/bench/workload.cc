@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "collectives/bench/values.h"
+#include "core/base/error.h"
 
 namespace dl::collectives::bench {
 namespace {
@@ -15,6 +16,11 @@ constexpr std::size_t kPage = 4096;
 Arena::Arena(std::size_t bytes) : memory_(bytes + kPage), bytes_(bytes) {
   const auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
   aligned_ = memory_.data() + (kPage - at % kPage) % kPage;
+}
+
+Arena::Arena(std::size_t bytes, ProcessGroup& group)
+    : shared_(group.allocate_symmetric(bytes)), aligned_(shared_->data()), bytes_(bytes) {
+  DL_CHECK(shared_->is_shared(), kInvalidArgument, "--symmetric: {}", shared_->why_not());
 }
 
 Shape shape_of(const Operation& operation, DType dtype, std::size_t bytes, int ranks) noexcept {

@@ -28,11 +28,14 @@ class Workload {
 class Arena {
  public:
   explicit Arena(std::size_t bytes);
+  // Collective: symmetric memory of the group. Throws kInvalidArgument where it shares none.
+  Arena(std::size_t bytes, ProcessGroup& group);
   std::byte* data() noexcept { return aligned_; }
   std::size_t size() const noexcept { return bytes_; }
 
  private:
   std::vector<std::byte> memory_;
+  Ref<SymmetricMemory> shared_;
   std::byte* aligned_;
   std::size_t bytes_;
 };

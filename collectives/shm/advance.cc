@@ -1,4 +1,5 @@
-// Core's half that moves an operation on: flags, chunks, copies and sums.
+// Core's half that moves an operation on: flags, chunks, copies and sums (direct.cc: on symmetric
+// memory).
 //
 // Where all ranks agree that they do the same, chunk k of an operation goes through up to three
 // phases, each of which counts what it has done in the rank's own Block:
@@ -51,17 +52,6 @@ bool comes_from_root(OpKind op) noexcept {
   return op == OpKind::kBroadcast || op == OpKind::kScatter;
 }
 
-// dst = shares[0] op shares[1] op ..., in the order that the caller wants.
-void sum_shares(const Descriptor& what, std::byte* dst, std::span<const void* const> shares,
-                std::size_t count) {
-  if (shares.size() == 2 && what.reduce != ReduceOp::kAvg) {
-    // Of two shares every dtype's sum is rounded once, wherever it is taken.
-    reduce(what.dtype, what.reduce, dst, shares[0], shares[1], count);
-  } else {
-    combine(what.dtype, what.reduce, dst, shares, count, what.order);
-  }
-}
-
 // The elements of chunk k.
 Range chunk_range(const Operation& op, std::size_t k) noexcept {
   const std::size_t begin = k * op.plan.chunk;
@@ -69,6 +59,18 @@ Range chunk_range(const Operation& op, std::size_t k) noexcept {
 }
 
 }  // namespace
+
+void sum_shares(const Descriptor& what, std::byte* dst, std::span<const void* const> shares,
+                std::size_t count) {
+  if (shares.size() == 2 &&
+      (what.reduce != ReduceOp::kAvg || !needs_raw_shares(what.dtype, what.reduce))) {
+    // Of two shares every dtype's sum is rounded once, wherever it is taken.
+    reduce(what.dtype, what.reduce, dst, shares[0], shares[1], count);
+    finish(what.dtype, what.reduce, dst, count, 2);
+  } else {
+    combine(what.dtype, what.reduce, dst, shares, count, what.order);
+  }
+}
 
 bool Core::advance(Operation& op) {
   if (!op.is_posted) return post(op);
@@ -84,6 +86,7 @@ bool Core::advance(Operation& op) {
     finish_front(nullptr);
     return true;
   }
+  if (op.plan.path == Path::kDirect) return advance_direct(op) || moved;
   moved |= advance_chunk(op);
   const Phases phases = phases_of(op, rank_);
   const std::size_t chunks = op.plan.chunks;
@@ -105,10 +108,14 @@ bool Core::post(Operation& op) {
     if (!comes_from_root(d.op) || d.root == rank_) {
       copy_bytes(cell.payload, op.input, d.count * size_of(d.dtype) * parts_of(d.op, size()));
     }
-  } else if (op.plan.chunks == 1 && phases_of(op, rank_).stages) {
+  } else if (op.plan.chunks == 1 && !op.memory && phases_of(op, rank_).stages) {
     if (!may_stage(op.first_chunk)) return false;
     stage(op, 0);
     op.staged = 1;
+  }
+  if (op.plan.path == Path::kChunks) {
+    claims_[static_cast<std::size_t>(rank_)] = op.claim;
+    copy_bytes(cell.payload, &op.claim, sizeof op.claim);
   }
   copy_bytes(cell.descriptor, &d, sizeof d);
   cell.flag.store(flag_of(d.sequence, op.hash), std::memory_order_release);
@@ -125,7 +132,13 @@ bool Core::agree(Operation& op) {
     Peer& p = peer(op.next_to_agree);
     const Cell& cell = p.block->cells[op.descriptor.sequence % 2];
     const std::uint64_t theirs = cell.flag.load(std::memory_order_acquire);
-    if (theirs == ours) continue;
+    if (theirs == ours) {
+      if (op.plan.path == Path::kChunks) {
+        copy_bytes(&claims_[static_cast<std::size_t>(op.next_to_agree)], cell.payload,
+                   sizeof(Claim));
+      }
+      continue;
+    }
     if (!is_of(theirs, op.descriptor.sequence)) break;
     // Ranks that differ after another cause differ because of it.
     if (adopt_peers_cause()) return true;
@@ -135,6 +148,7 @@ bool Core::agree(Operation& op) {
          mismatch_text(said, p.who.text(), op.descriptor, peer(rank_).who.text()));
     return true;
   }
+  if (op.next_to_agree == size() && op.plan.path == Path::kChunks) choose_path(op);
   return op.next_to_agree > before;
 }
 
@@ -198,8 +212,9 @@ bool Core::advance_chunk(Operation& op) {
   const Phases phases = phases_of(op, rank_);
   const std::size_t chunks = op.plan.chunks;
   const bool agreed = op.next_to_agree == size();
-  // Of an operation of one chunk the flags say that it is staged.
-  const bool one = chunks == 1;
+  // Of an operation of one chunk the flags say that it is staged, unless some rank did not know yet
+  // whether it would have to.
+  const bool one = chunks == 1 && !op.has_claims;
   if (agreed && phases.copies && op.copied < chunks) {
     const std::uint64_t wanted = op.first_chunk + op.copied + 1;
     bool ready = one;
@@ -225,7 +240,8 @@ bool Core::advance_chunk(Operation& op) {
       return true;
     }
   }
-  if (phases.stages && op.staged < chunks && may_stage(op.first_chunk + op.staged)) {
+  if (phases.stages && op.staged < chunks && (agreed || !op.memory) &&
+      may_stage(op.first_chunk + op.staged)) {
     stage(op, op.staged++);
     const std::uint64_t staged = op.first_chunk + op.staged;
     publish(own().staged, staged);

@@ -29,6 +29,12 @@ inline constexpr std::size_t kSlots = 32;
 inline constexpr std::size_t kExchangeBytes = 8 * 1024;
 inline constexpr std::size_t kCrowdedExchangeBytes = 32 * 1024;
 
+// On symmetric memory a sum is taken in blocks, which the first level of the cache still holds when
+// they are copied to the other ranks; so many bytes of them make a step, after which the driver
+// looks at the rest of the world.
+inline constexpr std::size_t kDirectBlockBytes = 8 * 1024;
+inline constexpr std::size_t kDirectStepBytes = 256 * 1024;
+
 // Room for the text of the first cause in each rank's segment.
 inline constexpr std::size_t kMostCauseBytes = 4096;
 

@@ -43,6 +43,7 @@ Core::Core(Links links, Ref<ProcessGroup> messages, Options options)
       peers_(links.peers.size()),
       messages_(std::move(messages)),
       shares_(links.peers.size()),
+      claims_(links.peers.size()),
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
   if (!event_) throw_errno(errno, "eventfd");
@@ -63,7 +64,7 @@ Core::Core(Links links, Ref<ProcessGroup> messages, Options options)
                                 .generation = options_.generation,
                                 .rank = rank_,
                                 .size = size()});
-    for (const Path path : {Path::kInline, Path::kExchange, Path::kChunks}) {
+    for (const Path path : {Path::kInline, Path::kExchange, Path::kChunks, Path::kDirect}) {
       path_numbers_[static_cast<std::size_t>(path)] = recorder->algorithm(name_of(path));
     }
   }
@@ -79,8 +80,10 @@ void Core::throw_if_broken() {
 void Core::submit(const Ref<Operation>& operation) {
   Operation& op = *operation;
   op.plan = make_plan(op.descriptor, size(), is_crowded_);
+  const bool is_inline = op.plan.path == Path::kInline;
   release_finished();
   throw_if_broken();
+  claim(op);
   {
     const std::lock_guard lock(submit_mutex_);
     if (is_poisoned()) std::rethrow_exception(first_cause());
@@ -96,7 +99,7 @@ void Core::submit(const Ref<Operation>& operation) {
     give_role_back();
   }
   // What fits beside the flag is on its way, and the rest of it concerns nobody but the caller.
-  if (op.is_over() || (op.plan.path == Path::kInline && waiting_.load() == 1)) return;
+  if (op.is_over() || (is_inline && waiting_.load() == 1)) return;
   if (wakes_at_once_.load(std::memory_order_relaxed)) {
     wake_thread();
   } else {
@@ -223,7 +226,9 @@ bool Core::step() {
     queue_.pop_front();
     front_->first_chunk = next_chunk_;
     next_chunk_ += front_->plan.chunks;
-    log_.start(front_->slot, path_numbers_[static_cast<std::size_t>(front_->plan.path)]);
+    // Which way it takes may have to be agreed on first.
+    const auto path = static_cast<std::size_t>(front_->plan.path);
+    log_.start(front_->slot, front_->memory ? std::uint8_t{0} : path_numbers_[path]);
   }
   try {
     return advance(*front_);
@@ -237,6 +242,7 @@ bool Core::step() {
 
 void Core::finish_front(std::exception_ptr error) {
   Ref<Operation> over = std::move(front_);
+  if (error) withdraw_memory(*over);
   waiting_.fetch_sub(1);
   error ? log_.fail(over->slot) : log_.finish(over->slot);
   if (!over->has_owner()) {

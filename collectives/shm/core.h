@@ -15,9 +15,11 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +29,7 @@
 #include "collectives/record/recorder.h"
 #include "collectives/shm/layout.h"
 #include "collectives/shm/links.h"
+#include "collectives/shm/memories.h"
 #include "collectives/shm/operation.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
@@ -69,6 +72,7 @@ class Core final : public RefCounted {
   int size() const noexcept { return static_cast<int>(peers_.size()); }
   const std::string& name() const noexcept { return options_.name; }
   ProcessGroup& messages() noexcept { return *messages_; }
+  const Ref<Memories>& memories() const noexcept { return memories_; }
 
   // The first cause; looks at the inner group, too.
   std::exception_ptr error() noexcept;
@@ -83,6 +87,13 @@ class Core final : public RefCounted {
   // Lets go of what operations that are over hold; on the caller's thread, as that may run users'
   // code.
   void release_finished();
+
+  // Sends this rank's part of a symmetric memory to all peers. Throws kConnection.
+  void pass_memory(std::uint32_t number, int fd);
+  // The others' parts by rank, once all have passed theirs. Throws kTimeout.
+  std::vector<UniqueFd> take_memory(std::uint32_t number, Deadline deadline);
+  // Lets go of parts up to this number, also of those that have not come yet.
+  void drop_memory(std::uint32_t number) noexcept;
 
  private:
   ~Core() override;
@@ -129,6 +140,13 @@ class Core final : public RefCounted {
     return p.slots + chunk % kSlots * kSlotBytes;
   }
 
+  // Driver: direct.cc, for buffers in symmetric memory.
+  void claim(Operation& op);  // any thread, before the operation is queued
+  void choose_path(Operation& op);
+  bool advance_direct(Operation& op);
+  void work_directly(Operation& op, Range elements);
+  void withdraw_memory(Operation& op) noexcept;
+
   // failure.cc
   // Breaks the group; the first cause counts. `because_of`: the rank whose failure this one
   // follows; the agent hears of it, so that it looks for the cause there. Any thread.
@@ -159,7 +177,8 @@ class Core final : public RefCounted {
   std::vector<Peer> peers_;
   Ref<ProcessGroup> messages_;
   record::GroupRecorder log_;
-  std::array<std::uint8_t, 3> path_numbers_{};  // of the recorder, by Path
+  std::array<std::uint8_t, kPathCount> path_numbers_{};  // of the recorder, by Path
+  const Ref<Memories> memories_ = make_ref<Memories>();
 
   std::mutex submit_mutex_;
   std::uint64_t next_sequence_ = 1;
@@ -174,6 +193,7 @@ class Core final : public RefCounted {
   Ref<Operation> front_;
   std::uint64_t next_chunk_ = 0;
   std::vector<const void*> shares_;  // of the sum under way, by rank
+  std::vector<Claim> claims_;        // of the front operation, by rank
   bool owes_settling_ = false;
   Clock::time_point next_look_{};
 
@@ -185,6 +205,16 @@ class Core final : public RefCounted {
   std::exception_ptr error_;
   std::atomic<bool> poisoned_{false};
 
+  std::mutex passed_mutex_;
+  std::condition_variable passed_on_;
+  struct Passed {
+    int rank;
+    std::uint32_t number;
+    UniqueFd fd;
+  };
+  std::vector<Passed> passed_;       // parts of symmetric memories that nobody has taken yet
+  std::uint32_t dropped_until_ = 0;  // parts up to this number are not wanted any more
+
   UniqueFd event_;  // wakes the progress thread
   UniqueFd timer_;  // the same, a little later
   std::atomic<bool> timer_is_armed_{false};
@@ -195,6 +225,10 @@ class Core final : public RefCounted {
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
+
+// dst = shares[0] op shares[1] op ..., in the order that the caller wants.
+void sum_shares(const Descriptor& what, std::byte* dst, std::span<const void* const> shares,
+                std::size_t count);
 
 // "0.25", "600"
 std::string seconds_text(std::chrono::nanoseconds span);

@@ -41,6 +41,7 @@ class Group final : public ProcessGroup {
   Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
 
   Ref<ProcessGroup> split(const SplitOptions& options) override;
+  Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   std::exception_ptr error() const noexcept override { return core_->error(); }
@@ -57,6 +58,7 @@ class Group final : public ProcessGroup {
   std::chrono::nanoseconds timeout_;
   ShmGroupOptions how_;
   std::atomic<std::uint64_t> next_split_{1};
+  std::atomic<std::uint32_t> next_memory_{1};
 };
 
 }  // namespace dl::collectives::shm

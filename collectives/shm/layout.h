@@ -20,15 +20,23 @@ namespace dl::collectives::shm {
 using Word = Atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free);
 
+// Where a rank's buffer lies, if in symmetric memory; said in place of the payload by operations
+// that may take the direct path.
+struct Claim {
+  std::uint64_t memory = 0;  // its number; 0: elsewhere
+  std::uint64_t offset = 0;  // bytes
+};
+
 // What a rank says of one operation: it has called it, with these arguments. Operations alternate
 // between two cells, which suffices since nobody finishes an operation before it has seen the cells
 // of all ranks: whoever writes operation n + 2 has seen that all called n + 1, and so left n.
 struct alignas(kApartBytes) Cell {
   Word flag;                                             // sequence (low half) and hash (high half)
-  std::byte payload[kInlineBytes];                       // written before the flag
+  std::byte payload[kInlineBytes];                       // or a Claim; written before the flag
   alignas(kLineBytes) std::byte descriptor[kLineBytes];  // to be quoted where hashes differ
 };
 static_assert(sizeof(Cell) == kApartBytes);
+static_assert(sizeof(Claim) <= kInlineBytes);
 static_assert(std::is_trivially_copyable_v<Descriptor> && sizeof(Descriptor) <= kLineBytes);
 
 struct alignas(kApartBytes) Counter {

@@ -78,7 +78,7 @@ Segment make_own(const ShmGroupOptions& options, bool is_crowded) {
 }
 
 void send_segment(const ShmGroupOptions& options, const Links::Peer& peer, int fd) {
-  const Note note{.kind = Note::Kind::kSegment, .version = kProtocolVersion};
+  const Note note{.kind = Note::Kind::kSegment, .number = kProtocolVersion};
   DL_CHECK(rendezvous::send_passing(peer.socket.get(), std::as_bytes(std::span(&note, 1)), fd),
            kConnection, "group '{}': cannot pass a descriptor to {}: {}", options.name,
            peer.who.text(), std::strerror(errno));
@@ -96,7 +96,7 @@ Segment receive_segment(const ShmGroupOptions& options, const Links::Peer& peer,
              options.name, peer.who.text());
     if (received.bytes > 0) {
       DL_CHECK(received.bytes == sizeof note && note.kind == Note::Kind::kSegment &&
-                   note.version == kProtocolVersion && received.passed,
+                   note.number == kProtocolVersion && received.passed,
                kMismatch,
                "group '{}': {} sent something else than its segment; install the same "
                "dlrun everywhere",

@@ -27,8 +27,9 @@ struct Note {
     kProbe = 2,    // are you there?
     kReply = 3,    // yes
     kFailed = 4,   // look at my Block: the group is broken
+    kMemory = 5,   // with a descriptor: the sender's part of a symmetric memory
   } kind = Kind::kProbe;
-  std::uint32_t version = 0;  // of the protocol, with kSegment
+  std::uint32_t number = 0;  // kSegment: the protocol's version; kMemory: which memory
 };
 
 struct Links {

@@ -12,6 +12,8 @@
 
 #include "collectives/descriptor.h"
 #include "collectives/record/recorder.h"
+#include "collectives/shm/layout.h"
+#include "collectives/shm/memories.h"
 #include "collectives/shm/plan.h"
 #include "collectives/work.h"
 #include "core/base/deadline.h"
@@ -31,12 +33,15 @@ class Operation final : public Work {
   std::exception_ptr error() const noexcept override;
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
 
-  std::string_view algorithm() const noexcept override { return name_of(plan.path); }
+  // Nothing before the ranks have agreed on it.
+  std::string_view algorithm() const noexcept override {
+    return is_over() ? name_of(plan.path) : std::string_view();
+  }
 
   bool is_over() const noexcept { return done_.load(std::memory_order_acquire); }
   // Sleeps until the operation is over or the deadline has passed.
   void sleep_until(Deadline deadline);
-  bool has_owner() const noexcept { return static_cast<bool>(owner_); }
+  bool has_owner() const noexcept { return owner_ || memory; }
 
   // Driver. ---------------------------------------------------------------------------------------
   // Ends the operation, well where `error` is null.
@@ -48,6 +53,10 @@ class Operation final : public Work {
   Plan plan{};
   const std::byte* const input;
   std::byte* const output;
+  // Where the buffer that others may reach lies in symmetric memory: there. Set before it is
+  // queued.
+  Ref<Mapped> memory{};
+  Claim claim{};
 
   // How far it is. Chunks are counted from the operation's first, which is `first_chunk` of the
   // group.
@@ -57,6 +66,9 @@ class Operation final : public Work {
   std::size_t staged = 0;
   std::size_t reduced = 0;
   std::size_t copied = 0;
+  bool has_claims = false;  // some rank's buffer is symmetric: flags do not say what is staged
+  std::size_t worked = 0;   // direct path: elements of the own share of the work
+  bool is_worked_out = false;
 
   // The clock is first read when the operation is first found waiting.
   const std::chrono::nanoseconds timeout;

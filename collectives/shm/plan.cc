@@ -14,7 +14,7 @@ std::size_t round_up(std::size_t n, std::size_t step) noexcept {
 }  // namespace
 
 std::string_view name_of(Path path) noexcept {
-  constexpr std::string_view kNames[] = {"inline", "exchange", "staged"};
+  constexpr std::string_view kNames[kPathCount] = {"inline", "exchange", "staged", "symmetric"};
   return kNames[static_cast<std::size_t>(path)];
 }
 

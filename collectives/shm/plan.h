@@ -12,10 +12,12 @@ namespace dl::collectives::shm {
 enum class Path : std::uint8_t {
   kInline,    // beside the flags
   kExchange,  // a reduction in one chunk that every rank stages whole; whoever wants the sum sums
-  kChunks     // through the slots, chunk by chunk
+  kChunks,    // through the slots, chunk by chunk
+  kDirect     // in symmetric memory, where all ranks' buffers are found to lie in one
 };
+inline constexpr std::size_t kPathCount = 4;
 
-// "inline", "exchange", "staged"
+// "inline", "exchange", "staged", "symmetric"
 std::string_view name_of(Path path) noexcept;
 
 struct Plan {

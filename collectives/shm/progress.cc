@@ -7,7 +7,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 
 #include "collectives/shm/core.h"
 #include "rendezvous/net/local_socket.h"
@@ -88,7 +91,7 @@ void Core::stop() noexcept {
 void Core::read_notes(Peer& p) {
   for (;;) {
     Note note;
-    const rendezvous::Received received =
+    rendezvous::Received received =
         rendezvous::receive_passing(p.socket.get(), std::as_writable_bytes(std::span(&note, 1)));
     if (received.ended) {
       p.is_gone.store(true, std::memory_order_release);
@@ -100,6 +103,12 @@ void Core::read_notes(Peer& p) {
     if (note.kind == Note::Kind::kProbe) send_note(p, Note::Kind::kReply);
     if (note.kind == Note::Kind::kReply) p.has_answered.store(true);
     if (note.kind == Note::Kind::kFailed) adopt_peers_cause();
+    if (note.kind == Note::Kind::kMemory && received.passed) {
+      const std::lock_guard lock(passed_mutex_);
+      if (note.number <= dropped_until_) continue;
+      passed_.push_back({p.who.rank, note.number, std::move(received.passed)});
+      passed_on_.notify_all();
+    }
   }
 }
 
@@ -107,6 +116,37 @@ void Core::send_note(Peer& p, Note::Kind kind) noexcept {
   const Note note{.kind = kind};
   // Where the peer is gone, or has stopped for long and its buffer is full, it needs no word.
   rendezvous::send_passing(p.socket.get(), std::as_bytes(std::span(&note, 1)));
+}
+
+void Core::pass_memory(std::uint32_t number, int fd) {
+  const Note note{.kind = Note::Kind::kMemory, .number = number};
+  for (const Peer& p : peers_) {
+    DL_CHECK(!p.socket ||
+                 rendezvous::send_passing(p.socket.get(), std::as_bytes(std::span(&note, 1)), fd),
+             kConnection, "group '{}': cannot pass a descriptor to {}: {}", name(), p.who.text(),
+             std::strerror(errno));
+  }
+}
+
+std::vector<UniqueFd> Core::take_memory(std::uint32_t number, Deadline deadline) {
+  std::vector<UniqueFd> parts(peers_.size());
+  std::unique_lock lock(passed_mutex_);
+  const bool are_here = passed_on_.wait_until(lock, deadline.when(), [&] {
+    return std::ranges::count(passed_, number, &Passed::number) == size() - 1;
+  });
+  DL_CHECK(are_here, kTimeout, "group '{}': a symmetric memory did not come in time", name());
+  for (Passed& part : passed_) {
+    if (part.number == number) parts[static_cast<std::size_t>(part.rank)] = std::move(part.fd);
+  }
+  lock.unlock();
+  drop_memory(number);
+  return parts;
+}
+
+void Core::drop_memory(std::uint32_t number) noexcept {
+  const std::lock_guard lock(passed_mutex_);
+  dropped_until_ = std::max(dropped_until_, number);
+  std::erase_if(passed_, [&](const Passed& part) { return part.number <= dropped_until_; });
 }
 
 void Core::wake_thread() noexcept {

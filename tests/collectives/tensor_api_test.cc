@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
+
 #include "core/tensor/factories.h"
 #include "tests/collectives/ranks.h"
 
@@ -32,6 +34,34 @@ TEST(TensorCollectives, KeepTheirTensorsUntilTheyAreOver) {
     const Tensor y = numbers(1000, static_cast<float>(group.rank()));
     all_reduce(group, y)->wait();
     EXPECT_EQ(at(y, 10), 21);
+  });
+}
+
+TEST(TensorCollectives, OnSymmetricTensorsOfAnyBackend) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const Tensor x = symmetric_empty({100, 301}, DType::kF32, group);
+    EXPECT_EQ(x.sizes(), Shape({100, 301}));
+    static_cast<float*>(x.data_ptr())[30'099] = static_cast<float>(group.rank() + 1);
+    all_reduce(group, x)->wait();
+    EXPECT_EQ(at(x, 30'099), 3);
+  });
+}
+
+TEST(TensorCollectives, RefuseSymmetricTensorsOfAFailedOperation) {
+  rendezvous::MemoryStore store;
+  std::latch failed(2);
+  run_threads(2, [&](int rank) {
+    const Ref<ProcessGroup> group =
+        make_shm_group({.rank = rank, .size = 2, .store = &store, .connect_timeout = 30s});
+    const Tensor x = symmetric_empty({100'000}, DType::kF32, *group);
+    if (rank == 0) {
+      EXPECT_EQ(
+          thrown_by([&] { all_reduce(*group, x, {.call = {.timeout = 100ms}})->wait(); }).kind,
+          ErrorKind::kTimeout);
+      EXPECT_EQ(thrown_by([&] { all_reduce(*group, x); }).kind, ErrorKind::kAborted);
+      static_cast<float*>(x.data_ptr())[99'999] = 1;  // it stays readable and writable
+    }
+    failed.arrive_and_wait();
   });
 }
 

@@ -110,6 +110,25 @@ TEST(Dlbench, PrintsAnObjectASize) {
   }
 }
 
+TEST(Dlbench, SaysWhereBuffersAreSymmetric) {
+  const std::vector<std::string> command{"all_reduce", "-b",          "256K",   "-e",
+                                         "256K",       "-n",          "3",      "-m",
+                                         "2",          "--symmetric", "--json", "--backend"};
+  const auto on = [&](const char* backend) {
+    std::vector<std::string> arguments = command;
+    arguments.emplace_back(backend);
+    return run(2, arguments);
+  };
+  const Outcome got = on("shm");
+  EXPECT_EQ(got.statuses, (std::vector<int>{0, 0}));
+  const Json object = Json::parse(got.output.substr(got.output.find('\n')));
+  EXPECT_EQ(object.at("symmetric"), true);
+  EXPECT_EQ(object.at("in_place"), true);
+  EXPECT_EQ(object.at("algorithm"), "symmetric");
+  EXPECT_EQ(object.at("wrong"), 0);
+  EXPECT_EQ(on("tcp").statuses, (std::vector<int>{1, 1}));
+}
+
 TEST(Dlbench, PrintsCommaSeparatedValues) {
   const Outcome got = run(2, {"all_gather", "-b", "1K", "-e", "1K", "-n", "3", "--csv"});
   EXPECT_EQ(got.statuses, (std::vector<int>{0, 0}));

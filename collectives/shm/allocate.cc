@@ -1,0 +1,92 @@
+// Group's symmetric memory: made by all ranks together, or by none.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "collectives/shm/group.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+// What ranks tell each other when they meet.
+struct Part {
+  std::uint64_t bytes = 0;
+  std::uint32_t number = 0;
+  std::uint32_t is_good = 0;
+};
+
+// One memory under way.
+class Making {
+ public:
+  Making(ProcessGroup& group, std::size_t bytes, std::uint32_t number)
+      : group_(group),
+        own_{.bytes = bytes, .number = number},
+        parts_(static_cast<std::size_t>(group.size())) {}
+
+  // Does this rank's part, then meets the others: throws on all ranks where one has failed.
+  template <typename Step>
+  void together(const Step& step) {
+    std::string why;
+    try {
+      step();
+      own_.is_good = 1;
+    } catch (const Error& error) {
+      own_.is_good = 0;
+      why = error.what();
+    }
+    group_
+        .all_gather(
+            {.input = &own_, .output = parts_.data(), .count = sizeof own_, .dtype = DType::kU8})
+        ->wait();
+    for (int r = 0; r < group_.size(); ++r) {
+      const Part& part = parts_[static_cast<std::size_t>(r)];
+      DL_CHECK(part.bytes == own_.bytes && part.number == own_.number, kMismatch,
+               "allocate_symmetric: rank {} wants {} bytes (call {}), rank {} wants {} (call {}); "
+               "all ranks must make the same calls in the same order",
+               r, part.bytes, part.number, group_.rank(), own_.bytes, own_.number);
+    }
+    DL_CHECK(own_.is_good != 0, kIo, "allocate_symmetric: {}", why);
+    for (int r = 0; r < group_.size(); ++r) {
+      DL_CHECK(parts_[static_cast<std::size_t>(r)].is_good != 0, kIo,
+               "allocate_symmetric: rank {} cannot share {} bytes; its own error says why", r,
+               own_.bytes);
+    }
+  }
+
+ private:
+  ProcessGroup& group_;
+  Part own_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t pages = std::max((bytes + page - 1) / page, std::size_t{1});
+  const std::uint32_t number = next_memory_++;
+  std::vector<Segment> segments(static_cast<std::size_t>(size()));
+  Segment& own = segments[static_cast<std::size_t>(rank())];
+  Making making(*this, bytes, number);
+  try {
+    making.together([&] {
+      own = Segment::make(pages * page);
+      core_->pass_memory(number, own.fd());
+    });
+    own.close_fd();
+    making.together([&] {
+      std::vector<UniqueFd> passed = core_->take_memory(number, Deadline::after(timeout_));
+      for (std::size_t r = 0; r < segments.size(); ++r) {
+        if (passed[r]) segments[r] = Segment::map(std::move(passed[r]), pages * page);
+      }
+    });
+  } catch (...) {
+    core_->drop_memory(number);
+    throw;
+  }
+  return make_shared_memory(core_->memories(),
+                            make_ref<Mapped>(number, rank(), std::move(segments)), bytes,
+                            std::string(name()));
+}
+
+}  // namespace dl::collectives::shm

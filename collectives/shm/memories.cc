@@ -1,0 +1,92 @@
+#include "collectives/shm/memories.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace dl::collectives::shm {
+namespace {
+
+class SharedMemory final : public SymmetricMemory {
+ public:
+  SharedMemory(Ref<Memories> memories, Ref<Mapped> memory, std::size_t bytes, std::string group)
+      : SymmetricMemory(memory->data(), bytes, {}),
+        memories_(std::move(memories)),
+        memory_(std::move(memory)),
+        group_(std::move(group)) {
+    memories_->add(memory_);
+  }
+
+  void check(std::string_view operation) const override {
+    DL_CHECK(
+        !memory_->is_cut_off(), kAborted,
+        "{}: its symmetric memory was in use when an operation of group '{}' failed, and holds "
+        "nothing defined; make a new group and new memory",
+        operation, group_);
+  }
+
+ private:
+  ~SharedMemory() override { memories_->remove(*memory_); }
+
+  const Ref<Memories> memories_;
+  const Ref<Mapped> memory_;
+  const std::string group_;
+};
+
+}  // namespace
+
+void Mapped::cut_off([[maybe_unused]] std::size_t offset,
+                     [[maybe_unused]] std::size_t bytes) noexcept {
+  is_cut_off_.store(true, std::memory_order_release);
+#if !defined(__SANITIZE_THREAD__)  // there the ranks are threads that share one mapping
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset / page * page;
+  const std::size_t size = (offset + bytes + page - 1) / page * page - begin;
+  void* const fresh =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh != MAP_FAILED) {
+    std::memcpy(fresh, data() + begin, size);
+    if (::mremap(fresh, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, data() + begin) != MAP_FAILED) {
+      return;
+    }
+    ::munmap(fresh, size);
+  }
+  log::warning(
+      "symmetric memory of a failed operation stays shared, as {} bytes for a copy are not "
+      "to be had: {}; do not use its contents",
+      size, std::strerror(errno));
+#endif
+}
+
+Memories::Place Memories::find(const void* data, std::size_t bytes) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  const std::lock_guard lock(mutex_);
+  for (const Ref<Mapped>& memory : all_) {
+    // Wraps to something large where it begins before.
+    const std::size_t offset = begin - reinterpret_cast<std::uintptr_t>(memory->data());
+    if (offset < memory->bytes() && bytes <= memory->bytes() - offset) return {memory, offset};
+  }
+  return {};
+}
+
+void Memories::add(const Ref<Mapped>& memory) {
+  const std::lock_guard lock(mutex_);
+  all_.push_back(memory);
+}
+
+void Memories::remove(const Mapped& memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(all_, [&](const Ref<Mapped>& known) { return known.get() == &memory; });
+}
+
+Ref<SymmetricMemory> make_shared_memory(Ref<Memories> memories, Ref<Mapped> memory,
+                                        std::size_t bytes, std::string group) {
+  return make_ref<SharedMemory>(std::move(memories), std::move(memory), bytes, std::move(group));
+}
+
+}  // namespace dl::collectives::shm

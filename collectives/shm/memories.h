@@ -1,0 +1,67 @@
+// The symmetric memories of one shared-memory group: which exist, and whose buffers lie in them.
+//
+// A Mapped is one of them as one rank sees it. The user's handle (symmetric_memory.h) and the
+// operations under way hold it, so that it stays mapped while a sum runs on it; a Memories knows
+// those whose handles live, and outlives the group with them. Thread-safety: any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "collectives/shm/segment.h"
+#include "collectives/symmetric_memory.h"
+#include "core/base/ref.h"
+
+namespace dl::collectives::shm {
+
+class Mapped final : public RefCounted {
+ public:
+  // `segments`: by rank, of one size.
+  Mapped(std::uint64_t number, int rank, std::vector<Segment> segments) noexcept
+      : number_(number), rank_(rank), segments_(std::move(segments)) {}
+
+  std::uint64_t number() const noexcept { return number_; }
+  std::byte* data() const noexcept { return of(rank_); }
+  std::byte* of(int rank) const noexcept {
+    return segments_[static_cast<std::size_t>(rank)].data();
+  }
+  std::size_t bytes() const noexcept { return segments_.front().size(); }
+
+  // Ends the sharing of the pages of a range of the own part: they keep their address and contents,
+  // and others no longer reach them. The range is not to be written to meanwhile.
+  void cut_off(std::size_t offset, std::size_t bytes) noexcept;
+  bool is_cut_off() const noexcept { return is_cut_off_.load(std::memory_order_acquire); }
+
+ private:
+  const std::uint64_t number_;
+  const int rank_;
+  const std::vector<Segment> segments_;
+  std::atomic<bool> is_cut_off_{false};
+};
+
+class Memories final : public RefCounted {
+ public:
+  struct Place {
+    Ref<Mapped> memory{};  // null: nowhere
+    std::size_t offset = 0;
+  };
+  // Where [data, data + bytes) lies, if in one of them as a whole.
+  Place find(const void* data, std::size_t bytes) const;
+
+  void add(const Ref<Mapped>& memory);
+  void remove(const Mapped& memory) noexcept;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Ref<Mapped>> all_;
+};
+
+// The handle of the first `bytes` of a memory, which `memories` knows as long as the handle lives;
+// `group` stands in its errors.
+Ref<SymmetricMemory> make_shared_memory(Ref<Memories> memories, Ref<Mapped> memory,
+                                        std::size_t bytes, std::string group);
+
+}  // namespace dl::collectives::shm
