@@ -63,6 +63,7 @@ void Adam::step() {
       }
     }
     flush(options, t);
+    drop_copies();
   }
 }
 
@@ -77,7 +78,6 @@ void Adam::flush(const AdamOptions& options, std::int64_t t) {
   if (!f64_.empty()) kernels::adam_step(f64_, step);
   f32_.clear();
   f64_.clear();
-  drop_copies();
 }
 
 std::vector<Optimizer::OptionRef> Adam::options_of(std::size_t group) {
