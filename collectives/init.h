@@ -32,7 +32,8 @@ namespace dl {
 
 struct ProcessGroupOptions {
   // "auto": "shm" where all ranks share a node and can share memory, else "tcp"; DLRUN_BACKEND may
-  // name another. The same on all ranks.
+  // name another. The same on all ranks. "mpi": where mpirun or srun started the ranks; it alone
+  // needs no init method, store or key.
   std::string backend = "auto";
   std::string init_method = "env://";
   std::optional<int> rank{};

@@ -69,8 +69,8 @@ Offer Offer::parse(std::string_view text, Identity from) {
 }
 
 void check_backend(std::string_view asked) {
-  DL_CHECK(asked == "auto" || asked == "tcp" || asked == "shm", kInvalidArgument,
-           "backend is '{}', wanted auto, tcp or shm", asked);
+  DL_CHECK(asked == "auto" || asked == "tcp" || asked == "shm" || asked == "mpi", kInvalidArgument,
+           "backend is '{}', wanted auto, tcp, shm or mpi", asked);
 }
 
 Decision decide(std::span<const Offer> offers) {

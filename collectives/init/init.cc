@@ -6,6 +6,7 @@
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
 #include "collectives/init/meeting.h"
+#include "collectives/mpi/mpi_group.h"
 #include "collectives/recording.h"
 #include "collectives/shm/shm_group.h"
 #include "collectives/solo/solo_group.h"
@@ -37,10 +38,30 @@ struct Session {
   Ref<ProcessGroup> group;
 };
 
+// MPI knows who is in the job and how to reach them: no meeting, store or key.
+Session make_mpi_session(const ProcessGroupOptions& options) {
+  const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
+  const collectives::MpiWorld world = collectives::start_mpi(timeout);
+  DL_CHECK(options.rank.value_or(world.rank) == world.rank &&
+               options.world_size.value_or(world.size) == world.size,
+           kInvalidArgument,
+           "backend mpi: this is rank {} of {}, and the program asked for {} of {}", world.rank,
+           world.size, options.rank.value_or(world.rank), options.world_size.value_or(world.size));
+  Session session;
+  session.group = collectives::make_mpi_group(
+      {.name = options.name,
+       .timeout = timeout,
+       .connect_timeout = timeout,
+       .recorder = collectives::open_recorder(world.rank, world.size, 0)});
+  session.group->barrier()->wait();
+  return session;
+}
+
 Session make_session(const ProcessGroupOptions& options) {
   const std::string asked =
       options.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : options.backend;
   collectives::check_backend(asked);
+  if (asked == "mpi") return make_mpi_session(options);
   const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
   if (launch.world_size == 1) {
     return {.meeting = nullptr, .group = collectives::make_solo_group(options.name)};
@@ -149,6 +170,8 @@ collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nano
     const std::lock_guard lock(session_mutex);
     if (session != nullptr && session->meeting) store = &session->meeting->store();
   }
+  DL_CHECK(store != nullptr || group->backend() != "mpi", kNotImplemented,
+           "agree: a job of the mpi backend has no store to agree in");
   if (store == nullptr) return {.flag = flag};  // alone
   return collectives::agree(
       *store, {.name = name, .rank = group->rank(), .size = group->size(), .flag = flag},

@@ -1,0 +1,331 @@
+// Core's collectives: first all ranks say what they call, then the data move.
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/algorithms/reduce.h"
+#include "collectives/mpi/core.h"
+
+namespace dl::collectives::mpi {
+namespace {
+
+using Stage = Collective::Stage;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+// A reduction goes in slices, so that the raw shares of one fit the cache: this much of all ranks'
+// shares is summed here at a time.
+constexpr std::size_t kSliceBytes = 4 * 1024 * 1024;
+
+bool is_inline(const Descriptor& d) noexcept {
+  switch (d.op) {
+    case OpKind::kBarrier:
+      return true;
+    case OpKind::kAllReduce:
+    case OpKind::kReduce:
+    case OpKind::kBroadcast:
+    case OpKind::kAllGather:
+    case OpKind::kGather:
+      return d.count <= kInlineBytes && d.count * size_of(d.dtype) <= kInlineBytes;
+    default:
+      return false;
+  }
+}
+
+bool is_reduction(OpKind op) noexcept {
+  return op == OpKind::kAllReduce || op == OpKind::kReduce || op == OpKind::kReduceScatter ||
+         op == OpKind::kReduceScatterv;
+}
+
+// Each rank has a result of its own, in place of a part of one.
+bool is_scatter(OpKind op) noexcept {
+  return op == OpKind::kReduceScatter || op == OpKind::kReduceScatterv;
+}
+
+Descriptor descriptor_of(const Announcement& a) noexcept {
+  return {.sequence = a.sequence,
+          .count = a.count,
+          .root = a.root,
+          .op = a.op,
+          .dtype = a.dtype,
+          .reduce = a.reduce,
+          .order = a.order};
+}
+
+std::vector<std::size_t> offsets_of(const std::vector<std::size_t>& counts, std::size_t element) {
+  std::vector<std::size_t> offsets;
+  offsets.reserve(counts.size());
+  std::size_t at = 0;
+  for (const std::size_t count : counts) {
+    offsets.push_back(at);
+    at += count * element;
+  }
+  return offsets;
+}
+
+}  // namespace
+
+std::string_view Collective::algorithm() const noexcept {
+  if (is_inline(descriptor)) return "inline";
+  return descriptor.op == OpKind::kBroadcast ? "mpi" : "direct";
+}
+
+void Core::announce(Collective& c) {
+  const Descriptor& d = c.descriptor;
+  log_.start(c.slot, log_.recorder() != nullptr ? log_.recorder()->algorithm(c.algorithm()) : 0);
+  c.own = {.sequence = d.sequence,
+           .count = d.count,
+           .root = d.root,
+           .op = d.op,
+           .dtype = d.dtype,
+           .reduce = d.reduce,
+           .order = d.order,
+           .payload = {}};
+  const bool has_payload = d.op != OpKind::kBroadcast || rank_ == d.root;
+  if (is_inline(d) && d.op != OpKind::kBarrier && d.count > 0 && has_payload) {
+    std::memcpy(c.own.payload, c.input, d.count * size_of(d.dtype));
+  }
+  c.all.resize(peers_.size());
+  Handle request = 0;
+  engine_.check(mpi_.all_gather(&c.own, c.all.data(), sizeof c.own, comm_, &request),
+                "MPI_Iallgather");
+  c.requests.push_back(request);
+  c.stage = Stage::kAnnounced;
+}
+
+bool Core::advance_front() {
+  Collective& c = *queue_.front();
+  if (!have_ended(c.requests)) return false;
+  if (go_on(c)) return true;
+  if (is_poisoned()) return false;
+  finish(queue_.front());
+  queue_.pop_front();
+  if (!queue_.empty()) announce(*queue_.front());
+  return true;
+}
+
+bool Core::go_on(Collective& c) {
+  switch (c.stage) {
+    case Stage::kQueued:
+      announce(c);
+      return true;
+    case Stage::kAnnounced:
+      if (!agree(c)) return false;
+      if (is_inline(c.descriptor)) {
+        finish_inline(c);
+        return false;
+      }
+      if (!c.has_pairs) return start_data(c);
+      compare_pairs(c);
+      return true;
+    case Stage::kCompared:
+      for (int r = 0; r < size(); ++r) {
+        const auto i = static_cast<std::size_t>(r);
+        if (r == rank_) continue;
+        if (c.heard[i].sends != c.told[i].expects) {
+          fail(ErrorKind::kMismatch,
+               part_mismatch_text(c.descriptor, peer(r).who.text(), c.heard[i].sends,
+                                  peer(rank_).who.text(), c.told[i].expects),
+               true);
+          return false;
+        }
+        if (c.heard[i].expects != c.told[i].sends) {
+          fail(ErrorKind::kMismatch,
+               part_mismatch_text(c.descriptor, peer(rank_).who.text(), c.told[i].sends,
+                                  peer(r).who.text(), c.heard[i].expects),
+               true);
+          return false;
+        }
+      }
+      return start_data(c);
+    case Stage::kMoving:
+      return false;
+    case Stage::kSharing:
+      combine_slice(c);
+      if (is_scatter(c.descriptor.op)) return start_slice(c);
+      spread_slice(c);
+      return true;
+    case Stage::kSpreading:
+      return start_slice(c);
+  }
+  return false;
+}
+
+bool Core::agree(Collective& c) {
+  for (int r = 0; r < size(); ++r) {
+    const Descriptor theirs = descriptor_of(c.all[static_cast<std::size_t>(r)]);
+    peer(r).last_called = std::max(peer(r).last_called, theirs.sequence);
+    if (theirs == c.descriptor) continue;
+    // Every rank finds a mismatch by itself.
+    fail(ErrorKind::kMismatch,
+         mismatch_text(theirs, peer(r).who.text(), c.descriptor, peer(rank_).who.text()), false);
+    return false;
+  }
+  return true;
+}
+
+void Core::finish_inline(Collective& c) {
+  const Descriptor& d = c.descriptor;
+  const std::size_t bytes = d.count * size_of(d.dtype);
+  const bool has_result = (d.op != OpKind::kReduce && d.op != OpKind::kGather) || rank_ == d.root;
+  if (d.op == OpKind::kBarrier || bytes == 0 || !has_result) return;
+  if (is_reduction(d.op)) {
+    std::vector<const void*> shares;
+    shares.reserve(c.all.size());
+    for (const Announcement& a : c.all) shares.push_back(a.payload);
+    combine(d.dtype, d.reduce, c.output, shares, d.count, d.order);
+  } else if (d.op == OpKind::kBroadcast) {
+    std::memcpy(c.output, c.all[static_cast<std::size_t>(d.root)].payload, bytes);
+  } else {
+    for (std::size_t r = 0; r < c.all.size(); ++r) {
+      std::memcpy(c.output + r * bytes, c.all[r].payload, bytes);
+    }
+  }
+}
+
+void Core::compare_pairs(Collective& c) {
+  c.told.resize(peers_.size());
+  c.heard.resize(peers_.size());
+  for (int r = 0; r < size(); ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    c.told[i] = {c.send_counts[i], c.receive_counts[i]};
+    if (r == rank_) continue;
+    receive_parts(c.requests, &c.heard[i], sizeof(PairCounts), r, kDataTag);
+    send_parts(c.requests, &c.told[i], sizeof(PairCounts), r, kDataTag);
+  }
+  c.stage = Stage::kCompared;
+}
+
+bool Core::start_data(Collective& c) {
+  const Descriptor& d = c.descriptor;
+  if (is_reduction(d.op)) return start_slice(c);
+  c.stage = Stage::kMoving;
+  if (d.op != OpKind::kBroadcast) {
+    move_parts(c);
+    return true;
+  }
+  const std::size_t bytes = d.count * size_of(d.dtype);
+  for (std::size_t at = 0; at < bytes; at += kMostBytes) {
+    Handle request = 0;
+    engine_.check(
+        mpi_.broadcast(c.output + at, std::min(kMostBytes, bytes - at), d.root, comm_, &request),
+        "MPI_Ibcast");
+    c.requests.push_back(request);
+  }
+  return true;
+}
+
+void Core::move_parts(Collective& c) {
+  const OpKind op = c.descriptor.op;
+  const std::size_t element = size_of(c.descriptor.dtype);
+  const bool is_whole_input = op == OpKind::kAllGather || op == OpKind::kAllGatherv ||
+                              op == OpKind::kGather || op == OpKind::kGatherv;
+  const bool is_whole_output = op == OpKind::kScatter || op == OpKind::kScatterv;
+  const std::vector<std::size_t> from = offsets_of(c.send_counts, element);
+  const std::vector<std::size_t> to = offsets_of(c.receive_counts, element);
+  // Everybody begins with the rank after it, so that no rank is everybody's first.
+  for (int step = 1; step < size(); ++step) {
+    const int r = (rank_ - step + size()) % size();
+    const auto i = static_cast<std::size_t>(r);
+    receive_parts(c.requests, c.output + (is_whole_output ? 0 : to[i]),
+                  c.receive_counts[i] * element, r, kDataTag);
+  }
+  for (int step = 1; step < size(); ++step) {
+    const int r = (rank_ + step) % size();
+    const auto i = static_cast<std::size_t>(r);
+    send_parts(c.requests, c.input + (is_whole_input ? 0 : from[i]), c.send_counts[i] * element, r,
+               kDataTag);
+  }
+}
+
+// Bytes from the slice's beginning (all_reduce, reduce) or from the input's to this rank's part.
+std::size_t Core::slice_offset(const Collective& c, int rank) const noexcept {
+  const std::size_t element = size_of(c.descriptor.dtype);
+  std::size_t at = c.reduced;
+  const std::vector<std::size_t>& parts = is_scatter(c.descriptor.op) ? c.send_counts : c.slice;
+  for (int r = 0; r < rank; ++r) at += parts[static_cast<std::size_t>(r)];
+  return at * element;
+}
+
+bool Core::start_slice(Collective& c) {
+  const Descriptor& d = c.descriptor;
+  const std::size_t ranks = peers_.size();
+  const std::size_t element = size_of(d.dtype);
+  const std::size_t most = std::max<std::size_t>(kSliceBytes / (element * ranks), 1);  // of a part
+  if (!c.slice.empty()) {
+    c.reduced += is_scatter(d.op) ? most : std::min(most * ranks, d.count - c.reduced);
+  }
+  c.slice.assign(ranks, 0);
+  std::size_t longest = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (is_scatter(d.op)) {
+      c.slice[r] = std::min(most, c.send_counts[r] - std::min(c.reduced, c.send_counts[r]));
+    } else {
+      const std::size_t left = std::min(most * ranks, d.count - c.reduced);
+      c.slice[r] = left / ranks + (r < left % ranks ? 1 : 0);
+    }
+    longest = std::max(longest, c.slice[r]);
+  }
+  if (longest == 0) return false;
+  const std::size_t bytes = c.slice[static_cast<std::size_t>(rank_)] * element;
+  c.scratch.resize(std::max(c.scratch.size(), bytes * ranks));
+  for (int step = 1; step < size(); ++step) {
+    const int r = (rank_ - step + size()) % size();
+    receive_parts(c.requests, c.scratch.data() + static_cast<std::size_t>(r) * bytes, bytes, r,
+                  kDataTag);
+  }
+  for (int step = 1; step < size(); ++step) {
+    const int r = (rank_ + step) % size();
+    send_parts(c.requests, c.input + slice_offset(c, r),
+               c.slice[static_cast<std::size_t>(r)] * element, r, kDataTag);
+  }
+  c.stage = Stage::kSharing;
+  return true;
+}
+
+void Core::combine_slice(Collective& c) {
+  const Descriptor& d = c.descriptor;
+  const std::size_t count = c.slice[static_cast<std::size_t>(rank_)];
+  const std::size_t bytes = count * size_of(d.dtype);
+  if (bytes == 0) return;
+  const std::size_t at = slice_offset(c, rank_);
+  std::vector<const void*> shares;
+  shares.reserve(peers_.size());
+  for (int r = 0; r < size(); ++r) {
+    shares.push_back(r == rank_ ? c.input + at
+                                : c.scratch.data() + static_cast<std::size_t>(r) * bytes);
+  }
+  std::byte* to = nullptr;
+  if (is_scatter(d.op)) {
+    to = c.output + c.reduced * size_of(d.dtype);
+  } else if (d.op == OpKind::kAllReduce || rank_ == d.root) {
+    to = c.output + at;
+  } else {
+    // Goes on to the root from the place of this rank's own share, which stands in the input.
+    to = c.scratch.data() + static_cast<std::size_t>(rank_) * bytes;
+  }
+  combine(d.dtype, d.reduce, to, shares, count, d.order);
+}
+
+void Core::spread_slice(Collective& c) {
+  const Descriptor& d = c.descriptor;
+  const std::size_t element = size_of(d.dtype);
+  const std::size_t bytes = c.slice[static_cast<std::size_t>(rank_)] * element;
+  const bool is_to_all = d.op == OpKind::kAllReduce;
+  for (int step = 1; step < size(); ++step) {
+    const int r = (rank_ - step + size()) % size();
+    if (!is_to_all && rank_ != d.root) break;
+    receive_parts(c.requests, c.output + slice_offset(c, r),
+                  c.slice[static_cast<std::size_t>(r)] * element, r, kDataTag);
+  }
+  for (int step = 1; step < size(); ++step) {
+    const int r = (rank_ + step) % size();
+    if (is_to_all) {
+      send_parts(c.requests, c.output + slice_offset(c, rank_), bytes, r, kDataTag);
+    } else if (r == d.root) {
+      send_parts(c.requests, c.scratch.data() + static_cast<std::size_t>(rank_) * bytes, bytes, r,
+                 kDataTag);
+    }
+  }
+  c.stage = Stage::kSpreading;
+}
+
+}  // namespace dl::collectives::mpi

@@ -1,0 +1,306 @@
+#include "collectives/mpi/core.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "collectives/recording.h"
+
+namespace dl::collectives::mpi {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A message of MPI holds at most INT_MAX bytes; larger transfers go in several, in order.
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+// Up to here a send is over without its receive, and so much of that may wait at a peer.
+constexpr std::size_t kCreditBytes = 1024 * 1024;
+// What must get out although the group broke: the cause, to whoever can still hear it.
+constexpr auto kLastWords = 50ms;
+constexpr auto kLeaveTime = 1s;
+
+}  // namespace
+
+std::string seconds_text(std::chrono::nanoseconds span) {
+  return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
+}
+
+Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
+                     Ref<RefCounted> owner)
+    : descriptor(what),
+      timeout(time),
+      begin(Deadline::Clock::now()),
+      deadline(Deadline::after(time)),
+      core_(std::move(core)),
+      owner_(std::move(owner)) {}
+
+Operation::~Operation() = default;
+
+void Operation::wait(Stream stream) {
+  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
+           "{}: an MPI group orders the CPU's stream only, not {}", text(descriptor),
+           stream.device.str());
+  synchronize(std::nullopt);
+}
+
+void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
+  if (!is_completed()) core_->wait(*this, limit);
+  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+}
+
+std::exception_ptr Operation::error() const noexcept {
+  if (!is_completed()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
+  if (!is_completed()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return completed_at_;
+}
+
+void Operation::end(std::exception_ptr failed) noexcept {
+  const std::lock_guard lock(mutex_);
+  error_ = std::move(failed);
+  completed_at_ = Deadline::Clock::now();
+  done_.store(true, std::memory_order_release);
+  over_.notify_all();
+}
+
+void Operation::sleep_until(Deadline until) {
+  std::unique_lock lock(mutex_);
+  over_.wait_until(lock, until.when(), [this] { return is_completed(); });
+}
+
+Core::Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank, Options options)
+    : engine_(engine),
+      mpi_(engine.mpi()),
+      comm_(comm),
+      rank_(rank),
+      options_(std::move(options)),
+      peers_(ranks.size()) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    peers_[i].who = std::move(ranks[i]);
+    peers_[i].credit = kCreditBytes;
+  }
+  if (options_.recorder) {
+    log_ = options_.recorder->add_group(
+        {.name = options_.name, .backend = "mpi", .rank = rank_, .size = size()});
+  }
+}
+
+std::exception_ptr Core::error() const noexcept {
+  if (!is_poisoned()) return nullptr;
+  const std::lock_guard lock(error_mutex_);
+  return error_;
+}
+
+void Core::throw_if_broken() const {
+  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
+}
+
+void Core::submit(const Ref<Operation>& operation) {
+  std::vector<Ref<Operation>> over;  // dropped after the lock
+  const std::lock_guard lock(mutex_);
+  over.swap(finished_);
+  throw_if_broken();
+  Descriptor& d = operation->descriptor;
+  if (operation->is_message()) {
+    const Ref<Message> message(static_cast<Message*>(operation.get()));
+    d.sequence = next_message_++;
+    operation->slot = log_.begin(record_of(d, 0, message->peer));
+    guarded([&] { d.op == OpKind::kSend ? start_send(message) : start_receive(message); });
+  } else {
+    d.sequence = next_collective_++;
+    peer(rank_).last_called = d.sequence;
+    operation->slot = log_.enqueue(record_of(d, hash(d, 0)));
+    queue_.emplace_back(static_cast<Collective*>(operation.get()));
+    guarded([&] {
+      if (queue_.size() == 1) announce(*queue_.front());
+    });
+  }
+  timer_ = Clock::time_point::min();
+  if (wakes_at_once_.load(std::memory_order_relaxed)) engine_.wake();
+}
+
+void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit) {
+  const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
+  waiters_.fetch_add(1);
+  wakes_at_once_.store(false, std::memory_order_relaxed);
+  Clock::time_point last_move = Clock::now();
+  std::string missing;
+  while (!operation.is_completed()) {
+    bool moved = false;
+    if (std::unique_lock lock(mutex_, std::try_to_lock); lock) {
+      moved = step();
+      if (!operation.is_completed() && until.has_passed()) {
+        missing = missing_text(operation);
+        break;
+      }
+    }
+    const Clock::time_point now = Clock::now();
+    if (moved) {
+      last_move = now;
+    } else if (now - last_move > options_.policy.spin) {
+      // The longer it takes, the less a nap matters.
+      operation.sleep_until(
+          Deadline::at(now + std::clamp<Clock::duration>((now - last_move) / 16, 20us, 500us)));
+    } else if (options_.policy.yields) {
+      ::sched_yield();
+    }
+  }
+  waiters_.fetch_sub(1);
+  std::vector<Ref<Operation>> over;  // dropped after the lock
+  const std::lock_guard lock(mutex_);
+  over.swap(finished_);
+  if (!missing.empty()) {
+    throw_error(ErrorKind::kTimeout, "{}: not over after {} s, {}; it goes on",
+                text(operation.descriptor), seconds_text(*limit), missing);
+  }
+  if (!is_poisoned()) return;
+  const Deadline last_words = Deadline::after(kLastWords);
+  while (!outgoing_.empty() && !last_words.has_passed()) guarded([&] { advance_outgoing(); });
+}
+
+Core::Polled Core::poll() noexcept {
+  if (waiters_.load() > 0) return Polled::kIdle;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return Polled::kBusy;
+  const bool was_busy = has_operations();
+  const bool moved = step();
+  if (was_busy && moved) wakes_at_once_.store(true, std::memory_order_relaxed);
+  if (is_leaving_ && close()) return Polled::kOver;
+  if (moved) return Polled::kMoved;
+  return has_operations() || !outgoing_.empty() ? Polled::kBusy : Polled::kIdle;
+}
+
+void Core::abort(std::string_view reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  guarded([&] {
+    fail(ErrorKind::kAborted,
+         fmt::format("group '{}' was aborted by {}: {}", name(), peer(rank_).who.text(), reason),
+         true);
+  });
+}
+
+void Core::leave() noexcept {
+  std::vector<Ref<Operation>> over;  // dropped after the lock
+  const std::lock_guard lock(mutex_);
+  over.swap(finished_);
+  if (is_leaving_) return;
+  guarded([&] {
+    if (has_operations()) {
+      const Operation& under_way =
+          queue_.empty() ? static_cast<Operation&>(*messages_.front()) : *queue_.front();
+      fail(ErrorKind::kAborted,
+           fmt::format("{}: {} destroyed group '{}' while it was under way",
+                       text(under_way.descriptor), peer(rank_).who.text(), name()),
+           true);
+      over.insert(over.end(), finished_.begin(), finished_.end());
+      finished_.clear();
+    }
+    Control bye{};
+    bye.kind = Control::Kind::kBye;
+    bye.last_called = peer(rank_).last_called;
+    for (int r = 0; r < size(); ++r) {
+      if (r != rank_) tell(r, bye);
+    }
+  });
+  is_leaving_ = true;
+  leave_by_ = Clock::now() + kLeaveTime;
+  engine_.wake();
+}
+
+bool Core::close() {
+  const bool is_late = is_poisoned() && Clock::now() >= leave_by_;
+  const auto has_left = [this](const Peer& p) { return p.has_left || p.who.rank == rank_; };
+  // Nothing shall come that nobody receives: the others leave, too, or end with this process.
+  if (!is_late && (!outgoing_.empty() || !std::ranges::all_of(peers_, has_left))) return false;
+  if (!outgoing_.empty() || (is_poisoned() && engine_.is_holding())) {
+    engine_.hold(Ref<RefCounted>(this));  // what nobody takes any more stays with MPI
+    return true;
+  }
+  for (Handle* const request : {&control_request_, &header_request_}) {
+    Ended ended{};
+    mpi_.cancel(*request);
+    while (mpi_.test(request, &ended) == 0 && !ended.is_ended) ::sched_yield();
+  }
+  // All have left, or the group is broken: then MPI does not wait for anybody here
+  // (MPI 3.1, 6.4.3).
+  mpi_.free(comm_);
+  return true;
+}
+
+bool Core::step() {
+  bool moved = false;
+  guarded([&] {
+    if (!has_receives_) {
+      engine_.check(mpi_.receive(&control_, sizeof control_, kAnySource, kControlTag, comm_,
+                                 &control_request_),
+                    "MPI_Irecv");
+      engine_.check(
+          mpi_.receive(&header_, sizeof header_, kAnySource, kHeaderTag, comm_, &header_request_),
+          "MPI_Irecv");
+      has_receives_ = true;
+    }
+    // Beside the operation that somebody spins for, the rest may wait a little.
+    if (queue_.empty() || rounds_++ % 16 == 0) {
+      moved |= advance_outgoing();
+      while (read_control()) moved = true;
+      look_at_leavers();
+    }
+    if (!is_poisoned() && !messages_.empty()) moved |= advance_messages();
+    while (!is_poisoned() && !queue_.empty() && advance_front()) moved = true;
+    if (!is_poisoned() && has_operations()) {
+      if (const Clock::time_point now = Clock::now(); now >= timer_) look_at_clocks(now);
+    }
+  });
+  return moved;
+}
+
+void Core::finish(const Ref<Operation>& operation) {
+  log_.finish(operation->slot);
+  operation->end(nullptr);
+  finished_.push_back(operation);
+}
+
+bool Core::have_ended(std::vector<Handle>& requests) {
+  while (!requests.empty()) {
+    Ended ended{};
+    engine_.check(mpi_.test(&requests.back(), &ended), fmt::format("group '{}'", name()));
+    if (!ended.is_ended) return false;
+    requests.pop_back();
+  }
+  return true;
+}
+
+void Core::send_parts(std::vector<Handle>& requests, const void* from, std::size_t bytes, int to,
+                      int tag, bool is_matched) {
+  const auto* data = static_cast<const std::byte*>(from);
+  while (bytes > 0) {
+    const std::size_t part = std::min(bytes, kMostBytes);
+    Handle request = 0;
+    engine_.check(
+        (is_matched ? mpi_.send_matched : mpi_.send)(data, part, to, tag, comm_, &request),
+        "MPI_Isend");
+    requests.push_back(request);
+    data += part;
+    bytes -= part;
+  }
+}
+
+void Core::receive_parts(std::vector<Handle>& requests, void* to, std::size_t bytes, int from,
+                         int tag) {
+  auto* data = static_cast<std::byte*>(to);
+  while (bytes > 0) {
+    const std::size_t part = std::min(bytes, kMostBytes);
+    Handle request = 0;
+    engine_.check(mpi_.receive(data, part, from, tag, comm_, &request), "MPI_Irecv");
+    requests.push_back(request);
+    data += part;
+    bytes -= part;
+  }
+}
+
+}  // namespace dl::collectives::mpi

@@ -1,0 +1,198 @@
+#include "collectives/mpi/engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "collectives/mpi/core.h"
+#include "collectives/mpi/library.h"
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace dl::collectives::mpi {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = Deadline::Clock;
+
+constexpr std::chrono::nanoseconds kIdleNap = 20ms;
+constexpr std::chrono::nanoseconds kLastNap = 1ms;  // while the process waits for its end
+constexpr std::chrono::nanoseconds kShortestNap = 20us;
+constexpr std::chrono::nanoseconds kLongestNap = 500us;
+// At the end of the process: for messages that nobody has received yet, and for MPI_Finalize, which
+// waits for the other ranks.
+constexpr auto kSpeakAfter = 5s;
+constexpr auto kEndTime = 600s;
+
+std::mutex engine_mutex;  // constant-initialised
+Engine* engine = nullptr;
+
+void check_world(const Started& world, const Starter& starter, std::string_view library) {
+  DL_CHECK(world.is_multiple, kInvalidArgument,
+           "backend mpi: {} gives this process less than MPI_THREAD_MULTIPLE{}", library,
+           world.was_started ? "; start MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...)"
+                             : ", which a group needs; it was built without");
+  const auto told = [&](std::optional<std::int64_t> size, std::string_view by) {
+    DL_CHECK(!size || *size == world.size, kInvalidArgument,
+             "backend mpi: {} sees a world of {}, and {} tells of {} ranks; start them with the "
+             "mpirun of that MPI (DLRUN_MPI=openmpi or mpich chooses another)",
+             library, world.size, by, *size);
+  };
+  told(starter.size, starter.name);
+  told(env::get_int(env::Var::kWorldSize), "WORLD_SIZE");
+}
+
+}  // namespace
+
+Engine& Engine::get(Deadline deadline) {
+  const std::lock_guard lock(engine_mutex);
+  const Starter starter = find_starter();
+  if (engine == nullptr) {
+    engine = new Engine(open_module(starter));
+    std::thread([] { engine->run(); }).detach();
+    ::on_exit([](int status, void*) { engine->end(status); }, nullptr);
+  }
+  {
+    std::unique_lock started(engine->mutex_);
+    const bool in_time =
+        engine->changed_.wait_until(started, std::min(deadline.when(), Clock::now() + kEndTime),
+                                    [] { return engine->is_started_; });
+    DL_CHECK(in_time, kTimeout,
+             "backend mpi: {} has not started; MPI_Init_thread waits for all ranks of the job",
+             engine->mpi_.library);
+  }
+  engine->check(engine->start_code_, "backend mpi: MPI_Init_thread");
+  check_world(engine->started_, starter, engine->mpi_.library);
+  return *engine;
+}
+
+void Engine::check(int code, std::string_view what) const {
+  if (code == 0) return;
+  char text[512];
+  mpi_.error_text(code, text, sizeof text);
+  throw_error(ErrorKind::kConnection, "{}: {} says: {}", what, mpi_.library, text);
+}
+
+void Engine::call(std::string_view what, std::function<int(const Module& mpi)> blocking,
+                  Deadline deadline) {
+  struct Task {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<int> code;
+  };
+  // Shared: whoever is last, the caller or a call that came too late, drops it.
+  const auto task = std::make_shared<Task>();
+  std::thread([task, blocking = std::move(blocking), &mpi = mpi_] {
+    const int code = blocking(mpi);
+    const std::lock_guard lock(task->mutex);
+    task->code = code;
+    task->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(task->mutex);
+  const auto is_over = [&] { return task->code.has_value(); };
+  if (deadline.is_never()) {
+    task->changed.wait(lock, is_over);
+  } else if (!task->changed.wait_until(lock, deadline.when(), is_over)) {
+    hold(nullptr);
+    throw_error(ErrorKind::kTimeout, "{}: not all ranks have come by the deadline", what);
+  }
+  check(*task->code, what);
+}
+
+void Engine::add(Ref<Core> core) {
+  const std::lock_guard lock(mutex_);
+  cores_.push_back(std::move(core));
+}
+
+void Engine::wake() noexcept {
+  const std::lock_guard lock(mutex_);
+  is_woken_ = true;
+  changed_.notify_all();
+}
+
+void Engine::hold(Ref<RefCounted> owner) noexcept {
+  const std::lock_guard lock(mutex_);
+  is_holding_ = true;
+  if (owner) held_.push_back(std::move(owner));
+}
+
+bool Engine::is_holding() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return is_holding_;
+}
+
+void Engine::run() noexcept {
+  Started started{};
+  const int code = mpi_.start(&started);
+  std::unique_lock lock(mutex_);
+  start_code_ = code;
+  started_ = started;
+  is_started_ = true;
+  changed_.notify_all();
+  std::chrono::nanoseconds nap = kIdleNap;
+  while (!is_ending_ || !cores_.empty()) {
+    changed_.wait_for(lock, nap, [this] { return is_woken_ || (is_ending_ && cores_.empty()); });
+    is_woken_ = false;
+    polled_ = cores_;
+    lock.unlock();
+    nap = poll_all();
+    lock.lock();
+    if (is_ending_) nap = std::min(nap, kLastNap);
+  }
+  if (code == 0 && !started.was_started && !is_holding_) {
+    lock.unlock();
+    mpi_.finish();
+    lock.lock();
+  }
+  is_over_ = true;
+  changed_.notify_all();
+}
+
+std::chrono::nanoseconds Engine::poll_all() {
+  const Clock::time_point now = Clock::now();
+  bool is_busy = false;
+  bool has_moved = false;
+  for (const Ref<Core>& core : polled_) {
+    const Core::Polled polled = core->poll();
+    is_busy |= polled != Core::Polled::kIdle;
+    has_moved |= polled == Core::Polled::kMoved;
+    if (polled == Core::Polled::kOver) {
+      const std::lock_guard lock(mutex_);
+      std::erase(cores_, core);
+    }
+  }
+  polled_.clear();
+  if (!is_busy) return kIdleNap;
+  if (has_moved) {
+    last_move_ = now;
+    return 0ns;
+  }
+  return std::clamp<std::chrono::nanoseconds>((now - last_move_) / 16, kShortestNap, kLongestNap);
+}
+
+void Engine::end(int status) noexcept {
+  std::unique_lock lock(mutex_);
+  if (!is_started_) ::_exit(status != 0 ? status : kHeldExit);  // still in MPI_Init_thread
+  const std::vector<Ref<Core>> open = cores_;
+  lock.unlock();
+  for (const Ref<Core>& core : open) core->leave();
+  lock.lock();
+  is_ending_ = true;
+  is_woken_ = true;
+  changed_.notify_all();
+  const auto is_over = [this] { return is_over_; };
+  if (!changed_.wait_for(lock, kSpeakAfter, is_over)) {
+    log::warning("waiting in MPI_Finalize for the other ranks of the job");
+    if (!changed_.wait_for(lock, kEndTime - kSpeakAfter, is_over)) is_holding_ = true;
+  }
+  if (!is_holding_) return;
+  std::fflush(nullptr);
+  ::_exit(status != 0 ? status : kHeldExit);
+}
+
+}  // namespace dl::collectives::mpi

@@ -1,0 +1,428 @@
+// One rank of mpi_test: every operation of an MPI group, compared with what it must give.
+//   mpirun -n N mpi_ranks operations   all go well; MPI is finalised
+//   mpirun -n N mpi_ranks failures     each in a group of its own; MPI is left with what it holds
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "collectives/custom_reduce.h"
+#include "collectives/descriptor.h"
+#include "collectives/init.h"
+#include "collectives/objects.h"
+#include "core/base/error.h"
+#include "tests/collectives/patterns.h"
+
+namespace dl::collectives {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace testing;
+
+void expect(bool is_right, const std::string& what) {
+  DL_CHECK(is_right, kInternal, "rank {}: wrong: {}", rank(), what);
+}
+
+std::string thrown_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return fmt::format("{}: {}", name_of(error.kind()), error.what());
+  }
+  return "nothing was thrown";
+}
+
+// One write, so that the lines of several ranks are not torn.
+void say(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::size_t z(int n) {
+  return static_cast<std::size_t>(n);
+}
+
+Bytes joined(const std::vector<Bytes>& parts) {
+  Bytes all;
+  for (const Bytes& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+void check_reduced(const Bytes& got, DType dtype, ReduceOp op, int size, std::size_t count,
+                   std::size_t from, std::string_view operation) {
+  for (std::size_t i = 0; i < count; i = next_look(i, count)) {
+    expect(
+        get(got, dtype, i) == rounded(dtype, expected(dtype, op, size, from + i)),
+        fmt::format("{} {} {} of {} at {}", operation, short_name(dtype), name_of(op), count, i));
+  }
+}
+
+void reductions(ProcessGroup& g, DType dtype, ReduceOp op, std::size_t count, Order order) {
+  const int root = g.size() - 1;
+  for (const bool in_place : {false, true}) {
+    Bytes input = filled(dtype, g.rank(), count);
+    Bytes output(input.size());
+    Bytes& result = in_place ? input : output;
+    g.all_reduce({.input = input.data(),
+                  .output = result.data(),
+                  .count = count,
+                  .dtype = dtype,
+                  .op = op,
+                  .call = {.order = order}})
+        ->wait();
+    check_reduced(result, dtype, op, g.size(), count, 0, "all_reduce");
+
+    input = filled(dtype, g.rank(), count);
+    g.reduce({.input = input.data(),
+              .output = g.rank() == root ? result.data() : nullptr,
+              .count = count,
+              .dtype = dtype,
+              .op = op,
+              .root = root,
+              .call = {.order = order}})
+        ->wait();
+    if (g.rank() == root) check_reduced(result, dtype, op, g.size(), count, 0, "reduce");
+    if (g.rank() != root) expect(input == filled(dtype, g.rank(), count), "reduce: the input");
+
+    input = filled(dtype, g.rank(), count * z(g.size()));
+    std::byte* const own = input.data() + z(g.rank()) * count * size_of(dtype);
+    g.reduce_scatter({.input = input.data(),
+                      .output = in_place ? own : output.data(),
+                      .count = count,
+                      .dtype = dtype,
+                      .op = op,
+                      .call = {.order = order}})
+        ->wait();
+    const Bytes got = in_place ? Bytes(own, own + count * size_of(dtype)) : output;
+    check_reduced(got, dtype, op, g.size(), count, z(g.rank()) * count, "reduce_scatter");
+  }
+}
+
+void all_reductions(ProcessGroup& g) {
+  for (const DType dtype : kAllDTypes) {
+    for (const ReduceOp op : kAllOps) {
+      if (!allowed(dtype, op) || !exact(dtype, op, g.size())) continue;
+      for (const std::size_t count : {0u, 1u, 103u}) {
+        reductions(g, dtype, op, count, Order::kPlan);
+      }
+    }
+  }
+  // Several slices, and parts that are not equal.
+  reductions(g, DType::kF32, ReduceOp::kSum, 1'100'003, Order::kPlan);
+  reductions(g, DType::kBF16, ReduceOp::kAvg, 50'001, Order::kTree);
+}
+
+// What rank `from` has for rank `to`, of a length of its own.
+std::size_t length(int from, int to, std::size_t unit) {
+  return unit * z((from * 3 + to * 2) % 4);
+}
+Bytes part(int from, int to, std::size_t count) {
+  return filled(DType::kI32, from * 10 + to, count);
+}
+
+// Gather, scatter and all_to_all, with equal counts (unequal == false) or v-variants.
+void parts(ProcessGroup& g, std::size_t unit) {
+  const int p = g.size();
+  const int me = g.rank();
+  constexpr DType kType = DType::kI32;
+  for (int root = 0; root < p; ++root) {
+    std::vector<Bytes> gathered, scattered;
+    std::vector<std::size_t> counts;
+    std::vector<Bytes> equal;
+    for (int r = 0; r < p; ++r) {
+      counts.push_back(length(r, root, unit));
+      gathered.push_back(part(r, root, counts.back()));
+      scattered.push_back(part(root, r, counts.back()));
+      equal.push_back(part(r, root, unit));
+    }
+    const bool is_root = me == root;
+    Bytes output(joined(gathered).size());
+    g.gatherv({.input = gathered[z(me)].data(),
+               .count = counts[z(me)],
+               .output = output.data(),
+               .counts = is_root ? counts : std::vector<std::size_t>{},
+               .dtype = kType,
+               .root = root})
+        ->wait();
+    if (is_root) expect(output == joined(gathered), "gatherv");
+    const Bytes input = joined(scattered);
+    Bytes own(scattered[z(me)].size());
+    g.scatterv({.input = input.data(),
+                .counts = is_root ? counts : std::vector<std::size_t>{},
+                .output = own.data(),
+                .count = counts[z(me)],
+                .dtype = kType,
+                .root = root})
+        ->wait();
+    expect(own == scattered[z(me)], "scatterv");
+    output.assign(joined(gathered).size(), std::byte{});
+    g.all_gatherv({.input = gathered[z(me)].data(),
+                   .output = output.data(),
+                   .counts = counts,
+                   .dtype = kType})
+        ->wait();
+    expect(output == joined(gathered), "all_gatherv");
+
+    output.assign(joined(equal).size(), std::byte{});
+    g.gather({.input = equal[z(me)].data(),
+              .output = is_root ? output.data() : nullptr,
+              .count = unit,
+              .dtype = kType,
+              .root = root})
+        ->wait();
+    if (is_root) expect(output == joined(equal), "gather");
+    own.assign(equal[z(me)].size(), std::byte{});
+    const Bytes whole = joined(equal);
+    g.scatter({.input = is_root ? whole.data() : nullptr,
+               .output = own.data(),
+               .count = unit,
+               .dtype = kType,
+               .root = root})
+        ->wait();
+    expect(own == equal[z(me)], "scatter");
+    output.assign(whole.size(), std::byte{});
+    g.all_gather(
+         {.input = equal[z(me)].data(), .output = output.data(), .count = unit, .dtype = kType})
+        ->wait();
+    expect(output == whole, "all_gather");
+    Bytes buffer = part(me, me, unit);
+    g.broadcast({.buffer = buffer.data(), .count = unit, .dtype = kType, .root = root})->wait();
+    expect(buffer == part(root, root, unit), "broadcast");
+  }
+
+  std::vector<Bytes> to, from;
+  std::vector<std::size_t> sends, receives;
+  for (int r = 0; r < p; ++r) {
+    sends.push_back(length(me, r, unit));
+    receives.push_back(length(r, me, unit));
+    to.push_back(part(me, r, sends.back()));
+    from.push_back(part(r, me, receives.back()));
+  }
+  const Bytes input = joined(to);
+  Bytes output(joined(from).size());
+  g.all_to_allv({.input = input.data(),
+                 .send_counts = sends,
+                 .output = output.data(),
+                 .receive_counts = receives,
+                 .dtype = kType})
+      ->wait();
+  expect(output == joined(from), "all_to_allv");
+  for (int r = 0; r < p; ++r) {
+    to[z(r)] = part(me, r, unit);
+    from[z(r)] = part(r, me, unit);
+  }
+  Bytes both = joined(to);
+  g.all_to_all({.input = both.data(), .output = both.data(), .count = unit, .dtype = kType})
+      ->wait();
+  expect(both == joined(from), "all_to_all in place");
+
+  std::vector<std::size_t> counts;
+  std::size_t before = 0;
+  std::size_t sum = 0;
+  for (int r = 0; r < p; ++r) {
+    if (r == me) before = sum;
+    counts.push_back(length(r, 1, unit));
+    sum += counts.back();
+  }
+  const Bytes shares = filled(DType::kF16, me, sum);
+  Bytes share(counts[z(me)] * 2);
+  g.reduce_scatterv(
+       {.input = shares.data(), .output = share.data(), .counts = counts, .dtype = DType::kF16})
+      ->wait();
+  check_reduced(share, DType::kF16, ReduceOp::kSum, p, counts[z(me)], before, "reduce_scatterv");
+}
+
+void messages(ProcessGroup& g) {
+  const int p = g.size();
+  const int right = (g.rank() + 1) % p;
+  const int left = (g.rank() + p - 1) % p;
+  // Small and large, sent before anybody asks, taken in another order than sent, by tag.
+  constexpr std::uint32_t kTag = 0x80000001;  // more than MPI's tags hold
+  const std::size_t counts[] = {0, 1, 10'000, 700'000};
+  std::vector<Bytes> sent, got;
+  std::vector<Ref<Work>> works;
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    sent.push_back(part(g.rank(), right, counts[i]));
+    got.emplace_back(sent.back().size());
+    works.push_back(g.send({.buffer = sent[i].data(),
+                            .count = counts[i],
+                            .dtype = DType::kI32,
+                            .peer = right,
+                            .tag = kTag + i}));
+    if (counts[i] <= 10'000) expect(works.back()->is_completed(), "a small send without its recv");
+  }
+  for (std::uint32_t i = 4; i-- > 0;) {
+    const auto work = g.recv({.buffer = got[i].data(),
+                              .count = counts[i],
+                              .dtype = DType::kI32,
+                              .peer = i % 2 == 0 ? left : kAnySource,
+                              .tag = kTag + i});
+    work->wait();
+    expect(work->source() == left && got[i] == part(left, g.rank(), counts[i]),
+           fmt::format("message {}", i));
+  }
+  for (const Ref<Work>& work : works) work->wait();
+  // More small ones than the credit covers: the rest waits for its receives and loses nothing.
+  works.clear();
+  const Bytes one = part(g.rank(), right, 15'000);
+  for (int i = 0; i < 30; ++i) {
+    works.push_back(
+        g.send({.buffer = one.data(), .count = 15'000, .dtype = DType::kI32, .peer = right}));
+  }
+  expect(!works.back()->is_completed(), "a send beyond the credit is not over");
+  for (int i = 0; i < 30; ++i) {
+    Bytes other(one.size());
+    g.recv({.buffer = other.data(), .count = 15'000, .dtype = DType::kI32, .peer = left})->wait();
+    expect(other == part(left, g.rank(), 15'000), "a message within or beyond the credit");
+  }
+  for (const Ref<Work>& work : works) work->wait();
+  int out = g.rank();
+  int in = -1;
+  g.sendrecv({.buffer = &out, .count = 1, .dtype = DType::kI32, .peer = right},
+             {.buffer = &in, .count = 1, .dtype = DType::kI32, .peer = left})
+      ->wait();
+  expect(in == left, "sendrecv");
+}
+
+void groups(ProcessGroup& g) {
+  // Without rank 0; in the opposite order.
+  const Ref<ProcessGroup> some =
+      g.split({.color = g.rank() == 0 ? kNoColor : 7, .key = -g.rank(), .name = "some"});
+  expect((some.get() == nullptr) == (g.rank() == 0), "who is in the split");
+  if (some) {
+    expect(some->size() == g.size() - 1 && some->rank() == g.size() - 1 - g.rank(), "split");
+    parts(*some, 100);
+  }
+  // Two groups at once, from two threads, results waited for out of order.
+  const Ref<ProcessGroup> a = g.split({.name = "a"});
+  const Ref<ProcessGroup> b = g.split({.key = g.rank(), .name = "b"});
+  std::thread other([&] { parts(*a, 1000); });
+  float x = 1;
+  float y = 2;
+  const AllReduceOptions first{.input = &x, .output = &x, .count = 1};
+  const AllReduceOptions second{.input = &y, .output = &y, .count = 1};
+  const Ref<Work> one = b->all_reduce(first);
+  const Ref<Work> two = b->all_reduce(second);
+  two->wait();
+  one->wait();
+  other.join();
+  expect(x == static_cast<float>(g.size()) && y == static_cast<float>(2 * g.size()), "two at once");
+  // Nobody waits for it, and no thread but MPI's own progress moves it.
+  const Ref<Work> unattended = a->barrier();
+  while (!unattended->is_completed()) std::this_thread::yield();
+
+  const auto texts = all_gather_bytes(g, std::string(z(g.rank()) * 50, 'x'));
+  expect(texts.size() == z(g.size()) && texts.back().size() == z(g.size() - 1) * 50, "bytes");
+  float factor = 1;
+  premul_all_reduce(g, {.input = &factor, .output = &factor, .count = 1}, g.rank())->wait();
+  expect(factor == static_cast<float>(g.size() * (g.size() - 1) / 2), "premultiplied sum");
+
+  // A mismatch leaves nothing with MPI, which can still be finalised.
+  const std::string text = thrown_by([&] {
+    std::vector<float> wrong(8 + z(g.rank()));
+    b->all_reduce({.input = wrong.data(), .output = wrong.data(), .count = wrong.size()})->wait();
+  });
+  say(fmt::format("rank {}: {}", g.rank(), text));
+}
+
+void operations(ProcessGroup& g) {
+  g.barrier()->wait();
+  all_reductions(g);
+  for (const std::size_t unit : {std::size_t{1}, std::size_t{40}, std::size_t{20'001}})
+    parts(g, unit);
+  messages(g);
+  groups(g);
+  say(fmt::format("rank {} of {}: all right over {}", g.rank(), g.size(), g.backend()));
+}
+
+void failures(ProcessGroup& g) {
+  const auto in = [&](const std::string& name, const std::function<void(ProcessGroup&)>& run) {
+    const Ref<ProcessGroup> group = g.split({.name = name});
+    const std::string text = thrown_by([&] { run(*group); });
+    // After an error the group throws its first cause.
+    const std::string again = thrown_by([&] { group->barrier()->wait(); });
+    expect(text == again, fmt::format("'{}' and then '{}'", text, again));
+    say(fmt::format("rank {} {}: {}", g.rank(), name, text));
+    g.barrier()->wait();  // other groups live on
+  };
+  const auto wait_until_broken = [](ProcessGroup& group) {
+    const auto limit = std::chrono::steady_clock::now() + 60s;
+    while (!group.error() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    if (group.error()) std::rethrow_exception(group.error());
+  };
+  in("operation", [&](ProcessGroup& group) {
+    float x = 0;
+    if (group.rank() == 0) group.barrier()->wait();
+    group.all_reduce({.input = &x, .output = &x, .count = 1})->wait();
+  });
+  in("parts", [&](ProcessGroup& group) {
+    std::vector<float> own(4), all(40);
+    const bool is_root = group.rank() == 0;
+    group
+        .gatherv({.input = own.data(),
+                  .count = group.rank() == 1 ? 4u : 1u,
+                  .output = all.data(),
+                  .counts = std::vector<std::size_t>(is_root ? z(group.size()) : 0, 1)})
+        ->wait();
+    wait_until_broken(group);
+  });
+  in("message", [&](ProcessGroup& group) {
+    std::vector<float> x(100'000);
+    if (group.rank() == 0) {
+      group.send({.buffer = x.data(), .count = x.size(), .peer = 1, .tag = 5})->wait();
+    } else if (group.rank() == 1) {
+      group.recv({.buffer = x.data(), .count = x.size() - 1, .peer = 0, .tag = 5})->wait();
+    }
+    wait_until_broken(group);
+  });
+  in("abort", [&](ProcessGroup& group) {
+    if (group.rank() == 1) group.abort("the test says so");
+    group.barrier()->wait();
+  });
+  in("receive", [&](ProcessGroup& group) {
+    float x = 0;
+    if (group.rank() == 0) {
+      group.recv({.buffer = &x, .count = 1, .peer = 1, .tag = 3, .call = {.timeout = 1s}})->wait();
+    }
+    wait_until_broken(group);
+  });
+  in("deadline", [&](ProcessGroup& group) {
+    if (group.rank() != 1) group.barrier({.call = {.timeout = 1s}})->wait();
+    wait_until_broken(group);
+  });
+  {
+    Ref<ProcessGroup> group = g.split({.name = "left"});
+    if (g.rank() == 1) group = nullptr;
+    if (group) {
+      const std::string text = thrown_by([&] { group->barrier()->wait(); });
+      say(fmt::format("rank {} left: {}", g.rank(), text));
+    }
+  }
+  // So that MPI holds something of every rank: a message that nobody receives.
+  in("unreceived", [&](ProcessGroup& group) {
+    std::vector<float> x(100'000);
+    const int right = (g.rank() + 1) % g.size();
+    const auto work =
+        group.send({.buffer = x.data(), .count = x.size(), .peer = right, .call = {.timeout = 1s}});
+    g.barrier()->wait();
+    static const std::vector<float> kept = std::move(x);  // MPI's until the process ends
+    work->wait();
+  });
+}
+
+int run(const std::string& what) {
+  init_process_group({.backend = "mpi", .timeout = 100s});
+  {
+    const Ref<ProcessGroup> group = default_group();
+    what == "failures" ? failures(*group) : operations(*group);
+  }
+  destroy_process_group();
+  return 0;
+}
+
+}  // namespace
+}  // namespace dl::collectives
+
+int main(int argc, char** argv) {
+  return dl::collectives::run(argc > 1 ? argv[1] : "operations");
+}

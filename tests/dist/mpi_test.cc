@@ -1,0 +1,142 @@
+// The mpi backend as a user runs it, under the mpirun of each MPI that dlrun was built with.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/dist/shell.h"
+
+namespace dl::dist {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t n = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+bool has(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
+
+class Mpi : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const std::string name = GetParam();
+    if (!has(std::string(" ") + DLRUN_TEST_MPIS + " ", " " + name + " ")) {
+      GTEST_SKIP() << "dlrun was built without " << name;
+    }
+    // As Debian calls them; the plain name may be another MPI's.
+    launcher_ = "mpirun." + name;
+    if (shell("which " + launcher_).code != 0) GTEST_SKIP() << "there is no " << launcher_;
+    if (name == "openmpi") {
+      launcher_ = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + launcher_ +
+                  " --oversubscribe";
+    }
+  }
+
+  Ran mpirun(int ranks, const std::string& command) {
+    return shell(launcher_ + " -n " + std::to_string(ranks) + " " + command);
+  }
+
+ private:
+  std::string launcher_;
+};
+
+TEST_P(Mpi, EveryOperationIsRight) {
+  for (const int ranks : {2, 3}) {
+    const Ran ran = mpirun(ranks, program("mpi_ranks") + " operations");
+    EXPECT_EQ(ran.code, 0) << ran.text;
+    EXPECT_EQ(count(ran.text, "all right over mpi"), static_cast<std::size_t>(ranks)) << ran.text;
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_TRUE(
+          has(ran.text, "rank " + std::to_string(rank) + ": mismatch: all_reduce #3: rank "))
+          << ran.text;
+    }
+    EXPECT_TRUE(has(ran.text, "sent f32[9] sum, rank 0 (")) << ran.text;
+  }
+}
+
+TEST_P(Mpi, AFailureIsANamedErrorOnEveryRank) {
+  const Ran ran = mpirun(3, program("mpi_ranks") + " failures");
+  // An end without MPI_Finalize. MPICH's mpirun kills the others, and may then give their code.
+  EXPECT_NE(ran.code, 0) << ran.text;
+  if (std::string(GetParam()) == "openmpi") {
+    EXPECT_EQ(ran.code, 124) << ran.text;
+  }
+  for (const std::string rank : {"0", "1", "2"}) {
+    const auto said = [&](const std::string& text) {
+      EXPECT_TRUE(has(ran.text, "rank " + rank + " " + text)) << rank << " " << text << "\n"
+                                                              << ran.text;
+    };
+    said("operation: mismatch: rank ");
+    said("parts: mismatch: gatherv #1: rank 1 (");
+    said("message: mismatch: recv with tag 5: rank 0 (");
+    said("abort: aborted: group 'abort' was aborted by rank 1 (");
+    said("receive: timeout: recv #1 (f32[1]): timed out after 1 s waiting for rank 1 (");
+    said("deadline: timeout: barrier #1: timed out after 1 s waiting for rank ");
+    if (rank != "1") said("left: peer failed: barrier #1: rank 1 (");
+  }
+  EXPECT_TRUE(has(ran.text, ", which has not called it, nor anything before it")) << ran.text;
+  EXPECT_TRUE(has(ran.text, "sends f32[4], rank 0 (")) << ran.text;
+  EXPECT_TRUE(has(ran.text, "sent f32[100000], rank 1 (")) << ran.text;
+}
+
+TEST_P(Mpi, DlbenchRunsOnIt) {
+  const Ran ran =
+      mpirun(2, program("dlbench") + " all_reduce -b 8 -e 64K -f 64 -n 3 --backend mpi");
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  EXPECT_TRUE(has(ran.text, "# Out of bounds values : 0 OK")) << ran.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, Mpi, ::testing::Values("openmpi", "mpich"),
+                         [](const auto& each) { return std::string(each.param); });
+
+// Without what an mpirun around this test may have set.
+std::string without_mpi(const std::string& command) {
+  return "env -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u WORLD_SIZE " + command;
+}
+
+TEST(MpiThatIsNotThere, IsOneSentenceThatNamesMpirun) {
+  const std::string bench = program("dlbench") + " all_reduce --backend mpi";
+  const Ran alone = shell(without_mpi(bench));
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_EQ(alone.text,
+            "error: backend mpi: no MPI started this process, so that it would be a world of one; "
+            "use `mpirun -n N PROGRAM` (Open MPI's or MPICH's), or another backend, which needs no "
+            "MPI\n");
+  const Ran launched = shell(without_mpi(program("dlrun") + " --nproc-per-node 2 " + bench));
+  EXPECT_EQ(launched.code, 1);
+  EXPECT_TRUE(
+      has(launched.text,
+          "dlrun started these ranks and MPI knows nothing of them, so that each would be a "
+          "world of one; use `mpirun -n 2 PROGRAM`"))
+      << launched.text;
+  const Ran srun = shell(without_mpi("env SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=1 " + bench));
+  EXPECT_TRUE(has(srun.text,
+                  "use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or use "
+                  "`mpirun -n 4 PROGRAM`"))
+      << srun.text;
+}
+
+TEST(MpiThatIsNotThere, SaysWhichModuleIsMissingWhere) {
+  // A program far from the modules of this build: the same file under another path.
+  const std::string folder = program("mpi_test." + std::to_string(::getpid()));
+  fs::create_directory(folder);
+  fs::create_hard_link(program("dlbench"), folder + "/dlbench");
+  const Ran ran =
+      shell(without_mpi("env PMI_RANK=0 " + folder + "/dlbench all_reduce --backend mpi"));
+  fs::remove_all(folder);
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.text,
+                  "error: backend mpi: mpirun (PMI) started this process, and there is no "
+                  "libdlrun_mpi_mpich.so in " +
+                      folder))
+      << ran.text;
+}
+
+}  // namespace
+}  // namespace dl::dist
