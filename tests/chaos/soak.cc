@@ -1,11 +1,13 @@
 // A soak: jobs of three ranks run random operations until one rank is killed at a random moment.
+// Before that, in every other job, some rank is stopped for a while and goes on, which must disturb
+// nothing; in every fourth the victim is stopped when it is killed.
 //
-//   soak SECONDS [SEED [BACKEND]]
+//   soak SECONDS [SEED [BACKEND]]      without a backend: tcp and shm in turns
 //
 // Every other rank must end with an error that names the victim, within kHang, and with as many
-// descriptors and threads as it began with; what arrives before must be right. Prints a score, and
-// ends with 1 where it is not clean. The seed says which operations run and when the kill comes;
-// how far the ranks are by then is the machine's.
+// descriptors, threads and mapped segments as it began with; what arrives before must be right; and
+// no process may be left. Prints a score, and ends with 1 where it is not clean. The seed says
+// which operations run and when the signals come; how far the ranks are by then is the machine's.
 #include <dirent.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -21,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <new>
 #include <random>
 #include <string>
@@ -55,10 +58,13 @@ struct Board {
 };
 
 struct Score {
-  int kills = 0, hangs = 0, misnamed = 0, wrong = 0, leaks = 0, never_began = 0;
+  int kills = 0, pauses = 0;
+  int hangs = 0, misnamed = 0, wrong = 0, leaks = 0, left = 0, never_began = 0;
   std::uint64_t operations = 0;
   std::vector<double> noticed_ms;
-  bool is_clean() const { return kills > 0 && hangs + misnamed + wrong + leaks + never_began == 0; }
+  bool is_clean() const {
+    return kills > 0 && hangs + misnamed + wrong + leaks + left + never_began == 0;
+  }
 };
 
 template <typename Condition>
@@ -77,6 +83,16 @@ std::size_t entries(const char* directory) {
   std::size_t count = 0;
   while (::readdir(open) != nullptr) ++count;
   ::closedir(open);
+  return count;
+}
+
+// Mappings of memory that dlrun has made for several processes.
+std::size_t segments() {
+  std::size_t count = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("memfd:dlrun") != std::string::npos ? 1 : 0;
+  }
   return count;
 }
 
@@ -182,7 +198,9 @@ class Operations {
   });
   destroy_process_group();
   const bool all_back = eventually(kHang, [&] {
-    return entries("/proc/self/fd") == descriptors && entries("/proc/self/task") == 3;  // . and ..
+    return entries("/proc/self/fd") == descriptors &&
+           entries("/proc/self/task") == 3 &&  // . and ..
+           segments() == 0;
   });
   if (!all_back) board.fault[rank].store(kLeak);
   board.over[rank].store(true);
@@ -206,7 +224,8 @@ void judge(Board& board, pid_t victim_pid, Clock::time_point killed_at, Score& s
         std::chrono::nanoseconds(board.failed_at[rank].load()) - killed_at.time_since_epoch();
     score.noticed_ms.push_back(noticed.count());
     const std::string text = board.text[rank];
-    if (text.find(who) == std::string::npos || text.find(pid) == std::string::npos) {
+    if (noticed.count() < 0 || text.find(who) == std::string::npos ||
+        text.find(pid) == std::string::npos) {
       ++score.misnamed;
       std::printf("rank %d does not name rank %d: %s\n", rank, victim, text.c_str());
     }
@@ -223,7 +242,13 @@ void play(std::uint64_t seed, const std::string& backend, Score& score) {
   auto& board = *new (at) Board();
   std::mt19937_64 random(seed);
   const int victim = static_cast<int>(random() % kRanks);
-  const auto after = std::chrono::microseconds(random() % 30'000);
+  const auto draw_time = [&] { return std::chrono::microseconds(random() % 30'000); };
+  const auto after = draw_time();
+  const bool is_stopped = random() % 4 == 0;
+  const bool pauses = random() % 2 == 0;
+  const int paused = static_cast<int>(random() % kRanks);
+  const auto until_pause = draw_time();
+  const auto pause = draw_time();
   board.victim.store(victim);
   pid_t pids[kRanks];
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -234,7 +259,18 @@ void play(std::uint64_t seed, const std::string& backend, Score& score) {
     return std::all_of(board.done, board.done + kRanks, [](auto& done) { return done.load() > 0; });
   });
   if (began) {
+    if (pauses) {
+      std::this_thread::sleep_for(until_pause);
+      ::kill(pids[paused], SIGSTOP);
+      std::this_thread::sleep_for(pause);
+      ::kill(pids[paused], SIGCONT);
+      ++score.pauses;
+    }
     std::this_thread::sleep_for(after);
+    if (is_stopped) {
+      ::kill(pids[victim], SIGSTOP);
+      std::this_thread::sleep_for(pause);
+    }
     const auto killed_at = Clock::now();
     ::kill(pids[victim], SIGKILL);
     ++score.kills;
@@ -247,27 +283,33 @@ void play(std::uint64_t seed, const std::string& backend, Score& score) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   }
+  // What the ranks have started and left is this process's child now.
+  if (::waitpid(-1, nullptr, WNOHANG) >= 0) ++score.left;
   ::munmap(at, sizeof(Board));
 }
 
-int soak(int seconds, std::uint64_t seed, const std::string& backend) {
+int soak(int seconds, std::uint64_t seed, const std::vector<std::string>& backends) {
   Score score;
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::size_t descriptors = entries("/proc/self/fd");
   const auto end = Clock::now() + std::chrono::seconds(seconds);
   std::uint64_t jobs = 0;
-  while (Clock::now() < end) play(seed + jobs++, backend, score);
+  for (; Clock::now() < end; ++jobs) play(seed + jobs, backends[jobs % backends.size()], score);
   if (entries("/proc/self/fd") != descriptors) ++score.leaks;
   std::sort(score.noticed_ms.begin(), score.noticed_ms.end());
   const auto percentile = [&](std::size_t p) {
     return score.noticed_ms.empty() ? 0 : score.noticed_ms[(score.noticed_ms.size() - 1) * p / 100];
   };
   std::printf(
-      "soak: seed %llu, %d kills, %llu operations; %d hangs, %d that name another rank, %d wrong "
-      "results, %d leaks, %d jobs that did not begin; a death is noticed after %.1f ms (median), "
-      "%.1f ms (99 %%), %.1f ms (at most)\n",
+      "soak: seed %llu, %d kills (500 take %.0f s), %d pauses, %llu operations; %d hangs, %d that "
+      "name another rank, "
+      "%d wrong results, %d leaks of descriptors, threads or segments, %d processes left, %d jobs "
+      "that did not begin; a death is noticed after %.1f ms (median), %.1f ms (99 %%), %.1f ms (at "
+      "most)\n",
       static_cast<unsigned long long>(seed), score.kills,
+      500.0 * seconds / std::max(score.kills, 1), score.pauses,
       static_cast<unsigned long long>(score.operations), score.hangs, score.misnamed, score.wrong,
-      score.leaks, score.never_began, percentile(50), percentile(99), percentile(100));
+      score.leaks, score.left, score.never_began, percentile(50), percentile(99), percentile(100));
   return score.is_clean() ? 0 : 1;
 }
 
@@ -281,6 +323,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  return dl::soak(seconds, argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1,
-                  argc > 3 ? argv[3] : "auto");
+  return dl::soak(
+      seconds, argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1,
+      argc > 3 ? std::vector<std::string>{argv[3]} : std::vector<std::string>{"tcp", "shm"});
 }
