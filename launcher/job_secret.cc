@@ -28,7 +28,9 @@ void make_key(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error) throw_errno(error.value(), fmt::format("create {}", path.parent_path().string()));
-  const std::string aside = fmt::format("{}.{}", path.string(), ::getpid());
+  // Not the pid: containers that share a home directory have the same ones.
+  const auto random = rendezvous::JobKey::generate().hex().substr(0, 16);
+  const std::string aside = fmt::format("{}.{}", path.string(), random);
   rendezvous::JobKey::generate().write_file(aside);
   const int failed = ::link(aside.c_str(), path.c_str()) == 0 ? 0 : errno;
   ::unlink(aside.c_str());

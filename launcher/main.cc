@@ -2,7 +2,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -66,7 +68,10 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   dl::launcher::open_missing_standard_streams();
   try {
-    return dl::launcher::run(argc, argv);
+    const int code = dl::launcher::run(argc, argv);
+    if (std::fflush(stdout) == 0) return code;
+    fmt::print(stderr, "dlrun: write to standard output: {}\n", std::strerror(errno));
+    return code == 0 ? 1 : code;
   } catch (const std::exception& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
     dl::launcher::kill_descendants();

@@ -152,6 +152,21 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
              "c10d|static")});
 }
 
+// CLI11 takes the next word for the value of `--log-dir=`, and nobody means an empty one: a
+// variable of the calling script is not set.
+void refuse_empty_values(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (std::size_t i = 0; i < arguments.size() && arguments[i].starts_with("--"); ++i) {
+    const std::size_t equals = arguments[i].find('=');
+    const CLI::Option* const option = app.get_option_no_throw(arguments[i].substr(0, equals));
+    if (option == nullptr) return;                        // the program, or refused later
+    if (option->get_items_expected_max() == 0) continue;  // a flag
+    const bool empty = equals == std::string::npos ? ++i < arguments.size() && arguments[i].empty()
+                                                   : equals + 1 == arguments[i].size();
+    DL_CHECK(!empty, kInvalidArgument, "--{} has an empty value, wanted {}; or leave it out",
+             option->get_lnames().front(), option->get_type_name());
+  }
+}
+
 // CLI11 leaves two empty lines between groups.
 std::string help_of(const CLI::App& app) {
   std::string text = app.help();
@@ -230,6 +245,7 @@ std::variant<Options, Information> parse_options(std::vector<std::string> argume
   Typed typed;
   CLI::App app(kDescription, "dlrun");
   declare(app, typed, options);
+  refuse_empty_values(app, arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     app.parse(std::move(arguments));

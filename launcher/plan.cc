@@ -2,13 +2,17 @@
 
 #include <sys/random.h>
 
-#include <charconv>
+#include <algorithm>
 
 #include "core/base/error.h"
 #include "launcher/port.h"
+#include "rendezvous/net/address.h"
+#include "rendezvous/net/utf8.h"
 
 namespace dl::launcher {
 namespace {
+
+constexpr int kMostRanks = 1'000'000;
 
 std::string made_up_name() {
   std::uint32_t random = 0;
@@ -32,25 +36,16 @@ std::vector<int> even_share(const std::vector<int>& cpus, int ranks, int i) {
   return {cpus.begin() + begin, cpus.begin() + end};
 }
 
-// "host:port", "[v6]:port"
-std::string host_of(const std::string& endpoint) {
-  const std::size_t colon = endpoint.rfind(':');
-  DL_CHECK(colon != std::string::npos && colon > 0, kInvalidArgument,
-           "--rdzv-endpoint is `{}`, wanted HOST:PORT", endpoint);
-  int port = 0;
-  const char* const last = endpoint.data() + endpoint.size();
-  const auto [end, error] = std::from_chars(endpoint.data() + colon + 1, last, port);
-  DL_CHECK(error == std::errc() && end == last && port > 0 && port < 65536, kInvalidArgument,
-           "--rdzv-endpoint is `{}`, wanted HOST:PORT with a port from 1 to 65535", endpoint);
-  std::string host = endpoint.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  DL_CHECK(!host.empty(), kInvalidArgument, "--rdzv-endpoint is `{}`, wanted HOST:PORT", endpoint);
-  return host;
-}
-
-std::string endpoint_of(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                             : fmt::format("[{}]:{}", host, port);
+rendezvous::Endpoint place_to_meet(const std::string& text) {
+  rendezvous::Endpoint endpoint;
+  try {
+    endpoint = rendezvous::Endpoint::parse(text);
+  } catch (const Error& error) {
+    throw_error(ErrorKind::kInvalidArgument, "--rdzv-endpoint: {}", error.what());
+  }
+  DL_CHECK(endpoint.port != 0, kInvalidArgument,
+           "--rdzv-endpoint is `{}`: all nodes must know one port from 1 to 65535", text);
+  return endpoint;
 }
 
 }  // namespace
@@ -60,12 +55,17 @@ Plan make_plan(const Options& options, const Machine& machine) {
   plan.job = options.rdzv_id.empty() ? made_up_name() : options.rdzv_id;
   DL_CHECK(plan.job.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
            plan.job.size());
+  DL_CHECK(rendezvous::is_printable_utf8(plan.job), kInvalidArgument,
+           "--rdzv-id holds bytes that are no printable UTF-8; give another name");
   plan.host = machine.host;
   plan.nnodes = options.nnodes;
   plan.node_rank = options.node_rank.value_or(0);
   plan.program = options.program;
 
   const int ranks = local_ranks(options, machine);
+  DL_CHECK(std::int64_t{options.nnodes} * ranks <= kMostRanks, kInvalidArgument,
+           "{} nodes (--nnodes) of {} ranks (--nproc-per-node) are more than {} ranks",
+           options.nnodes, ranks, kMostRanks);
   plan.ranks.resize(static_cast<std::size_t>(ranks));
   for (int i = 0; i < ranks; ++i) {
     LocalRank& rank = plan.ranks[static_cast<std::size_t>(i)];
@@ -81,13 +81,14 @@ Plan make_plan(const Options& options, const Machine& machine) {
     // port is then another one.
     plan.rdzv_endpoint = options.rdzv_endpoint;
     if (plan.rdzv_endpoint.empty()) {
-      plan.rdzv_endpoint = endpoint_of(options.master_addr, *options.master_port);
+      const auto port = static_cast<std::uint16_t>(*options.master_port);
+      plan.rdzv_endpoint = rendezvous::Endpoint{options.master_addr, port}.text();
       plan.master_port.reset();
     }
     // Every node must use one name without having spoken to the others.
     if (options.rdzv_id.empty()) plan.job = "default";
-    const std::string host = host_of(plan.rdzv_endpoint);
-    if (plan.master_addr.empty()) plan.master_addr = host;
+    const rendezvous::Endpoint endpoint = place_to_meet(plan.rdzv_endpoint);
+    if (plan.master_addr.empty()) plan.master_addr = endpoint.host;
   } else if (plan.master_addr.empty()) {
     plan.master_addr = "127.0.0.1";
   }

@@ -161,6 +161,12 @@ TEST(Output, ALogDirThatCannotBeMadeIsSaid) {
   EXPECT_TRUE(tests::eventually(1s, [&] { return tests::processes_with(job.mark()).empty(); }));
 }
 
+TEST(Output, AnAnswerThatFindsNoRoomIsAnError) {
+  tests::Process job({"sh", "-c", tests::program("dlrun") + " --dry-run true >/dev/full"});
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_EQ(job.err(), "dlrun: write to standard output: No space left on device\n");
+}
+
 TEST(Output, NoPrefixLeavesLinesAsTheyAre) {
   tests::Process job(dlrun({"--no-prefix", "echo", "{}"}));
   EXPECT_EQ(job.wait(), 0);

@@ -101,6 +101,16 @@ TEST(Options, BadValuesAreQuotedBack) {
   EXPECT_THAT(refusal({"--nproc-per-node", "gpu", "x"}), HasSubstr("is not supported"));
 }
 
+TEST(Options, EmptyValuesAreRefusedAndNeverTakeTheNextWord) {
+  EXPECT_EQ(refusal({"--nnodes", "", "x"}),
+            "--nnodes has an empty value, wanted N; or leave it out");
+  EXPECT_EQ(refusal({"--no-prefix", "--grace", "1", "--log_dir=", "x"}),
+            "--log-dir has an empty value, wanted DIR; or leave it out");
+  EXPECT_THAT(refusal({"--rdzv-id=", "--dry-run", "x"}), HasSubstr("--rdzv-id has an empty"));
+  EXPECT_THAT(parse({"--grace", "1", "x", "--log-dir="}).program, ElementsAre("x", "--log-dir="));
+  EXPECT_THAT(parse({"--", "--log-dir="}).program, ElementsAre("--log-dir="));
+}
+
 TEST(Options, SeveralNodesNeedANumberAndAPlaceToMeet) {
   EXPECT_THAT(refusal({"--nnodes", "2", "x"}), HasSubstr("--node-rank"));
   EXPECT_THAT(refusal({"--nnodes", "2", "--node-rank", "1", "x"}), HasSubstr("--rdzv-endpoint"));

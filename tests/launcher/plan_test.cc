@@ -18,6 +18,7 @@
 namespace dl::launcher {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -28,6 +29,16 @@ const Machine kMachine{"box", {0, 1, 2, 3, 8, 9}, std::nullopt};
 
 Options options(std::vector<std::string> arguments) {
   return std::get<Options>(parse_options(std::move(arguments)));
+}
+
+std::string refusal(std::vector<std::string> arguments) {
+  try {
+    make_plan(options(std::move(arguments)), kMachine);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    return error.what();
+  }
+  return "accepted";
 }
 
 TEST(Plan, AutoIsOneRankAUsableCore) {
@@ -65,13 +76,24 @@ TEST(Plan, SeveralNodesAreNumberedThrough) {
 }
 
 TEST(Plan, EndpointsThatAreNoneAreQuotedBack) {
-  for (const char* bad : {"head", "head:", ":1", "head:0", "head:x", "head:70000"}) {
-    EXPECT_THROW(make_plan(options({"--nnodes=2", "--node-rank=0",
-                                    std::string("--rdzv-endpoint=") + bad, "x"}),
-                           kMachine),
-                 Error)
-        << bad;
+  for (const char* bad : {"head", "head:", ":1", "head:0", "head:x", "head:70000", "fe80::1:29400",
+                          "[fe80::1:29400"}) {
+    EXPECT_THAT(
+        refusal({"--nnodes=2", "--node-rank=0", std::string("--rdzv-endpoint=") + bad, "x"}),
+        AllOf(StartsWith("--rdzv-endpoint"), HasSubstr(bad)));
   }
+}
+
+TEST(Plan, RanksThatCannotBeCountedAreRefused) {
+  EXPECT_EQ(
+      refusal({"--nnodes=1000000", "--node-rank=5", "--rdzv-endpoint=a:1", "--nproc-per-node=3000",
+               "x"}),
+      "1000000 nodes (--nnodes) of 3000 ranks (--nproc-per-node) are more than 1000000 ranks");
+}
+
+TEST(Plan, JobsNamesCanBePrinted) {
+  EXPECT_THAT(refusal({"--rdzv-id=j\xff", "x"}), StartsWith("--rdzv-id"));
+  EXPECT_THAT(refusal({"--rdzv-id=two\nlines", "x"}), StartsWith("--rdzv-id"));
 }
 
 TEST(Environment, IsTorchrunsContract) {
