@@ -63,9 +63,10 @@ void write_all(int fd, std::string_view text, std::string_view what) {
 }
 
 // A program in between may have closed the descriptor and opened another file under its number, so
-// that only a memfd with our seals counts as the key.
+// that only a memfd with our seals counts as the key. A kernel under vm.memfd_noexec adds one.
 bool is_key_memfd(int fd) noexcept {
-  return ::fcntl(fd, F_GET_SEALS) == kSeals;
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & kSeals) == kSeals;
 }
 
 // `what` begins the texts of errors.

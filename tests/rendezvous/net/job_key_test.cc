@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -63,6 +65,19 @@ TEST(JobKey, IsReadFromASealedMemfdAgainAndAgain) {
   EXPECT_EQ(JobKey::from_environment()->bytes(), key.bytes());
   EXPECT_EQ(JobKey::from_environment()->bytes(), key.bytes());
   EXPECT_LT(::pwrite(fd.get(), "x", 1, 0), 0) << "the memfd is not sealed";
+}
+
+// As a kernel under vm.memfd_noexec=1 makes it: with a seal more.
+TEST(JobKey, IsReadFromAMemfdWithMoreSealsThanItsOwn) {
+  const JobKey key = JobKey::generate();
+  const UniqueFd fd(::memfd_create("key", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const std::string text = key.hex();
+  ASSERT_EQ(::write(fd.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS,
+                    F_SEAL_FUTURE_WRITE | F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+            0);
+  const KeyEnvironment environment(std::to_string(fd.get()), "");
+  EXPECT_EQ(JobKey::from_environment()->bytes(), key.bytes());
 }
 
 TEST(JobKey, ClosedDescriptorFallsBackToTheFile) {
