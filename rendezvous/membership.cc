@@ -14,6 +14,9 @@ namespace {
 
 namespace pb = dlrun::rendezvous;
 
+// Of nodes that are missing: a line that people read.
+constexpr std::size_t kMostNamed = 16;
+
 bool is_loopback(const std::string& address) {
   try {
     return resolve({address, 0}, Deadline::after(std::chrono::seconds(0))).front().is_loopback();
@@ -72,6 +75,11 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
       forget(id);
       break;
     }
+    case pb::FromNode::kWhoIsMissing:
+      if (std::find(joined_.begin(), joined_.end(), id) != joined_.end()) {
+        out.push_back({.to = id, .message = waiting("nodes", *gathering_, now, missing_nodes())});
+      }
+      break;
     case pb::FromNode::kHeartbeat:
     case pb::FromNode::MESSAGE_NOT_SET:
       break;
@@ -349,6 +357,11 @@ std::vector<std::string> Membership::missing_nodes() const {
     names.push_back(before == previous_names_.end()
                         ? fmt::format("node rank {}", rank)
                         : fmt::format("node rank {} (host {})", rank, before->second));
+  }
+  if (names.size() > kMostNamed) {
+    const std::size_t more = names.size() - kMostNamed;
+    names.resize(kMostNamed);
+    names.push_back(fmt::format("{} more", more));
   }
   return names;
 }

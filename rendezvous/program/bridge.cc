@@ -30,6 +30,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t kLongestLine = 1 << 20;
 // Shorter than a wait's patience: what has to be said while connecting is said in JSON.
 constexpr auto kConnectTurn = 4s;
+// For the service to say who is missing when the deadline has passed.
+constexpr auto kTimeToAnswer = 1s;
 
 std::string to_json_line(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -105,10 +107,12 @@ bool Bridge::handle_line(const std::string& line) {
            "dlrun sent a line that is not a message: {}",
            status.ok() ? std::string("it names none") : status.ToString());
   if (message.has_join()) {
-    if (stream_ == nullptr) connect(*message.mutable_join());
     join_by_ = Deadline::after(options_.timeout);
+    if (stream_ == nullptr) connect(*message.mutable_join(), join_by_);
     const std::lock_guard lock(out_mutex_);
     joining_ = true;
+    asked_ = false;
+    last_waiting_.clear();
   }
   DL_CHECK(stream_ != nullptr, kParse, "dlrun must join before it sends anything else");
   return send(message);
@@ -136,13 +140,13 @@ Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
   }
 }
 
-void Bridge::connect(pb::Join& join) {
+void Bridge::connect(pb::Join& join, Deadline deadline) {
   const Hello hello{
       .job = options_.job,
       .generation = kAnyGeneration,
       .purpose = std::string(kMembershipPurpose),
       .from = fmt::format("dlrun of host {} (pid {})", join.host(), join.pid()).substr(0, 255)};
-  Connection connection = connect_in_turns(hello, Deadline::after(options_.timeout));
+  Connection connection = connect_in_turns(hello, deadline);
   const int fd = connection.fd.get();
   join.set_service_address(peer_address(fd).host());
   if (join.address().empty()) join.set_address(local_address(fd).host());
@@ -160,6 +164,12 @@ void Bridge::receive() {
     if (message.has_heartbeat()) continue;
     if (message.has_generation()) message.mutable_generation()->set_store(options_.endpoint.text());
     put(message);
+    std::string late;
+    if (message.has_waiting()) {
+      const std::lock_guard lock(out_mutex_);
+      if (joining_ && asked_) late = late_text();
+    }
+    if (!late.empty()) put_error(name_of(ErrorKind::kTimeout), late);
   }
   const std::uint64_t one = 1;
   // An eventfd takes this write unless its count is about to overflow.
@@ -179,10 +189,11 @@ void Bridge::put(const pb::ToNode& message) {
   }
   if (message.has_failed() || message.has_all_done()) running_ = false;
   told_ = message.has_refused() || message.has_error();
-  std::string line = to_json_line(message);
   if (message.has_waiting()) {
     last_waiting_ = fmt::format("waiting for {}", fmt::join(message.waiting().missing(), ", "));
+    if (joining_ && asked_) return;  // the error says it
   }
+  std::string line = to_json_line(message);
   std::string_view rest = line;
   while (!rest.empty() && !reader_gone_) {
     const ssize_t n = ::write(options_.out, rest.data(), rest.size());
@@ -199,23 +210,39 @@ void Bridge::put_error(std::string_view kind, const std::string& text) {
   put(message);
 }
 
+// Under out_mutex_.
+std::string Bridge::late_text() const {
+  return fmt::format("the other nodes did not join within {} s{}{}", options_.timeout.count(),
+                     last_waiting_.empty() ? "" : ": ", last_waiting_);
+}
+
 // Heartbeats, the service's silence and the deadline of a join. False: it is over.
 bool Bridge::keep_time() {
   if (stream_ == nullptr) return true;
   bool joining = false;
-  std::string last_waiting;
+  bool asked = false;
+  std::string late;
   {
     const std::lock_guard lock(out_mutex_);
-    if (reader_gone_) return false;
+    if (reader_gone_ || told_) return false;
     joining = joining_;
-    last_waiting = last_waiting_;
+    asked = asked_;
+    if (join_by_.has_passed()) {
+      asked_ = true;
+      late = late_text();
+    }
   }
   if (!joining) join_by_ = Deadline::never();
   if (join_by_.has_passed()) {
-    put_error("timeout",
-              fmt::format("the other nodes did not join within {} s{}{}", options_.timeout.count(),
-                          last_waiting.empty() ? "" : ": ", last_waiting));
-    return false;
+    if (asked) {
+      put_error(name_of(ErrorKind::kTimeout), late);
+      return false;
+    }
+    // What was heard last may be a minute old.
+    join_by_ = Deadline::after(kTimeToAnswer);
+    pb::FromNode message;
+    message.mutable_who_is_missing();
+    return send(message);
   }
   const Deadline::Clock::time_point heard{Deadline::Clock::duration(heard_.load())};
   silent_ = Deadline::Clock::now() - heard >= kDeadAfter;

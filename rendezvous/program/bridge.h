@@ -46,12 +46,13 @@ class Bridge {
 
   Input next_line(std::string& line);
   bool handle_line(const std::string& line);
-  void connect(dlrun::rendezvous::Join& join);
+  void connect(dlrun::rendezvous::Join& join, Deadline deadline);
   Connection connect_in_turns(const Hello& hello, Deadline deadline);
   void receive();
   bool send(const dlrun::rendezvous::FromNode& message);
   void put(const dlrun::rendezvous::ToNode& message);
   void put_error(std::string_view kind, const std::string& text);
+  std::string late_text() const;
   bool keep_time();
   int end();
 
@@ -71,6 +72,7 @@ class Bridge {
 
   std::mutex out_mutex_;  // of what follows
   bool joining_ = false;  // a join is waiting for its generation
+  bool asked_ = false;    // it is late, and the service was asked for whom it waits
   bool running_ = false;  // a generation is
   bool told_ = false;     // dlrun has its last word: refused or error
   bool reader_gone_ = false;

@@ -104,6 +104,20 @@ TEST_F(MembershipTest, ClosesAGenerationWhenAllNodesAreThere) {
   EXPECT_EQ(second.members(1).slots(), 3);
 }
 
+TEST_F(MembershipTest, SaysWhoIsMissingWhenAskedAndNamesNoMoreThanALineHolds) {
+  pb::FromNode question;
+  question.mutable_who_is_missing();
+  EXPECT_TRUE(say(1, question).empty()) << "it has not joined";
+  say(1, join("a", 100, 0));
+  const Outbox out = say(1, question);
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].to, 1U);
+  const pb::Waiting& waiting = out[0].message.waiting();
+  ASSERT_EQ(waiting.missing_size(), 17);
+  EXPECT_EQ(waiting.missing(15), "node rank 16");
+  EXPECT_EQ(waiting.missing(16), "83 more");
+}
+
 TEST_F(MembershipTest, NodesWithoutAWishFillTheFreeRanksInTheirOrder) {
   say(1, join("x", 3));
   say(2, join("y", 3, 0));
