@@ -12,7 +12,12 @@ namespace dl::collectives {
 namespace {
 
 std::string vote_key(std::string_view name, int rank) {
-  return fmt::format("agree/{}/{}", name, rank);
+  return fmt::format("agree/vote/{}/{}", rank, name);
+}
+
+// Apart from the votes, so that an agreement `a/0` has nothing to do with rank 0's vote on `a`.
+std::string answer_key(std::string_view name) {
+  return fmt::format("agree/answer/{}", name);
 }
 
 // "1", "0 3 7": the flag, and who is missing.
@@ -56,10 +61,10 @@ Agreement agree(rendezvous::Store& store, const AgreeOptions& o, Deadline patien
            "agree: a name has 1 to 128 bytes, got '{}'", o.name);
   DL_CHECK(o.size >= 1 && o.rank >= 0 && o.rank < o.size, kInvalidArgument,
            "agree: rank is {} of {}", o.rank, o.size);
-  const std::string answer_key = fmt::format("agree/{}", o.name);
+  const std::string answer = answer_key(o.name);
   store.set(vote_key(o.name, o.rank), o.flag ? "1" : "0", deadline);
   // A late rank finds the answer there already, and need not wait for those who never come.
-  if (const auto answer = store.try_get(answer_key, deadline)) return decode(*answer);
+  if (const auto found = store.try_get(answer, deadline)) return decode(*found);
   wait_for_all(store, o, Deadline::earlier(patience, deadline));
   Agreement seen{.flag = true};
   for (int r = 0; r < o.size; ++r) {
@@ -70,7 +75,7 @@ Agreement agree(rendezvous::Store& store, const AgreeOptions& o, Deadline patien
       seen.flag = seen.flag && *vote == "1";
     }
   }
-  const auto swap = store.compare_and_set(answer_key, std::nullopt, encode(seen), deadline);
+  const auto swap = store.compare_and_set(answer, std::nullopt, encode(seen), deadline);
   return swap.swapped ? seen : decode(swap.present.value_or(""));
 }
 

@@ -13,8 +13,9 @@
 // needs no key, socket or gRPC. Where the ranks meet:
 //   env://             DLRUN_STORE (set by dlrun), else rank 0 serves at MASTER_ADDR:MASTER_PORT
 //   tcp://host:port    rank 0 serves there
-//   file:///directory  a directory that all ranks share and that belongs to this user; new for
-//   every run
+//   file:///directory  a directory that all ranks share and that belongs to this user; the last
+//   rank to call destroy_process_group() removes what is in it, and one that an earlier run has
+//   left is refused
 // The job key comes from DLRUN_KEY_FD or DLRUN_KEY_FILE; with file:// rank 0 leaves one in the
 // directory. Without a key the ranks must be on one host, and talk over its loopback.
 //

@@ -31,6 +31,8 @@ constexpr std::array<std::uint8_t, 8> kMagic{'d', 'l', 'k', 'e', 'y', 0, 0, 1};
 constexpr std::string_view kKeyPrefix = "key-";
 constexpr std::string_view kLockName = "lock";
 constexpr std::string_view kVersionName = "version";
+constexpr std::string_view kNewName = "new";
+constexpr std::string_view kMadeName = "made";  // the directory was made by a store
 constexpr auto kFirstPause = 1ms;
 constexpr auto kLongestPause = 50ms;
 
@@ -78,7 +80,11 @@ std::string host_and_pid() {
 FileStore::FileStore(std::string directory, std::chrono::nanoseconds speak_after)
     : directory_(std::move(directory)), speak_after_(speak_after) {
   DL_CHECK(!directory_.empty(), kInvalidArgument, "store: the directory's name is empty");
-  if (::mkdir(directory_.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+  if (::mkdir(directory_.c_str(), S_IRWXU) == 0) {
+    const std::string mark = fmt::format("{}/{}", directory_, kMadeName);
+    const UniqueFd fd(::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!fd) throw_errno(errno, fmt::format("store: write {}", mark));
+  } else if (errno != EEXIST) {
     throw_errno(errno, fmt::format("store: make the directory {}", directory_));
   }
   struct stat status{};
@@ -180,7 +186,7 @@ std::uint64_t FileStore::read_version() const {
 
 void FileStore::write_file(const std::string& name, std::string_view content) const {
   // Under the lock there is one writer, and what a killed one left behind is overwritten.
-  const std::string temporary = fmt::format("{}/new", directory_);
+  const std::string temporary = fmt::format("{}/{}", directory_, kNewName);
   {
     UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
                        S_IRUSR | S_IWUSR));
@@ -322,6 +328,30 @@ std::vector<Store::Change> FileStore::watch(std::string_view prefix, std::uint64
   std::sort(changes.begin(), changes.end(),
             [](const Change& a, const Change& b) { return a.version < b.version; });
   return changes;
+}
+
+void FileStore::remove(Deadline deadline) {
+  const UniqueFd held = lock(LOCK_EX, "remove", deadline);
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(directory_.c_str()), &::closedir);
+  if (!listing) throw_errno(errno, fmt::format("store: list {}", directory_));
+  bool made = false;
+  std::vector<std::string> own;
+  while (const dirent* entry = ::readdir(listing.get())) {
+    const std::string_view name = entry->d_name;
+    made = made || name == kMadeName;
+    if (name.starts_with(kKeyPrefix) || name == kVersionName || name == kNewName ||
+        name == kLockName || name == kMadeName) {
+      own.push_back(fmt::format("{}/{}", directory_, name));
+    }
+  }
+  for (const std::string& path : own) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+      throw_errno(errno, fmt::format("store: remove {}", path));
+    }
+  }
+  if (made && ::rmdir(directory_.c_str()) != 0 && errno != ENOTEMPTY && errno != ENOENT) {
+    throw_errno(errno, fmt::format("store: remove {}", directory_));
+  }
 }
 
 void FileStore::close(std::string_view reason) noexcept {

@@ -8,8 +8,9 @@
 // default).
 //
 // The directory must belong to this user and be writable by nobody else: whoever can write there
-// belongs to the job. It is made where it does not exist and is never removed; use a new one, or a
-// PrefixStore with the job's name, for each run.
+// belongs to the job. It is made where it does not exist; use a new one, or a PrefixStore with the
+// job's name, for each run. No FileStore knows whether it is the last one: whoever does calls
+// remove().
 //
 // Thread-safety: any thread, any process. close() ends the calls of this object only.
 #pragma once
@@ -43,6 +44,10 @@ class FileStore final : public Store {
   std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
                             Deadline deadline) override;
   void close(std::string_view reason) noexcept override;
+
+  // Removes the store's files, and the directory too where a FileStore made it and nothing else is
+  // in it. For the last one who needs the store, in any process.
+  void remove(Deadline deadline);
 
  private:
   struct Record {

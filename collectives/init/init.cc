@@ -173,9 +173,13 @@ collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nano
   DL_CHECK(store != nullptr || group->backend() != "mpi", kNotImplemented,
            "agree: a job of the mpi backend has no store to agree in");
   if (store == nullptr) return {.flag = flag};  // alone
+  const std::chrono::nanoseconds timeout = default_timeout();
+  const Deadline last = patience < std::chrono::nanoseconds::max() - timeout
+                            ? Deadline::after(patience + timeout)
+                            : Deadline::never();
   return collectives::agree(
       *store, {.name = name, .rank = group->rank(), .size = group->size(), .flag = flag},
-      Deadline::after(patience), Deadline::after(patience + default_timeout()));
+      Deadline::after(patience), last);
 }
 
 }  // namespace dl

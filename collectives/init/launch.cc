@@ -41,15 +41,18 @@ Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
     for (const Source& source : kSources) {
       const auto found_rank = env::get_int(source.rank);
       const auto found_size = env::get_int(source.world_size);
+      const bool has_rank = rank || found_rank;
+      const bool has_size = world_size || found_size;
       // srun sets the rank alone for a batch script's shell; torchrun's pair must be whole.
-      if (source.rank == Var::kRank) {
-        DL_CHECK(found_rank.has_value() == found_size.has_value(), kInvalidArgument,
+      if (source.rank == Var::kRank && (found_rank || found_size)) {
+        DL_CHECK(has_rank && has_size, kInvalidArgument,
                  "{} is set and {} is not; set both, or neither for a world of one",
-                 found_rank ? "RANK" : "WORLD_SIZE", found_rank ? "WORLD_SIZE" : "RANK");
+                 has_rank ? "RANK" : "WORLD_SIZE", has_rank ? "WORLD_SIZE" : "RANK");
       }
-      if (!found_rank || !found_size) continue;
-      launch = {to_int(*found_rank, env::name_of(source.rank)),
-                to_int(*found_size, env::name_of(source.world_size)), source.told_by};
+      if (!(found_rank || found_size) || !has_rank || !has_size) continue;
+      launch = {rank ? *rank : to_int(*found_rank, env::name_of(source.rank)),
+                world_size ? *world_size : to_int(*found_size, env::name_of(source.world_size)),
+                source.told_by};
       break;
     }
     launch.rank = rank.value_or(launch.rank);

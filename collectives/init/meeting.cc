@@ -4,6 +4,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "rendezvous/file_store.h"
 #include "rendezvous/grpc_store.h"
 #include "rendezvous/grpc_store_server.h"
@@ -21,6 +22,8 @@ using rendezvous::GrpcStoreServer;
 using rendezvous::JobKey;
 using rendezvous::Listener;
 using rendezvous::PrefixStore;
+
+constexpr std::chrono::seconds kTimeToLeave{5};
 
 // The key of a job without one: no secret, but the same handshake with its checks. Loopback only.
 JobKey open_key() {
@@ -76,7 +79,15 @@ class HostedMeeting final : public Meeting {
 class FileMeeting final : public Meeting {
  public:
   FileMeeting(const MeetingOptions& options, const std::string& directory, Deadline deadline)
-      : store_(directory), generation_(store_, PrefixStore::generation_prefix(options.generation)) {
+      : store_(directory),
+        generation_(store_, PrefixStore::generation_prefix(options.generation)),
+        size_(options.launch.world_size) {
+    // Keys and addresses of ranks that are gone would send this run's into the void.
+    const std::string here = fmt::format("here/{}", options.launch.rank);
+    DL_CHECK(generation_.add(here, 1, deadline) == 1, kInvalidArgument,
+             "file://{0}: rank {1} of an earlier run, or another rank {1} of this one, has been "
+             "there; remove the directory, or give each run a new one",
+             directory, options.launch.rank);
     key_ = JobKey::from_environment();
     if (key_) return;
     // Whoever can write there belongs to the job (FileStore): the directory keeps the key as well
@@ -84,11 +95,22 @@ class FileMeeting final : public Meeting {
     if (options.launch.rank == 0) generation_.set("key", JobKey::generate().hex(), deadline);
     key_ = JobKey::from_hex(generation_.get("key", deadline));
   }
+  // The last rank to leave takes everything away. What a rank that was killed leaves behind, the
+  // next run refuses.
+  ~FileMeeting() override {
+    try {
+      const Deadline soon = Deadline::after(kTimeToLeave);
+      if (generation_.add("left", 1, soon) == size_) store_.remove(soon);
+    } catch (const std::exception& error) {
+      log::warning("leaving the other ranks: {}", error.what());
+    }
+  }
   rendezvous::Store& store() noexcept override { return generation_; }
 
  private:
   rendezvous::FileStore store_;
   PrefixStore generation_;
+  int size_;
 };
 
 std::unique_ptr<Meeting> meet_at(const MeetingOptions& options, const Endpoint& endpoint,

@@ -61,6 +61,12 @@ TEST(Agree, HasOneAnswerHoweverThePatienceEnds) {
   }
 }
 
+TEST(Agree, NamesThatContinueOneAnotherAreDifferent) {
+  rendezvous::MemoryStore store;
+  EXPECT_TRUE(ask(store, "step", 0, 1, true, 0s).flag);
+  EXPECT_FALSE(ask(store, "step/0", 0, 1, false, 0s).flag);
+}
+
 TEST(Agree, AloneIsOnesOwnFlag) {
   rendezvous::MemoryStore store;
   EXPECT_TRUE(ask(store, "a", 0, 1, true, 0s).flag);

@@ -10,6 +10,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -114,6 +115,47 @@ TEST(InitProcessGroup, ByADirectory) {
                       init_process_group(
                           {.init_method = method, .rank = rank, .world_size = 2, .timeout = 30s});
                       return sum_of_ranks(2);
+                    }),
+      (std::vector<int>{0, 0}));
+}
+
+TEST(InitProcessGroup, ADirectoryIsLeftAsItWasAndOneOfAnEarlierRunRefused) {
+  const tests::TempDir directory;
+  const auto run = [&](const std::string& folder, bool says_goodbye) {
+    return run_processes(2, [&](int rank) {
+      try {
+        init_process_group(
+            {.init_method = "file://" + folder, .rank = rank, .world_size = 2, .timeout = 30s});
+      } catch (const Error& error) {
+        return std::string(error.what()).find("an earlier run") != std::string::npos ? 40 : 41;
+      }
+      return says_goodbye ? sum_of_ranks(2) : 0;
+    });
+  };
+  const std::string own = directory.path() + "/meet";
+  const std::string users = directory.path() + "/users";
+  std::filesystem::create_directory(users);
+  std::filesystem::permissions(users, std::filesystem::perms::owner_all);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(run(own, true), (std::vector<int>{0, 0}));
+    EXPECT_FALSE(std::filesystem::exists(own));
+    EXPECT_EQ(run(users, true), (std::vector<int>{0, 0}));
+    EXPECT_TRUE(std::filesystem::is_empty(users));
+  }
+  EXPECT_EQ(run(own, false), (std::vector<int>{0, 0}));
+  EXPECT_EQ(run(own, true), (std::vector<int>{40, 40}));
+}
+
+TEST(InitProcessGroup, AgreementTakesAnyPatience) {
+  const std::string method = "tcp://127.0.0.1:" + std::to_string(free_port());
+  EXPECT_EQ(
+      run_processes(2,
+                    [&](int rank) {
+                      init_process_group(
+                          {.init_method = method, .rank = rank, .world_size = 2, .timeout = 30s});
+                      const auto answer = agree("a", true, std::chrono::nanoseconds::max());
+                      default_group()->barrier()->wait();
+                      return answer.flag && answer.missing.empty() ? 0 : 1;
                     }),
       (std::vector<int>{0, 0}));
 }

@@ -52,6 +52,16 @@ TEST_F(LaunchTest, TheProgramsOwnNumbersGoFirst) {
   EXPECT_EQ(launch.world_size, 8);
 }
 
+TEST_F(LaunchTest, WhatTheProgramDoesNotSayTheEnvironmentDoes) {
+  set("WORLD_SIZE", "4");
+  const Launch launch = find_launch(3, std::nullopt);
+  EXPECT_EQ(launch.rank, 3);
+  EXPECT_EQ(launch.world_size, 4);
+  set("RANK", "1");
+  EXPECT_EQ(find_launch(std::nullopt, 8).rank, 1);
+  EXPECT_EQ(find_launch(std::nullopt, 8).world_size, 8);
+}
+
 TEST_F(LaunchTest, ABatchScriptUnderSlurmIsNoRank) {
   set("SLURM_PROCID", "0");
   expect(0, 1);
