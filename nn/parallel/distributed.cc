@@ -85,7 +85,8 @@ DistributedDataParallel::DistributedDataParallel(Module& model,
       group_(std::move(group)),
       options_(options),
       buffers_(model.buffers()),
-      reducer_(prepare(model, group_, options), group_, reducer_options(options)) {}
+      // Braces: from left to right. An option that is bad on one rank only is a mismatch on all.
+      reducer_{prepare(model, group_, options), group_, reducer_options(options)} {}
 
 void DistributedDataParallel::begin_forward() {
   reducer_.check();

@@ -225,6 +225,13 @@ TEST(DdpConstruction, ComparesWhatIsTrainedAndTheOptions) {
                 }).text,
                 HasSubstr("rank 1 has option bucket_cap_mb = 26, rank 0 has option bucket_cap_mb = "
                           "25 (entry 4)"));
+    // Bad on one rank alone: the others must not wait for it.
+    EXPECT_THAT(thrown_by([&] {
+                  const DistributedDataParallel ddp(model, ref,
+                                                    {.first_bucket_mb = 1.0 - group.rank()});
+                }).text,
+                HasSubstr("rank 1 has option first_bucket_mb = 0, rank 0 has option "
+                          "first_bucket_mb = 1"));
     if (group.rank() == 1) model.parameters()[0].requires_grad_(false);
     EXPECT_THAT(thrown_by([&] { const DistributedDataParallel ddp(model, ref); }).text,
                 HasSubstr("rank 1 has parameter 0.weight float32[3, 5], not trained, rank 0 has "
