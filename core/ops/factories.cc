@@ -55,8 +55,8 @@ Steps steps_of(std::int64_t first, std::int64_t end, std::int64_t by) {
   };
   const std::uint64_t span = by > 0 ? distance(first, end) : distance(end, first);
   const std::uint64_t step = by > 0 ? distance(0, by) : distance(by, 0);
-  return {static_cast<double>(span / step + (span % step != 0 ? 1 : 0)),
-          first == end || (end > first) == (by > 0)};
+  const std::uint64_t count = span / step + (span % step != 0 ? 1 : 0);
+  return {static_cast<double>(count), first == end || (end > first) == (by > 0)};
 }
 
 }  // namespace
