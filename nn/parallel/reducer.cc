@@ -58,12 +58,19 @@ std::vector<BucketPlan> Reducer::plan() const {
   return plan;
 }
 
+// Zeros, because the gaps between gradients travel too.
+Tensor Reducer::make_memory(const BucketPlan& plan) const {
+  const Shape shape{static_cast<std::int64_t>(plan.elements)};
+  if (group_->size() == 1) return zeros(shape, {.dtype = plan.dtype, .device = plan.device});
+  const Ref<collectives::SymmetricMemory> memory =
+      group_->allocate_symmetric(plan.elements * size_of(plan.dtype));
+  return from_blob(memory->data(), shape, plan.dtype, memory);
+}
+
 void Reducer::make_buckets(std::vector<BucketPlan> plan) {
   std::vector<Bucket> buckets;
   for (BucketPlan& p : plan) {
-    // Zeros, because the gaps between gradients travel too.
-    const Tensor memory =
-        zeros({static_cast<std::int64_t>(p.elements)}, {.dtype = p.dtype, .device = p.device});
+    const Tensor memory = make_memory(p);
     for (const BucketPlan::Place& place : p.places) {
       Slot& slot = slots_[place.item];
       slot.bucket = buckets.size();

@@ -6,6 +6,9 @@
 // registration order and rebuilt once, after the first synchronised pass, in the order in which
 // rank 0's gradients were ready.
 //
+// Buckets lie in symmetric memory where the group has it (symmetric_memory.h); the averages have
+// the same bits either way.
+//
 // Ownership: holds handles to the parameters and the group, owns the buckets; an all-reduce under
 // way holds its bucket. Destroying a Reducer leaves the gradients where they are.
 // Errors: whatever goes wrong in a pass is thrown by backward(), and again by every later use. A
@@ -79,7 +82,9 @@ class Reducer {
     Tensor kept;  // its gradient before the pass, undefined where there was none
   };
 
+  // Collective.
   void make_buckets(std::vector<BucketPlan> plan);
+  Tensor make_memory(const BucketPlan& plan) const;
   void on_ready(std::size_t slot);
   void begin_pass();
   void mark_ready(std::size_t slot);
