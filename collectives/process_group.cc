@@ -13,6 +13,11 @@ namespace {
               group.name(), group.backend());
 }
 
+std::string shares_no_memory(const ProcessGroup& group) {
+  return fmt::format("group '{}' is a {} group; only the ranks of a shm group share memory",
+                     group.name(), group.backend());
+}
+
 }  // namespace
 
 Ref<Work> ProcessGroup::reduce(const ReduceOptions&) {
@@ -48,9 +53,12 @@ Ref<ProcessGroup> ProcessGroup::split(const SplitOptions&) {
 }
 
 Ref<SymmetricMemory> ProcessGroup::allocate_symmetric(std::size_t bytes) {
-  return make_ordinary_memory(
-      bytes, fmt::format("group '{}' is a {} group; only the ranks of a shm group share memory",
-                         name(), backend()));
+  return make_ordinary_memory(bytes, shares_no_memory(*this));
+}
+
+Ref<SymmetricMemory> ProcessGroup::register_symmetric(void* data, std::size_t bytes,
+                                                      Ref<RefCounted> owner) {
+  return make_unshared_memory(data, bytes, std::move(owner), shares_no_memory(*this));
 }
 
 Ref<Work> ProcessGroup::sendrecv(const SendOptions& to, const RecvOptions& from) {

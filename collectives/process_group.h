@@ -252,6 +252,11 @@ class ProcessGroup : public RefCounted {
   // (symmetric_memory.h). Throws what all_gather throws, kMismatch where the numbers differ, kIo on
   // every rank where one has no memory; after those two the group stays good.
   virtual Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes);
+  // The same of memory that exists and is `owner`'s: shared while the result lives. It must be
+  // whole pages of private anonymous memory, to which nobody writes during the call; where that
+  // does not hold on some rank, all go on as with any pointer, and why_not() says why.
+  virtual Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
+                                                  Ref<RefCounted> owner = {});
 
   // Ends every operation under way on every rank with kAborted and this reason, and poisons the
   // group. Never blocks.

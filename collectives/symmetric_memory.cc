@@ -11,22 +11,39 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-class OrdinaryMemory final : public SymmetricMemory {
+class Unshared final : public SymmetricMemory {
  public:
-  OrdinaryMemory(std::byte* data, std::size_t bytes, std::string why_not) noexcept
-      : SymmetricMemory(data, bytes, std::move(why_not)) {}
+  Unshared(void* data, std::size_t bytes, Ref<RefCounted> owner, std::string why_not)
+      : SymmetricMemory(static_cast<std::byte*>(data), bytes, std::move(why_not)),
+        owner_(std::move(owner)) {}
 
  private:
-  ~OrdinaryMemory() override { ::operator delete(data(), kAlignment); }
+  const Ref<RefCounted> owner_;
+};
+
+class Block final : public RefCounted {
+ public:
+  explicit Block(std::size_t bytes) : data_(::operator new(bytes, kAlignment, std::nothrow)) {
+    DL_CHECK(data_ != nullptr, kIo, "allocate {} bytes: there is no memory for them", bytes);
+    std::memset(data_, 0, bytes);
+  }
+  void* data() const noexcept { return data_; }
+
+ private:
+  ~Block() override { ::operator delete(data_, kAlignment); }
+  void* const data_;
 };
 
 }  // namespace
 
 Ref<SymmetricMemory> make_ordinary_memory(std::size_t bytes, std::string why_not) {
-  void* const data = ::operator new(bytes, kAlignment, std::nothrow);
-  DL_CHECK(data != nullptr, kIo, "allocate {} bytes: there is no memory for them", bytes);
-  std::memset(data, 0, bytes);
-  return make_ref<OrdinaryMemory>(static_cast<std::byte*>(data), bytes, std::move(why_not));
+  const auto block = make_ref<Block>(bytes);
+  return make_unshared_memory(block->data(), bytes, block, std::move(why_not));
+}
+
+Ref<SymmetricMemory> make_unshared_memory(void* data, std::size_t bytes, Ref<RefCounted> owner,
+                                          std::string why_not) {
+  return make_ref<Unshared>(data, bytes, std::move(owner), std::move(why_not));
 }
 
 }  // namespace dl::collectives

@@ -1,5 +1,6 @@
 // SymmetricMemory: memory of one size on every rank of a group, made by all of them together
-// (ProcessGroup::allocate_symmetric), which the other ranks of a node can read and write.
+// (ProcessGroup::allocate_symmetric; register_symmetric: memory that exists), which the other ranks
+// of a node can read and write.
 //
 // Collectives find it by the pointers that they are given: where the buffers of all ranks lie in
 // one symmetric memory, all_reduce in place takes one pass over it, and others read their peers'
@@ -45,7 +46,9 @@ class SymmetricMemory : public RefCounted {
   const std::string why_not_;
 };
 
-// For backends that share no memory.
+// For backends that share no memory: new, or somebody else's.
 Ref<SymmetricMemory> make_ordinary_memory(std::size_t bytes, std::string why_not);
+Ref<SymmetricMemory> make_unshared_memory(void* data, std::size_t bytes, Ref<RefCounted> owner,
+                                          std::string why_not);
 
 }  // namespace dl::collectives

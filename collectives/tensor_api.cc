@@ -135,4 +135,10 @@ Tensor symmetric_empty(const Shape& shape, DType dtype, collectives::ProcessGrou
   return from_blob(memory->data(), shape, dtype, memory);
 }
 
+Ref<collectives::SymmetricMemory> register_buffer(const Tensor& tensor,
+                                                  collectives::ProcessGroup& group) {
+  collectives::check_one("register_buffer", "tensor", tensor);
+  return group.register_symmetric(tensor.data_ptr(), tensor.nbytes(), tensor.storage());
+}
+
 }  // namespace dl

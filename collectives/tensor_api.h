@@ -96,5 +96,11 @@ namespace dl {
 // user; all_reduce on such tensors is the fastest there is. Elsewhere it is a tensor like any
 // other. Throws what ProcessGroup::allocate_symmetric throws.
 Tensor symmetric_empty(const Shape& shape, DType dtype, collectives::ProcessGroup& group);
+// Collective. The same for a tensor that exists (ProcessGroup::register_symmetric): shared while
+// the result lives, where all ranks' tensors fill whole pages, as those of from_blob may.
+// is_shared() says whether it worked, why_not() why not; the tensor is good for everything either
+// way.
+Ref<collectives::SymmetricMemory> register_buffer(const Tensor& tensor,
+                                                  collectives::ProcessGroup& group);
 
 }  // namespace dl

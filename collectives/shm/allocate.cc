@@ -23,9 +23,10 @@ class Making {
         own_{.bytes = bytes, .number = number},
         parts_(static_cast<std::size_t>(group.size())) {}
 
-  // Does this rank's part, then meets the others: throws on all ranks where one has failed.
+  // Does this rank's part, then meets the others. What went wrong, on whatever rank: empty where
+  // nothing did.
   template <typename Step>
-  void together(const Step& step) {
+  std::string together(const Step& step) {
     std::string why;
     try {
       step();
@@ -40,17 +41,18 @@ class Making {
         ->wait();
     for (int r = 0; r < group_.size(); ++r) {
       const Part& part = parts_[static_cast<std::size_t>(r)];
-      DL_CHECK(part.bytes == own_.bytes && part.number == own_.number, kMismatch,
-               "allocate_symmetric: rank {} wants {} bytes (call {}), rank {} wants {} (call {}); "
-               "all ranks must make the same calls in the same order",
-               r, part.bytes, part.number, group_.rank(), own_.bytes, own_.number);
+      DL_CHECK(
+          part.bytes == own_.bytes && part.number == own_.number, kMismatch,
+          "symmetric memory: rank {} wants {} bytes (call {}), rank {} wants {} (call {}); all "
+          "ranks must make the same calls in the same order",
+          r, part.bytes, part.number, group_.rank(), own_.bytes, own_.number);
     }
-    DL_CHECK(own_.is_good != 0, kIo, "allocate_symmetric: {}", why);
+    if (own_.is_good == 0) return why;
     for (int r = 0; r < group_.size(); ++r) {
-      DL_CHECK(parts_[static_cast<std::size_t>(r)].is_good != 0, kIo,
-               "allocate_symmetric: rank {} cannot share {} bytes; its own error says why", r,
-               own_.bytes);
+      if (parts_[static_cast<std::size_t>(r)].is_good != 0) continue;
+      return fmt::format("rank {} cannot share its {} bytes; it says why itself", r, own_.bytes);
     }
+    return {};
   }
 
  private:
@@ -61,32 +63,55 @@ class Making {
 
 }  // namespace
 
-Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t pages = std::max((bytes + page - 1) / page, std::size_t{1});
+// All map what `make_own` gives on each, or none does, and `why` says why not.
+template <typename MakeOwn>
+Ref<Mapped> Group::share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCounted> owner,
+                         std::string& why) {
   const std::uint32_t number = next_memory_++;
   std::vector<Segment> segments(static_cast<std::size_t>(size()));
   Segment& own = segments[static_cast<std::size_t>(rank())];
   Making making(*this, bytes, number);
   try {
-    making.together([&] {
-      own = Segment::make(pages * page);
+    why = making.together([&] {
+      own = make_own();
       core_->pass_memory(number, own.fd());
     });
-    own.close_fd();
-    making.together([&] {
-      std::vector<UniqueFd> passed = core_->take_memory(number, Deadline::after(timeout_));
-      for (std::size_t r = 0; r < segments.size(); ++r) {
-        if (passed[r]) segments[r] = Segment::map(std::move(passed[r]), pages * page);
-      }
-    });
+    if (why.empty()) {
+      own.close_fd();
+      why = making.together([&] {
+        std::vector<UniqueFd> passed = core_->take_memory(number, Deadline::after(timeout_));
+        for (std::size_t r = 0; r < segments.size(); ++r) {
+          if (passed[r]) segments[r] = Segment::map(std::move(passed[r]), own.size());
+        }
+      });
+    }
   } catch (...) {
     core_->drop_memory(number);
     throw;
   }
-  return make_shared_memory(core_->memories(),
-                            make_ref<Mapped>(number, rank(), std::move(segments)), bytes,
-                            std::string(name()));
+  if (!why.empty()) {
+    core_->drop_memory(number);
+    return nullptr;
+  }
+  return make_ref<Mapped>(number, rank(), std::move(segments), std::move(owner));
+}
+
+Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t pages = std::max((bytes + page - 1) / page, std::size_t{1});
+  std::string why;
+  Ref<Mapped> memory = share(bytes, [&] { return Segment::make(pages * page); }, nullptr, why);
+  DL_CHECK(memory, kIo, "allocate_symmetric: {}", why);
+  return make_shared_memory(core_->memories(), std::move(memory), bytes, std::string(name()));
+}
+
+Ref<SymmetricMemory> Group::register_symmetric(void* data, std::size_t bytes,
+                                               Ref<RefCounted> owner) {
+  auto* const begin = static_cast<std::byte*>(data);
+  std::string why;
+  Ref<Mapped> memory = share(bytes, [&] { return Segment::take_over(begin, bytes); }, owner, why);
+  if (!memory) return make_unshared_memory(data, bytes, std::move(owner), std::move(why));
+  return make_shared_memory(core_->memories(), std::move(memory), bytes, std::string(name()));
 }
 
 }  // namespace dl::collectives::shm

@@ -42,6 +42,8 @@ class Group final : public ProcessGroup {
 
   Ref<ProcessGroup> split(const SplitOptions& options) override;
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
+  Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
+                                          Ref<RefCounted> owner) override;
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   std::exception_ptr error() const noexcept override { return core_->error(); }
@@ -49,6 +51,11 @@ class Group final : public ProcessGroup {
  private:
   ~Group() override { core_->stop(); }
   Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output);
+
+  // allocate.cc
+  template <typename MakeOwn>
+  Ref<Mapped> share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCounted> owner,
+                    std::string& why);
 
   // Through the inner group, which counts its operations by itself.
   template <typename Options>

@@ -1,8 +1,5 @@
 #include "collectives/shm/memories.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 
@@ -40,27 +37,14 @@ class SharedMemory final : public SymmetricMemory {
 
 }  // namespace
 
-void Mapped::cut_off([[maybe_unused]] std::size_t offset,
-                     [[maybe_unused]] std::size_t bytes) noexcept {
+void Mapped::cut_off(std::size_t offset, std::size_t bytes) noexcept {
   is_cut_off_.store(true, std::memory_order_release);
-#if !defined(__SANITIZE_THREAD__)  // there the ranks are threads that share one mapping
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t begin = offset / page * page;
-  const std::size_t size = (offset + bytes + page - 1) / page * page - begin;
-  void* const fresh =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (fresh != MAP_FAILED) {
-    std::memcpy(fresh, data() + begin, size);
-    if (::mremap(fresh, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, data() + begin) != MAP_FAILED) {
-      return;
-    }
-    ::munmap(fresh, size);
+  if (!segments_[static_cast<std::size_t>(rank_)].make_private(offset, bytes)) {
+    log::warning(
+        "symmetric memory of a failed operation stays shared, as a copy of {} bytes is not "
+        "to be had: {}; do not use its contents",
+        bytes, std::strerror(errno));
   }
-  log::warning(
-      "symmetric memory of a failed operation stays shared, as {} bytes for a copy are not "
-      "to be had: {}; do not use its contents",
-      size, std::strerror(errno));
-#endif
 }
 
 Memories::Place Memories::find(const void* data, std::size_t bytes) const {

@@ -19,9 +19,10 @@ namespace dl::collectives::shm {
 
 class Mapped final : public RefCounted {
  public:
-  // `segments`: by rank, of one size.
-  Mapped(std::uint64_t number, int rank, std::vector<Segment> segments) noexcept
-      : number_(number), rank_(rank), segments_(std::move(segments)) {}
+  // `segments`: by rank, of one size. `owner`: of memory that the own one has taken over.
+  Mapped(std::uint64_t number, int rank, std::vector<Segment> segments,
+         Ref<RefCounted> owner) noexcept
+      : number_(number), rank_(rank), owner_(std::move(owner)), segments_(std::move(segments)) {}
 
   std::uint64_t number() const noexcept { return number_; }
   std::byte* data() const noexcept { return of(rank_); }
@@ -38,6 +39,7 @@ class Mapped final : public RefCounted {
  private:
   const std::uint64_t number_;
   const int rank_;
+  const Ref<RefCounted> owner_;
   const std::vector<Segment> segments_;
   std::atomic<bool> is_cut_off_{false};
 };

@@ -8,8 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <limits>
+#include <string_view>
 
 #if defined(__SANITIZE_THREAD__)
 #include <map>
@@ -88,6 +92,32 @@ void unmap_shared(std::byte* data, std::size_t bytes) noexcept {
   ::munmap(data, bytes);
 }
 
+// Whether all of a range is private anonymous memory that may be written, and no stack.
+bool is_ordinary(const std::byte* data, std::size_t bytes) {
+  std::FILE* const file = std::fopen("/proc/self/maps", "re");
+  if (file == nullptr) return false;
+  auto at = reinterpret_cast<std::uintptr_t>(data);
+  const std::uintptr_t end = at + bytes;
+  std::array<char, 512> line{};
+  while (at < end && std::fgets(line.data(), static_cast<int>(line.size()), file) != nullptr) {
+    std::uintptr_t from = 0, to = 0;
+    std::array<char, 5> rights{};
+    unsigned long inode = 0;
+    if (std::sscanf(line.data(), "%" SCNxPTR "-%" SCNxPTR " %4s %*s %*s %lu", &from, &to,
+                    rights.data(), &inode) != 4 ||
+        to <= at) {
+      continue;
+    }
+    if (from > at || std::string_view(rights.data()) != "rw-p" || inode != 0 ||
+        std::string_view(line.data()).find("[stack") != std::string_view::npos) {
+      break;
+    }
+    at = to;
+  }
+  std::fclose(file);
+  return at >= end;
+}
+
 }  // namespace
 
 Segment Segment::make(std::size_t bytes) {
@@ -125,20 +155,74 @@ Segment Segment::map(UniqueFd fd, std::size_t bytes) {
   return segment;
 }
 
+Segment Segment::take_over(std::byte* data, std::size_t bytes) {
+#if defined(__SANITIZE_THREAD__)
+  static_cast<void>(&is_ordinary);
+  throw_error(ErrorKind::kNotImplemented,
+              "under ThreadSanitizer {} bytes at {} cannot be shared in their place", bytes,
+              static_cast<const void*>(data));
+#else
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  DL_CHECK(bytes > 0 && reinterpret_cast<std::uintptr_t>(data) % page == 0 && bytes % page == 0,
+           kInvalidArgument,
+           "{} bytes at {} are not whole pages of {} bytes, and only those can be shared; allocate "
+           "symmetric memory instead",
+           bytes, static_cast<const void*>(data), page);
+  DL_CHECK(is_ordinary(data, bytes), kInvalidArgument,
+           "{} bytes at {} are not all private anonymous memory that may be written (a file's, a "
+           "stack, shared already?), and cannot be shared; allocate symmetric memory instead",
+           bytes, static_cast<const void*>(data));
+  Segment segment = make(bytes);
+  std::memcpy(segment.data_, data, bytes);
+  if (::mremap(segment.data_, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED) {
+    throw_errno(errno, fmt::format("share {} bytes in their place", bytes));
+  }
+  segment.data_ = data;
+  segment.is_taken_over_ = true;
+  return segment;
+#endif
+}
+
+bool Segment::make_private([[maybe_unused]] std::size_t offset,
+                           [[maybe_unused]] std::size_t bytes) const noexcept {
+#if !defined(__SANITIZE_THREAD__)  // there the ranks are threads that share one mapping
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t begin = offset / page * page;
+  const std::size_t size = (offset + bytes + page - 1) / page * page - begin;
+  void* const fresh =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED) return false;
+  std::memcpy(fresh, data_ + begin, size);
+  if (::mremap(fresh, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, data_ + begin) == MAP_FAILED) {
+    const int why = errno;
+    ::munmap(fresh, size);
+    errno = why;
+    return false;
+  }
+#endif
+  return true;
+}
+
 Segment::Segment(Segment&& other) noexcept
     : fd_(std::move(other.fd_)),
       data_(std::exchange(other.data_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)) {}
+      bytes_(std::exchange(other.bytes_, 0)),
+      is_taken_over_(std::exchange(other.is_taken_over_, false)) {}
 
 Segment& Segment::operator=(Segment&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(is_taken_over_, other.is_taken_over_);
   return *this;
 }
 
 Segment::~Segment() {
-  if (data_ != nullptr) unmap_shared(data_, bytes_);
+  if (is_taken_over_) {
+    make_private(0, bytes_);  // shared pages that nobody else maps do as well
+  } else if (data_ != nullptr) {
+    unmap_shared(data_, bytes_);
+  }
 }
 
 }  // namespace dl::collectives::shm

@@ -21,10 +21,19 @@ class Segment {
   static Segment make(std::size_t bytes);
   // Maps one that a peer has passed. Throws kMismatch where it is not sealed or has another size.
   static Segment map(UniqueFd fd, std::size_t bytes);
+  // Takes the place of memory that exists: whole pages, private and anonymous, to which nobody may
+  // write meanwhile. They keep their address and contents, and turn private again when the segment
+  // goes, until which they must stay. Throws kInvalidArgument where it is other memory, kIo.
+  static Segment take_over(std::byte* data, std::size_t bytes);
 
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
+
+  // Ends the sharing of the pages of a range: they keep their address and contents, and others no
+  // longer reach them. The range is not to be written to meanwhile. Where there is no memory for a
+  // copy the range stays shared, and errno says why.
+  bool make_private(std::size_t offset, std::size_t bytes) const noexcept;
 
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return bytes_; }
@@ -36,6 +45,7 @@ class Segment {
   UniqueFd fd_;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
+  bool is_taken_over_ = false;
 };
 
 }  // namespace dl::collectives::shm

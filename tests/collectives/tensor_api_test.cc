@@ -44,6 +44,9 @@ TEST(TensorCollectives, OnSymmetricTensorsOfAnyBackend) {
     static_cast<float*>(x.data_ptr())[30'099] = static_cast<float>(group.rank() + 1);
     all_reduce(group, x)->wait();
     EXPECT_EQ(at(x, 30'099), 3);
+    const Ref<SymmetricMemory> registered = register_buffer(numbers(5000, 0), group);
+    EXPECT_FALSE(registered->is_shared());
+    EXPECT_FALSE(registered->why_not().empty());
   });
 }
 

@@ -291,7 +291,7 @@ TEST(ShmGroups, MoreChunksThanSlotsFromAnyRootInTurn) {
 
 // Above the exchange, also where ranks share cores: in one chunk of the slots, and in several.
 constexpr std::size_t kOneChunk = 12'007;  // f32
-constexpr std::size_t kManyChunks = 300'007;
+constexpr std::size_t kManyChunks = 100'003;
 static_assert(kOneChunk * 4 > kCrowdedExchangeBytes && kOneChunk * 4 < kSlotBytes);
 
 void put_in(std::byte* to, const Bytes& from) {
@@ -496,13 +496,72 @@ TEST(SymmetricMemory, OfAFailedOperationIsOutOfReachOfOthers) {
   });
 }
 
+// Private pages of its own.
+struct Pages {
+  explicit Pages(std::size_t size) : bytes(size) {
+    data = static_cast<std::byte*>(
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  }
+  ~Pages() { ::munmap(data, bytes); }
+  std::byte* data;
+  std::size_t bytes;
+};
+
+TEST(RegisteredMemory, ThatCannotBeSharedIsStagedOnAllRanks) {
+  rendezvous::MemoryStore store;
+  run_threads(2, [&](int rank) {
+    const Ref<ProcessGroup> group = join(store, rank, {});
+    Pages pages(1 << 20);
+    std::byte* const x = pages.data + (rank == 0 ? 0 : 64);
+    const std::size_t bytes = pages.bytes / 2;
+    const Ref<SymmetricMemory> memory = group->register_symmetric(x, bytes);
+    EXPECT_FALSE(memory->is_shared());
+    EXPECT_EQ(memory->data(), x);
+#if !defined(__SANITIZE_THREAD__)
+    EXPECT_NE(memory->why_not().find(rank == 0 ? "rank 1 cannot share its" : "are not whole pages"),
+              std::string::npos)
+        << memory->why_not();
+#endif
+    const Ref<Work> work = group->all_reduce({.input = x, .output = x, .count = kOneChunk});
+    work->wait();
+    EXPECT_EQ(work->algorithm(), "staged");
+    // Of others' memory nothing is touched.
+    const Segment file = Segment::make(8192);
+    EXPECT_FALSE(group->register_symmetric(file.data(), 8192)->is_shared());
+  });
+}
+
 #if !defined(__SANITIZE_THREAD__)  // where ranks share one mapping
+TEST(RegisteredMemory, IsSharedInItsPlaceWhileTheHandleLives) {
+  rendezvous::MemoryStore store;
+  run_threads(3, [&](int rank) {
+    const Ref<ProcessGroup> group = join(store, rank, {.size = 3});
+    Pages pages(2 << 20);
+    auto* const x = pages.data;
+    put_in(x, filled(DType::kF32, rank, kManyChunks));
+    const auto way = [&] {
+      const Ref<Work> work = group->all_reduce({.input = x, .output = x, .count = kManyChunks});
+      work->wait();
+      return work->algorithm();
+    };
+    Ref<SymmetricMemory> memory = group->register_symmetric(x, pages.bytes);
+    ASSERT_TRUE(memory->is_shared()) << memory->why_not();
+    EXPECT_EQ(way(), "symmetric");
+    expect_sums(x, DType::kF32, ReduceOp::kSum, kManyChunks, 3);
+    memory = nullptr;
+    expect_sums(x, DType::kF32, ReduceOp::kSum, kManyChunks, 3);
+    group->barrier()->wait();
+    EXPECT_EQ(way(), "staged");
+  });
+  EXPECT_EQ(held().second, 0);
+}
+
 TEST(SymmetricMemory, ThatIsCutOffKeepsItsContentsAndIgnoresAWriter) {
   std::vector<Segment> segments(1);
   segments[0] = Segment::make(4 * 4096);
   const Segment peers =
       Segment::map(UniqueFd(::fcntl(segments[0].fd(), F_DUPFD_CLOEXEC, 0)), 4 * 4096);
-  const Ref<Mapped> memory = make_ref<Mapped>(1, 0, std::move(segments));
+  const Ref<Mapped> memory = make_ref<Mapped>(1, 0, std::move(segments), nullptr);
   std::byte* const own = memory->data();
   const std::size_t inside[] = {4096, 2 * 4096, 3 * 4096 - 1};
   for (const std::size_t i : inside) own[i] = std::byte{1};
