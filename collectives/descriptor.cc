@@ -47,7 +47,7 @@ std::uint32_t hash(const Descriptor& d, std::uint64_t salt) noexcept {
                               std::uint64_t{static_cast<std::uint8_t>(d.reduce)} << 16 |
                               std::uint64_t{static_cast<std::uint8_t>(d.order)} << 24 |
                               std::uint64_t{static_cast<std::uint32_t>(d.root)} << 32;
-  const std::uint64_t h = mix(mix(mix(salt ^ d.sequence) + d.count) ^ kinds);
+  const std::uint64_t h = mix(mix(mix(salt ^ d.sequence) + d.count) ^ kinds ^ mix(d.plan));
   return static_cast<std::uint32_t>(h ^ (h >> 32));
 }
 
@@ -88,6 +88,12 @@ std::string text(const Descriptor& d) {
 
 std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
                           const Descriptor& ours, std::string_view ours_who) {
+  if (theirs.plan != ours.plan) {
+    return fmt::format(
+        "{}: {} follows plan {:08x}, {} follows plan {:08x}; are DLRUN_PLAN, DLRUN_ALGORITHM and "
+        "dlrun the same on all ranks?",
+        title(ours), theirs_who, theirs.plan, ours_who, ours.plan);
+  }
   if (theirs.op == ours.op && theirs.sequence == ours.sequence) {
     return fmt::format("{}: {} sent {}, {} expects {}; are the models the same on all ranks?",
                        title(ours), theirs_who, payload_text(theirs), ours_who, payload_text(ours));

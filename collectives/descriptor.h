@@ -51,6 +51,8 @@ struct Descriptor {
   DType dtype = DType::kU8;
   ReduceOp reduce = ReduceOp::kSum;
   Order order = Order::kPlan;
+  // Hash of the choices that the group follows (algorithms/plan.h); 0 where there are none.
+  std::uint32_t plan = 0;
   friend bool operator==(const Descriptor&, const Descriptor&) noexcept = default;
 };
 

@@ -42,6 +42,11 @@ struct ProcessGroupOptions {
   // Deadline of an operation, and of the ranks' meeting; nullopt: DLRUN_TIMEOUT, 600 s.
   std::optional<std::chrono::nanoseconds> timeout{};
   std::string name = "world";
+  // Of collectives over TCP (algorithms/plan.h): a file, else DLRUN_PLAN, else
+  // ~/.config/dlrun/plan, else built in; and "ring" or "all_reduce:ring,broadcast:chain", else
+  // DLRUN_ALGORITHM. Rank 0's count. With an algorithm, "auto" is "tcp".
+  std::string plan{};
+  std::string algorithm{};
 };
 
 // Collective: every rank calls it; returns when all have come. Throws kInvalidArgument where it is

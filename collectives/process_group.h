@@ -215,6 +215,9 @@ class ProcessGroup : public RefCounted {
   virtual std::string_view name() const noexcept = 0;
   // "tcp", "shm", "nccl", ...
   virtual std::string_view backend() const noexcept = 0;
+  // Name of the plan that picks algorithms; empty where there is nothing to pick. With the same
+  // plan, shapes and ranks a result has the same bits.
+  virtual std::string_view plan() const noexcept { return {}; }
 
   virtual Ref<Work> all_reduce(const AllReduceOptions& options) = 0;
   virtual Ref<Work> broadcast(const BroadcastOptions& options) = 0;

@@ -45,8 +45,8 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
 std::string Record::text() const {
   return fmt::format(
       "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\noffer={}"
-      "\n",
-      version, size, generation, lanes, address, who.host, who.pid, who.node, offer);
+      "\nplan={}\n",
+      version, size, generation, lanes, address, who.host, who.pid, who.node, offer, plan);
 }
 
 Record Record::parse(std::string_view text, int rank) {
@@ -68,6 +68,7 @@ Record Record::parse(std::string_view text, int rank) {
     if (name == "pid") read_number(value, record.who.pid);
     if (name == "node") record.who.node = value;
     if (name == "offer") record.offer = value;
+    if (name == "plan") record.plan = value;
   }
   return record;
 }

@@ -24,6 +24,7 @@ struct Record {
   int lanes = 0;          // sockets a peer for data, where the backend has them
   std::string address{};  // where it listens
   std::string offer{};    // one line of what else it says
+  std::string plan{};     // in one line (algorithms/plan.h), where the backend follows one
   Identity who{};
 
   std::string text() const;

@@ -2,84 +2,15 @@
 
 #include <algorithm>
 
-#include "collectives/algorithms/parts.h"
+#include "collectives/algorithms/all_reduce.h"
+#include "collectives/algorithms/chunks.h"
 #include "collectives/algorithms/reduce.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
 namespace {
 
-// The part of [0, count) that rank `i` of `size` is responsible for, in bytes.
-struct Chunk {
-  std::size_t offset;
-  std::size_t bytes;
-};
-Chunk chunk_of(std::size_t count, std::size_t element, int size, int i) {
-  const auto ranks = static_cast<std::size_t>(size);
-  const auto index = static_cast<std::size_t>(i);
-  const std::size_t quotient = count / ranks;
-  const std::size_t rest = count % ranks;
-  const std::size_t begin = index * quotient + std::min(index, rest);
-  return {begin * element, (quotient + (index < rest ? 1 : 0)) * element};
-}
-
-int modulo(int a, int size) {
-  return (a % size + size) % size;
-}
-
-int last(const std::vector<Transfer>& transfers) {
-  return static_cast<int>(transfers.size()) - 1;
-}
-
-// Every rank sends all of its input to every other and reduces all shares itself: one step, and the
-// same order of additions everywhere.
-Schedule direct_all_reduce(const Descriptor& d, int rank, int size, bool in_place) {
-  Schedule s;
-  const std::size_t bytes = d.count * size_of(d.dtype);
-  Combine combine{.bytes = bytes, .receives = std::vector<int>(static_cast<std::size_t>(size), -1)};
-  for (int step = 1; step < size; ++step) {
-    const int to = modulo(rank + step, size);
-    const int from = modulo(rank - step, size);
-    s.sends.push_back({.peer = to, .region = Region::kInput, .bytes = bytes});
-    if (in_place) combine.overwrites.push_back(last(s.sends));
-    s.receives.push_back(
-        {.peer = from, .region = Region::kScratch, .offset = s.scratch_bytes, .bytes = bytes});
-    s.scratch_bytes += bytes;
-    combine.receives[static_cast<std::size_t>(from)] = last(s.receives);
-  }
-  s.combine = std::move(combine);
-  return s;
-}
-
-std::vector<Part> even_parts(const Descriptor& d, int size) {
-  std::vector<Part> parts;
-  for (int i = 0; i < size; ++i) {
-    const Chunk chunk = chunk_of(d.count, size_of(d.dtype), size, i);
-    parts.push_back({chunk.offset, chunk.bytes});
-  }
-  return parts;
-}
-
-// As many bytes as a ring: shares to the rank that sums them, results to everybody.
-Schedule shares_all_reduce(const Descriptor& d, int rank, int size) {
-  const std::vector<Part> parts = even_parts(d, size);
-  const Part own = parts[static_cast<std::size_t>(rank)];
-  Schedule s = exchange_shares(parts, rank, size, Region::kOutput, own.offset);
-  for (int step = 1; step < size; ++step) {
-    const int from = modulo(rank - step, size);
-    const Part theirs = parts[static_cast<std::size_t>(from)];
-    s.sends.push_back({.peer = modulo(rank + step, size),
-                       .region = Region::kOutput,
-                       .offset = own.offset,
-                       .bytes = own.bytes,
-                       .after = Transfer::kCombined});
-    s.receives.push_back(
-        {.peer = from, .region = Region::kOutput, .offset = theirs.offset, .bytes = theirs.bytes});
-  }
-  return s;
-}
-
-// The same with results to the root alone.
+// Shares to the rank that sums them, results to the root.
 Schedule shares_reduce(const Descriptor& d, int rank, int size) {
   const std::vector<Part> parts = even_parts(d, size);
   const Part own = parts[static_cast<std::size_t>(rank)];
@@ -99,44 +30,6 @@ Schedule shares_reduce(const Descriptor& d, int rank, int size) {
     const Part theirs = parts[static_cast<std::size_t>(from)];
     s.receives.push_back(
         {.peer = from, .region = Region::kOutput, .offset = theirs.offset, .bytes = theirs.bytes});
-  }
-  return s;
-}
-
-// Patarasuk and Yuan 2009: p-1 steps of reduce-scatter, p-1 of all-gather; each chunk's sum is made
-// along the ring, once, and copied. In place needs no guard: a chunk's final bytes exist only after
-// this rank's share of them has arrived at its neighbour.
-Schedule ring_all_reduce(const Descriptor& d, int rank, int size) {
-  Schedule s;
-  const std::size_t element = size_of(d.dtype);
-  const int left = modulo(rank - 1, size);
-  const int right = modulo(rank + 1, size);
-  const auto chunk = [&](int i) { return chunk_of(d.count, element, size, modulo(i, size)); };
-  for (int step = 0; step < size - 1; ++step) {
-    const Chunk out = chunk(rank - step);
-    s.sends.push_back({.peer = right,
-                       .region = step == 0 ? Region::kInput : Region::kOutput,
-                       .offset = out.offset,
-                       .bytes = out.bytes,
-                       .after = last(s.receives)});
-    const Chunk in = chunk(rank - step - 1);
-    s.receives.push_back({.peer = left,
-                          .region = Region::kOutput,
-                          .apply = step == size - 2 ? Apply::kReduceLast : Apply::kReduce,
-                          .offset = in.offset,
-                          .bytes = in.bytes,
-                          .input_offset = in.offset});
-  }
-  for (int step = 0; step < size - 1; ++step) {
-    const Chunk out = chunk(rank + 1 - step);
-    s.sends.push_back({.peer = right,
-                       .region = Region::kOutput,
-                       .offset = out.offset,
-                       .bytes = out.bytes,
-                       .after = last(s.receives)});
-    const Chunk in = chunk(rank - step);
-    s.receives.push_back(
-        {.peer = left, .region = Region::kOutput, .offset = in.offset, .bytes = in.bytes});
   }
   return s;
 }
@@ -164,7 +57,7 @@ Schedule ring_reduce_scatter(const Descriptor& d, int rank, int size) {
          .apply = final ? Apply::kReduceLast : Apply::kReduce,
          .offset = final ? 0 : static_cast<std::size_t>(step % 2) * bytes,
          .bytes = bytes,
-         .input_offset = static_cast<std::size_t>(modulo(rank - step - 2, size)) * bytes,
+         .own_offset = static_cast<std::size_t>(modulo(rank - step - 2, size)) * bytes,
          // The slot's previous content left with the send of one step ago.
          .after = final || step < 2 ? Transfer::kNothing : step - 1});
   }
@@ -285,67 +178,76 @@ Schedule dissemination_barrier(int rank, int size) {
   return s;
 }
 
-// Sums that grow from rank to rank have the order of the way they take.
-bool wants_raw_shares(const Descriptor& d) noexcept {
-  return d.order == Order::kTree || needs_raw_shares(d.dtype, d.reduce);
-}
-
 }  // namespace
 
 std::string_view name_of(Algorithm algorithm) noexcept {
-  constexpr std::string_view kNames[] = {"direct", "ring", "tree", "chain", "dissemination"};
+  constexpr std::string_view kNames[kAlgorithmCount] = {
+      "direct", "shares", "ring", "doubling", "halving", "tree", "chain", "dissemination"};
   return kNames[static_cast<std::size_t>(algorithm)];
 }
 
-Algorithm plan(const Descriptor& d, int size) noexcept {
-  const std::size_t bytes = d.count * size_of(d.dtype);
-  const bool small = bytes <= kSmallBytes / static_cast<std::size_t>(std::max(size - 1, 1));
-  switch (d.op) {
+bool wants_raw_shares(const Descriptor& d) noexcept {
+  const bool reduces = d.op == OpKind::kAllReduce || d.op == OpKind::kReduceScatter ||
+                       d.op == OpKind::kReduce || d.op == OpKind::kReduceScatterv;
+  return reduces && (d.order == Order::kTree || needs_raw_shares(d.dtype, d.reduce));
+}
+
+std::span<const Algorithm> algorithms_of(OpKind op, bool raw_shares) noexcept {
+  using enum Algorithm;
+  static constexpr Algorithm kAllReduce[] = {kDirect, kShares, kRing, kDoubling, kHalving};
+  static constexpr Algorithm kReduce[] = {kDirect, kShares, kChain};
+  static constexpr Algorithm kParts[] = {kDirect, kRing};
+  static constexpr Algorithm kBroadcast[] = {kTree, kChain};
+  static constexpr Algorithm kBarrier[] = {kDissemination};
+  const std::span<const Algorithm> parts(kParts);
+  switch (op) {
     case OpKind::kAllReduce:
-    case OpKind::kReduceScatter:
-      return small || wants_raw_shares(d) ? Algorithm::kDirect : Algorithm::kRing;
-    case OpKind::kAllGather:
-      return small ? Algorithm::kDirect : Algorithm::kRing;
-    case OpKind::kBroadcast:
-      return bytes <= kSmallBytes ? Algorithm::kTree : Algorithm::kChain;
+      return std::span(kAllReduce).first(raw_shares ? 2 : std::size(kAllReduce));
     case OpKind::kReduce:
-      return small || wants_raw_shares(d) ? Algorithm::kDirect : Algorithm::kChain;
+      return std::span(kReduce).first(raw_shares ? 2 : std::size(kReduce));
+    case OpKind::kReduceScatter:
+      return parts.first(raw_shares ? 1 : parts.size());
+    case OpKind::kAllGather:
+      return parts;
+    case OpKind::kBroadcast:
+      return kBroadcast;
     case OpKind::kBarrier:
-      return Algorithm::kDissemination;
+      return kBarrier;
     default:
-      return Algorithm::kDirect;
+      return parts.first(1);
   }
 }
 
-Schedule make_schedule(const Descriptor& d, int rank, int size, bool in_place) {
-  const Algorithm algorithm = plan(d, size);
-  const std::size_t bytes = d.count * size_of(d.dtype);
-  switch (d.op) {
-    case OpKind::kAllReduce:
-      if (algorithm == Algorithm::kRing) return ring_all_reduce(d, rank, size);
-      return bytes <= kSmallBytes / static_cast<std::size_t>(std::max(size - 1, 1))
-                 ? direct_all_reduce(d, rank, size, in_place)
-                 : shares_all_reduce(d, rank, size);
-    case OpKind::kReduceScatter: {
-      if (algorithm == Algorithm::kRing) return ring_reduce_scatter(d, rank, size);
-      const std::vector<std::size_t> counts(static_cast<std::size_t>(size), d.count);
-      return exchange_shares(pack(counts, size_of(d.dtype)), rank, size, Region::kOutput, 0);
+Schedule make_schedule(const Descriptor& d, Algorithm algorithm, int rank, int size,
+                       bool in_place) {
+  const std::span<const Algorithm> allowed = algorithms_of(d.op, wants_raw_shares(d));
+  DL_CHECK(std::ranges::find(allowed, algorithm) != allowed.end(), kInternal,
+           "{} has no algorithm '{}'", text(d), name_of(algorithm));
+  Schedule s = [&]() -> Schedule {
+    switch (d.op) {
+      case OpKind::kAllReduce:
+        return all_reduce_schedule(d, algorithm, rank, size, in_place);
+      case OpKind::kReduceScatter: {
+        if (algorithm == Algorithm::kRing) return ring_reduce_scatter(d, rank, size);
+        const std::vector<std::size_t> counts(static_cast<std::size_t>(size), d.count);
+        return exchange_shares(pack(counts, size_of(d.dtype)), rank, size, Region::kOutput, 0);
+      }
+      case OpKind::kReduce:
+        if (algorithm == Algorithm::kChain) return chain_reduce(d, rank, size);
+        return algorithm == Algorithm::kDirect ? direct_reduce(d, rank, size)
+                                               : shares_reduce(d, rank, size);
+      case OpKind::kAllGather:
+        return all_gather(d, rank, size, algorithm == Algorithm::kRing);
+      case OpKind::kBroadcast:
+        return broadcast(d, rank, size, algorithm == Algorithm::kTree);
+      case OpKind::kBarrier:
+        return dissemination_barrier(rank, size);
+      default:
+        throw_error(ErrorKind::kInternal, "{} has no schedule", name_of(d.op));
     }
-    case OpKind::kReduce:
-      if (algorithm == Algorithm::kChain) return chain_reduce(d, rank, size);
-      return bytes <= kSmallBytes / static_cast<std::size_t>(std::max(size - 1, 1))
-                 ? direct_reduce(d, rank, size)
-                 : shares_reduce(d, rank, size);
-    case OpKind::kAllGather:
-      return all_gather(d, rank, size, algorithm == Algorithm::kRing);
-    case OpKind::kBroadcast:
-      return broadcast(d, rank, size, algorithm == Algorithm::kTree);
-    case OpKind::kBarrier:
-      return dissemination_barrier(rank, size);
-    default:
-      break;
-  }
-  throw_error(ErrorKind::kInternal, "{} has no schedule", name_of(d.op));
+  }();
+  s.algorithm = algorithm;
+  return s;
 }
 
 }  // namespace dl::collectives

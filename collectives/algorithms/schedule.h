@@ -2,17 +2,17 @@
 //
 // A schedule says nothing about sockets or threads: a backend executes it, and a test executes the
 // schedules of all ranks in memory, in random order. Transfers with one peer happen in the order in
-// which they stand, independently of those with other peers. A dependency (`after`) holds byte by
-// byte, which is what makes a ring or a chain a pipeline: byte x of a send may leave once byte x of
-// the receive it forwards was applied.
+// which they stand, independently of those with other peers. A dependency holds byte by byte, which
+// is what makes a ring or a chain a pipeline: a byte may leave once the receive that it forwards
+// has put it into its place.
 //
-// Which schedule an operation takes is a pure function of its descriptor and the group's size
-// (plan), so that all ranks decide alike and a result has the same bits on every run.
+// Which one of an operation's algorithms runs is the plan's choice (plan.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +20,25 @@
 
 namespace dl::collectives {
 
+enum class Algorithm : std::uint8_t {
+  kDirect,        // every rank to every other that needs it, at once
+  kShares,        // raw shares to the rank that sums them, results from there
+  kRing,          // partial sums, or parts, around the ring
+  kDoubling,      // recursive doubling: pairs exchange their sums
+  kHalving,       // halving and doubling: pairs exchange halves of them, then the results
+  kTree,          // binomial
+  kChain,         // from neighbour to neighbour
+  kDissemination  // barrier
+};
+inline constexpr std::size_t kAlgorithmCount = 8;
+// "direct", "shares", ...
+std::string_view name_of(Algorithm algorithm) noexcept;
+
 enum class Region : std::uint8_t { kInput, kOutput, kScratch };
 
 enum class Apply : std::uint8_t {
   kStore,       // the bytes are the result
-  kReduce,      // region[offset] = received op input[input_offset]
+  kReduce,      // region[offset] = received op own[own_offset]
   kReduceLast,  // the same, then finished (avg is divided)
 };
 
@@ -34,13 +48,19 @@ struct Transfer {
 
   int peer = 0;
   Region region = Region::kInput;
-  Apply apply = Apply::kStore;   // receives only
-  std::size_t offset = 0;        // bytes into the region
-  std::size_t bytes = 0;         // zero: a header alone, which says "I am in this operation"
-  std::size_t input_offset = 0;  // kReduce: where this rank's own share stands in the input
-  // A send: the receive whose bytes it forwards. A receive: the send that must have left before, as
-  // its bytes are overwritten or (zero bytes) as rounds must not overtake each other.
+  Apply apply = Apply::kStore;  // receives only
+  std::size_t offset = 0;       // bytes into the region
+  std::size_t bytes = 0;        // zero: a header alone, which says "I am in this operation"
+  // kReduce: where this rank's operand stands, and the receive that puts it there.
+  Region own = Region::kInput;
+  std::size_t own_offset = 0;
+  int own_from = kNothing;
+  bool own_first = false;  // own op received; min and max of equal operands are the later one
+  // A send: the receive whose bytes, or a part of them, it forwards. A receive: the send that must
+  // have left before, as its bytes are overwritten or (zero bytes) as rounds must not overtake each
+  // other.
   int after = kNothing;
+  bool after_all = false;  // a send: that receive and all before it must be over
 };
 
 // region[offset, offset + bytes) = share 0 op share 1 op ..., in rank order or along the tree of
@@ -59,21 +79,18 @@ struct Schedule {
   std::vector<Transfer> receives;
   std::optional<Combine> combine;
   std::size_t scratch_bytes = 0;
+  Algorithm algorithm = Algorithm::kDirect;  // that it follows
 };
 
-enum class Algorithm : std::uint8_t { kDirect, kRing, kTree, kChain, kDissemination };
-
-// "direct", "ring", ...
-std::string_view name_of(Algorithm algorithm) noexcept;
-
-// At most this many bytes leave a rank in the direct exchange of a small operation; above,
-// bandwidth decides.
-inline constexpr std::size_t kSmallBytes = 64 * 1024;
-
-Algorithm plan(const Descriptor& descriptor, int size) noexcept;
+// Whether this reduction's partial sums must not travel: they would be rounded on the way
+// (reduce.h), or have the order of the way they take.
+bool wants_raw_shares(const Descriptor& descriptor) noexcept;
+// The algorithms that an operation has; with `raw_shares` those whose partial sums do not travel.
+std::span<const Algorithm> algorithms_of(OpKind op, bool raw_shares) noexcept;
 
 // `in_place`: input and output are the same memory.
-// Not for the operations on parts (parts.h).
-Schedule make_schedule(const Descriptor& descriptor, int rank, int size, bool in_place);
+// Not for the operations on parts (parts.h). `algorithm` is one of algorithms_of().
+Schedule make_schedule(const Descriptor& descriptor, Algorithm algorithm, int rank, int size,
+                       bool in_place);
 
 }  // namespace dl::collectives

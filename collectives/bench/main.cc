@@ -4,8 +4,11 @@
 #include <vector>
 
 #include "collectives/bench/options.h"
+#include "collectives/bench/planner.h"
 #include "collectives/bench/run.h"
 #include "collectives/init.h"
+#include "collectives/init/launch.h"
+#include "core/base/env.h"
 
 namespace dl::collectives::bench {
 namespace {
@@ -19,10 +22,33 @@ std::vector<std::unique_ptr<Report>> make_reports(const Options& o) {
   return reports;
 }
 
+int nodes_of(const Options& options) {
+  if (options.nodes > 0) return options.nodes;
+  return static_cast<int>(env::get_int(env::Var::kGroupWorldSize).value_or(1));
+}
+
+// No group is made, so that a job can be explained from anywhere; where there is one, by rank 0.
+int explain_job(const Options& options) {
+  const Launch launch = find_launch(std::nullopt, std::nullopt);
+  if (launch.rank != 0) return 0;
+  explain(
+      options, find_plan(options.plan, options.algorithm),
+      {.ranks = options.ranks > 0 ? options.ranks : launch.world_size, .nodes = nodes_of(options)},
+      stdout);
+  return 0;
+}
+
 int bench(const Options& options, const std::vector<std::string>& command) {
-  init_process_group({.backend = options.backend, .timeout = options.timeout});
+  // Over shared memory there is nothing to choose, and so nothing to tune.
+  init_process_group(
+      {.backend = options.tune && options.backend == "auto" ? "tcp" : options.backend,
+       .timeout = options.timeout,
+       .plan = options.plan,
+       .algorithm = options.algorithm});
   int code = 1;
-  {
+  if (options.tune) {
+    code = tune(*default_group(), options, nodes_of(options));
+  } else {
     const Ref<ProcessGroup> group = default_group();
     std::vector<std::unique_ptr<Report>> reports;
     if (group->rank() == 0) reports = make_reports(options);
@@ -38,5 +64,6 @@ int bench(const Options& options, const std::vector<std::string>& command) {
 int main(int argc, char** argv) {
   dl::collectives::bench::Options options;
   if (const auto end = dl::collectives::bench::parse(argc, argv, options)) return *end;
+  if (options.explain) return dl::collectives::bench::explain_job(options);
   return dl::collectives::bench::bench(options, {argv, argv + argc});
 }

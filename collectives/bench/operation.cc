@@ -252,4 +252,12 @@ const Operation* find_operation(std::string_view name) noexcept {
   return nullptr;
 }
 
+std::optional<OpKind> kind_of(const Operation& operation) noexcept {
+  for (std::size_t i = 0; i < kOpKindCount; ++i) {
+    if (name_of(static_cast<OpKind>(i)) == operation.name) return static_cast<OpKind>(i);
+  }
+  // sendrecv is a send and a receive.
+  return operation.bare ? std::nullopt : std::optional(OpKind::kSend);
+}
+
 }  // namespace dl::collectives::bench

@@ -6,9 +6,11 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "collectives/descriptor.h"
 #include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
@@ -57,5 +59,8 @@ struct Operation {
 std::span<const Operation> operations() noexcept;
 // By name or nccl-tests' name; null where there is none.
 const Operation* find_operation(std::string_view name) noexcept;
+
+// The group's operation that a row calls; nullopt for the bare exchange.
+std::optional<OpKind> kind_of(const Operation& operation) noexcept;
 
 }  // namespace dl::collectives::bench

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "collectives/algorithms/plan.h"
 #include "collectives/algorithms/reduce.h"
 #include "collectives/descriptor.h"
 #include "core/base/error.h"
@@ -95,6 +96,7 @@ struct Words {
   std::string dtype = "float";
   std::string reduction = "sum";
   std::string root = "0";
+  std::string algorithm;
   std::int64_t timeout = 600;
   int average = 3;
   bool json = false;
@@ -147,6 +149,21 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
                    fmt::format("no meaning on CPUs: {}", each.why));
   }
   app.add_option("--backend", o.backend, "auto, tcp or shm (auto)");
+  app.add_option("--algorithm", words.algorithm,
+                 "of the operation over TCP: direct, shares, ring, doubling, halving, tree, chain");
+  app.add_option("--plan", o.plan, "file with the plan that picks algorithms, or default");
+  auto* explain =
+      app.add_flag("--explain", o.explain, "say which algorithm each size takes, and run nothing");
+  app.add_option("--ranks", o.ranks, "with --explain: so many ranks (as launched)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->needs(explain);
+  app.add_option("--nodes", o.nodes, "with --explain: on so many nodes (as launched)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->needs(explain);
+  app.add_flag("--tune", o.tune,
+               "measure the machine in some seconds and write a plan into the file that -o names "
+               "(~/.config/dlrun/plan); results may then differ in their last bits")
+      ->excludes(explain);
   app.add_flag("--back-to-back", o.back_to_back,
                "nccl-tests' average: no rewriting and no barrier between operations");
   app.add_flag("--cold", o.cold, "empty the caches before each iteration");
@@ -158,9 +175,39 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
   app.set_version_flag("--version", std::string(kVersion));
 }
 
+// Refuses what the operation, or the sum of its dtype, does not have.
+void take_algorithm(Options& o, const std::string& name) {
+  const std::optional<OpKind> kind = kind_of(*o.operation);
+  DL_CHECK(kind && algorithms_of(*kind, false).size() > 1, kInvalidArgument,
+           "{} has one algorithm only; --algorithm is for all_reduce, broadcast, all_gather, "
+           "reduce_scatter and reduce",
+           o.operation->name);
+  o.algorithm = fmt::format("{}:{}", o.operation->name, name);
+  static_cast<void>(with_algorithms({}, o.algorithm));
+  if (o.dtypes.size() == 1 && o.reductions.size() == 1) {
+    const Descriptor d{.op = *kind, .dtype = o.dtypes[0], .reduce = o.reductions[0]};
+    std::string names;
+    for (const Algorithm each : algorithms_of(*kind, wants_raw_shares(d))) {
+      if (name_of(each) == name) return;
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
+    }
+    throw_error(ErrorKind::kInvalidArgument,
+                "{} of {} {} cannot take '{}', as its partial sums must not travel; it has {}",
+                o.operation->name, short_name(d.dtype), name_of(d.reduce), name, names);
+  }
+}
+
 // What the words mean; throws kInvalidArgument and kDType.
 void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
+  if (o.tune) {
+    DL_CHECK(words.operation.empty() && words.algorithm.empty(), kInvalidArgument,
+             "--tune measures the machine, not an operation or an algorithm");
+    o.timeout = std::chrono::seconds(words.timeout);
+    return;
+  }
   o.operation = find_operation(words.operation);
+  DL_CHECK(!words.operation.empty(), kInvalidArgument, "an operation is missing; there are {}",
+           operation_names());
   DL_CHECK(o.operation != nullptr, kInvalidArgument, "no operation is called '{}'; there are {}",
            words.operation, operation_names());
   DL_CHECK(o.min_bytes <= o.max_bytes, kInvalidArgument, "-b {} is more than -e {}", o.min_bytes,
@@ -183,6 +230,7 @@ void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
            "-K {} leaves nothing of {} iterations", o.skip, o.iterations);
   DL_CHECK(!o.back_to_back || (!o.cold && !o.per_iteration && !o.call_time), kInvalidArgument,
            "--back-to-back has no single iterations; --cold, -I and -C ask for them");
+  if (!words.algorithm.empty()) take_algorithm(o, words.algorithm);
   o.average = static_cast<Average>(words.average);
   o.timeout = std::chrono::seconds(words.timeout);
   o.format = words.json ? Format::kJson : words.csv ? Format::kCsv : Format::kTable;
@@ -208,13 +256,14 @@ std::optional<int> parse(int argc, char** argv, Options& o) {
     words.operation = called->name;
     take_defaults_of_nccl_tests(o);
   } else {
-    app.add_option("operation", words.operation, operation_names())->required();
+    app.add_option("operation", words.operation, operation_names());
   }
   std::vector<Idle> idle = idle_flags();
   declare(app, o, words, idle);
   try {
     app.parse(argc, argv);
     if (app.count("-i") > 0) o.step_factor = 1;
+    if (app.count("-o") > 0) o.tune_file = words.reduction;
     understand(o, words, idle);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;

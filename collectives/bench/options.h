@@ -41,6 +41,13 @@ struct Options {
   bool cold = false;
   bool symmetric = false;  // buffers in memory that the ranks share
   std::string backend = "auto";
+  std::string algorithm{};  // "all_reduce:ring"; empty: the plan's
+  std::string plan{};       // a file; empty: the usual one
+  bool explain = false;     // say what would run, and run nothing
+  int ranks = 0;            // for explain; 0: as launched
+  int nodes = 0;
+  bool tune = false;  // measure and write a plan, into:
+  std::string tune_file{};
   std::chrono::seconds timeout{600};
   Format format = Format::kTable;
   std::string output_file{};

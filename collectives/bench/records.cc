@@ -42,6 +42,7 @@ std::vector<Field> fields(const RunInfo& info, const Row& row, const Result& r, 
           {"root", std::to_string(row.root)},
           {"in_place", in_place ? "true" : "false"},
           {"symmetric", o.symmetric ? "true" : "false"},
+          {"plan", info.plan, true},
           {"method",
            o.back_to_back ? "back-to-back"
            : o.cold       ? "barrier, cold"

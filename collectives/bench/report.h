@@ -22,6 +22,7 @@ struct RunInfo {
   const Options& options;
   std::string name;  // "all_reduce"
   std::string backend;
+  std::string plan{};  // its name; empty where nothing is chosen
   int ranks = 1;
   std::vector<RankInfo> who{};
   std::vector<std::string> command{};

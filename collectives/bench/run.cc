@@ -181,6 +181,7 @@ int run(ProcessGroup& group, const Options& options, const std::vector<std::stri
   const RunInfo info{.options = options,
                      .name = std::string(options.operation->name),
                      .backend = std::string(group.backend()),
+                     .plan = std::string(group.plan()),
                      .ranks = group.size(),
                      .who = gather_ranks(group),
                      .command = command};

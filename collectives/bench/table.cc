@@ -64,6 +64,7 @@ class Table final : public Report {
           "# Buffers in symmetric memory: another contract than any pointer's; do not compare the "
           "two");
     }
+    if (!info.plan.empty()) line("# Plan: {}", info.plan);
     line("# {}", method());
     header();
   }

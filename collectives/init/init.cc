@@ -58,10 +58,17 @@ Session make_mpi_session(const ProcessGroupOptions& options) {
 }
 
 Session make_session(const ProcessGroupOptions& options) {
-  const std::string asked =
+  std::string asked =
       options.backend == "auto" ? env::get(env::Var::kBackend).value_or("auto") : options.backend;
   collectives::check_backend(asked);
+  if (!options.algorithm.empty()) {
+    DL_CHECK(asked == "auto" || asked == "tcp", kInvalidArgument,
+             "algorithm '{}' was asked for, and backend {} leaves no choice; wanted tcp",
+             options.algorithm, asked);
+    asked = "tcp";
+  }
   if (asked == "mpi") return make_mpi_session(options);
+  const collectives::Plan plan = collectives::find_plan(options.plan, options.algorithm);
   const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
   if (launch.world_size == 1) {
     return {.meeting = nullptr, .group = collectives::make_solo_group(options.name)};
@@ -112,7 +119,8 @@ Session make_session(const ProcessGroupOptions& options) {
                                                  .iface = env::get(env::Var::kIface).value_or(""),
                                                  .route_to = session.meeting->route_to(),
                                                  .node = node,
-                                                 .recorder = recorder});
+                                                 .recorder = recorder,
+                                                 .plan = plan});
   }
   // Until everybody has found everybody, rank 0 must serve the store.
   session.group->barrier()->wait();

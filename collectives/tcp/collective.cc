@@ -158,7 +158,9 @@ bool Core::apply(Peer& p, Link& lane, const FrameHeader& header) {
   const std::size_t here = p.carried + got;
   const std::size_t elements = here / size_of(dtype);
   const std::size_t whole = elements * size_of(dtype);
-  reduce(dtype, op, to, staging, running.own_share(transfer) + done, elements);
+  const std::byte* const own = running.own_operand(transfer) + done;
+  reduce(dtype, op, to, transfer.own_first ? own : staging, transfer.own_first ? staging : own,
+         elements);
   if (transfer.apply == Apply::kReduceLast) finish(dtype, op, to, elements, size());
   p.carried = here - whole;
   std::memcpy(p.carry.data(), staging + whole, p.carried);

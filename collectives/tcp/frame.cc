@@ -27,7 +27,8 @@ struct Wire {
   std::uint64_t aux;
   std::uint8_t order;
   std::uint8_t detail;
-  std::uint8_t zero[6];
+  std::uint8_t zero[2];
+  std::uint32_t plan;
 };
 static_assert(sizeof(Wire) == kHeaderBytes);
 
@@ -70,7 +71,8 @@ void encode(const FrameHeader& h, std::span<std::byte, kHeaderBytes> to) noexcep
                   .aux = h.aux,
                   .order = static_cast<std::uint8_t>(h.descriptor.order),
                   .detail = h.detail,
-                  .zero = {}};
+                  .zero = {},
+                  .plan = h.descriptor.plan};
   std::memcpy(to.data(), &wire, sizeof wire);
 }
 
@@ -96,7 +98,8 @@ std::optional<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> from)
                                     .op = static_cast<OpKind>(wire.op),
                                     .dtype = static_cast<DType>(wire.dtype),
                                     .reduce = static_cast<ReduceOp>(wire.reduce),
-                                    .order = static_cast<Order>(wire.order)},
+                                    .order = static_cast<Order>(wire.order),
+                                    .plan = wire.plan},
                      .hash = wire.hash,
                      .transfer = wire.transfer,
                      .offset = wire.offset,

@@ -23,7 +23,8 @@ Group::Group(Ref<Engine> engine, Mesh mesh, const Options& options)
       core_(make_ref<Core>(std::move(mesh), options.name, options.generation, options.policy,
                            options.how.recorder, options.how.reports_failures)),
       timeout_(options.timeout),
-      how_(options.how) {
+      how_(options.how),
+      choices_(options.choices) {
   how_.store = nullptr;  // it need not outlive the making of this group
   how_.engine = nullptr;
   core_->bind(*engine_);
@@ -45,14 +46,17 @@ void Group::check_start(const Descriptor& what, const CallOptions& call) const {
 Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
                        void* output, bool in_place) {
   check_start(what, call);
-  return start(what, call, input, output, make_schedule(what, rank(), size(), in_place));
+  return start(what, call, input, output,
+               make_schedule(what, choices_.choose(what), rank(), size(), in_place));
 }
 
 Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
                        void* output, Schedule schedule) {
   std::size_t leaving = 0;
   for (const Transfer& send : schedule.sends) leaving += send.bytes;
-  auto operation = make_ref<Collective>(engine_, core_, what, call.timeout.value_or(timeout_),
+  Descriptor planned = what;
+  planned.plan = choices_.hash();
+  auto operation = make_ref<Collective>(engine_, core_, planned, call.timeout.value_or(timeout_),
                                         call.holds, std::move(schedule), size(), input, output);
   core_->submit(*engine_, operation, leaving <= kInlineBytes);
   return operation;

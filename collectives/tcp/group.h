@@ -15,6 +15,7 @@ class Group final : public ProcessGroup {
     std::uint64_t generation = 0;
     std::chrono::nanoseconds timeout = std::chrono::seconds(600);
     WaitPolicy policy{};
+    Choices choices{};
     TcpGroupOptions how{};  // recorder; and how split() makes further groups
   };
   Group(Ref<Engine> engine, Mesh mesh, const Options& options);
@@ -23,6 +24,7 @@ class Group final : public ProcessGroup {
   int size() const noexcept override { return core_->size(); }
   std::string_view name() const noexcept override { return core_->name(); }
   std::string_view backend() const noexcept override { return "tcp"; }
+  std::string_view plan() const noexcept override { return how_.plan.name; }
 
   Ref<Work> all_reduce(const AllReduceOptions& options) override;
   Ref<Work> broadcast(const BroadcastOptions& options) override;
@@ -65,6 +67,7 @@ class Group final : public ProcessGroup {
   Ref<Core> core_;
   std::chrono::nanoseconds timeout_;
   TcpGroupOptions how_;
+  Choices choices_;
   std::atomic<std::uint64_t> next_split_{1};
 };
 

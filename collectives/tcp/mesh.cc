@@ -127,6 +127,15 @@ void check_node(const TcpGroupOptions& options, const Identity& self, const Iden
       options.name, theirs.text(), self.text());
 }
 
+Plan plan_of_rank_0(const TcpGroupOptions& options, const Record& theirs) {
+  Plan plan = plan_of_line(theirs.plan, fmt::format("the plan of {}", theirs.who.text()));
+  if (plan != options.plan) {
+    log::warning("group '{}': this rank's plan '{}' is not that of {}, '{}', which counts for all",
+                 options.name, options.plan.name, theirs.who.text(), plan.name);
+  }
+  return plan;
+}
+
 }  // namespace
 
 Mesh connect_mesh(const TcpGroupOptions& options) {
@@ -136,6 +145,7 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
   const RosterOptions roster = roster_of(options);
 
   Mesh mesh{.rank = options.rank,
+            .plan = options.plan,
             .peers = std::vector<Mesh::Peer>(static_cast<std::size_t>(options.size))};
   const int lanes = lanes_of(options);
   for (int r = 0; r < options.size; ++r) {
@@ -160,6 +170,7 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
                       .generation = options.generation,
                       .lanes = lanes,
                       .address = acceptor.address().text(),
+                      .plan = to_line(options.plan),
                       .who = self};
   publish(roster, record, deadline);
 
@@ -172,6 +183,7 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
     const Record theirs = await_record(roster, record, r, deadline);
     check_node(options, self, theirs.who);
     peer.who = theirs.who;
+    if (r == 0) mesh.plan = plan_of_rank_0(options, theirs);
     if (r > options.rank) continue;
     const Endpoint endpoint = Endpoint::parse(theirs.address);
     for (int lane = 0; lane <= lanes; ++lane) {

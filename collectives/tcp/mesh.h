@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "collectives/algorithms/plan.h"
 #include "collectives/identity.h"
 #include "core/base/unique_fd.h"
 
@@ -23,6 +24,7 @@ struct Mesh {
     UniqueFd side;
   };
   int rank = 0;
+  Plan plan{};              // rank 0's
   std::vector<Peer> peers;  // by rank
 };
 

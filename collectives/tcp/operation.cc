@@ -96,7 +96,6 @@ Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& wha
                        int size, const void* input, void* output)
     : Operation(std::move(engine), std::move(core), what, time, std::move(owner)),
       schedule_(std::move(schedule)),
-      size_(size),
       input_(static_cast<const std::byte*>(input)),
       output_(static_cast<std::byte*>(output)),
       scratch_(schedule_.scratch_bytes),
@@ -115,24 +114,39 @@ Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& wha
   }
 }
 
-const std::byte* Collective::source_of(const Transfer& transfer) const noexcept {
-  switch (transfer.region) {
+const std::byte* Collective::at(Region region, std::size_t offset) const noexcept {
+  switch (region) {
     case Region::kInput:
-      return input_ + transfer.offset;
+      return input_ + offset;
     case Region::kOutput:
-      return output_ + transfer.offset;
+      return output_ + offset;
     case Region::kScratch:
       break;
   }
-  return scratch_.data() + transfer.offset;
+  return scratch_.data() + offset;
 }
 
 std::byte* Collective::destination(const Transfer& transfer) noexcept {
   return (transfer.region == Region::kOutput ? output_ : scratch_.data()) + transfer.offset;
 }
 
-const std::byte* Collective::own_share(const Transfer& transfer) const noexcept {
-  return input_ + transfer.input_offset;
+const std::byte* Collective::own_operand(const Transfer& transfer) const noexcept {
+  return at(transfer.own, transfer.own_offset);
+}
+
+bool Collective::is_over(const Transfer& send) const noexcept {
+  const auto first = receive_over_.begin() + (send.after_all ? 0 : send.after);
+  const auto end = receive_over_.begin() + send.after + 1;
+  return std::find(first, end, false) == end;
+}
+
+std::size_t Collective::ready(const Transfer& send) const noexcept {
+  if (send.after == Transfer::kNothing) return send.bytes;
+  if (send.after == Transfer::kCombined) return combined_;
+  if (send.after_all) return is_over(send) ? send.bytes : 0;
+  const auto after = static_cast<std::size_t>(send.after);
+  const std::size_t before = send.offset - schedule_.receives[after].offset;
+  return std::min(received_[after] - std::min(received_[after], before), send.bytes);
 }
 
 std::optional<Collective::Slice> Collective::next_slice(int peer) const noexcept {
@@ -140,20 +154,16 @@ std::optional<Collective::Slice> Collective::next_slice(int peer) const noexcept
   if (cursor.next_send == cursor.sends.size()) return std::nullopt;
   const std::uint32_t index = cursor.sends[cursor.next_send];
   const Transfer& transfer = schedule_.sends[index];
-  const auto after = static_cast<std::size_t>(transfer.after);
   if (transfer.bytes == 0) {
-    if (transfer.after >= 0 && !receive_over_[after]) return std::nullopt;
+    if (transfer.after >= 0 && !is_over(transfer)) return std::nullopt;
     return Slice{
         cursor.frames_sending, nullptr, 0, static_cast<std::uint32_t>(cursor.next_send), 0, 0};
   }
-  std::size_t ready = transfer.bytes;
-  if (transfer.after == Transfer::kCombined) ready = combined_;
-  if (transfer.after >= 0) ready = received_[after];
   const std::size_t done = sending_[index];
   const std::size_t wanted = std::min(slice_bytes(transfer.bytes), transfer.bytes - done);
-  if (ready - done < wanted) return std::nullopt;
+  if (ready(transfer) - done < wanted) return std::nullopt;
   return Slice{cursor.frames_sending,
-               source_of(transfer) + done,
+               at(transfer.region, transfer.offset) + done,
                wanted,
                static_cast<std::uint32_t>(cursor.next_send),
                done,
@@ -196,6 +206,11 @@ std::size_t Collective::received(int peer) const noexcept {
 
 bool Collective::may_receive(int peer, std::size_t bytes) const noexcept {
   const Transfer& transfer = *expected(peer);
+  if (transfer.own_from >= 0) {
+    const auto from = static_cast<std::size_t>(transfer.own_from);
+    const std::size_t before = transfer.own_offset - schedule_.receives[from].offset;
+    if (received_[from] < before + received(peer) + bytes) return false;
+  }
   if (transfer.after < 0) return true;
   const auto overwritten = static_cast<std::size_t>(transfer.after);
   return send_over_[overwritten] || (bytes > 0 && sent_[overwritten] >= received(peer) + bytes);

@@ -63,10 +63,10 @@ class Operation : public Work {
 class Collective final : public Operation {
  public:
   Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
-             std::chrono::nanoseconds timeout, Ref<RefCounted> owner, Schedule plan, int size,
+             std::chrono::nanoseconds timeout, Ref<RefCounted> owner, Schedule schedule, int size,
              const void* input, void* output);
 
-  std::string_view algorithm() const noexcept override { return name_of(plan(descriptor, size_)); }
+  std::string_view algorithm() const noexcept override { return name_of(schedule_.algorithm); }
 
   // Driver, all of it. What may leave for this peer now, that it is on its way, and that the oldest
   // on its way has left.
@@ -86,10 +86,10 @@ class Collective final : public Operation {
   const Transfer* expected(int peer) const noexcept;
   std::uint32_t expected_index(int peer) const noexcept;
   std::size_t received(int peer) const noexcept;
-  // False while the bytes it would overwrite have not left.
+  // False while the bytes it would overwrite have not left, or its own operand is not there.
   bool may_receive(int peer, std::size_t bytes) const noexcept;
   std::byte* destination(const Transfer& transfer) noexcept;
-  const std::byte* own_share(const Transfer& transfer) const noexcept;
+  const std::byte* own_operand(const Transfer& transfer) const noexcept;
   void applied(int peer, std::size_t bytes) noexcept;
   // A frame was applied to its end; it may have been the last one of its transfer.
   void finish_frame(int peer) noexcept;
@@ -109,10 +109,14 @@ class Collective final : public Operation {
     std::size_t next_send = 0, next_sent = 0, next_receive = 0;
     std::size_t frames_sending = 0, frames_received = 0;
   };
-  const std::byte* source_of(const Transfer& transfer) const noexcept;
+  const std::byte* at(Region region, std::size_t offset) const noexcept;
+
+  // What a send comes after (>= 0).
+  bool is_over(const Transfer& send) const noexcept;
+  // Bytes of a send that may have left.
+  std::size_t ready(const Transfer& send) const noexcept;
 
   Schedule schedule_;
-  int size_;
   const std::byte* input_;
   std::byte* output_;
   std::vector<std::byte> scratch_;

@@ -1,6 +1,8 @@
 #include "collectives/tcp/tcp_group.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "collectives/solo/solo_group.h"
 #include "collectives/tcp/group.h"
@@ -31,6 +33,12 @@ Ref<ProcessGroup> make_tcp_group(const TcpGroupOptions& options) {
   const std::string& node = mesh.peers[static_cast<std::size_t>(options.rank)].who.node;
   const auto local = std::count_if(mesh.peers.begin(), mesh.peers.end(),
                                    [&](const tcp::Mesh::Peer& p) { return p.who.node == node; });
+  std::set<std::string_view> nodes;
+  for (const tcp::Mesh::Peer& peer : mesh.peers) nodes.insert(peer.who.node);
+  const Choices choices(mesh.plan,
+                        {.ranks = options.size, .nodes = static_cast<int>(nodes.size())});
+  TcpGroupOptions how = options;
+  how.plan = mesh.plan;
   WaitPolicy policy = wait_policy(static_cast<int>(local));
   policy.speak_after = options.speak_after;
   return make_ref<tcp::Group>(
@@ -39,7 +47,8 @@ Ref<ProcessGroup> make_tcp_group(const TcpGroupOptions& options) {
                           .generation = options.generation,
                           .timeout = options.timeout,
                           .policy = policy,
-                          .how = options});
+                          .choices = choices,
+                          .how = how});
 }
 
 }  // namespace dl::collectives

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "collectives/algorithms/plan.h"
 #include "collectives/process_group.h"
 #include "collectives/record/recorder.h"
 #include "core/base/ref.h"
@@ -50,6 +51,7 @@ struct TcpGroupOptions {
   // Whether the agent is told of a peer's failure; false inside a group that tells it.
   bool reports_failures = true;
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
+  Plan plan{};                                   // rank 0's counts, and picks the algorithms
   Ref<RefCounted> engine{};                      // from make_tcp_engine(); null: one of its own
 };
 

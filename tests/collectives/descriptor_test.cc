@@ -79,5 +79,16 @@ TEST(Descriptor, BarrierHasNoPayloadText) {
   EXPECT_EQ(text({.sequence = 3, .op = OpKind::kBarrier}), "barrier #3");
 }
 
+TEST(Descriptor, PlansThatDifferAreQuotedBeforeAllElse) {
+  const Descriptor ours{
+      .sequence = 7, .count = 4, .op = OpKind::kAllReduce, .dtype = DType::kF32, .plan = 0xabc};
+  Descriptor theirs = ours;
+  theirs.plan = 0x12345678;
+  EXPECT_NE(hash(theirs, 1), hash(ours, 1));
+  EXPECT_EQ(mismatch_text(theirs, "rank 1", ours, "rank 0"),
+            "all_reduce #7: rank 1 follows plan 12345678, rank 0 follows plan 00000abc; are "
+            "DLRUN_PLAN, DLRUN_ALGORITHM and dlrun the same on all ranks?");
+}
+
 }  // namespace
 }  // namespace dl::collectives

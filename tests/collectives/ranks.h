@@ -48,6 +48,7 @@ struct RankOptions {
   std::string name = "world";
   std::chrono::nanoseconds speak_after = 5s;
   int lanes = 0;
+  Plan plan{};  // over TCP
 };
 
 // The same tests hold for every backend: ctest runs them once for each, under this variable.
@@ -74,7 +75,8 @@ inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size
                          .timeout = options.timeout,
                          .connect_timeout = 30s,
                          .speak_after = options.speak_after,
-                         .lanes = options.lanes});
+                         .lanes = options.lanes,
+                         .plan = options.plan});
 }
 
 // Every rank joins one group and runs `body` with it.

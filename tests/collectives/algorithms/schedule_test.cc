@@ -11,7 +11,10 @@
 #include <set>
 
 #include "collectives/algorithms/parts.h"
+#include "collectives/algorithms/plan.h"
 #include "collectives/algorithms/reduce.h"
+#include "core/base/error.h"
+#include "tests/collectives/values.h"
 
 namespace dl::collectives {
 namespace {
@@ -43,15 +46,19 @@ struct Rank {
 class Machine {
  public:
   Machine(Descriptor descriptor, int size, bool in_place, unsigned seed)
+      : Machine(descriptor, Choices({}, {.ranks = size}).choose(descriptor), size, in_place, seed) {
+  }
+  Machine(Descriptor descriptor, Algorithm algorithm, int size, bool in_place, unsigned seed)
       : descriptor_(descriptor),
+        element_(size_of(descriptor.dtype)),
         size_(size),
         random_(seed),
         ranks_(static_cast<std::size_t>(size)),
         wires_(static_cast<std::size_t>(size * size)) {
     for (int r = 0; r < size; ++r) {
       Rank& rank = ranks_[static_cast<std::size_t>(r)];
-      rank.schedule = make_schedule(descriptor, r, size, in_place);
-      rank.scratch.resize(rank.schedule.scratch_bytes / kElement);
+      rank.schedule = make_schedule(descriptor, algorithm, r, size, in_place);
+      rank.scratch.resize(rank.schedule.scratch_bytes / kElement + 1);
       rank.sent.resize(rank.schedule.sends.size());
       rank.header_sent.resize(rank.sent.size());
       rank.received.resize(rank.schedule.receives.size());
@@ -110,8 +117,8 @@ class Machine {
   }
 
   std::size_t some(std::size_t limit) {
-    const std::size_t elements = limit / kElement;
-    return elements == 0 ? 0 : (1 + random_() % std::min<std::size_t>(elements, 5)) * kElement;
+    const std::size_t elements = limit / element_;
+    return elements == 0 ? 0 : (1 + random_() % std::min<std::size_t>(elements, 5)) * element_;
   }
 
   bool received_all(Rank& rank, std::size_t i) {
@@ -132,10 +139,16 @@ class Machine {
       if (t.after == Transfer::kCombined) ready = me.combined;
       if (t.after >= 0) {
         const auto source = static_cast<std::size_t>(t.after);
-        ready = me.received[source];
-        if (t.bytes == 0 && !received_all(me, source)) continue;
-        if (t.bytes > 0) {
-          EXPECT_EQ(t.bytes, me.schedule.receives[source].bytes);
+        bool over = received_all(me, source);
+        for (std::size_t j = 0; t.after_all && j < source; ++j) over &= received_all(me, j);
+        if ((t.bytes == 0 || t.after_all) && !over) continue;
+        if (t.bytes > 0 && !t.after_all) {
+          const Transfer& forwarded = me.schedule.receives[source];
+          EXPECT_EQ(t.region, forwarded.region);
+          EXPECT_GE(t.offset, forwarded.offset);
+          EXPECT_LE(t.offset + t.bytes, forwarded.offset + forwarded.bytes);
+          const std::size_t before = t.offset - forwarded.offset;
+          ready = std::min(me.received[source] - std::min(me.received[source], before), t.bytes);
         }
       }
       if (t.bytes > 0 && ready == me.sent[i]) continue;
@@ -175,6 +188,14 @@ class Machine {
         const std::size_t gone = me.sent[static_cast<std::size_t>(t.after)];
         limit = std::min(limit, gone > me.received[i] ? gone - me.received[i] : 0);
       }
+      if (t.own_from >= 0) {
+        const auto source = static_cast<std::size_t>(t.own_from);
+        const Transfer& operand = me.schedule.receives[source];
+        EXPECT_EQ(t.own, operand.region);
+        EXPECT_GE(t.own_offset, operand.offset);
+        const std::size_t used = t.own_offset - operand.offset + me.received[i];
+        limit = std::min(limit, me.received[source] - std::min(me.received[source], used));
+      }
       const std::size_t n = some(std::min(limit, w.bytes.size()));
       if (n == 0) continue;
       std::vector<std::byte> got(w.bytes.begin(), w.bytes.begin() + static_cast<std::ptrdiff_t>(n));
@@ -183,10 +204,11 @@ class Machine {
       if (t.apply == Apply::kStore) {
         std::memcpy(to, got.data(), n);
       } else {
-        reduce(descriptor_.dtype, descriptor_.reduce, to, got.data(),
-               me.base(Region::kInput) + t.input_offset + me.received[i], n / kElement);
+        const std::byte* const own = me.base(t.own) + t.own_offset + me.received[i];
+        reduce(descriptor_.dtype, descriptor_.reduce, to, t.own_first ? own : got.data(),
+               t.own_first ? got.data() : own, n / element_);
         if (t.apply == Apply::kReduceLast) {
-          finish(descriptor_.dtype, descriptor_.reduce, to, n / kElement, size_);
+          finish(descriptor_.dtype, descriptor_.reduce, to, n / element_, size_);
         }
       }
       me.received[i] += n;
@@ -215,12 +237,13 @@ class Machine {
                                    me.combined);
     }
     combine(descriptor_.dtype, descriptor_.reduce, me.base(c.region) + c.offset + me.combined,
-            shares, n / kElement);
+            shares, n / element_, descriptor_.order);
     me.combined += n;
     return true;
   }
 
   Descriptor descriptor_;
+  std::size_t element_;
   int size_;
   std::mt19937 random_;
   std::vector<Rank> ranks_;
@@ -238,6 +261,113 @@ Value total(int size, std::size_t i) {
 }
 
 class Schedules : public ::testing::TestWithParam<int> {};
+
+using testing::Bytes;
+using testing::kAllDTypes;
+
+// Of any dtype: the vectors of a Rank are no more than storage.
+void write(std::vector<Value>& to, const Bytes& from) {
+  to.resize(from.size() / kElement + 1);
+  if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
+}
+Bytes read(const std::vector<Value>& from, std::size_t bytes) {
+  Bytes to(bytes);
+  if (bytes > 0) std::memcpy(to.data(), from.data(), bytes);
+  return to;
+}
+
+// Every rank's output of an all_reduce of these inputs.
+std::vector<Bytes> all_reduced(const Descriptor& d, Algorithm algorithm, bool in_place,
+                               const std::vector<Bytes>& inputs, unsigned seed) {
+  const int size = static_cast<int>(inputs.size());
+  Machine machine(d, algorithm, size, in_place, seed);
+  for (int r = 0; r < size; ++r) {
+    Rank& rank = machine.rank(r);
+    write(rank.input, inputs[static_cast<std::size_t>(r)]);
+    if (in_place) rank.output = rank.input;
+    if (!in_place) write(rank.output, Bytes(inputs[0].size()));
+    for (const auto* transfers : {&rank.schedule.sends, &rank.schedule.receives}) {
+      for (const Transfer& t : *transfers) {
+        const std::size_t most =
+            t.region == Region::kScratch ? rank.schedule.scratch_bytes : inputs[0].size();
+        EXPECT_LE(t.offset + t.bytes, most);
+        if (t.peer == r) ADD_FAILURE() << "rank " << r << " talks to itself";
+      }
+    }
+  }
+  EXPECT_TRUE(machine.run()) << name_of(algorithm) << " " << text(d);
+  std::vector<Bytes> outputs;
+  for (int r = 0; r < size; ++r) {
+    outputs.push_back(read(machine.rank(r).output, inputs[0].size()));
+    if (!in_place) {
+      EXPECT_EQ(read(machine.rank(r).input, inputs[0].size()), inputs[static_cast<std::size_t>(r)]);
+    }
+  }
+  return outputs;
+}
+
+class AllReduces : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, AllReduces, ::testing::Range(1, 10));
+
+// Numbers whose sums are exact, so that the order of additions does not show.
+TEST_P(AllReduces, OfEveryAlgorithmAndDTypeAreRight) {
+  const auto size = static_cast<std::size_t>(GetParam());
+  unsigned seed = 0;
+  for (const DType dtype : kAllDTypes) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax}) {
+      if (op == ReduceOp::kAvg && dtype == DType::kBool) continue;
+      for (const std::size_t count : {0U, 5U, 43U}) {
+        const Descriptor d{.count = count, .op = OpKind::kAllReduce, .dtype = dtype, .reduce = op};
+        std::vector<Bytes> inputs;
+        std::vector<const void*> shares;
+        for (std::size_t r = 0; r < size; ++r) {
+          Bytes& input = inputs.emplace_back(count * size_of(dtype));
+          for (std::size_t i = 0; i < count; ++i) {
+            testing::put(input, dtype, i, static_cast<double>((r * 3 + i) % 13));
+          }
+        }
+        for (const Bytes& input : inputs) shares.push_back(input.data());
+        Bytes wanted(count * size_of(dtype));
+        combine(dtype, op, wanted.data(), shares, count);
+        for (const Algorithm algorithm : algorithms_of(d.op, wants_raw_shares(d))) {
+          const bool in_place = ++seed % 2 == 0;
+          for (const Bytes& got : all_reduced(d, algorithm, in_place, inputs, seed)) {
+            ASSERT_EQ(got, wanted) << name_of(algorithm) << " " << text(d);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Any bits: NaNs, infinities, zeros of both signs, sums that round.
+TEST_P(AllReduces, OfEveryAlgorithmGiveAllRanksTheSameBits) {
+  const auto size = static_cast<std::size_t>(GetParam());
+  std::mt19937 random(GetParam());
+  unsigned seed = 1000;
+  for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF64}) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kProd}) {
+      constexpr std::size_t kCount = 61;
+      const Descriptor d{.count = kCount, .op = OpKind::kAllReduce, .dtype = dtype, .reduce = op};
+      std::vector<Bytes> inputs;
+      for (std::size_t r = 0; r < size; ++r) {
+        Bytes& input = inputs.emplace_back(kCount * size_of(dtype));
+        for (std::byte& byte : input) byte = static_cast<std::byte>(random());
+        for (std::size_t i = 0; i < kCount; i += 3) {
+          testing::put(input, dtype, i, random() % 2 == 0 ? -0.0 : 0.0);
+        }
+      }
+      for (const Algorithm algorithm : algorithms_of(d.op, wants_raw_shares(d))) {
+        const std::vector<Bytes> first = all_reduced(d, algorithm, false, inputs, ++seed);
+        const std::vector<Bytes> again = all_reduced(d, algorithm, true, inputs, ++seed);
+        for (std::size_t r = 0; r < size; ++r) {
+          ASSERT_EQ(first[r], first[0]) << name_of(algorithm) << " " << text(d) << " rank " << r;
+          ASSERT_EQ(again[r], first[0]) << name_of(algorithm) << " " << text(d) << " rank " << r;
+        }
+      }
+    }
+  }
+}
 
 // kAvg of integers takes the exchange of raw shares at any size, kSum the ring for large ones.
 TEST_P(Schedules, AllReduceGivesEveryRankTheReduction) {
@@ -395,8 +525,9 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Schedules, ::testing::Values(2, 3, 4, 5, 8));
 TEST(Schedule, RingMovesNoMoreBytesThanItMust) {
   const std::size_t count = 1 << 20;
   for (const int size : {2, 3, 4, 8}) {
-    const Schedule s = make_schedule(
-        {.count = count, .op = OpKind::kAllReduce, .dtype = DType::kF32}, 0, size, true);
+    const Schedule s =
+        make_schedule({.count = count, .op = OpKind::kAllReduce, .dtype = DType::kF32},
+                      Algorithm::kRing, 0, size, true);
     std::size_t bytes = 0;
     for (const Transfer& t : s.sends) bytes += t.bytes;
     const auto ranks = static_cast<std::size_t>(size);
@@ -409,8 +540,9 @@ TEST(Schedule, CountsOverFourGiBAreOrdinary) {
   const std::size_t whole = count * 4;
   for (const OpKind op : {OpKind::kAllReduce, OpKind::kReduce, OpKind::kBroadcast}) {
     for (int rank = 0; rank < 3; ++rank) {
-      const Schedule s =
-          make_schedule({.count = count, .root = 1, .op = op, .dtype = DType::kF32}, rank, 3, true);
+      const Schedule s = make_schedule(
+          {.count = count, .root = 1, .op = op, .dtype = DType::kF32},
+          op == OpKind::kAllReduce ? Algorithm::kRing : Algorithm::kChain, rank, 3, true);
       std::size_t received = 0;
       for (const Transfer& t : s.receives) {
         EXPECT_LE(t.offset + t.bytes, whole);
@@ -433,10 +565,12 @@ TEST(Schedule, CountsOverFourGiBAreOrdinary) {
 TEST(Schedule, TreeOrderNeverTravelsAsPartialSums) {
   for (const OpKind op : {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kReduce}) {
     const Descriptor d{.count = 1 << 20, .op = op, .dtype = DType::kF32, .order = Order::kTree};
-    EXPECT_EQ(plan(d, 4), Algorithm::kDirect) << name_of(op);
-    for (const Transfer& t : make_schedule(d, 1, 4, false).receives) {
-      EXPECT_EQ(t.apply, Apply::kStore) << name_of(op);
+    for (const Algorithm algorithm : algorithms_of(op, wants_raw_shares(d))) {
+      for (const Transfer& t : make_schedule(d, algorithm, 1, 4, false).receives) {
+        EXPECT_EQ(t.apply, Apply::kStore) << name_of(op) << " " << name_of(algorithm);
+      }
     }
+    EXPECT_THROW(make_schedule(d, Algorithm::kRing, 1, 4, false), Error);
   }
 }
 

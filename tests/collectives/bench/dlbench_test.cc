@@ -40,6 +40,7 @@ Outcome run(int ranks, const std::vector<std::string>& arguments,
       ::close(pipe_ends[1]);
       ::setenv("RANK", std::to_string(rank).c_str(), 1);
       ::setenv("WORLD_SIZE", std::to_string(ranks).c_str(), 1);
+      ::setenv("DLRUN_PLAN", "default", 1);  // whatever this user has
       ::setenv("MASTER_ADDR", "127.0.0.1", 1);
       ::setenv("MASTER_PORT", port.c_str(), 1);
       std::string path = program(name);
@@ -165,6 +166,58 @@ TEST(Dlbench, FailsWhereTheBandwidthThatWasAskedForIsMissed) {
   EXPECT_NE(got.output.find(" FAILED\n"), std::string::npos) << got.output;
 }
 
+std::vector<Json> objects_of(const std::string& output) {
+  std::vector<Json> objects;
+  for (std::size_t at = 0; at < output.size();) {
+    const std::size_t end = std::min(output.find('\n', at), output.size());
+    objects.push_back(Json::parse(output.substr(at, end - at)));
+    at = end + 1;
+  }
+  return objects;
+}
+
+TEST(Dlbench, RunsTheAlgorithmThatItIsToldUnderAPlanThatSaysSo) {
+  for (const char* algorithm : {"direct", "shares", "ring", "doubling", "halving"}) {
+    const Outcome got = run(4, {"all_reduce", "-b", "8", "-e", "64K", "-f", "8192", "-n", "3",
+                                "--algorithm", algorithm, "--json"});
+    const std::vector<Json> objects = objects_of(got.output);
+    ASSERT_EQ(objects.size(), 4U) << got.output;
+    for (const Json& object : objects) {
+      EXPECT_EQ(object.at("algorithm"), algorithm);
+      EXPECT_EQ(object.at("plan"), std::string("default+all_reduce:") + algorithm);
+      EXPECT_EQ(object.at("wrong"), 0);
+    }
+  }
+}
+
+TEST(Dlbench, ExplainsAJobOfAnyShapeWithoutRunningIt) {
+  const Outcome got = run(1, {"all_reduce", "--explain", "--ranks", "8", "--nodes", "2", "-b", "8",
+                              "-e", "8M", "-f", "1048576", "--plan", "default", "--json"});
+  EXPECT_EQ(got.statuses, std::vector<int>{0});
+  const std::vector<Json> objects = objects_of(got.output);
+  ASSERT_EQ(objects.size(), 2U) << got.output;
+  EXPECT_EQ(objects[1].at("algorithm"), "ring");
+  EXPECT_EQ(objects[1].at("nodes"), 2);
+  EXPECT_EQ(objects[1].at("count"), 2 << 20);
+  EXPECT_GT(objects[1].at("predicted_us").get<double>(), objects[0].at("predicted_us"));
+  const Outcome shm = run(1, {"broadcast", "--explain", "--ranks", "2", "--backend", "shm"});
+  EXPECT_NE(shm.output.find("inline"), std::string::npos) << shm.output;
+  EXPECT_NE(shm.output.find("staged"), std::string::npos) << shm.output;
+}
+
+TEST(Dlbench, TunesAPlanThatRunsCanTake) {
+  const std::string file = ::testing::TempDir() + "dlbench_" + std::to_string(::getpid()) + ".plan";
+  const Outcome tuned = run(2, {"--tune", "-o", file});
+  EXPECT_EQ(tuned.statuses, (std::vector<int>{0, 0})) << tuned.output;
+  EXPECT_NE(tuned.output.find("may differ in their last bits"), std::string::npos) << tuned.output;
+  const Outcome got = run(2, {"all_reduce", "-b", "8", "-e", "8", "-n", "3", "--plan", file,
+                              "--backend", "tcp", "--json"});
+  ::unlink(file.c_str());
+  const std::vector<Json> objects = objects_of(got.output);
+  ASSERT_EQ(objects.size(), 2U) << got.output;
+  EXPECT_EQ(objects[0].at("plan"), "tuned");
+}
+
 TEST(Dlbench, RefusesBadArgumentsWithExitCodeTwo) {
   for (const std::vector<std::string>& bad :
        std::vector<std::vector<std::string>>{{"all_shuffle"},
@@ -174,8 +227,16 @@ TEST(Dlbench, RefusesBadArgumentsWithExitCodeTwo) {
                                              {"all_reduce", "-r", "first"},
                                              {"all_reduce", "-f", "2", "-i", "1K"},
                                              {"all_reduce", "--back-to-back", "--cold"},
-                                             {"all_reduce", "-n", "5", "-K", "5"}}) {
-    EXPECT_EQ(run(1, bad).statuses, std::vector<int>{2}) << bad.back();
+                                             {"all_reduce", "-n", "5", "-K", "5"},
+                                             {},
+                                             {"all_reduce", "--algorithm", "tree"},
+                                             {"barrier", "--algorithm", "ring"},
+                                             {"sendrecv", "--algorithm", "direct"},
+                                             {"all_reduce", "-d", "half", "--algorithm", "ring"},
+                                             {"all_reduce", "--ranks", "4"},
+                                             {"all_reduce", "--tune"}}) {
+    EXPECT_EQ(run(1, bad).statuses, std::vector<int>{2})
+        << (bad.empty() ? "no operation" : bad.back());
   }
   EXPECT_EQ(run(1, {"floor"}).statuses, std::vector<int>{1});  // with whom?
 }

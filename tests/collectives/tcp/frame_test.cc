@@ -14,7 +14,8 @@ FrameHeader example() {
                          .op = OpKind::kBroadcast,
                          .dtype = DType::kI64,
                          .reduce = ReduceOp::kMax,
-                         .order = Order::kTree},
+                         .order = Order::kTree,
+                         .plan = 0x12345678},
           .hash = 0xdeadbeef,
           .transfer = 5,
           .offset = std::uint64_t{3} << 31,
@@ -51,6 +52,7 @@ TEST(Frame, HasTheBytesThatTheProtocolStates) {
   EXPECT_EQ(std::to_integer<int>(bytes[16]), 0xef);  // hash
   EXPECT_EQ(std::to_integer<int>(bytes[21]), 0x10);  // length
   EXPECT_EQ(std::to_integer<int>(bytes[32]), 3);     // root
+  EXPECT_EQ(std::to_integer<int>(bytes[60]), 0x78);  // plan
 }
 
 TEST(Frame, RefusesWhatIsNoHeaderOfOurs) {
@@ -69,7 +71,7 @@ TEST(Frame, RefusesWhatIsNoHeaderOfOurs) {
   EXPECT_FALSE(with(7, 8));
   EXPECT_FALSE(with(22, 5));  // longer than a slice
   EXPECT_FALSE(with(56, 2));  // order
-  EXPECT_FALSE(with(63, 1));  // reserved
+  EXPECT_FALSE(with(58, 1));  // reserved
 }
 
 TEST(Frame, AKindWithoutPayloadMayNotAnnounceOne) {

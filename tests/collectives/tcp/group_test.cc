@@ -412,5 +412,55 @@ TEST(TcpGroups, BadArgumentsAreRefusedBeforeAnythingIsSent) {
   });
 }
 
+class TcpPlans : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, TcpPlans, ::testing::Range(2, 6));
+
+// Many slices each, so that both ends of a pair have more to send than sockets hold.
+TEST_P(TcpPlans, AllReduceByEveryAlgorithmInAndOutOfPlace) {
+  const int size = GetParam();
+  constexpr std::size_t kCount = 800'003;
+  for (const Algorithm algorithm : algorithms_of(OpKind::kAllReduce, false)) {
+    const std::string name(name_of(algorithm));
+    run_ranks(size,
+              [&](ProcessGroup& group) {
+                EXPECT_EQ(group.plan(), "default+all_reduce:" + name);
+                for (const bool in_place : {false, true}) {
+                  for (const std::size_t count : {std::size_t{3}, kCount}) {
+                    Bytes input = filled(DType::kF32, group.rank(), count);
+                    Bytes output(input.size());
+                    Bytes& result = in_place ? input : output;
+                    const Ref<Work> work = group.all_reduce(
+                        {.input = input.data(), .output = result.data(), .count = count});
+                    work->wait();
+                    EXPECT_EQ(work->algorithm(), name);
+                    for (std::size_t i = 0; i < count; i = next_look(i, count)) {
+                      ASSERT_EQ(get(result, DType::kF32, i),
+                                expected(DType::kF32, ReduceOp::kSum, size, i))
+                          << name << " " << count << " at " << i;
+                    }
+                  }
+                }
+              },
+              {.plan = with_algorithms({}, "all_reduce:" + name)});
+  }
+}
+
+// A plan is rank 0's to bring: what the others bring is only compared with it.
+TEST(TcpPlan, OfRank0CountsForAllAndForGroupsMadeOfTheirs) {
+  rendezvous::MemoryStore store;
+  run_threads(3, [&](int rank) {
+    RankOptions options{.plan = with_algorithms({}, rank == 0 ? "ring" : "shares")};
+    const Ref<ProcessGroup> group = join_group(store, rank, 3, options);
+    EXPECT_EQ(group->plan(), "default+ring");
+    const Ref<ProcessGroup> part = group->split({.color = rank % 2});
+    EXPECT_EQ(part->plan(), rank % 2 == 0 ? "default+ring" : "");
+    float value = 1;
+    const Ref<Work> work = group->all_reduce({.input = &value, .output = &value, .count = 1});
+    work->wait();
+    EXPECT_EQ(work->algorithm(), "ring");
+    EXPECT_EQ(value, 3);
+  });
+}
+
 }  // namespace
 }  // namespace dl::collectives
