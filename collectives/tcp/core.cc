@@ -167,7 +167,9 @@ bool Core::close_if_retired() {
     return false;
   }
   for (Peer& p : peers_) {
+    for (const auto& lane : p.data) engine_->unwatch(*lane);
     p.data.clear();
+    if (p.side) engine_->unwatch(*p.side);
     p.side.reset();
   }
   const std::lock_guard lock(retired_mutex_);

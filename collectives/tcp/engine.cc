@@ -64,6 +64,10 @@ void Engine::watch(Link& link) {
   }
 }
 
+void Engine::unwatch(Link& link) noexcept {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.fd(), nullptr);
+}
+
 void Engine::post(Request request, bool drive_now) {
   {
     const std::lock_guard lock(inbox_mutex_);

@@ -52,8 +52,10 @@ class Engine final : public RefCounted {
   // Runs `look` while nobody else drives.
   void inspect(const std::function<void()>& look);
 
-  // Driver: watch a link's socket; it is forgotten when the socket closes.
+  // Driver: a link's socket is watched until it is said otherwise: closing it is not enough where
+  // a child of this process has inherited it.
   void watch(Link& link);
+  void unwatch(Link& link) noexcept;
   // Driver: where bytes to be reduced are received, a slice at a time.
   std::byte* staging() noexcept { return staging_.data(); }
 

@@ -320,6 +320,23 @@ TEST(Links, OneOfSeveralLanesThatBreaksIsAnErrorOnBothSides) {
   });
 }
 
+// A child of fork() keeps the sockets open; their events must not reach links that are gone.
+TEST(Links, ThatAChildHoldsAreForgottenWithTheirGroup) {
+  const Ref<tcp::Engine> engines[] = {make_ref<tcp::Engine>(), make_ref<tcp::Engine>()};
+  std::vector<UniqueFd> childs;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<tcp::Mesh> meshes = connected(2, 1);
+    childs.emplace_back(::dup(meshes[0].peers[1].side.get()));
+    childs.emplace_back(::dup(meshes[0].peers[1].data[0].get()));
+    run_threads(2, [&](int rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const Ref<ProcessGroup> group = make_ref<tcp::Group>(engines[r], std::move(meshes[r]),
+                                                           tcp::Group::Options{.timeout = 30s});
+      for (int i = 0; i < 20; ++i) group->barrier()->wait();
+    });
+  }
+}
+
 // Rank 0 gives up and leaves at once; what it says reaches rank 1 only, and its end reaches nobody.
 TEST(Abort, IsPassedOnByWhoeverHasHeardIt) {
   constexpr int kRanks = 4;
