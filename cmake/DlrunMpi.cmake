@@ -1,6 +1,11 @@
 # Each MPI that is here gets a module (collectives/mpi): Open MPI through ompi.pc, MPICH through mpich.pc. DLRUN_MPIS lists those found;
 # for each DLRUN_MPI_<name>_INCLUDE and DLRUN_MPI_<name>_LIBRARY say what the module is compiled with.
-option(DLRUN_MPI "Build a module for each MPI that is found" ON)
+set(DLRUN_MPI_DEFAULT ON)
+if(DLRUN_SANITIZE MATCHES "thread")
+  # MPIs are not instrumented: TSan would take all that they do for races.
+  set(DLRUN_MPI_DEFAULT OFF)
+endif()
+option(DLRUN_MPI "Build a module for each MPI that is found" ${DLRUN_MPI_DEFAULT})
 
 set(DLRUN_MPIS "")
 # Link with the MPI alone, not with what a static one would need.

@@ -120,6 +120,13 @@ void Core::submit(const Ref<Operation>& operation) {
       if (queue_.size() == 1) announce(*queue_.front());
     });
   }
+  if (is_poisoned() && !operation->is_completed()) {
+    // Its start failed before it stood anywhere.
+    if (!operation->requests.empty()) engine_.hold(operation);
+    log_.fail(operation->slot);
+    operation->end(error());
+    return;
+  }
   timer_ = Clock::time_point::min();
   if (wakes_at_once_.load(std::memory_order_relaxed)) engine_.wake();
 }

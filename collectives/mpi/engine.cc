@@ -109,6 +109,14 @@ void Engine::add(Ref<Core> core) {
   cores_.push_back(std::move(core));
 }
 
+void Engine::wait_until_over(const Core& core, Deadline deadline) noexcept {
+  std::unique_lock lock(mutex_);
+  const auto is_over = [&] {
+    return std::ranges::none_of(cores_, [&](const Ref<Core>& c) { return c.get() == &core; });
+  };
+  changed_.wait_until(lock, std::min(deadline.when(), Clock::now() + kEndTime), is_over);
+}
+
 void Engine::wake() noexcept {
   const std::lock_guard lock(mutex_);
   is_woken_ = true;
@@ -164,6 +172,7 @@ std::chrono::nanoseconds Engine::poll_all() {
     if (polled == Core::Polled::kOver) {
       const std::lock_guard lock(mutex_);
       std::erase(cores_, core);
+      changed_.notify_all();
     }
   }
   polled_.clear();

@@ -48,6 +48,8 @@ class Engine {
 
   // Polled until it says that it is over.
   void add(Ref<Core> core);
+  // Until it is not polled any more, or the deadline has passed.
+  void wait_until_over(const Core& core, Deadline deadline) noexcept;
   void wake() noexcept;
   // MPI keeps what this stands for.
   void hold(Ref<RefCounted> owner) noexcept;

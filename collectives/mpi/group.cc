@@ -128,7 +128,12 @@ class Group final : public ProcessGroup {
   std::exception_ptr error() const noexcept override { return core_->error(); }
 
  private:
-  ~Group() override { core_->leave(); }
+  ~Group() override {
+    core_->leave();
+    Engine& engine = core_->engine();
+    // The program may end MPI next: nothing of ours may call it then.
+    if (engine.world().was_started) engine.wait_until_over(*core_, Deadline::after(timeout_));
+  }
 
   // Before this rank's buffers are touched.
   Ref<Collective> make(const Descriptor& what, const CallOptions& call, const void* input,

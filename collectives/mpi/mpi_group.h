@@ -10,7 +10,9 @@
 // given back: their owners are kept, memory without an owner must stay until the process ends, and
 // that is by _exit() without MPI_Finalize, with code 124 where it would have been 0.
 //
-// Dropping a group says goodbye and does not wait. Thread-safety: process_group.h.
+// Dropping a group says goodbye and does not wait, but where the program started MPI itself: then
+// it waits until all ranks have dropped theirs, so that MPI may be ended. Thread-safety:
+// process_group.h.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,12 @@
 // One rank of mpi_test: every operation of an MPI group, compared with what it must give.
 //   mpirun -n N mpi_ranks operations   all go well; MPI is finalised
 //   mpirun -n N mpi_ranks failures     each in a group of its own; MPI is left with what it holds
+//   mpirun -n N mpi_ranks own LEVEL    the program starts MPI with this level of threads, and ends
+//   it
+#include <dlfcn.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -410,6 +415,33 @@ void failures(ProcessGroup& g) {
   });
 }
 
+// MPI as a program that is linked with it has it; 3 is MPI_THREAD_MULTIPLE in both.
+template <typename Function>
+Function* mpi(const char* name) {
+  const bool is_open = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+  void* const library =
+      ::dlopen(is_open ? "libmpi.so.40" : "libmpich.so.12", RTLD_NOW | RTLD_GLOBAL);
+  auto* const found = library != nullptr ? ::dlsym(library, name) : nullptr;
+  DL_CHECK(found != nullptr, kNotFound, "{} is not there", name);
+  return reinterpret_cast<Function*>(found);
+}
+
+int run_in_own(int level) {
+  int provided = 0;
+  mpi<int(int*, char***, int, int*)>("MPI_Init_thread")(nullptr, nullptr, level, &provided);
+  // Twice: the groups go, MPI stays.
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = thrown_by([&] {
+      init_process_group({.backend = "mpi", .timeout = 100s});
+      default_group()->barrier()->wait();
+      destroy_process_group();
+    });
+    say(text);
+  }
+  mpi<int()>("MPI_Finalize")();
+  return 0;
+}
+
 int run(const std::string& what) {
   init_process_group({.backend = "mpi", .timeout = 100s});
   {
@@ -424,5 +456,6 @@ int run(const std::string& what) {
 }  // namespace dl::collectives
 
 int main(int argc, char** argv) {
+  if (argc > 2) return dl::collectives::run_in_own(std::atoi(argv[2]));
   return dl::collectives::run(argc > 1 ? argv[1] : "operations");
 }

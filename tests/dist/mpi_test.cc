@@ -47,7 +47,7 @@ class Mpi : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Mpi, EveryOperationIsRight) {
-  for (const int ranks : {2, 3}) {
+  for (int ranks = DLRUN_TEST_FEWEST_RANKS; ranks <= 3; ++ranks) {
     const Ran ran = mpirun(ranks, program("mpi_ranks") + " operations");
     EXPECT_EQ(ran.code, 0) << ran.text;
     EXPECT_EQ(count(ran.text, "all right over mpi"), static_cast<std::size_t>(ranks)) << ran.text;
@@ -83,6 +83,18 @@ TEST_P(Mpi, AFailureIsANamedErrorOnEveryRank) {
   EXPECT_TRUE(has(ran.text, ", which has not called it, nor anything before it")) << ran.text;
   EXPECT_TRUE(has(ran.text, "sends f32[4], rank 0 (")) << ran.text;
   EXPECT_TRUE(has(ran.text, "sent f32[100000], rank 1 (")) << ran.text;
+}
+
+TEST_P(Mpi, AProgramMayStartAndEndMpiItself) {
+  const Ran multiple = mpirun(2, program("mpi_ranks") + " own 3");
+  EXPECT_EQ(multiple.code, 0) << multiple.text;
+  EXPECT_EQ(count(multiple.text, "nothing was thrown"), 4u) << multiple.text;
+  const Ran single = mpirun(2, program("mpi_ranks") + " own 0");
+  EXPECT_EQ(single.code, 0) << single.text;
+  EXPECT_TRUE(has(single.text,
+                  "gives this process less than MPI_THREAD_MULTIPLE; start MPI with "
+                  "MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...)"))
+      << single.text;
 }
 
 TEST_P(Mpi, DlbenchRunsOnIt) {
