@@ -73,7 +73,7 @@ TEST(ShmPlan, ChunksCoverTheCountAndFitTheSlots) {
     for (const DType dtype : {DType::kU8, DType::kBF16, DType::kF32, DType::kI64}) {
       for (const int size : {2, 3, 8, 1024}) {
         for (const std::size_t count : {0u, 1u, 7u, 57u, 1000u, 131'073u, 5'000'001u}) {
-          const Plan plan = make_plan({.count = count, .op = op, .dtype = dtype}, size, false);
+          const shm::Plan plan = make_plan({.count = count, .op = op, .dtype = dtype}, size, false);
           const std::size_t parts =
               op == OpKind::kReduceScatter ? static_cast<std::size_t>(size) : 1;
           if (plan.path == Path::kInline) {
