@@ -6,8 +6,11 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +31,7 @@ namespace dl::collectives {
 namespace {
 
 using namespace testing;
+using ::testing::Test;
 using namespace shm;
 
 TEST(ShmLayout, IsTheOneInTheProtocol) {
@@ -216,6 +220,30 @@ TEST(ShmGroups, NeedNoRightToReachIntoOtherProcesses) {
     const Ref<ProcessGroup> group = join(store, rank, {});
     for (const std::size_t count : {4u, 1000u, 300'000u}) sum_once(*group, count);
   });
+}
+
+// A child with a /dev/shm of its own, as small as in a container.
+TEST(ShmGroups, NeedNoRoomInDevShm) {
+  enum Status { kWorked, kFailed, kNotAllowed };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64k") != 0) {
+      ::_exit(kNotAllowed);
+    }
+    rendezvous::MemoryStore store;
+    run_threads(2, [&](int rank) {
+      const Ref<ProcessGroup> group = join(store, rank, {});
+      for (const std::size_t count : {4u, 1000u, 300'000u}) sum_once(*group, count);
+    });
+    ::_exit(Test::HasFailure() ? kFailed : kWorked);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotAllowed) GTEST_SKIP() << "no mount namespaces here: needs root";
+  EXPECT_EQ(WEXITSTATUS(status), kWorked);
 }
 
 TEST(ShmGroups, SayWhichWayAnOperationTook) {
