@@ -29,7 +29,8 @@ struct Link {
   double g = 0;  // seconds a byte of reduction, in cache
   friend bool operator==(const Link&, const Link&) noexcept = default;
 };
-// Measured on a 2-core virtual machine (shm, loopback); a 10 Gbit/s line (ethernet).
+// Round figures of the right order, not a measurement of any machine: `dlbench --tune` makes one.
+// ethernet is a 10 Gbit/s line.
 Link default_link(LinkKind kind) noexcept;
 
 // Seconds. `bytes` is count * size of an element, as the operation takes its count.

@@ -11,8 +11,8 @@ constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 // branch of a tree; above, bandwidth decides.
 constexpr std::uint64_t kSmallBytes = 64 * 1024;
 
-// The costs do not see that a ring talks to neighbours only and never waits for a round to end:
-// above, halving loses what its fewer rounds have won.
+// The costs do not see that a ring talks to neighbours only and never waits for a round to end, and
+// would have halving win at any size. The bound is a choice, not a measurement.
 constexpr std::uint64_t kMostHalved = 1024 * 1024;
 
 bool has(OpKind op, SumClass sums, Algorithm algorithm) noexcept {
