@@ -12,9 +12,11 @@ struct Identity {
   std::string host{};
   int pid = 0;
   std::string node{};  // equal for ranks that share a node
+  int known_as = -1;   // its rank as users know it, where the group is part of one of theirs
 
+  int shown() const noexcept { return known_as >= 0 ? known_as : rank; }
   // "rank 3 (node2, pid 4711)"
-  std::string text() const { return fmt::format("rank {} ({}, pid {})", rank, host, pid); }
+  std::string text() const { return fmt::format("rank {} ({}, pid {})", shown(), host, pid); }
 };
 
 }  // namespace dl::collectives

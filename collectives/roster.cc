@@ -44,9 +44,10 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
 
 std::string Record::text() const {
   return fmt::format(
-      "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\noffer={}"
-      "\nplan={}\n",
-      version, size, generation, lanes, address, who.host, who.pid, who.node, offer, plan);
+      "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\n"
+      "known_as={}\noffer={}\nplan={}\n",
+      version, size, generation, lanes, address, who.host, who.pid, who.node, who.known_as, offer,
+      plan);
 }
 
 Record Record::parse(std::string_view text, int rank) {
@@ -67,18 +68,20 @@ Record Record::parse(std::string_view text, int rank) {
     if (name == "host") record.who.host = value;
     if (name == "pid") read_number(value, record.who.pid);
     if (name == "node") record.who.node = value;
+    if (name == "known_as") read_number(value, record.who.known_as);
     if (name == "offer") record.offer = value;
     if (name == "plan") record.plan = value;
   }
   return record;
 }
 
-Identity this_process(int rank, const std::string& node) {
+Identity this_process(int rank, const std::string& node, int known_as) {
   std::array<char, 256> name{};
   const bool named = ::gethostname(name.data(), name.size() - 1) == 0;
   Identity self{
       .rank = rank, .host = named ? name.data() : "localhost", .pid = static_cast<int>(::getpid())};
   self.node = node.empty() ? self.host : node;
+  self.known_as = known_as;
   return self;
 }
 

@@ -42,7 +42,7 @@ struct RosterOptions {
 };
 
 // This process, as every error names it; an empty `node` is the host's name.
-Identity this_process(int rank, const std::string& node);
+Identity this_process(int rank, const std::string& node, int known_as = -1);
 // The key of a group that has none: no secret, but the same handshake with its checks.
 rendezvous::JobKey open_key();
 

@@ -148,7 +148,7 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
     app.add_option(fmt::format("{},{}", each.flag, each.long_flag), each.value,
                    fmt::format("no meaning on CPUs: {}", each.why));
   }
-  app.add_option("--backend", o.backend, "auto, tcp or shm (auto)");
+  app.add_option("--backend", o.backend, "auto, tcp, shm, hybrid or mpi (auto)");
   app.add_option("--algorithm", words.algorithm,
                  "of the operation over TCP: direct, shares, ring, doubling, halving, tree, chain");
   app.add_option("--plan", o.plan, "file with the plan that picks algorithms, or default");

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <vector>
 
+#include "collectives/hybrid/places.h"
 #include "collectives/shm/shm_group.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -35,19 +37,27 @@ std::string take_word(std::string_view& text) {
   return word;
 }
 
-// Why these ranks, which are said to share a node, cannot share memory; empty: they can.
-std::string obstacle_of(std::span<const Offer> offers) {
-  const Offer& first = offers.front();
-  for (const Offer& offer : offers) {
-    const auto differs = [&](std::string_view how) {
-      return fmt::format("{} {} than {}", offer.who.text(), how, first.who.text());
-    };
-    if (offer.kernel != first.kernel) return differs("runs on another machine");
-    if (offer.network != first.network) return differs("is in another network namespace");
-    if (offer.user != first.user) return differs("runs as another user");
-  }
-  for (const Offer& offer : offers) {
-    if (!offer.lacks.empty()) return fmt::format("{}: {}", offer.who.text(), offer.lacks);
+// Why ranks that are said to share a node cannot share memory; empty: all can.
+std::string obstacle_of(std::span<const Offer> offers, const hybrid::Places& places) {
+  const auto offer = [&](int rank) -> const Offer& {
+    return offers[static_cast<std::size_t>(rank)];
+  };
+  for (const std::vector<int>& ranks : places.nodes) {
+    if (ranks.size() == 1) continue;
+    const Offer& first = offer(ranks.front());
+    for (const int rank : ranks) {
+      const Offer& other = offer(rank);
+      const auto differs = [&](std::string_view how) {
+        return fmt::format("{} {} than {}", other.who.text(), how, first.who.text());
+      };
+      if (other.kernel != first.kernel) return differs("runs on another machine");
+      if (other.network != first.network) return differs("is in another network namespace");
+      if (other.user != first.user) return differs("runs as another user");
+    }
+    for (const int rank : ranks) {
+      const Offer& other = offer(rank);
+      if (!other.lacks.empty()) return fmt::format("{}: {}", other.who.text(), other.lacks);
+    }
   }
   return {};
 }
@@ -69,31 +79,39 @@ Offer Offer::parse(std::string_view text, Identity from) {
 }
 
 void check_backend(std::string_view asked) {
-  DL_CHECK(asked == "auto" || asked == "tcp" || asked == "shm" || asked == "mpi", kInvalidArgument,
-           "backend is '{}', wanted auto, tcp, shm or mpi", asked);
+  constexpr std::string_view kKnown[] = {"auto", "tcp", "shm", "hybrid", "mpi"};
+  DL_CHECK(std::find(std::begin(kKnown), std::end(kKnown), asked) != std::end(kKnown),
+           kInvalidArgument, "backend is '{}', wanted auto, tcp, shm, hybrid or mpi", asked);
 }
 
 Decision decide(std::span<const Offer> offers) {
   const Offer& first = offers.front();
-  const Offer* elsewhere = nullptr;
+  std::vector<std::string> nodes;
   for (const Offer& offer : offers) {
     DL_CHECK(offer.asked == first.asked, kMismatch,
              "{} was asked for the backend {}, {} for {}; give all ranks the same",
              offer.who.text(), offer.asked, first.who.text(), first.asked);
-    if (elsewhere == nullptr && offer.who.node != first.who.node) elsewhere = &offer;
+    nodes.push_back(offer.who.node);
   }
+  const hybrid::Places places = hybrid::places_of(nodes);
+  const bool is_one_node = places.nodes.size() == 1;
   if (first.asked == "tcp") return {};
-  if (first.asked == "shm") {
-    DL_CHECK(elsewhere == nullptr, kConnection,
-             "backend shm: {} is on another node than {}; memory is shared within a node only, use "
-             "the backend tcp",
-             elsewhere->who.text(), first.who.text());
+  if (first.asked == "shm" && !is_one_node) {
+    const auto elsewhere = static_cast<std::size_t>(places.nodes[1].front());
+    throw_error(ErrorKind::kConnection,
+                "backend shm: {} is on another node than {}; memory is shared within a node only, "
+                "use the backend hybrid or tcp",
+                offers[elsewhere].who.text(), first.who.text());
   }
-  if (elsewhere != nullptr) return {};
-  std::string obstacle = obstacle_of(offers);
-  if (obstacle.empty()) return {.backend = "shm"};
-  DL_CHECK(first.asked != "shm", kConnection,
-           "backend shm: {}; let dlrun choose (auto), or use the backend tcp", obstacle);
+  const bool may_share = places.nodes.size() < offers.size();
+  if (first.asked == "auto" && !may_share) return {};
+  std::string obstacle = obstacle_of(offers, places);
+  if (obstacle.empty()) {
+    return {.backend = is_one_node && first.asked != "hybrid" ? "shm" : "hybrid"};
+  }
+  DL_CHECK(first.asked == "auto", kConnection,
+           "backend {}: {}; let dlrun choose (auto), or use the backend tcp", first.asked,
+           obstacle);
   return {.obstacle = std::move(obstacle)};
 }
 
@@ -126,10 +144,11 @@ Choice choose_backend(const RosterOptions& roster, const std::string& asked,
   }
   const Decision decision = decide(offers);
   choice.backend = decision.backend;
-  if (choice.backend != "shm") choice.segment = nullptr;
+  if (choice.backend == "tcp") choice.segment = nullptr;
   if (!decision.obstacle.empty() && roster.rank == 0) {
-    log::warning("group '{}': its ranks share a node but not memory, as {}; they talk over TCP",
-                 roster.group, decision.obstacle);
+    log::warning(
+        "group '{}': ranks that share a node do not share memory, as {}; all talk over TCP",
+        roster.group, decision.obstacle);
   }
   return choice;
 }

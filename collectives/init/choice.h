@@ -20,7 +20,7 @@ void check_backend(std::string_view asked);
 // What one rank says.
 struct Offer {
   Identity who{};
-  std::string asked{};  // "auto", "tcp", "shm"
+  std::string asked{};  // "auto", "tcp", "shm", "hybrid"
   // Memory is passed on within one kernel, one network namespace and one user only.
   std::string kernel{};
   std::string network{};
@@ -39,7 +39,7 @@ struct Decision {
 };
 
 // A pure function of what all ranks have said, by rank. Throws kMismatch where they were asked for
-// different backends, and kConnection or kIo where they were asked for one that cannot be had.
+// different backends, and kConnection where they were asked for one that cannot be had.
 Decision decide(std::span<const Offer> offers);
 
 struct Choice {

@@ -3,6 +3,7 @@
 #include <limits>
 #include <mutex>
 
+#include "collectives/hybrid/hybrid_group.h"
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
 #include "collectives/init/meeting.h"
@@ -106,6 +107,23 @@ Session make_session(const ProcessGroupOptions& options) {
                                                  .node = node,
                                                  .recorder = recorder,
                                                  .segment = choice.segment});
+  } else if (choice.backend == "hybrid") {
+    session.group =
+        collectives::make_hybrid_group({.rank = launch.rank,
+                                        .size = launch.world_size,
+                                        .name = options.name,
+                                        .store = &session.meeting->store(),
+                                        .key = session.meeting->key(),
+                                        .job = where.job,
+                                        .generation = where.generation,
+                                        .timeout = timeout,
+                                        .connect_timeout = timeout,
+                                        .iface = env::get(env::Var::kIface).value_or(""),
+                                        .route_to = session.meeting->route_to(),
+                                        .node = node,
+                                        .recorder = recorder,
+                                        .plan = plan,
+                                        .segment = choice.segment});
   } else {
     session.group = collectives::make_tcp_group({.rank = launch.rank,
                                                  .size = launch.world_size,

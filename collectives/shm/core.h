@@ -61,6 +61,7 @@ class Core final : public RefCounted {
     std::string name = "world";
     std::uint64_t generation = 0;
     WaitPolicy policy{};
+    bool reports_failures = true;                  // to the agent
     std::shared_ptr<record::Recorder> recorder{};  // null: nothing is recorded
   };
   // `messages` is the inner group for send and recv. Starts the progress thread; stop() must be
@@ -77,11 +78,16 @@ class Core final : public RefCounted {
   // The first cause; looks at the inner group, too.
   std::exception_ptr error() noexcept;
   void throw_if_broken();
+  // The rank, as users know it, whose failure the cause follows; -1: none is known.
+  int because_of() const noexcept;
   // Numbers the operation and starts it.
   void submit(const Ref<Operation>& operation);
   // Drives, or watches others drive, until the operation is over. Throws kTimeout at the limit.
   void wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit);
   void abort(std::string_view reason) noexcept;
+  // Breaks the group; the first cause counts. `because_of`: the rank whose failure this one
+  // follows; the agent hears of it, so that it looks for the cause there.
+  void fail(ErrorKind kind, const std::string& text, int because_of = -1) noexcept;
   // Sees to it that operations go on although nobody waits for them.
   void arm_timer() noexcept;
   // Lets go of what operations that are over hold; on the caller's thread, as that may run users'
@@ -148,9 +154,6 @@ class Core final : public RefCounted {
   void withdraw_memory(Operation& op) noexcept;
 
   // failure.cc
-  // Breaks the group; the first cause counts. `because_of`: the rank whose failure this one
-  // follows; the agent hears of it, so that it looks for the cause there. Any thread.
-  void fail(ErrorKind kind, const std::string& text, int because_of = -1) noexcept;
   void end_all() noexcept;  // driver
   std::exception_ptr first_cause() const noexcept;
   bool adopt_peers_cause() noexcept;
@@ -203,6 +206,7 @@ class Core final : public RefCounted {
 
   mutable std::mutex error_mutex_;
   std::exception_ptr error_;
+  int because_of_ = -1;
   std::atomic<bool> poisoned_{false};
 
   std::mutex passed_mutex_;

@@ -34,6 +34,11 @@ std::exception_ptr Core::first_cause() const noexcept {
   return error_;
 }
 
+int Core::because_of() const noexcept {
+  const std::lock_guard lock(error_mutex_);
+  return because_of_;
+}
+
 std::exception_ptr Core::error() noexcept {
   return is_poisoned() || adopt_messages_cause() ? first_cause() : nullptr;
 }
@@ -43,6 +48,7 @@ void Core::fail(ErrorKind kind, const std::string& cause, int because_of) noexce
     const std::lock_guard lock(error_mutex_);
     if (error_) return;
     error_ = std::make_exception_ptr(Error(kind, cause));
+    if (because_of >= 0) because_of_ = peer(because_of).who.shown();
     Block& block = own();
     block.cause_kind = kind;
     block.cause_bytes = static_cast<std::uint32_t>(std::min(cause.size(), kMostCauseBytes));
@@ -51,9 +57,9 @@ void Core::fail(ErrorKind kind, const std::string& cause, int because_of) noexce
     log_.broken(name_of(kind), cause);
     poisoned_.store(true);
   }
-  if (because_of >= 0) {
+  if (because_of >= 0 && options_.reports_failures) {
     rendezvous::report_peer_failure(
-        {.peer = because_of, .operation = "group " + name(), .text = cause});
+        {.peer = peer(because_of).who.shown(), .operation = "group " + name(), .text = cause});
   }
   for (Peer& p : peers_) {
     ring(p.block->bell);

@@ -47,6 +47,10 @@ class Group final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   std::exception_ptr error() const noexcept override { return core_->error(); }
+  // For a group that this one is part of: like abort(), with a cause that is known already; and the
+  // rank whose failure the cause follows.
+  void fail(ErrorKind kind, const std::string& cause) noexcept { core_->fail(kind, cause); }
+  int because_of() const noexcept { return core_->because_of(); }
 
  private:
   ~Group() override { core_->stop(); }

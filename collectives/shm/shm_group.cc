@@ -61,6 +61,7 @@ Ref<ProcessGroup> make_shm_group(const ShmGroupOptions& options) {
                           shm::Core::Options{.name = options.name,
                                              .generation = options.generation,
                                              .policy = policy,
+                                             .reports_failures = options.reports_failures,
                                              .recorder = options.recorder}),
       options);
 }

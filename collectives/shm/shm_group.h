@@ -55,6 +55,8 @@ struct ShmGroupOptions {
   Ref<RefCounted> engine{};  // of the inner TCP group, from make_tcp_engine(); null: one of its own
   // The inner group itself, of the same ranks; null: it is made with the rest. Not shared.
   Ref<ProcessGroup> messages{};
+  bool reports_failures = true;  // as in tcp_group.h
+  int known_as = -1;  // the rank that texts name, where this group is part of another; -1: `rank`
   Ref<RefCounted> segment{};  // from reserve_shm_segment(), for one group; null: it is made here
 };
 

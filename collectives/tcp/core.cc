@@ -51,6 +51,11 @@ std::exception_ptr Core::error() const noexcept {
   return error_;
 }
 
+int Core::because_of() const noexcept {
+  const std::lock_guard lock(error_mutex_);
+  return because_of_;
+}
+
 void Core::throw_if_broken() const {
   if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
 }

@@ -107,6 +107,8 @@ class Core final : public RefCounted {
 
   std::exception_ptr error() const noexcept;
   void throw_if_broken() const;
+  // The rank, as users know it, whose failure the cause follows; -1: none is known.
+  int because_of() const noexcept;
   // Numbers the operation and hands it to the engine.
   void submit(Engine& engine, const Ref<Operation>& operation, bool drive);
   // Lets go of operations that are over; on the caller's thread, as owners may run users' code.
@@ -121,6 +123,8 @@ class Core final : public RefCounted {
   void attach();
   void start(Ref<Operation> operation);
   void abort(const std::string& reason);
+  // Breaks the group with a cause that is known already.
+  void break_with(ErrorKind kind, const std::string& cause) { fail(kind, cause); }
   void retire();
   bool close_if_retired();
   // Moves what can be moved, a few slices at most; true where something moved.
@@ -201,6 +205,7 @@ class Core final : public RefCounted {
 
   mutable std::mutex error_mutex_;
   std::exception_ptr error_;
+  int because_of_ = -1;
   std::atomic<bool> poisoned_{false};
 
   std::mutex finished_mutex_;

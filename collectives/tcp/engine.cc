@@ -136,6 +136,9 @@ void Engine::execute(Request& request) {
     case Request::Kind::kAbort:
       request.core->abort(request.text);
       break;
+    case Request::Kind::kFail:
+      request.core->break_with(request.error, request.text);
+      break;
     case Request::Kind::kRetire:
       request.core->retire();
       break;

@@ -24,6 +24,7 @@
 
 #include "collectives/tcp/operation.h"
 #include "collectives/wait_policy.h"
+#include "core/base/error.h"
 #include "core/base/ref.h"
 #include "core/base/unique_fd.h"
 
@@ -38,10 +39,11 @@ class Engine final : public RefCounted {
   Engine();
 
   struct Request {
-    enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kRetire } kind;
+    enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kFail, kRetire } kind;
     Ref<Core> core;
     Ref<Operation> operation{};
     std::string text{};
+    ErrorKind error = ErrorKind::kAborted;  // with kFail
   };
   // `drive`: become the driver for one round where nobody is; otherwise the thread is woken.
   void post(Request request, bool drive);

@@ -34,12 +34,14 @@ void Core::fail(ErrorKind kind, const std::string& cause, int because_of, int fo
   if (because_of >= 0 && reports_failures_) {
     std::string operation = "group " + name_;
     if (!queue_.empty()) operation = title(queue_.front()->descriptor);
-    rendezvous::report_peer_failure({.peer = because_of, .operation = operation, .text = cause});
+    rendezvous::report_peer_failure(
+        {.peer = identity(because_of).shown(), .operation = operation, .text = cause});
   }
   const std::exception_ptr error = std::make_exception_ptr(Error(kind, cause));
   {
     const std::lock_guard lock(error_mutex_);
     error_ = error;
+    if (because_of >= 0) because_of_ = identity(because_of).shown();
   }
   poisoned_.store(true, std::memory_order_release);
   for (Peer& p : peers_) {

@@ -97,6 +97,15 @@ Ref<Work> Group::barrier(const BarrierOptions& o) {
   return start({.op = OpKind::kBarrier}, o.call, nullptr, nullptr, true);
 }
 
+Ref<Work> Group::agree(Descriptor& what, const CallOptions& call) {
+  check_start(what, call);
+  const Descriptor nothing{.op = OpKind::kBarrier};
+  Ref<Work> work = start(what, call, nullptr, nullptr,
+                         make_schedule(nothing, choices_.choose(nothing), rank(), size(), true));
+  what.sequence = static_cast<const Collective&>(*work).descriptor.sequence;
+  return work;
+}
+
 Ref<Work> Group::start_message(const Descriptor& what, const CallOptions& call, int peer,
                                void* buffer) {
   check_peer(what, peer, rank(), size(), buffer);
@@ -121,6 +130,15 @@ Ref<Work> Group::recv(const RecvOptions& o) {
                         .op = OpKind::kRecv,
                         .dtype = o.dtype},
                        o.call, o.peer, o.buffer);
+}
+
+void Group::fail(ErrorKind kind, const std::string& cause) noexcept {
+  try {
+    engine_->post(
+        {.kind = Engine::Request::Kind::kFail, .core = core_, .text = cause, .error = kind}, true);
+  } catch (...) {
+    // Out of memory: the peers notice this rank's end instead.
+  }
 }
 
 void Group::abort(std::string_view reason) noexcept {

@@ -50,6 +50,17 @@ class Group final : public ProcessGroup {
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
 
+  // For a group that this one is part of. -------------------------------------------------------
+  const Identity& identity(int rank) const noexcept { return core_->identity(rank); }
+  const Identity& identity() const noexcept { return identity(rank()); }
+  const Plan& whole_plan() const noexcept { return how_.plan; }  // rank 0's
+  // Collective: all ranks have called the same operation, whose bytes go another way. It takes a
+  // number as this group's own do, which is written into `what`. Ranks that differ get kMismatch.
+  Ref<Work> agree(Descriptor& what, const CallOptions& call);
+  // Like abort(), with a cause that is known already; and the rank whose failure the cause follows.
+  void fail(ErrorKind kind, const std::string& cause) noexcept;
+  int because_of() const noexcept { return core_->because_of(); }
+
  private:
   ~Group() override;
   // Before this rank's buffers are touched.

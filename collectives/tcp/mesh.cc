@@ -141,7 +141,7 @@ Plan plan_of_rank_0(const TcpGroupOptions& options, const Record& theirs) {
 Mesh connect_mesh(const TcpGroupOptions& options) {
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
-  const Identity self = this_process(options.rank, options.node);
+  const Identity self = this_process(options.rank, options.node, options.known_as);
   const RosterOptions roster = roster_of(options);
 
   Mesh mesh{.rank = options.rank,

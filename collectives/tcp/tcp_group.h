@@ -53,6 +53,7 @@ struct TcpGroupOptions {
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
   Plan plan{};                                   // rank 0's counts, and picks the algorithms
   Ref<RefCounted> engine{};                      // from make_tcp_engine(); null: one of its own
+  int known_as = -1;  // the rank that texts name, where this group is part of another; -1: `rank`
 };
 
 // Collective: every rank calls it. Throws kTimeout (names who is missing), kMismatch (protocol

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/hybrid/hybrid_group.h"
 #include "collectives/shm/shm_group.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
@@ -52,9 +53,12 @@ struct RankOptions {
 };
 
 // The same tests hold for every backend: ctest runs them once for each, under this variable.
-inline bool tests_shared_memory() {
+inline std::string backend_under_test() {
   const char* const backend = std::getenv("DLRUN_TEST_BACKEND");
-  return backend != nullptr && std::string(backend) == "shm";
+  return backend == nullptr ? "tcp" : backend;
+}
+inline bool tests_shared_memory() {
+  return backend_under_test() == "shm";
 }
 
 inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size,
@@ -67,6 +71,19 @@ inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size
                            .timeout = options.timeout,
                            .connect_timeout = 30s,
                            .speak_after = options.speak_after});
+  }
+  if (backend_under_test() == "hybrid") {
+    // The ranks are said to be on two nodes, with one rank more on the first where their number is
+    // odd.
+    return make_hybrid_group({.rank = rank,
+                              .size = size,
+                              .name = options.name,
+                              .store = &store,
+                              .key = rendezvous::JobKey::from_hex(std::string(64, '1')),
+                              .timeout = options.timeout,
+                              .connect_timeout = 30s,
+                              .speak_after = options.speak_after,
+                              .node = "node" + std::to_string(rank * 2 / size)});
   }
   return make_tcp_group({.rank = rank,
                          .size = size,

@@ -261,7 +261,7 @@ void expect_refused(const ProcessGroupOptions& options, const std::string& text)
 }
 
 TEST(InitProcessGroup, RefusesInOneSentence) {
-  expect_refused({.backend = "gloo"}, "backend is 'gloo', wanted auto, tcp, shm or mpi");
+  expect_refused({.backend = "gloo"}, "backend is 'gloo', wanted auto, tcp, shm, hybrid or mpi");
   expect_refused({.init_method = "udp://x", .rank = 0, .world_size = 2},
                  "init method is 'udp://x', wanted env://, tcp://host:port or file:///directory");
   expect_refused({.rank = 0, .world_size = 2},

@@ -1,0 +1,281 @@
+#include "collectives/hybrid/core.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "collectives/algorithms/reduce.h"
+
+namespace dl::collectives::hybrid {
+namespace {
+
+using namespace std::chrono_literals;
+
+// So many slices are on their way between nodes at once: the line is never idle while one is
+// received, and the next is summed.
+constexpr std::size_t kAhead = 4;
+// How late the thread takes up what nobody waits for: who calls mostly waits at once.
+constexpr auto kTakeUpTime = 1ms;
+// How much later an operation times out in each lane (core.h).
+constexpr auto kStagger = 500ms;
+// The least that is left of a deadline when a lane is entered: then it times out there, by name.
+constexpr std::chrono::nanoseconds kLeastTime = 1ms;
+
+struct Start {
+  ProcessGroup* group;  // null: this rank takes no part in the lane
+  CallOptions with;
+
+  Ref<Work> operator()(std::monostate) const { return nullptr; }
+  Ref<Work> operator()(AllReduceOptions o) const { return group->all_reduce(filled(o)); }
+  Ref<Work> operator()(ReduceOptions o) const { return group->reduce(filled(o)); }
+  Ref<Work> operator()(BroadcastOptions o) const { return group->broadcast(filled(o)); }
+  Ref<Work> operator()(AllGatherOptions o) const { return group->all_gather(filled(o)); }
+  Ref<Work> operator()(ReduceScatterOptions o) const { return group->reduce_scatter(filled(o)); }
+
+  template <typename Options>
+  Options& filled(Options& options) const {
+    options.call = with;
+    return options;
+  }
+};
+
+constexpr auto kIn = static_cast<std::size_t>(Lane::kIn);
+constexpr auto kCross = static_cast<std::size_t>(Lane::kCross);
+constexpr auto kOut = static_cast<std::size_t>(Lane::kOut);
+
+}  // namespace
+
+Core::Core(Inner inner) : inner_(std::move(inner)), thread_([this] { run(); }) {}
+
+Core::~Core() = default;
+
+void Core::submit(const Ref<Operation>& operation) {
+  release_finished();
+  const std::lock_guard order(submit_mutex_);
+  throw_if_broken();
+  operation->agreement_ =
+      inner_.all->agree(operation->descriptor_, {.timeout = operation->timeout_});
+  const Lock lock(mutex_);
+  if (error_) std::rethrow_exception(error_);
+  queue_.push_back(operation);
+  changed_.notify_all();
+}
+
+void Core::run() {
+  // Signals belong to the program's threads.
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  ::pthread_setname_np(::pthread_self(), "dlrun-hybrid");
+  const auto may_conduct = [this] { return !queue_.empty() && waiters_ == 0 && !is_conducted_; };
+  Lock lock(mutex_);
+  bool is_warm = false;
+  while (!is_stopping_) {
+    if (!may_conduct()) {
+      is_warm = is_warm && !queue_.empty();
+      changed_.wait(lock);
+    } else if (is_warm || is_urgent_) {
+      conduct(lock);
+    } else {
+      is_warm = !changed_.wait_for(lock, kTakeUpTime,
+                                   [&] { return is_stopping_ || is_urgent_ || !may_conduct(); });
+    }
+  }
+}
+
+void Core::conduct(Lock& lock) {
+  is_conducted_ = true;
+  std::vector<Ref<Operation>> operations(queue_.begin(), queue_.end());
+  lock.unlock();
+  try {
+    step(operations);
+  } catch (const Error& error) {
+    fail(error.kind(), error.what());
+  } catch (const std::exception& error) {
+    fail(ErrorKind::kInternal, error.what());
+  }
+  // The last reference to one is dropped by a caller.
+  operations.clear();
+  lock.lock();
+  waited_for_ = nullptr;
+  is_conducted_ = false;
+  while (!queue_.empty() && queue_.front()->begun_[kOut] == queue_.front()->slices_.size()) {
+    settle(*queue_.front());
+    queue_.pop_front();
+  }
+  if (error_) end_all();
+  if (queue_.empty()) is_urgent_ = false;
+  changed_.notify_all();
+}
+
+void Core::step(const std::vector<Ref<Operation>>& operations) {
+  bool is_cross_open = true;
+  bool is_out_open = true;
+  for (const Ref<Operation>& op : operations) {
+    if (!op->is_agreed_) {
+      if (!is_over(*op, op->agreement_)) break;
+      op->is_agreed_ = true;
+    }
+    advance(*op, is_cross_open, is_out_open);
+  }
+  const Operation& first = *operations.front();
+  if (first.is_agreed_ && first.begun_[kOut] == first.slices_.size()) return;
+  const Ref<Work>& work = next_work(first);
+  {
+    const Lock lock(mutex_);
+    if (error_) return;
+    waited_for_ = work;
+  }
+  try {
+    work->synchronize();
+  } catch (const std::exception&) {
+    rethrow(first, std::current_exception());
+  }
+}
+
+// An operation begins in a lane when all before it have.
+void Core::advance(Operation& op, bool& is_cross_open, bool& is_out_open) {
+  const std::size_t slices = op.slices_.size();
+  while (op.begun_[kIn] < slices) begin(op, Lane::kIn);
+  while (is_cross_open && op.begun_[kCross] < slices &&
+         is_over(op, op.works_[op.begun_[kCross]][kIn])) {
+    begin(op, Lane::kCross);
+  }
+  is_cross_open = is_cross_open && op.begun_[kCross] == slices;
+  while (is_out_open && op.begun_[kOut] < op.begun_[kCross] &&
+         is_over(op, op.works_[op.begun_[kOut]][kCross])) {
+    const Division& d = op.slices_[op.begun_[kOut]].division;
+    if (d.ranks > 0) finish(d.dtype, ReduceOp::kAvg, d.data, d.count, d.ranks);
+    begin(op, Lane::kOut);
+  }
+  is_out_open = is_out_open && op.begun_[kOut] == slices;
+}
+
+const Ref<Work>& Core::next_work(const Operation& op) noexcept {
+  if (!op.is_agreed_) return op.agreement_;
+  const std::size_t next_cross = op.begun_[kCross];
+  const std::size_t next_out = op.begun_[kOut];
+  const bool keeps_line_busy = next_cross < op.slices_.size() && next_cross - next_out < kAhead;
+  return keeps_line_busy || next_out == next_cross ? op.works_[next_cross][kIn]
+                                                   : op.works_[next_out][kCross];
+}
+
+bool Core::is_over(const Operation& op, const Ref<Work>& work) {
+  if (!work) return true;
+  if (!work->is_completed()) return false;
+  if (const std::exception_ptr error = work->error()) rethrow(op, error);
+  return true;
+}
+
+void Core::begin(Operation& op, Lane lane) {
+  const auto at = static_cast<std::size_t>(lane);
+  const std::size_t slice = op.begun_[at];
+  // The agreement has had its time; what follows has what is left, later lanes a little more.
+  const std::chrono::nanoseconds left = std::max(op.deadline_.left(), kLeastTime) + at * kStagger;
+  try {
+    op.works_[slice][at] =
+        std::visit(Start{inner_.lanes[at].get(), {.timeout = left}}, op.slices_[slice].calls[at]);
+  } catch (const std::exception&) {
+    rethrow(op, std::current_exception());
+  }
+  ++op.begun_[at];
+}
+
+void Core::settle(Operation& op) {
+  op.is_settled_ = true;
+  op.settled_at_ = std::chrono::steady_clock::now();
+  finished_.emplace_back(&op);
+}
+
+void Core::release_finished() {
+  std::vector<Ref<Operation>> over;
+  const Lock lock(mutex_);
+  const auto first_over = std::partition(finished_.begin(), finished_.end(),
+                                         [](const auto& op) { return !op->are_works_over(); });
+  over.assign(first_over, finished_.end());
+  finished_.erase(first_over, finished_.end());
+}
+
+std::vector<Ref<Work>> Core::under_way() {
+  const Lock lock(mutex_);
+  std::vector<Ref<Work>> works;
+  for (const Ref<Operation>& op : finished_) {
+    if (!op->are_works_over()) works.emplace_back(op);
+  }
+  works.insert(works.end(), queue_.begin(), queue_.end());
+  return works;
+}
+
+// Those before a settled one are settled, too.
+bool Core::are_earlier_over(const Operation& op) const noexcept {
+  return std::all_of(finished_.begin(), finished_.end(), [&](const Ref<Operation>& other) {
+    return other->descriptor_.sequence >= op.descriptor_.sequence || other->are_works_over();
+  });
+}
+
+bool Core::may_be_over(const Operation& op) noexcept {
+  const Lock lock(mutex_);
+  if (!op.is_settled_ && !is_urgent_) {
+    is_urgent_ = true;
+    changed_.notify_all();
+  }
+  return op.is_settled_ && are_earlier_over(op);
+}
+
+void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
+  const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
+  Lock lock(mutex_);
+  if (limit && !op.is_settled_) {
+    // An inner wait cannot be left early by whoever conducts.
+    is_urgent_ = true;
+    changed_.notify_all();
+    if (!changed_.wait_until(lock, until.when(), [&] { return op.is_settled_; })) {
+      const Ref<Work> work = waited_for_;
+      lock.unlock();
+      throw_not_over(op, *limit, work);
+    }
+  } else if (!op.is_settled_) {
+    ++waiters_;
+    while (!op.is_settled_) {
+      if (is_conducted_) {
+        changed_.wait(lock);
+      } else {
+        conduct(lock);
+      }
+    }
+    --waiters_;
+    changed_.notify_all();
+  }
+  std::vector<Ref<Operation>> earlier;
+  for (const Ref<Operation>& other : finished_) {
+    if (other->descriptor_.sequence < op.descriptor_.sequence) earlier.push_back(other);
+  }
+  lock.unlock();
+  for (const Ref<Operation>& other : earlier) wait_for_works(*other, limit, until);
+  wait_for_works(op, limit, until);
+  earlier.clear();
+  Ref<RefCounted> owner;
+  lock.lock();
+  owner = std::exchange(op.owner_, nullptr);
+  lock.unlock();
+  release_finished();
+  if (const std::exception_ptr error = error_of(op)) std::rethrow_exception(error);
+}
+
+// What has failed ends too, and then nobody writes into the buffers any more.
+void Core::wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
+                          Deadline until) {
+  for (const auto& lanes : op.works_) {
+    for (const Ref<Work>& work : lanes) {
+      if (!work) continue;
+      try {
+        work->synchronize(limit ? std::optional(until.left()) : std::nullopt);
+      } catch (const std::exception&) {
+        if (limit && !work->is_completed()) throw_not_over(op, *limit, work);
+      }
+    }
+  }
+}
+
+}  // namespace dl::collectives::hybrid

@@ -1,0 +1,110 @@
+// Core: the state of one hybrid group: its inner groups, what is under way, and why it is broken.
+//
+// Who conducts, that is takes slices from one lane to the next: whoever waits for an operation,
+// else the group's progress thread, which takes over after a millisecond. One at a time does; it
+// waits in the inner groups, and so works there (shm_group.h, tcp_group.h). Operations are
+// conducted in their order, the later ones as far as that needs no waiting, so that an operation
+// never waits for one that another rank has not called yet.
+//
+// Every operation is first agreed on by the group of all ranks, which carries its descriptor and
+// numbers it: differing calls are found there, whichever way they would go, before any byte moves.
+//
+// An error of an inner group breaks them all, with its text in that of the operation: whoever is
+// stuck in another one hears of it there. Deadlines are staggered by lane, as a rank that waits in
+// a later one may wait for a rank that waits in an earlier one for the culprit.
+//
+// Thread-safety: any member from any thread.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/hybrid/operation.h"
+#include "collectives/process_group.h"
+#include "collectives/tcp/group.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::hybrid {
+
+struct Inner {
+  Ref<tcp::Group> all;  // every rank
+  std::array<Ref<ProcessGroup>, kLanes> lanes;
+};
+
+class Core final : public RefCounted {
+ public:
+  // Starts the progress thread; stop() must be called before the last Ref goes.
+  explicit Core(Inner inner);
+  void stop() noexcept;
+
+  tcp::Group& all() noexcept { return *inner_.all; }
+  // The same, for an operation that takes no route: throws where the group is broken.
+  tcp::Group& pass_on();
+  // The first cause; looks at the inner groups, too.
+  std::exception_ptr error() noexcept;
+  void throw_if_broken();
+  void submit(const Ref<Operation>& operation);
+  // Conducts, or watches others conduct, until the operation is over, and throws its error.
+  void wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit);
+  // Whether nobody need conduct it any more, and all before it are over. Whoever only asks counts
+  // on the thread.
+  bool may_be_over(const Operation& operation) noexcept;
+  std::exception_ptr error_of(const Operation& operation) noexcept;
+  // Breaks the group on every rank; the first cause counts.
+  void fail(ErrorKind kind, const std::string& cause) noexcept;
+  // What was called before and is not over, so that a later operation does not seem to be over
+  // first.
+  std::vector<Ref<Work>> under_way();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  ~Core() override;
+  void run();
+  void conduct(Lock& lock);
+  // Whoever conducts, without the lock: starts what can be started, then waits for what the first
+  // operation needs next.
+  void step(const std::vector<Ref<Operation>>& operations);
+  void advance(Operation& op, bool& is_cross_open, bool& is_out_open);
+  static const Ref<Work>& next_work(const Operation& op) noexcept;
+  static bool is_over(const Operation& op, const Ref<Work>& work);
+  void begin(Operation& op, Lane lane);
+  static void wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
+                             Deadline until);
+  bool are_earlier_over(const Operation& op) const noexcept;
+  // Under the lock.
+  void settle(Operation& op);
+  void release_finished();
+
+  // failure.cc
+  void adopt(const std::exception_ptr& error, const Descriptor* what) noexcept;
+  // An inner group's error as one of the operation.
+  [[noreturn]] static void rethrow(const Operation& op, const std::exception_ptr& error);
+  [[noreturn]] static void throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
+                                          const Ref<Work>& work);
+  Inner inner() noexcept;
+  void end_all();  // under the lock, while nobody conducts
+
+  Inner inner_;
+  std::mutex submit_mutex_;  // the order of operations in all lanes
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Ref<Operation>> queue_;      // not settled
+  std::vector<Ref<Operation>> finished_;  // whose owners are let go on a caller's thread
+  Ref<Work> waited_for_;                  // by whoever conducts
+  std::exception_ptr error_;
+  bool is_conducted_ = false;
+  bool is_urgent_ = false;  // somebody wants the thread to take over now
+  bool is_stopping_ = false;
+  int waiters_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace dl::collectives::hybrid

@@ -1,0 +1,57 @@
+// HybridGroup's class: checks arguments, finds the route, hands operations to its Core. For
+// make_hybrid_group() and tests; users see ProcessGroup.
+#pragma once
+
+#include "collectives/hybrid/core.h"
+#include "collectives/hybrid/hybrid_group.h"
+#include "collectives/process_group.h"
+
+namespace dl::collectives::hybrid {
+
+class Group final : public ProcessGroup {
+ public:
+  Group(Ref<Core> core, Places places, std::chrono::nanoseconds timeout)
+      : core_(std::move(core)), places_(std::move(places)), timeout_(timeout) {}
+
+  int rank() const noexcept override { return core_->all().rank(); }
+  int size() const noexcept override { return core_->all().size(); }
+  std::string_view name() const noexcept override { return core_->all().name(); }
+  std::string_view backend() const noexcept override { return "hybrid"; }
+  std::string_view plan() const noexcept override { return core_->all().plan(); }
+
+  Ref<Work> all_reduce(const AllReduceOptions& options) override;
+  Ref<Work> broadcast(const BroadcastOptions& options) override;
+  Ref<Work> all_gather(const AllGatherOptions& options) override;
+  Ref<Work> reduce_scatter(const ReduceScatterOptions& options) override;
+
+  Ref<Work> send(const SendOptions& o) override { return core_->pass_on().send(o); }
+  Ref<Work> recv(const RecvOptions& o) override { return core_->pass_on().recv(o); }
+  Ref<Work> barrier(const BarrierOptions& options) override;
+  Ref<Work> reduce(const ReduceOptions& options) override;
+  Ref<Work> gather(const GatherOptions& options) override;
+  Ref<Work> scatter(const ScatterOptions& options) override;
+  Ref<Work> all_to_all(const AllToAllOptions& options) override;
+  Ref<Work> all_gatherv(const AllGathervOptions& options) override;
+  Ref<Work> reduce_scatterv(const ReduceScattervOptions& options) override;
+  Ref<Work> gatherv(const GathervOptions& options) override;
+  Ref<Work> scatterv(const ScattervOptions& options) override;
+  Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
+  Ref<ProcessGroup> split(const SplitOptions& o) override { return core_->pass_on().split(o); }
+
+  void abort(std::string_view reason) noexcept override;
+  std::exception_ptr error() const noexcept override { return core_->error(); }
+
+ private:
+  ~Group() override { core_->stop(); }
+  Ref<Work> start(const Descriptor& what, const CallOptions& call, std::vector<Slice> slices,
+                  Ref<RefCounted> memory = {});
+  // Through the TCP group of all ranks; over when all that was called before is.
+  template <typename Options>
+  Ref<Work> pass_on(Ref<Work> (ProcessGroup::*call)(const Options&), const Options& options);
+
+  Ref<Core> core_;
+  const Places places_;
+  const std::chrono::nanoseconds timeout_;
+};
+
+}  // namespace dl::collectives::hybrid

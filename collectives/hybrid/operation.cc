@@ -1,0 +1,61 @@
+#include "collectives/hybrid/operation.h"
+
+#include <algorithm>
+
+#include "collectives/hybrid/core.h"
+#include "core/base/error.h"
+
+namespace dl::collectives::hybrid {
+
+Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
+                     Ref<RefCounted> owner, std::vector<Slice> slices, Ref<RefCounted> memory)
+    : core_(std::move(core)),
+      descriptor_(what),
+      deadline_(Deadline::after(timeout)),
+      timeout_(timeout),
+      owner_(std::move(owner)),
+      memory_(std::move(memory)),
+      slices_(std::move(slices)),
+      works_(slices_.size()) {}
+
+Operation::~Operation() = default;
+
+void Operation::wait(Stream stream) {
+  DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
+           "{}: a hybrid group orders the CPU's stream only, not {}", text(descriptor_),
+           stream.device.str());
+  synchronize(std::nullopt);
+}
+
+void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
+  core_->wait(*this, limit);
+}
+
+bool Operation::are_works_over() const noexcept {
+  return std::all_of(works_.begin(), works_.end(), [](const auto& lanes) {
+    return std::all_of(lanes.begin(), lanes.end(),
+                       [](const Ref<Work>& work) { return !work || work->is_completed(); });
+  });
+}
+
+bool Operation::is_completed() const noexcept {
+  return core_->may_be_over(*this) && are_works_over();
+}
+
+std::exception_ptr Operation::error() const noexcept {
+  if (!is_completed()) return nullptr;
+  return core_->error_of(*this);
+}
+
+std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
+  if (!is_completed()) return std::nullopt;
+  std::chrono::steady_clock::time_point last = settled_at_;
+  for (const auto& lanes : works_) {
+    for (const Ref<Work>& work : lanes) {
+      if (work) last = std::max(last, work->completed_at().value_or(last));
+    }
+  }
+  return last;
+}
+
+}  // namespace dl::collectives::hybrid

@@ -1,0 +1,60 @@
+// Operation: one collective of a HybridGroup that goes by a route, as its Work.
+//
+// The caller makes it, whoever conducts (core.h) takes its slices from lane to lane, anybody waits
+// for it. First of all it is agreed on by all ranks (`agreement`); only then a byte moves.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <vector>
+
+#include "collectives/descriptor.h"
+#include "collectives/hybrid/route.h"
+#include "collectives/work.h"
+#include "core/base/deadline.h"
+
+namespace dl::collectives::hybrid {
+
+class Core;
+
+class Operation final : public Work {
+ public:
+  // `memory`: what the route needs besides the caller's buffers.
+  Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
+            Ref<RefCounted> owner, std::vector<Slice> slices, Ref<RefCounted> memory = {});
+
+  void wait(Stream stream) override;
+  void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
+  bool is_completed() const noexcept override;
+  std::exception_ptr error() const noexcept override;
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
+  std::string_view algorithm() const noexcept override { return "slices"; }
+
+ private:
+  friend class Core;
+  ~Operation() override;
+  bool are_works_over() const noexcept;
+
+  const Ref<Core> core_;
+  Descriptor descriptor_;
+  const Deadline deadline_;
+  const std::chrono::nanoseconds timeout_;
+  Ref<RefCounted> owner_;
+  Ref<RefCounted> memory_;
+  Ref<Work> agreement_;
+
+  // Whoever conducts. A slice's Work in each lane; null before it has begun there, and where it has
+  // nothing to do.
+  std::vector<Slice> slices_;
+  std::vector<std::array<Ref<Work>, kLanes>> works_;
+  bool is_agreed_ = false;
+  std::array<std::size_t, kLanes> begun_{};  // slices that have begun in each lane
+
+  // Under Core's mutex. Once it is settled nobody conducts it any more: every slice has begun in
+  // its last lane, or the group is broken.
+  bool is_settled_ = false;
+  std::exception_ptr error_;
+  std::chrono::steady_clock::time_point settled_at_{};
+};
+
+}  // namespace dl::collectives::hybrid

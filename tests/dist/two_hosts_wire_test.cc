@@ -1,0 +1,145 @@
+// Two hosts with two ranks each: what an all_reduce puts on the wire between them, and what happens
+// where a rank dies inside one.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "collectives/init.h"
+#include "core/base/error.h"
+#include "rendezvous/net/job_key.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/two_hosts.h"
+
+namespace dl {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr std::size_t kCount = 4 << 20;
+constexpr int kTimes = 4;
+// Ethernet, IPv4, and TCP with its time stamps.
+constexpr double kHeaderBytes = 14 + 20 + 32;
+
+void enter_network(const std::string& name) {
+  const int fd = ::open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+  DL_CHECK(fd >= 0 && ::setns(fd, CLONE_NEWNET) == 0, kIo, "cannot enter {}", name);
+  ::close(fd);
+}
+
+// Bytes that have left this host, less the headers.
+double bytes_sent() {
+  std::ifstream file("/proc/self/net/dev");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find("eth0:");
+    if (colon == std::string::npos) continue;
+    std::istringstream fields(line.substr(colon + 5));
+    double field[10] = {};  // 8 of what came, then bytes and packets sent
+    for (double& value : field) fields >> value;
+    return field[8] - field[9] * kHeaderBytes;
+  }
+  return -1;
+}
+
+using Body = int (*)(collectives::ProcessGroup& group);
+
+// 0: all is well; 4: not the backend that auto must find.
+int run_rank(const tests::TwoHosts& hosts, const std::string& key_file, int rank, Body body) {
+  const int host = rank / 2;
+  enter_network(hosts.name(host));
+  ::setenv("DLRUN_NODE_ID", hosts.name(host).c_str(), 1);
+  ::setenv("DLRUN_KEY_FILE", key_file.c_str(), 1);
+  init_process_group({.init_method = "tcp://" + hosts.address(0) + ":29500",
+                      .rank = rank,
+                      .world_size = kRanks,
+                      .timeout = std::chrono::seconds(60)});
+  if (default_group()->backend() != "hybrid") return 4;
+  const int status = body(*default_group());
+  destroy_process_group();
+  return status;
+}
+
+// Runs a rank a process; their statuses as waitpid() gives them.
+std::vector<int> run_ranks(Body body) {
+  const tests::TwoHosts hosts;
+  const tests::TempDir directory;
+  const std::string key_file = directory.path() + "/key";
+  rendezvous::JobKey::generate().write_file(key_file);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int status = 125;
+      try {
+        status = run_rank(hosts, key_file, rank, body);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+      }
+      std::fflush(stdout);
+      ::_exit(status);
+    }
+    children.push_back(child);
+  }
+  std::vector<int> statuses(children.size());
+  for (std::size_t i = 0; i < children.size(); ++i) ::waitpid(children[i], &statuses[i], 0);
+  return statuses;
+}
+
+// 2: wrong sums; 3: too many bytes.
+int count_bytes(collectives::ProcessGroup& group) {
+  std::vector<float> x(kCount, 1.0f);
+  group.barrier()->wait();
+  const double before = bytes_sent();
+  for (int i = 0; i < kTimes; ++i) {
+    group.all_reduce({.input = x.data(), .output = x.data(), .count = kCount})->wait();
+  }
+  group.barrier()->wait();
+  const double sent = bytes_sent() - before;
+  for (const float value : x) {
+    if (value != 256.0f) return 2;  // four ranks, four times
+  }
+  // 2 (h-1)/h of the buffer with h = 2 hosts.
+  const double least = static_cast<double>(kTimes * kCount * sizeof(float));
+  std::printf("rank %d's host sent %.4f times the least\n", group.rank(), sent / least);
+  group.barrier()->wait();
+  return sent > 0.9 * least && sent <= 1.02 * least ? 0 : 3;
+}
+
+TEST(TwoHostsWithTwoRanksEach, SendNoMoreThanAnAllReduceMust) {
+  if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
+  EXPECT_EQ(run_ranks(count_bytes), (std::vector<int>{0, 0, 0, 0}));
+}
+
+// 2: no error; 3: one that does not name the dead rank.
+int sum_until_one_dies(collectives::ProcessGroup& group) {
+  std::vector<float> x(kCount, 1.0f);
+  try {
+    for (int i = 0; i < 1000; ++i) {
+      const auto work = group.all_reduce({.input = x.data(), .output = x.data(), .count = kCount});
+      if (i == 3 && group.rank() == 3) ::raise(SIGKILL);
+      work->wait();
+    }
+  } catch (const Error& error) {
+    const bool names_it = std::string(error.what()).find("rank 3 (") != std::string::npos;
+    if (error.kind() == ErrorKind::kPeerFailed && names_it) return 0;
+    std::fprintf(stderr, "rank %d: %s\n", group.rank(), error.what());
+    return 3;
+  }
+  return 2;
+}
+
+TEST(TwoHostsWithTwoRanksEach, AllNameTheOneThatDiesInsideAnAllReduce) {
+  if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
+  EXPECT_EQ(run_ranks(sum_until_one_dies), (std::vector<int>{0, 0, 0, SIGKILL}));
+}
+
+}  // namespace
+}  // namespace dl
