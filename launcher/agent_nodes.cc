@@ -103,6 +103,7 @@ void Agent::start_helper(std::vector<std::string> arguments, UniqueFd in, Unique
 void Agent::on_helper_message(const Message& message) {
   if (message.kind == MessageKind::kStarted) return;
   helper_runs_ = false;
+  if (link_) link_->read_rest();
   if (link_over_ || finishing_) {  // as asked
     finish_if_all_ended();
     return;

@@ -128,21 +128,28 @@ void NodeLink::write_some() {
 
 void NodeLink::wait_for_lines() {
   from_.async_wait(stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
-    if (!error) read_some();
+    if (!error && read_some() != 0) wait_for_lines();
   });
 }
 
-void NodeLink::read_some() {
+void NodeLink::read_rest() {
+  while (read_some() > 0) {
+  }
+}
+
+ssize_t NodeLink::read_some() {
   char part[4096];
-  const ssize_t n = ::read(from_.native_handle(), part, sizeof part);
-  if (n == 0) return;
+  ssize_t n = 0;
+  do {
+    n = ::read(from_.native_handle(), part, sizeof part);
+  } while (n < 0 && errno == EINTR);
   if (n > 0) unread_.append(part, static_cast<std::size_t>(n));
   for (std::size_t end; (end = unread_.find('\n')) != std::string::npos;) {
     const std::string line = unread_.substr(0, end);
     unread_.erase(0, end + 1);
     take(line);
   }
-  wait_for_lines();
+  return n;
 }
 
 void NodeLink::take(const std::string& line) {

@@ -53,11 +53,13 @@ class NodeLink {
   void leave(const std::string& reason);
   // The helper ends when it sees this.
   void close();
+  // Once the helper has ended: what it said last may not have been read yet.
+  void read_rest();
 
  private:
   void send(const std::string& line);
   void write_some();
-  void read_some();
+  ssize_t read_some();  // what read() returns
   void wait_for_lines();
   void take(const std::string& line);
 
