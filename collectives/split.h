@@ -23,14 +23,17 @@ struct SplitPlan {
 // below kNoColor.
 SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& options, std::uint64_t number);
 
-// A Store for the making of one group, in place of the job's: the one set() of each rank is an
-// exchange over the parent, and get() finds what the others have set. A rank that makes no group
-// calls pass() instead. Whatever else a Store can do is refused.
+// A Store for the making of a group, in place of the job's: a set() is an exchange over the parent,
+// in which every rank takes part, and get() finds what the others have set. A rank that sets
+// nothing calls pass() instead. Where a group is made of several there is a round for each, with
+// one set() or pass() a rank. Whatever else a Store can do is refused.
 class SplitStore final : public rendezvous::Store {
  public:
   explicit SplitStore(ProcessGroup& parent) : parent_(parent) {}
 
   void pass() { exchange({}, {}); }
+  // Passes in every round before this one; the first is round 0.
+  void begin_round(int round);
   void set(std::string_view key, std::string_view value, Deadline deadline) override;
   std::string get(std::string_view key, Deadline deadline) override;
 
@@ -48,6 +51,8 @@ class SplitStore final : public rendezvous::Store {
   void exchange(std::string_view key, std::string_view value);
 
   ProcessGroup& parent_;
+  int round_ = 0;  // that set() may take part in
+  int exchanged_ = 0;
   std::map<std::string, std::string, std::less<>> values_;
 };
 

@@ -2,16 +2,23 @@
 // make_hybrid_group() and tests; users see ProcessGroup.
 #pragma once
 
+#include <functional>
+
 #include "collectives/hybrid/core.h"
 #include "collectives/hybrid/hybrid_group.h"
 #include "collectives/process_group.h"
+#include "collectives/tcp/tcp_group.h"
 
 namespace dl::collectives::hybrid {
 
 class Group final : public ProcessGroup {
  public:
-  Group(Ref<Core> core, Places places, std::chrono::nanoseconds timeout)
-      : core_(std::move(core)), places_(std::move(places)), timeout_(timeout) {}
+  // `how`: to make further ones.
+  Group(Ref<Core> core, Places places, HybridGroupOptions how)
+      : core_(std::move(core)),
+        places_(std::move(places)),
+        timeout_(how.timeout),
+        how_(std::move(how)) {}
 
   int rank() const noexcept override { return core_->all().rank(); }
   int size() const noexcept override { return core_->all().size(); }
@@ -36,7 +43,8 @@ class Group final : public ProcessGroup {
   Ref<Work> gatherv(const GathervOptions& options) override;
   Ref<Work> scatterv(const ScattervOptions& options) override;
   Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
-  Ref<ProcessGroup> split(const SplitOptions& o) override { return core_->pass_on().split(o); }
+  // split.cc
+  Ref<ProcessGroup> split(const SplitOptions& options) override;
 
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
@@ -52,6 +60,17 @@ class Group final : public ProcessGroup {
   Ref<Core> core_;
   const Places places_;
   const std::chrono::nanoseconds timeout_;
+  const HybridGroupOptions how_;
+  std::uint64_t next_split_ = 1;
 };
+
+// The TCP group of all ranks; a failure in it is `reports_failures`' to tell the agent, or the
+// hybrid group's.
+TcpGroupOptions tcp_options(const HybridGroupOptions& options, bool reports_failures);
+// The group around it. Before each further group is made, `begin_round` is called with its number,
+// from 1 to kRounds - 1, the same on all ranks.
+inline constexpr int kRounds = 4;
+Ref<ProcessGroup> make_around(HybridGroupOptions options, const Ref<ProcessGroup>& all,
+                              const std::function<void(int)>& begin_round);
 
 }  // namespace dl::collectives::hybrid

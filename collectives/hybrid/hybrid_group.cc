@@ -11,26 +11,6 @@ namespace {
 
 using hybrid::Places;
 
-TcpGroupOptions tcp_options(const HybridGroupOptions& o) {
-  return {.rank = o.rank,
-          .size = o.size,
-          .name = o.name,
-          .store = o.store,
-          .key = o.key,
-          .job = o.job,
-          .generation = o.generation,
-          .timeout = o.timeout,
-          .connect_timeout = o.connect_timeout,
-          .speak_after = o.speak_after,
-          .iface = o.iface,
-          .route_to = o.route_to,
-          .node = o.node,
-          .reports_failures = false,
-          .recorder = o.recorder,
-          .plan = o.plan,
-          .engine = o.engine};
-}
-
 // An inner group's name, different from those of the same kind on other nodes or indices.
 std::string inner_name(const HybridGroupOptions& o, std::string_view kind, int number) {
   return fmt::format("{:016x}.{}{}", hash_of_group(o.name, 0), kind, number);
@@ -65,7 +45,7 @@ Ref<ProcessGroup> make_across(const HybridGroupOptions& o, const Places& places)
   const auto rank = static_cast<std::size_t>(o.rank);
   const int index = places.index_of[rank];
   if (index >= places.carriers()) return nullptr;
-  TcpGroupOptions options = tcp_options(o);
+  TcpGroupOptions options = hybrid::tcp_options(o, false);
   options.rank = places.node_of[rank];
   options.size = static_cast<int>(places.nodes.size());
   options.name = inner_name(o, "cross", index);
@@ -75,11 +55,28 @@ Ref<ProcessGroup> make_across(const HybridGroupOptions& o, const Places& places)
 
 }  // namespace
 
-Ref<ProcessGroup> make_hybrid_group(const HybridGroupOptions& given) {
-  if (given.size == 1) return make_solo_group(given.name);
-  HybridGroupOptions options = given;
-  if (!options.engine) options.engine = make_tcp_engine();
-  const Ref<ProcessGroup> all = make_tcp_group(tcp_options(options));
+TcpGroupOptions hybrid::tcp_options(const HybridGroupOptions& o, bool reports_failures) {
+  return {.rank = o.rank,
+          .size = o.size,
+          .name = o.name,
+          .store = o.store,
+          .key = o.key,
+          .job = o.job,
+          .generation = o.generation,
+          .timeout = o.timeout,
+          .connect_timeout = o.connect_timeout,
+          .speak_after = o.speak_after,
+          .iface = o.iface,
+          .route_to = o.route_to,
+          .node = o.node,
+          .reports_failures = reports_failures,
+          .recorder = o.recorder,
+          .plan = o.plan,
+          .engine = o.engine};
+}
+
+Ref<ProcessGroup> hybrid::make_around(HybridGroupOptions options, const Ref<ProcessGroup>& all,
+                                      const std::function<void(int)>& begin_round) {
   auto* const tcp = dynamic_cast<tcp::Group*>(all.get());
   DL_CHECK(tcp != nullptr, kInternal, "group '{}': its inner group is {}", options.name,
            all->backend());
@@ -87,13 +84,26 @@ Ref<ProcessGroup> make_hybrid_group(const HybridGroupOptions& given) {
   options.plan = tcp->whole_plan();
   std::vector<std::string> nodes;
   for (int r = 0; r < options.size; ++r) nodes.push_back(tcp->identity(r).node);
-  Places places = hybrid::places_of(nodes);
-  hybrid::Inner inner{
-      .all = Ref<tcp::Group>(tcp),
-      .lanes = {make_inside(options, places, "in", options.segment), make_across(options, places),
-                make_inside(options, places, "out", {})}};
-  return make_ref<hybrid::Group>(make_ref<hybrid::Core>(std::move(inner)), std::move(places),
-                                 options.timeout);
+  Places places = places_of(nodes);
+  Inner inner{.all = Ref<tcp::Group>(tcp), .lanes = {}};
+  auto& [in, cross, out] = inner.lanes;
+  begin_round(1);
+  in = make_inside(options, places, "in", options.segment);
+  begin_round(2);
+  cross = make_across(options, places);
+  begin_round(3);
+  out = make_inside(options, places, "out", {});
+  options.store = nullptr;
+  options.segment = nullptr;
+  return make_ref<Group>(make_ref<Core>(std::move(inner)), std::move(places), std::move(options));
+}
+
+Ref<ProcessGroup> make_hybrid_group(const HybridGroupOptions& given) {
+  if (given.size == 1) return make_solo_group(given.name);
+  HybridGroupOptions options = given;
+  if (!options.engine) options.engine = make_tcp_engine();
+  const Ref<ProcessGroup> all = make_tcp_group(hybrid::tcp_options(options, false));
+  return hybrid::make_around(std::move(options), all, [](int) {});
 }
 
 }  // namespace dl::collectives

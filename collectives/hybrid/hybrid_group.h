@@ -6,7 +6,8 @@
 // overlap (hybrid/route.h). A host sends 2 (h-1)/h times an all_reduce's bytes to the h-1 others,
 // as few as can be. Everything else goes through a TCP group of all ranks: the other operations,
 // small ones, sums in half precision and averages of integers (which are rounded once), and
-// Order::kTree. So do groups made by split().
+// Order::kTree. split() gives ranks of one node a shm group, ranks that are all on different nodes
+// a TCP group, and others a hybrid one. allocate_symmetric() gives ordinary memory.
 //
 // Where nodes have different numbers of ranks the first rank of each carries all of its node's
 // bytes; all_gather and reduce_scatter go through the TCP group there, and where the ranks of a

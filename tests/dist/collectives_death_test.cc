@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <new>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,22 +32,48 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using collectives::ProcessGroup;
 
-constexpr int kRanks = 3;
+constexpr int kMostRanks = 4;
 constexpr int kVictim = 1;
-constexpr std::size_t kMany = 30'000;  // elements a rank: more than a send may leave behind
-constexpr std::size_t kCounts[kRanks] = {kMany, kMany / 2, kMany / 3};  // of v-variants
+constexpr std::size_t kMany = 30'000;   // elements a rank: more than a send may leave behind
+constexpr std::size_t kHuge = 2 << 20;  // more than sockets hold: the signal comes amid a frame
+constexpr std::size_t kCounts[kMostRanks] = {kMany, kMany / 2, kMany / 3, kMany};  // of v-variants
 
-// One round. Both buffers have kRanks * kMany elements.
+// One round. Both buffers have `elements`.
 using Round = void (*)(ProcessGroup& group, float* in, float* out);
 struct Operation {
   const char* name;
   Round round;
+  std::size_t elements = kMostRanks * kMany;
 };
+
+std::span<const std::size_t> counts(const ProcessGroup& group) {
+  return std::span(kCounts).first(static_cast<std::size_t>(group.size()));
+}
+
+// The victim with all others: `first` elements with rank 0, `rest` with each further one.
+void exchange(ProcessGroup& group, float* in, float* out, std::size_t first, std::size_t rest) {
+  std::vector<Ref<collectives::Work>> works;
+  for (int peer = 0; peer < group.size(); ++peer) {
+    if (peer == group.rank() || (peer != kVictim && group.rank() != kVictim)) continue;
+    const int other = group.rank() == kVictim ? peer : group.rank();
+    const std::size_t at = other == 0 ? 0 : first + static_cast<std::size_t>(other - 1) * rest;
+    const std::size_t count = other == 0 ? first : rest;
+    works.push_back(group.sendrecv({.buffer = in + at, .count = count, .peer = peer},
+                                   {.buffer = out + at, .count = count, .peer = peer}));
+  }
+  for (const Ref<collectives::Work>& work : works) work->wait();
+}
+
 constexpr Operation kOperations[] = {
     {"all_reduce",
      [](auto& g, float* in, float* out) {
-       g.all_reduce({.input = in, .output = out, .count = kRanks * kMany})->wait();
+       g.all_reduce({.input = in, .output = out, .count = kMostRanks * kMany})->wait();
      }},
+    {"all_reduce of 8 MB",
+     [](auto& g, float* in, float* out) {
+       g.all_reduce({.input = in, .output = out, .count = kHuge})->wait();
+     },
+     kHuge},
     {"all_reduce of 4 KB",
      [](auto& g, float* in, float* out) {
        g.all_reduce({.input = in, .output = out, .count = 1000})->wait();
@@ -58,8 +84,13 @@ constexpr Operation kOperations[] = {
      }},
     {"broadcast",
      [](auto& g, float*, float* out) {
-       g.broadcast({.buffer = out, .count = kRanks * kMany, .root = kVictim})->wait();
+       g.broadcast({.buffer = out, .count = kMostRanks * kMany, .root = kVictim})->wait();
      }},
+    {"broadcast of 8 MB",
+     [](auto& g, float*, float* out) {
+       g.broadcast({.buffer = out, .count = kHuge, .root = kVictim})->wait();
+     },
+     kHuge},
     {"broadcast of 8 B",
      [](auto& g, float*, float* out) {
        g.broadcast({.buffer = out, .count = 2, .root = kVictim})->wait();
@@ -73,20 +104,12 @@ constexpr Operation kOperations[] = {
        g.reduce_scatter({.input = in, .output = out, .count = kMany})->wait();
      }},
     {"barrier", [](auto& g, float*, float*) { g.barrier()->wait(); }},
-    {"send and recv",
-     [](auto& g, float* in, float* out) {
-       const auto exchange = [&](int peer, std::size_t at) {
-         return g.sendrecv({.buffer = in + at, .count = kMany, .peer = peer},
-                           {.buffer = out + at, .count = kMany, .peer = peer});
-       };
-       if (g.rank() != kVictim) return exchange(kVictim, 0)->wait();
-       const auto first = exchange(0, 0);
-       exchange(2, kMany)->wait();
-       first->wait();
-     }},
+    {"send and recv", [](auto& g, float* in, float* out) { exchange(g, in, out, kMany, kMany); }},
+    {"send and recv of 8 MB",
+     [](auto& g, float* in, float* out) { exchange(g, in, out, kHuge, 2); }, kHuge + kMany},
     {"reduce",
      [](auto& g, float* in, float* out) {
-       g.reduce({.input = in, .output = out, .count = kRanks * kMany, .root = kVictim})->wait();
+       g.reduce({.input = in, .output = out, .count = kMostRanks * kMany, .root = kVictim})->wait();
      }},
     {"gather",
      [](auto& g, float* in, float* out) {
@@ -102,27 +125,28 @@ constexpr Operation kOperations[] = {
      }},
     {"all_gatherv",
      [](auto& g, float* in, float* out) {
-       g.all_gatherv({.input = in, .output = out, .counts = kCounts})->wait();
+       g.all_gatherv({.input = in, .output = out, .counts = counts(g)})->wait();
      }},
     {"reduce_scatterv",
      [](auto& g, float* in, float* out) {
-       g.reduce_scatterv({.input = in, .output = out, .counts = kCounts})->wait();
+       g.reduce_scatterv({.input = in, .output = out, .counts = counts(g)})->wait();
      }},
     {"gatherv",
      [](auto& g, float* in, float* out) {
        const std::size_t count = kCounts[g.rank()];
-       g.gatherv({.input = in, .count = count, .output = out, .counts = kCounts, .root = kVictim})
+       g.gatherv({.input = in, .count = count, .output = out, .counts = counts(g), .root = kVictim})
            ->wait();
      }},
     {"scatterv",
      [](auto& g, float* in, float* out) {
        const std::size_t count = kCounts[g.rank()];
-       g.scatterv({.input = in, .counts = kCounts, .output = out, .count = count, .root = kVictim})
+       g.scatterv(
+            {.input = in, .counts = counts(g), .output = out, .count = count, .root = kVictim})
            ->wait();
      }},
     {"all_to_allv",
      [](auto& g, float* in, float* out) {
-       const std::array<std::size_t, kRanks> each = {kMany, kMany, kMany};
+       const std::vector<std::size_t> each(static_cast<std::size_t>(g.size()), kMany);
        g.all_to_allv({.input = in, .send_counts = each, .output = out, .receive_counts = each})
            ->wait();
      }},
@@ -138,7 +162,7 @@ struct Seat {
   char text[1024];
 };
 struct Board {
-  Seat seats[kRanks][kOperationCount];
+  Seat seats[kMostRanks][kOperationCount];
   std::atomic<bool> look_again;
 };
 
@@ -153,14 +177,15 @@ bool eventually(std::chrono::milliseconds limit, const std::function<bool()>& co
 
 class Job {
  public:
-  // Forks the ranks. Nothing in this process has threads yet.
+  // Forks the ranks: three, or with `hybrid` two on each of two nodes. Nothing in this process has
+  // threads yet.
   Job(const std::string& backend, std::chrono::nanoseconds timeout)
-      : backend_(backend), timeout_(timeout) {
+      : backend_(backend), timeout_(timeout), size_(backend == "hybrid" ? kMostRanks : 3) {
     void* const at =
         ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) throw std::bad_alloc();
     board_ = new (at) Board();
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < size_; ++rank) {
       const pid_t child = ::fork();
       if (child == 0) run(rank);
       pids_.push_back(child);
@@ -177,11 +202,26 @@ class Job {
   Job& operator=(const Job&) = delete;
 
   pid_t pid(int rank) const { return pids_[static_cast<std::size_t>(rank)]; }
+  void kill(const std::vector<int>& ranks, int signal) {
+    for (const int rank : ranks) ::kill(pid(rank), signal);
+  }
   Seat& seat(int rank, std::size_t operation) { return board_->seats[rank][operation]; }
   void look_again() { board_->look_again.store(true); }
+  std::vector<int> ranks() const {
+    std::vector<int> all = others();
+    all.push_back(kVictim);
+    return all;
+  }
+  std::vector<int> others() const {
+    std::vector<int> all;
+    for (int rank = 0; rank < size_; ++rank) {
+      if (rank != kVictim) all.push_back(rank);
+    }
+    return all;
+  }
 
   // True where all seats of these ranks come to satisfy it.
-  bool all_come_to(std::initializer_list<int> ranks, std::chrono::milliseconds limit,
+  bool all_come_to(const std::vector<int>& ranks, std::chrono::milliseconds limit,
                    const std::function<bool(const Seat&)>& condition) {
     return eventually(limit, [&] {
       return std::ranges::all_of(
@@ -189,7 +229,7 @@ class Job {
     });
   }
   // What has not come to satisfy it, for a failure's text.
-  std::string who_lacks(std::initializer_list<int> ranks,
+  std::string who_lacks(const std::vector<int>& ranks,
                         const std::function<bool(const Seat&)>& condition) {
     std::string all;
     for (const int rank : ranks) {
@@ -204,10 +244,11 @@ class Job {
 
  private:
   [[noreturn]] void run(int rank) {
+    if (backend_ == "hybrid") ::setenv("DLRUN_NODE_ID", rank < 2 ? "a" : "b", 1);
     init_process_group({.backend = backend_,
                         .init_method = "file://" + directory_.path() + "/meet",
                         .rank = rank,
-                        .world_size = kRanks,
+                        .world_size = size_,
                         .timeout = 60s});
     std::vector<Ref<ProcessGroup>> groups;
     std::vector<std::thread> threads;
@@ -223,8 +264,8 @@ class Job {
 
   void repeat(int rank, std::size_t operation, ProcessGroup& group) {
     Seat& mine = seat(rank, operation);
-    std::vector<float> in(kRanks * kMany, 1.0f);
-    std::vector<float> out(kRanks * kMany, 2.0f);
+    std::vector<float> in(kOperations[operation].elements, 1.0f);
+    std::vector<float> out(kOperations[operation].elements, 2.0f);
     const auto note = [&](ErrorKind kind, const char* text) {
       std::strncpy(mine.text, text, sizeof mine.text - 1);
       mine.ended_at.store(Clock::now().time_since_epoch().count());
@@ -251,13 +292,14 @@ class Job {
 
   const std::string backend_;
   const std::chrono::nanoseconds timeout_;
+  const int size_;
   tests::TempDir directory_;
   Board* board_;
   std::vector<pid_t> pids_;
 };
 
 bool has_run(const Seat& seat) {
-  return seat.rounds.load() >= 3;
+  return seat.rounds.load() >= 2;
 }
 bool has_ended(const Seat& seat) {
   return seat.kind.load() != 0;
@@ -268,7 +310,7 @@ bool has_looked(const Seat& seat) {
 
 // The seats of the ranks that are not the victim.
 void for_each_other(Job& job, const std::function<void(const char* operation, Seat&)>& look) {
-  for (const int rank : {0, 2}) {
+  for (const int rank : job.others()) {
     for (std::size_t i = 0; i < kOperationCount; ++i) look(kOperations[i].name, job.seat(rank, i));
   }
 }
@@ -282,15 +324,16 @@ void expect_named(Job& job, const char* operation, const Seat& seat, ErrorKind k
 }
 
 class Backends : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(All, Backends, ::testing::Values("tcp", "shm"),
+INSTANTIATE_TEST_SUITE_P(All, Backends, ::testing::Values("tcp", "shm", "hybrid"),
                          [](const auto& backend) { return std::string(backend.param); });
 
 TEST_P(Backends, NameADeadRankInEveryOperationWithinASecond) {
   Job job(GetParam(), 60s);
-  ASSERT_TRUE(job.all_come_to({0, 1, 2}, 60s, has_run)) << job.who_lacks({0, 1, 2}, has_run);
+  ASSERT_TRUE(job.all_come_to(job.ranks(), 60s, has_run)) << job.who_lacks(job.ranks(), has_run);
   const auto killed_at = Clock::now();
-  ::kill(job.pid(kVictim), SIGKILL);
-  ASSERT_TRUE(job.all_come_to({0, 2}, 20s, has_ended)) << job.who_lacks({0, 2}, has_ended);
+  job.kill({kVictim}, SIGKILL);
+  ASSERT_TRUE(job.all_come_to(job.others(), 20s, has_ended))
+      << job.who_lacks(job.others(), has_ended);
   std::vector<std::chrono::nanoseconds> after;
   for_each_other(job, [&](const char* operation, const Seat& seat) {
     expect_named(job, operation, seat, ErrorKind::kPeerFailed);
@@ -301,25 +344,32 @@ TEST_P(Backends, NameADeadRankInEveryOperationWithinASecond) {
   EXPECT_LT(after[after.size() / 2], 1s);
 }
 
-// Both backends at once: most of it is the wait for the deadline.
+// All backends at once: most of it is the wait for the deadline.
 TEST(AStoppedRank, IsNamedInEveryOperationAndChangesNoBufferWhenItGoesOn) {
   // Long enough for those that run to answer, also on a loaded machine, before they are judged.
-  Job jobs[] = {Job("tcp", 8s), Job("shm", 8s)};
+  Job jobs[] = {Job("tcp", 8s), Job("shm", 8s), Job("hybrid", 8s)};
   for (Job& job : jobs) {
-    ASSERT_TRUE(job.all_come_to({0, 1, 2}, 60s, has_run)) << job.who_lacks({0, 1, 2}, has_run);
-    ::kill(job.pid(kVictim), SIGSTOP);
+    ASSERT_TRUE(job.all_come_to(job.ranks(), 60s, has_run)) << job.who_lacks(job.ranks(), has_run);
+    // The others stand still while the victim fills the sockets, so that it stops amid a frame,
+    // whose rest it sends when it goes on.
+    job.kill(job.others(), SIGSTOP);
+    std::this_thread::sleep_for(100ms);
+    job.kill({kVictim}, SIGSTOP);
+    job.kill(job.others(), SIGCONT);
   }
   for (Job& job : jobs) {
-    ASSERT_TRUE(job.all_come_to({0, 2}, 40s, has_ended)) << job.who_lacks({0, 2}, has_ended);
+    ASSERT_TRUE(job.all_come_to(job.others(), 40s, has_ended))
+        << job.who_lacks(job.others(), has_ended);
     for_each_other(job, [&](const char* operation, const Seat& seat) {
       expect_named(job, operation, seat, ErrorKind::kTimeout);
       EXPECT_NE(std::string(seat.text).find("not answer"), std::string::npos)
           << operation << ": " << seat.text;
     });
-    ::kill(job.pid(kVictim), SIGCONT);
+    job.kill({kVictim}, SIGCONT);
     ASSERT_TRUE(job.all_come_to({kVictim}, 40s, has_ended)) << job.who_lacks({kVictim}, has_ended);
     job.look_again();
-    ASSERT_TRUE(job.all_come_to({0, 2}, 20s, has_looked)) << job.who_lacks({0, 2}, has_looked);
+    ASSERT_TRUE(job.all_come_to(job.others(), 20s, has_looked))
+        << job.who_lacks(job.others(), has_looked);
     for_each_other(job, [&](const char* operation, const Seat& seat) {
       EXPECT_EQ(seat.looked.load(), 1) << operation << ": a stopped rank wrote after the error";
     });

@@ -159,6 +159,25 @@ TEST(HybridGroups, CarryOnWithoutAnybodyWaiting) {
   });
 }
 
+TEST(HybridGroups, PartIntoGroupsThatSuitTheirRanks) {
+  run_layout("aabb", [](ProcessGroup& group) {
+    const int rank = group.rank();
+    const auto part = [&](int color) {
+      const Ref<ProcessGroup> made = group.split({.color = color});
+      std::vector<float> x(300'000, 1.0f);
+      made->all_reduce({.input = x.data(), .output = x.data(), .count = x.size()})->wait();
+      EXPECT_EQ(x.back(), static_cast<float>(made->size()));
+      return std::string(made->backend());
+    };
+    EXPECT_EQ(part(0), "hybrid");
+    EXPECT_EQ(part(rank / 2), "shm");
+    EXPECT_EQ(part(rank % 2), "tcp");
+    EXPECT_EQ(part(rank == 3 ? 1 : 0), rank == 3 ? "solo" : "hybrid");
+    // Different kinds at once.
+    EXPECT_EQ(part(rank == 1 ? 0 : rank < 3 ? 1 : 2), rank % 2 == 1 ? "solo" : "tcp");
+  });
+}
+
 // The ranks of one node go by slices, the other's through the TCP group.
 TEST(HybridGroups, FindADifferenceWhicheverWayTheCallsGo) {
   run_layout("aabb", [](ProcessGroup& group) {
