@@ -1,6 +1,7 @@
 #include "launcher/environment.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "core/base/env.h"
 
@@ -42,6 +43,19 @@ std::vector<std::string> rank_environment(const Plan& plan, const Meeting& meeti
   if (!env::get(Var::kTorchNcclErrors)) text(Var::kTorchNcclErrors, "1");
   // Output goes through a pipe, where Python would keep lines back.
   if (!env::get(Var::kPythonUnbuffered)) text(Var::kPythonUnbuffered, "1");
+
+  if (!rank.gpus.empty()) {
+    std::vector<int> seen = rank.gpus;
+    if (plan.gpu_policy == GpuPolicy::kScope) {
+      std::vector<std::string> own;
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        own.push_back(plan.gpus[static_cast<std::size_t>(rank.gpus[i])].token);
+        seen[i] = static_cast<int>(i);
+      }
+      text(Var::kCudaVisibleDevices, fmt::format("{}", fmt::join(own, ",")));
+    }
+    text(Var::kGpus, fmt::format("{}", fmt::join(seen, ",")));
+  }
 
   text(Var::kJobId, plan.job);
   number(Var::kGeneration, static_cast<std::int64_t>(meeting.generation));

@@ -12,6 +12,8 @@ namespace {
 [[gnu::used]] void (*const vprint)(std::FILE*, fmt::string_view, fmt::format_args) = &fmt::vprint;
 [[gnu::used]] void (*const vprint_stdout)(fmt::string_view, fmt::format_args) = &fmt::vprint;
 [[gnu::used]] void (*const throw_format_error)(const char*) = &fmt::detail::throw_format_error;
+[[gnu::used]] fmt::detail::thousands_sep_result<char> (*const thousands_sep)(
+    fmt::detail::locale_ref) = &fmt::detail::thousands_sep_impl<char>;
 [[gnu::used]] bool (*const is_printable)(std::uint32_t) = &fmt::detail::is_printable;
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/gpus.h"
+
 namespace dl::launcher {
 
 struct Machine {
@@ -12,6 +14,9 @@ struct Machine {
   std::vector<int> cpus;  // that this process may run on, ascending
   // CPU time that the control group grants, in CPUs; nullopt: no limit.
   std::optional<double> quota;
+  // That a rank would see. Not part of this_machine(): asking the driver takes longer than a
+  // launch.
+  std::vector<VisibleGpu> gpus = {};
 
   // CPUs or granted CPU time, whichever is less, at least 1.
   int usable_cores() const;

@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/agent.h"
 #include "launcher/autopsy/command.h"
@@ -30,6 +32,24 @@ void open_missing_standard_streams() {
   }
 }
 
+std::vector<VisibleGpu> gpus_to_give_out() {
+  std::optional<std::string> mask;
+  if (env::is_set(env::Var::kCudaVisibleDevices)) {
+    mask = env::get(env::Var::kCudaVisibleDevices).value_or("");
+  }
+  return visible_gpus(find_gpus(), mask);
+}
+
+// --dry-run shows them where nobody asked for them, and then goes on without.
+std::vector<VisibleGpu> gpus_to_show() {
+  try {
+    return gpus_to_give_out();
+  } catch (const Error& error) {
+    fmt::print(stderr, "dlrun: {}\n", error.what());
+    return {};
+  }
+}
+
 int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
     return autopsy::run({argv + 2, argv + argc});
@@ -43,7 +63,13 @@ int run(int argc, char** argv) {
       return 0;
     }
     options = std::get<Options>(std::move(parsed));
-    plan = make_plan(options, this_machine());
+    Machine machine = this_machine();
+    if (needs_gpus(options)) {
+      machine.gpus = gpus_to_give_out();
+    } else if (options.dry_run) {
+      machine.gpus = gpus_to_show();
+    }
+    plan = make_plan(options, machine);
   } catch (const Error& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
@@ -53,6 +79,7 @@ int run(int argc, char** argv) {
     fmt::print("{}", options.json ? plan_as_json(plan, meeting) : plan_as_table(plan, meeting));
     return 0;
   }
+  for (const std::string& line : shared_gpus(plan)) fmt::print(stderr, "dlrun: {}\n", line);
   const Program program = find_program(plan.program.front());
   if (program.exit_code != 0) {
     fmt::print(stderr, "dlrun: {}\n", program.error);

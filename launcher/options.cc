@@ -34,7 +34,7 @@ constexpr const char* kFooter =
 // As typed: numbers are read here and not by CLI11, so that every refusal is a sentence of ours.
 struct Typed {
   std::string nnodes, nproc, node_rank, master_port, max_restarts, grace, join_timeout, bind,
-      rdzv_backend;
+      rdzv_backend, gpus_per_rank, gpu_policy;
   bool no_prefix = false;
   bool version = false;
   bool standalone = false;
@@ -117,13 +117,19 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
   const auto group = [](const std::string& name, std::initializer_list<CLI::Option*> made) {
     for (CLI::Option* option : made) option->group(name);
   };
-  group("Who runs", {add(app, "--nproc-per-node", typed.nproc,
-                         "ranks on this node (1); auto: one a usable core", "N|auto"),
-                     add(app, "--nnodes", typed.nnodes,
-                         "nodes of the job (1), each with a dlrun of its own", "N"),
-                     add(app, "--node-rank", typed.node_rank, "number of this node, from 0", "R"),
-                     add(app, "--bind", typed.bind,
-                         "even: each rank on its own share of the CPUs (none)", "none|even")});
+  group("Who runs",
+        {add(app, "--nproc-per-node", typed.nproc,
+             "ranks on this node (1); gpu, cpu: one a GPU, a core; auto: gpu, else cpu",
+             "N|gpu|cpu|auto"),
+         add(app, "--nnodes", typed.nnodes, "nodes of the job (1), each with a dlrun of its own",
+             "N"),
+         add(app, "--node-rank", typed.node_rank, "number of this node, from 0", "R"),
+         add(app, "--bind", typed.bind, "even: each rank on its own share of the CPUs (none)",
+             "none|even"),
+         add(app, "--gpus-per-rank", typed.gpus_per_rank, "GPUs that each rank is given (1)", "N"),
+         add(app, "--gpu-policy", typed.gpu_policy,
+             "a rank sees all and is told its own; sees its own; leave it alone",
+             "keep|scope|leave")});
   group("How nodes and ranks meet",
         {add(app, "--rdzv-endpoint", options.rdzv_endpoint, "where node 0's dlrun listens",
              "HOST:PORT"),
@@ -199,10 +205,9 @@ void read(const Typed& typed, Options& options) {
     options.nnodes = whole_number("--nnodes", least, 1, kMost);
   }
   if (!typed.nproc.empty()) {
-    DL_CHECK(typed.nproc != "gpu" && typed.nproc != "xpu", kInvalidArgument,
-             "--nproc-per-node {} is not supported; give a number, or auto for one rank a core",
-             typed.nproc);
-    if (typed.nproc != "auto" && typed.nproc != "cpu") {
+    DL_CHECK(typed.nproc != "xpu", kInvalidArgument,
+             "--nproc-per-node xpu is not supported; give a number, or cpu for one rank a core");
+    if (typed.nproc != "auto" && typed.nproc != "cpu" && typed.nproc != "gpu") {
       whole_number("--nproc-per-node", typed.nproc, 1, kMost);
     }
     options.nproc_per_node = typed.nproc;
@@ -226,6 +231,20 @@ void read(const Typed& typed, Options& options) {
     DL_CHECK(typed.bind == "none" || typed.bind == "even", kInvalidArgument,
              "--bind is `{}`, wanted none or even", typed.bind);
     options.bind = typed.bind == "even" ? Bind::kEven : Bind::kNone;
+  }
+  if (!typed.gpus_per_rank.empty()) {
+    options.gpus_per_rank = whole_number("--gpus-per-rank", typed.gpus_per_rank, 1, 1024);
+  }
+  if (!typed.gpu_policy.empty()) {
+    const std::string& policy = typed.gpu_policy;
+    DL_CHECK(policy == "keep" || policy == "scope" || policy == "leave", kInvalidArgument,
+             "--gpu-policy is `{}`, wanted keep, scope or leave", policy);
+    options.gpu_policy = policy == "keep"    ? GpuPolicy::kKeep
+                         : policy == "scope" ? GpuPolicy::kScope
+                                             : GpuPolicy::kLeave;
+    DL_CHECK(policy != "leave" || !options.gpus_per_rank, kInvalidArgument,
+             "--gpu-policy leave gives out no GPUs, but --gpus-per-rank is {}",
+             options.gpus_per_rank.value_or(0));
   }
   DL_CHECK(
       typed.rdzv_backend.empty() || typed.rdzv_backend == "c10d" || typed.rdzv_backend == "static",

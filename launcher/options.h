@@ -17,10 +17,16 @@ enum class Bind : std::uint8_t {
   kEven,  // each local rank runs on its own, equal share of them
 };
 
+enum class GpuPolicy : std::uint8_t {
+  kLeave,  // dlrun does not look at GPUs; the ranks have the environment's
+  kKeep,   // each rank sees all GPUs, and is told which are its own
+  kScope,  // each rank sees its own only
+};
+
 struct Options {
   int nnodes = 1;
   std::optional<int> node_rank;
-  std::string nproc_per_node = "1";  // a number from 1, "auto" or "cpu"
+  std::string nproc_per_node = "1";  // a number from 1, "auto", "cpu" or "gpu"
   std::string rdzv_endpoint;         // HOST:PORT of the first agent; empty: not given
   std::string rdzv_id;               // name of the job; empty: made up
   std::string master_addr;           // empty: chosen
@@ -30,6 +36,8 @@ struct Options {
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
   std::string log_dir;
   Bind bind = Bind::kNone;
+  std::optional<int> gpus_per_rank;
+  std::optional<GpuPolicy> gpu_policy;
   bool prefix = true;  // each line says who wrote it
   bool dry_run = false;
   bool json = false;

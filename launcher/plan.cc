@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/port.h"
 #include "rendezvous/net/address.h"
@@ -21,10 +24,55 @@ std::string made_up_name() {
 }
 
 int local_ranks(const Options& options, const Machine& machine) {
-  if (options.nproc_per_node == "auto" || options.nproc_per_node == "cpu") {
-    return machine.usable_cores();
+  const std::string& wanted = options.nproc_per_node;
+  const auto gpus = static_cast<int>(machine.gpus.size());
+  if (wanted == "gpu" || (wanted == "auto" && gpus > 0)) {
+    const int each = options.gpus_per_rank.value_or(1);
+    DL_CHECK(gpus > 0, kInvalidArgument,
+             "--nproc-per-node gpu: this process sees no GPU{}; `cpu` means one rank a core",
+             env::is_set(env::Var::kCudaVisibleDevices)
+                 ? fmt::format(" (CUDA_VISIBLE_DEVICES is `{}`)",
+                               env::get(env::Var::kCudaVisibleDevices).value_or(""))
+                 : "");
+    DL_CHECK(gpus % each == 0, kInvalidArgument,
+             "--nproc-per-node {}: {} GPUs are no multiple of --gpus-per-rank {}; give the number "
+             "of ranks",
+             wanted, gpus, each);
+    return gpus / each;
   }
-  return std::stoi(options.nproc_per_node);
+  if (wanted == "auto" || wanted == "cpu") return machine.usable_cores();
+  return std::stoi(wanted);
+}
+
+// Rank r has GPUs r * n to r * n + n - 1. Ranks share GPUs, in turn, only where each has one.
+void give_out_gpus(const Options& options, const Machine& machine, Plan& plan) {
+  plan.gpus = machine.gpus;
+  const bool asked = options.gpus_per_rank || options.gpu_policy;
+  const bool counted =
+      options.nproc_per_node == "gpu" || (options.nproc_per_node == "auto" && !plan.gpus.empty());
+  plan.gpu_policy =
+      options.gpu_policy.value_or(asked || counted ? GpuPolicy::kKeep : GpuPolicy::kLeave);
+  if (plan.gpu_policy == GpuPolicy::kLeave) return;
+
+  const int gpus = static_cast<int>(plan.gpus.size());
+  const int each = options.gpus_per_rank.value_or(1);
+  const int ranks = plan.local_world_size();
+  DL_CHECK(gpus > 0, kInvalidArgument, "{}: this process sees no GPU",
+           options.gpus_per_rank ? "--gpus-per-rank" : "--gpu-policy");
+  DL_CHECK(each == 1 || std::int64_t{each} * ranks <= gpus, kInvalidArgument,
+           "--gpus-per-rank {}: {} ranks would need {} GPUs, and {} can be seen", each, ranks,
+           std::int64_t{each} * ranks, gpus);
+  const auto instance = std::find_if(plan.gpus.begin(), plan.gpus.end(),
+                                     [](const VisibleGpu& gpu) { return gpu.is_instance(); });
+  DL_CHECK(instance == plan.gpus.end() || gpus == 1 ||
+               (plan.gpu_policy == GpuPolicy::kScope && each == 1),
+           kInvalidArgument,
+           "{} is a MIG instance, and CUDA shows a process no other GPU beside one; give each rank "
+           "its own with --gpu-policy scope",
+           instance == plan.gpus.end() ? "" : instance->token);
+  for (LocalRank& rank : plan.ranks) {
+    for (int i = 0; i < each; ++i) rank.gpus.push_back((rank.local_rank * each + i) % gpus);
+  }
 }
 
 // Rank i's share of n CPUs cut into `ranks` runs that differ by at most one CPU. With fewer CPUs
@@ -50,6 +98,12 @@ rendezvous::Endpoint place_to_meet(const std::string& text) {
 
 }  // namespace
 
+bool needs_gpus(const Options& options) {
+  return options.nproc_per_node == "gpu" || options.nproc_per_node == "auto" ||
+         options.gpus_per_rank ||
+         options.gpu_policy.value_or(GpuPolicy::kLeave) != GpuPolicy::kLeave;
+}
+
 Plan make_plan(const Options& options, const Machine& machine) {
   Plan plan;
   plan.job = options.rdzv_id.empty() ? made_up_name() : options.rdzv_id;
@@ -72,6 +126,7 @@ Plan make_plan(const Options& options, const Machine& machine) {
     rank.local_rank = i;
     if (options.bind == Bind::kEven) rank.cpus = even_share(machine.cpus, ranks, i);
   }
+  give_out_gpus(options, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
 
   plan.master_addr = options.master_addr;
@@ -93,6 +148,21 @@ Plan make_plan(const Options& options, const Machine& machine) {
     plan.master_addr = "127.0.0.1";
   }
   return plan;
+}
+
+std::vector<std::string> shared_gpus(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (std::size_t gpu = 0; gpu < plan.gpus.size(); ++gpu) {
+    std::vector<int> ranks;
+    for (const LocalRank& rank : plan.ranks) {
+      if (std::count(rank.gpus.begin(), rank.gpus.end(), gpu) != 0)
+        ranks.push_back(rank.local_rank);
+    }
+    if (ranks.size() < 2) continue;
+    lines.push_back(fmt::format("GPU {} ({}) is shared by local ranks {}", plan.gpus[gpu].token,
+                                plan.gpus[gpu].name, fmt::join(ranks, ", ")));
+  }
+  return lines;
 }
 
 Meeting supposed_meeting(const Plan& plan) {

@@ -19,6 +19,7 @@ namespace dl::launcher {
 struct LocalRank {
   int local_rank = 0;
   std::vector<int> cpus;  // empty: not bound
+  std::vector<int> gpus;  // of Plan::gpus; empty: none is given out
 };
 
 struct Plan {
@@ -28,6 +29,8 @@ struct Plan {
   int node_rank = 0;
   std::vector<LocalRank> ranks;
   int omp_num_threads = 1;
+  std::vector<VisibleGpu> gpus;  // that a rank would see, where dlrun looked for them
+  GpuPolicy gpu_policy = GpuPolicy::kLeave;
   std::string rdzv_endpoint;  // "host:port" where several nodes meet; empty on one node
   std::string master_addr;
   std::optional<int> master_port;    // as the user gave it
@@ -48,8 +51,14 @@ struct Meeting {
   std::string store;  // "host:port"
 };
 
+// Whether `options` cannot be followed without knowing the GPUs.
+bool needs_gpus(const Options& options);
+
 // Throws kInvalidArgument with one sentence. Does not look for the program.
 Plan make_plan(const Options& options, const Machine& machine);
+
+// "GPU 0 (NVIDIA H200) is shared by local ranks 0, 1": a line for each GPU that several ranks have.
+std::vector<std::string> shared_gpus(const Plan& plan);
 
 // The meeting of a job on one node, or what `--dry-run` supposes of several: each has as many ranks
 // as this one. Chooses MASTER_PORT where the user did not.

@@ -10,7 +10,9 @@ namespace dl::launcher {
 std::string plan_as_table(const Plan& plan, const Meeting& meeting);
 // One object:
 //   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...], rdzv_endpoint or null,
-//   ranks [{rank, local_rank, node, cpus [...] or null, environment {NAME: value}}]
+//   gpus [{token, uuid, name}],
+//   ranks [{rank, local_rank, node, cpus [...] or null, gpus [index into gpus, ...] or null,
+//           environment {NAME: value}}]
 std::string plan_as_json(const Plan& plan, const Meeting& meeting);
 
 }  // namespace dl::launcher

@@ -24,6 +24,10 @@ std::string_view name_of(Var var) noexcept {
   return kTable[static_cast<std::size_t>(var)].name;
 }
 
+bool is_set(Var var) noexcept {
+  return std::getenv(name_of(var).data()) != nullptr;
+}
+
 std::optional<std::string> get(Var var) {
   const char* value = std::getenv(name_of(var).data());
   if (value == nullptr || *value == '\0') return std::nullopt;

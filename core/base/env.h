@@ -25,7 +25,8 @@ struct Row {
 std::span<const Row> table() noexcept;
 std::string_view name_of(Var var) noexcept;
 
-// Unset and empty both give nullopt.
+// Unset and empty both give nullopt; is_set() tells them apart.
+bool is_set(Var var) noexcept;
 std::optional<std::string> get(Var var);
 // Throws kInvalidArgument: "RANK=abc is not a whole number".
 std::optional<std::int64_t> get_int(Var var);

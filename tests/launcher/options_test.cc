@@ -98,7 +98,12 @@ TEST(Options, BadValuesAreQuotedBack) {
             "--grace is `soon`, wanted a number of seconds from 0");
   EXPECT_THAT(refusal({"--master-port", "65536", "x"}), HasSubstr("--master-port is `65536`"));
   EXPECT_THAT(refusal({"--bind", "gpu", "x"}), HasSubstr("--bind is `gpu`"));
-  EXPECT_THAT(refusal({"--nproc-per-node", "gpu", "x"}), HasSubstr("is not supported"));
+  EXPECT_THAT(refusal({"--nproc-per-node", "xpu", "x"}), HasSubstr("is not supported"));
+  EXPECT_THAT(refusal({"--gpus-per-rank", "0", "x"}), HasSubstr("--gpus-per-rank is `0`"));
+  EXPECT_EQ(refusal({"--gpu-policy", "share", "x"}),
+            "--gpu-policy is `share`, wanted keep, scope or leave");
+  EXPECT_THAT(refusal({"--gpu-policy=leave", "--gpus-per-rank=2", "x"}),
+              HasSubstr("--gpu-policy leave gives out no GPUs"));
 }
 
 TEST(Options, EmptyValuesAreRefusedAndNeverTakeTheNextWord) {

@@ -1,0 +1,50 @@
+// Which NVIDIA GPUs this process may use, without linking CUDA or starting it.
+//
+// The driver's management library (libnvidia-ml.so.1) is asked in a child process, as it may hang
+// or crash where a GPU has fallen off the bus; where it is not installed, as in some containers,
+// /proc/driver/nvidia tells.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dl::launcher {
+
+struct Gpu {
+  std::string uuid;  // "GPU-8932f937-..."; empty where it could not be read
+  std::string name;  // "NVIDIA H200"
+  // A GPU in MIG mode can only be used through its instances, "MIG-...", which may be none.
+  bool partitioned = false;
+  std::vector<std::string> instances;
+  bool instances_known = true;  // /proc does not tell
+};
+
+// In the driver's order; empty where there is no driver. Throws kIo where the driver is there and
+// does not answer, kTimeout where it has not by the deadline. Call it before any thread exists.
+std::vector<Gpu> find_gpus(std::chrono::milliseconds deadline = std::chrono::seconds(30));
+
+// What a process that has CUDA_VISIBLE_DEVICES set to `mask` sees.
+struct VisibleGpu {
+  std::string token;  // how CUDA_VISIBLE_DEVICES names it: "2", "GPU-8932f937", "MIG-..."
+  std::string uuid;   // empty where unknown
+  std::string name;
+
+  bool is_instance() const { return token.starts_with("MIG-"); }
+};
+
+// In the order in which the process numbers them. `mask` nullopt: the variable is not set. Throws
+// kInvalidArgument with one sentence where CUDA would silently show fewer GPUs than are named.
+std::vector<VisibleGpu> visible_gpus(const std::vector<Gpu>& gpus,
+                                     const std::optional<std::string>& mask);
+
+// The parts of find_gpus() that read text, for tests.
+// `root` stands for "/".
+std::vector<Gpu> gpus_of_proc(const std::string& root = "");
+// What the child wrote: a line "gpu\tUUID\tNAME\tMIG-MODE" a GPU, "mig\tUUID" an instance, and
+// "end", or "error\tTEXT".
+std::vector<Gpu> gpus_of_answer(std::string_view text);
+
+}  // namespace dl::launcher
