@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/device/cuda/cuda.h"
 #include "core/memory/allocator.h"
+#include "core/memory/cuda/cuda_memory.h"
 
 namespace dl {
 namespace {
@@ -11,6 +13,17 @@ namespace {
 // The object's own room at the head of a block; the data begins behind it, aligned.
 constexpr std::size_t kHeader = memory::kAlignment;
 static_assert(sizeof(Storage) <= kHeader);
+
+class CudaBlock final : public RefCounted {
+ public:
+  explicit CudaBlock(void* data) noexcept : data_(data) {}
+  static void* operator new(std::size_t bytes) { return memory::allocate(bytes); }
+  static void operator delete(void* self) noexcept { memory::deallocate(self, sizeof(CudaBlock)); }
+
+ private:
+  ~CudaBlock() override { cuda::deallocate(data_); }
+  void* data_;
+};
 
 class DeleterOwner final : public RefCounted {
  public:
@@ -36,8 +49,11 @@ Storage::Storage(void* data, std::size_t bytes, Device device, std::size_t block
       owner_(std::move(owner)) {}
 
 Ref<Storage> Storage::make(std::size_t bytes, Device device) {
-  DL_CHECK(device.type == DeviceType::kCPU, kNotImplemented,
-           "storage: no memory on {} in this build, which knows the cpu only", device.str());
+  if (device.type == DeviceType::kCUDA) {
+    void* const data = cuda::allocate(device.index, bytes, cuda::current_stream(device.index));
+    return Ref<Storage>(new (memory::allocate(kHeader))
+                            Storage(data, bytes, device, kHeader, make_ref<CudaBlock>(data)));
+  }
   char* const block = static_cast<char*>(memory::allocate(kHeader + bytes));
   return Ref<Storage>(new (block)
                           Storage(block + kHeader, bytes, device, kHeader + bytes, nullptr));

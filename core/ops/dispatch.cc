@@ -23,13 +23,14 @@ void fill_cpu_kernels(KernelTable& table) noexcept {
 #undef DL_OP
 }
 
-const KernelTable& kernel_table() noexcept {
-  static const KernelTable table = [] {
-    KernelTable filled;
-    fill_cpu_kernels(filled);
-    fill_cuda_kernels(filled);
-    return filled;
+KernelTable& kernel_table() noexcept {
+  static KernelTable table;
+  static const bool filled = [] {
+    fill_cpu_kernels(table);
+    fill_cuda_kernels(table);
+    return true;
   }();
+  static_cast<void>(filled);
   return table;
 }
 

@@ -1,10 +1,12 @@
 // Dispatch: from an operation and a device to the kernel, through one table.
 //
 // call<Op::kCopy>(device, source, destination) is an indexed load and an indirect call; the
-// argument types are those of the CPU's kernel, which all devices share. The table is filled at the
-// first call by one named function for each device and never changes after. Any thread may call.
+// argument types are those of the CPU's kernel, which all devices share. The CPU's column is filled
+// at the first call; CUDA's holds functions that open the CUDA module, put its kernels in their
+// place and call again. Any thread may call.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -57,24 +59,45 @@ struct KernelOf;
 #undef DL_OP
 
 using AnyKernel = void (*)();
+// Slots are atomic because CUDA's are replaced at the first use of a CUDA device, while other
+// threads may look up the CPU's.
 struct KernelTable {
-  AnyKernel slots[kOpCount][kDeviceTypeCount] = {};
+  std::atomic<AnyKernel> slots[kOpCount][kDeviceTypeCount] = {};
 
+  AnyKernel get(Op op, DeviceType device) const noexcept {
+    return slots[static_cast<std::size_t>(op)][static_cast<std::size_t>(device)].load(
+        std::memory_order_relaxed);
+  }
+  void set(Op op, DeviceType device, AnyKernel kernel) noexcept {
+    slots[static_cast<std::size_t>(op)][static_cast<std::size_t>(device)].store(
+        kernel, std::memory_order_relaxed);
+  }
   template <Op op>
   void set(DeviceType device, typename KernelOf<op>::Type kernel) noexcept {
-    slots[static_cast<std::size_t>(op)][static_cast<std::size_t>(device)] =
-        reinterpret_cast<AnyKernel>(kernel);
+    set(op, device, reinterpret_cast<AnyKernel>(kernel));
   }
 };
 
 void fill_cpu_kernels(KernelTable& table) noexcept;
-void fill_cuda_kernels(KernelTable& table) noexcept;
-const KernelTable& kernel_table() noexcept;
+void fill_cuda_kernels(KernelTable& table) noexcept;  // with what opens the module
+KernelTable& kernel_table() noexcept;
+
+// Which list of operations a module's kernels are for: a hash of op_list.def's rows and of what
+// kernels are passed.
+constexpr std::uint64_t kernels_abi() noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  const auto mix = [&hash](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  };
+#define DL_OP(enumerator, kernel, name, autocast, gradcheck) mix(#enumerator " " #kernel ";");
+#include "core/ops/op_list.def"
+#undef DL_OP
+  return hash ^ sizeof(TensorImpl);
+}
 
 template <Op op, typename... Args>
 decltype(auto) call(Device device, Args&&... args) {
-  const AnyKernel kernel =
-      kernel_table().slots[static_cast<std::size_t>(op)][static_cast<std::size_t>(device.type)];
+  const AnyKernel kernel = kernel_table().get(op, device.type);
   return reinterpret_cast<typename KernelOf<op>::Type>(kernel)(std::forward<Args>(args)...);
 }
 

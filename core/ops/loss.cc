@@ -15,16 +15,15 @@ void check_dtype(const Tensor& tensor, std::string_view op) {
   }
 }
 
-// Input: logits. Saved: logits (row-major), target, row_sums.
+// Input: logits. Saved: logits (row-major), target, row_sums, how many rows count.
 struct CrossEntropyBackward final : Node {
   std::string_view name() const noexcept override { return "cross_entropy"; }
   void backward(BackwardContext& context) override {
     const Tensor dlogits = empty_like(saved(0));
     call<Op::kCrossEntropyBackward>(dlogits.device(), context.grad_output(), saved(0), saved(1),
-                                    saved(2), counted, dlogits);
+                                    saved(2), saved(3), dlogits);
     context.give(0, dlogits);
   }
-  std::int64_t counted = 0;
 };
 
 // Inputs and saved: input, target (row-major).
@@ -60,19 +59,20 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   const TensorOptions like{.dtype = logits.dtype(), .device = logits.device()};
   Tensor loss = empty({}, like);
   const Tensor row_sums = empty({logits.size(0), 2}, like);
-  const std::int64_t counted = call<Op::kCrossEntropy>(logits.device(), x, t, loss, row_sums);
-  if (counted < 0) {
-    const std::int64_t row = -1 - counted;
+  // On the same device, so that the host need not wait to know.
+  const Tensor counted = empty({}, {.dtype = DType::kI64, .device = logits.device()});
+  const std::int64_t bad = call<Op::kCrossEntropy>(logits.device(), x, t, loss, row_sums, counted);
+  if (bad >= 0) {
     throw_error(
         ErrorKind::kIndex,
-        "cross_entropy: target[{}] is {}, wanted a class in [0, {}) or {} for a row to ignore", row,
-        t.at<std::int64_t>({row}), logits.size(1), kIgnoreIndex);
+        "cross_entropy: target[{}] is {}, wanted a class in [0, {}) or {} for a row to ignore", bad,
+        t.at<std::int64_t>({bad}), logits.size(1), kIgnoreIndex);
   }
   if (auto* node = record<CrossEntropyBackward>(loss, logits)) {
-    node->counted = counted;
     node->save(x);
     node->save(t);
     node->save(row_sums);
+    node->save(counted);
   }
   return loss;
 }

@@ -1,5 +1,6 @@
 #include "nn/optim/adam.h"
 
+#include "core/ops/dispatch.h"
 #include "core/tensor/factories.h"
 
 namespace dl::optim {
@@ -30,37 +31,33 @@ void Adam::add_param_group(const std::vector<Tensor>& params, AdamOptions option
 
 void Adam::step() {
   // What an exception left behind.
-  f32_.clear();
-  f64_.clear();
+  gathered_.clear();
   drop_copies();
   for (std::size_t g = 0; g < group_count(); ++g) {
     const AdamOptions& options = options_[g];
     std::int64_t t = 0;  // of what is gathered
-    const auto add = [&]<typename T>(std::vector<kernels::AdamTensor<T>>& list, const Tensor& p,
-                                     const Tensor& grad, const Moments& m) {
-      list.push_back({.n = p.numel(),
-                      .parameter = p.data<T>(),
-                      .gradient = grad.data<T>(),
-                      .mean = m.exp_avg.data<T>(),
-                      .square = m.exp_avg_sq.data<T>()});
-      p.bump_version();
-    };
     const Range range = range_of(g);
     for (std::size_t i = range.begin; i < range.end; ++i) {
       const Tensor& p = parameters()[i];
       const Tensor grad = row_major_grad(p);
       if (!grad.defined()) continue;
       Moments& m = moments_[i];
-      if (!m.step.defined()) m = {zeros({}), zeros_like(p), zeros_like(p)};
-      const auto own = static_cast<std::int64_t>(m.step.data<float>()[0] += 1);
-      // Parameters differ in t only where some went without a gradient.
-      if (own != t) flush(options, t);
-      t = own;
-      if (p.dtype() == DType::kF32) {
-        add(f32_, p, grad, m);
-      } else {
-        add(f64_, p, grad, m);
+      if (!m.step.defined()) m = {zeros({}, {.device = p.device()}), zeros_like(p), zeros_like(p)};
+      float* const count = m.step.data<float>();
+      const bool on_device = p.device().type == DeviceType::kCUDA;  // the kernel counts there
+      if (!on_device) {
+        const auto own = static_cast<std::int64_t>(*count += 1);
+        // Parameters differ in t only where some went without a gradient.
+        if (own != t) flush(options, t);
+        t = own;
       }
+      gathered_.add(p, {.n = p.numel(),
+                        .parameter = p.data_ptr(),
+                        .gradient = grad.data_ptr(),
+                        .mean = m.exp_avg.data_ptr(),
+                        .square = m.exp_avg_sq.data_ptr(),
+                        .step = on_device ? count : nullptr});
+      p.bump_version();
     }
     flush(options, t);
     drop_copies();
@@ -74,10 +71,11 @@ void Adam::flush(const AdamOptions& options, std::int64_t t) {
                                .eps = options.eps,
                                .weight_decay = options.weight_decay,
                                .step = t};
-  if (!f32_.empty()) kernels::adam_step(f32_, step);
-  if (!f64_.empty()) kernels::adam_step(f64_, step);
-  f32_.clear();
-  f64_.clear();
+  for (const auto& list : gathered_.lists) {
+    if (list.items.empty()) continue;
+    call<Op::kAdamStep>(list.device, list.device, list.dtype, list.items, step, {});
+  }
+  gathered_.clear();
 }
 
 std::vector<Optimizer::OptionRef> Adam::options_of(std::size_t group) {

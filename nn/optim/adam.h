@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/kernels/cpu/optimizer.h"
+#include "core/kernels/optimizer_args.h"
 #include "nn/optim/optimizer.h"
 
 namespace dl::optim {
@@ -48,8 +48,7 @@ class Adam final : public Optimizer {
   std::vector<AdamOptions> options_;  // of each group
   std::vector<Moments> moments_;      // of each parameter
   // What one call of the kernel works on; kept, so that a step allocates nothing.
-  std::vector<kernels::AdamTensor<float>> f32_;
-  std::vector<kernels::AdamTensor<double>> f64_;
+  Gathered<kernels::AdamTensor> gathered_;
 };
 
 }  // namespace dl::optim

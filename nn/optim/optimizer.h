@@ -15,6 +15,7 @@
 // trains.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -72,6 +73,31 @@ class Optimizer {
   struct Range {
     std::size_t begin;
     std::size_t end;
+  };
+
+  // What one call of a kernel works on: parameters of one device and dtype.
+  template <typename Item>
+  struct Gathered {
+    struct List {
+      Device device;
+      DType dtype;
+      std::vector<Item> items;
+    };
+    std::vector<List> lists;
+
+    void clear() noexcept {
+      for (List& list : lists) list.items.clear();
+    }
+    void add(const Tensor& parameter, const Item& item) {
+      const auto fits = [&](const List& list) {
+        return list.device == parameter.device() && list.dtype == parameter.dtype();
+      };
+      auto list = std::ranges::find_if(lists, fits);
+      if (list == lists.end()) {
+        list = lists.insert(list, {parameter.device(), parameter.dtype(), {}});
+      }
+      list->items.push_back(item);
+    }
   };
 
   explicit Optimizer(std::string_view name) noexcept : name_(name) {}

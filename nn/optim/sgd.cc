@@ -1,5 +1,6 @@
 #include "nn/optim/sgd.h"
 
+#include "core/ops/dispatch.h"
 #include "core/tensor/factories.h"
 
 namespace dl::optim {
@@ -28,37 +29,31 @@ void SGD::add_param_group(const std::vector<Tensor>& params, SGDOptions options)
 void SGD::step() {
   for (std::size_t g = 0; g < group_count(); ++g) {
     const SGDOptions& options = options_[g];
-    f32_.clear();
-    f64_.clear();
-    const auto add = [&]<typename T>(std::vector<kernels::SgdTensor<T>>& list, const Tensor& p,
-                                     const Tensor& grad, Tensor& buffer) {
-      const bool first = !buffer.defined();
-      if (options.momentum != 0 && first) buffer = empty_like(p);
-      list.push_back({.n = p.numel(),
-                      .parameter = p.data<T>(),
-                      .gradient = grad.data<T>(),
-                      .momentum = options.momentum != 0 ? buffer.data<T>() : nullptr,
-                      .first_step = first});
-      p.bump_version();
-    };
+    gathered_.clear();
     const Range range = range_of(g);
     for (std::size_t i = range.begin; i < range.end; ++i) {
       const Tensor& p = parameters()[i];
       const Tensor grad = row_major_grad(p);
       if (!grad.defined()) continue;
-      if (p.dtype() == DType::kF32) {
-        add(f32_, p, grad, momentum_buffer_[i]);
-      } else {
-        add(f64_, p, grad, momentum_buffer_[i]);
-      }
+      Tensor& buffer = momentum_buffer_[i];
+      const bool first = !buffer.defined();
+      if (options.momentum != 0 && first) buffer = empty_like(p);
+      gathered_.add(p, {.n = p.numel(),
+                        .parameter = p.data_ptr(),
+                        .gradient = grad.data_ptr(),
+                        .momentum = options.momentum != 0 ? buffer.data_ptr() : nullptr,
+                        .first_step = first});
+      p.bump_version();
     }
     const kernels::SgdStep step{.lr = options.lr,
                                 .momentum = options.momentum,
                                 .dampening = options.dampening,
                                 .weight_decay = options.weight_decay,
                                 .nesterov = options.nesterov};
-    if (!f32_.empty()) kernels::sgd_step(f32_, step);
-    if (!f64_.empty()) kernels::sgd_step(f64_, step);
+    for (const auto& list : gathered_.lists) {
+      if (list.items.empty()) continue;
+      call<Op::kSgdStep>(list.device, list.device, list.dtype, list.items, step, {});
+    }
     drop_copies();
   }
 }

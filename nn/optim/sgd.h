@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "core/kernels/cpu/optimizer.h"
+#include "core/kernels/optimizer_args.h"
 #include "nn/optim/optimizer.h"
 
 namespace dl::optim {
@@ -39,8 +39,7 @@ class SGD final : public Optimizer {
   std::vector<SGDOptions> options_;      // of each group
   std::vector<Tensor> momentum_buffer_;  // of each parameter
   // What one call of the kernel works on; kept, so that a step allocates nothing.
-  std::vector<kernels::SgdTensor<float>> f32_;
-  std::vector<kernels::SgdTensor<double>> f64_;
+  Gathered<kernels::SgdTensor> gathered_;
 };
 
 }  // namespace dl::optim

@@ -5,5 +5,6 @@
 #include "core/kernels/cpu/elementwise.h"
 #include "core/kernels/cpu/index.h"
 #include "core/kernels/cpu/network.h"
+#include "core/kernels/cpu/optimizer.h"
 #include "core/kernels/cpu/reduce.h"
 #include "core/kernels/cpu/softmax.h"

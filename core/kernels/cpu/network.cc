@@ -207,22 +207,24 @@ void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias
 }
 
 std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,
-                           const Tensor& row_sums) {
+                           const Tensor& row_sums, const Tensor& counted) {
   return visit_f32_f64(logits, "cross_entropy", [&]<typename T>() {
     const CrossEntropyResult result =
         cross_entropy_forward(logits.size(0), logits.size(1), logits.data<T>(),
                               target.data<std::int64_t>(), row_sums.data<T>());
     *loss.data<T>() = static_cast<T>(result.loss);
-    return result.bad_row >= 0 ? -1 - result.bad_row : result.counted;
+    *counted.data<std::int64_t>() = result.counted;
+    return result.bad_row;
   });
 }
 
 void cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& target,
-                            const Tensor& row_sums, std::int64_t counted, const Tensor& dlogits) {
+                            const Tensor& row_sums, const Tensor& counted, const Tensor& dlogits) {
   visit_f32_f64(logits, "cross_entropy", [&]<typename T>() {
+    const T scale = *grad.data<T>() / static_cast<T>(*counted.data<std::int64_t>());
     kernels::cross_entropy_backward(logits.size(0), logits.size(1), logits.data<T>(),
-                                    target.data<std::int64_t>(), row_sums.data<T>(),
-                                    *grad.data<T>() / static_cast<T>(counted), dlogits.data<T>());
+                                    target.data<std::int64_t>(), row_sums.data<T>(), scale,
+                                    dlogits.data<T>());
   });
 }
 

@@ -30,13 +30,14 @@ void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu
 void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias);
 
 // logits [n, classes] row-major, target [n] int64; loss 0-d and row_sums [n, 2] (see loss.h) of
-// logits' dtype.
-// Returns how many rows count, or -1 - row for the first row with a target out of range.
+// logits' dtype; counted, 0-d int64, becomes how many rows count.
+// Returns the first row with a target out of range, or -1; a device that computes later always
+// returns -1 and tells whoever waits for it.
 std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,
-                           const Tensor& row_sums);
+                           const Tensor& row_sums, const Tensor& counted);
 // `grad` is the 0-d gradient of the loss.
 void cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& target,
-                            const Tensor& row_sums, std::int64_t counted, const Tensor& dlogits);
+                            const Tensor& row_sums, const Tensor& counted, const Tensor& dlogits);
 
 // input and target of one shape, row-major.
 void mse_loss(const Tensor& input, const Tensor& target, const Tensor& loss);

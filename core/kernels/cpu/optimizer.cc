@@ -22,6 +22,32 @@ struct AdamFactors {
   double keep1, keep2, eps, weight_decay, size, root;
 };
 
+template <typename T>
+struct Sgd {
+  explicit Sgd(const SgdTensor& t)
+      : parameter(static_cast<T*>(t.parameter)),
+        gradient(static_cast<const T*>(t.gradient)),
+        momentum(static_cast<T*>(t.momentum)),
+        first_step(t.first_step) {}
+  T* parameter;
+  const T* gradient;
+  T* momentum;
+  bool first_step;
+};
+
+template <typename T>
+struct Adam {
+  explicit Adam(const AdamTensor& t)
+      : parameter(static_cast<T*>(t.parameter)),
+        gradient(static_cast<const T*>(t.gradient)),
+        mean(static_cast<T*>(t.mean)),
+        square(static_cast<T*>(t.square)) {}
+  T* parameter;
+  const T* gradient;
+  T* mean;
+  T* square;
+};
+
 }  // namespace
 }  // namespace dl::kernels
 #endif
@@ -33,7 +59,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <typename D, typename T>
-void sgd_at(D d, const SgdTensor<T>& t, const SgdStep& step, std::int64_t i) {
+void sgd_at(D d, const Sgd<T>& t, const SgdStep& step, std::int64_t i) {
   const auto set = [d](double v) HWY_ATTR { return hn::Set(d, static_cast<T>(v)); };
   const auto p = hn::LoadU(d, t.parameter + i);
   auto g = hn::LoadU(d, t.gradient + i);
@@ -51,7 +77,7 @@ void sgd_at(D d, const SgdTensor<T>& t, const SgdStep& step, std::int64_t i) {
 }
 
 template <typename D, typename T>
-void adam_at(D d, const AdamTensor<T>& t, const AdamFactors& f, std::int64_t i) {
+void adam_at(D d, const Adam<T>& t, const AdamFactors& f, std::int64_t i) {
   const auto set = [d](double v) HWY_ATTR { return hn::Set(d, static_cast<T>(v)); };
   const auto p = hn::LoadU(d, t.parameter + i);
   auto g = hn::LoadU(d, t.gradient + i);
@@ -67,7 +93,7 @@ void adam_at(D d, const AdamTensor<T>& t, const AdamFactors& f, std::int64_t i) 
 }
 
 template <typename T>
-void sgd_range(const SgdTensor<T>& t, const SgdStep& step, std::int64_t i, std::int64_t end) {
+void sgd_range(const Sgd<T>& t, const SgdStep& step, std::int64_t i, std::int64_t end) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (; i + lanes <= end; i += lanes) sgd_at(d, t, step, i);
@@ -75,26 +101,24 @@ void sgd_range(const SgdTensor<T>& t, const SgdStep& step, std::int64_t i, std::
 }
 
 template <typename T>
-void adam_range(const AdamTensor<T>& t, const AdamFactors& f, std::int64_t i, std::int64_t end) {
+void adam_range(const Adam<T>& t, const AdamFactors& f, std::int64_t i, std::int64_t end) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (; i + lanes <= end; i += lanes) adam_at(d, t, f, i);
   for (; i < end; ++i) adam_at(hn::CappedTag<T, 1>(), t, f, i);
 }
 
-void sgd_f32(const SgdTensor<float>& t, const SgdStep& s, std::int64_t begin, std::int64_t end) {
-  sgd_range(t, s, begin, end);
+void sgd_f32(const SgdTensor& t, const SgdStep& s, std::int64_t begin, std::int64_t end) {
+  sgd_range(Sgd<float>(t), s, begin, end);
 }
-void sgd_f64(const SgdTensor<double>& t, const SgdStep& s, std::int64_t begin, std::int64_t end) {
-  sgd_range(t, s, begin, end);
+void sgd_f64(const SgdTensor& t, const SgdStep& s, std::int64_t begin, std::int64_t end) {
+  sgd_range(Sgd<double>(t), s, begin, end);
 }
-void adam_f32(const AdamTensor<float>& t, const AdamFactors& f, std::int64_t begin,
-              std::int64_t end) {
-  adam_range(t, f, begin, end);
+void adam_f32(const AdamTensor& t, const AdamFactors& f, std::int64_t begin, std::int64_t end) {
+  adam_range(Adam<float>(t), f, begin, end);
 }
-void adam_f64(const AdamTensor<double>& t, const AdamFactors& f, std::int64_t begin,
-              std::int64_t end) {
-  adam_range(t, f, begin, end);
+void adam_f64(const AdamTensor& t, const AdamFactors& f, std::int64_t begin, std::int64_t end) {
+  adam_range(Adam<double>(t), f, begin, end);
 }
 
 }  // namespace
@@ -140,28 +164,31 @@ AdamFactors factors(const AdamStep& s) {
 
 }  // namespace
 
-void sgd_step(std::span<const SgdTensor<float>> tensors, const SgdStep& step) {
-  for_all(tensors, [&](const SgdTensor<float>& t, std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(sgd_f32)(t, step, begin, end);
-  });
-}
-void sgd_step(std::span<const SgdTensor<double>> tensors, const SgdStep& step) {
-  for_all(tensors, [&](const SgdTensor<double>& t, std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(sgd_f64)(t, step, begin, end);
-  });
-}
-void adam_step(std::span<const AdamTensor<float>> tensors, const AdamStep& step) {
-  const AdamFactors f = factors(step);
-  for_all(tensors, [&](const AdamTensor<float>& t, std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(adam_f32)(t, f, begin, end);
-  });
-}
-void adam_step(std::span<const AdamTensor<double>> tensors, const AdamStep& step) {
-  const AdamFactors f = factors(step);
-  for_all(tensors, [&](const AdamTensor<double>& t, std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(adam_f64)(t, f, begin, end);
+namespace cpu {
+
+void sgd_step(Device, DType dtype, std::span<const SgdTensor> tensors, const SgdStep& step,
+              const OptimizerScalars&) {
+  for_all(tensors, [&](const SgdTensor& t, std::int64_t begin, std::int64_t end) {
+    if (dtype == DType::kF32) {
+      HWY_DYNAMIC_DISPATCH(sgd_f32)(t, step, begin, end);
+    } else {
+      HWY_DYNAMIC_DISPATCH(sgd_f64)(t, step, begin, end);
+    }
   });
 }
 
+void adam_step(Device, DType dtype, std::span<const AdamTensor> tensors, const AdamStep& step,
+               const OptimizerScalars&) {
+  const AdamFactors f = factors(step);
+  for_all(tensors, [&](const AdamTensor& t, std::int64_t begin, std::int64_t end) {
+    if (dtype == DType::kF32) {
+      HWY_DYNAMIC_DISPATCH(adam_f32)(t, f, begin, end);
+    } else {
+      HWY_DYNAMIC_DISPATCH(adam_f64)(t, f, begin, end);
+    }
+  });
+}
+
+}  // namespace cpu
 }  // namespace dl::kernels
 #endif

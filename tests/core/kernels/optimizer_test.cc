@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/tensor/dtype_types.h"
 #include "tests/core/kernels/random_values.h"
 
 namespace dl::kernels {
@@ -36,7 +37,7 @@ TYPED_TEST(OptimizerOf, SgdFollowsPyTorchsFormula) {
     }
     const auto start = p;
     for (const bool first : {true, false}) {
-      std::vector<SgdTensor<T>> tensors;
+      std::vector<SgdTensor> tensors;
       for (std::size_t i = 0; i < p.size(); ++i) {
         tensors.push_back({.n = kSizes[i],
                            .parameter = p[i].data(),
@@ -44,7 +45,7 @@ TYPED_TEST(OptimizerOf, SgdFollowsPyTorchsFormula) {
                            .momentum = step.momentum != 0 ? m[i].data() : nullptr,
                            .first_step = first});
       }
-      sgd_step(std::span<const SgdTensor<T>>(tensors), step);
+      cpu::sgd_step({}, kDTypeOf<T>, tensors, step, {});
     }
     for (std::size_t t = 0; t < p.size(); ++t) {
       for (std::size_t i = 0; i < p[t].size(); ++i) {
@@ -85,11 +86,11 @@ TYPED_TEST(OptimizerOf, AdamFollowsPyTorchsFormula) {
                   .weight_decay = weight_decay,
                   .step = 1};
     for (; step.step <= 3; ++step.step) {
-      std::vector<AdamTensor<T>> tensors;
+      std::vector<AdamTensor> tensors;
       for (std::size_t i = 0; i < p.size(); ++i) {
-        tensors.push_back({kSizes[i], p[i].data(), g[i].data(), m[i].data(), v[i].data()});
+        tensors.push_back({kSizes[i], p[i].data(), g[i].data(), m[i].data(), v[i].data(), nullptr});
       }
-      adam_step(std::span<const AdamTensor<T>>(tensors), step);
+      cpu::adam_step({}, kDTypeOf<T>, tensors, step, {});
     }
     for (std::size_t t = 0; t < p.size(); ++t) {
       for (std::size_t i = 0; i < p[t].size(); ++i) {

@@ -1,0 +1,174 @@
+#include "core/device/cuda/cuda.h"
+
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <mutex>
+
+#include "core/base/error.h"
+#include "core/device/cuda/module.h"
+
+namespace dl::cuda {
+namespace {
+
+constexpr int kMostDevices = 64;
+
+constinit thread_local int device_of_thread = 0;
+// Null: the device's default stream.
+constinit thread_local std::array<void*, kMostDevices> stream_of_thread{};
+
+constinit std::array<std::atomic<void*>, kMostDevices> default_streams{};
+constinit std::mutex default_streams_mutex;
+
+void check_index(int device) {
+  const int count = std::min(runtime().device_count(), kMostDevices);
+  DL_CHECK(device >= 0 && device < count, kInvalidArgument,
+           "cuda:{}: this process sees {} device{}, cuda:0{}", device, count, count == 1 ? "" : "s",
+           count == 1 ? "" : " to cuda:" + std::to_string(count - 1));
+}
+
+std::size_t slot(int device) {
+  DL_CHECK(device >= 0 && device < kMostDevices, kInvalidArgument,
+           "cuda:{}: a device is a number from 0 to {}", device, kMostDevices - 1);
+  return static_cast<std::size_t>(device);
+}
+
+Stream stream_on(int device, void* handle) {
+  return {{DeviceType::kCUDA, static_cast<std::int16_t>(device)}, handle};
+}
+
+}  // namespace
+
+bool is_available() noexcept {
+  return device_count() > 0;
+}
+
+int device_count() noexcept {
+  try {
+    return runtime().device_count();
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+DeviceProperties get_device_properties(int device) {
+  check_index(device);
+  return runtime().properties(device);
+}
+
+int current_device() noexcept {
+  return device_of_thread;
+}
+
+void set_device(int device) {
+  check_index(device);
+  device_of_thread = device;
+}
+
+void synchronize() {
+  synchronize(current_device());
+}
+
+void synchronize(int device) {
+  check_index(device);
+  runtime().synchronize_device(device);
+}
+
+Stream default_stream(int device) {
+  std::atomic<void*>& known = default_streams[slot(device)];
+  if (void* const handle = known.load(std::memory_order_acquire)) return stream_on(device, handle);
+  check_index(device);
+  const std::lock_guard lock(default_streams_mutex);
+  if (known.load(std::memory_order_relaxed) == nullptr) {
+    runtime().check_device(device);
+    known.store(runtime().make_stream(device, false), std::memory_order_release);
+  }
+  return stream_on(device, known.load(std::memory_order_relaxed));
+}
+
+Stream current_stream(int device) {
+  void* const handle = stream_of_thread[slot(device)];
+  return handle != nullptr ? stream_on(device, handle) : default_stream(device);
+}
+
+void set_stream(const Stream& stream) {
+  DL_CHECK(stream.device.type == DeviceType::kCUDA, kInvalidArgument,
+           "set_stream: a stream of the {} came, wanted one of a CUDA device", stream.device.str());
+  stream_of_thread[slot(stream.device.index)] = stream.handle;
+}
+
+void synchronize(const Stream& stream) {
+  if (stream.device.type == DeviceType::kCUDA) runtime().synchronize_stream(stream.handle);
+}
+
+DeviceGuard::DeviceGuard(int device) : before_(current_device()) {
+  if (device != before_) set_device(device);
+}
+
+DeviceGuard::~DeviceGuard() {
+  device_of_thread = before_;
+}
+
+StreamGuard::StreamGuard(const Stream& stream)
+    : before_(current_stream(stream.device.index)), device_before_(current_device()) {
+  set_stream(stream);
+  device_of_thread = stream.device.index;
+}
+
+StreamGuard::~StreamGuard() {
+  stream_of_thread[static_cast<std::size_t>(before_.device.index)] = before_.handle;
+  device_of_thread = device_before_;
+}
+
+OwnedStream::OwnedStream(int device, bool high_priority) {
+  check_index(device);
+  runtime().check_device(device);
+  stream_ = stream_on(device, runtime().make_stream(device, high_priority));
+}
+
+OwnedStream::~OwnedStream() {
+  if (stream_.handle != nullptr) runtime().destroy_stream(stream_.handle);
+}
+
+Event::Event(int device, bool timing) : event_(runtime().make_event(device, timing)) {}
+
+Event::~Event() {
+  if (event_ != nullptr) runtime().destroy_event(event_);
+}
+
+void Event::record(const Stream& stream) {
+  runtime().record_event(event_, stream.handle);
+}
+
+void Event::wait(const Stream& stream) const {
+  runtime().wait_event(stream.handle, event_);
+}
+
+bool Event::query() const {
+  return runtime().query_event(event_);
+}
+
+void Event::synchronize() const {
+  runtime().synchronize_event(event_);
+}
+
+float Event::elapsed_ms(const Event& end) const {
+  return runtime().elapsed_ms(event_, end.event_);
+}
+
+Device parse_device(std::string_view text) {
+  if (text == "cpu") return {};
+  if (text == "cuda") return {DeviceType::kCUDA, static_cast<std::int16_t>(current_device())};
+  constexpr std::string_view kPrefix = "cuda:";
+  int index = -1;
+  if (text.starts_with(kPrefix)) {
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + kPrefix.size(), end, index);
+    if (error != std::errc() || rest != end) index = -1;
+  }
+  DL_CHECK(index >= 0 && index < kMostDevices, kInvalidArgument,
+           "device \"{}\": wanted cpu, cuda or cuda:N with N from 0", text);
+  return {DeviceType::kCUDA, static_cast<std::int16_t>(index)};
+}
+
+}  // namespace dl::cuda

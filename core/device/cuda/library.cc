@@ -1,0 +1,162 @@
+#include "core/device/cuda/library.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <system_error>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+
+namespace dl::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+using env::Var;
+
+// PREFIX/lib/python3.x/site-packages/nvidia/*/lib, and dist-packages as Debian has it.
+void add_python(std::vector<fs::path>& folders, const fs::path& prefix) {
+  std::error_code error;
+  for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
+    if (!python.path().filename().string().starts_with("python3")) continue;
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      std::vector<fs::path> found;
+      std::error_code none;
+      for (const auto& entry : fs::directory_iterator(python.path() / packages / "nvidia", none)) {
+        if (fs::is_directory(entry.path() / "lib", none)) found.push_back(entry.path() / "lib");
+      }
+      std::ranges::sort(found);  // one order on every machine
+      folders.insert(folders.end(), found.begin(), found.end());
+    }
+  }
+}
+
+// The prefix of the first python3 in PATH: PREFIX/bin/python3. Not resolved: that of a virtual
+// environment is a link to the system's.
+fs::path python_prefix() {
+  const std::string path = env::get(Var::kPath).value_or("");
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    const fs::path folder = path.substr(begin, end - begin);
+    std::error_code error;
+    if (folder.is_absolute() && fs::exists(folder / "python3", error)) return folder.parent_path();
+    begin = end + 1;
+  }
+  return {};
+}
+
+std::string listed(const std::vector<fs::path>& folders) {
+  std::string text;
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    if (std::find(folders.begin(), folders.begin() + static_cast<std::ptrdiff_t>(i), folders[i]) !=
+        folders.begin() + static_cast<std::ptrdiff_t>(i)) {
+      continue;
+    }
+    text += (text.empty() ? "" : ", ") + folders[i].string();
+  }
+  return text;
+}
+
+// Opens a library by its full path, so that the loader then knows it by name. What it needs itself
+// stands beside it or in the next folder, and is opened first.
+void preload(std::string_view what, const std::string& name, const std::vector<fs::path>& folders,
+             int depth) {
+  constexpr int kDeepest = 8;
+  for (const fs::path& folder : folders) {
+    std::error_code error;
+    if (!fs::exists(folder / name, error)) continue;
+    while (::dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) == nullptr) {
+      const std::string text = ::dlerror();
+      const std::string missing = detail::missing_library(text);
+      DL_CHECK(!missing.empty() && missing != name && depth < kDeepest, kNotFound, "{}: {}", what,
+               text);
+      preload(what, missing, folders, depth + 1);
+    }
+    return;
+  }
+  throw_error(ErrorKind::kNotFound,
+              "{}: {} is not there; install it, or say where it lies with LD_LIBRARY_PATH (looked "
+              "in the loader's own folders{}{})",
+              what, name, folders.empty() ? "" : ", ", listed(folders));
+}
+
+}  // namespace
+
+namespace detail {
+
+std::vector<fs::path> module_folders() {
+  std::vector<fs::path> all;
+  if (const auto given = env::get(Var::kModuleDir)) all.emplace_back(*given);
+  const auto beside = [&](const fs::path& object) {
+    const fs::path folder = object.parent_path();
+    all.push_back(folder);                                    // of a library
+    all.push_back(folder.parent_path() / DLRUN_LIBDIR_NAME);  // of a program
+    all.push_back(folder.parent_path() / "lib");
+  };
+  // This code stands in the program, or in a shared library that it was linked into.
+  Dl_info info{};
+  std::error_code error;
+  if (::dladdr(reinterpret_cast<const void*>(&module_folders), &info) != 0 && info.dli_fname) {
+    const fs::path object = fs::canonical(info.dli_fname, error);
+    if (!error) beside(object);
+  }
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) beside(program);
+  all.emplace_back(DLRUN_LIBDIR);
+  return all;
+}
+
+std::vector<fs::path> library_folders() {
+  std::vector<fs::path> all;
+  std::vector<fs::path> toolkits;
+  if (const auto home = env::get(Var::kCudaHome)) toolkits.emplace_back(*home);
+  toolkits.emplace_back("/usr/local/cuda");
+  for (const fs::path& toolkit : toolkits) {
+    std::error_code error;
+    for (const char* name : {"lib64", "lib"}) {
+      if (fs::is_directory(toolkit / name, error)) all.push_back(toolkit / name);
+    }
+  }
+  if (const auto prefix = env::get(Var::kVirtualEnv)) add_python(all, *prefix);
+  if (const auto prefix = env::get(Var::kCondaPrefix)) {
+    all.push_back(fs::path(*prefix) / "lib");
+    add_python(all, *prefix);
+  }
+  if (const fs::path prefix = python_prefix(); !prefix.empty()) add_python(all, prefix);
+  return all;
+}
+
+std::string missing_library(std::string_view loader_text) {
+  const std::size_t end = loader_text.find(": cannot open shared object file");
+  if (end == std::string_view::npos) return {};
+  const std::string_view name = loader_text.substr(0, end);
+  return name.find('/') == std::string_view::npos ? std::string(name) : std::string();
+}
+
+}  // namespace detail
+
+void* open_library(std::string_view what, std::string_view file) {
+  const std::vector<fs::path> folders = detail::module_folders();
+  for (const fs::path& folder : folders) {
+    const fs::path path = folder / file;
+    std::error_code error;
+    if (!fs::exists(path, error)) continue;
+    for (std::string last;;) {
+      // For ever: CUDA's libraries leave threads and handlers behind.
+      void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+      if (opened != nullptr) return opened;
+      const std::string text = ::dlerror();
+      const std::string missing = detail::missing_library(text);
+      DL_CHECK(!missing.empty() && missing != last, kNotFound, "{}: {}", what, text);
+      preload(what, missing, detail::library_folders(), 0);
+      last = missing;
+    }
+  }
+  throw_error(ErrorKind::kNotFound,
+              "{}: there is no {} in {}; install dlrun's libraries beside its programs, or name "
+              "their folder in DLRUN_MODULE_DIR",
+              what, file, listed(folders));
+}
+
+}  // namespace dl::cuda

@@ -1,0 +1,4 @@
+// Every kernel of CUDA, by family.
+#pragma once
+
+#include "core/kernels/cuda/missing.h"

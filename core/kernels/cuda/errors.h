@@ -1,0 +1,60 @@
+// Checks of CUDA's own calls, in the module only: what failed, and in which operation on which
+// tensors.
+//
+//   DL_CUDA_CHECK(cudaMemsetAsync(p, 0, n, stream));
+//   kernel<<<grid, block, 0, stream>>>(...);
+//   DL_CUDA_LAUNCHED("kernel");
+//
+// "cudaMemsetAsync: invalid argument (cudaErrorInvalidValue) in relu(f32[2, 3] on cuda:0, ...)".
+// What a kernel does wrong is noticed at a later call; CUDA_LAUNCH_BLOCKING=1 makes it the same
+// one. Any thread may use these.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+#include <string>
+
+namespace dl::cuda {
+
+// The operation that the calling thread runs: kept by the wrappers of all kernels.
+struct RunningOp {
+  int index = -1;  // the Op's number; -1: none
+  const char* name = nullptr;
+  void (*describe)(const void* arguments, std::string& text) = nullptr;
+  const void* arguments = nullptr;
+};
+RunningOp& running_op() noexcept;
+
+// kInternal. `call` is a call's text, of which the name is shown.
+[[noreturn]] void throw_cuda(cudaError_t error, const char* call);
+[[noreturn]] void throw_cublas(cublasStatus_t status, const char* call);
+[[noreturn]] void throw_cudnn(cudnnStatus_t status, const char* call);
+
+}  // namespace dl::cuda
+
+#define DL_CUDA_CHECK(call)                     \
+  do {                                          \
+    const cudaError_t dl_status = (call);       \
+    if (dl_status != cudaSuccess) [[unlikely]]  \
+      ::dl::cuda::throw_cuda(dl_status, #call); \
+  } while (false)
+#define DL_CUDA_LAUNCHED(name)                        \
+  do {                                                \
+    const cudaError_t dl_status = cudaGetLastError(); \
+    if (dl_status != cudaSuccess) [[unlikely]]        \
+      ::dl::cuda::throw_cuda(dl_status, name);        \
+  } while (false)
+#define DL_CUBLAS_CHECK(call)                            \
+  do {                                                   \
+    const cublasStatus_t dl_status = (call);             \
+    if (dl_status != CUBLAS_STATUS_SUCCESS) [[unlikely]] \
+      ::dl::cuda::throw_cublas(dl_status, #call);        \
+  } while (false)
+#define DL_CUDNN_CHECK(call)                            \
+  do {                                                  \
+    const cudnnStatus_t dl_status = (call);             \
+    if (dl_status != CUDNN_STATUS_SUCCESS) [[unlikely]] \
+      ::dl::cuda::throw_cudnn(dl_status, #call);        \
+  } while (false)

@@ -1,0 +1,17 @@
+// Runtime over the CUDA runtime library, and what the module's parts share. In the module only.
+#pragma once
+
+#include "core/device/cuda/module.h"
+#include "core/kernels/cuda/fault.h"
+
+namespace dl::cuda {
+
+// The module's one Runtime; `name_of_op` gives an Op's name by its number. Throws kNotFound where
+// there is no device, or a driver or library that is too old.
+Runtime& start_runtime(const Host* host, const char* (*name_of_op)(int));
+const Host& opener() noexcept;
+
+// The device's place for faults; made at first use.
+Fault* faults_of(int device);
+
+}  // namespace dl::cuda
