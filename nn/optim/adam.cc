@@ -73,7 +73,8 @@ void Adam::flush(const AdamOptions& options, std::int64_t t) {
                                .step = t};
   for (const auto& list : gathered_.lists) {
     if (list.items.empty()) continue;
-    call<Op::kAdamStep>(list.device, list.device, list.dtype, list.items, step, {});
+    call<Op::kAdamStep>(list.device, list.device, list.dtype, list.items, step,
+                        kernels::OptimizerScalars{});
   }
   gathered_.clear();
 }

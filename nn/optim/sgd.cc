@@ -52,7 +52,8 @@ void SGD::step() {
                                 .nesterov = options.nesterov};
     for (const auto& list : gathered_.lists) {
       if (list.items.empty()) continue;
-      call<Op::kSgdStep>(list.device, list.device, list.dtype, list.items, step, {});
+      call<Op::kSgdStep>(list.device, list.device, list.dtype, list.items, step,
+                         kernels::OptimizerScalars{});
     }
     drop_copies();
   }
