@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "rendezvous/net/acceptor.h"
 #include "rendezvous/net/connect.h"
 #include "rendezvous/net/patience.h"
+#include "rendezvous/net/race.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -29,13 +32,56 @@ using rendezvous::Endpoint;
 constexpr int kLanes = 2;
 constexpr int kLanesUpToRanks = 16;
 
-std::string listen_host(const TcpGroupOptions& options) {
-  if (!options.key) return "127.0.0.1";
-  if (!options.iface.empty()) return rendezvous::interface_addresses(options.iface).front().host();
-  if (options.route_to.empty()) return "127.0.0.1";
-  const Deadline deadline = Deadline::after(options.connect_timeout);
-  const Endpoint towards{.host = options.route_to, .port = 9};
-  return rendezvous::local_address_towards(rendezvous::resolve(towards, deadline).front()).host();
+// More are hardly ever of use, and each is tried while a group is made.
+constexpr std::size_t kMostAddresses = 8;
+
+// Where others may reach this rank, the best way first.
+std::vector<std::string> listen_hosts(const TcpGroupOptions& options) {
+  constexpr const char* kLoopback = "127.0.0.1";
+  if (!options.key || (options.iface.empty() && options.route_to.empty())) return {kLoopback};
+  std::vector<rendezvous::Address> addresses;
+  if (!options.iface.empty()) {
+    addresses = rendezvous::interface_addresses(options.iface);
+  } else {
+    const Deadline deadline = Deadline::after(options.connect_timeout);
+    const Endpoint towards{.host = options.route_to, .port = 9};
+    addresses = {rendezvous::local_address_towards(rendezvous::resolve(towards, deadline).front())};
+    if (!addresses.front().is_loopback()) {
+      for (const rendezvous::Address& other : rendezvous::host_addresses()) {
+        if (other != addresses.front()) addresses.push_back(other);
+      }
+    }
+  }
+  std::vector<std::string> hosts;
+  for (const rendezvous::Address& address : addresses) hosts.push_back(address.host());
+  hosts.resize(std::min(hosts.size(), kMostAddresses));
+  return hosts;
+}
+
+// Those that cannot be listened on, as an IPv6 address that is not ready yet, are not published.
+std::vector<rendezvous::Listener> listen(const TcpGroupOptions& options) {
+  std::vector<rendezvous::Listener> listeners;
+  std::exception_ptr first;
+  for (const std::string& host : listen_hosts(options)) {
+    try {
+      listeners.push_back(rendezvous::Listener::bind({.host = host}));
+    } catch (const Error&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (listeners.empty()) std::rethrow_exception(first);
+  return listeners;
+}
+
+std::vector<Endpoint> ways_of(const Record& record) {
+  std::vector<Endpoint> ways;
+  std::string_view rest = record.address;
+  while (!rest.empty()) {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    ways.push_back(Endpoint::parse(word));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+  }
+  return ways;
 }
 
 int lanes_of(const TcpGroupOptions& options) {
@@ -49,6 +95,11 @@ std::string data_purpose(const TcpGroupOptions& options, int lane) {
 
 std::string side_purpose(const TcpGroupOptions& options) {
   return fmt::format("group/{}/side", options.name);
+}
+
+// Of a connection that is only to show that it can be made.
+std::string way_purpose(const TcpGroupOptions& options) {
+  return fmt::format("group/{}/way", options.name);
 }
 
 // Bytes to this host itself meet no narrow link. A congestion control that measures one and paces
@@ -69,6 +120,7 @@ class Arrivals {
   }
 
   void add(Connection connection) {
+    if (connection.peer.purpose == way_purpose(options_)) return;
     const int rank = connection.peer.rank;
     DL_CHECK(rank > options_.rank && rank < options_.size, kMismatch,
              "{} may not connect to rank {} of group '{}' of {}", connection.peer.from,
@@ -160,16 +212,22 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
                           .from = self.text(),
                           .rank = options.rank};
   Arrivals arrivals(options, mesh);
-  rendezvous::Acceptor acceptor(rendezvous::Listener::bind({.host = listen_host(options)}), key,
-                                hello);
-  acceptor.serve(purpose, options.generation,
-                 [&arrivals](Connection connection) { arrivals.add(std::move(connection)); });
-  acceptor.start();
+  std::vector<std::unique_ptr<rendezvous::Acceptor>> acceptors;
+  std::string addresses;
+  for (rendezvous::Listener& listener : listen(options)) {
+    auto acceptor = std::make_unique<rendezvous::Acceptor>(std::move(listener), key, hello);
+    acceptor->serve(purpose, options.generation,
+                    [&arrivals](Connection connection) { arrivals.add(std::move(connection)); });
+    acceptor->start();
+    if (!addresses.empty()) addresses += ' ';
+    addresses += acceptor->address().text();
+    acceptors.push_back(std::move(acceptor));
+  }
   const Record record{.version = kProtocolVersion,
                       .size = options.size,
                       .generation = options.generation,
                       .lanes = lanes,
-                      .address = acceptor.address().text(),
+                      .address = addresses,
                       .plan = to_line(options.plan),
                       .who = self};
   publish(roster, record, deadline);
@@ -185,14 +243,18 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
     peer.who = theirs.who;
     if (r == 0) mesh.plan = plan_of_rank_0(options, theirs);
     if (r > options.rank) continue;
-    const Endpoint endpoint = Endpoint::parse(theirs.address);
+    const std::vector<Endpoint> ways = ways_of(theirs);
+    hello.purpose = way_purpose(options);
+    const Endpoint endpoint =
+        ways.size() == 1 ? ways.front()
+                         : rendezvous::find_way(ways, r, theirs.who.text(), hello, key, deadline);
     for (int lane = 0; lane <= lanes; ++lane) {
       const bool is_side = lane == lanes;
       hello.purpose = is_side ? side_purpose(options) : data_purpose(options, lane);
       Connection connection = rendezvous::connect_and_prove(endpoint, hello, key, deadline);
       DL_CHECK(connection.peer.rank == r, kMismatch,
                "group '{}': {} answered at {}, where rank {} was said to be", options.name,
-               connection.peer.from, theirs.address, r);
+               connection.peer.from, endpoint.text(), r);
       (is_side ? peer.side : peer.data[static_cast<std::size_t>(lane)]) = std::move(connection.fd);
     }
   }
@@ -211,7 +273,7 @@ Mesh connect_mesh(const TcpGroupOptions& options) {
                    patience.waited().count(), first.text(), missing.size());
     }
   }
-  acceptor.forget(purpose);
+  for (const auto& acceptor : acceptors) acceptor->forget(purpose);
   for (const Mesh::Peer& peer : mesh.peers) {
     if (!peer.side) continue;
     for (const UniqueFd& lane : peer.data) hurry_if_local(lane.get());

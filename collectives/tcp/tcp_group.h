@@ -44,8 +44,8 @@ struct TcpGroupOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
   std::chrono::nanoseconds speak_after = std::chrono::seconds(5);  // then a wait says for whom
-  std::string iface{};     // interface or address to listen on; empty: the one that leads to
-  std::string route_to{};  // this host (the store's, say); empty too: loopback
+  std::string iface{};     // interface or address to listen on; empty: all of this host's, first
+  std::string route_to{};  // the one that leads to this host (the store's); empty too: loopback
   int lanes = 0;           // sockets a peer for data, the same on all ranks; 0: by their number
   std::string node{};      // what makes two ranks share a node; empty: the host's name
   // Whether the agent is told of a peer's failure; false inside a group that tells it.

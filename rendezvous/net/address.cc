@@ -139,6 +139,11 @@ bool Address::is_loopback() const noexcept {
   return family() == AF_INET && (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
 }
 
+bool Address::is_link_local() const noexcept {
+  return family() == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
+}
+
 bool Address::is_any() const noexcept {
   if (family() == AF_INET6) {
     return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr);
@@ -183,30 +188,59 @@ std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline) {
   return addresses;
 }
 
-std::vector<Address> interface_addresses(const std::string& interface_or_address) {
-  if (Resolution numeric = look_up(interface_or_address, 0, AI_NUMERICHOST); numeric.error == 0) {
-    return {Address(numeric.list->ai_addr, numeric.list->ai_addrlen)};
-  }
+namespace {
+
+struct Interface {
+  std::string name;
+  Address address;
+};
+
+std::vector<Interface> list_interfaces() {
   ifaddrs* raw = nullptr;
   if (::getifaddrs(&raw) != 0) throw_errno(errno, "list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> list(raw, &::freeifaddrs);
-  std::vector<Address> addresses;
-  std::vector<std::string> names;
+  std::vector<Interface> found;
   for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
     const int family = entry->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    if (std::find(names.begin(), names.end(), entry->ifa_name) == names.end()) {
-      names.emplace_back(entry->ifa_name);
+    const auto size =
+        static_cast<socklen_t>(family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    found.push_back({entry->ifa_name, Address(entry->ifa_addr, size)});
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<Address> interface_addresses(const std::string& interface_or_address) {
+  if (Resolution numeric = look_up(interface_or_address, 0, AI_NUMERICHOST); numeric.error == 0) {
+    return {Address(numeric.list->ai_addr, numeric.list->ai_addrlen)};
+  }
+  std::vector<Address> addresses;
+  std::vector<std::string> names;
+  for (const Interface& interface : list_interfaces()) {
+    if (std::find(names.begin(), names.end(), interface.name) == names.end()) {
+      names.push_back(interface.name);
     }
-    if (interface_or_address != entry->ifa_name) continue;
-    addresses.emplace_back(
-        entry->ifa_addr,
-        static_cast<socklen_t>(family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)));
+    if (interface.name == interface_or_address) addresses.push_back(interface.address);
   }
   DL_CHECK(!addresses.empty(), kNotFound,
            "'{}' is neither an address nor a network interface with one; this host has: {}",
            interface_or_address, fmt::join(names, ", "));
+  const auto is_local = [](const Address& address) { return address.is_link_local(); };
+  if (!std::all_of(addresses.begin(), addresses.end(), is_local)) {
+    std::erase_if(addresses, is_local);
+  }
+  return addresses;
+}
+
+std::vector<Address> host_addresses() {
+  std::vector<Address> addresses;
+  for (const Interface& interface : list_interfaces()) {
+    const Address& address = interface.address;
+    if (!address.is_loopback() && !address.is_link_local()) addresses.push_back(address);
+  }
   return addresses;
 }
 

@@ -39,6 +39,8 @@ class Address {
   int family() const noexcept { return storage_.ss_family; }
   std::uint16_t port() const noexcept;
   bool is_loopback() const noexcept;
+  // fe80::..., of which every interface has one; it means nothing without the interface's name.
+  bool is_link_local() const noexcept;
   // 0.0.0.0 or ::, which is a place to listen and not one to connect to.
   bool is_any() const noexcept;
   // "10.0.0.2", "fe80::1%eth0"; an IPv4 address mapped into IPv6 prints as IPv4.
@@ -59,8 +61,11 @@ class Address {
 std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline);
 
 // The addresses of a network interface ("eth0"), or the one address that the text itself is; port
-// 0. Throws kNotFound and names the interfaces that there are.
+// 0. Throws kNotFound and names the interfaces that there are. Addresses that mean something on one
+// link only (fe80::...) are left out where there are others.
 std::vector<Address> interface_addresses(const std::string& interface_or_address);
+// Those of all interfaces that are up, but for loopback and such.
+std::vector<Address> host_addresses();
 
 // The address that packets to `peer` leave from; port 0. Nothing is sent. Throws kConnection where
 // there is no route.

@@ -68,8 +68,7 @@ int run_rank(const tests::TwoHosts& hosts, const std::string& key_file, int rank
 }
 
 // Runs a rank a process; their statuses as waitpid() gives them.
-std::vector<int> run_ranks(Body body) {
-  const tests::TwoHosts hosts;
+std::vector<int> run_ranks(const tests::TwoHosts& hosts, Body body) {
   const tests::TempDir directory;
   const std::string key_file = directory.path() + "/key";
   rendezvous::JobKey::generate().write_file(key_file);
@@ -115,7 +114,7 @@ int count_bytes(collectives::ProcessGroup& group) {
 
 TEST(TwoHostsWithTwoRanksEach, SendNoMoreThanAnAllReduceMust) {
   if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
-  EXPECT_EQ(run_ranks(count_bytes), (std::vector<int>{0, 0, 0, 0}));
+  EXPECT_EQ(run_ranks(tests::TwoHosts(), count_bytes), (std::vector<int>{0, 0, 0, 0}));
 }
 
 // 2: no error; 3: one that does not name the dead rank.
@@ -138,7 +137,34 @@ int sum_until_one_dies(collectives::ProcessGroup& group) {
 
 TEST(TwoHostsWithTwoRanksEach, AllNameTheOneThatDiesInsideAnAllReduce) {
   if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
-  EXPECT_EQ(run_ranks(sum_until_one_dies), (std::vector<int>{0, 0, 0, SIGKILL}));
+  EXPECT_EQ(run_ranks(tests::TwoHosts(), sum_until_one_dies), (std::vector<int>{0, 0, 0, SIGKILL}));
+}
+
+// 2: a wrong sum.
+int sum_once(collectives::ProcessGroup& group) {
+  int x = 1;
+  group.all_reduce({.input = &x, .output = &x, .count = 1, .dtype = DType::kI32})->wait();
+  return x == kRanks ? 0 : 2;
+}
+
+// The first address of the first host's interface swallows what is sent to it; the second is known
+// on both hosts, and leads either to itself.
+TEST(TwoHostsWithTwoRanksEach, FindTheOneOfSeveralAddressesThatWorks) {
+  if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
+  const tests::TwoHosts hosts;
+  hosts.ip(0, "address flush dev eth0 scope global");
+  hosts.ip(0, "address add 10.9.0.1/32 dev eth0");
+  hosts.ip(0, "address add 10.8.0.1/32 dev eth0");
+  hosts.ip(0, "address add fd00::1/64 dev eth0 nodad");
+  hosts.ip(0, "address add 10.0.0.1/24 dev eth0");
+  hosts.ip(1, "address add 10.8.0.1/32 dev lo");
+  hosts.ip(1, "address add fd00::2/64 dev eth0 nodad");
+  hosts.ip(1, "route add 10.9.0.1/32 dev eth0");
+  hosts.ip(1, "neighbour add 10.9.0.1 lladdr 02:00:00:00:00:99 dev eth0");
+  ::setenv("DLRUN_IFACE", "eth0", 1);
+  const std::vector<int> statuses = run_ranks(hosts, sum_once);
+  ::unsetenv("DLRUN_IFACE");
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0, 0, 0}));
 }
 
 }  // namespace

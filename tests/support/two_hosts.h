@@ -57,6 +57,10 @@ class TwoHosts {
     return line;
   }
 
+  // `ip` on a host, e.g. "route add 10.9.0.1/32 dev eth0".
+  void ip(int host, const std::string& arguments) const {
+    run("ip -n " + name(host) + " " + arguments);
+  }
   // Both directions, e.g. "rate 1gbit burst 256kb latency 20ms".
   void shape(const std::string& tbf) const {
     for (const std::string& name : names_) {

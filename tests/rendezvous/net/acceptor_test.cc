@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,12 +20,23 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "rendezvous/net/connect.h"
+#include "rendezvous/net/race.h"
 
 namespace dl::rendezvous {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
 
 // Connections that were handed over, for a test to wait for.
 class Inbox {
@@ -131,6 +144,50 @@ TEST_F(AcceptorTest, BytesThatFollowTheHandshakeReachTheHandlersOwner) {
   EXPECT_EQ(::recv(server.fd.get(), buffer, sizeof buffer, 0), 4);
 }
 
+// Nobody, a program that takes connections and says nothing, another job, and another rank of this
+// one stand at the better addresses.
+TEST_F(AcceptorTest, IsFoundBehindTheOneOfItsAddressesThatLeadsToIt) {
+  std::uint16_t free_port = 0;
+  {
+    free_port = Listener::bind({.host = "127.0.0.1"}).port();
+  }
+  const Listener silent = Listener::bind({.host = "127.0.0.1"});
+  Inbox strangers;
+  Acceptor stranger(Listener::bind({.host = "127.0.0.1"}), JobKey::generate(), hello("x"));
+  stranger.serve("group/world", 2, strangers.handler());
+  stranger.start();
+  Acceptor other(Listener::bind({.host = "127.0.0.1"}), key_, hello("x"));
+  other.serve("group/world", 2, strangers.handler());
+  other.start();
+  Inbox inbox;
+  acceptor_.serve("group/world", 2, inbox.handler());
+  acceptor_.start();
+  const auto at = [](std::uint16_t port) { return Endpoint{"127.0.0.1", port}; };
+  const std::vector<Endpoint> ways = {at(free_port), at(silent.port()),
+                                      at(stranger.address().port()), at(other.address().port()),
+                                      endpoint_};
+  EXPECT_EQ(find_way(ways, 0, "rank 0", hello("group/world/way"), key_, Deadline::after(20s)),
+            endpoint_);
+  EXPECT_EQ(inbox.next().peer.purpose, "group/world/way");
+}
+
+TEST_F(AcceptorTest, ThatStandsBehindNoneOfItsAddressesIsAnErrorThatTellsOfEach) {
+  Inbox inbox;
+  acceptor_.serve("group/world", 2, inbox.handler());
+  acceptor_.start();
+  const Listener silent = Listener::bind({.host = "127.0.0.1"});
+  const std::vector<Endpoint> ways = {endpoint_, {"127.0.0.1", silent.port()}};
+  const auto reach = [&](std::span<const Endpoint> some, std::chrono::nanoseconds time) {
+    return error_of([&] {
+      find_way(some, 3, "rank 3", hello("group/world/way"), key_, Deadline::after(time));
+    });
+  };
+  EXPECT_EQ(reach(std::span(ways).first(1), 20s), "connect to rank 3 for 'group/world/way': " +
+                                                      endpoint_.text() + " (server answers there)");
+  EXPECT_THAT(reach(ways, 600ms), AllOf(HasSubstr("gave up at the deadline: " + endpoint_.text()),
+                                        HasSubstr(ways[1].text() + " (it does not answer)")));
+}
+
 TEST_F(AcceptorTest, RefusesWithASentence) {
   Inbox inbox;
   acceptor_.serve("group/world", 2, inbox.handler());
@@ -145,6 +202,9 @@ TEST_F(AcceptorTest, RefusesWithASentence) {
   Hello other = hello("group/world");
   other.job = "j2";
   EXPECT_THAT(refusal(other, key_, ErrorKind::kMismatch), HasSubstr("belongs to job 'j1'"));
+  // A refusal is counted after it was sent.
+  const Deadline deadline = Deadline::after(20s);
+  while (acceptor_.counts().refused < 4 && !deadline.has_passed()) std::this_thread::yield();
   EXPECT_EQ(acceptor_.counts().refused, 4U);
   EXPECT_EQ(inbox.size(), 0U);
 }
