@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/leaf.h"
 #include "core/autograd/node.h"
@@ -118,6 +119,7 @@ class Engine {
   }
 
   void run() {
+    const AutocastOff plain;  // gradients are computed in the dtypes of the forward pass
     for (std::uint32_t i = 0; i < work_.states.size(); ++i) {
       if (work_.states[i].pending == 0) push_ready(i);
     }

@@ -145,7 +145,11 @@ struct Sigmoid {
 struct Relu {
   template <typename T>
   DL_HOST_DEVICE T operator()(T x) const {
-    return x < T(0) ? T(0) : x;
+    if constexpr (std::is_unsigned_v<T>) {
+      return x;
+    } else {
+      return x < T(0) ? T(0) : x;
+    }
   }
 };
 

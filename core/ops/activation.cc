@@ -2,6 +2,7 @@
 #include "core/ops/activation.h"
 
 #include "core/ops/arithmetic.h"
+#include "core/ops/autocast.h"
 #include "core/ops/common.h"
 
 namespace dl {
@@ -112,6 +113,7 @@ Tensor sigmoid(const Tensor& input) {
 }
 
 Tensor exp(const Tensor& input) {
+  if (const auto cast = autocast_of<Op::kExp>(input)) return exp(cast(input));
   return run_saving_output<Op::kExp, ExpBackward>(input);
 }
 
@@ -120,12 +122,14 @@ Tensor sqrt(const Tensor& input) {
 }
 
 Tensor log(const Tensor& input) {
+  if (const auto cast = autocast_of<Op::kLog>(input)) return log(cast(input));
   Tensor output = run<Op::kLog>(input);
   if (Node* node = record<LogBackward>(output, input)) node->save(input);
   return output;
 }
 
 Tensor pow(const Tensor& base, double exponent) {
+  if (const auto cast = autocast_of<Op::kPow>(base)) return pow(cast(base), exponent);
   check_defined(base, "pow", "the base");
   check_floating(base, "pow");
   Tensor output = empty_like(base);

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/ops/autocast.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
 
@@ -24,9 +25,7 @@ void check_image(const Tensor& input, std::string_view op) {
   check_defined(input, op, "the input");
   DL_CHECK(input.dim() == 4, kShape, "{}: the input has shape {}, wanted [N, C, H, W]", op,
            input.sizes().str());
-  if (input.dtype() != DType::kF32 && input.dtype() != DType::kF64) {
-    refuse_dtype(op, input.dtype(), "float32 or float64");
-  }
+  check_floating(input, op);
 }
 
 void check_same_kind(const Tensor& input, const Tensor& other, std::string_view op,
@@ -145,6 +144,9 @@ struct MaxPool2dBackward final : Node {
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv2dArgs& args) {
+  if (const auto cast = autocast_of<Op::kConv2d>(input)) {
+    return conv2d(cast(input), cast(weight), cast(bias), args);
+  }
   check_conv2d(input, weight, bias, args);
   const Pair size = output_size(input, {weight.size(2), weight.size(3)}, args);
   DL_CHECK(size[0] > 0 && size[1] > 0, kShape,

@@ -11,7 +11,7 @@
 namespace dl {
 
 // Cross-correlation with learned filters.
-//   input   [N, C, H, W] float32 or float64
+//   input   [N, C, H, W] floating
 //   weight  [O, C / groups, kh, kw]
 //   bias    [O], or undefined
 // Returns [N, O, H', W'] with H' = floor((H + 2 padding - dilation (kh - 1) - 1) / stride) + 1.
@@ -20,7 +20,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}
               const Conv2dArgs& args = {});
 
 // The largest element of each window; the gradient goes to the first of equal ones, as in PyTorch.
-//   input   [N, C, H, W] float32 or float64
+//   input   [N, C, H, W] floating
 // Returns [N, C, H', W'] with H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1,
 // rounded up with ceil_mode. Throws kShape, kDType and kInvalidArgument.
 Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args);

@@ -33,7 +33,7 @@ inline constexpr std::size_t kDeviceTypeCount = 2;
 enum class AutocastPolicy : std::uint8_t {
   kLow,     // to the low precision type: matmul, convolution
   kFull,    // to float32: exp, sums, losses
-  kWidest,  // all to the widest of them
+  kWidest,  // nothing: operands of different dtypes meet in the wider one, as they always do
   kKeep,    // nothing
 };
 
@@ -47,6 +47,15 @@ struct OpInfo {
 };
 
 const OpInfo& info(Op op) noexcept;
+
+constexpr AutocastPolicy policy_of(Op op) noexcept {
+  constexpr AutocastPolicy kPolicies[kOpCount] = {
+#define DL_OP(enumerator, kernel, name, autocast, gradcheck) AutocastPolicy::autocast,
+#include "core/ops/op_list.def"
+#undef DL_OP
+  };
+  return kPolicies[static_cast<std::size_t>(op)];
+}
 
 template <Op op>
 struct KernelOf;

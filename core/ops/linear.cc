@@ -1,5 +1,6 @@
 #include "core/ops/linear.h"
 
+#include "core/ops/autocast.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
 
@@ -11,9 +12,7 @@ void check_operands(const Tensor& a, const Tensor& b, std::string_view op, std::
   check_defined(a, op, first);
   check_defined(b, op, second);
   check_same_device(a, b, op);
-  if (a.dtype() != DType::kF32 && a.dtype() != DType::kF64) {
-    refuse_dtype(op, a.dtype(), "float32 or float64");
-  }
+  check_floating(a, op);
   DL_CHECK(a.dtype() == b.dtype(), kDType, "{}: {} is {}, but {} is {}", op, first,
            name_of(a.dtype()), second, name_of(b.dtype()));
 }
@@ -151,6 +150,9 @@ struct MatmulBackward final : Node {
 
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const LinearArgs& args) {
+  if (const auto cast = autocast_of<Op::kLinear>(input)) {
+    return linear(cast(input), cast(weight), cast(bias), args);
+  }
   check_linear(input, weight, bias);
   const Tensor rows = rows_of(laid_out(input));
   const Tensor w = laid_out(weight);
@@ -170,6 +172,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (const auto cast = autocast_of<Op::kMatmul>(a)) return matmul(cast(a), cast(b));
   check_operands(a, b, "matmul", "the first operand", "the second operand");
   DL_CHECK(a.dim() >= 1 && b.dim() >= 1, kShape,
            "matmul: the operands have shapes {} and {}, wanted at least one dimension each",

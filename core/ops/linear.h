@@ -10,14 +10,14 @@ struct LinearArgs {
 };
 
 // input weight^T + bias, over the input's last dimension.
-//   input   [..., in] float32 or float64; any strides
+//   input   [..., in] floating; any strides
 //   weight  [out, in]
 //   bias    [out], or undefined
 // Returns [..., out]. Throws kShape and kDType.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const LinearArgs& args = {});
 
-// The product of a [..., n, k] and b [..., k, m], float32 or float64, any strides: [..., n, m]. The
+// The product of a [..., n, k] and b [..., k, m], floating, any strides: [..., n, m]. The
 // leading dimensions are broadcast. A vector a [k] counts as a row, a vector b [k] as a column, and
 // the result has no dimension for it, as in PyTorch. Throws kShape and kDType.
 Tensor matmul(const Tensor& a, const Tensor& b);

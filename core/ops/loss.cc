@@ -1,6 +1,7 @@
 #include "core/ops/loss.h"
 
 #include "core/kernels/cpu/loss.h"
+#include "core/ops/autocast.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
 
@@ -8,12 +9,6 @@ namespace dl {
 namespace {
 
 static_assert(kIgnoreIndex == kernels::kIgnoreIndex);
-
-void check_dtype(const Tensor& tensor, std::string_view op) {
-  if (tensor.dtype() != DType::kF32 && tensor.dtype() != DType::kF64) {
-    refuse_dtype(op, tensor.dtype(), "float32 or float64");
-  }
-}
 
 // Input: logits. Saved: logits (row-major), target, row_sums, how many rows count.
 struct CrossEntropyBackward final : Node {
@@ -43,6 +38,9 @@ struct MseLossBackward final : Node {
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
+  if (const auto cast = autocast_of<Op::kCrossEntropy>(logits)) {
+    return cross_entropy(cast(logits), target);
+  }
   check_defined(logits, "cross_entropy", "the first argument");
   check_defined(target, "cross_entropy", "the target");
   check_same_device(logits, target, "cross_entropy");
@@ -51,7 +49,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   DL_CHECK(target.dim() == 1 && target.size(0) == logits.size(0), kShape,
            "cross_entropy: the target has shape {}, wanted [{}] for logits of shape {}",
            target.sizes().str(), logits.size(0), logits.sizes().str());
-  check_dtype(logits, "cross_entropy");
+  check_floating(logits, "cross_entropy");
   DL_CHECK(target.dtype() == DType::kI64, kDType,
            "cross_entropy: the target is {}, wanted int64 class numbers", name_of(target.dtype()));
   const Tensor x = laid_out(logits);
@@ -78,13 +76,16 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
 }
 
 Tensor mse_loss(const Tensor& input, const Tensor& target) {
+  if (const auto cast = autocast_of<Op::kMseLoss>(input)) {
+    return mse_loss(cast(input), cast(target));
+  }
   check_defined(input, "mse_loss", "the input");
   check_defined(target, "mse_loss", "the target");
   check_same_device(input, target, "mse_loss");
   DL_CHECK(input.sizes() == target.sizes(), kShape,
            "mse_loss: the input has shape {}, the target {}; wanted one shape", input.sizes().str(),
            target.sizes().str());
-  check_dtype(input, "mse_loss");
+  check_floating(input, "mse_loss");
   DL_CHECK(input.dtype() == target.dtype(), kDType,
            "mse_loss: the input is {}, but the target is {}", name_of(input.dtype()),
            name_of(target.dtype()));

@@ -11,7 +11,7 @@ namespace dl {
 inline constexpr std::int64_t kIgnoreIndex = -100;
 
 // Mean softmax cross entropy over a batch.
-//   logits  [N, C] float32 or float64; any strides
+//   logits  [N, C] floating; any strides
 //   target  [N] int64 in [0, C), or kIgnoreIndex
 // Returns a 0-d tensor of logits' dtype; NaN where no row counts, as in PyTorch. Computed as
 // log-sum-exp with the row maximum removed (Goodfellow et al. 2016, 4.1). Throws Error{kShape,
@@ -19,7 +19,7 @@ inline constexpr std::int64_t kIgnoreIndex = -100;
 Tensor cross_entropy(const Tensor& logits, const Tensor& target);
 
 // Mean of (input - target)^2.
-//   input, target  of one shape and dtype, float32 or float64; any strides
+//   input, target  of one shape and dtype, floating; any strides
 // Returns a 0-d tensor. Throws Error{kShape, kDType}.
 Tensor mse_loss(const Tensor& input, const Tensor& target);
 

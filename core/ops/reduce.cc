@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/ops/arithmetic.h"
+#include "core/ops/autocast.h"
 #include "core/ops/common.h"
 
 namespace dl {
@@ -118,6 +119,7 @@ std::pair<Tensor, Tensor> max_along(const Tensor& input, std::int64_t dim, Reduc
 }  // namespace
 
 Tensor sum(const Tensor& input, const Dims& dims, ReduceOptions options) {
+  if (const auto cast = autocast_of<Op::kSum>(input)) return sum(cast(input), dims, options);
   check_defined(input, "sum", "the input");
   return reduce(input, dims.empty() ? all_dims(input) : dims, options, false, "sum");
 }

@@ -1,5 +1,6 @@
 #include "core/ops/softmax.h"
 
+#include "core/ops/autocast.h"
 #include "core/ops/common.h"
 
 namespace dl {
@@ -20,6 +21,9 @@ struct SoftmaxBackward final : Node {
 
 template <Op forward_op, Op backward_op>
 Tensor run(const Tensor& input, std::int64_t dim) {
+  if (const auto cast = autocast_of<forward_op>(input)) {
+    return run<forward_op, backward_op>(cast(input), dim);
+  }
   const std::string_view op = info(forward_op).name;
   check_defined(input, op, "the input");
   check_floating(input, op);

@@ -39,6 +39,7 @@ void Generator::manual_seed(std::uint64_t seed) noexcept {
   seed_ = seed;
   engine_ = random::Mt19937(seed);
   cached_normal_.reset();
+  philox_offset_ = 0;
 }
 
 std::uint64_t Generator::seed() {
@@ -59,6 +60,25 @@ std::uint32_t Generator::random() noexcept {
 
 std::uint64_t Generator::random64() noexcept {
   return Locked(*this).random64();
+}
+
+random::PhiloxSeed Generator::philox(std::uint64_t words) noexcept {
+  const std::lock_guard lock(mutex_);
+  const random::PhiloxSeed taken{seed_, philox_offset_};
+  philox_offset_ += (words + 3) / 4 * 4;
+  return taken;
+}
+
+std::uint64_t Generator::philox_offset() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return philox_offset_;
+}
+
+void Generator::set_philox_offset(std::uint64_t words) {
+  DL_CHECK(words % 4 == 0, kInvalidArgument,
+           "Generator::set_philox_offset: got {}, wanted a multiple of 4", words);
+  const std::lock_guard lock(mutex_);
+  philox_offset_ = words;
 }
 
 std::vector<std::byte> Generator::state() const {
@@ -106,6 +126,7 @@ void Generator::set_state(std::span<const std::byte> bytes) {
 std::unique_ptr<Generator> Generator::clone() const {
   auto copy = std::make_unique<Generator>();
   copy->set_state(state());
+  copy->set_philox_offset(philox_offset());
   return copy;
 }
 

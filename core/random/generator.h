@@ -1,8 +1,9 @@
-// Generator: a seeded stream of random numbers on the CPU, the same stream as PyTorch's.
+// Generator: a seeded stream of random numbers, on the CPU the same stream as PyTorch's.
 //
-// It holds an mt19937 and one cached normal sample, and belongs to whoever made it; it is neither
-// copied nor moved (clone() says so where a copy is meant). default_generator() lives as long as
-// the process and is what a call without a generator draws from.
+// It holds an mt19937 and one cached normal sample, and a position in the Philox stream of the same
+// seed (philox.h), which tensors on CUDA devices draw from. It belongs to whoever made it; it is
+// neither copied nor moved (clone() says so where a copy is meant). default_generator() lives as
+// long as the process and is what a call without a generator draws from.
 //
 // Thread-safety: any member from any thread; every call, also one that fills a whole buffer, takes
 // the generator's mutex once, so that two threads never interleave inside a fill. Which of them
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "core/random/mt19937.h"
+#include "core/random/philox.h"
 
 namespace dl {
 
@@ -33,7 +35,7 @@ class Generator {
   Generator(const Generator&) = delete;
   Generator& operator=(const Generator&) = delete;
 
-  // Restarts the stream and forgets the cached normal sample.
+  // Restarts both streams and forgets the cached normal sample.
   void manual_seed(std::uint64_t seed) noexcept;
   // Seeds with a number from the operating system and returns it.
   std::uint64_t seed();
@@ -44,8 +46,17 @@ class Generator {
   std::uint32_t random() noexcept;
   std::uint64_t random64() noexcept;
 
-  // The stream's exact position, kStateBytes little-endian bytes that torch.Generator.set_state()
-  // takes as well, and the way back. set_state throws kParse where the bytes are no such state.
+  // Takes the next `words` words of the Philox stream, rounded up to a multiple of four: where they
+  // begin.
+  random::PhiloxSeed philox(std::uint64_t words) noexcept;
+  // How many were taken so far, and the way back. Not part of state(), whose layout is PyTorch's.
+  // Throws kInvalidArgument unless the offset is a multiple of four.
+  std::uint64_t philox_offset() const noexcept;
+  void set_philox_offset(std::uint64_t words);
+
+  // The CPU stream's exact position, kStateBytes little-endian bytes that
+  // torch.Generator.set_state() takes as well, and the way back. set_state throws kParse where the
+  // bytes are no such state.
   std::vector<std::byte> state() const;
   void set_state(std::span<const std::byte> bytes);
   std::unique_ptr<Generator> clone() const;
@@ -74,6 +85,7 @@ class Generator {
   std::uint64_t seed_;
   random::Mt19937 engine_;
   std::optional<double> cached_normal_;
+  std::uint64_t philox_offset_ = 0;
 };
 
 Generator& default_generator() noexcept;

@@ -29,7 +29,6 @@ TensorOptions like(const Tensor& tensor) {
 template <typename Fill, typename FillToRound>
 Tensor floating(const Shape& shape, TensorOptions options, const char* op, const Fill& fill,
                 const FillToRound& fill_to_round) {
-  require_cpu(options, op);
   const bool requires_grad = std::exchange(options.requires_grad, false);
   Tensor result = empty(shape, options);
   visit_floating(result.dtype(), op, [&]<typename T>() {
@@ -49,6 +48,9 @@ Tensor floating(const Shape& shape, TensorOptions options, const char* op, const
 }  // namespace
 
 Tensor rand(const Shape& shape, TensorOptions options, Generator& generator) {
+  if (options.device.type != DeviceType::kCPU) {
+    return detail::philox_rand(shape, options, generator);
+  }
   const auto fill = [&]<typename T>(std::span<T> out) {
     random::fill_uniform(out, 0.0, 1.0, generator);
   };
@@ -70,6 +72,9 @@ Tensor rand_like(const Tensor& tensor, Generator& generator) {
 }
 
 Tensor randn(const Shape& shape, TensorOptions options, Generator& generator) {
+  if (options.device.type != DeviceType::kCPU) {
+    return detail::philox_randn(shape, options, generator);
+  }
   return floating(
       shape, options, "randn",
       [&]<typename T>(std::span<T> out) { random::fill_normal(out, 0.0, 1.0, generator); },

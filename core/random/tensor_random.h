@@ -1,8 +1,10 @@
 // Random tensors, with the names and the numbers of torch's functions: rand, randn, randint,
 // randperm, bernoulli.
 //
-// Each draws from default_generator() unless it is given another; manual_seed() seeds that. On the
-// CPU only. Thread-safety: that of Generator.
+// Each draws from default_generator() unless it is given another; manual_seed() seeds that. rand
+// and randn also make tensors on CUDA devices, from the generator's Philox stream: the same numbers
+// on every GPU, but not PyTorch's. The others are on the CPU only. Thread-safety: that of
+// Generator.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +30,11 @@ Tensor randperm(std::int64_t n, Generator& generator = default_generator());
 // 1 with the probability that stands at the same place of `probabilities` (float32 or float64),
 // else 0. Throws kInvalidArgument naming the first that is none.
 Tensor bernoulli(const Tensor& probabilities, Generator& generator = default_generator());
+
+namespace detail {
+// core/ops: from the Philox stream, on any device.
+Tensor philox_rand(const Shape& shape, TensorOptions options, Generator& generator);
+Tensor philox_randn(const Shape& shape, TensorOptions options, Generator& generator);
+}  // namespace detail
 
 }  // namespace dl

@@ -21,6 +21,7 @@ struct Options {
   std::string save;
   std::string load;
   std::int64_t log_every = 10;  // steps
+  std::string amp = "off";      // bf16 or f16: mixed precision
   bool json = false;
 };
 

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <utility>
 
+#include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
+#include "nn/amp/grad_scaler.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/sampler.h"
 #include "nn/losses/losses.h"
@@ -66,6 +68,10 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
 
   nn::parallel::DistributedDataParallel ddp(model, group);
   optim::SGD optimizer(model.parameters(), {.lr = options.lr, .momentum = options.momentum});
+  // bf16 has f32's range; only f16's gradients need to be scaled.
+  amp::GradScaler scaler({.enabled = options.amp == "f16"});
+  const AutocastOptions mixed{.dtype = options.amp == "f16" ? DType::kF16 : DType::kBF16,
+                              .enabled = options.amp != "off"};
   model.train();
   const std::int64_t samples_a_step = options.batch_size * group->size();
   Progress now{.epochs = options.epochs, .steps = loader.size()};
@@ -77,9 +83,14 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
     const auto start = Clock::now();
     for (const data::Batch& batch : loader) {
       optimizer.zero_grad();
-      const Tensor loss = nn::functional::cross_entropy(ddp(batch[0]), batch[1]);
-      loss.backward();
-      optimizer.step();
+      Tensor loss;
+      {
+        const autocast cast(DeviceType::kCPU, mixed);
+        loss = nn::functional::cross_entropy(ddp(batch[0]), batch[1]);
+      }
+      scaler.scale(loss).backward();
+      scaler.step(optimizer);
+      scaler.update();
       ++now.step;
       ++step_of_run;
       if (reporter.wants_loss(step_of_run, now.step == now.steps)) {

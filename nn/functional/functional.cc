@@ -7,6 +7,7 @@
 #include "core/ops/arithmetic.h"
 #include "core/ops/conv.h"
 #include "core/ops/linear.h"
+#include "core/ops/random.h"
 #include "core/random/distributions.h"
 #include "core/tensor/factories.h"
 
@@ -67,6 +68,7 @@ Tensor dropout(const Tensor& input, double p, DropoutOptions options, Generator&
            dl::name_of(input.dtype()));
   if (!options.training || p == 0 || input.numel() == 0) return input;
   if (p == 1) return mul(input, 0.0);
+  if (input.device().type == DeviceType::kCUDA) return philox_dropout(input, p, generator);
   if (input.dtype() == DType::kF64) {
     return mul(input, dropout_mask<double>(input.sizes(), p, generator));
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "collectives/init.h"
+#include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
@@ -22,6 +23,7 @@
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "core/tensor/tensor.h"
+#include "nn/amp/grad_scaler.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/dataset.h"
 #include "nn/data/sampler.h"

@@ -54,6 +54,10 @@ void Optimizer::zero_grad(bool set_to_none) const {
   for (const Tensor& p : parameters_) p.zero_grad(set_to_none);
 }
 
+void Optimizer::step_unless(const Tensor& found_inf) {
+  if (found_inf.item<float>() == 0) step();
+}
+
 Tensor Optimizer::row_major_grad(const Tensor& parameter) {
   const Tensor grad = parameter.grad();
   if (!grad.defined() || grad.is_contiguous()) return grad;

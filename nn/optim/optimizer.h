@@ -42,6 +42,9 @@ class Optimizer {
 
   // Changes every parameter that has a gradient; not recorded by autograd.
   virtual void step() = 0;
+  // A step that changes nothing where found_inf, a 0-d f32 on the parameters' device, is not 0:
+  // how GradScaler steps.
+  void step_unless(const Tensor& found_inf);
   void zero_grad(bool set_to_none = true) const;
 
   // All parameters, group after group.

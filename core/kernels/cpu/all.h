@@ -1,10 +1,12 @@
 // Every kernel of the CPU, by family.
 #pragma once
 
+#include "core/kernels/cpu/amp.h"
 #include "core/kernels/cpu/copy.h"
 #include "core/kernels/cpu/elementwise.h"
 #include "core/kernels/cpu/index.h"
 #include "core/kernels/cpu/network.h"
 #include "core/kernels/cpu/optimizer.h"
+#include "core/kernels/cpu/philox.h"
 #include "core/kernels/cpu/reduce.h"
 #include "core/kernels/cpu/softmax.h"

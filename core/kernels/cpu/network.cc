@@ -6,6 +6,7 @@
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/conv2d.h"
 #include "core/kernels/cpu/gemm.h"
+#include "core/kernels/cpu/half_width.h"
 #include "core/kernels/cpu/loss.h"
 #include "core/kernels/cpu/max_pool2d.h"
 
@@ -21,7 +22,7 @@ decltype(auto) visit_f32_f64(const Tensor& tensor, std::string_view op, const Bo
     case DType::kF64:
       return body.template operator()<double>();
     default:
-      refuse_dtype(op, tensor.dtype(), "float32 or float64");
+      refuse_dtype(op, tensor.dtype(), "a floating dtype");
   }
 }
 
@@ -111,6 +112,11 @@ void relu_in_place(std::int64_t n, T* y) {
 
 void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args,
             const Tensor& y) {
+  if (is_half_width(x)) {
+    const Tensor wide = wide_like(y);
+    conv2d(widened(x), widened(weight), widened(bias), args, wide);
+    return round_into(wide, y);
+  }
   visit_f32_f64(x, "conv2d", [&]<typename T>() {
     conv2d_forward(conv_shape(x.sizes(), weight.sizes(), args), x.data<T>(), weight.data<T>(),
                    data_or_null<T>(bias), args.relu, y.data<T>());
@@ -119,6 +125,11 @@ void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Con
 
 void conv2d_backward_data(const Tensor& dy, const Tensor& weight, const Conv2dArgs& args,
                           const Tensor& dx) {
+  if (is_half_width(dy)) {
+    const Tensor wide = wide_like(dx);
+    conv2d_backward_data(widened(dy), widened(weight), args, wide);
+    return round_into(wide, dx);
+  }
   visit_f32_f64(dy, "conv2d", [&]<typename T>() {
     kernels::conv2d_backward_data(conv_shape(dx.sizes(), weight.sizes(), args), dy.data<T>(),
                                   weight.data<T>(), dx.data<T>());
@@ -127,6 +138,13 @@ void conv2d_backward_data(const Tensor& dy, const Tensor& weight, const Conv2dAr
 
 void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs& args,
                             const Tensor& dweight, const Tensor& dbias) {
+  if (is_half_width(x)) {
+    const Tensor wide_weight = wide_like(dweight);
+    const Tensor wide_bias = wide_like(dbias);
+    conv2d_backward_weight(widened(x), widened(dy), args, wide_weight, wide_bias);
+    round_into(wide_weight, dweight);
+    return round_into(wide_bias, dbias);
+  }
   visit_f32_f64(x, "conv2d", [&]<typename T>() {
     conv2d_backward_weights(conv_shape(x.sizes(), dweight.sizes(), args), x.data<T>(), dy.data<T>(),
                             dweight.data<T>(), data_or_null<T>(dbias));
@@ -134,6 +152,11 @@ void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs&
 }
 
 void max_pool2d(const Tensor& x, const MaxPool2dArgs& args, const Tensor& y, const Tensor& winner) {
+  if (is_half_width(x)) {
+    const Tensor wide = wide_like(y);
+    max_pool2d(widened(x), args, wide, winner);
+    return round_into(wide, y);
+  }
   visit_f32_f64(x, "max_pool2d", [&]<typename T>() {
     max_pool2d_forward(pool_shape(x.sizes(), args), x.data<T>(), y.data<T>(),
                        winner.data<std::uint16_t>());
@@ -142,6 +165,11 @@ void max_pool2d(const Tensor& x, const MaxPool2dArgs& args, const Tensor& y, con
 
 void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner,
                          const MaxPool2dArgs& args, const Tensor& dx) {
+  if (is_half_width(dy)) {
+    const Tensor wide = wide_like(dx);
+    max_pool2d_backward(widened(dy), widened(y), winner, args, wide);
+    return round_into(wide, dx);
+  }
   visit_f32_f64(dy, "max_pool2d", [&]<typename T>() {
     kernels::max_pool2d_backward(pool_shape(dx.sizes(), args), dy.data<T>(), data_or_null<T>(y),
                                  winner.data<std::uint16_t>(), dx.data<T>());
@@ -149,6 +177,11 @@ void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner
 }
 
 void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c) {
+  if (is_half_width(a)) {
+    const Tensor wide = accumulate ? widened(c) : wide_like(c);
+    matmul(widened(a), widened(b), accumulate, wide);
+    return round_into(wide, c);
+  }
   const Matrix left(a);
   const Matrix right(b);
   visit_f32_f64(a, "matmul", [&]<typename T>() {
@@ -168,6 +201,11 @@ void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c) 
 }
 
 void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, const Tensor& y) {
+  if (is_half_width(x)) {
+    const Tensor wide = wide_like(y);
+    linear(widened(x), widened(weight), widened(bias), relu, wide);
+    return round_into(wide, y);
+  }
   visit_f32_f64(x, "linear", [&]<typename T>() {
     const std::int64_t rows = x.size(0);
     const std::int64_t in = x.size(1);
@@ -192,6 +230,11 @@ void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu
 }
 
 void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias) {
+  if (is_half_width(dy)) {
+    const Tensor wide = accumulate ? widened(dbias) : wide_like(dbias);
+    linear_backward_bias(widened(dy), accumulate, wide);
+    return round_into(wide, dbias);
+  }
   visit_f32_f64(dy, "linear", [&]<typename T>() {
     const std::int64_t rows = dy.size(0);
     const std::int64_t out = dy.size(1);
@@ -208,6 +251,14 @@ void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias
 
 std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,
                            const Tensor& row_sums, const Tensor& counted) {
+  if (is_half_width(logits)) {
+    const Tensor wide_loss = wide_like(loss);
+    const Tensor wide_sums = wide_like(row_sums);
+    const std::int64_t bad = cross_entropy(widened(logits), target, wide_loss, wide_sums, counted);
+    round_into(wide_loss, loss);
+    round_into(wide_sums, row_sums);
+    return bad;
+  }
   return visit_f32_f64(logits, "cross_entropy", [&]<typename T>() {
     const CrossEntropyResult result =
         cross_entropy_forward(logits.size(0), logits.size(1), logits.data<T>(),
@@ -220,6 +271,12 @@ std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Ten
 
 void cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tensor& target,
                             const Tensor& row_sums, const Tensor& counted, const Tensor& dlogits) {
+  if (is_half_width(logits)) {
+    const Tensor wide = wide_like(dlogits);
+    cross_entropy_backward(widened(grad), widened(logits), target, widened(row_sums), counted,
+                           wide);
+    return round_into(wide, dlogits);
+  }
   visit_f32_f64(logits, "cross_entropy", [&]<typename T>() {
     const T scale = *grad.data<T>() / static_cast<T>(*counted.data<std::int64_t>());
     kernels::cross_entropy_backward(logits.size(0), logits.size(1), logits.data<T>(),
@@ -229,6 +286,11 @@ void cross_entropy_backward(const Tensor& grad, const Tensor& logits, const Tens
 }
 
 void mse_loss(const Tensor& input, const Tensor& target, const Tensor& loss) {
+  if (is_half_width(input)) {
+    const Tensor wide = wide_like(loss);
+    mse_loss(widened(input), widened(target), wide);
+    return round_into(wide, loss);
+  }
   visit_f32_f64(input, "mse_loss", [&]<typename T>() {
     *loss.data<T>() = static_cast<T>(mse_forward(input.numel(), input.data<T>(), target.data<T>()));
   });
@@ -236,6 +298,11 @@ void mse_loss(const Tensor& input, const Tensor& target, const Tensor& loss) {
 
 void mse_loss_backward(const Tensor& grad, const Tensor& input, const Tensor& target, double sign,
                        const Tensor& d) {
+  if (is_half_width(input)) {
+    const Tensor wide = wide_like(d);
+    mse_loss_backward(widened(grad), widened(input), widened(target), sign, wide);
+    return round_into(wide, d);
+  }
   visit_f32_f64(input, "mse_loss", [&]<typename T>() {
     const double scale = sign * 2 / static_cast<double>(input.numel()) * *grad.data<T>();
     mse_backward(input.numel(), input.data<T>(), target.data<T>(), static_cast<T>(scale),

@@ -1,6 +1,6 @@
 // The kernels of a network's operations, on tensors: they pick the element type and call the
-// kernels on plain memory. Shapes and dtypes were checked by the operation; f32 and f64 are served,
-// and other dtypes are refused by name.
+// kernels on plain memory. Shapes and dtypes were checked by the operation; f32 and f64 are served
+// directly, f16 and bf16 through f32, and other dtypes are refused by name.
 #pragma once
 
 #include "core/kernels/window_args.h"

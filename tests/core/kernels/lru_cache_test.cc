@@ -1,4 +1,4 @@
-#include "core/kernels/cpu/dnnl/lru_cache.h"
+#include "core/kernels/lru_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/index.h"
+#include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/ops/softmax.h"
 
@@ -165,6 +166,15 @@ void gradcheck_mask_scale() {
         {numbers({2, 3})});
   check("dropout", [&](const Inputs& in) { return dropout_with_mask(in[0].t(), mask, 0.25); },
         {numbers({3, 2})});
+}
+
+void gradcheck_philox_dropout() {
+  check("dropout",
+        [](const Inputs& in) {
+          Generator generator(11);  // the same mask at each call
+          return philox_dropout(in[0].t(), 0.4, generator);
+        },
+        {numbers({4, 3})});
 }
 
 void gradcheck_copy() {

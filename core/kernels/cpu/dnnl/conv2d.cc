@@ -6,8 +6,8 @@
 
 #include "core/base/error.h"
 #include "core/device/parallel.h"
-#include "core/kernels/cpu/dnnl/lru_cache.h"
 #include "core/kernels/cpu/dnnl/primitive.h"
+#include "core/kernels/lru_cache.h"
 
 namespace dl::kernels {
 namespace {

@@ -1,7 +1,9 @@
-// A map of bounded size that forgets what was not used for longest. Not thread-safe.
+// A map of bounded size that forgets what was not used for longest: what oneDNN, cuBLASLt and cuDNN
+// have planned for a shape is kept in one. Not thread-safe.
 //
 // Keys are plain data without padding, hashed and compared as values; a lookup costs some ten
-// nanoseconds where a oneDNN primitive descriptor costs two microseconds.
+// nanoseconds where a oneDNN primitive descriptor costs two microseconds and a heuristic of cuDNN
+// tens of them.
 #pragma once
 
 #include <cstddef>

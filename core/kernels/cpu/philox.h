@@ -1,0 +1,21 @@
+// Random numbers by counter (core/random/philox.h): what CUDA draws, drawn on the CPU. The same
+// seed gives the same uniform numbers and the same dropout on both, bit by bit, and normal numbers
+// up to the rounding of logarithm, sine and cosine. All tensors are contiguous and floating; f16
+// and bf16 are drawn in f32 and rounded.
+#pragma once
+
+#include "core/random/philox.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::kernels::cpu {
+
+// Of [low, high).
+void philox_uniform(const Tensor& out, double low, double high, const random::PhiloxSeed& seed);
+// N(mean, std^2).
+void philox_normal(const Tensor& out, double mean, double std, const random::PhiloxSeed& seed);
+// out = input / (1 - p) with probability 1 - p, else 0; p < 1. With the same seed it maps the
+// gradient of the output to that of the input. Elements take words as f32 does, whatever the dtype.
+void philox_dropout(const Tensor& input, double p, const random::PhiloxSeed& seed,
+                    const Tensor& out);
+
+}  // namespace dl::kernels::cpu

@@ -1,0 +1,76 @@
+#include "core/ops/random.h"
+
+#include <utility>
+
+#include "core/ops/common.h"
+#include "core/random/tensor_random.h"
+
+namespace dl {
+namespace {
+
+// Words of the stream that as many elements take.
+std::uint64_t words_of(std::int64_t elements, DType dtype) {
+  return static_cast<std::uint64_t>(elements) * (dtype == DType::kF64 ? 2 : 1);
+}
+
+// fill(tensor, seed), on uninitialised memory.
+template <typename Fill>
+Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, std::string_view op,
+             const Fill& fill) {
+  const bool requires_grad = std::exchange(options.requires_grad, false);
+  Tensor result = empty(shape, options);
+  check_floating(result, op);
+  fill(result, generator.philox(words_of(result.numel(), result.dtype())));
+  if (requires_grad) result.requires_grad_();
+  return result;
+}
+
+struct PhiloxDropoutBackward final : Node {
+  std::string_view name() const noexcept override { return "dropout"; }
+  void backward(BackwardContext& context) override {
+    const Tensor from = context.grad_output().contiguous();
+    const Tensor grad = empty_like(from);
+    call<Op::kPhiloxDropout>(grad.device(), from, p, seed, grad);
+    context.give(0, grad);
+  }
+  double p = 0;
+  random::PhiloxSeed seed;
+};
+
+}  // namespace
+
+namespace detail {
+
+Tensor philox_rand(const Shape& shape, TensorOptions options, Generator& generator) {
+  return drawn(shape, options, generator, "rand",
+               [](const Tensor& out, const random::PhiloxSeed& seed) {
+                 call<Op::kPhiloxUniform>(out.device(), out, 0.0, 1.0, seed);
+               });
+}
+
+Tensor philox_randn(const Shape& shape, TensorOptions options, Generator& generator) {
+  return drawn(shape, options, generator, "randn",
+               [](const Tensor& out, const random::PhiloxSeed& seed) {
+                 call<Op::kPhiloxNormal>(out.device(), out, 0.0, 1.0, seed);
+               });
+}
+
+}  // namespace detail
+
+Tensor philox_dropout(const Tensor& input, double p, Generator& generator) {
+  check_defined(input, "dropout", "the input");
+  check_floating(input, "dropout");
+  DL_CHECK(p >= 0 && p < 1, kInvalidArgument, "dropout: p is {}, wanted at least 0 and less than 1",
+           p);
+  const Tensor dense = input.contiguous();
+  const random::PhiloxSeed seed = generator.philox(static_cast<std::uint64_t>(dense.numel()));
+  Tensor output = empty_like(dense);
+  call<Op::kPhiloxDropout>(dense.device(), dense, p, seed, output);
+  if (auto* node = record<PhiloxDropoutBackward>(output, dense)) {
+    node->p = p;
+    node->seed = seed;
+  }
+  return output;
+}
+
+}  // namespace dl

@@ -1,0 +1,18 @@
+// Random tensors and dropout from a generator's Philox stream: on every device the same numbers.
+//
+// rand() and randn() of core/random/tensor_random.h use this on CUDA devices; on the CPU those draw
+// PyTorch's numbers instead.
+#pragma once
+
+#include "core/random/generator.h"
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+// Sets each element to zero with probability p and divides the others by 1 - p.
+//   input   floating, any strides
+// Backward draws the same numbers again, so no mask is kept. Throws kDType, and kInvalidArgument
+// unless p is in [0, 1).
+Tensor philox_dropout(const Tensor& input, double p, Generator& generator = default_generator());
+
+}  // namespace dl

@@ -1,0 +1,92 @@
+// GradScaler: keeps small gradients of half-width training from vanishing, torch.amp.GradScaler's
+// way.
+//
+//     amp::GradScaler scaler;
+//     for (...) {
+//       optimizer.zero_grad();
+//       Tensor loss;
+//       { const autocast mixed(DeviceType::kCUDA); loss = cross_entropy(model(x), y); }
+//       scaler.scale(loss).backward();
+//       scaler.step(optimizer);
+//       scaler.update();
+//     }
+//
+// The loss is multiplied by a scale, and the gradients are divided by it before the step. A step
+// with an infinity or a NaN among its gradients changes nothing, and the scale is backed off; after
+// growth_interval steps without one it grows. Scale, counter and the mark of an infinity are 0-d
+// tensors on the device of the loss: on CUDA neither scale(), unscale_(), step() nor update() waits
+// for the device, get_scale() and state_dict() do. bfloat16 has float32's range and needs none.
+//
+// All parameters must be on the device of the loss. Thread-safety: none; it belongs on the thread
+// that trains.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "core/kernels/cpu/amp.h"
+#include "core/tensor/tensor.h"
+#include "nn/module/state_dict.h"
+#include "nn/optim/optimizer.h"
+
+namespace dl::amp {
+
+struct GradScalerOptions {
+  double init_scale = 65536.0;
+  double growth_factor = 2.0;   // more than 1
+  double backoff_factor = 0.5;  // less than 1
+  std::int64_t growth_interval = 2000;
+  bool enabled =
+      true;  // false: scale() gives what it got, step() only steps, update() does nothing
+};
+
+class GradScaler {
+ public:
+  // Throws kInvalidArgument for a bad option.
+  explicit GradScaler(GradScalerOptions options = {});
+
+  // outputs * scale, recorded.
+  Tensor scale(const Tensor& outputs);
+  // Divides the gradients of the optimizer's parameters by the scale, for whoever wants to look at
+  // them (or clip them) before step(). Once for each optimizer between two update(); throws
+  // kInvalidArgument otherwise.
+  void unscale_(const optim::Optimizer& optimizer);
+  // unscale_() unless that was called, and the optimizer's step unless a gradient is infinite or
+  // NaN. Throws kInvalidArgument for a second time before update(), and where no parameter has a
+  // gradient.
+  void step(optim::Optimizer& optimizer);
+  // The next scale, after the steps of all optimizers; `new_scale` sets it. Throws kInvalidArgument
+  // where nothing was stepped or unscaled since the last.
+  void update(std::optional<double> new_scale = {});
+
+  bool is_enabled() const noexcept { return options_.enabled; }
+  double get_scale() const;  // waits for the device; 1 where disabled
+  double get_growth_factor() const noexcept { return options_.growth_factor; }
+  double get_backoff_factor() const noexcept { return options_.backoff_factor; }
+  std::int64_t get_growth_interval() const noexcept { return options_.growth_interval; }
+
+  // PyTorch's names: scale, growth_factor, backoff_factor, growth_interval, _growth_tracker; all
+  // 0-d tensors on the CPU. Empty where disabled. load_state_dict throws kMismatch where a name is
+  // missing, and changes nothing then.
+  nn::StateDict state_dict() const;
+  void load_state_dict(const nn::StateDict& state);
+
+ private:
+  struct Stepped {
+    Tensor found_inf;  // 0-d f32, not 0 where a gradient was infinite or NaN
+    bool stepped = false;
+  };
+
+  kernels::ScaleUpdate update_of() const noexcept;
+  void make_scale(Device device);
+
+  GradScalerOptions options_;
+  double first_scale_;              // what scale_ will begin with
+  std::int32_t first_tracker_ = 0;  // and growth_tracker_
+  Tensor scale_;                    // 0-d f32; undefined before the first scale()
+  Tensor growth_tracker_;           // 0-d i32
+  std::unordered_map<const optim::Optimizer*, Stepped> optimizers_;  // since the last update()
+};
+
+}  // namespace dl::amp

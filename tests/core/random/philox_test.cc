@@ -1,0 +1,100 @@
+#include "core/random/philox.h"
+
+#include <gtest/gtest.h>
+
+#include "core/ops/random.h"
+#include "core/random/tensor_random.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+void expect_words(const random::PhiloxWords& got, const random::PhiloxWords& wanted) {
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(got.word[i], wanted.word[i]) << i;
+}
+
+// The known answers that Random123 publishes (kat_vectors, philox4x32 10).
+TEST(Philox, GivesTheKnownAnswers) {
+  expect_words(random::philox4x32_10({{0, 0, 0, 0}}, 0, 0),
+               {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}});
+  constexpr std::uint32_t kOnes = 0xffffffff;
+  expect_words(random::philox4x32_10({{kOnes, kOnes, kOnes, kOnes}}, kOnes, kOnes),
+               {{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}});
+  expect_words(random::philox4x32_10({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822,
+                                     0x299f31d0),
+               {{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}});
+}
+
+TEST(Philox, AnOffsetIsWordsInSteps) {
+  const random::PhiloxSeed start{42, 0};
+  const random::PhiloxSeed later{42, 12};
+  expect_words(random::philox_block(later, 2), random::philox_block(start, 5));
+}
+
+TEST(PhiloxGenerator, TakesWholeBlocksAndRestartsWithTheSeed) {
+  Generator generator(7);
+  EXPECT_EQ(generator.philox(5).offset, 0u);
+  EXPECT_EQ(generator.philox(1).offset, 8u);
+  EXPECT_EQ(generator.philox_offset(), 12u);
+  EXPECT_EQ(generator.clone()->philox_offset(), 12u);
+  generator.manual_seed(8);
+  const random::PhiloxSeed seed = generator.philox(4);
+  EXPECT_EQ(seed.seed, 8u);
+  EXPECT_EQ(seed.offset, 0u);
+  EXPECT_ERROR(generator.set_philox_offset(6), kInvalidArgument,
+               "Generator::set_philox_offset: got 6, wanted a multiple of 4");
+}
+
+TEST(PhiloxTensors, AreInRangeAndHaveTheirMoments) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    Generator generator(1);
+    const auto unit = values<double>(detail::philox_rand({9999}, {.dtype = dtype}, generator));
+    double sum = 0;
+    for (const double u : unit) {
+      ASSERT_GE(u, 0);
+      ASSERT_LT(u, 1);
+      sum += u;
+    }
+    EXPECT_NEAR(sum / 9999, 0.5, 0.02);
+    const auto normal = values<double>(detail::philox_randn({9999}, {.dtype = dtype}, generator));
+    double mean = 0;
+    double square = 0;
+    for (const double x : normal) {
+      mean += x / 9999;
+      square += x * x / 9999;
+    }
+    EXPECT_NEAR(mean, 0, 0.05);
+    EXPECT_NEAR(square, 1, 0.06);
+  }
+}
+
+// An element's number does not depend on how many there are.
+TEST(PhiloxTensors, AreOneStream) {
+  Generator one(3);
+  Generator two(3);
+  const auto many = values<float>(detail::philox_rand({103}, {}, one));
+  const auto few = values<float>(detail::philox_rand({5}, {}, two));
+  EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
+  const auto next = values<float>(detail::philox_rand({3}, {}, two));
+  EXPECT_TRUE(std::equal(next.begin(), next.end(), many.begin() + 8));
+}
+
+TEST(PhiloxDropout, KeepsAShareScaledAndBackwardDrawsTheSame) {
+  Generator generator(5);
+  const Tensor x = ones({1001}, {.requires_grad = true});
+  const Tensor y = philox_dropout(x, 0.25, generator);
+  y.backward(ones({1001}));
+  const auto out = values<float>(y);
+  EXPECT_EQ(out, values<float>(x.grad()));
+  std::int64_t kept = 0;
+  for (const float v : out) {
+    EXPECT_TRUE(v == 0 || v == 1.0F / 0.75F) << v;
+    kept += v != 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(kept) / 1001, 0.75, 0.05);
+  EXPECT_ERROR(philox_dropout(x, 1.0, generator), kInvalidArgument,
+               "dropout: p is 1, wanted at least 0 and less than 1");
+}
+
+}  // namespace
+}  // namespace dl
