@@ -59,6 +59,29 @@ void visit_width(std::size_t width, const Body& body) {
   }
 }
 
+// Runs of the conversions that mixed precision consists of, without a carrier; null for others.
+using ConvertRun = void (*)(const void* from, std::int64_t from_step, void* to,
+                            std::int64_t to_step, std::int64_t length);
+template <typename From, typename To>
+void convert_run(const void* from, std::int64_t from_step, void* to, std::int64_t to_step,
+                 std::int64_t length) {
+  const auto* in = static_cast<const From*>(from);
+  auto* out = static_cast<To*>(to);
+  if (from_step == 1 && to_step == 1) {
+    for (std::int64_t i = 0; i < length; ++i) out[i] = To(float{in[i]});
+  } else {
+    for (std::int64_t i = 0; i < length; ++i) out[i * to_step] = To(float{in[i * from_step]});
+  }
+}
+
+ConvertRun direct_run(DType from, DType to) noexcept {
+  if (from == DType::kF32 && to == DType::kBF16) return &convert_run<float, BFloat16>;
+  if (from == DType::kF32 && to == DType::kF16) return &convert_run<float, Half>;
+  if (from == DType::kBF16 && to == DType::kF32) return &convert_run<BFloat16, float>;
+  if (from == DType::kF16 && to == DType::kF32) return &convert_run<Half, float>;
+  return nullptr;
+}
+
 void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tensor& destination) {
   // int64 carries integers exactly; only towards and from floating dtypes a double is needed.
   const bool floats = is_floating(source.dtype()) ||
@@ -72,6 +95,14 @@ void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tens
   const auto to_width = static_cast<std::int64_t>(size_of(destination.dtype()));
   const std::int64_t to_step = loop.inner_stride(0);
   const std::int64_t from_step = loop.inner_stride(1);
+  if (const ConvertRun run = direct_run(source.dtype(), destination.dtype())) {
+    parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+        run(from + at[1] * from_width, from_step, to + at[0] * to_width, to_step, length);
+      });
+    });
+    return;
+  }
   parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       std::array<std::uint64_t, kBlock> block;
