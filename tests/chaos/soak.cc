@@ -1,8 +1,11 @@
-// A soak: jobs of three ranks run random operations until one rank is killed at a random moment.
-// Before that, in every other job, some rank is stopped for a while and goes on, which must disturb
-// nothing; in every fourth the victim is stopped when it is killed.
+// A soak: jobs of three ranks, over both of two nodes with two each, run random operations until
+// one rank is killed at a random moment. Before that, in every other job, some rank is stopped for
+// a while and goes on, which must disturb nothing; in every fourth the victim is stopped when it is
+// killed.
 //
-//   soak SECONDS [SEED [BACKEND]]      without a backend: tcp and shm in turns
+//   soak SECONDS [SEED [BACKEND]]      without a backend: tcp, shm and hybrid in turns
+//
+// Three jobs run at a time, as most of one is waiting.
 //
 // Every other rank must end with an error that names the victim, within kHang, and with as many
 // descriptors, threads and mapped segments as it began with; what arrives before must be right; and
@@ -41,7 +44,8 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using collectives::ProcessGroup;
 
-constexpr int kRanks = 3;
+constexpr int kPlayers = 3;
+constexpr int kMostRanks = 4;
 constexpr std::size_t kMost = 200'000;  // elements
 constexpr auto kHang = 30s;
 
@@ -49,21 +53,33 @@ enum Fault : int { kNone, kWrongData, kLeak };
 
 // What the ranks tell the program; lives in shared memory.
 struct Board {
-  std::atomic<std::uint64_t> done[kRanks];      // operations
-  std::atomic<std::int64_t> failed_at[kRanks];  // nanoseconds of the steady clock; 0: not yet
-  std::atomic<bool> over[kRanks];
-  std::atomic<int> fault[kRanks];
+  std::atomic<std::uint64_t> done[kMostRanks];      // operations
+  std::atomic<std::int64_t> failed_at[kMostRanks];  // nanoseconds of the steady clock; 0: not yet
+  std::atomic<bool> over[kMostRanks];
+  std::atomic<int> fault[kMostRanks];
   std::atomic<int> victim;
-  char text[kRanks][1024];
+  char text[kMostRanks][1024];
 };
 
+// Of one player; lives in shared memory, and is read when that has ended.
 struct Score {
+  static constexpr std::size_t kMostNotices = 100'000;
   int kills = 0, pauses = 0;
   int hangs = 0, misnamed = 0, wrong = 0, leaks = 0, left = 0, never_began = 0;
   std::uint64_t operations = 0;
-  std::vector<double> noticed_ms;
+  std::size_t notices = 0;
+  double noticed_ms[kMostNotices];
   bool is_clean() const {
     return kills > 0 && hangs + misnamed + wrong + leaks + left + never_began == 0;
+  }
+  void add(const Score& other) {
+    kills += other.kills, pauses += other.pauses, hangs += other.hangs;
+    misnamed += other.misnamed, wrong += other.wrong, leaks += other.leaks, left += other.left;
+    never_began += other.never_began, operations += other.operations;
+    for (std::size_t i = 0; i < other.notices; ++i) notice(other.noticed_ms[i]);
+  }
+  void notice(double ms) {
+    if (notices < kMostNotices) noticed_ms[notices++] = ms;
   }
 };
 
@@ -100,12 +116,16 @@ std::size_t segments() {
 class Operations {
  public:
   Operations(ProcessGroup& group, std::uint64_t seed)
-      : group_(group), random_(seed), in_(kRanks * kMost), out_(kRanks * kMost) {}
+      : group_(group),
+        ranks_(group.size()),
+        random_(seed),
+        in_(static_cast<std::size_t>(ranks_) * kMost),
+        out_(in_.size()) {}
 
   // False where the result is wrong.
   bool next() {
     const auto count = static_cast<std::size_t>(std::exp2(draw(0, 1750) / 100.0));
-    const int root = draw(0, kRanks - 1);
+    const int root = draw(0, ranks_ - 1);
     const int rank = group_.rank();
     float* const in = in_.data();
     float* const out = out_.data();
@@ -136,8 +156,8 @@ class Operations {
         return true;
       case 9:
         group_
-            .sendrecv({.buffer = in, .count = count, .peer = (rank + 1) % kRanks},
-                      {.buffer = out, .count = count, .peer = (rank + kRanks - 1) % kRanks})
+            .sendrecv({.buffer = in, .count = count, .peer = (rank + 1) % ranks_},
+                      {.buffer = out, .count = count, .peer = (rank + ranks_ - 1) % ranks_})
             ->wait();
         return true;
       default:
@@ -150,7 +170,7 @@ class Operations {
   int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
   // Two under way at once, waited for out of order.
   bool all_reduce(std::size_t count) {
-    const auto sum = static_cast<float>(kRanks * (kRanks + 1) / 2);
+    const auto sum = static_cast<float>(ranks_ * (ranks_ + 1) / 2);
     float* const first = out_.data();
     float* const second = out_.data() + kMost;
     std::fill_n(first, count, static_cast<float>(group_.rank() + 1));
@@ -166,19 +186,26 @@ class Operations {
   }
 
   ProcessGroup& group_;
+  const int ranks_;
   std::mt19937_64 random_;
   std::vector<float> in_, out_;
 };
 
+int ranks_of(const std::string& backend) {
+  return backend == "hybrid" ? kMostRanks : 3;
+}
+
 [[noreturn]] void run(int rank, Board& board, const std::string& meet, const std::string& backend,
                       std::uint64_t seed) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int ranks = ranks_of(backend);
+  if (backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank < ranks / 2 ? "a" : "b", 1);
   const std::size_t descriptors = entries("/proc/self/fd");
   try {
     init_process_group({.backend = backend,
                         .init_method = "file://" + meet,
                         .rank = rank,
-                        .world_size = kRanks,
+                        .world_size = ranks,
                         .timeout = 60s});
     Operations operations(*default_group(), seed);
     for (;;) {
@@ -191,7 +218,7 @@ class Operations {
   }
   // The others must hear of the cause, not of this end.
   eventually(kHang, [&] {
-    for (int other = 0; other < kRanks; ++other) {
+    for (int other = 0; other < ranks; ++other) {
       if (other != board.victim.load() && board.failed_at[other].load() == 0) return false;
     }
     return true;
@@ -207,11 +234,11 @@ class Operations {
   ::_exit(0);
 }
 
-void judge(Board& board, pid_t victim_pid, Clock::time_point killed_at, Score& score) {
+void judge(Board& board, int ranks, pid_t victim_pid, Clock::time_point killed_at, Score& score) {
   const int victim = board.victim.load();
   const std::string who = "rank " + std::to_string(victim) + " (";
   const std::string pid = ", pid " + std::to_string(victim_pid) + ")";
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     score.operations += board.done[rank].load();
     if (rank == victim) continue;
     const bool has_ended = eventually(2 * kHang, [&] { return board.over[rank].load(); });
@@ -222,7 +249,7 @@ void judge(Board& board, pid_t victim_pid, Clock::time_point killed_at, Score& s
     }
     const std::chrono::duration<double, std::milli> noticed =
         std::chrono::nanoseconds(board.failed_at[rank].load()) - killed_at.time_since_epoch();
-    score.noticed_ms.push_back(noticed.count());
+    score.notice(noticed.count());
     const std::string text = board.text[rank];
     if (noticed.count() < 0 || text.find(who) == std::string::npos ||
         text.find(pid) == std::string::npos) {
@@ -241,22 +268,23 @@ void play(std::uint64_t seed, const std::string& backend, Score& score) {
   if (at == MAP_FAILED) throw std::bad_alloc();
   auto& board = *new (at) Board();
   std::mt19937_64 random(seed);
-  const int victim = static_cast<int>(random() % kRanks);
+  const int ranks = ranks_of(backend);
+  const int victim = static_cast<int>(random() % static_cast<unsigned>(ranks));
   const auto draw_time = [&] { return std::chrono::microseconds(random() % 30'000); };
   const auto after = draw_time();
   const bool is_stopped = random() % 4 == 0;
   const bool pauses = random() % 2 == 0;
-  const int paused = static_cast<int>(random() % kRanks);
+  const int paused = static_cast<int>(random() % static_cast<unsigned>(ranks));
   const auto until_pause = draw_time();
   const auto pause = draw_time();
   board.victim.store(victim);
-  pid_t pids[kRanks];
-  for (int rank = 0; rank < kRanks; ++rank) {
+  std::vector<pid_t> pids(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
     pids[rank] = ::fork();
     if (pids[rank] == 0) run(rank, board, directory.path() + "/meet", backend, seed);
   }
   const bool began = eventually(60s, [&] {
-    return std::all_of(board.done, board.done + kRanks, [](auto& done) { return done.load() > 0; });
+    return std::all_of(board.done, board.done + ranks, [](auto& done) { return done.load() > 0; });
   });
   if (began) {
     if (pauses) {
@@ -274,7 +302,7 @@ void play(std::uint64_t seed, const std::string& backend, Score& score) {
     const auto killed_at = Clock::now();
     ::kill(pids[victim], SIGKILL);
     ++score.kills;
-    judge(board, pids[victim], killed_at, score);
+    judge(board, ranks, pids[victim], killed_at, score);
   } else {
     ++score.never_began;
     std::printf("the ranks did not begin: %s\n", board.text[0]);
@@ -288,17 +316,47 @@ void play(std::uint64_t seed, const std::string& backend, Score& score) {
   ::munmap(at, sizeof(Board));
 }
 
-int soak(int seconds, std::uint64_t seed, const std::vector<std::string>& backends) {
-  Score score;
+struct Shared {
+  std::atomic<std::uint64_t> next_job;
+  Score players[kPlayers];
+  Score all;
+};
+
+[[noreturn]] void take_jobs(Shared& shared, Score& score, Clock::time_point end, std::uint64_t seed,
+                            const std::vector<std::string>& backends) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::size_t descriptors = entries("/proc/self/fd");
-  const auto end = Clock::now() + std::chrono::seconds(seconds);
-  std::uint64_t jobs = 0;
-  for (; Clock::now() < end; ++jobs) play(seed + jobs, backends[jobs % backends.size()], score);
+  while (Clock::now() < end) {
+    const std::uint64_t job = shared.next_job.fetch_add(1);
+    play(seed + job, backends[job % backends.size()], score);
+  }
   if (entries("/proc/self/fd") != descriptors) ++score.leaks;
-  std::sort(score.noticed_ms.begin(), score.noticed_ms.end());
+  std::fflush(stdout);
+  ::_exit(0);
+}
+
+int soak(int seconds, std::uint64_t seed, const std::vector<std::string>& backends) {
+  void* const at =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::bad_alloc();
+  auto& shared = *new (at) Shared();
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  std::vector<pid_t> pids;
+  for (Score& score : shared.players) {
+    pids.push_back(::fork());
+    if (pids.back() == 0) take_jobs(shared, score, end, seed, backends);
+  }
+  int broken = 0;
+  for (const pid_t pid : pids) {
+    int status = -1;
+    broken += ::waitpid(pid, &status, 0) != pid || status != 0 ? 1 : 0;
+  }
+  Score& score = shared.all;
+  for (const Score& player : shared.players) score.add(player);
+  std::sort(score.noticed_ms, score.noticed_ms + score.notices);
   const auto percentile = [&](std::size_t p) {
-    return score.noticed_ms.empty() ? 0 : score.noticed_ms[(score.noticed_ms.size() - 1) * p / 100];
+    return score.notices == 0 ? 0 : score.noticed_ms[(score.notices - 1) * p / 100];
   };
   std::printf(
       "soak: seed %llu, %d kills (500 take %.0f s), %d pauses, %llu operations; %d hangs, %d that "
@@ -310,7 +368,8 @@ int soak(int seconds, std::uint64_t seed, const std::vector<std::string>& backen
       500.0 * seconds / std::max(score.kills, 1), score.pauses,
       static_cast<unsigned long long>(score.operations), score.hangs, score.misnamed, score.wrong,
       score.leaks, score.left, score.never_began, percentile(50), percentile(99), percentile(100));
-  return score.is_clean() ? 0 : 1;
+  if (broken > 0) std::printf("soak: %d of its own processes failed\n", broken);
+  return score.is_clean() && broken == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -323,7 +382,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  return dl::soak(
-      seconds, argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1,
-      argc > 3 ? std::vector<std::string>{argv[3]} : std::vector<std::string>{"tcp", "shm"});
+  return dl::soak(seconds, argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1,
+                  argc > 3 ? std::vector<std::string>{argv[3]}
+                           : std::vector<std::string>{"tcp", "shm", "hybrid"});
 }
