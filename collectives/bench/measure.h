@@ -28,7 +28,7 @@ Times summarize(std::vector<double> us);
 
 struct Result {
   Times times;
-  double call_us = 0;     // p50 of the time until the call had returned
+  double call_us = 0;     // -C: p50 of the time until the call had returned
   double rewrite_us = 0;  // p50 of the input's rewriting, on rank 0
   std::size_t iterations = 0;
   std::size_t wrong = 0;  // elements, of all ranks and iterations

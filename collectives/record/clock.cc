@@ -37,4 +37,13 @@ std::uint64_t realtime_ns() noexcept {
   return read(CLOCK_REALTIME);
 }
 
+TickTime::Steady::time_point TickTime::time_of(std::uint64_t tick) const noexcept {
+  const Steady::time_point now = Steady::now();
+  const std::uint64_t now_at = ticks(kind_);
+  const double per_tick =
+      static_cast<double>((now - began_).count()) / static_cast<double>(now_at - began_at_);
+  const auto since = static_cast<double>(static_cast<std::int64_t>(now_at - tick)) * per_tick;
+  return now - Steady::duration(static_cast<Steady::rep>(since));
+}
+
 }  // namespace dl::collectives::record

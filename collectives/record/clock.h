@@ -4,6 +4,7 @@
 // Two readings of both clocks, at the beginning and when a copy is taken, turn ticks into time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 namespace dl::collectives::record {
@@ -22,5 +23,21 @@ inline std::uint64_t ticks(ClockKind clock) noexcept {
 #endif
   return monotonic_ns();
 }
+
+// Ticks as points in time: from a reading of both clocks when it was made, and one more when it is
+// asked. A value; any thread.
+class TickTime {
+ public:
+  using Steady = std::chrono::steady_clock;
+  TickTime() noexcept : kind_(best_clock()), began_(Steady::now()), began_at_(ticks(kind_)) {}
+
+  std::uint64_t now() const noexcept { return ticks(kind_); }
+  Steady::time_point time_of(std::uint64_t tick) const noexcept;
+
+ private:
+  ClockKind kind_;
+  Steady::time_point began_;
+  std::uint64_t began_at_;
+};
 
 }  // namespace dl::collectives::record

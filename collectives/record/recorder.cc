@@ -274,9 +274,9 @@ void GroupRecorder::wait_for(Slot* slot, int rank) noexcept {
   slot->links.store((slot->links.load(kRelaxed) & kRest) | rank_bits(rank) << 40, kRelaxed);
 }
 
-void GroupRecorder::end(Slot* slot, State state) noexcept {
+void GroupRecorder::end(Slot* slot, State state, std::uint64_t at) noexcept {
   if (slot == nullptr) return;
-  slot->ended_at.store(ticks(recorder_->clock_), kRelaxed);
+  slot->ended_at.store(at, kRelaxed);
   slot->word.store((slot->word.load(kRelaxed) & ~kStateBits) | static_cast<std::uint64_t>(state),
                    std::memory_order_release);
 }

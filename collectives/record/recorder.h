@@ -123,8 +123,11 @@ class GroupRecorder {
   void start(Slot* slot, std::uint8_t algorithm = 0) noexcept;
   // For whom it waits; for operations that take long, not for every one.
   void wait_for(Slot* slot, int rank) noexcept;
-  void finish(Slot* slot) noexcept { end(slot, State::kFinished); }
-  void fail(Slot* slot) noexcept { end(slot, State::kFailed); }
+  void finish(Slot* slot) noexcept { end(slot, State::kFinished, now()); }
+  void fail(Slot* slot) noexcept { end(slot, State::kFailed, now()); }
+  // The same by a reading of the best clock that the caller has taken.
+  void finish(Slot* slot, std::uint64_t at) noexcept { end(slot, State::kFinished, at); }
+  void fail(Slot* slot, std::uint64_t at) noexcept { end(slot, State::kFailed, at); }
   // The first cause. Writes the recorder's file where it has a directory: call it before the
   // operations end, as the process may end with them.
   void broken(std::string_view kind, std::string_view cause) noexcept;
@@ -136,7 +139,8 @@ class GroupRecorder {
  private:
   friend class Recorder;
   Slot* take(const What& what, State state, std::uint8_t algorithm) noexcept;
-  void end(Slot* slot, State state) noexcept;
+  void end(Slot* slot, State state, std::uint64_t at) noexcept;
+  std::uint64_t now() const noexcept { return recorder_ ? ticks(recorder_->clock_) : 0; }
 
   std::shared_ptr<Recorder> recorder_;
   Group* group_ = nullptr;

@@ -24,14 +24,18 @@ void futex(Atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 void ring(Bell& bell) noexcept {
   bell.word.fetch_add(1, std::memory_order_release);
-  futex(bell.word, FUTEX_WAKE, INT_MAX, nullptr);
+  wake(bell.word);
 }
 
-void nap(Bell& bell, std::uint32_t seen, std::chrono::nanoseconds most) noexcept {
+void wake(Atomic<std::uint32_t>& word) noexcept {
+  futex(word, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+void nap(Atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds most) noexcept {
   if (most <= std::chrono::nanoseconds::zero()) return;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most);
   const timespec time{.tv_sec = seconds.count(), .tv_nsec = (most - seconds).count()};
-  futex(bell.word, FUTEX_WAIT, seen, &time);
+  futex(word, FUTEX_WAIT, seen, &time);
 }
 
 void full_fence() noexcept {

@@ -21,7 +21,9 @@ struct Bell {
 // Wakes the owner, in whatever process it is. Any thread.
 void ring(Bell& bell) noexcept;
 // Sleeps until the word is no longer `seen`, at most `most`. Wakes without cause, too.
-void nap(Bell& bell, std::uint32_t seen, std::chrono::nanoseconds most) noexcept;
+void nap(Atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds most) noexcept;
+// Wakes all that nap on a word.
+void wake(Atomic<std::uint32_t>& word) noexcept;
 
 // No load after it moves before a store that precedes it.
 void full_fence() noexcept;

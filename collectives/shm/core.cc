@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "collectives/recording.h"
 
@@ -17,9 +18,13 @@ using namespace std::chrono_literals;
 // A waiting driver reads the clock once in so many looks at the flags, some microseconds; where it
 // gives its core away between two looks, every time.
 constexpr unsigned kLooksAClock = 64;
-// Peers that run answer within so many looks; only then is it worth waking those that sleep, or
-// giving the core away where ranks share it.
+// Peers that run answer within so many looks; only then is it worth giving the core away where
+// ranks share it.
 constexpr unsigned kLooksBeforeYield = 32;
+// When those that sleep are woken: while there is nothing to do but to wait.
+constexpr unsigned kLooksBeforeSettling = 2;
+// A pause of the processor takes as long as the answer of a peer that has called at the same time.
+constexpr unsigned kLooksWithoutPause = 16;
 // A rank with a core of its own gives it away too after this long: where nobody else wants it that
 // costs a third of a microsecond, and where the machine has other work a spinning rank would keep
 // the very peer from running for which it waits.
@@ -84,22 +89,33 @@ void Core::submit(const Ref<Operation>& operation) {
   release_finished();
   throw_if_broken();
   claim(op);
-  {
+  const bool drives = take_role();
+  try {
     const std::lock_guard lock(submit_mutex_);
     if (is_poisoned()) std::rethrow_exception(first_cause());
     op.descriptor.sequence = next_sequence_++;
     op.hash = hash(op.descriptor, salt_);
-    op.slot = log_.enqueue(record_of(op.descriptor, op.hash));
-    queue_.push_back(operation);
+    const record::What what = record_of(op.descriptor, op.hash);
+    // Where nothing is under way it needs no queue.
+    if (drives && !front_ && queue_.empty()) {
+      op.slot = log_.begin(what, recorded_path(op));
+      begin(operation);
+    } else {
+      op.slot = log_.enqueue(what);
+      queue_.push_back(operation);
+    }
     waiting_.fetch_add(1);
     own().called.store(op.descriptor.sequence, std::memory_order_release);
+  } catch (...) {
+    if (drives) give_role_back();
+    throw;
   }
-  if (take_role()) {
+  if (drives) {
     step();
     give_role_back();
   }
   // What fits beside the flag is on its way, and the rest of it concerns nobody but the caller.
-  if (op.is_over() || (is_inline && waiting_.load() == 1)) return;
+  if (op.is_over() || (is_inline && drives && waiting_.load() == 1)) return;
   if (wakes_at_once_.load(std::memory_order_relaxed)) {
     wake_thread();
   } else {
@@ -109,12 +125,13 @@ void Core::submit(const Ref<Operation>& operation) {
 
 void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
-  helpers_.fetch_add(1);
+  bool is_helper = false;
   while (!op.is_over()) {
     if (visitors_.load() == 0 && take_role()) {
       drive(&op, until);
       give_role_back();
     } else {
+      if (!std::exchange(is_helper, true)) helpers_.fetch_add(1);
       if (thread_drives_.load()) {
         ring(own().bell);
         // It gives the role back after a chunk at most.
@@ -125,10 +142,12 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
     }
     if (limit && until.has_passed()) break;
   }
-  helpers_.fetch_sub(1);
+  if (is_helper) helpers_.fetch_sub(1);
   if (has_operations()) {
     wake_thread();
-  } else if (!thread_has_moved_.exchange(false, std::memory_order_relaxed)) {
+  } else if (thread_has_moved_.load(std::memory_order_relaxed)) {
+    thread_has_moved_.store(false, std::memory_order_relaxed);
+  } else {
     wakes_at_once_.store(false, std::memory_order_relaxed);
   }
   release_finished();
@@ -142,6 +161,8 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
   if (!op.is_over()) missing = missing_text(op);
   visitors_.fetch_sub(1);
   give_role_back();
+  // It may have looked while the role was taken.
+  wake_thread();
   if (op.is_over()) return;
   throw_error(ErrorKind::kTimeout, "{}: not over after {} s, {}; it goes on", text(op.descriptor),
               seconds_text(*limit), missing);
@@ -183,10 +204,10 @@ bool Core::drive(const Operation* wanted, Deadline until) {
       continue;
     }
     ++looks;
-    if (looks == kLooksBeforeYield) settle();
+    if (looks == kLooksBeforeSettling) settle();
     const bool yields = (policy.yields && looks >= kLooksBeforeYield) || is_long;
     if (!yields && looks % kLooksAClock != 0) {
-      relax();
+      if (looks > kLooksWithoutPause) relax();
       continue;
     }
     if (yields) ::sched_yield();
@@ -213,6 +234,17 @@ void Core::note_taken_up() noexcept {
   wakes_at_once_.store(true, std::memory_order_relaxed);
 }
 
+std::uint8_t Core::recorded_path(const Operation& op) const noexcept {
+  // Which way it takes may have to be agreed on first.
+  return op.memory ? std::uint8_t{0} : path_numbers_[static_cast<std::size_t>(op.plan.path)];
+}
+
+void Core::begin(Ref<Operation> op) noexcept {
+  front_ = std::move(op);
+  front_->first_chunk = next_chunk_;
+  next_chunk_ += front_->plan.chunks;
+}
+
 bool Core::step() {
   if (is_poisoned()) {
     end_all();
@@ -222,13 +254,9 @@ bool Core::step() {
     if (!has_operations()) return false;
     const std::lock_guard lock(submit_mutex_);
     if (queue_.empty()) return false;
-    front_ = std::move(queue_.front());
+    begin(std::move(queue_.front()));
     queue_.pop_front();
-    front_->first_chunk = next_chunk_;
-    next_chunk_ += front_->plan.chunks;
-    // Which way it takes may have to be agreed on first.
-    const auto path = static_cast<std::size_t>(front_->plan.path);
-    log_.start(front_->slot, front_->memory ? std::uint8_t{0} : path_numbers_[path]);
+    log_.start(front_->slot, recorded_path(*front_));
   }
   try {
     return advance(*front_);
@@ -244,15 +272,18 @@ void Core::finish_front(std::exception_ptr error) {
   Ref<Operation> over = std::move(front_);
   if (error) withdraw_memory(*over);
   waiting_.fetch_sub(1);
-  error ? log_.fail(over->slot) : log_.finish(over->slot);
+  const std::uint64_t now = clock_.now();
+  error ? log_.fail(over->slot, now) : log_.finish(over->slot, now);
+  // Nobody looks any more at the cell that the next operation will write.
+  fetch_to_write(&own().cells[(over->descriptor.sequence + 1) % 2]);
   if (!over->has_owner()) {
-    over->end(std::move(error));
+    over->end(std::move(error), now);
     return;
   }
   // Whoever sees that it is over finds it here, and lets go of its owner.
   const std::lock_guard lock(finished_mutex_);
   has_finished_.store(true, std::memory_order_release);
-  over->end(std::move(error));
+  over->end(std::move(error), now);
   finished_.push_back(std::move(over));
 }
 

@@ -80,6 +80,8 @@ class Core final : public RefCounted {
   void throw_if_broken();
   // The rank, as users know it, whose failure the cause follows; -1: none is known.
   int because_of() const noexcept;
+  // When it was, by the group's clock.
+  Clock::time_point time_of(std::uint64_t tick) const noexcept { return clock_.time_of(tick); }
   // Numbers the operation and starts it.
   void submit(const Ref<Operation>& operation);
   // Drives, or watches others drive, until the operation is over. Throws kTimeout at the limit.
@@ -119,6 +121,8 @@ class Core final : public RefCounted {
   bool drive(const Operation* wanted, Deadline until);
   void note_taken_up() noexcept;
   bool step();
+  void begin(Ref<Operation> op) noexcept;  // under submit_mutex_: makes it the front one
+  std::uint8_t recorded_path(const Operation& op) const noexcept;
   void finish_front(std::exception_ptr error);
 
   // Driver: wake.cc.
@@ -180,6 +184,7 @@ class Core final : public RefCounted {
   std::vector<Peer> peers_;
   Ref<ProcessGroup> messages_;
   record::GroupRecorder log_;
+  const record::TickTime clock_{};
   std::array<std::uint8_t, kPathCount> path_numbers_{};  // of the recorder, by Path
   const Ref<Memories> memories_ = make_ref<Memories>();
 
@@ -189,7 +194,7 @@ class Core final : public RefCounted {
   std::atomic<int> waiting_{0};       // operations that are not over
 
   std::atomic<bool> driving_{false};
-  std::atomic<int> helpers_{0};   // callers that wait
+  std::atomic<int> helpers_{0};   // callers that wait, but for one that got the role at once
   std::atomic<int> visitors_{0};  // callers that want a look at the driver's fields
   std::atomic<bool> thread_drives_{false};
   // Driver.

@@ -37,28 +37,25 @@ bool Operation::is_completed() const noexcept {
 }
 
 std::exception_ptr Operation::error() const noexcept {
-  if (!is_over()) return nullptr;
-  const std::lock_guard lock(mutex_);
-  return error_;
+  return is_over() ? error_ : nullptr;
 }
 
 std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
   if (!is_over()) return std::nullopt;
-  const std::lock_guard lock(mutex_);
-  return completed_at_;
+  return core_->time_of(completed_at_);
 }
 
-void Operation::end(std::exception_ptr failed) noexcept {
-  const std::lock_guard lock(mutex_);
+void Operation::end(std::exception_ptr failed, std::uint64_t now) noexcept {
   error_ = std::move(failed);
-  completed_at_ = std::chrono::steady_clock::now();
-  done_.store(true, std::memory_order_release);
-  over_.notify_all();
+  completed_at_ = now;
+  done_.store(1);
+  if (sleepers_.load() > 0) wake(done_);
 }
 
 void Operation::sleep_until(Deadline until) {
-  std::unique_lock lock(mutex_);
-  over_.wait_until(lock, until.when(), [this] { return is_over(); });
+  sleepers_.fetch_add(1);
+  if (done_.load() == 0) nap(done_, 0, until.left());
+  sleepers_.fetch_sub(1);
 }
 
 }  // namespace dl::collectives::shm

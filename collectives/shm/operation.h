@@ -6,8 +6,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 
 #include "collectives/descriptor.h"
@@ -38,14 +36,14 @@ class Operation final : public Work {
     return is_over() ? name_of(plan.path) : std::string_view();
   }
 
-  bool is_over() const noexcept { return done_.load(std::memory_order_acquire); }
-  // Sleeps until the operation is over or the deadline has passed.
+  bool is_over() const noexcept { return done_.load(std::memory_order_acquire) != 0; }
+  // Sleeps until the operation is over or the deadline has passed; wakes without cause, too.
   void sleep_until(Deadline deadline);
   bool has_owner() const noexcept { return owner_ || memory; }
 
   // Driver. ---------------------------------------------------------------------------------------
-  // Ends the operation, well where `error` is null.
-  void end(std::exception_ptr error) noexcept;
+  // Ends the operation, well where `error` is null. `now`: the recorder's ticks.
+  void end(std::exception_ptr error, std::uint64_t now) noexcept;
 
   Descriptor descriptor;
   std::uint32_t hash = 0;
@@ -79,11 +77,12 @@ class Operation final : public Work {
  private:
   Ref<Core> core_;
   Ref<RefCounted> owner_;
-  std::atomic<bool> done_{false};
-  mutable std::mutex mutex_;
-  std::condition_variable over_;
+  // Written before done_, and not after it.
   std::exception_ptr error_;
-  std::chrono::steady_clock::time_point completed_at_;
+  std::uint64_t completed_at_ = 0;  // the recorder's ticks
+  // Sequentially consistent with each other: either the end sees a sleeper, or the sleeper the end.
+  std::atomic<std::uint32_t> done_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
 };
 
 }  // namespace dl::collectives::shm

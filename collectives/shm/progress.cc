@@ -41,7 +41,8 @@ void Core::run() {
       const bool is_open = p.socket && !p.is_gone.load(std::memory_order_relaxed);
       entries.push_back({is_open ? p.socket.get() : -1, POLLIN, 0});
     }
-    const bool may_drive = has_operations() && helpers_.load() == 0;
+    // Whoever has the role wakes this thread where it leaves something to do.
+    const bool may_drive = has_operations() && helpers_.load() == 0 && !driving_.load();
     ::poll(entries.data(), entries.size(), may_drive ? 0 : -1);
     std::uint64_t count = 0;
     if (entries[0].revents != 0) {
@@ -154,7 +155,8 @@ void Core::wake_thread() noexcept {
 }
 
 void Core::arm_timer() noexcept {
-  if (timer_is_armed_.load(std::memory_order_relaxed) || timer_is_armed_.exchange(true)) return;
+  // Sequentially consistent with the thread, which disarms it and then looks for operations.
+  if (timer_is_armed_.load() || timer_is_armed_.exchange(true)) return;
   const itimerspec once{.it_interval = {},
                         .it_value = {.tv_sec = 0, .tv_nsec = kTakeUpNanoseconds}};
   ::timerfd_settime(timer_.get(), 0, &once, nullptr);

@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "collectives/record/clock.h"
 #include "collectives/record/snapshot.h"
 #include "tests/support/temp_dir.h"
 
@@ -49,6 +51,25 @@ int make_descriptor() {
   EXPECT_EQ(::pwrite(fd, &header, sizeof header, 0), static_cast<ssize_t>(sizeof header));
   EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
   return fd;
+}
+
+// A thread that is held up between two readings errs by as long: one good round of many is asked
+// for.
+TEST(TickTime, TurnsTicksIntoTimeAlsoLater) {
+  using namespace std::chrono_literals;
+  using Steady = TickTime::Steady;
+  const TickTime clock;
+  bool is_right = false;
+  for (int round = 0; round < 100 && !is_right; ++round) {
+    const auto before = Steady::now();
+    const std::uint64_t tick = clock.now();
+    const auto after = Steady::now();
+    while (Steady::now() < after + 5ms) {
+    }
+    const auto at = clock.time_of(tick);
+    is_right = at > before - 50us && at < after + 50us;
+  }
+  EXPECT_TRUE(is_right);
 }
 
 TEST(Recorder, KeepsWhatAGroupDid) {
