@@ -47,6 +47,10 @@ target_compile_options(dlrun_private_flags INTERFACE -Wall -Wextra -Wpedantic -W
 if(DLRUN_WERROR)
   target_compile_options(dlrun_private_flags INTERFACE -Werror)
 endif()
+if(CMAKE_UNITY_BUILD)
+  # Several files a compilation: a type of a file's own namespace seems to stand in a header.
+  target_compile_options(dlrun_private_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   target_compile_definitions(dlrun_private_flags INTERFACE _GLIBCXX_ASSERTIONS)
 endif()

@@ -10,7 +10,7 @@
 namespace dl::rendezvous {
 namespace {
 
-constexpr int kMostListed = 8;
+constexpr int kMostRanksListed = 8;
 
 // Asking who has arrived must still be possible when the deadline has just passed.
 constexpr std::chrono::seconds kTimeToAsk{2};
@@ -21,9 +21,10 @@ std::string missing_ranks(Store& store, const std::string& prefix, int size) {
   for (int rank = 0; rank < size; ++rank) {
     const std::string key = prefix + std::to_string(rank);
     if (store.try_get(key, Deadline::after(kTimeToAsk))) continue;
-    if (++missing <= kMostListed) list += fmt::format("{}rank {}", missing == 1 ? "" : ", ", rank);
+    if (++missing <= kMostRanksListed)
+      list += fmt::format("{}rank {}", missing == 1 ? "" : ", ", rank);
   }
-  if (missing > kMostListed) list += fmt::format(" and {} more", missing - kMostListed);
+  if (missing > kMostRanksListed) list += fmt::format(" and {} more", missing - kMostRanksListed);
   return fmt::format("{} (of {})", list, size);
 }
 

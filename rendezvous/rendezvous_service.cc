@@ -18,7 +18,7 @@ namespace dl::rendezvous {
 namespace {
 
 // Time for the last answers to leave.
-constexpr std::chrono::milliseconds kFarewell{100};
+constexpr std::chrono::milliseconds kServiceFarewell{100};
 
 Hello introduce(const std::string& job) {
   std::array<char, 200> host{};
@@ -61,7 +61,7 @@ void RendezvousService::shutdown(Deadline deadline) {
   impl_->membership.wait_empty(deadline);
   impl_->table.close("the rendezvous service has ended");
   // An idle client keeps its connection, and gRPC would wait for that.
-  impl_->host.shutdown(Deadline::after(kFarewell));
+  impl_->host.shutdown(Deadline::after(kServiceFarewell));
 }
 
 }  // namespace dl::rendezvous

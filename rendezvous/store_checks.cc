@@ -10,7 +10,7 @@
 namespace dl::rendezvous {
 namespace {
 
-constexpr std::size_t kMostListed = 8;
+constexpr std::size_t kMostKeysListed = 8;
 
 double seconds_since(Deadline::Clock::time_point start) {
   return std::chrono::duration<double>(Deadline::Clock::now() - start).count();
@@ -50,11 +50,11 @@ std::int64_t add_to_number(std::string_view key, const std::optional<std::string
 std::string missing_text(std::string_view call, std::span<const std::string> missing,
                          std::size_t wanted, Deadline::Clock::time_point since) {
   std::string list;
-  for (std::size_t i = 0; i < std::min(missing.size(), kMostListed); ++i) {
+  for (std::size_t i = 0; i < std::min(missing.size(), kMostKeysListed); ++i) {
     list += fmt::format("{}'{}'", i == 0 ? "" : ", ", missing[i]);
   }
-  if (missing.size() > kMostListed)
-    list += fmt::format(" and {} more", missing.size() - kMostListed);
+  if (missing.size() > kMostKeysListed)
+    list += fmt::format(" and {} more", missing.size() - kMostKeysListed);
   if (wanted == 1) {
     return fmt::format("store: {}: nobody has set {} after {:.1f} s", call, list,
                        seconds_since(since));

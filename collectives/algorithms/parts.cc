@@ -1,13 +1,8 @@
 #include "collectives/algorithms/parts.h"
 
+#include "collectives/algorithms/chunks.h"
+
 namespace dl::collectives {
-namespace {
-
-int modulo(int a, int size) {
-  return (a % size + size) % size;
-}
-
-}  // namespace
 
 std::vector<Part> pack(std::span<const std::size_t> counts, std::size_t element) {
   std::vector<Part> parts;

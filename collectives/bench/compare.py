@@ -251,7 +251,7 @@ def arguments():
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--bin", default=str(ROOT / "build/release/bin"), help="where dlrun and dlbench are")
     p.add_argument("--backend", action="append", help="dlbench's; may be given again, the first is what ratios refer to (auto)")
-    p.add_argument("--flags", default="", help="further flags of dlbench")
+    p.add_argument("--flags", default="", help="further flags of dlbench, e.g. --flags=--symmetric")
     p.add_argument("--floor", action="store_true", help="also the bare socket exchange")
     p.add_argument("--torch", metavar="PROGRAM", help="torch.distributed over Gloo")
     p.add_argument("--python", default="python3", help="with torch")
@@ -288,8 +288,10 @@ def main():
                 rounds.round(number)
         except KeyboardInterrupt:
             say("stopped; this is what there is")
+        # Symmetric memory is another contract than any pointer, and peers have only the latter.
+        contract = "dlrun's buffers symmetric, the others' any pointer" if "--symmetric" in a.flags.split() else "any pointer"
         for (op, ranks), found in rounds.times.items():
-            print_table(f"{op}, {ranks} ranks, {'in place' if op in IN_PLACE else 'out of place'}, any pointer", found, who)
+            print_table(f"{op}, {ranks} ranks, {'in place' if op in IN_PLACE else 'out of place'}, {contract}", found, who)
         print(f"\n{rounds.done} rounds, {rounds.noisy} of them beside other programs; {len(rounds.problems)} runs failed; all rows: {a.keep}")
         for problem in rounds.problems:
             print(f"  {problem}")

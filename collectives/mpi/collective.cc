@@ -10,7 +10,6 @@ namespace {
 
 using Stage = Collective::Stage;
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 // A reduction goes in slices, so that the raw shares of one fit the cache: this much of all ranks'
 // shares is summed here at a time.
 constexpr std::size_t kSliceBytes = 4 * 1024 * 1024;

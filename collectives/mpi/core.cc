@@ -11,8 +11,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A message of MPI holds at most INT_MAX bytes; larger transfers go in several, in order.
-constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 // Up to here a send is over without its receive, and so much of that may wait at a peer.
 constexpr std::size_t kCreditBytes = 1024 * 1024;
 // What must get out although the group broke: the cause, to whoever can still hear it.

@@ -35,6 +35,9 @@ inline constexpr int kControlTag = 1;  // Core::Control
 inline constexpr int kHeaderTag = 2;   // MessageHeader
 inline constexpr int kFirstPayloadTag = 3;
 
+// A message of MPI holds at most INT_MAX bytes; larger transfers go in several, in order.
+inline constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+
 // "0.25", "600"
 std::string seconds_text(std::chrono::nanoseconds span);
 

@@ -25,6 +25,11 @@ inline constexpr std::size_t kNameBytes = 24;
 inline constexpr std::size_t kNames = 32;
 using NameTable = char[kNames][kNameBytes];
 
+// The low bits of the words of groups and slots.
+inline constexpr std::uint64_t kStateBits = 0xff;
+
+inline constexpr auto kRelaxed = std::memory_order_relaxed;
+
 // How the rank ended, as dlrun saw it.
 enum class End : std::uint32_t { kUnknown, kRunning, kEnded, kNotStarted };
 

@@ -17,9 +17,7 @@ namespace dl::collectives::record {
 namespace {
 
 // Slots whose operation is still under way are stepped over, so many at most.
-constexpr int kTries = 32;
-constexpr std::uint64_t kStateBits = 0xff;
-constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr int kSlotTries = 32;
 
 void copy_text(std::span<char> to, std::string_view text) noexcept {
   const std::size_t bytes = text.copy(to.data(), to.size() - 1);
@@ -224,7 +222,7 @@ Slot* GroupRecorder::take(const What& what, State state, std::uint8_t algorithm)
   if (!recorder_) return nullptr;
   Memory& memory = *recorder_->memory_;
   if (!what.is_message) group_->last_called.store(what.sequence, kRelaxed);
-  for (int tries = 0; tries < kTries; ++tries) {
+  for (int tries = 0; tries < kSlotTries; ++tries) {
     const std::uint64_t ticket = memory.header.tickets.fetch_add(1, kRelaxed) + 1;
     Slot& slot = memory.slots[ticket % kSlots];
     std::uint64_t seen = slot.word.load(kRelaxed);

@@ -13,17 +13,15 @@
 namespace dl::collectives::record {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-constexpr std::uint64_t kStateBits = 0xff;
 // A slot changes hands every kSlots operations: a reader is hardly ever too slow even once.
-constexpr int kTries = 8;
+constexpr int kCopyTries = 8;
 
 void copy(std::atomic<std::uint64_t>& to, const std::atomic<std::uint64_t>& from) noexcept {
   to.store(from.load(kRelaxed), kRelaxed);
 }
 
 void copy_slot(Slot& to, const Slot& from) noexcept {
-  for (int tries = 0; tries < kTries; ++tries) {
+  for (int tries = 0; tries < kCopyTries; ++tries) {
     const std::uint64_t before = from.word.load(std::memory_order_acquire);
     copy(to.sequence, from.sequence);
     copy(to.count, from.count);

@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // A little more than the Core gives its peers.
-constexpr auto kRetireTime = 2s;
+constexpr auto kRetireWait = 2s;
 // Up to here the caller itself hands the bytes to the kernel before the call returns; more would
 // keep it from its own work.
 constexpr std::size_t kInlineBytes = 64 * 1024;
@@ -34,7 +34,7 @@ Group::Group(Ref<Engine> engine, Mesh mesh, const Options& options)
 
 Group::~Group() {
   engine_->post({.kind = Engine::Request::Kind::kRetire, .core = core_}, true);
-  core_->wait_until_retired(Deadline::after(kRetireTime));
+  core_->wait_until_retired(Deadline::after(kRetireWait));
   core_->release_finished();
 }
 

@@ -16,8 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kFirstPause = 10ms;
-constexpr std::chrono::milliseconds kLongestPause = 500ms;
+constexpr std::chrono::milliseconds kFirstProofPause = 10ms;
+constexpr std::chrono::milliseconds kLongestProofPause = 500ms;
 
 // Until the handshake is over.
 void prove_once(Proving& proving, Deadline deadline, int hangup_fd, const std::string& what,
@@ -38,7 +38,7 @@ Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const
                              Deadline deadline, const ProveOptions& options) {
   const std::string what = fmt::format("connect to {} for '{}'", endpoint.text(), hello.purpose);
   Patience patience;
-  std::chrono::milliseconds pause = kFirstPause;
+  std::chrono::milliseconds pause = kFirstProofPause;
   for (;;) {
     UniqueFd fd = connect_to(endpoint, deadline,
                              {.retry = options.retry,
@@ -58,7 +58,7 @@ Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const
                    proving.reason());
     }
     poll_one(-1, 0, Deadline::earlier(deadline, Deadline::after(pause)), options.hangup_fd);
-    pause = std::min(pause * 2, kLongestPause);
+    pause = std::min(pause * 2, kLongestProofPause);
   }
 }
 

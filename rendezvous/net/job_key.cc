@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 // The hexadecimal text with generous white space around it; whatever is longer is not a key.
-constexpr std::size_t kLongestText = 256;
+constexpr std::size_t kLongestKey = 256;
 
 int digit(char c) noexcept {
   if (c >= '0' && c <= '9') return c - '0';
@@ -35,7 +35,7 @@ struct Text {
 };
 
 JobKey read_key(int fd, std::string_view what) {
-  Text read{std::string(kLongestText + 1, '\0')};
+  Text read{std::string(kLongestKey + 1, '\0')};
   std::size_t size = 0;
   while (size < read.text.size()) {
     const ssize_t n =

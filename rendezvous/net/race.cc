@@ -23,8 +23,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kStagger = 250ms;
-constexpr std::chrono::milliseconds kFirstPause = 10ms;
-constexpr std::chrono::milliseconds kLongestPause = 500ms;
+constexpr std::chrono::milliseconds kFirstRacePause = 10ms;
+constexpr std::chrono::milliseconds kLongestRacePause = 500ms;
 
 // One address and what is going on there.
 class Runner {
@@ -78,7 +78,7 @@ class Runner {
     connecting_.reset();
     proving_.reset();
     start_ = may_retry ? Deadline::after(pause_) : Deadline::never();
-    pause_ = std::min(pause_ * 2, kLongestPause);
+    pause_ = std::min(pause_ * 2, kLongestRacePause);
     return Step::kFailed;
   }
 
@@ -99,7 +99,7 @@ class Runner {
 
   Endpoint way_;
   Deadline start_;  // of the next attempt; never: there is none
-  std::chrono::milliseconds pause_ = kFirstPause;
+  std::chrono::milliseconds pause_ = kFirstRacePause;
   bool has_begun_ = false;
   UniqueFd connecting_;
   std::unique_ptr<Proving> proving_;

@@ -10,7 +10,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 64 * 1024;  // elements worth a thread
+constexpr std::int64_t kCopyGrain = 64 * 1024;  // elements worth a thread
 
 // Same bytes on both sides: copied as unsigned integers of that width.
 template <typename Bits>
@@ -19,7 +19,7 @@ void copy_bits(const StridedLoop<2>& loop, const void* source, void* destination
   auto* to = static_cast<Bits*>(destination);
   const std::int64_t to_step = loop.inner_stride(0);
   const std::int64_t from_step = loop.inner_stride(1);
-  parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(loop.count, kCopyGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       Bits* out = to + at[0];
       const Bits* in = from + at[1];
@@ -36,7 +36,7 @@ template <typename Bits>
 void fill_bits(const StridedLoop<1>& loop, Bits element, void* destination) {
   auto* const to = static_cast<Bits*>(destination);
   const std::int64_t step = loop.inner_stride(0);
-  parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(loop.count, kCopyGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       Bits* out = to + at[0];
       for (std::int64_t i = 0; i < length; ++i) out[i * step] = element;
@@ -96,14 +96,14 @@ void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tens
   const std::int64_t to_step = loop.inner_stride(0);
   const std::int64_t from_step = loop.inner_stride(1);
   if (const ConvertRun run = direct_run(source.dtype(), destination.dtype())) {
-    parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(loop.count, kCopyGrain, [&](std::int64_t begin, std::int64_t end) {
       walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
         run(from + at[1] * from_width, from_step, to + at[0] * to_width, to_step, length);
       });
     });
     return;
   }
-  parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(loop.count, kCopyGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       std::array<std::uint64_t, kBlock> block;
       for (std::int64_t i = 0; i < length; i += kBlock) {

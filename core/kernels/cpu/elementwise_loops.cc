@@ -10,7 +10,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 32 * 1024;  // elements worth a thread
+constexpr std::int64_t kElementwiseGrain = 32 * 1024;  // elements worth a thread
 
 // True where a walk over the memory in order meets the same element of both.
 bool lie_alike(const Tensor& a, const Tensor& b) {
@@ -112,7 +112,7 @@ void unary_loop(const Rows<UnaryRow>& rows, const Tensor& input, const Tensor& o
   char* const out = static_cast<char*>(output.data_ptr());
   const std::int64_t width = kernel.width;
   if (lie_alike(input, output)) {
-    parallel_for(output.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(output.numel(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       kernel.run(in + begin * width, 1, out + begin * width, 1, end - begin);
     });
     return;
@@ -120,7 +120,7 @@ void unary_loop(const Rows<UnaryRow>& rows, const Tensor& input, const Tensor& o
   const Shape& shape = output.sizes();
   const auto loop = make_loop<2>(
       shape, {output.strides(), broadcast_strides(input.sizes(), input.strides(), shape)});
-  parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(loop.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       kernel.run(in + at[1] * width, loop.inner_stride(1), out + at[0] * width,
                  loop.inner_stride(0), length);
@@ -152,7 +152,7 @@ void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
   if ((a_alike || a.numel() == 1) && (b_alike || b.numel() == 1)) {
     const std::int64_t a_step = a_alike ? 1 : 0;
     const std::int64_t b_step = b_alike ? 1 : 0;
-    parallel_for(output.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(output.numel(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
       kernel.run(left + begin * a_step * width, a_step, right + begin * b_step * width, b_step,
                  out + begin * out_width, 1, end - begin);
     });
@@ -162,7 +162,7 @@ void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
   const auto loop =
       make_loop<3>(shape, {output.strides(), broadcast_strides(a.sizes(), a.strides(), shape),
                            broadcast_strides(b.sizes(), b.strides(), shape)});
-  parallel_for(loop.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(loop.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       kernel.run(left + at[1] * width, loop.inner_stride(1), right + at[2] * width,
                  loop.inner_stride(2), out + at[0] * out_width, loop.inner_stride(0), length);

@@ -78,7 +78,7 @@ struct Matrix {
   std::int64_t stride;
 };
 
-constexpr std::int64_t kColumns = 64;  // sums that are carried at once
+constexpr std::int64_t kColumnsAtOnce = 64;  // sums that are carried at once
 
 // to[i] = (or +=) the sum of column i. Blocks of rows are summed on their own, so that the rounding
 // error of many rows stays that of a block.
@@ -86,9 +86,9 @@ template <typename T>
 void sum_columns(std::int64_t rows, std::int64_t row, const T* from, std::int64_t columns,
                  bool accumulate, T* to) {
   constexpr std::int64_t kRows = 128;
-  std::array<T, kColumns> total{};
+  std::array<T, kColumnsAtOnce> total{};
   for (std::int64_t first = 0; first < rows; first += kRows) {
-    std::array<T, kColumns> sums{};
+    std::array<T, kColumnsAtOnce> sums{};
     for (std::int64_t r = first; r < std::min(rows, first + kRows); ++r) {
       for (std::int64_t i = 0; i < columns; ++i) {
         sums[static_cast<std::size_t>(i)] += from[r * row + i];
@@ -239,10 +239,10 @@ void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias
     const std::int64_t rows = dy.size(0);
     const std::int64_t out = dy.size(1);
     const std::int64_t grain =
-        std::max<std::int64_t>(kColumns, 32 * 1024 / std::max<std::int64_t>(1, rows));
+        std::max<std::int64_t>(kColumnsAtOnce, 32 * 1024 / std::max<std::int64_t>(1, rows));
     parallel_for(out, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; i += kColumns) {
-        sum_columns(rows, out, dy.data<T>() + i, std::min(kColumns, end - i), accumulate,
+      for (std::int64_t i = begin; i < end; i += kColumnsAtOnce) {
+        sum_columns(rows, out, dy.data<T>() + i, std::min(kColumnsAtOnce, end - i), accumulate,
                     dbias.data<T>() + i);
       }
     });

@@ -7,14 +7,14 @@
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 1024;  // blocks worth a thread
+constexpr std::int64_t kPhiloxGrain = 1024;  // blocks worth a thread
 
 // body(words, first, count) for each block of `width` elements.
 template <typename Body>
 void for_each_block(std::int64_t elements, int width, const random::PhiloxSeed& seed,
                     const Body& body) {
   const std::int64_t blocks = (elements + width - 1) / width;
-  parallel_for(blocks, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(blocks, kPhiloxGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t first = b * width;
       body(random::philox_block(seed, static_cast<std::uint64_t>(b)), first,

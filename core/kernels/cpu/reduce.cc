@@ -13,7 +13,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 32 * 1024;  // elements read, worth a thread
+constexpr std::int64_t kReduceGrain = 32 * 1024;  // elements read, worth a thread
 constexpr std::int64_t kChunk = 64 * 1024;  // of one long sum; fixed, so that threads change no bit
 constexpr std::int64_t kColumns = 64;       // sums that are carried at once
 
@@ -115,8 +115,8 @@ template <typename T>
 void sum_columns(const Parted& parts, const T* in, T* out, double divisor) {
   using A = Accumulator<T>;
   const std::int64_t out_step = parts.kept.inner_stride(0);
-  const std::int64_t grain =
-      std::max<std::int64_t>(kColumns, kGrain / std::max<std::int64_t>(1, parts.reduced.count));
+  const std::int64_t grain = std::max<std::int64_t>(
+      kColumns, kReduceGrain / std::max<std::int64_t>(1, parts.reduced.count));
   parallel_for(parts.kept.count, grain, [&](std::int64_t begin, std::int64_t end) {
     walk(parts.kept, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       for (std::int64_t first = 0; first < length; first += kColumns) {
@@ -158,7 +158,7 @@ void sum_typed(const Tensor& input, const Tensor& output, double divisor) {
     return;
   }
   const std::int64_t grain =
-      std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, parts.reduced.count));
+      std::max<std::int64_t>(1, kReduceGrain / std::max<std::int64_t>(1, parts.reduced.count));
   parallel_for(parts.kept.count, grain, [&](std::int64_t begin, std::int64_t end) {
     walk(parts.kept, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       for (std::int64_t i = 0; i < length; ++i) {
@@ -189,7 +189,7 @@ void max_typed(const Tensor& input, std::int64_t dim, const Tensor& values, cons
   const Shape& shape = values.sizes();
   const auto loop = make_loop<3>(shape, {values.strides(), indices.strides(),
                                          broadcast_strides(shape, input.strides(), shape)});
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / size);
+  const std::int64_t grain = std::max<std::int64_t>(1, kReduceGrain / size);
   parallel_for(loop.count, grain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       for (std::int64_t i = 0; i < length; ++i) {

@@ -7,7 +7,7 @@
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 8 * 1024;  // elements worth a thread
+constexpr std::int64_t kSoftmaxGrain = 8 * 1024;  // elements worth a thread
 
 // row(offset of its first element) for each of the lines along `dim`.
 template <typename Row>
@@ -18,7 +18,7 @@ void for_each_row(const Tensor& tensor, std::int64_t dim, std::int64_t& size, st
   for (std::int64_t d = dim + 1; d < tensor.dim(); ++d) inner *= tensor.size(d);
   step = inner;
   const std::int64_t rows = tensor.numel() / size;
-  parallel_for(rows, std::max<std::int64_t>(1, kGrain / size),
+  parallel_for(rows, std::max<std::int64_t>(1, kSoftmaxGrain / size),
                [&, inner](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t r = begin; r < end; ++r) {
                    row((r / inner) * size * inner + r % inner);
