@@ -34,7 +34,6 @@ void Adam::step() {
   gathered_.clear();
   drop_copies();
   for (std::size_t g = 0; g < group_count(); ++g) {
-    const AdamOptions& options = options_[g];
     std::int64_t t = 0;  // of what is gathered
     const Range range = range_of(g);
     for (std::size_t i = range.begin; i < range.end; ++i) {
@@ -48,7 +47,7 @@ void Adam::step() {
       if (!on_device) {
         const auto own = static_cast<std::int64_t>(*count += 1);
         // Parameters differ in t only where some went without a gradient.
-        if (own != t) flush(options, t);
+        if (own != t) flush(g, t);
         t = own;
       }
       gathered_.add(p, {.n = p.numel(),
@@ -59,12 +58,13 @@ void Adam::step() {
                         .step = on_device ? count : nullptr});
       p.bump_version();
     }
-    flush(options, t);
+    flush(g, t);
     drop_copies();
   }
 }
 
-void Adam::flush(const AdamOptions& options, std::int64_t t) {
+void Adam::flush(std::size_t group, std::int64_t t) {
+  const AdamOptions& options = options_[group];
   const kernels::AdamStep step{.lr = options.lr,
                                .beta1 = options.betas.first,
                                .beta2 = options.betas.second,
@@ -74,7 +74,7 @@ void Adam::flush(const AdamOptions& options, std::int64_t t) {
   for (const auto& list : gathered_.lists) {
     if (list.items.empty()) continue;
     call<Op::kAdamStep>(list.device, list.device, list.dtype, list.items, step,
-                        kernels::OptimizerScalars{});
+                        scalars_for(list.device, group));
   }
   gathered_.clear();
 }

@@ -43,7 +43,7 @@ class Adam final : public Optimizer {
   std::vector<OptionRef> options_of(std::size_t group) override;
   std::vector<StateRef> state_of(std::size_t parameter) override;
   // Steps what has been gathered, all of it at its t-th step.
-  void flush(const AdamOptions& options, std::int64_t t);
+  void flush(std::size_t group, std::int64_t t);
 
   std::vector<AdamOptions> options_;  // of each group
   std::vector<Moments> moments_;      // of each parameter

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -55,7 +56,42 @@ void Optimizer::zero_grad(bool set_to_none) const {
 }
 
 void Optimizer::step_unless(const Tensor& found_inf) {
-  if (found_inf.item<float>() == 0) step();
+  if (found_inf.device().type == DeviceType::kCPU || !can_be_skipped()) {
+    if (found_inf.item<float>() == 0) step();
+    return;
+  }
+  found_inf_ = found_inf;
+  try {
+    step();
+  } catch (...) {
+    found_inf_ = Tensor();
+    throw;
+  }
+  found_inf_ = Tensor();
+}
+
+void Optimizer::sync_learning_rates() {
+  const NoGradGuard no_grad;
+  for (Rate& rate : rates_) {
+    if (rate.value == lr(rate.group)) continue;
+    rate.value = lr(rate.group);
+    rate.on_device.fill_(rate.value);
+  }
+}
+
+kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t group) {
+  if (device.type == DeviceType::kCPU) return {};
+  sync_learning_rates();
+  auto rate = std::ranges::find_if(rates_, [&](const Rate& known) {
+    return known.group == group && known.on_device.device() == device;
+  });
+  if (rate == rates_.end()) {
+    const double value = lr(group);
+    const Tensor there = full({}, value, {.dtype = DType::kF64, .device = device});
+    rate = rates_.insert(rate, {group, there, value});
+  }
+  return {.lr = rate->on_device.data<double>(),
+          .found_inf = found_inf_.defined() ? found_inf_.data<float>() : nullptr};
 }
 
 Tensor Optimizer::row_major_grad(const Tensor& parameter) {
@@ -123,7 +159,8 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
                name_, key, value.sizes().str(), wanted.str());
       const NoGradGuard no_grad;
       tensors.emplace_back(ref.tensor,
-                           value.to(ref.like_parameter ? parameters_[p].dtype() : DType::kF32)
+                           value.to(parameters_[p].device())
+                               .to(ref.like_parameter ? parameters_[p].dtype() : DType::kF32)
                                .clone(MemoryFormat::kContiguous));  // as the kernels read it
     }
     DL_CHECK(present == 0 || present == refs.size(), kMismatch,

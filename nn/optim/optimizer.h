@@ -23,6 +23,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/kernels/optimizer_args.h"
 #include "core/tensor/tensor.h"
 #include "nn/module/state_dict.h"
 
@@ -43,8 +44,11 @@ class Optimizer {
   // Changes every parameter that has a gradient; not recorded by autograd.
   virtual void step() = 0;
   // A step that changes nothing where found_inf, a 0-d f32 on the parameters' device, is not 0:
-  // how GradScaler steps.
+  // how GradScaler steps. On CUDA the kernels look at it, and the host does not wait.
   void step_unless(const Tensor& found_inf);
+  // Kernels on CUDA devices read learning rates there. step() brings one over that has changed; a
+  // captured step cannot, so that whoever replays one calls this before.
+  void sync_learning_rates();
   void zero_grad(bool set_to_none = true) const;
 
   // All parameters, group after group.
@@ -117,6 +121,13 @@ class Optimizer {
   // Refuses a number that is not at least 0; NaN as well.
   void require_not_negative(std::string_view option, double value) const;
 
+  // What a kernel on `device` reads there; nothing on the CPU.
+  kernels::OptimizerScalars scalars_for(Device device, std::size_t group);
+  // Whether this step is one that the device may yet skip.
+  bool may_be_skipped() const noexcept { return found_inf_.defined(); }
+  // Whether a step that the device skips leaves no trace on the host either.
+  virtual bool can_be_skipped() const { return true; }
+
   virtual std::vector<OptionRef> options_of(std::size_t group) = 0;
   virtual std::vector<StateRef> state_of(std::size_t parameter) = 0;
 
@@ -125,6 +136,13 @@ class Optimizer {
   std::vector<Tensor> parameters_;
   std::vector<Range> groups_;
   std::vector<Tensor> copies_;
+  Tensor found_inf_;  // of step_unless(), while it steps on a device
+  struct Rate {
+    std::size_t group;
+    Tensor on_device;  // 0-d f64
+    double value;      // what it holds
+  };
+  std::vector<Rate> rates_;
 };
 
 }  // namespace dl::optim

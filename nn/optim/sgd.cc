@@ -36,8 +36,12 @@ void SGD::step() {
       const Tensor grad = row_major_grad(p);
       if (!grad.defined()) continue;
       Tensor& buffer = momentum_buffer_[i];
-      const bool first = !buffer.defined();
-      if (options.momentum != 0 && first) buffer = empty_like(p);
+      bool first = !buffer.defined();
+      if (options.momentum != 0 && first) {
+        // Of a step that may be skipped zeros must remain; without dampening they begin as well.
+        buffer = may_be_skipped() ? zeros_like(p) : empty_like(p);
+        first = !may_be_skipped();
+      }
       gathered_.add(p, {.n = p.numel(),
                         .parameter = p.data_ptr(),
                         .gradient = grad.data_ptr(),
@@ -53,10 +57,23 @@ void SGD::step() {
     for (const auto& list : gathered_.lists) {
       if (list.items.empty()) continue;
       call<Op::kSgdStep>(list.device, list.device, list.dtype, list.items, step,
-                         kernels::OptimizerScalars{});
+                         scalars_for(list.device, g));
     }
     drop_copies();
   }
+}
+
+// With dampening a first step is another one than those after it, and the host has to know whether
+// it was taken.
+bool SGD::can_be_skipped() const {
+  for (std::size_t g = 0; g < group_count(); ++g) {
+    if (options_[g].momentum == 0 || options_[g].dampening == 0) continue;
+    const Range range = range_of(g);
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      if (!momentum_buffer_[i].defined() && parameters()[i].grad().defined()) return false;
+    }
+  }
+  return true;
 }
 
 std::vector<Optimizer::OptionRef> SGD::options_of(std::size_t group) {

@@ -33,6 +33,7 @@ class SGD final : public Optimizer {
   void step() override;
 
  private:
+  bool can_be_skipped() const override;
   std::vector<OptionRef> options_of(std::size_t group) override;
   std::vector<StateRef> state_of(std::size_t parameter) override;
 

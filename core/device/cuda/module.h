@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/device/cuda/runtime.h"
+#include "core/device/math_flags.h"
 
 namespace dl::cuda {
 
@@ -18,6 +19,7 @@ struct Host {
   // Out of the caching allocator, for use in the stream's order.
   void* (*allocate)(int device, std::size_t bytes, void* stream);
   void (*deallocate)(void* block) noexcept;
+  const dl::detail::MathFlags* math;
 };
 
 struct Module {
@@ -28,7 +30,7 @@ struct Module {
 };
 
 // To be raised with each change of the structures above, of Runtime or of what kernels are passed.
-inline constexpr std::uint32_t kModuleAbi = 1;
+inline constexpr std::uint32_t kModuleAbi = 2;
 // extern "C"; null where `abi` is not the module's own. `version` is dlrun's. Throws where there is
 // no device.
 using OpenModule = const Module* (*)(std::uint32_t abi, const char* version, const Host* host);

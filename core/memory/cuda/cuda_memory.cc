@@ -46,7 +46,8 @@ const Host& host() noexcept {
             return allocate(device, bytes,
                             {{DeviceType::kCUDA, static_cast<std::int16_t>(device)}, stream});
           },
-      .deallocate = [](void* block) noexcept { deallocate(block); }};
+      .deallocate = [](void* block) noexcept { deallocate(block); },
+      .math = &dl::detail::math_flags};
   return kHost;
 }
 

@@ -1,0 +1,36 @@
+// Which arithmetic CUDA's libraries may use, with PyTorch's names and defaults:
+//
+//     dl::backends::cuda::matmul::allow_tf32 = true;   // default false
+//     dl::backends::cudnn::allow_tf32 = false;         // default true
+//     dl::backends::cudnn::benchmark = true;           // default false
+//
+// TF32 multiplies float32 with 10 bits of mantissa, several times faster, on GPUs since Ampere.
+// With benchmark the first convolution of each shape times cuDNN's algorithms and keeps the
+// fastest; the choice may change the last bits from run to run. Any thread may read and set these;
+// an operation uses what is set when it is called.
+#pragma once
+
+#include <atomic>
+
+namespace dl {
+
+namespace detail {
+struct MathFlags {
+  std::atomic<bool> matmul_tf32{false};
+  std::atomic<bool> cudnn_tf32{true};
+  std::atomic<bool> cudnn_benchmark{false};
+};
+inline constinit MathFlags math_flags;
+}  // namespace detail
+
+namespace backends {
+namespace cuda::matmul {
+inline std::atomic<bool>& allow_tf32 = detail::math_flags.matmul_tf32;
+}
+namespace cudnn {
+inline std::atomic<bool>& allow_tf32 = detail::math_flags.cudnn_tf32;
+inline std::atomic<bool>& benchmark = detail::math_flags.cudnn_benchmark;
+}  // namespace cudnn
+}  // namespace backends
+
+}  // namespace dl

@@ -1,0 +1,17 @@
+// y[r][c] = relu(y[r][c] + bias[c]) on row-major memory: what follows a product or a convolution
+// where the library does not do it in its last pass.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/tensor/dtype.h"
+
+namespace dl::kernels::cuda {
+
+// `bias` may be null.
+void bias_relu_launch(DType dtype, void* y, const void* bias, bool relu, std::int64_t rows,
+                      std::int64_t columns, cudaStream_t stream);
+
+}  // namespace dl::kernels::cuda

@@ -1,0 +1,140 @@
+#include "core/kernels/cuda/conv2d.h"
+
+#include <limits>
+
+#include "core/kernels/cuda/bias_relu.h"
+#include "core/kernels/cuda/copy_kernels.h"
+#include "core/kernels/cuda/cudnn_conv.h"
+#include "core/kernels/cuda/launch.h"
+#include "core/kernels/cuda/reduce.h"
+#include "core/kernels/cuda/strided.h"
+
+namespace dl::kernels::cuda {
+namespace {
+
+ConvShape shape_of(const Shape& x, const Shape& weight, const Shape& y, const Conv2dArgs& args) {
+  const auto narrow = [&](std::int64_t value) {
+    DL_CHECK(value <= std::numeric_limits<std::int32_t>::max(), kNotImplemented,
+             "conv2d: a size of {} among {} and {}, CUDA's convolutions take at most {}", value,
+             x.str(), weight.str(), std::numeric_limits<std::int32_t>::max());
+    return static_cast<std::int32_t>(value);
+  };
+  return {.n = narrow(x[0]),
+          .c_in = narrow(x[1]),
+          .h = narrow(x[2]),
+          .w = narrow(x[3]),
+          .c_out = narrow(weight[0]),
+          .kh = narrow(weight[2]),
+          .kw = narrow(weight[3]),
+          .out_h = narrow(y[2]),
+          .out_w = narrow(y[3]),
+          .stride_h = narrow(args.stride[0]),
+          .stride_w = narrow(args.stride[1]),
+          .pad_h = narrow(args.padding[0]),
+          .pad_w = narrow(args.padding[1]),
+          .dilation_h = narrow(args.dilation[0]),
+          .dilation_w = narrow(args.dilation[1]),
+          .groups = narrow(args.groups)};
+}
+
+// The two layouts of weights are one where a tap or a channel is alone.
+bool lies_as_cudnn_wants(const Tensor& weight) {
+  const Shape& s = weight.sizes();
+  return s[1] == 1 || (s[2] == 1 && s[3] == 1);
+}
+
+// Between the row-major [o][i][kh][kw] of `weight` and cuDNN's [o][kh][kw][i].
+enum class Towards : std::uint8_t { kCudnn, kTensor };
+void reorder(Towards towards, const Tensor& weight, void* cudnns, const Launch& launch) {
+  const Shape& s = weight.sizes();
+  const Strides ours{s[1] * s[2] * s[3], s[2] * s[3], s[3], 1};
+  const Strides theirs{s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]};
+  const bool out = towards == Towards::kCudnn;
+  const auto loop = make_loop<2>(s, {out ? theirs : ours, out ? ours : theirs});
+  const std::size_t width = size_of(weight.dtype());
+  for_each_part(loop, [&](const OffsetMap<2>& map, const std::array<std::int64_t, 2>& first) {
+    const auto step = static_cast<std::int64_t>(width);
+    char* const to = static_cast<char*>(out ? cudnns : weight.data_ptr()) + first[0] * step;
+    const char* const from =
+        static_cast<const char*>(out ? weight.data_ptr() : cudnns) + first[1] * step;
+    copy_strided(width, from, to, map, launch.stream());
+  });
+  DL_CUDA_LAUNCHED("reorder");
+}
+
+// The weights as cuDNN reads them, in memory for a while where they lie otherwise.
+class CudnnWeight {
+ public:
+  CudnnWeight(const Tensor& weight, const Launch& launch)
+      : copy_(lies_as_cudnn_wants(weight) ? 0 : weight.nbytes(), launch.stream()),
+        data_(copy_.bytes() == 0 ? weight.data_ptr() : copy_.data()) {
+    if (copy_.bytes() != 0) reorder(Towards::kCudnn, weight, copy_.data(), launch);
+  }
+  const void* data() const noexcept { return data_; }
+
+ private:
+  Workspace copy_;
+  const void* data_;
+};
+
+}  // namespace
+
+void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args,
+            const Tensor& y) {
+  if (y.numel() == 0) return;
+  const Launch launch;
+  const ConvShape shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), args);
+  if (y.dtype() == DType::kF64) {
+    conv2d_f64_launch(shape, x.data<double>(), weight.data<double>(), y.data<double>(),
+                      launch.stream());
+  } else {
+    const CudnnWeight wanted(weight, launch);
+    cudnn_conv(ConvDirection::kForward, shape, y.dtype(), x.data_ptr(), wanted.data(), y.data_ptr(),
+               launch);
+  }
+  bias_relu_launch(y.dtype(), y.data_ptr(), bias.defined() ? bias.data_ptr() : nullptr, args.relu,
+                   y.numel() / shape.c_out, shape.c_out, launch.stream());
+  DL_CUDA_LAUNCHED("conv2d");
+}
+
+void conv2d_backward_data(const Tensor& dy, const Tensor& weight, const Conv2dArgs& args,
+                          const Tensor& dx) {
+  if (dx.numel() == 0) return;
+  const Launch launch;
+  const ConvShape shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), args);
+  if (dx.dtype() == DType::kF64) {
+    conv2d_f64_data_launch(shape, dy.data<double>(), weight.data<double>(), dx.data<double>(),
+                           launch.stream());
+    DL_CUDA_LAUNCHED("conv2d_backward_data");
+    return;
+  }
+  const CudnnWeight wanted(weight, launch);
+  cudnn_conv(ConvDirection::kBackwardData, shape, dx.dtype(), dy.data_ptr(), wanted.data(),
+             dx.data_ptr(), launch);
+}
+
+void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs& args,
+                            const Tensor& dweight, const Tensor& dbias) {
+  const Launch launch;
+  if (dbias.defined()) {
+    sum_columns(dy.data_ptr(), dy.numel() / dbias.numel(), dbias.numel(), false, dbias);
+  }
+  if (dy.numel() == 0) {
+    DL_CUDA_CHECK(cudaMemsetAsync(dweight.data_ptr(), 0, dweight.nbytes(), launch.stream()));
+    return;
+  }
+  const ConvShape shape = shape_of(x.sizes(), dweight.sizes(), dy.sizes(), args);
+  if (dweight.dtype() == DType::kF64) {
+    conv2d_f64_weight_launch(shape, x.data<double>(), dy.data<double>(), dweight.data<double>(),
+                             launch.stream());
+    DL_CUDA_LAUNCHED("conv2d_backward_weight");
+    return;
+  }
+  const bool direct = lies_as_cudnn_wants(dweight);
+  const Workspace theirs(direct ? 0 : dweight.nbytes(), launch.stream());
+  cudnn_conv(ConvDirection::kBackwardWeight, shape, dweight.dtype(), x.data_ptr(), dy.data_ptr(),
+             direct ? dweight.data_ptr() : theirs.data(), launch);
+  if (!direct) reorder(Towards::kTensor, dweight, theirs.data(), launch);
+}
+
+}  // namespace dl::kernels::cuda

@@ -1,0 +1,122 @@
+#include "core/kernels/cuda/conv2d_f64_kernels.h"
+#include "core/kernels/cuda/device_types.h"
+
+namespace dl::kernels::cuda {
+namespace {
+
+// The weight that connects output channel o with channel i of its group.
+__device__ inline std::int64_t weight_at(const ConvShape& s, int o, int i, int ky, int kx) {
+  return ((static_cast<std::int64_t>(o) * (s.c_in / s.groups) + i) * s.kh + ky) * s.kw + kx;
+}
+
+__device__ inline std::int64_t input_at(const ConvShape& s, std::int64_t n, int row, int column,
+                                        int c) {
+  return ((n * s.h + row) * s.w + column) * s.c_in + c;
+}
+
+__device__ inline std::int64_t output_at(const ConvShape& s, std::int64_t n, int row, int column,
+                                         int c) {
+  return ((n * s.out_h + row) * s.out_w + column) * s.c_out + c;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(ConvShape s, const double* x, const double* weight, double* y,
+                   std::int64_t count) {
+  const std::int64_t element = thread_number();
+  if (element >= count) return;
+  const int o = static_cast<int>(element % s.c_out);
+  const int column = static_cast<int>(element / s.c_out % s.out_w);
+  const int row = static_cast<int>(element / s.c_out / s.out_w % s.out_h);
+  const std::int64_t n = element / s.c_out / s.out_w / s.out_h;
+  const int inner = s.c_in / s.groups;
+  const int first = o / (s.c_out / s.groups) * inner;
+  double sum = 0;
+  for (int ky = 0; ky < s.kh; ++ky) {
+    const int iy = row * s.stride_h - s.pad_h + ky * s.dilation_h;
+    if (iy < 0 || iy >= s.h) continue;
+    for (int kx = 0; kx < s.kw; ++kx) {
+      const int ix = column * s.stride_w - s.pad_w + kx * s.dilation_w;
+      if (ix < 0 || ix >= s.w) continue;
+      for (int i = 0; i < inner; ++i) {
+        sum += x[input_at(s, n, iy, ix, first + i)] * weight[weight_at(s, o, i, ky, kx)];
+      }
+    }
+  }
+  y[element] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    data_kernel(ConvShape s, const double* dy, const double* weight, double* dx,
+                std::int64_t count) {
+  const std::int64_t element = thread_number();
+  if (element >= count) return;
+  const int c = static_cast<int>(element % s.c_in);
+  const int column = static_cast<int>(element / s.c_in % s.w);
+  const int row = static_cast<int>(element / s.c_in / s.w % s.h);
+  const std::int64_t n = element / s.c_in / s.w / s.h;
+  const int inner = s.c_in / s.groups;
+  const int outer = s.c_out / s.groups;
+  const int first = c / inner * outer;
+  double sum = 0;
+  for (int ky = 0; ky < s.kh; ++ky) {
+    const int above = row + s.pad_h - ky * s.dilation_h;
+    if (above < 0 || above % s.stride_h != 0 || above / s.stride_h >= s.out_h) continue;
+    for (int kx = 0; kx < s.kw; ++kx) {
+      const int before = column + s.pad_w - kx * s.dilation_w;
+      if (before < 0 || before % s.stride_w != 0 || before / s.stride_w >= s.out_w) continue;
+      for (int o = first; o < first + outer; ++o) {
+        sum += dy[output_at(s, n, above / s.stride_h, before / s.stride_w, o)] *
+               weight[weight_at(s, o, c % inner, ky, kx)];
+      }
+    }
+  }
+  dx[element] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    weight_kernel(ConvShape s, const double* x, const double* dy, double* dweight,
+                  std::int64_t count) {
+  const std::int64_t element = thread_number();
+  if (element >= count) return;
+  const int inner = s.c_in / s.groups;
+  const int kx = static_cast<int>(element % s.kw);
+  const int ky = static_cast<int>(element / s.kw % s.kh);
+  const int i = static_cast<int>(element / s.kw / s.kh % inner);
+  const int o = static_cast<int>(element / s.kw / s.kh / inner);
+  const int c = o / (s.c_out / s.groups) * inner + i;
+  double sum = 0;
+  for (std::int64_t n = 0; n < s.n; ++n) {
+    for (int row = 0; row < s.out_h; ++row) {
+      const int iy = row * s.stride_h - s.pad_h + ky * s.dilation_h;
+      if (iy < 0 || iy >= s.h) continue;
+      for (int column = 0; column < s.out_w; ++column) {
+        const int ix = column * s.stride_w - s.pad_w + kx * s.dilation_w;
+        if (ix < 0 || ix >= s.w) continue;
+        sum += x[input_at(s, n, iy, ix, c)] * dy[output_at(s, n, row, column, o)];
+      }
+    }
+  }
+  dweight[element] = sum;
+}
+
+}  // namespace
+
+void conv2d_f64_launch(const ConvShape& s, const double* x, const double* weight, double* y,
+                       cudaStream_t stream) {
+  const std::int64_t count = std::int64_t{s.n} * s.out_h * s.out_w * s.c_out;
+  forward_kernel<<<blocks_for(count), kThreads, 0, stream>>>(s, x, weight, y, count);
+}
+
+void conv2d_f64_data_launch(const ConvShape& s, const double* dy, const double* weight, double* dx,
+                            cudaStream_t stream) {
+  const std::int64_t count = std::int64_t{s.n} * s.h * s.w * s.c_in;
+  data_kernel<<<blocks_for(count), kThreads, 0, stream>>>(s, dy, weight, dx, count);
+}
+
+void conv2d_f64_weight_launch(const ConvShape& s, const double* x, const double* dy,
+                              double* dweight, cudaStream_t stream) {
+  const std::int64_t count = std::int64_t{s.c_out} * (s.c_in / s.groups) * s.kh * s.kw;
+  weight_kernel<<<blocks_for(count), kThreads, 0, stream>>>(s, x, dy, dweight, count);
+}
+
+}  // namespace dl::kernels::cuda

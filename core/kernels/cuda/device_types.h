@@ -1,0 +1,138 @@
+// Elements on the device: the type that arithmetic on them is done in, conversions by the hardware,
+// and 16 bytes of them at once. Device code only.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/tensor/dtype.h"
+#include "core/tensor/half.h"
+
+namespace dl::kernels::cuda {
+
+template <typename T>
+inline constexpr bool kIsHalfWidth = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+template <typename T>
+using Wide = std::conditional_t<kIsHalfWidth<T>, float, T>;
+
+template <typename T>
+__device__ inline Wide<T> wide(T value) {
+  if constexpr (std::is_same_v<T, Half>) {
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+    return result;
+  } else {
+    return value;
+  }
+}
+
+template <typename T>
+__device__ inline T narrow(Wide<T> value) {
+  if constexpr (std::is_same_v<T, Half>) {
+    T result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    T result;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+#endif
+  } else {
+    return T(value);
+  }
+}
+
+// Elements that are loaded and stored together.
+template <typename T, int kCount>
+struct alignas(sizeof(T) * kCount) Pack {
+  T at[kCount];
+};
+template <typename T>
+inline constexpr int kPackOf = 16 / static_cast<int>(sizeof(T));
+
+// Elements whose dtype is known at run time, as M: float for f16, bf16 and f32, double for f64,
+// int64 for integers and bool, uint64 for u64. The branch is the same for all threads.
+template <typename M>
+__device__ inline M load_as(const void* data, DType dtype, std::int64_t at) {
+  if constexpr (std::is_same_v<M, float>) {
+    switch (dtype) {
+      case DType::kF16:
+        return wide(static_cast<const Half*>(data)[at]);
+      case DType::kBF16:
+        return wide(static_cast<const BFloat16*>(data)[at]);
+      default:
+        return static_cast<const float*>(data)[at];
+    }
+  } else if constexpr (std::is_same_v<M, std::int64_t>) {
+    switch (dtype) {
+      case DType::kI8:
+        return static_cast<const std::int8_t*>(data)[at];
+      case DType::kU8:
+      case DType::kBool:
+        return static_cast<const std::uint8_t*>(data)[at];
+      case DType::kI16:
+        return static_cast<const std::int16_t*>(data)[at];
+      case DType::kU16:
+        return static_cast<const std::uint16_t*>(data)[at];
+      case DType::kI32:
+        return static_cast<const std::int32_t*>(data)[at];
+      case DType::kU32:
+        return static_cast<const std::uint32_t*>(data)[at];
+      default:
+        return static_cast<const std::int64_t*>(data)[at];
+    }
+  } else {
+    return static_cast<const M*>(data)[at];
+  }
+}
+
+template <typename M>
+__device__ inline void store_as(void* data, DType dtype, std::int64_t at, M value) {
+  if constexpr (std::is_same_v<M, float>) {
+    switch (dtype) {
+      case DType::kF16:
+        static_cast<Half*>(data)[at] = narrow<Half>(value);
+        return;
+      case DType::kBF16:
+        static_cast<BFloat16*>(data)[at] = narrow<BFloat16>(value);
+        return;
+      default:
+        static_cast<float*>(data)[at] = value;
+    }
+  } else if constexpr (std::is_same_v<M, std::int64_t>) {
+    switch (dtype) {
+      case DType::kBool:
+        static_cast<bool*>(data)[at] = value != 0;
+        return;
+      case DType::kI8:
+      case DType::kU8:
+        static_cast<std::uint8_t*>(data)[at] = static_cast<std::uint8_t>(value);
+        return;
+      case DType::kI16:
+      case DType::kU16:
+        static_cast<std::uint16_t*>(data)[at] = static_cast<std::uint16_t>(value);
+        return;
+      case DType::kI32:
+      case DType::kU32:
+        static_cast<std::uint32_t*>(data)[at] = static_cast<std::uint32_t>(value);
+        return;
+      default:
+        static_cast<std::int64_t*>(data)[at] = value;
+    }
+  } else {
+    static_cast<M*>(data)[at] = value;
+  }
+}
+
+inline constexpr int kThreads = 256;  // of an element-wise block
+
+// Blocks for one element (or pack) a thread.
+inline unsigned blocks_for(std::int64_t threads) {
+  return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
+}
+__device__ inline std::int64_t thread_number() {
+  return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+}
+
+}  // namespace dl::kernels::cuda

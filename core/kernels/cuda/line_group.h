@@ -1,0 +1,59 @@
+// Threads of a block that work on lines: each line has a group of `lanes` threads, a power of two,
+// which walk it together and then combine what they found. Device code only.
+//
+// Where a line lies in one piece neighbouring threads are lanes of one line, and loads join along
+// it; where neighbouring elements belong to different lines (a reduction over an outer dimension),
+// neighbouring threads are of different lines. Combining is a tree of fixed shape: the same bits on
+// every run.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace dl::kernels::cuda {
+
+inline constexpr int kGroupThreads = 256;
+
+// How a block is parted: lanes * lines == kGroupThreads. Plain data, made on the host.
+struct Lines {
+  int lanes = kGroupThreads;
+  bool apart = false;  // neighbouring threads are of different lines
+
+  __host__ __device__ int lines() const { return kGroupThreads / lanes; }
+#if defined(__CUDACC__)
+  __device__ int lane() const {
+    const int thread = static_cast<int>(threadIdx.x);
+    return apart ? thread / lines() : thread % lanes;
+  }
+  __device__ int line() const {
+    const int thread = static_cast<int>(threadIdx.x);
+    return apart ? thread % lines() : thread / lanes;
+  }
+
+  // combine() over the group; all threads of the block call it, and all of a group get the result.
+  // `shared` has kGroupThreads entries.
+  template <typename T, typename Combine>
+  __device__ T combine(T value, T* shared, const Combine& combine) const {
+    const int at = lane() * lines() + line();
+    __syncthreads();  // what was combined before has been read
+    shared[at] = value;
+    __syncthreads();
+    for (int half = lanes / 2; half > 0; half /= 2) {
+      if (lane() < half) shared[at] = combine(shared[at], shared[at + half * lines()]);
+      __syncthreads();
+    }
+    return shared[line()];
+  }
+#endif
+};
+
+// For lines of `size` elements: enough lanes that none has more than a few, no more than a block.
+inline Lines lines_for(std::int64_t size, bool apart) {
+  Lines lines{.lanes = 1, .apart = apart};
+  const int most = apart ? 8 : kGroupThreads;  // 32 neighbouring lines fill a load
+  while (lines.lanes < most && lines.lanes * 4 < size) lines.lanes *= 2;
+  return lines;
+}
+
+}  // namespace dl::kernels::cuda

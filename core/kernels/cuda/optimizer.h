@@ -1,0 +1,23 @@
+// As core/kernels/cpu/optimizer.h and amp.h, on device pointers; learning rate, scale and step
+// counts are read on the device where they are given there.
+#pragma once
+
+#include <span>
+
+#include "core/kernels/cpu/amp.h"
+#include "core/kernels/optimizer_args.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::kernels::cuda {
+
+void sgd_step(Device device, DType dtype, std::span<const SgdTensor> tensors, const SgdStep& step,
+              const OptimizerScalars& scalars);
+void adam_step(Device device, DType dtype, std::span<const AdamTensor> tensors,
+               const AdamStep& step, const OptimizerScalars& scalars);
+
+void amp_unscale(const Tensor& inverse_scale, std::span<const Tensor> gradients,
+                 const Tensor& found_inf);
+void amp_update_scale(const Tensor& scale, const Tensor& growth_tracker, const Tensor& found_inf,
+                      const ScaleUpdate& update);
+
+}  // namespace dl::kernels::cuda

@@ -1,0 +1,36 @@
+// Division by a number that is known before the loop: a multiplication and a shift, by Granlund and
+// Montgomery ("Division by invariant integers using multiplication", 1994). A GPU divides in some
+// twenty instructions otherwise, which is what turning an element's number into offsets consists
+// of.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor/half.h"
+
+namespace dl::kernels {
+
+class FastDivisor {
+ public:
+  FastDivisor() = default;  // by 1
+  // 1 <= divisor < 2^31
+  explicit FastDivisor(std::uint32_t divisor) : divisor_(divisor) {
+    while ((std::uint64_t{1} << shift_) < divisor) ++shift_;
+    const std::uint64_t rest = (std::uint64_t{1} << shift_) - divisor;
+    magic_ = static_cast<std::uint32_t>((rest << 32) / divisor + 1);
+  }
+
+  // value < 2^31
+  DL_HOST_DEVICE std::uint32_t divide(std::uint32_t value) const {
+    const auto high = static_cast<std::uint32_t>(static_cast<std::uint64_t>(value) * magic_ >> 32);
+    return (high + value) >> shift_;
+  }
+  DL_HOST_DEVICE std::uint32_t divisor() const { return divisor_; }
+
+ private:
+  std::uint32_t divisor_ = 1;
+  std::uint32_t magic_ = 1;
+  std::uint32_t shift_ = 0;
+};
+
+}  // namespace dl::kernels
