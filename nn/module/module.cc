@@ -32,15 +32,15 @@ std::vector<Tensor> tensors_of(StateDict named) {
   return tensors;
 }
 
-// A leaf of the other dtype with the same values, gradient included.
-void convert(Tensor& tensor, DType dtype) {
-  if (!tensor.defined() || !is_floating(tensor.dtype()) || tensor.dtype() == dtype) return;
+// A leaf made by bring(tensor), gradient included.
+template <typename Bring>
+Tensor brought(const Tensor& tensor, const Bring& bring) {
   const Tensor grad = tensor.grad();
-  Tensor converted = tensor.detach().to(dtype);
+  Tensor result = bring(tensor.detach());
   // A parameter that is frozen by now may still hold a gradient.
-  if (grad.defined()) converted.requires_grad_().set_grad(grad.detach().to(dtype));
-  converted.requires_grad_(tensor.requires_grad());
-  tensor = converted;
+  if (grad.defined()) result.requires_grad_().set_grad(bring(grad.detach()));
+  if (is_floating(result.dtype())) result.requires_grad_(tensor.requires_grad());
+  return result;
 }
 
 }  // namespace
@@ -228,26 +228,43 @@ Module& Module::apply(const std::function<void(Module&)>& visit) {
   return *this;
 }
 
-Module& Module::to(DType dtype) {
-  DL_CHECK(is_floating(dtype), kDType, "{}: to({}): wanted a floating dtype", type_name(),
-           dl::name_of(dtype));
+template <typename Bring>
+void Module::replace_all(const Bring& bring) {
   NoGradGuard no_grad;
   // Parameters that are one tensor stay one.
   std::vector<std::pair<Tensor, Tensor>> done;
-  const auto convert_once = [&](Tensor& tensor) {
+  const auto replace_once = [&](Tensor& tensor) {
+    if (!tensor.defined()) return;
     for (const auto& [before, after] : done) {
-      if (tensor.defined() && tensor.is_same(before)) {
+      if (tensor.is_same(before)) {
         tensor = after;
         return;
       }
     }
     const Tensor before = tensor;
-    convert(tensor, dtype);
-    if (before.defined()) done.emplace_back(before, tensor);
+    tensor = bring(before);
+    done.emplace_back(before, tensor);
   };
   walk(*this, "", [&](const std::string&, Module& module) {
-    for (NamedTensor& p : module.parameters_) convert_once(p.tensor);
-    for (Buffer& b : module.buffers_) convert_once(b.entry.tensor);
+    for (NamedTensor& p : module.parameters_) replace_once(p.tensor);
+    for (Buffer& b : module.buffers_) replace_once(b.entry.tensor);
+  });
+}
+
+Module& Module::to(DType dtype) {
+  DL_CHECK(is_floating(dtype), kDType, "{}: to({}): wanted a floating dtype", type_name(),
+           dl::name_of(dtype));
+  replace_all([dtype](const Tensor& tensor) {
+    if (!is_floating(tensor.dtype()) || tensor.dtype() == dtype) return tensor;
+    return brought(tensor, [dtype](const Tensor& t) { return t.to(dtype); });
+  });
+  return *this;
+}
+
+Module& Module::to(Device device) {
+  replace_all([device](const Tensor& tensor) {
+    if (tensor.device() == device) return tensor;
+    return brought(tensor, [device](const Tensor& t) { return t.to(device); });
   });
   return *this;
 }

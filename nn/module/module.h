@@ -125,6 +125,9 @@ class Module {
   // Converts floating parameters and buffers. A parameter of another dtype is another tensor, so
   // this comes before an optimizer is made of parameters().
   Module& to(DType dtype);
+  // Moves all parameters and buffers. A parameter on another device is another tensor, so this too
+  // comes before an optimizer is made.
+  Module& to(Device device);
 
   // As Python prints it: "Linear(in_features=50, out_features=30, bias=True)".
   std::string str() const;
@@ -153,6 +156,9 @@ class Module {
   // visit(prefix, module) for this module and all inside; a prefix is "" or ends with a dot.
   template <typename M, typename Visit>
   static void walk(M& module, const std::string& prefix, const Visit& visit);
+  // Puts bring(tensor) in the place of every defined parameter and buffer.
+  template <typename Bring>
+  void replace_all(const Bring& bring);
 
   // Lists, because references to their tensors are handed out.
   std::list<NamedTensor> parameters_;

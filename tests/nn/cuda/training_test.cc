@@ -1,0 +1,147 @@
+// Optimizers, gradient scaling and mixed precision on a GPU against the CPU.
+#include <limits>
+#include <memory>
+
+#include "core/autocast/autocast.h"
+#include "core/device/math_flags.h"
+#include "nn/amp/grad_scaler.h"
+#include "nn/losses/losses.h"
+#include "nn/models/book_cnn.h"
+#include "nn/optim/adam.h"
+#include "nn/optim/sgd.h"
+#include "tests/core/cuda/on_device.h"
+
+namespace dl::testing {
+namespace {
+
+using Make = std::function<std::unique_ptr<optim::Optimizer>(const std::vector<Tensor>&)>;
+
+class CudaTraining : public OnDevice {};
+
+template <typename Optimizer, typename Options>
+Make with(Options options) {
+  return [options](const std::vector<Tensor>& params) {
+    return std::make_unique<Optimizer>(params, options);
+  };
+}
+
+// Sizes of which one is more than a chunk, and more tensors than a launch takes.
+std::vector<Tensor> parameters(Device device, DType dtype) {
+  std::vector<Tensor> result;
+  for (std::uint64_t i = 0; i < 90; ++i) {
+    const std::int64_t size = i == 7 ? 200'001 : static_cast<std::int64_t>(1 + i * 13 % 70);
+    result.push_back(numbers({size}, i).to(dtype).to(device).requires_grad_());
+  }
+  return result;
+}
+
+TEST_F(CudaTraining, OptimizersStepAsOnTheCPU) {
+  const std::vector<Make> all = {
+      with<optim::SGD>(optim::SGDOptions{.lr = 0.1}),
+      with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.01}),
+      with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.3}),
+      with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}),
+      with<optim::Adam>(optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1}),
+  };
+  for (const Make& make : all) {
+    for (const DType dtype : {DType::kF32, DType::kF64}) {
+      const std::vector<Tensor> here = parameters(Device{}, dtype);
+      const std::vector<Tensor> there = parameters(kGPU, dtype);
+      const auto cpu = make(here);
+      const auto gpu = make(there);
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        if (step == 2) cpu->lr() = gpu->lr() = 0.05;
+        for (std::size_t i = 0; i < here.size(); ++i) {
+          const Tensor grad = numbers(here[i].sizes(), 100 * step + i).to(dtype);
+          const bool skipped = step == 1 && i == 3;
+          here[i].set_grad(skipped ? Tensor() : grad);
+          there[i].set_grad(skipped ? Tensor() : grad.to(kGPU));
+        }
+        cpu->step();
+        gpu->step();
+      }
+      for (std::size_t i = 0; i < here.size(); ++i) {
+        expect_close(there[i].detach(), here[i].detach(), 4 * tolerance(dtype),
+                     "parameter " + std::to_string(i));
+      }
+    }
+  }
+}
+
+TEST_F(CudaTraining, ABadStepChangesNothingOnTheDevice) {
+  const std::vector<Make> all = {
+      with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9}),
+      with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.3}),
+      with<optim::Adam>(optim::AdamOptions{.lr = 0.01}),
+  };
+  const std::string steps = "-++-+++-";
+  for (const Make& make : all) {
+    std::vector<Tensor> result[2];
+    for (const Device device : {Device{}, kGPU}) {
+      const std::vector<Tensor> params = parameters(device, DType::kF32);
+      const auto opt = make(params);
+      amp::GradScaler scaler({.init_scale = 8, .growth_interval = 2});
+      scaler.scale(ones({}, {.device = device}));
+      for (std::size_t step = 0; step < steps.size(); ++step) {
+        for (std::size_t i = 0; i < params.size(); ++i) {
+          Tensor grad = numbers(params[i].sizes(), 100 * step + i);
+          if (steps[step] == '-' && i == 40) grad.fill_(std::numeric_limits<float>::infinity());
+          params[i].set_grad(grad.to(device));
+        }
+        scaler.step(*opt);
+        scaler.update();
+      }
+      EXPECT_EQ(scaler.get_scale(), 2) << device.str();
+      result[device == kGPU ? 1 : 0] = params;
+    }
+    for (std::size_t i = 0; i < result[0].size(); ++i) {
+      expect_close(result[1][i].detach(), result[0][i].detach(), 4 * tolerance(DType::kF32),
+                   "parameter " + std::to_string(i));
+    }
+  }
+}
+
+// The book's network on one batch: the losses of ten steps.
+std::vector<double> losses(Device device, DType dtype, bool mixed) {
+  manual_seed(5);
+  nn::Sequential model = nn::models::book_cnn();
+  const Tensor x = randn({16, 1, 28, 28}).to(device);
+  const Tensor y = randint(0, 10, {16}).to(device);
+  model.to(device);
+  optim::SGD sgd(model.parameters(), {.lr = 0.01, .momentum = 0.9});
+  amp::GradScaler scaler({.enabled = mixed && dtype == DType::kF16});
+  std::vector<double> result;
+  for (int step = 0; step < 10; ++step) {
+    sgd.zero_grad();
+    Tensor loss;
+    {
+      const autocast cast(device.type, {.dtype = dtype, .enabled = mixed});
+      loss = nn::functional::cross_entropy(model(x), y);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(sgd);
+    scaler.update();
+    result.push_back(loss.item<double>());
+  }
+  return result;
+}
+
+TEST_F(CudaTraining, TheBooksNetworkLearnsAsOnTheCPU) {
+  const auto wanted = losses(Device{}, DType::kBF16, false);
+  const auto expect_follows = [&](const std::vector<double>& got, double tolerated,
+                                  const char* what) {
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_NEAR(got[i], wanted[i], tolerated) << what << ", step " << i;
+    }
+  };
+  expect_follows(losses(kGPU, DType::kBF16, false), 0.01, "TF32");
+  expect_follows(losses(kGPU, DType::kBF16, true), 0.1, "bf16");
+  expect_follows(losses(kGPU, DType::kF16, true), 0.05, "f16");
+}
+
+TEST_F(CudaTraining, TheSameSeedGivesTheSameBits) {
+  EXPECT_EQ(losses(kGPU, DType::kBF16, true), losses(kGPU, DType::kBF16, true));
+}
+
+}  // namespace
+}  // namespace dl::testing
