@@ -84,13 +84,14 @@ void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Con
   if (y.numel() == 0) return;
   const Launch launch;
   const ConvShape shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), args);
-  if (y.dtype() == DType::kF64) {
-    conv2d_f64_launch(shape, x.data<double>(), weight.data<double>(), y.data<double>(),
-                      launch.stream());
-  } else {
+  const auto by_cudnn = [&] {
     const CudnnWeight wanted(weight, launch);
-    cudnn_conv(ConvDirection::kForward, shape, y.dtype(), x.data_ptr(), wanted.data(), y.data_ptr(),
-               launch);
+    return cudnn_conv(ConvDirection::kForward, shape, y.dtype(), x.data_ptr(), wanted.data(),
+                      y.data_ptr(), launch);
+  };
+  if (y.dtype() == DType::kF64 || !by_cudnn()) {
+    conv2d_direct_launch(y.dtype(), shape, x.data_ptr(), weight.data_ptr(), y.data_ptr(),
+                         launch.stream());
   }
   bias_relu_launch(y.dtype(), y.data_ptr(), bias.defined() ? bias.data_ptr() : nullptr, args.relu,
                    y.numel() / shape.c_out, shape.c_out, launch.stream());
@@ -102,15 +103,16 @@ void conv2d_backward_data(const Tensor& dy, const Tensor& weight, const Conv2dAr
   if (dx.numel() == 0) return;
   const Launch launch;
   const ConvShape shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), args);
-  if (dx.dtype() == DType::kF64) {
-    conv2d_f64_data_launch(shape, dy.data<double>(), weight.data<double>(), dx.data<double>(),
-                           launch.stream());
+  const auto by_cudnn = [&] {
+    const CudnnWeight wanted(weight, launch);
+    return cudnn_conv(ConvDirection::kBackwardData, shape, dx.dtype(), dy.data_ptr(), wanted.data(),
+                      dx.data_ptr(), launch);
+  };
+  if (dx.dtype() == DType::kF64 || !by_cudnn()) {
+    conv2d_direct_data_launch(dx.dtype(), shape, dy.data_ptr(), weight.data_ptr(), dx.data_ptr(),
+                              launch.stream());
     DL_CUDA_LAUNCHED("conv2d_backward_data");
-    return;
   }
-  const CudnnWeight wanted(weight, launch);
-  cudnn_conv(ConvDirection::kBackwardData, shape, dx.dtype(), dy.data_ptr(), wanted.data(),
-             dx.data_ptr(), launch);
 }
 
 void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs& args,
@@ -124,17 +126,20 @@ void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs&
     return;
   }
   const ConvShape shape = shape_of(x.sizes(), dweight.sizes(), dy.sizes(), args);
-  if (dweight.dtype() == DType::kF64) {
-    conv2d_f64_weight_launch(shape, x.data<double>(), dy.data<double>(), dweight.data<double>(),
-                             launch.stream());
+  const auto by_cudnn = [&] {
+    const bool direct = lies_as_cudnn_wants(dweight);
+    const Workspace theirs(direct ? 0 : dweight.nbytes(), launch.stream());
+    const bool done =
+        cudnn_conv(ConvDirection::kBackwardWeight, shape, dweight.dtype(), x.data_ptr(),
+                   dy.data_ptr(), direct ? dweight.data_ptr() : theirs.data(), launch);
+    if (done && !direct) reorder(Towards::kTensor, dweight, theirs.data(), launch);
+    return done;
+  };
+  if (dweight.dtype() == DType::kF64 || !by_cudnn()) {
+    conv2d_direct_weight_launch(dweight.dtype(), shape, x.data_ptr(), dy.data_ptr(),
+                                dweight.data_ptr(), launch.stream());
     DL_CUDA_LAUNCHED("conv2d_backward_weight");
-    return;
   }
-  const bool direct = lies_as_cudnn_wants(dweight);
-  const Workspace theirs(direct ? 0 : dweight.nbytes(), launch.stream());
-  cudnn_conv(ConvDirection::kBackwardWeight, shape, dweight.dtype(), x.data_ptr(), dy.data_ptr(),
-             direct ? dweight.data_ptr() : theirs.data(), launch);
-  if (!direct) reorder(Towards::kTensor, dweight, theirs.data(), launch);
 }
 
 }  // namespace dl::kernels::cuda

@@ -1,5 +1,6 @@
-// As the convolutions of core/kernels/cpu/network.h, by cuDNN on channels-last images; f64 by loops
-// of its own. f16 and bf16 are summed in f32; f32 in f32 or, with backends::cudnn::allow_tf32 (the
+// As the convolutions of core/kernels/cpu/network.h, by cuDNN on channels-last images; f64,
+// and what cuDNN has no deterministic algorithm for (the log says so), by a plain kernel of our
+// own. f16 and bf16 are summed in f32; f32 in f32 or, with backends::cudnn::allow_tf32 (the
 // default), in TF32. Bias and ReLU follow in one pass over the result.
 //
 // The algorithm that cuDNN's heuristic prefers for a shape is kept (with backends::cudnn::benchmark

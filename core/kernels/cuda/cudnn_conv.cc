@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/device/math_flags.h"
 #include "core/kernels/cuda/handles.h"
 #include "core/kernels/cuda/real_runtime.h"
@@ -35,7 +35,7 @@ struct Plan {
   Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor> x, y;
   Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor> weight;
   Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor> convolution;
-  int algorithm = -1;
+  int algorithm = -1;  // none
   cudnnMathType_t math = CUDNN_DEFAULT_MATH;
   std::size_t workspace = 0;
 };
@@ -175,18 +175,20 @@ std::unique_ptr<Plan> make_plan(const Key& key, cudnnHandle_t handle, const Oper
           });
       break;
   }
-  const ConvShape& s = key.shape;
-  DL_CHECK(good, kNotImplemented,
-           "conv2d: cuDNN has no deterministic algorithm for images [{}, {}, {}, {}] and weights "
-           "[{}, {}, {}, {}] of {}",
-           s.n, s.c_in, s.h, s.w, s.c_out, s.c_in / s.groups, s.kh, s.kw,
-           name_of(static_cast<DType>(key.dtype)));
+  if (!good) {
+    const ConvShape& s = key.shape;
+    log::warning(
+        "conv2d: cuDNN has no deterministic algorithm for images [{}, {}, {}, {}] and weights "
+        "[{}, {}, {}, {}] of {}; a slow kernel of dlrun's own computes it",
+        s.n, s.c_in, s.h, s.w, s.c_out, s.c_in / s.groups, s.kh, s.kw,
+        name_of(static_cast<DType>(key.dtype)));
+  }
   return plan;
 }
 
 }  // namespace
 
-void cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, const void* first,
+bool cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, const void* first,
                 const void* second, void* result, const Launch& launch) {
   const dl::detail::MathFlags& flags = *dl::cuda::opener().math;
   const Key key{
@@ -199,6 +201,7 @@ void cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, co
   DL_CUDNN_CHECK(cudnnSetStream(dnn.handle, launch.stream()));
   const Plan& p = dnn.plans.get(
       key, [&] { return make_plan(key, dnn.handle, {first, second, result}, launch); });
+  if (p.algorithm < 0) return false;
   const Workspace scratch(p.workspace, launch.stream());
   const float one = 1;
   const float zero = 0;
@@ -208,20 +211,21 @@ void cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, co
           dnn.handle, &one, p.x.get(), first, p.weight.get(), second, p.convolution.get(),
           static_cast<cudnnConvolutionFwdAlgo_t>(p.algorithm), scratch.data(), scratch.bytes(),
           &zero, p.y.get(), result));
-      return;
+      break;
     case ConvDirection::kBackwardData:
       DL_CUDNN_CHECK(cudnnConvolutionBackwardData(
           dnn.handle, &one, p.weight.get(), second, p.y.get(), first, p.convolution.get(),
           static_cast<cudnnConvolutionBwdDataAlgo_t>(p.algorithm), scratch.data(), scratch.bytes(),
           &zero, p.x.get(), result));
-      return;
+      break;
     case ConvDirection::kBackwardWeight:
       DL_CUDNN_CHECK(cudnnConvolutionBackwardFilter(
           dnn.handle, &one, p.x.get(), first, p.y.get(), second, p.convolution.get(),
           static_cast<cudnnConvolutionBwdFilterAlgo_t>(p.algorithm), scratch.data(),
           scratch.bytes(), &zero, p.weight.get(), result));
-      return;
+      break;
   }
+  return true;
 }
 
 }  // namespace dl::kernels::cuda

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/kernels/cuda/conv2d_f64_kernels.h"
+#include "core/kernels/cuda/conv2d_direct.h"
 #include "core/kernels/cuda/launch.h"
 #include "core/tensor/dtype.h"
 
@@ -13,7 +13,8 @@ namespace dl::kernels::cuda {
 enum class ConvDirection : std::int32_t { kForward, kBackwardData, kBackwardWeight };
 
 // `first` and `second` are read: x and weight, dy and weight, or x and dy; `result` is written.
-void cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, const void* first,
+// False, with one line in the log a shape, where cuDNN has no deterministic algorithm.
+bool cudnn_conv(ConvDirection direction, const ConvShape& shape, DType dtype, const void* first,
                 const void* second, void* result, const Launch& launch);
 
 }  // namespace dl::kernels::cuda

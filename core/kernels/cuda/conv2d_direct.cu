@@ -1,4 +1,4 @@
-#include "core/kernels/cuda/conv2d_f64_kernels.h"
+#include "core/kernels/cuda/conv2d_direct.h"
 #include "core/kernels/cuda/device_types.h"
 
 namespace dl::kernels::cuda {
@@ -19,8 +19,9 @@ __device__ inline std::int64_t output_at(const ConvShape& s, std::int64_t n, int
   return ((n * s.out_h + row) * s.out_w + column) * s.c_out + c;
 }
 
+template <typename M>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(ConvShape s, const double* x, const double* weight, double* y,
+    forward_kernel(DType dtype, ConvShape s, const void* x, const void* weight, void* y,
                    std::int64_t count) {
   const std::int64_t element = thread_number();
   if (element >= count) return;
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t n = element / s.c_out / s.out_w / s.out_h;
   const int inner = s.c_in / s.groups;
   const int first = o / (s.c_out / s.groups) * inner;
-  double sum = 0;
+  M sum = 0;
   for (int ky = 0; ky < s.kh; ++ky) {
     const int iy = row * s.stride_h - s.pad_h + ky * s.dilation_h;
     if (iy < 0 || iy >= s.h) continue;
@@ -38,15 +39,17 @@ __global__ void __launch_bounds__(kThreads)
       const int ix = column * s.stride_w - s.pad_w + kx * s.dilation_w;
       if (ix < 0 || ix >= s.w) continue;
       for (int i = 0; i < inner; ++i) {
-        sum += x[input_at(s, n, iy, ix, first + i)] * weight[weight_at(s, o, i, ky, kx)];
+        sum += load_as<M>(x, dtype, input_at(s, n, iy, ix, first + i)) *
+               load_as<M>(weight, dtype, weight_at(s, o, i, ky, kx));
       }
     }
   }
-  y[element] = sum;
+  store_as<M>(y, dtype, element, sum);
 }
 
+template <typename M>
 __global__ void __launch_bounds__(kThreads)
-    data_kernel(ConvShape s, const double* dy, const double* weight, double* dx,
+    data_kernel(DType dtype, ConvShape s, const void* dy, const void* weight, void* dx,
                 std::int64_t count) {
   const std::int64_t element = thread_number();
   if (element >= count) return;
@@ -57,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
   const int inner = s.c_in / s.groups;
   const int outer = s.c_out / s.groups;
   const int first = c / inner * outer;
-  double sum = 0;
+  M sum = 0;
   for (int ky = 0; ky < s.kh; ++ky) {
     const int above = row + s.pad_h - ky * s.dilation_h;
     if (above < 0 || above % s.stride_h != 0 || above / s.stride_h >= s.out_h) continue;
@@ -65,16 +68,17 @@ __global__ void __launch_bounds__(kThreads)
       const int before = column + s.pad_w - kx * s.dilation_w;
       if (before < 0 || before % s.stride_w != 0 || before / s.stride_w >= s.out_w) continue;
       for (int o = first; o < first + outer; ++o) {
-        sum += dy[output_at(s, n, above / s.stride_h, before / s.stride_w, o)] *
-               weight[weight_at(s, o, c % inner, ky, kx)];
+        sum += load_as<M>(dy, dtype, output_at(s, n, above / s.stride_h, before / s.stride_w, o)) *
+               load_as<M>(weight, dtype, weight_at(s, o, c % inner, ky, kx));
       }
     }
   }
-  dx[element] = sum;
+  store_as<M>(dx, dtype, element, sum);
 }
 
+template <typename M>
 __global__ void __launch_bounds__(kThreads)
-    weight_kernel(ConvShape s, const double* x, const double* dy, double* dweight,
+    weight_kernel(DType dtype, ConvShape s, const void* x, const void* dy, void* dweight,
                   std::int64_t count) {
   const std::int64_t element = thread_number();
   if (element >= count) return;
@@ -84,7 +88,7 @@ __global__ void __launch_bounds__(kThreads)
   const int i = static_cast<int>(element / s.kw / s.kh % inner);
   const int o = static_cast<int>(element / s.kw / s.kh / inner);
   const int c = o / (s.c_out / s.groups) * inner + i;
-  double sum = 0;
+  M sum = 0;
   for (std::int64_t n = 0; n < s.n; ++n) {
     for (int row = 0; row < s.out_h; ++row) {
       const int iy = row * s.stride_h - s.pad_h + ky * s.dilation_h;
@@ -92,31 +96,45 @@ __global__ void __launch_bounds__(kThreads)
       for (int column = 0; column < s.out_w; ++column) {
         const int ix = column * s.stride_w - s.pad_w + kx * s.dilation_w;
         if (ix < 0 || ix >= s.w) continue;
-        sum += x[input_at(s, n, iy, ix, c)] * dy[output_at(s, n, row, column, o)];
+        sum += load_as<M>(x, dtype, input_at(s, n, iy, ix, c)) *
+               load_as<M>(dy, dtype, output_at(s, n, row, column, o));
       }
     }
   }
-  dweight[element] = sum;
+  store_as<M>(dweight, dtype, element, sum);
+}
+
+// launch.operator()<M>() with the type that arithmetic on a floating dtype is done in.
+template <typename Launch>
+void with_arithmetic(DType dtype, const Launch& launch) {
+  if (dtype == DType::kF64) return launch.template operator()<double>();
+  launch.template operator()<float>();
 }
 
 }  // namespace
 
-void conv2d_f64_launch(const ConvShape& s, const double* x, const double* weight, double* y,
-                       cudaStream_t stream) {
+void conv2d_direct_launch(DType dtype, const ConvShape& s, const void* x, const void* weight,
+                          void* y, cudaStream_t stream) {
   const std::int64_t count = std::int64_t{s.n} * s.out_h * s.out_w * s.c_out;
-  forward_kernel<<<blocks_for(count), kThreads, 0, stream>>>(s, x, weight, y, count);
+  with_arithmetic(dtype, [&]<typename M>() {
+    forward_kernel<M><<<blocks_for(count), kThreads, 0, stream>>>(dtype, s, x, weight, y, count);
+  });
 }
 
-void conv2d_f64_data_launch(const ConvShape& s, const double* dy, const double* weight, double* dx,
-                            cudaStream_t stream) {
+void conv2d_direct_data_launch(DType dtype, const ConvShape& s, const void* dy, const void* weight,
+                               void* dx, cudaStream_t stream) {
   const std::int64_t count = std::int64_t{s.n} * s.h * s.w * s.c_in;
-  data_kernel<<<blocks_for(count), kThreads, 0, stream>>>(s, dy, weight, dx, count);
+  with_arithmetic(dtype, [&]<typename M>() {
+    data_kernel<M><<<blocks_for(count), kThreads, 0, stream>>>(dtype, s, dy, weight, dx, count);
+  });
 }
 
-void conv2d_f64_weight_launch(const ConvShape& s, const double* x, const double* dy,
-                              double* dweight, cudaStream_t stream) {
+void conv2d_direct_weight_launch(DType dtype, const ConvShape& s, const void* x, const void* dy,
+                                 void* dweight, cudaStream_t stream) {
   const std::int64_t count = std::int64_t{s.c_out} * (s.c_in / s.groups) * s.kh * s.kw;
-  weight_kernel<<<blocks_for(count), kThreads, 0, stream>>>(s, x, dy, dweight, count);
+  with_arithmetic(dtype, [&]<typename M>() {
+    weight_kernel<M><<<blocks_for(count), kThreads, 0, stream>>>(dtype, s, x, dy, dweight, count);
+  });
 }
 
 }  // namespace dl::kernels::cuda
