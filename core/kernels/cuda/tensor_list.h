@@ -4,6 +4,7 @@
 // Tensors are cut into chunks, one a block; a launch takes as many as fit its argument.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace dl::kernels::cuda {
