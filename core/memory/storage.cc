@@ -14,15 +14,23 @@ namespace {
 constexpr std::size_t kHeader = memory::kAlignment;
 static_assert(sizeof(Storage) <= kHeader);
 
-class CudaBlock final : public RefCounted {
+// Gives a block back to its allocator when the last tensor is gone.
+class BlockOwner final : public RefCounted {
  public:
-  explicit CudaBlock(void* data) noexcept : data_(data) {}
+  BlockOwner(void* data, Device device) noexcept : data_(data), device_(device) {}
   static void* operator new(std::size_t bytes) { return memory::allocate(bytes); }
-  static void operator delete(void* self) noexcept { memory::deallocate(self, sizeof(CudaBlock)); }
+  static void operator delete(void* self) noexcept { memory::deallocate(self, sizeof(BlockOwner)); }
 
  private:
-  ~CudaBlock() override { cuda::deallocate(data_); }
+  ~BlockOwner() override {
+    if (device_.type == DeviceType::kCUDA) {
+      cuda::deallocate(device_.index, data_);
+    } else {
+      cuda::deallocate_pinned(data_);
+    }
+  }
   void* data_;
+  Device device_;
 };
 
 class DeleterOwner final : public RefCounted {
@@ -51,12 +59,18 @@ Storage::Storage(void* data, std::size_t bytes, Device device, std::size_t block
 Ref<Storage> Storage::make(std::size_t bytes, Device device) {
   if (device.type == DeviceType::kCUDA) {
     void* const data = cuda::allocate(device.index, bytes, cuda::current_stream(device.index));
-    return Ref<Storage>(new (memory::allocate(kHeader))
-                            Storage(data, bytes, device, kHeader, make_ref<CudaBlock>(data)));
+    return Ref<Storage>(new (memory::allocate(kHeader)) Storage(
+        data, bytes, device, kHeader, make_ref<BlockOwner>(data, device)));
   }
   char* const block = static_cast<char*>(memory::allocate(kHeader + bytes));
   return Ref<Storage>(new (block)
                           Storage(block + kHeader, bytes, device, kHeader + bytes, nullptr));
+}
+
+Ref<Storage> Storage::make_pinned(std::size_t bytes) {
+  void* const data = cuda::allocate_pinned(bytes);
+  return Ref<Storage>(new (memory::allocate(kHeader))
+                          Storage(data, bytes, {}, kHeader, make_ref<BlockOwner>(data, Device{})));
 }
 
 Ref<Storage> Storage::wrap(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner) {

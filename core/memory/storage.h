@@ -25,6 +25,8 @@ class Storage final : public RefCounted {
  public:
   // Uninitialised memory of its own, aligned to 64 bytes. Throws where there is none.
   static Ref<Storage> make(std::size_t bytes, Device device);
+  // Host memory that CUDA devices read and write themselves. Throws where there is no CUDA.
+  static Ref<Storage> make_pinned(std::size_t bytes);
   // Memory of somebody else. `owner` may be null where the memory outlives every tensor on it.
   static Ref<Storage> wrap(void* data, std::size_t bytes, Device device, Ref<RefCounted> owner);
   // The same, with a function that is called with `data` when the last tensor is gone; it must not

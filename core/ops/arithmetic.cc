@@ -16,6 +16,15 @@ MemoryFormat format_of(const Tensor& tensor, const Shape& shape) {
   return channels_last ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous;
 }
 
+// Where the result is. A number on the CPU may meet a tensor on a device: its kernel is passed the
+// value.
+Device common_device(const Tensor& a, const Tensor& b, std::string_view op) {
+  if (a.is_cuda() && !b.is_cuda() && b.dim() == 0) return a.device();
+  if (b.is_cuda() && !a.is_cuda() && a.dim() == 0) return b.device();
+  check_same_device(a, b, op);
+  return a.device();
+}
+
 // Operands of one dtype, and the tensor for their result.
 struct Operands {
   Tensor a;
@@ -27,7 +36,7 @@ Operands prepare(const Tensor& a, const Tensor& b, std::string_view op, bool div
                  bool compares) {
   check_defined(a, op, "the first operand");
   check_defined(b, op, "the second operand");
-  check_same_device(a, b, op);
+  const Device device = common_device(a, b, op);
   DType dtype = result_type(a, b, op);
   if (divides && !is_floating(dtype)) dtype = DType::kF32;
   const Shape shape = broadcast_shapes(a.sizes(), b.sizes(), op);
@@ -35,7 +44,7 @@ Operands prepare(const Tensor& a, const Tensor& b, std::string_view op, bool div
                                   ? MemoryFormat::kChannelsLast
                                   : format_of(b, shape);
   return {promoted(a, dtype), promoted(b, dtype),
-          empty(shape, format, {.dtype = compares ? DType::kBool : dtype, .device = a.device()})};
+          empty(shape, format, {.dtype = compares ? DType::kBool : dtype, .device = device})};
 }
 
 template <Op op>
@@ -51,16 +60,20 @@ Tensor compare(const Tensor& a, const Tensor& b) {
 
 Tensor as_tensor(const Tensor& like, Scalar value, std::string_view op) {
   check_defined(like, op, "the first operand");
-  return scalar_tensor(value, result_type(like, value), like.device());
+  return scalar_tensor(value, result_type(like, value), {});
 }
 
-// Gives an input of this shape and dtype its share of a gradient.
+// Gives an input of this shape, dtype and device its share of a gradient.
 struct Share {
   Shape shape;
   DType dtype = DType::kF32;
-  explicit Share(const Tensor& input) : shape(input.sizes()), dtype(input.dtype()) {}
+  Device device{};
+  explicit Share(const Tensor& input)
+      : shape(input.sizes()), dtype(input.dtype()), device(input.device()) {}
   Share() = default;
-  Tensor of(const Tensor& gradient) const { return promoted(sum_to(gradient, shape), dtype); }
+  Tensor of(const Tensor& gradient) const {
+    return promoted(sum_to(gradient, shape), dtype).to(device);
+  }
 };
 
 struct BinaryNode : Node {
@@ -195,7 +208,9 @@ void write(Tensor& self, const Tensor& other, bool divides) {
 // What every operation in place checks of its tensors. Returns whether it is recorded.
 bool check_operands(const Tensor& self, const Tensor& other, std::string_view op) {
   check_defined(other, op, "the operand");
-  check_same_device(self, other, op);
+  DL_CHECK(common_device(self, other, op) == self.device(), kInvalidArgument,
+           "{}: the tensor is on {}, the operand on {}", op, self.device().str(),
+           other.device().str());
   const bool recorded = is_recorded(self, other);
   check_in_place(self, recorded, op);
   check_not_expanded(self, op);
@@ -372,7 +387,7 @@ Tensor& Tensor::div_(const Tensor& other) {
 }
 
 Tensor& Tensor::div_(Scalar other) {
-  return div_(scalar_tensor(other, is_floating(dtype()) ? dtype() : DType::kF32, device()));
+  return div_(scalar_tensor(other, is_floating(dtype()) ? dtype() : DType::kF32, {}));
 }
 
 }  // namespace dl

@@ -1,26 +1,32 @@
 // Copies: contiguous, clone, to, copy_, and writes in place of one value.
+#include "core/device/cuda/cuda.h"
+#include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/common.h"
 
 namespace dl {
 namespace {
 
-// clone, contiguous and to: the gradient comes back in the input's dtype.
+// clone, contiguous and to: the gradient comes back in the input's dtype, on its device.
 struct CopyBackward final : Node {
   std::string_view name() const noexcept override { return "copy"; }
   void backward(BackwardContext& context) override {
-    context.give(0, context.grad_output().to(dtype));
+    context.give(0, context.grad_output().to(device).to(dtype));
   }
   DType dtype = DType::kF32;
+  Device device{};
 };
 
 // copy_: input 0 is what was overwritten, which gets no gradient.
 struct OverwriteBackward final : Node {
   std::string_view name() const noexcept override { return "copy_"; }
   void backward(BackwardContext& context) override {
-    if (context.needs(1)) context.give(1, sum_to(context.grad_output(), shape).to(dtype));
+    if (context.needs(1)) {
+      context.give(1, sum_to(context.grad_output(), shape).to(device).to(dtype));
+    }
   }
   Shape shape;
   DType dtype = DType::kF32;
+  Device device{};
 };
 
 struct FillBackward final : Node {
@@ -28,10 +34,66 @@ struct FillBackward final : Node {
   void backward(BackwardContext&) override {}
 };
 
-Tensor copied(const Tensor& input, Tensor result) {
-  call<Op::kCopy>(input.device(), input, result);
+bool is_same_layout(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         is_dense(a.sizes(), a.strides());
+}
+
+// The bytes of one dense tensor to another of the same layout, in the order of the CUDA device's
+// current stream. Between two devices each one's stream waits for the other's.
+void copy_bytes(const Tensor& source, const Tensor& destination, bool non_blocking) {
+  if (source.numel() == 0) return;
+  const bool both = source.is_cuda() && destination.is_cuda();
+  const Device device = source.is_cuda() ? source.device() : destination.device();
+  const Stream stream = cuda::current_stream(device.index);
+  const Stream other = both ? cuda::current_stream(destination.device().index) : stream;
+  if (both) cuda::join(stream, other);
+  cuda::copy(destination.data_ptr(), source.data_ptr(), source.nbytes(), stream);
+  if (both) {
+    cuda::join(other, stream);
+    cuda::record_stream(destination.device().index, destination.storage()->data(), stream);
+    return;
+  }
+  const Tensor& host = source.is_cuda() ? destination : source;
+  if (!non_blocking || !host.is_pinned()) {
+    cuda::synchronize(stream);
+  } else {
+    cuda::record_pinned_use(host.storage()->data(), stream);
+  }
+}
+
+// destination = source, where they are on different devices. What is not dense, or of another
+// dtype, is brought into the destination's form first, where it lies.
+void copy_across(const Tensor& source, const Tensor& destination, bool non_blocking) {
+  if (is_same_layout(source, destination)) {
+    return copy_bytes(source, destination, non_blocking);
+  }
+  Tensor there = is_dense(destination.sizes(), destination.strides())
+                     ? destination
+                     : empty_like(destination, MemoryFormat::kContiguous);
+  const Tensor here =
+      as_strided(empty(there.sizes(), {.dtype = there.dtype(), .device = source.device()}),
+                 there.sizes(), there.strides(), 0);
+  call<Op::kCopy>(source.device(), source, here);
+  copy_bytes(here, there, false);
+  if (!there.is_same(destination)) call<Op::kCopy>(destination.device(), there, destination);
+}
+
+void copy_any(const Tensor& source, const Tensor& destination, bool non_blocking) {
+  if (source.device() == destination.device()) {
+    call<Op::kCopy>(source.device(), source, destination);
+  } else {
+    copy_across(source, destination, non_blocking);
+  }
+}
+
+Tensor copied(const Tensor& input, Tensor result, ToOptions options = {}) {
+  copy_any(input, result, options.non_blocking);
   if (!is_floating(result.dtype())) return result;
-  if (auto* node = record<CopyBackward>(result, input)) node->dtype = input.dtype();
+  if (auto* node = record<CopyBackward>(result, input)) {
+    node->dtype = input.dtype();
+    node->device = input.device();
+  }
   return result;
 }
 
@@ -54,16 +116,39 @@ Tensor Tensor::to(DType wanted) const {
                    {.dtype = wanted, .device = device()}));
 }
 
-Tensor Tensor::to(Device wanted) const {
-  DL_CHECK(wanted == device(), kNotImplemented,
-           "to: a tensor on {} cannot move to {}, which this build does not know", device().str(),
-           wanted.str());
-  return *this;
+Tensor Tensor::to(Device wanted, ToOptions options) const {
+  if (wanted == device()) return *this;
+  const Tensor form = is_dense(sizes(), strides()) ? *this : contiguous();
+  const Shape& shape = form.sizes();
+  Tensor result =
+      as_strided(empty(shape, {.dtype = dtype(), .device = wanted}), shape, form.strides(), 0);
+  return copied(form, result, options);
 }
 
-Tensor& Tensor::copy_(const Tensor& source) {
+Tensor Tensor::cuda() const {
+  return cuda(dl::cuda::current_device());
+}
+
+Tensor Tensor::cuda(int index) const {
+  return to(Device{DeviceType::kCUDA, static_cast<std::int16_t>(index)});
+}
+
+Tensor Tensor::pin_memory() const {
+  if (is_pinned()) return *this;
+  DL_CHECK(!is_cuda(), kInvalidArgument, "pin_memory: the tensor is on {}, wanted one on the cpu",
+           device().str());
+  const bool dense = is_dense(sizes(), strides());
+  Tensor result = empty(sizes(), {.dtype = dtype(), .pin_memory = true});
+  if (dense) result = as_strided(result, sizes(), strides(), 0);
+  return copied(*this, result);
+}
+
+bool Tensor::is_pinned() const noexcept {
+  return !is_cuda() && dl::cuda::is_pinned(storage()->data());
+}
+
+Tensor& Tensor::copy_(const Tensor& source, ToOptions options) {
   check_defined(source, "copy_", "the source");
-  check_same_device(*this, source, "copy_");
   const Shape shape = broadcast_shapes(sizes(), source.sizes(), "copy_");
   DL_CHECK(shape == sizes(), kShape, "copy_: a source of shape {} does not fit into {}",
            source.sizes().str(), sizes().str());
@@ -72,11 +157,12 @@ Tensor& Tensor::copy_(const Tensor& source) {
   check_not_expanded(*this, "copy_");
   const Ref<OverwriteBackward> node =
       recorded ? make_node<OverwriteBackward>(*this, source) : nullptr;
-  call<Op::kCopy>(device(), readable_during_write(source, *this), *this);
+  copy_any(readable_during_write(source, *this), *this, options.non_blocking);
   bump_version();
   if (node) {
     node->shape = source.sizes();
     node->dtype = source.dtype();
+    node->device = source.device();
     detail::attach(*this, node, 0);
   }
   return *this;

@@ -111,6 +111,7 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options) {
               : convert<T>(start.as_double() + static_cast<double>(i) * step.as_double());
     }
   });
+  result = result.to(options.device);
   if (options.requires_grad) result.requires_grad_();
   return result;
 }

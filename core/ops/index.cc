@@ -25,7 +25,8 @@ struct CatBackward final : Node {
 struct IndexSelectBackward final : Node {
   std::string_view name() const noexcept override { return "index_select"; }
   void backward(BackwardContext& context) override {
-    const Tensor grad = zeros(shape, {.dtype = context.grad_output().dtype()});
+    const Tensor grad = zeros(
+        shape, {.dtype = context.grad_output().dtype(), .device = context.grad_output().device()});
     call<Op::kIndexSelectBackward>(grad.device(), context.grad_output().contiguous(), dim, saved(0),
                                    grad);
     context.give(0, grad);

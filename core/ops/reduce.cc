@@ -26,7 +26,8 @@ struct MaxBackward final : Node {
   std::string_view name() const noexcept override { return "max"; }
   void backward(BackwardContext& context) override {
     const Tensor& indices = saved(0);
-    const Tensor grad = zeros(input_shape, {.dtype = context.grad_output().dtype()});
+    const Tensor grad = zeros(input_shape, {.dtype = context.grad_output().dtype(),
+                                            .device = context.grad_output().device()});
     const Tensor from = context.grad_output().reshape(indices.sizes());
     call<Op::kMaxBackward>(grad.device(), from, indices, dim, grad);
     context.give(0, grad);

@@ -24,7 +24,8 @@ struct PermuteBackward final : Node {
 struct PartBackward final : Node {
   std::string_view name() const noexcept override { return "slice"; }
   void backward(BackwardContext& context) override {
-    const Tensor grad = zeros(shape, {.dtype = context.grad_output().dtype()});
+    const Tensor grad = zeros(
+        shape, {.dtype = context.grad_output().dtype(), .device = context.grad_output().device()});
     const Tensor part = as_strided(grad, part_shape, part_strides, part_offset);
     call<Op::kCopy>(grad.device(), context.grad_output(), part);
     context.give(0, grad);

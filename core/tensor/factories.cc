@@ -5,9 +5,13 @@
 namespace dl {
 namespace {
 
-Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device device) {
+Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device device,
+            bool pinned = false) {
   const std::size_t bytes = byte_count(shape, dtype, "empty");
-  return Tensor(make_ref<TensorImpl>(Storage::make(bytes, device), shape, strides, 0, dtype));
+  DL_CHECK(!pinned || device.type == DeviceType::kCPU, kInvalidArgument,
+           "empty: pin_memory is for the cpu, the device is {}", device.str());
+  Ref<Storage> storage = pinned ? Storage::make_pinned(bytes) : Storage::make(bytes, device);
+  return Tensor(make_ref<TensorImpl>(std::move(storage), shape, strides, 0, dtype));
 }
 
 Tensor wrap(const Ref<Storage>& storage, const Shape& shape, DType dtype) {
@@ -16,11 +20,12 @@ Tensor wrap(const Ref<Storage>& storage, const Shape& shape, DType dtype) {
 
 template <typename C>
 Tensor filled_from(const C* values, const Shape& shape, DType dtype, const TensorOptions& options) {
-  Tensor result = empty(shape, {.dtype = dtype, .device = options.device});
+  Tensor result = empty(shape, {.dtype = dtype, .pin_memory = options.pin_memory});
   visit_all(dtype, [&]<typename E>() {
     E* out = result.data<E>();
     for (std::int64_t i = 0; i < result.numel(); ++i) out[i] = convert<E>(values[i]);
   });
+  result = result.to(options.device);
   if (options.requires_grad) result.requires_grad_();
   return result;
 }
@@ -45,7 +50,8 @@ Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
   element_count(shape, "empty");
   const Strides strides = format == MemoryFormat::kChannelsLast ? channels_last_strides(shape)
                                                                 : contiguous_strides(shape);
-  Tensor result = make(shape, strides, options.dtype.value_or(DType::kF32), options.device);
+  Tensor result =
+      make(shape, strides, options.dtype.value_or(DType::kF32), options.device, options.pin_memory);
   if (options.requires_grad) result.requires_grad_();
   return result;
 }

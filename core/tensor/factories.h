@@ -17,6 +17,7 @@ struct TensorOptions {
   std::optional<DType> dtype{};  // default: float32, or what the values are
   Device device{};
   bool requires_grad = false;
+  bool pin_memory = false;  // on the CPU, in memory that CUDA devices read and write themselves
 };
 
 // Uninitialised elements.

@@ -201,7 +201,7 @@ std::vector<std::string> suffixes(const Tensor& tensor) {
 
 std::string to_text(const Tensor& tensor, std::span<const std::string> more) {
   if (!tensor.defined()) return "tensor(undefined)";
-  std::string text = std::string(kPrefix) + Printer(tensor).body();
+  std::string text = std::string(kPrefix) + Printer(tensor.detach().cpu()).body();
   std::vector<std::string> all = suffixes(tensor);
   all.insert(all.end(), more.begin(), more.end());
   const std::size_t newline = text.rfind('\n');

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "core/device/cuda/cuda.h"
 #include "core/memory/allocator.h"
+#include "core/memory/cuda/cuda_memory.h"
 
 namespace dl {
 
@@ -41,8 +43,14 @@ Scalar Tensor::item() const {
   DL_CHECK(defined(), kInvalidArgument, "item: the tensor is undefined");
   DL_CHECK(numel() == 1, kShape, "item: a tensor of one element was wanted, its shape is {}",
            sizes().str());
-  return visit_all(dtype(), [this]<typename E>() {
-    const E value = *static_cast<const E*>(impl_->data);
+  alignas(8) char on_host[8];
+  const void* at = impl_->data;
+  if (is_cuda()) {
+    cuda::read(on_host, at, size_of(dtype()), cuda::current_stream(device().index));
+    at = on_host;
+  }
+  return visit_all(dtype(), [at]<typename E>() {
+    const E value = *static_cast<const E*>(at);
     if constexpr (kIsReduced<E>) {
       return Scalar(static_cast<float>(value));
     } else {
@@ -52,6 +60,8 @@ Scalar Tensor::item() const {
 }
 
 std::int64_t Tensor::offset_of(std::initializer_list<std::int64_t> index) const {
+  DL_CHECK(!is_cuda(), kInvalidArgument, "at: the tensor is on {}; look at its cpu()",
+           device().str());
   DL_CHECK(index.size() == rank(), kIndex, "at: {} indices for a tensor of {} dimensions",
            index.size(), rank());
   std::int64_t offset = 0;

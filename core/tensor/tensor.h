@@ -35,6 +35,10 @@ struct BackwardOptions {
   bool create_graph = false;  // refused: gradients of gradients are not recorded
 };
 
+struct ToOptions {
+  bool non_blocking = false;
+};
+
 class Tensor {
  public:
   Tensor() noexcept = default;
@@ -88,7 +92,7 @@ class Tensor {
   }
   // The same as a number of its own kind. uint64 values above 2^63 - 1 come as their bits.
   Scalar item() const;
-  // Indexing with numbers only, for tests and small tools: at<float>({1, 2}).
+  // Indexing with numbers only, for tests and small tools, on the CPU: at<float>({1, 2}).
   template <typename T>
   T& at(std::initializer_list<std::int64_t> index) const {
     return data<T>()[offset_of(index)];
@@ -115,10 +119,22 @@ class Tensor {
   Tensor contiguous(MemoryFormat format = MemoryFormat::kContiguous) const;
   Tensor clone(MemoryFormat format = MemoryFormat::kPreserve) const;
   Tensor to(DType dtype) const;
-  Tensor to(Device device) const;
+  // On another device, in the same layout; the tensor itself where it is there already. With
+  // non_blocking a copy between pinned memory and a device is under way when this returns, in the
+  // order of the device's current stream: a result on the CPU must not be read before that stream
+  // was synchronised.
+  Tensor to(Device device, ToOptions options = {}) const;
+  Tensor cuda() const;  // to the thread's current CUDA device
+  Tensor cuda(int index) const;
+  Tensor cpu() const { return to(Device{}); }
+  bool is_cuda() const noexcept { return device().type == DeviceType::kCUDA; }
+  // A copy in pinned memory, from which copies to a device are fast and need not be waited for.
+  Tensor pin_memory() const;
+  bool is_pinned() const noexcept;
 
   // core/ops: writes in place, each of which counts as one version.
-  Tensor& copy_(const Tensor& source);  // broadcasts and converts
+  // Broadcasts, converts, and takes from any device. non_blocking: as for to().
+  Tensor& copy_(const Tensor& source, ToOptions options = {});
   Tensor& fill_(Scalar value);
   Tensor& zero_();
   Tensor& add_(const Tensor& other, Scalar alpha = 1);

@@ -21,7 +21,7 @@ Sha256 fingerprint(const nn::StateDict& parameters) {
                                                                         EVP_MD_CTX_free);
   bool ok = context != nullptr && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
   for (const auto& [name, tensor] : parameters) {
-    const Tensor values = tensor.to(DType::kF32).contiguous();
+    const Tensor values = tensor.cpu().to(DType::kF32).contiguous();
     ok = ok && EVP_DigestUpdate(context.get(), name.data(), name.size()) == 1 &&
          EVP_DigestUpdate(context.get(), values.data_ptr(), values.nbytes()) == 1;
   }

@@ -9,6 +9,7 @@
 
 #include "collectives/init.h"
 #include "core/base/error.h"
+#include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
 #include "core/random/generator.h"
 #include "examples/train_cnn/checks.h"
@@ -25,6 +26,9 @@ namespace {
 
 void run(const Options& options) {
   if (options.threads > 0) set_num_threads(options.threads);
+  const Device device =
+      options.device == "cuda" ? cuda::rank_device() : cuda::parse_device(options.device);
+  if (device.type == DeviceType::kCUDA) cuda::set_device(device.index);
   const Task task = load_task(options.dataset, options.data_dir);
   init_process_group();
   const Ref<collectives::ProcessGroup> group = default_group();
@@ -41,14 +45,16 @@ void run(const Options& options) {
   if (!options.load.empty()) {
     model.load_state_dict(nn::load_safetensors(options.load).tensors);
   }
+  model.to(device);
   reporter.note(fmt::format(
       "{}: {} training and {} test images, {} parameters, {} rank{} with {} "
-      "thread{} each",
+      "thread{} each{}",
       options.dataset, task.train.size(), task.test.size(), model.count_parameters(), group->size(),
-      group->size() == 1 ? "" : "s", num_threads(), num_threads() == 1 ? "" : "s"));
+      group->size() == 1 ? "" : "s", num_threads(), num_threads() == 1 ? "" : "s",
+      device.type == DeviceType::kCUDA ? " on " + device.str() : ""));
 
-  const Trained trained = train(model, task.train, options, group, reporter);
-  Result result{.test_accuracy = accuracy(model, task.test, options, *group),
+  const Trained trained = train(model, task.train, options, device, group, reporter);
+  Result result{.test_accuracy = accuracy(model, task.test, options, device, *group),
                 .samples_per_s = trained.samples_per_s(),
                 .parameters = model.count_parameters(),
                 .world_size = group->size()};

@@ -33,6 +33,9 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of initial weights and shuffles; the same on every rank")
       ->capture_default_str();
+  app.add_option("--device", o.device,
+                 "where to compute: cpu, cuda (the GPU that is this rank's) or cuda:N")
+      ->capture_default_str();
   app.add_option("--threads", o.threads, "threads a rank computes with; default OMP_NUM_THREADS")
       ->check(CLI::Range(1, 4096));
   app.add_option("--workers", o.workers, "threads a rank reads data with; 0 reads between steps")

@@ -55,12 +55,14 @@ std::int64_t count_correct(const Tensor& logits, const Tensor& target) {
 }  // namespace
 
 Trained train(nn::Module& model, const data::Dataset& dataset, const Options& options,
-              Ref<ProcessGroup> group, Reporter& reporter) {
+              Device device, Ref<ProcessGroup> group, Reporter& reporter) {
   data::DistributedSampler sampler(
       dataset.size(), {.num_replicas = group->size(), .rank = group->rank(), .seed = options.seed});
-  const data::DataLoader loader(
-      dataset, sampler,
-      {.batch_size = options.batch_size, .num_workers = options.workers, .drop_last = true});
+  const data::DataLoader loader(dataset, sampler,
+                                {.batch_size = options.batch_size,
+                                 .num_workers = options.workers,
+                                 .drop_last = true,
+                                 .pin_memory = device.type == DeviceType::kCUDA});
   DL_CHECK(loader.size() > 0, kInvalidArgument,
            "one step of {} x {} samples takes more than the training set has, {}; use a smaller "
            "--batch-size",
@@ -83,10 +85,12 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
     const auto start = Clock::now();
     for (const data::Batch& batch : loader) {
       optimizer.zero_grad();
+      const Tensor images = batch[0].to(device, {.non_blocking = true});
+      const Tensor labels = batch[1].to(device, {.non_blocking = true});
       Tensor loss;
       {
-        const autocast cast(DeviceType::kCPU, mixed);
-        loss = nn::functional::cross_entropy(ddp(batch[0]), batch[1]);
+        const autocast cast(device.type, mixed);
+        loss = nn::functional::cross_entropy(ddp(images), labels);
       }
       scaler.scale(loss).backward();
       scaler.step(optimizer);
@@ -110,7 +114,7 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
 }
 
 double accuracy(nn::Module& model, const data::Dataset& dataset, const Options& options,
-                ProcessGroup& group) {
+                Device device, ProcessGroup& group) {
   data::DistributedSampler sampler(dataset.size(), {.num_replicas = group.size(),
                                                     .rank = group.rank(),
                                                     .shuffle = false,
@@ -121,7 +125,7 @@ double accuracy(nn::Module& model, const data::Dataset& dataset, const Options& 
   model.eval();
   std::array<std::int64_t, 2> counts = {0, 0};  // correct, all
   for (const data::Batch& batch : loader) {
-    counts[0] += count_correct(model(batch[0]), batch[1]);
+    counts[0] += count_correct(model(batch[0].to(device)).cpu(), batch[1]);
     counts[1] += batch.size();
   }
   sum_over_ranks(counts, group);

@@ -20,16 +20,16 @@ struct Trained {
   }
 };
 
-// SGD on `model` for options.epochs epochs; every rank calls it, and all end with the same
-// parameters. Ranks visit disjoint samples in an order that depends on seed and epoch only; an
-// incomplete last batch is dropped.
-// Throws kInvalidArgument where the set does not fill one step, and what ranks and data throw.
+// SGD on `model`, which is on `device`, for options.epochs epochs; every rank calls it, and all end
+// with the same parameters. Ranks visit disjoint samples in an order that depends on seed and epoch
+// only; an incomplete last batch is dropped. Throws kInvalidArgument where the set does not fill
+// one step, and what ranks and data throw.
 Trained train(nn::Module& model, const data::Dataset& dataset, const Options& options,
-              Ref<collectives::ProcessGroup> group, Reporter& reporter);
+              Device device, Ref<collectives::ProcessGroup> group, Reporter& reporter);
 
 // The share of samples whose largest logit is their label. The ranks share the work; each sample
 // counts once for any number of them.
 double accuracy(nn::Module& model, const data::Dataset& dataset, const Options& options,
-                collectives::ProcessGroup& group);
+                Device device, collectives::ProcessGroup& group);
 
 }  // namespace dl::examples

@@ -172,7 +172,7 @@ class DataLoader::Epoch::Impl {
     Batch batch;
     for (const Field& field : fields) {
       batch.fields.push_back(empty(batch_shape(static_cast<std::int64_t>(indices.size()), field),
-                                   {.dtype = field.dtype}));
+                                   {.dtype = field.dtype, .pin_memory = options_.pin_memory}));
     }
     std::vector<std::span<std::byte>> places(fields.size());
     for (std::size_t i = 0; i < indices.size(); ++i) {

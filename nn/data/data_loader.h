@@ -42,6 +42,8 @@ struct DataLoaderOptions {
   int num_workers = 0;      // 0: next() reads, on the caller's thread
   int prefetch_factor = 2;  // batches that each worker reads ahead
   bool drop_last = false;   // leave out a last batch that is not full
+  // Batches lie in pinned memory, for copies to a CUDA device that nobody waits for.
+  bool pin_memory = false;
   // How long next() waits for one batch before it throws kTimeout.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
 };

@@ -1,10 +1,11 @@
 #include "nn/parallel/broadcast.h"
 
 #include <cstdint>
-#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
+#include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::parallel {
@@ -17,25 +18,38 @@ bool travels_alone(const Tensor& tensor) noexcept {
   return tensor.is_contiguous() && tensor.nbytes() >= kAloneBytes;
 }
 
+Stream stream_of(const Tensor& tensor) {
+  return tensor.is_cuda() ? cuda::current_stream(tensor.device().index) : Stream{};
+}
+
 // Room of a tensor among those that travel together: each begins aligned for any dtype.
 std::size_t room_of(const Tensor& tensor) noexcept {
   constexpr std::size_t kUnit = 16;
   return (tensor.nbytes() + kUnit - 1) / kUnit * kUnit;
 }
 
+// A row-major tensor like `like` in the bytes of `packed` from `at` on.
+Tensor place_in(const Tensor& packed, std::size_t at, const Tensor& like) {
+  return Tensor(
+      make_ref<TensorImpl>(packed.storage(), like.sizes(), contiguous_strides(like.sizes()),
+                           static_cast<std::int64_t>(at / size_of(like.dtype())), like.dtype()));
+}
+
 }  // namespace
 
 void broadcast_tensors(collectives::ProcessGroup& group, std::span<const Tensor> tensors,
                        int root) {
-  if (group.size() == 1) return;
-  std::vector<Ref<collectives::Work>> works;
+  if (group.size() == 1 || tensors.empty()) return;
+  std::vector<std::pair<Ref<collectives::Work>, Stream>> works;
   // Bytes, whatever the dtypes: nothing is computed with them.
   const auto start = [&](const Tensor& tensor) {
-    works.push_back(group.broadcast({.buffer = tensor.data_ptr(),
-                                     .count = tensor.nbytes(),
-                                     .dtype = DType::kU8,
-                                     .root = root,
-                                     .call = {.holds = tensor.storage()}}));
+    const Stream stream = stream_of(tensor);
+    works.emplace_back(group.broadcast({.buffer = tensor.data_ptr(),
+                                        .count = tensor.nbytes(),
+                                        .dtype = DType::kU8,
+                                        .root = root,
+                                        .call = {.stream = stream, .holds = tensor.storage()}}),
+                       stream);
   };
   std::vector<Tensor> together;
   std::size_t bytes = 0;
@@ -49,25 +63,24 @@ void broadcast_tensors(collectives::ProcessGroup& group, std::span<const Tensor>
   }
 
   const NoGradGuard no_grad;
-  const Tensor packed = empty({static_cast<std::int64_t>(bytes)}, {.dtype = DType::kU8});
-  auto* const begin = static_cast<std::byte*>(packed.data_ptr());
+  const Tensor packed = empty({static_cast<std::int64_t>(bytes)},
+                              {.dtype = DType::kU8, .device = tensors.front().device()});
   std::size_t at = 0;
   if (group.rank() == root) {
     for (const Tensor& tensor : together) {
-      const Tensor rows = tensor.contiguous();
-      if (rows.nbytes() > 0) std::memcpy(begin + at, rows.data_ptr(), rows.nbytes());
+      place_in(packed, at, tensor).copy_(tensor.detach());
       at += room_of(tensor);
     }
   }
   if (bytes > 0) start(packed);
-  for (const Ref<collectives::Work>& work : works) work->wait();
+  for (const auto& [work, stream] : works) work->wait(stream);
   if (group.rank() == root) return;
 
   for (const Tensor& tensor : tensors) {
     if (travels_alone(tensor)) tensor.bump_version();
   }
   for (const Tensor& tensor : together) {
-    tensor.detach().copy_(from_blob(begin + at, tensor.sizes(), tensor.dtype(), packed.storage()));
+    tensor.detach().copy_(place_in(packed, at, tensor));
     at += room_of(tensor);
   }
 }

@@ -61,10 +61,12 @@ StateDict prepare(const Module& model, const Ref<collectives::ProcessGroup>& gro
              "build the same model with the same options on every rank");
   StateDict trained;
   std::vector<Tensor> all;
+  Device device{};
   for (NamedTensor& p : model.named_parameters()) {
-    DL_CHECK(p.tensor.device().type == DeviceType::kCPU, kNotImplemented,
-             "{}: parameter {} is on {}; only the CPU is supported", kName, p.name,
-             p.tensor.device().str());
+    if (all.empty()) device = p.tensor.device();
+    DL_CHECK(p.tensor.device() == device, kInvalidArgument,
+             "{}: parameter {} is on {}, those before it on {}; move the model to one device",
+             kName, p.name, p.tensor.device().str(), device.str());
     all.push_back(p.tensor);
     if (p.tensor.requires_grad()) trained.push_back(std::move(p));
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/autograd/leaf.h"
+#include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::parallel {
@@ -18,6 +19,11 @@ constexpr std::size_t kNamesQuoted = 8;
 
 BucketItem item_of(const Tensor& parameter) {
   return {static_cast<std::size_t>(parameter.numel()), parameter.dtype(), parameter.device()};
+}
+
+// Where gradients are computed, and where their averages are read.
+Stream stream_of(const Tensor& memory) {
+  return memory.is_cuda() ? cuda::current_stream(memory.device().index) : Stream{};
 }
 
 // Writes zeros where the gradient lives.
@@ -61,7 +67,8 @@ std::vector<BucketPlan> Reducer::plan() const {
 // Zeros, because the gaps between gradients travel too.
 Tensor Reducer::make_memory(const BucketPlan& plan) const {
   const Shape shape{static_cast<std::int64_t>(plan.elements)};
-  if (group_->size() == 1) return zeros(shape, {.dtype = plan.dtype, .device = plan.device});
+  if (group_->size() == 1 || plan.device.type == DeviceType::kCUDA)
+    return zeros(shape, {.dtype = plan.dtype, .device = plan.device});
   const Ref<collectives::SymmetricMemory> memory =
       group_->allocate_symmetric(plan.elements * size_of(plan.dtype));
   return from_blob(memory->data(), shape, plan.dtype, memory);
@@ -158,7 +165,7 @@ Ref<collectives::Work> Reducer::start(Bucket& bucket) {
        .count = static_cast<std::size_t>(bucket.memory.numel()),
        .dtype = bucket.memory.dtype(),
        .op = collectives::ReduceOp::kAvg,
-       .call = {.stream = {.device = bucket.memory.device()}, .holds = bucket.memory.storage()}});
+       .call = {.stream = stream_of(bucket.memory), .holds = bucket.memory.storage()}});
 }
 
 void Reducer::end_pass() {
@@ -214,7 +221,7 @@ void Reducer::wait_for_buckets() {
   const Clock::time_point begin = Clock::now();
   for (Bucket& bucket : buckets_) {
     if (!bucket.work) continue;
-    bucket.work->wait();
+    bucket.work->wait(stream_of(bucket.memory));
     under_way.push_back({bucket.begin, bucket.work->completed_at().value_or(Clock::now())});
     bucket.work = nullptr;
     bucket.memory.bump_version();

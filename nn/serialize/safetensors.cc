@@ -78,7 +78,7 @@ void save_safetensors(const std::string& path, const StateDict& tensors, const M
       DL_CHECK(entry.tensor.defined(), kInvalidArgument, "save {}: tensor {} is undefined", path,
                entry.name);
       if (size_of(entry.tensor.dtype()) == width) {
-        ordered.push_back({entry.name, entry.tensor.contiguous()});
+        ordered.push_back({entry.name, entry.tensor.cpu().contiguous()});
       }
     }
   }

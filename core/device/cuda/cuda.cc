@@ -5,6 +5,7 @@
 #include <charconv>
 #include <mutex>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/device/cuda/module.h"
 
@@ -101,6 +102,12 @@ void synchronize(const Stream& stream) {
   if (stream.device.type == DeviceType::kCUDA) runtime().synchronize_stream(stream.handle);
 }
 
+void join(const Stream& waiting, const Stream& stream) {
+  Event event(stream.device.index);
+  event.record(stream);
+  event.wait(waiting);
+}
+
 DeviceGuard::DeviceGuard(int device) : before_(current_device()) {
   if (device != before_) set_device(device);
 }
@@ -154,6 +161,20 @@ void Event::synchronize() const {
 
 float Event::elapsed_ms(const Event& end) const {
   return runtime().elapsed_ms(event_, end.event_);
+}
+
+Device rank_device() {
+  std::int64_t index = 0;
+  if (const auto gpus = env::get(env::Var::kGpus)) {
+    const char* const end = gpus->data() + gpus->size();
+    const auto [rest, error] = std::from_chars(gpus->data(), end, index);
+    DL_CHECK(error == std::errc() && (rest == end || *rest == ','), kInvalidArgument,
+             "DLRUN_GPUS={}: wanted numbers of devices, as 2 or 2,3", *gpus);
+  } else {
+    index = env::get_int(env::Var::kLocalRank).value_or(0) % runtime().device_count();
+  }
+  check_index(static_cast<int>(index));
+  return {DeviceType::kCUDA, static_cast<std::int16_t>(index)};
 }
 
 Device parse_device(std::string_view text) {

@@ -40,10 +40,12 @@ Stream current_stream(int device);
 inline Stream current_stream() {
   return current_stream(current_device());
 }
-// Makes a stream its device's current one for this thread.
+// Makes a stream its device's current one for this thread; a null handle stands for the default.
 void set_stream(const Stream& stream);
 // Waits for a stream's work; as synchronize().
 void synchronize(const Stream& stream);
+// What `waiting` gets from now on starts after all that `stream` has been given.
+void join(const Stream& waiting, const Stream& stream);
 
 // While it lives, a device is the thread's current one.
 class DeviceGuard {
@@ -70,7 +72,7 @@ class StreamGuard {
   int device_before_;
 };
 
-// A stream of one's own; destroyed with the object, its work is done first.
+// A stream of one's own. Work that it still has when the object goes is done all the same.
 class OwnedStream {
  public:
   explicit OwnedStream(int device, bool high_priority = false);
@@ -109,6 +111,10 @@ class Event {
  private:
   void* event_;
 };
+
+// The device of this rank: the first that dlrun gave it (DLRUN_GPUS), else its local rank's turn
+// among those that the process sees.
+Device rank_device();
 
 // "cpu", "cuda" (the current device) or "cuda:1". Throws kInvalidArgument for another text; does
 // not ask whether the device is there.

@@ -18,7 +18,7 @@ struct Host {
   void* (*current_stream)(int device);
   // Out of the caching allocator, for use in the stream's order.
   void* (*allocate)(int device, std::size_t bytes, void* stream);
-  void (*deallocate)(void* block) noexcept;
+  void (*deallocate)(int device, void* block) noexcept;
   const dl::detail::MathFlags* math;
 };
 

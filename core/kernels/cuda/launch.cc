@@ -46,11 +46,12 @@ void activate_device(int device) {
 }
 
 Workspace::Workspace(std::size_t bytes, cudaStream_t stream)
-    : data_(bytes == 0 ? nullptr : opener().allocate(active_device(), bytes, stream)),
+    : device_(active_device()),
+      data_(bytes == 0 ? nullptr : opener().allocate(device_, bytes, stream)),
       bytes_(bytes) {}
 
 Workspace::~Workspace() {
-  if (data_ != nullptr) opener().deallocate(data_);
+  if (data_ != nullptr) opener().deallocate(device_, data_);
 }
 
 Launch::Launch()

@@ -43,6 +43,7 @@ class Workspace {
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
+  int device_;
   void* data_;
   std::size_t bytes_;
 };

@@ -1,41 +1,144 @@
 #include "core/memory/cuda/cuda_memory.h"
 
+#include <array>
+#include <atomic>
 #include <mutex>
-#include <unordered_map>
 
 #include "core/base/error.h"
-#include "core/device/cuda/cuda.h"
 #include "core/device/cuda/module.h"
+#include "core/memory/cuda/pinned_allocator.h"
 
 namespace dl::cuda {
 namespace {
 
-struct Blocks {
-  std::mutex mutex;
-  std::unordered_map<void*, int> device;
-};
-Blocks& blocks() {
-  static auto* const all = new Blocks;  // tensors may outlive every static
-  return *all;
+constexpr int kMostDevices = 64;
+
+// Made at first use and never destroyed: tensors may outlive every static.
+constinit std::array<std::atomic<CachingAllocator*>, kMostDevices> allocators{};
+constinit std::atomic<PinnedAllocator*> pinned_memory{nullptr};
+constinit std::mutex mutex;
+
+PinnedAllocator& pinned() {
+  if (PinnedAllocator* const known = pinned_memory.load(std::memory_order_acquire)) return *known;
+  Runtime& api = runtime();
+  const std::lock_guard lock(mutex);
+  if (pinned_memory.load(std::memory_order_relaxed) == nullptr) {
+    pinned_memory.store(new PinnedAllocator(api), std::memory_order_release);
+  }
+  return *pinned_memory.load(std::memory_order_relaxed);
 }
 
 }  // namespace
 
-void* allocate(int device, std::size_t bytes, const Stream&) {
-  if (bytes == 0) return nullptr;
-  void* const block = runtime().allocate(device, bytes);
-  DL_CHECK(block != nullptr, kInvalidArgument, "cuda:{}: out of memory: {} bytes were wanted",
-           device, bytes);
-  const std::lock_guard lock(blocks().mutex);
-  blocks().device.emplace(block, device);
-  return block;
+CachingAllocator& allocator(int device) {
+  if (device >= 0 && device < kMostDevices) {
+    std::atomic<CachingAllocator*>& place = allocators[static_cast<std::size_t>(device)];
+    if (CachingAllocator* const known = place.load(std::memory_order_acquire)) return *known;
+  }
+  default_stream(device);  // refuses a device that is not there
+  std::atomic<CachingAllocator*>& place = allocators[static_cast<std::size_t>(device)];
+  const std::lock_guard lock(mutex);
+  if (place.load(std::memory_order_relaxed) == nullptr) {
+    place.store(new CachingAllocator(runtime(), device), std::memory_order_release);
+  }
+  return *place.load(std::memory_order_relaxed);
 }
 
-void deallocate(void* block) noexcept {
+void* allocate(int device, std::size_t bytes, const Stream& stream) {
+  CachingAllocator& memory = allocator(device);
+  return bytes == 0 ? nullptr : memory.allocate(bytes, stream.handle);
+}
+
+void deallocate(int device, void* block) noexcept {
   if (block == nullptr) return;
-  const std::lock_guard lock(blocks().mutex);
-  const auto found = blocks().device.extract(block);
-  runtime().deallocate(found.mapped(), block);
+  allocators[static_cast<std::size_t>(device)].load(std::memory_order_acquire)->deallocate(block);
+}
+
+void record_stream(int device, void* block, const Stream& stream) {
+  allocator(device).record_stream(block, stream.handle);
+}
+
+void* allocate_pinned(std::size_t bytes) {
+  return bytes == 0 ? nullptr : pinned().allocate(bytes);
+}
+
+void deallocate_pinned(void* block) noexcept {
+  if (block != nullptr) pinned_memory.load(std::memory_order_acquire)->deallocate(block);
+}
+
+bool is_pinned(const void* data) noexcept {
+  const PinnedAllocator* const known = pinned_memory.load(std::memory_order_acquire);
+  return known != nullptr && known->owns(data);
+}
+
+void record_pinned_use(const void* data, const Stream& stream) {
+  pinned().record_use(data, stream);
+}
+
+void copy(void* to, const void* from, std::size_t bytes, const Stream& stream) {
+  if (bytes > 0) runtime().copy_async(to, from, bytes, stream.handle);
+}
+
+void read(void* to, const void* from, std::size_t bytes, const Stream& stream) {
+  copy(to, from, bytes, stream);
+  synchronize(stream);
+}
+
+std::int64_t memory_allocated(int device) {
+  return allocator(device).stats().allocated_bytes.current;
+}
+
+std::int64_t max_memory_allocated(int device) {
+  return allocator(device).stats().allocated_bytes.peak;
+}
+
+std::int64_t memory_reserved(int device) {
+  return allocator(device).stats().reserved_bytes.current;
+}
+
+std::int64_t max_memory_reserved(int device) {
+  return allocator(device).stats().reserved_bytes.peak;
+}
+
+void reset_peak_memory_stats(int device) {
+  allocator(device).reset_peak_stats();
+}
+
+std::map<std::string, std::int64_t> memory_stats(int device) {
+  const AllocatorStats stats = allocator(device).stats();
+  std::map<std::string, std::int64_t> all{{"num_alloc_retries", stats.num_alloc_retries},
+                                          {"num_ooms", stats.num_ooms},
+                                          {"num_device_alloc", stats.num_device_alloc},
+                                          {"num_device_free", stats.num_device_free}};
+  const auto put = [&all](const std::string& name, const Stat& stat) {
+    all[name + ".all.current"] = stat.current;
+    all[name + ".all.peak"] = stat.peak;
+    all[name + ".all.allocated"] = stat.allocated;
+    all[name + ".all.freed"] = stat.freed;
+  };
+  put("allocation", stats.allocation);
+  put("segment", stats.segment);
+  put("allocated_bytes", stats.allocated_bytes);
+  put("reserved_bytes", stats.reserved_bytes);
+  put("active_bytes", stats.active_bytes);
+  put("requested_bytes", stats.requested_bytes);
+  return all;
+}
+
+MemoryInfo mem_get_info(int device) {
+  default_stream(device);
+  return runtime().memory_info(device);
+}
+
+void empty_cache() {
+  for (const std::atomic<CachingAllocator*>& place : allocators) {
+    if (CachingAllocator* const known = place.load(std::memory_order_acquire)) {
+      known->empty_cache();
+    }
+  }
+  if (PinnedAllocator* const known = pinned_memory.load(std::memory_order_acquire)) {
+    known->empty_cache();
+  }
 }
 
 const Host& host() noexcept {
@@ -46,7 +149,7 @@ const Host& host() noexcept {
             return allocate(device, bytes,
                             {{DeviceType::kCUDA, static_cast<std::int16_t>(device)}, stream});
           },
-      .deallocate = [](void* block) noexcept { deallocate(block); },
+      .deallocate = [](int device, void* block) noexcept { deallocate(device, block); },
       .math = &dl::detail::math_flags};
   return kHost;
 }

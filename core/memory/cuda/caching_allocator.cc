@@ -1,0 +1,351 @@
+#include "core/memory/cuda/caching_allocator.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace dl::cuda {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+constexpr std::size_t kMiB = 1024 * kKiB;
+constexpr std::size_t kUnit = 512;                // sizes are multiples of it
+constexpr std::size_t kSmall = 1 * kMiB;          // largest block of the small lists
+constexpr std::size_t kSmallSegment = 2 * kMiB;   // what those are cut from
+constexpr std::size_t kLargeSegment = 20 * kMiB;  // the same for blocks of up to kOwnSegment
+constexpr std::size_t kOwnSegment = 10 * kMiB;    // from here on a block gets its own
+constexpr std::size_t kSegmentUnit = 2 * kMiB;
+
+std::size_t rounded(std::size_t bytes, std::size_t unit) noexcept {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+std::size_t segment_size(std::size_t size) noexcept {
+  if (size <= kSmall) return kSmallSegment;
+  return size < kOwnSegment ? kLargeSegment : rounded(size, kSegmentUnit);
+}
+
+std::string readable(double bytes) {
+  if (bytes < static_cast<double>(kMiB)) return fmt::format("{:.2f} KiB", bytes / kKiB);
+  if (bytes < 1024.0 * kMiB) return fmt::format("{:.2f} MiB", bytes / kMiB);
+  return fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
+}
+
+}  // namespace
+
+void Stat::add(std::size_t amount) noexcept {
+  current += static_cast<std::int64_t>(amount);
+  allocated += static_cast<std::int64_t>(amount);
+  peak = std::max(peak, current);
+}
+
+void Stat::remove(std::size_t amount) noexcept {
+  current -= static_cast<std::int64_t>(amount);
+  freed += static_cast<std::int64_t>(amount);
+}
+
+bool CachingAllocator::BySize::operator()(const Block* a, const Block* b) const noexcept {
+  const std::less<const void*> before;
+  if (a->stream != b->stream) return before(a->stream, b->stream);
+  if (a->size != b->size) return a->size < b->size;
+  return before(a->data, b->data);
+}
+
+CachingAllocator::CachingAllocator(Runtime& runtime, int device)
+    : runtime_(runtime), device_(device) {}
+
+// Blocks in use stay: whoever holds one may free it no more.
+CachingAllocator::~CachingAllocator() {
+  try {
+    empty_cache();
+  } catch (...) {  // the device is lost, and its memory with it
+  }
+}
+
+CachingAllocator::Pool& CachingAllocator::pool_for(void* stream) noexcept {
+  const auto found = capturing_.find(stream);
+  return found == capturing_.end() ? shared_ : *found->second;
+}
+
+std::set<CachingAllocator::Block*, CachingAllocator::BySize>& CachingAllocator::free_list(
+    Pool& pool, bool small) noexcept {
+  return small ? pool.small : pool.large;
+}
+
+void* CachingAllocator::allocate(std::size_t bytes, void* stream) {
+  const std::lock_guard lock(mutex_);
+  constexpr std::size_t kMost = std::size_t{1} << 47;
+  if (bytes > kMost) out_of_memory(bytes);
+  const std::size_t size = rounded(bytes, kUnit);
+  settle_events(false);
+  Pool& pool = pool_for(stream);
+  Block* block = take_free(pool, size, stream);
+  if (block == nullptr) block = take_segment(pool, size, stream);
+  if (block == nullptr) out_of_memory(bytes);
+  split(block, size);
+  block->in_use = true;
+  block->requested = bytes;
+  in_use_.emplace(block->data, block);
+  stats_.allocation.add(1);
+  stats_.allocated_bytes.add(block->size);
+  stats_.active_bytes.add(block->size);
+  stats_.requested_bytes.add(bytes);
+  return block->data;
+}
+
+CachingAllocator::Block* CachingAllocator::take_free(Pool& pool, std::size_t size, void* stream) {
+  auto& list = free_list(pool, size <= kSmall);
+  Block wanted{.stream = stream, .data = nullptr, .size = size, .pool = &pool};
+  const auto found = list.lower_bound(&wanted);
+  if (found == list.end() || (*found)->stream != stream) return nullptr;
+  Block* const block = *found;
+  list.erase(found);
+  return block;
+}
+
+CachingAllocator::Block* CachingAllocator::take_segment(Pool& pool, std::size_t size,
+                                                        void* stream) {
+  const std::size_t bytes = segment_size(size);
+  void* data = runtime_.allocate(device_, bytes);
+  if (data == nullptr) {
+    ++stats_.num_alloc_retries;
+    // A wait would break a capture.
+    if (capturing_.empty()) settle_events(true);
+    if (give_back_segments()) data = runtime_.allocate(device_, bytes);
+    if (data == nullptr) {
+      // What has just been settled may be a block of this stream.
+      return take_free(pool, size, stream);
+    }
+  }
+  ++stats_.num_device_alloc;
+  stats_.segment.add(1);
+  stats_.reserved_bytes.add(bytes);
+  ++pool.segments;
+  return new Block{.stream = stream,
+                   .data = static_cast<char*>(data),
+                   .size = bytes,
+                   .pool = &pool,
+                   .small = size <= kSmall};
+}
+
+void CachingAllocator::split(Block* block, std::size_t size) {
+  const std::size_t rest = block->size - size;
+  // A small rest of a large block would serve nobody.
+  const bool worth = size <= kSmall ? rest >= kUnit : rest > kSmall;
+  if (!worth) return;
+  auto& list = free_list(*block->pool, block->small);
+  Block* const other = new Block{.stream = block->stream,
+                                 .data = block->data + size,
+                                 .size = rest,
+                                 .pool = block->pool,
+                                 .before = block,
+                                 .after = block->after,
+                                 .small = block->small};
+  if (other->after != nullptr) other->after->before = other;
+  block->after = other;
+  block->size = size;
+  list.insert(other);
+}
+
+void CachingAllocator::deallocate(void* data) noexcept {
+  if (data == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = in_use_.extract(data);
+  if (found.empty()) return;  // not of this allocator
+  Block* const block = found.mapped();
+  block->in_use = false;
+  stats_.allocation.remove(1);
+  stats_.allocated_bytes.remove(block->size);
+  stats_.requested_bytes.remove(block->requested);
+  if (block->streams.empty()) {
+    free_block(block);
+  } else if (!capturing_.empty()) {
+    after_capture_.push_back(block);
+  } else {
+    hold_back(block);
+  }
+}
+
+void CachingAllocator::hold_back(Block* block) {
+  for (void* const stream : std::exchange(block->streams, {})) {
+    try {
+      void* const event = runtime_.make_event(device_, false);
+      runtime_.record_event(event, stream);
+      waiting_.push_back({event, stream, block});
+      ++block->events;
+    } catch (...) {  // the device is lost, and nobody uses the block any more
+    }
+  }
+  if (block->events == 0) free_block(block);
+}
+
+void CachingAllocator::free_block(Block* block) {
+  stats_.active_bytes.remove(block->size);
+  for (Block* const neighbour : {block->before, block->after}) {
+    if (neighbour != nullptr && !neighbour->in_use && neighbour->events == 0 &&
+        free_list(*block->pool, block->small).erase(neighbour) != 0) {
+      join(block, neighbour);
+    }
+  }
+  free_list(*block->pool, block->small).insert(block);
+  Pool& pool = *block->pool;
+  if (pool.released && block->before == nullptr && block->after == nullptr) {
+    free_list(*block->pool, block->small).erase(block);
+    drop_segment(block);
+    if (pool.segments == 0) pools_.erase(pool.id);
+  }
+}
+
+// `neighbour` becomes part of `block`.
+void CachingAllocator::join(Block* block, Block* neighbour) {
+  if (neighbour == block->before) {
+    block->data = neighbour->data;
+    block->before = neighbour->before;
+    if (block->before != nullptr) block->before->after = block;
+  } else {
+    block->after = neighbour->after;
+    if (block->after != nullptr) block->after->before = block;
+  }
+  block->size += neighbour->size;
+  delete neighbour;
+}
+
+void CachingAllocator::record_stream(void* data, void* stream) {
+  const std::lock_guard lock(mutex_);
+  const auto found = in_use_.find(data);
+  if (found == in_use_.end() || found->second->stream == stream) return;
+  found->second->streams.insert(stream);
+}
+
+void CachingAllocator::settle_events(bool wait) {
+  if (capturing_.empty()) {
+    for (Block* const block : std::exchange(after_capture_, {})) hold_back(block);
+  }
+  // The events of one stream pass in their order; another stream's may pass earlier.
+  std::set<void*> behind;
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    if (wait) {
+      runtime_.synchronize_event(at->event);
+    } else if (behind.contains(at->stream) || !runtime_.query_event(at->event)) {
+      behind.insert(at->stream);
+      ++at;
+      continue;
+    }
+    const Waiting passed = *at;
+    at = waiting_.erase(at);
+    runtime_.destroy_event(passed.event);
+    if (--passed.block->events == 0) free_block(passed.block);
+  }
+}
+
+bool CachingAllocator::give_back_segments() {
+  bool any = false;
+  const auto give = [&](Pool& pool) {
+    for (auto* const list : {&pool.small, &pool.large}) {
+      for (auto at = list->begin(); at != list->end();) {
+        Block* const block = *at;
+        if (block->before != nullptr || block->after != nullptr) {
+          ++at;
+          continue;
+        }
+        at = list->erase(at);
+        drop_segment(block);
+        any = true;
+      }
+    }
+  };
+  give(shared_);
+  for (auto at = pools_.begin(); at != pools_.end();) {
+    Pool& pool = *at->second;
+    if (pool.released) give(pool);
+    at = pool.released && pool.segments == 0 ? pools_.erase(at) : std::next(at);
+  }
+  return any;
+}
+
+void CachingAllocator::drop_segment(Block* block) {
+  runtime_.deallocate(device_, block->data);
+  ++stats_.num_device_free;
+  stats_.segment.remove(1);
+  stats_.reserved_bytes.remove(block->size);
+  --block->pool->segments;
+  delete block;
+}
+
+void CachingAllocator::empty_cache() {
+  const std::lock_guard lock(mutex_);
+  settle_events(capturing_.empty());
+  give_back_segments();
+}
+
+AllocatorStats CachingAllocator::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void CachingAllocator::reset_peak_stats() {
+  const std::lock_guard lock(mutex_);
+  for (Stat* const stat : {&stats_.allocation, &stats_.segment, &stats_.allocated_bytes,
+                           &stats_.reserved_bytes, &stats_.active_bytes, &stats_.requested_bytes}) {
+    stat->peak = stat->current;
+  }
+}
+
+PoolId CachingAllocator::begin_pool(void* stream, PoolId id) {
+  const std::lock_guard lock(mutex_);
+  DL_CHECK(!capturing_.contains(stream), kInvalidArgument,
+           "begin_pool: the stream allocates from a pool of its own already");
+  // What other streams still hold would need an event, which a capture cannot record.
+  settle_events(false);
+  if (id == 0) {
+    id = next_pool_++;
+    auto pool = std::make_unique<Pool>();
+    pool->id = id;
+    pools_.emplace(id, std::move(pool));
+  }
+  const auto found = pools_.find(id);
+  DL_CHECK(found != pools_.end() && !found->second->released, kInvalidArgument,
+           "begin_pool: there is no pool {}", id);
+  capturing_.emplace(stream, found->second.get());
+  return id;
+}
+
+void CachingAllocator::end_pool(void* stream) {
+  const std::lock_guard lock(mutex_);
+  capturing_.erase(stream);
+}
+
+void CachingAllocator::release_pool(PoolId id) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = pools_.find(id);
+  if (found == pools_.end()) return;
+  found->second->released = true;
+  if (found->second->segments == 0) pools_.erase(found);
+}
+
+void CachingAllocator::out_of_memory(std::size_t bytes) {
+  ++stats_.num_ooms;
+  const MemoryInfo memory = runtime_.memory_info(device_);
+  const auto reserved = static_cast<std::size_t>(stats_.reserved_bytes.current);
+  const auto in_use = static_cast<std::size_t>(stats_.active_bytes.current);
+  const std::size_t taken = memory.total - memory.free;
+  std::size_t graphs = 0;
+  for (const auto& [id, pool] : pools_) graphs += pool->segments;
+  throw_error(
+      ErrorKind::kInvalidArgument,
+      "cuda:{}: out of memory: {} were asked for. Of {} on the device {} are free; this process "
+      "uses {} for tensors ({} at its peak) and keeps {} cached{}, everybody else on the device "
+      "has "
+      "{}. A smaller batch needs less; dl::cuda::empty_cache() gives what is cached to others",
+      device_, readable(static_cast<double>(bytes)), readable(static_cast<double>(memory.total)),
+      readable(static_cast<double>(memory.free)), readable(static_cast<double>(in_use)),
+      readable(static_cast<double>(stats_.active_bytes.peak)),
+      readable(static_cast<double>(reserved - in_use)),
+      graphs > 0 ? fmt::format(" ({} segments belong to captured graphs)", graphs) : "",
+      readable(static_cast<double>(taken - std::min(taken, reserved))));
+}
+
+}  // namespace dl::cuda

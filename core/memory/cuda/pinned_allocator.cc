@@ -1,0 +1,121 @@
+#include "core/memory/cuda/pinned_allocator.h"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace dl::cuda {
+namespace {
+
+constexpr std::size_t kLeast = 4096;
+constexpr std::size_t kMost = std::size_t{1} << 46;
+
+}  // namespace
+
+PinnedAllocator::~PinnedAllocator() {
+  try {
+    empty_cache();
+  } catch (...) {  // the device is lost; the memory goes with the process
+  }
+}
+
+void* PinnedAllocator::allocate(std::size_t bytes) {
+  DL_CHECK(bytes <= kMost, kInvalidArgument,
+           "pinned memory: {} bytes are more than a process can have", bytes);
+  const std::size_t size = std::bit_ceil(std::max(bytes, kLeast));
+  const std::lock_guard lock(mutex_);
+  settle_events();
+  if (const auto found = free_.find(size); found != free_.end()) {
+    const Blocks::iterator block = found->second;
+    free_.erase(found);
+    block->second.in_use = true;
+    return block->first;
+  }
+  void* data = runtime_.allocate_pinned(size);
+  if (data == nullptr) {
+    for (const auto& [free_size, block] : std::exchange(free_, {})) {
+      runtime_.deallocate_pinned(block->first);
+      blocks_.erase(block);
+    }
+    data = runtime_.allocate_pinned(size);
+  }
+  count_ = blocks_.size();
+  DL_CHECK(data != nullptr, kInvalidArgument,
+           "pinned memory: {} bytes were wanted, and the system has no more of it (the limit may "
+           "be that of locked memory: ulimit -l)",
+           bytes);
+  blocks_.emplace(static_cast<char*>(data), Block{.size = size, .in_use = true});
+  count_ = blocks_.size();
+  return data;
+}
+
+PinnedAllocator::Blocks::iterator PinnedAllocator::find(const void* data) {
+  auto* const address = static_cast<char*>(const_cast<void*>(data));
+  auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return blocks_.end();
+  --after;
+  return address < after->first + after->second.size ? after : blocks_.end();
+}
+
+PinnedAllocator::Blocks::const_iterator PinnedAllocator::find(const void* data) const {
+  return const_cast<PinnedAllocator*>(this)->find(data);
+}
+
+void PinnedAllocator::deallocate(void* data) noexcept {
+  if (data == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const auto block = blocks_.find(static_cast<char*>(data));
+  if (block == blocks_.end()) return;
+  block->second.in_use = false;
+  for (const auto& [device, stream] : std::exchange(block->second.streams, {})) {
+    try {
+      void* const event = runtime_.make_event(device, false);
+      runtime_.record_event(event, stream);
+      waiting_.push_back({event, block});
+      ++block->second.events;
+    } catch (...) {  // the device is lost, and copies nothing any more
+    }
+  }
+  if (block->second.events == 0) free_.emplace(block->second.size, block);
+}
+
+void PinnedAllocator::record_use(const void* data, const Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  const auto block = find(data);
+  if (block != blocks_.end()) block->second.streams.emplace(stream.device.index, stream.handle);
+}
+
+bool PinnedAllocator::owns(const void* data) const noexcept {
+  if (count_.load(std::memory_order_relaxed) == 0) return false;
+  const std::lock_guard lock(mutex_);
+  const auto block = find(data);
+  return block != blocks_.end() && block->second.in_use;
+}
+
+void PinnedAllocator::settle_events() {
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    if (!runtime_.query_event(at->event)) {
+      ++at;
+      continue;
+    }
+    runtime_.destroy_event(at->event);
+    Block& block = at->block->second;
+    if (--block.events == 0) free_.emplace(block.size, at->block);
+    at = waiting_.erase(at);
+  }
+}
+
+void PinnedAllocator::empty_cache() {
+  const std::lock_guard lock(mutex_);
+  settle_events();
+  for (const auto& [size, block] : std::exchange(free_, {})) {
+    runtime_.deallocate_pinned(block->first);
+    blocks_.erase(block);
+  }
+  count_ = blocks_.size();
+}
+
+}  // namespace dl::cuda

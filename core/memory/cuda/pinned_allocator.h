@@ -1,0 +1,63 @@
+// PinnedAllocator: host memory that CUDA devices read and write themselves, kept and used again.
+//
+// Taking such memory from the system costs milliseconds and makes every device wait, so blocks are
+// kept, in sizes of powers of two. A freed block that a stream still copies from or to
+// (record_use) is given out again once an event in that stream has passed. Written against Runtime,
+// so that a unit test needs no GPU. Thread-safety: any thread may call.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "core/device/cuda/runtime.h"
+#include "core/device/stream.h"
+
+namespace dl::cuda {
+
+class PinnedAllocator {
+ public:
+  explicit PinnedAllocator(Runtime& runtime) : runtime_(runtime) {}
+  PinnedAllocator(const PinnedAllocator&) = delete;
+  PinnedAllocator& operator=(const PinnedAllocator&) = delete;
+  ~PinnedAllocator();
+
+  // At least `bytes` > 0 bytes, aligned to 64. Throws kInvalidArgument where the system has none.
+  void* allocate(std::size_t bytes);
+  void deallocate(void* data) noexcept;
+  // `stream` has been given a copy from or to memory inside of a block.
+  void record_use(const void* data, const Stream& stream);
+  // Whether `data` points into a block that is in use.
+  bool owns(const void* data) const noexcept;
+  // Gives free blocks back to the system.
+  void empty_cache();
+
+ private:
+  struct Block {
+    std::size_t size = 0;
+    bool in_use = false;
+    int events = 0;
+    std::set<std::pair<int, void*>> streams{};  // device and handle
+  };
+  using Blocks = std::map<char*, Block>;
+  struct Waiting {
+    void* event;
+    Blocks::iterator block;
+  };
+
+  Blocks::iterator find(const void* data);
+  Blocks::const_iterator find(const void* data) const;
+  void settle_events();
+
+  Runtime& runtime_;
+  mutable std::mutex mutex_;
+  std::atomic<std::size_t> count_{0};  // of blocks, so that owns() is free where there are none
+  Blocks blocks_;
+  std::multimap<std::size_t, Blocks::iterator> free_;
+  std::deque<Waiting> waiting_;
+};
+
+}  // namespace dl::cuda

@@ -1,0 +1,125 @@
+// A CUDA back-end for unit tests on machines without a GPU: device memory is host memory, work is
+// done at once, and the CPU's kernels are CUDA's. What needs a GPU to be true (that kernels compute
+// the right thing, that copies overlap) is not tested with it.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/device/cuda/module.h"
+
+namespace dl::test {
+
+class FakeRuntime final : public cuda::Runtime {
+ public:
+  explicit FakeRuntime(std::size_t capacity = std::size_t{1} << 40) : capacity_(capacity) {}
+  ~FakeRuntime() override {
+    for (const auto& [block, bytes] : blocks) std::free(block);
+    for (void* const block : pinned) std::free(block);
+    for (const auto& [event, what] : events_) delete static_cast<char*>(event);
+    for (void* const stream : streams_) delete static_cast<char*>(stream);
+  }
+
+  // What tests look at and set.
+  std::map<void*, std::size_t> blocks;
+  std::set<void*> pinned;
+  std::set<void*> busy;  // streams whose events do not pass
+  std::size_t copies = 0;
+  std::size_t waits = 0;  // of the host
+  std::size_t launches = 0;
+  std::string capture_error;  // what end_capture() breaks with
+  std::size_t used() const {
+    std::size_t sum = 0;
+    for (const auto& [block, bytes] : blocks) sum += bytes;
+    return sum;
+  }
+
+  int device_count() override { return 2; }
+  cuda::DeviceProperties properties(int) override {
+    return {.name = "a fake", .uuid = "GPU-0", .major = 9, .total_memory = capacity_};
+  }
+  cuda::MemoryInfo memory_info(int) override { return {capacity_ - used(), capacity_}; }
+  void check_device(int) override {}
+
+  void* allocate(int, std::size_t bytes) override {
+    if (used() + bytes > capacity_) return nullptr;
+    void* const block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+    blocks.emplace(block, bytes);
+    return block;
+  }
+  void deallocate(int, void* block) noexcept override {
+    blocks.erase(block);
+    std::free(block);
+  }
+  void* allocate_pinned(std::size_t bytes) override {
+    return *pinned.insert(std::aligned_alloc(64, (bytes + 63) / 64 * 64)).first;
+  }
+  void deallocate_pinned(void* block) noexcept override {
+    pinned.erase(block);
+    std::free(block);
+  }
+  void copy_async(void* to, const void* from, std::size_t bytes, void*) override {
+    ++copies;
+    std::memcpy(to, from, bytes);
+  }
+
+  void* make_stream(int, bool) override { return *streams_.insert(new char(0)).first; }
+  void destroy_stream(void* stream) noexcept override {
+    streams_.erase(stream);
+    delete static_cast<char*>(stream);
+  }
+  void synchronize_stream(void* stream) override {
+    DL_CHECK(!capturing_.contains(stream), kInternal,
+             "cudaStreamSynchronize: operation not permitted when stream is capturing "
+             "(cudaErrorStreamCaptureUnsupported)");
+    ++waits;
+  }
+  void synchronize_device(int) override { ++waits; }
+
+  void* make_event(int, bool) override {
+    void* const event = new char(0);
+    events_[event] = nullptr;
+    return event;
+  }
+  void destroy_event(void* event) noexcept override {
+    events_.erase(event);
+    delete static_cast<char*>(event);
+  }
+  void record_event(void* event, void* stream) override { events_.at(event) = stream; }
+  bool query_event(void* event) override { return !busy.contains(events_.at(event)); }
+  void synchronize_event(void* event) override {
+    ++waits;
+    busy.erase(events_.at(event));
+  }
+  void wait_event(void*, void*) override {}
+  float elapsed_ms(void*, void*) override { return 1; }
+  std::size_t event_count() const { return events_.size(); }
+
+  cuda::CaptureState capture_state(void* stream) override {
+    return capturing_.contains(stream) ? cuda::CaptureState::kActive : cuda::CaptureState::kNone;
+  }
+  void begin_capture(void* stream) override { capturing_.insert(stream); }
+  void* end_capture(void* stream) override {
+    capturing_.erase(stream);
+    if (!capture_error.empty()) return nullptr;
+    return new char(0);
+  }
+  void launch_graph(void*, void*) override { ++launches; }
+  void destroy_graph(void* graph) noexcept override { delete static_cast<char*>(graph); }
+
+ private:
+  std::size_t capacity_;
+  std::set<void*> streams_;
+  std::map<void*, void*> events_;  // and the stream that each was recorded in
+  std::set<void*> capturing_;
+};
+
+// Makes it what dl::cuda uses in this process, with the CPU's kernels; the same one at every call.
+FakeRuntime& use_fake_cuda();
+
+}  // namespace dl::test
