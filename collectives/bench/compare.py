@@ -56,7 +56,8 @@ def compile_mpi(source, compiler, output):
         return say(f"left out: there is no {compiler[0]}")
     done = subprocess.run([compiler[0], "-O2", source, "-o", output, *compiler[1:]], stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        return say(f"left out: {shlex.join(compiler)} fails: {done.stderr.strip().splitlines()[0]}")
+        said = done.stderr.strip().splitlines() or ["it does not say why"]
+        return say(f"left out: {shlex.join(compiler)} fails: {said[0]}")
     return output
 
 
