@@ -7,6 +7,7 @@
 #include "collectives/custom_reduce.h"
 #include "collectives/descriptor.h"
 #include "collectives/init.h"
+#include "collectives/symmetric_memory.h"
 #include "core/base/error.h"
 
 struct dl_comm {
@@ -15,6 +16,9 @@ struct dl_comm {
 };
 struct dl_work {
   dl::Ref<dl::collectives::Work> work;
+};
+struct dl_memory {
+  dl::Ref<dl::collectives::SymmetricMemory> memory;
 };
 
 namespace {
@@ -396,4 +400,37 @@ dl_status dl_user_all_reduce(dl_comm* comm, const void* input, void* output, siz
                                    .function = std::move(fold),
                                    .call = call_of(timeout_s)});
   });
+}
+
+dl_status dl_memory_allocate(dl_comm* comm, size_t bytes, dl_memory** memory) {
+  return guarded([&] {
+    DL_CHECK(memory != nullptr, kInvalidArgument, "dl_memory_allocate: memory is NULL");
+    *memory = new dl_memory{group_of(comm).allocate_symmetric(bytes)};
+  });
+}
+
+dl_status dl_memory_register(dl_comm* comm, void* data, size_t bytes, dl_memory** memory) {
+  return guarded([&] {
+    DL_CHECK(memory != nullptr, kInvalidArgument, "dl_memory_register: memory is NULL");
+    *memory = new dl_memory{group_of(comm).register_symmetric(data, bytes)};
+  });
+}
+
+void* dl_memory_data(const dl_memory* memory) {
+  return memory == nullptr ? nullptr : memory->memory->data();
+}
+
+const char* dl_memory_why_not(const dl_memory* memory) {
+  return memory == nullptr ? "there is no memory" : memory->memory->why_not().c_str();
+}
+
+dl_status dl_memory_check(const dl_memory* memory) {
+  return guarded([&] {
+    DL_CHECK(memory != nullptr, kInvalidArgument, "dl_memory_check: memory is NULL");
+    memory->memory->check("dl_memory_check");
+  });
+}
+
+void dl_memory_free(dl_memory* memory) {
+  delete memory;
 }

@@ -30,8 +30,9 @@ extern "C" {
 
 #define DL_COMM_VERSION 1
 
-typedef struct dl_comm dl_comm; /* a group of ranks */
-typedef struct dl_work dl_work; /* an operation under way */
+typedef struct dl_comm dl_comm;     /* a group of ranks */
+typedef struct dl_work dl_work;     /* an operation under way */
+typedef struct dl_memory dl_memory; /* symmetric memory */
 
 /* Plain 32-bit numbers, so that every language passes them alike and a wrong one is an error, not
  * undefined. */
@@ -121,6 +122,26 @@ int dl_work_is_completed(const dl_work* work);
 int dl_work_source(const dl_work* work);
 /* Lets go without waiting; its error appears at the group's next call. NULL is harmless. */
 void dl_work_free(dl_work* work);
+
+/* Symmetric memory. -----------------------------------------------------------------------------
+ *
+ * Memory of one size on every rank, which the others of a node can map. Operations find it by the
+ * pointers that they are given, and are fastest in it (collectives/symmetric_memory.h). It may
+ * outlive the group. */
+
+/* Collective, blocks. The memory is aligned to 64 bytes at least and filled with zeros. Where the
+ * group cannot share any it is ordinary memory. */
+dl_status dl_memory_allocate(dl_comm* comm, size_t bytes, dl_memory** memory);
+/* Collective, blocks: the same of memory that exists (whole pages, private and anonymous) and
+ * stays until dl_memory_free(). Nobody may write to it during the call. */
+dl_status dl_memory_register(dl_comm* comm, void* data, size_t bytes, dl_memory** memory);
+void* dl_memory_data(const dl_memory* memory);
+/* "" where the ranks share it, else why not; valid as long as the memory. */
+const char* dl_memory_why_not(const dl_memory* memory);
+/* DL_ABORTED where an operation failed that used it: it holds nothing any more. */
+dl_status dl_memory_check(const dl_memory* memory);
+/* Gives this rank's part back. NULL is harmless. */
+void dl_memory_free(dl_memory* memory);
 
 /* Operations. -----------------------------------------------------------------------------------
  */

@@ -90,6 +90,27 @@ static void groups(dl_comm* world) {
   dl_comm_destroy(part);
 }
 
+static void memories(dl_comm* comm) {
+  enum { kCount = 100000 };
+  dl_memory* memory = NULL;
+  CHECK(dl_memory_allocate(comm, kCount * sizeof(float), &memory) == DL_OK);
+  CHECK(strcmp(dl_memory_why_not(memory), "") == 0);
+  float* x = dl_memory_data(memory);
+  CHECK(x[0] == 0 && x[kCount - 1] == 0);
+  for (int i = 0; i < kCount; ++i) x[i] = (float)my_rank;
+  CHECK(dl_all_reduce(comm, x, x, kCount, DL_F32, DL_SUM, 0, NULL) == DL_OK);
+  for (int i = 0; i < kCount; ++i) CHECK(x[i] == kRanks * (kRanks - 1) / 2);
+  CHECK(dl_memory_check(memory) == DL_OK);
+  dl_memory_free(memory);
+  dl_memory_free(NULL);
+  /* No whole pages: it stays as it is. */
+  float own[100] = {1};
+  CHECK(dl_memory_register(comm, own, sizeof own, &memory) == DL_OK);
+  CHECK(dl_memory_data(memory) == own && own[0] == 1 && strlen(dl_memory_why_not(memory)) > 0);
+  dl_memory_free(memory);
+  CHECK(dl_memory_allocate(NULL, 1, &memory) == DL_INVALID_ARGUMENT);
+}
+
 static void errors(dl_comm* comm) {
   float x = 1;
   CHECK(dl_all_reduce(comm, &x, &x, 1, DL_F32, DL_BXOR, 0, NULL) == DL_DTYPE);
@@ -132,6 +153,7 @@ static void run_rank(int rank, const char* directory) {
   parts(world);
   messages(world);
   groups(world);
+  memories(world);
   errors(world);
   dl_comm_destroy(world);
   exit(0);
