@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -96,7 +97,7 @@ struct Wrapping {
 // always the same NaN.
 template <typename T>
 inline T one_nan(T x) noexcept {
-  return x == x ? x : std::numeric_limits<T>::quiet_NaN();
+  return std::isnan(x) ? std::numeric_limits<T>::quiet_NaN() : x;
 }
 
 template <ReduceOp kOp, typename T>
@@ -164,10 +165,6 @@ void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count
         left[i] = apply<kOp>(left[i], static_cast<Accumulator>(load(right[i])));
       }
     };
-    const auto join_last_two = [&] {
-      --depth;
-      join(sums[depth]);
-    };
     for (std::size_t s = 0; s < shares.size(); ++s) {
       const T* const share = static_cast<const T*>(shares[s]) + begin;
       int joins = joins_after(s, order);
@@ -176,9 +173,9 @@ void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count
         for (std::size_t i = 0; i < n; ++i) fresh[i] = static_cast<Accumulator>(load(share[i]));
         continue;
       }
-      for (join(share); joins > 1; --joins) join_last_two();
+      for (join(share); joins > 1; --joins) join(sums[--depth]);
     }
-    while (depth > 1) join_last_two();
+    while (depth > 1) join(sums[--depth]);
     T* out = dst + begin;
     const Accumulator* const sum = sums[0];
     const auto ranks = static_cast<Accumulator>(shares.size());
