@@ -79,11 +79,14 @@ ProcessGroup& group_of(dl_comm* comm) {
 template <typename Start>
 dl_status run(dl_comm* comm, dl_work** work, const Start& start) noexcept {
   return guarded([&] {
+    // Before the operation begins, as nobody could end it without one.
+    auto taken = work != nullptr ? std::make_unique<dl_work>() : nullptr;
     Ref<Work> under_way = start(group_of(comm));
     if (work == nullptr) {
       under_way->wait();
     } else {
-      *work = new dl_work{std::move(under_way)};
+      taken->work = std::move(under_way);
+      *work = taken.release();
     }
   });
 }

@@ -30,6 +30,7 @@ extern "C" {
 
 #define DL_COMM_VERSION 1
 
+/* NOLINTBEGIN(modernize-use-using): this is C */
 typedef struct dl_comm dl_comm;     /* a group of ranks */
 typedef struct dl_work dl_work;     /* an operation under way */
 typedef struct dl_memory dl_memory; /* symmetric memory */
@@ -189,6 +190,8 @@ typedef void (*dl_reduce_function)(const void* in, void* inout, size_t count, vo
 dl_status dl_user_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
                              size_t element_bytes, dl_reduce_function function, void* context,
                              double timeout_s, dl_work** work);
+
+/* NOLINTEND(modernize-use-using) */
 
 #ifdef __cplusplus
 }

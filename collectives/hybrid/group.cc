@@ -75,7 +75,7 @@ Ref<Work> Group::reduce_scatter(const ReduceScatterOptions& o) {
   if (!routes(o, places_)) return pass_on(&ProcessGroup::reduce_scatter, o);
   auto partial = make_ref<Partial>(places_.nodes.size() * o.count * size_of(o.dtype));
   std::vector<Slice> slices = route(o, places_, rank(), partial->memory.get());
-  return start(what, o.call, std::move(slices), std::move(partial));
+  return start(what, o.call, std::move(slices), partial);
 }
 
 Ref<Work> Group::barrier(const BarrierOptions& o) {
