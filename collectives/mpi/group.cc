@@ -211,7 +211,7 @@ class Group final : public ProcessGroup {
       auto copied = make_ref<Copied>(o.input, sum_before(o.send_counts, size()) * element,
                                      std::move(call.holds));
       input = copied->memory.data();
-      call.holds = std::move(copied);
+      call.holds = copied;
     }
     const Ref<Collective> work = make(what, call, input, o.output);
     if (o.input != o.output) {

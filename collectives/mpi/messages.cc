@@ -19,7 +19,7 @@ constexpr std::size_t kSmallBytes = 64 * 1024;
 // The numbers of a pair's messages come round again only after as many as MPI has tags, at least
 // 32,764; then the older one must have been taken.
 int Core::payload_tag(std::uint64_t number) const noexcept {
-  const auto tags = static_cast<std::uint64_t>(engine_.world().most_tag - kFirstPayloadTag + 1);
+  const auto tags = static_cast<std::uint64_t>(engine_.world().most_tag) - kFirstPayloadTag + 1;
   return kFirstPayloadTag + static_cast<int>(number % tags);
 }
 

@@ -3,23 +3,29 @@
 #include <mpi.h>
 
 #include <cstring>
+#include <type_traits>
 
 namespace dl::collectives::mpi {
 namespace {
 
+// MPICH's handles are ints, Open MPI's pointers.
 template <typename T>
 Handle handle_of(T value) noexcept {
-  static_assert(sizeof(T) <= sizeof(Handle));
-  Handle handle = 0;
-  std::memcpy(&handle, &value, sizeof value);
-  return handle;
+  static_assert(sizeof value <= sizeof(Handle));
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<Handle>(value);
+  } else {
+    return static_cast<std::make_unsigned_t<T>>(value);
+  }
 }
 
 template <typename T>
 T from_handle(Handle handle) noexcept {
-  T value;
-  std::memcpy(&value, &handle, sizeof value);
-  return value;
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(handle);
+  } else {
+    return static_cast<T>(handle);
+  }
 }
 
 MPI_Comm comm_of(Handle handle) noexcept {
@@ -50,7 +56,7 @@ int start(Started* started) {
   started->is_multiple = level >= MPI_THREAD_MULTIPLE;
   int* most_tag = nullptr;
   int is_set = 0;
-  code = MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most_tag, &is_set);
+  code = MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most_tag), &is_set);
   if (code != MPI_SUCCESS) return code;
   started->most_tag = is_set != 0 ? *most_tag : 32767;  // the least that MPI promises
   code = MPI_Comm_rank(MPI_COMM_WORLD, &started->rank);

@@ -75,7 +75,7 @@ Ref<Work> Group::start_all_to_all(const Descriptor& what, const AllToAllvOptions
     const Part last = send.back();
     auto copied = make_ref<Copied>(o.input, last.offset + last.bytes, call.holds);
     input = copied->memory.data();
-    call.holds = std::move(copied);
+    call.holds = copied;
   } else {
     const auto own = static_cast<std::size_t>(rank());
     copy(static_cast<std::byte*>(o.output) + receive[own].offset,
