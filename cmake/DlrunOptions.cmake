@@ -48,8 +48,8 @@ if(DLRUN_WERROR)
   target_compile_options(dlrun_private_flags INTERFACE -Werror)
 endif()
 if(CMAKE_UNITY_BUILD)
-  # Several files a compilation: a file's own types seem to stand in a header, and its names to be shadowed by another file's.
-  target_compile_options(dlrun_private_flags INTERFACE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  # Several files a compilation: a type of a file's own namespace seems to stand in a header.
+  target_compile_options(dlrun_private_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   target_compile_definitions(dlrun_private_flags INTERFACE _GLIBCXX_ASSERTIONS)

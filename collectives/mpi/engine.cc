@@ -30,7 +30,7 @@ constexpr auto kSpeakAfter = 5s;
 constexpr auto kEndTime = 600s;
 
 std::mutex engine_mutex;  // constant-initialised
-Engine* engine = nullptr;
+Engine* the_engine = nullptr;
 
 void check_world(const Started& world, const Starter& starter, std::string_view library) {
   DL_CHECK(world.is_multiple, kInvalidArgument,
@@ -52,23 +52,23 @@ void check_world(const Started& world, const Starter& starter, std::string_view 
 Engine& Engine::get(Deadline deadline) {
   const std::lock_guard lock(engine_mutex);
   const Starter starter = find_starter();
-  if (engine == nullptr) {
-    engine = new Engine(open_module(starter));
-    std::thread([] { engine->run(); }).detach();
-    ::on_exit([](int status, void*) { engine->end(status); }, nullptr);
+  if (the_engine == nullptr) {
+    the_engine = new Engine(open_module(starter));
+    std::thread([] { the_engine->run(); }).detach();
+    ::on_exit([](int status, void*) { the_engine->end(status); }, nullptr);
   }
   {
-    std::unique_lock started(engine->mutex_);
+    std::unique_lock started(the_engine->mutex_);
     const bool in_time =
-        engine->changed_.wait_until(started, std::min(deadline.when(), Clock::now() + kEndTime),
-                                    [] { return engine->is_started_; });
+        the_engine->changed_.wait_until(started, std::min(deadline.when(), Clock::now() + kEndTime),
+                                    [] { return the_engine->is_started_; });
     DL_CHECK(in_time, kTimeout,
              "backend mpi: {} has not started; MPI_Init_thread waits for all ranks of the job",
-             engine->mpi_.library);
+             the_engine->mpi_.library);
   }
-  engine->check(engine->start_code_, "backend mpi: MPI_Init_thread");
-  check_world(engine->started_, starter, engine->mpi_.library);
-  return *engine;
+  the_engine->check(the_engine->start_code_, "backend mpi: MPI_Init_thread");
+  check_world(the_engine->started_, starter, the_engine->mpi_.library);
+  return *the_engine;
 }
 
 void Engine::check(int code, std::string_view what) const {
