@@ -14,6 +14,13 @@ constexpr Row kTable[] = {
 #undef DL_ENV
 };
 
+const char* value_of(Var var) noexcept {
+  // A literal: it ends with a zero.
+  const char* name = kTable[static_cast<std::size_t>(var)]
+                         .name.data();  // NOLINT(bugprone-suspicious-stringview-data-usage)
+  return std::getenv(name);
+}
+
 }  // namespace
 
 std::span<const Row> table() noexcept {
@@ -25,11 +32,11 @@ std::string_view name_of(Var var) noexcept {
 }
 
 bool is_set(Var var) noexcept {
-  return std::getenv(name_of(var).data()) != nullptr;
+  return value_of(var) != nullptr;
 }
 
 std::optional<std::string> get(Var var) {
-  const char* value = std::getenv(name_of(var).data());
+  const char* value = value_of(var);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
 }

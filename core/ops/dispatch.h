@@ -22,11 +22,13 @@ enum class Op : std::uint16_t {
 #include "core/ops/op_list.def"
 #undef DL_OP
 };
+// NOLINTBEGIN(bugprone-macro-parentheses): terms of a sum
 inline constexpr std::size_t kOpCount = 0
 #define DL_OP(enumerator, kernel, name, autocast, gradcheck) +1
 #include "core/ops/op_list.def"
 #undef DL_OP
     ;
+// NOLINTEND(bugprone-macro-parentheses)
 inline constexpr std::size_t kDeviceTypeCount = 2;
 
 // What autocast does to an operation's floating inputs.

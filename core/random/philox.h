@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/tensor/half.h"
@@ -76,7 +77,7 @@ inline constexpr int kPhiloxElements = sizeof(T) == 8 ? 2 : 4;
 template <typename T>
 DL_HOST_DEVICE void philox_uniform_block(const PhiloxWords& words, T low, T high,
                                          T (&out)[kPhiloxElements<T>]) {
-  for (int i = 0; i < kPhiloxElements<T>; ++i) {
+  for (std::ptrdiff_t i = 0; i < kPhiloxElements<T>; ++i) {
     T unit;
     if constexpr (sizeof(T) == 8) {
       unit = unit_double(words.word[2 * i], words.word[2 * i + 1]);
@@ -91,7 +92,7 @@ DL_HOST_DEVICE void philox_uniform_block(const PhiloxWords& words, T low, T high
 template <typename T>
 DL_HOST_DEVICE void philox_normal_block(const PhiloxWords& words, T mean, T std,
                                         T (&out)[kPhiloxElements<T>]) {
-  for (int pair = 0; pair < kPhiloxElements<T> / 2; ++pair) {
+  for (std::ptrdiff_t pair = 0; pair < kPhiloxElements<T> / 2; ++pair) {
     T normal[2];
     if constexpr (sizeof(T) == 8) {
       normal_pair<T>(unit_double(words.word[0], words.word[1]),
@@ -100,7 +101,7 @@ DL_HOST_DEVICE void philox_normal_block(const PhiloxWords& words, T mean, T std,
       normal_pair<T>(unit_float(words.word[2 * pair]), unit_float(words.word[2 * pair + 1]),
                      normal);
     }
-    for (int i = 0; i < 2; ++i) out[2 * pair + i] = std::fma(normal[i], std, mean);
+    for (std::ptrdiff_t i = 0; i < 2; ++i) out[2 * pair + i] = std::fma(normal[i], std, mean);
   }
 }
 
