@@ -126,7 +126,7 @@ std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
     } else {
       fate = how_it_ended(rank.end.status);
     }
-    if (rank.end.lost_peer) fate = "lost a peer, " + fate;
+    if (rank.end.lost_peer) fate.insert(0, "lost a peer, ");
     fates[fate].push_back(rank.rank);
   }
   std::string text;

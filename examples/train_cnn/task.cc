@@ -11,8 +11,8 @@ namespace {
 
 using data::Split;
 
-Task make_task(data::LabelledImages train, data::LabelledImages test, data::ImageOptions images,
-               nn::models::BookCNNOptions model) {
+Task make_task(data::LabelledImages train, data::LabelledImages test,
+               const data::ImageOptions& images, nn::models::BookCNNOptions model) {
   return {.train = data::ImageDataset(std::move(train), images),
           .test = data::ImageDataset(std::move(test), images),
           .model = model};

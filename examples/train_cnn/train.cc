@@ -55,7 +55,7 @@ std::int64_t count_correct(const Tensor& logits, const Tensor& target) {
 }  // namespace
 
 Trained train(nn::Module& model, const data::Dataset& dataset, const Options& options,
-              Device device, Ref<ProcessGroup> group, Reporter& reporter) {
+              Device device, const Ref<ProcessGroup>& group, Reporter& reporter) {
   data::DistributedSampler sampler(
       dataset.size(), {.num_replicas = group->size(), .rank = group->rank(), .seed = options.seed});
   const data::DataLoader loader(dataset, sampler,

@@ -25,7 +25,7 @@ struct Trained {
 // only; an incomplete last batch is dropped. Throws kInvalidArgument where the set does not fill
 // one step, and what ranks and data throw.
 Trained train(nn::Module& model, const data::Dataset& dataset, const Options& options,
-              Device device, Ref<collectives::ProcessGroup> group, Reporter& reporter);
+              Device device, const Ref<collectives::ProcessGroup>& group, Reporter& reporter);
 
 // The share of samples whose largest logit is their label. The ranks share the work; each sample
 // counts once for any number of them.
