@@ -61,7 +61,7 @@ Engine& Engine::get(Deadline deadline) {
     std::unique_lock started(the_engine->mutex_);
     const bool in_time =
         the_engine->changed_.wait_until(started, std::min(deadline.when(), Clock::now() + kEndTime),
-                                    [] { return the_engine->is_started_; });
+                                        [] { return the_engine->is_started_; });
     DL_CHECK(in_time, kTimeout,
              "backend mpi: {} has not started; MPI_Init_thread waits for all ranks of the job",
              the_engine->mpi_.library);
