@@ -4,6 +4,7 @@
 
 #include "collectives/tensor_checks.h"
 #include "core/base/error.h"
+#include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 #include "core/tensor/shape.h"
 
@@ -27,6 +28,8 @@ void check_pair(std::string_view operation, std::string_view whole_name, const T
                 std::string_view part_name, const Tensor& part, int size) {
   check_one(operation, whole_name, whole);
   check_one(operation, part_name, part);
+  DL_CHECK(whole.device() == part.device(), kInvalidArgument, "{}: {} is on {}, {} is on {}",
+           operation, whole_name, whole.device().str(), part_name, part.device().str());
   DL_CHECK(whole.dtype() == part.dtype(), kDType, "{}: {} is {}, {} is {}", operation, whole_name,
            name_of(whole.dtype()), part_name, name_of(part.dtype()));
   DL_CHECK(count_of(whole) == count_of(part) * static_cast<std::size_t>(size), kShape,
@@ -54,8 +57,12 @@ Ref<RefCounted> hold(std::initializer_list<Tensor> tensors) {
   return hold(std::span<const Tensor>(tensors.begin(), tensors.size()));
 }
 
-CallOptions holding(const CallOptions& call, Ref<RefCounted> owner) {
+CallOptions holding(const CallOptions& call, const Tensor& tensor, Ref<RefCounted> owner) {
   CallOptions with = call;
+  const Device device = tensor.device();
+  if (device.type == DeviceType::kCUDA && call.stream.device.type == DeviceType::kCPU) {
+    with.stream = cuda::current_stream(device.index);
+  }
   with.holds = std::move(owner);
   return with;
 }
@@ -68,7 +75,7 @@ Ref<Work> all_reduce(ProcessGroup& group, const Tensor& tensor, const TensorRedu
                            .count = count_of(tensor),
                            .dtype = tensor.dtype(),
                            .op = o.op,
-                           .call = holding(o.call, tensor.storage())});
+                           .call = holding(o.call, tensor, tensor.storage())});
 }
 
 Ref<Work> broadcast(ProcessGroup& group, const Tensor& tensor, const TensorRootOptions& o) {
@@ -78,7 +85,7 @@ Ref<Work> broadcast(ProcessGroup& group, const Tensor& tensor, const TensorRootO
                           .count = count_of(tensor),
                           .dtype = tensor.dtype(),
                           .root = o.root,
-                          .call = holding(o.call, tensor.storage())});
+                          .call = holding(o.call, tensor, tensor.storage())});
 }
 
 Ref<Work> all_gather(ProcessGroup& group, const Tensor& output, const Tensor& input,
@@ -89,7 +96,7 @@ Ref<Work> all_gather(ProcessGroup& group, const Tensor& output, const Tensor& in
                            .output = output.data_ptr(),
                            .count = count_of(input),
                            .dtype = input.dtype(),
-                           .call = holding(call, hold({output, input}))});
+                           .call = holding(call, input, hold({output, input}))});
 }
 
 Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor& input,
@@ -101,7 +108,7 @@ Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor
                                .count = count_of(output),
                                .dtype = output.dtype(),
                                .op = o.op,
-                               .call = holding(o.call, hold({output, input}))});
+                               .call = holding(o.call, input, hold({output, input}))});
 }
 
 Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& o) {
@@ -111,7 +118,7 @@ Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOpt
                      .dtype = tensor.dtype(),
                      .peer = o.peer,
                      .tag = o.tag,
-                     .call = holding(o.call, tensor.storage())});
+                     .call = holding(o.call, tensor, tensor.storage())});
 }
 
 Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& o) {
@@ -122,7 +129,7 @@ Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOpt
                      .dtype = tensor.dtype(),
                      .peer = o.peer,
                      .tag = o.tag,
-                     .call = holding(o.call, tensor.storage())});
+                     .call = holding(o.call, tensor, tensor.storage())});
 }
 
 }  // namespace dl::collectives

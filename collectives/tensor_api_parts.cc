@@ -47,7 +47,7 @@ void check_part(std::string_view operation, std::string_view what, const Tensor&
 }
 
 CallOptions holding_both(const CallOptions& call, const Tensor& a, const Tensor& b) {
-  return holding(call, hold({a, b}));
+  return holding(call, b.defined() ? b : a, hold({a, b}));  // one of them may be the root's alone
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ Ref<Work> reduce(ProcessGroup& group, const Tensor& tensor, const TensorRootedRe
                        .dtype = tensor.dtype(),
                        .op = o.op,
                        .root = o.root,
-                       .call = holding(o.call, tensor.storage())});
+                       .call = holding(o.call, tensor, tensor.storage())});
 }
 
 Ref<Work> gather(ProcessGroup& group, const Tensor& output, const Tensor& input,
@@ -193,6 +193,9 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tens
   std::vector<AllReduceOptions> parts;
   for (const Tensor& tensor : tensors) {
     check_one("all_reduce_coalesced", "a tensor", tensor);
+    DL_CHECK(tensor.device().type == DeviceType::kCPU, kNotImplemented,
+             "all_reduce_coalesced: a tensor is on {}; reduce those of GPUs one by one",
+             tensor.device().str());
     parts.push_back({.input = tensor.data_ptr(),
                      .output = tensor.data_ptr(),
                      .count = count_of(tensor),
@@ -200,7 +203,9 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tens
                      .op = o.op});
   }
   for (const Tensor& tensor : tensors) tensor.bump_version();
-  return all_reduce_coalesced(group, parts, holding(o.call, hold(tensors)));
+  CallOptions call = o.call;
+  call.holds = hold(tensors);
+  return all_reduce_coalesced(group, parts, call);
 }
 
 }  // namespace dl::collectives

@@ -12,13 +12,14 @@ namespace dl::collectives {
 std::size_t count_of(const Tensor& tensor);
 // Defined and contiguous.
 void check_one(std::string_view operation, std::string_view what, const Tensor& tensor);
-// Of one dtype, and `whole` has `size` times the elements of `part`.
+// On one device, of one dtype, and `whole` has `size` times the elements of `part`.
 void check_pair(std::string_view operation, std::string_view whole_name, const Tensor& whole,
                 std::string_view part_name, const Tensor& part, int size);
 
 // Keeps the storages of those that are defined.
 Ref<RefCounted> hold(std::span<const Tensor> tensors);
 Ref<RefCounted> hold(std::initializer_list<Tensor> tensors);
-CallOptions holding(const CallOptions& call, Ref<RefCounted> owner);
+// What is on a GPU is ready on its device's current stream, unless the caller names another.
+CallOptions holding(const CallOptions& call, const Tensor& tensor, Ref<RefCounted> owner);
 
 }  // namespace dl::collectives

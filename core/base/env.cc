@@ -35,6 +35,10 @@ bool is_set(Var var) noexcept {
   return value_of(var) != nullptr;
 }
 
+void set_unless_set(Var var, const std::string& value) {
+  ::setenv(name_of(var).data(), value.c_str(), 0);
+}
+
 std::optional<std::string> get(Var var) {
   const char* value = value_of(var);
   if (value == nullptr || *value == '\0') return std::nullopt;

@@ -28,6 +28,8 @@ std::string_view name_of(Var var) noexcept;
 // Unset and empty both give nullopt; is_set() tells them apart.
 bool is_set(Var var) noexcept;
 std::optional<std::string> get(Var var);
+// For libraries that read the environment themselves. Not while another thread reads it.
+void set_unless_set(Var var, const std::string& value);
 // Throws kInvalidArgument: "RANK=abc is not a whole number".
 std::optional<std::int64_t> get_int(Var var);
 // Throws kInvalidArgument where the variable is unset: "RANK is not set; dlrun sets it for every

@@ -1,0 +1,171 @@
+#include "collectives/device_group.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "collectives/descriptor.h"
+#include "collectives/nccl/choice.h"
+#include "collectives/nccl/nccl_group.h"
+#include "collectives/objects.h"
+#include "collectives/staged/staged_group.h"
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/device/cuda/module.h"
+
+namespace dl::collectives {
+namespace {
+
+class DeviceGroup final : public ProcessGroup {
+ public:
+  DeviceGroup(Ref<ProcessGroup> host, const DeviceGroupOptions& options, MakeDevicePart make)
+      : host_(std::move(host)), options_(options), make_(std::move(make)) {}
+
+  int rank() const noexcept override { return host_->rank(); }
+  int size() const noexcept override { return host_->size(); }
+  std::string_view name() const noexcept override { return host_->name(); }
+  std::string_view backend() const noexcept override { return host_->backend(); }
+  std::string_view plan() const noexcept override { return host_->plan(); }
+
+  Ref<Work> all_reduce(const AllReduceOptions& o) override {
+    return of(OpKind::kAllReduce, o).all_reduce(o);
+  }
+  Ref<Work> broadcast(const BroadcastOptions& o) override {
+    return of(OpKind::kBroadcast, o).broadcast(o);
+  }
+  Ref<Work> all_gather(const AllGatherOptions& o) override {
+    return of(OpKind::kAllGather, o).all_gather(o);
+  }
+  Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
+    return of(OpKind::kReduceScatter, o).reduce_scatter(o);
+  }
+  Ref<Work> barrier(const BarrierOptions& o) override { return of(OpKind::kBarrier, o).barrier(o); }
+  Ref<Work> send(const SendOptions& o) override { return of(OpKind::kSend, o).send(o); }
+  Ref<Work> recv(const RecvOptions& o) override { return of(OpKind::kRecv, o).recv(o); }
+  Ref<Work> reduce(const ReduceOptions& o) override { return of(OpKind::kReduce, o).reduce(o); }
+  Ref<Work> gather(const GatherOptions& o) override { return of(OpKind::kGather, o).gather(o); }
+  Ref<Work> scatter(const ScatterOptions& o) override { return of(OpKind::kScatter, o).scatter(o); }
+  Ref<Work> all_to_all(const AllToAllOptions& o) override {
+    return of(OpKind::kAllToAll, o).all_to_all(o);
+  }
+  Ref<Work> all_gatherv(const AllGathervOptions& o) override {
+    return of(OpKind::kAllGatherv, o).all_gatherv(o);
+  }
+  Ref<Work> reduce_scatterv(const ReduceScattervOptions& o) override {
+    return of(OpKind::kReduceScatterv, o).reduce_scatterv(o);
+  }
+  Ref<Work> gatherv(const GathervOptions& o) override { return of(OpKind::kGatherv, o).gatherv(o); }
+  Ref<Work> scatterv(const ScattervOptions& o) override {
+    return of(OpKind::kScatterv, o).scatterv(o);
+  }
+  Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
+    return of(OpKind::kAllToAllv, o).all_to_allv(o);
+  }
+
+  // The new group meets over NCCL by itself, at its own first collective with CUDA memory.
+  Ref<ProcessGroup> split(const SplitOptions& o) override {
+    Ref<ProcessGroup> made = host_->split(o);
+    if (!made) return made;
+    DeviceGroupOptions options = options_;
+    options.timeout = o.timeout.value_or(options_.timeout);
+    return make_ref<DeviceGroup>(std::move(made), options, make_);
+  }
+  Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override {
+    return host_->allocate_symmetric(bytes);
+  }
+  Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
+                                          Ref<RefCounted> owner) override {
+    return host_->register_symmetric(data, bytes, std::move(owner));
+  }
+
+  void abort(std::string_view reason) noexcept override {
+    if (const Ref<ProcessGroup> device = part()) device->abort(reason);
+    host_->abort(reason);
+  }
+  std::exception_ptr error() const noexcept override {
+    const Ref<ProcessGroup> device = part();
+    const std::exception_ptr cause = device ? device->error() : nullptr;
+    return cause ? cause : host_->error();
+  }
+
+ private:
+  template <typename Options>
+  ProcessGroup& of(OpKind op, const Options& o) {
+    if (o.call.stream.device.type == DeviceType::kCPU) return *host_;
+    return device_part(op, o.call.stream.device);
+  }
+
+  Ref<ProcessGroup> part() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return device_;
+  }
+
+  ProcessGroup& device_part(OpKind op, Device device) {
+    const std::lock_guard making(make_mutex_);
+    if (!device_) {
+      DL_CHECK(op != OpKind::kSend && op != OpKind::kRecv, kInvalidArgument,
+               "{}: it is group '{}''s first operation on {}, and all ranks must meet there first; "
+               "call barrier with a CUDA stream on every rank",
+               name_of(op), name(), device.str());
+      Ref<ProcessGroup> made = make_(host_, device.index, options_);
+      const std::lock_guard lock(mutex_);
+      device_ = std::move(made);
+    }
+    return *device_;
+  }
+
+  const Ref<ProcessGroup> host_;
+  const DeviceGroupOptions options_;
+  const MakeDevicePart make_;
+  std::mutex make_mutex_;
+  mutable std::mutex mutex_;
+  Ref<ProcessGroup> device_;  // set once
+};
+
+}  // namespace
+
+Ref<ProcessGroup> make_device_part(const Ref<ProcessGroup>& host, int device,
+                                   const DeviceGroupOptions& options) {
+  cuda::Runtime& runtime = cuda::runtime();
+  nccl::Offer own{.gpu = runtime.properties(device).uuid,
+                  .shares = env::get(env::Var::kNcclSharedGpu).value_or("0") == "1"};
+  const nccl::Module* module = nullptr;
+  try {
+    module = &nccl::open_module();
+    module->get_version(&own.version);
+  } catch (const Error& error) {
+    own.lacks = error.what();
+    std::replace(own.lacks.begin(), own.lacks.end(), '\n', ' ');
+  }
+  std::vector<nccl::Offer> offers;
+  for (const std::string& text : all_gather_bytes(*host, own.text())) {
+    offers.push_back(nccl::Offer::parse(text));
+  }
+  const nccl::Decision decision = nccl::decide(offers);
+  if (!decision.obstacle.empty()) {
+    DL_CHECK(!options.must_be_nccl, kConnection,
+             "backend nccl: {}; with `auto` CUDA memory would go through the host",
+             decision.obstacle);
+    if (host->rank() == 0) {
+      log::warning("group '{}': CUDA memory goes through the host, as {}", host->name(),
+                   decision.obstacle);
+    }
+    return make_staged_group(host, runtime);
+  }
+  if (decision.is_shared) nccl::prepare_sharing(host->rank(), own.version);
+  return make_nccl_group({.module = module,
+                          .runtime = &runtime,
+                          .device = device,
+                          .host = host,
+                          .timeout = options.timeout,
+                          .connect_timeout = options.timeout,
+                          .notices = options.notices,
+                          .recorder = options.recorder});
+}
+
+Ref<ProcessGroup> make_device_group(Ref<ProcessGroup> host, const DeviceGroupOptions& options,
+                                    MakeDevicePart make) {
+  return make_ref<DeviceGroup>(std::move(host), options, std::move(make));
+}
+
+}  // namespace dl::collectives

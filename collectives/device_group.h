@@ -1,0 +1,36 @@
+// DeviceGroup: one group for memory of the CPU and of GPUs.
+//
+// Calls whose stream is the CPU's go to the CPU group that it stands in front of. The first
+// collective with a CUDA stream makes what CUDA memory goes over: NCCL, or, where a rank has none
+// or two ranks share a GPU, pinned memory and the CPU group, which is said once. A program that
+// never calls with a CUDA stream loads nothing of CUDA. An error of either half is the group's.
+// Thread-safety: process_group.h.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "collectives/nccl/notices.h"
+#include "collectives/process_group.h"
+#include "collectives/record/recorder.h"
+
+namespace dl::collectives {
+
+struct DeviceGroupOptions {
+  std::chrono::nanoseconds timeout{};  // of an operation, and of NCCL's meeting
+  bool must_be_nccl = false;           // else kConnection, where pinned memory would do
+  Ref<nccl::Notices> notices{};
+  std::shared_ptr<record::Recorder> recorder{};
+};
+
+// What CUDA memory goes over; collective over `host`. `device`: number of this rank's GPU.
+using MakeDevicePart = std::function<Ref<ProcessGroup>(const Ref<ProcessGroup>& host, int device,
+                                                       const DeviceGroupOptions& options)>;
+Ref<ProcessGroup> make_device_part(const Ref<ProcessGroup>& host, int device,
+                                   const DeviceGroupOptions& options);
+
+Ref<ProcessGroup> make_device_group(Ref<ProcessGroup> host, const DeviceGroupOptions& options,
+                                    MakeDevicePart make = make_device_part);
+
+}  // namespace dl::collectives

@@ -1,0 +1,258 @@
+#include "collectives/nccl/core.h"
+
+#include <sched.h>
+
+#include "collectives/recording.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace dl::collectives::nccl {
+namespace {
+
+std::string who_text(const Descriptor& d, std::string_view rest) {
+  return fmt::format("{}: {}", text(d), rest);
+}
+
+}  // namespace
+
+Operation::Operation(Ref<Core> core, const Descriptor& what, const CallOptions& call,
+                     std::chrono::nanoseconds time, bool captured)
+    : core_(std::move(core)),
+      descriptor_(what),
+      timeout_(time),
+      captured_(captured),
+      owner_(call.holds),
+      done_(captured) {}
+
+Operation::~Operation() {
+  for (void* const event : {begin_, end_}) {
+    if (event == nullptr) continue;
+    // One that a graph has recorded is not the pool's to record again.
+    captured_ ? core_->cuda_.destroy_event(event) : core_->give_event(event);
+  }
+}
+
+void Operation::wait(Stream stream) {
+  if (stream.device.type == DeviceType::kCPU) return synchronize(std::nullopt);
+  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+  core_->cuda_.wait_event(stream.handle, end_);
+}
+
+void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
+  DL_CHECK(!captured_, kInvalidArgument,
+           "{}: it is being captured into a graph, and the host cannot wait for it; use "
+           "wait(stream)",
+           text(descriptor_));
+  const Deadline until = timeout ? Deadline::after(*timeout) : Deadline::never();
+  std::unique_lock lock(core_->mutex_);
+  const auto is_over = [this] { return is_completed(); };
+  if (until.is_never()) {
+    over_.wait(lock, is_over);
+  } else if (!over_.wait_until(lock, until.when(), is_over)) {
+    lock.unlock();
+    throw_error(ErrorKind::kTimeout, "{}: not over after {:.3g} s; it goes on", text(descriptor_),
+                std::chrono::duration<double>(*timeout).count());
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+std::exception_ptr Operation::error() const noexcept {
+  if (!is_completed()) return nullptr;
+  const std::lock_guard lock(core_->mutex_);
+  return error_;
+}
+
+std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
+  if (!is_completed() || captured_) return std::nullopt;
+  const std::lock_guard lock(core_->mutex_);
+  return completed_at_;
+}
+
+// Under Core::mutex_.
+void Operation::end(std::exception_ptr failed) noexcept {
+  error_ = std::move(failed);
+  completed_at_ = Clock::now();
+  owner_ = nullptr;
+  done_.store(true, std::memory_order_release);
+  over_.notify_all();
+}
+
+Core::Core(NcclGroupOptions options, std::vector<Identity> ranks, std::string name)
+    : options_(std::move(options)),
+      nccl_(*options_.module),
+      cuda_(*options_.runtime),
+      ranks_(std::move(ranks)),
+      name_(std::move(name)) {
+  stream_ = cuda_.make_stream(options_.device, true);
+  if (options_.recorder) {
+    log_ = options_.recorder->add_group(
+        {.name = name_, .backend = "nccl", .rank = rank(), .size = size()});
+  }
+}
+
+Core::~Core() {
+  close();
+  for (void* const event : events_) cuda_.destroy_event(event);
+  if (stream_ != nullptr) cuda_.destroy_stream(stream_);
+}
+
+void Core::connect(const UniqueId& id, Deadline deadline) {
+  Comm comm = nullptr;
+  int state = nccl_.init(&comm, size(), &id, rank(), options_.device);
+  const auto give_up = [&](ErrorKind kind, const std::string& why) {
+    if (comm != nullptr) call_or_die([&nccl = nccl_, comm] { nccl.abort(comm); }, why);
+    options_.host->abort(why);
+    throw Error(kind, why);
+  };
+  while (state == kInProgress && comm != nullptr) {
+    if (const std::exception_ptr cause = options_.host->error()) {
+      call_or_die([&nccl = nccl_, comm] { nccl.abort(comm); }, "the group is broken");
+      std::rethrow_exception(cause);
+    }
+    if (deadline.has_passed()) {
+      give_up(ErrorKind::kTimeout,
+              fmt::format("group '{}': NCCL has not connected the {} ranks by the deadline; "
+                          "NCCL_DEBUG=INFO says what it waits for",
+                          name_, size()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (const int code = nccl_.async_error(comm, &state)) state = code;
+  }
+  if (state != kSuccess) {
+    give_up(ErrorKind::kConnection, fmt::format("group '{}': NCCL cannot connect the ranks: {}",
+                                                name_, nccl_.error_text(state)));
+  }
+  comm_ = comm;
+  watcher_ = std::thread([this] { watch(); });
+}
+
+void Core::close() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+    changed_.notify_all();
+  }
+  if (watcher_.joinable()) watcher_.join();
+}
+
+std::exception_ptr Core::error() const noexcept {
+  if (!poisoned_.load(std::memory_order_acquire)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void Core::throw_if_broken() const {
+  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
+}
+
+std::string Core::nccl_text(int code) const {
+  const Comm comm = comm_;
+  const std::string_view more = comm == nullptr ? "" : nccl_.last_error(comm);
+  return fmt::format("{}{}{}", nccl_.error_text(code), more.empty() ? "" : ": ", more);
+}
+
+void Core::check(int code, std::string_view call) {
+  if (code == kSuccess || code == kInProgress) return;
+  const std::string text =
+      fmt::format("group '{}': {}: NCCL says: {}", name_, call, nccl_text(code));
+  poison(ErrorKind::kConnection, text, true);
+  throw_if_broken();
+}
+
+void Core::settle() {
+  for (int rounds = 0;; ++rounds) {
+    throw_if_broken();
+    int state = kSuccess;
+    if (const int code = nccl_.async_error(comm_, &state)) state = code;
+    check(state, "an operation's start");
+    if (state == kSuccess) return;
+    // Only the first operations connect ranks, which takes long.
+    rounds < 1000 ? static_cast<void>(::sched_yield())
+                  : std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+void* Core::take_event() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!events_.empty()) {
+      void* const event = events_.back();
+      events_.pop_back();
+      return event;
+    }
+  }
+  return cuda_.make_event(options_.device, false);
+}
+
+void Core::give_event(void* event) noexcept {
+  const std::lock_guard lock(mutex_);
+  events_.push_back(event);
+}
+
+Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& enqueue) {
+  const std::lock_guard launching(launch_mutex_);
+  throw_if_broken();
+  const cuda::CaptureState capture = cuda_.capture_state(call.stream.handle);
+  DL_CHECK(capture != cuda::CaptureState::kInvalidated, kInvalidArgument,
+           "{}: the capture of its stream is broken", name_of(what.op));
+  const bool is_captured = capture == cuda::CaptureState::kActive;
+  const bool is_message = what.op == OpKind::kSend || what.op == OpKind::kRecv;
+  what.sequence = is_message ? next_message_++ : next_collective_++;
+  const auto work = make_ref<Operation>(Ref<Core>(this), what, call,
+                                        call.timeout.value_or(options_.timeout), is_captured);
+  work->end_ = is_captured ? cuda_.make_event(options_.device, false) : take_event();
+  if (!is_captured) {
+    work->begin_ = take_event();
+    work->slot_ = log_.enqueue(record_of(what, hash(what, 0)));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    work->clock_ = Clock::now();
+    if (!is_message) place_ = {.last_called = what.sequence, .call = text(what)};
+    if (!is_captured) {
+      pending_.push_back(work);
+      changed_.notify_all();
+    }
+  }
+  try {
+    // A wait takes the event as it was recorded last, so that it can serve both ways.
+    cuda_.record_event(work->end_, call.stream.handle);
+    cuda_.wait_event(stream_, work->end_);
+    if (!is_captured) cuda_.record_event(work->begin_, stream_);
+    check(nccl_.group_start(), "ncclGroupStart");
+    enqueue(stream_);
+    check(nccl_.group_end(), "ncclGroupEnd");
+    settle();
+    cuda_.record_event(work->end_, stream_);
+  } catch (const std::exception& error) {
+    // It may stand in the stream, or in half of it: nothing of the group can be trusted any more.
+    poison(std::current_exception(), who_text(what, error.what()), true);
+    throw;
+  }
+  const std::lock_guard lock(mutex_);
+  work->launched_ = true;
+  return work;
+}
+
+void Core::poison(ErrorKind kind, const std::string& text, bool tells) noexcept {
+  poison(std::make_exception_ptr(Error(kind, text)), text, tells);
+}
+
+void Core::poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (error_) return;
+  error_ = std::move(cause);
+  error_text_ = text;
+  tells_ = tells;
+  poisoned_.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+void Core::abort(std::string_view reason) noexcept {
+  poison(ErrorKind::kAborted,
+         fmt::format("group '{}' was aborted by {}: {}", name_,
+                     ranks_[static_cast<std::size_t>(rank())].text(), reason),
+         true);
+}
+
+}  // namespace dl::collectives::nccl

@@ -1,0 +1,283 @@
+#include <vector>
+
+#include "collectives/buffers.h"
+#include "collectives/calls.h"
+#include "collectives/nccl/core.h"
+#include "collectives/objects.h"
+#include "collectives/roster.h"
+#include "core/base/error.h"
+
+namespace dl::collectives {
+namespace nccl {
+namespace {
+
+std::size_t sum_before(std::span<const std::size_t> counts, int rank) noexcept {
+  std::size_t sum = 0;
+  for (int r = 0; r < rank; ++r) sum += counts[static_cast<std::size_t>(r)];
+  return sum;
+}
+
+class Group final : public ProcessGroup {
+ public:
+  explicit Group(Ref<Core> core)
+      : core_(std::move(core)),
+        nccl_(*core_->options().module),
+        cuda_(*core_->options().runtime),
+        rank_(core_->rank()),
+        token_(cuda_.allocate(core_->options().device, kTokenBytes)) {
+    DL_CHECK(token_ != nullptr, kIo, "group '{}': cuda:{} has no memory left", core_->name(),
+             core_->options().device);
+    static constexpr std::byte kZeros[kTokenBytes] = {};
+    cuda_.copy_async(token_, kZeros, sizeof kZeros, core_->stream());
+  }
+  // The watcher ends here: later Works only keep the events.
+  ~Group() override {
+    core_->close();
+    cuda_.deallocate(core_->options().device, token_);
+  }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return core_->size(); }
+  std::string_view name() const noexcept override { return core_->name(); }
+  std::string_view backend() const noexcept override { return "nccl"; }
+
+  Ref<Work> all_reduce(const AllReduceOptions& o) override {
+    check_all_reduce(o);
+    check_reduce_op(OpKind::kAllReduce, o.dtype, o.op);
+    return launch(descriptor_of(o), o.call, [&](void* stream) {
+      core_->check(nccl_.all_reduce(o.input, o.output, o.count, o.dtype, o.op, comm(), stream),
+                   "ncclAllReduce");
+    });
+  }
+  Ref<Work> reduce(const ReduceOptions& o) override {
+    check_reduce(o, rank_, size());
+    check_reduce_op(OpKind::kReduce, o.dtype, o.op);
+    return launch(descriptor_of(o), o.call, [&](void* stream) {
+      reduce_to(o.root, o.input, o.output, o.count, o.dtype, o.op, stream);
+    });
+  }
+  Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
+    check_reduce_scatter(o, rank_, size());
+    check_reduce_op(OpKind::kReduceScatter, o.dtype, o.op);
+    return launch(descriptor_of(o), o.call, [&](void* stream) {
+      core_->check(nccl_.reduce_scatter(o.input, o.output, o.count, o.dtype, o.op, comm(), stream),
+                   "ncclReduceScatter");
+    });
+  }
+  Ref<Work> broadcast(const BroadcastOptions& o) override {
+    check_broadcast(o, size());
+    return launch(descriptor_of(o), o.call, [&](void* stream) {
+      core_->check(nccl_.broadcast(o.buffer, o.count * size_of(o.dtype), o.root, comm(), stream),
+                   "ncclBroadcast");
+    });
+  }
+  Ref<Work> all_gather(const AllGatherOptions& o) override {
+    check_all_gather(o, rank_, size());
+    return launch(descriptor_of(o), o.call, [&](void* stream) {
+      core_->check(nccl_.all_gather(o.input, o.output, o.count * size_of(o.dtype), comm(), stream),
+                   "ncclAllGather");
+    });
+  }
+  // One element that nobody reads.
+  Ref<Work> barrier(const BarrierOptions& o) override {
+    return launch({.op = OpKind::kBarrier}, o.call, [&](void* stream) {
+      core_->check(nccl_.all_reduce(token_, token_, 1, DType::kU8, ReduceOp::kMax, comm(), stream),
+                   "ncclAllReduce");
+    });
+  }
+
+  Ref<Work> send(const SendOptions& o) override {
+    const Descriptor what = message(OpKind::kSend, o.count, o.dtype, o.tag, o.peer, o.buffer);
+    return launch(what, o.call, [&](void* stream) {
+      send_to(o.peer, o.buffer, o.count * size_of(o.dtype), stream);
+    });
+  }
+  Ref<Work> recv(const RecvOptions& o) override {
+    DL_CHECK(o.peer != kAnySource, kNotImplemented,
+             "recv: NCCL receives from a rank that is named, not from any source");
+    const Descriptor what = message(OpKind::kRecv, o.count, o.dtype, o.tag, o.peer, o.buffer);
+    return launch(what, o.call, [&](void* stream) {
+      receive_from(o.peer, o.buffer, o.count * size_of(o.dtype), stream);
+    });
+  }
+
+  Ref<Work> gather(const GatherOptions& o) override {
+    const std::vector<std::size_t> counts = equal_counts(o.count, size());
+    return gather_parts(descriptor_of(o), as_parts(o, counts));
+  }
+  Ref<Work> gatherv(const GathervOptions& o) override {
+    return gather_parts({.root = o.root, .op = OpKind::kGatherv, .dtype = o.dtype}, o);
+  }
+  Ref<Work> scatter(const ScatterOptions& o) override {
+    const std::vector<std::size_t> counts = equal_counts(o.count, size());
+    return scatter_parts(descriptor_of(o), as_parts(o, counts));
+  }
+  Ref<Work> scatterv(const ScattervOptions& o) override {
+    return scatter_parts({.root = o.root, .op = OpKind::kScatterv, .dtype = o.dtype}, o);
+  }
+  Ref<Work> all_to_all(const AllToAllOptions& o) override {
+    const std::vector<std::size_t> counts = equal_counts(o.count, size());
+    return all_to_all_parts(descriptor_of(o), as_parts(o, counts));
+  }
+  Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
+    return all_to_all_parts({.op = OpKind::kAllToAllv, .dtype = o.dtype}, o);
+  }
+  Ref<Work> all_gatherv(const AllGathervOptions& o) override {
+    const std::size_t count = check_parts(OpKind::kAllGatherv, o, rank_, size());
+    return launch({.count = count, .op = OpKind::kAllGatherv, .dtype = o.dtype}, o.call,
+                  [&](void* stream) {
+                    const std::size_t element = size_of(o.dtype);
+                    for (int r = 0; r < size(); ++r) {
+                      send_to(r, o.input, part(o.counts, rank_) * element, stream);
+                      receive_from(r, at(o.output, o.counts, r, element),
+                                   part(o.counts, r) * element, stream);
+                    }
+                  });
+  }
+  Ref<Work> reduce_scatterv(const ReduceScattervOptions& o) override {
+    const std::size_t count = check_parts(OpKind::kReduceScatterv, o, rank_, size());
+    check_reduce_op(OpKind::kReduceScatterv, o.dtype, o.op);
+    return launch({.count = count, .op = OpKind::kReduceScatterv, .dtype = o.dtype, .reduce = o.op},
+                  o.call, [&](void* stream) {
+                    for (int r = 0; r < size(); ++r) {
+                      reduce_to(r, at(o.input, o.counts, r, size_of(o.dtype)), o.output,
+                                part(o.counts, r), o.dtype, o.op, stream);
+                    }
+                  });
+  }
+
+  void abort(std::string_view reason) noexcept override { core_->abort(reason); }
+  std::exception_ptr error() const noexcept override { return core_->error(); }
+
+ private:
+  static std::size_t part(std::span<const std::size_t> counts, int r) noexcept {
+    return counts[static_cast<std::size_t>(r)];
+  }
+  static std::byte* at(void* base, std::span<const std::size_t> counts, int r,
+                       std::size_t element) noexcept {
+    return static_cast<std::byte*>(base) + sum_before(counts, r) * element;
+  }
+  static const std::byte* at(const void* base, std::span<const std::size_t> counts, int r,
+                             std::size_t element) noexcept {
+    return static_cast<const std::byte*>(base) + sum_before(counts, r) * element;
+  }
+
+  Comm comm() const noexcept { return core_->comm(); }
+
+  Ref<Work> launch(const Descriptor& what, const CallOptions& call, const Core::Enqueue& enqueue) {
+    const Device own{DeviceType::kCUDA, static_cast<std::int16_t>(core_->options().device)};
+    DL_CHECK(call.stream.device == own, kInvalidArgument,
+             "{}: the stream is one of {}, and this group's memory is that of {}", name_of(what.op),
+             call.stream.device.str(), own.str());
+    DL_CHECK(call.order == Order::kPlan, kNotImplemented,
+             "{}: NCCL has an order of additions of its own; Order::kTree is for memory of the CPU",
+             name_of(what.op));
+    return core_->launch(what, call, enqueue);
+  }
+
+  void check_reduce_op(OpKind kind, DType dtype, ReduceOp op) const {
+    const bool is_bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
+    DL_CHECK(!is_bitwise || (dtype == DType::kBool && op != ReduceOp::kBxor), kNotImplemented,
+             "{}: NCCL has no {} of {}; reduce a copy on the CPU", name_of(kind), name_of(op),
+             dl::name_of(dtype));
+  }
+
+  Descriptor message(OpKind op, std::size_t count, DType dtype, std::uint32_t tag, int peer,
+                     const void* buffer) const {
+    const Descriptor what{
+        .count = count, .root = static_cast<std::int32_t>(tag), .op = op, .dtype = dtype};
+    check_peer(what, peer, rank_, size(), buffer);
+    DL_CHECK(tag == 0, kNotImplemented,
+             "{}: tag is {}, and NCCL has none: the messages of two ranks are taken in order",
+             name_of(op), tag);
+    return what;
+  }
+
+  void send_to(int peer, const void* buffer, std::size_t bytes, void* stream) {
+    core_->check(nccl_.send(buffer, bytes, peer, comm(), stream), "ncclSend");
+  }
+  void receive_from(int peer, void* buffer, std::size_t bytes, void* stream) {
+    core_->check(nccl_.receive(buffer, bytes, peer, comm(), stream), "ncclRecv");
+  }
+  void reduce_to(int root, const void* input, void* output, std::size_t count, DType dtype,
+                 ReduceOp op, void* stream) {
+    core_->check(nccl_.reduce(input, output, count, dtype, op, root, comm(), stream), "ncclReduce");
+  }
+
+  // A rank sends its own part to itself as to any other: NCCL makes a copy of it.
+  Ref<Work> gather_parts(const Descriptor& what, const GathervOptions& o) {
+    check_parts(what.op, o, rank_, size());
+    return launch(what, o.call, [&](void* stream) {
+      const std::size_t element = size_of(o.dtype);
+      send_to(o.root, o.input, o.count * element, stream);
+      for (int r = 0; rank_ == o.root && r < size(); ++r) {
+        receive_from(r, at(o.output, o.counts, r, element), part(o.counts, r) * element, stream);
+      }
+    });
+  }
+  Ref<Work> scatter_parts(const Descriptor& what, const ScattervOptions& o) {
+    check_parts(what.op, o, rank_, size());
+    return launch(what, o.call, [&](void* stream) {
+      const std::size_t element = size_of(o.dtype);
+      for (int r = 0; rank_ == o.root && r < size(); ++r) {
+        send_to(r, at(o.input, o.counts, r, element), part(o.counts, r) * element, stream);
+      }
+      receive_from(o.root, o.output, o.count * element, stream);
+    });
+  }
+  Ref<Work> all_to_all_parts(const Descriptor& what, const AllToAllvOptions& o) {
+    check_parts(what.op, o, rank_, size());
+    DL_CHECK(o.input != o.output || sum_before(o.send_counts, size()) == 0, kNotImplemented,
+             "{}: NCCL does not do it in place; give another output", name_of(what.op));
+    return launch(what, o.call, [&](void* stream) {
+      const std::size_t element = size_of(o.dtype);
+      for (int r = 0; r < size(); ++r) {
+        send_to(r, at(o.input, o.send_counts, r, element), part(o.send_counts, r) * element,
+                stream);
+        receive_from(r, at(o.output, o.receive_counts, r, element),
+                     part(o.receive_counts, r) * element, stream);
+      }
+    });
+  }
+
+  static constexpr std::size_t kTokenBytes = 16;
+
+  Ref<Core> core_;
+  const Module& nccl_;
+  cuda::Runtime& cuda_;
+  const int rank_;
+  void* const token_;  // on the device, for barriers
+};
+
+}  // namespace
+}  // namespace nccl
+
+Ref<ProcessGroup> make_nccl_group(const NcclGroupOptions& options) {
+  ProcessGroup& host = *options.host;
+  const Deadline deadline = Deadline::after(options.connect_timeout);
+  const Identity own = this_process(host.rank(), "");
+  std::vector<Identity> ranks;
+  for (const std::string& text : all_gather_bytes(host, fmt::format("{} {}", own.pid, own.host))) {
+    const std::size_t space = text.find(' ');
+    ranks.push_back({.rank = static_cast<int>(ranks.size()),
+                     .host = text.substr(space + 1),
+                     .pid = std::stoi(text)});
+  }
+  nccl::UniqueId id{};
+  if (host.rank() == 0) {
+    const int code = options.module->unique_id(&id);
+    if (code != nccl::kSuccess) {
+      const std::string why = fmt::format("group '{}': NCCL cannot listen for the other ranks: {}",
+                                          host.name(), options.module->error_text(code));
+      host.abort(why);
+      throw Error(ErrorKind::kConnection, why);
+    }
+  }
+  const std::string shared = broadcast_bytes(host, {id.bytes, sizeof id.bytes}, 0);
+  shared.copy(id.bytes, sizeof id.bytes);
+  auto core = make_ref<nccl::Core>(options, std::move(ranks), std::string(host.name()));
+  core->connect(id, deadline);
+  return make_ref<nccl::Group>(std::move(core));
+}
+
+}  // namespace dl::collectives

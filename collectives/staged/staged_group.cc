@@ -1,0 +1,252 @@
+#include "collectives/staged/staged_group.h"
+
+#include <mutex>
+#include <numeric>
+
+#include "collectives/descriptor.h"
+#include "core/base/error.h"
+
+namespace dl::collectives {
+namespace {
+
+class DoneWork final : public Work {
+ public:
+  void wait(Stream) override {}
+  void synchronize(std::optional<std::chrono::nanoseconds>) override {}
+  bool is_completed() const noexcept override { return true; }
+  std::exception_ptr error() const noexcept override { return nullptr; }
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
+    return made_;
+  }
+  std::string_view algorithm() const noexcept override { return "staged"; }
+
+ private:
+  std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
+};
+
+// Pinned memory that grows.
+class Room {
+ public:
+  explicit Room(cuda::Runtime& runtime) : cuda_(runtime) {}
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  ~Room() { cuda_.deallocate_pinned(memory_); }
+  void* of(std::size_t bytes) {
+    if (bytes <= size_) return memory_;
+    cuda_.deallocate_pinned(std::exchange(memory_, nullptr));
+    size_ = 0;
+    memory_ = cuda_.allocate_pinned(bytes);
+    DL_CHECK(memory_ != nullptr, kIo, "there are no {} bytes of pinned memory to go through",
+             bytes);
+    size_ = bytes;
+    return memory_;
+  }
+
+ private:
+  cuda::Runtime& cuda_;
+  void* memory_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+struct Held final : RefCounted {
+  explicit Held(cuda::Runtime& runtime) : room(runtime) {}
+  Room room;
+};
+
+// A receive: its bytes go on to the GPU when somebody waits for them.
+class Received final : public Work {
+ public:
+  Received(cuda::Runtime& runtime, Ref<Work> host, Ref<Held> staged, const RecvOptions& options,
+           std::size_t bytes)
+      : cuda_(runtime),
+        host_(std::move(host)),
+        staged_(std::move(staged)),
+        owner_(options.call.holds),
+        buffer_(options.buffer),
+        bytes_(bytes),
+        stream_(options.call.stream) {}
+
+  void wait(Stream) override { synchronize(std::nullopt); }
+  void synchronize(std::optional<std::chrono::nanoseconds> timeout) override {
+    host_->synchronize(timeout);
+    const std::lock_guard lock(mutex_);
+    if (bytes_ > 0) {
+      cuda_.copy_async(buffer_, staged_->room.of(bytes_), bytes_, stream_.handle);
+      cuda_.synchronize_stream(stream_.handle);
+    }
+    bytes_ = 0;
+    owner_ = nullptr;
+  }
+  bool is_completed() const noexcept override { return host_->is_completed(); }
+  std::exception_ptr error() const noexcept override { return host_->error(); }
+  std::optional<int> source() const noexcept override { return host_->source(); }
+  std::string_view algorithm() const noexcept override { return "staged"; }
+
+ private:
+  cuda::Runtime& cuda_;
+  const Ref<Work> host_;
+  const Ref<Held> staged_;
+  std::mutex mutex_;
+  Ref<RefCounted> owner_;
+  void* const buffer_;
+  std::size_t bytes_;  // 0 once they are on the GPU
+  const Stream stream_;
+};
+
+class StagedGroup final : public ProcessGroup {
+ public:
+  StagedGroup(Ref<ProcessGroup> host, cuda::Runtime& runtime)
+      : host_(std::move(host)), cuda_(runtime), input_(runtime), output_(runtime) {}
+
+  int rank() const noexcept override { return host_->rank(); }
+  int size() const noexcept override { return host_->size(); }
+  std::string_view name() const noexcept override { return host_->name(); }
+  std::string_view backend() const noexcept override { return "staged"; }
+  std::string_view plan() const noexcept override { return host_->plan(); }
+
+  Ref<Work> all_reduce(const AllReduceOptions& o) override {
+    return run(OpKind::kAllReduce, o, o.count, o.count, &ProcessGroup::all_reduce);
+  }
+  Ref<Work> reduce(const ReduceOptions& o) override {
+    return run(OpKind::kReduce, o, o.count, is(o.root) ? o.count : 0, &ProcessGroup::reduce);
+  }
+  Ref<Work> all_gather(const AllGatherOptions& o) override {
+    return run(OpKind::kAllGather, o, o.count, all(o.count), &ProcessGroup::all_gather);
+  }
+  Ref<Work> reduce_scatter(const ReduceScatterOptions& o) override {
+    return run(OpKind::kReduceScatter, o, all(o.count), o.count, &ProcessGroup::reduce_scatter);
+  }
+  Ref<Work> gather(const GatherOptions& o) override {
+    return run(OpKind::kGather, o, o.count, is(o.root) ? all(o.count) : 0, &ProcessGroup::gather);
+  }
+  Ref<Work> scatter(const ScatterOptions& o) override {
+    return run(OpKind::kScatter, o, is(o.root) ? all(o.count) : 0, o.count, &ProcessGroup::scatter);
+  }
+  Ref<Work> all_to_all(const AllToAllOptions& o) override {
+    return run(OpKind::kAllToAll, o, all(o.count), all(o.count), &ProcessGroup::all_to_all);
+  }
+  Ref<Work> all_gatherv(const AllGathervOptions& o) override {
+    return run(OpKind::kAllGatherv, o, own(o.counts), sum(o.counts), &ProcessGroup::all_gatherv);
+  }
+  Ref<Work> reduce_scatterv(const ReduceScattervOptions& o) override {
+    return run(OpKind::kReduceScatterv, o, sum(o.counts), own(o.counts),
+               &ProcessGroup::reduce_scatterv);
+  }
+  Ref<Work> gatherv(const GathervOptions& o) override {
+    return run(OpKind::kGatherv, o, o.count, is(o.root) ? sum(o.counts) : 0,
+               &ProcessGroup::gatherv);
+  }
+  Ref<Work> scatterv(const ScattervOptions& o) override {
+    return run(OpKind::kScatterv, o, is(o.root) ? sum(o.counts) : 0, o.count,
+               &ProcessGroup::scatterv);
+  }
+  Ref<Work> all_to_allv(const AllToAllvOptions& o) override {
+    return run(OpKind::kAllToAllv, o, sum(o.send_counts), sum(o.receive_counts),
+               &ProcessGroup::all_to_allv);
+  }
+
+  Ref<Work> broadcast(const BroadcastOptions& o) override {
+    const std::size_t bytes = bytes_of(o.count, o.dtype, o.buffer);
+    const std::lock_guard lock(mutex_);
+    begin(OpKind::kBroadcast, o.call, is(o.root) ? o.buffer : nullptr, bytes, input_);
+    BroadcastOptions on_host = o;
+    on_host.buffer = bytes == 0 ? o.buffer : input_.of(bytes);
+    on_host.call = on_the_host(o.call);
+    return finish(host_->broadcast(on_host), o.call, is(o.root) ? nullptr : o.buffer,
+                  on_host.buffer, bytes);
+  }
+  Ref<Work> barrier(const BarrierOptions& o) override {
+    const std::lock_guard lock(mutex_);
+    begin(OpKind::kBarrier, o.call, nullptr, 0, input_);
+    return finish(host_->barrier({.call = on_the_host(o.call)}), o.call, nullptr, nullptr, 0);
+  }
+  // Messages do not block, as those of two ranks may wait for each other.
+  Ref<Work> send(const SendOptions& o) override {
+    const std::size_t bytes = bytes_of(o.count, o.dtype, o.buffer);
+    const auto staged = make_ref<Held>(cuda_);
+    begin(OpKind::kSend, o.call, o.buffer, bytes, staged->room);
+    SendOptions on_host = o;
+    if (bytes > 0) on_host.buffer = staged->room.of(bytes);
+    on_host.call = on_the_host(o.call);
+    on_host.call.holds = staged;
+    return host_->send(on_host);
+  }
+  Ref<Work> recv(const RecvOptions& o) override {
+    const std::size_t bytes = bytes_of(o.count, o.dtype, o.buffer);
+    const auto staged = make_ref<Held>(cuda_);
+    begin(OpKind::kRecv, o.call, nullptr, 0, staged->room);
+    RecvOptions on_host = o;
+    if (bytes > 0) on_host.buffer = staged->room.of(bytes);
+    on_host.call = on_the_host(o.call);
+    on_host.call.holds = staged;
+    return make_ref<Received>(cuda_, host_->recv(on_host), staged, o, bytes);
+  }
+
+  void abort(std::string_view reason) noexcept override { host_->abort(reason); }
+  std::exception_ptr error() const noexcept override { return host_->error(); }
+
+ private:
+  bool is(int rank) const noexcept { return host_->rank() == rank; }
+  std::size_t all(std::size_t count) const noexcept {
+    return count * static_cast<std::size_t>(size());
+  }
+  std::size_t own(std::span<const std::size_t> counts) const noexcept {
+    const auto r = static_cast<std::size_t>(rank());
+    return r < counts.size() ? counts[r] : 0;  // the host group refuses it
+  }
+  static std::size_t sum(std::span<const std::size_t> counts) noexcept {
+    return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  }
+  // A null pointer is the host group's to refuse.
+  static std::size_t bytes_of(std::size_t count, DType dtype, const void* memory) noexcept {
+    return memory == nullptr ? 0 : count * size_of(dtype);
+  }
+  static CallOptions on_the_host(const CallOptions& call) {
+    return {.timeout = call.timeout, .order = call.order};
+  }
+
+  void begin(OpKind op, const CallOptions& call, const void* input, std::size_t bytes, Room& room) {
+    DL_CHECK(cuda_.capture_state(call.stream.handle) == cuda::CaptureState::kNone, kNotImplemented,
+             "{}: it goes through the host, and cannot be captured into a graph", name_of(op));
+    if (input != nullptr && bytes > 0) {
+      cuda_.copy_async(room.of(bytes), input, bytes, call.stream.handle);
+    }
+    cuda_.synchronize_stream(call.stream.handle);
+  }
+  Ref<Work> finish(const Ref<Work>& work, const CallOptions& call, void* output, const void* from,
+                   std::size_t bytes) {
+    work->synchronize();
+    if (output != nullptr && bytes > 0) {
+      cuda_.copy_async(output, from, bytes, call.stream.handle);
+      cuda_.synchronize_stream(call.stream.handle);
+    }
+    return make_ref<DoneWork>();
+  }
+
+  template <typename Options>
+  Ref<Work> run(OpKind op, const Options& o, std::size_t in, std::size_t out,
+                Ref<Work> (ProcessGroup::*call)(const Options&)) {
+    const std::size_t in_bytes = bytes_of(in, o.dtype, o.input);
+    const std::size_t out_bytes = bytes_of(out, o.dtype, o.output);
+    const std::lock_guard lock(mutex_);
+    begin(op, o.call, o.input, in_bytes, input_);
+    Options on_host = o;
+    if (in_bytes > 0) on_host.input = input_.of(in_bytes);
+    if (out_bytes > 0) on_host.output = output_.of(out_bytes);
+    on_host.call = on_the_host(o.call);
+    return finish((host_.get()->*call)(on_host), o.call, o.output, on_host.output, out_bytes);
+  }
+
+  const Ref<ProcessGroup> host_;
+  cuda::Runtime& cuda_;
+  std::mutex mutex_;
+  Room input_, output_;
+};
+
+}  // namespace
+
+Ref<ProcessGroup> make_staged_group(Ref<ProcessGroup> host, cuda::Runtime& runtime) {
+  return make_ref<StagedGroup>(std::move(host), runtime);
+}
+
+}  // namespace dl::collectives

@@ -1,0 +1,285 @@
+// A GPU and an NCCL for tests, all ranks of a test being threads of this process.
+//
+// A stream is a queue of steps, each a function that is asked again until it says that it is done;
+// queues run whenever somebody asks the fake runtime anything. An operation of the fake NCCL is a
+// step that is done when all ranks of its communicator have come to theirs. What a test wants to go
+// wrong stands in Fault.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "collectives/nccl/module.h"
+#include "core/device/cuda/runtime.h"
+
+namespace dl::collectives::testing {
+
+struct FakeStream {
+  std::deque<std::function<bool()>> steps;
+  bool captures = false;
+};
+struct FakeEvent {
+  std::uint64_t recorded = 0;
+  bool in_capture = false;
+  // Streams hold it: an event may go before its stream has come to it.
+  std::shared_ptr<std::uint64_t> passed = std::make_shared<std::uint64_t>(0);
+};
+
+class FakeRuntime : public cuda::Runtime {
+ public:
+  std::recursive_mutex mutex;
+  std::set<FakeStream*> streams;
+  int captured_queries = 0;  // of events that a capture recorded: CUDA would break the capture
+
+  FakeRuntime() = default;
+  ~FakeRuntime() override {
+    for (FakeStream* stream : streams) delete stream;
+  }
+
+  void pump() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (FakeStream* stream : streams) {
+        while (!stream->steps.empty() && stream->steps.front()()) {
+          stream->steps.pop_front();
+          moved = true;
+        }
+      }
+    }
+  }
+  void push(void* stream, std::function<bool()> step) {
+    const std::lock_guard lock(mutex);
+    auto* const to = static_cast<FakeStream*>(stream);
+    if (!to->captures) to->steps.push_back(std::move(step));
+  }
+
+  int device_count() override { return 8; }
+  cuda::DeviceProperties properties(int device) override {
+    return {.name = "Fake", .uuid = "GPU-" + std::to_string(device)};
+  }
+  cuda::MemoryInfo memory_info(int) override { return {}; }
+  void check_device(int) override {}
+  void* allocate(int, std::size_t bytes) override { return ::operator new(bytes); }
+  void deallocate(int, void* block) noexcept override { ::operator delete(block); }
+  void* allocate_pinned(std::size_t bytes) override { return ::operator new(bytes); }
+  void deallocate_pinned(void* block) noexcept override { ::operator delete(block); }
+  void copy_async(void* to, const void* from, std::size_t bytes, void* stream) override {
+    push(stream, [=] {
+      std::memcpy(to, from, bytes);
+      return true;
+    });
+  }
+  void* make_stream(int, bool) override {
+    const std::lock_guard lock(mutex);
+    return *streams.insert(new FakeStream).first;
+  }
+  void destroy_stream(void* stream) noexcept override {
+    const std::lock_guard lock(mutex);
+    streams.erase(static_cast<FakeStream*>(stream));
+    delete static_cast<FakeStream*>(stream);
+  }
+  void synchronize_stream(void* stream) override {
+    while (true) {
+      const std::lock_guard lock(mutex);
+      pump();
+      if (static_cast<FakeStream*>(stream)->steps.empty()) return;
+    }
+  }
+  void synchronize_device(int) override {}
+  void* make_event(int, bool) override { return new FakeEvent; }
+  void destroy_event(void* event) noexcept override { delete static_cast<FakeEvent*>(event); }
+  void record_event(void* event, void* stream) override {
+    const std::lock_guard lock(mutex);
+    auto* const e = static_cast<FakeEvent*>(event);
+    e->in_capture = static_cast<FakeStream*>(stream)->captures;
+    const std::uint64_t number = ++e->recorded;
+    push(stream, [passed = e->passed, number] {
+      *passed = std::max(*passed, number);
+      return true;
+    });
+  }
+  bool query_event(void* event) override {
+    const std::lock_guard lock(mutex);
+    auto* const e = static_cast<FakeEvent*>(event);
+    if (e->in_capture) ++captured_queries;
+    pump();
+    return *e->passed == e->recorded;
+  }
+  void synchronize_event(void* event) override {
+    while (!query_event(event)) {
+    }
+  }
+  void wait_event(void* stream, void* event) override {
+    const std::lock_guard lock(mutex);
+    auto* const e = static_cast<FakeEvent*>(event);
+    // A stream that waits for a capturing one is captured with it.
+    if (e->in_capture) static_cast<FakeStream*>(stream)->captures = true;
+    push(stream, [passed = e->passed, number = e->recorded] { return *passed >= number; });
+  }
+  float elapsed_ms(void*, void*) override { return 0; }
+  cuda::CaptureState capture_state(void* stream) override {
+    const std::lock_guard lock(mutex);
+    return static_cast<FakeStream*>(stream)->captures ? cuda::CaptureState::kActive
+                                                      : cuda::CaptureState::kNone;
+  }
+  void begin_capture(void* stream) override {
+    const std::lock_guard lock(mutex);
+    static_cast<FakeStream*>(stream)->captures = true;
+  }
+  void* end_capture(void*) override { return nullptr; }
+  void launch_graph(void*, void*) override {}
+  void destroy_graph(void*) noexcept override {}
+};
+
+// What shall go wrong, for every communicator of the test.
+struct Fault {
+  std::atomic<int> busy_polls{0};  // init and starts take so many polls each
+  std::atomic<bool> never_connects{false};
+  std::atomic<int> async_error{0};  // what async_error() says of rank 0
+  std::atomic<bool> abort_hangs{false};
+  std::atomic<int> aborts{0}, destroys{0};
+};
+
+// Of one test; the table's functions find it here.
+struct FakeNccl {
+  struct World {
+    int size = 0;
+    bool aborted = false;
+    // By rank, by operation; copies, as a rank may leave while others still read.
+    std::map<int, std::map<std::uint64_t, std::vector<std::byte>>> inputs;
+  };
+  struct FakeComm {
+    World* world;
+    int rank;
+    std::uint64_t operations = 0;
+    int busy = 0;
+  };
+  FakeRuntime runtime;
+  Fault fault;
+  std::map<std::string, std::unique_ptr<World>> worlds;
+  static inline FakeNccl* now = nullptr;
+
+  FakeNccl() { now = this; }
+  ~FakeNccl() { now = nullptr; }
+
+  static FakeComm& of(nccl::Comm comm) { return *static_cast<FakeComm*>(comm); }
+
+  // Done when all ranks have come to their operation of this number; then `act(inputs by rank)`.
+  static int together(nccl::Comm comm, void* stream, const void* input, std::size_t bytes,
+                      std::function<void(const std::vector<const void*>&)> act) {
+    const std::lock_guard lock(now->runtime.mutex);
+    FakeComm& c = of(comm);
+    World& world = *c.world;
+    const std::uint64_t number = c.operations++;
+    c.busy = now->fault.busy_polls;
+    now->runtime.push(stream, [&world, number, input, bytes, rank = c.rank, act] {
+      if (world.aborted) return true;
+      if (!world.inputs[rank].contains(number)) {
+        const auto* const begin = static_cast<const std::byte*>(input);
+        world.inputs[rank][number].assign(begin, begin + bytes);
+      }
+      std::vector<const void*> inputs;
+      for (int r = 0; r < world.size; ++r) {
+        const auto found = world.inputs[r].find(number);
+        if (found == world.inputs[r].end()) return false;
+        inputs.push_back(found->second.data());
+      }
+      act(inputs);
+      return true;
+    });
+    return c.busy > 0 ? nccl::kInProgress : nccl::kSuccess;
+  }
+
+  static nccl::Module table() {
+    nccl::Module m{};
+    m.version = nccl::kModuleVersion;
+    m.built_with = 22809;
+    m.get_version = [](int* version) { return *version = 22809, 0; };
+    m.error_text = [](int code) {
+      return code == nccl::kRemoteError ? "remote error" : "an error";
+    };
+    m.last_error = [](nccl::Comm) { return "link down"; };
+    m.unique_id = [](nccl::UniqueId* id) {
+      static std::atomic<int> next{0};
+      std::snprintf(id->bytes, sizeof id->bytes, "id %d", next++);
+      return nccl::kSuccess;
+    };
+    m.init = [](nccl::Comm* comm, int size, const nccl::UniqueId* id, int rank, int) {
+      const std::lock_guard lock(now->runtime.mutex);
+      auto& world = now->worlds[id->bytes];
+      if (!world) world = std::make_unique<World>();
+      world->size = size;
+      auto* const made = new FakeComm{world.get(), rank};
+      made->busy = now->fault.busy_polls;
+      *comm = made;
+      return nccl::kInProgress;
+    };
+    m.async_error = [](nccl::Comm comm, int* state) {
+      FakeComm& c = of(comm);
+      const std::lock_guard lock(now->runtime.mutex);
+      *state = c.busy > 0 || now->fault.never_connects ? nccl::kInProgress : nccl::kSuccess;
+      if (c.busy > 0) --c.busy;
+      if (c.rank == 0 && now->fault.async_error != 0) *state = now->fault.async_error;
+      return nccl::kSuccess;
+    };
+    m.finalize = [](nccl::Comm) { return nccl::kSuccess; };
+    m.destroy = [](nccl::Comm comm) {
+      ++now->fault.destroys;
+      delete &of(comm);
+      return nccl::kSuccess;
+    };
+    m.abort = [](nccl::Comm comm) {
+      while (now->fault.abort_hangs) ::usleep(1000);
+      {
+        const std::lock_guard lock(now->runtime.mutex);
+        of(comm).world->aborted = true;
+        delete &of(comm);
+      }
+      ++now->fault.aborts;
+      return nccl::kSuccess;
+    };
+    m.group_start = [] { return nccl::kSuccess; };
+    m.group_end = [] { return nccl::kSuccess; };
+    m.all_reduce = [](const void* input, void* output, std::size_t count, DType dtype, ReduceOp,
+                      nccl::Comm comm, void* stream) {
+      // Floats: the sum of all. A barrier's byte is nobody's business.
+      const std::size_t bytes = count * size_of(dtype);
+      return together(comm, stream, input, bytes, [=](const std::vector<const void*>& inputs) {
+        if (dtype != DType::kF32) return;
+        for (std::size_t i = 0; i < count; ++i) {
+          float sum = 0;
+          for (const void* each : inputs) sum += static_cast<const float*>(each)[i];
+          static_cast<float*>(output)[i] = sum;
+        }
+      });
+    };
+    m.broadcast = [](void* buffer, std::size_t bytes, int root, nccl::Comm comm, void* stream) {
+      return together(comm, stream, buffer, bytes, [=](const std::vector<const void*>& inputs) {
+        const void* const from = inputs[static_cast<std::size_t>(root)];
+        std::memcpy(buffer, from, bytes);
+      });
+    };
+    m.all_gather = [](const void* input, void* output, std::size_t bytes, nccl::Comm comm,
+                      void* stream) {
+      return together(comm, stream, input, bytes, [=](const std::vector<const void*>& inputs) {
+        for (std::size_t r = 0; r < inputs.size(); ++r) {
+          std::memcpy(static_cast<std::byte*>(output) + r * bytes, inputs[r], bytes);
+        }
+      });
+    };
+    return m;
+  }
+};
+
+}  // namespace dl::collectives::testing
