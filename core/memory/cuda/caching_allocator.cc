@@ -63,6 +63,16 @@ CachingAllocator::~CachingAllocator() {
     empty_cache();
   } catch (...) {  // the device is lost, and its memory with it
   }
+  std::set<Block*> left(after_capture_.begin(), after_capture_.end());
+  for (const auto& [data, block] : in_use_) left.insert(block);
+  for (const Waiting& waiting : waiting_) left.insert(waiting.block);
+  const auto add = [&left](const Pool& pool) {
+    left.insert(pool.small.begin(), pool.small.end());
+    left.insert(pool.large.begin(), pool.large.end());
+  };
+  add(shared_);
+  for (const auto& [id, pool] : pools_) add(*pool);
+  for (const Block* const block : left) delete block;
 }
 
 CachingAllocator::Pool& CachingAllocator::pool_for(void* stream) noexcept {
