@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
-#include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
+#include "nn/parallel/stream.h"
 
 namespace dl::nn::parallel {
 namespace {
@@ -16,10 +16,6 @@ constexpr std::size_t kAloneBytes = std::size_t{256} * 1024;
 
 bool travels_alone(const Tensor& tensor) noexcept {
   return tensor.is_contiguous() && tensor.nbytes() >= kAloneBytes;
-}
-
-Stream stream_of(const Tensor& tensor) {
-  return tensor.is_cuda() ? cuda::current_stream(tensor.device().index) : Stream{};
 }
 
 // Room of a tensor among those that travel together: each begins aligned for any dtype.

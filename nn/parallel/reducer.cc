@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/autograd/leaf.h"
-#include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
+#include "nn/parallel/stream.h"
 
 namespace dl::nn::parallel {
 namespace {
@@ -19,11 +19,6 @@ constexpr std::size_t kNamesQuoted = 8;
 
 BucketItem item_of(const Tensor& parameter) {
   return {static_cast<std::size_t>(parameter.numel()), parameter.dtype(), parameter.device()};
-}
-
-// Where gradients are computed, and where their averages are read.
-Stream stream_of(const Tensor& memory) {
-  return memory.is_cuda() ? cuda::current_stream(memory.device().index) : Stream{};
 }
 
 // Writes zeros where the gradient lives.

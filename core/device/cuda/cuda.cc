@@ -12,8 +12,6 @@
 namespace dl::cuda {
 namespace {
 
-constexpr int kMostDevices = 64;
-
 constinit thread_local int device_of_thread = 0;
 // Null: the device's default stream.
 constinit thread_local std::array<void*, kMostDevices> stream_of_thread{};

@@ -13,6 +13,9 @@
 
 namespace dl::cuda {
 
+// Of one process.
+inline constexpr int kMostDevices = 64;
+
 struct DeviceProperties {
   std::string name;  // "NVIDIA H200"
   std::string uuid;  // "GPU-...", as nvidia-smi prints it; the same in every process

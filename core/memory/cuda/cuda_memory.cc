@@ -11,17 +11,15 @@
 namespace dl::cuda {
 namespace {
 
-constexpr int kMostDevices = 64;
-
 // Made at first use and never destroyed: tensors may outlive every static.
 constinit std::array<std::atomic<CachingAllocator*>, kMostDevices> allocators{};
 constinit std::atomic<PinnedAllocator*> pinned_memory{nullptr};
-constinit std::mutex mutex;
+constinit std::mutex allocators_mutex;
 
 PinnedAllocator& pinned() {
   if (PinnedAllocator* const known = pinned_memory.load(std::memory_order_acquire)) return *known;
   Runtime& api = runtime();
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(allocators_mutex);
   if (pinned_memory.load(std::memory_order_relaxed) == nullptr) {
     pinned_memory.store(new PinnedAllocator(api), std::memory_order_release);
   }
@@ -37,7 +35,7 @@ CachingAllocator& allocator(int device) {
   }
   default_stream(device);  // refuses a device that is not there
   std::atomic<CachingAllocator*>& place = allocators[static_cast<std::size_t>(device)];
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(allocators_mutex);
   if (place.load(std::memory_order_relaxed) == nullptr) {
     place.store(new CachingAllocator(runtime(), device), std::memory_order_release);
   }
