@@ -7,26 +7,12 @@
 #include "collectives/algorithms/reduce.h"
 #include "collectives/buffers.h"
 #include "collectives/calls.h"
+#include "collectives/done_work.h"
 #include "collectives/split.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
 namespace {
-
-class DoneWork final : public Work {
- public:
-  void wait(Stream) override {}
-  void synchronize(std::optional<std::chrono::nanoseconds>) override {}
-  bool is_completed() const noexcept override { return true; }
-  std::exception_ptr error() const noexcept override { return nullptr; }
-  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
-    return made_;
-  }
-  std::string_view algorithm() const noexcept override { return "copy"; }
-
- private:
-  std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
-};
 
 class SoloGroup final : public ProcessGroup {
  public:
@@ -120,7 +106,7 @@ class SoloGroup final : public ProcessGroup {
   Ref<Work> begin(const Descriptor& what, const CallOptions& call) {
     check_call(what, call, "solo");
     if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
-    return make_ref<DoneWork>();
+    return make_ref<DoneWork>("copy");
   }
   Ref<Work> copy_alone(const Descriptor& what, const CallOptions& call, const void* input,
                        void* output) {

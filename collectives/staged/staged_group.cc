@@ -4,25 +4,11 @@
 #include <numeric>
 
 #include "collectives/descriptor.h"
+#include "collectives/done_work.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
 namespace {
-
-class DoneWork final : public Work {
- public:
-  void wait(Stream) override {}
-  void synchronize(std::optional<std::chrono::nanoseconds>) override {}
-  bool is_completed() const noexcept override { return true; }
-  std::exception_ptr error() const noexcept override { return nullptr; }
-  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
-    return made_;
-  }
-  std::string_view algorithm() const noexcept override { return "staged"; }
-
- private:
-  std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
-};
 
 // Pinned memory that grows.
 class Room {
@@ -220,7 +206,7 @@ class StagedGroup final : public ProcessGroup {
       cuda_.copy_async(output, from, bytes, call.stream.handle);
       cuda_.synchronize_stream(call.stream.handle);
     }
-    return make_ref<DoneWork>();
+    return make_ref<DoneWork>("staged");
   }
 
   template <typename Options>

@@ -108,6 +108,7 @@ class AcceptorTest : public ::testing::Test {
   }
 
   JobKey key_;
+  Inbox inbox_;  // outlives the thread that puts into it
   Acceptor acceptor_;
   Endpoint endpoint_;
 };
@@ -159,8 +160,7 @@ TEST_F(AcceptorTest, IsFoundBehindTheOneOfItsAddressesThatLeadsToIt) {
   Acceptor other(Listener::bind({.host = "127.0.0.1"}), key_, hello("x"));
   other.serve("group/world", 2, strangers.handler());
   other.start();
-  Inbox inbox;
-  acceptor_.serve("group/world", 2, inbox.handler());
+  acceptor_.serve("group/world", 2, inbox_.handler());
   acceptor_.start();
   const auto at = [](std::uint16_t port) { return Endpoint{"127.0.0.1", port}; };
   const std::vector<Endpoint> ways = {at(free_port), at(silent.port()),
@@ -168,12 +168,11 @@ TEST_F(AcceptorTest, IsFoundBehindTheOneOfItsAddressesThatLeadsToIt) {
                                       endpoint_};
   EXPECT_EQ(find_way(ways, 0, "rank 0", hello("group/world/way"), key_, Deadline::after(20s)),
             endpoint_);
-  EXPECT_EQ(inbox.next().peer.purpose, "group/world/way");
+  EXPECT_EQ(inbox_.next().peer.purpose, "group/world/way");
 }
 
 TEST_F(AcceptorTest, ThatStandsBehindNoneOfItsAddressesIsAnErrorThatTellsOfEach) {
-  Inbox inbox;
-  acceptor_.serve("group/world", 2, inbox.handler());
+  acceptor_.serve("group/world", 2, inbox_.handler());
   acceptor_.start();
   const Listener silent = Listener::bind({.host = "127.0.0.1"});
   const std::vector<Endpoint> ways = {endpoint_, {"127.0.0.1", silent.port()}};
@@ -189,8 +188,7 @@ TEST_F(AcceptorTest, ThatStandsBehindNoneOfItsAddressesIsAnErrorThatTellsOfEach)
 }
 
 TEST_F(AcceptorTest, RefusesWithASentence) {
-  Inbox inbox;
-  acceptor_.serve("group/world", 2, inbox.handler());
+  acceptor_.serve("group/world", 2, inbox_.handler());
   acceptor_.start();
   EXPECT_THAT(refusal(hello("group/world", 1), key_, ErrorKind::kMismatch),
               HasSubstr("connect to " + endpoint_.text() +
@@ -206,7 +204,7 @@ TEST_F(AcceptorTest, RefusesWithASentence) {
   const Deadline deadline = Deadline::after(20s);
   while (acceptor_.counts().refused < 4 && !deadline.has_passed()) std::this_thread::yield();
   EXPECT_EQ(acceptor_.counts().refused, 4U);
-  EXPECT_EQ(inbox.size(), 0U);
+  EXPECT_EQ(inbox_.size(), 0U);
 }
 
 TEST_F(AcceptorTest, GarbageAndHalfOpenConnectionsDisturbNobody) {
