@@ -99,7 +99,7 @@ void NodeLink::leave(const std::string& reason) {
 
 void NodeLink::close() {
   boost::system::error_code ignored;
-  static_cast<void>(to_.close(ignored));
+  [[maybe_unused]] const boost::system::error_code same = to_.close(ignored);
 }
 
 void NodeLink::send(const std::string& line) {

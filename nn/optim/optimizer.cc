@@ -95,7 +95,7 @@ kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t grou
 }
 
 Tensor Optimizer::row_major_grad(const Tensor& parameter) {
-  const Tensor grad = parameter.grad();
+  Tensor grad = parameter.grad();
   if (!grad.defined() || grad.is_contiguous()) return grad;
   return copies_.emplace_back(laid_out(grad));
 }

@@ -227,7 +227,7 @@ void Reducer::wait_for_buckets() {
 }
 
 // What some rank used is now the average on all ranks; what no rank used is as it was before.
-void Reducer::settle_unused(std::vector<Unused> unused) {
+void Reducer::settle_unused(const std::vector<Unused>& unused) {
   if (!options_.find_unused_parameters) return;
   std::vector<std::uint8_t> used(slots_.size());
   std::ranges::transform(slots_, used.begin(), [](const Slot& slot) { return slot.used; });

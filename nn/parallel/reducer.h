@@ -93,7 +93,7 @@ class Reducer {
   void end_pass();
   std::vector<Unused> contribute_unused();
   void wait_for_buckets();
-  void settle_unused(std::vector<Unused> unused);
+  void settle_unused(const std::vector<Unused>& unused);
   void rebuild();
   [[noreturn]] void refuse_unused(const std::vector<std::size_t>& missing);
   // Runs a step of a pass; its error becomes the reducer's.

@@ -202,7 +202,7 @@ void weight_taps(const Frame& frame, const std::int64_t* offsets, const float* d
     }
   }
   for (int t = 0; t < Taps; ++t) {
-    float* to = sums + t * 2 * lanes;
+    float* to = sums + std::int64_t{t} * 2 * lanes;
     hn::StoreU(hn::Add(low[t], hn::LoadU(d, to)), d, to);
     hn::StoreU(hn::Add(high[t], hn::LoadU(d, to + lanes)), d, to + lanes);
   }
