@@ -70,7 +70,7 @@ function(dl_cuda_module name)
   add_library(${name} MODULE ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib" CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    CUDA_STANDARD 20)
+    CUDA_STANDARD 20 UNITY_BUILD OFF)
   target_compile_options(${name} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-extended-lambda;-Xfatbin=-compress-all;-Xcompiler=-Wall,-Wextra>"
     "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:dlrun_private_flags,INTERFACE_COMPILE_OPTIONS>>")
