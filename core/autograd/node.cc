@@ -129,11 +129,11 @@ Edge gradient_edge(const Tensor& tensor) {
   return {Ref<Node>(node), impl.output_nr};
 }
 
-void detail::attach(const Tensor& output, Ref<Node> node, std::uint32_t output_nr) {
+void detail::attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr) {
   TensorImpl& impl = *output.impl();
   DL_CHECK(is_floating(impl.dtype), kInternal, "{}: a result of dtype {} has no gradient",
            node->name(), name_of(impl.dtype));
-  impl.node = std::move(node);
+  impl.node = node;
   impl.output_nr = output_nr;
   impl.requires_grad = true;
 }

@@ -21,7 +21,7 @@ bool is_recorded(const Inputs&... inputs) noexcept {
 
 namespace detail {
 // Makes `node` the history of `output`.
-void attach(const Tensor& output, Ref<Node> node, std::uint32_t output_nr);
+void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr);
 }  // namespace detail
 
 // A node with an edge for each input in order; null where nothing is recorded. An operation in

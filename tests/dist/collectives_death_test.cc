@@ -32,6 +32,12 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using collectives::ProcessGroup;
 
+// How much longer the ranks may take where ThreadSanitizer slows them.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kPatience = 5;
+#else
+constexpr int kPatience = 1;
+#endif
 constexpr int kMostRanks = 4;
 constexpr int kVictim = 1;
 constexpr std::size_t kMany = 30'000;   // elements a rank: more than a send may leave behind
@@ -329,10 +335,11 @@ INSTANTIATE_TEST_SUITE_P(All, Backends, ::testing::Values("tcp", "shm", "hybrid"
 
 TEST_P(Backends, NameADeadRankInEveryOperationWithinASecond) {
   Job job(GetParam(), 60s);
-  ASSERT_TRUE(job.all_come_to(job.ranks(), 60s, has_run)) << job.who_lacks(job.ranks(), has_run);
+  ASSERT_TRUE(job.all_come_to(job.ranks(), kPatience * 60s, has_run))
+      << job.who_lacks(job.ranks(), has_run);
   const auto killed_at = Clock::now();
   job.kill({kVictim}, SIGKILL);
-  ASSERT_TRUE(job.all_come_to(job.others(), 20s, has_ended))
+  ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 20s, has_ended))
       << job.who_lacks(job.others(), has_ended);
   std::vector<std::chrono::nanoseconds> after;
   for_each_other(job, [&](const char* operation, const Seat& seat) {
@@ -347,9 +354,11 @@ TEST_P(Backends, NameADeadRankInEveryOperationWithinASecond) {
 // All backends at once: most of it is the wait for the deadline.
 TEST(AStoppedRank, IsNamedInEveryOperationAndChangesNoBufferWhenItGoesOn) {
   // Long enough for those that run to answer, also on a loaded machine, before they are judged.
-  Job jobs[] = {Job("tcp", 8s), Job("shm", 8s), Job("hybrid", 8s)};
+  constexpr auto kTimeout = kPatience * 8s;
+  Job jobs[] = {Job("tcp", kTimeout), Job("shm", kTimeout), Job("hybrid", kTimeout)};
   for (Job& job : jobs) {
-    ASSERT_TRUE(job.all_come_to(job.ranks(), 60s, has_run)) << job.who_lacks(job.ranks(), has_run);
+    ASSERT_TRUE(job.all_come_to(job.ranks(), kPatience * 60s, has_run))
+        << job.who_lacks(job.ranks(), has_run);
     // The others stand still while the victim fills the sockets, so that it stops amid a frame,
     // whose rest it sends when it goes on.
     job.kill(job.others(), SIGSTOP);
@@ -358,7 +367,7 @@ TEST(AStoppedRank, IsNamedInEveryOperationAndChangesNoBufferWhenItGoesOn) {
     job.kill(job.others(), SIGCONT);
   }
   for (Job& job : jobs) {
-    ASSERT_TRUE(job.all_come_to(job.others(), 40s, has_ended))
+    ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 40s, has_ended))
         << job.who_lacks(job.others(), has_ended);
     for_each_other(job, [&](const char* operation, const Seat& seat) {
       expect_named(job, operation, seat, ErrorKind::kTimeout);
@@ -366,9 +375,10 @@ TEST(AStoppedRank, IsNamedInEveryOperationAndChangesNoBufferWhenItGoesOn) {
           << operation << ": " << seat.text;
     });
     job.kill({kVictim}, SIGCONT);
-    ASSERT_TRUE(job.all_come_to({kVictim}, 40s, has_ended)) << job.who_lacks({kVictim}, has_ended);
+    ASSERT_TRUE(job.all_come_to({kVictim}, kPatience * 40s, has_ended))
+        << job.who_lacks({kVictim}, has_ended);
     job.look_again();
-    ASSERT_TRUE(job.all_come_to(job.others(), 20s, has_looked))
+    ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 20s, has_looked))
         << job.who_lacks(job.others(), has_looked);
     for_each_other(job, [&](const char* operation, const Seat& seat) {
       EXPECT_EQ(seat.looked.load(), 1) << operation << ": a stopped rank wrote after the error";
