@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kAhead = 4;
 // How late the thread takes up what nobody waits for: who calls mostly waits at once.
 constexpr auto kTakeUpTime = 1ms;
-// How much later an operation times out in each lane (core.h).
+// How much later an operation times out in each lane than in the one before (core.h).
 constexpr auto kStagger = 500ms;
 // The least that is left of a deadline when a lane is entered: then it times out there, by name.
 constexpr std::chrono::nanoseconds kLeastTime = 1ms;
@@ -171,8 +171,9 @@ bool Core::is_over(const Operation& op, const Ref<Work>& work) {
 void Core::begin(Operation& op, Lane lane) {
   const auto at = static_cast<std::size_t>(lane);
   const std::size_t slice = op.begun_[at];
-  // The agreement has had its time; what follows has what is left, later lanes a little more.
-  const std::chrono::nanoseconds left = std::max(op.deadline_.left(), kLeastTime) + at * kStagger;
+  // Somebody may still wait for the culprit in the agreement, or in an earlier lane.
+  const std::chrono::nanoseconds left =
+      std::max(op.deadline_.left(), kLeastTime) + (at + 1) * kStagger;
   try {
     op.works_[slice][at] =
         std::visit(Start{inner_.lanes[at].get(), {.timeout = left}}, op.slices_[slice].calls[at]);

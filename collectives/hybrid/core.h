@@ -10,8 +10,9 @@
 // numbers it: differing calls are found there, whichever way they would go, before any byte moves.
 //
 // An error of an inner group breaks them all, with its text in that of the operation: whoever is
-// stuck in another one hears of it there. Deadlines are staggered by lane, as a rank that waits in
-// a later one may wait for a rank that waits in an earlier one for the culprit.
+// stuck in another one hears of it there. Deadlines are staggered, from the agreement over the
+// lanes, as a rank that waits in a later one may wait for a rank that waits in an earlier one for
+// the culprit.
 //
 // Thread-safety: any member from any thread.
 #pragma once
