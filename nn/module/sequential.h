@@ -5,6 +5,9 @@
 // The list stands in braces, because C++ evaluates a braced list from left to right and the layers
 // so draw their initial weights in that order; arguments in parentheses have no order, and do not
 // compile. The modules are named "0", "1", ..., or as given: {{"fc", nn::Linear(50, 30)}, ...}.
+//
+// A list of nothing but one Sequential is a Sequential that holds it for GCC, and that one itself
+// for clang (C++ core issues 2137 and 2311 disagree): add() it instead.
 #pragma once
 
 #include <concepts>

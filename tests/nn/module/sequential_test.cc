@@ -37,7 +37,8 @@ TEST(Sequential, DrawsInitialValuesInTheOrderOfItsList) {
 }
 
 TEST(Sequential, MayHoldOneSequential) {
-  const Sequential outer{Sequential{Identity()}};
+  Sequential outer;
+  outer.add(Sequential{Identity()});
   EXPECT_EQ(outer.str(), "Sequential(\n  (0): Sequential(\n    (0): Identity()\n  )\n)");
 }
 
