@@ -104,20 +104,20 @@ bool Core::advance(Operation& op) {
 bool Core::post(Operation& op) {
   const Descriptor& d = op.descriptor;
   Cell& cell = own().cells[d.sequence % 2];
-  if (op.plan.path == Path::kInline) {
-    if (!comes_from_root(d.op) || d.root == rank_) {
-      copy_bytes(cell.payload, op.input, d.count * size_of(d.dtype) * parts_of(d.op, size()));
-    }
-  } else if (op.plan.chunks == 1 && !op.memory && phases_of(op, rank_).stages) {
+  if (op.plan.chunks == 1 && !op.memory && phases_of(op, rank_).stages) {
     if (!may_stage(op.first_chunk)) return false;
     stage(op, 0);
     op.staged = 1;
   }
-  if (op.plan.path == Path::kChunks) {
+  // First, since it has a line of its own: what shares the flag's line is written right before the
+  // flag, or peers that look at the flag would take the line away in between.
+  copy_bytes(cell.descriptor, &d, sizeof d);
+  if (op.plan.path == Path::kInline && (!comes_from_root(d.op) || d.root == rank_)) {
+    copy_bytes(cell.payload, op.input, d.count * size_of(d.dtype) * parts_of(d.op, size()));
+  } else if (op.plan.path == Path::kChunks) {
     claims_[static_cast<std::size_t>(rank_)] = op.claim;
     copy_bytes(cell.payload, &op.claim, sizeof op.claim);
   }
-  copy_bytes(cell.descriptor, &d, sizeof d);
   cell.flag.store(flag_of(d.sequence, op.hash), std::memory_order_release);
   op.is_posted = true;
   published();
@@ -158,7 +158,11 @@ void Core::finish_inline(Operation& op) {
   const std::size_t bytes = d.count * size_of(d.dtype);
   // Of the own part, where there is one for each rank.
   const std::size_t at = parts_of(d.op, size()) > 1 ? static_cast<std::size_t>(rank_) * bytes : 0;
-  const auto payload = [&](int r) { return peer(r).block->cells[d.sequence % 2].payload + at; };
+  // What is the caller's own is taken from the caller: the line of the own cell is on its way to
+  // the peers.
+  const auto payload = [&](int r) {
+    return (r == rank_ ? op.input : peer(r).block->cells[d.sequence % 2].payload) + at;
+  };
   switch (d.op) {
     case OpKind::kReduce:
       if (d.root != rank_) return;
@@ -207,7 +211,7 @@ bool Core::may_stage(std::uint64_t chunk) noexcept {
   return chunk < kSlots || all_have(&Peer::consumed, &Block::consumed, chunk + 1 - kSlots);
 }
 
-// The latest phase that can go on does, since that frees slots.
+// Where enough is staged, the latest phase that can go on does, since that frees slots.
 bool Core::advance_chunk(Operation& op) {
   const Phases phases = phases_of(op, rank_);
   const std::size_t chunks = op.plan.chunks;
@@ -215,6 +219,19 @@ bool Core::advance_chunk(Operation& op) {
   // Of an operation of one chunk the flags say that it is staged, unless some rank did not know yet
   // whether it would have to.
   const bool one = chunks == 1 && !op.has_claims;
+  const auto stage_next = [&] {
+    if (!phases.stages || op.staged == chunks || (op.memory && !agreed) ||
+        !may_stage(op.first_chunk + op.staged)) {
+      return false;
+    }
+    stage(op, op.staged++);
+    const std::uint64_t staged = op.first_chunk + op.staged;
+    publish(own().staged, staged);
+    if (!phases.reduces && !phases.copies && op.staged < chunks) publish(own().consumed, staged);
+    return true;
+  };
+  const std::size_t taken_up = phases.reduces ? op.reduced : op.copied;
+  if (op.staged < taken_up + kStagedAhead && stage_next()) return true;
   if (agreed && phases.copies && op.copied < chunks) {
     const std::uint64_t wanted = op.first_chunk + op.copied + 1;
     bool ready = one;
@@ -240,15 +257,7 @@ bool Core::advance_chunk(Operation& op) {
       return true;
     }
   }
-  if (phases.stages && op.staged < chunks && (agreed || !op.memory) &&
-      may_stage(op.first_chunk + op.staged)) {
-    stage(op, op.staged++);
-    const std::uint64_t staged = op.first_chunk + op.staged;
-    publish(own().staged, staged);
-    if (!phases.reduces && !phases.copies && op.staged < chunks) publish(own().consumed, staged);
-    return true;
-  }
-  return false;
+  return stage_next();
 }
 
 void Core::stage(Operation& op, std::size_t k) {
@@ -305,10 +314,16 @@ void Core::reduce_chunk(Operation& op, std::size_t k) {
   const std::size_t in_output = (range.begin + part.begin) * element;
   if (op.plan.path == Path::kChunks && is_divided(d.op)) {
     std::byte* const result = slot(peer(rank_), chunk) + in_slot * element;
-    sum_shares(d, result, shares_, part.count());
+    const bool wants_sum = d.op == OpKind::kAllReduce || d.root == rank_;
+    const std::size_t block = kSumBlockBytes / element;
+    for (std::size_t begin = 0; begin < part.count(); begin += block) {
+      const std::size_t at = begin * element;
+      const std::size_t bytes = std::min(kSumBlockBytes, part.count() * element - at);
+      sum_shares(d, result + at, shares_, bytes / element);
+      if (wants_sum) copy_bytes(op.output + in_output + at, result + at, bytes);
+      for (const void*& share : shares_) share = static_cast<const std::byte*>(share) + bytes;
+    }
     publish(own().reduced, chunk + 1);
-    if (d.op == OpKind::kReduce && d.root != rank_) return;
-    copy_bytes(op.output + in_output, result, part.count() * element);
   } else {
     sum_shares(d, op.output + in_output, shares_, part.count());
   }

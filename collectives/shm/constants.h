@@ -23,16 +23,22 @@ inline constexpr std::size_t kInlineBytes = kLineBytes - 8;
 inline constexpr std::size_t kSlotBytes = 128 * 1024;
 inline constexpr std::size_t kSlots = 32;
 
+// So many chunks are staged before the first of them is summed: what a peer stages has then left
+// its innermost cache for the one that the cores share, from which it is read faster.
+inline constexpr std::size_t kStagedAhead = 4;
+
 // Up to here an all_reduce takes one exchange: every rank stages all of its input and sums all
 // shares itself. It moves more bytes than dividing the sum among the ranks, and waits once less.
 // Where ranks outnumber cores a wait costs thread switches, and is worth more bytes.
 inline constexpr std::size_t kExchangeBytes = 8 * 1024;
 inline constexpr std::size_t kCrowdedExchangeBytes = 32 * 1024;
 
-// On symmetric memory a sum is taken in blocks, which the first level of the cache still holds when
-// they are copied to the other ranks; so many bytes of them make a step, after which the driver
-// looks at the rest of the world.
-inline constexpr std::size_t kDirectBlockBytes = 8 * 1024;
+// A sum that goes to several places is taken in blocks, which the first level of the cache still
+// holds when they are copied to the next place.
+inline constexpr std::size_t kSumBlockBytes = 8 * 1024;
+
+// On symmetric memory so many bytes make a step, after which the driver looks at the rest of the
+// world.
 inline constexpr std::size_t kDirectStepBytes = 256 * 1024;
 
 // Room for the text of the first cause in each rank's segment.

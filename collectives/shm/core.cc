@@ -276,7 +276,9 @@ void Core::finish_front(std::exception_ptr error) {
   const std::uint64_t now = clock_.now();
   error ? log_.fail(over->slot, now) : log_.finish(over->slot, now);
   // Nobody looks any more at the cell that the next operation will write.
-  fetch_to_write(&own().cells[(over->descriptor.sequence + 1) % 2]);
+  Cell& next = own().cells[(over->descriptor.sequence + 1) % 2];
+  fetch_to_write(&next);
+  fetch_to_write(&next.descriptor);
   if (!over->has_owner()) {
     over->end(std::move(error), now);
     return;

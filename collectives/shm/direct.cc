@@ -121,7 +121,7 @@ void Core::work_directly(Operation& op, Range elements) {
   }
   const std::size_t own_part =
       d.op == OpKind::kReduceScatter ? static_cast<std::size_t>(rank_) * d.count * element : 0;
-  const std::size_t block = kDirectBlockBytes / element;
+  const std::size_t block = kSumBlockBytes / element;
   for (std::size_t begin = elements.begin; begin < elements.end; begin += block) {
     const std::size_t count = std::min(block, elements.end - begin);
     for (int r = 0; r < size(); ++r) {

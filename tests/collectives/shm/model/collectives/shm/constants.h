@@ -21,10 +21,11 @@ struct Slots {
   }
 };
 inline constexpr Slots kSlots;
+inline constexpr std::size_t kStagedAhead = 1;
 
 inline constexpr std::size_t kExchangeBytes = 32;
 inline constexpr std::size_t kCrowdedExchangeBytes = 32;
-inline constexpr std::size_t kDirectBlockBytes = 32;
+inline constexpr std::size_t kSumBlockBytes = 32;
 inline constexpr std::size_t kDirectStepBytes = 64;
 inline constexpr std::size_t kMostCauseBytes = 8;
 
