@@ -24,6 +24,10 @@ struct DeviceGroupOptions {
   std::shared_ptr<record::Recorder> recorder{};
 };
 
+// Opens what NCCL needs. Throws kNotImplemented, kNotFound or kMismatch, in one sentence, where
+// this process has no GPU or no NCCL.
+void require_nccl();
+
 // What CUDA memory goes over; collective over `host`. `device`: number of this rank's GPU.
 using MakeDevicePart = std::function<Ref<ProcessGroup>(const Ref<ProcessGroup>& host, int device,
                                                        const DeviceGroupOptions& options)>;

@@ -34,7 +34,8 @@ namespace dl {
 struct ProcessGroupOptions {
   // "auto": "shm" where all ranks share a node, "hybrid" where some do, else, and where those that
   // do cannot share memory, "tcp"; DLRUN_BACKEND may name another. The same on all ranks. "mpi":
-  // where mpirun or srun started the ranks; it alone needs no init method, store or key.
+  // where mpirun or srun started the ranks; it alone needs no init method, store or key. "nccl": as
+  // "auto", but CUDA memory goes over NCCL or not at all (device_group.h).
   std::string backend = "auto";
   std::string init_method = "env://";
   std::optional<int> rank{};

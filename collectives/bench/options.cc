@@ -199,6 +199,8 @@ void take_algorithm(Options& o, const std::string& name) {
 
 // What the words mean; throws kInvalidArgument and kDType.
 void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
+  DL_CHECK(o.backend != "nccl", kNotImplemented,
+           "--backend nccl: dlbench measures memory of the CPU; nccl-tests measures NCCL");
   if (o.tune) {
     DL_CHECK(words.operation.empty() && words.algorithm.empty(), kInvalidArgument,
              "--tune measures the machine, not an operation or an algorithm");

@@ -79,9 +79,9 @@ Offer Offer::parse(std::string_view text, Identity from) {
 }
 
 void check_backend(std::string_view asked) {
-  constexpr std::string_view kKnown[] = {"auto", "tcp", "shm", "hybrid", "mpi"};
+  constexpr std::string_view kKnown[] = {"auto", "tcp", "shm", "hybrid", "mpi", "nccl"};
   DL_CHECK(std::find(std::begin(kKnown), std::end(kKnown), asked) != std::end(kKnown),
-           kInvalidArgument, "backend is '{}', wanted auto, tcp, shm, hybrid or mpi", asked);
+           kInvalidArgument, "backend is '{}', wanted auto, tcp, shm, hybrid, mpi or nccl", asked);
 }
 
 Decision decide(std::span<const Offer> offers) {

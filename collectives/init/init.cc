@@ -3,6 +3,7 @@
 #include <limits>
 #include <mutex>
 
+#include "collectives/device_group.h"
 #include "collectives/hybrid/hybrid_group.h"
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
@@ -36,6 +37,7 @@ std::chrono::nanoseconds default_timeout() {
 // What stands behind a group: dropped in the opposite order.
 struct Session {
   std::unique_ptr<collectives::Meeting> meeting;
+  Ref<collectives::nccl::Notices> notices{};  // lives on in groups; closed before the store goes
   Ref<ProcessGroup> group;
 };
 
@@ -69,12 +71,20 @@ Session make_session(const ProcessGroupOptions& options) {
     asked = "tcp";
   }
   if (asked == "mpi") return make_mpi_session(options);
+  const bool must_be_nccl = asked == "nccl";
+  if (must_be_nccl) {
+    collectives::require_nccl();
+    asked = "auto";  // memory of the CPU
+  }
   const collectives::Plan plan = collectives::find_plan(options.plan, options.algorithm);
   const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
-  if (launch.world_size == 1) {
-    return {.meeting = nullptr, .group = collectives::make_solo_group(options.name)};
-  }
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
+  if (launch.world_size == 1) {
+    return {.meeting = nullptr,
+            .group =
+                collectives::make_device_group(collectives::make_solo_group(options.name),
+                                               {.timeout = timeout, .must_be_nccl = must_be_nccl})};
+  }
   const collectives::MeetingOptions where{
       .init_method = options.init_method,
       .launch = launch,
@@ -140,6 +150,11 @@ Session make_session(const ProcessGroupOptions& options) {
                                                  .recorder = recorder,
                                                  .plan = plan});
   }
+  session.notices = make_ref<collectives::nccl::Notices>(&session.meeting->store());
+  session.group = collectives::make_device_group(session.group, {.timeout = timeout,
+                                                                 .must_be_nccl = must_be_nccl,
+                                                                 .notices = session.notices,
+                                                                 .recorder = recorder});
   // Until everybody has found everybody, rank 0 must serve the store.
   session.group->barrier()->wait();
   return session;
@@ -163,6 +178,7 @@ void destroy_process_group() {
   const std::lock_guard lock(session_mutex);
   if (session == nullptr) return;
   session->group = nullptr;
+  if (session->notices) session->notices->close();
   delete session;
   session = nullptr;
 }

@@ -5,6 +5,7 @@
 #include "collectives/recording.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/device/cuda/graph.h"
 
 namespace dl::collectives::nccl {
 namespace {
@@ -197,7 +198,9 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
            "{}: the capture of its stream is broken", name_of(what.op));
   const bool is_captured = capture == cuda::CaptureState::kActive;
   const bool is_message = what.op == OpKind::kSend || what.op == OpKind::kRecv;
-  what.sequence = is_message ? next_message_++ : next_collective_++;
+  // A capture runs nothing, and on another rank it may not have come so far: it is not counted.
+  std::uint64_t& next = is_message ? next_message_ : next_collective_;
+  what.sequence = is_captured ? next : next++;
   const auto work = make_ref<Operation>(Ref<Core>(this), what, call,
                                         call.timeout.value_or(options_.timeout), is_captured);
   work->end_ = is_captured ? cuda_.make_event(options_.device, false) : take_event();
@@ -208,7 +211,7 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
   {
     const std::lock_guard lock(mutex_);
     work->clock_ = Clock::now();
-    if (!is_message) place_ = {.last_called = what.sequence, .call = text(what)};
+    if (!is_message && !is_captured) place_ = {.last_called = what.sequence, .call = text(what)};
     if (!is_captured) {
       pending_.push_back(work);
       changed_.notify_all();
@@ -225,10 +228,12 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
     settle();
     cuda_.record_event(work->end_, stream_);
   } catch (const std::exception& error) {
-    // It may stand in the stream, or in half of it: nothing of the group can be trusted any more.
-    poison(std::current_exception(), who_text(what, error.what()), true);
+    // It may stand in the stream, or in half of it: nothing of the group can be trusted any more. A
+    // capture has run nothing.
+    if (!is_captured) poison(std::current_exception(), who_text(what, error.what()), true);
     throw;
   }
+  if (is_captured) cuda::note_captured(this);
   const std::lock_guard lock(mutex_);
   work->launched_ = true;
   return work;

@@ -11,7 +11,8 @@
 //
 // What NCCL lacks is refused by name: band, bor and bxor but for bools, Order::kTree, tags, and
 // receives from any rank. Operations may be captured into a CUDA graph: their Work orders streams
-// inside the capture, counts as over, and is not watched.
+// inside the capture, counts as over, and is not watched. Captured graphs
+// (core/device/cuda/graph.h) that hold its operations go before the communicator, as NCCL wants it.
 //
 // Ownership: the group owns communicator, stream and watcher; a Work keeps them and its buffers'
 // owner alive. Dropping the group ends operations under way with kAborted. Thread-safety:
@@ -44,9 +45,6 @@ struct NcclGroupOptions {
   // For the others to say where they are, when an operation is late.
   std::chrono::nanoseconds answer_patience = std::chrono::seconds(1);
   std::chrono::nanoseconds abort_time = std::chrono::seconds(5);
-  // Destroys captured graphs that hold operations of the group, which NCCL wants gone before the
-  // communicator.
-  std::function<void()> before_abort{};
   // Ends the process with this text; for tests. Null: prints it, and exits with 1.
   std::function<void(const std::string& text)> end_process{};
 };

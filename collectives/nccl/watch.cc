@@ -7,6 +7,7 @@
 #include "collectives/nccl/core.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/device/cuda/graph.h"
 
 namespace dl::collectives::nccl {
 namespace {
@@ -221,6 +222,8 @@ bool Core::leave() noexcept {
       return false;
     }
   }
+  // NCCL waits for those that hold its work.
+  cuda::destroy_graphs_of(this);
   const Deadline until = Deadline::after(options_.abort_time);
   int state = nccl_.finalize(comm_);
   while (state == kInProgress && !until.has_passed()) {
@@ -252,8 +255,8 @@ void Core::end_everything() noexcept {
   if (!launching.try_lock_for(options_.abort_time)) die(why);
   if (const Comm comm = comm_.exchange(nullptr)) {
     call_or_die(
-        [&nccl = nccl_, comm, before = options_.before_abort] {
-          if (before) before();
+        [&nccl = nccl_, comm, owner = static_cast<const void*>(this)] {
+          cuda::destroy_graphs_of(owner);
           nccl.abort(comm);
         },
         why);

@@ -7,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/device/cuda/graph.h"
 #include "core/device/cuda/module.h"
 
 namespace dl::cuda {
@@ -18,6 +19,9 @@ constinit thread_local std::array<void*, kMostDevices> stream_of_thread{};
 
 constinit std::array<std::atomic<void*>, kMostDevices> default_streams{};
 constinit std::mutex default_streams_mutex;
+
+constexpr const char* kNoWait =
+    "a captured step cannot wait for the device (item(), printing, synchronize())";
 
 void check_index(int device) {
   const int count = std::min(runtime().device_count(), kMostDevices);
@@ -69,6 +73,7 @@ void synchronize() {
 }
 
 void synchronize(int device) {
+  refuse_in_capture(kNoWait);
   check_index(device);
   runtime().synchronize_device(device);
 }
@@ -97,7 +102,9 @@ void set_stream(const Stream& stream) {
 }
 
 void synchronize(const Stream& stream) {
-  if (stream.device.type == DeviceType::kCUDA) runtime().synchronize_stream(stream.handle);
+  if (stream.device.type != DeviceType::kCUDA) return;
+  refuse_in_capture(kNoWait);
+  runtime().synchronize_stream(stream.handle);
 }
 
 void join(const Stream& waiting, const Stream& stream) {
@@ -154,6 +161,7 @@ bool Event::query() const {
 }
 
 void Event::synchronize() const {
+  refuse_in_capture(kNoWait);
   runtime().synchronize_event(event_);
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/device/cuda/module.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"
 #include "tests/support/temp_dir.h"
@@ -76,6 +77,19 @@ TEST(InitProcessGroup, AloneIsAWorldOfOne) {
                             return sum_of_ranks(1);
                           }),
             std::vector<int>{0});
+}
+
+TEST(InitProcessGroup, OverNcclWithoutAGpuIsOneSentence) {
+  if (cuda::unavailable_reason().empty()) GTEST_SKIP() << "there is a GPU";
+  try {
+    init_process_group({.backend = "nccl"});
+    FAIL() << "it began";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.rfind("backend nccl: ", 0), 0u) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  }
+  EXPECT_FALSE(is_initialized());
 }
 
 TEST(InitProcessGroup, ByTheEnvironmentWithAKeyFile) {
@@ -261,7 +275,8 @@ void expect_refused(const ProcessGroupOptions& options, const std::string& text)
 }
 
 TEST(InitProcessGroup, RefusesInOneSentence) {
-  expect_refused({.backend = "gloo"}, "backend is 'gloo', wanted auto, tcp, shm, hybrid or mpi");
+  expect_refused({.backend = "gloo"},
+                 "backend is 'gloo', wanted auto, tcp, shm, hybrid, mpi or nccl");
   expect_refused({.init_method = "udp://x", .rank = 0, .world_size = 2},
                  "init method is 'udp://x', wanted env://, tcp://host:port or file:///directory");
   expect_refused({.rank = 0, .world_size = 2},

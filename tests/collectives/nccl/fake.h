@@ -27,11 +27,11 @@ namespace dl::collectives::testing {
 
 struct FakeStream {
   std::deque<std::function<bool()>> steps;
-  bool captures = false;
+  FakeStream* captured_with = nullptr;  // the stream that a capture began on
 };
 struct FakeEvent {
   std::uint64_t recorded = 0;
-  bool in_capture = false;
+  FakeStream* captured_with = nullptr;
   // Streams hold it: an event may go before its stream has come to it.
   std::shared_ptr<std::uint64_t> passed = std::make_shared<std::uint64_t>(0);
 };
@@ -41,6 +41,7 @@ class FakeRuntime : public cuda::Runtime {
   std::recursive_mutex mutex;
   std::set<FakeStream*> streams;
   int captured_queries = 0;  // of events that a capture recorded: CUDA would break the capture
+  int graphs = 0;            // that live
 
   FakeRuntime() = default;
   ~FakeRuntime() override {
@@ -61,7 +62,7 @@ class FakeRuntime : public cuda::Runtime {
   void push(void* stream, std::function<bool()> step) {
     const std::lock_guard lock(mutex);
     auto* const to = static_cast<FakeStream*>(stream);
-    if (!to->captures) to->steps.push_back(std::move(step));
+    if (to->captured_with == nullptr) to->steps.push_back(std::move(step));
   }
 
   int device_count() override { return 8; }
@@ -102,7 +103,7 @@ class FakeRuntime : public cuda::Runtime {
   void record_event(void* event, void* stream) override {
     const std::lock_guard lock(mutex);
     auto* const e = static_cast<FakeEvent*>(event);
-    e->in_capture = static_cast<FakeStream*>(stream)->captures;
+    e->captured_with = static_cast<FakeStream*>(stream)->captured_with;
     const std::uint64_t number = ++e->recorded;
     push(stream, [passed = e->passed, number] {
       *passed = std::max(*passed, number);
@@ -112,7 +113,7 @@ class FakeRuntime : public cuda::Runtime {
   bool query_event(void* event) override {
     const std::lock_guard lock(mutex);
     auto* const e = static_cast<FakeEvent*>(event);
-    if (e->in_capture) ++captured_queries;
+    if (e->captured_with != nullptr) ++captured_queries;
     pump();
     return *e->passed == e->recorded;
   }
@@ -124,22 +125,35 @@ class FakeRuntime : public cuda::Runtime {
     const std::lock_guard lock(mutex);
     auto* const e = static_cast<FakeEvent*>(event);
     // A stream that waits for a capturing one is captured with it.
-    if (e->in_capture) static_cast<FakeStream*>(stream)->captures = true;
+    if (e->captured_with != nullptr) {
+      static_cast<FakeStream*>(stream)->captured_with = e->captured_with;
+    }
     push(stream, [passed = e->passed, number = e->recorded] { return *passed >= number; });
   }
   float elapsed_ms(void*, void*) override { return 0; }
   cuda::CaptureState capture_state(void* stream) override {
     const std::lock_guard lock(mutex);
-    return static_cast<FakeStream*>(stream)->captures ? cuda::CaptureState::kActive
-                                                      : cuda::CaptureState::kNone;
+    return static_cast<FakeStream*>(stream)->captured_with != nullptr ? cuda::CaptureState::kActive
+                                                                      : cuda::CaptureState::kNone;
   }
   void begin_capture(void* stream) override {
     const std::lock_guard lock(mutex);
-    static_cast<FakeStream*>(stream)->captures = true;
+    static_cast<FakeStream*>(stream)->captured_with = static_cast<FakeStream*>(stream);
   }
-  void* end_capture(void*) override { return nullptr; }
+  void* end_capture(void* stream) override {
+    const std::lock_guard lock(mutex);
+    for (FakeStream* each : streams) {
+      if (each->captured_with == stream) each->captured_with = nullptr;
+    }
+    ++graphs;
+    return new char(0);
+  }
   void launch_graph(void*, void*) override {}
-  void destroy_graph(void*) noexcept override {}
+  void destroy_graph(void* graph) noexcept override {
+    const std::lock_guard lock(mutex);
+    --graphs;
+    delete static_cast<char*>(graph);
+  }
 };
 
 // What shall go wrong, for every communicator of the test.
@@ -149,6 +163,8 @@ struct Fault {
   std::atomic<int> async_error{0};  // what async_error() says of rank 0
   std::atomic<bool> abort_hangs{false};
   std::atomic<int> aborts{0}, destroys{0};
+  std::atomic<int> ends_with_graphs{
+      0};  // communicators that went before a captured graph: NCCL waits
 };
 
 // Of one test; the table's functions find it here.
@@ -181,7 +197,8 @@ struct FakeNccl {
     const std::lock_guard lock(now->runtime.mutex);
     FakeComm& c = of(comm);
     World& world = *c.world;
-    const std::uint64_t number = c.operations++;
+    const bool runs = static_cast<FakeStream*>(stream)->captured_with == nullptr;
+    const std::uint64_t number = runs ? c.operations++ : 0;
     c.busy = now->fault.busy_polls;
     now->runtime.push(stream, [&world, number, input, bytes, rank = c.rank, act] {
       if (world.aborted) return true;
@@ -199,6 +216,11 @@ struct FakeNccl {
       return true;
     });
     return c.busy > 0 ? nccl::kInProgress : nccl::kSuccess;
+  }
+
+  static void note_graphs() {
+    const std::lock_guard lock(now->runtime.mutex);
+    if (now->runtime.graphs > 0) ++now->fault.ends_with_graphs;
   }
 
   static nccl::Module table() {
@@ -235,11 +257,13 @@ struct FakeNccl {
     };
     m.finalize = [](nccl::Comm) { return nccl::kSuccess; };
     m.destroy = [](nccl::Comm comm) {
+      note_graphs();
       ++now->fault.destroys;
       delete &of(comm);
       return nccl::kSuccess;
     };
     m.abort = [](nccl::Comm comm) {
+      note_graphs();
       while (now->fault.abort_hangs) ::usleep(1000);
       {
         const std::lock_guard lock(now->runtime.mutex);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "core/device/cuda/graph.h"
 #include "tests/collectives/nccl/fake.h"
 #include "tests/collectives/ranks.h"
 
@@ -50,7 +51,6 @@ class Nccl : public ::testing::Test {
   std::chrono::milliseconds connect_ = 30s;
   std::chrono::milliseconds patience_ = 60s;  // ends when all have answered
   std::chrono::milliseconds abort_time_ = 30s;
-  std::function<void()> before_abort_;
 
   void run(int size, const std::function<void(Rank& rank)>& body) {
     rendezvous::MemoryStore store;
@@ -71,7 +71,6 @@ class Nccl : public ::testing::Test {
                                     .notices = rank.notices,
                                     .answer_patience = patience_,
                                     .abort_time = abort_time_,
-                                    .before_abort = before_abort_,
                                     .end_process = [this](const std::string& text) {
                                       const std::lock_guard lock(mutex_);
                                       ends_.push_back(text);
@@ -227,8 +226,6 @@ TEST_F(Nccl, RanksThatDoNotComeAreATimeoutOfTheMeeting) {
 TEST_F(Nccl, AnAbortThatHangsEndsTheProcessWithTheNamedError) {
   timeout_ = 200ms;
   abort_time_ = 100ms;
-  std::atomic<int> graphs{0};
-  before_abort_ = [&] { ++graphs; };
   fake_.fault.abort_hangs = true;
   run(2, [&](Rank& rank) {
     float value[2] = {};
@@ -239,7 +236,6 @@ TEST_F(Nccl, AnAbortThatHangsEndsTheProcessWithTheNamedError) {
     ASSERT_TRUE(eventually_broken(rank));
     rank.group = nullptr;
   });
-  EXPECT_EQ(graphs, 2);
   ASSERT_EQ(ends_.size(), 2U);
   EXPECT_THAT(ends_[0],
               AllOf(HasSubstr("all_reduce #1"), HasSubstr("NCCL has not given the communicator")));
@@ -271,6 +267,49 @@ TEST_F(Nccl, WhatACaptureRecordsIsNeitherWatchedNorWaitedForByTheHost) {
     EXPECT_EQ(rank.group->error(), nullptr);
   });
   EXPECT_EQ(fake_.runtime.captured_queries, 0);
+}
+
+TEST_F(Nccl, CapturedGraphsGoBeforeTheirCommunicator) {
+  for (const bool in_peace : {true, false}) {
+    run(1, [&](Rank& rank) {
+      float input = 1, output = 0;
+      cuda::Graph of_group(rank.runtime), of_nobody(rank.runtime);
+      of_group.begin(rank.stream);
+      EXPECT_THAT(thrown_by([&] { of_nobody.begin(rank.stream); }).text, HasSubstr("already"));
+      rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+      of_group.end();
+      EXPECT_EQ(fake_.runtime.graphs, 1);
+      of_group.launch(rank.stream);
+      if (!in_peace) {
+        rank.group->abort("no more data");
+        ASSERT_TRUE(eventually([&] { return fake_.fault.aborts > 0; }));
+      }
+      rank.group = nullptr;
+      EXPECT_EQ(fake_.runtime.graphs, 0);
+      EXPECT_EQ(thrown_by([&] { of_group.launch(rank.stream); }).kind, ErrorKind::kAborted);
+      of_nobody.begin(rank.stream);
+      EXPECT_TRUE(cuda::capturing());
+      of_nobody.end();
+      of_nobody.launch(rank.stream);
+      EXPECT_FALSE(cuda::capturing());
+    });
+  }
+  EXPECT_EQ(fake_.fault.ends_with_graphs, 0);
+}
+
+TEST_F(Nccl, CapturesAreNotCountedAsOperations) {
+  run(2, [&](Rank& rank) {
+    float input = 1, output = 0;
+    if (rank.rank() == 0) {  // the other rank could not capture
+      cuda::Graph graph(rank.runtime);
+      graph.begin(rank.stream);
+      rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+      rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+      graph.end();
+    }
+    rank.all_reduce(&input, &output, 1)->synchronize();
+    EXPECT_EQ(output, 2);
+  });
 }
 
 TEST_F(Nccl, WhatNcclLacksIsRefusedByName) {

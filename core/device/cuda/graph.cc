@@ -1,0 +1,117 @@
+#include "core/device/cuda/graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace dl::cuda {
+namespace {
+
+constinit thread_local Graph* graph_of_thread = nullptr;
+
+// All graphs of the process. Never destroyed: a graph may be somebody's static.
+constinit std::mutex registry_mutex;
+
+std::vector<Graph*>& registry() {
+  static auto* const graphs = new std::vector<Graph*>;
+  return *graphs;
+}
+
+}  // namespace
+
+Graph::Graph(Runtime& runtime) : runtime_(runtime) {
+  const std::lock_guard lock(registry_mutex);
+  registry().push_back(this);
+}
+
+Graph::~Graph() {
+  if (captures_) {
+    try {
+      end();
+    } catch (...) {  // it is broken off anyhow
+    }
+  }
+  {
+    const std::lock_guard lock(registry_mutex);
+    std::erase(registry(), this);
+  }
+  destroy();
+}
+
+void Graph::begin(const Stream& stream) {
+  DL_CHECK(graph_of_thread == nullptr, kInvalidArgument,
+           "graph: this thread captures one already; end that first");
+  DL_CHECK(runtime_.capture_state(stream.handle) == CaptureState::kNone, kInvalidArgument,
+           "graph: the stream is being captured already");
+  DL_CHECK(ready_ == nullptr && !lost_, kInvalidArgument,
+           "graph: it is captured already; make another one");
+  runtime_.begin_capture(stream.handle);
+  stream_ = stream;
+  captures_ = true;
+  graph_of_thread = this;
+}
+
+void Graph::end() {
+  DL_CHECK(captures_ && graph_of_thread == this, kInvalidArgument,
+           "graph: this thread does not capture it");
+  captures_ = false;
+  graph_of_thread = nullptr;
+  void* const made = runtime_.end_capture(stream_.handle);
+  DL_CHECK(
+      made != nullptr, kInternal,
+      "the capture broke: something in it waited for the device, or left work on a stream that "
+      "the captured one does not wait for");
+  bool lost = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ready_ = made;
+    lost = lost_;
+  }
+  if (!lost) return;
+  destroy();
+  throw_error(ErrorKind::kAborted, "graph: something that it holds has gone while it was captured");
+}
+
+void Graph::launch(const Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  DL_CHECK(!lost_, kAborted, "graph: something that it holds has gone, and it cannot be launched");
+  DL_CHECK(ready_ != nullptr, kInvalidArgument, "graph: nothing has been captured yet");
+  runtime_.launch_graph(ready_, stream.handle);
+}
+
+void Graph::destroy() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (void* const ready = std::exchange(ready_, nullptr)) runtime_.destroy_graph(ready);
+}
+
+bool capturing() noexcept {
+  return graph_of_thread != nullptr;
+}
+
+void refuse_in_capture(const char* reason) {
+  DL_CHECK(graph_of_thread == nullptr, kInvalidArgument, "{}", reason);
+}
+
+void note_captured(const void* owner) {
+  Graph* const graph = graph_of_thread;
+  if (graph == nullptr) return;
+  const std::lock_guard lock(registry_mutex);
+  if (std::ranges::find(graph->holds_, owner) == graph->holds_.end()) {
+    graph->holds_.push_back(owner);
+  }
+}
+
+void destroy_graphs_of(const void* owner) noexcept {
+  const std::lock_guard lock(registry_mutex);
+  for (Graph* const graph : registry()) {
+    if (std::ranges::find(graph->holds_, owner) == graph->holds_.end()) continue;
+    {
+      const std::lock_guard own(graph->mutex_);
+      graph->lost_ = true;
+    }
+    graph->destroy();
+  }
+}
+
+}  // namespace dl::cuda
