@@ -1,5 +1,6 @@
 // Copies: contiguous, clone, to, copy_, and writes in place of one value.
 #include "core/device/cuda/cuda.h"
+#include "core/device/cuda/graph.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/common.h"
 
@@ -47,7 +48,12 @@ void copy_bytes(const Tensor& source, const Tensor& destination, bool non_blocki
   const Device device = source.is_cuda() ? source.device() : destination.device();
   const Stream stream = cuda::current_stream(device.index);
   const Stream other = both ? cuda::current_stream(destination.device().index) : stream;
-  if (both) cuda::join(stream, other);
+  if (both) {
+    cuda::join(stream, other);
+  } else {
+    cuda::refuse_in_capture(
+        "a copy between host and device cannot be captured (cpu(), item(), to())");
+  }
   cuda::copy(destination.data_ptr(), source.data_ptr(), source.nbytes(), stream);
   if (both) {
     cuda::join(other, stream);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/device/cuda/graph.h"
 #include "core/ops/common.h"
 #include "core/random/tensor_random.h"
 
@@ -13,10 +14,17 @@ std::uint64_t words_of(std::int64_t elements, DType dtype) {
   return static_cast<std::uint64_t>(elements) * (dtype == DType::kF64 ? 2 : 1);
 }
 
+void check_draws(Device device) {
+  if (device.type == DeviceType::kCPU) return;
+  cuda::refuse_in_capture(
+      "random numbers (dropout too) cannot be captured: every launch would draw the same");
+}
+
 // fill(tensor, seed), on uninitialised memory.
 template <typename Fill>
 Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, std::string_view op,
              const Fill& fill) {
+  check_draws(options.device);
   const bool requires_grad = std::exchange(options.requires_grad, false);
   Tensor result = empty(shape, options);
   check_floating(result, op);
@@ -62,6 +70,7 @@ Tensor philox_dropout(const Tensor& input, double p, Generator& generator) {
   check_floating(input, "dropout");
   DL_CHECK(p >= 0 && p < 1, kInvalidArgument, "dropout: p is {}, wanted at least 0 and less than 1",
            p);
+  check_draws(input.device());
   const Tensor dense = input.contiguous();
   const random::PhiloxSeed seed = generator.philox(static_cast<std::uint64_t>(dense.numel()));
   Tensor output = empty_like(dense);

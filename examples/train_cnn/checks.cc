@@ -15,9 +15,9 @@ namespace dl::examples {
 
 void require_equal_settings(const Options& options, collectives::ProcessGroup& group) {
   const std::string mine = fmt::format(
-      "--dataset {} --epochs {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}",
+      "--dataset {} --epochs {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}{}",
       options.dataset, options.epochs, options.batch_size, options.lr, options.momentum,
-      options.seed, options.amp);
+      options.seed, options.amp, options.capture ? " --capture" : "");
   const std::vector<std::string> all = collectives::all_gather_bytes(group, mine);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     DL_CHECK(all[rank] == all[0], kMismatch,

@@ -49,6 +49,8 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_option("--amp", o.amp, "mixed precision: products and convolutions in bf16 or f16")
       ->check(CLI::IsMember({"off", "bf16", "f16"}))
       ->capture_default_str();
+  app.add_flag("--capture", o.capture,
+               "capture a step into a CUDA graph, and launch that; where it cannot, say why");
   app.add_flag("--json", o.json, "print one JSON object a step, and one at the end, on stdout");
   try {
     app.parse(argc, argv);

@@ -23,6 +23,7 @@ struct Options {
   std::int64_t log_every = 10;  // steps
   std::string amp = "off";      // bf16 or f16: mixed precision
   std::string device = "cpu";   // cpu, cuda (dlrun's choice for this rank) or cuda:N
+  bool capture = false;         // launch steps as CUDA graphs
   bool json = false;
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
@@ -13,6 +15,7 @@
 #include "nn/data/sampler.h"
 #include "nn/losses/losses.h"
 #include "nn/optim/sgd.h"
+#include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 
 namespace dl::examples {
@@ -75,6 +78,20 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
   const AutocastOptions mixed{.dtype = options.amp == "f16" ? DType::kF16 : DType::kBF16,
                               .enabled = options.amp != "off"};
   model.train();
+  cuda::CapturedStep take_step = cuda::capture_step(
+      [&](std::span<const Tensor> batch) -> std::vector<Tensor> {
+        optimizer.zero_grad();
+        Tensor loss;
+        {
+          const autocast cast(device.type, mixed);
+          loss = nn::functional::cross_entropy(ddp(batch[0]), batch[1]);
+        }
+        scaler.scale(loss).backward();
+        scaler.step(optimizer);
+        scaler.update();
+        return {loss};
+      },
+      {.device = device, .group = group, .optimizers = {&optimizer}, .enabled = options.capture});
   const std::int64_t samples_a_step = options.batch_size * group->size();
   Progress now{.epochs = options.epochs, .steps = loader.size()};
   Trained result;
@@ -84,17 +101,7 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
     now.step = 0;
     const auto start = Clock::now();
     for (const data::Batch& batch : loader) {
-      optimizer.zero_grad();
-      const Tensor images = batch[0].to(device, {.non_blocking = true});
-      const Tensor labels = batch[1].to(device, {.non_blocking = true});
-      Tensor loss;
-      {
-        const autocast cast(device.type, mixed);
-        loss = nn::functional::cross_entropy(ddp(images), labels);
-      }
-      scaler.scale(loss).backward();
-      scaler.step(optimizer);
-      scaler.update();
+      const Tensor loss = take_step({batch[0], batch[1]})[0];
       ++now.step;
       ++step_of_run;
       if (reporter.wants_loss(step_of_run, now.step == now.steps)) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
+#include "core/device/cuda/graph.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/dispatch.h"
 #include "core/tensor/factories.h"
@@ -43,8 +44,14 @@ Tensor GradScaler::scale(const Tensor& outputs) {
   return mul(outputs, scale_);
 }
 
+void GradScaler::forget_broken_capture() {
+  if (cuda::capturing()) return;
+  std::erase_if(optimizers_, [](const auto& entry) { return entry.second.captured; });
+}
+
 void GradScaler::unscale_(const optim::Optimizer& optimizer) {
   if (!options_.enabled) return;
+  forget_broken_capture();
   DL_CHECK(scale_.defined(), kInvalidArgument,
            "GradScaler::unscale_: nothing was scaled yet; call scale(loss).backward() before it");
   DL_CHECK(!optimizers_.contains(&optimizer), kInvalidArgument,
@@ -65,11 +72,12 @@ void GradScaler::unscale_(const optim::Optimizer& optimizer) {
   const Tensor found_inf = zeros({}, {.device = scale_.device()});
   call<Op::kAmpUnscale>(scale_.device(), 1.0 / scale_, std::span<const Tensor>(gradients),
                         found_inf);
-  optimizers_.emplace(&optimizer, Stepped{found_inf, false});
+  optimizers_.emplace(&optimizer, Stepped{found_inf, false, cuda::capturing()});
 }
 
 void GradScaler::step(optim::Optimizer& optimizer) {
   if (!options_.enabled) return optimizer.step();
+  forget_broken_capture();
   if (!optimizers_.contains(&optimizer)) unscale_(optimizer);
   Stepped& stepped = optimizers_.at(&optimizer);
   DL_CHECK(!stepped.stepped, kInvalidArgument,

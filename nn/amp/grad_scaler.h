@@ -76,7 +76,11 @@ class GradScaler {
   struct Stepped {
     Tensor found_inf;  // 0-d f32, not 0 where a gradient was infinite or NaN
     bool stepped = false;
+    bool captured = false;  // within a CUDA graph's capture
   };
+
+  // What a capture left that an exception ended: nothing of it was ever run.
+  void forget_broken_capture();
 
   kernels::ScaleUpdate update_of() const noexcept;
   void make_scale(Device device);

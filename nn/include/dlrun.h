@@ -42,5 +42,6 @@
 #include "nn/module/sequential.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"
+#include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 #include "nn/serialize/safetensors.h"

@@ -41,7 +41,10 @@ void Adam::step() {
       const Tensor grad = row_major_grad(p);
       if (!grad.defined()) continue;
       Moments& m = moments_[i];
-      if (!m.step.defined()) m = {zeros({}, {.device = p.device()}), zeros_like(p), zeros_like(p)};
+      if (!m.step.defined()) {
+        check_may_begin(p);
+        m = {zeros({}, {.device = p.device()}), zeros_like(p), zeros_like(p)};
+      }
       float* const count = m.step.data<float>();
       const bool on_device = p.device().type == DeviceType::kCUDA;  // the kernel counts there
       if (!on_device) {

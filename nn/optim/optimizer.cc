@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
+#include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
 #include "core/tensor/factories.h"
 
@@ -79,6 +80,13 @@ void Optimizer::sync_learning_rates() {
   }
 }
 
+void Optimizer::check_may_begin(const Tensor& parameter) const {
+  if (parameter.is_cuda()) {
+    cuda::refuse_in_capture(
+        "an optimizer's first step of a parameter cannot be captured; take one before");
+  }
+}
+
 kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t group) {
   if (device.type == DeviceType::kCPU) return {};
   sync_learning_rates();
@@ -86,6 +94,7 @@ kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t grou
     return known.group == group && known.on_device.device() == device;
   });
   if (rate == rates_.end()) {
+    cuda::refuse_in_capture("an optimizer's first step cannot be captured; take one before");
     const double value = lr(group);
     const Tensor there = full({}, value, {.dtype = DType::kF64, .device = device});
     rate = rates_.insert(rate, {group, there, value});

@@ -121,6 +121,9 @@ class Optimizer {
   // Refuses a number that is not at least 0; NaN as well.
   void require_not_negative(std::string_view option, double value) const;
 
+  // A parameter's first step makes state on its device, which a captured step would make again in
+  // every launch: throws kInvalidArgument in a capture.
+  void check_may_begin(const Tensor& parameter) const;
   // What a kernel on `device` reads there; nothing on the CPU.
   kernels::OptimizerScalars scalars_for(Device device, std::size_t group);
   // Whether this step is one that the device may yet skip.

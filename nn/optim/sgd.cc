@@ -38,6 +38,7 @@ void SGD::step() {
       Tensor& buffer = momentum_buffer_[i];
       bool first = !buffer.defined();
       if (options.momentum != 0 && first) {
+        check_may_begin(p);
         // Of a step that may be skipped zeros must remain; without dampening they begin as well.
         buffer = may_be_skipped() ? zeros_like(p) : empty_like(p);
         first = !may_be_skipped();

@@ -63,7 +63,7 @@ class DistributedDataParallel {
  public:
   // Collective: every rank calls it. Throws kMismatch on every rank, naming the first parameter
   // that differs; kInvalidArgument for a model without parameters that require gradients, or a bad
-  // option; kNotImplemented for parameters outside of the CPU; the group's error.
+  // option or parameters on several devices; the group's error.
   DistributedDataParallel(Module& model, Ref<collectives::ProcessGroup> group,
                           DistributedDataParallelOptions options = {});
 
@@ -82,9 +82,9 @@ class DistributedDataParallel {
 
   // How much communication was hidden: of the last pass that synchronised, and of all since
   // construction or reset_overlap().
-  const OverlapStats& last_overlap() const noexcept { return reducer_.last_step(); }
-  const OverlapStats& overlap() const noexcept { return reducer_.total(); }
-  void reset_overlap() noexcept { reducer_.reset_total(); }
+  const OverlapStats& last_overlap() { return reducer_.last_step(); }
+  const OverlapStats& overlap() { return reducer_.total(); }
+  void reset_overlap() { reducer_.reset_total(); }
 
   // The buckets in use; places refer to the parameters that require gradients, in order.
   std::vector<BucketPlan> bucket_plan() const { return reducer_.plan(); }

@@ -2,7 +2,8 @@
 //
 // Communication is the time in which at least one all-reduce of gradients was under way, from its
 // start on this rank to its completion: waiting for a rank that is behind counts. Exposed is the
-// time that backward() spent waiting for it with nothing left to compute.
+// time that backward() spent waiting for it with nothing left to compute. Of gradients on a CUDA
+// device both are the device's, by its events (device_clock.h).
 #pragma once
 
 #include <chrono>

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/autograd/leaf.h"
+#include "core/device/cuda/graph.h"
 #include "core/tensor/factories.h"
 #include "nn/parallel/stream.h"
 
@@ -38,12 +39,17 @@ Reducer::Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, Red
   std::vector<std::size_t> order(slots_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   make_buckets(plan_buckets(items_, order, options_.caps));
+  const Device device = slots_.empty() ? Device{} : slots_.front().parameter.device();
+  if (device.type == DeviceType::kCUDA && group_->size() > 1) {
+    clock_ = std::make_unique<DeviceClock>(device.index);
+  }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].hook = on_grad_ready(slots_[i].parameter, [this, i] { on_ready(i); });
   }
 }
 
 Reducer::~Reducer() {
+  drop_broken_capture();
   if (in_pass_ && !failed_) {
     group_->abort("DistributedDataParallel was destroyed in the middle of a backward pass");
   }
@@ -90,12 +96,20 @@ void Reducer::guarded(const Step& step) {
   try {
     step();
   } catch (...) {
-    failed_ = std::current_exception();
+    if (!captured_) failed_ = std::current_exception();
     throw;
   }
 }
 
+void Reducer::drop_broken_capture() noexcept {
+  if (!in_pass_ || !captured_ || cuda::capturing()) return;
+  in_pass_ = false;
+  captured_ = false;
+  for (Bucket& bucket : buckets_) bucket.work = nullptr;
+}
+
 void Reducer::check() {
+  drop_broken_capture();
   if (failed_) std::rethrow_exception(failed_);
   if (!in_pass_) return;
   guarded([&] {
@@ -108,6 +122,7 @@ void Reducer::check() {
 }
 
 void Reducer::on_ready(std::size_t i) {
+  drop_broken_capture();
   if (failed_) std::rethrow_exception(failed_);
   Slot& slot = slots_[i];
   const bool has_grad = slot.parameter.grad().defined();
@@ -127,8 +142,20 @@ void Reducer::on_ready(std::size_t i) {
 }
 
 void Reducer::begin_pass() {
+  captured_ = cuda::capturing();
+  if (captured_) {
+    DL_CHECK(rebuilt_, kInvalidArgument,
+             "DistributedDataParallel: its first pass cannot be captured; take one before");
+    DL_CHECK(!options_.find_unused_parameters, kInvalidArgument,
+             "DistributedDataParallel: with find_unused_parameters a pass asks the other ranks, "
+             "and cannot be captured");
+  }
   on_backward_end([this] { guarded([this] { end_pass(); }); });
   in_pass_ = true;
+  if (clock_ && !captured_) {
+    read_clock(false);
+    clock_->drop();
+  }
   next_bucket_ = 0;
   ready_order_.clear();
   last_step_ = {};
@@ -148,6 +175,7 @@ void Reducer::start_complete_buckets() {
     last_step_.bytes += bucket.memory.nbytes();
     if (group_->size() == 1) continue;
     bucket.begin = Clock::now();
+    if (clock_ && !captured_) clock_->start();
     bucket.work = start(bucket);
   }
 }
@@ -169,8 +197,12 @@ void Reducer::end_pass() {
   wait_for_buckets();
   settle_unused(std::move(unused));
   for (Slot& slot : slots_) slot.used = false;
-  last_step_.steps = 1;
-  total_ += last_step_;
+  if (captured_) {
+    last_step_ = {};
+  } else {
+    last_step_.steps = 1;
+    total_ += last_step_;
+  }
   if (!rebuilt_) rebuild();
   in_pass_ = false;
 }
@@ -212,18 +244,46 @@ void Reducer::refuse_unused(const std::vector<std::size_t>& missing) {
 }
 
 void Reducer::wait_for_buckets() {
+  const bool by_device = clock_ && !captured_;
+  if (by_device) clock_->computed();
   std::vector<Interval> under_way;
   const Clock::time_point begin = Clock::now();
   for (Bucket& bucket : buckets_) {
     if (!bucket.work) continue;
     bucket.work->wait(stream_of(bucket.memory));
+    if (by_device) clock_->end(*bucket.work);
     under_way.push_back({bucket.begin, bucket.work->completed_at().value_or(Clock::now())});
     bucket.work = nullptr;
     bucket.memory.bump_version();
   }
-  if (under_way.empty()) return;
+  if (by_device) clock_->reduced();
+  if (under_way.empty() || clock_) return;
   last_step_.exposed = Clock::now() - begin;
   last_step_.communication = union_length(under_way);
+}
+
+void Reducer::read_clock(bool wait) {
+  while (const std::optional<DeviceClock::Times> times = clock_->take(wait)) {
+    last_step_.communication = times->communication;
+    last_step_.exposed = times->exposed;
+    total_.communication += times->communication;
+    total_.exposed += times->exposed;
+  }
+}
+
+const OverlapStats& Reducer::last_step() {
+  if (clock_) read_clock(true);
+  return last_step_;
+}
+
+const OverlapStats& Reducer::total() {
+  if (clock_) read_clock(true);
+  return total_;
+}
+
+void Reducer::reset_total() {
+  if (clock_) clock_->forget();
+  total_ = {};
 }
 
 // What some rank used is now the average on all ranks; what no rank used is as it was before.

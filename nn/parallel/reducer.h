@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "core/tensor/tensor.h"
 #include "nn/module/state_dict.h"
 #include "nn/parallel/bucket_plan.h"
+#include "nn/parallel/device_clock.h"
 #include "nn/parallel/overlap.h"
 
 namespace dl::nn::parallel {
@@ -53,9 +55,11 @@ class Reducer {
   void resume() noexcept { --paused_; }
   bool is_paused() const noexcept { return paused_ > 0; }
 
-  const OverlapStats& last_step() const noexcept { return last_step_; }
-  const OverlapStats& total() const noexcept { return total_; }
-  void reset_total() noexcept { total_ = {}; }
+  // On a CUDA device these wait until it has done what they tell of. Launches of captured steps are
+  // not in them.
+  const OverlapStats& last_step();
+  const OverlapStats& total();
+  void reset_total();
 
   // The plan in use, for tests and reports.
   std::vector<BucketPlan> plan() const;
@@ -87,6 +91,8 @@ class Reducer {
   Tensor make_memory(const BucketPlan& plan) const;
   void on_ready(std::size_t slot);
   void begin_pass();
+  // A pass that a capture recorded and an exception ended: no rank waits for it.
+  void drop_broken_capture() noexcept;
   void mark_ready(std::size_t slot);
   void start_complete_buckets();
   Ref<collectives::Work> start(Bucket& bucket);
@@ -96,6 +102,8 @@ class Reducer {
   void settle_unused(const std::vector<Unused>& unused);
   void rebuild();
   [[noreturn]] void refuse_unused(const std::vector<std::size_t>& missing);
+  // Adds what the device has passed.
+  void read_clock(bool wait);
   // Runs a step of a pass; its error becomes the reducer's.
   template <typename Step>
   void guarded(const Step& step);
@@ -109,10 +117,12 @@ class Reducer {
   std::vector<std::size_t> ready_order_;
   int paused_ = 0;
   bool in_pass_ = false;
+  bool captured_ = false;  // this pass, into a CUDA graph
   bool rebuilt_ = false;
   std::exception_ptr failed_;
   OverlapStats last_step_;
   OverlapStats total_;
+  std::unique_ptr<DeviceClock> clock_;  // of buckets on a CUDA device
 };
 
 }  // namespace dl::nn::parallel

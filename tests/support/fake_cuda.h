@@ -1,11 +1,13 @@
 // A CUDA back-end for unit tests on machines without a GPU: device memory is host memory, work is
 // done at once, and the CPU's kernels are CUDA's. What needs a GPU to be true (that kernels compute
-// the right thing, that copies overlap) is not tested with it.
+// the right thing, that copies overlap) is not tested with it. A capture does at once, too, what it
+// records, and a launch only counts. Ranks of a test may be threads, each with a device of its own.
 #pragma once
 
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,6 +34,7 @@ class FakeRuntime final : public cuda::Runtime {
   std::size_t copies = 0;
   std::size_t waits = 0;  // of the host
   std::size_t launches = 0;
+  std::size_t graphs = 0;     // that live
   std::string capture_error;  // what end_capture() breaks with
   std::size_t used() const {
     std::size_t sum = 0;
@@ -43,56 +46,81 @@ class FakeRuntime final : public cuda::Runtime {
   cuda::DeviceProperties properties(int) override {
     return {.name = "a fake", .uuid = "GPU-0", .major = 9, .total_memory = capacity_};
   }
-  cuda::MemoryInfo memory_info(int) override { return {capacity_ - used(), capacity_}; }
+  cuda::MemoryInfo memory_info(int) override {
+    const std::lock_guard lock(mutex_);
+    return {capacity_ - used(), capacity_};
+  }
   void check_device(int) override {}
 
   void* allocate(int, std::size_t bytes) override {
+    const std::lock_guard lock(mutex_);
     if (used() + bytes > capacity_) return nullptr;
     void* const block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
     blocks.emplace(block, bytes);
     return block;
   }
   void deallocate(int, void* block) noexcept override {
+    const std::lock_guard lock(mutex_);
     blocks.erase(block);
     std::free(block);
   }
   void* allocate_pinned(std::size_t bytes) override {
+    const std::lock_guard lock(mutex_);
     return *pinned.insert(std::aligned_alloc(64, (bytes + 63) / 64 * 64)).first;
   }
   void deallocate_pinned(void* block) noexcept override {
+    const std::lock_guard lock(mutex_);
     pinned.erase(block);
     std::free(block);
   }
   void copy_async(void* to, const void* from, std::size_t bytes, void*) override {
+    const std::lock_guard lock(mutex_);
     ++copies;
     std::memcpy(to, from, bytes);
   }
 
-  void* make_stream(int, bool) override { return *streams_.insert(new char(0)).first; }
+  void* make_stream(int, bool) override {
+    const std::lock_guard lock(mutex_);
+    return *streams_.insert(new char(0)).first;
+  }
   void destroy_stream(void* stream) noexcept override {
+    const std::lock_guard lock(mutex_);
     streams_.erase(stream);
     delete static_cast<char*>(stream);
   }
   void synchronize_stream(void* stream) override {
+    const std::lock_guard lock(mutex_);
     DL_CHECK(!capturing_.contains(stream), kInternal,
              "cudaStreamSynchronize: operation not permitted when stream is capturing "
              "(cudaErrorStreamCaptureUnsupported)");
     ++waits;
   }
-  void synchronize_device(int) override { ++waits; }
+  void synchronize_device(int) override {
+    const std::lock_guard lock(mutex_);
+    ++waits;
+  }
 
   void* make_event(int, bool) override {
+    const std::lock_guard lock(mutex_);
     void* const event = new char(0);
     events_[event] = nullptr;
     return event;
   }
   void destroy_event(void* event) noexcept override {
+    const std::lock_guard lock(mutex_);
     events_.erase(event);
     delete static_cast<char*>(event);
   }
-  void record_event(void* event, void* stream) override { events_.at(event) = stream; }
-  bool query_event(void* event) override { return !busy.contains(events_.at(event)); }
+  void record_event(void* event, void* stream) override {
+    const std::lock_guard lock(mutex_);
+    events_.at(event) = stream;
+  }
+  bool query_event(void* event) override {
+    const std::lock_guard lock(mutex_);
+    return !busy.contains(events_.at(event));
+  }
   void synchronize_event(void* event) override {
+    const std::lock_guard lock(mutex_);
     ++waits;
     busy.erase(events_.at(event));
   }
@@ -101,18 +129,32 @@ class FakeRuntime final : public cuda::Runtime {
   std::size_t event_count() const { return events_.size(); }
 
   cuda::CaptureState capture_state(void* stream) override {
+    const std::lock_guard lock(mutex_);
     return capturing_.contains(stream) ? cuda::CaptureState::kActive : cuda::CaptureState::kNone;
   }
-  void begin_capture(void* stream) override { capturing_.insert(stream); }
+  void begin_capture(void* stream) override {
+    const std::lock_guard lock(mutex_);
+    capturing_.insert(stream);
+  }
   void* end_capture(void* stream) override {
+    const std::lock_guard lock(mutex_);
     capturing_.erase(stream);
     if (!capture_error.empty()) return nullptr;
+    ++graphs;
     return new char(0);
   }
-  void launch_graph(void*, void*) override { ++launches; }
-  void destroy_graph(void* graph) noexcept override { delete static_cast<char*>(graph); }
+  void launch_graph(void*, void*) override {
+    const std::lock_guard lock(mutex_);
+    ++launches;
+  }
+  void destroy_graph(void* graph) noexcept override {
+    const std::lock_guard lock(mutex_);
+    --graphs;
+    delete static_cast<char*>(graph);
+  }
 
  private:
+  std::mutex mutex_;
   std::size_t capacity_;
   std::set<void*> streams_;
   std::map<void*, void*> events_;  // and the stream that each was recorded in

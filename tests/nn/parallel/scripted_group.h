@@ -17,8 +17,12 @@ class ScriptedWork final : public Work {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   explicit ScriptedWork(std::function<void()> at_wait) : at_wait_(std::move(at_wait)) {}
+  std::optional<Stream> waited_first;  // what was ordered after it
 
-  void wait(Stream) override { synchronize({}); }
+  void wait(Stream stream) override {
+    if (!waited_first) waited_first = stream;
+    synchronize({});
+  }
   void synchronize(std::optional<std::chrono::nanoseconds>) override {
     if (at_wait_) at_wait_();
     if (!completed_at_) completed_at_ = std::chrono::steady_clock::now();
@@ -48,6 +52,7 @@ class ScriptedGroup final : public ProcessGroup {
     std::size_t count;
     DType dtype;
     ReduceOp op;
+    Stream stream;
     Ref<ScriptedWork> work;
   };
   std::vector<AllReduce> all_reduces;
@@ -61,7 +66,7 @@ class ScriptedGroup final : public ProcessGroup {
 
   Ref<Work> all_reduce(const AllReduceOptions& o) override {
     auto work = make_ref<ScriptedWork>(at_wait);
-    all_reduces.push_back({o.count, o.dtype, o.op, work});
+    all_reduces.push_back({o.count, o.dtype, o.op, o.call.stream, work});
     return work;
   }
   Ref<Work> broadcast(const BroadcastOptions&) override { return done(); }
