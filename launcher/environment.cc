@@ -62,6 +62,7 @@ std::vector<std::string> rank_environment(const Plan& plan, const Meeting& meeti
   if (!env::get(Var::kNodeId)) {
     text(Var::kNodeId, fmt::format("{}/{}", plan.job, meeting.group_rank));
   }
+  if (!plan.iface.empty()) text(Var::kIface, plan.iface);
   if (!meeting.store.empty()) text(Var::kStore, meeting.store);
   if (handles.key_fd >= 0) number(Var::kKeyFd, handles.key_fd);
   if (!handles.key_file.empty()) text(Var::kKeyFile, handles.key_file);

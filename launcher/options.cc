@@ -138,6 +138,8 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
              "the job's secret, mode 0600 (~/.config/dlrun/key, made on first use)", "FILE"),
          add(app, "--join-timeout", typed.join_timeout, "longest wait for the other nodes (600)",
              "SECONDS"),
+         add(app, "--iface", options.iface, "what this node's ranks listen on (all that lead out)",
+             "NAME|ADDRESS|CIDR"),
          add(app, "--master-addr", options.master_addr, "MASTER_ADDR of the ranks", "ADDRESS"),
          add(app, "--master-port", typed.master_port, "MASTER_PORT of the ranks (a free one)",
              "PORT")});

@@ -31,6 +31,7 @@ struct Options {
   std::string rdzv_id;               // name of the job; empty: made up
   std::string master_addr;           // empty: chosen
   std::optional<int> master_port;
+  std::string iface;  // that the ranks of this node listen on; empty: they choose
   std::string key_file;
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
   std::chrono::milliseconds grace{std::chrono::seconds(10)};

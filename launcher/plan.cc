@@ -96,6 +96,14 @@ rendezvous::Endpoint place_to_meet(const std::string& text) {
   return endpoint;
 }
 
+void check_interface(const std::string& wanted) {
+  try {
+    rendezvous::interface_addresses(wanted);
+  } catch (const Error& error) {
+    throw_error(ErrorKind::kInvalidArgument, "--iface: {}", error.what());
+  }
+}
+
 }  // namespace
 
 bool needs_gpus(const Options& options) {
@@ -129,6 +137,8 @@ Plan make_plan(const Options& options, const Machine& machine) {
   give_out_gpus(options, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
 
+  if (!options.iface.empty()) check_interface(options.iface);
+  plan.iface = options.iface;
   plan.master_addr = options.master_addr;
   plan.master_port = options.master_port;
   if (plan.nnodes > 1) {

@@ -34,6 +34,7 @@ struct Plan {
   std::string rdzv_endpoint;  // "host:port" where several nodes meet; empty on one node
   std::string master_addr;
   std::optional<int> master_port;    // as the user gave it
+  std::string iface;                 // empty: not given
   std::vector<std::string> program;  // as typed
   std::string executable;            // what is executed, found along PATH
 

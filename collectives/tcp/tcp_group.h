@@ -44,7 +44,7 @@ struct TcpGroupOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
   std::chrono::nanoseconds speak_after = std::chrono::seconds(5);  // then a wait says for whom
-  std::string iface{};     // interface or address to listen on; empty: all of this host's, first
+  std::string iface{};     // interface, address, network to listen on; empty: all there are, first
   std::string route_to{};  // the one that leads to this host (the store's); empty too: loopback
   int lanes = 0;           // sockets a peer for data, the same on all ranks; 0: by their number
   std::string node{};      // what makes two ranks share a node; empty: the host's name

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <thread>
 
 #include "core/base/error.h"
@@ -211,23 +213,76 @@ std::vector<Interface> list_interfaces() {
   return found;
 }
 
+std::optional<Address> numeric(const std::string& text) {
+  const Resolution found = look_up(text, 0, AI_NUMERICHOST);
+  if (found.error != 0) return std::nullopt;
+  return Address(found.list->ai_addr, found.list->ai_addrlen);
+}
+
+std::span<const std::uint8_t> bytes_of(const Address& address) {
+  if (address.family() == AF_INET) {
+    const auto& ip = reinterpret_cast<const sockaddr_in*>(address.data())->sin_addr;
+    return {reinterpret_cast<const std::uint8_t*>(&ip), sizeof ip};
+  }
+  const auto& ip = reinterpret_cast<const sockaddr_in6*>(address.data())->sin6_addr;
+  return {reinterpret_cast<const std::uint8_t*>(&ip), sizeof ip};
+}
+
+// "10.0.0.0/8", "fd00::/64".
+struct Network {
+  Address address;
+  unsigned prefix;  // bits that its addresses have in common
+
+  static std::optional<Network> parse(const std::string& text) {
+    const std::size_t slash = text.find('/');
+    if (slash == std::string::npos) return std::nullopt;
+    const std::optional<Address> address = numeric(text.substr(0, slash));
+    unsigned prefix = 0;
+    const char* const end = text.data() + text.size();
+    const auto [read, error] = std::from_chars(text.data() + slash + 1, end, prefix);
+    DL_CHECK(
+        address && error == std::errc() && read == end && prefix <= 8 * bytes_of(*address).size(),
+        kNotFound, "'{}' is no network; wanted one as 10.0.0.0/8 or fd00::/64", text);
+    return Network{*address, prefix};
+  }
+
+  bool contains(const Address& other) const {
+    if (other.family() != address.family()) return false;
+    const auto own = bytes_of(address);
+    const auto its = bytes_of(other);
+    const std::size_t whole = prefix / 8;
+    if (!std::equal(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(whole), its.begin())) {
+      return false;
+    }
+    return prefix % 8 == 0 || ((own[whole] ^ its[whole]) >> (8 - prefix % 8)) == 0;
+  }
+};
+
+// Whether one can listen there: also where an interface holds a whole network (127.0.0.2).
+bool is_of_this_host(const Address& address) {
+  const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return fd && ::bind(fd.get(), address.data(), address.size()) == 0;
+}
+
 }  // namespace
 
-std::vector<Address> interface_addresses(const std::string& interface_or_address) {
-  if (Resolution numeric = look_up(interface_or_address, 0, AI_NUMERICHOST); numeric.error == 0) {
-    return {Address(numeric.list->ai_addr, numeric.list->ai_addrlen)};
-  }
+std::vector<Address> interface_addresses(const std::string& wanted) {
+  const std::optional<Address> given = numeric(wanted);
+  if (given && is_of_this_host(*given)) return {*given};
+  const std::optional<Network> network = Network::parse(wanted);
   std::vector<Address> addresses;
-  std::vector<std::string> names;
+  std::vector<std::string> all;
   for (const Interface& interface : list_interfaces()) {
-    if (std::find(names.begin(), names.end(), interface.name) == names.end()) {
-      names.push_back(interface.name);
+    all.push_back(fmt::format("{} {}", interface.name, interface.address.host()));
+    if (interface.name == wanted || (network && network->contains(interface.address))) {
+      addresses.push_back(interface.address);
     }
-    if (interface.name == interface_or_address) addresses.push_back(interface.address);
   }
-  DL_CHECK(!addresses.empty(), kNotFound,
-           "'{}' is neither an address nor a network interface with one; this host has: {}",
-           interface_or_address, fmt::join(names, ", "));
+  const char* const problem = given     ? "is no address of this host"
+                              : network ? "is a network that this host has no address in"
+                                        : "is neither an address nor a network interface with one";
+  DL_CHECK(!addresses.empty(), kNotFound, "'{}' {}; this host has: {}", wanted, problem,
+           fmt::join(all, ", "));
   const auto is_local = [](const Address& address) { return address.is_link_local(); };
   if (!std::all_of(addresses.begin(), addresses.end(), is_local)) {
     std::erase_if(addresses, is_local);

@@ -60,10 +60,10 @@ class Address {
 // name service fails for now, kTimeout.
 std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline);
 
-// The addresses of a network interface ("eth0"), or the one address that the text itself is; port
-// 0. Throws kNotFound and names the interfaces that there are. Addresses that mean something on one
-// link only (fe80::...) are left out where there are others.
-std::vector<Address> interface_addresses(const std::string& interface_or_address);
+// This host's addresses on a network interface ("eth0") or in a network ("10.0.0.0/8"), or the one
+// that the text itself is; port 0. Throws kNotFound and names what there is. Addresses that mean
+// something on one link only (fe80::...) are left out where there are others.
+std::vector<Address> interface_addresses(const std::string& interface);
 // Those of all interfaces that are up, but for loopback and such.
 std::vector<Address> host_addresses();
 

@@ -130,6 +130,20 @@ TEST(Environment, IsTorchrunsContract) {
   }
 }
 
+TEST(Environment, NamesTheInterfaceThatWasGiven) {
+  for (const char* const iface : {"lo", "127.0.0.1", "127.0.0.0/8"}) {
+    const Plan plan = make_plan(options({"--iface", iface, "x"}), kMachine);
+    EXPECT_THAT(rank_environment(plan, {}, plan.ranks[0], {}),
+                Contains(std::string("DLRUN_IFACE=") + iface));
+  }
+  const Plan plan = make_plan(options({"x"}), kMachine);
+  EXPECT_THAT(rank_environment(plan, {}, plan.ranks[0], {}),
+              Not(Contains(StartsWith("DLRUN_IFACE"))));
+  EXPECT_THAT(refusal({"--iface", "nosuch0", "x"}),
+              AllOf(StartsWith("--iface: 'nosuch0' is neither an address nor a network interface"),
+                    HasSubstr("this host has: lo 127.0.0.1")));
+}
+
 TEST(Environment, TheUsersChoicesWin) {
   ::setenv("OMP_NUM_THREADS", "5", 1);
   ::setenv("PYTHONUNBUFFERED", "x", 1);

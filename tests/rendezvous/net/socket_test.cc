@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -79,8 +81,29 @@ TEST(Address, InterfaceIsFoundByNameAndByAddress) {
   EXPECT_TRUE(interface_addresses("lo").at(0).is_loopback());
   EXPECT_EQ(interface_addresses("127.0.0.1").at(0).host(), "127.0.0.1");
   EXPECT_THAT(error_of(ErrorKind::kNotFound, [] { interface_addresses("nosuch0"); }),
-              HasSubstr("this host has: lo"));
+              HasSubstr("this host has: lo 127.0.0.1"));
+  EXPECT_THAT(error_of(ErrorKind::kNotFound, [] { interface_addresses("240.0.0.1"); }),
+              HasSubstr("'240.0.0.1' is no address of this host"));
   EXPECT_TRUE(local_address_towards(resolve({"127.0.0.1", 9}, Deadline::never())[0]).is_loopback());
+}
+
+TEST(Address, InterfaceIsFoundByItsNetwork) {
+  for (const char* const network : {"127.0.0.0/8", "127.0.0.1/32", "127.128.0.0/8"}) {
+    EXPECT_EQ(interface_addresses(network).at(0).host(), "127.0.0.1") << network;
+  }
+  const std::vector<Address> everything = interface_addresses("0.0.0.0/0");
+  EXPECT_TRUE(std::all_of(everything.begin(), everything.end(),
+                          [](const Address& a) { return a.family() == AF_INET; }));
+  for (const char* const network : {"127.0.0.2/31", "240.0.0.0/4", "64:ff9b::/96"}) {
+    EXPECT_THAT(error_of(ErrorKind::kNotFound, [&] { interface_addresses(network); }),
+                HasSubstr("is a network that this host has no address in"))
+        << network;
+  }
+  for (const char* const network : {"127.0.0.0/33", "127.0.0.0/", "lo/8", "10.0.0.0/8x", "/8"}) {
+    EXPECT_THAT(error_of(ErrorKind::kNotFound, [&] { interface_addresses(network); }),
+                HasSubstr("is no network; wanted one as"))
+        << network;
+  }
 }
 
 TEST(Socket, ConnectsAndKnowsBothEnds) {
@@ -143,7 +166,7 @@ TEST(Socket, TakenPortIsSaid) {
                        [&] { Listener::bind({.host = "127.0.0.1", .port = listener.port()}); }),
               ::testing::AllOf(HasSubstr("listen on " + listener.address().text()),
                                HasSubstr("Address already in use; another program has this port")));
-  EXPECT_THAT(error_of(ErrorKind::kConnection, [] { Listener::bind({.host = "192.0.2.1"}); }),
+  EXPECT_THAT(error_of(ErrorKind::kConnection, [] { Listener::bind({.host = "240.0.0.1"}); }),
               HasSubstr("no network interface of this host"));
 }
 

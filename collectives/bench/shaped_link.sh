@@ -1,0 +1,79 @@
+#!/bin/sh
+# How much of a slow link between two hosts an operation uses that sends its bytes both ways at once.
+set -eu
+usage() {
+  cat <<'END'
+Usage: shaped_link.sh [BIN_DIR [RATE_MBIT [BYTES]]]        (build/release/bin 1000 64M)
+
+Times all_reduce and sendrecv over TCP between two network namespaces, the hosts, joined by a veth
+pair that `tbf rate R burst 256kb latency 20ms` shapes at both ends. Of the 1514 bytes that tbf counts
+a full packet, 1448 are payload: that is the ceiling. Needs root, iproute2 and a machine with nothing
+else to do. Exit code 1 where a median stays below 95 % of the ceiling.
+
+JSON=FILE keeps dlbench's rows.
+END
+}
+case ${1:-} in
+  -h | --help) usage; exit 0 ;;
+  -*) usage >&2; exit 2 ;;
+esac
+bin=$(cd "${1:-build/release/bin}" && pwd)
+rate=${2:-1000}
+bytes=${3:-64M}
+a=dlrun-shaped-$$-a
+b=dlrun-shaped-$$-b
+dir=$(mktemp -d)
+clean_up() {
+  for host in $a $b; do
+    ip netns pids $host 2>/dev/null | xargs -r kill 2>/dev/null || true
+  done
+  wait
+  for host in $a $b; do
+    ip netns delete $host 2>/dev/null || true
+  done
+  rm -rf "$dir"
+}
+trap clean_up EXIT
+trap 'exit 1' HUP INT TERM
+
+ip netns add $a
+ip netns add $b
+ip link add eth0 netns $a type veth peer name eth0 netns $b
+ip -n $a address add 10.0.0.1/24 dev eth0
+ip -n $b address add 10.0.0.2/24 dev eth0
+for host in $a $b; do
+  ip -n $host link set lo up
+  ip -n $host link set eth0 up
+  tc -n $host qdisc add dev eth0 root tbf rate "${rate}mbit" burst 256kb latency 20ms
+done
+
+# node HOST RANK OPERATION: one rank on one host; both share a job key as if by a shared home.
+node() {
+  XDG_CONFIG_HOME=$dir OMP_NUM_THREADS=1 ip netns exec "$1" timeout 120 "$bin/dlrun" --nnodes 2 --node-rank "$2" \
+    --rdzv-endpoint 10.0.0.1:29400 --iface eth0 --nproc-per-node 1 --no-prefix \
+    "$bin/dlbench" "$3" --backend tcp -b "$bytes" -e "$bytes" -n 25 -w 2 --json
+}
+
+echo "link $rate Mbit/s each way; $(uname -r), $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(sysctl -n net.ipv4.tcp_congestion_control)"
+status=0
+for operation in all_reduce sendrecv; do
+  node $b 1 $operation >"$dir/b" 2>&1 &
+  peer=$!
+  if ! node $a 0 $operation >"$dir/a" || ! wait $peer; then
+    cat "$dir/a" "$dir/b" >&2
+    exit 1
+  fi
+  [ -z "${JSON:-}" ] || grep '^{' "$dir/a" >>"$JSON"
+  # With two ranks each sends every byte once.
+  sed 's/[{},]//g' "$dir/a" | awk -v rate="$rate" -v operation=$operation '
+    function value(key,  i) { for (i = 1; i < NF; i++) if ($i == "\"" key "\":") return $(i + 1) }
+    value("p50_us") {
+      share = value("bytes") * 8 / value("p50_us") / (rate * 1448 / 1514)
+      printf "%s of %d bytes, %s: %.1f ms (median), %.1f ms (least): %.1f %% of the ceiling\n", operation, value("bytes"),
+             value("in_place") == "true" ? "in place" : "out of place", value("p50_us") / 1e3, value("min_us") / 1e3, 100 * share
+      low = low || share < 0.95
+      found = 1
+    }
+    END { exit low || !found }' || status=1
+done
+exit $status
