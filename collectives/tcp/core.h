@@ -126,6 +126,7 @@ class Core final : public RefCounted {
   // Breaks the group with a cause that is known already.
   void break_with(ErrorKind kind, const std::string& cause) { fail(kind, cause); }
   void retire();
+  bool is_idle() const noexcept { return queue_.empty() && messages_.empty() && !is_retiring_; }
   bool close_if_retired();
   // Moves what can be moved, a few slices at most; true where something moved.
   bool advance(Engine::Clock::time_point now);

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include "collectives/tcp/core.h"
 #include "core/base/error.h"
@@ -19,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kParkTime = 500us;
+constexpr auto kParkTime = 1ms;
 // Deadlines of operations that nobody waits for are seen this late at most.
 constexpr auto kLongestSleep = 50ms;
 constexpr int kEventsARound = 64;
@@ -52,6 +53,7 @@ Engine::Engine()
 Engine::~Engine() {
   stopping_.store(true);
   wake();
+  unpark();
   thread_.join();
 }
 
@@ -116,6 +118,7 @@ bool Engine::drive() {
   }
   // Sockets close here, where no event of this round can still name them.
   std::erase_if(cores_, [](const Ref<Core>& core) { return core->close_if_retired(); });
+  under_way_.store(std::ranges::any_of(cores_, [](const auto& core) { return !core->is_idle(); }));
   if (!cores_.empty()) timer = std::min(timer, now + kLongestSleep);
   next_timer_.store(timer.time_since_epoch().count());
   // Sequentially consistent on both sides, as above: a thread that fell asleep in the meantime, for
@@ -148,6 +151,7 @@ void Engine::execute(Request& request) {
 bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline deadline) {
   if (operation.is_completed()) return true;
   helpers_.fetch_add(1);
+  helps_.fetch_add(1);
   Clock::time_point quiet_until = Clock::now() + policy.spin;
   bool over = false;
   for (;;) {
@@ -171,10 +175,7 @@ bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline
   }
   const bool last = helpers_.fetch_sub(1) == 1;
   // Nobody is left who drives: the thread must not sleep its pause out.
-  if (last && !over) {
-    const std::lock_guard lock(park_mutex_);
-    unpark_.notify_one();
-  }
+  if (last && !over) unpark();
   return over;
 }
 
@@ -185,8 +186,10 @@ void Engine::inspect(const std::function<void()>& look) {
 }
 
 void Engine::run() {
+  unsigned seen = helps_.load();
   while (!stopping_.load()) {
-    if (helpers_.load() > 0) {
+    const unsigned before = std::exchange(seen, helps_.load());
+    if (helpers_.load() > 0 || (seen != before && !is_left_alone())) {
       park();
       continue;
     }
@@ -201,7 +204,12 @@ void Engine::run() {
 
 void Engine::park() {
   std::unique_lock lock(park_mutex_);
-  if (helpers_.load() > 0 && !stopping_.load()) unpark_.wait_for(lock, kParkTime);
+  unpark_.wait_for(lock, kParkTime, [this] { return is_left_alone() || stopping_.load(); });
+}
+
+void Engine::unpark() noexcept {
+  const std::lock_guard lock(park_mutex_);
+  unpark_.notify_one();
 }
 
 void Engine::sleep() {
@@ -219,8 +227,6 @@ void Engine::sleep() {
 
 void Engine::wake() noexcept {
   ::eventfd_write(event_.get(), 1);
-  const std::lock_guard lock(park_mutex_);
-  unpark_.notify_one();
 }
 
 }  // namespace dl::collectives::tcp

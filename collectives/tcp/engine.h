@@ -9,8 +9,10 @@
 // Requests reach the driver through an inbox. Whoever posts one either becomes the driver or knows
 // that the present driver looks into the inbox once more after it has given the role back.
 //
-// While callers drive, the thread stays out of their way (parked, at most half a millisecond
-// behind).
+// While callers drive, and between two operations of theirs that follow each other soon, the thread
+// stays out of their way: where ranks outnumber cores each of its looks costs one of them its core.
+// It is parked then, and at most a millisecond behind where they leave something to it; a caller
+// that stops to drive what it waits for calls it at once.
 //
 // Thread-safety: all public members from any thread. Hold a Ref in everything that may wait.
 #pragma once
@@ -71,6 +73,11 @@ class Engine final : public RefCounted {
   void run();
   void sleep();
   void park();
+  void unpark() noexcept;
+  // Something goes on, and no caller drives it.
+  bool is_left_alone() const noexcept {
+    return helpers_.load() == 0 && (under_way_.load() || has_requests_.load());
+  }
   void wake() noexcept;
 
   UniqueFd epoll_;
@@ -85,6 +92,8 @@ class Engine final : public RefCounted {
   std::atomic<bool> has_requests_{false};
 
   std::atomic<int> helpers_{0};
+  std::atomic<unsigned> helps_{0};      // callers that have begun to wait
+  std::atomic<bool> under_way_{false};  // an operation, or the end of a group, after the last round
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<Clock::rep> next_timer_;  // when the groups want to be looked at without any event

@@ -9,6 +9,14 @@
 #include "core/base/error.h"
 
 namespace dl::collectives {
+namespace {
+
+// Also where ranks outnumber cores: between two looks they yield, which costs less than to hand an
+// operation to the progress thread and be woken by it. Among ranks that share cores it lasts longer
+// than the wait that suits shared memory.
+constexpr std::chrono::milliseconds kTcpSpin{1};
+
+}  // namespace
 
 Ref<RefCounted> make_tcp_engine() {
   return make_ref<tcp::Engine>();
@@ -41,6 +49,7 @@ Ref<ProcessGroup> make_tcp_group(const TcpGroupOptions& options) {
   how.plan = mesh.plan;
   WaitPolicy policy = wait_policy(static_cast<int>(local));
   policy.speak_after = options.speak_after;
+  policy.spin = kTcpSpin;
   return make_ref<tcp::Group>(
       shared != nullptr ? Ref<tcp::Engine>(shared) : make_ref<tcp::Engine>(), std::move(mesh),
       tcp::Group::Options{.name = options.name,

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <latch>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "collectives/tcp/engine.h"
@@ -489,6 +490,22 @@ TEST(Engine, SeesTheDeadlineOfAFirstGroupHoweverItFellAsleep) {
     }
     for (UniqueFd& fd : theirs) fd.reset();
   }
+}
+
+// Callers that come back soon keep the progress thread parked, but not from what they leave to it.
+TEST(Engine, GoesOnWithAnOperationThatNobodyWaitsFor) {
+  run_ranks(2, [](ProcessGroup& group) {
+    std::vector<float> x(300'000, 1);
+    for (int round = 1; round <= 20; ++round) {
+      for (int i = 0; i < 10; ++i) group.barrier()->wait();
+      const Ref<Work> work =
+          group.all_reduce({.input = x.data(), .output = x.data(), .count = x.size()});
+      const Deadline deadline = Deadline::after(30s);
+      while (!work->is_completed() && !deadline.has_passed()) std::this_thread::yield();
+      ASSERT_TRUE(work->is_completed()) << "round " << round;
+      ASSERT_EQ(x.back(), static_cast<float>(1 << round));
+    }
+  });
 }
 
 }  // namespace
