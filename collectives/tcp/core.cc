@@ -201,6 +201,7 @@ bool Core::advance(Engine::Clock::time_point now) {
         }
       }
     }
+    look_for_silence(now);
     look_at_ended_peers(now);
     look_at_clocks(now);
   });

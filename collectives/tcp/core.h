@@ -182,6 +182,7 @@ class Core final : public RefCounted {
   void fail(ErrorKind kind, const std::string& text, int because_of = -1, int found_by = -1);
   void end_all(const std::exception_ptr& error);
   bool nobody_is_here() const noexcept;
+  void look_for_silence(Engine::Clock::time_point now);
   void look_at_ended_peers(Engine::Clock::time_point now);
   void look_at_clocks(Engine::Clock::time_point now);
   void look_at_clock(Operation& operation, Engine::Clock::time_point now);
@@ -222,6 +223,7 @@ class Core final : public RefCounted {
   std::deque<Ref<Message>> posted_any_;  // receives from any source
   std::uint64_t next_arrival_ = 1;
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();
+  Engine::Clock::time_point next_silence_look_{};
   bool is_retiring_ = false;
   Engine::Clock::time_point retire_by_{};
 

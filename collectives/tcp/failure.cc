@@ -16,6 +16,7 @@ constexpr auto kAskBefore = 500ms;
 // How long a rank whose links have ended may still be explained by somebody who knows more (its own
 // last words, a mismatch elsewhere), before "it is gone" is the cause.
 constexpr auto kGoneGrace = 300ms;
+constexpr auto kSilenceLook = 1s;
 
 // An operation with a short deadline asks after three quarters of it.
 Clock::time_point ask_time(const Operation& operation, Clock::duration speak_after) noexcept {
@@ -132,6 +133,16 @@ bool Core::nobody_is_here() const noexcept {
   });
 }
 
+void Core::look_for_silence(Clock::time_point now) {
+  if (now < next_silence_look_) return;
+  next_silence_look_ = now + kSilenceLook;
+  for (Peer& p : peers_) {
+    if (!is_other(p)) continue;
+    p.side->look_for_silence(now);
+    for (const auto& lane : p.data) lane->look_for_silence(now);
+  }
+}
+
 void Core::look_at_ended_peers(Clock::time_point now) {
   for (Peer& p : peers_) {
     if (!is_other(p) || is_poisoned()) continue;
@@ -179,11 +190,13 @@ void Core::fail_gone(const Peer& p, const Operation& operation) {
   for (const auto& lane : p.data) {
     if (ended->health() == Link::Health::kOpen && lane->refuses()) ended = lane.get();
   }
-  fail(ErrorKind::kPeerFailed,
-       with_operation(operation,
-                      fmt::format("{} is gone (its connection is {}); its own output says why",
-                                  p.who.text(), ended->health_text())),
-       p.who.rank);
+  const std::string why =
+      ended->health() == Link::Health::kSilent
+          ? fmt::format("{} cannot be reached: its host has acknowledged nothing for 10 s",
+                        p.who.text())
+          : fmt::format("{} is gone (its connection is {}); its own output says why", p.who.text(),
+                        ended->health_text());
+  fail(ErrorKind::kPeerFailed, with_operation(operation, why), p.who.rank);
 }
 
 void Core::look_at_clocks(Clock::time_point now) {

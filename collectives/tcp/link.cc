@@ -13,6 +13,20 @@
 #include <cstring>
 
 namespace dl::collectives::tcp {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLongestSilence = 10s;
+
+}  // namespace
+
+Link::Link(UniqueFd fd) noexcept : fd_(std::move(fd)) {
+  // Set by whoever connected. Linux ends a connection by it also where the peer answers but does
+  // not read for that long (a stopped rank, a full inbox): look_for_silence() tells them apart.
+  const unsigned never = 0;
+  static_cast<void>(::setsockopt(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof never));
+}
 
 void Link::on_events(std::uint32_t events) noexcept {
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
@@ -28,6 +42,8 @@ std::string_view Link::health_text() const noexcept {
       return "closed";
     case Health::kReset:
       return "reset";
+    case Health::kSilent:
+      return "silent";
     case Health::kGarbage:
       return "carrying bytes that are no frame of dlrun";
   }
@@ -57,7 +73,7 @@ std::size_t Link::receive(std::byte* to, std::size_t most) noexcept {
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
       readable_ = false;
     } else {
-      fail(Health::kReset);
+      fail(errno == ETIMEDOUT ? Health::kSilent : Health::kReset);
     }
     return 0;
   }
@@ -143,6 +159,25 @@ bool Link::flush() noexcept {
 bool Link::is_drained() const noexcept {
   int unsent = 0;
   return health_ != Health::kOpen || ::ioctl(fd_.get(), SIOCOUTQ, &unsent) != 0 || unsent == 0;
+}
+
+void Link::look_for_silence(Clock::time_point now) noexcept {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (health_ != Health::kOpen ||
+      ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return;
+  }
+  // Segments under way, or questions whether the peer reads again, sent ever more seldom.
+  if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) {
+    unanswered_since_.reset();
+    return;
+  }
+  const Clock::time_point last_answer = now - std::chrono::milliseconds(info.tcpi_last_ack_recv);
+  unanswered_since_ = std::max(unanswered_since_.value_or(now), last_answer);
+  if (now - *unanswered_since_ < kLongestSilence) return;
+  refuses_ = true;
+  fail(Health::kSilent);
 }
 
 void Link::acknowledge_now() noexcept {

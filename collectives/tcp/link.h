@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,16 +18,18 @@ namespace dl::collectives::tcp {
 
 class Link {
  public:
-  enum class Health : std::uint8_t { kOpen, kClosed, kReset, kGarbage };
+  enum class Health : std::uint8_t { kOpen, kClosed, kReset, kSilent, kGarbage };
 
-  explicit Link(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
+  using Clock = std::chrono::steady_clock;
+
+  explicit Link(UniqueFd fd) noexcept;
 
   int fd() const noexcept { return fd_.get(); }
   void on_events(std::uint32_t events) noexcept;
 
   // Anything but kOpen: no further frame comes, and what was read before is still valid.
   Health health() const noexcept { return health_; }
-  // "closed", "reset", "broken" where only writing has failed so far
+  // "closed", "reset", ..., "broken" where only writing has failed so far
   std::string_view health_text() const noexcept;
   // Nothing more can be written, though what the peer said before may still be unread.
   bool refuses() const noexcept { return refuses_; }
@@ -48,6 +51,10 @@ class Link {
 
   // True once the peer's kernel has acknowledged every byte that was written.
   bool is_drained() const noexcept;
+  // Ends the link where bytes wait for an acknowledgement and none has come for 10 s: the peer's
+  // host is gone. One that only does not read, as it is stopped, still acknowledges. To be asked
+  // now and then.
+  void look_for_silence(Clock::time_point now) noexcept;
   // Acknowledges what was received at once instead of within 40 ms: the peer waits for that to
   // leave.
   void acknowledge_now() noexcept;
@@ -65,6 +72,7 @@ class Link {
   bool hangup_ = false;
   bool refuses_ = false;
   Health health_ = Health::kOpen;
+  std::optional<Clock::time_point> unanswered_since_;
 
   std::array<std::byte, kBufferBytes> buffer_;
   std::size_t begin_ = 0;

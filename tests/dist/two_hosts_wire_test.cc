@@ -140,6 +140,30 @@ TEST(TwoHostsWithTwoRanksEach, AllNameTheOneThatDiesInsideAnAllReduce) {
   EXPECT_EQ(run_ranks(tests::TwoHosts(), sum_until_one_dies), (std::vector<int>{0, 0, 0, SIGKILL}));
 }
 
+// 2: no error; 3: one that says something else.
+int sum_until_the_cable_is_cut(collectives::ProcessGroup& group) {
+  std::vector<float> x(kCount, 1.0f);
+  try {
+    for (int i = 0; i < 1000; ++i) {
+      const auto work = group.all_reduce({.input = x.data(), .output = x.data(), .count = kCount});
+      if (i == 3 && group.rank() == 0 && std::system("ip link set eth0 down") != 0) return 5;
+      work->wait();
+    }
+  } catch (const Error& error) {
+    const bool says_it = std::string(error.what()).find("cannot be reached") != std::string::npos;
+    if (error.kind() == ErrorKind::kPeerFailed && says_it) return 0;
+    std::fprintf(stderr, "rank %d: %s\n", group.rank(), error.what());
+    return 3;
+  }
+  return 2;
+}
+
+TEST(TwoHostsWithTwoRanksEach, AllSayThatACutCableLeadsNowhere) {
+  if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
+  EXPECT_EQ(run_ranks(tests::TwoHosts(), sum_until_the_cable_is_cut),
+            (std::vector<int>{0, 0, 0, 0}));
+}
+
 // 2: a wrong sum.
 int sum_once(collectives::ProcessGroup& group) {
   int x = 1;
