@@ -12,7 +12,8 @@
 // An error of an inner group breaks them all, with its text in that of the operation: whoever is
 // stuck in another one hears of it there. Deadlines are staggered, from the agreement over the
 // lanes, as a rank that waits in a later one may wait for a rank that waits in an earlier one for
-// the culprit.
+// the culprit. And whoever times out asks all ranks for a sign of life: one that gives none is
+// named rather than one that has not called.
 //
 // Thread-safety: any member from any thread.
 #pragma once

@@ -10,6 +10,8 @@ namespace {
 
 // Between the operation that was called and that of an inner group in which it failed.
 constexpr std::string_view kInside = ", in its ";
+// How long a rank that runs may take to say so.
+constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::seconds(1);
 
 struct Cause {
   ErrorKind kind = ErrorKind::kInternal;
@@ -36,6 +38,18 @@ Cause cause_of(const std::exception_ptr& error, const Descriptor* what) {
   }
   cause.text = fmt::format("{}{}{}", text(*what), kInside, cause.text);
   return cause;
+}
+
+// A rank that waits in one lane may time out on one that waits in another for the culprit, or that
+// the culprit keeps from calling at all. Whoever gives no sign of life is the cause.
+void name_silent_ranks(Cause& cause, tcp::Group& all) noexcept try {
+  const std::string silent = all.silent_peers(kAnswerTime);
+  if (silent.empty() || cause.text.find(silent) != std::string::npos) return;
+  cause.text.resize(std::min(cause.text.find(" waiting for "), cause.text.size()));
+  cause.text += fmt::format(
+      " behind {}, which does not answer (stopped, or its host cannot be reached)", silent);
+} catch (...) {
+  // Out of memory: what was found stays as it is.
 }
 
 int because_of(ProcessGroup& group) noexcept {
@@ -100,11 +114,16 @@ void Core::fail(ErrorKind kind, const std::string& text) noexcept {
   {
     const Lock lock(mutex_);
     if (error_) return;
+    groups = inner_;
+  }
+  if (kind == ErrorKind::kTimeout && groups.all) name_silent_ranks(cause, *groups.all);
+  {
+    const Lock lock(mutex_);
+    if (error_) return;
     // What all ranks have heard goes before what this one has found.
     const std::exception_ptr heard = inner_.all ? inner_.all->error() : nullptr;
     if (heard) cause = cause_of(heard, nullptr);
     error_ = std::make_exception_ptr(Error(cause.kind, cause.text));
-    groups = inner_;
     if (groups.all) culprit = groups.all->because_of();
     for (const Ref<ProcessGroup>& lane : groups.lanes) {
       if (culprit < 0 && lane) culprit = because_of(*lane);

@@ -134,6 +134,10 @@ class Core final : public RefCounted {
   // For whom an operation waits: "waiting for rank 2 (node1, pid 4711), which has not called it
   // ..."
   std::string missing_text(const Operation& operation) const;
+  // Asks all that are here for a sign of life.
+  void ask_peers();
+  // Who has given none since then, joined by "; ".
+  std::string silent_peers() const;
   // The first of those; -1: nobody else.
   int missing_rank(const Operation& operation) const;
 

@@ -225,12 +225,7 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   }
   if (!operation.has_probed && now >= ask_time(operation, policy_.speak_after)) {
     operation.has_probed = true;
-    for (Peer& p : peers_) {
-      if (!is_other(p)) continue;
-      p.has_answered = false;
-      push(p, {.type = FrameType::kProbe});
-      transmit_side(p);
-    }
+    ask_peers();
   }
   if (is_slow && !operation.has_warned && now >= operation.begin + policy_.speak_after) {
     operation.has_warned = true;
@@ -243,6 +238,24 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   if (!operation.has_probed) timer_ = std::min(timer_, ask_time(operation, policy_.speak_after));
   if (is_slow && !operation.has_warned)
     timer_ = std::min(timer_, operation.begin + policy_.speak_after);
+}
+
+void Core::ask_peers() {
+  for (Peer& p : peers_) {
+    if (!is_other(p)) continue;
+    p.has_answered = false;
+    push(p, {.type = FrameType::kProbe});
+    transmit_side(p);
+  }
+}
+
+std::string Core::silent_peers() const {
+  std::string silent;
+  for (const Peer& p : peers_) {
+    if (is_poisoned() || !is_other(p) || p.has_answered || p.state != Peer::State::kHere) continue;
+    silent += fmt::format("{}{}", silent.empty() ? "" : "; ", p.who.text());
+  }
+  return silent;
 }
 
 int Core::missing_rank(const Operation& operation) const {

@@ -1,6 +1,7 @@
 #include "collectives/tcp/group.h"
 
 #include <cstring>
+#include <thread>
 
 #include "collectives/buffers.h"
 #include "collectives/calls.h"
@@ -12,6 +13,7 @@ using namespace std::chrono_literals;
 
 // A little more than the Core gives its peers.
 constexpr auto kRetireWait = 2s;
+constexpr auto kAnswerLook = 5ms;
 // Up to here the caller itself hands the bytes to the kernel before the call returns; more would
 // keep it from its own work.
 constexpr std::size_t kInlineBytes = 64 * 1024;
@@ -138,6 +140,17 @@ void Group::fail(ErrorKind kind, const std::string& cause) noexcept {
         {.kind = Engine::Request::Kind::kFail, .core = core_, .text = cause, .error = kind}, true);
   } catch (...) {
     // Out of memory: the peers notice this rank's end instead.
+  }
+}
+
+std::string Group::silent_peers(std::chrono::nanoseconds limit) {
+  const Deadline until = Deadline::after(limit);
+  engine_->inspect([&] { core_->ask_peers(); });
+  for (;;) {
+    std::string silent;
+    engine_->inspect([&] { silent = core_->silent_peers(); });
+    if (silent.empty() || until.has_passed()) return silent;
+    std::this_thread::sleep_for(kAnswerLook);  // their answers come on the engine's thread
   }
 }
 

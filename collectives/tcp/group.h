@@ -60,6 +60,9 @@ class Group final : public ProcessGroup {
   // Like abort(), with a cause that is known already; and the rank whose failure the cause follows.
   void fail(ErrorKind kind, const std::string& cause) noexcept;
   int because_of() const noexcept { return core_->because_of(); }
+  // Asks all ranks for a sign of life, and waits for it for at most `limit`: who gives none, joined
+  // by "; ". Empty where all do, and where the group is broken.
+  std::string silent_peers(std::chrono::nanoseconds limit);
 
  private:
   ~Group() override;
