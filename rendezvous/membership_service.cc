@@ -78,7 +78,9 @@ class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromN
   bool finished_ = false;
 };
 
-MembershipService::MembershipService() : thread_([this] { run(); }) {}
+MembershipService::MembershipService() : thread_([this] { run(); }) {
+  hand_over(this);
+}
 
 MembershipService::~MembershipService() {
   {
@@ -91,6 +93,7 @@ MembershipService::~MembershipService() {
 
 grpc::ServerBidiReactor<pb::FromNode, pb::ToNode>* MembershipService::Join(
     grpc::CallbackServerContext*) {
+  take_over(this);
   Stream* stream = nullptr;
   {
     const std::lock_guard lock(mutex_);

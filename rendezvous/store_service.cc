@@ -22,8 +22,9 @@ std::uint64_t fresh_number() {
 }
 
 // Answers at once with what `call` does or throws.
-grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* answer(StoreService* service, grpc::CallbackServerContext* context,
                                  const std::function<grpc::Status()>& call) {
+  take_over(service);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   try {
     reactor->Finish(call());
@@ -80,7 +81,9 @@ std::vector<std::string> keys_of(const pb::KeysRequest& request) {
 
 }  // namespace
 
-StoreService::StoreService(KeyTable& table) : table_(table), incarnation_(fresh_number()) {}
+StoreService::StoreService(KeyTable& table) : table_(table), incarnation_(fresh_number()) {
+  hand_over(this);
+}
 
 grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Message* reply,
                                 const std::function<void()>& change) {
@@ -109,7 +112,7 @@ grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Messa
 
 grpc::ServerUnaryReactor* StoreService::Open(grpc::CallbackServerContext* context,
                                              const pb::OpenRequest*, pb::OpenReply* reply) {
-  return answer(context, [&] {
+  return answer(this, context, [&] {
     reply->set_incarnation(incarnation_);
     return grpc::Status::OK;
   });
@@ -117,7 +120,7 @@ grpc::ServerUnaryReactor* StoreService::Open(grpc::CallbackServerContext* contex
 
 grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context,
                                             const pb::SetRequest* request, pb::SetReply* reply) {
-  return answer(context, [&] {
+  return answer(this, context, [&] {
     check_key("set", request->key());
     check_value("set", request->key(), request->value());
     return once(request->id(), reply, [&] { table_.set(request->key(), request->value()); });
@@ -127,7 +130,7 @@ grpc::ServerUnaryReactor* StoreService::Set(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context,
                                             const pb::GetRequest* request, pb::GetReply* reply) {
   if (request->now()) {
-    return answer(context, [&] {
+    return answer(this, context, [&] {
       check_key("try_get", request->key());
       if (std::optional<std::string> value = table_.find(request->key())) {
         reply->set_value(std::move(*value));
@@ -135,6 +138,7 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
       return grpc::Status::OK;
     });
   }
+  take_over(this);
   return (new Waiting(table_))
       ->start([reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
               [&](KeyTable::Done done) {
@@ -145,6 +149,7 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
 
 grpc::ServerUnaryReactor* StoreService::Wait(grpc::CallbackServerContext*,
                                              const pb::KeysRequest* request, pb::WaitReply*) {
+  take_over(this);
   return (new Waiting(table_))
       ->start([](const KeyTable::Result&) {},
               [&](KeyTable::Done done) {
@@ -155,7 +160,7 @@ grpc::ServerUnaryReactor* StoreService::Wait(grpc::CallbackServerContext*,
 grpc::ServerUnaryReactor* StoreService::Missing(grpc::CallbackServerContext* context,
                                                 const pb::KeysRequest* request,
                                                 pb::MissingReply* reply) {
-  return answer(context, [&] {
+  return answer(this, context, [&] {
     for (std::string& key : table_.missing(keys_of(*request))) reply->add_keys(std::move(key));
     return grpc::Status::OK;
   });
@@ -163,7 +168,7 @@ grpc::ServerUnaryReactor* StoreService::Missing(grpc::CallbackServerContext* con
 
 grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context,
                                             const pb::AddRequest* request, pb::AddReply* reply) {
-  return answer(context, [&] {
+  return answer(this, context, [&] {
     check_key("add", request->key());
     return once(request->id(), reply,
                 [&] { reply->set_sum(table_.add(request->key(), request->delta())); });
@@ -173,7 +178,7 @@ grpc::ServerUnaryReactor* StoreService::Add(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContext* context,
                                                       const pb::CompareAndSetRequest* request,
                                                       pb::CompareAndSetReply* reply) {
-  return answer(context, [&] {
+  return answer(this, context, [&] {
     check_key("compare_and_set", request->key());
     check_value("compare_and_set", request->key(), request->desired());
     return once(request->id(), reply, [&] {
@@ -189,7 +194,7 @@ grpc::ServerUnaryReactor* StoreService::CompareAndSet(grpc::CallbackServerContex
 grpc::ServerUnaryReactor* StoreService::Erase(grpc::CallbackServerContext* context,
                                               const pb::EraseRequest* request,
                                               pb::EraseReply* reply) {
-  return answer(context, [&] {
+  return answer(this, context, [&] {
     check_key("erase", request->key());
     return once(request->id(), reply, [&] { reply->set_erased(table_.erase(request->key())); });
   });
@@ -198,6 +203,7 @@ grpc::ServerUnaryReactor* StoreService::Erase(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* StoreService::Watch(grpc::CallbackServerContext*,
                                               const pb::WatchRequest* request,
                                               pb::WatchReply* reply) {
+  take_over(this);
   return (new Waiting(table_))
       ->start(
           [reply](KeyTable::Result result) {

@@ -132,7 +132,7 @@ class Core final : public RefCounted {
   std::atomic<Comm> comm_{nullptr};
   std::atomic<bool> poisoned_{false};
 
-  std::timed_mutex launch_mutex_;
+  std::mutex launch_mutex_;
   std::uint64_t next_collective_ = 1;
   std::uint64_t next_message_ = 1;
 

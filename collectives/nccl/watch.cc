@@ -252,7 +252,11 @@ void Core::end_everything() noexcept {
   if (tells) options_.host->abort(why);
   // A launch under way sees that the group is broken, and leaves NCCL alone.
   std::unique_lock launching(launch_mutex_, std::defer_lock);
-  if (!launching.try_lock_for(options_.abort_time)) die(why);
+  const Deadline until = Deadline::after(options_.abort_time);
+  while (!launching.try_lock()) {
+    if (until.has_passed()) die(why);
+    std::this_thread::sleep_for(1ms);
+  }
   if (const Comm comm = comm_.exchange(nullptr)) {
     call_or_die(
         [&nccl = nccl_, comm, owner = static_cast<const void*>(this)] {
