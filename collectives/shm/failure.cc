@@ -14,6 +14,8 @@ using Clock = Deadline::Clock;
 
 // The others are asked whether they are there this long before that is said.
 constexpr auto kAskBefore = 500ms;
+// And once more before a deadline, as they may have stopped since then.
+constexpr auto kLastAskBefore = 2s;
 
 Presence presence_of(const Peer& p) noexcept {
   return p.block->presence.load(std::memory_order_acquire);
@@ -183,8 +185,13 @@ void Core::look_at_clock(Operation& op, Clock::time_point now) {
   // An operation with a short deadline asks after three quarters of it.
   const auto speak_after = options_.policy.speak_after;
   const auto ask_after = std::min<Clock::duration>(speak_after - kAskBefore, op.timeout / 4 * 3);
-  if (!op.has_probed && now - *op.begin >= ask_after) {
+  const auto last_ask_after = op.timeout - kLastAskBefore;
+  const bool asks_first = !op.has_probed && now - *op.begin >= ask_after;
+  const bool asks_last = !op.has_probed_again && now - *op.begin >= last_ask_after &&
+                         last_ask_after > ask_after + kAskBefore;
+  if (asks_first || asks_last) {
     op.has_probed = true;
+    op.has_probed_again = asks_last;
     for (Peer& p : peers_) {
       if (!p.socket) continue;
       p.has_answered.store(false);

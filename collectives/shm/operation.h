@@ -72,6 +72,7 @@ class Operation final : public Work {
   const std::chrono::nanoseconds timeout;
   std::optional<Deadline::Clock::time_point> begin{};
   bool has_probed = false;
+  bool has_probed_again = false;  // shortly before the deadline
   bool has_warned = false;
 
  private:

@@ -13,6 +13,8 @@ using Clock = Engine::Clock;
 
 // The others are asked where they are this long before a wait says for whom (P3).
 constexpr auto kAskBefore = 500ms;
+// And once more before a deadline, as they may have stopped since then.
+constexpr auto kLastAskBefore = 2s;
 // How long a rank whose links have ended may still be explained by somebody who knows more (its own
 // last words, a mismatch elsewhere), before "it is gone" is the cause.
 constexpr auto kGoneGrace = 300ms;
@@ -223,8 +225,14 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
                                                                     missing_text(operation))));
     return;
   }
-  if (!operation.has_probed && now >= ask_time(operation, policy_.speak_after)) {
+  const Clock::time_point first_ask = ask_time(operation, policy_.speak_after);
+  const Clock::time_point last_ask = operation.deadline.when() - kLastAskBefore;
+  const bool asks_first = !operation.has_probed && now >= first_ask;
+  const bool asks_last =
+      !operation.has_probed_again && now >= last_ask && last_ask > first_ask + kAskBefore;
+  if (asks_first || asks_last) {
     operation.has_probed = true;
+    operation.has_probed_again = asks_last;
     ask_peers();
   }
   if (is_slow && !operation.has_warned && now >= operation.begin + policy_.speak_after) {
@@ -235,7 +243,8 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
                                                        missing_text(operation))));
   }
   timer_ = std::min(timer_, operation.deadline.when());
-  if (!operation.has_probed) timer_ = std::min(timer_, ask_time(operation, policy_.speak_after));
+  if (!operation.has_probed) timer_ = std::min(timer_, first_ask);
+  if (!operation.has_probed_again) timer_ = std::min(timer_, std::max(last_ask, now + kAskBefore));
   if (is_slow && !operation.has_warned)
     timer_ = std::min(timer_, operation.begin + policy_.speak_after);
 }

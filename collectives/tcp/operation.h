@@ -46,6 +46,7 @@ class Operation : public Work {
 
   // Driver: which of the waiting lines have been written.
   bool has_probed = false;
+  bool has_probed_again = false;  // shortly before the deadline
   bool has_warned = false;
 
  private:
