@@ -77,9 +77,9 @@ function(dl_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   if(DLRUN_SANITIZE MATCHES "thread")
-    # TSan knows nothing of libgomp's barriers, and would report every parallel loop.
+    # TSan knows nothing of libgomp's barriers, and would report every parallel loop. Suppressions need both stacks: a long history.
     list(APPEND ARG_ENVIRONMENT "OMP_NUM_THREADS=1"
-         "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan_suppressions.txt")
+         "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan_suppressions.txt:history_size=7")
   endif()
   if(DLRUN_SANITIZE)
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5")

@@ -26,11 +26,14 @@ grpc::ServerUnaryReactor* answer(StoreService* service, grpc::CallbackServerCont
                                  const std::function<grpc::Status()>& call) {
   take_over(service);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  grpc::Status status;
   try {
-    reactor->Finish(call());
+    status = call();
   } catch (const std::exception& error) {
-    reactor->Finish(to_status(error));
+    status = to_status(error);
   }
+  hand_over(service);
+  reactor->Finish(std::move(status));
   return reactor;
 }
 
@@ -83,6 +86,10 @@ std::vector<std::string> keys_of(const pb::KeysRequest& request) {
 
 StoreService::StoreService(KeyTable& table) : table_(table), incarnation_(fresh_number()) {
   hand_over(this);
+}
+
+StoreService::~StoreService() {
+  take_over(this);
 }
 
 grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Message* reply,

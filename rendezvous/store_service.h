@@ -19,6 +19,7 @@ namespace dl::rendezvous {
 class StoreService final : public dlrun::rendezvous::Store::CallbackService {
  public:
   explicit StoreService(KeyTable& table);
+  ~StoreService() override;
 
   grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
                                  const dlrun::rendezvous::OpenRequest* request,
