@@ -11,7 +11,7 @@ namespace {
 // MPICH's handles are ints, Open MPI's pointers.
 template <typename T>
 Handle handle_of(T value) noexcept {
-  static_assert(sizeof value <= sizeof(Handle));
+  static_assert(sizeof(T) <= sizeof(Handle));  // NOLINT(bugprone-sizeof-expression): of the pointer
   if constexpr (std::is_pointer_v<T>) {
     return reinterpret_cast<Handle>(value);
   } else {
@@ -22,7 +22,7 @@ Handle handle_of(T value) noexcept {
 template <typename T>
 T from_handle(Handle handle) noexcept {
   if constexpr (std::is_pointer_v<T>) {
-    return reinterpret_cast<T>(handle);
+    return reinterpret_cast<T>(handle);  // NOLINT(performance-no-int-to-ptr): it was made from one
   } else {
     return static_cast<T>(handle);
   }

@@ -36,7 +36,7 @@ bool is_set(Var var) noexcept {
 }
 
 void set_unless_set(Var var, const std::string& value) {
-  ::setenv(name_of(var).data(), value.c_str(), 0);
+  ::setenv(std::string(name_of(var)).c_str(), value.c_str(), 0);
 }
 
 std::optional<std::string> get(Var var) {
