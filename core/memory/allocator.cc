@@ -41,7 +41,7 @@ std::size_t bytes_of(int size_class) noexcept {
   return (std::size_t{1} << log2) + ((quarter + 1) << (log2 - 2));
 }
 
-constexpr int kThreadClassCount = 8 + 4 * (16 - 9);  // classes up to kThreadLimit
+constexpr int kThreadClassCount = 8 + 4 * (std::countr_zero(kThreadLimit) - 9);
 
 struct Block {
   Block* next;

@@ -52,7 +52,7 @@ struct Lines {
 inline Lines lines_for(std::int64_t size, bool apart) {
   Lines lines{.lanes = 1, .apart = apart};
   const int most = apart ? 8 : kGroupThreads;  // 32 neighbouring lines fill a load
-  while (lines.lanes < most && lines.lanes * 4 < size) lines.lanes *= 2;
+  while (lines.lanes < most && std::int64_t{lines.lanes} * 4 < size) lines.lanes *= 2;
   return lines;
 }
 

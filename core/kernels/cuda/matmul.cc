@@ -82,8 +82,8 @@ std::int32_t alignment_of(const void* data) {
 
 template <typename T>
 void set(const Plan& plan, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  DL_CUBLAS_CHECK(
-      cublasLtMatmulDescSetAttribute(plan.product.get(), attribute, &value, sizeof(value)));
+  DL_CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(plan.product.get(), attribute,
+                                                 static_cast<const void*>(&value), sizeof(value)));
 }
 
 std::unique_ptr<Plan> make_plan(const Key& key, cublasLtHandle_t handle, const Launch& launch) {
@@ -115,8 +115,8 @@ std::unique_ptr<Plan> make_plan(const Key& key, cublasLtHandle_t handle, const L
   Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
   DL_CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(preference.out()));
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    DL_CUBLAS_CHECK(
-        cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)));
+    DL_CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(
+        preference.get(), attribute, static_cast<const void*>(&value), sizeof(value)));
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
          launch.compute_capability() >= 90 ? kHopperWorkspace : kWorkspace);
