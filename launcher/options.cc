@@ -168,8 +168,10 @@ void refuse_empty_values(const CLI::App& app, const std::vector<std::string>& ar
     const CLI::Option* const option = app.get_option_no_throw(arguments[i].substr(0, equals));
     if (option == nullptr) return;                        // the program, or refused later
     if (option->get_items_expected_max() == 0) continue;  // a flag
-    const bool empty = equals == std::string::npos ? ++i < arguments.size() && arguments[i].empty()
-                                                   : equals + 1 == arguments[i].size();
+    const bool is_next_word = equals == std::string::npos;
+    if (is_next_word) ++i;
+    const bool empty = is_next_word ? i < arguments.size() && arguments[i].empty()
+                                    : equals + 1 == arguments[i].size();
     DL_CHECK(!empty, kInvalidArgument, "--{} has an empty value, wanted {}; or leave it out",
              option->get_lnames().front(), option->get_type_name());
   }
