@@ -192,10 +192,10 @@ Ref<collectives::Work> Reducer::start(Bucket& bucket) {
 }
 
 void Reducer::end_pass() {
-  std::vector<Unused> unused = contribute_unused();
+  const std::vector<Unused> unused = contribute_unused();
   start_complete_buckets();
   wait_for_buckets();
-  settle_unused(std::move(unused));
+  settle_unused(unused);
   for (Slot& slot : slots_) slot.used = false;
   if (captured_) {
     last_step_ = {};
