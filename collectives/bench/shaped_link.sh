@@ -20,32 +20,9 @@ esac
 bin=$(cd "${1:-build/release/bin}" && pwd)
 rate=${2:-1000}
 bytes=${3:-64M}
-a=dlrun-shaped-$$-a
-b=dlrun-shaped-$$-b
-dir=$(mktemp -d)
-clean_up() {
-  for host in $a $b; do
-    ip netns pids $host 2>/dev/null | xargs -r kill 2>/dev/null || true
-  done
-  wait
-  for host in $a $b; do
-    ip netns delete $host 2>/dev/null || true
-  done
-  rm -rf "$dir"
-}
-trap clean_up EXIT
-trap 'exit 1' HUP INT TERM
-
-ip netns add $a
-ip netns add $b
-ip link add eth0 netns $a type veth peer name eth0 netns $b
-ip -n $a address add 10.0.0.1/24 dev eth0
-ip -n $b address add 10.0.0.2/24 dev eth0
-for host in $a $b; do
-  ip -n $host link set lo up
-  ip -n $host link set eth0 up
-  tc -n $host qdisc add dev eth0 root tbf rate "${rate}mbit" burst 256kb latency 20ms
-done
+# shellcheck source=tests/support/two_hosts.sh
+. "$(dirname -- "$0")/../../tests/support/two_hosts.sh"
+shape_hosts "${rate}mbit"
 
 # node HOST RANK OPERATION: one rank on one host; both share a job key as if by a shared home.
 node() {

@@ -10,21 +10,8 @@ set -eu
 bin=$(cd "${1:-build/release/bin}" && pwd)
 batch=${2:-512}
 rounds=${3:-25}
-a=dlrun-overlap-$$-a
-b=dlrun-overlap-$$-b
-dir=$(mktemp -d)
-trap 'ip netns delete $a 2>/dev/null; ip netns delete $b 2>/dev/null; rm -rf "$dir"' EXIT
-trap 'exit 1' INT TERM
-
-ip netns add $a
-ip netns add $b
-ip link add eth0 netns $a type veth peer name eth0 netns $b
-ip -n $a address add 10.0.0.1/24 dev eth0
-ip -n $b address add 10.0.0.2/24 dev eth0
-for host in $a $b; do
-  ip -n $host link set lo up
-  ip -n $host link set eth0 up
-done
+# shellcheck source=tests/support/two_hosts.sh
+. "$(dirname -- "$0")/../support/two_hosts.sh"
 
 # node HOST RANK ROUNDS: one rank on one host; both share a job key as if by a shared home.
 node() {
@@ -44,7 +31,7 @@ value() { awk -v key="\"$1\":" '{ for (i = 1; i < NF; i++) if ($i == key) { sub(
 probe 7
 # A ring of two sends every byte once. 1448 of the 1514 bytes that tbf counts a packet are payload.
 rate=$(awk -v ms="$(value backward_ms)" -v bytes="$(value gradient_bytes)" 'BEGIN { printf "%.0f", bytes * 8 / (ms / 1e3) * 1514 / 1448 / 1e3 }')
-for host in $a $b; do tc -n $host qdisc add dev eth0 root tbf rate "${rate}kbit" burst 256kb latency 20ms; done
+shape_hosts "${rate}kbit"
 
 probe "$rounds"
 echo "link ${rate} kbit/s each way; $(uname -r), $(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)"
