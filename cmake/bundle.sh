@@ -2,7 +2,7 @@
 # bundle.sh BUILD FOLDER [TEST PROGRAMS...]
 # Makes FOLDER out of the release build in BUILD: the programs, with every library that they need and that a Linux with a C library does
 # not have beside them. Programs find them by their own place ($ORIGIN), so that the folder may lie anywhere. Test programs come into
-# tests/, and bench_train beside the other programs.
+# tests/, bench_train beside the other programs, and gpu-figures, which runs them all on a machine with a GPU.
 set -eu
 build=$1
 folder=$2
@@ -48,7 +48,13 @@ if [ $# -gt 0 ]; then
   printf '%s\n' '#!/bin/sh' '# Every test program in turn; a test that lacks a GPU, or a file of the sources, says so and is skipped.' \
     'here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)' 'status=0' 'for t in "$here"/tests/*; do' \
     '  DLRUN_TEST_BIN=$here/bin DLRUN_TEST_SOURCE=$here/share/dlrun "$t" "$@" || status=1' 'done' 'exit $status' >"$folder/run-tests"
-  chmod +x "$folder/run-tests"
+  mkdir "$folder/gpu"
+  cp "$(dirname "$0")"/../tests/gpu/figures.py "$(dirname "$0")"/../tests/gpu/parts.py "$(dirname "$0")"/../tests/gpu/runner.py \
+    "$(dirname "$0")"/../tests/gpu/steps.py "$(dirname "$0")"/../tests/gpu/summary.py "$folder/gpu/"
+  # shellcheck disable=SC2016
+  printf '%s\n' '#!/bin/sh' '# Tests, training, failures and times on a GPU: --help.' \
+    'exec "${PYTHON:-python3}" -B "$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)/gpu/figures.py" "$@"' >"$folder/gpu-figures"
+  chmod +x "$folder/run-tests" "$folder/gpu-figures"
 fi
 binaries() { find "$folder/bin" "$folder/lib" ${1:+"$folder/tests"} -type f; }
 tests=$([ $# -eq 0 ] || echo yes)

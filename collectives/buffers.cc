@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <vector>
 
 #include "collectives/algorithms/reduce.h"
 #include "core/base/error.h"
@@ -41,20 +40,25 @@ void check_place(std::string_view operation, std::string_view part_name, const v
            part_name, whole_name);
 }
 
-// The elements before each part and, last, of all: {0, c0, c0 + c1, ...}.
-std::vector<std::size_t> offsets_of(OpKind op, std::string_view what,
-                                    std::span<const std::size_t> counts, int size) {
+struct Sums {
+  std::size_t before = 0;  // elements before this rank's part
+  std::size_t all = 0;
+};
+
+// Of one count for each rank.
+Sums sums_of(OpKind op, std::string_view what, std::span<const std::size_t> counts, int rank,
+             int size) {
   DL_CHECK(counts.size() == static_cast<std::size_t>(size), kInvalidArgument,
            "{}: {} has {} elements, wanted one for each of {} ranks", name_of(op), what,
            counts.size(), size);
-  std::vector<std::size_t> offsets{0};
-  offsets.reserve(counts.size() + 1);
-  for (const std::size_t count : counts) {
-    DL_CHECK(count <= kMostElements - offsets.back(), kInvalidArgument,
+  Sums sums;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    DL_CHECK(counts[r] <= kMostElements - sums.all, kInvalidArgument,
              "{}: the sum of {} is more than memory can hold", name_of(op), what);
-    offsets.push_back(offsets.back() + count);
+    if (r == static_cast<std::size_t>(rank)) sums.before = sums.all;
+    sums.all += counts[r];
   }
-  return offsets;
+  return sums;
 }
 
 // On a root, which is told its own part twice.
@@ -128,27 +132,27 @@ void check_reduce(const ReduceOptions& o, int rank, int size) {
 
 std::size_t check_parts(OpKind op, const AllGathervOptions& o, int rank, int size) {
   const std::string_view name = name_of(op);
-  const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
+  const Sums sums = sums_of(op, "counts", o.counts, rank, size);
   const auto own = static_cast<std::size_t>(rank);
   const std::size_t element = size_of(o.dtype);
   check_pointer(name, "input", o.input, o.counts[own]);
-  check_pointer(name, "output", o.output, offsets.back());
+  check_pointer(name, "output", o.output, sums.all);
   check_place(name, "input", o.input, o.counts[own] * element, "output", o.output,
-              offsets.back() * element, offsets[own] * element);
-  return offsets.back();
+              sums.all * element, sums.before * element);
+  return sums.all;
 }
 
 std::size_t check_parts(OpKind op, const ReduceScattervOptions& o, int rank, int size) {
   const std::string_view name = name_of(op);
-  const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
+  const Sums sums = sums_of(op, "counts", o.counts, rank, size);
   const auto own = static_cast<std::size_t>(rank);
   const std::size_t element = size_of(o.dtype);
-  check_pointer(name, "input", o.input, offsets.back());
+  check_pointer(name, "input", o.input, sums.all);
   check_pointer(name, "output", o.output, o.counts[own]);
   check_reduction(o.dtype, o.op, name);
   check_place(name, "output", o.output, o.counts[own] * element, "input", o.input,
-              offsets.back() * element, offsets[own] * element);
-  return offsets.back();
+              sums.all * element, sums.before * element);
+  return sums.all;
 }
 
 void check_parts(OpKind op, const GathervOptions& o, int rank, int size) {
@@ -156,13 +160,12 @@ void check_parts(OpKind op, const GathervOptions& o, int rank, int size) {
   check_root(name, o.root, size);
   check_pointer(name, "input", o.input, o.count);
   if (rank != o.root) return;
-  const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
-  const auto own = static_cast<std::size_t>(rank);
+  const Sums sums = sums_of(op, "counts", o.counts, rank, size);
   const std::size_t element = size_of(o.dtype);
   check_own_count(name, o.count, o.counts, rank);
-  check_pointer(name, "output", o.output, offsets.back());
-  check_place(name, "input", o.input, o.count * element, "output", o.output,
-              offsets.back() * element, offsets[own] * element);
+  check_pointer(name, "output", o.output, sums.all);
+  check_place(name, "input", o.input, o.count * element, "output", o.output, sums.all * element,
+              sums.before * element);
 }
 
 void check_parts(OpKind op, const ScattervOptions& o, int rank, int size) {
@@ -170,19 +173,18 @@ void check_parts(OpKind op, const ScattervOptions& o, int rank, int size) {
   check_root(name, o.root, size);
   check_pointer(name, "output", o.output, o.count);
   if (rank != o.root) return;
-  const std::vector<std::size_t> offsets = offsets_of(op, "counts", o.counts, size);
-  const auto own = static_cast<std::size_t>(rank);
+  const Sums sums = sums_of(op, "counts", o.counts, rank, size);
   const std::size_t element = size_of(o.dtype);
   check_own_count(name, o.count, o.counts, rank);
-  check_pointer(name, "input", o.input, offsets.back());
-  check_place(name, "output", o.output, o.count * element, "input", o.input,
-              offsets.back() * element, offsets[own] * element);
+  check_pointer(name, "input", o.input, sums.all);
+  check_place(name, "output", o.output, o.count * element, "input", o.input, sums.all * element,
+              sums.before * element);
 }
 
 void check_parts(OpKind op, const AllToAllvOptions& o, int rank, int size) {
   const std::string_view name = name_of(op);
-  const std::size_t sent = offsets_of(op, "send_counts", o.send_counts, size).back();
-  const std::size_t received = offsets_of(op, "receive_counts", o.receive_counts, size).back();
+  const std::size_t sent = sums_of(op, "send_counts", o.send_counts, rank, size).all;
+  const std::size_t received = sums_of(op, "receive_counts", o.receive_counts, rank, size).all;
   check_pointer(name, "input", o.input, sent);
   check_pointer(name, "output", o.output, received);
   const auto own = static_cast<std::size_t>(rank);

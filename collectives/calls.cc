@@ -47,6 +47,25 @@ Descriptor descriptor_of(const AllToAllOptions& o) noexcept {
   return {.count = o.count, .op = OpKind::kAllToAll, .dtype = o.dtype};
 }
 
+Descriptor descriptor_of(const SendOptions& o) noexcept {
+  return {.count = o.count,
+          .root = static_cast<std::int32_t>(o.tag),
+          .op = OpKind::kSend,
+          .dtype = o.dtype};
+}
+
+Descriptor descriptor_of(const RecvOptions& o) noexcept {
+  return {.count = o.count,
+          .root = static_cast<std::int32_t>(o.tag),
+          .op = OpKind::kRecv,
+          .dtype = o.dtype};
+}
+
+const CallOptions& call_of(const PeerMessage& message) noexcept {
+  const auto* const to = std::get_if<SendOptions>(&message);
+  return to != nullptr ? to->call : std::get_if<RecvOptions>(&message)->call;
+}
+
 std::vector<std::size_t> equal_counts(std::size_t count, int size) {
   return std::vector<std::size_t>(static_cast<std::size_t>(size), count);
 }

@@ -19,6 +19,11 @@ Descriptor descriptor_of(const ReduceOptions& options) noexcept;
 Descriptor descriptor_of(const GatherOptions& options) noexcept;
 Descriptor descriptor_of(const ScatterOptions& options) noexcept;
 Descriptor descriptor_of(const AllToAllOptions& options) noexcept;
+// Its root is the tag.
+Descriptor descriptor_of(const SendOptions& options) noexcept;
+Descriptor descriptor_of(const RecvOptions& options) noexcept;
+
+const CallOptions& call_of(const PeerMessage& message) noexcept;
 
 // [size], each `count`.
 std::vector<std::size_t> equal_counts(std::size_t count, int size);

@@ -32,10 +32,10 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const AllReduceOpt
         "all_reduce_coalesced: one part is {} {}, another {} {}; coalesce those that are alike",
         short_name(dtype), name_of(op), short_name(part.dtype), name_of(part.op));
     check_all_reduce(part);
-    const Descriptor one{.count = part.count, .op = OpKind::kAllReduce, .dtype = dtype};
-    check_call(one, call, group.backend());
     count += part.count;
   }
+  if (call.stream.device.type != DeviceType::kCPU) return group.all_reduce_list(parts, call);
+  check_call({.count = count, .op = OpKind::kAllReduce, .dtype = dtype}, call, group.backend());
   const std::size_t element = size_of(dtype);
   packed->memory.resize(count * element);
   std::byte* to = packed->memory.data();

@@ -1,9 +1,10 @@
 // Many small reductions as one: one latency instead of many.
 //
 // The inputs are packed into one buffer, reduced by one operation, and copied to their outputs by
-// whoever waits (finishing_work.h). All must have one dtype and one reduction, and be the same list
-// on all ranks. The last bits may differ from those of single calls, as a sum's order depends on
-// where an element stands; they are the same on all ranks and runs. Thread-safety:
+// whoever waits (finishing_work.h); those of a GPU stay where they are, as NCCL takes several at
+// once, and go one by one through the host. All must have one dtype and one reduction, and be the
+// same list on all ranks. The last bits may differ from those of single calls, as a sum's order
+// depends on where an element stands; they are the same on all ranks and runs. Thread-safety:
 // process_group.h.
 #pragma once
 

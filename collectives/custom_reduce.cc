@@ -69,6 +69,10 @@ void check_start(const ProcessGroup& group, const Descriptor& what, const CallOp
 std::size_t bytes_of(std::string_view operation, const UserReduceOptions& o) {
   DL_CHECK(o.element_bytes > 0, kInvalidArgument, "{}: element_bytes is 0", operation);
   DL_CHECK(o.function != nullptr, kInvalidArgument, "{}: there is no function", operation);
+  DL_CHECK(o.call.stream.device.type == DeviceType::kCPU, kNotImplemented,
+           "{}: the function runs on the CPU and sees CPU memory only, not {}'s; copy the elements "
+           "there",
+           operation, o.call.stream.device.str());
   DL_CHECK(o.count <= SIZE_MAX / (std::size_t{1} << 20) / o.element_bytes, kInvalidArgument,
            "{}: {} elements of {} bytes are more than memory can hold", operation, o.count,
            o.element_bytes);

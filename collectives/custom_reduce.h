@@ -34,8 +34,8 @@ struct UserReduceOptions {
   ReduceFunction function{};
   CallOptions call{};
 };
-// Throw kInvalidArgument for an element of no bytes and a missing function. What the function
-// throws is thrown by wait(); the group stays good.
+// Throw kInvalidArgument for an element of no bytes and a missing function, kNotImplemented for
+// memory of a GPU. What the function throws is thrown by wait(); the group stays good.
 Ref<Work> user_all_reduce(ProcessGroup& group, const UserReduceOptions& options);
 Ref<Work> user_reduce(ProcessGroup& group, const UserReduceOptions& options, int root);
 Ref<Work> user_reduce_scatter(ProcessGroup& group, const UserReduceOptions& options);

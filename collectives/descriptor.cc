@@ -86,6 +86,14 @@ std::string text(const Descriptor& d) {
   return payload.empty() ? title(d) : fmt::format("{} ({})", title(d), payload);
 }
 
+std::string with_operation(const Descriptor& descriptor, std::string_view rest) {
+  return fmt::format("{}: {}", text(descriptor), rest);
+}
+
+std::string seconds_text(std::chrono::nanoseconds span) {
+  return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
+}
+
 std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
                           const Descriptor& ours, std::string_view ours_who) {
   if (theirs.plan != ours.plan) {
@@ -101,6 +109,18 @@ std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
   return fmt::format(
       "{} called {} where {} called {}; all ranks must make the same calls in the same order",
       theirs_who, text(theirs), ours_who, text(ours));
+}
+
+std::string missing_message_text(const Descriptor& message, std::string_view who, bool is_silent) {
+  const auto tag = static_cast<std::uint32_t>(message.root);
+  if (who.empty()) return fmt::format("waiting for any rank to send it (tag {})", tag);
+  return fmt::format("waiting for {}, which {} (tag {}){}", who,
+                     message.op == OpKind::kSend ? "has not received it" : "has not sent it", tag,
+                     is_silent ? " and does not answer" : "");
+}
+
+std::string gone_text(std::string_view who, std::string_view link) {
+  return fmt::format("{} is gone (its connection is {}); its own output says why", who, link);
 }
 
 std::string part_mismatch_text(const Descriptor& d, std::string_view theirs_who, std::uint64_t sent,

@@ -6,6 +6,7 @@
 // thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -67,6 +68,10 @@ std::string title(const Descriptor& descriptor);
 std::string payload_text(const Descriptor& descriptor);
 // "all_reduce #1042 (f32[1024] sum)"
 std::string text(const Descriptor& descriptor);
+// The same, a colon and what is to be said of the operation.
+std::string with_operation(const Descriptor& descriptor, std::string_view rest);
+// "0.25", "600"
+std::string seconds_text(std::chrono::nanoseconds span);
 
 // One sentence that quotes both sides; `theirs_who` and `ours_who` are like "rank 3 (node2, pid
 // 4711)".
@@ -76,5 +81,9 @@ std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
 std::string part_mismatch_text(const Descriptor& descriptor, std::string_view theirs_who,
                                std::uint64_t sent, std::string_view ours_who,
                                std::uint64_t expected);
+// Whom a send or recv waits for; `who` is empty where any rank may send it.
+std::string missing_message_text(const Descriptor& message, std::string_view who, bool is_silent);
+// Of a rank whose process has ended; `link`: "closed", "reset".
+std::string gone_text(std::string_view who, std::string_view link = "closed");
 
 }  // namespace dl::collectives

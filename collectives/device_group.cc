@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "collectives/calls.h"
 #include "collectives/descriptor.h"
 #include "collectives/nccl/choice.h"
 #include "collectives/nccl/nccl_group.h"
@@ -49,6 +50,22 @@ class DeviceGroup final : public ProcessGroup {
   }
   [[gnu::noinline]] Ref<Work> recv(const RecvOptions& o) override {
     return of(OpKind::kRecv, o).recv(o);
+  }
+  [[gnu::noinline]] Ref<Work> batch(std::span<const PeerMessage> messages) override {
+    if (messages.empty()) return host_->batch(messages);
+    const Device device = call_of(messages.front()).stream.device;
+    for (const PeerMessage& message : messages) {
+      const Device other = call_of(message).stream.device;
+      DL_CHECK(other == device, kInvalidArgument,
+               "batch: one message is on {}, another on {}; a batch is for one device",
+               device.str(), other.str());
+    }
+    if (device.type == DeviceType::kCPU) return host_->batch(messages);
+    return device_part("batch", device, true).batch(messages);
+  }
+  [[gnu::noinline]] Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts,
+                                              const CallOptions& call) override {
+    return on(OpKind::kAllReduce, call.stream.device).all_reduce_list(parts, call);
   }
   [[gnu::noinline]] Ref<Work> reduce(const ReduceOptions& o) override {
     return of(OpKind::kReduce, o).reduce(o);
@@ -103,13 +120,20 @@ class DeviceGroup final : public ProcessGroup {
     const std::exception_ptr cause = device ? device->error() : nullptr;
     return cause ? cause : host_->error();
   }
+  Ref<FirstError> background_error() const noexcept override {
+    const Ref<ProcessGroup> device = part();
+    return device ? device->background_error() : nullptr;
+  }
 
  private:
   template <typename Options>
   ProcessGroup& of(OpKind op, const Options& o) {
-    if (o.call.stream.device.type == DeviceType::kCPU) [[likely]]
+    return on(op, o.call.stream.device);
+  }
+  ProcessGroup& on(OpKind op, Device device) {
+    if (device.type == DeviceType::kCPU) [[likely]]
       return *host_;
-    return device_part(op, o.call.stream.device);
+    return device_part(name_of(op), device, op == OpKind::kSend || op == OpKind::kRecv);
   }
 
   Ref<ProcessGroup> part() const noexcept {
@@ -117,13 +141,14 @@ class DeviceGroup final : public ProcessGroup {
     return device_;
   }
 
-  [[gnu::noinline]] ProcessGroup& device_part(OpKind op, Device device) {
+  [[gnu::noinline]] ProcessGroup& device_part(std::string_view call, Device device,
+                                              bool is_message) {
     const std::lock_guard making(make_mutex_);
     if (!device_) {
-      DL_CHECK(op != OpKind::kSend && op != OpKind::kRecv, kInvalidArgument,
+      DL_CHECK(!is_message, kInvalidArgument,
                "{}: it is group '{}''s first operation on {}, and all ranks must meet there first; "
                "call barrier with a CUDA stream on every rank",
-               name_of(op), name(), device.str());
+               call, name(), device.str());
       Ref<ProcessGroup> made = make_(host_, device.index, options_);
       const std::lock_guard lock(mutex_);
       device_ = std::move(made);
@@ -178,7 +203,7 @@ Ref<ProcessGroup> make_device_part(const Ref<ProcessGroup>& host, int device,
     }
     return make_staged_group(host, runtime);
   }
-  if (decision.is_shared) nccl::prepare_sharing(host->rank(), own.version);
+  if (decision.is_shared) nccl::prepare_sharing(own.version);
   return make_nccl_group({.module = module,
                           .runtime = &runtime,
                           .device = device,

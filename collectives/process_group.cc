@@ -13,9 +13,8 @@ namespace {
               group.name(), group.backend());
 }
 
-std::string shares_no_memory(const ProcessGroup& group) {
-  return fmt::format("group '{}' is a {} group; only the ranks of a shm group share memory",
-                     group.name(), group.backend());
+std::string shares_none(const ProcessGroup& group, std::string_view why) {
+  return fmt::format("group '{}' is a {} group; {}", group.name(), group.backend(), why);
 }
 
 }  // namespace
@@ -53,12 +52,16 @@ Ref<ProcessGroup> ProcessGroup::split(const SplitOptions&) {
 }
 
 Ref<SymmetricMemory> ProcessGroup::allocate_symmetric(std::size_t bytes) {
-  return make_ordinary_memory(bytes, shares_no_memory(*this));
+  return make_ordinary_memory(bytes, shares_none(*this,
+                                                 "only ranks of one node share memory, in a shm "
+                                                 "group or a hybrid one"));
 }
 
 Ref<SymmetricMemory> ProcessGroup::register_symmetric(void* data, std::size_t bytes,
                                                       Ref<RefCounted> owner) {
-  return make_unshared_memory(data, bytes, std::move(owner), shares_no_memory(*this));
+  return make_unshared_memory(
+      data, bytes, std::move(owner),
+      shares_none(*this, "only the ranks of a shm group share memory that exists"));
 }
 
 Ref<Work> ProcessGroup::sendrecv(const SendOptions& to, const RecvOptions& from) {
@@ -74,6 +77,10 @@ Ref<Work> ProcessGroup::batch(std::span<const PeerMessage> messages) {
       check_message(OpKind::kRecv, std::get<RecvOptions>(message), rank(), size(), backend());
     }
   }
+  return start_each(messages);
+}
+
+Ref<Work> ProcessGroup::start_each(std::span<const PeerMessage> messages) {
   std::vector<Ref<Work>> works;
   works.reserve(messages.size());
   // The receives first, so that what comes finds its place.
@@ -82,6 +89,17 @@ Ref<Work> ProcessGroup::batch(std::span<const PeerMessage> messages) {
   }
   for (const PeerMessage& message : messages) {
     if (const auto* const to = std::get_if<SendOptions>(&message)) works.push_back(send(*to));
+  }
+  return join(std::move(works));
+}
+
+Ref<Work> ProcessGroup::all_reduce_list(std::span<const AllReduceOptions> parts,
+                                        const CallOptions& call) {
+  std::vector<Ref<Work>> works;
+  works.reserve(parts.size());
+  for (AllReduceOptions part : parts) {
+    part.call = call;
+    works.push_back(all_reduce(part));
   }
   return join(std::move(works));
 }

@@ -29,6 +29,7 @@
 
 #include "collectives/symmetric_memory.h"
 #include "collectives/work.h"
+#include "core/base/first_error.h"
 #include "core/base/ref.h"
 #include "core/device/stream.h"
 #include "core/tensor/dtype.h"
@@ -242,7 +243,11 @@ class ProcessGroup : public RefCounted {
   Ref<Work> sendrecv(const SendOptions& send, const RecvOptions& recv);
   // All at once, in any order among different peers and tags; one Work for all. Every message is
   // checked before the first is started.
-  Ref<Work> batch(std::span<const PeerMessage> messages);
+  virtual Ref<Work> batch(std::span<const PeerMessage> messages);
+  // Several reductions as one operation where the backend can, one by one where it cannot; one Work
+  // for all. `call` is the one operation's; the parts' own are not used.
+  virtual Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts,
+                                    const CallOptions& call);
 
   // Collective, blocks: the ranks of this group part into new ones by color. Null for kNoColor. A
   // new group has connections and numbers of its own: what happens to one group does not touch the
@@ -266,6 +271,16 @@ class ProcessGroup : public RefCounted {
   virtual void abort(std::string_view reason) noexcept = 0;
   // The first cause of a poisoned group, else null.
   virtual std::exception_ptr error() const noexcept = 0;
+  // Where streams go on behind an operation that was ended under way (NCCL's): has the group's
+  // error before they do, and still has it when the group is gone. Null where waits throw.
+  virtual Ref<FirstError> background_error() const noexcept { return nullptr; }
+  // A rank whose process has ended without leaving the group, in words; empty where none is known.
+  // For groups that stand on this one: it is noticed though this group has nothing under way.
+  virtual std::string gone_rank() const { return {}; }
+
+ protected:
+  // A batch whose messages have been checked, message by message.
+  Ref<Work> start_each(std::span<const PeerMessage> messages);
 };
 
 }  // namespace dl::collectives

@@ -5,6 +5,7 @@
 
 #include "collectives/descriptor.h"
 #include "collectives/objects.h"
+#include "collectives/solo/solo_group.h"
 #include "core/base/error.h"
 
 namespace dl::collectives {
@@ -96,6 +97,30 @@ bool SplitStore::erase(std::string_view, Deadline) {
 std::vector<rendezvous::Store::Change> SplitStore::watch(std::string_view, std::uint64_t,
                                                          Deadline) {
   refuse("watch()");
+}
+
+Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& o, std::uint64_t number,
+                              GroupOptions how, int rounds, const MakePart& make) {
+  const SplitPlan plan = plan_split(parent, o, number);
+  SplitStore store(parent);
+  Ref<ProcessGroup> part;
+  if (plan.members.size() == 1) part = make_solo_group(plan.name);
+  if (plan.members.size() > 1) {
+    how.rank = plan.rank;
+    how.size = static_cast<int>(plan.members.size());
+    how.name = plan.name;
+    how.store = &store;
+    how.timeout = o.timeout.value_or(how.timeout);
+    try {
+      part = make(how, plan, store);
+    } catch (const std::exception& error) {
+      // The others wait for this rank, in the parent or for its connections.
+      parent.abort(fmt::format("split into group '{}' failed: {}", plan.name, error.what()));
+      throw;
+    }
+  }
+  store.begin_round(rounds);
+  return part;
 }
 
 }  // namespace dl::collectives

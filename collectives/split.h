@@ -1,5 +1,5 @@
 // What every backend's split() needs: who goes with whom, and a way to exchange a few bytes before
-// the new group exists. Both are collective over the parent; used by one thread.
+// the new group exists. All are collective over the parent; used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/group_options.h"
 #include "collectives/process_group.h"
 #include "rendezvous/store.h"
 
@@ -55,5 +56,14 @@ class SplitStore final : public rendezvous::Store {
   int exchanged_ = 0;
   std::map<std::string, std::string, std::less<>> values_;
 };
+
+// Makes the group of a part of two ranks or more; the store is in its options too.
+using MakePart =
+    std::function<Ref<ProcessGroup>(const GroupOptions&, const SplitPlan&, SplitStore&)>;
+// split() of a group that was made from GroupOptions. `how`: the parent's; `rounds`: of the store,
+// for one part. Where a part cannot be made the parent is aborted, as its other ranks wait.
+Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& options,
+                              std::uint64_t number, GroupOptions how, int rounds,
+                              const MakePart& make);
 
 }  // namespace dl::collectives

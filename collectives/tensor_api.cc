@@ -111,25 +111,59 @@ Ref<Work> reduce_scatter(ProcessGroup& group, const Tensor& output, const Tensor
                                .call = holding(o.call, input, hold({output, input}))});
 }
 
-Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& o) {
+namespace {
+
+SendOptions to_options(const TensorSend& message) {
+  const Tensor& tensor = message.tensor;
   check_one("send", "tensor", tensor);
-  return group.send({.buffer = tensor.data_ptr(),
-                     .count = count_of(tensor),
-                     .dtype = tensor.dtype(),
-                     .peer = o.peer,
-                     .tag = o.tag,
-                     .call = holding(o.call, tensor, tensor.storage())});
+  return {.buffer = tensor.data_ptr(),
+          .count = count_of(tensor),
+          .dtype = tensor.dtype(),
+          .peer = message.to.peer,
+          .tag = message.to.tag,
+          .call = holding(message.to.call, tensor, tensor.storage())};
+}
+
+RecvOptions to_options(const TensorRecv& message) {
+  const Tensor& tensor = message.tensor;
+  check_one("recv", "tensor", tensor);
+  return {.buffer = tensor.data_ptr(),
+          .count = count_of(tensor),
+          .dtype = tensor.dtype(),
+          .peer = message.from.peer,
+          .tag = message.from.tag,
+          .call = holding(message.from.call, tensor, tensor.storage())};
+}
+
+}  // namespace
+
+Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& o) {
+  return group.send(to_options(TensorSend{tensor, o}));
 }
 
 Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& o) {
-  check_one("recv", "tensor", tensor);
+  const RecvOptions options = to_options(TensorRecv{tensor, o});
   tensor.bump_version();
-  return group.recv({.buffer = tensor.data_ptr(),
-                     .count = count_of(tensor),
-                     .dtype = tensor.dtype(),
-                     .peer = o.peer,
-                     .tag = o.tag,
-                     .call = holding(o.call, tensor, tensor.storage())});
+  return group.recv(options);
+}
+
+Ref<Work> sendrecv(ProcessGroup& group, const Tensor& sent, const TensorMessageOptions& to,
+                   const Tensor& received, const TensorMessageOptions& from) {
+  const TensorMessage both[] = {TensorSend{sent, to}, TensorRecv{received, from}};
+  return batch(group, both);
+}
+
+Ref<Work> batch(ProcessGroup& group, std::span<const TensorMessage> messages) {
+  std::vector<PeerMessage> all;
+  for (const TensorMessage& message : messages) {
+    std::visit([&](const auto& one) { all.emplace_back(to_options(one)); }, message);
+  }
+  for (const TensorMessage& message : messages) {
+    if (const auto* const received = std::get_if<TensorRecv>(&message)) {
+      received->tensor.bump_version();
+    }
+  }
+  return group.batch(all);
 }
 
 }  // namespace dl::collectives

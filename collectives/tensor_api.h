@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <variant>
 
 #include "collectives/process_group.h"
 #include "core/tensor/tensor.h"
@@ -86,6 +87,22 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tens
 
 Ref<Work> send(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
 Ref<Work> recv(ProcessGroup& group, const Tensor& tensor, const TensorMessageOptions& options);
+// Both at once; neither waits for the other.
+Ref<Work> sendrecv(ProcessGroup& group, const Tensor& sent, const TensorMessageOptions& to,
+                   const Tensor& received, const TensorMessageOptions& from);
+
+// All at once, in any order among different peers and tags; one Work for all. Every message is
+// checked before the first is started.
+struct TensorSend {
+  Tensor tensor;
+  TensorMessageOptions to{};
+};
+struct TensorRecv {
+  Tensor tensor;
+  TensorMessageOptions from{};
+};
+using TensorMessage = std::variant<TensorSend, TensorRecv>;
+Ref<Work> batch(ProcessGroup& group, std::span<const TensorMessage> messages);
 
 }  // namespace dl::collectives
 

@@ -193,9 +193,9 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tens
   std::vector<AllReduceOptions> parts;
   for (const Tensor& tensor : tensors) {
     check_one("all_reduce_coalesced", "a tensor", tensor);
-    DL_CHECK(tensor.device().type == DeviceType::kCPU, kNotImplemented,
-             "all_reduce_coalesced: a tensor is on {}; reduce those of GPUs one by one",
-             tensor.device().str());
+    DL_CHECK(tensor.device() == tensors.front().device(), kInvalidArgument,
+             "all_reduce_coalesced: a tensor is on {}, another on {}; coalesce those of one device",
+             tensors.front().device().str(), tensor.device().str());
     parts.push_back({.input = tensor.data_ptr(),
                      .output = tensor.data_ptr(),
                      .count = count_of(tensor),
@@ -203,9 +203,8 @@ Ref<Work> all_reduce_coalesced(ProcessGroup& group, std::span<const Tensor> tens
                      .op = o.op});
   }
   for (const Tensor& tensor : tensors) tensor.bump_version();
-  CallOptions call = o.call;
-  call.holds = hold(tensors);
-  return all_reduce_coalesced(group, parts, call);
+  return all_reduce_coalesced(
+      group, parts, tensors.empty() ? o.call : holding(o.call, tensors.front(), hold(tensors)));
 }
 
 }  // namespace dl::collectives

@@ -6,9 +6,17 @@
 #include <algorithm>
 
 namespace dl::collectives {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long the answers may take.
+constexpr std::chrono::nanoseconds kAskBefore = 500ms;
+constexpr std::chrono::nanoseconds kAskBeforeDeadline = 2s;
+
+}  // namespace
 
 WaitPolicy wait_policy(int local_ranks, int usable, int online) noexcept {
-  using namespace std::chrono_literals;
   const bool own_core = usable >= local_ranks || usable * local_ranks <= online;
   return own_core ? WaitPolicy{.spin = 1ms, .yields = false}
                   : WaitPolicy{.spin = 50us, .yields = true};
@@ -21,6 +29,23 @@ WaitPolicy wait_policy(int local_ranks) noexcept {
   // Fails where the machine has more CPUs than the set can name: then nobody is short of them.
   const int usable = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online;
   return wait_policy(local_ranks, usable, online);
+}
+
+std::chrono::nanoseconds Questions::next(std::chrono::nanoseconds timeout,
+                                         std::chrono::nanoseconds speak_after) const noexcept {
+  const std::chrono::nanoseconds first = std::min(speak_after - kAskBefore, timeout / 4 * 3);
+  if (asked_ == 0) return first;
+  const std::chrono::nanoseconds last = timeout - kAskBeforeDeadline;
+  return asked_ == 1 && last > first + kAskBefore ? last : std::chrono::nanoseconds::max();
+}
+
+bool Questions::are_due(Time begin, Time now, std::chrono::nanoseconds timeout,
+                        std::chrono::nanoseconds speak_after) noexcept {
+  const int before = asked_;
+  while (now - begin >= next(timeout, speak_after)) ++asked_;
+  if (asked_ == before) return false;
+  asked_at_ = now;
+  return true;
 }
 
 }  // namespace dl::collectives

@@ -39,10 +39,10 @@ Agent::Agent(const Options& options, const Plan& plan, SupervisorHandle supervis
       plan_(plan),
       key_(job_secret(plan.nnodes, options.key_file).to_memfd()),
       warden_(supervisor.warden),
-      out_(io_, STDOUT_FILENO, [this] { on_reader_gone(); }),
+      out_(io_, STDOUT_FILENO, [this](int error) { on_output_lost(error); }),
       own_err_(same_file(STDOUT_FILENO, STDERR_FILENO)
                    ? nullptr
-                   : std::make_unique<Sink>(io_, STDERR_FILENO, std::function<void()>())),
+                   : std::make_unique<Sink>(io_, STDERR_FILENO, std::function<void(int)>())),
       supervisor_(
           io_, std::move(supervisor.channel),
           [this](Message message) { on_message(std::move(message)); },
@@ -134,7 +134,7 @@ void Agent::start_rank(Rank& rank, const LocalRank& where) {
     spawn.fds.push_back(std::move(fd));
     spawn.fd_numbers.push_back(child_number);
   };
-  give(number == 0 ? stdin_for_rank() : open_null(), STDIN_FILENO);
+  give(number == 0 ? stdin_for_rank() : open_empty_input(), STDIN_FILENO);
   give(std::move(out_pipe.write), STDOUT_FILENO);
   give(std::move(err_pipe.write), STDERR_FILENO);
   give(duplicate(key_.get()), kKeyFd);

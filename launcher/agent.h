@@ -43,6 +43,9 @@ class Agent {
   // the first rank.
   int run();
 
+  // Of the descriptors that a rank inherits.
+  static constexpr int kHighestRankFd = 193;
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -51,7 +54,7 @@ class Agent {
   static constexpr int kKeyFd = 190;
   static constexpr int kLifelineFd = 191;
   static constexpr int kListenerFd = 192;  // dlrun-rendezvous only
-  static constexpr int kRecorderFd = 193;
+  static constexpr int kRecorderFd = kHighestRankFd;
   // Time for the other nodes to agree on the first cause, and for their connections to end.
   static constexpr std::chrono::seconds kFarewell{3};
 
@@ -96,7 +99,7 @@ class Agent {
   void on_link_error(const std::string& kind, const std::string& text);
   void on_signal(int signal);
   void on_request();
-  void on_reader_gone();
+  void on_output_lost(int error);
   void suspend();
 
   void follow(Verdict::Next next);

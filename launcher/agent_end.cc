@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "core/base/error.h"
 #include "launcher/agent.h"
@@ -144,9 +145,13 @@ void Agent::suspend() {
   signal_ranks(SIGCONT);
 }
 
-void Agent::on_reader_gone() {
+void Agent::on_output_lost(int error) {
   // As any program of a pipeline ends when nobody reads it any more, and without a word.
-  end_job({128 + SIGPIPE, ""}, SIGTERM);
+  if (error == EPIPE) {
+    end_job({128 + SIGPIPE, ""}, SIGTERM);
+  } else {
+    end_job({1, fmt::format("write to standard output: {}", std::strerror(error))}, SIGTERM);
+  }
 }
 
 void Agent::on_supervisor_gone() {

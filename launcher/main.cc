@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,7 @@
 #include "launcher/plan.h"
 #include "launcher/plan_text.h"
 #include "launcher/program.h"
+#include "launcher/rank_files.h"
 #include "launcher/supervisor.h"
 
 namespace dl::launcher {
@@ -74,6 +76,10 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
   }
+  if (plan.nnodes == 1 && !options.rdzv_endpoint.empty()) {
+    fmt::print(stderr, "dlrun: --rdzv-endpoint {} is not used, as one node has nobody to meet\n",
+               options.rdzv_endpoint);
+  }
   if (options.dry_run) {
     const Meeting meeting = supposed_meeting(plan);
     fmt::print("{}", options.json ? plan_as_json(plan, meeting) : plan_as_table(plan, meeting));
@@ -86,6 +92,7 @@ int run(int argc, char** argv) {
     return program.exit_code;
   }
   plan.executable = program.path;
+  require_descriptor(Agent::kHighestRankFd);
   return Agent(options, plan, start_supervisor({plan.executable, plan.program}, argc, argv)).run();
 }
 
@@ -94,6 +101,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   dl::launcher::open_missing_standard_streams();
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is an error of its write
   try {
     const int code = dl::launcher::run(argc, argv);
     if (std::fflush(stdout) == 0) return code;

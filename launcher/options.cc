@@ -41,12 +41,14 @@ struct Typed {
   bool no_python = false;
 };
 
-int whole_number(const std::string& option, const std::string& text, int least, int most) {
+int whole_number(const std::string& option, const std::string& text, int least, int most,
+                 std::string_view else_wanted = "") {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool read = error == std::errc() && end == text.data() + text.size();
   DL_CHECK(read && value >= least && value <= most, kInvalidArgument,
-           "{} is `{}`, wanted a whole number from {} to {}", option, text, least, most);
+           "{} is `{}`, wanted a whole number from {} to {}{}", option, text, least, most,
+           else_wanted);
   return value;
 }
 
@@ -55,7 +57,7 @@ std::chrono::milliseconds seconds(const std::string& option, const std::string& 
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool read = error == std::errc() && end == text.data() + text.size();
   DL_CHECK(read && std::isfinite(value) && value >= 0 && value <= 1e9, kInvalidArgument,
-           "{} is `{}`, wanted a number of seconds from 0", option, text);
+           "{} is `{}`, wanted a number of seconds from 0 to 1000000000", option, text);
   return std::chrono::milliseconds(std::llround(value * 1000));
 }
 
@@ -161,19 +163,24 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
 }
 
 // CLI11 takes the next word for the value of `--log-dir=`, and nobody means an empty one: a
-// variable of the calling script is not set.
-void refuse_empty_values(const CLI::App& app, const std::vector<std::string>& arguments) {
+// variable of the calling script is not set. It takes values for flags, too.
+void refuse_wrong_values(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size() && arguments[i].starts_with("--"); ++i) {
     const std::size_t equals = arguments[i].find('=');
     const CLI::Option* const option = app.get_option_no_throw(arguments[i].substr(0, equals));
-    if (option == nullptr) return;                        // the program, or refused later
-    if (option->get_items_expected_max() == 0) continue;  // a flag
+    if (option == nullptr) return;  // the program, or refused later
+    const std::string& name = option->get_lnames().front();
     const bool is_next_word = equals == std::string::npos;
+    if (option->get_items_expected_max() == 0) {  // a flag
+      DL_CHECK(is_next_word, kInvalidArgument, "--{} takes no value", name);
+      continue;
+    }
     if (is_next_word) ++i;
-    const bool empty = is_next_word ? i < arguments.size() && arguments[i].empty()
-                                    : equals + 1 == arguments[i].size();
-    DL_CHECK(!empty, kInvalidArgument, "--{} has an empty value, wanted {}; or leave it out",
-             option->get_lnames().front(), option->get_type_name());
+    DL_CHECK(i < arguments.size(), kInvalidArgument, "--{} needs a value: {}", name,
+             option->get_type_name());
+    const bool empty = is_next_word ? arguments[i].empty() : equals + 1 == arguments[i].size();
+    DL_CHECK(!empty, kInvalidArgument, "--{} has an empty value, wanted {}; or leave it out", name,
+             option->get_type_name());
   }
 }
 
@@ -212,7 +219,7 @@ void read(const Typed& typed, Options& options) {
     DL_CHECK(typed.nproc != "xpu", kInvalidArgument,
              "--nproc-per-node xpu is not supported; give a number, or cpu for one rank a core");
     if (typed.nproc != "auto" && typed.nproc != "cpu" && typed.nproc != "gpu") {
-      whole_number("--nproc-per-node", typed.nproc, 1, kMost);
+      whole_number("--nproc-per-node", typed.nproc, 1, kMost, ", or gpu, cpu or auto");
     }
     options.nproc_per_node = typed.nproc;
   }
@@ -268,7 +275,7 @@ std::variant<Options, Information> parse_options(std::vector<std::string> argume
   Typed typed;
   CLI::App app(kDescription, "dlrun");
   declare(app, typed, options);
-  refuse_empty_values(app, arguments);
+  refuse_wrong_values(app, arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     app.parse(std::move(arguments));

@@ -3,6 +3,8 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include <fmt/ranges.h>
 
@@ -96,6 +98,12 @@ rendezvous::Endpoint place_to_meet(const std::string& text) {
   return endpoint;
 }
 
+std::string obstacle_text(int obstacle) {
+  if (obstacle == EADDRINUSE) return "is taken";
+  if (obstacle == EACCES) return "may not be listened on by this user";
+  return fmt::format("cannot be listened on ({})", std::strerror(obstacle));
+}
+
 void check_interface(const std::string& wanted) {
   try {
     rendezvous::interface_addresses(wanted);
@@ -183,10 +191,11 @@ Meeting supposed_meeting(const Plan& plan) {
   meeting.master_addr = plan.master_addr;
   if (plan.master_port) {
     // Rank 0 listens on node 0; elsewhere the port says nothing.
-    DL_CHECK(
-        plan.node_rank != 0 || port_is_free(static_cast<std::uint16_t>(*plan.master_port)), kIo,
-        "--master-port {} is taken on {}; give another, or leave it out and a free one is chosen",
-        *plan.master_port, plan.host);
+    const auto port = static_cast<std::uint16_t>(*plan.master_port);
+    const int obstacle = plan.node_rank == 0 ? port_obstacle(port) : 0;
+    DL_CHECK(obstacle == 0, kIo,
+             "--master-port {} {} on {}; give another, or leave it out and a free one is chosen",
+             port, obstacle_text(obstacle), plan.host);
     meeting.master_port = *plan.master_port;
   } else {
     meeting.master_port = choose_port();

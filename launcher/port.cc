@@ -25,9 +25,9 @@ int first_ephemeral_port() {
   return first;
 }
 
-bool can_bind(int family, std::uint16_t port) {
+int obstacle_of(int family, std::uint16_t port) {
   const UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) return errno == EAFNOSUPPORT;  // a family that is not there takes no port
+  if (!fd) return errno == EAFNOSUPPORT ? 0 : errno;  // a family that is not there takes no port
   // As servers do: a connection of an earlier job that is still in TIME_WAIT is no obstacle.
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -45,14 +45,15 @@ bool can_bind(int family, std::uint16_t port) {
     bound = ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any);
   }
   // Two sockets with SO_REUSEADDR may be bound to one port; only one may listen.
-  if (bound == 0) return ::listen(fd.get(), 1) == 0;
-  return errno != EADDRINUSE && errno != EACCES;
+  if (bound == 0) return ::listen(fd.get(), 1) == 0 ? 0 : errno;
+  return errno == EADDRINUSE || errno == EACCES ? errno : 0;
 }
 
 }  // namespace
 
-bool port_is_free(std::uint16_t port) {
-  return can_bind(AF_INET, port) && can_bind(AF_INET6, port);
+int port_obstacle(std::uint16_t port) {
+  const int obstacle = obstacle_of(AF_INET, port);
+  return obstacle != 0 ? obstacle : obstacle_of(AF_INET6, port);
 }
 
 std::uint16_t choose_port() {
@@ -64,7 +65,7 @@ std::uint16_t choose_port() {
     std::uint32_t random = 0;
     if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
     const auto port = static_cast<std::uint16_t>(begin + static_cast<int>(random % room));
-    if (port_is_free(port)) return port;
+    if (port_obstacle(port) == 0) return port;
   }
   throw_error(ErrorKind::kIo, "no free port for MASTER_PORT between {} and {} in {} tries", begin,
               end, kTries);

@@ -5,8 +5,9 @@
 
 namespace dl::launcher {
 
-// True where a socket could be bound to the port on every address of this node just now.
-bool port_is_free(std::uint16_t port);
+// Why nobody of this user could listen on the port, on every address of this node, just now:
+// EADDRINUSE, EACCES (ports below 1024 are root's, as a rule); 0 where somebody could.
+int port_obstacle(std::uint16_t port);
 
 // A free port below the range from which the kernel serves ports to outgoing connections, so that
 // none of those takes it before rank 0 listens. Chosen at random, so that jobs which start together

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,9 +36,16 @@ UniqueFd open_null() {
   return checked(::open("/dev/null", O_RDWR | O_CLOEXEC), "open /dev/null");
 }
 
+UniqueFd open_empty_input(const char* null) {
+  UniqueFd fd = checked(::open(null, O_RDONLY | O_CLOEXEC), fmt::format("open {}", null).c_str());
+  struct stat about{};
+  if (::fstat(fd.get(), &about) == 0 && S_ISCHR(about.st_mode)) return fd;
+  return make_pipe().read;
+}
+
 UniqueFd stdin_for_rank() {
   const bool background = ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) != ::getpgrp();
-  return background ? open_null() : duplicate(STDIN_FILENO);
+  return background ? open_empty_input() : duplicate(STDIN_FILENO);
 }
 
 UniqueFd make_memory_file(const char* name) {
@@ -82,6 +90,14 @@ std::string read_file(const std::string& path) {
     text.append(part, static_cast<std::size_t>(n));
   }
   return text;
+}
+
+void require_descriptor(int highest) {
+  rlimit limit{};
+  const auto wanted = static_cast<rlim_t>(highest) + 1;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  DL_CHECK(limit.rlim_cur >= wanted, kIo,
+           "the limit of open files is {} (ulimit -n), wanted at least {}", limit.rlim_cur, wanted);
 }
 
 void raise_descriptor_limit() {

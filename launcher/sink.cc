@@ -31,7 +31,7 @@ std::string_view clipped(std::string_view text, int columns) {
 
 }  // namespace
 
-Sink::Sink(boost::asio::io_context& io, int fd, std::function<void()> on_broken)
+Sink::Sink(boost::asio::io_context& io, int fd, std::function<void(int)> on_broken)
     : watched_(io), fd_(fd), on_broken_(std::move(on_broken)) {
   struct stat about{};
   if (::fstat(fd, &about) != 0) throw_errno(errno, "fstat of dlrun's output");
@@ -107,7 +107,7 @@ void Sink::write_some() {
       wait_until_writable();
       return;
     } else if (errno != EINTR) {
-      fail();
+      fail(errno);
       return;
     }
   }
@@ -129,12 +129,12 @@ void Sink::wait_until_writable() {
   });
 }
 
-void Sink::fail() {
+void Sink::fail(int error) {
   broken_ = true;
   queued_.clear();
   writing_.clear();
   wake();
-  if (on_broken_) on_broken_();
+  if (on_broken_) on_broken_(error);
 }
 
 void Sink::wake() {

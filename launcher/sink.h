@@ -24,8 +24,9 @@ namespace dl::launcher {
 
 class Sink {
  public:
-  // `fd` is kept open by the caller. `on_broken`: nobody reads any more (once).
-  Sink(boost::asio::io_context& io, int fd, std::function<void()> on_broken);
+  // `fd` is kept open by the caller. `on_broken` (once) is told why nothing can be written any
+  // more, an errno value: EPIPE where nobody reads.
+  Sink(boost::asio::io_context& io, int fd, std::function<void(int)> on_broken);
 
   // `status`: what the terminal's last line is from now on ("": none); nullopt leaves it, and other
   // files have none.
@@ -53,7 +54,7 @@ class Sink {
   bool refill();
   void wait_until_writable();
   long write_once();
-  void fail();
+  void fail(int error);
   void wake();
 
   boost::asio::posix::stream_descriptor
@@ -64,7 +65,7 @@ class Sink {
   bool terminal_ = false;
   bool broken_ = false;
   bool waits_ = false;
-  std::function<void()> on_broken_;
+  std::function<void(int)> on_broken_;
   std::string queued_;   // whole lines that nothing was written of yet
   std::string writing_;  // what is being written,
   std::size_t at_ = 0;   // from here on

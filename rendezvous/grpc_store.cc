@@ -117,6 +117,7 @@ class GrpcStore::Client {
 GrpcStore::Client::Client(GrpcStoreOptions options, Deadline deadline)
     : options_(std::move(options)) {
   quiet_grpc();
+  require_threads();
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "store: make a pipe");
   pipe_end_.reset(ends[0]);

@@ -2,7 +2,13 @@
 
 #include <grpc/support/log.h>
 
+#include <cerrno>
+#include <cstring>
 #include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "core/base/log.h"
 
@@ -13,6 +19,32 @@ void quiet_grpc() {
   std::call_once(once, [] {
     ::gpr_set_log_function([](gpr_log_func_args* line) { log::debug("grpc: {}", line->message); });
   });
+}
+
+void require_threads() {
+  constexpr std::size_t kOfAClient = 8;  // a service has a few more
+  std::vector<std::thread> threads;
+  threads.reserve(kOfAClient);
+  std::mutex gate;
+  int error = 0;
+  {
+    const std::lock_guard closed(gate);  // all are there at once
+    try {
+      while (threads.size() < kOfAClient) {
+        threads.emplace_back([&gate] { const std::lock_guard passed(gate); });
+      }
+    } catch (const std::system_error& refused) {
+      error = refused.code().value();
+    } catch (const std::bad_alloc&) {
+      error = ENOMEM;
+    }
+  }
+  const std::size_t given = threads.size();
+  for (std::thread& thread : threads) thread.join();
+  DL_CHECK(error == 0, kIo,
+           "store: {} threads are needed, and the system gives {}: {}; are processes (ulimit -u, "
+           "pids.max) or memory (ulimit -v) limited?",
+           kOfAClient, given, std::strerror(error));
 }
 
 grpc::ChannelArguments channel_arguments() {

@@ -25,6 +25,10 @@ inline constexpr int kLongestMessage = static_cast<int>(kLongestValue) + (64 << 
 // gRPC's own log lines become debug lines of ours. Once a process, before the first use of gRPC.
 void quiet_grpc();
 
+// Throws kIo where the system does not give this process the threads that gRPC starts: gRPC would
+// not say so, and wait for them for ever.
+void require_threads();
+
 // Channels made from a descriptor: no proxy, no retries behind our back.
 grpc::ChannelArguments channel_arguments();
 

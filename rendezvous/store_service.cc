@@ -44,9 +44,23 @@ class Waiting final : public grpc::ServerUnaryReactor {
  public:
   using Fill = std::function<void(KeyTable::Result)>;
 
+  // `subscribe` makes the table call back; `fill` puts the result into the reply.
+  template <typename Subscribe>
+  static Waiting* begin(StoreService* service, KeyTable& table, Fill fill,
+                        const Subscribe& subscribe) {
+    take_over(service);
+    return (new Waiting(table))->start(std::move(fill), subscribe);
+  }
+
+  void OnCancel() override {
+    take_over(this);
+    if (table_.cancel(ticket_)) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
   explicit Waiting(KeyTable& table) : table_(table) {}
 
-  // `subscribe` makes the table call back; `fill` puts the result into the reply.
   template <typename Subscribe>
   Waiting* start(Fill fill, const Subscribe& subscribe) {
     try {
@@ -65,13 +79,6 @@ class Waiting final : public grpc::ServerUnaryReactor {
     return this;
   }
 
-  void OnCancel() override {
-    take_over(this);
-    if (table_.cancel(ticket_)) Finish(grpc::Status::CANCELLED);
-  }
-  void OnDone() override { delete this; }
-
- private:
   KeyTable& table_;
   KeyTable::Ticket ticket_ = 0;
 };
@@ -145,23 +152,19 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
       return grpc::Status::OK;
     });
   }
-  take_over(this);
-  return (new Waiting(table_))
-      ->start([reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
-              [&](KeyTable::Done done) {
-                check_key("get", request->key());
-                return table_.when_value(request->key(), std::move(done));
-              });
+  return Waiting::begin(
+      this, table_, [reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
+      [&](KeyTable::Done done) {
+        check_key("get", request->key());
+        return table_.when_value(request->key(), std::move(done));
+      });
 }
 
 grpc::ServerUnaryReactor* StoreService::Wait(grpc::CallbackServerContext*,
                                              const pb::KeysRequest* request, pb::WaitReply*) {
-  take_over(this);
-  return (new Waiting(table_))
-      ->start([](const KeyTable::Result&) {},
-              [&](KeyTable::Done done) {
-                return table_.when_present(keys_of(*request), std::move(done));
-              });
+  return Waiting::begin(
+      this, table_, [](const KeyTable::Result&) {},
+      [&](KeyTable::Done done) { return table_.when_present(keys_of(*request), std::move(done)); });
 }
 
 grpc::ServerUnaryReactor* StoreService::Missing(grpc::CallbackServerContext* context,
@@ -210,20 +213,19 @@ grpc::ServerUnaryReactor* StoreService::Erase(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* StoreService::Watch(grpc::CallbackServerContext*,
                                               const pb::WatchRequest* request,
                                               pb::WatchReply* reply) {
-  take_over(this);
-  return (new Waiting(table_))
-      ->start(
-          [reply](KeyTable::Result result) {
-            for (Store::Change& change : result.changes) {
-              pb::WatchReply::Change* out = reply->add_changes();
-              out->set_key(std::move(change.key));
-              if (change.value) out->set_value(std::move(*change.value));
-              out->set_version(change.version);
-            }
-          },
-          [&](KeyTable::Done done) {
-            return table_.when_changed(request->prefix(), request->since(), std::move(done));
-          });
+  return Waiting::begin(
+      this, table_,
+      [reply](KeyTable::Result result) {
+        for (Store::Change& change : result.changes) {
+          pb::WatchReply::Change* out = reply->add_changes();
+          out->set_key(std::move(change.key));
+          if (change.value) out->set_value(std::move(*change.value));
+          out->set_version(change.version);
+        }
+      },
+      [&](KeyTable::Done done) {
+        return table_.when_changed(request->prefix(), request->since(), std::move(done));
+      });
 }
 
 }  // namespace dl::rendezvous

@@ -78,7 +78,7 @@ class Done final : public Work {
 }  // namespace
 
 BareRing::BareRing(ProcessGroup& group, std::chrono::nanoseconds timeout)
-    : rank_(group.rank()), size_(group.size()) {
+    : rank_(group.rank()), size_(group.size()), timeout_(timeout) {
   DL_CHECK(group.backend() == "tcp" && size_ > 1, kInvalidArgument,
            "floor exchanges bytes over TCP sockets, and the group is a {} group of {}; run it with "
            "--backend tcp on two ranks or more",
@@ -120,7 +120,7 @@ Ref<Work> BareRing::exchange(const Call& call) {
   const std::size_t total = 2 * (ranks - 1) * bytes / ranks;
   const int right = (rank_ + 1) % size_;
   const int left = (rank_ + size_ - 1) % size_;
-  const Deadline deadline = Deadline::after(call.timeout);
+  const Deadline deadline = Deadline::after(timeout_);
   std::size_t sent = 0;
   std::size_t received = 0;
   const auto piece = [&](std::size_t done) {
@@ -144,8 +144,7 @@ Ref<Work> BareRing::exchange(const Call& call) {
     }
     DL_CHECK(now < deadline.when(), kTimeout,
              "floor: after {:.3f} s rank {} had sent {} of {} bytes, and rank {} had taken {}",
-             std::chrono::duration<double>(call.timeout).count(), left, received, total, right,
-             sent);
+             std::chrono::duration<double>(timeout_).count(), left, received, total, right, sent);
     if (now - last_move < policy_.spin) {
       if (policy_.yields) ::sched_yield();
       continue;

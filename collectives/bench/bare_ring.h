@@ -17,6 +17,7 @@ namespace dl::collectives::bench {
 class BareRing {
  public:
   // Collective: every rank of the group calls it. On several hosts their names must resolve.
+  // `timeout` is for this and for each exchange.
   // Throws kInvalidArgument where the group is not over TCP or has one rank, kConnection, kTimeout.
   BareRing(ProcessGroup& group, std::chrono::nanoseconds timeout);
 
@@ -27,6 +28,7 @@ class BareRing {
  private:
   int rank_;
   int size_;
+  std::chrono::nanoseconds timeout_;  // of an exchange
   WaitPolicy policy_{};
   UniqueFd right_;
   UniqueFd left_;

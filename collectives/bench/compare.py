@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import signal
@@ -107,8 +108,11 @@ def contestants(a, folder):
 
 def run(command, environment, limit):
     """(the JSON objects that it printed, what went wrong or None). Leaves none of its processes."""
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             errors="replace", env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, start_new_session=True)
+    try:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                 errors="replace", env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, start_new_session=True)
+    except OSError as error:
+        return [], f"{error.strerror}: {error.filename}"
     try:
         output, _ = child.communicate(timeout=limit)
         problem = None if child.returncode == 0 else f"exit code {child.returncode}"
@@ -269,14 +273,31 @@ def arguments():
     a.op, a.ranks = a.op or ["all_reduce"], a.ranks or [2]
     a.sizes, a.backend = a.sizes or ["8:64M:2"], a.backend or ["auto"]
     for text in a.sizes:
-        if text.count(":") > 2:
+        if not re.fullmatch(r"\d+[KMGT]?(:\d+[KMGT]?(:\d+)?)?", text):
             p.error(f"--sizes {text} is not BEGIN[:END[:FACTOR]]")
+    for text in a.peer:
+        try:
+            name, words = text.split("=", 1)
+            words.format(op="", ranks="")
+        except (ValueError, KeyError, IndexError):
+            p.error(f"--peer {text} is not NAME=COMMAND, with {{op}} and {{ranks}} where they go")
+    if a.rounds < 1 or min(a.ranks) < 1:
+        p.error("--rounds and --ranks are at least 1")
+    if not (pathlib.Path(a.bin) / "dlrun").exists():
+        p.error(f"there is no dlrun in {a.bin}; build it, or name its folder with --bin")
     return a
+
+
+def open_kept(path):
+    try:
+        return open(path, "w")
+    except OSError as error:
+        sys.exit(f"compare.py: --keep {path}: {error.strerror}")
 
 
 def main():
     a = arguments()
-    with tempfile.TemporaryDirectory() as folder, open(a.keep, "w") as keep:
+    with tempfile.TemporaryDirectory() as folder, open_kept(a.keep) as keep:
         who = contestants(a, folder)
         say(machine())
         print(json.dumps({"machine": machine(), "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "command": sys.argv}), file=keep, flush=True)

@@ -18,7 +18,7 @@ struct Way {
 // Shared memory takes its own ways; what they cost is copies and flags.
 Way way_over_shm(const Descriptor& d, int ranks, const Link& link) {
   const bool is_crowded = ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
-  const shm::Plan plan = shm::make_plan(d, ranks, is_crowded);
+  const shm::Plan plan = shm::make_plan(d, d.count, ranks, is_crowded);
   const auto parts = static_cast<double>(shm::parts_of(d.op, ranks));
   const double bytes = static_cast<double>(d.count * size_of(d.dtype)) * parts;
   const auto chunks = static_cast<double>(plan.chunks);

@@ -29,7 +29,7 @@ std::string cpu_model() {
   return "CPU";
 }
 
-RankInfo this_rank(int rank) {
+RankInfo this_rank(int rank, const Gpu* gpu) {
   RankInfo info{.rank = rank,
                 .pid = ::getpid(),
                 .online = static_cast<std::int32_t>(::sysconf(_SC_NPROCESSORS_ONLN))};
@@ -37,6 +37,11 @@ RankInfo this_rank(int rank) {
   ::gethostname(host.data(), host.size() - 1);
   copy(info.host, host.data());
   copy(info.model, cpu_model());
+  if (gpu != nullptr) {
+    info.device = gpu->device();
+    copy(info.gpu, gpu->properties().name);
+    copy(info.uuid, gpu->properties().uuid);
+  }
   cpu_set_t set;
   CPU_ZERO(&set);
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return info;
@@ -52,8 +57,8 @@ bool may_use(const RankInfo& rank, std::size_t cpu) {
 
 }  // namespace
 
-std::vector<RankInfo> gather_ranks(ProcessGroup& group) {
-  const RankInfo mine = this_rank(group.rank());
+std::vector<RankInfo> gather_ranks(ProcessGroup& group, const Gpu* gpu) {
+  const RankInfo mine = this_rank(group.rank(), gpu);
   std::vector<RankInfo> all(static_cast<std::size_t>(group.size()));
   group
       .all_gather({.input = &mine, .output = all.data(), .count = sizeof mine, .dtype = DType::kU8})
@@ -103,6 +108,15 @@ std::vector<std::string> occupancy(const std::vector<RankInfo>& ranks) {
             : fmt::format("{} ranks, {} CPUs on {}", host.ranks, cpus, host.all.host.data()));
   }
   return clauses;
+}
+
+bool share_a_gpu(const std::vector<RankInfo>& ranks) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    for (std::size_t j = 0; j < i && ranks[i].device >= 0; ++j) {
+      if (ranks[j].uuid == ranks[i].uuid) return true;
+    }
+  }
+  return false;
 }
 
 std::string library_versions() {

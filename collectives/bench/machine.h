@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/bench/gpu.h"
 #include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
@@ -19,10 +20,13 @@ struct RankInfo {
   std::array<std::uint64_t, 32> cpus{};  // bit i: CPU i may be used
   std::array<char, 64> host{};
   std::array<char, 64> model{};  // of the CPU
+  std::int32_t device = -1;      // the GPU's number in its process; -1: none
+  std::array<char, 64> gpu{};    // its name
+  std::array<char, 48> uuid{};
 };
 
 // Collective: every rank calls it; in rank order.
-std::vector<RankInfo> gather_ranks(ProcessGroup& group);
+std::vector<RankInfo> gather_ranks(ProcessGroup& group, const Gpu* gpu = nullptr);
 
 // "0-3,8"
 std::string cpu_list(const RankInfo& rank);
@@ -31,6 +35,9 @@ std::size_t cpu_count(const RankInfo& rank) noexcept;
 // One clause a host: "4 ranks share 2 CPUs on node1 (oversubscribed)", "2 ranks, 2 CPUs on node2".
 // The CPUs of a host are those that any of its ranks may use.
 std::vector<std::string> occupancy(const std::vector<RankInfo>& ranks);
+
+// Whether two of them have one GPU.
+bool share_a_gpu(const std::vector<RankInfo>& ranks);
 
 // "dlrun 0.1.0 (protocol 1), g++ 12.2.0, glibc 2.36, Linux 6.1.0"
 std::string library_versions();

@@ -1,6 +1,11 @@
 // dlbench: nccl-tests for dlrun's groups, also under the names of its programs.
+#include <fmt/core.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "collectives/bench/options.h"
@@ -9,6 +14,8 @@
 #include "collectives/init.h"
 #include "collectives/init/launch.h"
 #include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/output.h"
 
 namespace dl::collectives::bench {
 namespace {
@@ -31,14 +38,18 @@ int nodes_of(const Options& options) {
 int explain_job(const Options& options) {
   const Launch launch = find_launch(std::nullopt, std::nullopt);
   if (launch.rank != 0) return 0;
-  explain(
-      options, find_plan(options.plan, options.algorithm),
-      {.ranks = options.ranks > 0 ? options.ranks : launch.world_size, .nodes = nodes_of(options)},
-      stdout);
+  const int ranks = options.ranks > 0 ? options.ranks : launch.world_size;
+  const int nodes = nodes_of(options);
+  DL_CHECK(nodes <= ranks, kInvalidArgument, "--explain: {} ranks cannot be on {} nodes", ranks,
+           nodes);
+  explain(options, find_plan(options.plan, options.algorithm), {.ranks = ranks, .nodes = nodes},
+          stdout);
   return 0;
 }
 
 int bench(const Options& options, const std::vector<std::string>& command) {
+  // Before the ranks meet: where there is no GPU, that is all there is to say.
+  const std::unique_ptr<Gpu> gpu = options.on_gpu() ? open_gpu(options.device) : nullptr;
   // Over shared memory there is nothing to choose, and so nothing to tune.
   init_process_group(
       {.backend = options.tune && options.backend == "auto" ? "tcp" : options.backend,
@@ -52,7 +63,7 @@ int bench(const Options& options, const std::vector<std::string>& command) {
     const Ref<ProcessGroup> group = default_group();
     std::vector<std::unique_ptr<Report>> reports;
     if (group->rank() == 0) reports = make_reports(options);
-    code = run(*group, options, command, reports);
+    code = run(*group, options, command, reports, {.gpu = gpu.get()});
   }
   destroy_process_group();
   return code;
@@ -64,6 +75,16 @@ int bench(const Options& options, const std::vector<std::string>& command) {
 int main(int argc, char** argv) {
   dl::collectives::bench::Options options;
   if (const auto end = dl::collectives::bench::parse(argc, argv, options)) return *end;
-  if (options.explain) return dl::collectives::bench::explain_job(options);
-  return dl::collectives::bench::bench(options, {argv, argv + argc});
+  try {
+    const int code = options.explain ? dl::collectives::bench::explain_job(options)
+                                     : dl::collectives::bench::bench(options, {argv, argv + argc});
+    dl::require_written(stdout, "standard output");
+    return code;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: out of memory; choose a smaller -e, -m or -n\n");
+  } catch (const std::system_error& error) {  // no thread can be made
+    fmt::print(stderr, "error: {}\n", error.what());
+  }
+  std::fflush(stderr);
+  ::_exit(1);  // other ranks may be waited for by what the process would tidy up
 }

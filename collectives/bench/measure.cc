@@ -42,7 +42,7 @@ Clock::time_point run_slots(Workload& workload, std::vector<Ref<Work>>& works,
                             bool times_calls = false) {
   for (std::size_t i = 0; i < works.size(); ++i) works[i] = workload.start(i);
   const Clock::time_point returned = times_calls ? Clock::now() : Clock::time_point();
-  for (const Ref<Work>& work : works) work->wait();
+  workload.finish(works);
   return returned;
 }
 
@@ -53,7 +53,15 @@ Result measure_back_to_back(ProcessGroup& group, const Options& o, Workload& wor
   for (std::size_t i = 0; i < o.warmup; ++i) run_slots(workload, works);
   group.barrier()->wait();
   const Clock::time_point started = Clock::now();
-  for (std::size_t i = 0; i < iterations; ++i) run_slots(workload, works);
+  if (workload.queues()) {
+    for (std::size_t i = 0; i < iterations * works.size(); ++i) {
+      works[i % works.size()] = workload.start(i % works.size());
+    }
+    workload.finish(works);
+    static_cast<void>(workload.device_us(works));  // throws what an operation ended with
+  } else {
+    for (std::size_t i = 0; i < iterations; ++i) run_slots(workload, works);
+  }
   std::vector<double> mean{microseconds(Clock::now() - started) /
                            static_cast<double>(iterations * o.aggregate)};
   std::size_t wrong = 0;
@@ -101,7 +109,7 @@ Result measure(ProcessGroup& group, const Options& o, Workload& workload, std::s
                CacheEvictor* evictor) {
   if (o.back_to_back) return measure_back_to_back(group, o, workload, iterations);
   std::vector<Ref<Work>> works(o.aggregate);
-  std::vector<double> times, calls, rewrites;
+  std::vector<double> times, calls, rewrites, hosts;
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < o.warmup + iterations; ++i) {
     const Clock::time_point begin = Clock::now();
@@ -109,12 +117,16 @@ Result measure(ProcessGroup& group, const Options& o, Workload& workload, std::s
     const Clock::time_point written = Clock::now();
     if (evictor != nullptr) evictor->evict();
     group.barrier()->wait();
+    workload.begin();
     const Clock::time_point started = Clock::now();
     const Clock::time_point returned = run_slots(workload, works, o.call_time);
     const Clock::time_point stopped = Clock::now();
+    const std::optional<double> device_us = workload.device_us(works);
     if (o.check > 0) wrong += workload.wrong();
     if (i < o.warmup) continue;
-    times.push_back(microseconds(stopped - started) / static_cast<double>(o.aggregate));
+    const double host_us = microseconds(stopped - started);
+    times.push_back(device_us.value_or(host_us) / static_cast<double>(o.aggregate));
+    if (device_us) hosts.push_back(host_us / static_cast<double>(o.aggregate));
     if (o.call_time) {
       calls.push_back(microseconds(returned - started) / static_cast<double>(o.aggregate));
     }
@@ -122,11 +134,13 @@ Result measure(ProcessGroup& group, const Options& o, Workload& workload, std::s
   }
   agree(group, o.average, times);
   if (o.call_time) agree(group, o.average, calls);
+  if (!hosts.empty()) agree(group, o.average, hosts);
   times.erase(times.begin(),
               times.begin() + static_cast<std::ptrdiff_t>(std::min(o.skip, times.size() - 1)));
   return {.times = summarize(times),
           .call_us = o.call_time ? summarize(calls).p50 : 0,
           .rewrite_us = summarize(rewrites).p50,
+          .host_us = hosts.empty() ? std::nullopt : std::optional(summarize(hosts).p50),
           .iterations = iterations,
           .wrong = sum_of_all(group, wrong),
           .algorithm = std::string(works.front()->algorithm())};

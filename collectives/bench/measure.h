@@ -1,10 +1,12 @@
 // One workload, timed: rewrite the input, barrier, start, operation, stop. An iteration's time is
-// its slowest rank's (-a says otherwise). Collective: every rank calls it.
+// its slowest rank's (-a says otherwise), and on a GPU that between two events of the stream.
+// Collective: every rank calls it.
 //
 // Back to back it is nccl-tests' way: operation after operation, and the mean.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,9 @@ struct Result {
   Times times;
   double call_us = 0;     // -C: p50 of the time until the call had returned
   double rewrite_us = 0;  // p50 of the input's rewriting, on rank 0
+  // Where `times` are by the device's events: p50 by the host's clock, until the host knew.
+  std::optional<double> host_us{};
+  std::optional<Times> bare{};  // --bare: of ncclAllReduce
   std::size_t iterations = 0;
   std::size_t wrong = 0;  // elements, of all ranks and iterations
   std::string algorithm;  // as the operation says it

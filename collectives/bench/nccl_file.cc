@@ -2,12 +2,14 @@
 // and the like. Without the environment, which may hold secrets.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "collectives/bench/report.h"
 #include "core/base/error.h"
+#include "core/base/output.h"
 
 namespace dl::collectives::bench {
 namespace {
@@ -35,7 +37,7 @@ Json nothing_or(std::optional<double> value) {
 
 class NcclFile final : public Report {
  public:
-  explicit NcclFile(const std::string& path) : file_(std::fopen(path.c_str(), "we")) {
+  explicit NcclFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "we")) {
     if (file_ == nullptr) throw_errno(errno, fmt::format("create {}", path));
   }
   ~NcclFile() override { std::fclose(file_); }
@@ -51,9 +53,10 @@ class NcclFile final : public Report {
                          {"group", 0},
                          {"pid", rank.pid},
                          {"hostname", rank.host.data()},
-                         {"device", 0},
-                         {"device_hex", fmt::format("cpus {}", cpu_list(rank))},
-                         {"device_info", rank.model.data()}});
+                         {"device", std::max(rank.device, 0)},
+                         {"device_hex", rank.device < 0 ? fmt::format("cpus {}", cpu_list(rank))
+                                                        : std::string(rank.uuid.data())},
+                         {"device_info", rank.device < 0 ? rank.model.data() : rank.gpu.data()}});
     }
     Json config = {{"nthreads", 1},
                    {"ngpus", 1},
@@ -71,10 +74,15 @@ class NcclFile final : public Report {
                    {"per_iter_skip", o.skip},
                    {"parallel_init", "false"},
                    {"devices", devices}});
-    document_ = {
-        {"version", kFileVersion},     {"start_time", now()}, {"args", info.command},
-        {"env", Json::array()},        {"nccl_version", 0},   {"dlrun_backend", info.backend},
-        {"dlrun", library_versions()}, {"config", config},    {"results", Json::array()}};
+    document_ = {{"version", kFileVersion},
+                 {"start_time", now()},
+                 {"args", info.command},
+                 {"env", Json::array()},
+                 {"nccl_version", info.nccl_version},
+                 {"dlrun_backend", info.backend},
+                 {"dlrun", library_versions()},
+                 {"config", config},
+                 {"results", Json::array()}};
   }
 
   void row(const Row& r) override {
@@ -100,7 +108,7 @@ class NcclFile final : public Report {
     document_["end_time"] = now();
     const std::string text = document_.dump(1) + "\n";
     std::fwrite(text.data(), 1, text.size(), file_);
-    std::fflush(file_);
+    require_written(file_, path_);
   }
 
  private:
@@ -113,6 +121,7 @@ class NcclFile final : public Report {
             {"nwrong", options_.check > 0 ? Json(r->wrong) : Json(nullptr)}};
   }
 
+  std::string path_;
   std::FILE* file_;
   Options options_{};
   Json document_;

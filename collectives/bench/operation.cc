@@ -40,6 +40,28 @@ std::size_t fill_parts(const ProcessGroup& g, const Call& c, std::byte* to, std:
   return c.count * static_cast<std::size_t>(g.size());
 }
 
+std::size_t expect_all_parts(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+  return fill_parts(g, c, wanted, 0);
+}
+
+std::size_t expect_parts_on_root(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+  return g.rank() == c.root ? fill_parts(g, c, wanted, 0) : 0;
+}
+
+std::size_t expect_own_sum(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+  fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, own_part(g, c));
+  return c.count;
+}
+
+std::size_t expect_own_part_of_root(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+  fill(c.dtype, c.root, wanted, c.count, own_part(g, c));
+  return c.count;
+}
+
+std::size_t expect_own_parts_of_all(const ProcessGroup& g, const Call& c, std::byte* wanted) {
+  return fill_parts(g, c, wanted, own_part(g, c));
+}
+
 std::size_t expect_of_left(const ProcessGroup& g, const Call& c, std::byte* wanted) {
   fill(c.dtype, left_of(g), wanted, c.count, 0);
   return c.count;
@@ -59,7 +81,7 @@ constexpr Operation kOperations[] = {
                             .count = c.count,
                             .dtype = c.dtype,
                             .op = c.reduce,
-                            .call = {.timeout = c.timeout}});
+                            .call = c.options});
      },
      .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
        fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, 0);
@@ -77,7 +99,7 @@ constexpr Operation kOperations[] = {
                            .count = c.count,
                            .dtype = c.dtype,
                            .root = c.root,
-                           .call = {.timeout = c.timeout}});
+                           .call = c.options});
      },
      .expect = [](const ProcessGroup&, const Call& c, std::byte* wanted) -> std::size_t {
        fill(c.dtype, c.root, wanted, c.count, 0);
@@ -95,11 +117,9 @@ constexpr Operation kOperations[] = {
                             .output = c.output,
                             .count = c.count,
                             .dtype = c.dtype,
-                            .call = {.timeout = c.timeout}});
+                            .call = c.options});
      },
-     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       return fill_parts(g, c, wanted, 0);
-     }},
+     .expect = expect_all_parts},
     {.name = "reduce_scatter",
      .perf_name = "reduce_scatter_perf",
      .share = Share::kScatters,
@@ -113,12 +133,9 @@ constexpr Operation kOperations[] = {
                                 .count = c.count,
                                 .dtype = c.dtype,
                                 .op = c.reduce,
-                                .call = {.timeout = c.timeout}});
+                                .call = c.options});
      },
-     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       fill_reduced(c.dtype, c.reduce, g.size(), wanted, c.count, own_part(g, c));
-       return c.count;
-     }},
+     .expect = expect_own_sum},
     {.name = "reduce",
      .perf_name = "reduce_perf",
      .share = Share::kWhole,
@@ -133,7 +150,7 @@ constexpr Operation kOperations[] = {
                         .dtype = c.dtype,
                         .op = c.reduce,
                         .root = c.root,
-                        .call = {.timeout = c.timeout}});
+                        .call = c.options});
      },
      .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
        if (g.rank() != c.root) return 0;
@@ -153,11 +170,9 @@ constexpr Operation kOperations[] = {
                         .count = c.count,
                         .dtype = c.dtype,
                         .root = c.root,
-                        .call = {.timeout = c.timeout}});
+                        .call = c.options});
      },
-     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       return g.rank() == c.root ? fill_parts(g, c, wanted, 0) : 0;
-     }},
+     .expect = expect_parts_on_root},
     {.name = "scatter",
      .perf_name = "scatter_perf",
      .share = Share::kScatters,
@@ -171,12 +186,9 @@ constexpr Operation kOperations[] = {
                          .count = c.count,
                          .dtype = c.dtype,
                          .root = c.root,
-                         .call = {.timeout = c.timeout}});
+                         .call = c.options});
      },
-     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       fill(c.dtype, c.root, wanted, c.count, own_part(g, c));
-       return c.count;
-     }},
+     .expect = expect_own_part_of_root},
     {.name = "all_to_all",
      .perf_name = "alltoall_perf",
      .share = Share::kExchanges,
@@ -189,11 +201,91 @@ constexpr Operation kOperations[] = {
                             .output = c.output,
                             .count = c.count,
                             .dtype = c.dtype,
-                            .call = {.timeout = c.timeout}});
+                            .call = c.options});
      },
-     .expect = [](const ProcessGroup& g, const Call& c, std::byte* wanted) -> std::size_t {
-       return fill_parts(g, c, wanted, own_part(g, c));
-     }},
+     .expect = expect_own_parts_of_all},
+    // The v-variants, of equal parts: what they cost beside their sisters.
+    {.name = "all_gatherv",
+     .perf_name = "",
+     .share = Share::kGathers,
+     .place = Place::kEither,
+     .reduces = false,
+     .rooted = false,
+     .bus_factor = share_of_others,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.all_gatherv({.input = c.input,
+                             .output = c.output,
+                             .counts = c.counts,
+                             .dtype = c.dtype,
+                             .call = c.options});
+     },
+     .expect = expect_all_parts},
+    {.name = "reduce_scatterv",
+     .perf_name = "",
+     .share = Share::kScatters,
+     .place = Place::kEither,
+     .reduces = true,
+     .rooted = false,
+     .bus_factor = share_of_others,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.reduce_scatterv({.input = c.input,
+                                 .output = c.output,
+                                 .counts = c.counts,
+                                 .dtype = c.dtype,
+                                 .op = c.reduce,
+                                 .call = c.options});
+     },
+     .expect = expect_own_sum},
+    {.name = "gatherv",
+     .perf_name = "",
+     .share = Share::kGathers,
+     .place = Place::kEither,
+     .reduces = false,
+     .rooted = true,
+     .bus_factor = share_of_others,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.gatherv({.input = c.input,
+                         .count = c.count,
+                         .output = c.output,
+                         .counts = c.counts,
+                         .dtype = c.dtype,
+                         .root = c.root,
+                         .call = c.options});
+     },
+     .expect = expect_parts_on_root},
+    {.name = "scatterv",
+     .perf_name = "",
+     .share = Share::kScatters,
+     .place = Place::kEither,
+     .reduces = false,
+     .rooted = true,
+     .bus_factor = share_of_others,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.scatterv({.input = c.input,
+                          .counts = c.counts,
+                          .output = c.output,
+                          .count = c.count,
+                          .dtype = c.dtype,
+                          .root = c.root,
+                          .call = c.options});
+     },
+     .expect = expect_own_part_of_root},
+    {.name = "all_to_allv",
+     .perf_name = "",
+     .share = Share::kExchanges,
+     .place = Place::kEither,
+     .reduces = false,
+     .rooted = false,
+     .bus_factor = share_of_others,
+     .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
+       return g.all_to_allv({.input = c.input,
+                             .send_counts = c.counts,
+                             .output = c.output,
+                             .receive_counts = c.counts,
+                             .dtype = c.dtype,
+                             .call = c.options});
+     },
+     .expect = expect_own_parts_of_all},
     // To the right neighbour, from the left one, at once; as nccl-tests' sendrecv.
     {.name = "sendrecv",
      .perf_name = "sendrecv_perf",
@@ -207,12 +299,12 @@ constexpr Operation kOperations[] = {
                           .count = c.count,
                           .dtype = c.dtype,
                           .peer = right_of(g),
-                          .call = {.timeout = c.timeout}},
+                          .call = c.options},
                          {.buffer = c.output,
                           .count = c.count,
                           .dtype = c.dtype,
                           .peer = left_of(g),
-                          .call = {.timeout = c.timeout}});
+                          .call = c.options});
      },
      .expect = expect_of_left},
     // What an all_reduce of this size must at least carry, over plain sockets.
@@ -234,7 +326,7 @@ constexpr Operation kOperations[] = {
      .rooted = false,
      .bus_factor = none,
      .start = [](ProcessGroup& g, const Call& c) -> Ref<Work> {
-       return g.barrier({.call = {.timeout = c.timeout}});
+       return g.barrier({.call = c.options});
      },
      .expect = nullptr},
 };

@@ -9,9 +9,11 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "collectives/descriptor.h"
 #include "collectives/process_group.h"
+#include "core/device/stream.h"
 
 namespace dl::collectives::bench {
 
@@ -27,17 +29,20 @@ enum class Share : std::uint8_t {
 enum class Place : std::uint8_t { kEither, kInOnly, kOutOnly };
 
 class BareRing;
+class BareNccl;
 
 // One call: what is measured is the call that a user makes.
 struct Call {
   const std::byte* input;
   std::byte* output;
-  std::size_t count;  // as the operation's options take it
+  std::size_t count;                // as the operation's options take it
+  std::vector<std::size_t> counts;  // of a v-variant: `count` for every rank
   DType dtype;
   ReduceOp reduce;
   int root;
-  std::chrono::nanoseconds timeout;
+  CallOptions options;
   BareRing* ring = nullptr;  // for `floor`
+  BareNccl* nccl = nullptr;  // for --bare
 };
 
 struct Operation {

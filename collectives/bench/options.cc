@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "collectives/algorithms/plan.h"
@@ -70,21 +71,72 @@ struct Idle {
   const char* long_flag;
   std::int64_t neutral;
   const char* why;
+  const char* on_gpus;  // why there
   std::int64_t value;
 };
 
 std::vector<Idle> idle_flags() {
   constexpr const char* kRanks = "a rank is a process of one thread; start more with dlrun";
-  return {{"-g", "--ngpus", 1, kRanks, 1},
-          {"-t", "--nthreads", 1, kRanks, 1},
-          {"-p", "--parallel_init", 0, "all ranks join at once, always", 0},
-          {"-z", "--blocking", 0, "every iteration is waited for, always", 0},
-          {"-y", "--stream_null", 0, "CPUs have no streams", 0},
-          {"-G", "--cudagraph", 0, "CPUs have no CUDA graphs", 0},
-          {"-x", "--cta_policy", 0, "CPUs have no CTAs", 0},
-          {"-D", "--device_implementation", 0, "there are no device kernels", 0},
-          {"-V", "--device_cta_count", 16, "CPUs have no CTAs", 16},
-          {"-M", "--memory", 0, "there is no GPU memory to report", 0}};
+  constexpr const char* kGpus = "a rank is a process with one GPU; start more with dlrun";
+  constexpr const char* kJoin = "all ranks join at once, always";
+  constexpr const char* kWait = "every iteration is waited for, always";
+  constexpr const char* kBackToBack = "--back-to-back waits at the end, all else each time";
+  constexpr const char* kKernels = "there are no device kernels";
+  constexpr const char* kPolicy = "NCCL_CTA_POLICY and NCCL_MAX_CTAS say that to NCCL";
+  return {{"-g", "--ngpus", 1, kRanks, kGpus, 1},
+          {"-t", "--nthreads", 1, kRanks, kGpus, 1},
+          {"-p", "--parallel_init", 0, kJoin, kJoin, 0},
+          {"-z", "--blocking", 0, kWait, kBackToBack, 0},
+          {"-y", "--stream_null", 0, "CPUs have no streams", "a rank has a stream of its own", 0},
+          {"-G", "--cudagraph", 0, "CPUs have no CUDA graphs", "calls are timed, not graphs", 0},
+          {"-x", "--cta_policy", 0, "CPUs have no CTAs", kPolicy, 0},
+          {"-D", "--device_implementation", 0, kKernels, kKernels, 0},
+          {"-V", "--device_cta_count", 16, "CPUs have no CTAs", kKernels, 16},
+          {"-M", "--memory", 0, "there is no GPU memory to report", "nvidia-smi reports it", 0}};
+}
+
+// CLI11 takes -1 for 2^64 - 1, and its own ranges are written with 309 digits.
+CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  return {[least, most](const std::string& text) {
+            std::uint64_t value = 0;
+            const char* const last = text.data() + text.size();
+            const auto [end, error] = std::from_chars(text.data(), last, value);
+            const bool fits =
+                error == std::errc{} && end == last && value >= least && value <= most;
+            return fits ? std::string()
+                        : fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+          },
+          ""};
+}
+
+// "64K" becomes "65536"; powers of 1024, with or without a B or iB behind them.
+CLI::Validator size_from(std::uint64_t least) {
+  static constexpr std::string_view kUnits = "kmgtp";
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
+  return {[least](std::string& text) {
+            std::uint64_t value = 0;
+            const auto [end, error] =
+                std::from_chars(text.data(), text.data() + text.size(), value);
+            std::string unit = CLI::detail::to_lower(end);
+            if (unit.ends_with('b')) unit.pop_back();
+            if (unit.size() == 2 && unit.ends_with('i')) unit.pop_back();
+            const std::size_t place = unit.empty() ? 0 : kUnits.find(unit) + 1;
+            const bool is_known = unit.empty() || (unit.size() == 1 && place > 0);
+            if (error != std::errc{} || !is_known || value > kMost >> 10 * place ||
+                value << 10 * place < least) {
+              return fmt::format("'{}' is no size from {} to 1P; wanted one as 8, 64K or 1G", text,
+                                 least);
+            }
+            text = std::to_string(value << 10 * place);
+            return std::string();
+          },
+          ""};
+}
+
+// Nobody means an empty name: a variable of the calling script is not set.
+CLI::Validator some_name() {
+  return {[](const std::string& text) { return text.empty() ? "an empty name" : std::string(); },
+          ""};
 }
 
 std::string base_name(const std::string& path) {
@@ -111,54 +163,84 @@ void take_defaults_of_nccl_tests(Options& o) {
 }
 
 void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
-  const CLI::AsSizeValue bytes(false);
+  // Each iteration is kept; elements off the alignment are memory, too.
+  constexpr std::uint64_t kMostIterations = 10'000'000;
+  constexpr std::uint64_t kMostCycles = 1'000'000'000;
   app.add_option("-b,--minbytes", o.min_bytes, "smallest size (8; 32M as *_perf)")
-      ->transform(bytes);
+      ->transform(size_from(0));
   app.add_option("-e,--maxbytes", o.max_bytes, "largest size (64M; 32M as *_perf)")
-      ->transform(bytes);
+      ->transform(size_from(0));
   auto* factor = app.add_option("-f,--stepfactor", o.step_factor,
                                 "sizes are multiplied by this (4; as *_perf they are added to)")
-                     ->check(CLI::Range(2, 1 << 20));
+                     ->check(whole_number(2, 1 << 20));
   app.add_option("-i,--stepbytes", o.step_bytes, "this is added to sizes")
-      ->transform(bytes)
-      ->check(CLI::PositiveNumber)
+      ->transform(size_from(1))
       ->excludes(factor);
-  app.add_option("-n,--iters", o.iterations, "iterations (by size, 25 to 1000)");
-  app.add_option("-w,--warmup_iters", o.warmup, "iterations that do not count (3)");
+  app.add_option("-n,--iters", o.iterations, "iterations (by size, 25 to 1000)")
+      ->check(whole_number(0, kMostIterations));
+  app.add_option("-w,--warmup_iters", o.warmup, "iterations that do not count (3)")
+      ->check(whole_number(0, kMostIterations));
   app.add_option("-m,--agg_iters", o.aggregate, "operations under way at once in an iteration (1)")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("-N,--run_cycles", o.cycles, "times that all is run; 0: until stopped (1)");
-  app.add_option("-c,--check", o.check, "compare the results; 0: do not (1)");
+      ->check(whole_number(1, 1024));
+  app.add_option("-N,--run_cycles", o.cycles, "times that all is run; 0: until stopped (1)")
+      ->check(whole_number(0, kMostCycles));
+  app.add_option("-c,--check", o.check, "compare the results; 0: do not (1)")
+      ->check(whole_number(0, kMostIterations));
   app.add_option("-d,--datatype", words.dtype, "element type, or all (float)");
   app.add_option("-o,--op", words.reduction, "reduction, or all (sum)");
   app.add_option("-r,--root", words.root, "root of operations that have one, or all (0)");
   app.add_option("-a,--average", words.average,
                  "an iteration's time: 0 rank 0's, 1 the mean, 2 the least, 3 the most (3)")
-      ->check(CLI::Range(0, 3));
+      ->check(whole_number(0, 3));
   app.add_option("-C,--report_cputime", o.call_time, "1: the time until the call has returned");
   app.add_option("-I,--per_iter_timing", o.per_iteration, "1: min, max, p99 and variation");
-  app.add_option("-K,--per_iter_skip", o.skip, "first iterations that the figures leave out");
+  app.add_option("-K,--per_iter_skip", o.skip, "first iterations that the figures leave out")
+      ->check(whole_number(0, kMostIterations));
   app.add_option("-S,--report_timestamps", o.timestamps, "1: the time of day in each row");
-  app.add_option("-u,--unalign", o.unalign, "elements by which buffers are off their alignment");
+  app.add_option("-u,--unalign", o.unalign, "elements by which buffers are off their alignment")
+      ->check(whole_number(0, 1 << 20));
   app.add_option("-J,--output_file", o.output_file,
-                 "also write nccl-tests' JSON (*.json) or a table (*.csv)");
+                 "also write nccl-tests' JSON (*.json) or a table (*.csv)")
+      ->check(some_name());
   app.add_option("-T,--timeout", words.timeout, "deadline of an operation in seconds (600)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+      ->check(whole_number(1, 1 << 30));
   for (Idle& each : idle) {
     app.add_option(fmt::format("{},{}", each.flag, each.long_flag), each.value,
                    fmt::format("no meaning on CPUs: {}", each.why));
   }
-  app.add_option("--backend", o.backend, "auto, tcp, shm, hybrid or mpi (auto)");
+  app.add_option("--backend", o.backend, "auto, tcp, shm, hybrid, mpi or nccl (auto)")
+      ->check([](const std::string& name) {
+        for (const char* each : {"auto", "tcp", "shm", "hybrid", "mpi", "nccl"}) {
+          if (name == each) return std::string();
+        }
+        return fmt::format("'{}' is no backend; there are auto, tcp, shm, hybrid, mpi and nccl",
+                           name);
+      });
+  app.add_option("--device", o.device,
+                 "where the buffers are: cpu, cuda (the GPU that is this rank's) or cuda:N (cpu; "
+                 "cuda with --backend nccl)")
+      ->check([](const std::string& device) {
+        const bool is_numbered = device.rfind("cuda:", 0) == 0 && device.size() > 5 &&
+                                 device.size() < 8 &&
+                                 device.find_first_not_of("0123456789", 5) == std::string::npos;
+        return device == "cpu" || device == "cuda" || is_numbered
+                   ? std::string()
+                   : fmt::format("'{}' is no device; there are cpu, cuda and cuda:N", device);
+      });
+  app.add_flag("--bare", o.bare,
+               "with --device cuda, all_reduce: also ncclAllReduce without dlrun");
   app.add_option("--algorithm", words.algorithm,
-                 "of the operation over TCP: direct, shares, ring, doubling, halving, tree, chain");
-  app.add_option("--plan", o.plan, "file with the plan that picks algorithms, or default");
+                 "of the operation over TCP: direct, shares, ring, doubling, halving, tree, chain")
+      ->check(some_name());
+  app.add_option("--plan", o.plan, "file with the plan that picks algorithms, or default")
+      ->check(some_name());
   auto* explain =
       app.add_flag("--explain", o.explain, "say which algorithm each size takes, and run nothing");
   app.add_option("--ranks", o.ranks, "with --explain: so many ranks (as launched)")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->needs(explain);
   app.add_option("--nodes", o.nodes, "with --explain: on so many nodes (as launched)")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->needs(explain);
   app.add_flag("--tune", o.tune,
                "measure the machine in some seconds and write a plan into the file that -o names "
@@ -197,10 +279,25 @@ void take_algorithm(Options& o, const std::string& name) {
   }
 }
 
+// What has no meaning for memory of a GPU is refused.
+void check_gpu_options(const Options& o, const Words& words) {
+  const auto refuse = [](bool is_asked, std::string_view flag, std::string_view why) {
+    DL_CHECK(!is_asked, kInvalidArgument, "{} and --device cuda: {}", flag, why);
+  };
+  refuse(o.tune, "--tune", "a plan is for memory of the CPU");
+  refuse(o.explain, "--explain", "NCCL chooses its algorithms itself; NCCL_DEBUG=INFO says which");
+  refuse(!words.algorithm.empty(), "--algorithm", "NCCL_ALGO says that to NCCL");
+  refuse(o.symmetric, "--symmetric", "symmetric memory is memory of the CPU");
+  refuse(o.cold, "--cold", "it empties the caches of a CPU");
+  refuse(o.backend == "mpi", "--backend mpi", "that group takes memory of the CPU only");
+  refuse(words.operation == "floor", "floor",
+         "it goes over TCP; all_reduce --bare times ncclAllReduce without dlrun");
+}
+
 // What the words mean; throws kInvalidArgument and kDType.
 void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
-  DL_CHECK(o.backend != "nccl", kNotImplemented,
-           "--backend nccl: dlbench measures memory of the CPU; nccl-tests measures NCCL");
+  if (o.backend == "nccl") o.device = o.on_gpu() ? o.device : "cuda";
+  if (o.on_gpu()) check_gpu_options(o, words);
   if (o.tune) {
     DL_CHECK(words.operation.empty() && words.algorithm.empty(), kInvalidArgument,
              "--tune measures the machine, not an operation or an algorithm");
@@ -214,6 +311,8 @@ void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
            words.operation, operation_names());
   DL_CHECK(o.min_bytes <= o.max_bytes, kInvalidArgument, "-b {} is more than -e {}", o.min_bytes,
            o.max_bytes);
+  DL_CHECK(!o.bare || (o.on_gpu() && o.operation->name == "all_reduce"), kInvalidArgument,
+           "--bare is for all_reduce --device cuda");
   o.dtypes = look_up(dtypes(), words.dtype, "datatype");
   o.reductions = look_up(reductions(), words.reduction, "reduction");
   if (words.root == kAll) {
@@ -228,8 +327,9 @@ void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
   if (one_pair && o.operation->reduces) {
     check_reduction(o.dtypes[0], o.reductions[0], o.operation->name);
   }
-  DL_CHECK(o.skip == 0 || o.iterations == 0 || o.skip < o.iterations, kInvalidArgument,
-           "-K {} leaves nothing of {} iterations", o.skip, o.iterations);
+  const std::size_t fewest = iterations_for(o, o.max_bytes);
+  DL_CHECK(o.skip < fewest, kInvalidArgument, "-K {} leaves nothing of {} iterations", o.skip,
+           fewest);
   DL_CHECK(!o.back_to_back || (!o.cold && !o.per_iteration && !o.call_time), kInvalidArgument,
            "--back-to-back has no single iterations; --cold, -I and -C ask for them");
   if (!words.algorithm.empty()) take_algorithm(o, words.algorithm);
@@ -239,8 +339,9 @@ void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
   if (words.loop) o.cycles = 0;
   for (const Idle& each : idle) {
     if (each.value == each.neutral) continue;
-    o.remarks.push_back(
-        fmt::format("{} {} has no meaning on CPUs: {}", each.flag, each.value, each.why));
+    o.remarks.push_back(fmt::format("{} {} has no meaning {}: {}", each.flag, each.value,
+                                    o.on_gpu() ? "here" : "on CPUs",
+                                    o.on_gpu() ? each.on_gpus : each.why));
   }
 }
 
@@ -278,9 +379,9 @@ std::optional<int> parse(int argc, char** argv, Options& o) {
 
 std::size_t next_size(const Options& o, std::size_t bytes) noexcept {
   if (o.operation->expect == nullptr) return 0;
-  const std::size_t next =
-      o.step_factor > 1 ? std::max(bytes, std::size_t{1}) * o.step_factor : bytes + o.step_bytes;
-  return next <= o.max_bytes ? next : 0;
+  if (o.step_factor == 1) return bytes + o.step_bytes <= o.max_bytes ? bytes + o.step_bytes : 0;
+  const std::size_t from = std::max(bytes, std::size_t{1});
+  return from <= o.max_bytes / o.step_factor ? from * o.step_factor : 0;
 }
 
 std::size_t iterations_for(const Options& o, std::size_t bytes) noexcept {

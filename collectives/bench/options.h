@@ -39,7 +39,9 @@ struct Options {
   std::size_t unalign = 0;     // elements by which buffers are off their alignment
   bool back_to_back = false;
   bool cold = false;
-  bool symmetric = false;  // buffers in memory that the ranks share
+  bool symmetric = false;      // buffers in memory that the ranks share
+  std::string device = "cpu";  // or "cuda", "cuda:1": where the buffers are
+  bool bare = false;           // also ncclAllReduce without us
   std::string backend = "auto";
   std::string algorithm{};  // "all_reduce:ring"; empty: the plan's
   std::string plan{};       // a file; empty: the usual one
@@ -51,6 +53,7 @@ struct Options {
   std::chrono::seconds timeout{600};
   Format format = Format::kTable;
   std::string output_file{};
+  bool on_gpu() const noexcept { return device != "cpu"; }
   std::vector<std::string> remarks{};  // about flags without meaning here
 };
 

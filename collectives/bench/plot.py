@@ -141,12 +141,18 @@ def main():
     p.add_argument("--title", default="Collectives")
     p.add_argument("-o", "--output", help="a file instead of the standard output")
     a = p.parse_args()
-    panels = collect(a.files)
+    try:
+        panels = collect(a.files)
+    except OSError as error:
+        sys.exit(f"plot.py: {error.filename}: {error.strerror}")
     if not panels:
         sys.exit("plot.py: none of the files has a row with figures")
     made = page(panels, a.title)
     if a.output:
-        pathlib.Path(a.output).write_text(made + "\n")
+        try:
+            pathlib.Path(a.output).write_text(made + "\n")
+        except OSError as error:
+            sys.exit(f"plot.py: {a.output}: {error.strerror}")
     else:
         print(made)
 

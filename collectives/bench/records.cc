@@ -7,6 +7,7 @@
 
 #include "collectives/bench/report.h"
 #include "core/base/error.h"
+#include "core/base/output.h"
 
 namespace dl::collectives::bench {
 namespace {
@@ -58,14 +59,21 @@ std::vector<Field> fields(const RunInfo& info, const Row& row, const Result& r, 
           {"algbw", number(algorithm_bandwidth(row, r))},
           {"busbw", number(bus_bandwidth(row, r))},
           {"rewrite_us", only(many, r.rewrite_us)},
+          {"device", o.on_gpu() ? "cuda" : "cpu", true},
+          {"gpu", info.who.empty() ? "" : info.who.front().gpu.data(), true},
+          {"shared_gpu", share_a_gpu(info.who) ? "true" : "false"},
+          {"nccl", nccl_text(info.nccl_version), true},
+          {"host_us", only(r.host_us.has_value(), r.host_us.value_or(0))},
+          {"bare_us", only(r.bare.has_value(), r.bare ? many ? r.bare->p50 : r.bare->mean : 0)},
           {"wrong", o.check > 0 ? std::to_string(r.wrong) : "null"}};
 }
 
 class Records final : public Report {
  public:
-  Records(std::FILE* to, bool csv, bool owns) : to_(to), csv_(csv), owns_(owns) {}
+  // `path`: of a file that this closes; empty: it is not ours.
+  Records(std::FILE* to, bool csv, std::string path) : to_(to), csv_(csv), path_(std::move(path)) {}
   ~Records() override {
-    if (owns_) std::fclose(to_);
+    if (!path_.empty()) std::fclose(to_);
   }
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
@@ -97,7 +105,7 @@ class Records final : public Report {
       }
     }
     print("{}\n", csv_ ? "" : "}");
-    std::fflush(to_);
+    require_written(to_, path_.empty() ? "standard output" : path_);
   }
 
   template <typename... Args>
@@ -112,7 +120,7 @@ class Records final : public Report {
 
   std::FILE* to_;
   bool csv_;
-  bool owns_;
+  std::string path_;
   bool has_header_ = false;
   std::optional<RunInfo> info_;
 };
@@ -120,18 +128,18 @@ class Records final : public Report {
 }  // namespace
 
 std::unique_ptr<Report> make_json_lines(std::FILE* to) {
-  return std::make_unique<Records>(to, false, false);
+  return std::make_unique<Records>(to, false, "");
 }
 
 std::unique_ptr<Report> make_csv(std::FILE* to) {
-  return std::make_unique<Records>(to, true, false);
+  return std::make_unique<Records>(to, true, "");
 }
 
 std::unique_ptr<Report> make_file_report(const std::string& path) {
   if (!path.ends_with(".csv")) return make_nccl_file(path);
   std::FILE* const file = std::fopen(path.c_str(), "we");
   if (file == nullptr) throw_errno(errno, fmt::format("create {}", path));
-  return std::make_unique<Records>(file, true, true);
+  return std::make_unique<Records>(file, true, path);
 }
 
 }  // namespace dl::collectives::bench

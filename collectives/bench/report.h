@@ -22,7 +22,8 @@ struct RunInfo {
   const Options& options;
   std::string name;  // "all_reduce"
   std::string backend;
-  std::string plan{};  // its name; empty where nothing is chosen
+  std::string plan{};    // its name; empty where nothing is chosen
+  int nccl_version = 0;  // 22809 is 2.28.9; 0: not over NCCL
   int ranks = 1;
   std::vector<RankInfo> who{};
   std::vector<std::string> command{};
@@ -64,6 +65,9 @@ class Report {
   virtual void row(const Row& row) = 0;
   virtual void end(const Summary& summary) = 0;
 };
+
+// "2.28.9"; empty for 0.
+std::string nccl_text(int version);
 
 std::unique_ptr<Report> make_table(std::FILE* to);
 std::unique_ptr<Report> make_json_lines(std::FILE* to);

@@ -6,9 +6,12 @@
 #include <optional>
 
 #include "collectives/algorithms/reduce.h"
+#include "collectives/bench/bare_nccl.h"
 #include "collectives/bench/bare_ring.h"
+#include "collectives/bench/device_workload.h"
 #include "collectives/bench/workload.h"
 #include "collectives/descriptor.h"
+#include "collectives/nccl/choice.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 
@@ -81,19 +84,36 @@ std::vector<Case> cases_of(const Options& o, const Operation& operation, int ran
   return cases;
 }
 
+// The same operation without us.
+Operation bare_all_reduce(const Operation& all_reduce) {
+  Operation bare = all_reduce;
+  bare.start = [](ProcessGroup&, const Call& c) { return c.nccl->all_reduce(c); };
+  return bare;
+}
+
+// What memory of the GPUs goes over, "nccl" or "staged": the ranks meet there.
+std::string meet_on_gpus(ProcessGroup& group, const Gpu& gpu) {
+  const Ref<Work> met = group.barrier({.call = {.stream = gpu.stream()}});
+  met->synchronize();
+  return std::string(met->algorithm());
+}
+
 class Run {
  public:
   Run(ProcessGroup& group, const Options& options,
-      const std::vector<std::unique_ptr<Report>>& reports)
+      const std::vector<std::unique_ptr<Report>>& reports, const OnGpu& on)
       : group_(group),
         o_(options),
         operation_(*options.operation),
         reports_(reports),
         cases_(cases_of(options, operation_, group.size())),
+        on_(on),
         inputs_(make_arena()),
         outputs_(make_arena()) {
     if (o_.cold) evictor_.emplace();
     if (operation_.bare) ring_.emplace(group, o_.timeout);
+    if (on_.gpu != nullptr) room_.emplace(*on_.gpu, arena_bytes() / o_.aggregate, o_.check > 0);
+    if (o_.bare) nccl_.emplace(group, *on_.gpu, *on_.nccl);
   }
 
   // False: stopped.
@@ -127,6 +147,7 @@ class Run {
   }
 
   Arena make_arena() const {
+    if (on_.gpu != nullptr) return Arena(arena_bytes(), *on_.gpu);
     return o_.symmetric ? Arena(arena_bytes(), group_) : Arena(arena_bytes());
   }
 
@@ -150,14 +171,29 @@ class Run {
   }
 
   Result half(const Case& what, const Shape& shape, const Row& row) {
-    CollectiveWorkload workload(group_, o_, operation_, what, shape, inputs_, outputs_,
-                                ring_ ? &*ring_ : nullptr);
-    Result result = measure(group_, o_, workload, iterations_for(o_, shape.bytes),
-                            evictor_ ? &*evictor_ : nullptr);
+    Result result = timed(what, shape, operation_);
     wrong_ += result.wrong;
+    if (nccl_) {
+      const Result bare = timed(what, shape, bare_all_reduce(operation_));
+      result.bare = bare.times;
+      wrong_ += bare.wrong;
+    }
     bandwidth_ += bus_bandwidth(row, result).value_or(0);
     ++results_;
     return result;
+  }
+
+  Result timed(const Case& what, const Shape& shape, const Operation& operation) {
+    const std::size_t iterations = iterations_for(o_, shape.bytes);
+    CacheEvictor* const evictor = evictor_ ? &*evictor_ : nullptr;
+    if (room_) {
+      DeviceWorkload workload(group_, o_, operation, what, shape, inputs_, outputs_, *room_,
+                              nccl_ ? &*nccl_ : nullptr);
+      return measure(group_, o_, workload, iterations, evictor);
+    }
+    CollectiveWorkload workload(group_, o_, operation, what, shape, inputs_, outputs_,
+                                ring_ ? &*ring_ : nullptr);
+    return measure(group_, o_, workload, iterations, evictor);
   }
 
   ProcessGroup& group_;
@@ -165,9 +201,12 @@ class Run {
   const Operation& operation_;
   const std::vector<std::unique_ptr<Report>>& reports_;
   std::vector<Case> cases_;
+  const OnGpu on_;
   Arena inputs_, outputs_;
   std::optional<CacheEvictor> evictor_;
   std::optional<BareRing> ring_;
+  std::optional<DeviceRoom> room_;
+  std::optional<BareNccl> nccl_;
   std::size_t wrong_ = 0;
   std::size_t results_ = 0;
   double bandwidth_ = 0;
@@ -176,16 +215,32 @@ class Run {
 }  // namespace
 
 int run(ProcessGroup& group, const Options& options, const std::vector<std::string>& command,
-        const std::vector<std::unique_ptr<Report>>& reports) {
+        const std::vector<std::unique_ptr<Report>>& reports, const OnGpu& on) {
+  static_cast<void>(wanted_bandwidth());  // a wrong one is said now, not in the end
+  DL_CHECK(options.operation->name != "sendrecv" || group.size() > 1, kInvalidArgument,
+           "sendrecv needs a neighbour; start it with dlrun --nproc-per-node 2 or more");
   ask_to_stop();
+  OnGpu with = on;
+  std::string backend(group.backend());
+  int nccl_version = 0;
+  if (on.gpu != nullptr) {
+    backend = meet_on_gpus(group, *on.gpu);
+    if (backend == "nccl") {
+      if (with.nccl == nullptr) with.nccl = &nccl::open_module();
+      with.nccl->get_version(&nccl_version);
+    }
+    DL_CHECK(!options.bare || backend == "nccl", kInvalidArgument,
+             "--bare: memory of the GPUs does not go over NCCL here; the warning above says why");
+  }
   const RunInfo info{.options = options,
                      .name = std::string(options.operation->name),
-                     .backend = std::string(group.backend()),
-                     .plan = std::string(group.plan()),
+                     .backend = backend,
+                     .plan = on.gpu == nullptr ? std::string(group.plan()) : std::string(),
+                     .nccl_version = nccl_version,
                      .ranks = group.size(),
-                     .who = gather_ranks(group),
+                     .who = gather_ranks(group, on.gpu),
                      .command = command};
-  Run all(group, options, reports);
+  Run all(group, options, reports, with);
   for (const auto& report : reports) report->begin(info);
   for (std::size_t i = 0; (options.cycles == 0 || i < options.cycles) && all.cycle(); ++i) {
   }

@@ -4,16 +4,24 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/bench/gpu.h"
 #include "collectives/bench/options.h"
 #include "collectives/bench/report.h"
+#include "collectives/nccl/module.h"
 #include "collectives/process_group.h"
 
 namespace dl::collectives::bench {
+
+// Where memory of GPUs is measured. `nccl` is for tests; null: what open_module() gives.
+struct OnGpu {
+  const Gpu* gpu = nullptr;  // null: memory of the CPU
+  const nccl::Module* nccl = nullptr;
+};
 
 // Collective: every rank calls it, rank 0 with reports, the others with none. Returns the exit
 // code, the same on all ranks: 1 where an element was wrong or NCCL_TESTS_MIN_BW was missed. Ends
 // after the size under way on SIGINT or SIGTERM.
 int run(ProcessGroup& group, const Options& options, const std::vector<std::string>& command,
-        const std::vector<std::unique_ptr<Report>>& reports);
+        const std::vector<std::unique_ptr<Report>>& reports, const OnGpu& on = {});
 
 }  // namespace dl::collectives::bench

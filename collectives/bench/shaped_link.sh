@@ -17,7 +17,12 @@ case ${1:-} in
   -h | --help) usage; exit 0 ;;
   -*) usage >&2; exit 2 ;;
 esac
-bin=$(cd "${1:-build/release/bin}" && pwd)
+bin=${1:-build/release/bin}
+[ -x "$bin/dlrun" ] && [ -x "$bin/dlbench" ] || {
+  echo "shaped_link.sh: there is no dlrun and dlbench in $bin; build them, or name their folder" >&2
+  exit 2
+}
+bin=$(cd "$bin" && pwd)
 rate=${2:-1000}
 bytes=${3:-64M}
 # shellcheck source=tests/support/two_hosts.sh

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "collectives/bench/report.h"
+#include "core/base/output.h"
 #include "core/base/version.h"
 
 namespace dl::collectives::bench {
@@ -32,6 +33,12 @@ std::string time_of_day(const char* format) {
   return {text, std::strftime(text, sizeof text, format, &parts)};
 }
 
+std::string device_versions(const RunInfo& info) {
+  if (!info.options.on_gpu()) return {};
+  return (info.nccl_version == 0 ? "" : ", NCCL " + nccl_text(info.nccl_version)) +
+         driver_version();
+}
+
 class Table final : public Report {
  public:
   explicit Table(std::FILE* to) : to_(to) {}
@@ -52,13 +59,19 @@ class Table final : public Report {
     line("#");
     line("# Using devices");
     for (const RankInfo& rank : info.who) {
-      line("#  Rank {:>2} Group {:>2} Pid {:>6} on {:>10} device {:>2} [cpus {}] {}", rank.rank, 0,
-           rank.pid, rank.host.data(), 0, cpu_list(rank), rank.model.data());
+      const bool on_gpu = rank.device >= 0;
+      line("#  Rank {:>2} Group {:>2} Pid {:>6} on {:>10} device {:>2} [{}] {}", rank.rank, 0,
+           rank.pid, rank.host.data(), on_gpu ? rank.device : 0,
+           on_gpu ? rank.uuid.data() : "cpus " + cpu_list(rank),
+           on_gpu ? rank.gpu.data() : rank.model.data());
     }
     for (const std::string& clause : occupancy(info.who)) line("# Binding: {}", clause);
     double load = 0;
     if (::getloadavg(&load, 1) == 1) line("# Load average at the start: {:.2f}", load);
-    line("# Libraries: {}", library_versions());
+    line("# Libraries: {}{}", library_versions(), device_versions(info));
+    if (share_a_gpu(info.who)) {
+      line("# Ranks share a GPU: results are checked, and times say nothing about NCCL");
+    }
     if (options_.symmetric) {
       line(
           "# Buffers in symmetric memory: another contract than any pointer's; do not compare the "
@@ -78,7 +91,9 @@ class Table final : public Report {
     if (!options_.back_to_back) {
       if (!options_.per_iteration) text += extremes(r.out_of_place) + extremes(r.in_place);
       text += "  " + number(shown.rewrite_us, 7);
+      if (shown.host_us) text += "  " + number(*shown.host_us, 7);
     }
+    if (options_.bare) text += bare(r.out_of_place) + bare(r.in_place);
     line("{}  {}", text, shown.algorithm.empty() ? "-" : shown.algorithm);
   }
 
@@ -100,7 +115,7 @@ class Table final : public Report {
     const std::string whole = fmt::format(text, std::forward<Args>(args)...);
     std::fwrite(whole.data(), 1, whole.size(), to_);
     std::fputc('\n', to_);
-    std::fflush(to_);
+    require_written(to_, "standard output");
   }
 
   std::string method() const {
@@ -111,9 +126,10 @@ class Table final : public Report {
       return fmt::format("Back to back: time is the mean over all iterations, {}", whose);
     }
     return fmt::format(
-        "Each iteration: rewrite the input, {}barrier, start, operation, stop; its time is {}; "
+        "Each iteration: rewrite the input, {}barrier, start, operation, stop{}; its time is {}; "
         "time is the p50",
-        options_.cold ? "empty the caches, " : "", whose);
+        options_.cold ? "empty the caches, " : "",
+        options_.on_gpu() ? ", by events of the stream (host: by the host's clock)" : "", whose);
   }
 
   void header() {
@@ -149,6 +165,10 @@ class Table final : public Report {
       names += fmt::format("  {:>7}", "rewrite");
       units += fmt::format("  {:>7}", "(us)");
     }
+    for (const std::string_view more : device_columns()) {
+      names += fmt::format("  {:>7}", more);
+      units += fmt::format("  {:>7}", "(us)");
+    }
     line("{}  algorithm", names);
     line("{}", units);
   }
@@ -170,6 +190,18 @@ class Table final : public Report {
            number(r->times.p99, 7) + "  " + number(r->times.variation * 100, 7);
   }
 
+  std::vector<std::string_view> device_columns() const {
+    std::vector<std::string_view> names;
+    if (options_.on_gpu() && !options_.back_to_back) names.emplace_back("host");
+    if (options_.bare) names.insert(names.end(), {"op_bare", "ip_bare"});
+    return names;
+  }
+
+  std::string bare(const std::optional<Result>& r) const {
+    if (!r || !r->bare) return fmt::format("  {:>7}", "N/A");
+    return "  " + number(options_.back_to_back ? r->bare->mean : r->bare->p50, 7);
+  }
+
   static std::string extremes(const std::optional<Result>& r) {
     if (!r) return fmt::format("  {:>7}  {:>7}", "N/A", "N/A");
     return "  " + number(r->times.p99, 7) + "  " + number(r->times.max, 7);
@@ -180,6 +212,11 @@ class Table final : public Report {
 };
 
 }  // namespace
+
+std::string nccl_text(int version) {
+  if (version == 0) return {};
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
 
 double time_of(const Options& options, const Result& result) noexcept {
   return options.back_to_back ? result.times.mean : result.times.p50;

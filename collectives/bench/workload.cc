@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "collectives/bench/values.h"
+#include "collectives/calls.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::bench {
@@ -23,6 +24,9 @@ Arena::Arena(std::size_t bytes, ProcessGroup& group)
   DL_CHECK(shared_->is_shared(), kInvalidArgument, "--symmetric: {}", shared_->why_not());
 }
 
+Arena::Arena(std::size_t bytes, const Gpu& gpu)
+    : device_(gpu.allocate(bytes)), aligned_(device_.get()), bytes_(bytes) {}
+
 Shape shape_of(const Operation& operation, DType dtype, std::size_t bytes, int ranks) noexcept {
   const std::size_t element = size_of(dtype);
   if (operation.expect == nullptr) return {};
@@ -41,11 +45,10 @@ Shape shape_of(const Operation& operation, DType dtype, std::size_t bytes, int r
   return shape;
 }
 
-CollectiveWorkload::CollectiveWorkload(ProcessGroup& group, const Options& options,
-                                       const Operation& operation, const Case& what,
-                                       const Shape& shape, Arena& inputs, Arena& outputs,
-                                       BareRing* ring)
-    : group_(group), operation_(operation), dtype_(what.dtype), input_count_(shape.input) {
+std::vector<Call> calls_of(const ProcessGroup& group, const Options& options,
+                           const Operation& operation, const Case& what, const Shape& shape,
+                           Arena& inputs, Arena& outputs) {
+  std::vector<Call> calls;
   const std::size_t element = size_of(what.dtype);
   const std::size_t share = static_cast<std::size_t>(group.rank()) * shape.count * element;
   const std::size_t slot = inputs.size() / options.aggregate / kPage * kPage;
@@ -61,17 +64,30 @@ CollectiveWorkload::CollectiveWorkload(ProcessGroup& group, const Options& optio
         input = output;
       }
     }
-    calls_.push_back({.input = input,
-                      .output = output,
-                      .count = shape.count,
-                      .dtype = what.dtype,
-                      .reduce = what.reduce,
-                      .root = what.root,
-                      .timeout = options.timeout,
-                      .ring = ring});
+    calls.push_back({.input = input,
+                     .output = output,
+                     .count = shape.count,
+                     .counts = equal_counts(shape.count, group.size()),
+                     .dtype = what.dtype,
+                     .reduce = what.reduce,
+                     .root = what.root,
+                     .options = {.timeout = options.timeout}});
   }
+  return calls;
+}
+
+CollectiveWorkload::CollectiveWorkload(ProcessGroup& group, const Options& options,
+                                       const Operation& operation, const Case& what,
+                                       const Shape& shape, Arena& inputs, Arena& outputs,
+                                       BareRing* ring)
+    : group_(group),
+      operation_(operation),
+      dtype_(what.dtype),
+      input_count_(shape.input),
+      calls_(calls_of(group, options, operation, what, shape, inputs, outputs)) {
+  for (Call& call : calls_) call.ring = ring;
   if (operation.expect != nullptr && options.check > 0) {
-    wanted_.resize(std::max(shape.input, shape.output) * element);
+    wanted_.resize(std::max(shape.input, shape.output) * size_of(dtype_));
     wanted_count_ = operation.expect(group, calls_.front(), wanted_.data());
   }
 }

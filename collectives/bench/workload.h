@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "collectives/bench/gpu.h"
 #include "collectives/bench/operation.h"
 #include "collectives/bench/options.h"
 
@@ -18,8 +21,19 @@ class Workload {
   // Writes all inputs anew: shared memory must not profit from lines that nobody has touched. Where
   // results are compared it spoils the outputs, so that an old result is not taken for a new one.
   virtual void rewrite() = 0;
+  // Starts the device's clock, where there is one.
+  virtual void begin() {}
   // Starts the operation of slot `index`; slots may be under way at once.
   virtual Ref<Work> start(std::size_t index) = 0;
+  // Waits for the operations of all slots.
+  virtual void finish(std::span<const Ref<Work>> works) {
+    for (const Ref<Work>& work : works) work->wait();
+  }
+  // Microseconds by the device's own clock from begin() to the end of what finish() has waited for;
+  // nullopt where there is only the host's. Throws what an operation ended with.
+  virtual std::optional<double> device_us(std::span<const Ref<Work>>) { return std::nullopt; }
+  // Whether operations follow one another in a stream, so that the host need not wait for each.
+  virtual bool queues() const noexcept { return false; }
   // Elements of this rank's results that are not what they must be.
   virtual std::size_t wrong() = 0;
 };
@@ -30,12 +44,15 @@ class Arena {
   explicit Arena(std::size_t bytes);
   // Collective: symmetric memory of the group. Throws kInvalidArgument where it shares none.
   Arena(std::size_t bytes, ProcessGroup& group);
+  // Of a GPU.
+  Arena(std::size_t bytes, const Gpu& gpu);
   std::byte* data() noexcept { return aligned_; }
   std::size_t size() const noexcept { return bytes_; }
 
  private:
   std::vector<std::byte> memory_;
   Ref<SymmetricMemory> shared_;
+  Gpu::Memory device_{nullptr, {}};
   std::byte* aligned_;
   std::size_t bytes_;
 };
@@ -54,6 +71,11 @@ struct Case {
   int root = 0;
   bool in_place = false;
 };
+
+// The call of each of the options' slots in arenas that hold so many of the largest size.
+std::vector<Call> calls_of(const ProcessGroup& group, const Options& options,
+                           const Operation& operation, const Case& what, const Shape& shape,
+                           Arena& inputs, Arena& outputs);
 
 class CollectiveWorkload final : public Workload {
  public:

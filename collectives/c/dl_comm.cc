@@ -7,11 +7,13 @@
 #include "collectives/custom_reduce.h"
 #include "collectives/descriptor.h"
 #include "collectives/init.h"
+#include "collectives/objects.h"
 #include "collectives/symmetric_memory.h"
 #include "core/base/error.h"
 
 struct dl_comm {
   dl::Ref<dl::collectives::ProcessGroup> group;
+  std::string backend;
   bool is_world = false;
 };
 struct dl_work {
@@ -116,6 +118,22 @@ CallOptions call_of(double timeout_s) {
   return {.timeout = time_of(timeout_s)};
 }
 
+UserReduceOptions user_options(const void* input, void* output, size_t count, size_t element_bytes,
+                               dl_reduce_function function, void* context, double timeout_s) {
+  ReduceFunction fold;
+  if (function != nullptr) {
+    fold = [function, context](const void* in, void* inout, std::size_t n) {
+      function(in, inout, n, context);
+    };
+  }
+  return {.input = input,
+          .output = output,
+          .count = count,
+          .element_bytes = element_bytes,
+          .function = std::move(fold),
+          .call = call_of(timeout_s)};
+}
+
 std::span<const std::size_t> counts_of(const size_t* counts, const ProcessGroup& group) {
   if (counts == nullptr) return {};
   return {counts, static_cast<std::size_t>(group.size())};
@@ -142,6 +160,7 @@ dl_status dl_comm_init(const char* init_method, int rank, int size, double timeo
     auto comm = std::make_unique<dl_comm>();
     dl::init_process_group(options);
     comm->group = dl::default_group();
+    comm->backend = comm->group->backend();
     comm->is_world = true;
     *world = comm.release();
   });
@@ -151,7 +170,8 @@ dl_status dl_comm_split(dl_comm* parent, int color, int key, dl_comm** part) {
   return guarded([&] {
     DL_CHECK(part != nullptr, kInvalidArgument, "dl_comm_split: part is NULL");
     Ref<ProcessGroup> group = group_of(parent).split({.color = color, .key = key});
-    *part = group ? new dl_comm{.group = std::move(group)} : nullptr;
+    const std::string backend(group ? group->backend() : "");
+    *part = group ? new dl_comm{.group = std::move(group), .backend = backend} : nullptr;
   });
 }
 
@@ -168,6 +188,10 @@ int dl_comm_rank(const dl_comm* comm) {
 
 int dl_comm_size(const dl_comm* comm) {
   return comm == nullptr ? -1 : comm->group->size();
+}
+
+const char* dl_comm_backend(const dl_comm* comm) {
+  return comm == nullptr ? "" : comm->backend.c_str();
 }
 
 void dl_comm_abort(dl_comm* comm, const char* reason) {
@@ -386,22 +410,104 @@ dl_status dl_recv(dl_comm* comm, void* buffer, size_t count, dl_dtype dtype, int
   });
 }
 
+dl_status dl_sendrecv(dl_comm* comm, const void* sent, size_t sent_count, int to, uint32_t sent_tag,
+                      void* received, size_t received_count, int from, uint32_t received_tag,
+                      dl_dtype dtype, double timeout_s, dl_work** work) {
+  return run(comm, work, [&](ProcessGroup& group) {
+    return group.sendrecv({.buffer = sent,
+                           .count = sent_count,
+                           .dtype = dtype_of(dtype),
+                           .peer = to,
+                           .tag = sent_tag,
+                           .call = call_of(timeout_s)},
+                          {.buffer = received,
+                           .count = received_count,
+                           .dtype = dtype_of(dtype),
+                           .peer = from,
+                           .tag = received_tag,
+                           .call = call_of(timeout_s)});
+  });
+}
+
+dl_status dl_premul_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
+                               dl_dtype dtype, dl_reduce_op op, double factor, double timeout_s,
+                               dl_work** work) {
+  return run(comm, work, [&](ProcessGroup& group) {
+    return premul_all_reduce(group,
+                             {.input = input,
+                              .output = output,
+                              .count = count,
+                              .dtype = dtype_of(dtype),
+                              .op = op_of(op),
+                              .call = call_of(timeout_s)},
+                             factor);
+  });
+}
+
+dl_status dl_premul_reduce(dl_comm* comm, const void* input, void* output, size_t count,
+                           dl_dtype dtype, dl_reduce_op op, double factor, int root,
+                           double timeout_s, dl_work** work) {
+  return run(comm, work, [&](ProcessGroup& group) {
+    return premul_reduce(group,
+                         {.input = input,
+                          .output = output,
+                          .count = count,
+                          .dtype = dtype_of(dtype),
+                          .op = op_of(op),
+                          .root = root,
+                          .call = call_of(timeout_s)},
+                         factor);
+  });
+}
+
+dl_status dl_premul_reduce_scatter(dl_comm* comm, const void* input, void* output, size_t count,
+                                   dl_dtype dtype, dl_reduce_op op, double factor, double timeout_s,
+                                   dl_work** work) {
+  return run(comm, work, [&](ProcessGroup& group) {
+    return premul_reduce_scatter(group,
+                                 {.input = input,
+                                  .output = output,
+                                  .count = count,
+                                  .dtype = dtype_of(dtype),
+                                  .op = op_of(op),
+                                  .call = call_of(timeout_s)},
+                                 factor);
+  });
+}
+
 dl_status dl_user_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
                              size_t element_bytes, dl_reduce_function function, void* context,
                              double timeout_s, dl_work** work) {
   return run(comm, work, [&](ProcessGroup& group) {
-    ReduceFunction fold;
-    if (function != nullptr) {
-      fold = [function, context](const void* in, void* inout, std::size_t n) {
-        function(in, inout, n, context);
-      };
-    }
-    return user_all_reduce(group, {.input = input,
-                                   .output = output,
-                                   .count = count,
-                                   .element_bytes = element_bytes,
-                                   .function = std::move(fold),
-                                   .call = call_of(timeout_s)});
+    return user_all_reduce(
+        group, user_options(input, output, count, element_bytes, function, context, timeout_s));
+  });
+}
+
+dl_status dl_user_reduce(dl_comm* comm, const void* input, void* output, size_t count,
+                         size_t element_bytes, dl_reduce_function function, void* context, int root,
+                         double timeout_s, dl_work** work) {
+  return run(comm, work, [&](ProcessGroup& group) {
+    return user_reduce(
+        group, user_options(input, output, count, element_bytes, function, context, timeout_s),
+        root);
+  });
+}
+
+dl_status dl_user_reduce_scatter(dl_comm* comm, const void* input, void* output, size_t count,
+                                 size_t element_bytes, dl_reduce_function function, void* context,
+                                 double timeout_s, dl_work** work) {
+  return run(comm, work, [&](ProcessGroup& group) {
+    return user_reduce_scatter(
+        group, user_options(input, output, count, element_bytes, function, context, timeout_s));
+  });
+}
+
+dl_status dl_monitored_barrier(dl_comm* comm, double timeout_s) {
+  return guarded([&] {
+    const auto timeout = time_of(timeout_s);
+    DL_CHECK(timeout, kInvalidArgument, "dl_monitored_barrier: timeout_s is 0, wanted more");
+    monitored_barrier(group_of(comm), *timeout);
   });
 }
 

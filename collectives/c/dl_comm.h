@@ -107,6 +107,8 @@ dl_status dl_comm_split(dl_comm* parent, int color, int key, dl_comm** part);
 void dl_comm_destroy(dl_comm* comm);
 int dl_comm_rank(const dl_comm* comm);
 int dl_comm_size(const dl_comm* comm);
+/* "tcp", "shm", "hybrid", "mpi" or, of one rank, "solo"; "" of NULL. As long as the group. */
+const char* dl_comm_backend(const dl_comm* comm);
 /* Ends every operation under way, on every rank, with this reason. */
 void dl_comm_abort(dl_comm* comm, const char* reason);
 /* The first cause of a broken group, else DL_OK. */
@@ -185,11 +187,37 @@ dl_status dl_send(dl_comm* comm, const void* buffer, size_t count, dl_dtype dtyp
 dl_status dl_recv(dl_comm* comm, void* buffer, size_t count, dl_dtype dtype, int peer, uint32_t tag,
                   double timeout_s, dl_work** work);
 
+/* Both at once; neither waits for the other. */
+dl_status dl_sendrecv(dl_comm* comm, const void* sent, size_t sent_count, int to, uint32_t sent_tag,
+                      void* received, size_t received_count, int from, uint32_t received_tag,
+                      dl_dtype dtype, double timeout_s, dl_work** work);
+
+/* Each rank's input times its own factor, then DL_SUM or DL_AVG. Floating dtypes. */
+dl_status dl_premul_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
+                               dl_dtype dtype, dl_reduce_op op, double factor, double timeout_s,
+                               dl_work** work);
+dl_status dl_premul_reduce(dl_comm* comm, const void* input, void* output, size_t count,
+                           dl_dtype dtype, dl_reduce_op op, double factor, int root,
+                           double timeout_s, dl_work** work);
+dl_status dl_premul_reduce_scatter(dl_comm* comm, const void* input, void* output, size_t count,
+                                   dl_dtype dtype, dl_reduce_op op, double factor, double timeout_s,
+                                   dl_work** work);
+
 /* inout[i] = inout[i] op in[i]; `in` stands for the later rank. Runs in the thread that waits. */
 typedef void (*dl_reduce_function)(const void* in, void* inout, size_t count, void* context);
 dl_status dl_user_all_reduce(dl_comm* comm, const void* input, void* output, size_t count,
                              size_t element_bytes, dl_reduce_function function, void* context,
                              double timeout_s, dl_work** work);
+dl_status dl_user_reduce(dl_comm* comm, const void* input, void* output, size_t count,
+                         size_t element_bytes, dl_reduce_function function, void* context, int root,
+                         double timeout_s, dl_work** work);
+dl_status dl_user_reduce_scatter(dl_comm* comm, const void* input, void* output, size_t count,
+                                 size_t element_bytes, dl_reduce_function function, void* context,
+                                 double timeout_s, dl_work** work);
+
+/* Blocks until all ranks have called it. At the deadline (more than 0) every rank that has come
+ * gets DL_TIMEOUT and the name of each that has not, and the group is broken. */
+dl_status dl_monitored_barrier(dl_comm* comm, double timeout_s);
 
 /* NOLINTEND(modernize-use-using) */
 

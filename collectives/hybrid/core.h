@@ -46,6 +46,7 @@ class Core final : public RefCounted {
   void stop() noexcept;
 
   tcp::Group& all() noexcept { return *inner_.all; }
+  ProcessGroup& lane(Lane lane) noexcept { return *inner_.lanes[static_cast<std::size_t>(lane)]; }
   // The same, for an operation that takes no route: throws where the group is broken.
   tcp::Group& pass_on();
   // The first cause; looks at the inner groups, too.

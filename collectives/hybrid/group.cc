@@ -21,7 +21,7 @@ struct Partial final : RefCounted {
 
 Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, std::vector<Slice> slices,
                        Ref<RefCounted> memory) {
-  auto operation = make_ref<Operation>(core_, what, call.timeout.value_or(timeout_), call.holds,
+  auto operation = make_ref<Operation>(core_, what, call.timeout.value_or(how_.timeout), call.holds,
                                        std::move(slices), std::move(memory));
   core_->submit(operation);
   return operation;

@@ -14,11 +14,8 @@ namespace dl::collectives::hybrid {
 class Group final : public ProcessGroup {
  public:
   // `how`: to make further ones.
-  Group(Ref<Core> core, Places places, HybridGroupOptions how)
-      : core_(std::move(core)),
-        places_(std::move(places)),
-        timeout_(how.timeout),
-        how_(std::move(how)) {}
+  Group(Ref<Core> core, Places places, GroupOptions how)
+      : core_(std::move(core)), places_(std::move(places)), how_(std::move(how)) {}
 
   int rank() const noexcept override { return core_->all().rank(); }
   int size() const noexcept override { return core_->all().size(); }
@@ -45,9 +42,12 @@ class Group final : public ProcessGroup {
   Ref<Work> all_to_allv(const AllToAllvOptions& options) override;
   // split.cc
   Ref<ProcessGroup> split(const SplitOptions& options) override;
+  // allocate.cc
+  Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
 
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
+  std::string gone_rank() const override { return core_->all().gone_rank(); }
 
  private:
   ~Group() override { core_->stop(); }
@@ -59,18 +59,14 @@ class Group final : public ProcessGroup {
 
   Ref<Core> core_;
   const Places places_;
-  const std::chrono::nanoseconds timeout_;
-  const HybridGroupOptions how_;
+  const GroupOptions how_;
   std::uint64_t next_split_ = 1;
 };
 
-// The TCP group of all ranks; a failure in it is `reports_failures`' to tell the agent, or the
-// hybrid group's.
-TcpGroupOptions tcp_options(const HybridGroupOptions& options, bool reports_failures);
-// The group around it. Before each further group is made, `begin_round` is called with its number,
-// from 1 to kRounds - 1, the same on all ranks.
+// The TCP group of all ranks first, then the others: before each of these `begin_round` is called
+// with its number, from 1 to kRounds - 1, the same on all ranks.
 inline constexpr int kRounds = 4;
-Ref<ProcessGroup> make_around(HybridGroupOptions options, const Ref<ProcessGroup>& all,
-                              const std::function<void(int)>& begin_round);
+Ref<ProcessGroup> make_group(const GroupOptions& options,
+                             const std::function<void(int)>& begin_round);
 
 }  // namespace dl::collectives::hybrid

@@ -7,7 +7,8 @@
 // as few as can be. Everything else goes through a TCP group of all ranks: the other operations,
 // small ones, sums in half precision and averages of integers (which are rounded once), and
 // Order::kTree. split() gives ranks of one node a shm group, ranks that are all on different nodes
-// a TCP group, and others a hybrid one. allocate_symmetric() gives ordinary memory.
+// a TCP group, and others a hybrid one. allocate_symmetric() gives memory that the ranks of each
+// node share, and whose bytes need no copy in between there; registered memory is as any other.
 //
 // Where nodes have different numbers of ranks the first rank of each carries all of its node's
 // bytes; all_gather and reduce_scatter go through the TCP group there, and where the ranks of a
@@ -23,43 +24,12 @@
 // Thread-safety: process_group.h.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-
-#include "collectives/algorithms/plan.h"
+#include "collectives/group_options.h"
 #include "collectives/process_group.h"
-#include "collectives/record/recorder.h"
-#include "core/base/ref.h"
-#include "rendezvous/net/job_key.h"
-#include "rendezvous/store.h"
 
 namespace dl::collectives {
 
-// As in tcp_group.h and shm_group.h.
-struct HybridGroupOptions {
-  int rank = 0;
-  int size = 1;
-  std::string name = "world";
-  rendezvous::Store* store = nullptr;
-  std::optional<rendezvous::JobKey> key{};
-  std::string job = "local";
-  std::uint64_t generation = 0;
-  std::chrono::nanoseconds timeout = std::chrono::seconds(600);
-  std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);
-  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);
-  std::string iface{};
-  std::string route_to{};
-  std::string node{};  // what makes two ranks share a node; empty: the host's name
-  std::shared_ptr<record::Recorder> recorder{};
-  Ref<RefCounted> engine{};
-  Plan plan{};  // of the TCP groups
-  Ref<RefCounted> segment{};
-};
-
 // Collective: every rank calls it. Throws what make_tcp_group() and make_shm_group() throw.
-Ref<ProcessGroup> make_hybrid_group(const HybridGroupOptions& options);
+Ref<ProcessGroup> make_hybrid_group(const GroupOptions& options);
 
 }  // namespace dl::collectives

@@ -44,7 +44,7 @@ Decision decide(std::span<const Offer> offers);
 
 struct Choice {
   std::string_view backend = "tcp";
-  Ref<RefCounted> segment{};  // for ShmGroupOptions, where the backend needs it
+  Ref<RefCounted> segment{};  // for GroupOptions, where the backend needs it
 };
 
 // Collective: every rank of `roster` calls it. Rank 0 logs an obstacle. Throws what decide()

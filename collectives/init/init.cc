@@ -104,51 +104,27 @@ Session make_session(const ProcessGroupOptions& options) {
                                    .size = launch.world_size,
                                    .timeout = timeout},
                                   asked, node, where.generation, Deadline::after(timeout));
+  const collectives::GroupOptions how{.rank = launch.rank,
+                                      .size = launch.world_size,
+                                      .name = options.name,
+                                      .store = &session.meeting->store(),
+                                      .key = session.meeting->key(),
+                                      .job = where.job,
+                                      .generation = where.generation,
+                                      .timeout = timeout,
+                                      .connect_timeout = timeout,
+                                      .node = node,
+                                      .recorder = recorder,
+                                      .segment = choice.segment,
+                                      .iface = env::get(env::Var::kIface).value_or(""),
+                                      .route_to = session.meeting->route_to(),
+                                      .plan = plan};
   if (choice.backend == "shm") {
-    session.group = collectives::make_shm_group({.rank = launch.rank,
-                                                 .size = launch.world_size,
-                                                 .name = options.name,
-                                                 .store = &session.meeting->store(),
-                                                 .key = session.meeting->key(),
-                                                 .job = where.job,
-                                                 .generation = where.generation,
-                                                 .timeout = timeout,
-                                                 .connect_timeout = timeout,
-                                                 .node = node,
-                                                 .recorder = recorder,
-                                                 .segment = choice.segment});
+    session.group = collectives::make_shm_group(how);
   } else if (choice.backend == "hybrid") {
-    session.group =
-        collectives::make_hybrid_group({.rank = launch.rank,
-                                        .size = launch.world_size,
-                                        .name = options.name,
-                                        .store = &session.meeting->store(),
-                                        .key = session.meeting->key(),
-                                        .job = where.job,
-                                        .generation = where.generation,
-                                        .timeout = timeout,
-                                        .connect_timeout = timeout,
-                                        .iface = env::get(env::Var::kIface).value_or(""),
-                                        .route_to = session.meeting->route_to(),
-                                        .node = node,
-                                        .recorder = recorder,
-                                        .plan = plan,
-                                        .segment = choice.segment});
+    session.group = collectives::make_hybrid_group(how);
   } else {
-    session.group = collectives::make_tcp_group({.rank = launch.rank,
-                                                 .size = launch.world_size,
-                                                 .name = options.name,
-                                                 .store = &session.meeting->store(),
-                                                 .key = session.meeting->key(),
-                                                 .job = where.job,
-                                                 .generation = where.generation,
-                                                 .timeout = timeout,
-                                                 .connect_timeout = timeout,
-                                                 .iface = env::get(env::Var::kIface).value_or(""),
-                                                 .route_to = session.meeting->route_to(),
-                                                 .node = node,
-                                                 .recorder = recorder,
-                                                 .plan = plan});
+    session.group = collectives::make_tcp_group(how);
   }
   session.notices = make_ref<collectives::nccl::Notices>(&session.meeting->store());
   session.group = collectives::make_device_group(session.group, {.timeout = timeout,
@@ -157,6 +133,10 @@ Session make_session(const ProcessGroupOptions& options) {
                                                                  .recorder = recorder});
   // Until everybody has found everybody, rank 0 must serve the store.
   session.group->barrier()->wait();
+  if (launch.rank == 0 && !session.group->plan().empty()) {
+    log::info("group '{}' of {} ranks over {}: plan '{}' picks algorithms", options.name,
+              launch.world_size, session.group->backend(), session.group->plan());
+  }
   return session;
 }
 

@@ -43,11 +43,12 @@ Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
       const auto found_size = env::get_int(source.world_size);
       const bool has_rank = rank || found_rank;
       const bool has_size = world_size || found_size;
-      // srun sets the rank alone for a batch script's shell; torchrun's pair must be whole.
-      if (source.rank == Var::kRank && (found_rank || found_size)) {
+      // SLURM sets the rank alone for a batch script's shell; every other pair must be whole.
+      if (source.rank != Var::kSlurmRank && (found_rank || found_size)) {
         DL_CHECK(has_rank && has_size, kInvalidArgument,
                  "{} is set and {} is not; set both, or neither for a world of one",
-                 has_rank ? "RANK" : "WORLD_SIZE", has_rank ? "WORLD_SIZE" : "RANK");
+                 env::name_of(has_rank ? source.rank : source.world_size),
+                 env::name_of(has_rank ? source.world_size : source.rank));
       }
       if (!(found_rank || found_size) || !has_rank || !has_size) continue;
       launch = {rank ? *rank : to_int(*found_rank, env::name_of(source.rank)),

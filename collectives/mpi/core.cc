@@ -19,10 +19,6 @@ constexpr auto kLeaveTime = 1s;
 
 }  // namespace
 
-std::string seconds_text(std::chrono::nanoseconds span) {
-  return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
-}
-
 Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
                      Ref<RefCounted> owner)
     : descriptor(what),
@@ -46,39 +42,16 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
 }
 
-std::exception_ptr Operation::error() const noexcept {
-  if (!is_completed()) return nullptr;
-  const std::lock_guard lock(mutex_);
-  return error_;
-}
-
-std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
-  if (!is_completed()) return std::nullopt;
-  const std::lock_guard lock(mutex_);
-  return completed_at_;
-}
-
-void Operation::end(std::exception_ptr failed) noexcept {
-  const std::lock_guard lock(mutex_);
-  error_ = std::move(failed);
-  completed_at_ = Deadline::Clock::now();
-  done_.store(true, std::memory_order_release);
-  over_.notify_all();
-}
-
-void Operation::sleep_until(Deadline until) {
-  std::unique_lock lock(mutex_);
-  over_.wait_until(lock, until.when(), [this] { return is_completed(); });
-}
-
 Core::Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank, Options options)
     : engine_(engine),
       mpi_(engine.mpi()),
       comm_(comm),
       rank_(rank),
       options_(std::move(options)),
-      peers_(ranks.size()) {
+      peers_(ranks.size()),
+      matching_(name(), rank_, 0) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
+    matching_.add_rank(ranks[i]);
     peers_[i].who = std::move(ranks[i]);
     peers_[i].credit = kCreditBytes;
   }

@@ -21,6 +21,7 @@
 #include <string>
 
 #include "collectives/identity.h"
+#include "collectives/matching.h"
 #include "collectives/mpi/engine.h"
 #include "collectives/mpi/operation.h"
 #include "collectives/record/recorder.h"
@@ -37,9 +38,6 @@ inline constexpr int kFirstPayloadTag = 3;
 
 // A message of MPI holds at most INT_MAX bytes; larger transfers go in several, in order.
 inline constexpr std::size_t kMostBytes = std::size_t{1} << 30;
-
-// "0.25", "600"
-std::string seconds_text(std::chrono::nanoseconds span);
 
 class Core final : public RefCounted {
  public:
@@ -76,7 +74,7 @@ class Core final : public RefCounted {
   struct Peer {
     Identity who;
     std::uint64_t last_called = 0;  // as far as this rank knows
-    bool has_answered = false;      // since it was asked
+    Clock::time_point last_answer{};
     bool has_left = false;
     std::uint64_t next_number = 0;  // of the messages to it
     std::size_t credit = 0;         // for messages to it that nobody has asked for
@@ -95,10 +93,6 @@ class Core final : public RefCounted {
     std::vector<Handle> requests;
     int peer;
     std::size_t credit = 0;  // given back at the end
-  };
-  struct Unexpected {
-    int source;
-    MessageHeader header;
   };
 
   // Driver, all of it.
@@ -134,7 +128,8 @@ class Core final : public RefCounted {
   void start_receive(const Ref<Message>& message);
   bool advance_messages();
   bool read_headers();
-  void take(Message& message, const Unexpected& found);
+  // The message with this envelope is the receive's: asks for its bytes.
+  void receive(Message& message, const Envelope& envelope);
   int payload_tag(std::uint64_t number) const noexcept;
   bool advance_outgoing();
 
@@ -181,7 +176,7 @@ class Core final : public RefCounted {
   std::uint64_t next_message_ = 1;
   std::deque<Ref<Collective>> queue_;  // the front one runs
   std::vector<Ref<Message>> messages_;
-  std::deque<Unexpected> unexpected_;
+  Matching<Message> matching_;
   std::list<Outgoing> outgoing_;
   std::vector<Ref<Operation>> finished_;  // whose owners are let go on a caller's thread
   Control control_{};

@@ -9,18 +9,10 @@
 namespace dl::collectives::mpi {
 namespace {
 
-using namespace std::chrono_literals;
-
-// The others are asked where they are this long before a wait says for whom; an operation with a
-// short deadline asks after three quarters of it.
-constexpr auto kAskBefore = 500ms;
-
+// When the others are to be asked next where they are.
 Core::Clock::time_point ask_time(const Operation& o, Core::Clock::duration speak_after) noexcept {
-  return o.begin + std::min<Core::Clock::duration>(speak_after - kAskBefore, o.timeout / 4 * 3);
-}
-
-std::string with_operation(const Operation& operation, std::string_view rest) {
-  return fmt::format("{}: {}", text(operation.descriptor), rest);
+  return o.begin + std::min<Core::Clock::duration>(o.questions.next(o.timeout, speak_after),
+                                                   Core::Clock::time_point::max() - o.begin);
 }
 
 }  // namespace
@@ -39,7 +31,7 @@ void Core::fail(ErrorKind kind, const std::string& cause, bool tells) noexcept {
   for (Ref<Message>& message : messages_) over.emplace_back(std::move(message));
   queue_.clear();
   messages_.clear();
-  unexpected_.clear();
+  matching_.clear();
   for (Ref<Operation>& operation : over) {
     if (!operation->requests.empty()) engine_.hold(operation);
     log_.fail(operation->slot);
@@ -96,7 +88,7 @@ void Core::on_control(int source) {
       return;
     }
     case Control::Kind::kAnswer:
-      from.has_answered = true;
+      from.last_answer = Clock::now();
       from.last_called = std::max(from.last_called, control_.last_called);
       return;
     case Control::Kind::kBye:
@@ -111,12 +103,12 @@ void Core::look_at_leavers() {
   const Operation& running = *queue_.front();
   for (const Peer& p : peers_) {
     if (!p.has_left || p.last_called >= running.descriptor.sequence) continue;
-    return fail(
-        ErrorKind::kPeerFailed,
-        with_operation(running, fmt::format("{} has left group '{}' without calling it (its last "
-                                            "call was #{})",
-                                            p.who.text(), name(), p.last_called)),
-        true);
+    return fail(ErrorKind::kPeerFailed,
+                with_operation(running.descriptor,
+                               fmt::format("{} has left group '{}' without calling it (its last "
+                                           "call was #{})",
+                                           p.who.text(), name(), p.last_called)),
+                true);
   }
 }
 
@@ -138,31 +130,29 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   if (now >= operation.deadline.when()) {
     log_.wait_for(operation.slot, missing_rank(operation));
     fail(ErrorKind::kTimeout,
-         with_operation(operation,
+         with_operation(operation.descriptor,
                         fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
                                     missing_text(operation))),
          true);
     return;
   }
-  if (!operation.has_asked && now >= ask_time(operation, speak_after)) {
-    operation.has_asked = true;
+  if (operation.questions.are_due(operation.begin, now, operation.timeout, speak_after)) {
     Control ask{};
     ask.kind = Control::Kind::kAsk;
     for (int r = 0; r < size(); ++r) {
-      if (r == rank_) continue;
-      peer(r).has_answered = false;
-      tell(r, ask);
+      if (r != rank_) tell(r, ask);
     }
   }
   const bool is_slow = operation.timeout > speak_after;
   if (is_slow && !operation.has_warned && now >= operation.begin + speak_after) {
     operation.has_warned = true;
     log_.wait_for(operation.slot, missing_rank(operation));
-    log::warning("{}", with_operation(operation, fmt::format("{} s {}", seconds_text(speak_after),
-                                                             missing_text(operation))));
+    log::warning(
+        "{}", with_operation(operation.descriptor, fmt::format("{} s {}", seconds_text(speak_after),
+                                                               missing_text(operation))));
   }
   timer_ = std::min(timer_, operation.deadline.when());
-  if (!operation.has_asked) timer_ = std::min(timer_, ask_time(operation, speak_after));
+  timer_ = std::min(timer_, ask_time(operation, speak_after));
   if (is_slow && !operation.has_warned) timer_ = std::min(timer_, operation.begin + speak_after);
 }
 
@@ -176,16 +166,14 @@ int Core::missing_rank(const Operation& operation) const {
 
 std::string Core::missing_text(const Operation& operation) const {
   const Descriptor& d = operation.descriptor;
-  const auto is_silent = [&](const Peer& p) { return operation.has_asked && !p.has_answered; };
+  const auto is_silent = [&](const Peer& p) {
+    return operation.questions.are_unanswered(p.last_answer);
+  };
   if (operation.is_message()) {
     const auto& message = static_cast<const Message&>(operation);
-    if (message.peer == kAnySource) {
-      return fmt::format("waiting for any rank to send it (tag {})", message.tag());
-    }
+    if (message.peer == kAnySource) return missing_message_text(d, {}, false);
     const Peer& p = peer(message.peer);
-    return fmt::format("waiting for {}, which {} (tag {}){}", p.who.text(),
-                       d.op == OpKind::kSend ? "has not received it" : "has not sent it",
-                       message.tag(), is_silent(p) ? " and does not answer" : "");
+    return missing_message_text(d, p.who.text(), is_silent(p));
   }
   if (!queue_.empty() && queue_.front()->descriptor.sequence < d.sequence) {
     const Collective& first = *queue_.front();

@@ -109,18 +109,10 @@ class Group final : public ProcessGroup {
   }
 
   Ref<Work> send(const SendOptions& o) override {
-    return start_message({.count = o.count,
-                          .root = static_cast<std::int32_t>(o.tag),
-                          .op = OpKind::kSend,
-                          .dtype = o.dtype},
-                         o.call, o.peer, const_cast<void*>(o.buffer));
+    return start_message(descriptor_of(o), o.call, o.peer, const_cast<void*>(o.buffer));
   }
   Ref<Work> recv(const RecvOptions& o) override {
-    return start_message({.count = o.count,
-                          .root = static_cast<std::int32_t>(o.tag),
-                          .op = OpKind::kRecv,
-                          .dtype = o.dtype},
-                         o.call, o.peer, o.buffer);
+    return start_message(descriptor_of(o), o.call, o.peer, o.buffer);
   }
 
   Ref<ProcessGroup> split(const SplitOptions& options) override;

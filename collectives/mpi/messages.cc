@@ -3,7 +3,6 @@
 //
 // dlrun matches, not MPI, as MPI's tags are smaller than ours. A small send is copied and over at
 // once; the copy counts against the peer's credit until the receiver has taken it (MPI_Issend).
-#include <algorithm>
 #include <cstring>
 
 #include "collectives/mpi/core.h"
@@ -63,52 +62,31 @@ void Core::start_send(const Ref<Message>& message) {
 
 void Core::start_receive(const Ref<Message>& message) {
   messages_.push_back(message);
-  const auto found = std::find_if(unexpected_.begin(), unexpected_.end(), [&](const Unexpected& u) {
-    return u.header.tag == message->tag() &&
-           (message->peer == kAnySource || message->peer == u.source);
-  });
-  if (found == unexpected_.end()) return;
-  const Unexpected first = *found;
-  unexpected_.erase(found);
-  take(*message, first);
+  if (const auto found = matching_.post(message)) receive(*message, *found);
 }
 
-void Core::take(Message& message, const Unexpected& found) {
-  const Descriptor& ours = message.descriptor;
-  const Descriptor theirs{.count = found.header.count,
-                          .root = ours.root,
-                          .op = OpKind::kSend,
-                          .dtype = found.header.dtype};
-  if (theirs.count != ours.count || theirs.dtype != ours.dtype) {
-    fail(ErrorKind::kMismatch,
-         fmt::format("recv with tag {}: {} sent {}, {} expects {}; the two calls must agree",
-                     message.tag(), peer(found.source).who.text(), payload_text(theirs),
-                     peer(rank_).who.text(), payload_text(ours)),
-         true);
-    return;
-  }
-  message.peer = found.source;
+void Core::receive(Message& message, const Envelope& envelope) {
   message.is_matched = true;
-  receive_parts(message.requests, message.buffer, message.bytes, found.source,
-                payload_tag(found.header.number));
+  receive_parts(message.requests, message.buffer, message.bytes, message.peer,
+                payload_tag(envelope.id));
 }
 
 bool Core::read_headers() {
   Ended ended{};
   engine_.check(mpi_.test(&header_request_, &ended), "MPI_Test");
   if (!ended.is_ended) return false;
-  const Unexpected found{ended.source, header_};
+  const Envelope envelope{.count = header_.count,
+                          .id = header_.number,
+                          .tag = header_.tag,
+                          .dtype = header_.dtype,
+                          .is_request = true};
   engine_.check(
       mpi_.receive(&header_, sizeof header_, kAnySource, kHeaderTag, comm_, &header_request_),
       "MPI_Irecv");
-  const auto asked = std::find_if(messages_.begin(), messages_.end(), [&](const Ref<Message>& m) {
-    return m->descriptor.op == OpKind::kRecv && !m->is_matched && m->tag() == found.header.tag &&
-           (m->peer == kAnySource || m->peer == found.source);
-  });
-  if (asked == messages_.end()) {
-    unexpected_.push_back(found);
+  if (const Ref<Message> asked = matching_.take_posted(ended.source, envelope)) {
+    receive(*asked, envelope);
   } else {
-    take(**asked, found);
+    matching_.keep(ended.source, {envelope});
   }
   return true;
 }

@@ -1,18 +1,16 @@
 // Operation: a Work of an MPI group.
 //
 // The caller fills it, whoever drives the group's Core runs it, anybody waits for it. Fields below
-// "driver" are the driver's; the completion is a one-way door with an atomic in front, so that
-// is_completed() is one load.
+// "driver" are the driver's.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <vector>
 
+#include "collectives/completion.h"
 #include "collectives/descriptor.h"
 #include "collectives/mpi/module.h"
 #include "collectives/record/format.h"
+#include "collectives/wait_policy.h"
 #include "collectives/work.h"
 #include "core/base/deadline.h"
 
@@ -28,19 +26,21 @@ class Operation : public Work {
 
   void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
-  bool is_completed() const noexcept override { return done_.load(std::memory_order_acquire); }
-  std::exception_ptr error() const noexcept override;
-  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
+  bool is_completed() const noexcept override { return completion_.is_over(); }
+  std::exception_ptr error() const noexcept override { return completion_.error(); }
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
+    return completion_.at();
+  }
 
   // Sleeps until the operation is over or the deadline has passed.
-  void sleep_until(Deadline deadline);
+  void sleep_until(Deadline until) { completion_.wait_until(until); }
   bool is_message() const noexcept {
     return descriptor.op == OpKind::kSend || descriptor.op == OpKind::kRecv;
   }
 
   // Driver. ---------------------------------------------------------------------------------------
   // Ends the operation, well where `error` is null.
-  void end(std::exception_ptr error) noexcept;
+  void end(std::exception_ptr error) noexcept { completion_.end(std::move(error)); }
 
   Descriptor descriptor;
   record::Slot* slot = nullptr;  // of the flight recorder
@@ -49,17 +49,13 @@ class Operation : public Work {
   const std::chrono::nanoseconds timeout;
   const Deadline::Clock::time_point begin;
   const Deadline deadline;
-  bool has_asked = false;   // where the others are
+  Questions questions{};    // where the others are
   bool has_warned = false;  // for whom it waits
 
  private:
   Ref<Core> core_;
   Ref<RefCounted> owner_;
-  std::atomic<bool> done_{false};
-  mutable std::mutex mutex_;
-  std::condition_variable over_;
-  std::exception_ptr error_;
-  std::chrono::steady_clock::time_point completed_at_;
+  Completion completion_;
 };
 
 // What every rank tells every other before a collective: what it calls, and its payload where that

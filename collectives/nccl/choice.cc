@@ -2,8 +2,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <map>
 
+#include "collectives/roster.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/device/cuda/library.h"
@@ -65,6 +67,7 @@ Decision decide(std::span<const Offer> offers) {
   }
   std::map<std::string, std::size_t> first;
   Decision decision;
+  decision.is_shared = std::ranges::all_of(offers, [](const Offer& offer) { return offer.shares; });
   for (std::size_t r = 0; r < offers.size(); ++r) {
     const auto [owner, is_new] = first.emplace(offers[r].gpu, r);
     if (is_new) continue;
@@ -85,7 +88,7 @@ const Module& open_module() {
   return module;
 }
 
-void prepare_sharing(int rank, int version) {
+void prepare_sharing(int version) {
   using env::Var;
   env::set_unless_set(Var::kNcclNet, "Socket");
   env::set_unless_set(Var::kNcclSocketIfname, "lo");
@@ -94,8 +97,10 @@ void prepare_sharing(int rank, int version) {
   if (version >= kMultiRankGpu) {
     env::set_unless_set(Var::kNcclMultiRankGpu, "1");
   } else {
-    // Ranks that seem to be on different hosts may have the same GPU.
-    env::set_unless_set(Var::kNcclHostId, fmt::format("dlrun-rank-{}", rank));
+    // Ranks that seem to be on different hosts may have the same GPU. A process has one name in all
+    // of its groups, whatever its rank there.
+    const Identity own = this_process(0, "");
+    env::set_unless_set(Var::kNcclHostId, fmt::format("dlrun-{}-{}", own.host, own.pid));
   }
 }
 

@@ -22,7 +22,7 @@ struct Offer {
 
 struct Decision {
   std::string obstacle{};  // why not NCCL; empty: over NCCL
-  bool is_shared = false;  // several ranks on one GPU, over NCCL all the same
+  bool is_shared = false;  // ranks are ready for several on one GPU, here or in another group
 };
 
 // A pure function of what all ranks have said, by rank. Throws kMismatch for different NCCLs.
@@ -31,7 +31,8 @@ Decision decide(std::span<const Offer> offers);
 // The module, opened at the first call. Throws kNotFound where it or NCCL is not there or too old.
 const Module& open_module();
 
-// Before the first call of NCCL: what lets several ranks use one GPU, unless the user has set it.
-void prepare_sharing(int rank, int version);
+// Before the first call of NCCL, which reads its environment once: what lets several ranks use one
+// GPU, unless the user has set it.
+void prepare_sharing(int version);
 
 }  // namespace dl::collectives::nccl

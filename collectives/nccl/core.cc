@@ -2,10 +2,10 @@
 
 #include <sched.h>
 
+#include "collectives/nccl/captured.h"
 #include "collectives/recording.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/device/cuda/graph.h"
 
 namespace dl::collectives::nccl {
 namespace {
@@ -33,9 +33,16 @@ Operation::~Operation() {
   }
 }
 
+std::string Operation::what() const {
+  if (in_graph_ == 0) return text(descriptor_);
+  return fmt::format("a graph's launch ({} operation{}, up to {})", in_graph_,
+                     in_graph_ == 1 ? "" : "s", text(descriptor_));
+}
+
 void Operation::wait(Stream stream) {
   if (stream.device.type == DeviceType::kCPU) return synchronize(std::nullopt);
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+  awaited_.store(true, std::memory_order_relaxed);
   core_->cuda_.wait_event(stream.handle, end_);
 }
 
@@ -121,7 +128,7 @@ void Core::connect(const UniqueId& id, Deadline deadline) {
   }
   if (state != kSuccess) {
     give_up(ErrorKind::kConnection, fmt::format("group '{}': NCCL cannot connect the ranks: {}",
-                                                name_, nccl_.error_text(state)));
+                                                name_, text_of(nccl_, state)));
   }
   comm_ = comm;
   watcher_ = std::thread([this] { watch(); });
@@ -136,33 +143,30 @@ void Core::close() noexcept {
   if (watcher_.joinable()) watcher_.join();
 }
 
-std::exception_ptr Core::error() const noexcept {
-  if (!poisoned_.load(std::memory_order_acquire)) return nullptr;
-  const std::lock_guard lock(mutex_);
-  return error_;
-}
-
-void Core::throw_if_broken() const {
-  if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
-}
-
-std::string Core::nccl_text(int code) const {
-  const Comm comm = comm_;
-  const std::string_view more = comm == nullptr ? "" : nccl_.last_error(comm);
-  return fmt::format("{}{}{}", nccl_.error_text(code), more.empty() ? "" : ": ", more);
+void Core::throw_if_broken() {
+  hear_host();
+  error_->check();
 }
 
 void Core::check(int code, std::string_view call) {
   if (code == kSuccess || code == kInProgress) return;
   const std::string text =
-      fmt::format("group '{}': {}: NCCL says: {}", name_, call, nccl_text(code));
+      fmt::format("group '{}': {}: NCCL says: {}", name_, call, text_of(nccl_, code));
   poison(ErrorKind::kConnection, text, true);
   throw_if_broken();
 }
 
-void Core::settle() {
+void Core::settle(Deadline deadline, const Descriptor& what) {
   for (int rounds = 0;; ++rounds) {
     throw_if_broken();
+    if (deadline.has_passed()) {
+      poison(ErrorKind::kTimeout,
+             fmt::format("{}: NCCL has not started it within its capture by the deadline; an "
+                         "operation that was called before is connected already",
+                         text(what)),
+             true);
+      continue;
+    }
     int state = kSuccess;
     if (const int code = nccl_.async_error(comm_, &state)) state = code;
     check(state, "an operation's start");
@@ -191,18 +195,22 @@ void Core::give_event(void* event) noexcept {
 }
 
 Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& enqueue) {
-  const std::lock_guard launching(launch_mutex_);
   throw_if_broken();
   const cuda::CaptureState capture = cuda_.capture_state(call.stream.handle);
   DL_CHECK(capture != cuda::CaptureState::kInvalidated, kInvalidArgument,
            "{}: the capture of its stream is broken", name_of(what.op));
   const bool is_captured = capture == cuda::CaptureState::kActive;
-  const bool is_message = what.op == OpKind::kSend || what.op == OpKind::kRecv;
-  // A capture runs nothing, and on another rank it may not have come so far: it is not counted.
-  std::uint64_t& next = is_message ? next_message_ : next_collective_;
+  // Null for a capture that is not a Graph's: its launches are nobody's to watch.
+  auto* const captured = static_cast<CapturedCalls*>(
+      is_captured ? cuda::note_captured(this, [this] { return make_ref<CapturedCalls>(*this); })
+                  : nullptr);
+  const std::lock_guard launching(launch_mutex_);
+  throw_if_broken();
+  // A capture runs nothing, and on another rank it may not have come so far: its launches count.
+  std::uint64_t& next = is_message(what) ? next_message_ : next_collective_;
   what.sequence = is_captured ? next : next++;
-  const auto work = make_ref<Operation>(Ref<Core>(this), what, call,
-                                        call.timeout.value_or(options_.timeout), is_captured);
+  const std::chrono::nanoseconds timeout = call.timeout.value_or(options_.timeout);
+  const auto work = make_ref<Operation>(Ref<Core>(this), what, call, timeout, is_captured);
   work->end_ = is_captured ? cuda_.make_event(options_.device, false) : take_event();
   if (!is_captured) {
     work->begin_ = take_event();
@@ -211,8 +219,8 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
   {
     const std::lock_guard lock(mutex_);
     work->clock_ = Clock::now();
-    if (!is_message && !is_captured) place_ = {.last_called = what.sequence, .call = text(what)};
     if (!is_captured) {
+      if (!is_message(what)) place_ = {.last_called = what.sequence, .call = text(what)};
       pending_.push_back(work);
       changed_.notify_all();
     }
@@ -223,9 +231,15 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
     cuda_.wait_event(stream_, work->end_);
     if (!is_captured) cuda_.record_event(work->begin_, stream_);
     check(nccl_.group_start(), "ncclGroupStart");
-    enqueue(stream_);
+    try {
+      enqueue(stream_);
+    } catch (...) {
+      nccl_.group_end();  // left open, it would swallow what this thread gives any communicator
+      throw;
+    }
     check(nccl_.group_end(), "ncclGroupEnd");
-    settle();
+    // What runs is timed by the watcher, which says who is missing.
+    settle(is_captured ? Deadline::after(timeout) : Deadline::never(), what);
     cuda_.record_event(work->end_, stream_);
   } catch (const std::exception& error) {
     // It may stand in the stream, or in half of it: nothing of the group can be trusted any more. A
@@ -233,10 +247,52 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
     if (!is_captured) poison(std::current_exception(), who_text(what, error.what()), true);
     throw;
   }
-  if (is_captured) cuda::note_captured(this);
+  if (captured != nullptr) captured->add(what, timeout);
   const std::lock_guard lock(mutex_);
   work->launched_ = true;
   return work;
+}
+
+Ref<Operation> Core::begin_graph(const CapturedCalls& calls, const Stream& stream) {
+  const std::lock_guard launching(launch_mutex_);
+  throw_if_broken();
+  // As if they had been called now, so that the ranks' numbers agree where one calls in its place.
+  next_collective_ += calls.collectives();
+  next_message_ += calls.messages();
+  const bool is_counted = calls.collectives() > 0;
+  Descriptor what = calls.last();
+  what.sequence = (is_counted ? next_collective_ : next_message_) - 1;
+  auto work = make_ref<Operation>(Ref<Core>(this), what, CallOptions{}, calls.timeout(), false);
+  work->in_graph_ = calls.collectives() + calls.messages();
+  work->begin_ = take_event();
+  work->end_ = take_event();
+  work->slot_ = log_.enqueue(record_of(what, 0));
+  {
+    const std::lock_guard lock(mutex_);
+    work->clock_ = Clock::now();
+    if (is_counted) place_ = {.last_called = what.sequence};
+    launches_.push_back(work);
+    changed_.notify_all();
+  }
+  try {
+    cuda_.record_event(work->begin_, stream.handle);
+  } catch (const std::exception& error) {
+    poison(std::current_exception(), fmt::format("{}: {}", work->what(), error.what()), true);
+    throw;
+  }
+  return work;
+}
+
+void Core::end_graph(const Ref<Operation>& launched, const Stream& stream,
+                     const std::exception_ptr& failed) noexcept {
+  try {
+    if (failed) std::rethrow_exception(failed);
+    cuda_.record_event(launched->end_, stream.handle);
+    const std::lock_guard lock(mutex_);
+    launched->launched_ = true;
+  } catch (const std::exception& error) {
+    poison(std::current_exception(), fmt::format("{}: {}", launched->what(), error.what()), true);
+  }
 }
 
 void Core::poison(ErrorKind kind, const std::string& text, bool tells) noexcept {
@@ -245,11 +301,10 @@ void Core::poison(ErrorKind kind, const std::string& text, bool tells) noexcept 
 
 void Core::poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept {
   const std::lock_guard lock(mutex_);
-  if (error_) return;
-  error_ = std::move(cause);
+  if (error_->get()) return;
+  error_->set(std::move(cause));
   error_text_ = text;
   tells_ = tells;
-  poisoned_.store(true, std::memory_order_release);
   changed_.notify_all();
 }
 

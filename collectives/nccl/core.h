@@ -2,8 +2,10 @@
 // under way, and the first error.
 //
 // A caller launches under launch_mutex_; the watcher, a thread of the core's, finds out what is
-// over, what is late and what is broken. An Operation keeps the Core; close() ends the watcher and
-// the communicator. Thread-safety: any thread, but for what is said to be the watcher's.
+// over, what is late and what is broken. A launch of a graph that holds operations is one more
+// operation, between two events of the launching stream: those within the graph nobody may query.
+// An Operation keeps the Core; close() ends the watcher and the communicator. Thread-safety: any
+// thread, but for what is said to be the watcher's.
 #pragma once
 
 #include <atomic>
@@ -21,9 +23,11 @@
 #include "collectives/record/recorder.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
+#include "core/base/first_error.h"
 
 namespace dl::collectives::nccl {
 
+class CapturedCalls;
 class Core;
 
 class Operation final : public Work {
@@ -42,18 +46,21 @@ class Operation final : public Work {
  private:
   friend class Core;
   using Clock = Deadline::Clock;
+  std::string what() const;
   void end(std::exception_ptr failed) noexcept;
 
   const Ref<Core> core_;
   Descriptor descriptor_;
   const std::chrono::nanoseconds timeout_;
   const bool captured_;
+  std::uint64_t in_graph_ = 0;  // a graph's launch: so many operations are in it
   Ref<RefCounted> owner_;
   record::Slot* slot_ = nullptr;
-  // Of the core's stream: the GPU has come to the operation, and is through with it.
+  // Of its stream: the GPU has come to the operation, and is through with it.
   void* begin_ = nullptr;
   void* end_ = nullptr;
   std::atomic<bool> done_{false};
+  std::atomic<bool> awaited_{false};  // by a stream
 
   // Core::mutex_
   bool launched_ = false;  // both events stand in the stream
@@ -85,11 +92,16 @@ class Core final : public RefCounted {
   // Runs `enqueue(stream)` between NCCL's group calls, on the core's stream, after the caller's.
   using Enqueue = std::function<void(void* stream)>;
   Ref<Work> launch(Descriptor what, const CallOptions& call, const Enqueue& enqueue);
+  // Around the launch of a graph. The first throws the group's error.
+  Ref<Operation> begin_graph(const CapturedCalls& calls, const Stream& stream);
+  void end_graph(const Ref<Operation>& launched, const Stream& stream,
+                 const std::exception_ptr& failed) noexcept;
   // Throws kConnection, and breaks the group, where a call of NCCL has failed.
   void check(int code, std::string_view call);
 
   void abort(std::string_view reason) noexcept;
-  std::exception_ptr error() const noexcept;
+  std::exception_ptr error() const noexcept { return error_->get(); }
+  const Ref<FirstError>& first_error() const noexcept { return error_; }
 
  private:
   friend class Operation;
@@ -98,29 +110,37 @@ class Core final : public RefCounted {
   // The first error counts; the watcher then ends everything. `tells`: the others do not know yet.
   void poison(ErrorKind kind, const std::string& text, bool tells) noexcept;
   void poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept;
-  void throw_if_broken() const;
-  // Polls until NCCL is through with a call, or the group is broken; throws as check().
-  void settle();
-  std::string nccl_text(int code) const;
+  // The host group's failure is this one's.
+  void hear_host() noexcept;
+  void throw_if_broken();
+  // Polls until NCCL is through with a call, or the group is broken; throws as check(). A passed
+  // deadline breaks it.
+  void settle(Deadline deadline, const Descriptor& what);
 
   void* take_event();
   void give_event(void* event) noexcept;
 
   // The watcher's.
+  using Queue = std::deque<Ref<Operation>>;
   void watch() noexcept;
   void look() noexcept;
-  std::chrono::nanoseconds advance();  // returns how long it may sleep
+  std::chrono::nanoseconds advance() noexcept;  // returns how long it may sleep
+  bool advance(Queue& queue);                   // whether something in it is not over
   void look_at_clock(const Ref<Operation>& front);
+  void look_at_gone(const Operation& front);
   void end_everything() noexcept;
-  // Calls `end` in a thread that is left behind where it hangs: then the process ends.
+  // Whether `end` is, in a thread that is left behind where it takes longer.
+  bool is_through(std::function<void()> end, std::chrono::nanoseconds time);
+  // The same for as long as an abort may take: then the process ends.
   void call_or_die(std::function<void()> end, const std::string& why) noexcept;
   void die(const std::string& why) noexcept;
-  bool leave() noexcept;  // false where the communicator must be aborted
+  bool leave() noexcept;             // false where the communicator must be aborted
+  bool wait_for_streams() noexcept;  // false where the group broke meanwhile
   struct Missing {
     std::string text;
     bool is_mismatch = false;
   };
-  Missing who_is_missing(const Descriptor& what);
+  Missing who_is_missing(const Operation& late);
 
   const NcclGroupOptions options_;
   const Module& nccl_;
@@ -130,7 +150,9 @@ class Core final : public RefCounted {
   record::GroupRecorder log_;
   void* stream_ = nullptr;
   std::atomic<Comm> comm_{nullptr};
-  std::atomic<bool> poisoned_{false};
+  // Set under mutex_, and before NCCL is told to abort. Not only where an operation is under way: a
+  // rank that aborts may feed the others' operations with anything, and they end well.
+  const Ref<FirstError> error_ = make_ref<FirstError>();
 
   std::mutex launch_mutex_;
   std::uint64_t next_collective_ = 1;
@@ -138,8 +160,8 @@ class Core final : public RefCounted {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::exception_ptr error_;
-  std::deque<Ref<Operation>> pending_;
+  Queue pending_;   // on the core's stream
+  Queue launches_;  // of graphs, on streams of others
   std::vector<void*> events_;
   Notices::Place place_;  // the last collective that was called
   std::string error_text_;
@@ -151,7 +173,8 @@ class Core final : public RefCounted {
   Clock::time_point next_answer_{};
   std::int64_t asked_ = 0;
   Clock::time_point last_change_{};
-  bool is_over_ = false;  // end_everything() was here
+  Clock::time_point gone_since_{};  // of the first rank that the host group knows to have ended
+  bool is_over_ = false;            // end_everything() was here
 };
 
 }  // namespace dl::collectives::nccl

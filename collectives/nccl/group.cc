@@ -1,7 +1,10 @@
+#include <algorithm>
+#include <variant>
 #include <vector>
 
 #include "collectives/buffers.h"
 #include "collectives/calls.h"
+#include "collectives/joined_work.h"
 #include "collectives/nccl/core.h"
 #include "collectives/objects.h"
 #include "collectives/roster.h"
@@ -16,6 +19,11 @@ std::size_t sum_before(std::span<const std::size_t> counts, int rank) noexcept {
   for (int r = 0; r < rank; ++r) sum += counts[static_cast<std::size_t>(r)];
   return sum;
 }
+
+// Of the buffers of a batch.
+struct Owners final : RefCounted {
+  std::vector<Ref<RefCounted>> held;
+};
 
 class Group final : public ProcessGroup {
  public:
@@ -44,9 +52,20 @@ class Group final : public ProcessGroup {
   Ref<Work> all_reduce(const AllReduceOptions& o) override {
     check_all_reduce(o);
     check_reduce_op(OpKind::kAllReduce, o.dtype, o.op);
-    return launch(descriptor_of(o), o.call, [&](void* stream) {
-      core_->check(nccl_.all_reduce(o.input, o.output, o.count, o.dtype, o.op, comm(), stream),
-                   "ncclAllReduce");
+    return launch(descriptor_of(o), o.call, [&](void* stream) { enqueue(o, stream); });
+  }
+  Ref<Work> all_reduce_list(std::span<const AllReduceOptions> parts,
+                            const CallOptions& call) override {
+    Descriptor what{.op = OpKind::kAllReduce, .dtype = DType::kF32};
+    for (const AllReduceOptions& part : parts) {
+      check_all_reduce(part);
+      check_reduce_op(OpKind::kAllReduce, part.dtype, part.op);
+      what.count += part.count;
+      what.dtype = part.dtype;
+      what.reduce = part.op;
+    }
+    return launch(what, call, [&](void* stream) {
+      for (const AllReduceOptions& part : parts) enqueue(part, stream);
     });
   }
   Ref<Work> reduce(const ReduceOptions& o) override {
@@ -87,17 +106,36 @@ class Group final : public ProcessGroup {
   }
 
   Ref<Work> send(const SendOptions& o) override {
-    const Descriptor what = message(OpKind::kSend, o.count, o.dtype, o.tag, o.peer, o.buffer);
-    return launch(what, o.call, [&](void* stream) {
-      send_to(o.peer, o.buffer, o.count * size_of(o.dtype), stream);
-    });
+    return launch(check_message(o), o.call, [&](void* stream) { enqueue(o, stream); });
   }
   Ref<Work> recv(const RecvOptions& o) override {
-    DL_CHECK(o.peer != kAnySource, kNotImplemented,
-             "recv: NCCL receives from a rank that is named, not from any source");
-    const Descriptor what = message(OpKind::kRecv, o.count, o.dtype, o.tag, o.peer, o.buffer);
-    return launch(what, o.call, [&](void* stream) {
-      receive_from(o.peer, o.buffer, o.count * size_of(o.dtype), stream);
+    return launch(check_message(o), o.call, [&](void* stream) { enqueue(o, stream); });
+  }
+  // Within one group of NCCL's calls: one after the other on the stream, a receive would keep the
+  // send behind it from starting.
+  Ref<Work> batch(std::span<const PeerMessage> messages) override {
+    if (messages.empty()) return join({});
+    const auto what_of = [this](const PeerMessage& message) {
+      return std::visit([this](const auto& o) { return check_message(o); }, message);
+    };
+    CallOptions call = call_of(messages.front());
+    std::chrono::nanoseconds earliest = std::chrono::nanoseconds::max();
+    const auto owners = make_ref<Owners>();
+    for (const PeerMessage& message : messages) {
+      static_cast<void>(what_of(message));
+      const CallOptions& own = call_of(message);
+      DL_CHECK(own.stream.handle == call.stream.handle, kInvalidArgument,
+               "batch: over NCCL its messages are one operation of one stream, and these are on "
+               "several");
+      earliest = std::min(earliest, own.timeout.value_or(core_->options().timeout));
+      owners->held.push_back(own.holds);
+    }
+    call.timeout = earliest;
+    call.holds = owners;
+    return launch(what_of(messages.front()), call, [&](void* stream) {
+      for (const PeerMessage& message : messages) {
+        std::visit([&](const auto& o) { enqueue(o, stream); }, message);
+      }
     });
   }
 
@@ -148,6 +186,7 @@ class Group final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   std::exception_ptr error() const noexcept override { return core_->error(); }
+  Ref<FirstError> background_error() const noexcept override { return core_->first_error(); }
 
  private:
   static std::size_t part(std::span<const std::size_t> counts, int r) noexcept {
@@ -175,22 +214,37 @@ class Group final : public ProcessGroup {
     return core_->launch(what, call, enqueue);
   }
 
+  // NCCL's average of integers is the wrapped sum, divided.
   void check_reduce_op(OpKind kind, DType dtype, ReduceOp op) const {
     const bool is_bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
-    DL_CHECK(!is_bitwise || (dtype == DType::kBool && op != ReduceOp::kBxor), kNotImplemented,
+    const bool has_op = is_bitwise ? dtype == DType::kBool && op != ReduceOp::kBxor
+                                   : op != ReduceOp::kAvg || is_floating(dtype);
+    const bool has_dtype = dtype != DType::kI16 && dtype != DType::kU16;
+    DL_CHECK(has_op && has_dtype, kNotImplemented,
              "{}: NCCL has no {} of {}; reduce a copy on the CPU", name_of(kind), name_of(op),
              dl::name_of(dtype));
   }
 
-  Descriptor message(OpKind op, std::size_t count, DType dtype, std::uint32_t tag, int peer,
-                     const void* buffer) const {
-    const Descriptor what{
-        .count = count, .root = static_cast<std::int32_t>(tag), .op = op, .dtype = dtype};
-    check_peer(what, peer, rank_, size(), buffer);
-    DL_CHECK(tag == 0, kNotImplemented,
+  template <typename Options>
+  Descriptor check_message(const Options& o) const {
+    const Descriptor what = descriptor_of(o);
+    DL_CHECK(o.peer != kAnySource, kNotImplemented,
+             "{}: NCCL receives from a rank that is named, not from any source", name_of(what.op));
+    check_peer(what, o.peer, rank_, size(), o.buffer);
+    DL_CHECK(o.tag == 0, kNotImplemented,
              "{}: tag is {}, and NCCL has none: the messages of two ranks are taken in order",
-             name_of(op), tag);
+             name_of(what.op), o.tag);
     return what;
+  }
+  void enqueue(const AllReduceOptions& o, void* stream) {
+    core_->check(nccl_.all_reduce(o.input, o.output, o.count, o.dtype, o.op, comm(), stream),
+                 "ncclAllReduce");
+  }
+  void enqueue(const SendOptions& o, void* stream) {
+    send_to(o.peer, o.buffer, o.count * size_of(o.dtype), stream);
+  }
+  void enqueue(const RecvOptions& o, void* stream) {
+    receive_from(o.peer, o.buffer, o.count * size_of(o.dtype), stream);
   }
 
   void send_to(int peer, const void* buffer, std::size_t bytes, void* stream) {
@@ -268,7 +322,7 @@ Ref<ProcessGroup> make_nccl_group(const NcclGroupOptions& options) {
     const int code = options.module->unique_id(&id);
     if (code != nccl::kSuccess) {
       const std::string why = fmt::format("group '{}': NCCL cannot listen for the other ranks: {}",
-                                          host.name(), options.module->error_text(code));
+                                          host.name(), nccl::text_of(*options.module, code));
       host.abort(why);
       throw Error(ErrorKind::kConnection, why);
     }

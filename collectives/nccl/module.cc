@@ -33,9 +33,13 @@ ncclDataType_t type_of(DType dtype) noexcept {
       return ncclInt8;
     case DType::kI32:
       return ncclInt32;
+    case DType::kU32:
+      return ncclUint32;
     case DType::kI64:
       return ncclInt64;
-    default:
+    case DType::kU64:
+      return ncclUint64;
+    default:  // u8 and bool; the group refuses what NCCL has not
       return ncclUint8;
   }
 }
@@ -63,25 +67,34 @@ int get_version(int* version) {
 const char* error_text(int code) {
   return ncclGetErrorString(static_cast<ncclResult_t>(code));
 }
-const char* last_error(Comm comm) {
-  const char* const text = ncclGetLastError(of(comm));
+const char* last_error() {
+  const char* const text = ncclGetLastError(nullptr);
   return text == nullptr ? "" : text;
 }
 int unique_id(UniqueId* id) {
   return ncclGetUniqueId(reinterpret_cast<ncclUniqueId*>(id));
 }
 
-int init(Comm* comm, int size, const UniqueId* id, int rank, int device) {
+int connect(Comm* comm, int size, const UniqueId* id, int rank, int device, int blocking) {
   // NCCL takes the calling thread's device.
-  if (cudaSetDevice(device) != cudaSuccess) return ncclUnhandledCudaError;
+  int before = 0;
+  if (cudaGetDevice(&before) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) {
+    return ncclUnhandledCudaError;
+  }
   ncclUniqueId copied;
   std::memcpy(&copied, id, sizeof copied);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
+  config.blocking = blocking;
   ncclComm_t made = nullptr;
   const int code = ncclCommInitRankConfig(&made, size, copied, rank, &config);
   *comm = made;
-  return code;
+  return cudaSetDevice(before) == cudaSuccess ? code : ncclUnhandledCudaError;
+}
+int init(Comm* comm, int size, const UniqueId* id, int rank, int device) {
+  return connect(comm, size, id, rank, device, 0);
+}
+int init_blocking(Comm* comm, int size, const UniqueId* id, int rank, int device) {
+  return connect(comm, size, id, rank, device, 1);
 }
 
 int async_error(Comm comm, int* state) {
@@ -141,6 +154,7 @@ constexpr Module kModule{.version = kModuleVersion,
                          .last_error = last_error,
                          .unique_id = unique_id,
                          .init = init,
+                         .init_blocking = init_blocking,
                          .async_error = async_error,
                          .finalize = finalize,
                          .destroy = destroy,

@@ -10,13 +10,15 @@
 // time.
 //
 // What NCCL lacks is refused by name: band, bor and bxor but for bools, Order::kTree, tags, and
-// receives from any rank. Operations may be captured into a CUDA graph: their Work orders streams
-// inside the capture, counts as over, and is not watched. Captured graphs
-// (core/device/cuda/graph.h) that hold its operations go before the communicator, as NCCL wants it.
+// receives from any rank; messages of two ranks are matched by their order. A batch is one
+// operation. Operations may be captured into a CUDA graph: their Work orders streams inside the
+// capture, and counts as over; each launch of the graph (core/device/cuda/graph.h) is watched as
+// one operation. Graphs that hold its operations go before the communicator, as NCCL wants it.
 //
 // Ownership: the group owns communicator, stream and watcher; a Work keeps them and its buffers'
-// owner alive. Dropping the group ends operations under way with kAborted. Thread-safety:
-// process_group.h.
+// owner alive. Dropping the group waits for launches of graphs, and for operations that a stream
+// waits for, to their deadlines; it ends others under way with kAborted. A thread of NCCL's may go
+// on serving the other ranks until they leave, too. Thread-safety: process_group.h.
 #pragma once
 
 #include <chrono>

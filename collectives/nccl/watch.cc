@@ -4,10 +4,9 @@
 #include <memory>
 #include <optional>
 
-#include "collectives/nccl/core.h"
+#include "collectives/nccl/captured.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/device/cuda/graph.h"
 
 namespace dl::collectives::nccl {
 namespace {
@@ -15,9 +14,16 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kIdleNap = 100ms;
+// So long after an operation an error of another rank may have spoilt it: nobody is to read its
+// results for long without hearing of that.
+constexpr auto kAlertTime = 200ms;
+constexpr std::chrono::nanoseconds kAlertNap = 2ms;
+constexpr std::chrono::nanoseconds kGoneGrace = 1s;
 constexpr std::chrono::nanoseconds kShortestNap = 20us;
-constexpr std::chrono::nanoseconds kLongestNap = 1ms;
+constexpr std::chrono::nanoseconds kLongestNap = 1ms;  // with something under way
 constexpr auto kAnswerEvery = 250ms;
+// For NCCL to take a communicator back: at the end of a program all ranks leave at about one time.
+constexpr auto kLeaveTime = 500ms;
 
 double seconds(std::chrono::nanoseconds span) {
   return std::chrono::duration<double>(span).count();
@@ -33,6 +39,14 @@ ErrorKind kind_of(const std::exception_ptr& error) {
   }
 }
 
+std::string said_by(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  }
+}
+
 void end_this_process(const std::string& text) {
   log::write(log::Level::kError, text);
   std::_Exit(1);  // no destructor: they would wait for the GPU
@@ -40,20 +54,38 @@ void end_this_process(const std::string& text) {
 
 }  // namespace
 
+// NCCL takes the thread's device, and goes back to it: in a thread without one that would be GPU 0,
+// whosever that is.
+bool Core::is_through(std::function<void()> end, std::chrono::nanoseconds time) {
+  struct Task {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_over = false;
+  };
+  const auto task = std::make_shared<Task>();  // whoever is last drops it
+  std::thread([task, end = std::move(end), &cuda = cuda_, device = options_.device] {
+    cuda.adopt_device(device);
+    end();
+    const std::lock_guard lock(task->mutex);
+    task->is_over = true;
+    task->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(task->mutex);
+  return task->changed.wait_for(lock, time, [&] { return task->is_over; });
+}
+
 void Core::watch() noexcept {
+  cuda_.adopt_device(options_.device);
   std::unique_lock lock(mutex_);
   while (!stops_) {
     lock.unlock();
     look();
-    std::chrono::nanoseconds nap = kIdleNap;
-    try {
-      nap = advance();
-    } catch (const std::exception& error) {  // a CUDA call: the device is lost
-      poison(std::current_exception(), error.what(), true);
-    }
+    const std::chrono::nanoseconds nap = advance();
     lock.lock();
     changed_.wait_for(lock, nap, [&] {
-      return stops_ || (error_ && !is_over_) || (nap == kIdleNap && !error_ && !pending_.empty());
+      const bool is_broken = error() != nullptr;
+      return stops_ || (is_broken && !is_over_) ||
+             (nap > kLongestNap && !is_broken && !(pending_.empty() && launches_.empty()));
     });
   }
   lock.unlock();
@@ -61,23 +93,31 @@ void Core::watch() noexcept {
   end_everything();
 }
 
+void Core::hear_host() noexcept {
+  if (const std::exception_ptr cause = options_.host->error()) {
+    poison(cause, said_by(cause), false);
+  }
+}
+
 void Core::look() noexcept {
   if (is_over_) return;
-  if (const std::exception_ptr cause = options_.host->error()) {
-    poison(cause, "the host group is broken", false);
-  }
+  hear_host();
   int state = kSuccess;
-  if (error() == nullptr) {
+  // Asking NCCL also takes over from the thread in which it starts an operation, which two threads
+  // must not do at a time: a caller that is in the middle of one asks by itself.
+  if (std::unique_lock asks(launch_mutex_, std::try_to_lock); asks && error() == nullptr) {
     if (const int code = nccl_.async_error(comm_, &state)) state = code;
   }
   if (state != kSuccess && state != kInProgress) {
     std::string during;
     {
       const std::lock_guard lock(mutex_);
-      if (!pending_.empty()) during = text(pending_.front()->descriptor_) + ": ";
+      for (const Queue* const queue : {&launches_, &pending_}) {
+        if (!queue->empty()) during = queue->front()->what() + ": ";
+      }
     }
     const std::string why =
-        fmt::format("{}group '{}': NCCL says: {}", during, name_, nccl_text(state));
+        fmt::format("{}group '{}': NCCL says: {}", during, name_, text_of(nccl_, state));
     poison(state == kRemoteError ? ErrorKind::kPeerFailed : ErrorKind::kConnection, why, true);
   }
   if (error() != nullptr) return end_everything();
@@ -92,14 +132,29 @@ void Core::look() noexcept {
   }
 }
 
-std::chrono::nanoseconds Core::advance() {
+std::chrono::nanoseconds Core::advance() noexcept {
+  bool is_idle = true;
+  try {
+    // Both, as an operation may wait for a graph on another stream, and a graph for an operation.
+    const bool runs = advance(pending_);
+    is_idle = !advance(launches_) && !runs;
+  } catch (const std::exception& error) {  // a CUDA call: the device is lost
+    poison(std::current_exception(), error.what(), true);
+  }
+  const std::chrono::nanoseconds since = Clock::now() - last_change_;
+  if (is_idle) return since < kAlertTime ? kAlertNap : kIdleNap;
+  const std::chrono::nanoseconds nap = since / 16;
+  return std::clamp(nap, kShortestNap, kLongestNap);
+}
+
+bool Core::advance(Queue& queue) {
   while (true) {
     Ref<Operation> front;
     bool is_launched = false;
     {
       const std::lock_guard lock(mutex_);
-      if (error_ || pending_.empty()) return kIdleNap;
-      front = pending_.front();
+      if (error() || queue.empty()) return false;
+      front = queue.front();
       is_launched = front->launched_;
     }
     const Clock::time_point now = Clock::now();
@@ -112,18 +167,31 @@ std::chrono::nanoseconds Core::advance() {
     }
     if (is_launched && front->started_ && cuda_.query_event(front->end_)) {
       const std::lock_guard lock(mutex_);
-      if (error_) return kIdleNap;
+      if (error()) return false;
       log_.finish(front->slot_);
       front->end(nullptr);
-      pending_.pop_front();
+      queue.pop_front();
       last_change_ = now;
       continue;
     }
     // What waits behind the GPU's other work is not late.
-    if (front->started_ || !is_launched) look_at_clock(front);
-    return std::clamp<std::chrono::nanoseconds>((now - last_change_) / 16, kShortestNap,
-                                                kLongestNap);
+    if (front->started_ || !is_launched) {
+      look_at_gone(*front);
+      look_at_clock(front);
+    }
+    return true;
   }
+}
+
+// NCCL waits for a rank whose process has ended. The host group knows of it, but somebody else may
+// have the cause, and what that rank had begun may still come to its end.
+void Core::look_at_gone(const Operation& front) {
+  const std::string gone = options_.host->gone_rank();
+  if (gone.empty()) return;
+  const Clock::time_point now = Clock::now();
+  if (gone_since_ == Clock::time_point{}) gone_since_ = now;
+  if (now < std::max(gone_since_, front.clock_) + kGoneGrace) return;
+  poison(ErrorKind::kPeerFailed, fmt::format("{}: {}", front.what(), gone), true);
 }
 
 void Core::look_at_clock(const Ref<Operation>& front) {
@@ -131,20 +199,19 @@ void Core::look_at_clock(const Ref<Operation>& front) {
   const bool is_late = age >= front->timeout_;
   if (!is_late && (front->warned_ || age < options_.speak_after)) return;
   front->warned_ = true;
-  const Missing missing = who_is_missing(front->descriptor_);
+  const Missing missing = who_is_missing(*front);
   if (options_.host->error() != nullptr) return;  // another rank knows more
   if (missing.is_mismatch) return poison(ErrorKind::kMismatch, missing.text, true);
   if (is_late) {
     return poison(ErrorKind::kTimeout,
-                  fmt::format("{}: not over after {:.3g} s: {}", text(front->descriptor_),
+                  fmt::format("{}: not over after {:.3g} s: {}", front->what(),
                               seconds(front->timeout_), missing.text),
                   true);
   }
-  log::warning("{}: waiting for {:.3g} s: {}", text(front->descriptor_), seconds(age),
-               missing.text);
+  log::warning("{}: waiting for {:.3g} s: {}", front->what(), seconds(age), missing.text);
 }
 
-Core::Missing Core::who_is_missing(const Descriptor& what) {
+Core::Missing Core::who_is_missing(const Operation& late) {
   if (!options_.notices) return {"nobody says who is missing, as there is no store to ask through"};
   Notices::Place own;
   {
@@ -156,7 +223,7 @@ Core::Missing Core::who_is_missing(const Descriptor& what) {
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.answer_patience),
       [this] { return error() != nullptr || options_.host->error() != nullptr; });
   if (!places) return {"the store does not say who is missing"};
-  const bool is_message = what.op == OpKind::kSend || what.op == OpKind::kRecv;
+  const Descriptor& what = late.descriptor_;
   std::string list;
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
@@ -165,11 +232,12 @@ Core::Missing Core::who_is_missing(const Descriptor& what) {
     std::string said;
     if (!place) {
       said = fmt::format("{} does not answer, it is stopped or gone", who);
-    } else if (is_message) {
+    } else if (is_message(what)) {
       said = fmt::format("{}'s last collective was #{}", who, place->last_called);
     } else if (place->last_called < what.sequence) {
       said = fmt::format("{} has not called it (its last call was #{})", who, place->last_called);
-    } else if (place->last_called == what.sequence && place->call != text(what)) {
+    } else if (place->last_called == what.sequence && late.in_graph_ == 0 && !place->call.empty() &&
+               place->call != text(what)) {
       return {fmt::format("{} has called {}, {} has called {}; do all ranks make the same calls in "
                           "the same order?",
                           who, place->call, ranks_[static_cast<std::size_t>(rank())].text(),
@@ -183,22 +251,7 @@ Core::Missing Core::who_is_missing(const Descriptor& what) {
 }
 
 void Core::call_or_die(std::function<void()> end, const std::string& why) noexcept {
-  struct Task {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool is_over = false;
-  };
-  const auto task = std::make_shared<Task>();  // whoever is last drops it
-  std::thread([task, end = std::move(end)] {
-    end();
-    const std::lock_guard lock(task->mutex);
-    task->is_over = true;
-    task->changed.notify_all();
-  }).detach();
-  std::unique_lock lock(task->mutex);
-  if (task->changed.wait_for(lock, options_.abort_time, [&] { return task->is_over; })) return;
-  lock.unlock();
-  die(why);
+  if (!is_through(std::move(end), options_.abort_time)) die(why);
 }
 
 void Core::die(const std::string& why) noexcept {
@@ -209,18 +262,35 @@ void Core::die(const std::string& why) noexcept {
   options_.end_process ? options_.end_process(text) : end_this_process(text);
 }
 
+// What the host may think done: a launch of a graph, which has no Work that it could have waited
+// for, and an operation that a stream was ordered after.
+bool Core::wait_for_streams() noexcept {
+  const auto is_awaited = [](const Ref<Operation>& each) {
+    return each->awaited_.load(std::memory_order_relaxed);
+  };
+  while (true) {
+    look();
+    advance();  // what the GPU is through with is not under way, though nobody has looked yet
+    std::unique_lock lock(mutex_);
+    if (error()) return false;
+    if (launches_.empty() && std::ranges::none_of(pending_, is_awaited)) return true;
+    changed_.wait_for(lock, kLongestNap);
+  }
+}
+
 bool Core::leave() noexcept {
+  if (!wait_for_streams()) return false;
+  Ref<Operation> left;
   {
     const std::lock_guard lock(mutex_);
-    if (!pending_.empty()) {
-      error_text_ = fmt::format("{}: {} destroyed group '{}' while it was under way",
-                                text(pending_.front()->descriptor_),
-                                ranks_[static_cast<std::size_t>(rank())].text(), name_);
-      error_ = std::make_exception_ptr(Error(ErrorKind::kAborted, error_text_));
-      tells_ = true;
-      poisoned_.store(true, std::memory_order_release);
-      return false;
-    }
+    if (!pending_.empty()) left = pending_.front();
+  }
+  if (left) {
+    poison(ErrorKind::kAborted,
+           fmt::format("{}: {} destroyed group '{}' while it was under way", left->what(),
+                       ranks_[static_cast<std::size_t>(rank())].text(), name_),
+           true);
+    return false;
   }
   // NCCL waits for those that hold its work.
   cuda::destroy_graphs_of(this);
@@ -231,9 +301,13 @@ bool Core::leave() noexcept {
     if (const int code = nccl_.async_error(comm_, &state)) state = code;
   }
   const Comm comm = comm_.exchange(nullptr);
-  call_or_die(
-      [&nccl = nccl_, comm, state] { state == kSuccess ? nccl.destroy(comm) : nccl.abort(comm); },
-      "leaving");
+  if (state != kSuccess) {
+    call_or_die([&nccl = nccl_, comm] { nccl.abort(comm); }, "leaving");
+  } else if (!is_through([&nccl = nccl_, comm] { nccl.destroy(comm); }, kLeaveTime)) {
+    // NCCL's proxies serve the other ranks of this host until those leave. This rank's work is
+    // done.
+    log::debug("group '{}': NCCL keeps its memory until the other ranks have left, too", name_);
+  }
   return true;
 }
 
@@ -245,18 +319,19 @@ void Core::end_everything() noexcept {
   {
     const std::lock_guard lock(mutex_);
     why = error_text_;
-    cause = error_;
+    cause = error();
     tells = tells_;
     log_.broken(dl::name_of(kind_of(cause)), why);
   }
   if (tells) options_.host->abort(why);
-  // A launch under way sees that the group is broken, and leaves NCCL alone.
-  std::unique_lock launching(launch_mutex_, std::defer_lock);
+  // A launch under way sees that the group is broken, and leaves NCCL alone; later ones do not come
+  // to it. Held no longer: the end of a graph waits for whoever launches it, and that one for this.
   const Deadline until = Deadline::after(options_.abort_time);
-  while (!launching.try_lock()) {
+  while (!launch_mutex_.try_lock()) {
     if (until.has_passed()) die(why);
     std::this_thread::sleep_for(1ms);
   }
+  launch_mutex_.unlock();
   if (const Comm comm = comm_.exchange(nullptr)) {
     call_or_die(
         [&nccl = nccl_, comm, owner = static_cast<const void*>(this)] {
@@ -265,12 +340,15 @@ void Core::end_everything() noexcept {
         },
         why);
   }
-  std::deque<Ref<Operation>> over;  // dropped after the lock
+  Queue over[2];  // dropped after the lock
   const std::lock_guard lock(mutex_);
-  over.swap(pending_);
-  for (const Ref<Operation>& operation : over) {
-    log_.fail(operation->slot_);
-    operation->end(cause);
+  over[0].swap(pending_);
+  over[1].swap(launches_);
+  for (const Queue& queue : over) {
+    for (const Ref<Operation>& operation : queue) {
+      log_.fail(operation->slot_);
+      operation->end(cause);
+    }
   }
   is_over_ = true;
 }

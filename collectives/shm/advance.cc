@@ -1,12 +1,13 @@
-// Core's half that moves an operation on: flags, chunks, copies and sums (direct.cc: on symmetric
-// memory).
+// Core's half that moves an operation on: flags, chunks, copies and sums (inline.cc: beside
+// the flags; direct.cc: on symmetric memory).
 //
 // Where all ranks agree that they do the same, chunk k of an operation goes through up to three
 // phases, each of which counts what it has done in the rank's own Block:
 //   stage   copy what others need of the caller's input into the own slot
 //   reduce  sum the own slice of the chunk from all slots, into the own slot and the caller's
 //   output copy    copy the others' results, or data, from their slots into the caller's output
-// A phase waits for the counters of others only, so that ranks may be up to kSlots chunks apart.
+// A phase waits for the counters of others only, so that ranks may be as many chunks apart as slots
+// are used.
 #include <algorithm>
 #include <span>
 
@@ -26,7 +27,7 @@ struct Phases {
 Phases phases_of(const Operation& op, int rank) noexcept {
   const bool is_root = op.descriptor.root == rank;
   const bool divides = op.plan.path == Path::kChunks;
-  switch (op.descriptor.op) {
+  switch (op.kind) {
     case OpKind::kAllReduce:
       return {.reduces = true, .copies = divides};
     case OpKind::kReduce:
@@ -52,10 +53,8 @@ bool comes_from_root(OpKind op) noexcept {
   return op == OpKind::kBroadcast || op == OpKind::kScatter;
 }
 
-// The elements of chunk k.
-Range chunk_range(const Operation& op, std::size_t k) noexcept {
-  const std::size_t begin = k * op.plan.chunk;
-  return {begin, std::min<std::size_t>(op.descriptor.count, begin + op.plan.chunk)};
+bool is_v_variant(const Operation& op) noexcept {
+  return op.kind != op.descriptor.op;
 }
 
 }  // namespace
@@ -112,13 +111,22 @@ bool Core::post(Operation& op) {
   // First, since it has a line of its own: what shares the flag's line is written right before the
   // flag, or peers that look at the flag would take the line away in between.
   copy_bytes(cell.descriptor, &d, sizeof d);
-  if (op.plan.path == Path::kInline && (!comes_from_root(d.op) || d.root == rank_)) {
-    copy_bytes(cell.payload, op.input, d.count * size_of(d.dtype) * parts_of(d.op, size()));
+  if (is_v_variant(op)) {
+    Counts& counts = own().counts[d.sequence % 2];
+    for (int r = 0; r < size(); ++r) {
+      const std::uint64_t count = op.gives[r].count();
+      copy_bytes(&counts.to[r], &count, sizeof count);
+    }
+  }
+  lines_used_[d.sequence % 2] = 0;
+  if (op.plan.payload > 0) {
+    post_first_line(op, cell);
   } else if (op.plan.path == Path::kChunks) {
     claims_[static_cast<std::size_t>(rank_)] = op.claim;
     copy_bytes(cell.payload, &op.claim, sizeof op.claim);
   }
   cell.flag.store(flag_of(d.sequence, op.hash), std::memory_order_release);
+  if (has_more_lines(op)) post_more_lines(op);
   op.is_posted = true;
   published();
   return true;
@@ -137,6 +145,8 @@ bool Core::agree(Operation& op) {
         copy_bytes(&claims_[static_cast<std::size_t>(op.next_to_agree)], cell.payload,
                    sizeof(Claim));
       }
+      if (has_more_lines(op) && !has_payload(op, p)) break;
+      if (is_v_variant(op) && !has_agreed_counts(op, p)) return true;
       continue;
     }
     if (!is_of(theirs, op.descriptor.sequence)) break;
@@ -152,44 +162,21 @@ bool Core::agree(Operation& op) {
   return op.next_to_agree > before;
 }
 
-void Core::finish_inline(Operation& op) {
+// Whether this rank and a peer that has called the same v-variant give the same count for the part
+// that goes from it to this rank.
+bool Core::has_agreed_counts(Operation& op, Peer& p) {
   const Descriptor& d = op.descriptor;
-  if (d.count == 0) return;
-  const std::size_t bytes = d.count * size_of(d.dtype);
-  // Of the own part, where there is one for each rank.
-  const std::size_t at = parts_of(d.op, size()) > 1 ? static_cast<std::size_t>(rank_) * bytes : 0;
-  // What is the caller's own is taken from the caller: the line of the own cell is on its way to
-  // the peers.
-  const auto payload = [&](int r) {
-    return (r == rank_ ? op.input : peer(r).block->cells[d.sequence % 2].payload) + at;
-  };
-  switch (d.op) {
-    case OpKind::kReduce:
-      if (d.root != rank_) return;
-      [[fallthrough]];
-    case OpKind::kAllReduce:
-    case OpKind::kReduceScatter:
-      for (int r = 0; r < size(); ++r) shares_[static_cast<std::size_t>(r)] = payload(r);
-      sum_shares(d, op.output, shares_, d.count);
-      return;
-    case OpKind::kBroadcast:
-      if (d.root == rank_) return;
-      [[fallthrough]];
-    case OpKind::kScatter:
-      copy_bytes(op.output, payload(d.root), bytes);
-      return;
-    case OpKind::kGather:
-      if (d.root != rank_) return;
-      [[fallthrough]];
-    case OpKind::kAllGather:
-    case OpKind::kAllToAll:
-      for (int r = 0; r < size(); ++r) {
-        copy_bytes(op.output + static_cast<std::size_t>(r) * bytes, payload(r), bytes);
-      }
-      return;
-    default:
-      return;
+  if (op.kind == OpKind::kGather && d.root != rank_) return true;
+  if (op.kind == OpKind::kScatter && d.root != p.who.rank) return true;
+  std::uint64_t sent = 0;
+  copy_bytes(&sent, &p.block->counts[d.sequence % 2].to[rank_], sizeof sent);
+  const std::uint64_t expected = op.takes[p.who.rank].count();
+  if (sent == expected) return true;
+  if (!adopt_peers_cause()) {
+    fail(ErrorKind::kMismatch,
+         part_mismatch_text(d, p.who.text(), sent, peer(rank_).who.text(), expected));
   }
+  return false;
 }
 
 bool Core::has(Peer& p, std::uint64_t Peer::* seen, Counter Block::* counter,
@@ -208,10 +195,10 @@ bool Core::all_have(std::uint64_t Peer::* seen, Counter Block::* counter,
 }
 
 bool Core::may_stage(std::uint64_t chunk) noexcept {
-  return chunk < kSlots || all_have(&Peer::consumed, &Block::consumed, chunk + 1 - kSlots);
+  return chunk < slots_ || all_have(&Peer::consumed, &Block::consumed, chunk + 1 - slots_);
 }
 
-// Where enough is staged, the latest phase that can go on does, since that frees slots.
+// The latest phase that can go on does, since that frees slots.
 bool Core::advance_chunk(Operation& op) {
   const Phases phases = phases_of(op, rank_);
   const std::size_t chunks = op.plan.chunks;
@@ -230,14 +217,12 @@ bool Core::advance_chunk(Operation& op) {
     if (!phases.reduces && !phases.copies && op.staged < chunks) publish(own().consumed, staged);
     return true;
   };
-  const std::size_t taken_up = phases.reduces ? op.reduced : op.copied;
-  if (op.staged < taken_up + kStagedAhead && stage_next()) return true;
   if (agreed && phases.copies && op.copied < chunks) {
     const std::uint64_t wanted = op.first_chunk + op.copied + 1;
     bool ready = one;
     if (phases.reduces) {
       ready = op.copied < op.reduced && all_have(&Peer::reduced, &Block::reduced, wanted);
-    } else if (!one && comes_from_root(op.descriptor.op)) {
+    } else if (!one && comes_from_root(op.kind)) {
       ready = has(peer(op.descriptor.root), &Peer::staged, &Block::staged, wanted);
     } else if (!one) {
       ready = (!phases.stages || op.copied < op.staged) &&
@@ -261,104 +246,104 @@ bool Core::advance_chunk(Operation& op) {
 }
 
 void Core::stage(Operation& op, std::size_t k) {
-  const Descriptor& d = op.descriptor;
-  const std::size_t element = size_of(d.dtype);
-  const Range range = chunk_range(op, k);
+  const std::size_t element = size_of(op.descriptor.dtype);
   std::byte* const to = slot(peer(rank_), op.first_chunk + k);
-  const std::byte* const from = op.input + range.begin * element;
-  const std::size_t bytes = range.count() * element;
-  const std::size_t own_part = static_cast<std::size_t>(rank_) * d.count * element;
-  if (parts_of(d.op, size()) > 1) {
+  // What this rank gives to rank r, and its place at `at` of the slot.
+  const auto stage_part = [&](int r, std::size_t at) {
+    const Range piece = piece_of(op.gives[r], k, op.plan);
+    copy_bytes(to + at, op.input + piece.begin * element, piece.count() * element);
+  };
+  const auto copy_own_part = [&] {
+    const Range from = piece_of(op.gives[rank_], k, op.plan);
+    const Range place = piece_of(op.takes[rank_], k, op.plan);
+    copy_bytes(op.output + place.begin * element, op.input + from.begin * element,
+               from.count() * element);
+  };
+  if (parts_of(op.kind, size()) > 1) {
     for (int r = 0; r < size(); ++r) {
-      const auto part = static_cast<std::size_t>(r);
-      if (r != rank_) copy_bytes(to + part * bytes, from + part * d.count * element, bytes);
+      if (r != rank_) stage_part(r, static_cast<std::size_t>(r) * op.plan.chunk * element);
     }
-    if (d.op == OpKind::kReduceScatter) return;
-    std::byte* const place = op.output + range.begin * element;
-    copy_bytes(d.op == OpKind::kScatter ? place : place + own_part, from + own_part, bytes);
-  } else if (op.plan.path == Path::kChunks && is_divided(d.op)) {
+    if (op.kind != OpKind::kReduceScatter) copy_own_part();
+  } else if (op.plan.path == Path::kChunks && is_divided(op.kind)) {
     // The own slice is nobody else's business.
-    const Range own_slice = slice_of(range.count(), element, rank_, size());
+    const Range piece = piece_of(op.gives[rank_], k, op.plan);
+    const Range own_slice = slice_of(piece.count(), element, rank_, size());
+    const std::byte* const from = op.input + piece.begin * element;
     copy_bytes(to, from, own_slice.begin * element);
     copy_bytes(to + own_slice.end * element, from + own_slice.end * element,
-               bytes - own_slice.end * element);
+               (piece.count() - own_slice.end) * element);
   } else {
-    copy_bytes(to, from, bytes);
-    if (d.op == OpKind::kAllGather) {
-      copy_bytes(op.output + own_part + range.begin * element, from, bytes);
-    }
+    stage_part(rank_, 0);
+    if (op.kind == OpKind::kAllGather) copy_own_part();
   }
 }
 
 void Core::reduce_chunk(Operation& op, std::size_t k) {
   const Descriptor& d = op.descriptor;
   const std::size_t element = size_of(d.dtype);
-  const Range range = chunk_range(op, k);
   const std::uint64_t chunk = op.first_chunk + k;
-  // Where the own part begins in the slots, and in the caller's input and output.
-  Range part{0, range.count()};
-  std::size_t in_slot = 0;
-  std::size_t in_input = range.begin;
-  if (d.op == OpKind::kReduceScatter) {
-    in_slot = static_cast<std::size_t>(rank_) * range.count();
-    in_input += static_cast<std::size_t>(rank_) * d.count;
-  } else if (op.plan.path == Path::kChunks) {
-    part = slice_of(range.count(), element, rank_, size());
-    in_slot = part.begin;
-    in_input += part.begin;
-  }
+  const Range given = piece_of(op.gives[rank_], k, op.plan);
+  const bool divides = op.plan.path == Path::kChunks && is_divided(op.kind);
+  // Which elements of the piece this rank sums, and where they begin in the slots.
+  const Range part =
+      divides ? slice_of(given.count(), element, rank_, size()) : Range{0, given.count()};
+  const std::size_t in_slot = op.kind == OpKind::kReduceScatter
+                                  ? static_cast<std::size_t>(rank_) * op.plan.chunk
+                                  : part.begin;
   for (int r = 0; r < size(); ++r) {
-    shares_[static_cast<std::size_t>(r)] =
-        r == rank_ ? op.input + in_input * element : slot(peer(r), chunk) + in_slot * element;
+    shares_[static_cast<std::size_t>(r)] = r == rank_
+                                               ? op.input + (given.begin + part.begin) * element
+                                               : slot(peer(r), chunk) + in_slot * element;
   }
-  const std::size_t in_output = (range.begin + part.begin) * element;
-  if (op.plan.path == Path::kChunks && is_divided(d.op)) {
-    std::byte* const result = slot(peer(rank_), chunk) + in_slot * element;
-    const bool wants_sum = d.op == OpKind::kAllReduce || d.root == rank_;
-    const std::size_t block = kSumBlockBytes / element;
-    for (std::size_t begin = 0; begin < part.count(); begin += block) {
-      const std::size_t at = begin * element;
-      const std::size_t bytes = std::min(kSumBlockBytes, part.count() * element - at);
-      sum_shares(d, result + at, shares_, bytes / element);
-      if (wants_sum) copy_bytes(op.output + in_output + at, result + at, bytes);
-      for (const void*& share : shares_) share = static_cast<const std::byte*>(share) + bytes;
-    }
-    publish(own().reduced, chunk + 1);
-  } else {
-    sum_shares(d, op.output + in_output, shares_, part.count());
+  std::byte* const output =
+      op.output + (piece_of(op.takes[rank_], k, op.plan).begin + part.begin) * element;
+  if (!divides) {
+    sum_shares(d, output, shares_, part.count());
+    return;
   }
+  std::byte* const result = slot(peer(rank_), chunk) + in_slot * element;
+  const bool wants_sum = op.kind == OpKind::kAllReduce || d.root == rank_;
+  const std::size_t block = kSumBlockBytes / element;
+  for (std::size_t begin = 0; begin < part.count(); begin += block) {
+    const std::size_t at = begin * element;
+    const std::size_t bytes = std::min(kSumBlockBytes, part.count() * element - at);
+    sum_shares(d, result + at, shares_, bytes / element);
+    if (wants_sum) copy_bytes(output + at, result + at, bytes);
+    for (const void*& share : shares_) share = static_cast<const std::byte*>(share) + bytes;
+  }
+  publish(own().reduced, chunk + 1);
 }
 
 void Core::copy_chunk(Operation& op, std::size_t k) {
   const Descriptor& d = op.descriptor;
   const std::size_t element = size_of(d.dtype);
-  const Range range = chunk_range(op, k);
   const std::uint64_t chunk = op.first_chunk + k;
-  const std::size_t bytes = range.count() * element;
-  const std::size_t own_part = static_cast<std::size_t>(rank_);
-  // Where the own part begins in a slot that has one for each rank.
-  const std::size_t at = parts_of(d.op, size()) > 1 ? own_part * bytes : 0;
-  if (comes_from_root(d.op)) {
-    copy_bytes(op.output + range.begin * element, slot(peer(d.root), chunk) + at, bytes);
+  // Where this rank's part begins in a slot that has one for each.
+  const std::size_t at =
+      parts_of(op.kind, size()) > 1 ? static_cast<std::size_t>(rank_) * op.plan.chunk * element : 0;
+  const auto copy_from = [&](int r) {
+    const Range place = piece_of(op.takes[r], k, op.plan);
+    std::byte* const to = op.output + place.begin * element;
+    const std::byte* const from = slot(peer(r), chunk) + at;
+    if (is_divided(op.kind)) {
+      const Range slice = slice_of(place.count(), element, r, size());
+      copy_bytes(to + slice.begin * element, from + slice.begin * element, slice.count() * element);
+    } else {
+      copy_bytes(to, from, place.count() * element);
+    }
+  };
+  if (comes_from_root(op.kind)) {
+    copy_from(d.root);
     return;
   }
-  if (d.op == OpKind::kGather) {
-    copy_bytes(op.output + (own_part * d.count + range.begin) * element,
-               op.input + range.begin * element, bytes);
+  if (op.kind == OpKind::kGather) {
+    const Range from = piece_of(op.gives[rank_], k, op.plan);
+    const Range place = piece_of(op.takes[rank_], k, op.plan);
+    copy_bytes(op.output + place.begin * element, op.input + from.begin * element,
+               from.count() * element);
   }
   // Each rank begins with its neighbour, so that not all read the same slot at once.
-  for (int i = 1; i < size(); ++i) {
-    const int r = (rank_ + i) % size();
-    const std::byte* const from = slot(peer(r), chunk) + at;
-    if (is_divided(d.op)) {
-      const Range slice = slice_of(range.count(), element, r, size());
-      copy_bytes(op.output + (range.begin + slice.begin) * element, from + slice.begin * element,
-                 slice.count() * element);
-    } else {
-      copy_bytes(op.output + (static_cast<std::size_t>(r) * d.count + range.begin) * element, from,
-                 bytes);
-    }
-  }
+  for (int i = 1; i < size(); ++i) copy_from((rank_ + i) % size());
 }
 
 void Core::publish(Counter& counter, std::uint64_t count) noexcept {

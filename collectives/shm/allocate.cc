@@ -18,8 +18,9 @@ struct Part {
 // One memory under way.
 class Making {
  public:
-  Making(ProcessGroup& group, std::size_t bytes, std::uint32_t number)
+  Making(ProcessGroup& group, const Core& core, std::size_t bytes, std::uint32_t number)
       : group_(group),
+        core_(core),
         own_{.bytes = bytes, .number = number},
         parts_(static_cast<std::size_t>(group.size())) {}
 
@@ -43,20 +44,23 @@ class Making {
       const Part& part = parts_[static_cast<std::size_t>(r)];
       DL_CHECK(
           part.bytes == own_.bytes && part.number == own_.number, kMismatch,
-          "symmetric memory: rank {} wants {} bytes (call {}), rank {} wants {} (call {}); all "
-          "ranks must make the same calls in the same order",
-          r, part.bytes, part.number, group_.rank(), own_.bytes, own_.number);
+          "symmetric memory: {} wants {} bytes (call {}), {} wants {} (call {}); all ranks must "
+          "make the same calls in the same order",
+          core_.identity(r).text(), part.bytes, part.number, core_.identity(group_.rank()).text(),
+          own_.bytes, own_.number);
     }
     if (own_.is_good == 0) return why;
     for (int r = 0; r < group_.size(); ++r) {
       if (parts_[static_cast<std::size_t>(r)].is_good != 0) continue;
-      return fmt::format("rank {} cannot share its {} bytes; it says why itself", r, own_.bytes);
+      return fmt::format("{} cannot share its {} bytes; it says why itself",
+                         core_.identity(r).text(), own_.bytes);
     }
     return {};
   }
 
  private:
   ProcessGroup& group_;
+  const Core& core_;
   Part own_;
   std::vector<Part> parts_;
 };
@@ -70,7 +74,7 @@ Ref<Mapped> Group::share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCoun
   const std::uint32_t number = next_memory_++;
   std::vector<Segment> segments(static_cast<std::size_t>(size()));
   Segment& own = segments[static_cast<std::size_t>(rank())];
-  Making making(*this, bytes, number);
+  Making making(*this, *core_, bytes, number);
   try {
     why = making.together([&] {
       own = make_own();
@@ -79,7 +83,7 @@ Ref<Mapped> Group::share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCoun
     if (why.empty()) {
       own.close_fd();
       why = making.together([&] {
-        std::vector<UniqueFd> passed = core_->take_memory(number, Deadline::after(timeout_));
+        std::vector<UniqueFd> passed = core_->take_memory(number, Deadline::after(how_.timeout));
         for (std::size_t r = 0; r < segments.size(); ++r) {
           if (passed[r]) segments[r] = Segment::map(std::move(passed[r]), own.size());
         }
@@ -97,12 +101,21 @@ Ref<Mapped> Group::share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCoun
 }
 
 Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
+  return allocate_symmetric(bytes, {core_->memories()});
+}
+
+Ref<SymmetricMemory> Group::allocate_with(const Group& sister, std::size_t bytes) {
+  return allocate_symmetric(bytes, {core_->memories(), sister.core_->memories()});
+}
+
+Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes,
+                                               std::vector<Ref<Memories>> known_in) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t pages = std::max((bytes + page - 1) / page, std::size_t{1});
   std::string why;
   Ref<Mapped> memory = share(bytes, [&] { return Segment::make(pages * page); }, nullptr, why);
   DL_CHECK(memory, kIo, "allocate_symmetric: {}", why);
-  return make_shared_memory(core_->memories(), std::move(memory), bytes, std::string(name()));
+  return make_shared_memory(std::move(known_in), std::move(memory), bytes, std::string(name()));
 }
 
 Ref<SymmetricMemory> Group::register_symmetric(void* data, std::size_t bytes,
@@ -111,7 +124,7 @@ Ref<SymmetricMemory> Group::register_symmetric(void* data, std::size_t bytes,
   std::string why;
   Ref<Mapped> memory = share(bytes, [&] { return Segment::take_over(begin, bytes); }, owner, why);
   if (!memory) return make_unshared_memory(data, bytes, std::move(owner), std::move(why));
-  return make_shared_memory(core_->memories(), std::move(memory), bytes, std::string(name()));
+  return make_shared_memory({core_->memories()}, std::move(memory), bytes, std::string(name()));
 }
 
 }  // namespace dl::collectives::shm

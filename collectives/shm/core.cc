@@ -18,9 +18,9 @@ using namespace std::chrono_literals;
 // A waiting driver reads the clock once in so many looks at the flags, some microseconds; where it
 // gives its core away between two looks, every time.
 constexpr unsigned kLooksAClock = 64;
-// Where ranks share a core, so many looks show what peers on other cores have written meanwhile;
-// what those on the own core have to write comes by giving it away. With four ranks on two cores
-// 8 bytes took 19 us after 32 looks, 12 after three.
+// Where ranks share a core, so many looks show what peers on other cores have written meanwhile.
+// Then it is given away, where one on the same core is waited for: a rank that gives it away to
+// others that can do nothing either costs two switches and sees its peers later.
 constexpr unsigned kLooksBeforeYield = 3;
 // When those that sleep are woken: while there is nothing to do but to wait.
 constexpr unsigned kLooksBeforeSettling = 2;
@@ -42,14 +42,15 @@ constexpr WaitPolicy kThreadPolicy{.spin = 20us, .yields = true};
 
 }  // namespace
 
-Core::Core(Links links, Ref<ProcessGroup> messages, Options options)
+Core::Core(Links links, Options options)
     : rank_(links.rank),
       options_(std::move(options)),
       salt_(hash_of_group(options_.name, options_.generation)),
       peers_(links.peers.size()),
-      messages_(std::move(messages)),
       shares_(links.peers.size()),
       claims_(links.peers.size()),
+      taken_lines_(links.peers.size() * kInlineBytes),
+      matching_(name(), rank_, kCreditBytes),
       event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
   if (!event_) throw_errno(errno, "eventfd");
@@ -58,12 +59,14 @@ Core::Core(Links links, Ref<ProcessGroup> messages, Options options)
     Links::Peer& from = links.peers[i];
     Peer& p = peers_[i];
     p.who = std::move(from.who);
+    matching_.add_rank(p.who);
     p.segment = std::move(from.segment);
     p.block = reinterpret_cast<Block*>(p.segment.data());
     p.slots = p.segment.data() + kSlotsOffset;
     p.socket = std::move(from.socket);
     is_crowded_ |= p.block->is_crowded;
   }
+  slots_ = slots_in_use(peers_.size(), is_crowded_);
   if (const auto& recorder = options_.recorder) {
     log_ = recorder->add_group({.name = options_.name,
                                 .backend = "shm",
@@ -79,16 +82,17 @@ Core::Core(Links links, Ref<ProcessGroup> messages, Options options)
 
 Core::~Core() = default;
 
-void Core::throw_if_broken() {
+void Core::throw_if_broken() const {
   if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
 }
 
 void Core::submit(const Ref<Operation>& operation) {
   Operation& op = *operation;
-  op.plan = make_plan(op.descriptor, size(), is_crowded_);
+  op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_crowded_);
   const bool is_inline = op.plan.path == Path::kInline;
   release_finished();
   throw_if_broken();
+  if (is_crowded_) note_cpu();
   claim(op);
   const bool drives = take_role();
   try {
@@ -124,7 +128,7 @@ void Core::submit(const Ref<Operation>& operation) {
   }
 }
 
-void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
+void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   bool is_helper = false;
   while (!op.is_over()) {
@@ -144,8 +148,10 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
     if (limit && until.has_passed()) break;
   }
   if (is_helper) helpers_.fetch_sub(1);
-  if (has_operations()) {
+  if (waiting_.load() > 0) {
     wake_thread();
+  } else if (has_messages()) {
+    arm_timer();
   } else if (thread_has_moved_.load(std::memory_order_relaxed)) {
     thread_has_moved_.store(false, std::memory_order_relaxed);
   } else {
@@ -181,32 +187,38 @@ void Core::give_role_back() {
 
 void Core::release_finished() {
   if (!has_finished_.load(std::memory_order_acquire)) return;
-  std::vector<Ref<Operation>> over;
+  std::vector<Ref<Pending>> over;
   const std::lock_guard lock(finished_mutex_);
   has_finished_.store(false, std::memory_order_relaxed);
   over.swap(finished_);
 }
 
-bool Core::drive(const Operation* wanted, Deadline until) {
+bool Core::drive(const Pending* wanted, Deadline until) {
   const WaitPolicy& policy = wanted != nullptr ? options_.policy : kThreadPolicy;
   Clock::time_point quiet_since{};
   bool is_timed = false;
   bool is_long = false;
   unsigned looks = 0;
+  unsigned moves = 0;
   for (;;) {
+    const bool has_collectives = wanted == nullptr && waiting_.load() > 0;
     const bool moved = step();
     if (wanted != nullptr ? wanted->is_over() : !has_operations()) break;
     if (wanted == nullptr && (helpers_.load() > 0 || stopping_.load())) break;
     if (moved) {
-      if (wanted == nullptr) note_taken_up();
+      if (has_collectives) note_taken_up();
       looks = 0;
       is_timed = false;
       is_long = false;
-      continue;
+      // Where one thing always moves, clocks go on for the others.
+      if (++moves % kLooksAClock != 0) continue;
+    } else {
+      ++looks;
     }
-    ++looks;
     if (looks == kLooksBeforeSettling) settle();
-    const bool yields = (policy.yields && looks >= kLooksBeforeYield) || is_long;
+    const bool yields = (policy.yields && looks >= kLooksBeforeYield &&
+                         (wanted == nullptr || waits_for_own_cpu())) ||
+                        is_long;
     if (!yields && looks % kLooksAClock != 0) {
       if (looks > kLooksWithoutPause) relax();
       continue;
@@ -219,6 +231,7 @@ bool Core::drive(const Operation* wanted, Deadline until) {
     if (now >= next_look_) {
       next_look_ = now + kLookTime;
       look(now);
+      if (is_crowded_ && wanted != nullptr) spread();
     }
     if (now >= until.when() || visitors_.load() > 0) break;
     if (now - quiet_since >= policy.spin) {
@@ -246,39 +259,46 @@ void Core::begin(Ref<Operation> op) noexcept {
   next_chunk_ += front_->plan.chunks;
 }
 
+bool Core::has_front() {
+  if (front_) return true;
+  if (waiting_.load() == 0) return false;
+  const std::lock_guard lock(submit_mutex_);
+  if (queue_.empty()) return false;
+  begin(std::move(queue_.front()));
+  queue_.pop_front();
+  log_.start(front_->slot, recorded_path(*front_));
+  return true;
+}
+
 bool Core::step() {
   if (is_poisoned()) {
     end_all();
     return false;
   }
-  if (!front_) {
-    if (!has_operations()) return false;
-    const std::lock_guard lock(submit_mutex_);
-    if (queue_.empty()) return false;
-    begin(std::move(queue_.front()));
-    queue_.pop_front();
-    log_.start(front_->slot, recorded_path(*front_));
-  }
-  try {
-    return advance(*front_);
-  } catch (const Error& error) {
-    fail(error.kind(), error.what());
-  } catch (const std::exception& error) {
-    fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name(), error.what()));
-  }
-  return true;
+  return guarded([this] {
+    const bool moved = has_messages() && advance_messages();
+    return (!is_poisoned() && has_front() && advance(*front_)) || moved;
+  });
 }
 
 void Core::finish_front(std::exception_ptr error) {
   Ref<Operation> over = std::move(front_);
   if (error) withdraw_memory(*over);
   waiting_.fetch_sub(1);
-  const std::uint64_t now = clock_.now();
-  error ? log_.fail(over->slot, now) : log_.finish(over->slot, now);
   // Nobody looks any more at the cell that the next operation will write.
-  Cell& next = own().cells[(over->descriptor.sequence + 1) % 2];
+  const std::size_t cell = (over->descriptor.sequence + 1) % 2;
+  Cell& next = own().cells[cell];
   fetch_to_write(&next);
   fetch_to_write(&next.descriptor);
+  // Operations take turns with others of their kind: the next one is taken to be as long as the one
+  // before the last.
+  for (std::size_t i = 0; i < lines_used_[cell]; ++i) fetch_to_write(&own().more[cell].lines[i]);
+  finish(std::move(over), std::move(error));
+}
+
+void Core::finish(Ref<Pending> over, std::exception_ptr error) noexcept {
+  const std::uint64_t now = clock_.now();
+  error ? log_.fail(over->slot, now) : log_.finish(over->slot, now);
   if (!over->has_owner()) {
     over->end(std::move(error), now);
     return;

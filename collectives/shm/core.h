@@ -6,7 +6,8 @@
 // caller that waits for an operation; otherwise the progress thread (progress.cc), which gives the
 // role back as soon as a caller wants it. Operations run one at a time, in the order of their
 // sequence numbers; the driver moves the front one on (advance.cc) and never blocks in it, so that
-// a caller whose time is up can leave it to another.
+// a caller whose time is up can leave it to another. Messages (messages.cc) go beside them, all at
+// once.
 //
 // A group is broken by the first cause that any rank finds. It writes the cause into its own Block,
 // where the others read it, and ends its operations; nobody writes into a caller's buffer after
@@ -25,11 +26,13 @@
 #include <vector>
 
 #include "collectives/identity.h"
+#include "collectives/matching.h"
 #include "collectives/process_group.h"
 #include "collectives/record/recorder.h"
 #include "collectives/shm/layout.h"
 #include "collectives/shm/links.h"
 #include "collectives/shm/memories.h"
+#include "collectives/shm/message.h"
 #include "collectives/shm/operation.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
@@ -47,10 +50,11 @@ struct Peer {
   std::uint64_t staged = 0;
   std::uint64_t reduced = 0;
   std::uint64_t consumed = 0;
+  Line line{};
 
   // Written by the progress thread.
-  std::atomic<bool> is_gone{false};       // its socket has closed
-  std::atomic<bool> has_answered{false};  // since the last probe
+  std::atomic<bool> is_gone{false};  // its socket has closed
+  std::atomic<Deadline::Clock::time_point> last_answer{};
 };
 
 class Core final : public RefCounted {
@@ -64,28 +68,31 @@ class Core final : public RefCounted {
     bool reports_failures = true;                  // to the agent
     std::shared_ptr<record::Recorder> recorder{};  // null: nothing is recorded
   };
-  // `messages` is the inner group for send and recv. Starts the progress thread; stop() must be
-  // called before the last Ref goes, and lets go of the inner group.
-  Core(Links links, Ref<ProcessGroup> messages, Options options);
+  // Starts the progress thread; stop() must be called before the last Ref goes.
+  Core(Links links, Options options);
   void stop() noexcept;
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(peers_.size()); }
   const std::string& name() const noexcept { return options_.name; }
-  ProcessGroup& messages() noexcept { return *messages_; }
+  const Identity& identity(int rank) const noexcept {
+    return peers_[static_cast<std::size_t>(rank)].who;
+  }
   const Ref<Memories>& memories() const noexcept { return memories_; }
 
-  // The first cause; looks at the inner group, too.
-  std::exception_ptr error() noexcept;
-  void throw_if_broken();
+  // The first cause.
+  std::exception_ptr error() const noexcept;
+  std::string gone_rank() const;
+  void throw_if_broken() const;
   // The rank, as users know it, whose failure the cause follows; -1: none is known.
   int because_of() const noexcept;
   // When it was, by the group's clock.
   Clock::time_point time_of(std::uint64_t tick) const noexcept { return clock_.time_of(tick); }
   // Numbers the operation and starts it.
   void submit(const Ref<Operation>& operation);
+  void submit(const Ref<Message>& message);
   // Drives, or watches others drive, until the operation is over. Throws kTimeout at the limit.
-  void wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit);
+  void wait(Pending& operation, std::optional<std::chrono::nanoseconds> limit);
   void abort(std::string_view reason) noexcept;
   // Breaks the group; the first cause counts. `because_of`: the rank whose failure this one
   // follows; the agent hears of it, so that it looks for the cause there.
@@ -106,10 +113,11 @@ class Core final : public RefCounted {
  private:
   ~Core() override;
 
-  Block& own() noexcept { return *peers_[static_cast<std::size_t>(rank_)].block; }
+  Block& own() const noexcept { return *peers_[static_cast<std::size_t>(rank_)].block; }
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
-  bool has_operations() const noexcept { return waiting_.load() > 0; }
+  bool has_messages() const noexcept { return messages_waiting_.load() > 0; }
+  bool has_operations() const noexcept { return waiting_.load() > 0 || has_messages(); }
 
   // Who drives.
   bool take_role() noexcept { return !driving_.exchange(true); }
@@ -118,25 +126,40 @@ class Core final : public RefCounted {
   // Driver: core.cc. ------------------------------------------------------------------------------
   // Drives until `wanted` is over (null: until nothing is left, or a caller wants the role), or
   // until the deadline; true where it is over.
-  bool drive(const Operation* wanted, Deadline until);
+  bool drive(const Pending* wanted, Deadline until);
   void note_taken_up() noexcept;
   bool step();
+  // Throws what broke out of a driver's work into the group instead; true then.
+  template <typename F>
+  bool guarded(const F& work) noexcept;
+  bool has_front();                        // makes the next one the front one where there is none
   void begin(Ref<Operation> op) noexcept;  // under submit_mutex_: makes it the front one
   std::uint8_t recorded_path(const Operation& op) const noexcept;
   void finish_front(std::exception_ptr error);
+  // Ends what is counted nowhere any more; its owner goes on a caller's thread.
+  void finish(Ref<Pending> over, std::exception_ptr error) noexcept;
 
   // Driver: wake.cc.
   // What was written is there for the peers to see: wakes those that sleep. `published` may miss
   // one that falls asleep at this very moment and costs nothing; `settle` misses none.
   void published() noexcept;
+  void published_to(Peer& p) noexcept;
   void settle() noexcept;
   bool sleep(std::chrono::nanoseconds most);
+
+  // crowd.cc, where ranks outnumber cores.
+  void note_cpu() noexcept;
+  // Driver: the front operation waits for a rank that cannot run before this one gives the core
+  // away; also where there is none, as of messages nobody knows.
+  bool waits_for_own_cpu() const noexcept;
+  // A caller that drives: goes where fewer ranks are.
+  void spread();
 
   // Driver: advance.cc.
   bool advance(Operation& op);
   bool post(Operation& op);
   bool agree(Operation& op);
-  void finish_inline(Operation& op);
+  bool has_agreed_counts(Operation& op, Peer& p);
   bool advance_chunk(Operation& op);
   bool may_stage(std::uint64_t chunk) noexcept;
   bool all_have(std::uint64_t Peer::* seen, Counter Block::* counter, std::uint64_t count) noexcept;
@@ -147,8 +170,16 @@ class Core final : public RefCounted {
   void copy_chunk(Operation& op, std::size_t k);
   void publish(Counter& counter, std::uint64_t count) noexcept;
   std::byte* slot(Peer& p, std::uint64_t chunk) noexcept {
-    return p.slots + chunk % kSlots * kSlotBytes;
+    return p.slots + chunk % slots_ * kSlotBytes;
   }
+
+  // Driver: inline.cc, for payloads beside the flags.
+  bool has_more_lines(const Operation& op) const noexcept { return op.plan.payload > kLinePayload; }
+  void post_first_line(const Operation& op, Cell& cell) noexcept;
+  void post_more_lines(const Operation& op) noexcept;
+  // What this rank takes of the further lines of a peer that has called the operation is there.
+  bool has_payload(const Operation& op, const Peer& p) const noexcept;
+  void finish_inline(Operation& op);
 
   // Driver: direct.cc, for buffers in symmetric memory.
   void claim(Operation& op);  // any thread, before the operation is queued
@@ -157,23 +188,48 @@ class Core final : public RefCounted {
   void work_directly(Operation& op, Range elements);
   void withdraw_memory(Operation& op) noexcept;
 
+  // Driver: messages.cc.
+  bool advance_messages();
+  void take_submitted();
+  void start(Ref<Message> message);
+  bool send_to(Peer& p);
+  bool begin_next_frame(Peer& p);
+  void end_frame_to(Peer& p);
+  bool open_ring_to(Peer& p);
+  bool receive_from(Peer& p);
+  void begin_frame(Peer& p);
+  void end_frame(Peer& p);
+  bool wants_frames(const Peer& p) const noexcept {
+    return matching_.has_posted(p.who.rank) || p.line.wants_frames();
+  }
+  // Gives a receive what came without its being there.
+  void receive(const Ref<Message>& message, const Unexpected& got);
+  void give_back(Peer& p, std::size_t bytes) noexcept;
+  void end_message(const Ref<Message>& message);
+  void end_messages(const std::exception_ptr& cause) noexcept;
+  void look_at_messages(Clock::time_point now);
+  void fail_gone(const Peer& p, const Message& message);
+  // Of a peer that has left or is gone.
+  std::string text_of_ended(const Peer& p) const;
+  std::string missing_text(const Message& message) const;
+
   // failure.cc
   void end_all() noexcept;  // driver
   std::exception_ptr first_cause() const noexcept;
   bool adopt_peers_cause() noexcept;
-  bool adopt_messages_cause() noexcept;
   // Driver: what a wait that gets long must look at.
   void look(Clock::time_point now);
   void look_at_peers(Operation& front);
-  void look_at_clock(Operation& op, Clock::time_point now);
+  void look_at_clock(Pending& op, Clock::time_point now);
   bool needs(const Operation& op, const Peer& p) const noexcept;
   // For whom an operation waits, and the first of those; -1: nobody else.
-  std::string missing_text(const Operation& op) const;
-  int missing_rank(const Operation& op) const;
+  std::string missing_text(const Pending& pending) const;
+  int missing_rank(const Pending& pending) const;
 
   // progress.cc
   void run();
   void read_notes(Peer& p);
+  void take_ring(Peer& p, UniqueFd fd);
   void send_note(Peer& p, Note::Kind kind) noexcept;
   void wake_thread() noexcept;
 
@@ -181,8 +237,8 @@ class Core final : public RefCounted {
   const Options options_;
   const std::uint64_t salt_;
   bool is_crowded_ = false;
+  std::size_t slots_ = kSlots;  // that are used; the same on all ranks
   std::vector<Peer> peers_;
-  Ref<ProcessGroup> messages_;
   record::GroupRecorder log_;
   const record::TickTime clock_{};
   std::array<std::uint8_t, kPathCount> path_numbers_{};  // of the recorder, by Path
@@ -192,6 +248,10 @@ class Core final : public RefCounted {
   std::uint64_t next_sequence_ = 1;
   std::deque<Ref<Operation>> queue_;  // behind the front one
   std::atomic<int> waiting_{0};       // operations that are not over
+  std::uint64_t next_message_ = 1;
+  std::vector<Ref<Message>> submitted_;  // messages that the driver has not taken yet
+  std::atomic<bool> has_submitted_{false};
+  std::atomic<int> messages_waiting_{0};  // messages that are not over
 
   std::atomic<bool> driving_{false};
   std::atomic<int> helpers_{0};   // callers that wait, but for one that got the role at once
@@ -200,13 +260,19 @@ class Core final : public RefCounted {
   // Driver.
   Ref<Operation> front_;
   std::uint64_t next_chunk_ = 0;
-  std::vector<const void*> shares_;  // of the sum under way, by rank
-  std::vector<Claim> claims_;        // of the front operation, by rank
+  std::vector<const void*> shares_;          // of the sum under way, by rank
+  std::vector<Claim> claims_;                // of the front operation, by rank
+  std::vector<std::byte> taken_lines_;       // payloads of several lines, by rank
+  std::array<std::size_t, 2> lines_used_{};  // behind the first, of each of the own cells
   bool owes_settling_ = false;
   Clock::time_point next_look_{};
+  std::vector<Ref<Message>> taken_;      // of submitted_, while they are started
+  std::vector<Ref<Message>> under_way_;  // messages
+  Matching<Message> matching_;
+  std::uint64_t next_id_ = 1;  // of a message that asks first
 
   std::mutex finished_mutex_;
-  std::vector<Ref<Operation>> finished_;  // whose owners are to be let go on a caller's thread
+  std::vector<Ref<Pending>> finished_;  // whose owners are to be let go on a caller's thread
   std::atomic<bool> has_finished_{false};
 
   mutable std::mutex error_mutex_;
@@ -235,11 +301,20 @@ class Core final : public RefCounted {
   std::thread thread_;
 };
 
+template <typename F>
+bool Core::guarded(const F& work) noexcept {
+  try {
+    return work();
+  } catch (const Error& error) {
+    fail(error.kind(), error.what());
+  } catch (const std::exception& error) {
+    fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name(), error.what()));
+  }
+  return true;
+}
+
 // dst = shares[0] op shares[1] op ..., in the order that the caller wants.
 void sum_shares(const Descriptor& what, std::byte* dst, std::span<const void* const> shares,
                 std::size_t count);
-
-// "0.25", "600"
-std::string seconds_text(std::chrono::nanoseconds span);
 
 }  // namespace dl::collectives::shm

@@ -54,30 +54,39 @@ Range work_of(const Operation& op, int rank, int size) noexcept {
 
 void Core::claim(Operation& op) {
   if (op.plan.path != Path::kChunks) return;
+  op.claim.chunks = op.plan.chunks;
   const Reached reached = reached_buffer(op, size());
   if (reached.bytes == 0) return;
   Memories::Place place = memories_->find(reached.data, reached.bytes);
   if (!place.memory) return;
-  op.claim = {.memory = place.memory->number(), .offset = place.offset};
+  op.claim.memory = place.memory->number();
+  op.claim.offset = place.offset;
   op.memory = std::move(place.memory);
 }
 
 // All have called the same, and all claims are known: every rank comes to the same result.
 void Core::choose_path(Operation& op) {
-  const auto is_claim = [](const Claim& c) { return c.memory != 0; };
-  op.has_claims = std::ranges::any_of(claims_, is_claim);
-  if (!op.has_claims) return;
   const std::uint64_t memory = claims_.front().memory;
-  if (memory != 0 &&
-      std::ranges::all_of(claims_, [&](const Claim& c) { return c.memory == memory; })) {
+  bool is_direct = memory != 0;
+  std::size_t chunks = 0;
+  for (const Claim& c : claims_) {
+    op.has_claims |= c.memory != 0;
+    is_direct &= c.memory == memory;
+    chunks = std::max<std::size_t>(chunks, c.chunks);
+  }
+  if (is_direct) {
     op.plan = {.path = Path::kDirect,
                .chunk = kDirectStepBytes / size_of(op.descriptor.dtype),
                .chunks = 1};
-    next_chunk_ = op.first_chunk + 1;
-  } else if (op.plan.chunks == 1 && op.staged == 1) {
-    // Those with a claim have not staged yet, so that here no flag says who has.
-    publish(own().staged, op.first_chunk + 1);
+  } else {
+    const bool was_one = op.plan.chunks == 1;
+    op.plan.chunks = chunks;
+    // Where some rank has a claim, or more chunks, not all flags say who has staged its first.
+    if (was_one && op.staged == 1 && (op.has_claims || chunks > 1)) {
+      publish(own().staged, op.first_chunk + 1);
+    }
   }
+  next_chunk_ = op.first_chunk + op.plan.chunks;
   if (op.memory) log_.start(op.slot, path_numbers_[static_cast<std::size_t>(op.plan.path)]);
 }
 

@@ -9,27 +9,18 @@
 namespace dl::collectives::shm {
 namespace {
 
-using namespace std::chrono_literals;
 using Clock = Deadline::Clock;
-
-// The others are asked whether they are there this long before that is said.
-constexpr auto kAskBefore = 500ms;
-// And once more before a deadline, as they may have stopped since then.
-constexpr auto kLastAskBefore = 2s;
 
 Presence presence_of(const Peer& p) noexcept {
   return p.block->presence.load(std::memory_order_acquire);
 }
 
-std::string with_operation(const Operation& op, std::string_view rest) {
-  return fmt::format("{}: {}", text(op.descriptor), rest);
+bool is_message(const Pending& pending) noexcept {
+  const OpKind op = pending.descriptor.op;
+  return op == OpKind::kSend || op == OpKind::kRecv;
 }
 
 }  // namespace
-
-std::string seconds_text(std::chrono::nanoseconds span) {
-  return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
-}
 
 std::exception_ptr Core::first_cause() const noexcept {
   const std::lock_guard lock(error_mutex_);
@@ -41,8 +32,16 @@ int Core::because_of() const noexcept {
   return because_of_;
 }
 
-std::exception_ptr Core::error() noexcept {
-  return is_poisoned() || adopt_messages_cause() ? first_cause() : nullptr;
+std::exception_ptr Core::error() const noexcept {
+  return is_poisoned() ? first_cause() : nullptr;
+}
+
+std::string Core::gone_rank() const {
+  for (const Peer& p : peers_) {
+    const bool has_left = presence_of(p) == Presence::kLeft;
+    if (!has_left && p.is_gone.load(std::memory_order_acquire)) return gone_text(p.who.text());
+  }
+  return {};
 }
 
 void Core::fail(ErrorKind kind, const std::string& cause, int because_of) noexcept {
@@ -67,12 +66,12 @@ void Core::fail(ErrorKind kind, const std::string& cause, int because_of) noexce
     ring(p.block->bell);
     if (p.socket) send_note(p, Note::Kind::kFailed);
   }
-  messages_->abort(cause);
   if (take_role()) give_role_back();
 }
 
 void Core::end_all() noexcept {
   const std::exception_ptr cause = first_cause();
+  end_messages(cause);
   if (front_) finish_front(cause);
   for (;;) {
     {
@@ -102,29 +101,10 @@ bool Core::adopt_peers_cause() noexcept {
   return is_poisoned();
 }
 
-// Where the inner group is broken, this one is, too.
-bool Core::adopt_messages_cause() noexcept {
-  const std::exception_ptr cause = messages_ ? messages_->error() : nullptr;
-  if (!cause) return is_poisoned();
-  // A peer that has ended the messages because it knows a cause wrote that before: it counts.
-  if (adopt_peers_cause()) return true;
-  int because_of = -1;
-  for (const Peer& p : peers_) {
-    if (p.is_gone.load(std::memory_order_acquire)) because_of = p.who.rank;
-  }
-  try {
-    std::rethrow_exception(cause);
-  } catch (const Error& error) {
-    fail(error.kind(), error.what(), because_of);
-  } catch (...) {
-    fail(ErrorKind::kInternal, fmt::format("group '{}': its messages have failed", name()));
-  }
-  return true;
-}
-
 void Core::look(Clock::time_point now) {
-  if (adopt_peers_cause() || adopt_messages_cause()) return;
-  if (!front_) return;
+  if (adopt_peers_cause()) return;
+  look_at_messages(now);
+  if (is_poisoned() || !front_) return;
   look_at_peers(*front_);
   if (!front_) return;
   look_at_clock(*front_, now);
@@ -142,8 +122,16 @@ bool Core::needs(const Operation& op, const Peer& p) const noexcept {
       flag_of(op.descriptor.sequence, op.hash)) {
     return true;
   }
-  return op.plan.chunks > 0 &&
+  if (has_more_lines(op)) return !has_payload(op, p);
+  // An exchange needs of a peer no more than what it has staged before it called.
+  return op.plan.chunks > 0 && op.plan.path != Path::kExchange &&
          p.block->consumed.value.load(std::memory_order_acquire) < op.first_chunk + op.plan.chunks;
+}
+
+std::string Core::text_of_ended(const Peer& p) const {
+  if (presence_of(p) != Presence::kLeft) return gone_text(p.who.text());
+  return fmt::format("{} has left group '{}' without calling it (its last call was #{})",
+                     p.who.text(), name(), p.block->called.load());
 }
 
 void Core::look_at_peers(Operation& front) {
@@ -155,58 +143,38 @@ void Core::look_at_peers(Operation& front) {
     if (!needs(front, p)) continue;
     if (step()) return;
     if (adopt_peers_cause()) return;
-    if (has_left) {
-      fail(ErrorKind::kPeerFailed,
-           with_operation(
-               front, fmt::format("{} has left group '{}' without calling it (its last call was "
-                                  "#{})",
-                                  p.who.text(), name(), p.block->called.load())),
-           p.who.rank);
-    } else {
-      fail(ErrorKind::kPeerFailed,
-           with_operation(front, fmt::format("{} is gone (its connection is closed); its own "
-                                             "output says why",
-                                             p.who.text())),
-           p.who.rank);
-    }
+    fail(ErrorKind::kPeerFailed, with_operation(front.descriptor, text_of_ended(p)), p.who.rank);
     return;
   }
 }
 
-void Core::look_at_clock(Operation& op, Clock::time_point now) {
+void Core::look_at_clock(Pending& op, Clock::time_point now) {
   if (!op.begin) op.begin = now;
   if (now - *op.begin >= op.timeout) {
     log_.wait_for(op.slot, missing_rank(op));
     fail(ErrorKind::kTimeout,
-         with_operation(op, fmt::format("timed out after {} s {}", seconds_text(op.timeout),
-                                        missing_text(op))));
+         with_operation(op.descriptor, fmt::format("timed out after {} s {}",
+                                                   seconds_text(op.timeout), missing_text(op))));
     return;
   }
-  // An operation with a short deadline asks after three quarters of it.
   const auto speak_after = options_.policy.speak_after;
-  const auto ask_after = std::min<Clock::duration>(speak_after - kAskBefore, op.timeout / 4 * 3);
-  const auto last_ask_after = op.timeout - kLastAskBefore;
-  const bool asks_first = !op.has_probed && now - *op.begin >= ask_after;
-  const bool asks_last = !op.has_probed_again && now - *op.begin >= last_ask_after &&
-                         last_ask_after > ask_after + kAskBefore;
-  if (asks_first || asks_last) {
-    op.has_probed = true;
-    op.has_probed_again = asks_last;
+  if (op.questions.are_due(*op.begin, now, op.timeout, speak_after)) {
     for (Peer& p : peers_) {
-      if (!p.socket) continue;
-      p.has_answered.store(false);
-      send_note(p, Note::Kind::kProbe);
+      if (p.socket) send_note(p, Note::Kind::kProbe);
     }
   }
   if (op.timeout > speak_after && !op.has_warned && now - *op.begin >= speak_after) {
     op.has_warned = true;
     log_.wait_for(op.slot, missing_rank(op));
-    log::warning("{}", with_operation(op, fmt::format("{} s {}", seconds_text(speak_after),
-                                                      missing_text(op))));
+    log::warning(
+        "{}", with_operation(op.descriptor,
+                             fmt::format("{} s {}", seconds_text(speak_after), missing_text(op))));
   }
 }
 
-int Core::missing_rank(const Operation& op) const {
+int Core::missing_rank(const Pending& pending) const {
+  if (is_message(pending)) return static_cast<const Message&>(pending).peer;
+  const auto& op = static_cast<const Operation&>(pending);
   const std::uint64_t sequence = op.descriptor.sequence;
   if (front_ && front_->descriptor.sequence < sequence) return missing_rank(*front_);
   const auto first = [&](const auto& is_missing) {
@@ -215,7 +183,7 @@ int Core::missing_rank(const Operation& op) const {
     });
     return found == peers_.end() ? -1 : found->who.rank;
   };
-  int rank = op.has_probed ? first([](const Peer& p) { return !p.has_answered.load(); }) : -1;
+  int rank = first([&](const Peer& p) { return op.questions.are_unanswered(p.last_answer); });
   if (rank < 0) {
     rank = first(
         [&](const Peer& p) { return p.block->called.load(std::memory_order_acquire) < sequence; });
@@ -223,7 +191,9 @@ int Core::missing_rank(const Operation& op) const {
   return rank >= 0 ? rank : first([&](const Peer& p) { return needs(op, p); });
 }
 
-std::string Core::missing_text(const Operation& op) const {
+std::string Core::missing_text(const Pending& pending) const {
+  if (is_message(pending)) return missing_text(static_cast<const Message&>(pending));
+  const auto& op = static_cast<const Operation&>(pending);
   const std::uint64_t sequence = op.descriptor.sequence;
   if (front_ && front_->descriptor.sequence < sequence) {
     return fmt::format("behind {}, which is {}", text(front_->descriptor), missing_text(*front_));
@@ -232,7 +202,7 @@ std::string Core::missing_text(const Operation& op) const {
   const auto add = [&](const Peer& p, std::string_view why) {
     missing += fmt::format("{}{}, {}", missing.empty() ? "" : "; ", p.who.text(), why);
   };
-  const auto is_silent = [&](const Peer& p) { return op.has_probed && !p.has_answered.load(); };
+  const auto is_silent = [&](const Peer& p) { return op.questions.are_unanswered(p.last_answer); };
   for (const Peer& p : peers_) {
     const std::uint64_t last = p.block->called.load(std::memory_order_acquire);
     if (p.who.rank == rank_ || last >= sequence) continue;

@@ -11,11 +11,10 @@ namespace dl::collectives::shm {
 class Group final : public ProcessGroup {
  public:
   // `how`: with which further groups are made by split().
-  Group(Ref<Core> core, const ShmGroupOptions& how)
-      : core_(std::move(core)), timeout_(how.timeout), how_(how) {
-    how_.messages = nullptr;
+  Group(Ref<Core> core, const GroupOptions& how) : core_(std::move(core)), how_(how) {
     how_.segment = nullptr;
     how_.store = nullptr;  // it need not outlive the making of this group
+    how_.engine = nullptr;
   }
 
   int rank() const noexcept override { return core_->rank(); }
@@ -44,9 +43,13 @@ class Group final : public ProcessGroup {
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
   Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                           Ref<RefCounted> owner) override;
+  // allocate_symmetric() for operations of this group and of another of the same ranks in the same
+  // order, which makes no symmetric memory of its own.
+  Ref<SymmetricMemory> allocate_with(const Group& sister, std::size_t bytes);
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   std::exception_ptr error() const noexcept override { return core_->error(); }
+  std::string gone_rank() const override { return core_->gone_rank(); }
   // For a group that this one is part of: like abort(), with a cause that is known already; and the
   // rank whose failure the cause follows.
   void fail(ErrorKind kind, const std::string& cause) noexcept { core_->fail(kind, cause); }
@@ -54,20 +57,19 @@ class Group final : public ProcessGroup {
 
  private:
   ~Group() override { core_->stop(); }
-  Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output);
+  Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, Parts&& gives,
+                  void* output, Parts&& takes);
+
+  Ref<Work> start_message(const Descriptor& what, const CallOptions& call, int peer, void* buffer);
 
   // allocate.cc
+  Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes, std::vector<Ref<Memories>> known_in);
   template <typename MakeOwn>
   Ref<Mapped> share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCounted> owner,
                     std::string& why);
 
-  // Through the inner group, which counts its operations by itself.
-  template <typename Options>
-  Ref<Work> pass_on(Ref<Work> (ProcessGroup::*call)(const Options&), const Options& options);
-
   Ref<Core> core_;
-  std::chrono::nanoseconds timeout_;
-  ShmGroupOptions how_;
+  GroupOptions how_;
   std::atomic<std::uint64_t> next_split_{1};
   std::atomic<std::uint32_t> next_memory_{1};
 };

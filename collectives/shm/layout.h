@@ -20,11 +20,19 @@ namespace dl::collectives::shm {
 using Word = Atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free);
 
-// Where a rank's buffer lies, if in symmetric memory; said in place of the payload by operations
-// that may take the direct path.
+// What a rank says, in place of the payload, of an operation that goes through chunks.
 struct Claim {
+  // Where its buffer lies in symmetric memory.
   std::uint64_t memory = 0;  // its number; 0: elsewhere
   std::uint64_t offset = 0;  // bytes
+  // For how many chunks it has something to give. The most of all ranks is what the operation has.
+  std::uint64_t chunks = 0;
+};
+
+// Of a v-variant: how many elements a rank gives to each. Of the cell with the same index, written
+// before its flag.
+struct alignas(kApartBytes) Counts {
+  std::uint64_t to[kMostRanks];
 };
 
 // What a rank says of one operation: it has called it, with these arguments. Operations alternate
@@ -32,12 +40,23 @@ struct Claim {
 // of all ranks: whoever writes operation n + 2 has seen that all called n + 1, and so left n.
 struct alignas(kApartBytes) Cell {
   Word flag;                                             // sequence (low half) and hash (high half)
-  std::byte payload[kInlineBytes];                       // or a Claim; written before the flag
+  std::byte payload[kLinePayload];                       // or a Claim; written before the flag
   alignas(kLineBytes) std::byte descriptor[kLineBytes];  // to be quoted where hashes differ
 };
 static_assert(sizeof(Cell) == kApartBytes);
-static_assert(sizeof(Claim) <= kInlineBytes);
+static_assert(sizeof(Claim) <= kLinePayload);
 static_assert(std::is_trivially_copyable_v<Descriptor> && sizeof(Descriptor) <= kLineBytes);
+
+// A payload's lines behind the first, of the cell with the same index. The flag of each is the
+// whole sequence number: that all have called the same the flag of the cell says.
+struct alignas(kApartBytes) MoreLines {
+  struct Line {
+    Word flag;
+    std::byte payload[kLinePayload];  // written before the flag
+  };
+  Line lines[kPayloadLines - 1];
+};
+static_assert(sizeof(MoreLines::Line) == kLineBytes);
 
 struct alignas(kApartBytes) Counter {
   Word value;
@@ -47,6 +66,7 @@ enum class Presence : std::uint32_t { kHere, kLeft, kFailed };
 
 struct Block {
   Cell cells[2];
+  MoreLines more[2];
   // How many chunks, counted over the whole life of the group, this rank has
   Counter staged;    // copied into its slots,
   Counter reduced;   // summed (its slice of each) into its slots,
@@ -64,6 +84,10 @@ struct Block {
 
   // True where this rank shares its core with others; set before the segment is passed on.
   alignas(kApartBytes) bool is_crowded;
+  // The CPU on which this rank last called an operation, where it is crowded; -1: not known.
+  Atomic<std::int32_t> cpu;
+
+  Counts counts[2];
 };
 
 inline constexpr std::size_t kSlotsOffset = (sizeof(Block) + 4095) / 4096 * 4096;

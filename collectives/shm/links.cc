@@ -28,7 +28,7 @@ using rendezvous::Connection;
 // Collects the connections that ranks above this one make.
 class Arrivals {
  public:
-  Arrivals(const ShmGroupOptions& options, Links& links) : options_(options), links_(links) {}
+  Arrivals(const GroupOptions& options, Links& links) : options_(options), links_(links) {}
 
   void add(Connection connection) {
     rendezvous::check_same_user(connection.fd.get());
@@ -58,13 +58,13 @@ class Arrivals {
   }
 
  private:
-  const ShmGroupOptions& options_;
+  const GroupOptions& options_;
   Links& links_;
   std::mutex mutex_;
   std::condition_variable changed_;
 };
 
-Segment make_own(const ShmGroupOptions& options, bool is_crowded) {
+Segment make_own(const GroupOptions& options, bool is_crowded) {
   auto* const reserved = dynamic_cast<Reserved*>(options.segment.get());
   DL_CHECK(reserved != nullptr || !options.segment, kInvalidArgument,
            "group '{}': segment is none of reserve_shm_segment()", options.name);
@@ -74,18 +74,18 @@ Segment make_own(const ShmGroupOptions& options, bool is_crowded) {
            "group '{}': its segment belongs to another group already", options.name);
   auto* const block = new (segment.data()) Block();
   block->is_crowded = is_crowded;
+  block->cpu.store(-1, std::memory_order_relaxed);
   return segment;
 }
 
-void send_segment(const ShmGroupOptions& options, const Links::Peer& peer, int fd) {
+void send_segment(const GroupOptions& options, const Links::Peer& peer, int fd) {
   const Note note{.kind = Note::Kind::kSegment, .number = kProtocolVersion};
   DL_CHECK(rendezvous::send_passing(peer.socket.get(), std::as_bytes(std::span(&note, 1)), fd),
            kConnection, "group '{}': cannot pass a descriptor to {}: {}", options.name,
            peer.who.text(), std::strerror(errno));
 }
 
-Segment receive_segment(const ShmGroupOptions& options, const Links::Peer& peer,
-                        Deadline deadline) {
+Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, Deadline deadline) {
   rendezvous::Patience patience;
   for (;;) {
     Note note;
@@ -116,7 +116,7 @@ Segment receive_segment(const ShmGroupOptions& options, const Links::Peer& peer,
 
 }  // namespace
 
-Links connect_links(const ShmGroupOptions& options, bool is_crowded) {
+Links connect_links(const GroupOptions& options, bool is_crowded) {
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
   const Identity self = this_process(options.rank, options.node, options.known_as);

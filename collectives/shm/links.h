@@ -14,7 +14,7 @@
 #include "core/base/unique_fd.h"
 
 namespace dl::collectives {
-struct ShmGroupOptions;
+struct GroupOptions;
 }
 
 namespace dl::collectives::shm {
@@ -28,6 +28,7 @@ struct Note {
     kReply = 3,    // yes
     kFailed = 4,   // look at my Block: the group is broken
     kMemory = 5,   // with a descriptor: the sender's part of a symmetric memory
+    kRing = 6,     // with a descriptor, once: the ring of the sender's messages to the receiver
   } kind = Kind::kProbe;
   std::uint32_t number = 0;  // kSegment: the protocol's version; kMemory: which memory
 };
@@ -49,6 +50,6 @@ struct Reserved final : RefCounted {
 
 // Listens, publishes where in the store, accepts the ranks above, connects to those below, and
 // exchanges segments. Throws what make_shm_group() throws.
-Links connect_links(const ShmGroupOptions& options, bool is_crowded);
+Links connect_links(const GroupOptions& options, bool is_crowded);
 
 }  // namespace dl::collectives::shm

@@ -11,12 +11,13 @@ namespace {
 
 class SharedMemory final : public SymmetricMemory {
  public:
-  SharedMemory(Ref<Memories> memories, Ref<Mapped> memory, std::size_t bytes, std::string group)
+  SharedMemory(std::vector<Ref<Memories>> known_in, Ref<Mapped> memory, std::size_t bytes,
+               std::string group)
       : SymmetricMemory(memory->data(), bytes, {}),
-        memories_(std::move(memories)),
+        known_in_(std::move(known_in)),
         memory_(std::move(memory)),
         group_(std::move(group)) {
-    memories_->add(memory_);
+    for (const Ref<Memories>& memories : known_in_) memories->add(memory_);
   }
 
   void check(std::string_view operation) const override {
@@ -28,9 +29,11 @@ class SharedMemory final : public SymmetricMemory {
   }
 
  private:
-  ~SharedMemory() override { memories_->remove(*memory_); }
+  ~SharedMemory() override {
+    for (const Ref<Memories>& memories : known_in_) memories->remove(*memory_);
+  }
 
-  const Ref<Memories> memories_;
+  const std::vector<Ref<Memories>> known_in_;
   const Ref<Mapped> memory_;
   const std::string group_;
 };
@@ -68,9 +71,9 @@ void Memories::remove(const Mapped& memory) noexcept {
   std::erase_if(all_, [&](const Ref<Mapped>& known) { return known.get() == &memory; });
 }
 
-Ref<SymmetricMemory> make_shared_memory(Ref<Memories> memories, Ref<Mapped> memory,
+Ref<SymmetricMemory> make_shared_memory(std::vector<Ref<Memories>> known_in, Ref<Mapped> memory,
                                         std::size_t bytes, std::string group) {
-  return make_ref<SharedMemory>(std::move(memories), std::move(memory), bytes, std::move(group));
+  return make_ref<SharedMemory>(std::move(known_in), std::move(memory), bytes, std::move(group));
 }
 
 }  // namespace dl::collectives::shm

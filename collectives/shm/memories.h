@@ -61,9 +61,9 @@ class Memories final : public RefCounted {
   std::vector<Ref<Mapped>> all_;
 };
 
-// The handle of the first `bytes` of a memory, which `memories` knows as long as the handle lives;
-// `group` stands in its errors.
-Ref<SymmetricMemory> make_shared_memory(Ref<Memories> memories, Ref<Mapped> memory,
+// The handle of the first `bytes` of a memory, which all of `known_in` know as long as the handle
+// lives; `group` stands in its errors.
+Ref<SymmetricMemory> make_shared_memory(std::vector<Ref<Memories>> known_in, Ref<Mapped> memory,
                                         std::size_t bytes, std::string group);
 
 }  // namespace dl::collectives::shm

@@ -5,23 +5,18 @@
 
 namespace dl::collectives::shm {
 
-Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
-                     Ref<RefCounted> owner, const void* from, void* to) noexcept
-    : descriptor(what),
-      input(static_cast<const std::byte*>(from)),
-      output(static_cast<std::byte*>(to)),
-      timeout(time),
-      core_(std::move(core)),
-      owner_(std::move(owner)) {}
+Pending::Pending(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
+                 Ref<RefCounted> owner) noexcept
+    : descriptor(what), timeout(time), core_(std::move(core)), owner_(std::move(owner)) {}
 
-void Operation::wait(Stream stream) {
+void Pending::wait(Stream stream) {
   DL_CHECK(stream.device.type == DeviceType::kCPU, kNotImplemented,
            "{}: a shared-memory group orders the CPU's stream only, not {}", text(descriptor),
            stream.device.str());
   synchronize(std::nullopt);
 }
 
-void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
+void Pending::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (!is_over()) {
     core_->wait(*this, limit);
   } else if (has_owner()) {
@@ -30,32 +25,42 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
 }
 
-bool Operation::is_completed() const noexcept {
+bool Pending::is_completed() const noexcept {
   // Whoever only asks counts on somebody else to carry it on.
   if (!is_over()) core_->arm_timer();
   return is_over();
 }
 
-std::exception_ptr Operation::error() const noexcept {
+std::exception_ptr Pending::error() const noexcept {
   return is_over() ? error_ : nullptr;
 }
 
-std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
+std::optional<std::chrono::steady_clock::time_point> Pending::completed_at() const noexcept {
   if (!is_over()) return std::nullopt;
   return core_->time_of(completed_at_);
 }
 
-void Operation::end(std::exception_ptr failed, std::uint64_t now) noexcept {
+void Pending::end(std::exception_ptr failed, std::uint64_t now) noexcept {
   error_ = std::move(failed);
   completed_at_ = now;
   done_.store(1);
   if (sleepers_.load() > 0) wake(done_);
 }
 
-void Operation::sleep_until(Deadline until) {
+void Pending::sleep_until(Deadline until) {
   sleepers_.fetch_add(1);
   if (done_.load() == 0) nap(done_, 0, until.left());
   sleepers_.fetch_sub(1);
 }
+
+Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds time,
+                     Ref<RefCounted> owner, const void* from, Parts&& to_ranks, void* to,
+                     Parts&& from_ranks) noexcept
+    : Pending(std::move(core), what, time, std::move(owner)),
+      kind(sister_of(what.op)),
+      input(static_cast<const std::byte*>(from)),
+      gives(std::move(to_ranks)),
+      output(static_cast<std::byte*>(to)),
+      takes(std::move(from_ranks)) {}
 
 }  // namespace dl::collectives::shm

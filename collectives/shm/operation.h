@@ -1,4 +1,5 @@
-// Operation: one collective of a ShmGroup as its Work.
+// Pending: what a caller of a ShmGroup waits for, as its Work; Operation: one that is a collective
+// (message.h: a send or a receive).
 //
 // The caller fills it, the group's driver (core.h) carries it out, anybody waits for it. Fields
 // below "driver" are touched only by whoever drives; the completion is a one-way door with an
@@ -13,6 +14,7 @@
 #include "collectives/shm/layout.h"
 #include "collectives/shm/memories.h"
 #include "collectives/shm/plan.h"
+#include "collectives/wait_policy.h"
 #include "collectives/work.h"
 #include "core/base/deadline.h"
 
@@ -20,10 +22,10 @@ namespace dl::collectives::shm {
 
 class Core;
 
-class Operation final : public Work {
+class Pending : public Work {
  public:
-  Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
-            Ref<RefCounted> owner, const void* input, void* output) noexcept;
+  Pending(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
+          Ref<RefCounted> owner) noexcept;
 
   void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
@@ -31,15 +33,11 @@ class Operation final : public Work {
   std::exception_ptr error() const noexcept override;
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
 
-  // Nothing before the ranks have agreed on it.
-  std::string_view algorithm() const noexcept override {
-    return is_over() ? name_of(plan.path) : std::string_view();
-  }
-
   bool is_over() const noexcept { return done_.load(std::memory_order_acquire) != 0; }
   // Sleeps until the operation is over or the deadline has passed; wakes without cause, too.
   void sleep_until(Deadline deadline);
-  bool has_owner() const noexcept { return owner_ || memory; }
+  // It holds what is to be let go on a caller's thread.
+  virtual bool has_owner() const noexcept { return static_cast<bool>(owner_); }
 
   // Driver. ---------------------------------------------------------------------------------------
   // Ends the operation, well where `error` is null. `now`: the recorder's ticks.
@@ -48,9 +46,46 @@ class Operation final : public Work {
   Descriptor descriptor;
   std::uint32_t hash = 0;
   record::Slot* slot = nullptr;  // of the flight recorder
+
+  // The clock is first read when the operation is first found waiting.
+  const std::chrono::nanoseconds timeout;
+  std::optional<Deadline::Clock::time_point> begin{};
+  Questions questions{};    // whether the peers are there
+  bool has_warned = false;  // for whom it waits
+
+ protected:
+  ~Pending() override = default;
+
+ private:
+  Ref<Core> core_;
+  Ref<RefCounted> owner_;
+  // Written before done_, and not after it.
+  std::exception_ptr error_;
+  std::uint64_t completed_at_ = 0;  // the recorder's ticks
+  // Sequentially consistent with each other: either the end sees a sleeper, or the sleeper the end.
+  std::atomic<std::uint32_t> done_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+};
+
+class Operation final : public Pending {
+ public:
+  Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
+            Ref<RefCounted> owner, const void* input, Parts&& gives, void* output,
+            Parts&& takes) noexcept;
+
+  // Nothing before the ranks have agreed on it.
+  std::string_view algorithm() const noexcept override {
+    return is_over() ? name_of(plan.path) : std::string_view();
+  }
+  bool has_owner() const noexcept override { return Pending::has_owner() || memory; }
+
+  // Driver. ---------------------------------------------------------------------------------------
+  const OpKind kind;  // the descriptor's, a v-variant as its sister
   Plan plan{};
   const std::byte* const input;
+  const Parts gives;  // of the input, to each rank
   std::byte* const output;
+  const Parts takes;  // of the output, from each rank
   // Where the buffer that others may reach lies in symmetric memory: there. Set before it is
   // queued.
   Ref<Mapped> memory{};
@@ -67,23 +102,6 @@ class Operation final : public Work {
   bool has_claims = false;  // some rank's buffer is symmetric: flags do not say what is staged
   std::size_t worked = 0;   // direct path: elements of the own share of the work
   bool is_worked_out = false;
-
-  // The clock is first read when the operation is first found waiting.
-  const std::chrono::nanoseconds timeout;
-  std::optional<Deadline::Clock::time_point> begin{};
-  bool has_probed = false;
-  bool has_probed_again = false;  // shortly before the deadline
-  bool has_warned = false;
-
- private:
-  Ref<Core> core_;
-  Ref<RefCounted> owner_;
-  // Written before done_, and not after it.
-  std::exception_ptr error_;
-  std::uint64_t completed_at_ = 0;  // the recorder's ticks
-  // Sequentially consistent with each other: either the end sees a sleeper, or the sleeper the end.
-  std::atomic<std::uint32_t> done_{0};
-  std::atomic<std::uint32_t> sleepers_{0};
 };
 
 }  // namespace dl::collectives::shm

@@ -11,11 +11,43 @@ std::size_t round_up(std::size_t n, std::size_t step) noexcept {
   return (n + step - 1) / step * step;
 }
 
+bool flows_one_way(OpKind op) noexcept {
+  return op == OpKind::kBroadcast || op == OpKind::kScatter || op == OpKind::kGather;
+}
+
 }  // namespace
 
 std::string_view name_of(Path path) noexcept {
   constexpr std::string_view kNames[kPathCount] = {"inline", "exchange", "staged", "symmetric"};
   return kNames[static_cast<std::size_t>(path)];
+}
+
+Parts Parts::of(std::span<const std::size_t> counts) {
+  Parts parts;
+  parts.offsets_.reserve(counts.size() + 1);
+  parts.offsets_.push_back(0);
+  for (const std::size_t count : counts) {
+    parts.offsets_.push_back(parts.offsets_.back() + count);
+    parts.count_ = std::max(parts.count_, count);
+  }
+  return parts;
+}
+
+OpKind sister_of(OpKind op) noexcept {
+  switch (op) {
+    case OpKind::kAllGatherv:
+      return OpKind::kAllGather;
+    case OpKind::kReduceScatterv:
+      return OpKind::kReduceScatter;
+    case OpKind::kGatherv:
+      return OpKind::kGather;
+    case OpKind::kScatterv:
+      return OpKind::kScatter;
+    case OpKind::kAllToAllv:
+      return OpKind::kAllToAll;
+    default:
+      return op;
+  }
 }
 
 std::size_t parts_of(OpKind op, int size) noexcept {
@@ -24,22 +56,37 @@ std::size_t parts_of(OpKind op, int size) noexcept {
   return has_many ? static_cast<std::size_t>(size) : 1;
 }
 
-Plan make_plan(const Descriptor& what, int size, bool is_crowded) noexcept {
+Plan make_plan(const Descriptor& what, std::size_t longest, int size, bool is_crowded) noexcept {
+  const OpKind kind = sister_of(what.op);
+  const bool is_v_variant = kind != what.op;
   const std::size_t element = size_of(what.dtype);
-  const std::size_t parts = parts_of(what.op, size);
-  const std::size_t bytes = what.count * element * parts;
-  if (bytes <= kInlineBytes) return {};
-  if ((what.op == OpKind::kAllReduce || what.op == OpKind::kReduce) &&
-      bytes <= (is_crowded ? kCrowdedExchangeBytes : kExchangeBytes)) {
-    return {.path = Path::kExchange, .chunk = what.count, .chunks = 1};
+  const std::size_t parts = parts_of(kind, size);
+  const std::size_t bytes = longest * element * parts;
+  const bool sums_all = kind == OpKind::kAllReduce || kind == OpKind::kReduce;
+  if (bytes <= (sums_all ? kInlineSumBytes : kInlineBytes) && !is_v_variant) {
+    return {.payload = bytes};
+  }
+  if (sums_all && bytes <= (is_crowded ? kCrowdedExchangeBytes : kExchangeBytes)) {
+    return {.path = Path::kExchange, .chunk = longest, .chunks = 1};
+  }
+  const std::size_t line = kLineBytes / element;
+  std::size_t most = kSlotBytes / element / parts / line * line;
+  if (flows_one_way(kind) && !is_crowded) {
+    const std::size_t least = std::max(kOneWayChunkBytes / element / parts / line * line, line);
+    // What others give, and with that their choice, is not known of a v-variant.
+    const std::size_t wanted = is_v_variant ? 0 : round_up(longest / kOneWayChunks, line);
+    most = std::clamp(wanted, std::min(least, most), most);
+  }
+  if (is_v_variant) {
+    return {.path = Path::kChunks,
+            .chunk = most,
+            .chunks = std::max<std::size_t>(1, (longest + most - 1) / most)};
   }
   // Even chunks: a short one at the end costs as many waits as a long one.
-  const std::size_t line = kLineBytes / element;
-  const std::size_t most = kSlotBytes / element / parts / line * line;
-  const std::size_t least_chunks = (what.count + most - 1) / most;
+  const std::size_t least_chunks = (longest + most - 1) / most;
   const std::size_t chunk =
-      std::min(round_up((what.count + least_chunks - 1) / least_chunks, line), most);
-  return {.path = Path::kChunks, .chunk = chunk, .chunks = (what.count + chunk - 1) / chunk};
+      std::min(round_up((longest + least_chunks - 1) / least_chunks, line), most);
+  return {.path = Path::kChunks, .chunk = chunk, .chunks = (longest + chunk - 1) / chunk};
 }
 
 Range slice_of(std::size_t elements, std::size_t element_bytes, int rank, int size) noexcept {

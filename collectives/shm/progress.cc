@@ -81,10 +81,9 @@ void Core::stop() noexcept {
   wake_thread();
   ring(own().bell);
   thread_.join();
+  while (!take_role()) ::sched_yield();
   // For those that wait for this rank: they look at it when the sockets close.
   for (Peer& p : peers_) p.socket.reset();
-  while (!take_role()) ::sched_yield();
-  messages_ = nullptr;
   give_role_back();
   release_finished();
 }
@@ -102,14 +101,28 @@ void Core::read_notes(Peer& p) {
     }
     if (received.bytes != sizeof note) return;
     if (note.kind == Note::Kind::kProbe) send_note(p, Note::Kind::kReply);
-    if (note.kind == Note::Kind::kReply) p.has_answered.store(true);
+    if (note.kind == Note::Kind::kReply) p.last_answer.store(Clock::now());
     if (note.kind == Note::Kind::kFailed) adopt_peers_cause();
+    if (note.kind == Note::Kind::kRing && received.passed) take_ring(p, std::move(received.passed));
     if (note.kind == Note::Kind::kMemory && received.passed) {
       const std::lock_guard lock(passed_mutex_);
       if (note.number <= dropped_until_) continue;
       passed_.push_back({p.who.rank, note.number, std::move(received.passed)});
       passed_on_.notify_all();
     }
+  }
+}
+
+// Of the messages that the peer is about to send.
+void Core::take_ring(Peer& p, UniqueFd fd) {
+  if (p.line.has_in_segment.load(std::memory_order_relaxed)) return;
+  try {
+    p.line.in_segment = Segment::map(std::move(fd), kRingSegmentBytes);
+    p.line.has_in_segment.store(true, std::memory_order_release);
+    ring(own().bell);
+  } catch (const Error& error) {
+    fail(error.kind(),
+         fmt::format("group '{}': messages of {}: {}", name(), p.who.text(), error.what()));
   }
 }
 

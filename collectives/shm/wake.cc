@@ -10,6 +10,11 @@ void Core::published() noexcept {
   }
 }
 
+void Core::published_to(Peer& p) noexcept {
+  owes_settling_ = true;
+  if (p.block->bell.asleep.load(std::memory_order_relaxed) != 0) ring(p.block->bell);
+}
+
 void Core::settle() noexcept {
   if (!owes_settling_) return;
   full_fence();

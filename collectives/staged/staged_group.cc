@@ -2,7 +2,10 @@
 
 #include <mutex>
 #include <numeric>
+#include <variant>
 
+#include "collectives/buffers.h"
+#include "collectives/calls.h"
 #include "collectives/descriptor.h"
 #include "collectives/done_work.h"
 #include "core/base/error.h"
@@ -10,18 +13,18 @@
 namespace dl::collectives {
 namespace {
 
-// Pinned memory that grows.
+// Pinned memory that grows, in the name of the device that a call's stream is on.
 class Room {
  public:
   explicit Room(cuda::Runtime& runtime) : cuda_(runtime) {}
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
   ~Room() { cuda_.deallocate_pinned(memory_); }
-  void* of(std::size_t bytes) {
+  void* of(std::size_t bytes, const Stream& stream) {
     if (bytes <= size_) return memory_;
     cuda_.deallocate_pinned(std::exchange(memory_, nullptr));
     size_ = 0;
-    memory_ = cuda_.allocate_pinned(bytes);
+    memory_ = cuda_.allocate_pinned(stream.device.index, bytes);
     DL_CHECK(memory_ != nullptr, kIo, "there are no {} bytes of pinned memory to go through",
              bytes);
     size_ = bytes;
@@ -39,7 +42,27 @@ struct Held final : RefCounted {
   Room room;
 };
 
-// A receive: its bytes go on to the GPU when somebody waits for them.
+// A send, whose bytes have left the GPU: no stream has to wait for it.
+class Sent final : public Work {
+ public:
+  explicit Sent(Ref<Work> host) : host_(std::move(host)) {}
+  void wait(Stream stream) override {
+    if (stream.device.type == DeviceType::kCPU) return host_->synchronize();
+    if (const std::exception_ptr failed = host_->error()) std::rethrow_exception(failed);
+  }
+  void synchronize(std::optional<std::chrono::nanoseconds> timeout) override {
+    host_->synchronize(timeout);
+  }
+  bool is_completed() const noexcept override { return host_->is_completed(); }
+  std::exception_ptr error() const noexcept override { return host_->error(); }
+  std::string_view algorithm() const noexcept override { return "staged"; }
+
+ private:
+  const Ref<Work> host_;
+};
+
+// A receive: its bytes go on to the GPU when somebody waits for them, or asks whether they are
+// there; both then wait for the stream, too.
 class Received final : public Work {
  public:
   Received(cuda::Runtime& runtime, Ref<Work> host, Ref<Held> staged, const RecvOptions& options,
@@ -55,27 +78,44 @@ class Received final : public Work {
   void wait(Stream) override { synchronize(std::nullopt); }
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override {
     host_->synchronize(timeout);
-    const std::lock_guard lock(mutex_);
-    if (bytes_ > 0) {
-      cuda_.copy_async(buffer_, staged_->room.of(bytes_), bytes_, stream_.handle);
-      cuda_.synchronize_stream(stream_.handle);
-    }
-    bytes_ = 0;
-    owner_ = nullptr;
+    bring();
+    if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
   }
-  bool is_completed() const noexcept override { return host_->is_completed(); }
-  std::exception_ptr error() const noexcept override { return host_->error(); }
+  bool is_completed() const noexcept override {
+    if (!host_->is_completed()) return false;
+    if (host_->error() == nullptr) bring();
+    return true;
+  }
+  std::exception_ptr error() const noexcept override {
+    if (const std::exception_ptr failed = host_->error()) return failed;
+    const std::lock_guard lock(mutex_);
+    return failed_;
+  }
   std::optional<int> source() const noexcept override { return host_->source(); }
   std::string_view algorithm() const noexcept override { return "staged"; }
 
  private:
+  void bring() const noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+      if (const std::size_t bytes = std::exchange(bytes_, 0)) {
+        cuda_.copy_async(buffer_, staged_->room.of(bytes, stream_), bytes, stream_.handle);
+        cuda_.synchronize_stream(stream_.handle);
+      }
+    } catch (...) {
+      failed_ = std::current_exception();
+    }
+    owner_ = nullptr;
+  }
+
   cuda::Runtime& cuda_;
   const Ref<Work> host_;
   const Ref<Held> staged_;
-  std::mutex mutex_;
-  Ref<RefCounted> owner_;
+  mutable std::mutex mutex_;
+  mutable Ref<RefCounted> owner_;
   void* const buffer_;
-  std::size_t bytes_;  // 0 once they are on the GPU
+  mutable std::size_t bytes_;  // 0 once they are on the GPU
+  mutable std::exception_ptr failed_;
   const Stream stream_;
 };
 
@@ -136,7 +176,7 @@ class StagedGroup final : public ProcessGroup {
     const std::lock_guard lock(mutex_);
     begin(OpKind::kBroadcast, o.call, is(o.root) ? o.buffer : nullptr, bytes, input_);
     BroadcastOptions on_host = o;
-    on_host.buffer = bytes == 0 ? o.buffer : input_.of(bytes);
+    on_host.buffer = bytes == 0 ? o.buffer : input_.of(bytes, o.call.stream);
     on_host.call = on_the_host(o.call);
     return finish(host_->broadcast(on_host), o.call, is(o.root) ? nullptr : o.buffer,
                   on_host.buffer, bytes);
@@ -152,20 +192,29 @@ class StagedGroup final : public ProcessGroup {
     const auto staged = make_ref<Held>(cuda_);
     begin(OpKind::kSend, o.call, o.buffer, bytes, staged->room);
     SendOptions on_host = o;
-    if (bytes > 0) on_host.buffer = staged->room.of(bytes);
+    if (bytes > 0) on_host.buffer = staged->room.of(bytes, o.call.stream);
     on_host.call = on_the_host(o.call);
     on_host.call.holds = staged;
-    return host_->send(on_host);
+    return make_ref<Sent>(host_->send(on_host));
   }
   Ref<Work> recv(const RecvOptions& o) override {
     const std::size_t bytes = bytes_of(o.count, o.dtype, o.buffer);
     const auto staged = make_ref<Held>(cuda_);
     begin(OpKind::kRecv, o.call, nullptr, 0, staged->room);
     RecvOptions on_host = o;
-    if (bytes > 0) on_host.buffer = staged->room.of(bytes);
+    if (bytes > 0) on_host.buffer = staged->room.of(bytes, o.call.stream);
     on_host.call = on_the_host(o.call);
     on_host.call.holds = staged;
     return make_ref<Received>(cuda_, host_->recv(on_host), staged, o, bytes);
+  }
+
+  Ref<Work> batch(std::span<const PeerMessage> messages) override {
+    for (const PeerMessage& message : messages) {
+      std::visit(
+          [this](const auto& o) { check_peer(descriptor_of(o), o.peer, rank(), size(), o.buffer); },
+          message);
+    }
+    return start_each(messages);
   }
 
   void abort(std::string_view reason) noexcept override { host_->abort(reason); }
@@ -195,7 +244,7 @@ class StagedGroup final : public ProcessGroup {
     DL_CHECK(cuda_.capture_state(call.stream.handle) == cuda::CaptureState::kNone, kNotImplemented,
              "{}: it goes through the host, and cannot be captured into a graph", name_of(op));
     if (input != nullptr && bytes > 0) {
-      cuda_.copy_async(room.of(bytes), input, bytes, call.stream.handle);
+      cuda_.copy_async(room.of(bytes, call.stream), input, bytes, call.stream.handle);
     }
     cuda_.synchronize_stream(call.stream.handle);
   }
@@ -217,8 +266,8 @@ class StagedGroup final : public ProcessGroup {
     const std::lock_guard lock(mutex_);
     begin(op, o.call, o.input, in_bytes, input_);
     Options on_host = o;
-    if (in_bytes > 0) on_host.input = input_.of(in_bytes);
-    if (out_bytes > 0) on_host.output = output_.of(out_bytes);
+    if (in_bytes > 0) on_host.input = input_.of(in_bytes, o.call.stream);
+    if (out_bytes > 0) on_host.output = output_.of(out_bytes, o.call.stream);
     on_host.call = on_the_host(o.call);
     return finish((host_.get()->*call)(on_host), o.call, o.output, on_host.output, out_bytes);
   }

@@ -15,10 +15,6 @@ constexpr auto kRetireLook = 1ms;
 
 }  // namespace
 
-std::string seconds_text(std::chrono::nanoseconds span) {
-  return fmt::format("{:.3g}", std::chrono::duration<double>(span).count());
-}
-
 Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy,
            const std::shared_ptr<record::Recorder>& recorder, bool reports_failures)
     : rank_(mesh.rank),
@@ -26,7 +22,8 @@ Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy pol
       salt_(hash_of_group(name_, generation)),
       policy_(policy),
       reports_failures_(reports_failures),
-      peers_(mesh.peers.size()) {
+      peers_(mesh.peers.size()),
+      matching_(name_, rank_, kCreditBytes) {
   if (recorder) {
     recorder_ = recorder->add_group({.name = name_,
                                      .backend = "tcp",
@@ -37,6 +34,7 @@ Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy pol
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Mesh::Peer& from = mesh.peers[i];
     peers_[i].who = std::move(from.who);
+    matching_.add_rank(peers_[i].who);
     if (static_cast<int>(i) == rank_) continue;
     for (UniqueFd& lane : from.data) {
       peers_[i].data.push_back(std::make_unique<Link>(std::move(lane)));
@@ -54,6 +52,11 @@ std::exception_ptr Core::error() const noexcept {
 int Core::because_of() const noexcept {
   const std::lock_guard lock(error_mutex_);
   return because_of_;
+}
+
+std::string Core::gone_rank() const {
+  const std::lock_guard lock(error_mutex_);
+  return gone_rank_;
 }
 
 void Core::throw_if_broken() const {
@@ -85,8 +88,24 @@ void Core::release_finished() {
 }
 
 bool Core::wait_until_retired(Deadline deadline) {
-  std::unique_lock lock(retired_mutex_);
-  return retired_changed_.wait_until(lock, deadline.when(), [this] { return retired_; });
+  std::unique_lock lock(news_mutex_);
+  return news_changed_.wait_until(lock, deadline.when(), [this] { return retired_; });
+}
+
+std::uint64_t Core::news() const {
+  const std::lock_guard lock(news_mutex_);
+  return news_;
+}
+
+bool Core::wait_for_news(std::uint64_t known, Deadline deadline) {
+  std::unique_lock lock(news_mutex_);
+  return news_changed_.wait_until(lock, deadline.when(), [&] { return news_ != known; });
+}
+
+void Core::tell_news() noexcept {
+  const std::lock_guard lock(news_mutex_);
+  ++news_;
+  news_changed_.notify_all();
 }
 
 void Core::attach() {
@@ -177,9 +196,9 @@ bool Core::close_if_retired() {
     if (p.side) engine_->unwatch(*p.side);
     p.side.reset();
   }
-  const std::lock_guard lock(retired_mutex_);
+  const std::lock_guard lock(news_mutex_);
   retired_ = true;
-  retired_changed_.notify_all();
+  news_changed_.notify_all();
   return true;
 }
 

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "collectives/identity.h"
+#include "collectives/matching.h"
 #include "collectives/record/recorder.h"
 #include "collectives/tcp/engine.h"
 #include "collectives/tcp/link.h"
@@ -33,9 +34,6 @@ namespace dl::collectives::tcp {
 
 // Each side may have this much of small messages on the way to a rank that has not asked for them.
 inline constexpr std::size_t kCreditBytes = 1024 * 1024;
-
-// "0.25", "600"
-std::string seconds_text(std::chrono::nanoseconds span);
 
 struct Peer {
   Identity who;
@@ -69,14 +67,6 @@ struct Peer {
   std::unordered_map<std::uint64_t, Ref<Message>> requested;  // wait for kClear
   std::deque<std::pair<std::uint64_t, Ref<Message>>> bulk;    // cleared
   // Messages from this peer.
-  struct Unexpected {
-    FrameHeader header;
-    std::vector<std::byte> payload;
-    std::uint64_t arrival;  // of all peers' messages
-  };
-  std::deque<Ref<Message>> posted;
-  std::deque<Unexpected> unexpected;
-  std::size_t unexpected_bytes = 0;
   std::unordered_map<std::uint64_t, Ref<Message>> receiving;  // cleared by us
   std::size_t owed_credit = 0;
   Ref<Message> incoming;                    // receiver of the side link's present frame
@@ -88,7 +78,7 @@ struct Peer {
   Engine::Clock::time_point ended{};  // when the first of its links ended
   bool has_ended = false;
   std::uint64_t last_called = 0;  // as far as this rank knows
-  bool has_answered = false;      // since the last probe
+  Engine::Clock::time_point last_answer{};
 };
 
 class Core final : public RefCounted {
@@ -106,6 +96,7 @@ class Core final : public RefCounted {
   }
 
   std::exception_ptr error() const noexcept;
+  std::string gone_rank() const;
   void throw_if_broken() const;
   // The rank, as users know it, whose failure the cause follows; -1: none is known.
   int because_of() const noexcept;
@@ -115,6 +106,10 @@ class Core final : public RefCounted {
   void release_finished();
   // False where the peers have not taken everything by the deadline.
   bool wait_until_retired(Deadline deadline);
+  // How often a peer has answered, or the group broke; and sleeps until that is another number.
+  // False: the deadline passed.
+  std::uint64_t news() const;
+  bool wait_for_news(std::uint64_t known, Deadline deadline);
 
   record::GroupRecorder& recorder() noexcept { return recorder_; }
 
@@ -136,8 +131,8 @@ class Core final : public RefCounted {
   std::string missing_text(const Operation& operation) const;
   // Asks all that are here for a sign of life.
   void ask_peers();
-  // Who has given none since then, joined by "; ".
-  std::string silent_peers() const;
+  // Who has given none since then, joined by "; ". Empty where the group is broken.
+  std::string silent_peers(Engine::Clock::time_point asked) const;
   // The first of those; -1: nobody else.
   int missing_rank(const Operation& operation) const;
 
@@ -145,6 +140,7 @@ class Core final : public RefCounted {
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
   bool is_other(const Peer& p) const noexcept { return p.who.rank != rank_; }
+  void tell_news() noexcept;
 
   // collective.cc
   // The lane that brings this peer's next data frame.
@@ -166,11 +162,8 @@ class Core final : public RefCounted {
   bool receive_side(Peer& p);
   void start_message(Ref<Message> message);
   void advance_sends(Peer& p);
-  void start_receive_from_any(Ref<Message> message);
-  // The oldest receive for a message with this tag from p, taken off its line; null: none.
-  Ref<Message> take_posted(Peer& p, std::uint32_t tag);
-  void match_unexpected(Peer& p, const Ref<Message>& message);
-  bool fits(const Peer& p, const FrameHeader& header, const Message& message);
+  // Gives a receive what came without its being there.
+  void receive(const Ref<Message>& message, const Unexpected& got);
   void begin_side_frame(Peer& p, const FrameHeader& header);
   void end_side_frame(Peer& p, const FrameHeader& header);
   void return_credit(Peer& p, std::size_t bytes);
@@ -191,6 +184,7 @@ class Core final : public RefCounted {
   void look_at_clocks(Engine::Clock::time_point now);
   void look_at_clock(Operation& operation, Engine::Clock::time_point now);
   void fail_gone(const Peer& p, const Operation& operation);
+  std::string text_of_gone(const Peer& p) const;
   void on_control(Peer& p, const FrameHeader& header);
   // Throws what broke out of a driver's step into the group instead.
   template <typename F>
@@ -212,6 +206,7 @@ class Core final : public RefCounted {
   mutable std::mutex error_mutex_;
   std::exception_ptr error_;
   int because_of_ = -1;
+  std::string gone_rank_;
   std::atomic<bool> poisoned_{false};
 
   std::mutex finished_mutex_;
@@ -224,15 +219,15 @@ class Core final : public RefCounted {
   std::deque<Descriptor> past_;  // the last collectives that are over, to quote from
   std::uint64_t last_called_ = 0;
   std::uint64_t next_request_ = 1;
-  std::deque<Ref<Message>> posted_any_;  // receives from any source
-  std::uint64_t next_arrival_ = 1;
+  Matching<Message> matching_;
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();
   Engine::Clock::time_point next_silence_look_{};
   bool is_retiring_ = false;
   Engine::Clock::time_point retire_by_{};
 
-  std::mutex retired_mutex_;
-  std::condition_variable retired_changed_;
+  mutable std::mutex news_mutex_;
+  std::condition_variable news_changed_;
+  std::uint64_t news_ = 0;
   bool retired_ = false;
 };
 

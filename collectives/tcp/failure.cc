@@ -11,23 +11,16 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = Engine::Clock;
 
-// The others are asked where they are this long before a wait says for whom (P3).
-constexpr auto kAskBefore = 500ms;
-// And once more before a deadline, as they may have stopped since then.
-constexpr auto kLastAskBefore = 2s;
 // How long a rank whose links have ended may still be explained by somebody who knows more (its own
 // last words, a mismatch elsewhere), before "it is gone" is the cause.
 constexpr auto kGoneGrace = 300ms;
 constexpr auto kSilenceLook = 1s;
 
-// An operation with a short deadline asks after three quarters of it.
+// When the peers are to be asked next whether they are there.
 Clock::time_point ask_time(const Operation& operation, Clock::duration speak_after) noexcept {
   return operation.begin +
-         std::min<Clock::duration>(speak_after - kAskBefore, operation.timeout / 4 * 3);
-}
-
-std::string with_operation(const Operation& operation, std::string_view rest) {
-  return fmt::format("{}: {}", text(operation.descriptor), rest);
+         std::min<Clock::duration>(operation.questions.next(operation.timeout, speak_after),
+                                   Clock::time_point::max() - operation.begin);
 }
 
 }  // namespace
@@ -47,6 +40,7 @@ void Core::fail(ErrorKind kind, const std::string& cause, int because_of, int fo
     if (because_of >= 0) because_of_ = identity(because_of).shown();
   }
   poisoned_.store(true, std::memory_order_release);
+  tell_news();
   for (Peer& p : peers_) {
     if (!is_other(p)) continue;
     // Nothing that waited to be said matters now. But a slice under way must end, or what follows
@@ -79,13 +73,11 @@ void Core::end_all(const std::exception_ptr& error) {
   for (Ref<Message>& message : messages_) over.emplace_back(std::move(message));
   queue_.clear();
   messages_.clear();
-  posted_any_.clear();
+  matching_.clear();
   for (Peer& p : peers_) {
     p.unsent.clear();
     p.requested.clear();
-    p.posted.clear();
     p.receiving.clear();
-    p.unexpected.clear();
     if (p.incoming) {
       // The rest of its frame goes nowhere: the buffer is the caller's again.
       p.incoming = nullptr;
@@ -107,7 +99,8 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
       return;
     case FrameType::kProbeReply:
       p.last_called = std::max(p.last_called, header.descriptor.sequence);
-      p.has_answered = true;
+      p.last_answer = Clock::now();
+      tell_news();
       return;
     case FrameType::kGoodbye:
       p.state = Peer::State::kLeft;
@@ -161,6 +154,10 @@ void Core::look_at_ended_peers(Clock::time_point now) {
     if (side_ended && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
     // Its last words, if any, come on the side link: wait for its end, but not for ever.
     const bool is_late = now >= p.ended + kGoneGrace;
+    if (is_late && p.state == Peer::State::kGone) {
+      const std::lock_guard lock(error_mutex_);
+      if (gone_rank_.empty()) gone_rank_ = text_of_gone(p);
+    }
     for (const Ref<Message>& message : messages_) {
       const bool is_awaited =
           message->peer == p.who.rank ||
@@ -180,25 +177,26 @@ void Core::look_at_ended_peers(Clock::time_point now) {
 
 void Core::fail_gone(const Peer& p, const Operation& operation) {
   if (p.state == Peer::State::kLeft) {
-    fail(
-        ErrorKind::kPeerFailed,
-        with_operation(operation, fmt::format("{} has left group '{}' without calling it (its last "
-                                              "call was #{})",
-                                              p.who.text(), name_, p.last_called)),
-        p.who.rank);
+    fail(ErrorKind::kPeerFailed,
+         with_operation(operation.descriptor,
+                        fmt::format("{} has left group '{}' without calling it (its last "
+                                    "call was #{})",
+                                    p.who.text(), name_, p.last_called)),
+         p.who.rank);
     return;
   }
+  fail(ErrorKind::kPeerFailed, with_operation(operation.descriptor, text_of_gone(p)), p.who.rank);
+}
+
+std::string Core::text_of_gone(const Peer& p) const {
   const Link* ended = p.side->health() != Link::Health::kOpen ? p.side.get() : &incoming_lane(p);
   for (const auto& lane : p.data) {
     if (ended->health() == Link::Health::kOpen && lane->refuses()) ended = lane.get();
   }
-  const std::string why =
-      ended->health() == Link::Health::kSilent
-          ? fmt::format("{} cannot be reached: its host has acknowledged nothing for 10 s",
-                        p.who.text())
-          : fmt::format("{} is gone (its connection is {}); its own output says why", p.who.text(),
-                        ended->health_text());
-  fail(ErrorKind::kPeerFailed, with_operation(operation, why), p.who.rank);
+  return ended->health() == Link::Health::kSilent
+             ? fmt::format("{} cannot be reached: its host has acknowledged nothing for 10 s",
+                           p.who.text())
+             : gone_text(p.who.text(), ended->health_text());
 }
 
 void Core::look_at_clocks(Clock::time_point now) {
@@ -220,31 +218,24 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   const bool is_slow = operation.timeout > policy_.speak_after;
   if (now >= operation.deadline.when()) {
     recorder_.wait_for(operation.slot, missing_rank(operation));
-    fail(ErrorKind::kTimeout, with_operation(operation, fmt::format("timed out after {} s {}",
-                                                                    seconds_text(operation.timeout),
-                                                                    missing_text(operation))));
+    fail(ErrorKind::kTimeout,
+         with_operation(operation.descriptor,
+                        fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
+                                    missing_text(operation))));
     return;
   }
-  const Clock::time_point first_ask = ask_time(operation, policy_.speak_after);
-  const Clock::time_point last_ask = operation.deadline.when() - kLastAskBefore;
-  const bool asks_first = !operation.has_probed && now >= first_ask;
-  const bool asks_last =
-      !operation.has_probed_again && now >= last_ask && last_ask > first_ask + kAskBefore;
-  if (asks_first || asks_last) {
-    operation.has_probed = true;
-    operation.has_probed_again = asks_last;
+  if (operation.questions.are_due(operation.begin, now, operation.timeout, policy_.speak_after)) {
     ask_peers();
   }
   if (is_slow && !operation.has_warned && now >= operation.begin + policy_.speak_after) {
     operation.has_warned = true;
     recorder_.wait_for(operation.slot, missing_rank(operation));
-    log::warning("{}",
-                 with_operation(operation, fmt::format("{} s {}", seconds_text(policy_.speak_after),
-                                                       missing_text(operation))));
+    log::warning("{}", with_operation(operation.descriptor,
+                                      fmt::format("{} s {}", seconds_text(policy_.speak_after),
+                                                  missing_text(operation))));
   }
   timer_ = std::min(timer_, operation.deadline.when());
-  if (!operation.has_probed) timer_ = std::min(timer_, first_ask);
-  if (!operation.has_probed_again) timer_ = std::min(timer_, std::max(last_ask, now + kAskBefore));
+  timer_ = std::min(timer_, ask_time(operation, policy_.speak_after));
   if (is_slow && !operation.has_warned)
     timer_ = std::min(timer_, operation.begin + policy_.speak_after);
 }
@@ -252,16 +243,17 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
 void Core::ask_peers() {
   for (Peer& p : peers_) {
     if (!is_other(p)) continue;
-    p.has_answered = false;
     push(p, {.type = FrameType::kProbe});
     transmit_side(p);
   }
 }
 
-std::string Core::silent_peers() const {
+std::string Core::silent_peers(Clock::time_point asked) const {
   std::string silent;
   for (const Peer& p : peers_) {
-    if (is_poisoned() || !is_other(p) || p.has_answered || p.state != Peer::State::kHere) continue;
+    if (is_poisoned() || !is_other(p) || p.last_answer >= asked || p.state != Peer::State::kHere) {
+      continue;
+    }
     silent += fmt::format("{}{}", silent.empty() ? "" : "; ", p.who.text());
   }
   return silent;
@@ -281,7 +273,8 @@ int Core::missing_rank(const Operation& operation) const {
     return found == peers_.end() ? -1 : found->who.rank;
   };
   // One that is stopped cannot even say that it has not called it.
-  int rank = operation.has_probed ? first([](const Peer& p) { return !p.has_answered; }) : -1;
+  int rank =
+      first([&](const Peer& p) { return operation.questions.are_unanswered(p.last_answer); });
   if (rank < 0) rank = first([&](const Peer& p) { return p.last_called < d.sequence; });
   if (rank >= 0) return rank;
   const auto& running = static_cast<const Collective&>(operation);
@@ -292,13 +285,9 @@ std::string Core::missing_text(const Operation& operation) const {
   const Descriptor& d = operation.descriptor;
   if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
     const auto& message = static_cast<const Message&>(operation);
-    if (message.peer == kAnySource) {
-      return fmt::format("waiting for any rank to send it (tag {})", message.tag());
-    }
+    if (message.peer == kAnySource) return missing_message_text(d, {}, false);
     const Peer& p = peers_[static_cast<std::size_t>(message.peer)];
-    const char* const what = d.op == OpKind::kSend ? "has not received it" : "has not sent it";
-    return fmt::format("waiting for {}, which {} (tag {}){}", p.who.text(), what, message.tag(),
-                       operation.has_probed && !p.has_answered ? " and does not answer" : "");
+    return missing_message_text(d, p.who.text(), operation.questions.are_unanswered(p.last_answer));
   }
   if (!queue_.empty() && queue_.front()->descriptor.sequence < d.sequence) {
     const Collective& first = *queue_.front();
@@ -310,7 +299,7 @@ std::string Core::missing_text(const Operation& operation) const {
   };
   for (const Peer& p : peers_) {
     if (!is_other(p) || p.last_called >= d.sequence) continue;
-    if (operation.has_probed && !p.has_answered) {
+    if (operation.questions.are_unanswered(p.last_answer)) {
       add(p, "which does not answer (stopped, or its host cannot be reached)");
     } else {
       add(p, p.last_called == 0
@@ -320,7 +309,7 @@ std::string Core::missing_text(const Operation& operation) const {
   }
   if (missing.empty()) {
     for (const Peer& p : peers_) {
-      if (is_other(p) && operation.has_probed && !p.has_answered) {
+      if (is_other(p) && operation.questions.are_unanswered(p.last_answer)) {
         add(p, "which has called it and does not answer any more (stopped?)");
       }
     }

@@ -1,7 +1,6 @@
 #include "collectives/tcp/group.h"
 
 #include <cstring>
-#include <thread>
 
 #include "collectives/buffers.h"
 #include "collectives/calls.h"
@@ -13,20 +12,19 @@ using namespace std::chrono_literals;
 
 // A little more than the Core gives its peers.
 constexpr auto kRetireWait = 2s;
-constexpr auto kAnswerLook = 5ms;
 // Up to here the caller itself hands the bytes to the kernel before the call returns; more would
 // keep it from its own work.
 constexpr std::size_t kInlineBytes = 64 * 1024;
 
 }  // namespace
 
-Group::Group(Ref<Engine> engine, Mesh mesh, const Options& options)
+Group::Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& policy,
+             const Choices& choices)
     : engine_(std::move(engine)),
-      core_(make_ref<Core>(std::move(mesh), options.name, options.generation, options.policy,
-                           options.how.recorder, options.how.reports_failures)),
-      timeout_(options.timeout),
-      how_(options.how),
-      choices_(options.choices) {
+      core_(make_ref<Core>(std::move(mesh), how.name, how.generation, policy, how.recorder,
+                           how.reports_failures)),
+      how_(std::move(how)),
+      choices_(choices) {
   how_.store = nullptr;  // it need not outlive the making of this group
   how_.engine = nullptr;
   core_->bind(*engine_);
@@ -58,8 +56,9 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
   for (const Transfer& send : schedule.sends) leaving += send.bytes;
   Descriptor planned = what;
   planned.plan = choices_.hash();
-  auto operation = make_ref<Collective>(engine_, core_, planned, call.timeout.value_or(timeout_),
-                                        call.holds, std::move(schedule), size(), input, output);
+  auto operation =
+      make_ref<Collective>(engine_, core_, planned, call.timeout.value_or(how_.timeout), call.holds,
+                           std::move(schedule), size(), input, output);
   core_->submit(*engine_, operation, leaving <= kInlineBytes);
   return operation;
 }
@@ -112,26 +111,18 @@ Ref<Work> Group::start_message(const Descriptor& what, const CallOptions& call, 
                                void* buffer) {
   check_peer(what, peer, rank(), size(), buffer);
   check_start(what, call);
-  auto message = make_ref<Message>(engine_, core_, what, call.timeout.value_or(timeout_),
+  auto message = make_ref<Message>(engine_, core_, what, call.timeout.value_or(how_.timeout),
                                    call.holds, peer, static_cast<std::byte*>(buffer));
   core_->submit(*engine_, message, true);
   return message;
 }
 
 Ref<Work> Group::send(const SendOptions& o) {
-  return start_message({.count = o.count,
-                        .root = static_cast<std::int32_t>(o.tag),
-                        .op = OpKind::kSend,
-                        .dtype = o.dtype},
-                       o.call, o.peer, const_cast<void*>(o.buffer));
+  return start_message(descriptor_of(o), o.call, o.peer, const_cast<void*>(o.buffer));
 }
 
 Ref<Work> Group::recv(const RecvOptions& o) {
-  return start_message({.count = o.count,
-                        .root = static_cast<std::int32_t>(o.tag),
-                        .op = OpKind::kRecv,
-                        .dtype = o.dtype},
-                       o.call, o.peer, o.buffer);
+  return start_message(descriptor_of(o), o.call, o.peer, o.buffer);
 }
 
 void Group::fail(ErrorKind kind, const std::string& cause) noexcept {
@@ -145,12 +136,13 @@ void Group::fail(ErrorKind kind, const std::string& cause) noexcept {
 
 std::string Group::silent_peers(std::chrono::nanoseconds limit) {
   const Deadline until = Deadline::after(limit);
+  const auto asked = Deadline::Clock::now();
   engine_->inspect([&] { core_->ask_peers(); });
   for (;;) {
+    const std::uint64_t known = core_->news();
     std::string silent;
-    engine_->inspect([&] { silent = core_->silent_peers(); });
-    if (silent.empty() || until.has_passed()) return silent;
-    std::this_thread::sleep_for(kAnswerLook);  // their answers come on the engine's thread
+    engine_->inspect([&] { silent = core_->silent_peers(asked); });
+    if (silent.empty() || !core_->wait_for_news(known, until)) return silent;
   }
 }
 

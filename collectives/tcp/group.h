@@ -10,15 +10,9 @@ namespace dl::collectives::tcp {
 
 class Group final : public ProcessGroup {
  public:
-  struct Options {
-    std::string name = "world";
-    std::uint64_t generation = 0;
-    std::chrono::nanoseconds timeout = std::chrono::seconds(600);
-    WaitPolicy policy{};
-    Choices choices{};
-    TcpGroupOptions how{};  // recorder; and how split() makes further groups
-  };
-  Group(Ref<Engine> engine, Mesh mesh, const Options& options);
+  // `how`: also that of further groups, made by split().
+  Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& policy = {},
+        const Choices& choices = {});
 
   int rank() const noexcept override { return core_->rank(); }
   int size() const noexcept override { return core_->size(); }
@@ -49,6 +43,7 @@ class Group final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
+  std::string gone_rank() const override { return core_->gone_rank(); }
 
   // For a group that this one is part of. -------------------------------------------------------
   const Identity& identity(int rank) const noexcept { return core_->identity(rank); }
@@ -79,8 +74,7 @@ class Group final : public ProcessGroup {
 
   Ref<Engine> engine_;
   Ref<Core> core_;
-  std::chrono::nanoseconds timeout_;
-  TcpGroupOptions how_;
+  GroupOptions how_;
   Choices choices_;
   std::atomic<std::uint64_t> next_split_{1};
 };

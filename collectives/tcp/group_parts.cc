@@ -24,10 +24,13 @@ struct Copied final : RefCounted {
   Ref<RefCounted> owner;
 };
 
-// For a rank that knows its own part only.
-std::vector<Part> own_part(std::size_t bytes, int rank, int size) {
+// All parts on the root, which alone knows them; elsewhere the rank's own.
+template <typename Options>
+std::vector<Part> rooted_parts(const Options& o, int rank, int size) {
+  const std::size_t element = size_of(o.dtype);
+  if (rank == o.root) return pack(o.counts, element);
   std::vector<Part> parts(static_cast<std::size_t>(size));
-  parts[static_cast<std::size_t>(rank)] = {0, bytes};
+  parts[static_cast<std::size_t>(rank)] = {0, o.count * element};
   return parts;
 }
 
@@ -36,14 +39,10 @@ std::vector<Part> own_part(std::size_t bytes, int rank, int size) {
 Ref<Work> Group::start_gather(const Descriptor& what, const GathervOptions& o) {
   check_parts(what.op, o, rank(), size());
   check_start(what, o.call);
-  const std::size_t element = size_of(o.dtype);
-  std::vector<Part> parts;
+  const std::vector<Part> parts = rooted_parts(o, rank(), size());
   if (rank() == o.root) {
-    parts = pack(o.counts, element);
     const Part own = parts[static_cast<std::size_t>(rank())];
     copy(static_cast<std::byte*>(o.output) + own.offset, o.input, own.bytes);
-  } else {
-    parts = own_part(o.count * element, rank(), size());
   }
   return start(what, o.call, o.input, o.output, gather_schedule(parts, o.root, rank(), size()));
 }
@@ -51,15 +50,11 @@ Ref<Work> Group::start_gather(const Descriptor& what, const GathervOptions& o) {
 Ref<Work> Group::start_scatter(const Descriptor& what, const ScattervOptions& o) {
   check_parts(what.op, o, rank(), size());
   check_start(what, o.call);
-  const std::size_t element = size_of(o.dtype);
-  std::vector<Part> parts;
+  const std::vector<Part> parts = rooted_parts(o, rank(), size());
   if (rank() == o.root) {
-    parts = pack(o.counts, element);
     const Part own = parts[static_cast<std::size_t>(rank())];
     copy(static_cast<std::byte*>(o.output), static_cast<const std::byte*>(o.input) + own.offset,
          own.bytes);
-  } else {
-    parts = own_part(o.count * element, rank(), size());
   }
   return start(what, o.call, o.input, o.output, scatter_schedule(parts, o.root, rank(), size()));
 }

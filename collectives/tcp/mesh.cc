@@ -36,7 +36,7 @@ constexpr int kLanesUpToRanks = 16;
 constexpr std::size_t kMostAddresses = 8;
 
 // Where others may reach this rank, the best way first.
-std::vector<std::string> listen_hosts(const TcpGroupOptions& options) {
+std::vector<std::string> listen_hosts(const GroupOptions& options) {
   constexpr const char* kLoopback = "127.0.0.1";
   if (!options.key || (options.iface.empty() && options.route_to.empty())) return {kLoopback};
   std::vector<rendezvous::Address> addresses;
@@ -59,7 +59,7 @@ std::vector<std::string> listen_hosts(const TcpGroupOptions& options) {
 }
 
 // Those that cannot be listened on, as an IPv6 address that is not ready yet, are not published.
-std::vector<rendezvous::Listener> listen(const TcpGroupOptions& options) {
+std::vector<rendezvous::Listener> listen(const GroupOptions& options) {
   std::vector<rendezvous::Listener> listeners;
   std::exception_ptr first;
   for (const std::string& host : listen_hosts(options)) {
@@ -84,21 +84,21 @@ std::vector<Endpoint> ways_of(const Record& record) {
   return ways;
 }
 
-int lanes_of(const TcpGroupOptions& options) {
+int lanes_of(const GroupOptions& options) {
   if (options.lanes > 0) return options.lanes;
   return options.size <= kLanesUpToRanks ? kLanes : 1;
 }
 
-std::string data_purpose(const TcpGroupOptions& options, int lane) {
+std::string data_purpose(const GroupOptions& options, int lane) {
   return fmt::format("group/{}/data/{}", options.name, lane);
 }
 
-std::string side_purpose(const TcpGroupOptions& options) {
+std::string side_purpose(const GroupOptions& options) {
   return fmt::format("group/{}/side", options.name);
 }
 
 // Of a connection that is only to show that it can be made.
-std::string way_purpose(const TcpGroupOptions& options) {
+std::string way_purpose(const GroupOptions& options) {
   return fmt::format("group/{}/way", options.name);
 }
 
@@ -114,7 +114,7 @@ void hurry_if_local(int fd) {
 // Collects the connections that ranks above this one make.
 class Arrivals {
  public:
-  Arrivals(const TcpGroupOptions& options, Mesh& mesh) : options_(options), mesh_(mesh) {
+  Arrivals(const GroupOptions& options, Mesh& mesh) : options_(options), mesh_(mesh) {
     for (int lane = 0; lane < lanes_of(options); ++lane)
       data_.push_back(data_purpose(options, lane));
   }
@@ -155,14 +155,14 @@ class Arrivals {
   }
 
  private:
-  const TcpGroupOptions& options_;
+  const GroupOptions& options_;
   Mesh& mesh_;
   std::vector<std::string> data_;  // purposes
   std::mutex mutex_;
   std::condition_variable changed_;
 };
 
-RosterOptions roster_of(const TcpGroupOptions& options) {
+RosterOptions roster_of(const GroupOptions& options) {
   return {.store = options.store,
           .place = "group/" + options.name,
           .group = options.name,
@@ -171,7 +171,7 @@ RosterOptions roster_of(const TcpGroupOptions& options) {
           .timeout = options.connect_timeout};
 }
 
-void check_node(const TcpGroupOptions& options, const Identity& self, const Identity& theirs) {
+void check_node(const GroupOptions& options, const Identity& self, const Identity& theirs) {
   DL_CHECK(
       options.key || theirs.node == self.node, kInvalidArgument,
       "group '{}': {} is on another node than {}, and without a job key ranks talk over loopback "
@@ -179,7 +179,7 @@ void check_node(const TcpGroupOptions& options, const Identity& self, const Iden
       options.name, theirs.text(), self.text());
 }
 
-Plan plan_of_rank_0(const TcpGroupOptions& options, const Record& theirs) {
+Plan plan_of_rank_0(const GroupOptions& options, const Record& theirs) {
   Plan plan = plan_of_line(theirs.plan, fmt::format("the plan of {}", theirs.who.text()));
   if (plan != options.plan) {
     log::warning("group '{}': this rank's plan '{}' is not that of {}, '{}', which counts for all",
@@ -190,7 +190,7 @@ Plan plan_of_rank_0(const TcpGroupOptions& options, const Record& theirs) {
 
 }  // namespace
 
-Mesh connect_mesh(const TcpGroupOptions& options) {
+Mesh connect_mesh(const GroupOptions& options) {
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
   const Identity self = this_process(options.rank, options.node, options.known_as);

@@ -12,7 +12,7 @@
 #include "core/base/unique_fd.h"
 
 namespace dl::collectives {
-struct TcpGroupOptions;
+struct GroupOptions;
 }
 
 namespace dl::collectives::tcp {
@@ -31,6 +31,6 @@ struct Mesh {
 // Listens, publishes where in the store, accepts the ranks above and connects to those below.
 // Throws kMismatch where a peer has another protocol version, world size or generation, and
 // kTimeout with the ranks that are missing.
-Mesh connect_mesh(const TcpGroupOptions& options);
+Mesh connect_mesh(const GroupOptions& options);
 
 }  // namespace dl::collectives::tcp

@@ -15,18 +15,15 @@ constexpr int kFramesARound = 8;
 // Credit goes back in portions, not with every message.
 constexpr std::size_t kCreditPortion = kCreditBytes / 8;
 
-std::size_t cost_of(const FrameHeader& header) noexcept {
-  return kHeaderBytes + header.length;
-}
-
-auto find_unexpected(std::deque<Peer::Unexpected>& line, std::uint32_t tag) {
-  return std::find_if(line.begin(), line.end(), [tag](const Peer::Unexpected& u) {
-    return static_cast<std::uint32_t>(u.header.descriptor.root) == tag;
-  });
-}
-
-std::string tag_text(std::int32_t tag) {
-  return fmt::format("tag {}", static_cast<std::uint32_t>(tag));
+Envelope envelope_of(const FrameHeader& header) noexcept {
+  const Descriptor& d = header.descriptor;
+  return {.count = d.count,
+          .id = header.aux,
+          .tag = static_cast<std::uint32_t>(d.root),
+          .dtype = d.dtype,
+          .is_request = header.type == FrameType::kRequest,
+          .bytes = header.length,
+          .cost = kHeaderBytes + header.length};
 }
 
 }  // namespace
@@ -38,53 +35,14 @@ void Core::push(Peer& p, FrameHeader header, std::vector<std::byte> payload) {
 
 void Core::start_message(Ref<Message> message) {
   messages_.push_back(message);
-  if (message->peer == kAnySource) return start_receive_from_any(std::move(message));
-  Peer& p = peer(message->peer);
   if (message->descriptor.op == OpKind::kSend) {
+    Peer& p = peer(message->peer);
     if (p.state != Peer::State::kHere) return fail_gone(p, *message);
     p.unsent.push_back(std::move(message));
     advance_sends(p);
-  } else {
-    match_unexpected(p, message);
+  } else if (const auto found = matching_.post(message)) {
+    receive(message, *found);
   }
-}
-
-void Core::start_receive_from_any(Ref<Message> message) {
-  Peer* oldest_from = nullptr;
-  std::uint64_t oldest = 0;
-  for (Peer& p : peers_) {
-    const auto found = find_unexpected(p.unexpected, message->tag());
-    if (found == p.unexpected.end() || (oldest_from != nullptr && found->arrival > oldest)) {
-      continue;
-    }
-    oldest_from = &p;
-    oldest = found->arrival;
-  }
-  if (oldest_from == nullptr) {
-    posted_any_.push_back(std::move(message));
-    return;
-  }
-  message->peer = oldest_from->who.rank;
-  match_unexpected(*oldest_from, message);
-}
-
-// Receives from this peer and from any are one line, in the order of their calls.
-Ref<Message> Core::take_posted(Peer& p, std::uint32_t tag) {
-  const auto has_tag = [tag](const Ref<Message>& m) { return m->tag() == tag; };
-  const auto mine = std::find_if(p.posted.begin(), p.posted.end(), has_tag);
-  const auto any = std::find_if(posted_any_.begin(), posted_any_.end(), has_tag);
-  const bool has_mine = mine != p.posted.end();
-  if (any != posted_any_.end() &&
-      (!has_mine || (*any)->descriptor.sequence < (*mine)->descriptor.sequence)) {
-    Ref<Message> message = *any;
-    posted_any_.erase(any);
-    message->peer = p.who.rank;
-    return message;
-  }
-  if (!has_mine) return nullptr;
-  Ref<Message> message = *mine;
-  p.posted.erase(mine);
-  return message;
 }
 
 void Core::advance_sends(Peer& p) {
@@ -184,9 +142,8 @@ void Core::begin_side_frame(Peer& p, const FrameHeader& header) {
   p.incoming = nullptr;
   p.incoming_payload.clear();
   if (!is_poisoned() && header.type == FrameType::kMessage) {
-    Ref<Message> asked = take_posted(p, static_cast<std::uint32_t>(header.descriptor.root));
-    if (asked && fits(p, header, *asked)) {
-      p.incoming = std::move(asked);
+    p.incoming = matching_.take_posted(p.who.rank, envelope_of(header));
+    if (p.incoming) {
       p.incoming_to = p.incoming->buffer;
       return;
     }
@@ -217,18 +174,18 @@ void Core::end_side_frame(Peer& p, const FrameHeader& header) {
   switch (header.type) {
     case FrameType::kMessage:
       if (message) {
-        return_credit(p, cost_of(header));
+        return_credit(p, envelope_of(header).cost);
         end_message(message);
         return;
       }
       [[fallthrough]];
     case FrameType::kRequest: {
-      p.unexpected.push_back({header, std::move(p.incoming_payload), next_arrival_++});
-      p.unexpected_bytes += cost_of(header);
-      DL_CHECK(p.unexpected_bytes <= kCreditBytes, kInternal,
-               "group '{}': {} sent more messages than its credit allows", name_, p.who.text());
-      const Ref<Message> asked = take_posted(p, static_cast<std::uint32_t>(header.descriptor.root));
-      if (asked) match_unexpected(p, asked);
+      Unexpected arrived{envelope_of(header), std::move(p.incoming_payload)};
+      if (const auto asked = matching_.take_posted(p.who.rank, arrived)) {
+        receive(asked, arrived);
+      } else {
+        matching_.keep(p.who.rank, std::move(arrived));
+      }
       return;
     }
     case FrameType::kBulk:
@@ -255,37 +212,16 @@ void Core::end_side_frame(Peer& p, const FrameHeader& header) {
   }
 }
 
-// A receive takes the oldest message of its tag, or waits.
-void Core::match_unexpected(Peer& p, const Ref<Message>& message) {
-  const auto found = find_unexpected(p.unexpected, message->tag());
-  if (found == p.unexpected.end()) {
-    p.posted.push_back(message);
+void Core::receive(const Ref<Message>& message, const Unexpected& got) {
+  Peer& p = peer(message->peer);
+  return_credit(p, got.cost);
+  if (got.is_request) {
+    p.receiving.emplace(got.id, message);
+    push(p, {.type = FrameType::kClear, .aux = got.id});
     return;
   }
-  const Peer::Unexpected got = std::move(*found);
-  p.unexpected.erase(found);
-  p.unexpected_bytes -= cost_of(got.header);
-  if (!fits(p, got.header, *message)) return;
-  return_credit(p, cost_of(got.header));
-  if (got.header.type == FrameType::kMessage) {
-    if (!got.payload.empty()) std::memcpy(message->buffer, got.payload.data(), got.payload.size());
-    end_message(message);
-  } else {
-    p.receiving.emplace(got.header.aux, message);
-    push(p, {.type = FrameType::kClear, .aux = got.header.aux});
-  }
-}
-
-bool Core::fits(const Peer& p, const FrameHeader& header, const Message& message) {
-  const Descriptor& theirs = header.descriptor;
-  const Descriptor& ours = message.descriptor;
-  const bool whole = header.type == FrameType::kRequest || header.length == message.bytes;
-  if (theirs.dtype == ours.dtype && theirs.count == ours.count && whole) return true;
-  fail(ErrorKind::kMismatch,
-       fmt::format("recv with {}: {} sent {}, {} expects {}; the two calls must agree",
-                   tag_text(ours.root), p.who.text(), payload_text(theirs), identity(rank_).text(),
-                   payload_text(ours)));
-  return false;
+  if (!got.payload.empty()) std::memcpy(message->buffer, got.payload.data(), got.payload.size());
+  end_message(message);
 }
 
 void Core::return_credit(Peer& p, std::size_t bytes) {

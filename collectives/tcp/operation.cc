@@ -55,18 +55,6 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
 }
 
-std::exception_ptr Operation::error() const noexcept {
-  if (!is_completed()) return nullptr;
-  const std::lock_guard lock(mutex_);
-  return error_;
-}
-
-std::optional<std::chrono::steady_clock::time_point> Operation::completed_at() const noexcept {
-  if (!is_completed()) return std::nullopt;
-  const std::lock_guard lock(mutex_);
-  return completed_at_;
-}
-
 void Operation::end(std::exception_ptr failed) noexcept {
   if (is_completed()) return;
   if (failed) {
@@ -74,21 +62,7 @@ void Operation::end(std::exception_ptr failed) noexcept {
   } else {
     core_->recorder().finish(slot);
   }
-  const std::lock_guard lock(mutex_);
-  error_ = std::move(failed);
-  completed_at_ = std::chrono::steady_clock::now();
-  done_.store(true, std::memory_order_release);
-  over_.notify_all();
-}
-
-bool Operation::sleep_until(Deadline until) {
-  std::unique_lock lock(mutex_);
-  const auto over = [this] { return is_completed(); };
-  if (until.is_never()) {
-    over_.wait(lock, over);
-    return true;
-  }
-  return over_.wait_until(lock, until.when(), over);
+  completion_.end(std::move(failed));
 }
 
 Collective::Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,

@@ -1,17 +1,14 @@
 // Operation: a Work of a TCP group, and what both kinds of operation share.
 //
 // The caller fills it, the engine's driver runs it, anybody waits for it. Fields below "driver" are
-// touched only by whoever drives the engine (engine.h); the completion is a one-way door with an
-// atomic in front, so that is_completed() is one load.
+// touched only by whoever drives the engine (engine.h).
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-
 #include "collectives/algorithms/schedule.h"
+#include "collectives/completion.h"
 #include "collectives/descriptor.h"
 #include "collectives/record/format.h"
+#include "collectives/wait_policy.h"
 #include "collectives/work.h"
 #include "core/base/deadline.h"
 
@@ -28,14 +25,16 @@ class Operation : public Work {
 
   void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
-  bool is_completed() const noexcept override { return done_.load(std::memory_order_acquire); }
-  std::exception_ptr error() const noexcept override;
-  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
+  bool is_completed() const noexcept override { return completion_.is_over(); }
+  std::exception_ptr error() const noexcept override { return completion_.error(); }
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
+    return completion_.at();
+  }
 
   // Driver: ends the operation, well where `error` is null. The first call counts.
   void end(std::exception_ptr error) noexcept;
   // Sleeps until the operation is over or the deadline has passed; false: it passed.
-  bool sleep_until(Deadline deadline);
+  bool sleep_until(Deadline until) { return completion_.wait_until(until); }
 
   const std::chrono::nanoseconds timeout;
   const Deadline::Clock::time_point begin;
@@ -44,20 +43,15 @@ class Operation : public Work {
   std::uint32_t hash = 0;
   record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
 
-  // Driver: which of the waiting lines have been written.
-  bool has_probed = false;
-  bool has_probed_again = false;  // shortly before the deadline
-  bool has_warned = false;
+  // Driver.
+  Questions questions{};    // whether the peers are there
+  bool has_warned = false;  // for whom it waits
 
  private:
   Ref<Engine> engine_;
   Ref<Core> core_;
   Ref<RefCounted> owner_;
-  std::atomic<bool> done_{false};
-  mutable std::mutex mutex_;
-  std::condition_variable over_;
-  std::exception_ptr error_;
-  std::chrono::steady_clock::time_point completed_at_;
+  Completion completion_;
 };
 
 // A collective under way: a schedule, its buffers, and how far each transfer is.

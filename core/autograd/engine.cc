@@ -163,6 +163,16 @@ class Engine {
     leaf.run_ready();
   }
 
+  // See BackwardContext::only_producer(); the edge is one of the running node.
+  Node* only_producer(const Edge& edge) noexcept {
+    Node* const node = edge.node.get();
+    if (node == nullptr || node->is_leaf() || node->has_hooks() || node->output_count() != 1) {
+      return nullptr;
+    }
+    const State& state = work_.states[work_.index.at(node)];
+    return state.pending == 1 && !work_.slots[state.first_slot].defined() ? node : nullptr;
+  }
+
   void at_end(std::function<void()> callback) { at_end_.push_back(std::move(callback)); }
 
   static constinit thread_local Engine* current;
@@ -237,6 +247,10 @@ constinit thread_local Engine* Engine::current = nullptr;
 void BackwardContext::give(std::size_t input, Tensor gradient) {
   const Edge& edge = node_.edges()[input];
   if (edge.node) engine_.collect(edge, std::move(gradient));
+}
+
+Node* BackwardContext::only_producer(std::size_t input) const noexcept {
+  return engine_.only_producer(node_.edges()[input]);
 }
 
 GradTarget BackwardContext::target(std::size_t input) const {

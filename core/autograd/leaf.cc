@@ -133,6 +133,19 @@ void set_grad_destination(const Tensor& leaf, const Tensor& destination) {
   require_leaf(leaf, "set_grad_destination").set_destination(destination);
 }
 
+void set_grad_error(const Tensor& leaf, Ref<FirstError> error) {
+  require_leaf(leaf, "set_grad_error").set_error(std::move(error));
+}
+
+void clear_grad_error(const Tensor& leaf) noexcept {
+  if (LeafNode* const node = leaf_node(leaf)) node->set_error(nullptr);
+}
+
+const FirstError* grad_error(const Tensor& leaf) noexcept {
+  const LeafNode* const node = leaf_node(leaf);
+  return node == nullptr ? nullptr : node->error().get();
+}
+
 // Tensor's members that belong to autograd.
 
 bool Tensor::is_leaf() const noexcept {

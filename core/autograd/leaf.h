@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/autograd/node.h"
+#include "core/base/first_error.h"
 
 namespace dl {
 
@@ -38,6 +39,9 @@ class LeafNode final : public Node {
   void remove_ready(std::uint64_t id) noexcept;
   void run_ready() const;
 
+  const Ref<FirstError>& error() const noexcept { return error_; }
+  void set_error(Ref<FirstError> error) noexcept { error_ = std::move(error); }
+
  private:
   void check(const Tensor& grad, std::string_view what) const;
   void accumulate(Tensor gradient);
@@ -50,6 +54,7 @@ class LeafNode final : public Node {
   std::uint64_t next_id_ = 1;
   using ReadyCallback = std::pair<std::uint64_t, std::function<void()>>;
   std::vector<ReadyCallback> ready_;  // their numbers ascend
+  Ref<FirstError> error_;
 };
 
 // Calls `callback` in every backward pass that reaches the leaf, when its gradient is final (and
@@ -63,6 +68,12 @@ void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
 // gradient that is there already is copied. An undefined destination leaves the gradient where it
 // is and lets go of the promise about its address.
 void set_grad_destination(const Tensor& leaf, const Tensor& destination);
+
+// What may spoil the leaf's gradient: once it has an error, optimizers throw that in place of a
+// step. It stays with the leaf until another one comes, or clear_grad_error().
+void set_grad_error(const Tensor& leaf, Ref<FirstError> error);
+void clear_grad_error(const Tensor& leaf) noexcept;
+const FirstError* grad_error(const Tensor& leaf) noexcept;  // null where there is none
 
 // Calls `callback` once, when the backward pass that runs on this thread has ended without an
 // error. Throws kInvalidArgument outside of backward.

@@ -143,6 +143,10 @@ class BackwardContext {
   }
   // Hands over a gradient of the input's shape and dtype. Once for each input.
   void give(std::size_t input, Tensor gradient);
+  // The node that made an input, where the running node is the only one that used it and nobody
+  // else will see the gradient on its way: what is given for the input is what that node gets.
+  // Otherwise null. So an operation may compute a part of its producer's backward with its own.
+  Node* only_producer(std::size_t input) const noexcept;
   // For large gradients of leaves: if memory is defined, a node may compute there (the input's
   // shape and dtype, any strides) and call gave_in_target() in place of give(). Where nothing else
   // is to come, that runs the leaf's callbacks at once: compute leaves first, and leave their

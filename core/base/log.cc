@@ -45,7 +45,12 @@ spdlog::logger& logger() {
     made->set_pattern(pattern(""));
     const std::string wanted = env::get(env::Var::kLog).value_or("warning");
     const spdlog::level::level_enum level = spdlog::level::from_str(wanted);
-    made->set_level(level == spdlog::level::off && wanted != "off" ? spdlog::level::warn : level);
+    const bool is_known = level != spdlog::level::off || wanted == "off";
+    made->set_level(is_known ? level : spdlog::level::warn);
+    if (!is_known) {
+      made->warn("{} is `{}`, wanted trace, debug, info, warning, error or off",
+                 env::name_of(env::Var::kLog), wanted);
+    }
     return made;
   }();
   return instance;

@@ -45,6 +45,10 @@ class Ref {
   template <typename U>
     requires std::is_convertible_v<U*, T*>
   Ref(const Ref<U>& other) noexcept : Ref(other.get()) {}  // NOLINT(google-explicit-constructor)
+  template <typename U>
+    requires std::is_convertible_v<U*, T*>
+  Ref(Ref<U>&& other) noexcept  // NOLINT(google-explicit-constructor)
+      : object_(std::exchange(other.object_, nullptr)) {}
   Ref& operator=(Ref other) noexcept {
     std::swap(object_, other.object_);
     return *this;
@@ -60,6 +64,8 @@ class Ref {
   friend bool operator==(const Ref&, const Ref&) noexcept = default;
 
  private:
+  template <typename U>
+  friend class Ref;
   T* object_ = nullptr;
 };
 

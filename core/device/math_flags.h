@@ -3,11 +3,13 @@
 //     dl::backends::cuda::matmul::allow_tf32 = true;   // default false
 //     dl::backends::cudnn::allow_tf32 = false;         // default true
 //     dl::backends::cudnn::benchmark = true;           // default false
+//     dl::backends::cudnn::enabled = false;            // default true
 //
 // TF32 multiplies float32 with 10 bits of mantissa, several times faster, on GPUs since Ampere.
 // With benchmark the first convolution of each shape times cuDNN's algorithms and keeps the
-// fastest; the choice may change the last bits from run to run. Any thread may read and set these;
-// an operation uses what is set when it is called.
+// fastest; the choice may change the last bits from run to run. With cuDNN not enabled, dlrun's own
+// kernels compute, which are slow: to see whether a result is cuDNN's doing. Any thread may read
+// and set these; an operation uses what is set when it is called.
 #pragma once
 
 #include <atomic>
@@ -19,6 +21,7 @@ struct MathFlags {
   std::atomic<bool> matmul_tf32{false};
   std::atomic<bool> cudnn_tf32{true};
   std::atomic<bool> cudnn_benchmark{false};
+  std::atomic<bool> cudnn_enabled{true};
 };
 inline constinit MathFlags math_flags;
 }  // namespace detail
@@ -30,6 +33,7 @@ inline std::atomic<bool>& allow_tf32 = detail::math_flags.matmul_tf32;
 namespace cudnn {
 inline std::atomic<bool>& allow_tf32 = detail::math_flags.cudnn_tf32;
 inline std::atomic<bool>& benchmark = detail::math_flags.cudnn_benchmark;
+inline std::atomic<bool>& enabled = detail::math_flags.cudnn_enabled;
 }  // namespace cudnn
 }  // namespace backends
 

@@ -141,6 +141,32 @@ struct Sigmoid {
     return T(1) / (T(1) + std::exp(-x));
   }
 };
+// x Phi(x), Phi being the normal distribution's (Hendrycks and Gimpel 2016).
+struct Gelu {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return T(0.5) * x * (T(1) + std::erf(x * T(0.7071067811865475244)));  // 1 / sqrt(2)
+  }
+};
+
+namespace detail {
+// Of GELU's tanh form: sqrt(2 / pi) (x + 0.044715 x^3), and its derivative.
+template <typename T>
+DL_HOST_DEVICE T gelu_inner(T x) {
+  return T(0.7978845608028653559) * (x + T(0.044715) * x * x * x);
+}
+template <typename T>
+DL_HOST_DEVICE T gelu_inner_slope(T x) {
+  return T(0.7978845608028653559) * (T(1) + T(3 * 0.044715) * x * x);
+}
+}  // namespace detail
+
+struct GeluTanh {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T x) const {
+    return T(0.5) * x * (T(1) + std::tanh(detail::gelu_inner(x)));
+  }
+};
 // NaN stays NaN.
 struct Relu {
   template <typename T>
@@ -170,6 +196,23 @@ struct SigmoidBackward {
   template <std::floating_point T>
   DL_HOST_DEVICE T operator()(T g, T y) const {
     return g * (T(1) - y) * y;
+  }
+};
+// From the gradient g of the output, and the input x.
+struct GeluBackward {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T g, T x) const {
+    const T cdf = T(0.5) * (T(1) + std::erf(x * T(0.7071067811865475244)));
+    const T density = T(0.3989422804014326779) * std::exp(T(-0.5) * x * x);  // 1 / sqrt(2 pi)
+    return g * (cdf + x * density);
+  }
+};
+struct GeluTanhBackward {
+  template <std::floating_point T>
+  DL_HOST_DEVICE T operator()(T g, T x) const {
+    const T t = std::tanh(detail::gelu_inner(x));
+    const T slope = (T(1) - t * t) * detail::gelu_inner_slope(x);
+    return g * T(0.5) * (T(1) + t + x * slope);
   }
 };
 

@@ -9,9 +9,8 @@ namespace dl::kernels {
 // What a captured step has to read on the device, where it may change between two replays. All are
 // device pointers; all null on the CPU.
 struct OptimizerScalars {
-  const double* lr = nullptr;            // in place of the step's own
-  const float* inverse_scale = nullptr;  // every gradient is multiplied by it; null: 1
-  const float* found_inf = nullptr;      // not 0: nothing changes, step counts included; null: 0
+  const double* lr = nullptr;        // in place of the step's own
+  const float* found_inf = nullptr;  // not 0: nothing changes, step counts included; null: 0
 };
 
 // Pointers are to memory of the parameters' device and of their dtype, f32 or f64.

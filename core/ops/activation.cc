@@ -35,6 +35,17 @@ struct SigmoidBackward final : Node {
   }
 };
 
+struct GeluBackward final : Node {
+  std::string_view name() const noexcept override { return "gelu"; }
+  void backward(BackwardContext& context) override {
+    const Tensor grad = empty_like(saved(0));
+    call<Op::kGeluBackward>(grad.device(), context.grad_output(), saved(0), form == GeluForm::kTanh,
+                            grad);
+    context.give(0, grad);
+  }
+  GeluForm form = GeluForm::kErf;
+};
+
 struct ExpBackward final : Node {
   std::string_view name() const noexcept override { return "exp"; }
   void backward(BackwardContext& context) override {
@@ -110,6 +121,18 @@ Tensor tanh(const Tensor& input) {
 
 Tensor sigmoid(const Tensor& input) {
   return run_saving_output<Op::kSigmoid, SigmoidBackward>(input);
+}
+
+Tensor gelu(const Tensor& input, GeluForm form) {
+  check_defined(input, "gelu", "the input");
+  check_floating(input, "gelu");
+  Tensor output = empty_like(input);
+  call<Op::kGelu>(input.device(), input, form == GeluForm::kTanh, output);
+  if (auto* node = record<GeluBackward>(output, input)) {
+    node->form = form;
+    node->save(input);
+  }
+  return output;
 }
 
 Tensor exp(const Tensor& input) {

@@ -1,6 +1,7 @@
 // Copies: contiguous, clone, to, copy_, and writes in place of one value.
 #include "core/device/cuda/cuda.h"
 #include "core/device/cuda/graph.h"
+#include "core/device/cuda/module.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/common.h"
 
@@ -49,6 +50,9 @@ void copy_bytes(const Tensor& source, const Tensor& destination, bool non_blocki
   const Stream stream = cuda::current_stream(device.index);
   const Stream other = both ? cuda::current_stream(destination.device().index) : stream;
   if (both) {
+    // The other device's stream would join the capture, with all that other threads give it, and
+    // its memory is in no pool of the graph.
+    cuda::refuse_in_capture("a copy between two devices cannot be captured");
     cuda::join(stream, other);
   } else {
     cuda::refuse_in_capture(
@@ -62,7 +66,11 @@ void copy_bytes(const Tensor& source, const Tensor& destination, bool non_blocki
   }
   const Tensor& host = source.is_cuda() ? destination : source;
   if (!non_blocking || !host.is_pinned()) {
-    cuda::synchronize(stream);
+    if (source.is_cuda()) {
+      cuda::synchronize(stream);
+    } else {  // of errors on the device (watched_error.h) this may be the cure
+      cuda::runtime().synchronize_stream(stream.handle);
+    }
   } else {
     cuda::record_pinned_use(host.storage()->data(), stream);
   }

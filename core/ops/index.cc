@@ -126,14 +126,14 @@ Tensor index_select(const Tensor& input, std::int64_t dim, const Tensor& index) 
   check_defined(index, "index_select", "the index");
   check_same_device(input, index, "index_select");
   DL_CHECK(input.dim() > 0, kShape, "index_select: the input has no dimension");
-  DL_CHECK(index.dtype() == DType::kI64 && index.dim() == 1, kInvalidArgument,
-           "index_select: the index is {} of shape {}, wanted int64 of one dimension",
+  DL_CHECK(index.dtype() == DType::kI64 && index.dim() <= 1, kInvalidArgument,
+           "index_select: the index is {} of shape {}, wanted int64 of at most one dimension",
            name_of(index.dtype()), index.sizes().str());
   const std::size_t d = wrap_dim(dim, input.sizes().size(), "index_select");
   Shape shape = input.sizes();
   shape[d] = index.numel();
   Tensor result = empty(shape, {.dtype = input.dtype(), .device = input.device()});
-  const Tensor places = index.contiguous();
+  const Tensor places = index.reshape({index.numel()}).contiguous();
   call<Op::kIndexSelect>(input.device(), input.contiguous(), static_cast<std::int64_t>(d), places,
                          result);
   if (!is_floating(input.dtype())) return result;

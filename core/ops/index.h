@@ -16,8 +16,9 @@ Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim = 0);
 Tensor stack(std::span<const Tensor> tensors, std::int64_t dim = 0);
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim = 0);
 
-// The slices of `input` that `index` (int64, one dimension) names, in its order; the way a batch is
-// gathered. The result is contiguous. Throws kIndex and names the first index out of range.
+// The slices of `input` that `index` (int64, one dimension; none: one slice) names, in its order;
+// the way a batch is gathered. The result is contiguous and has `input`'s dimensions. Throws kIndex
+// and names the first index out of range.
 Tensor index_select(const Tensor& input, std::int64_t dim, const Tensor& index);
 
 // input where mask is true, divided by 1 - p, else 0: dropout with a mask drawn by the caller.

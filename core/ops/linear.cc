@@ -1,5 +1,7 @@
 #include "core/ops/linear.h"
 
+#include <utility>
+
 #include "core/ops/autocast.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
@@ -30,63 +32,106 @@ void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
            "linear: the bias has shape {}, wanted [{}]", bias.sizes().str(), weight.size(0));
 }
 
-// Computes a gradient in the leaf's memory where there is one, else in memory of its own:
-// compute(memory, accumulate).
-template <typename Compute>
-void give_computed(BackwardContext& context, std::size_t input, const Shape& shape,
-                   const Compute& compute) {
-  const GradTarget target = context.target(input);
-  if (target.memory.defined() && target.memory.is_contiguous()) {
-    compute(target.memory, target.accumulate);
-    context.gave_in_target(input);
-    return;
+// Where a gradient is computed: the leaf's memory where there is one, else memory of its own; none
+// where nobody asks for it.
+class Destination {
+ public:
+  Destination(BackwardContext& context, std::size_t input, const Shape& shape)
+      : context_(context), input_(input) {
+    if (!context.needs(input)) return;
+    const GradTarget target = context.target(input);
+    if (target.memory.defined() && target.memory.is_contiguous()) {
+      memory_ = target.memory;
+      accumulate_ = target.accumulate;
+      is_leafs_ = true;
+      return;
+    }
+    const Tensor& output = context.grad_output();
+    memory_ = empty(shape, {.dtype = output.dtype(), .device = output.device()});
   }
-  const Tensor& output = context.grad_output();
-  const Tensor grad = empty(shape, {.dtype = output.dtype(), .device = output.device()});
-  compute(grad, false);
-  context.give(input, grad);
-}
 
-Tensor transposed(const Tensor& matrix) {
-  return as_strided(matrix, {matrix.size(1), matrix.size(0)}, {matrix.stride(1), matrix.stride(0)},
-                    matrix.storage_offset());
-}
+  const Tensor& memory() const noexcept { return memory_; }
+  bool accumulate() const noexcept { return accumulate_; }
+  // The gradient stands there.
+  void give() const {
+    if (is_leafs_) {
+      context_.gave_in_target(input_);
+    } else if (memory_.defined()) {
+      context_.give(input_, memory_);
+    }
+  }
 
-// Inputs: input, weight, bias. Saved: input as rows, weight, and with ReLU the output.
+ private:
+  BackwardContext& context_;
+  std::size_t input_;
+  Tensor memory_;
+  bool accumulate_ = false;
+  bool is_leafs_ = false;
+};
+
+// Inputs: input, weight, bias. Saved: input as rows, weight, what the activation's gradient is
+// computed from (the output's rows of a ReLU, the input of GELU), and a ReLU's mask.
+//
+// Where the input was made by another linear() with an activation, and nobody else used it, that
+// activation's gradient is computed with the input's: the other node finds its own part done.
 struct LinearBackward final : Node {
   std::string_view name() const noexcept override { return "linear"; }
 
   void backward(BackwardContext& context) override {
-    Tensor grad = rows_of(laid_out(context.grad_output()));
+    const Tensor& gradient = context.grad_output();
+    const bool slope_applied = gradient.is_same(std::exchange(with_slope, Tensor()));
+    Tensor grad = rows_of(laid_out(gradient));
     const Device device = grad.device();
-    if (relu) {
+    if (activation != Activation::kNone && !slope_applied) {
       const Tensor before = empty_like(grad);
-      call<Op::kReluBackward>(device, grad, rows_of(saved(2)), before);
+      if (activation == Activation::kRelu) {
+        call<Op::kReluBackward>(device, grad, seen(), before);
+      } else {
+        call<Op::kGeluBackward>(device, grad, seen(), true, before);
+      }
       grad = before;
     }
     const Tensor& rows = saved(0);
     const Tensor& weight = saved(1);
     // The leaves first: what is final early is sent early.
-    if (context.needs(2)) {
-      give_computed(context, 2, {weight.size(0)}, [&](const Tensor& to, bool accumulate) {
-        call<Op::kLinearBackwardBias>(device, grad, accumulate, to);
-      });
-    }
-    if (context.needs(1)) {
-      give_computed(context, 1, weight.sizes(), [&](const Tensor& to, bool accumulate) {
-        call<Op::kMatmul>(device, transposed(grad), rows, accumulate, to);
-      });
+    if (context.needs(1) || context.needs(2)) {
+      const Destination to_weight(context, 1, weight.sizes());
+      const Destination to_bias(context, 2, {weight.size(0)});
+      call<Op::kLinearBackwardWeight>(device, grad, rows, to_weight.accumulate(),
+                                      to_weight.memory(), to_bias.accumulate(), to_bias.memory());
+      to_bias.give();
+      to_weight.give();
     }
     if (context.needs(0)) {
       const Tensor dinput = empty(input_shape, {.dtype = grad.dtype(), .device = device});
-      call<Op::kMatmul>(device, grad, weight, false, rows_of(dinput));
+      auto* const maker = dynamic_cast<LinearBackward*>(context.only_producer(0));
+      const bool with_activation = maker != nullptr && maker->activation != Activation::kNone;
+      call<Op::kLinearBackwardInput>(device, grad, weight,
+                                     with_activation ? maker->activation : Activation::kNone,
+                                     with_activation ? maker->seen() : Tensor(),
+                                     with_activation ? maker->mask() : Tensor(), rows_of(dinput));
+      if (with_activation) maker->with_slope = dinput;
       context.give(0, dinput);
     }
   }
 
-  bool relu = false;
+  Tensor seen() const { return rows_of(saved(2)); }
+  const Tensor& mask() const { return saved(3); }
+
+  Activation activation = Activation::kNone;
   Shape input_shape;
+  // A gradient of the output that the activation's slope is multiplied into already.
+  Tensor with_slope;
 };
+
+// What the kernel is to keep of an activation for backward, if anything.
+Tensor room_to_keep(Activation activation, const Tensor& rows) {
+  if (activation == Activation::kGeluTanh) return empty_like(rows);
+  const bool has_masks = rows.device().type == DeviceType::kCUDA && rows.dtype() != DType::kF64;
+  if (activation != Activation::kRelu || !has_masks) return {};
+  return empty({rows.size(0), relu_mask_bytes(rows.size(1))},
+               {.dtype = DType::kU8, .device = rows.device()});
+}
 
 // One of the last two dimensions has stride 1 and the other steps over whole rows, as kernels want
 // it.
@@ -159,14 +204,24 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
   Shape shape = input.sizes();
   shape[shape.size() - 1] = weight.size(0);
   Tensor output = empty(shape, {.dtype = input.dtype(), .device = input.device()});
-  call<Op::kLinear>(input.device(), rows, w, bias.defined() ? laid_out(bias) : bias, args.relu,
-                    rows_of(output));
+  const Tensor output_rows = rows_of(output);
+  const bool recorded = is_recorded(input, weight, bias);
+  const Tensor kept = recorded ? room_to_keep(args.activation, output_rows) : Tensor();
+  const bool was_kept =
+      call<Op::kLinear>(input.device(), rows, w, bias.defined() ? laid_out(bias) : bias,
+                        args.activation, kept, output_rows);
   if (auto* node = record<LinearBackward>(output, input, weight, bias)) {
-    node->relu = args.relu;
+    node->activation = args.activation;
     node->input_shape = input.sizes();
     node->save(rows);
     node->save(w);
-    if (args.relu) node->save_output(output);
+    if (args.activation == Activation::kRelu) {
+      node->save_output(output);
+      node->save(was_kept ? kept : Tensor());
+    } else if (args.activation == Activation::kGeluTanh) {
+      node->save(kept);
+      node->save(Tensor());
+    }
   }
   return output;
 }

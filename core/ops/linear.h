@@ -1,15 +1,17 @@
 // Products of matrices.
 #pragma once
 
+#include "core/kernels/linear_args.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {
 
 struct LinearArgs {
-  bool relu = false;  // the result is relu(linear), computed in one pass
+  Activation activation = Activation::kNone;  // of the result, in one pass where that is faster
 };
 
-// input weight^T + bias, over the input's last dimension.
+// activation(input weight^T + bias), over the input's last dimension. On the CPU the bits are those
+// of linear() and the activation one after the other; on GPUs sums may be rounded elsewhere.
 //   input   [..., in] floating; any strides
 //   weight  [out, in]
 //   bias    [out], or undefined

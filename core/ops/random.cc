@@ -14,6 +14,10 @@ std::uint64_t words_of(std::int64_t elements, DType dtype) {
   return static_cast<std::uint64_t>(elements) * (dtype == DType::kF64 ? 2 : 1);
 }
 
+std::uint64_t two_words_of(std::int64_t elements) {
+  return 2 * static_cast<std::uint64_t>(elements);
+}
+
 void check_draws(Device device) {
   if (device.type == DeviceType::kCPU) return;
   cuda::refuse_in_capture(
@@ -61,6 +65,29 @@ Tensor philox_randn(const Shape& shape, TensorOptions options, Generator& genera
                [](const Tensor& out, const random::PhiloxSeed& seed) {
                  call<Op::kPhiloxNormal>(out.device(), out, 0.0, 1.0, seed);
                });
+}
+
+void philox_fill_randint(const Tensor& out, std::int64_t low, std::int64_t high,
+                         Generator& generator) {
+  check_draws(out.device());
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  call<Op::kPhiloxRandint>(out.device(), out, low, range,
+                           generator.philox(two_words_of(out.numel())));
+}
+
+Tensor philox_randperm(std::int64_t n, Device device, Generator& generator) {
+  check_draws(device);
+  Tensor result = empty({n}, {.dtype = DType::kI64, .device = device});
+  call<Op::kPhiloxRandperm>(device, result, generator.philox(two_words_of(n)));
+  return result;
+}
+
+Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator) {
+  check_draws(probabilities.device());
+  const Tensor p = probabilities.detach().contiguous();
+  Tensor result = empty_like(p);
+  call<Op::kPhiloxBernoulli>(p.device(), p, generator.philox(two_words_of(p.numel())), result);
+  return result;
 }
 
 }  // namespace detail

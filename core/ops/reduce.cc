@@ -9,11 +9,17 @@
 namespace dl {
 namespace {
 
+// In f32 for short dtypes: a divisor that counts elements may be more than f16 holds.
+Tensor divided(const Tensor& gradient, const Tensor& divisor) {
+  if (size_of(gradient.dtype()) > 2) return div(gradient, divisor.to(gradient.dtype()));
+  return div(gradient.to(DType::kF32), divisor.to(DType::kF32)).to(gradient.dtype());
+}
+
 struct SumBackward final : Node {
   std::string_view name() const noexcept override { return operation; }
   void backward(BackwardContext& context) override {
     Tensor grad = context.grad_output().reshape(kept_shape);
-    if (divisor != 1.0) grad = div(grad, divisor);
+    if (divisor != 1.0) grad = divided(grad, scalar_tensor(divisor, DType::kF64, {}));
     context.give(0, grad.expand(input_shape));
   }
   std::string_view operation;
@@ -44,7 +50,7 @@ struct MaxOfAllBackward final : Node {
     const Tensor& largest = saved(1);
     const bool is_nan = ne(largest, largest).item<bool>();
     const Tensor winners = is_nan ? ne(input, input) : eq(input, largest);
-    const Tensor share = div(context.grad_output(), sum(winners).to(input.dtype()));
+    const Tensor share = divided(context.grad_output(), sum(winners));
     context.give(0, mul(winners.to(input.dtype()), share));
   }
 };

@@ -65,10 +65,6 @@ void normal(std::span<T> out, double mean, double std, Generator& generator,
   }
 }
 
-bool is_probability(double p) noexcept {
-  return p >= 0.0 && p <= 1.0;
-}
-
 template <typename T>
 bool holds(std::int64_t value) noexcept {
   if constexpr (std::is_floating_point_v<T>) {

@@ -58,6 +58,25 @@ DL_HOST_DEVICE inline double unit_double(std::uint32_t high, std::uint32_t low) 
   return static_cast<double>(bits) * 0x1p-53;
 }
 
+// Words 2 * half and 2 * half + 1 of a block as one.
+DL_HOST_DEVICE inline std::uint64_t word64(const PhiloxWords& words, int half) {
+  const int first = 2 * half;
+  return std::uint64_t{words.word[first]} << 32 | words.word[first + 1];
+}
+// A number of [0, range) from 64 random bits: the high half of their product. Each of them comes
+// with a probability of 1 / range, up to 2^-64.
+DL_HOST_DEVICE inline std::uint64_t scaled_down(std::uint64_t bits, std::uint64_t range) {
+#if defined(__CUDA_ARCH__)
+  return __umul64hi(bits, range);
+#else
+  __extension__ using Product = unsigned __int128;
+  return static_cast<std::uint64_t>((Product{bits} * range) >> 64);
+#endif
+}
+DL_HOST_DEVICE inline bool is_probability(double p) {
+  return p >= 0 && p <= 1;  // NaN is none
+}
+
 // Two numbers of N(0, 1) from two of [0, 1), by Box and Muller.
 template <typename T>
 DL_HOST_DEVICE void normal_pair(T u, T v, T (&out)[2]) {

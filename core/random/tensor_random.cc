@@ -15,11 +15,6 @@ std::span<T> elements(const Tensor& tensor) {
   return {tensor.data<T>(), static_cast<std::size_t>(tensor.numel())};
 }
 
-void require_cpu(const TensorOptions& options, const char* op) {
-  DL_CHECK(options.device.type == DeviceType::kCPU, kNotImplemented,
-           "{}: got device {}, wanted cpu", op, options.device.str());
-}
-
 TensorOptions like(const Tensor& tensor) {
   return {.dtype = tensor.dtype(), .device = tensor.device()};
 }
@@ -87,11 +82,12 @@ Tensor randn_like(const Tensor& tensor, Generator& generator) {
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options,
                Generator& generator) {
-  require_cpu(options, "randint");
   options.dtype = options.dtype.value_or(DType::kI64);
+  const bool here = options.device.type == DeviceType::kCPU;
   Tensor result = empty(shape, options);
   const auto fill = [&]<typename T>() {
-    random::fill_randint(elements<T>(result), low, high, generator);
+    const std::span<T> out = here ? elements<T>(result) : std::span<T>();  // of none: checks only
+    random::fill_randint(out, low, high, generator);
   };
   switch (result.dtype()) {
     case DType::kI64:
@@ -112,17 +108,30 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
     default:
       refuse_dtype("randint", result.dtype(), "int64, int32, uint8, float32 or float64");
   }
+  if (!here) detail::philox_fill_randint(result, low, high, generator);
   return result;
 }
 
 Tensor randperm(std::int64_t n, Generator& generator) {
+  return randperm(n, TensorOptions(), generator);
+}
+
+Tensor randperm(std::int64_t n, const TensorOptions& options, Generator& generator) {
   DL_CHECK(n >= 0, kInvalidArgument, "randperm: got n = {}, wanted at least 0", n);
+  const DType dtype = options.dtype.value_or(DType::kI64);
+  if (dtype != DType::kI64) refuse_dtype("randperm", dtype, "int64");
+  if (options.device.type != DeviceType::kCPU) {
+    return detail::philox_randperm(n, options.device, generator);
+  }
   Tensor result = empty({n}, {.dtype = DType::kI64});
   random::fill_randperm(elements<std::int64_t>(result), generator);
   return result;
 }
 
 Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
+  if (probabilities.device().type != DeviceType::kCPU) {
+    return detail::philox_bernoulli(probabilities, generator);
+  }
   const Tensor p = probabilities.contiguous();
   Tensor result = empty(p.sizes(), like(p));
   const auto fill = [&]<typename T>() {

@@ -1,9 +1,9 @@
 // Random tensors, with the names and the numbers of torch's functions: rand, randn, randint,
 // randperm, bernoulli.
 //
-// Each draws from default_generator() unless it is given another; manual_seed() seeds that. rand
-// and randn also make tensors on CUDA devices, from the generator's Philox stream: the same numbers
-// on every GPU, but not PyTorch's. The others are on the CPU only. Thread-safety: that of
+// Each draws from default_generator() unless it is given another; manual_seed() seeds that. On
+// CUDA devices all of them draw from the generator's Philox stream: the same numbers for a seed on
+// every GPU and in every run, but neither those of the CPU nor PyTorch's. Thread-safety: that of
 // Generator.
 #pragma once
 
@@ -25,16 +25,24 @@ Tensor randn_like(const Tensor& like, Generator& generator = default_generator()
 // Integers of [low, high), int64 by default; also int32, uint8, float32 and float64.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {},
                Generator& generator = default_generator());
-// A permutation of 0 ... n - 1, int64.
+// A permutation of 0 ... n - 1, int64; `options` say the device. Throws kDType for another dtype.
 Tensor randperm(std::int64_t n, Generator& generator = default_generator());
+Tensor randperm(std::int64_t n, const TensorOptions& options,
+                Generator& generator = default_generator());
 // 1 with the probability that stands at the same place of `probabilities` (float32 or float64),
-// else 0. Throws kInvalidArgument naming the first that is none.
+// else 0. Throws kInvalidArgument naming the first that is none; of a tensor on a GPU the next wait
+// throws it.
 Tensor bernoulli(const Tensor& probabilities, Generator& generator = default_generator());
 
 namespace detail {
 // core/ops: from the Philox stream, on any device.
 Tensor philox_rand(const Shape& shape, TensorOptions options, Generator& generator);
 Tensor philox_randn(const Shape& shape, TensorOptions options, Generator& generator);
+// What randint() has checked.
+void philox_fill_randint(const Tensor& out, std::int64_t low, std::int64_t high,
+                         Generator& generator);
+Tensor philox_randperm(std::int64_t n, Device device, Generator& generator);
+Tensor philox_bernoulli(const Tensor& probabilities, Generator& generator);
 }  // namespace detail
 
 }  // namespace dl

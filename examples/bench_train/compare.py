@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Times bench_train and another program that takes the same flags and prints the same JSON, in turns.
+"""Times bench_train and other programs that take the same flags and print the same JSON, in turns.
 
-    python3 examples/bench_train/compare.py [--rounds 7] [--ours PROGRAM] --peer "COMMAND" -- cnn --batch 64 --threads 2
+    python3 examples/bench_train/compare.py [--rounds 7] [--ours COMMAND] --peer "[NAME=]COMMAND" ... -- cnn --batch 64 --threads 2
 
-Each round runs one after the other, so that whatever else the machine does meets both. Prints both commands, the machine,
-the lowest and the middle median of the rounds, and the ratios: how many times as long the peer's step takes.
+Each round runs one after the other, so that whatever else the machine does meets all of them. Prints the commands, the machine,
+the lowest and the middle median of the rounds, and the ratios: how many times as long a peer's step takes. --peer may be given several
+times; --keep writes one JSON object a run.
 """
 import argparse
 import json
 import os
 import pathlib
+import re
 import shlex
 import statistics
 import subprocess
@@ -23,32 +25,58 @@ def machine():
 
 
 def run(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    line = next(line for line in done.stdout.splitlines() if "{" in line)
-    return json.loads(line[line.index("{"):])["median_ms"]  # behind dlrun's prefix of a rank
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise SystemExit(f"compare.py: {command[0]}: {error.strerror}")
+    lines = [line[line.index("{"):] for line in done.stdout.splitlines() if "{" in line]  # behind dlrun's prefix of a rank
+    if done.returncode != 0 or not lines:
+        raise SystemExit(f"compare.py: {shlex.join(command)} ended with {done.returncode}" + ("" if lines else " and printed no figures"))
+    return json.loads(lines[0])
+
+
+def named(peers):
+    """{name: command}; a peer without a name is called "peer", as the only one may be."""
+    commands = {}
+    for peer in peers:
+        name, separator, command = peer.partition("=")
+        if not separator or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+            name, command = "peer", peer
+        if name in commands or name == "ours":
+            raise SystemExit(f"compare.py: two programs are called {name}: --peer NAME=COMMAND gives each its own")
+        commands[name] = shlex.split(command)
+    return commands
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--ours", default=str(ROOT / "build/release/bin/bench_train"))
-    p.add_argument("--peer", required=True)
+    p.add_argument("--peer", required=True, action="append", metavar="[NAME=]COMMAND")
+    p.add_argument("--keep", metavar="FILE.jsonl")
     p.add_argument("flags", nargs="+")
     a = p.parse_args()
-    commands = {"ours": shlex.split(a.ours) + a.flags + ["--json"], "peer": shlex.split(a.peer) + a.flags + ["--json"]}
+    if a.rounds < 1:
+        p.error("--rounds is less than 1")
+    commands = {"ours": shlex.split(a.ours), **named(a.peer)}
     print(machine())
     for name, command in commands.items():
+        command += a.flags + ["--json"]
         print(f"{name}: {shlex.join(command)}")
     times = {name: [] for name in commands}
     loads = []
-    for _ in range(a.rounds):
-        loads.append(os.getloadavg()[0])
-        for name, command in commands.items():
-            times[name].append(run(command))
+    with open(a.keep or os.devnull, "w") as kept:
+        for number in range(1, a.rounds + 1):
+            loads.append(os.getloadavg()[0])
+            for name, command in commands.items():
+                report = run(command)
+                times[name].append(report["median_ms"])
+                print(json.dumps({"round": number, "program": name, **report}), file=kept, flush=True)
     print(f"{a.rounds} rounds; load before a round {min(loads):.1f} to {max(loads):.1f}")
     for what, of in (("lowest", min), ("middle", statistics.median)):
-        ours, peer = of(times["ours"]), of(times["peer"])
-        print(f"{what}: ours {ours:.4g} ms, peer {peer:.4g} ms, ratio {peer / ours:.2f}")
+        ours = of(times["ours"])
+        others = (f"{name} {of(each):.4g} ms, ratio {of(each) / ours:.3f}" for name, each in times.items() if name != "ours")
+        print(f"{what}: ours {ours:.4g} ms; {'; '.join(others)}")
 
 
 if __name__ == "__main__":

@@ -8,16 +8,27 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/init.h"
+#include "core/autocast/autocast.h"
+#include "core/base/error.h"
+#include "core/base/output.h"
 #include "core/base/version.h"
+#include "core/device/cuda/cuda.h"
+#include "core/device/math_flags.h"
 #include "core/device/parallel.h"
+#include "core/memory/cuda/cuda_memory.h"
 #include "core/random/tensor_random.h"
 #include "examples/bench_train/options.h"
+#include "nn/amp/grad_scaler.h"
 #include "nn/losses/losses.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"
+#include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 
 namespace bench_train {
@@ -30,7 +41,11 @@ std::unique_ptr<dl::optim::Optimizer> make_optimizer(const std::string& name,
                                           dl::optim::SGDOptions{.lr = 0.01, .momentum = 0.9});
 }
 
-double peak_mib() {
+// Of the GPU as PyTorch counts it; on a CPU of the process.
+double peak_mib(dl::Device device) {
+  if (device.type == dl::DeviceType::kCUDA) {
+    return static_cast<double>(dl::cuda::max_memory_allocated(device.index)) / (1 << 20);
+  }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;  // Linux counts KiB
@@ -39,37 +54,78 @@ double peak_mib() {
 struct Result {
   std::int64_t parameters;
   std::vector<double> sorted_ms;
+  double peak_mib;
+  std::string processor;                                  // the GPU's name; empty on a CPU
   std::optional<dl::nn::parallel::OverlapStats> overlap;  // of the timed steps; DDP only
 };
 
-Result train(const Options& options) {
+Result train(const Options& options, dl::Device device) {
+  const bool on_gpu = device.type == dl::DeviceType::kCUDA;
   dl::set_num_threads(options.threads);
+  dl::backends::cuda::matmul::allow_tf32 = options.matmul_tf32;
+  dl::backends::cudnn::allow_tf32 = options.conv_tf32;
+  dl::backends::cudnn::benchmark = options.benchmark;
   dl::manual_seed(options.seed);
   dl::nn::Sequential model = options.work.make();
+  model.to(device);
   dl::Shape shape = options.work.sample;
   shape.insert(0, options.batch);
-  const dl::Tensor x = dl::randn(shape);
-  const dl::Tensor y = dl::randint(0, options.work.classes, {options.batch});
+  const dl::Tensor x = dl::randn(shape).to(device);
+  const dl::Tensor y = dl::randint(0, options.work.classes, {options.batch}).to(device);
   const auto opt = make_optimizer(options.optim, model.parameters());
   std::optional<dl::nn::parallel::DistributedDataParallel> ddp;
   if (dl::world_size() > 1 && !options.no_sync) ddp.emplace(model, dl::default_group());
-  const auto step = [&] {
+  const dl::AutocastOptions mixed{
+      .dtype = options.dtype == "f16" ? dl::DType::kF16 : dl::DType::kBF16,
+      .enabled = options.dtype != "f32"};
+  dl::amp::GradScaler scaler({.enabled = options.dtype == "f16"});
+  const auto compute = [&](const dl::Tensor& input, const dl::Tensor& target) {
     opt->zero_grad();
-    dl::nn::functional::cross_entropy(ddp ? ddp->forward(x) : model(x), y).backward();
-    opt->step();
+    dl::Tensor loss;
+    {
+      const dl::autocast cast(device.type, mixed);
+      loss = dl::nn::functional::cross_entropy(ddp ? ddp->forward(input) : model(input), target);
+    }
+    scaler.scale(loss).backward();
+    scaler.step(*opt);
+    scaler.update();
+    return loss;
+  };
+  dl::cuda::CapturedStep graph = dl::cuda::capture_step(
+      [&](std::span<const dl::Tensor> batch) -> std::vector<dl::Tensor> {
+        return {compute(batch[0], batch[1])};
+      },
+      {.device = device, .group = dl::default_group(), .optimizers = {opt.get()}});
+  const std::vector<dl::Tensor> batch = {x, y};
+  const auto step = [&] {
+    if (options.captured) {
+      graph(batch);
+    } else {
+      compute(x, y);
+    }
     if (dl::world_size() > 1 && !ddp) dl::default_group()->barrier()->wait();
   };
-  for (int i = 0; i < options.warmup; ++i) step();
+  const auto synchronize = [&] {
+    if (on_gpu) dl::cuda::synchronize();
+  };
+  // Of a captured step the first call runs eagerly, and the second captures.
+  const int warmup = options.captured ? std::max(options.warmup, 2) : options.warmup;
+  for (int i = 0; i < warmup; ++i) step();
+  DL_CHECK(!options.captured || graph.is_captured(), kInvalidArgument,
+           "--mode captured: this step cannot be captured: {}", graph.why_not());
+  synchronize();
   if (ddp) ddp->reset_overlap();
   std::vector<double> times;
   for (int i = 0; i < options.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    step();
+    for (int k = 0; k < options.per_sync; ++k) step();
+    synchronize();
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-    times.push_back(took.count());
+    times.push_back(took.count() / options.per_sync);
   }
   std::ranges::sort(times);
-  return {model.count_parameters(), std::move(times),
+  return {model.count_parameters(), std::move(times), peak_mib(device),
+          on_gpu ? std::string(dl::cuda::get_device_properties(device.index).name) : std::string(),
           ddp ? std::optional(ddp->overlap()) : std::nullopt};
 }
 
@@ -87,17 +143,24 @@ void print(const Options& options, const Result& result) {
                                      {"batch", options.batch},
                                      {"world", world},
                                      {"threads", options.threads},
-                                     {"mode", "eager"},
-                                     {"dtype", "f32"},
-                                     {"device", "cpu"},
+                                     {"mode", options.captured ? "captured" : "eager"},
+                                     {"dtype", options.dtype},
+                                     {"device", options.device},
                                      {"optim", options.optim},
                                      {"channels_last", false},
                                      {"median_ms", median},
                                      {"p10_ms", p10},
                                      {"p90_ms", p90},
                                      {"samples_per_s", samples_per_s},
-                                     {"peak_mib", peak_mib()},
+                                     {"peak_mib", result.peak_mib},
                                      {"dlrun", dl::kVersion}};
+    if (!result.processor.empty()) {
+      object["gpu"] = result.processor;
+      object["per_sync"] = options.per_sync;
+      object["matmul"] = options.matmul_tf32 ? "tf32" : "ieee";
+      object["conv"] = options.conv_tf32 ? "tf32" : "ieee";
+      object["benchmark"] = options.benchmark;
+    }
     if (result.overlap) {
       const std::chrono::duration<double, std::milli> all = result.overlap->communication;
       object["all_reduce_ms"] = all.count() / static_cast<double>(result.overlap->steps);
@@ -107,10 +170,11 @@ void print(const Options& options, const Result& result) {
     return;
   }
   fmt::print(
-      "{} {} parameters, batch {} x {} ranks, {} threads, eager f32 cpu: {:.3f} ms a step (p10 "
-      "{:.3f}, p90 {:.3f}), {:.0f} samples/s, peak {:.0f} MiB{}\n",
-      options.work.name, result.parameters, options.batch, world, options.threads, median, p10, p90,
-      samples_per_s, peak_mib(), result.overlap ? ", " + result.overlap->str() : "");
+      "{} {} parameters, batch {} x {} ranks, {} threads, {} {} {}: {:.3f} ms a step "
+      "(p10 {:.3f}, p90 {:.3f}), {:.0f} samples/s, peak {:.0f} MiB{}\n",
+      options.work.name, result.parameters, options.batch, world, options.threads,
+      options.captured ? "captured" : "eager", options.dtype, options.device, median, p10, p90,
+      samples_per_s, result.peak_mib, result.overlap ? ", " + result.overlap->str() : "");
 }
 
 }  // namespace
@@ -120,8 +184,12 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   const auto options = bench_train::parse(argc, argv, exit_code);
   if (!options) return exit_code;
+  const dl::Device device = dl::cuda::choose_device(options->device);
   dl::init_process_group();
-  const bench_train::Result result = bench_train::train(*options);
-  if (dl::rank() == 0) bench_train::print(*options, result);
+  const bench_train::Result result = bench_train::train(*options, device);
+  if (dl::rank() == 0) {
+    bench_train::print(*options, result);
+    dl::require_written(stdout, "standard output");
+  }
   dl::destroy_process_group();
 }

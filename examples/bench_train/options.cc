@@ -2,20 +2,47 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
+#include "core/base/error.h"
+#include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
+#include "nn/layers/activation.h"
+#include "nn/layers/conv.h"
+#include "nn/layers/linear.h"
+#include "nn/layers/pool.h"
+#include "nn/layers/shape.h"
 #include "nn/models/book_cnn.h"
 #include "nn/models/mlp.h"
 
 namespace bench_train {
 namespace {
 
+// The convolutions of a ResNet-18 for small images, without its normalisation and its shortcuts.
+dl::nn::Sequential conv18() {
+  using namespace dl::nn;
+  Sequential model{Conv2d(3, 64, 3, {.padding = 1}), ReLU()};
+  std::int64_t width = 64;
+  for (const std::int64_t next : {64, 128, 256, 512}) {
+    for (int i = 0; i < 4; ++i) {
+      model.add(Conv2d(width, next, 3, {.stride = width == next ? 1 : 2, .padding = 1}));
+      model.add(ReLU());
+      width = next;
+    }
+  }
+  model.add(MaxPool2d(4));
+  model.add(Flatten());
+  model.add(Linear(width, 10));
+  return model;
+}
+
 std::vector<Work> works() {
   using namespace dl::nn::models;
   return {{"mlp", mlp, {50}, 3, 8},
           {"cnn", [] { return book_cnn(); }, {1, 28, 28}, 10, 64},
-          {"cnn-cifar", [] { return book_cnn({.channels = 3, .size = 32}); }, {3, 32, 32}, 10, 64}};
+          {"cnn-cifar", [] { return book_cnn({.channels = 3, .size = 32}); }, {3, 32, 32}, 10, 64},
+          {"conv18", conv18, {3, 32, 32}, 10, 256}};
 }
 
 // A value that PyTorch's counterpart knows and this program does not is refused with what there is.
@@ -31,12 +58,15 @@ CLI::Validator one_of(std::vector<std::string> known, const std::string& what) {
 }
 
 // CLI11's own texts for ranges end in 309 digits.
-CLI::Validator at_least(std::int64_t least) {
+CLI::Validator from_to(std::int64_t least, std::int64_t most) {
   return CLI::Validator(
-      [least](std::string& value) -> std::string {
+      [least, most](std::string& value) -> std::string {
         std::int64_t number = 0;
-        if (CLI::detail::lexical_cast(value, number) && number >= least) return {};
-        return value + " is not a whole number of at least " + std::to_string(least);
+        if (CLI::detail::lexical_cast(value, number) && number >= least && number <= most) {
+          return {};
+        }
+        return value + " is not a whole number from " + std::to_string(least) + " to " +
+               std::to_string(most);
       },
       "");
 }
@@ -48,46 +78,87 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
       "Times one training step: zero_grad, forward, cross entropy, backward, optimizer step, on "
       "one "
       "batch of synthetic data. Prints median, p10 and p90 in milliseconds, samples/s and peak "
-      "memory. Under dlrun every rank trains its own batch with DistributedDataParallel.",
+      "memory (of the GPU, on a GPU). Under dlrun every rank trains its own batch with "
+      "DistributedDataParallel.",
       "bench_train");
   std::vector<std::string> names;
   for (const Work& work : works()) names.push_back(work.name);
 
+  constexpr std::int64_t kMost = 1'000'000'000;
   std::string work;
   std::string mode = "eager";
-  std::string dtype = "f32";
-  std::string device = "cpu";
+  std::string matmul = "ieee";
+  std::string conv = "tf32";
   Options options{.work = {},
                   .batch = 0,
                   .threads = dl::num_threads(),
+                  .device = "cpu",
+                  .captured = false,
+                  .dtype = "f32",
+                  .matmul_tf32 = false,
+                  .conv_tf32 = true,
+                  .benchmark = false,
                   .optim = "sgd",
                   .warmup = 5,
                   .steps = 30,
+                  .per_sync = 1,
                   .no_sync = false,
                   .seed = 123,
                   .json = false};
-  app.add_option("work", work, "mlp, cnn or cnn-cifar")
+  app.add_option("work", work, "mlp, cnn, cnn-cifar or conv18")
       ->required()
       ->check(one_of(names, "the work"));
-  app.add_option("--batch", options.batch, "samples of one rank's step (mlp 8, cnn 64)")
-      ->check(at_least(1));
+  app.add_option("--batch", options.batch, "samples of one rank's step (mlp 8, cnn 64, conv18 256)")
+      ->check(from_to(1, kMost));
   app.add_option("--threads", options.threads, "OpenMP threads (OMP_NUM_THREADS, or all cores)")
-      ->check(at_least(1));
-  app.add_option("--mode", mode, "eager")->check(one_of({"eager"}, "the mode"));
-  app.add_option("--dtype", dtype, "f32")->check(one_of({"f32"}, "the dtype"));
-  app.add_option("--device", device, "cpu")->check(one_of({"cpu"}, "the device"));
+      ->check(from_to(1, 4096));
+  app.add_option("--device", options.device, "cpu, cuda (the GPU that is this rank's) or cuda:N")
+      ->check(CLI::Validator(
+          [](std::string& value) -> std::string {
+            try {
+              dl::cuda::parse_device(value);
+              return {};
+            } catch (const dl::Error& error) {
+              return error.what();
+            }
+          },
+          ""));
+  app.add_option("--mode", mode,
+                 "eager, or captured: a CUDA graph of the step (eager); a step that cannot be "
+                 "captured is an error")
+      ->check(one_of({"eager", "captured"}, "the mode"));
+  app.add_option("--dtype", options.dtype,
+                 "f32, or what autocast computes in: bf16 or f16, which scales its gradients (f32)")
+      ->check(one_of({"f32", "bf16", "f16"}, "the dtype"));
+  app.add_option("--matmul", matmul, "f32 products on cuda: ieee or tf32 (ieee)")
+      ->check(one_of({"ieee", "tf32"}, "the arithmetic"));
+  app.add_option("--conv", conv, "f32 convolutions on cuda: ieee or tf32 (tf32)")
+      ->check(one_of({"ieee", "tf32"}, "the arithmetic"));
+  app.add_flag("--benchmark", options.benchmark, "cuDNN times its algorithms and takes the best");
   app.add_option("--optim", options.optim, "sgd (lr 0.01, momentum 0.9) or adam (lr 0.001)")
       ->check(one_of({"sgd", "adam"}, "the optimizer"));
-  app.add_option("--warmup", options.warmup, "steps that are not timed (5)")->check(at_least(0));
-  app.add_option("--steps", options.steps, "steps that are timed (30)")->check(at_least(1));
+  app.add_option("--warmup", options.warmup, "steps that are not timed (5)")
+      ->check(from_to(0, kMost));
+  app.add_option("--steps", options.steps, "steps that are timed (30)")->check(from_to(1, kMost));
+  app.add_option("--per-sync", options.per_sync,
+                 "steps between two waits for the GPU; more than 1 measures throughput (1)")
+      ->check(from_to(1, kMost));
   app.add_flag("--no-sync", options.no_sync,
                "several ranks: a barrier instead of the all-reduce, the control for DDP's cost");
-  app.add_option("--seed", options.seed, "of weights and data (123)");
+  app.add_option("--seed", options.seed, "of weights and data (123)")->check(from_to(0, kMost));
   app.add_flag("--json", options.json, "print one JSON object");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     exit_code = app.exit(error) == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  options.captured = mode == "captured";
+  options.matmul_tf32 = matmul == "tf32";
+  options.conv_tf32 = conv == "tf32";
+  if (options.captured && options.device == "cpu") {
+    std::fputs("--mode captured needs a GPU: --device cuda\n", stderr);
+    exit_code = 2;
     return std::nullopt;
   }
   const std::vector<Work> all = works();

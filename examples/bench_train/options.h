@@ -24,9 +24,16 @@ struct Options {
   Work work;
   std::int64_t batch;  // of one rank
   int threads;
+  std::string device;  // cpu, cuda or cuda:N
+  bool captured;       // CUDA graph instead of eager steps
+  std::string dtype;   // f32, or what autocast computes in
+  bool matmul_tf32;
+  bool conv_tf32;
+  bool benchmark;  // cuDNN times its algorithms
   std::string optim;
   int warmup;
   int steps;
+  int per_sync;  // steps between two waits for the GPU
   bool no_sync;
   std::uint64_t seed;
   bool json;

@@ -34,6 +34,9 @@ void require_writable(const std::string& path) {
   std::error_code ignored;
   DL_CHECK(!std::filesystem::is_directory(path, ignored), kInvalidArgument,
            "--save {} is a folder, wanted a file's name", path);
+  const bool is_new = !std::filesystem::exists(path, ignored);
+  DL_CHECK(is_new || std::filesystem::is_regular_file(path, ignored), kInvalidArgument,
+           "--save {} is a device or a pipe, wanted a file's name", path);
 }
 
 }  // namespace dl::examples

@@ -26,9 +26,7 @@ namespace {
 
 void run(const Options& options) {
   if (options.threads > 0) set_num_threads(options.threads);
-  const Device device =
-      options.device == "cuda" ? cuda::rank_device() : cuda::parse_device(options.device);
-  if (device.type == DeviceType::kCUDA) cuda::set_device(device.index);
+  const Device device = cuda::choose_device(options.device);
   const Task task = load_task(options.dataset, options.data_dir);
   init_process_group();
   const Ref<collectives::ProcessGroup> group = default_group();

@@ -1,10 +1,29 @@
 #include "examples/train_cnn/options.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
+#include <string>
 
 #include "core/base/version.h"
 
 namespace dl::examples {
+namespace {
+
+// Nobody means an empty name: a variable of the calling script is not set.
+std::string refuse_empty(const std::string& name) {
+  return name.empty() ? "an empty name; leave it out" : std::string();
+}
+
+// CLI11 takes -1 for 2^64 - 1, and as much for anything larger.
+std::string refuse_no_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  const bool read = error == std::errc() && end == text.data() + text.size();
+  return read ? std::string() : "'" + text + "' is no whole number from 0 to 2^64 - 1";
+}
+
+}  // namespace
 
 std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   constexpr std::int64_t kMost = 1'000'000'000;
@@ -18,7 +37,7 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
                  "what to learn: digits (comes with dlrun) or a downloaded set")
       ->check(CLI::IsMember({"digits", "mnist", "fashion-mnist", "cifar10"}))
       ->capture_default_str();
-  app.add_option("--data-dir", o.data_dir, "folder with the files of the set");
+  app.add_option("--data-dir", o.data_dir, "folder with the files of the set")->check(refuse_empty);
   app.add_option("--epochs", o.epochs, "passes over the training set; 0 only evaluates")
       ->check(CLI::Range(std::int64_t{0}, kMost))
       ->capture_default_str();
@@ -32,6 +51,7 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of initial weights and shuffles; the same on every rank")
+      ->check(refuse_no_seed)
       ->capture_default_str();
   app.add_option("--device", o.device,
                  "where to compute: cpu, cuda (the GPU that is this rank's) or cuda:N")
@@ -41,8 +61,10 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   app.add_option("--workers", o.workers, "threads a rank reads data with; 0 reads between steps")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  app.add_option("--save", o.save, "write the trained parameters to this safetensors file");
-  app.add_option("--load", o.load, "begin with the parameters of this safetensors file");
+  app.add_option("--save", o.save, "write the trained parameters to this safetensors file")
+      ->check(refuse_empty);
+  app.add_option("--load", o.load, "begin with the parameters of this safetensors file")
+      ->check(refuse_empty);
   app.add_option("--log-every", o.log_every, "steps between two lines")
       ->check(CLI::Range(std::int64_t{1}, kMost))
       ->capture_default_str();

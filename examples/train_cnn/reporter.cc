@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/env.h"
+#include "core/base/output.h"
 
 namespace dl::examples {
 namespace {
@@ -72,6 +73,7 @@ void Reporter::finish(const Result& result) {
                {"parameters_sha256", result.parameters_sha256},
                {"world_size", result.world_size}}
               .dump());
+    require_written(config_.out, "standard output");
     return;
   }
   const std::string ranks =
@@ -82,6 +84,7 @@ void Reporter::finish(const Result& result) {
                 : fmt::format("test accuracy {:.2f} % {}", 100 * result.test_accuracy, ranks));
   print(fmt::format("{} parameters, the same on all ranks: sha256 {}", result.parameters,
                     result.parameters_sha256));
+  require_written(config_.out, "standard output");
 }
 
 void Reporter::print(const std::string& line) {

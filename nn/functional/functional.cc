@@ -37,9 +37,19 @@ Tensor relu(const Tensor& input, ReLUOptions options) {
   return relu_(same);
 }
 
+GeluForm gelu_form(std::string_view approximate) {
+  DL_CHECK(approximate == "none" || approximate == "tanh", kInvalidArgument,
+           "gelu: approximate is '{}', wanted 'none' or 'tanh'", approximate);
+  return approximate == "tanh" ? GeluForm::kTanh : GeluForm::kErf;
+}
+
+Tensor gelu(const Tensor& input, const GELUOptions& options) {
+  return dl::gelu(input, gelu_form(options.approximate));
+}
+
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
               LinearOptions options) {
-  return dl::linear(input, weight, bias, {.relu = options.relu});
+  return dl::linear(input, weight, bias, {.activation = options.activation});
 }
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,

@@ -4,7 +4,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
+#include "core/kernels/linear_args.h"
+#include "core/ops/activation.h"
 #include "core/ops/softmax.h"
 #include "core/random/generator.h"
 #include "core/tensor/tensor.h"
@@ -18,8 +22,16 @@ struct ReLUOptions {
 // max(0, x)
 Tensor relu(const Tensor& input, ReLUOptions options = {});
 
+struct GELUOptions {
+  std::string approximate = "none";  // or "tanh", as in PyTorch
+};
+// x times the normal distribution's share below x. Throws kInvalidArgument for other names.
+Tensor gelu(const Tensor& input, const GELUOptions& options = {});
+// The form that a name stands for.
+GeluForm gelu_form(std::string_view approximate);
+
 struct LinearOptions {
-  bool relu = false;  // the result is relu(linear), computed in one pass
+  Activation activation = Activation::kNone;  // of the result, in one pass where that is faster
 };
 // input [..., in], weight [out, in], bias [out] or undefined -> [..., out]
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {},

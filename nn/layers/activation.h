@@ -22,4 +22,21 @@ class ReLU : public Module {
   ReLUOptions options;
 };
 
+struct GELUOptions {
+  std::string approximate = "none";  // or "tanh"
+};
+
+// x times the normal distribution's share below x (Hendrycks and Gimpel 2016).
+class GELU : public Module {
+ public:
+  // Throws kInvalidArgument unless options.approximate is "none" or "tanh".
+  explicit GELU(GELUOptions options = {});
+
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override { return "approximate='" + options.approximate + "'"; }
+  bool is_tanh() const noexcept { return options.approximate == "tanh"; }
+
+  const GELUOptions options;
+};
+
 }  // namespace dl::nn

@@ -33,8 +33,8 @@ Tensor Linear::forward(const Tensor& input) {
   return functional::linear(input, weight, bias);
 }
 
-Tensor Linear::forward_relu(const Tensor& input) {
-  return functional::linear(input, weight, bias, {.relu = true});
+Tensor Linear::forward_activated(const Tensor& input, Activation activation) {
+  return functional::linear(input, weight, bias, {.activation = activation});
 }
 
 std::string Linear::extra_repr() const {

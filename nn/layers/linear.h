@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/kernels/linear_args.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -20,8 +21,8 @@ class Linear : public Module {
 
   // input [..., in_features] -> [..., out_features]
   Tensor forward(const Tensor& input) override;
-  // relu(forward(input)), the same bits in one pass.
-  Tensor forward_relu(const Tensor& input);
+  // activation(forward(input)), in one pass where that is faster: see core/ops/linear.h.
+  Tensor forward_activated(const Tensor& input, Activation activation);
   // Draws new initial values, as PyTorch draws them.
   void reset_parameters();
   std::string extra_repr() const override;

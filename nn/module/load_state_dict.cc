@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
+#include "core/autograd/leaf.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -63,6 +64,15 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state, LoadStateOption
            problems);
   NoGradGuard no_grad;
   for (auto& [own, value] : copies) own.copy_(*value);
+  // What an error of DDP's group may have spoilt is good again.
+  for (const NamedTensor& p : named_parameters()) {
+    const FirstError* const error = grad_error(p.tensor);
+    if (!p.tensor.is_cuda() || error == nullptr || !error->get()) continue;
+    const auto is_it = [&](const auto& copied) {
+      return copied.first.data_ptr() == p.tensor.data_ptr();
+    };
+    if (std::ranges::any_of(copies, is_it)) clear_grad_error(p.tensor);
+  }
   return keys;
 }
 

@@ -31,13 +31,15 @@ Module& Sequential::operator[](std::size_t index) const {
 }
 
 // A ReLU is computed in one pass with the pooling after it, or else with the layer before it: the
-// same bits, and one walk less over the images, forward and backward.
+// same bits, and one walk less over the images, forward and backward. A GELU goes with a linear
+// layer where it is of the tanh form.
 Tensor Sequential::forward(const Tensor& input) {
   const auto at = [&](std::size_t i) { return i < size() ? &child(i) : nullptr; };
   Tensor value = input;
   for (std::size_t i = 0; i < size(); ++i) {
     Module* const module = at(i);
     Module* const next = at(i + 1);
+    auto* const linear = exactly<Linear>(module);
     if (exactly<ReLU>(module) != nullptr) {
       if (auto* const pool = exactly<MaxPool2d>(next)) {
         value = pool->forward_of_relu(value);
@@ -45,13 +47,18 @@ Tensor Sequential::forward(const Tensor& input) {
         continue;
       }
     } else if (exactly<ReLU>(next) != nullptr && exactly<MaxPool2d>(at(i + 2)) == nullptr) {
-      auto* const linear = exactly<Linear>(module);
       auto* const conv = exactly<Conv2d>(module);
       if (linear != nullptr || conv != nullptr) {
-        value = linear != nullptr ? linear->forward_relu(value) : conv->forward_relu(value);
+        value = linear != nullptr ? linear->forward_activated(value, Activation::kRelu)
+                                  : conv->forward_relu(value);
         ++i;
         continue;
       }
+    } else if (auto* const gelu = exactly<GELU>(next);
+               linear != nullptr && gelu != nullptr && gelu->is_tanh()) {
+      value = linear->forward_activated(value, Activation::kGeluTanh);
+      ++i;
+      continue;
     }
     value = module->forward(value);
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
+#include "core/autograd/leaf.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
 #include "core/tensor/factories.h"
@@ -105,6 +106,7 @@ kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t grou
 
 Tensor Optimizer::row_major_grad(const Tensor& parameter) {
   Tensor grad = parameter.grad();
+  if (const FirstError* const error = grad_error(parameter)) error->check();
   if (!grad.defined() || grad.is_contiguous()) return grad;
   return copies_.emplace_back(laid_out(grad));
 }
@@ -200,7 +202,15 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
            "saved by another optimizer?",
            name_, state.size(), used);
 
-  for (auto& [place, value] : tensors) *place = std::move(value);
+  const NoGradGuard no_grad;
+  for (auto& [place, value] : tensors) {
+    // Into the memory that is there: a captured step goes on with it.
+    if (place->defined() && value.defined()) {
+      place->copy_(value);
+    } else {
+      *place = std::move(value);
+    }
+  }
   for (auto& [place, value] : options) {
     std::visit([number = value](
                    auto* to) { *to = static_cast<std::remove_pointer_t<decltype(to)>>(number); },

@@ -41,7 +41,8 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  // Changes every parameter that has a gradient; not recorded by autograd.
+  // Changes every parameter that has a gradient; not recorded by autograd. Throws the first cause,
+  // and changes nothing, where DDP could not average these gradients, or those of an earlier step.
   virtual void step() = 0;
   // A step that changes nothing where found_inf, a 0-d f32 on the parameters' device, is not 0:
   // how GradScaler steps. On CUDA the kernels look at it, and the host does not wait.
@@ -62,7 +63,8 @@ class Optimizer {
   // 0-d f64 or bool tensors. State tensors share the optimizer's memory.
   nn::StateDict state_dict() const;
   // Throws kMismatch where the state belongs to other parameters, groups or another optimizer;
-  // nothing is changed then.
+  // nothing is changed then. State that is there is overwritten where it lies, and captured steps
+  // go on with it. State that `state` lacks is dropped: capture such steps anew.
   void load_state_dict(const nn::StateDict& state);
 
  protected:
@@ -113,7 +115,7 @@ class Optimizer {
   // Checks the tensors of a new group and appends them.
   void append(const std::vector<Tensor>& params);
   // A parameter's gradient as kernels read it, row-major; undefined where there is none. Where that
-  // takes a copy, the optimizer holds it until drop_copies().
+  // takes a copy, the optimizer holds it until drop_copies(). Throws what spoils it: grad_error().
   Tensor row_major_grad(const Tensor& parameter);
   void drop_copies() noexcept { copies_.clear(); }
   // The group's parameters in parameters().

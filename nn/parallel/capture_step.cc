@@ -111,7 +111,6 @@ std::string CapturedStep::capture(const std::vector<Tensor>& inputs) {
   try {
     forget();
     const DeviceGuard on_device(options_.device.index);
-    const Stream stream = current_stream(options_.device.index);
     {
       const NoGradGuard no_grad;
       for (const Tensor& input : inputs) {
@@ -121,10 +120,15 @@ std::string CapturedStep::capture(const std::vector<Tensor>& inputs) {
     }
     // A rate that is brought over within the capture would be brought again by every launch.
     bring_learning_rates();
-    const PoolGuard pool(options_.device.index, stream);
+    // Not on the current stream, which may be all threads': what another one gave it meanwhile
+    // would be recorded in place of being run. Nothing runs here, so that no stream waits for
+    // another.
+    const OwnedStream own(options_.device.index);
+    const PoolGuard pool(options_.device.index, own.get());
     pool_ = pool.id();
     auto graph = std::make_unique<Graph>(runtime());  // gone, and its capture over, before the pool
-    graph->begin(stream);
+    const StreamGuard on_own(own.get());
+    graph->begin(own.get());
     for (const Tensor& output : step_(inputs_)) outputs_.push_back(output.detach());
     graph->end();
     graph_ = std::move(graph);

@@ -19,14 +19,17 @@
 // nothing of the function on the host: no counter counts, no hook is called, nothing is printed.
 //
 // The whole step belongs into the function, zero_grad() included. What cannot be captured: waiting
-// for the device (item(), cpu(), copies from or to the host), random numbers (dropout), DDP with
-// find_unused_parameters, and collectives that go through the host. A call whose inputs have other
-// shapes or dtypes than those captured (a smaller last batch) runs the function; the same holds for
-// all ranks, as they must call alike.
+// for the device (item(), cpu(), copies from or to the host), copies between devices, random
+// numbers (dropout), DDP with find_unused_parameters, and collectives that go through the host. A
+// call whose inputs have other shapes or dtypes than those captured (a smaller last batch) runs the
+// function; the same holds for all ranks, as they must call alike.
+//
+// The capture is on a stream of its own, launches are on the current one: other threads may go on
+// with the device meanwhile.
 //
 // Memory of the graph is its own, as long as it lives: the outputs are the same tensors after every
 // launch, and the next overwrites them. An error of the group ends its graphs, and the next call
-// throws it. Collectives of a launch have no deadline of their own; see docs/guides/gpu.md.
+// throws it. A launch has the longest deadline of its collectives; see docs/guides/collectives.md.
 //
 // Ownership: holds the function, the group and the graph; the optimizers must outlive it. Destroy
 // it before the group. Thread-safety: none; it belongs on the thread that trains.

@@ -8,6 +8,7 @@
 
 #include "core/autograd/leaf.h"
 #include "core/device/cuda/graph.h"
+#include "core/device/cuda/watched_error.h"
 #include "core/tensor/factories.h"
 #include "nn/parallel/stream.h"
 
@@ -28,10 +29,21 @@ void give_zeros(const Tensor& parameter) {
                          .expand(parameter.sizes()));
 }
 
+// What spoils gradients. On a device an error of the group comes when streams have gone on with
+// them, so that it spoils whatever lies there.
+Ref<FirstError> error_for(const StateDict& parameters, const collectives::ProcessGroup& group) {
+  if (parameters.empty() || !parameters.front().tensor.is_cuda()) return make_ref<FirstError>();
+  const int device = parameters.front().tensor.device().index;
+  const auto behind = make_ref<cuda::WatchedError>(device, group.background_error());
+  // Of another Reducer's parameters, which may be these, and have not been loaded since.
+  if (const std::exception_ptr before = cuda::error_on(device)) behind->set(before);
+  return make_ref<FirstError>(behind);
+}
+
 }  // namespace
 
 Reducer::Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, ReducerOptions options)
-    : group_(std::move(group)), options_(options) {
+    : group_(std::move(group)), options_(options), failed_(error_for(parameters, *group_)) {
   for (NamedTensor& entry : parameters) {
     items_.push_back(item_of(entry.tensor));
     slots_.push_back({.name = std::move(entry.name), .parameter = std::move(entry.tensor)});
@@ -44,18 +56,23 @@ Reducer::Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, Red
     clock_ = std::make_unique<DeviceClock>(device.index);
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].hook = on_grad_ready(slots_[i].parameter, [this, i] { on_ready(i); });
+    const Tensor& parameter = slots_[i].parameter;
+    slots_[i].hook = on_grad_ready(parameter, [this, i] { on_ready(i); });
+    set_grad_error(parameter, failed_);
   }
 }
 
 Reducer::~Reducer() {
   drop_broken_capture();
-  if (in_pass_ && !failed_) {
+  if (in_pass_ && !failed_->get()) {
     group_->abort("DistributedDataParallel was destroyed in the middle of a backward pass");
   }
   for (const Slot& slot : slots_) {
     remove_grad_ready(slot.parameter, slot.hook);
     if (slot.parameter.requires_grad()) set_grad_destination(slot.parameter, Tensor());
+    if (slot.parameter.is_cuda()) continue;  // the error may be yet to come
+    if (failed_->get()) slot.parameter.zero_grad();
+    clear_grad_error(slot.parameter);
   }
 }
 
@@ -96,7 +113,7 @@ void Reducer::guarded(const Step& step) {
   try {
     step();
   } catch (...) {
-    if (!captured_) failed_ = std::current_exception();
+    if (!captured_) failed_->set(std::current_exception());
     throw;
   }
 }
@@ -110,7 +127,7 @@ void Reducer::drop_broken_capture() noexcept {
 
 void Reducer::check() {
   drop_broken_capture();
-  if (failed_) std::rethrow_exception(failed_);
+  failed_->check();
   if (!in_pass_) return;
   guarded([&] {
     constexpr std::string_view kText =
@@ -123,7 +140,7 @@ void Reducer::check() {
 
 void Reducer::on_ready(std::size_t i) {
   drop_broken_capture();
-  if (failed_) std::rethrow_exception(failed_);
+  failed_->check();
   Slot& slot = slots_[i];
   const bool has_grad = slot.parameter.grad().defined();
   slot.used = slot.used || has_grad;

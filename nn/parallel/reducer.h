@@ -10,11 +10,14 @@
 // the same bits either way.
 //
 // Ownership: holds handles to the parameters and the group, owns the buckets; an all-reduce under
-// way holds its bucket. Destroying a Reducer leaves the gradients where they are.
-// Errors: whatever goes wrong in a pass is thrown by backward(), and again by every later use. A
+// way holds its bucket. Destroying a Reducer leaves the gradients where they are, but for those
+// that it could not average. Errors: whatever goes wrong in a pass is thrown by backward(), and
+// again by every later use and by optimizers. On a device the error of an all-reduce comes when
+// backward is long over: from then on nothing is read from the device
+// (core/device/cuda/watched_error.h) as long as the parameters live that were trained with it. A
 // pass that ends without all gradients, or in the middle, aborts the group, because the other ranks
-// wait for buckets that will not come.
-// Thread-safety: none; callbacks run on the thread that called backward().
+// wait for buckets that will not come. Thread-safety: none; callbacks run on the thread that called
+// backward().
 #pragma once
 
 #include <chrono>
@@ -41,7 +44,8 @@ struct ReducerOptions {
 
 class Reducer {
  public:
-  // Leaves that require gradients, the same on all ranks (check_same).
+  // Leaves that require gradients, the same on all ranks (check_same). An error that their device
+  // has from another Reducer is this one's, too: load the parameters before.
   Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, ReducerOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
@@ -119,7 +123,7 @@ class Reducer {
   bool in_pass_ = false;
   bool captured_ = false;  // this pass, into a CUDA graph
   bool rebuilt_ = false;
-  std::exception_ptr failed_;
+  const Ref<FirstError> failed_;  // the parameters have it, too
   OverlapStats last_step_;
   OverlapStats total_;
   std::unique_ptr<DeviceClock> clock_;  // of buckets on a CUDA device

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -23,6 +24,10 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  // A device or a pipe would be gone, and a file in its place.
+  struct stat about{};
+  DL_CHECK(::stat(path_.c_str(), &about) != 0 || S_ISREG(about.st_mode), kIo,
+           "write {}: it is there and is no regular file", path_);
   static std::atomic<unsigned> serial{0};
   temporary_ = fmt::format("{}.{}.{}.tmp", path_, ::getpid(), serial.fetch_add(1));
   fd_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -51,7 +56,10 @@ void AtomicFile::commit() {
   if (!folder || ::fsync(folder.get()) != 0) fail(errno, "write the folder of");
 }
 
-void AtomicFile::fail(int error, const char* what) const {
+void AtomicFile::fail(int error, const char* what) {
+  // Now and not in the destructor, which an error that nobody catches does not come to.
+  if (fd_) ::unlink(temporary_.c_str());
+  fd_.reset();
   throw_errno(error, fmt::format("{} {}", what, path_));
 }
 

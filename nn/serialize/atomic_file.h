@@ -25,7 +25,7 @@ class AtomicFile {
   void commit();
 
  private:
-  [[noreturn]] void fail(int error, const char* what) const;
+  [[noreturn]] void fail(int error, const char* what);
 
   std::string path_;
   std::string temporary_;

@@ -113,7 +113,7 @@ void Acceptor::process() {
       [[maybe_unused]] const ssize_t size =
           ::read(id == kTimerId ? timer_.get() : wake_.get(), &count, sizeof count);
     } else {
-      drive(id);
+      drive_or_drop(id);
     }
   }
   expire();
@@ -147,7 +147,18 @@ void Acceptor::accept_all() {
                              key_, self_, [this](const Hello& peer) { return judge(peer); },
                              std::move(*accepted)));
     watch(EPOLL_CTL_ADD, fd, EPOLLIN, id);
+    drive_or_drop(id);
+  }
+}
+
+// A connection that cannot be served, for want of memory say, must not come up for ever.
+void Acceptor::drive_or_drop(std::uint64_t id) {
+  try {
     drive(id);
+  } catch (const std::exception& error) {
+    const bool was_pending = pending_.erase(id) > 0;
+    if (was_pending) dropped_.fetch_add(1, std::memory_order_relaxed);
+    log_drop(fmt::format("dropped a connection: {}", error.what()));
   }
 }
 

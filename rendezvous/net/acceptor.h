@@ -75,6 +75,7 @@ class Acceptor {
   void run();
   void accept_all();
   void drive(std::uint64_t id);
+  void drive_or_drop(std::uint64_t id);
   void finish(std::uint64_t id);
   void drop(std::uint64_t id, const std::string& why);
   void expire();

@@ -83,14 +83,24 @@ Attempt connect_once(const Address& address, Deadline deadline, int hangup_fd) {
 struct Obstacle {
   ErrorKind kind = ErrorKind::kConnection;
   std::string text;
+  bool is_for_good = false;
 };
 
+std::string text_of(int error, const Address& address) {
+  // Nothing leads to 127.0.0.1 in a network namespace whose loopback nobody has switched on.
+  const bool is_down = error == ENETUNREACH && address.is_loopback();
+  return fmt::format("{} ({}){}", std::strerror(error), address.text(),
+                     is_down ? "; the loopback interface is down, `ip link set lo up`" : "");
+}
+
+// An attempt that the deadline cuts short leaves what stood in the way before.
 UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, int hangup_fd, Obstacle& obstacle) {
   std::vector<Address> addresses;
   try {
     addresses = resolve(endpoint, deadline);
   } catch (const Error& error) {
-    obstacle = {error.kind(), error.what()};
+    if (error.kind() == ErrorKind::kTimeout && !obstacle.text.empty()) return {};
+    obstacle = {error.kind(), error.what(), error.kind() == ErrorKind::kNotFound};
     return {};
   }
   for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -100,9 +110,10 @@ UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, int hangup_fd, Obs
     Attempt attempt = connect_once(addresses[i], share, hangup_fd);
     if (attempt.error == 0) return std::move(attempt.fd);
     // The first address is the preferred one, and its refusal the one to be told about.
-    if (i == 0) {
-      obstacle = {ErrorKind::kConnection,
-                  fmt::format("{} ({})", std::strerror(attempt.error), addresses[i].text())};
+    const bool is_cut_short = deadline.has_passed() && !obstacle.text.empty();
+    if (i == 0 && !is_cut_short) {
+      obstacle = {ErrorKind::kConnection, text_of(attempt.error, addresses[i]),
+                  attempt.error == ENETUNREACH && addresses[i].is_loopback()};
     }
   }
   return {};
@@ -122,7 +133,7 @@ UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline, const ConnectOp
       tune_connection(fd.get());
       return fd;
     }
-    if (!options.retry || obstacle.kind == ErrorKind::kNotFound) {
+    if (!options.retry || obstacle.is_for_good) {
       const bool late = deadline.has_passed();
       throw_error(late ? ErrorKind::kTimeout : obstacle.kind, "{}: {}", what, obstacle.text);
     }

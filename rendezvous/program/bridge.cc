@@ -49,6 +49,7 @@ Bridge::Bridge(BridgeOptions options)
     : options_(std::move(options)), ended_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!ended_) throw_errno(errno, "eventfd");
   quiet_grpc();
+  require_threads();
 }
 
 Bridge::~Bridge() {

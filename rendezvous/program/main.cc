@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <string>
 
@@ -115,7 +116,7 @@ int main(int count, char** values) {
   log::set_who("rendezvous");
   try {
     return serving->parsed() ? serve(arguments) : join(arguments);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // also of the system: no memory, no thread
     std::fprintf(stderr, "dlrun-rendezvous: %s\n", error.what());
     return 1;
   }

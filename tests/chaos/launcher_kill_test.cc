@@ -38,10 +38,11 @@ pid_t find(const tests::Process& job, const std::string& name) {
 
 bool is_ready(const tests::Process& job) {
   return tests::eventually(
-      10s, [&] { return tests::processes_with(job.mark()).size() >= 2 * kFamilySize + 3; });
+      20s, [&] { return tests::processes_with(job.mark()).size() >= 2 * kFamilySize + 3; });
 }
 
-bool all_gone(const tests::Process& job, std::chrono::milliseconds limit) {
+// It takes milliseconds; the limit is for loaded machines.
+bool all_gone(const tests::Process& job, std::chrono::milliseconds limit = 20s) {
   return tests::eventually(limit, [&] { return tests::processes_with(job.mark()).empty(); });
 }
 
@@ -53,7 +54,7 @@ TEST(Kill, OfDlrunLeavesNothing) {
   tests::Process job(family_job());
   ASSERT_TRUE(is_ready(job)) << job.err();
   job.signal(SIGKILL);
-  EXPECT_TRUE(all_gone(job, 1s));
+  EXPECT_TRUE(all_gone(job));
 }
 
 TEST(Kill, OfEverythingNamedDlrunReachesNeitherSupervisorNorWarden) {
@@ -72,8 +73,8 @@ TEST(Kill, OfTheSupervisorLeavesNothingAndIsSaid) {
   tests::Process job(family_job());
   ASSERT_TRUE(is_ready(job)) << job.err();
   ::kill(find(job, "rank-supervisor"), SIGKILL);
-  EXPECT_TRUE(all_gone(job, 1s));
-  EXPECT_EQ(job.wait(1s), 137);
+  EXPECT_TRUE(all_gone(job));
+  EXPECT_EQ(job.wait(), 137);
   EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
 }
 
@@ -84,7 +85,7 @@ TEST(Kill, OfDlrunAndTheSupervisorLeavesNothing) {
   ::kill(supervisor, SIGSTOP);  // so that it cannot act between the two
   job.signal(SIGKILL);
   ::kill(supervisor, SIGKILL);
-  EXPECT_TRUE(all_gone(job, 1s));
+  EXPECT_TRUE(all_gone(job));
 }
 
 TEST(Kill, OfTheWardenChangesNothing) {
@@ -93,7 +94,7 @@ TEST(Kill, OfTheWardenChangesNothing) {
   ::kill(find(job, "rank-warden"), SIGKILL);
   EXPECT_FALSE(all_gone(job, 50ms));
   job.signal(SIGKILL);
-  EXPECT_TRUE(all_gone(job, 1s));
+  EXPECT_TRUE(all_gone(job));
 }
 
 TEST(Kill, OfARankIsNamedAndEndsTheJob) {
@@ -103,8 +104,8 @@ TEST(Kill, OfARankIsNamedAndEndsTheJob) {
   const std::string out = job.out();
   const std::string pid = std::to_string(std::stoi(out.substr(out.find("pid 1 ") + 6)));
   ::kill(std::stoi(pid), SIGKILL);
-  EXPECT_EQ(job.wait(2s), 137);
-  EXPECT_TRUE(all_gone(job, 100ms));
+  EXPECT_EQ(job.wait(), 137);
+  EXPECT_TRUE(all_gone(job));
   EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 (node 0, host "));
   EXPECT_THAT(job.err(), HasSubstr("pid " + pid + ") was killed by signal 9 (SIGKILL) after"));
   EXPECT_THAT(job.err(), HasSubstr("| last words"));
@@ -114,7 +115,7 @@ TEST(Kill, OfARankIsNamedAndEndsTheJob) {
 TEST(Kill, ChildrenOfRanksEndWithTheJob) {
   tests::Process job({tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",
                       "sleep 300 & setsid sleep 300 & true"});
-  EXPECT_EQ(job.wait(2s), 0);
+  EXPECT_EQ(job.wait(), 0);
   EXPECT_THAT(tests::processes_with(job.mark()), IsEmpty());
 }
 

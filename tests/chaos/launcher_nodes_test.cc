@@ -46,7 +46,7 @@ class Nodes : public testing::Test {
   }
 
   static bool gone(const tests::Process& job) {
-    return tests::eventually(1s, [&] { return tests::processes_with(job.mark()).empty(); });
+    return tests::eventually(20s, [&] { return tests::processes_with(job.mark()).empty(); });
   }
 
   tests::TempDir home_;
@@ -70,11 +70,11 @@ TEST_F(Nodes, RanksOfBothAreOneJob) {
 TEST_F(Nodes, AFailureOnOneEndsBothWithTheSameCauseAndExitCode) {
   for (const std::string failing : {"1", "2"}) {
     const std::string script =
-        "test $RANK = " + failing + " && { sleep 0.2; echo why >&2; exit 7; }; exec sleep 300";
+        "test $RANK = " + failing + " && { echo why >&2; exit 7; }; exec sleep 300";
     const auto zero = node(0, script);
     const auto one = node(1, script);
-    EXPECT_EQ(zero->wait(10s), 7);
-    EXPECT_EQ(one->wait(5s), 7);
+    EXPECT_EQ(zero->wait(), 7);
+    EXPECT_EQ(one->wait(), 7);
     for (const auto* job : {zero.get(), one.get()}) {
       EXPECT_THAT(job->err(), HasSubstr("dlrun: rank " + failing + " (node "));
       EXPECT_THAT(job->err(), HasSubstr("ended with exit code 7"));
@@ -93,7 +93,7 @@ TEST_F(Nodes, AnAgentThatDiesIsNoticed) {
     const auto& dead = victim == 0 ? zero : one;
     const auto& other = victim == 0 ? one : zero;
     dead->signal(SIGKILL);
-    EXPECT_EQ(other->wait(5s), 1);
+    EXPECT_EQ(other->wait(), 1);
     EXPECT_THAT(other->err(), HasSubstr("lost")) << victim;
     EXPECT_TRUE(gone(*dead));
     EXPECT_TRUE(gone(*other));
@@ -106,7 +106,7 @@ TEST_F(Nodes, ACutCableIsNoticedOnBothSides) {
   ASSERT_TRUE(zero->wait_for_out("ready") && one->wait_for_out("ready"));
   hosts_->cut();
   EXPECT_EQ(zero->wait(20s), 1);
-  EXPECT_EQ(one->wait(10s), 1);
+  EXPECT_EQ(one->wait(), 1);
   EXPECT_TRUE(gone(*zero));
   EXPECT_TRUE(gone(*one));
 }
@@ -116,8 +116,8 @@ TEST_F(Nodes, InterruptingOneEndsBoth) {
   const auto one = node(1, "echo ready; exec sleep 300");
   ASSERT_TRUE(zero->wait_for_out("ready") && one->wait_for_out("ready"));
   one->signal(SIGINT);
-  EXPECT_EQ(one->wait(5s), 130);
-  EXPECT_NE(zero->wait(5s), 0);
+  EXPECT_EQ(one->wait(), 130);
+  EXPECT_NE(zero->wait(), 0);
   EXPECT_THAT(zero->err(), HasSubstr("stopped by SIGINT"));
 }
 
@@ -125,24 +125,24 @@ TEST_F(Nodes, AnotherKeyIsRefused) {
   const tests::TempDir stranger;
   const auto zero = node(0, "true", {"--join-timeout", "3"});
   const auto one = node(1, "true", {"--join-timeout", "3"}, stranger.path());
-  EXPECT_EQ(one->wait(10s), 1);
+  EXPECT_EQ(one->wait(), 1);
   EXPECT_THAT(one->err(), HasSubstr("key"));
-  EXPECT_EQ(zero->wait(10s), 124);  // nobody else came
+  EXPECT_EQ(zero->wait(), 124);  // nobody else came
 }
 
 TEST_F(Nodes, ATakenEndpointIsSaid) {
   const auto zero = node(0, "exec sleep 300", {"--rdzv-id", "a"});
   ASSERT_TRUE(
-      tests::eventually(5s, [&] { return tests::processes_with(zero->mark()).size() > 3; }));
+      tests::eventually(20s, [&] { return tests::processes_with(zero->mark()).size() > 3; }));
   const auto again = node(0, "true", {"--rdzv-id", "b"});
-  EXPECT_EQ(again->wait(5s), 1);
+  EXPECT_EQ(again->wait(), 1);
   EXPECT_THAT(again->err(),
               HasSubstr("dlrun: --rdzv-endpoint 10.0.0.1:29400: port 29400 is taken"));
 }
 
 TEST_F(Nodes, NobodyElseInTimeIs124) {
   const auto zero = node(0, "true", {"--join-timeout", "1"});
-  EXPECT_EQ(zero->wait(8s), 124);
+  EXPECT_EQ(zero->wait(), 124);
   EXPECT_THAT(zero->err(), HasSubstr("the other nodes did not join within 1 s"));
   EXPECT_THAT(tests::processes_with(zero->mark()), IsEmpty());
 }

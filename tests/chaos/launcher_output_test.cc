@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -11,6 +12,7 @@
 #include <map>
 #include <sstream>
 
+#include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 
@@ -83,13 +85,15 @@ TEST(Output, ASlowReaderLosesNothing) {
 TEST(Output, DoesNotMakeTheReadersDescriptorNonBlocking) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  tests::Process job(dlrun({"sh", "-c", "echo x; sleep 0.2"}), {.stdout_fd = ends[1]});
+  const tests::Gate gate;
+  tests::Process job(dlrun({"sh", "-c", "echo x; " + gate.wait()}), {.stdout_fd = ends[1]});
   char byte;
   ASSERT_EQ(::read(ends[0], &byte, 1), 1);
   EXPECT_EQ(::fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
+  gate.open();
+  EXPECT_EQ(job.wait(), 0);
   ::close(ends[1]);
   ::close(ends[0]);
-  job.wait();
 }
 
 TEST(Output, GoesThroughASocketThatStaysBlocking) {
@@ -99,7 +103,12 @@ TEST(Output, GoesThroughASocketThatStaysBlocking) {
   ::setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
   tests::Process job(dlrun({"--nproc-per-node", "2", "sh", "-c", "seq 1 20000"}),
                      {.stdout_fd = ends[1]});
-  std::this_thread::sleep_for(100ms);  // until it is full
+  const auto unread = [&] {
+    int bytes = 0;
+    ::ioctl(ends[0], FIONREAD, &bytes);
+    return bytes;
+  };
+  EXPECT_TRUE(tests::eventually(20s, [&] { return unread() > 0; }));
   EXPECT_EQ(::fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0);
   ::close(ends[1]);
   std::size_t lines = 0;
@@ -115,7 +124,7 @@ TEST(Output, GoesThroughASocketThatStaysBlocking) {
 TEST(Output, ClosedStandardStreamsAreNobodyElsesNumbers) {
   tests::Process job(
       {"sh", "-c", tests::program("dlrun") + " --nproc-per-node 2 sh -c 'echo x >&2' <&- >&-"});
-  EXPECT_EQ(job.wait(5s), 0);
+  EXPECT_EQ(job.wait(), 0);
   EXPECT_THAT(job.err(), HasSubstr("[rank 1] x\n"));
 }
 
@@ -137,10 +146,10 @@ TEST(Output, AReaderThatLeavesEndsTheJobQuietly) {
       {"sh", "-c",
        tests::program("dlrun") +
            " --nproc-per-node 2 sh -c 'while true; do echo x; done' | head -1; true"});
-  EXPECT_EQ(job.wait(3s), 0);
+  EXPECT_EQ(job.wait(), 0);
   EXPECT_THAT(job.out(), testing::MatchesRegex("\\[rank [01]\\] x\n"));
   EXPECT_EQ(job.err(), "");
-  EXPECT_TRUE(tests::eventually(1s, [&] { return tests::processes_with(job.mark()).empty(); }));
+  EXPECT_TRUE(tests::eventually(20s, [&] { return tests::processes_with(job.mark()).empty(); }));
 }
 
 TEST(Output, LogDirKeepsEveryRanksBytes) {
@@ -156,15 +165,26 @@ TEST(Output, LogDirKeepsEveryRanksBytes) {
 
 TEST(Output, ALogDirThatCannotBeMadeIsSaid) {
   tests::Process job(dlrun({"--log-dir", "/proc/nothing", "true"}));
-  EXPECT_EQ(job.wait(5s), 1);
+  EXPECT_EQ(job.wait(), 1);
   EXPECT_THAT(job.err(), HasSubstr("dlrun: --log-dir: create /proc/nothing/0: "));
-  EXPECT_TRUE(tests::eventually(1s, [&] { return tests::processes_with(job.mark()).empty(); }));
+  EXPECT_TRUE(tests::eventually(20s, [&] { return tests::processes_with(job.mark()).empty(); }));
 }
 
 TEST(Output, AnAnswerThatFindsNoRoomIsAnError) {
   tests::Process job({"sh", "-c", tests::program("dlrun") + " --dry-run true >/dev/full"});
   EXPECT_EQ(job.wait(), 1);
   EXPECT_EQ(job.err(), "dlrun: write to standard output: No space left on device\n");
+}
+
+TEST(Output, OfRanksThatFindsNoRoomEndsTheJobWithWhatTheSystemSays) {
+  const std::string echo = tests::program("dlrun") + " --nproc-per-node 2 echo x";
+  tests::Process full({"sh", "-c", echo + " >/dev/full"});
+  EXPECT_EQ(full.wait(), 1);
+  EXPECT_EQ(full.err(), "dlrun: write to standard output: No space left on device\n");
+  const tests::TempDir folder;
+  tests::Process limited({"sh", "-c", "ulimit -f 0; " + echo + " >" + folder.path() + "/out"});
+  EXPECT_EQ(limited.wait(), 1);
+  EXPECT_THAT(limited.err(), HasSubstr(": File too large\n"));
 }
 
 TEST(Output, NoPrefixLeavesLinesAsTheyAre) {

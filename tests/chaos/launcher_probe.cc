@@ -27,16 +27,10 @@ int stubborn() {
   while (true) ::pause();
 }
 
-// Rank 0 fails because of rank 1; rank 1 fails by itself `late` milliseconds later, or never where
-// that is negative.
-int follow(int late) {
-  if (dl::env::require_int(Var::kRank) == 0) {
-    dl::rendezvous::report_peer_failure({1, "all_reduce #3", "rank 1 is gone"});
-    return 4;
-  }
-  if (late < 0) ::pause();
-  ::usleep(static_cast<useconds_t>(late) * 1000);
-  return 9;
+// Fails because of rank 1.
+int follow() {
+  dl::rendezvous::report_peer_failure({1, "all_reduce #3", "rank 1 is gone"});
+  return 4;
 }
 
 // Three lines of 1 MB of its own digit, in pieces of 10 kB.
@@ -63,7 +57,7 @@ int key() {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "stubborn") return stubborn();
-  if (what == "follow") return follow(std::atoi(argv[2]));
+  if (what == "follow") return follow();
   if (what == "long-lines") return long_lines();
   if (what == "key") return key();
   return 64;

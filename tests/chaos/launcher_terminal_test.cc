@@ -6,6 +6,7 @@
 #include <termios.h>
 
 #include "core/base/unique_fd.h"
+#include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 
@@ -53,7 +54,7 @@ class Terminal : public testing::Test {
     return text_;
   }
   bool shows(const std::string& wanted) {
-    return tests::eventually(5s, [&] { return text().find(wanted) != std::string::npos; });
+    return tests::eventually(20s, [&] { return text().find(wanted) != std::string::npos; });
   }
 
   UniqueFd screen_;
@@ -93,9 +94,11 @@ TEST_F(Terminal, RankZeroIsToldTheWidthBesideItsPrefix) {
 }
 
 TEST_F(Terminal, AProgressLineThatIsTooLongIsCutNotWrapped) {
-  const auto job = start({}, "printf '%0100d\\r' 7; sleep 0.2");
+  const tests::Gate gate;
+  const auto job = start({}, "printf '%0100d\\r' 7; " + gate.wait());
   EXPECT_TRUE(shows("[rank 0] " + std::string(70, '0')));
   EXPECT_THAT(text(), Not(HasSubstr(std::string(71, '0'))));
+  gate.open();
   EXPECT_EQ(job->wait(), 0);
 }
 
@@ -108,10 +111,13 @@ TEST_F(Terminal, OverwrittenTextOfOtherRanksShowsItsLastState) {
 }
 
 TEST_F(Terminal, TheReportComesLastAndOnALineOfItsOwn) {
+  const tests::Gate gate;
   const auto job =
       start({"--nproc-per-node", "2"},
-            "test $RANK = 1 && { sleep 0.2; exit 3; }; printf 'step 1\\r'; exec sleep 300");
-  EXPECT_EQ(job->wait(5s), 3);
+            "test $RANK = 1 && { " + gate.wait() + "exit 3; }; printf 'step 1\\r'; exec sleep 300");
+  EXPECT_TRUE(shows("step 1"));
+  gate.open();
+  EXPECT_EQ(job->wait(), 3);
   EXPECT_THAT(text(), HasSubstr("\ndlrun: rank 1 (node 0"));
 }
 

@@ -134,6 +134,29 @@ TEST(UserReduction, ThatThrowsIsThrownByTheWaitAndLeavesTheGroupGood) {
   });
 }
 
+TEST(UserReduction, OfMemoryOfAGpuIsRefusedBeforeAnythingIsSent) {
+  run_ranks(2, [](ProcessGroup& group) {
+    int x[2] = {1, 1};
+    const UserReduceOptions options{.input = x,
+                                    .output = x,
+                                    .count = 1,
+                                    .element_bytes = sizeof x[0],
+                                    .function = [](const void*, void*, std::size_t) {},
+                                    .call = {.stream = {.device = {DeviceType::kCUDA, 1}}}};
+    const auto call = [&](int which) {
+      if (which == 0) user_all_reduce(group, options);
+      if (which == 1) user_reduce(group, options, 0);
+      if (which == 2) user_reduce_scatter(group, options);
+    };
+    for (const int which : {0, 1, 2}) {
+      const Thrown thrown = thrown_by([&] { call(which); });
+      EXPECT_EQ(thrown.kind, ErrorKind::kNotImplemented);
+      EXPECT_NE(thrown.text.find("sees CPU memory only, not cuda:1's"), std::string::npos);
+    }
+    group.barrier()->wait();
+  });
+}
+
 TEST_P(Composed, CoalescedReductionsEqualSingleOnes) {
   const int size = GetParam();
   run_ranks(size, [size](ProcessGroup& group) {

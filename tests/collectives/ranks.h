@@ -49,7 +49,8 @@ struct RankOptions {
   std::string name = "world";
   std::chrono::nanoseconds speak_after = 5s;
   int lanes = 0;
-  Plan plan{};  // over TCP
+  Plan plan{};               // over TCP
+  Ref<RefCounted> engine{};  // that groups of one rank share
 };
 
 // The same tests hold for every backend: ctest runs them once for each, under this variable.
@@ -63,37 +64,23 @@ inline bool tests_shared_memory() {
 
 inline Ref<ProcessGroup> join_group(rendezvous::Store& store, int rank, int size,
                                     const RankOptions& options = {}) {
-  if (tests_shared_memory()) {
-    return make_shm_group({.rank = rank,
-                           .size = size,
-                           .name = options.name,
-                           .store = &store,
-                           .timeout = options.timeout,
-                           .connect_timeout = 30s,
-                           .speak_after = options.speak_after});
-  }
-  if (backend_under_test() == "hybrid") {
-    // The ranks are said to be on two nodes, with one rank more on the first where their number is
-    // odd.
-    return make_hybrid_group({.rank = rank,
-                              .size = size,
-                              .name = options.name,
-                              .store = &store,
-                              .key = rendezvous::JobKey::from_hex(std::string(64, '1')),
-                              .timeout = options.timeout,
-                              .connect_timeout = 30s,
-                              .speak_after = options.speak_after,
-                              .node = "node" + std::to_string(rank * 2 / size)});
-  }
-  return make_tcp_group({.rank = rank,
-                         .size = size,
-                         .name = options.name,
-                         .store = &store,
-                         .timeout = options.timeout,
-                         .connect_timeout = 30s,
-                         .speak_after = options.speak_after,
-                         .lanes = options.lanes,
-                         .plan = options.plan});
+  GroupOptions how{.rank = rank,
+                   .size = size,
+                   .name = options.name,
+                   .store = &store,
+                   .timeout = options.timeout,
+                   .connect_timeout = 30s,
+                   .speak_after = options.speak_after,
+                   .lanes = options.lanes,
+                   .plan = options.plan,
+                   .engine = options.engine};
+  if (tests_shared_memory()) return make_shm_group(how);
+  if (backend_under_test() != "hybrid") return make_tcp_group(how);
+  // The ranks are said to be on two nodes, with one rank more on the first where their number is
+  // odd.
+  how.key = rendezvous::JobKey::from_hex(std::string(64, '1'));
+  how.node = "node" + std::to_string(rank * 2 / size);
+  return make_hybrid_group(how);
 }
 
 // Every rank joins one group and runs `body` with it.

@@ -140,6 +140,30 @@ TEST(TensorCollectives, ExchangePartsByRows) {
   });
 }
 
+TEST(TensorCollectives, MessagesGoAllAtOnce) {
+  run_ranks(3, [](ProcessGroup& group) {
+    const int right = (group.rank() + 1) % 3;
+    const int left = (group.rank() + 2) % 3;
+    const Tensor own = numbers(4, static_cast<float>(10 * group.rank()));
+    const Tensor got = numbers(4, 0);
+    const std::uint32_t before = got.version();
+    sendrecv(group, own, {.peer = right}, got, {.peer = left})->wait();
+    EXPECT_EQ(at(got, 3), static_cast<float>(10 * left + 3));
+    EXPECT_NE(got.version(), before);
+    const Tensor from_left = numbers(4, 0), from_right = numbers(4, 0);
+    const TensorMessage messages[] = {TensorSend{own, {.peer = left, .tag = 1}},
+                                      TensorSend{own, {.peer = right, .tag = 2}},
+                                      TensorRecv{from_right, {.peer = right, .tag = 1}},
+                                      TensorRecv{from_left, {.peer = left, .tag = 2}}};
+    batch(group, messages)->wait();
+    EXPECT_EQ(at(from_left, 0), static_cast<float>(10 * left));
+    EXPECT_EQ(at(from_right, 0), static_cast<float>(10 * right));
+    const TensorMessage bad[] = {TensorSend{own, {.peer = right}}, TensorRecv{Tensor(), {}}};
+    EXPECT_EQ(thrown_by([&] { batch(group, bad); }).text, "recv: tensor is an undefined tensor");
+    group.barrier()->wait();
+  });
+}
+
 TEST(TensorCollectives, CoalescedAreReducedInPlace) {
   run_ranks(2, [](ProcessGroup& group) {
     const Tensor tensors[] = {numbers(3, 1), numbers(1000, 5)};

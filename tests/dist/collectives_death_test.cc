@@ -14,7 +14,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <new>
 #include <span>
 #include <string>
@@ -170,6 +173,9 @@ struct Seat {
 struct Board {
   Seat seats[kMostRanks][kOperationCount];
   std::atomic<bool> look_again;
+  // Of a group without the victim.
+  std::atomic<int> rounds_wanted;
+  std::atomic<int> rounds_without[kMostRanks];
 };
 
 bool eventually(std::chrono::milliseconds limit, const std::function<bool()>& condition) {
@@ -177,6 +183,18 @@ bool eventually(std::chrono::milliseconds limit, const std::function<bool()>& co
   while (!condition()) {
     if (Clock::now() >= end) return false;
     std::this_thread::sleep_for(2ms);
+  }
+  return true;
+}
+
+// Whether no thread of the process has anything to do.
+bool is_asleep(pid_t pid) {
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    std::ifstream file(task.path() / "stat");
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    const std::size_t name_end = text.rfind(") ");
+    if (name_end != std::string::npos && text[name_end + 2] != 'S') return false;
   }
   return true;
 }
@@ -213,6 +231,14 @@ class Job {
   }
   Seat& seat(int rank, std::size_t operation) { return board_->seats[rank][operation]; }
   void look_again() { board_->look_again.store(true); }
+  // The ranks but the victim run so many rounds of their own; false where they do not come to it.
+  bool go_on_without(int rounds, std::chrono::milliseconds limit) {
+    board_->rounds_wanted.store(rounds);
+    return eventually(limit, [&] {
+      return std::ranges::all_of(
+          others(), [&](int rank) { return board_->rounds_without[rank].load() >= rounds; });
+    });
+  }
   std::vector<int> ranks() const {
     std::vector<int> all = others();
     all.push_back(kVictim);
@@ -262,10 +288,25 @@ class Job {
       groups.push_back(
           default_group()->split({.name = "op" + std::to_string(i), .timeout = timeout_}));
     }
+    const Ref<ProcessGroup> without =
+        default_group()->split({.color = rank == kVictim ? collectives::kNoColor : 0});
     for (std::size_t i = 0; i < kOperationCount; ++i) {
       threads.emplace_back([this, rank, i, &group = *groups[i]] { repeat(rank, i, group); });
     }
+    if (without) repeat_when_wanted(rank, *without);
     for (;;) ::pause();  // the others must hear of the cause, not of this end
+  }
+
+  void repeat_when_wanted(int rank, ProcessGroup& group) {
+    std::vector<float> x(kMany, 1.0f);
+    for (;;) {
+      if (board_->rounds_without[rank].load() >= board_->rounds_wanted.load()) {
+        std::this_thread::sleep_for(2ms);
+        continue;
+      }
+      group.all_reduce({.input = x.data(), .output = x.data(), .count = kMany})->wait();
+      board_->rounds_without[rank].fetch_add(1);
+    }
   }
 
   void repeat(int rank, std::size_t operation, ProcessGroup& group) {
@@ -352,19 +393,22 @@ TEST_P(Backends, NameADeadRankInEveryOperationWithinASecond) {
 }
 
 // All backends at once: most of it is the wait for the deadline.
-TEST(AStoppedRank, IsNamedInEveryOperationAndChangesNoBufferWhenItGoesOn) {
+TEST(AStoppedRank, IsNamedInEveryOperationHoldsUpNoOtherGroupAndChangesNoBufferWhenItGoesOn) {
   // Longer than a host may be silent: one whose rank does not read still answers.
   constexpr auto kTimeout = kPatience * 13s;
   Job jobs[] = {Job("tcp", kTimeout), Job("shm", kTimeout), Job("hybrid", kTimeout)};
   for (Job& job : jobs) {
     ASSERT_TRUE(job.all_come_to(job.ranks(), kPatience * 60s, has_run))
         << job.who_lacks(job.ranks(), has_run);
-    // The others stand still while the victim fills the sockets, so that it stops amid a frame,
-    // whose rest it sends when it goes on.
+    // The others stand still until the victim has filled the sockets and waits, so that it stops
+    // amid a frame, whose rest it sends when it goes on. Where its threads never all sleep it stops
+    // where it is.
     job.kill(job.others(), SIGSTOP);
-    std::this_thread::sleep_for(100ms);
+    eventually(1s, [&] { return is_asleep(job.pid(kVictim)); });
     job.kill({kVictim}, SIGSTOP);
     job.kill(job.others(), SIGCONT);
+    // Long before the operations end.
+    EXPECT_TRUE(job.go_on_without(20, kPatience * 8s)) << "a group waits for a rank of another one";
   }
   for (Job& job : jobs) {
     ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 40s, has_ended))

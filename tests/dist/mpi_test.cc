@@ -22,20 +22,26 @@ bool has(const std::string& text, const std::string& what) {
   return text.find(what) != std::string::npos;
 }
 
+// Why a test cannot use this MPI here; empty: it can.
+std::string why_not(const std::string& name) {
+  if (!has(std::string(" ") + DLRUN_TEST_MPIS + " ", " " + name + " ")) {
+    return "dlrun was built without " + name;
+  }
+  return shell("which mpirun." + name).code != 0 ? "there is no mpirun." + name : "";
+}
+
+// As Debian calls it; the plain name may be another MPI's.
+std::string launcher_of(const std::string& name) {
+  if (name != "openmpi") return "mpirun." + name;
+  return "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi "
+         "--oversubscribe";
+}
+
 class Mpi : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    const std::string name = GetParam();
-    if (!has(std::string(" ") + DLRUN_TEST_MPIS + " ", " " + name + " ")) {
-      GTEST_SKIP() << "dlrun was built without " << name;
-    }
-    // As Debian calls them; the plain name may be another MPI's.
-    launcher_ = "mpirun." + name;
-    if (shell("which " + launcher_).code != 0) GTEST_SKIP() << "there is no " << launcher_;
-    if (name == "openmpi") {
-      launcher_ = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + launcher_ +
-                  " --oversubscribe";
-    }
+    if (const std::string why = why_not(GetParam()); !why.empty()) GTEST_SKIP() << why;
+    launcher_ = launcher_of(GetParam());
   }
 
   Ran mpirun(int ranks, const std::string& command) {
@@ -132,6 +138,19 @@ TEST(MpiThatIsNotThere, IsOneSentenceThatNamesMpirun) {
                   "use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or use "
                   "`mpirun -n 4 PROGRAM`"))
       << srun.text;
+}
+
+TEST(MpiOfAnotherMpirun, WouldBeWorldsOfOneAndIsAnErrorWithBothNumbers) {
+  for (const char* name : {"openmpi", "mpich"}) {
+    if (const std::string why = why_not(name); !why.empty()) GTEST_SKIP() << why;
+  }
+  const Ran ran = shell("env DLRUN_MPI=mpich " + launcher_of("openmpi") + " -n 2 " +
+                        program("dlbench") + " all_reduce --backend mpi");
+  EXPECT_NE(ran.code, 0);
+  EXPECT_TRUE(has(ran.text,
+                  "sees a world of 1, and mpirun (Open MPI) tells of 2 ranks; start them "
+                  "with the mpirun of that MPI"))
+      << ran.text;
 }
 
 TEST(MpiThatIsNotThere, SaysWhichModuleIsMissingWhere) {

@@ -60,10 +60,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<float> z(16'500);  // just too long to be sent without being asked for
   try {
     // This thread drives: two switches of threads an operation would take most of the time.
-    const dl::Ref<ProcessGroup> group = dl::make_ref<tcp::Group>(
-        engine, std::move(mesh),
-        tcp::Group::Options{.name = "fuzz",
-                            .policy = {.spin = std::chrono::seconds(1), .yields = true}});
+    const dl::Ref<ProcessGroup> group =
+        dl::make_ref<tcp::Group>(engine, std::move(mesh), GroupOptions{.name = "fuzz"},
+                                 WaitPolicy{.spin = std::chrono::seconds(1), .yields = true});
     const dl::Ref<Work> works[] = {
         group->all_reduce({.input = x.data(), .output = x.data(), .count = x.size()}),
         group->recv({.buffer = y.data(), .count = y.size(), .peer = 1, .tag = 7}),

@@ -89,13 +89,14 @@ TEST(Options, TorchrunsHarmlessOptionsAreTaken) {
 }
 
 TEST(Options, BadValuesAreQuotedBack) {
-  EXPECT_EQ(refusal({"--nproc-per-node", "0", "x"}),
-            "--nproc-per-node is `0`, wanted a whole number from 1 to 1000000");
+  EXPECT_EQ(
+      refusal({"--nproc-per-node", "0", "x"}),
+      "--nproc-per-node is `0`, wanted a whole number from 1 to 1000000, or gpu, cpu or auto");
   for (const char* bad : {"-1", "two", "2.5", "99999999999"}) {
     EXPECT_THAT(refusal({std::string("--nproc-per-node=") + bad, "x"}), HasSubstr(bad));
   }
   EXPECT_EQ(refusal({"--grace", "soon", "x"}),
-            "--grace is `soon`, wanted a number of seconds from 0");
+            "--grace is `soon`, wanted a number of seconds from 0 to 1000000000");
   EXPECT_THAT(refusal({"--master-port", "65536", "x"}), HasSubstr("--master-port is `65536`"));
   EXPECT_THAT(refusal({"--bind", "gpu", "x"}), HasSubstr("--bind is `gpu`"));
   EXPECT_THAT(refusal({"--nproc-per-node", "xpu", "x"}), HasSubstr("is not supported"));
@@ -114,6 +115,13 @@ TEST(Options, EmptyValuesAreRefusedAndNeverTakeTheNextWord) {
   EXPECT_THAT(refusal({"--rdzv-id=", "--dry-run", "x"}), HasSubstr("--rdzv-id has an empty"));
   EXPECT_THAT(parse({"--grace", "1", "x", "--log-dir="}).program, ElementsAre("x", "--log-dir="));
   EXPECT_THAT(parse({"--", "--log-dir="}).program, ElementsAre("--log-dir="));
+}
+
+TEST(Options, AValueThatIsMissingOrThatAFlagDoesNotTakeIsRefused) {
+  EXPECT_EQ(refusal({"--dry-run", "--nproc-per-node"}),
+            "--nproc-per-node needs a value: N|gpu|cpu|auto");
+  EXPECT_EQ(refusal({"--dry-run=no", "x"}), "--dry-run takes no value");
+  EXPECT_EQ(refusal({"--no_prefix=false", "x"}), "--no-prefix takes no value");
 }
 
 TEST(Options, SeveralNodesNeedANumberAndAPlaceToMeet) {

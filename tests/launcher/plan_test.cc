@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -175,7 +178,7 @@ TEST(Port, ThatSomebodyListensOnIsNotFree) {
   socklen_t size = sizeof here;
   ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&here), &size);
   const std::uint16_t port = ntohs(here.sin_port);
-  EXPECT_FALSE(port_is_free(port));
+  EXPECT_EQ(port_obstacle(port), EADDRINUSE);
   const Plan plan = make_plan(options({"--master-port", std::to_string(port), "x"}), kMachine);
   try {
     supposed_meeting(plan);
@@ -183,6 +186,30 @@ TEST(Port, ThatSomebodyListensOnIsNotFree) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("--master-port " + std::to_string(port) + " is taken"));
   }
+}
+
+TEST(Port, ThatOnlyRootMayListenOnIsNotSaidToBeTaken) {
+  enum Status { kSaid, kNotSaid, kAllowed };
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr int kNobody = 65534;
+    if (::geteuid() == 0 && ::setuid(kNobody) != 0) ::_exit(kAllowed);
+    if (port_obstacle(1) != EACCES) ::_exit(kAllowed);
+    try {
+      supposed_meeting(make_plan(options({"--master-port", "1", "x"}), kMachine));
+    } catch (const Error& error) {
+      const std::string_view text = error.what();
+      const bool is_said = text.starts_with(
+          "--master-port 1 may not be listened on by this user on box; give another");
+      ::_exit(is_said ? kSaid : kNotSaid);
+    }
+    ::_exit(kNotSaid);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kAllowed) GTEST_SKIP() << "every user may listen on every port here";
+  EXPECT_EQ(WEXITSTATUS(status), kSaid);
 }
 
 TEST(CpuQuota, IsTheSmallestOfAllGroupsUpToTheRoot) {

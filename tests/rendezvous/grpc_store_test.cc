@@ -1,14 +1,18 @@
 #include "rendezvous/grpc_store.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "rendezvous/grpc_store_server.h"
+#include "rendezvous/grpc_support.h"
 #include "rendezvous/net/acceptor.h"
 #include "rendezvous/net/patience.h"
 #include "tests/rendezvous/cutting_proxy.h"
@@ -240,6 +244,39 @@ TEST_F(GrpcStoreTest, ProxiesInTheEnvironmentAreNotAsked) {
   EXPECT_EQ(store.get("k", soon()), "v");
   ::unsetenv("http_proxy");
   ::unsetenv("grpc_proxy");
+}
+
+TEST(GrpcThreads, ThatTheSystemRefusesAreAnErrorAndNoWaitForEver) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer lets no forked process have threads";
+#endif
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string said = "this process may not give up being root";
+    const rlimit none{};
+    if (::geteuid() != 0 || ::setresuid(65534, 65534, 65534) == 0) {
+      try {
+        ::setrlimit(RLIMIT_NPROC, &none);
+        require_threads();
+        said = "nothing";
+      } catch (const Error& error) {
+        said = error.what();
+      }
+    }
+    [[maybe_unused]] const auto written = ::write(ends[1], said.data(), said.size());
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string said(4096, '\0');
+  said.resize(static_cast<std::size_t>(std::max<ssize_t>(0, ::read(ends[0], said.data(), 4096))));
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  if (said.starts_with("this process")) GTEST_SKIP() << said;
+  EXPECT_EQ(said,
+            "store: 8 threads are needed, and the system gives 0: Resource temporarily "
+            "unavailable; are processes (ulimit -u, pids.max) or memory (ulimit -v) limited?");
 }
 
 TEST_F(GrpcStoreTest, HundredsOfWaitsNeedNoThreadEachInTheServer) {

@@ -159,11 +159,19 @@ class Process {
   // False where the text does not appear in time.
   bool wait_for_out(const std::string& text,
                     std::chrono::milliseconds limit = std::chrono::seconds(10)) const {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, limit, [&] { return out_.find(text) != std::string::npos; });
+    return wait_for(out_, text, limit);
+  }
+  bool wait_for_err(const std::string& text,
+                    std::chrono::milliseconds limit = std::chrono::seconds(10)) const {
+    return wait_for(err_, text, limit);
   }
 
  private:
+  bool wait_for(const std::string& stream, const std::string& text,
+                std::chrono::milliseconds limit) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return stream.find(text) != std::string::npos; });
+  }
   void collect(int out, int err) {
     pollfd ends[] = {{out, POLLIN, 0}, {err, POLLIN, 0}};
     std::vector<char> part(1 << 16);

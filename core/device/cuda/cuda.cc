@@ -3,12 +3,16 @@
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/cuda/module.h"
+#include "core/device/cuda/watched_error.h"
 
 namespace dl::cuda {
 namespace {
@@ -20,6 +24,26 @@ constinit thread_local std::array<void*, kMostDevices> stream_of_thread{};
 constinit std::array<std::atomic<void*>, kMostDevices> default_streams{};
 constinit std::mutex default_streams_mutex;
 
+constinit std::atomic<int> first_device{-1};
+
+// Nobody's, by device and priority.
+struct SpareStreams {
+  std::mutex mutex;
+  std::map<std::pair<int, bool>, std::vector<void*>> streams;
+};
+SpareStreams& spare() {
+  static auto* const all = new SpareStreams;  // never destroyed: a stream may be somebody's static
+  return *all;
+}
+
+bool is_captured(void* stream) noexcept {
+  try {
+    return runtime().capture_state(stream) != CaptureState::kNone;
+  } catch (const Error&) {  // the device is lost, and its streams with it
+    return true;
+  }
+}
+
 constexpr const char* kNoWait =
     "a captured step cannot wait for the device (item(), printing, synchronize())";
 
@@ -30,10 +54,19 @@ void check_index(int device) {
            count == 1 ? "" : " to cuda:" + std::to_string(count - 1));
 }
 
+void note_use(int device) noexcept {
+  int none = -1;
+  first_device.compare_exchange_strong(none, device, std::memory_order_relaxed);
+}
+
 std::size_t slot(int device) {
   DL_CHECK(device >= 0 && device < kMostDevices, kInvalidArgument,
            "cuda:{}: a device is a number from 0 to {}", device, kMostDevices - 1);
   return static_cast<std::size_t>(device);
+}
+
+void throw_errors(int device) {
+  if (const std::exception_ptr error = error_on(device)) std::rethrow_exception(error);
 }
 
 Stream stream_on(int device, void* handle) {
@@ -65,6 +98,7 @@ int current_device() noexcept {
 
 void set_device(int device) {
   check_index(device);
+  note_use(device);
   device_of_thread = device;
 }
 
@@ -76,12 +110,14 @@ void synchronize(int device) {
   refuse_in_capture(kNoWait);
   check_index(device);
   runtime().synchronize_device(device);
+  throw_errors(device);
 }
 
 Stream default_stream(int device) {
   std::atomic<void*>& known = default_streams[slot(device)];
   if (void* const handle = known.load(std::memory_order_acquire)) return stream_on(device, handle);
   check_index(device);
+  note_use(device);
   const std::lock_guard lock(default_streams_mutex);
   if (known.load(std::memory_order_relaxed) == nullptr) {
     runtime().check_device(device);
@@ -105,6 +141,7 @@ void synchronize(const Stream& stream) {
   if (stream.device.type != DeviceType::kCUDA) return;
   refuse_in_capture(kNoWait);
   runtime().synchronize_stream(stream.handle);
+  throw_errors(stream.device.index);
 }
 
 void join(const Stream& waiting, const Stream& stream) {
@@ -132,14 +169,30 @@ StreamGuard::~StreamGuard() {
   device_of_thread = device_before_;
 }
 
-OwnedStream::OwnedStream(int device, bool high_priority) {
+OwnedStream::OwnedStream(int device, bool high_priority) : high_priority_(high_priority) {
   check_index(device);
+  note_use(device);
+  {
+    const std::lock_guard lock(spare().mutex);
+    std::vector<void*>& free = spare().streams[{device, high_priority}];
+    if (!free.empty()) {
+      stream_ = stream_on(device, free.back());
+      free.pop_back();
+      return;
+    }
+  }
   runtime().check_device(device);
   stream_ = stream_on(device, runtime().make_stream(device, high_priority));
 }
 
 OwnedStream::~OwnedStream() {
-  if (stream_.handle != nullptr) runtime().destroy_stream(stream_.handle);
+  if (stream_.handle == nullptr) return;
+  if (is_captured(stream_.handle)) {  // it serves nobody, until a capture that others began ends
+    runtime().destroy_stream(stream_.handle);
+    return;
+  }
+  const std::lock_guard lock(spare().mutex);
+  spare().streams[{stream_.device.index, high_priority_}].push_back(stream_.handle);
 }
 
 Event::Event(int device, bool timing) : event_(runtime().make_event(device, timing)) {}
@@ -169,6 +222,11 @@ float Event::elapsed_ms(const Event& end) const {
   return runtime().elapsed_ms(event_, end.event_);
 }
 
+int home_device() {
+  const int first = first_device.load(std::memory_order_relaxed);
+  return first >= 0 ? first : rank_device().index;
+}
+
 Device rank_device() {
   std::int64_t index = 0;
   if (const auto gpus = env::get(env::Var::kGpus)) {
@@ -196,6 +254,12 @@ Device parse_device(std::string_view text) {
   DL_CHECK(index >= 0 && index < kMostDevices, kInvalidArgument,
            "device \"{}\": wanted cpu, cuda or cuda:N with N from 0", text);
   return {DeviceType::kCUDA, static_cast<std::int16_t>(index)};
+}
+
+Device choose_device(std::string_view text) {
+  const Device device = text == "cuda" ? rank_device() : parse_device(text);
+  if (device.type == DeviceType::kCUDA) set_device(device.index);
+  return device;
 }
 
 }  // namespace dl::cuda

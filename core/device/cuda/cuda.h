@@ -19,8 +19,8 @@
 
 namespace dl::cuda {
 
-// Whether there is a build, a driver and a device to compute with; unavailable_reason() of module.h
-// says why not.
+// Whether there is a build, a driver and a device; unavailable_reason() of module.h says why not.
+// Touches no device: one that this build has no code for throws kNotImplemented at its first use.
 bool is_available() noexcept;
 // How many devices this process sees (CUDA_VISIBLE_DEVICES); 0 where CUDA is not available.
 int device_count() noexcept;
@@ -72,13 +72,16 @@ class StreamGuard {
   int device_before_;
 };
 
-// A stream of one's own. Work that it still has when the object goes is done all the same.
+// A stream of one's own. Work that it still has when the object goes is done all the same, and what
+// the stream uses (record_stream) may go later: CUDA's stream is kept, and is the next owner's.
 class OwnedStream {
  public:
   explicit OwnedStream(int device, bool high_priority = false);
-  OwnedStream(OwnedStream&& other) noexcept : stream_(std::exchange(other.stream_, {})) {}
+  OwnedStream(OwnedStream&& other) noexcept
+      : stream_(std::exchange(other.stream_, {})), high_priority_(other.high_priority_) {}
   OwnedStream& operator=(OwnedStream&& other) noexcept {
     std::swap(stream_, other.stream_);
+    std::swap(high_priority_, other.high_priority_);
     return *this;
   }
   ~OwnedStream();
@@ -86,6 +89,7 @@ class OwnedStream {
 
  private:
   Stream stream_;
+  bool high_priority_;
 };
 
 // A point in a stream's work.
@@ -112,6 +116,10 @@ class Event {
   void* event_;
 };
 
+// For what belongs to all devices, as pinned memory does: the device that this process has named or
+// used first, else rank_device()'s, so that no other is touched.
+int home_device();
+
 // The device of this rank: the first that dlrun gave it (DLRUN_GPUS), else its local rank's turn
 // among those that the process sees.
 Device rank_device();
@@ -119,5 +127,8 @@ Device rank_device();
 // "cpu", "cuda" (the current device) or "cuda:1". Throws kInvalidArgument for another text; does
 // not ask whether the device is there.
 Device parse_device(std::string_view text);
+// The same of a program's --device: there "cuda" is this rank's, and the GPU becomes the current
+// one. Throws what rank_device() and set_device() throw.
+Device choose_device(std::string_view text);
 
 }  // namespace dl::cuda

@@ -36,6 +36,7 @@ Graph::~Graph() {
     const std::lock_guard lock(registry_mutex);
     std::erase(registry(), this);
   }
+  const std::lock_guard lock(mutex_);
   destroy();
 }
 
@@ -62,26 +63,34 @@ void Graph::end() {
       made != nullptr, kInternal,
       "the capture broke: something in it waited for the device, or left work on a stream that "
       "the captured one does not wait for");
-  bool lost = false;
-  {
-    const std::lock_guard lock(mutex_);
-    ready_ = made;
-    lost = lost_;
-  }
-  if (!lost) return;
+  const std::lock_guard lock(mutex_);
+  ready_ = made;
+  if (!lost_) return;
   destroy();
   throw_error(ErrorKind::kAborted, "graph: something that it holds has gone while it was captured");
 }
 
 void Graph::launch(const Stream& stream) {
+  DL_CHECK(
+      runtime_.capture_state(stream.handle) == CaptureState::kNone, kInvalidArgument,
+      "graph: the stream is being captured, and a launch within a capture is watched by nobody");
   const std::lock_guard lock(mutex_);
   DL_CHECK(!lost_, kAborted, "graph: something that it holds has gone, and it cannot be launched");
   DL_CHECK(ready_ != nullptr, kInvalidArgument, "graph: nothing has been captured yet");
-  runtime_.launch_graph(ready_, stream.handle);
+  std::size_t told = 0;
+  std::exception_ptr failed;
+  try {
+    for (; told < holds_.size(); ++told) holds_[told].part->before_launch(stream);
+    runtime_.launch_graph(ready_, stream.handle);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  while (told > 0) holds_[--told].part->after_launch(stream, failed);
+  if (failed) std::rethrow_exception(failed);
 }
 
+// Under mutex_.
 void Graph::destroy() noexcept {
-  const std::lock_guard lock(mutex_);
   if (void* const ready = std::exchange(ready_, nullptr)) runtime_.destroy_graph(ready);
 }
 
@@ -93,23 +102,23 @@ void refuse_in_capture(const char* reason) {
   DL_CHECK(graph_of_thread == nullptr, kInvalidArgument, "{}", reason);
 }
 
-void note_captured(const void* owner) {
+GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()>& make) {
   Graph* const graph = graph_of_thread;
-  if (graph == nullptr) return;
-  const std::lock_guard lock(registry_mutex);
-  if (std::ranges::find(graph->holds_, owner) == graph->holds_.end()) {
-    graph->holds_.push_back(owner);
-  }
+  if (graph == nullptr) return nullptr;
+  const std::lock_guard lock(graph->mutex_);
+  const auto known = std::ranges::find(graph->holds_, owner, &Graph::Held::owner);
+  if (known != graph->holds_.end()) return known->part.get();
+  return graph->holds_.emplace_back(Graph::Held{owner, make()}).part.get();
 }
 
 void destroy_graphs_of(const void* owner) noexcept {
   const std::lock_guard lock(registry_mutex);
   for (Graph* const graph : registry()) {
-    if (std::ranges::find(graph->holds_, owner) == graph->holds_.end()) continue;
-    {
-      const std::lock_guard own(graph->mutex_);
-      graph->lost_ = true;
+    const std::lock_guard own(graph->mutex_);
+    if (std::ranges::find(graph->holds_, owner, &Graph::Held::owner) == graph->holds_.end()) {
+      continue;
     }
+    graph->lost_ = true;
     graph->destroy();
   }
 }

@@ -9,20 +9,34 @@
 // A capture runs nothing: nothing can be waited for, and what the host decides or draws in it is
 // the same in every launch. Calls that know better ask capturing() and refuse. A graph may hold
 // work of others, a communicator's for one, which must not go before the graph: they say so with
-// note_captured(), and end all such graphs with destroy_graphs_of(). What the graph's work uses
-// belongs to whoever captured it.
+// note_captured(), hear of each launch through their GraphPart, and end all such graphs with
+// destroy_graphs_of(). What the graph's work uses belongs to whoever captured it.
 //
 // Thread-safety: begin() and end() belong on one thread; launch() on one at a time;
-// destroy_graphs_of() may be called by any thread at any time.
+// destroy_graphs_of() may be called by any thread at any time, but waits for a launch that is being
+// given to the device.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <mutex>
 #include <vector>
 
+#include "core/base/ref.h"
 #include "core/device/cuda/runtime.h"
 #include "core/device/stream.h"
 
 namespace dl::cuda {
+
+// What a graph holds of one owner. Its calls come from whoever launches the graph, one launch at a
+// time, and never after destroy_graphs_of(owner) has returned.
+class GraphPart : public RefCounted {
+ public:
+  // The stream is about to get the launch. What this throws keeps it from that.
+  virtual void before_launch(const Stream& stream) = 0;
+  // It has got it, or `failed` says why not.
+  virtual void after_launch(const Stream& stream, const std::exception_ptr& failed) noexcept = 0;
+};
 
 class Graph {
  public:
@@ -37,21 +51,26 @@ class Graph {
   // The stream is captured no more, whether this throws or not: kInternal where the capture broke,
   // kAborted where something that it holds has gone meanwhile.
   void end();
-  // Throws kAborted where destroy_graphs_of() has been here.
+  // Throws kAborted where destroy_graphs_of() has been here, what a part of it throws, and
+  // kInvalidArgument for a stream that is being captured.
   void launch(const Stream& stream);
 
  private:
-  friend void note_captured(const void* owner);
+  friend GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()>& make);
   friend void destroy_graphs_of(const void* owner) noexcept;
+  struct Held {
+    const void* owner;
+    Ref<GraphPart> part;
+  };
   void destroy() noexcept;
 
   Runtime& runtime_;
   Stream stream_;  // while it is captured
   bool captures_ = false;
   std::mutex mutex_;
-  void* ready_ = nullptr;             // what the runtime made of it
-  bool lost_ = false;                 // destroyed from outside
-  std::vector<const void*> holds_{};  // registry's mutex
+  void* ready_ = nullptr;  // what the runtime made of it
+  bool lost_ = false;      // destroyed from outside
+  std::vector<Held> holds_{};
 };
 
 // Whether a Graph captures what this thread does now.
@@ -59,8 +78,10 @@ bool capturing() noexcept;
 // Throws kInvalidArgument with this reason where one does.
 void refuse_in_capture(const char* reason);
 
-// What this thread's capture records holds work of `owner`; nothing where there is none.
-void note_captured(const void* owner);
+// What this thread's capture records holds work of `owner`: its part of that graph, which `make`
+// makes at the first call. Null where this thread captures nothing, or not into a Graph. To be
+// called before the work is given, so that an owner that ends meanwhile finds the graph.
+GraphPart* note_captured(const void* owner, const std::function<Ref<GraphPart>()>& make);
 // Destroys all graphs that do; their launches throw from now on.
 void destroy_graphs_of(const void* owner) noexcept;
 

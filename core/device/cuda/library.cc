@@ -15,35 +15,49 @@ namespace {
 namespace fs = std::filesystem;
 using env::Var;
 
-// PREFIX/lib/python3.x/site-packages/nvidia/*/lib, and dist-packages as Debian has it.
+// PREFIX/lib/python3.x/site-packages/nvidia/*/lib, with lib64 and dist-packages as some systems
+// have it.
 void add_python(std::vector<fs::path>& folders, const fs::path& prefix) {
-  std::error_code error;
-  for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
-    if (!python.path().filename().string().starts_with("python3")) continue;
-    for (const char* packages : {"site-packages", "dist-packages"}) {
-      std::vector<fs::path> found;
-      std::error_code none;
-      for (const auto& entry : fs::directory_iterator(python.path() / packages / "nvidia", none)) {
-        if (fs::is_directory(entry.path() / "lib", none)) found.push_back(entry.path() / "lib");
+  std::vector<fs::path> found;
+  for (const char* lib : {"lib", "lib64"}) {
+    std::error_code error;
+    for (const auto& python : fs::directory_iterator(prefix / lib, error)) {
+      if (!python.path().filename().string().starts_with("python3")) continue;
+      for (const char* packages : {"site-packages", "dist-packages"}) {
+        std::error_code none;
+        for (const auto& entry :
+             fs::directory_iterator(python.path() / packages / "nvidia", none)) {
+          if (fs::is_directory(entry.path() / "lib", none)) found.push_back(entry.path() / "lib");
+        }
       }
-      std::ranges::sort(found);  // one order on every machine
-      folders.insert(folders.end(), found.begin(), found.end());
     }
   }
+  std::ranges::sort(found);  // one order on every machine
+  folders.insert(folders.end(), found.begin(), found.end());
 }
 
-// The prefix of the first python3 in PATH: PREFIX/bin/python3. Not resolved: that of a virtual
-// environment is a link to the system's.
-fs::path python_prefix() {
+// Where the first python3 in PATH and whoever uses it keep packages: PREFIX of PREFIX/bin/python3,
+// which may be a link into a virtual environment, whose python3 is a link to the system's; what was
+// installed beside the system's packages, and for this user.
+std::vector<fs::path> python_prefixes() {
+  constexpr int kMostLinks = 8;
+  std::vector<fs::path> prefixes;
   const std::string path = env::get(Var::kPath).value_or("");
-  for (std::size_t begin = 0; begin <= path.size();) {
+  for (std::size_t begin = 0; begin <= path.size() && prefixes.empty();) {
     const std::size_t end = std::min(path.find(':', begin), path.size());
-    const fs::path folder = path.substr(begin, end - begin);
-    std::error_code error;
-    if (folder.is_absolute() && fs::exists(folder / "python3", error)) return folder.parent_path();
+    fs::path python = fs::path(path.substr(begin, end - begin)) / "python3";
     begin = end + 1;
+    std::error_code error;
+    if (!python.is_absolute() || !fs::exists(python, error)) continue;
+    for (int i = 0; i < kMostLinks && !python.empty(); ++i) {
+      prefixes.push_back(python.parent_path().parent_path());
+      const fs::path next = fs::read_symlink(python, error);
+      python = error ? fs::path() : (python.parent_path() / next).lexically_normal();
+    }
+    prefixes.emplace_back("/usr/local");
+    if (const auto home = env::get(Var::kHome)) prefixes.push_back(fs::path(*home) / ".local");
   }
-  return {};
+  return prefixes;
 }
 
 std::string listed(const std::vector<fs::path>& folders) {
@@ -123,7 +137,7 @@ std::vector<fs::path> library_folders() {
     all.push_back(fs::path(*prefix) / "lib");
     add_python(all, *prefix);
   }
-  if (const fs::path prefix = python_prefix(); !prefix.empty()) add_python(all, prefix);
+  for (const fs::path& prefix : python_prefixes()) add_python(all, prefix);
   return all;
 }
 

@@ -3,8 +3,8 @@
 // Modules are looked for in DLRUN_MODULE_DIR, beside the library or program that this code stands
 // in, in lib/ next to its folder, and where dlrun was installed. A library that the loader does not
 // find by itself is looked for in CUDA_HOME and /usr/local/cuda, and in the nvidia/ packages of
-// Python environments (VIRTUAL_ENV, CONDA_PREFIX, and that of the python3 in PATH), as PyTorch's
-// wheels bring them. Thread-safety: any thread may call.
+// Python environments (VIRTUAL_ENV, CONDA_PREFIX, that of the python3 in PATH and of what it is a
+// link to, and the user's own), as PyTorch's wheels bring them. Thread-safety: any thread may call.
 #pragma once
 
 #include <filesystem>

@@ -30,7 +30,7 @@ struct Module {
 };
 
 // To be raised with each change of the structures above, of Runtime or of what kernels are passed.
-inline constexpr std::uint32_t kModuleAbi = 2;
+inline constexpr std::uint32_t kModuleAbi = 3;
 // extern "C"; null where `abi` is not the module's own. `version` is dlrun's. Throws where there is
 // no device.
 using OpenModule = const Module* (*)(std::uint32_t abi, const char* version, const Host* host);

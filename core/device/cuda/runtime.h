@@ -1,10 +1,12 @@
 // Runtime: all that dlrun asks of CUDA besides kernels, as one interface.
 //
-// The real one stands in libdlrun_cuda.so (module/runtime.cc); unit tests put one in its place that
-// needs no GPU. Streams and events are the library's own handles (cudaStream_t, cudaEvent_t) and
-// belong to whoever made them. Unless a comment says otherwise a call that fails throws kInternal
-// and names the CUDA function; what an earlier kernel did wrong may come out of any of them.
-// Thread-safety: all may be called from any thread.
+// The real one stands in libdlrun_cuda.so (core/kernels/cuda/real_runtime.cc); unit tests put one
+// in its place that needs no GPU. Streams and events are the library's own handles (cudaStream_t,
+// cudaEvent_t) and belong to whoever made them. Unless a comment says otherwise a call that fails
+// throws kInternal and names the CUDA function; what an earlier kernel did wrong may come out of
+// any of them. A call touches no device but those that the process has named: a thread whose first
+// call names none is given one of them, and a thread's own cudaSetDevice() holds
+// (kernels/cuda/active_device.h). Thread-safety: all may be called from any thread.
 #pragma once
 
 #include <cstddef>
@@ -46,12 +48,16 @@ class Runtime {
   virtual MemoryInfo memory_info(int device) = 0;
   // Throws kNotImplemented where this build has no code for the device's architecture.
   virtual void check_device(int device) = 0;
+  // For threads of dlrun's own in which libraries call CUDA: they take the thread's device, and go
+  // back to it.
+  virtual void adopt_device(int device) noexcept = 0;
 
   // Null where the device has no such block left.
   virtual void* allocate(int device, std::size_t bytes) = 0;
   virtual void deallocate(int device, void* block) noexcept = 0;
-  // Host memory that devices read and write themselves. Null where there is none.
-  virtual void* allocate_pinned(std::size_t bytes) = 0;
+  // Host memory that all devices read and write themselves, taken in `device`'s name. Null where
+  // there is none.
+  virtual void* allocate_pinned(int device, std::size_t bytes) = 0;
   virtual void deallocate_pinned(void* block) noexcept = 0;
   // Between any two memories, in the stream's order. Returns early where both are pinned or on a
   // device; host memory must then stay as it is until the stream has passed.

@@ -107,6 +107,13 @@ void sigmoid(const Tensor& input, const Tensor& out) {
 void pow(const Tensor& base, double exponent, const Tensor& out) {
   unary_loop({&pow_row<float>, &pow_row<double>, nullptr, nullptr}, base, out, "pow", exponent);
 }
+void gelu(const Tensor& input, bool tanh_form, const Tensor& out) {
+  if (tanh_form) {
+    return unary_loop({&unary_row<GeluTanh, float>, &unary_row<GeluTanh, double>}, input, out,
+                      "gelu");
+  }
+  unary_loop({&unary_row<Gelu, float>, &unary_row<Gelu, double>}, input, out, "gelu");
+}
 
 void relu_backward(const Tensor& grad, const Tensor& output, const Tensor& out) {
   binary_loop(kFloating<ReluBackward>, grad, output, out, "relu_backward");
@@ -116,6 +123,10 @@ void tanh_backward(const Tensor& grad, const Tensor& output, const Tensor& out) 
 }
 void sigmoid_backward(const Tensor& grad, const Tensor& output, const Tensor& out) {
   binary_loop(kFloating<SigmoidBackward>, grad, output, out, "sigmoid_backward");
+}
+void gelu_backward(const Tensor& grad, const Tensor& input, bool tanh_form, const Tensor& out) {
+  binary_loop(tanh_form ? kFloating<GeluTanhBackward> : kFloating<GeluBackward>, grad, input, out,
+              "gelu_backward");
 }
 
 }  // namespace dl::kernels::cpu

@@ -26,10 +26,13 @@ void sqrt(const Tensor& input, const Tensor& out);
 void tanh(const Tensor& input, const Tensor& out);
 void sigmoid(const Tensor& input, const Tensor& out);
 void pow(const Tensor& base, double exponent, const Tensor& out);
+void gelu(const Tensor& input, bool tanh_form, const Tensor& out);
 
 // From the gradient of the output and the output itself.
 void relu_backward(const Tensor& grad, const Tensor& output, const Tensor& out);
 void tanh_backward(const Tensor& grad, const Tensor& output, const Tensor& out);
 void sigmoid_backward(const Tensor& grad, const Tensor& output, const Tensor& out);
+// From the gradient of the output and the input.
+void gelu_backward(const Tensor& grad, const Tensor& input, bool tanh_form, const Tensor& out);
 
 }  // namespace dl::kernels::cpu

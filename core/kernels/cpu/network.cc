@@ -5,6 +5,7 @@
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/elementwise.h"
 #include "core/kernels/cpu/gemm.h"
 #include "core/kernels/cpu/half_width.h"
 #include "core/kernels/cpu/loss.h"
@@ -200,10 +201,14 @@ void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c) 
   });
 }
 
-void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, const Tensor& y) {
+namespace {
+
+// x weight^T + bias, and its ReLU.
+void affine_map(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu,
+                const Tensor& y) {
   if (is_half_width(x)) {
     const Tensor wide = wide_like(y);
-    linear(widened(x), widened(weight), widened(bias), relu, wide);
+    affine_map(widened(x), widened(weight), widened(bias), relu, wide);
     return round_into(wide, y);
   }
   visit_f32_f64(x, "linear", [&]<typename T>() {
@@ -229,10 +234,11 @@ void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu
   });
 }
 
-void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias) {
+// The columns' sums of dy, written or added to dbias.
+void bias_gradient(const Tensor& dy, bool accumulate, const Tensor& dbias) {
   if (is_half_width(dy)) {
     const Tensor wide = accumulate ? widened(dbias) : wide_like(dbias);
-    linear_backward_bias(widened(dy), accumulate, wide);
+    bias_gradient(widened(dy), accumulate, wide);
     return round_into(wide, dbias);
   }
   visit_f32_f64(dy, "linear", [&]<typename T>() {
@@ -247,6 +253,37 @@ void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias
       }
     });
   });
+}
+
+}  // namespace
+
+bool linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
+            const Tensor& kept, const Tensor& y) {
+  if (activation != Activation::kGeluTanh) {
+    affine_map(x, weight, bias, activation == Activation::kRelu, y);
+    return false;
+  }
+  const Tensor& before = kept.defined() ? kept : y;
+  affine_map(x, weight, bias, false, before);
+  gelu(before, true, y);
+  return true;
+}
+
+void linear_backward_input(const Tensor& dy, const Tensor& weight, Activation activation,
+                           const Tensor& seen, const Tensor&, const Tensor& dx) {
+  matmul(dy, weight, false, dx);
+  if (activation == Activation::kRelu) relu_backward(dx, seen, dx);
+  if (activation == Activation::kGeluTanh) gelu_backward(dx, seen, true, dx);
+}
+
+void linear_backward_weight(const Tensor& dy, const Tensor& x, bool accumulate,
+                            const Tensor& dweight, bool accumulate_bias, const Tensor& dbias) {
+  if (dbias.defined()) bias_gradient(dy, accumulate_bias, dbias);
+  if (!dweight.defined()) return;
+  const Tensor by_columns =
+      as_strided(dy, {dy.size(1), dy.size(0)}, {1, std::max<std::int64_t>(1, dy.size(1))},
+                 dy.storage_offset());
+  matmul(by_columns, x, accumulate, dweight);
 }
 
 std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,

@@ -3,6 +3,7 @@
 // directly, f16 and bf16 through f32, and other dtypes are refused by name.
 #pragma once
 
+#include "core/kernels/linear_args.h"
 #include "core/kernels/window_args.h"
 #include "core/tensor/tensor.h"
 
@@ -24,10 +25,22 @@ void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner
 // c = a b, or c += a b. Two dimensions each; of a, b and c one dimension has stride 1 (c: the
 // last).
 void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c);
-// y[n, out] = x[n, in] weight[out, in]^T + bias, and its ReLU. Row-major; bias may be undefined.
-void linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu, const Tensor& y);
-// The columns' sums of dy[n, out], written or added to dbias[out].
-void linear_backward_bias(const Tensor& dy, bool accumulate, const Tensor& dbias);
+// y[n, out] = activation(x[n, in] weight[out, in]^T + bias). Row-major; bias may be undefined.
+//
+// `kept`, where defined, is for backward: with kGeluTanh what GELU was applied to, of y's shape and
+// dtype; with kRelu a mask, uint8 [n, relu_mask_bytes(out)], whose bits are a device's own. Returns
+// whether it was written; kGeluTanh always writes it.
+bool linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation,
+            const Tensor& kept, const Tensor& y);
+// dx[n, in] = dy[n, out] weight[out, in], times the slope of the activation by which x was made:
+// `seen` is x for kRelu and what GELU was applied to for kGeluTanh, `mask` what linear() kept of a
+// ReLU, or undefined.
+void linear_backward_input(const Tensor& dy, const Tensor& weight, Activation activation,
+                           const Tensor& seen, const Tensor& mask, const Tensor& dx);
+// dweight[out, in] = (or +=) dy[n, out]^T x[n, in], and dbias[out] = (or +=) the sums of dy's
+// columns. Either may be undefined.
+void linear_backward_weight(const Tensor& dy, const Tensor& x, bool accumulate,
+                            const Tensor& dweight, bool accumulate_bias, const Tensor& dbias);
 
 // logits [n, classes] row-major, target [n] int64; loss 0-d and row_sums [n, 2] (see loss.h) of
 // logits' dtype; counted, 0-d int64, becomes how many rows count.

@@ -1,7 +1,11 @@
 #include "core/kernels/cpu/philox.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
+#include <vector>
 
+#include "core/base/error.h"
 #include "core/device/parallel.h"
 
 namespace dl::kernels::cpu {
@@ -79,6 +83,82 @@ void philox_dropout(const Tensor& input, double p, const random::PhiloxSeed& see
                            kept ? static_cast<T>(static_cast<M>(in[first + i]) * scale) : T();
                      }
                    });
+  });
+}
+
+void philox_randint(const Tensor& out, std::int64_t low, std::uint64_t range,
+                    const random::PhiloxSeed& seed) {
+  const auto draw = [&]<typename T>() {
+    T* const to = out.data<T>();
+    for_each_block(
+        out.numel(), 2, seed, [&](const random::PhiloxWords& words, std::int64_t first, int count) {
+          for (int i = 0; i < count; ++i) {
+            const std::uint64_t above = random::scaled_down(random::word64(words, i), range);
+            to[first + i] =
+                static_cast<T>(static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + above));
+          }
+        });
+  };
+  switch (out.dtype()) {
+    case DType::kI64:
+      return draw.template operator()<std::int64_t>();
+    case DType::kI32:
+      return draw.template operator()<std::int32_t>();
+    case DType::kU8:
+      return draw.template operator()<std::uint8_t>();
+    case DType::kF32:
+      return draw.template operator()<float>();
+    case DType::kF64:
+      return draw.template operator()<double>();
+    default:
+      refuse_dtype("randint", out.dtype(), "int64, int32, uint8, float32 or float64");
+  }
+}
+
+void philox_bernoulli(const Tensor& probabilities, const random::PhiloxSeed& seed,
+                      const Tensor& out) {
+  const auto draw = [&]<typename T>() {
+    const T* const p = probabilities.data<T>();
+    const auto* const bad =
+        std::find_if_not(p, p + out.numel(), [](T each) { return random::is_probability(each); });
+    DL_CHECK(bad == p + out.numel(), kInvalidArgument,
+             "bernoulli: element {} is {}, wanted a probability of [0, 1]", bad - p, *bad);
+    T* const to = out.data<T>();
+    for_each_block(
+        out.numel(), 2, seed, [&](const random::PhiloxWords& words, std::int64_t first, int count) {
+          for (int i = 0; i < count; ++i) {
+            const int word = 2 * i;
+            const double unit = random::unit_double(words.word[word], words.word[word + 1]);
+            to[first + i] = static_cast<T>(unit < p[first + i]);
+          }
+        });
+  };
+  switch (out.dtype()) {
+    case DType::kF32:
+      return draw.template operator()<float>();
+    case DType::kF64:
+      return draw.template operator()<double>();
+    default:
+      refuse_dtype("bernoulli", out.dtype(), "float32 or float64");
+  }
+}
+
+void philox_randperm(const Tensor& out, const random::PhiloxSeed& seed) {
+  std::vector<std::uint64_t> keys(static_cast<std::size_t>(out.numel()));
+  for_each_block(out.numel(), 2, seed,
+                 [&](const random::PhiloxWords& words, std::int64_t first, int count) {
+                   for (int i = 0; i < count; ++i) {
+                     keys[static_cast<std::size_t>(first + i)] = random::word64(words, i);
+                   }
+                 });
+  const std::span<std::int64_t> order(out.data<std::int64_t>(), keys.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  // Equal keys keep their order, as on GPUs. (clang refuses libstdc++ 12's std::stable_sort, which
+  // uses what C++17 has deprecated.)
+  std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    const std::uint64_t of_a = keys[static_cast<std::size_t>(a)];
+    const std::uint64_t of_b = keys[static_cast<std::size_t>(b)];
+    return of_a != of_b ? of_a < of_b : a < b;
   });
 }
 

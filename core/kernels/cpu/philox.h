@@ -18,4 +18,18 @@ void philox_normal(const Tensor& out, double mean, double std, const random::Phi
 void philox_dropout(const Tensor& input, double p, const random::PhiloxSeed& seed,
                     const Tensor& out);
 
+// The three below take two words an element, whatever the dtype, and their tensors are of other
+// dtypes too.
+//
+// Integers of [low, low + range); out is int64, int32, uint8, f32 or f64 and holds them.
+void philox_randint(const Tensor& out, std::int64_t low, std::uint64_t range,
+                    const random::PhiloxSeed& seed);
+// out = 1 with the probability at the same place, else 0; f32 or f64. Throws kInvalidArgument
+// naming the first that is none; a device that computes later says so to whoever waits for it.
+void philox_bernoulli(const Tensor& probabilities, const random::PhiloxSeed& seed,
+                      const Tensor& out);
+// The order in which 0 ... out.numel() - 1 lie when each is given 64 random bits and they are
+// sorted by these, equal ones by themselves; int64.
+void philox_randperm(const Tensor& out, const random::PhiloxSeed& seed);
+
 }  // namespace dl::kernels::cpu

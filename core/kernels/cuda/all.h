@@ -9,5 +9,6 @@
 #include "core/kernels/cuda/matmul.h"
 #include "core/kernels/cuda/max_pool2d.h"
 #include "core/kernels/cuda/optimizer.h"
+#include "core/kernels/cuda/random.h"
 #include "core/kernels/cuda/reduce.h"
 #include "core/kernels/cuda/softmax.h"

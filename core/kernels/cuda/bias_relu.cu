@@ -1,10 +1,19 @@
 #include "core/kernels/cuda/bias_relu.h"
 
+#include "core/kernels/cuda/alignment.h"
 #include "core/kernels/cuda/device_types.h"
 #include "core/kernels/functors.h"
+#include "core/kernels/linear_args.h"
 
 namespace dl::kernels::cuda {
 namespace {
+
+template <typename T>
+__device__ T biased(T element, const T* bias, std::int64_t column, bool relu) {
+  Wide<T> value = wide(element);
+  if (bias != nullptr) value += wide(bias[column]);
+  return narrow<T>(relu ? Relu()(value) : value);
+}
 
 // One pack of a row a thread; kCount divides the columns.
 template <typename T, int kCount>
@@ -17,9 +26,7 @@ __global__ void __launch_bounds__(kThreads)
   auto values = place;
   const std::int64_t column = first % columns;
   for (int i = 0; i < kCount; ++i) {
-    Wide<T> value = wide(values.at[i]);
-    if (bias != nullptr) value += wide(bias[column + i]);
-    values.at[i] = narrow<T>(relu ? Relu()(value) : value);
+    values.at[i] = biased(values.at[i], bias, column + i, relu);
   }
   place = values;
 }
@@ -31,7 +38,7 @@ void launch(void* y, const void* bias, bool relu, std::int64_t rows, std::int64_
   const auto* const from = static_cast<const T*>(bias);
   auto* const to = static_cast<T*>(y);
   const std::int64_t all = rows * columns;
-  if (columns % kCount == 0 && reinterpret_cast<std::uintptr_t>(y) % 16 == 0) {
+  if (columns % kCount == 0 && is_aligned(y)) {
     kernel<T, kCount>
         <<<blocks_for(all / kCount), kThreads, 0, stream>>>(to, from, relu, all / kCount, columns);
   } else {
@@ -39,7 +46,57 @@ void launch(void* y, const void* bias, bool relu, std::int64_t rows, std::int64_
   }
 }
 
+// One byte of the mask a thread; kCount divides 8, and so the columns where it is not 1.
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    mask_kernel(T* y, const T* bias, std::uint8_t* mask, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t bytes = (columns + 7) / 8;
+  const std::int64_t row = thread_number() / bytes;
+  if (row >= rows) return;
+  const std::int64_t byte = thread_number() % bytes;
+  const std::int64_t end = columns < 8 * byte + 8 ? columns : 8 * byte + 8;
+  unsigned bits = 0;
+  for (std::int64_t column = 8 * byte; column < end; column += kCount) {
+    auto& place = *reinterpret_cast<Pack<T, kCount>*>(y + row * columns + column);
+    auto values = place;
+    for (int i = 0; i < kCount; ++i) {
+      values.at[i] = biased(values.at[i], bias, column + i, true);
+      const Wide<T> slope = ReluBackward()(Wide<T>(1), wide(values.at[i]));
+      bits |= (slope != 0 ? 1U : 0U) << (column + i - 8 * byte);
+    }
+    place = values;
+  }
+  mask[row * relu_mask_bytes(columns) + byte] = static_cast<std::uint8_t>(bits);
+}
+
+template <typename T>
+void launch_mask(void* y, const void* bias, void* mask, std::int64_t rows, std::int64_t columns,
+                 cudaStream_t stream) {
+  const auto* const from = static_cast<const T*>(bias);
+  auto* const to = static_cast<T*>(y);
+  auto* const bits = static_cast<std::uint8_t*>(mask);
+  const unsigned blocks = blocks_for(rows * ((columns + 7) / 8));
+  if (columns % 8 == 0 && is_aligned(y)) {
+    mask_kernel<T, kPackOf<T>><<<blocks, kThreads, 0, stream>>>(to, from, bits, rows, columns);
+  } else {
+    mask_kernel<T, 1><<<blocks, kThreads, 0, stream>>>(to, from, bits, rows, columns);
+  }
+}
+
 }  // namespace
+
+void bias_relu_mask_launch(DType dtype, void* y, const void* bias, void* mask, std::int64_t rows,
+                           std::int64_t columns, cudaStream_t stream) {
+  if (rows * columns == 0) return;
+  switch (dtype) {
+    case DType::kF16:
+      return launch_mask<Half>(y, bias, mask, rows, columns, stream);
+    case DType::kBF16:
+      return launch_mask<BFloat16>(y, bias, mask, rows, columns, stream);
+    default:
+      return launch_mask<float>(y, bias, mask, rows, columns, stream);
+  }
+}
 
 void bias_relu_launch(DType dtype, void* y, const void* bias, bool relu, std::int64_t rows,
                       std::int64_t columns, cudaStream_t stream) {

@@ -1,3 +1,4 @@
+#include "core/kernels/cuda/alignment.h"
 #include "core/kernels/cuda/device_types.h"
 #include "core/kernels/cuda/elementwise_kernels.h"
 #include "core/kernels/functors.h"
@@ -65,10 +66,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-bool aligned(const void* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
-}
-
 template <typename T, typename Launch>
 void with_functor(BinaryOp op, const Launch& launch) {
   switch (op) {
@@ -90,6 +87,10 @@ void with_functor(BinaryOp op, const Launch& launch) {
       return launch.template operator()<TanhBackward, T>();
     case BinaryOp::kSigmoidBackward:
       return launch.template operator()<SigmoidBackward, T>();
+    case BinaryOp::kGeluBackward:
+      return launch.template operator()<GeluBackward, T>();
+    case BinaryOp::kGeluTanhBackward:
+      return launch.template operator()<GeluTanhBackward, T>();
     case BinaryOp::kEqual:
       return launch.template operator()<Equal, bool>();
     case BinaryOp::kNotEqual:
@@ -139,6 +140,10 @@ __device__ M arithmetic(BinaryOp op, M a, M b) {
         return ReluBackward()(a, b);
       case BinaryOp::kTanhBackward:
         return TanhBackward()(a, b);
+      case BinaryOp::kGeluBackward:
+        return GeluBackward()(a, b);
+      case BinaryOp::kGeluTanhBackward:
+        return GeluTanhBackward()(a, b);
       default:
         return SigmoidBackward()(a, b);
     }
@@ -193,7 +198,9 @@ void launch_strided(BinaryOp op, DType dtype, const BinaryOperand& a, const Bina
 
 bool binary_flat(BinaryOp op, DType dtype, const BinaryOperand& a, const BinaryOperand& b,
                  void* out, std::int64_t count, cudaStream_t stream) {
-  if (!(a.one || aligned(a.data)) || !(b.one || aligned(b.data)) || !aligned(out)) return false;
+  if (!(a.one || is_aligned(a.data)) || !(b.one || is_aligned(b.data)) || !is_aligned(out)) {
+    return false;
+  }
   switch (dtype) {
     case DType::kF16:
       launch_flat<Half>(op, a, b, out, count, stream);

@@ -1,11 +1,14 @@
 #include "core/kernels/cuda/conv2d.h"
 
+#include <cstdint>
 #include <limits>
 
+#include "core/kernels/cuda/alignment.h"
 #include "core/kernels/cuda/bias_relu.h"
 #include "core/kernels/cuda/copy_kernels.h"
 #include "core/kernels/cuda/cudnn_conv.h"
 #include "core/kernels/cuda/launch.h"
+#include "core/kernels/cuda/real_runtime.h"
 #include "core/kernels/cuda/reduce.h"
 #include "core/kernels/cuda/strided.h"
 
@@ -37,10 +40,17 @@ ConvShape shape_of(const Shape& x, const Shape& weight, const Shape& y, const Co
           .groups = narrow(args.groups)};
 }
 
+// cuDNN knows no f64 in channels-last, and no image without pixels, of which padding can still make
+// a result.
+bool is_for_cudnn(const Tensor& x) {
+  return x.dtype() != DType::kF64 && x.numel() != 0 &&
+         dl::cuda::opener().math->cudnn_enabled.load(std::memory_order_relaxed);
+}
+
 // The two layouts of weights are one where a tap or a channel is alone.
 bool lies_as_cudnn_wants(const Tensor& weight) {
   const Shape& s = weight.sizes();
-  return s[1] == 1 || (s[2] == 1 && s[3] == 1);
+  return (s[1] == 1 || (s[2] == 1 && s[3] == 1)) && is_aligned(weight.data_ptr());
 }
 
 // Between the row-major [o][i][kh][kw] of `weight` and cuDNN's [o][kh][kw][i].
@@ -77,6 +87,25 @@ class CudnnWeight {
   const void* data_;
 };
 
+// Images as cuDNN reads them: its algorithms are chosen without regard to where the operands lie,
+// and a slice of a batch may begin anywhere. Those that it writes are memory of their own, and
+// aligned.
+class CudnnImages {
+ public:
+  CudnnImages(const Tensor& images, const Launch& launch)
+      : copy_(is_aligned(images.data_ptr()) ? 0 : images.nbytes(), launch.stream()),
+        data_(copy_.bytes() == 0 ? images.data_ptr() : copy_.data()) {
+    if (copy_.bytes() == 0) return;
+    DL_CUDA_CHECK(cudaMemcpyAsync(copy_.data(), images.data_ptr(), copy_.bytes(),
+                                  cudaMemcpyDeviceToDevice, launch.stream()));
+  }
+  const void* data() const noexcept { return data_; }
+
+ private:
+  Workspace copy_;
+  const void* data_;
+};
+
 }  // namespace
 
 void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args,
@@ -85,11 +114,12 @@ void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Con
   const Launch launch;
   const ConvShape shape = shape_of(x.sizes(), weight.sizes(), y.sizes(), args);
   const auto by_cudnn = [&] {
+    const CudnnImages images(x, launch);
     const CudnnWeight wanted(weight, launch);
-    return cudnn_conv(ConvDirection::kForward, shape, y.dtype(), x.data_ptr(), wanted.data(),
+    return cudnn_conv(ConvDirection::kForward, shape, y.dtype(), images.data(), wanted.data(),
                       y.data_ptr(), launch);
   };
-  if (y.dtype() == DType::kF64 || !by_cudnn()) {
+  if (!is_for_cudnn(x) || !by_cudnn()) {
     conv2d_direct_launch(y.dtype(), shape, x.data_ptr(), weight.data_ptr(), y.data_ptr(),
                          launch.stream());
   }
@@ -104,11 +134,12 @@ void conv2d_backward_data(const Tensor& dy, const Tensor& weight, const Conv2dAr
   const Launch launch;
   const ConvShape shape = shape_of(dx.sizes(), weight.sizes(), dy.sizes(), args);
   const auto by_cudnn = [&] {
+    const CudnnImages images(dy, launch);
     const CudnnWeight wanted(weight, launch);
-    return cudnn_conv(ConvDirection::kBackwardData, shape, dx.dtype(), dy.data_ptr(), wanted.data(),
+    return cudnn_conv(ConvDirection::kBackwardData, shape, dx.dtype(), images.data(), wanted.data(),
                       dx.data_ptr(), launch);
   };
-  if (dx.dtype() == DType::kF64 || !by_cudnn()) {
+  if (!is_for_cudnn(dx) || !by_cudnn()) {
     conv2d_direct_data_launch(dx.dtype(), shape, dy.data_ptr(), weight.data_ptr(), dx.data_ptr(),
                               launch.stream());
     DL_CUDA_LAUNCHED("conv2d_backward_data");
@@ -127,15 +158,17 @@ void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs&
   }
   const ConvShape shape = shape_of(x.sizes(), dweight.sizes(), dy.sizes(), args);
   const auto by_cudnn = [&] {
+    const CudnnImages images(x, launch);
+    const CudnnImages gradient(dy, launch);
     const bool direct = lies_as_cudnn_wants(dweight);
     const Workspace theirs(direct ? 0 : dweight.nbytes(), launch.stream());
     const bool done =
-        cudnn_conv(ConvDirection::kBackwardWeight, shape, dweight.dtype(), x.data_ptr(),
-                   dy.data_ptr(), direct ? dweight.data_ptr() : theirs.data(), launch);
+        cudnn_conv(ConvDirection::kBackwardWeight, shape, dweight.dtype(), images.data(),
+                   gradient.data(), direct ? dweight.data_ptr() : theirs.data(), launch);
     if (done && !direct) reorder(Towards::kTensor, dweight, theirs.data(), launch);
     return done;
   };
-  if (dweight.dtype() == DType::kF64 || !by_cudnn()) {
+  if (!is_for_cudnn(x) || !by_cudnn()) {
     conv2d_direct_weight_launch(dweight.dtype(), shape, x.data_ptr(), dy.data_ptr(),
                                 dweight.data_ptr(), launch.stream());
     DL_CUDA_LAUNCHED("conv2d_backward_weight");

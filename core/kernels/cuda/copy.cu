@@ -1,3 +1,4 @@
+#include "core/kernels/cuda/alignment.h"
 #include "core/kernels/cuda/copy_kernels.h"
 #include "core/kernels/cuda/device_types.h"
 
@@ -104,15 +105,14 @@ bool launch_convert(const void* from, void* to, std::int64_t count, cudaStream_t
 void copy_strided(std::size_t width, const void* from, void* to, const OffsetMap<2>& map,
                   cudaStream_t stream) {
   visit_width(width, [&]<typename Bits>() {
-    copy_kernel<<<blocks_for(map.count), kThreads, 0, stream>>>(static_cast<const Bits*>(from),
-                                                                static_cast<Bits*>(to), map);
+    copy_kernel<Bits><<<blocks_for(map.count), kThreads, 0, stream>>>(
+        static_cast<const Bits*>(from), static_cast<Bits*>(to), map);
   });
 }
 
 bool convert_flat(const void* from, DType from_dtype, void* to, DType to_dtype, std::int64_t count,
                   cudaStream_t stream) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
-  if (bits % 16 != 0) return false;
+  if (!is_aligned(from) || !is_aligned(to)) return false;
   if (from_dtype == DType::kF32 && to_dtype == DType::kF16) {
     return launch_convert<float, Half>(from, to, count, stream);
   }
@@ -151,15 +151,15 @@ void convert_strided(const void* from, DType from_dtype, void* to, DType to_dtyp
 void fill_strided(std::size_t width, std::uint64_t element, void* to, const OffsetMap<1>& map,
                   cudaStream_t stream) {
   visit_width(width, [&]<typename Bits>() {
-    fill_kernel<<<blocks_for(map.count), kThreads, 0, stream>>>(static_cast<Bits>(element),
-                                                                static_cast<Bits*>(to), map);
+    fill_kernel<Bits><<<blocks_for(map.count), kThreads, 0, stream>>>(static_cast<Bits>(element),
+                                                                      static_cast<Bits*>(to), map);
   });
 }
 
 void scatter_strided(std::size_t width, const void* grad, const std::int64_t* index,
                      std::int64_t step, void* out, const OffsetMap<3>& map, cudaStream_t stream) {
   visit_width(width, [&]<typename Bits>() {
-    scatter_kernel<<<blocks_for(map.count), kThreads, 0, stream>>>(
+    scatter_kernel<Bits><<<blocks_for(map.count), kThreads, 0, stream>>>(
         static_cast<const Bits*>(grad), index, step, static_cast<Bits*>(out), map);
   });
 }

@@ -15,9 +15,18 @@ inline constexpr bool kIsHalfWidth = std::is_same_v<T, Half> || std::is_same_v<T
 template <typename T>
 using Wide = std::conditional_t<kIsHalfWidth<T>, float, T>;
 
+// Which conversions are instructions of the device. Compiled for a processor none is.
+#if defined(__CUDA_ARCH__)
+inline constexpr bool kConvertsHalf = true;
+inline constexpr bool kConvertsBFloat16 = __CUDA_ARCH__ >= 800;
+#else
+inline constexpr bool kConvertsHalf = false;
+inline constexpr bool kConvertsBFloat16 = false;
+#endif
+
 template <typename T>
 __device__ inline Wide<T> wide(T value) {
-  if constexpr (std::is_same_v<T, Half>) {
+  if constexpr (kConvertsHalf && std::is_same_v<T, Half>) {
     float result;
     asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
     return result;
@@ -28,16 +37,14 @@ __device__ inline Wide<T> wide(T value) {
 
 template <typename T>
 __device__ inline T narrow(Wide<T> value) {
-  if constexpr (std::is_same_v<T, Half>) {
+  if constexpr (kConvertsHalf && std::is_same_v<T, Half>) {
     T result;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
     return result;
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
+  } else if constexpr (kConvertsBFloat16 && std::is_same_v<T, BFloat16>) {
     T result;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
     return result;
-#endif
   } else {
     return T(value);
   }

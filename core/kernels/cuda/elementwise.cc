@@ -145,6 +145,9 @@ void sigmoid(const Tensor& input, const Tensor& out) {
 void pow(const Tensor& base, double exponent, const Tensor& out) {
   unary(UnaryOp::kPow, base, out, "pow", Takes::kFloating, exponent);
 }
+void gelu(const Tensor& input, bool tanh_form, const Tensor& out) {
+  unary(tanh_form ? UnaryOp::kGeluTanh : UnaryOp::kGelu, input, out, "gelu", Takes::kFloating);
+}
 
 void relu_backward(const Tensor& grad, const Tensor& output, const Tensor& out) {
   binary(BinaryOp::kReluBackward, grad, output, out, "relu_backward", Takes::kFloating);
@@ -154,6 +157,10 @@ void tanh_backward(const Tensor& grad, const Tensor& output, const Tensor& out) 
 }
 void sigmoid_backward(const Tensor& grad, const Tensor& output, const Tensor& out) {
   binary(BinaryOp::kSigmoidBackward, grad, output, out, "sigmoid_backward", Takes::kFloating);
+}
+void gelu_backward(const Tensor& grad, const Tensor& input, bool tanh_form, const Tensor& out) {
+  binary(tanh_form ? BinaryOp::kGeluTanhBackward : BinaryOp::kGeluBackward, grad, input, out,
+         "gelu_backward", Takes::kFloating);
 }
 
 }  // namespace dl::kernels::cuda

@@ -26,9 +26,11 @@ void sqrt(const Tensor& input, const Tensor& out);
 void tanh(const Tensor& input, const Tensor& out);
 void sigmoid(const Tensor& input, const Tensor& out);
 void pow(const Tensor& base, double exponent, const Tensor& out);
+void gelu(const Tensor& input, bool tanh_form, const Tensor& out);
 
 void relu_backward(const Tensor& grad, const Tensor& output, const Tensor& out);
 void tanh_backward(const Tensor& grad, const Tensor& output, const Tensor& out);
 void sigmoid_backward(const Tensor& grad, const Tensor& output, const Tensor& out);
+void gelu_backward(const Tensor& grad, const Tensor& input, bool tanh_form, const Tensor& out);
 
 }  // namespace dl::kernels::cuda

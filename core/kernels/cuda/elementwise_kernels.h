@@ -25,12 +25,25 @@ enum class BinaryOp : std::uint8_t {
   kReluBackward,
   kTanhBackward,
   kSigmoidBackward,
+  kGeluBackward,
+  kGeluTanhBackward,
   kEqual,
   kNotEqual,
   kLess,
   kLessEqual
 };
-enum class UnaryOp : std::uint8_t { kNeg, kRelu, kExp, kLog, kSqrt, kTanh, kSigmoid, kPow };
+enum class UnaryOp : std::uint8_t {
+  kNeg,
+  kRelu,
+  kExp,
+  kLog,
+  kSqrt,
+  kTanh,
+  kSigmoid,
+  kGelu,
+  kGeluTanh,
+  kPow
+};
 
 // One operand: an array, or one value for all elements, which stands on the host or on the device.
 struct BinaryOperand {

@@ -13,17 +13,20 @@
 #include <memory>
 
 #include "core/kernels/cuda/launch.h"
+#include "core/kernels/cuda/real_runtime.h"
 
 namespace dl::kernels::cuda {
-
-inline constexpr std::size_t kMostDevices = 64;
 
 // The calling thread's T for the active device.
 template <typename T>
 T& of_this_thread() {
-  thread_local std::array<T*, kMostDevices> all{};
+  thread_local std::array<T*, dl::cuda::kMostDevices> all{};
   T*& mine = all.at(static_cast<std::size_t>(dl::cuda::active_device()));
-  if (mine == nullptr) mine = new T;
+  if (mine == nullptr) {
+    const dl::cuda::RelaxedCapture
+        relaxed;  // a handle allocates, also where a capture is under way
+    mine = new T;
+  }
   return *mine;
 }
 

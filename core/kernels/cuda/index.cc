@@ -48,27 +48,4 @@ void mask_scale(const Tensor& input, const Tensor& mask, double scale, const Ten
   DL_CUDA_LAUNCHED("mask_scale");
 }
 
-void philox_uniform(const Tensor& out, double low, double high, const random::PhiloxSeed& seed) {
-  if (out.numel() == 0) return;
-  const Launch launch;
-  philox_uniform_launch(out.dtype(), out.data_ptr(), out.numel(), low, high, seed, launch.stream());
-  DL_CUDA_LAUNCHED("philox_uniform");
-}
-
-void philox_normal(const Tensor& out, double mean, double std, const random::PhiloxSeed& seed) {
-  if (out.numel() == 0) return;
-  const Launch launch;
-  philox_normal_launch(out.dtype(), out.data_ptr(), out.numel(), mean, std, seed, launch.stream());
-  DL_CUDA_LAUNCHED("philox_normal");
-}
-
-void philox_dropout(const Tensor& input, double p, const random::PhiloxSeed& seed,
-                    const Tensor& out) {
-  if (input.numel() == 0) return;
-  const Launch launch;
-  philox_dropout_launch(input.dtype(), input.data_ptr(), out.data_ptr(), input.numel(), p, seed,
-                        launch.stream());
-  DL_CUDA_LAUNCHED("philox_dropout");
-}
-
 }  // namespace dl::kernels::cuda

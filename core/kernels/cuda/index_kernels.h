@@ -1,4 +1,4 @@
-// Gathering, scattering and random numbers on plain memory.
+// Gathering, scattering and masking on plain memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "core/kernels/cuda/fault.h"
-#include "core/random/philox.h"
 #include "core/tensor/dtype.h"
 
 namespace dl::kernels::cuda {
@@ -28,13 +27,5 @@ void index_add_launch(const IndexArgs& args, DType dtype, const void* grad, void
                       cudaStream_t stream);
 void mask_scale_launch(DType dtype, const void* in, const bool* mask, double scale, void* out,
                        std::int64_t count, cudaStream_t stream);
-
-// As core/kernels/cpu/philox.h.
-void philox_uniform_launch(DType dtype, void* out, std::int64_t count, double low, double high,
-                           const random::PhiloxSeed& seed, cudaStream_t stream);
-void philox_normal_launch(DType dtype, void* out, std::int64_t count, double mean, double std,
-                          const random::PhiloxSeed& seed, cudaStream_t stream);
-void philox_dropout_launch(DType dtype, const void* in, void* out, std::int64_t count, double p,
-                           const random::PhiloxSeed& seed, cudaStream_t stream);
 
 }  // namespace dl::kernels::cuda

@@ -8,10 +8,6 @@
 namespace dl::cuda {
 namespace {
 
-constexpr int kMostDevices = 64;
-
-constinit thread_local int active = -1;  // unknown
-
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
   DL_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
@@ -33,17 +29,6 @@ const Launch::Limits& limits_of(int device) {
 }
 
 }  // namespace
-
-int active_device() noexcept {
-  if (active < 0 && cudaGetDevice(&active) != cudaSuccess) active = 0;
-  return active;
-}
-
-void activate_device(int device) {
-  if (device == active) return;
-  DL_CUDA_CHECK(cudaSetDevice(device));
-  active = device;
-}
 
 Workspace::Workspace(std::size_t bytes, cudaStream_t stream)
     : device_(active_device()),

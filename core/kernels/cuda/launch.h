@@ -7,7 +7,7 @@
 //     DL_CUDA_LAUNCHED("relu_kernel");
 //   }
 //
-// The wrapper around every kernel function has made the tensors' device the current one. Kernel
+// The wrapper around every kernel function has made the tensors' device the active one. Kernel
 // functions do not wait for the device: they are captured into graphs.
 #pragma once
 
@@ -16,14 +16,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/kernels/cuda/active_device.h"
 #include "core/kernels/cuda/errors.h"
 #include "core/kernels/cuda/fault.h"
 
 namespace dl::cuda {
-
-// The device that the calling thread's CUDA calls go to.
-int active_device() noexcept;
-void activate_device(int device);
 
 // Device memory in the stream's order: given back at the end of the scope, though kernels that use
 // it may not have run yet.

@@ -24,11 +24,6 @@ __device__ bool is_skipped(const OptimizerScalars& scalars) {
 }
 
 template <typename T>
-__device__ T inverse_scale(const OptimizerScalars& scalars) {
-  return scalars.inverse_scale != nullptr ? static_cast<T>(*scalars.inverse_scale) : T(1);
-}
-
-template <typename T>
 __global__ void __launch_bounds__(kThreads)
     sgd_kernel(TensorList<3> list, SgdStep step, OptimizerScalars scalars) {
   if (is_skipped(scalars)) return;
@@ -41,10 +36,9 @@ __global__ void __launch_bounds__(kThreads)
   const T decay = static_cast<T>(step.weight_decay);
   const T keep = static_cast<T>(step.momentum);
   const T take = static_cast<T>(1 - step.dampening);
-  const T inverse = inverse_scale<T>(scalars);
   for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
     const T p = parameter[i];
-    T g = gradient[i] * inverse;
+    T g = gradient[i];
     if (decay != 0) g += decay * p;
     if (momentum != nullptr) {
       const T buffer = first_step ? g : keep * momentum[i] + take * g;
@@ -86,10 +80,9 @@ __global__ void __launch_bounds__(kThreads)
   const T keep2 = static_cast<T>(step.beta2);
   const T take2 = static_cast<T>(1 - step.beta2);
   const T eps = static_cast<T>(step.eps);
-  const T inverse = inverse_scale<T>(scalars);
   for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
     const T p = parameter[i];
-    T g = gradient[i] * inverse;
+    T g = gradient[i];
     if (decay != 0) g += decay * p;
     T m = mean[i];
     m += take1 * (g - m);

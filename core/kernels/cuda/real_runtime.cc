@@ -10,13 +10,13 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/kernels/cuda/launch.h"
+#include "core/kernels/cuda/active_device.h"
+#include "core/kernels/cuda/errors.h"
 #include "core/kernels/cuda/probe.h"
 
 namespace dl::cuda {
 namespace {
 
-constexpr int kMostDevices = 64;
 constexpr std::size_t kOldestCudnn = 90000;
 
 const Host* host_of_module = nullptr;
@@ -30,35 +30,6 @@ cudaStream_t as_stream(void* stream) {
 cudaEvent_t as_event(void* event) {
   return static_cast<cudaEvent_t>(event);
 }
-
-// Lets the calling thread make calls that a capture elsewhere in the process need not know of.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
-class OnDevice {
- public:
-  explicit OnDevice(int device) : before_(active_device()) { activate_device(device); }
-  ~OnDevice() {
-    if (before_ == active_device()) return;
-    try {
-      activate_device(before_);
-    } catch (...) {  // the device is lost; whoever uses it next is told so
-    }
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_;
-};
 
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
@@ -78,6 +49,10 @@ void raise_faults() {
     if (state.load(std::memory_order_acquire) != 2U) continue;
     const Fault found = *fault;
     state.store(0U, std::memory_order_release);
+    DL_CHECK(!found.of_probability, kInvalidArgument,
+             "{}: element {} is {}, wanted a probability of [0, 1] (found by the device, some "
+             "operations ago)",
+             op_names(found.op), found.position, found.probability);
     throw_error(ErrorKind::kIndex,
                 "{}: element {} of the index is {}, wanted a number in [0, {}) (found by the "
                 "device, some operations ago)",
@@ -88,6 +63,7 @@ void raise_faults() {
 class CudaRuntime final : public Runtime {
  public:
   int device_count() override { return count_; }
+  void adopt_device(int device) noexcept override { cuda::adopt_device(device); }
 
   DeviceProperties properties(int device) override {
     cudaDeviceProp p{};
@@ -140,12 +116,16 @@ class CudaRuntime final : public Runtime {
   }
 
   void deallocate(int device, void* block) noexcept override {
-    const OnDevice on(device);
-    const RelaxedCapture relaxed;
-    cudaFree(block);
+    try {
+      const OnDevice on(device);
+      const RelaxedCapture relaxed;
+      cudaFree(block);
+    } catch (const Error&) {  // the device is lost, and its memory with it
+    }
   }
 
-  void* allocate_pinned(std::size_t bytes) override {
+  void* allocate_pinned(int device, std::size_t bytes) override {
+    const OnDevice on(device);
     const RelaxedCapture relaxed;
     void* block = nullptr;
     const cudaError_t status = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
@@ -158,11 +138,13 @@ class CudaRuntime final : public Runtime {
   }
 
   void deallocate_pinned(void* block) noexcept override {
+    settle_device();
     const RelaxedCapture relaxed;
     cudaFreeHost(block);
   }
 
   void copy_async(void* to, const void* from, std::size_t bytes, void* stream) override {
+    settle_device();
     DL_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, as_stream(stream)));
   }
 
@@ -177,9 +159,13 @@ class CudaRuntime final : public Runtime {
     return stream;
   }
 
-  void destroy_stream(void* stream) noexcept override { cudaStreamDestroy(as_stream(stream)); }
+  void destroy_stream(void* stream) noexcept override {
+    settle_device();
+    cudaStreamDestroy(as_stream(stream));
+  }
 
   void synchronize_stream(void* stream) override {
+    settle_device();
     DL_CUDA_CHECK(cudaStreamSynchronize(as_stream(stream)));
     raise_faults();
   }
@@ -198,13 +184,18 @@ class CudaRuntime final : public Runtime {
     return event;
   }
 
-  void destroy_event(void* event) noexcept override { cudaEventDestroy(as_event(event)); }
+  void destroy_event(void* event) noexcept override {
+    settle_device();
+    cudaEventDestroy(as_event(event));
+  }
 
   void record_event(void* event, void* stream) override {
+    settle_device();
     DL_CUDA_CHECK(cudaEventRecord(as_event(event), as_stream(stream)));
   }
 
   bool query_event(void* event) override {
+    settle_device();
     const RelaxedCapture relaxed;
     const cudaError_t status = cudaEventQuery(as_event(event));
     if (status == cudaErrorNotReady) {
@@ -216,21 +207,25 @@ class CudaRuntime final : public Runtime {
   }
 
   void synchronize_event(void* event) override {
+    settle_device();
     DL_CUDA_CHECK(cudaEventSynchronize(as_event(event)));
     raise_faults();
   }
 
   void wait_event(void* stream, void* event) override {
+    settle_device();
     DL_CUDA_CHECK(cudaStreamWaitEvent(as_stream(stream), as_event(event), 0));
   }
 
   float elapsed_ms(void* begin, void* end) override {
+    settle_device();
     float ms = 0;
     DL_CUDA_CHECK(cudaEventElapsedTime(&ms, as_event(begin), as_event(end)));
     return ms;
   }
 
   CaptureState capture_state(void* stream) override {
+    settle_device();
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     DL_CUDA_CHECK(cudaStreamIsCapturing(as_stream(stream), &status));
     switch (status) {
@@ -244,10 +239,12 @@ class CudaRuntime final : public Runtime {
   }
 
   void begin_capture(void* stream) override {
+    settle_device();
     DL_CUDA_CHECK(cudaStreamBeginCapture(as_stream(stream), cudaStreamCaptureModeThreadLocal));
   }
 
   void* end_capture(void* stream) override {
+    settle_device();
     cudaGraph_t graph = nullptr;
     const cudaError_t status = cudaStreamEndCapture(as_stream(stream), &graph);
     if (status != cudaSuccess || graph == nullptr) {
@@ -262,10 +259,12 @@ class CudaRuntime final : public Runtime {
   }
 
   void launch_graph(void* graph, void* stream) override {
+    settle_device();
     DL_CUDA_CHECK(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), as_stream(stream)));
   }
 
   void destroy_graph(void* graph) noexcept override {
+    settle_device();
     cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
   }
 

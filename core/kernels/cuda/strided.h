@@ -20,17 +20,19 @@ void for_each_part(const StridedLoop<N>& loop, const Launch& launch,
                    const std::array<std::int64_t, N>& first = {}) {
   if (loop.count == 0) return;
   if (loop.count > kMostElements) {
-    // Halves along the outermost dimension.
+    // Halves along the outermost dimension that has any.
     StridedLoop<N> half = loop;
-    const std::int64_t outer = loop.shape[0];
+    std::size_t at = 0;
+    while (loop.shape[at] == 1) ++at;
+    const std::int64_t outer = loop.shape[at];
     const std::int64_t low = outer / 2;
-    half.shape[0] = low;
+    half.shape[at] = low;
     half.count = loop.count / outer * low;
     for_each_part(half, launch, first);
-    half.shape[0] = outer - low;
+    half.shape[at] = outer - low;
     half.count = loop.count / outer * (outer - low);
     std::array<std::int64_t, N> middle = first;
-    for (std::size_t k = 0; k < N; ++k) middle[k] += low * loop.strides[k][0];
+    for (std::size_t k = 0; k < N; ++k) middle[k] += low * loop.strides[k][at];
     for_each_part(half, launch, middle);
     return;
   }

@@ -1,3 +1,4 @@
+#include "core/kernels/cuda/alignment.h"
 #include "core/kernels/cuda/device_types.h"
 #include "core/kernels/cuda/elementwise_kernels.h"
 #include "core/kernels/functors.h"
@@ -52,6 +53,10 @@ void with_functor(UnaryOp op, const Launch& launch) {
       return launch.template operator()<Plain<Tanh>>();
     case UnaryOp::kSigmoid:
       return launch.template operator()<Plain<Sigmoid>>();
+    case UnaryOp::kGelu:
+      return launch.template operator()<Plain<Gelu>>();
+    case UnaryOp::kGeluTanh:
+      return launch.template operator()<Plain<GeluTanh>>();
     case UnaryOp::kPow:
       return launch.template operator()<Pow>();
   }
@@ -89,6 +94,10 @@ __device__ M apply(UnaryOp op, M x, M parameter) {
         return Tanh()(x);
       case UnaryOp::kSigmoid:
         return Sigmoid()(x);
+      case UnaryOp::kGelu:
+        return Gelu()(x);
+      case UnaryOp::kGeluTanh:
+        return GeluTanh()(x);
       default:
         return Pow()(x, parameter);
     }
@@ -117,8 +126,7 @@ void launch_strided(UnaryOp op, DType dtype, const void* in, double parameter, v
 
 bool unary_flat(UnaryOp op, DType dtype, const void* in, double parameter, void* out,
                 std::int64_t count, cudaStream_t stream) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);
-  if (bits % 16 != 0) return false;
+  if (!is_aligned(in) || !is_aligned(out)) return false;
   switch (dtype) {
     case DType::kF16:
       launch_flat<Half>(op, in, parameter, out, count, stream);

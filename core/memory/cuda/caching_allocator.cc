@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/memory/cuda/stream_use.h"
 
 namespace dl::cuda {
 namespace {
@@ -75,9 +76,20 @@ CachingAllocator::~CachingAllocator() {
   for (const Block* const block : left) delete block;
 }
 
-CachingAllocator::Pool& CachingAllocator::pool_for(void* stream) noexcept {
-  const auto found = capturing_.find(stream);
-  return found == capturing_.end() ? shared_ : *found->second;
+CachingAllocator::Pool& CachingAllocator::pool_for(void* stream) {
+  if (capturing_.empty()) return shared_;
+  const auto begun = capturing_.find(stream);
+  if (begun != capturing_.end()) return *begun->second.pool;
+  if (runtime_.capture_state(stream) == CaptureState::kNone) return shared_;
+  // It waits for a captured stream: for this thread's, or for the only one.
+  const auto own = std::ranges::find(capturing_, std::this_thread::get_id(),
+                                     [](const auto& capture) { return capture.second.thread; });
+  if (own != capturing_.end()) return *own->second.pool;
+  DL_CHECK(capturing_.size() == 1, kInvalidArgument,
+           "cuda:{}: {} graphs are being captured, and this thread allocates on a stream of one of "
+           "them; let the thread that captures allocate",
+           device_, capturing_.size());
+  return *capturing_.begin()->second.pool;
 }
 
 std::set<CachingAllocator::Block*, CachingAllocator::BySize>& CachingAllocator::free_list(
@@ -170,26 +182,23 @@ void CachingAllocator::deallocate(void* data) noexcept {
   stats_.allocation.remove(1);
   stats_.allocated_bytes.remove(block->size);
   stats_.requested_bytes.remove(block->requested);
-  if (block->streams.empty()) {
-    free_block(block);
-  } else if (!capturing_.empty()) {
-    after_capture_.push_back(block);
-  } else {
-    hold_back(block);
-  }
+  hold_back(block);
 }
 
 void CachingAllocator::hold_back(Block* block) {
-  for (void* const stream : std::exchange(block->streams, {})) {
-    try {
-      void* const event = runtime_.make_event(device_, false);
-      runtime_.record_event(event, stream);
+  std::erase_if(block->streams, [&](void* stream) {
+    if (is_captured(runtime_, stream)) return false;
+    if (void* const event = event_behind(runtime_, device_, stream)) {
       waiting_.push_back({event, stream, block});
       ++block->events;
-    } catch (...) {  // the device is lost, and nobody uses the block any more
     }
+    return true;
+  });
+  if (!block->streams.empty()) {
+    after_capture_.push_back(block);
+  } else if (block->events == 0) {
+    free_block(block);
   }
-  if (block->events == 0) free_block(block);
 }
 
 void CachingAllocator::free_block(Block* block) {
@@ -231,9 +240,7 @@ void CachingAllocator::record_stream(void* data, void* stream) {
 }
 
 void CachingAllocator::settle_events(bool wait) {
-  if (capturing_.empty()) {
-    for (Block* const block : std::exchange(after_capture_, {})) hold_back(block);
-  }
+  for (Block* const block : std::exchange(after_capture_, {})) hold_back(block);
   // The events of one stream pass in their order; another stream's may pass earlier.
   std::set<void*> behind;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
@@ -247,7 +254,7 @@ void CachingAllocator::settle_events(bool wait) {
     const Waiting passed = *at;
     at = waiting_.erase(at);
     runtime_.destroy_event(passed.event);
-    if (--passed.block->events == 0) free_block(passed.block);
+    if (--passed.block->events == 0 && passed.block->streams.empty()) free_block(passed.block);
   }
 }
 
@@ -308,7 +315,7 @@ PoolId CachingAllocator::begin_pool(void* stream, PoolId id) {
   const std::lock_guard lock(mutex_);
   DL_CHECK(!capturing_.contains(stream), kInvalidArgument,
            "begin_pool: the stream allocates from a pool of its own already");
-  // What other streams still hold would need an event, which a capture cannot record.
+  // What other streams are through with serves before the capture begins.
   settle_events(false);
   if (id == 0) {
     id = next_pool_++;
@@ -319,7 +326,7 @@ PoolId CachingAllocator::begin_pool(void* stream, PoolId id) {
   const auto found = pools_.find(id);
   DL_CHECK(found != pools_.end() && !found->second->released, kInvalidArgument,
            "begin_pool: there is no pool {}", id);
-  capturing_.emplace(stream, found->second.get());
+  capturing_.emplace(stream, Capture{found->second.get(), std::this_thread::get_id()});
   return id;
 }
 

@@ -8,8 +8,8 @@
 // free segments go back to it first.
 //
 // A pool of its own holds what is allocated on one stream between begin_pool() and end_pool(),
-// while a graph is captured from it: each replay uses the same addresses, so nobody else may get
-// them until release_pool().
+// while a graph is captured from it, and on the streams that join this capture: each replay uses
+// the same addresses, so nobody else may get them until release_pool().
 //
 // Written against Runtime, so that a unit test needs no GPU. Thread-safety: any thread may call.
 #pragma once
@@ -22,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -66,7 +67,8 @@ class CachingAllocator {
   // block: the text says how much was asked for, is free, in use and cached, and by whom.
   void* allocate(std::size_t bytes, void* stream);
   void deallocate(void* block) noexcept;
-  // `stream`, not the block's own, has been given work on it.
+  // `stream`, not the block's own, has been given work on it. It must be there until the block is
+  // freed.
   void record_stream(void* block, void* stream);
 
   // Gives free segments back to the device.
@@ -74,7 +76,8 @@ class CachingAllocator {
   AllocatorStats stats() const;
   void reset_peak_stats();
 
-  // From now on what is allocated on `stream` comes from a new pool, or again from `id`.
+  // From now on what is allocated on `stream` comes from a new pool, or again from `id`; so does
+  // what is allocated on streams that are drawn into the capture. The thread that calls captures.
   PoolId begin_pool(void* stream, PoolId id = 0);
   void end_pool(void* stream);
   // The graph is gone: the pool's free blocks may go back to the device, those in use follow.
@@ -92,8 +95,8 @@ class CachingAllocator {
     Block* after = nullptr;
     bool small = false;  // of a segment for small blocks
     bool in_use = false;
-    int events = 0;  // of other streams, not passed yet
-    std::set<void*> streams{};
+    int events = 0;             // of other streams, not passed yet
+    std::set<void*> streams{};  // others that use it, without an event yet
   };
   struct BySize {
     bool operator()(const Block* a, const Block* b) const noexcept;
@@ -111,7 +114,12 @@ class CachingAllocator {
     Block* block;
   };
 
-  Pool& pool_for(void* stream) noexcept;
+  struct Capture {
+    Pool* pool;
+    std::thread::id thread;
+  };
+
+  Pool& pool_for(void* stream);
   Block* take_free(Pool& pool, std::size_t size, void* stream);
   Block* take_segment(Pool& pool, std::size_t size, void* stream);
   void split(Block* block, std::size_t size);
@@ -132,11 +140,11 @@ class CachingAllocator {
   AllocatorStats stats_;
   Pool shared_;
   std::map<PoolId, std::unique_ptr<Pool>> pools_;
-  std::map<void*, Pool*> capturing_;  // by stream
+  std::map<void*, Capture> capturing_;  // by the stream on which it began
   PoolId next_pool_ = 1;
   std::unordered_map<void*, Block*> in_use_;
   std::deque<Waiting> waiting_;
-  std::vector<Block*> after_capture_;  // freed during a capture, in which no event can be recorded
+  std::vector<Block*> after_capture_;  // freed while a stream of theirs was captured
 };
 
 }  // namespace dl::cuda

@@ -57,7 +57,7 @@ void record_stream(int device, void* block, const Stream& stream) {
 }
 
 void* allocate_pinned(std::size_t bytes) {
-  return bytes == 0 ? nullptr : pinned().allocate(bytes);
+  return bytes == 0 ? nullptr : pinned().allocate(home_device(), bytes);
 }
 
 void deallocate_pinned(void* block) noexcept {

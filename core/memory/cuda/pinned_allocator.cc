@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/memory/cuda/stream_use.h"
 
 namespace dl::cuda {
 namespace {
@@ -22,7 +24,7 @@ PinnedAllocator::~PinnedAllocator() {
   }
 }
 
-void* PinnedAllocator::allocate(std::size_t bytes) {
+void* PinnedAllocator::allocate(int device, std::size_t bytes) {
   DL_CHECK(bytes <= kMost, kInvalidArgument,
            "pinned memory: {} bytes are more than a process can have", bytes);
   const std::size_t size = std::bit_ceil(std::max(bytes, kLeast));
@@ -34,13 +36,13 @@ void* PinnedAllocator::allocate(std::size_t bytes) {
     block->second.in_use = true;
     return block->first;
   }
-  void* data = runtime_.allocate_pinned(size);
+  void* data = runtime_.allocate_pinned(device, size);
   if (data == nullptr) {
     for (const auto& [free_size, block] : std::exchange(free_, {})) {
       runtime_.deallocate_pinned(block->first);
       blocks_.erase(block);
     }
-    data = runtime_.allocate_pinned(size);
+    data = runtime_.allocate_pinned(device, size);
   }
   count_ = blocks_.size();
   DL_CHECK(data != nullptr, kInvalidArgument,
@@ -70,16 +72,25 @@ void PinnedAllocator::deallocate(void* data) noexcept {
   const auto block = blocks_.find(static_cast<char*>(data));
   if (block == blocks_.end()) return;
   block->second.in_use = false;
-  for (const auto& [device, stream] : std::exchange(block->second.streams, {})) {
-    try {
-      void* const event = runtime_.make_event(device, false);
-      runtime_.record_event(event, stream);
+  hold_back(block);
+}
+
+void PinnedAllocator::hold_back(Blocks::iterator block) {
+  Block& freed = block->second;
+  std::erase_if(freed.streams, [&](const auto& use) {
+    const auto [device, stream] = use;
+    if (is_captured(runtime_, stream)) return false;
+    if (void* const event = event_behind(runtime_, device, stream)) {
       waiting_.push_back({event, block});
-      ++block->second.events;
-    } catch (...) {  // the device is lost, and copies nothing any more
+      ++freed.events;
     }
+    return true;
+  });
+  if (!freed.streams.empty()) {
+    after_capture_.push_back(block);
+  } else if (freed.events == 0) {
+    free_.emplace(freed.size, block);
   }
-  if (block->second.events == 0) free_.emplace(block->second.size, block);
 }
 
 void PinnedAllocator::record_use(const void* data, const Stream& stream) {
@@ -96,14 +107,21 @@ bool PinnedAllocator::owns(const void* data) const noexcept {
 }
 
 void PinnedAllocator::settle_events() {
+  for (const Blocks::iterator block : std::exchange(after_capture_, {})) hold_back(block);
   for (auto at = waiting_.begin(); at != waiting_.end();) {
-    if (!runtime_.query_event(at->event)) {
-      ++at;
-      continue;
+    Block& block = at->block->second;
+    try {
+      if (!runtime_.query_event(at->event)) {
+        ++at;
+        continue;
+      }
+      --block.events;
+    } catch (const Error& error) {
+      // Nobody can say any more when its copy is over: it stays out of use, and the others go on.
+      log::warning("pinned memory: {} bytes are not used again: {}", block.size, error.what());
     }
     runtime_.destroy_event(at->event);
-    Block& block = at->block->second;
-    if (--block.events == 0) free_.emplace(block.size, at->block);
+    if (block.events == 0 && block.streams.empty()) free_.emplace(block.size, at->block);
     at = waiting_.erase(at);
   }
 }

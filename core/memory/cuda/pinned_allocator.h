@@ -2,8 +2,9 @@
 //
 // Taking such memory from the system costs milliseconds and makes every device wait, so blocks are
 // kept, in sizes of powers of two. A freed block that a stream still copies from or to
-// (record_use) is given out again once an event in that stream has passed. Written against Runtime,
-// so that a unit test needs no GPU. Thread-safety: any thread may call.
+// (record_use) is given out again once an event in that stream has passed; while the stream is
+// being captured, none is recorded. Written against Runtime, so that a unit test needs no GPU.
+// Thread-safety: any thread may call.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,8 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "core/device/cuda/runtime.h"
 #include "core/device/stream.h"
@@ -25,8 +28,9 @@ class PinnedAllocator {
   PinnedAllocator& operator=(const PinnedAllocator&) = delete;
   ~PinnedAllocator();
 
-  // At least `bytes` > 0 bytes, aligned to 64. Throws kInvalidArgument where the system has none.
-  void* allocate(std::size_t bytes);
+  // At least `bytes` > 0 bytes, aligned to 64; what is new is taken in the name of `device`. Throws
+  // kInvalidArgument where the system has none.
+  void* allocate(int device, std::size_t bytes);
   void deallocate(void* data) noexcept;
   // `stream` has been given a copy from or to memory inside of a block.
   void record_use(const void* data, const Stream& stream);
@@ -40,7 +44,7 @@ class PinnedAllocator {
     std::size_t size = 0;
     bool in_use = false;
     int events = 0;
-    std::set<std::pair<int, void*>> streams{};  // device and handle
+    std::set<std::pair<int, void*>> streams{};  // device and handle; used, without an event yet
   };
   using Blocks = std::map<char*, Block>;
   struct Waiting {
@@ -50,6 +54,7 @@ class PinnedAllocator {
 
   Blocks::iterator find(const void* data);
   Blocks::const_iterator find(const void* data) const;
+  void hold_back(Blocks::iterator block);
   void settle_events();
 
   Runtime& runtime_;
@@ -58,6 +63,7 @@ class PinnedAllocator {
   Blocks blocks_;
   std::multimap<std::size_t, Blocks::iterator> free_;
   std::deque<Waiting> waiting_;
+  std::vector<Blocks::iterator> after_capture_;  // freed while a stream of theirs was captured
 };
 
 }  // namespace dl::cuda

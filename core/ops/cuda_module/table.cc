@@ -1,8 +1,8 @@
 // libdlrun_cuda.so's entry point, and its table: for each row of op_list.def the kernel
 // dl::kernels::cuda::<kernel>, wrapped.
 //
-// A wrapper makes the first CUDA tensor's device the thread's active one, and keeps what runs on
-// which tensors, for the text of an error.
+// A wrapper makes the first CUDA tensor's device the active one, and keeps what runs on which
+// tensors, for the text of an error.
 #include <fmt/format.h>
 
 #include <string>
@@ -95,11 +95,11 @@ struct Wrapped<op, R (*)(Args...)> {
       if (device < 0) device = device_of(argument);
     };
     (look(args), ...);
-    if (device >= 0) activate_device(device);
     const Running running({.index = static_cast<int>(op),
                            .name = kNames[static_cast<std::size_t>(op)],
                            .describe = &describe,
                            .arguments = &arguments});
+    const OnDevice on(device);
     return KernelHere<op>::value(args...);
   }
 };

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "collectives/bench/operation.h"
-#include "rendezvous/net/socket.h"
+#include "tests/support/free_port.h"
+#include "tests/support/process.h"
 #include "tests/support/program.h"
 
 namespace dl::collectives::bench {
@@ -28,7 +29,7 @@ struct Outcome {
 
 Outcome run(int ranks, const std::vector<std::string>& arguments,
             const std::string& name = "dlbench") {
-  const std::string port = std::to_string(rendezvous::Listener::bind({.host = "127.0.0.1"}).port());
+  const std::string port = std::to_string(tests::free_port());
   int pipe_ends[2];
   EXPECT_EQ(::pipe(pipe_ends), 0);
   std::vector<pid_t> children;
@@ -234,11 +235,41 @@ TEST(Dlbench, RefusesBadArgumentsWithExitCodeTwo) {
                                              {"sendrecv", "--algorithm", "direct"},
                                              {"all_reduce", "-d", "half", "--algorithm", "ring"},
                                              {"all_reduce", "--ranks", "4"},
+                                             {"all_reduce", "--device", "gpu"},
+                                             {"all_reduce", "--bare"},
+                                             {"broadcast", "--bare", "--device", "cuda"},
+                                             {"floor", "--backend", "nccl"},
+                                             {"all_reduce", "--symmetric", "--device", "cuda:1"},
+                                             {"all_reduce", "--backend", "mpi", "--device", "cuda"},
+                                             {"all_reduce", "-n", "-1"},
+                                             {"all_reduce", "-w", "99999999999999999999"},
+                                             {"all_reduce", "-b", "-1"},
+                                             {"all_reduce", "-e", "2P"},
+                                             {"all_reduce", "-e", "8Q"},
+                                             {"all_reduce", "-K", "25"},
+                                             {"all_reduce", "-J", ""},
+                                             {"all_reduce", "--backend", "ib"},
                                              {"all_reduce", "--tune"}}) {
     EXPECT_EQ(run(1, bad).statuses, std::vector<int>{2})
         << (bad.empty() ? "no operation" : bad.back());
   }
   EXPECT_EQ(run(1, {"floor"}).statuses, std::vector<int>{1});  // with whom?
+  EXPECT_EQ(run(1, {"all_reduce", "--explain", "--ranks", "3", "--nodes", "8"}).statuses,
+            std::vector<int>{1});
+}
+
+TEST(Dlbench, EndsWithASentenceWhereMemoryOrADiskIsFull) {
+  const auto ends = [](const std::string& arguments, const std::string& text) {
+    tests::Process job({"sh", "-c", tests::program("dlbench") + " all_reduce -n 1 " + arguments},
+                       {.environment = {"RANK=0", "WORLD_SIZE=1", "DLRUN_PLAN=default"}});
+    EXPECT_EQ(job.wait(), 1) << arguments;
+    EXPECT_EQ(job.err(), text);
+  };
+  ends("-b 8 -e 8 >/dev/full", "error: write to standard output: No space left on device\n");
+  ends("-b 8 -e 8 -J /dev/full", "error: write to /dev/full: No space left on device\n");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end such a process
+  ends("-b 1P -e 1P", "error: out of memory; choose a smaller -e, -m or -n\n");
+#endif
 }
 
 }  // namespace

@@ -9,8 +9,12 @@
 #include "collectives/bench/run.h"
 #include "collectives/bench/values.h"
 #include "collectives/descriptor.h"
+#include "collectives/device_group.h"
+#include "collectives/nccl/nccl_group.h"
 #include "collectives/solo/solo_group.h"
+#include "collectives/staged/staged_group.h"
 #include "core/base/error.h"
+#include "tests/collectives/nccl/fake.h"
 
 namespace dl::collectives::bench {
 namespace {
@@ -124,6 +128,72 @@ TEST(BenchRun, AnOldResultIsNotTakenForANewOne) {
   EXPECT_EQ(objects.code, 1);
   // All 256 elements in four of five iterations.
   EXPECT_NE(objects.text.find("\"wrong\": 1024}\n"), std::string::npos) << objects.text;
+}
+
+// One rank with a GPU and an NCCL that are made for tests, or with the GPU alone.
+Outcome run_on_gpu(const Operation& operation, bool over_nccl,
+                   std::unique_ptr<Report> (*make)(std::FILE*), bool bare = false) {
+  testing::FakeNccl fake;
+  const nccl::Module table = testing::FakeNccl::table();
+  const Ref<ProcessGroup> group = make_device_group(
+      make_solo_group(), {.timeout = std::chrono::seconds(30)},
+      [&](const Ref<ProcessGroup>& host, int device, const DeviceGroupOptions& o) {
+        return over_nccl ? make_nccl_group({.module = &table,
+                                            .runtime = &fake.runtime,
+                                            .device = device,
+                                            .host = host,
+                                            .timeout = o.timeout,
+                                            .connect_timeout = o.timeout})
+                         : make_staged_group(host, fake.runtime);
+      });
+  const Gpu gpu(fake.runtime, 3);
+  Options options;
+  options.operation = &operation;
+  options.device = "cuda";
+  options.bare = bare;
+  options.min_bytes = options.max_bytes = 1024;
+  options.iterations = 4;
+  options.warmup = 1;
+  options.aggregate = 2;
+  std::FILE* const file = std::tmpfile();
+  std::vector<std::unique_ptr<Report>> reports;
+  reports.push_back(make(file));
+  const int code = run(*group, options, {"dlbench"}, reports, {.gpu = &gpu, .nccl = &table});
+  return {code, text_of(file)};
+}
+
+TEST(BenchOnGpu, SaysOverWhatItWentAndTimesBareNcclBesideIt) {
+  const Operation& all_reduce = *find_operation("all_reduce");
+  const Outcome objects = run_on_gpu(all_reduce, true, make_json_lines, true);
+  EXPECT_EQ(objects.code, 0);
+  for (const char* part :
+       {R"("backend": "nccl", "algorithm": "nccl")", R"("in_place": true)", R"("device": "cuda")",
+        R"("gpu": "Fake", "shared_gpu": false, "nccl": "2.28.9")", R"("bare_us": 0.000)",
+        R"("wrong": 0})"}) {
+    EXPECT_NE(objects.text.find(part), std::string::npos) << part << "\n" << objects.text;
+  }
+  EXPECT_EQ(objects.text.find("\"host_us\": null"), std::string::npos) << objects.text;
+  const Outcome table = run_on_gpu(all_reduce, true, make_table, true);
+  for (const char* part : {" device  3 [GPU-3] Fake\n", ", NCCL 2.28.9", "by events of the stream",
+                           "     host  op_bare  ip_bare  algorithm\n"}) {
+    EXPECT_NE(table.text.find(part), std::string::npos) << part << "\n" << table.text;
+  }
+}
+
+TEST(BenchOnGpu, EveryOperationIsRightThroughTheHostAndNothingIsTakenForAResult) {
+  for (const Operation& each : operations()) {
+    if (each.bare || each.name == "sendrecv") continue;  // with whom?
+    const Outcome objects = run_on_gpu(each, false, make_json_lines);
+    EXPECT_EQ(objects.code, 0) << each.name << ": " << objects.text;
+    EXPECT_NE(objects.text.find("\"backend\": \"staged\""), std::string::npos) << objects.text;
+  }
+  Operation idle = *find_operation("all_reduce");
+  idle.start = [](ProcessGroup& group, const Call&) { return group.barrier(); };
+  const Outcome objects = run_on_gpu(idle, false, make_json_lines);
+  EXPECT_EQ(objects.code, 1);
+  // Out of place all 256 elements of both slots in each of five iterations.
+  EXPECT_NE(objects.text.find("\"wrong\": 2560}\n"), std::string::npos) << objects.text;
+  EXPECT_THROW(run_on_gpu(*find_operation("all_reduce"), false, make_json_lines, true), Error);
 }
 
 // The expected lines were printed by nccl-tests' format strings; ours go on behind them.

@@ -46,6 +46,19 @@ class Compare(unittest.TestCase):
     def compare(self, *arguments):
         return run("compare.py", "--bin", str(self.at), "--keep", str(self.at / "kept"), "--wait", "0", "--rounds", "2", *arguments)
 
+    def test_wrong_arguments_end_with_a_sentence(self):
+        for wrong, sentence in ((("--sizes", "x"), "--sizes x is not BEGIN"), (("--peer", "x"), "--peer x is not NAME=COMMAND"),
+                                (("--peer", "x={what}"), "is not NAME=COMMAND"), (("--ranks", "0"), "at least 1"), (("--bin", "/no"), "there is no dlrun in /no"),
+                                (("--keep", "/no/where"), "--keep /no/where: No such file")):
+            got = self.compare(*wrong)
+            self.assertIn(got.returncode, (1, 2))
+            self.assertIn(sentence, got.stderr)
+            self.assertNotIn("Traceback", got.stderr)
+        got = self.compare("--sizes", "8", "--peer", "theirs=/no/such/program")
+        self.assertIn("theirs, all_reduce, 2 ranks, 8: No such file or directory: /no/such/program", got.stdout)
+        got = run("plot.py", "/no/such/file")
+        self.assertEqual((got.returncode, got.stderr), (1, "plot.py: /no/such/file: No such file or directory\n"))
+
     def test_prints_ratios_of_medians_and_minima_and_keeps_every_row(self):
         peer = self.program("peer", [row(8, 25.0, backend="MPI\tversion")])
         got = self.compare("--sizes", "8", "--peer", f"theirs={peer} {{op}} {{ranks}}")

@@ -44,6 +44,18 @@ static void reductions(dl_comm* comm) {
   int calls = 0;
   CHECK(dl_user_all_reduce(comm, x, y, 4, sizeof(int), largest, &calls, 0, NULL) == DL_OK);
   CHECK(y[0] == 2 && calls == kRanks - 1);
+  CHECK(dl_user_reduce(comm, x, y, 4, sizeof(int), largest, &calls, 1, 0, NULL) == DL_OK);
+  CHECK(my_rank != 1 || y[0] == 2);
+  CHECK(dl_user_reduce_scatter(comm, parts, y, 1, sizeof(int), largest, &calls, 0, NULL) == DL_OK);
+  CHECK(y[0] == 2);
+  const double factor = my_rank + 1; /* 1, 2, 3 */
+  float ones[kRanks] = {1, 1, 1}, sums[kRanks] = {0};
+  CHECK(dl_premul_all_reduce(comm, ones, sums, 3, DL_F32, DL_SUM, factor, 0, NULL) == DL_OK);
+  CHECK(sums[0] == 6 && sums[2] == 6);
+  CHECK(dl_premul_reduce(comm, ones, sums, 1, DL_F32, DL_AVG, factor, 0, 0, NULL) == DL_OK);
+  CHECK(my_rank != 0 || sums[0] == 2);
+  CHECK(dl_premul_reduce_scatter(comm, ones, sums, 1, DL_F32, DL_SUM, factor, 0, NULL) == DL_OK);
+  CHECK(sums[0] == 6);
 }
 
 static void parts(dl_comm* comm) {
@@ -66,7 +78,9 @@ static void parts(dl_comm* comm) {
 }
 
 static void messages(dl_comm* comm) {
-  int x = my_rank;
+  int x = my_rank, y = -1;
+  const int right = (my_rank + 1) % kRanks, left = (my_rank + 2) % kRanks;
+  CHECK(dl_sendrecv(comm, &x, 1, right, 9, &y, 1, left, 9, DL_I32, 0, NULL) == DL_OK && y == left);
   if (my_rank != 0) {
     CHECK(dl_send(comm, &x, 1, DL_I32, 0, 7, 0, NULL) == DL_OK);
     return;
@@ -147,6 +161,9 @@ static void run_rank(int rank, const char* directory) {
   dl_comm* world = NULL;
   CHECK(dl_comm_init(method, rank, kRanks, kTimeout, &world) == DL_OK);
   CHECK(dl_comm_rank(world) == rank && dl_comm_size(world) == kRanks);
+  CHECK(strcmp(dl_comm_backend(world), "shm") == 0 && strcmp(dl_comm_backend(NULL), "") == 0);
+  CHECK(dl_monitored_barrier(world, kTimeout) == DL_OK);
+  CHECK(dl_monitored_barrier(world, 0) == DL_INVALID_ARGUMENT);
   dl_comm* again = NULL;
   CHECK(dl_comm_init(method, rank, kRanks, kTimeout, &again) == DL_INVALID_ARGUMENT);
   reductions(world);

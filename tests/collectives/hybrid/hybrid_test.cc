@@ -3,7 +3,10 @@
 // tests/collectives/tcp with DLRUN_TEST_BACKEND=hybrid.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <latch>
+#include <random>
+#include <span>
 #include <thread>
 
 #include "collectives/hybrid/places.h"
@@ -125,6 +128,56 @@ TEST_P(HybridGroup, GathersAndScattersWhereverTheRanksAre) {
       ASSERT_EQ(get(own, DType::kF32, i),
                 rounded(DType::kF32, expected(DType::kF32, ReduceOp::kAvg, size(), at)));
     }
+  });
+}
+
+// Some slices, also of what a rank carries.
+constexpr std::size_t kFewer = 150'011;
+
+TEST_P(HybridGroup, HaveTheSameBitsInSymmetricMemory) {
+  run_layout(GetParam(), [this](ProcessGroup& group) {
+    const auto ranks = static_cast<std::size_t>(size());
+    const std::size_t each = kFewer / ranks;
+    const Ref<SymmetricMemory> memory = group.allocate_symmetric(kFewer * sizeof(float));
+    EXPECT_EQ(memory->is_shared(), Layout(GetParam()) != "ab") << memory->why_not();
+    auto* const shared = reinterpret_cast<float*>(memory->data());
+    const std::span<float> inside(shared, kFewer);
+    std::mt19937 random(static_cast<unsigned>(group.rank()));
+    std::uniform_real_distribution<float> numbers(-1, 1);
+    std::vector<float> x(kFewer);
+    for (float& value : x) value = numbers(random);
+    const auto same = [&] { return std::ranges::equal(x, inside); };
+    std::ranges::copy(x, shared);
+    for (float* const at : {x.data(), shared}) {
+      group.all_reduce({.input = at, .output = at, .count = kFewer, .op = ReduceOp::kAvg})->wait();
+    }
+    EXPECT_TRUE(same());
+    for (float* const at : {x.data(), shared}) {
+      const std::size_t own = static_cast<std::size_t>(group.rank()) * each;
+      group.reduce_scatter({.input = at, .output = at + own, .count = each})->wait();
+      group.all_gather({.input = at + own, .output = at, .count = each})->wait();
+      group.broadcast({.buffer = at, .count = kFewer, .root = size() - 1})->wait();
+    }
+    EXPECT_TRUE(same());
+  });
+}
+
+TEST(HybridGroups, MakeSymmetricMemoryOnAllNodesOrOnNone) {
+  run_layout("aabbc", [](ProcessGroup& group) {
+    const auto kind = [&](std::size_t bytes) {
+      return thrown_by([&] { group.allocate_symmetric(bytes); }).kind;
+    };
+    EXPECT_EQ(kind(group.rank() == 1 ? 8192 : 4096), ErrorKind::kMismatch);
+    EXPECT_EQ(kind(group.rank() >= 2 ? 8192 : 4096), ErrorKind::kMismatch);
+    // More than there is, on two nodes only.
+    EXPECT_EQ(kind(group.rank() == 4 ? 4096 : std::size_t{1} << 50), ErrorKind::kMismatch);
+    EXPECT_TRUE(group.allocate_symmetric(4096)->is_shared());
+    group.barrier()->wait();
+  });
+  run_layout("aabb", [](ProcessGroup& group) {
+    EXPECT_EQ(thrown_by([&] { group.allocate_symmetric(std::size_t{1} << 50); }).kind,
+              ErrorKind::kIo);
+    group.barrier()->wait();
   });
 }
 

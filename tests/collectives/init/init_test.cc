@@ -16,9 +16,11 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/device/cuda/module.h"
 #include "rendezvous/net/job_key.h"
-#include "rendezvous/net/socket.h"
+#include "tests/support/free_port.h"
+#include "tests/support/stderr_lines.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -61,10 +63,6 @@ int sum_of_ranks(int size) {
   return x == static_cast<float>(size * (size + 1) / 2) && !is_initialized() ? 0 : 3;
 }
 
-std::uint16_t free_port() {
-  return rendezvous::Listener::bind({.host = "127.0.0.1"}).port();
-}
-
 void set_rank(int rank, int size) {
   ::setenv("RANK", std::to_string(rank).c_str(), 1);
   ::setenv("WORLD_SIZE", std::to_string(size).c_str(), 1);
@@ -95,7 +93,7 @@ TEST(InitProcessGroup, OverNcclWithoutAGpuIsOneSentence) {
 TEST(InitProcessGroup, ByTheEnvironmentWithAKeyFile) {
   const tests::TempDir directory;
   rendezvous::JobKey::generate().write_file(directory.path() + "/key");
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(tests::free_port());
   EXPECT_EQ(run_processes(3,
                           [&](int rank) {
                             set_rank(rank, 3);
@@ -109,7 +107,7 @@ TEST(InitProcessGroup, ByTheEnvironmentWithAKeyFile) {
 }
 
 TEST(InitProcessGroup, ByAddressWithoutAKeyOnLoopback) {
-  const std::string method = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const std::string method = "tcp://127.0.0.1:" + std::to_string(tests::free_port());
   EXPECT_EQ(
       run_processes(2,
                     [&](int rank) {
@@ -161,7 +159,7 @@ TEST(InitProcessGroup, ADirectoryIsLeftAsItWasAndOneOfAnEarlierRunRefused) {
 }
 
 TEST(InitProcessGroup, AgreementTakesAnyPatience) {
-  const std::string method = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const std::string method = "tcp://127.0.0.1:" + std::to_string(tests::free_port());
   EXPECT_EQ(
       run_processes(2,
                     [&](int rank) {
@@ -229,6 +227,17 @@ TEST(AutoBackend, IsWhatTheEnvironmentNames) {
   const auto by_tcp = [](int) { ::setenv("DLRUN_BACKEND", "tcp", 1); };
   EXPECT_EQ(run_backends({}, by_tcp, holds("tcp")), (std::vector<int>{0, 0}));
   EXPECT_EQ(run_backends({.backend = "shm"}, by_tcp, holds("shm")), (std::vector<int>{0, 0}));
+}
+
+TEST(InitProcessGroup, SaysWhichPlanCounts) {
+  tests::StderrLines said;
+  const auto aloud = [](int) {
+    ::setenv("DLRUN_PLAN", "default", 1);
+    log::set_level(log::Level::kInfo);
+  };
+  EXPECT_EQ(run_backends({.backend = "tcp"}, aloud, holds("tcp")), (std::vector<int>{0, 0}));
+  EXPECT_NE(said.line_with("group 'world' of 2 ranks over tcp: plan 'default' picks algorithms"),
+            "");
 }
 
 TEST(AutoBackend, IsTcpForAllWhereOneHasNoMemoryToShare) {

@@ -78,6 +78,11 @@ TEST_F(LaunchTest, HalfOfAPairIsAnError) {
   }
 }
 
+TEST_F(LaunchTest, HalfOfAnMpirunsPairIsNoWorldOfOne) {
+  set("OMPI_COMM_WORLD_RANK", "1");
+  EXPECT_THROW(find_launch(std::nullopt, std::nullopt), Error);
+}
+
 TEST_F(LaunchTest, ARankOutsideOfItsWorldIsAnError) {
   set("RANK", "2"), set("WORLD_SIZE", "2");
   EXPECT_THROW(find_launch(std::nullopt, std::nullopt), Error);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collectives/coalesced.h"
 #include "collectives/nccl/choice.h"
 #include "collectives/staged/staged_group.h"
 #include "tests/collectives/nccl/fake.h"
@@ -28,6 +29,9 @@ TEST(NcclChoice, NeedsNcclAndAGpuOfItsOwnOnEveryRank) {
   Offer sharing = a;
   sharing.shares = true;
   EXPECT_TRUE(of({sharing, sharing}).is_shared);
+  Offer alone = b;
+  alone.shares = true;  // another group of theirs may have a GPU twice
+  EXPECT_TRUE(of({sharing, alone}).is_shared);
   EXPECT_EQ(of({sharing, sharing}).obstacle, "");
   EXPECT_THAT(of({sharing, a}).obstacle, HasSubstr("share GPU-a"));  // one of them does not want to
   Offer older = b;
@@ -170,6 +174,51 @@ TEST(StagedGroup, EveryOperationGoesThroughTheHost) {
     sent->wait();
     EXPECT_EQ(one, static_cast<float>((rank + 2) % 3 + 1));
     EXPECT_EQ(received->source(), (rank + 2) % 3);
+  });
+}
+
+TEST(StagedGroup, BatchesAndListsGoThroughTheHost) {
+  run_staged(3, [](ProcessGroup& group, FakeRuntime& runtime, Stream stream) {
+    const CallOptions call{.stream = stream};
+    const int next = (group.rank() + 1) % 3, last = (group.rank() + 2) % 3;
+    const auto own = static_cast<float>(group.rank() + 1);
+    float from_last = 0, from_next = 0;
+    const auto send = [&](int peer, std::uint32_t tag) -> SendOptions {
+      return {.buffer = &own, .count = 1, .peer = peer, .tag = tag, .call = call};
+    };
+    const auto receive = [&](float* buffer, int peer, std::uint32_t tag) -> RecvOptions {
+      return {.buffer = buffer, .count = 1, .peer = peer, .tag = tag, .call = call};
+    };
+    const PeerMessage all[] = {send(next, 1), send(last, 2), receive(&from_last, last, 1),
+                               receive(&from_next, next, 2)};
+    EXPECT_THAT(thrown_by([&] { group.batch(all); }).text, HasSubstr("batch: it is group"));
+    group.barrier({.call = call})->wait(stream);
+    group.batch(all)->wait(stream);
+    EXPECT_EQ(from_last, static_cast<float>(last + 1));
+    EXPECT_EQ(from_next, static_cast<float>(next + 1));
+    // Who only asks finds the bytes on the GPU, too.
+    from_last = 0;
+    const Ref<Work> asked = group.sendrecv(send(next, 0), receive(&from_last, kAnySource, 0));
+    while (!asked->is_completed()) ::usleep(100);
+    EXPECT_EQ(from_last, static_cast<float>(last + 1));
+    EXPECT_EQ(asked->error(), nullptr);
+
+    SendOptions on_host = send(next, 0);
+    on_host.call.stream = {};
+    const PeerMessage mixed[] = {on_host, receive(&from_last, last, 0)};
+    EXPECT_THAT(thrown_by([&] { group.batch(mixed); }).text,
+                HasSubstr("one message is on cpu, another on cuda:0"));
+    const PeerMessage bad[] = {send(next, 0), send(group.rank(), 0)};
+    EXPECT_THAT(thrown_by([&] { group.batch(bad); }).text, HasSubstr("wanted another rank"));
+    group.batch({})->wait();
+
+    float a = own, b = 1;
+    const AllReduceOptions parts[] = {{.input = &a, .output = &a, .count = 1},
+                                      {.input = &b, .output = &b, .count = 1}};
+    all_reduce_coalesced(group, parts, call)->wait(stream);
+    EXPECT_EQ(a, 6);
+    EXPECT_EQ(b, 3);
+    runtime.synchronize_stream(stream.handle);
   });
 }
 

@@ -2,8 +2,9 @@
 //
 // A stream is a queue of steps, each a function that is asked again until it says that it is done;
 // queues run whenever somebody asks the fake runtime anything. An operation of the fake NCCL is a
-// step that is done when all ranks of its communicator have come to theirs. What a test wants to go
-// wrong stands in Fault.
+// step that is done when all ranks of its communicator have come to theirs, a message's when both
+// of its ranks have; a group of them is one step. A capture keeps what makes the steps, and each
+// launch makes them anew. What a test wants to go wrong stands in Fault.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,8 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -25,9 +28,21 @@
 
 namespace dl::collectives::testing {
 
+inline constexpr int kInvalidUsage = 5;
+
+using Step = std::function<bool()>;
+using MakeStep = std::function<Step()>;
+
 struct FakeStream {
-  std::deque<std::function<bool()>> steps;
+  std::deque<Step> steps;
   FakeStream* captured_with = nullptr;  // the stream that a capture began on
+  // By a capture that began here: what it makes, and the communicators that it holds work of.
+  std::vector<MakeStep> recorded;
+  std::set<void*> held;
+};
+struct FakeGraph {
+  std::vector<MakeStep> recorded;
+  std::set<void*> held;
 };
 struct FakeEvent {
   std::uint64_t recorded = 0;
@@ -40,8 +55,8 @@ class FakeRuntime : public cuda::Runtime {
  public:
   std::recursive_mutex mutex;
   std::set<FakeStream*> streams;
-  int captured_queries = 0;  // of events that a capture recorded: CUDA would break the capture
-  int graphs = 0;            // that live
+  int captured_queries = 0;     // of events that a capture recorded: CUDA would break the capture
+  std::set<FakeGraph*> graphs;  // that live
 
   FakeRuntime() = default;
   ~FakeRuntime() override {
@@ -59,10 +74,18 @@ class FakeRuntime : public cuda::Runtime {
       }
     }
   }
-  void push(void* stream, std::function<bool()> step) {
+  // What a capture leaves out.
+  void push(void* stream, Step step) {
     const std::lock_guard lock(mutex);
     auto* const to = static_cast<FakeStream*>(stream);
     if (to->captured_with == nullptr) to->steps.push_back(std::move(step));
+  }
+  // What it records.
+  void give(void* stream, const MakeStep& make) {
+    const std::lock_guard lock(mutex);
+    auto* const to = static_cast<FakeStream*>(stream);
+    to->captured_with == nullptr ? to->steps.push_back(make())
+                                 : to->captured_with->recorded.push_back(make);
   }
 
   int device_count() override { return 8; }
@@ -71,14 +94,21 @@ class FakeRuntime : public cuda::Runtime {
   }
   cuda::MemoryInfo memory_info(int) override { return {}; }
   void check_device(int) override {}
+  void adopt_device(int device) noexcept override { device_of_thread() = device; }
+  static int& device_of_thread() {
+    thread_local int device = -1;
+    return device;
+  }
   void* allocate(int, std::size_t bytes) override { return ::operator new(bytes); }
   void deallocate(int, void* block) noexcept override { ::operator delete(block); }
-  void* allocate_pinned(std::size_t bytes) override { return ::operator new(bytes); }
+  void* allocate_pinned(int, std::size_t bytes) override { return ::operator new(bytes); }
   void deallocate_pinned(void* block) noexcept override { ::operator delete(block); }
   void copy_async(void* to, const void* from, std::size_t bytes, void* stream) override {
-    push(stream, [=] {
-      std::memcpy(to, from, bytes);
-      return true;
+    give(stream, [=] {
+      return [=] {
+        std::memcpy(to, from, bytes);
+        return true;
+      };
     });
   }
   void* make_stream(int, bool) override {
@@ -145,14 +175,20 @@ class FakeRuntime : public cuda::Runtime {
     for (FakeStream* each : streams) {
       if (each->captured_with == stream) each->captured_with = nullptr;
     }
-    ++graphs;
-    return new char(0);
+    auto* const origin = static_cast<FakeStream*>(stream);
+    return *graphs
+                .insert(new FakeGraph{std::exchange(origin->recorded, {}),
+                                      std::exchange(origin->held, {})})
+                .first;
   }
-  void launch_graph(void*, void*) override {}
+  void launch_graph(void* graph, void* stream) override {
+    const std::lock_guard lock(mutex);
+    for (const MakeStep& make : static_cast<FakeGraph*>(graph)->recorded) give(stream, make);
+  }
   void destroy_graph(void* graph) noexcept override {
     const std::lock_guard lock(mutex);
-    --graphs;
-    delete static_cast<char*>(graph);
+    graphs.erase(static_cast<FakeGraph*>(graph));
+    delete static_cast<FakeGraph*>(graph);
   }
 };
 
@@ -161,7 +197,11 @@ struct Fault {
   std::atomic<int> busy_polls{0};  // init and starts take so many polls each
   std::atomic<bool> never_connects{false};
   std::atomic<int> async_error{0};  // what async_error() says of rank 0
+  std::atomic<int> call_error{0};   // of operations, at once
   std::atomic<bool> abort_hangs{false};
+  std::atomic<bool> destroy_waits{false};  // for all ranks, as NCCL's proxies do
+  std::atomic<int> overlaps{0};            // polls while another thread starts an operation
+  std::atomic<int> without_device{0};      // ends of communicators in threads that have no device
   std::atomic<int> aborts{0}, destroys{0};
   std::atomic<int> ends_with_graphs{
       0};  // communicators that went before a captured graph: NCCL waits
@@ -172,14 +212,22 @@ struct FakeNccl {
   struct World {
     int size = 0;
     bool aborted = false;
+    std::atomic<int> destroyed{0};
     // By rank, by operation; copies, as a rank may leave while others still read.
     std::map<int, std::map<std::uint64_t, std::vector<std::byte>>> inputs;
+    struct Message {
+      std::vector<std::byte> bytes;
+      std::shared_ptr<bool> taken = std::make_shared<bool>(false);
+    };
+    std::map<std::pair<int, int>, std::deque<Message>> messages;  // by sender and receiver
   };
   struct FakeComm {
     World* world;
     int rank;
     std::uint64_t operations = 0;
     int busy = 0;
+    std::thread::id starter{};  // of the last operation
+    bool blocks = false;
   };
   FakeRuntime runtime;
   Fault fault;
@@ -191,36 +239,111 @@ struct FakeNccl {
 
   static FakeComm& of(nccl::Comm comm) { return *static_cast<FakeComm*>(comm); }
 
+  // Of this thread: the calls between group_start() and group_end().
+  struct Group {
+    int depth = 0;
+    void* stream = nullptr;
+    std::vector<MakeStep> made;
+  };
+  static Group& group() {
+    static thread_local Group own;
+    return own;
+  }
+  // Calls outside of a group, and of one that was never ended, are not what the group does.
+  static int put(nccl::Comm comm, void* stream, MakeStep make) {
+    const std::lock_guard lock(now->runtime.mutex);
+    if (of(comm).blocks && group().depth == 0) {
+      group().depth = 1;  // a group of its own
+      put(comm, stream, std::move(make));
+      return end_group();
+    }
+    if (group().depth != 1) return kInvalidUsage;
+    if (now->fault.call_error != 0) return now->fault.call_error;
+    of(comm).busy = now->fault.busy_polls;
+    of(comm).starter = std::this_thread::get_id();
+    group().stream = stream;
+    if (FakeStream* const origin = static_cast<FakeStream*>(stream)->captured_with) {
+      origin->held.insert(comm);
+    }
+    group().made.push_back(std::move(make));
+    return of(comm).busy > 0 ? nccl::kInProgress : nccl::kSuccess;
+  }
+  static int end_group() {
+    Group ended = std::exchange(group(), {});
+    if (ended.depth != 1) return kInvalidUsage;
+    if (ended.made.empty()) return nccl::kSuccess;
+    now->runtime.give(ended.stream, [made = std::move(ended.made)] {
+      std::vector<Step> steps;
+      for (const MakeStep& make : made) steps.push_back(make());
+      return [steps]() mutable {
+        std::erase_if(steps, [](const Step& step) { return step(); });
+        return steps.empty();
+      };
+    });
+    return nccl::kSuccess;
+  }
+
   // Done when all ranks have come to their operation of this number; then `act(inputs by rank)`.
   static int together(nccl::Comm comm, void* stream, const void* input, std::size_t bytes,
                       std::function<void(const std::vector<const void*>&)> act) {
-    const std::lock_guard lock(now->runtime.mutex);
-    FakeComm& c = of(comm);
-    World& world = *c.world;
-    const bool runs = static_cast<FakeStream*>(stream)->captured_with == nullptr;
-    const std::uint64_t number = runs ? c.operations++ : 0;
-    c.busy = now->fault.busy_polls;
-    now->runtime.push(stream, [&world, number, input, bytes, rank = c.rank, act] {
-      if (world.aborted) return true;
-      if (!world.inputs[rank].contains(number)) {
-        const auto* const begin = static_cast<const std::byte*>(input);
-        world.inputs[rank][number].assign(begin, begin + bytes);
-      }
-      std::vector<const void*> inputs;
-      for (int r = 0; r < world.size; ++r) {
-        const auto found = world.inputs[r].find(number);
-        if (found == world.inputs[r].end()) return false;
-        inputs.push_back(found->second.data());
-      }
-      act(inputs);
-      return true;
+    return put(comm, stream, [comm, input, bytes, act] {
+      FakeComm& c = of(comm);
+      World& world = *c.world;
+      return [&world, number = c.operations++, input, bytes, rank = c.rank, act] {
+        if (world.aborted) return true;
+        if (!world.inputs[rank].contains(number)) {
+          const auto* const begin = static_cast<const std::byte*>(input);
+          world.inputs[rank][number].assign(begin, begin + bytes);
+        }
+        std::vector<const void*> inputs;
+        for (int r = 0; r < world.size; ++r) {
+          const auto found = world.inputs[r].find(number);
+          if (found == world.inputs[r].end()) return false;
+          inputs.push_back(found->second.data());
+        }
+        act(inputs);
+        return true;
+      };
     });
-    return c.busy > 0 ? nccl::kInProgress : nccl::kSuccess;
+  }
+  // As NCCL's: over when the other rank has taken it.
+  static int send(const void* buffer, std::size_t bytes, int peer, nccl::Comm comm, void* stream) {
+    return put(comm, stream, [comm, buffer, bytes, peer] {
+      World& world = *of(comm).world;
+      auto& line = world.messages[{of(comm).rank, peer}];
+      return [&world, &line, buffer, bytes, taken = std::shared_ptr<bool>()]() mutable {
+        if (!taken) {
+          const auto* const begin = static_cast<const std::byte*>(buffer);
+          taken = line.emplace_back(World::Message{.bytes = {begin, begin + bytes}}).taken;
+        }
+        return *taken || world.aborted;
+      };
+    });
+  }
+  static int receive(void* buffer, std::size_t bytes, int peer, nccl::Comm comm, void* stream) {
+    return put(comm, stream, [comm, buffer, bytes, peer] {
+      World& world = *of(comm).world;
+      auto& line = world.messages[{peer, of(comm).rank}];
+      return [&world, &line, buffer, bytes] {
+        if (line.empty()) return world.aborted;
+        std::memcpy(buffer, line.front().bytes.data(), std::min(bytes, line.front().bytes.size()));
+        *line.front().taken = true;
+        line.pop_front();
+        return true;
+      };
+    });
   }
 
-  static void note_graphs() {
+  static void note_graphs(nccl::Comm comm) {
     const std::lock_guard lock(now->runtime.mutex);
-    if (now->runtime.graphs > 0) ++now->fault.ends_with_graphs;
+    for (const FakeGraph* const graph : now->runtime.graphs) {
+      if (graph->held.contains(comm)) ++now->fault.ends_with_graphs;
+    }
+  }
+
+  // NCCL would go on to GPU 0 from a thread without a device.
+  static void note_device() {
+    if (FakeRuntime::device_of_thread() < 0) ++now->fault.without_device;
   }
 
   static nccl::Module table() {
@@ -231,7 +354,7 @@ struct FakeNccl {
     m.error_text = [](int code) {
       return code == nccl::kRemoteError ? "remote error" : "an error";
     };
-    m.last_error = [](nccl::Comm) { return "link down"; };
+    m.last_error = [] { return "link down"; };
     m.unique_id = [](nccl::UniqueId* id) {
       static std::atomic<int> next{0};
       std::snprintf(id->bytes, sizeof id->bytes, "id %d", next++);
@@ -244,26 +367,47 @@ struct FakeNccl {
       world->size = size;
       auto* const made = new FakeComm{world.get(), rank};
       made->busy = now->fault.busy_polls;
+      made->starter = std::this_thread::get_id();
       *comm = made;
       return nccl::kInProgress;
+    };
+    m.init_blocking = [](nccl::Comm* comm, int size, const nccl::UniqueId* id, int rank, int) {
+      const std::lock_guard lock(now->runtime.mutex);
+      auto& world = now->worlds[id->bytes];
+      if (!world) world = std::make_unique<World>();
+      world->size = size;
+      *comm = new FakeComm{.world = world.get(), .rank = rank, .blocks = true};
+      return nccl::kSuccess;
     };
     m.async_error = [](nccl::Comm comm, int* state) {
       FakeComm& c = of(comm);
       const std::lock_guard lock(now->runtime.mutex);
       *state = c.busy > 0 || now->fault.never_connects ? nccl::kInProgress : nccl::kSuccess;
+      if (c.busy > 0 && c.starter != std::this_thread::get_id()) ++now->fault.overlaps;
       if (c.busy > 0) --c.busy;
       if (c.rank == 0 && now->fault.async_error != 0) *state = now->fault.async_error;
       return nccl::kSuccess;
     };
-    m.finalize = [](nccl::Comm) { return nccl::kSuccess; };
+    m.finalize = [](nccl::Comm) {
+      note_device();
+      return nccl::kSuccess;
+    };
     m.destroy = [](nccl::Comm comm) {
-      note_graphs();
-      ++now->fault.destroys;
-      delete &of(comm);
+      note_device();
+      note_graphs(comm);
+      World& world = *of(comm).world;
+      ++world.destroyed;
+      while (now->fault.destroy_waits && world.destroyed < world.size) ::usleep(1000);
+      {
+        const std::lock_guard lock(now->runtime.mutex);
+        delete &of(comm);
+      }
+      ++now->fault.destroys;  // the last that a thread that was left behind does here
       return nccl::kSuccess;
     };
     m.abort = [](nccl::Comm comm) {
-      note_graphs();
+      note_device();
+      note_graphs(comm);
       while (now->fault.abort_hangs) ::usleep(1000);
       {
         const std::lock_guard lock(now->runtime.mutex);
@@ -273,8 +417,13 @@ struct FakeNccl {
       ++now->fault.aborts;
       return nccl::kSuccess;
     };
-    m.group_start = [] { return nccl::kSuccess; };
-    m.group_end = [] { return nccl::kSuccess; };
+    m.group_start = [] {
+      ++group().depth;
+      return nccl::kSuccess;
+    };
+    m.group_end = end_group;
+    m.send = send;
+    m.receive = receive;
     m.all_reduce = [](const void* input, void* output, std::size_t count, DType dtype, ReduceOp,
                       nccl::Comm comm, void* stream) {
       // Floats: the sum of all. A barrier's byte is nobody's business.

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <barrier>
+
+#include "collectives/coalesced.h"
 #include "core/device/cuda/graph.h"
 #include "tests/collectives/nccl/fake.h"
 #include "tests/collectives/ranks.h"
@@ -24,8 +27,28 @@ struct Rank {
 
   int rank() const { return host.rank(); }
   CallOptions call() const { return {.stream = stream}; }
-  Ref<Work> all_reduce(const float* input, float* output, std::size_t count) const {
-    return group->all_reduce({.input = input, .output = output, .count = count, .call = call()});
+  Ref<Work> all_reduce(const float* input, float* output, std::size_t count,
+                       std::optional<std::chrono::nanoseconds> timeout = {}) const {
+    return group->all_reduce({.input = input,
+                              .output = output,
+                              .count = count,
+                              .call = {.stream = stream, .timeout = timeout}});
+  }
+  SendOptions send(const float* buffer, int peer) const {
+    return {.buffer = buffer, .count = 1, .peer = peer, .call = call()};
+  }
+  RecvOptions recv(float* buffer, int peer) const {
+    return {.buffer = buffer, .count = 1, .peer = peer, .call = call()};
+  }
+  // A graph of an all_reduce, or of one with each of these timeouts.
+  std::unique_ptr<cuda::Graph> capture(
+      const float* input, float* output,
+      const std::vector<std::optional<std::chrono::nanoseconds>>& timeouts = {{}}) const {
+    auto graph = std::make_unique<cuda::Graph>(runtime);
+    graph->begin(stream);
+    for (const auto& timeout : timeouts) all_reduce(input, output, 1, timeout)->wait(stream);
+    graph->end();
+    return graph;
   }
 };
 
@@ -62,22 +85,26 @@ class Nccl : public ::testing::Test {
                 fake_.runtime,
                 {.device = {DeviceType::kCUDA, static_cast<std::int16_t>(r)}, .handle = own},
                 make_ref<nccl::Notices>(&store)};
-      rank.group = make_nccl_group({.module = &table_,
-                                    .runtime = &fake_.runtime,
-                                    .device = r,
-                                    .host = host,
-                                    .timeout = timeout_,
-                                    .connect_timeout = connect_,
-                                    .notices = rank.notices,
-                                    .answer_patience = patience_,
-                                    .abort_time = abort_time_,
-                                    .end_process = [this](const std::string& text) {
-                                      const std::lock_guard lock(mutex_);
-                                      ends_.push_back(text);
-                                    }});
+      rank.group = make(r, host, rank.notices);
       body(rank);
       rank.group = nullptr;
     });
+  }
+  Ref<ProcessGroup> make(int device, const Ref<ProcessGroup>& host,
+                         const Ref<nccl::Notices>& notices = nullptr) {
+    return make_nccl_group({.module = &table_,
+                            .runtime = &fake_.runtime,
+                            .device = device,
+                            .host = host,
+                            .timeout = timeout_,
+                            .connect_timeout = connect_,
+                            .notices = notices,
+                            .answer_patience = patience_,
+                            .abort_time = abort_time_,
+                            .end_process = [this](const std::string& text) {
+                              const std::lock_guard lock(mutex_);
+                              ends_.push_back(text);
+                            }});
   }
 };
 
@@ -99,6 +126,7 @@ TEST_F(Nccl, ConnectsAndReducesAfterWhatTheCallersStreamHolds) {
   });
   EXPECT_EQ(fake_.fault.destroys, 3);
   EXPECT_EQ(fake_.fault.aborts, 0);
+  EXPECT_EQ(fake_.fault.without_device, 0);
 }
 
 TEST_F(Nccl, OrdersAStreamAfterAnOperationWithoutTheHost) {
@@ -111,6 +139,118 @@ TEST_F(Nccl, OrdersAStreamAfterAnOperationWithoutTheHost) {
     EXPECT_EQ(copied, 2);
     rank.group->barrier({.call = rank.call()})->synchronize();
   });
+}
+
+TEST_F(Nccl, MessagesOfABatchGoAllAtOnce) {
+  run(3, [&](Rank& rank) {
+    const int next = (rank.rank() + 1) % 3, last = (rank.rank() + 2) % 3;
+    const auto own = static_cast<float>(rank.rank() + 1);
+    float from_last = 0, from_next = 0, second = 0;
+    // Around the ring: one after the other, every send would wait for a receive behind a send.
+    rank.group->sendrecv(rank.send(&own, next), rank.recv(&from_last, last))->synchronize();
+    EXPECT_EQ(from_last, static_cast<float>(last + 1));
+    // Two messages of two ranks are taken in order.
+    const float twice = own * 2;
+    const PeerMessage all[] = {rank.send(&own, next),    rank.send(&twice, next),
+                               rank.send(&own, last),    rank.recv(&from_last, last),
+                               rank.recv(&second, last), rank.recv(&from_next, next)};
+    rank.group->batch(all)->synchronize();
+    EXPECT_EQ(from_last, static_cast<float>(last + 1));
+    EXPECT_EQ(second, static_cast<float>(2 * (last + 1)));
+    EXPECT_EQ(from_next, static_cast<float>(next + 1));
+    rank.group->batch({})->synchronize();
+    // One by one, between two ranks of which one sends first.
+    if (rank.rank() < 2) {
+      const Ref<Work> work = rank.rank() == 0 ? rank.group->send(rank.send(&own, 1))
+                                              : rank.group->recv(rank.recv(&second, 0));
+      work->synchronize();
+      EXPECT_EQ(second, rank.rank() == 1 ? 1 : static_cast<float>(2 * (last + 1)));
+    }
+  });
+}
+
+TEST_F(Nccl, ABatchIsCheckedBeforeItIsStarted) {
+  run(2, [&](Rank& rank) {
+    float value = 0;
+    const int peer = 1 - rank.rank();
+    const auto refused = [&](const PeerMessage& message) {
+      const PeerMessage both[] = {rank.send(&value, peer), message};
+      return thrown_by([&] { rank.group->batch(both); }).text;
+    };
+    RecvOptions message = rank.recv(&value, kAnySource);
+    EXPECT_THAT(refused(message), HasSubstr("not from any source"));
+    message.peer = peer;
+    message.tag = 4;
+    EXPECT_THAT(refused(message), HasSubstr("tag is 4, and NCCL has none"));
+    message.tag = 0;
+    message.call.stream.handle = rank.runtime.make_stream(rank.rank(), false);
+    EXPECT_THAT(refused(message), HasSubstr("one operation of one stream"));
+    EXPECT_THAT(refused(rank.send(&value, rank.rank())), HasSubstr("wanted another rank"));
+    EXPECT_EQ(rank.group->error(), nullptr);
+  });
+}
+
+TEST_F(Nccl, ARankThatSendsNothingEndsABatchAtItsEarliestDeadline) {
+  run(2, [&](Rank& rank) {
+    float value = 0;
+    if (rank.rank() == 0) {
+      RecvOptions soon = rank.recv(&value, 1);
+      soon.call.timeout = 200ms;
+      const PeerMessage two[] = {rank.recv(&value, 1), soon};
+      const Thrown thrown = thrown_by([&] { rank.group->batch(two)->synchronize(); });
+      EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+      EXPECT_THAT(thrown.text, AllOf(HasSubstr("recv #1"), HasSubstr("not over after 0.2 s"),
+                                     HasSubstr("rank 1"), HasSubstr("last collective was #0")));
+    }
+    ASSERT_TRUE(eventually_broken(rank));
+  });
+}
+
+TEST_F(Nccl, SeveralReductionsAreOneOperation) {
+  run(2, [&](Rank& rank) {
+    float a = 1, b[2] = {2, static_cast<float>(rank.rank())};
+    const AllReduceOptions parts[] = {{.input = &a, .output = &a, .count = 1},
+                                      {.input = b, .output = b, .count = 2}};
+    const Ref<Work> work = all_reduce_coalesced(*rank.group, parts, rank.call());
+    work->synchronize();
+    EXPECT_EQ(work->algorithm(), "nccl");
+    EXPECT_EQ(a, 2);
+    EXPECT_EQ(b[0], 4);
+    EXPECT_EQ(b[1], 1);
+    all_reduce_coalesced(*rank.group, {}, rank.call())->synchronize();
+  });
+}
+
+TEST_F(Nccl, ACallThatNcclRefusesLeavesNothingOpenForOtherGroups) {
+  std::barrier both(2);  // of the host group's there are no more after the error
+  run(2, [&](Rank& rank) {
+    const Ref<ProcessGroup> other =
+        make(rank.stream.device.index, rank.host.split({}), rank.notices);
+    float value = 1;
+    fake_.fault.call_error = kInvalidUsage;
+    both.arrive_and_wait();
+    const Thrown thrown = thrown_by([&] { rank.all_reduce(&value, &value, 1); });
+    EXPECT_THAT(thrown.text, HasSubstr("ncclAllReduce: NCCL says: an error"));
+    EXPECT_TRUE(eventually_broken(rank));
+    both.arrive_and_wait();
+    fake_.fault.call_error = 0;
+    other->all_reduce({.input = &value, .output = &value, .count = 1, .call = rank.call()})
+        ->synchronize();
+    EXPECT_EQ(value, 2);
+  });
+}
+
+TEST_F(Nccl, NobodyElseAsksNcclWhileAnOperationIsStarted) {
+  run(2, [&](Rank& rank) {
+    float input = 1, output = 0;
+    rank.host.barrier()->synchronize();
+    fake_.fault.busy_polls = 3000;
+    for (int i = 0; i < 2; ++i) {
+      rank.all_reduce(&input, &output, 1)->synchronize();
+      EXPECT_EQ(output, 2);
+    }
+  });
+  EXPECT_EQ(fake_.fault.overlaps, 0);
 }
 
 TEST_F(Nccl, ARankThatHasNotCalledIsNamedAtTheDeadlineOnEveryRank) {
@@ -129,6 +269,7 @@ TEST_F(Nccl, ARankThatHasNotCalledIsNamedAtTheDeadlineOnEveryRank) {
     EXPECT_THAT(later.text, HasSubstr("all_reduce #1"));
   });
   EXPECT_EQ(fake_.fault.aborts, 3);
+  EXPECT_EQ(fake_.fault.without_device, 0);
 }
 
 TEST_F(Nccl, ARankThatIsStoppedDoesNotAnswer) {
@@ -189,10 +330,11 @@ TEST_F(Nccl, WhatWaitsBehindOtherWorkOfTheGpuIsNotLate) {
 }
 
 TEST_F(Nccl, AnErrorThatNcclFindsEndsTheGroupEverywhereWithItsWords) {
+  std::barrier both(2);  // the error also ends a barrier of the host group that a rank is still in
   run(2, [&](Rank& rank) {
     float value[2] = {};
     rank.all_reduce(value, value + 1, 1)->synchronize();
-    rank.host.barrier()->synchronize();
+    both.arrive_and_wait();
     fake_.fault.async_error = nccl::kRemoteError;
     ASSERT_TRUE(eventually_broken(rank));
     const Thrown thrown = thrown_by([&] { rank.all_reduce(value, value + 1, 1); });
@@ -200,7 +342,7 @@ TEST_F(Nccl, AnErrorThatNcclFindsEndsTheGroupEverywhereWithItsWords) {
     if (rank.rank() == 0) {
       EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
     }
-    EXPECT_NE(rank.host.error(), nullptr);
+    EXPECT_TRUE(eventually([&] { return rank.host.error() != nullptr; }));
   });
 }
 
@@ -210,17 +352,23 @@ TEST_F(Nccl, RanksThatDoNotComeAreATimeoutOfTheMeeting) {
   rendezvous::MemoryStore store;
   run_threads(2, [&](int r) {
     const Ref<ProcessGroup> host = join_group(store, r, 2, {.timeout = 60s});
-    const Thrown thrown = thrown_by([&] {
-      make_nccl_group({.module = &table_,
-                       .runtime = &fake_.runtime,
-                       .device = r,
-                       .host = host,
-                       .timeout = timeout_,
-                       .connect_timeout = connect_});
-    });
+    const Thrown thrown = thrown_by([&] { make(r, host); });
     EXPECT_THAT(thrown.text, HasSubstr("NCCL has not connected the 2 ranks"));
   });
   EXPECT_GE(fake_.fault.aborts, 1);
+}
+
+TEST_F(Nccl, WhatKeepsNcclFromConnectingIsSaidInItsWords) {
+  fake_.fault.async_error = 5;
+  rendezvous::MemoryStore store;
+  run_threads(2, [&](int r) {
+    const Ref<ProcessGroup> host = join_group(store, r, 2, {.timeout = 60s});
+    const Thrown thrown = thrown_by([&] {
+      make(r, host);
+      if (r == 1) host->barrier({})->synchronize(60s);  // rank 0 has aborted by now, or does
+    });
+    EXPECT_THAT(thrown.text, HasSubstr("NCCL cannot connect the ranks: an error: link down"));
+  });
 }
 
 TEST_F(Nccl, AnAbortThatHangsEndsTheProcessWithTheNamedError) {
@@ -244,7 +392,9 @@ TEST_F(Nccl, AnAbortThatHangsEndsTheProcessWithTheNamedError) {
 }
 
 TEST_F(Nccl, AnAbortByOneRankIsEveryRanks) {
+  std::barrier both(2);  // both have met
   run(2, [&](Rank& rank) {
+    both.arrive_and_wait();
     if (rank.rank() == 0) rank.group->abort("no more data");
     ASSERT_TRUE(eventually_broken(rank));
     const Thrown thrown = thrown_by([&] { rank.group->barrier({.call = rank.call()}); });
@@ -278,23 +428,203 @@ TEST_F(Nccl, CapturedGraphsGoBeforeTheirCommunicator) {
       EXPECT_THAT(thrown_by([&] { of_nobody.begin(rank.stream); }).text, HasSubstr("already"));
       rank.all_reduce(&input, &output, 1)->wait(rank.stream);
       of_group.end();
-      EXPECT_EQ(fake_.runtime.graphs, 1);
+      EXPECT_EQ(fake_.runtime.graphs.size(), 1U);
       of_group.launch(rank.stream);
       if (!in_peace) {
         rank.group->abort("no more data");
         ASSERT_TRUE(eventually([&] { return fake_.fault.aborts > 0; }));
       }
       rank.group = nullptr;
-      EXPECT_EQ(fake_.runtime.graphs, 0);
+      EXPECT_TRUE(fake_.runtime.graphs.empty());
       EXPECT_EQ(thrown_by([&] { of_group.launch(rank.stream); }).kind, ErrorKind::kAborted);
       of_nobody.begin(rank.stream);
       EXPECT_TRUE(cuda::capturing());
+      EXPECT_THAT(thrown_by([&] { of_nobody.launch(rank.stream); }).text,
+                  HasSubstr("the stream is being captured"));
       of_nobody.end();
       of_nobody.launch(rank.stream);
       EXPECT_FALSE(cuda::capturing());
     });
   }
   EXPECT_EQ(fake_.fault.ends_with_graphs, 0);
+}
+
+TEST_F(Nccl, ALaunchHasADeadlineAndNamesTheRankThatDoesNotLaunch) {
+  run(3, [&](Rank& rank) {
+    float input = 1, output = 0;
+    const auto good = rank.capture(&input, &output);
+    EXPECT_EQ(output, 0);
+    good->launch(rank.stream);
+    rank.runtime.synchronize_stream(rank.stream.handle);
+    EXPECT_EQ(output, 3);
+    const auto graph = rank.capture(&input, &output, {200ms, 300ms});
+    if (rank.rank() != 2) graph->launch(rank.stream);
+    ASSERT_TRUE(eventually_broken(rank));
+    ASSERT_TRUE(eventually([&] { return fake_.fault.aborts == 3; }));
+    const Thrown thrown = thrown_by([&] { rank.group->barrier({.call = rank.call()}); });
+    EXPECT_THAT(
+        thrown.text,
+        AllOf(HasSubstr("a graph's launch (2 operations, up to all_reduce #3 (f32[1] sum))"),
+              HasSubstr("not over after 0.3 s"), HasSubstr("rank 2"),
+              HasSubstr("has not called it (its last call was #1)")));
+    EXPECT_NE(rank.host.error(), nullptr);
+    EXPECT_EQ(thrown_by([&] { graph->launch(rank.stream); }).kind, ErrorKind::kAborted);
+    EXPECT_EQ(thrown_by([&] { rank.capture(&input, &output); }).text, thrown.text);
+    // What hung in the stream has gone with the communicator.
+    rank.runtime.synchronize_stream(rank.stream.handle);
+  });
+  EXPECT_EQ(fake_.fault.ends_with_graphs, 0);
+  EXPECT_EQ(fake_.runtime.captured_queries, 0);
+}
+
+TEST_F(Nccl, ALaunchCountsAsTheOperationsThatItHolds) {
+  run(2, [&](Rank& rank) {
+    float input = 1, output = 0;
+    const bool launches = rank.rank() == 0;
+    const auto graph = launches ? rank.capture(&input, &output) : nullptr;
+    for (int i = 0; i < 2; ++i) {  // the other rank could not capture
+      if (launches) {
+        graph->launch(rank.stream);
+        rank.runtime.synchronize_stream(rank.stream.handle);
+      } else {
+        rank.all_reduce(&input, &output, 1)->synchronize();
+      }
+      EXPECT_EQ(output, 2);
+    }
+    if (launches) {
+      const Thrown thrown =
+          thrown_by([&] { rank.all_reduce(&input, &output, 1, 300ms)->synchronize(); });
+      EXPECT_THAT(thrown.text, AllOf(HasSubstr("all_reduce #3"), HasSubstr("last call was #2")));
+    }
+    ASSERT_TRUE(eventually_broken(rank));
+  });
+}
+
+TEST_F(Nccl, ALaunchThatWaitsForTheGpusOtherWorkIsNotLateAndLeavingWaitsForIt) {
+  timeout_ = 10s;
+  run(1, [&](Rank& rank) {
+    float input = 1, output = 0;
+    const auto graph = rank.capture(&input, &output);
+    std::atomic<bool> opened{false};
+    fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
+    graph->launch(rank.stream);
+    ::usleep(100'000);
+    EXPECT_EQ(rank.group->error(), nullptr);
+    std::thread later([&] {
+      ::usleep(200'000);
+      opened = true;
+    });
+    rank.group = nullptr;
+    EXPECT_TRUE(opened);
+    EXPECT_EQ(output, 1);
+    later.join();
+  });
+  EXPECT_EQ(fake_.fault.destroys, 1);
+  EXPECT_EQ(fake_.fault.aborts, 0);
+  EXPECT_EQ(fake_.fault.ends_with_graphs, 0);
+}
+
+TEST_F(Nccl, ACaptureThatNcclDoesNotGetThroughEndsAtTheDeadline) {
+  timeout_ = 300ms;
+  run(2, [&](Rank& rank) {
+    float input = 1, output = 0;
+    rank.host.barrier()->synchronize();
+    if (rank.rank() == 0) {
+      fake_.fault.busy_polls = 1 << 30;
+      const Thrown thrown = thrown_by([&] { rank.capture(&input, &output); });
+      EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+      EXPECT_THAT(thrown.text, HasSubstr("NCCL has not started it within its capture"));
+    }
+    ASSERT_TRUE(eventually_broken(rank));
+  });
+}
+
+TEST_F(Nccl, LeavingWaitsForWhatAStreamWaitsFor) {
+  run(2, [&](Rank& rank) {
+    std::atomic<bool> opened{false};
+    float input = 1, output = 0;
+    fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
+    rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+    std::thread later([&] {
+      ::usleep(100'000);
+      opened = true;
+    });
+    const Ref<FirstError> error = rank.group->background_error();
+    rank.group = nullptr;
+    EXPECT_TRUE(opened);
+    EXPECT_EQ(output, 2);
+    EXPECT_EQ(error->get(), nullptr);
+    later.join();
+    rank.host.barrier()->synchronize();
+  });
+  EXPECT_EQ(fake_.fault.destroys, 2);
+  EXPECT_EQ(fake_.fault.aborts, 0);
+}
+
+TEST_F(Nccl, AStreamThatGoesOnBehindAnAbortFindsTheErrorAlsoWhenTheGroupIsGone) {
+  timeout_ = 300ms;
+  run(2, [&](Rank& rank) {
+    if (rank.rank() == 1) {  // never calls
+      ASSERT_TRUE(eventually_broken(rank));
+      return;
+    }
+    float input = 1, output = 0;
+    const Ref<FirstError> error = rank.group->background_error();
+    rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+    rank.runtime.synchronize_stream(rank.stream.handle);
+    EXPECT_THAT(thrown_by([&] { error->check(); }).text, HasSubstr("not over after 0.3 s"));
+    rank.group = nullptr;
+    EXPECT_NE(error->get(), nullptr);
+  });
+}
+
+TEST_F(Nccl, LeavingWaitsForAStreamToTheDeadlineOnly) {
+  timeout_ = 300ms;
+  run(2, [&](Rank& rank) {
+    if (rank.rank() == 1) {
+      ASSERT_TRUE(eventually_broken(rank));
+      return;
+    }
+    float input = 1, output = 0;
+    const Ref<FirstError> error = rank.group->background_error();
+    rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+    rank.group = nullptr;
+    EXPECT_THAT(thrown_by([&] { error->check(); }).text, HasSubstr("not over after 0.3 s"));
+  });
+}
+
+TEST_F(Nccl, WhatTheGpuIsThroughWithIsNotUnderWay) {
+  run(2, [&](Rank& rank) {
+    std::atomic<bool> opened{false};
+    float input = 1, output = 0;
+    fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
+    rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+    ::usleep(50'000);  // by now the watcher looks once a millisecond
+    rank.host.barrier()->synchronize();
+    opened = true;
+    rank.runtime.synchronize_stream(rank.stream.handle);
+    rank.group = nullptr;
+    rank.host.barrier()->synchronize();
+  });
+  EXPECT_EQ(fake_.fault.destroys, 2);
+  EXPECT_EQ(fake_.fault.aborts, 0);
+}
+
+TEST_F(Nccl, ARankMayLeaveBeforeTheOthers) {
+  abort_time_ = 100ms;
+  fake_.fault.destroy_waits = true;
+  std::atomic<bool> left{false};
+  run(2, [&](Rank& rank) {
+    float input = 1, output = 0;
+    rank.all_reduce(&input, &output, 1)->synchronize();
+    if (rank.rank() == 1) {
+      EXPECT_TRUE(eventually([&] { return left.load(); }));
+    }
+    rank.group = nullptr;
+    left = true;
+  });
+  EXPECT_THAT(ends_, ::testing::IsEmpty());
+  EXPECT_TRUE(eventually([&] { return fake_.fault.destroys == 2; }));
 }
 
 TEST_F(Nccl, CapturesAreNotCountedAsOperations) {
@@ -315,18 +645,21 @@ TEST_F(Nccl, CapturesAreNotCountedAsOperations) {
 TEST_F(Nccl, WhatNcclLacksIsRefusedByName) {
   run(2, [&](Rank& rank) {
     std::int32_t value = 0;
-    const auto reduce = [&](ReduceOp op, CallOptions call) {
+    const auto reduce = [&](ReduceOp op, CallOptions call, DType dtype = DType::kI32) {
       return thrown_by([&] {
                rank.group->all_reduce({.input = &value,
                                        .output = &value,
                                        .count = 1,
-                                       .dtype = DType::kI32,
+                                       .dtype = dtype,
                                        .op = op,
                                        .call = std::move(call)});
              })
           .text;
     };
     EXPECT_THAT(reduce(ReduceOp::kBxor, rank.call()), HasSubstr("NCCL has no bxor of int32"));
+    EXPECT_THAT(reduce(ReduceOp::kAvg, rank.call()), HasSubstr("NCCL has no avg of int32"));
+    EXPECT_THAT(reduce(ReduceOp::kSum, rank.call(), DType::kI16),
+                HasSubstr("NCCL has no sum of int16"));
     EXPECT_THAT(reduce(ReduceOp::kSum, {}), HasSubstr("the stream is one of cpu"));
     EXPECT_THAT(reduce(ReduceOp::kSum, {.stream = rank.stream, .order = Order::kTree}),
                 HasSubstr("Order::kTree"));

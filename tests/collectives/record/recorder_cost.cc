@@ -1,6 +1,7 @@
-// What the flight recorder costs: nanoseconds an operation, with the recorder and without.
+// What stands around every operation: nanoseconds an operation with the flight recorder and
+// without, and of a group on the CPU with the group for GPUs in front of it and without.
 //
-//   recorder_cost [ROUNDS]     (21 rounds of 100,000 operations each, the four kinds in turns)
+//   recorder_cost [ROUNDS]     (21 rounds of 100,000 operations each, all kinds in turns)
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -8,11 +9,14 @@
 #include <cstdlib>
 #include <vector>
 
+#include "collectives/device_group.h"
 #include "collectives/record/recorder.h"
+#include "collectives/solo/solo_group.h"
 
 namespace {
 
 using namespace dl::collectives::record;
+using dl::collectives::ProcessGroup;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kOperations = 100'000;
@@ -40,11 +44,17 @@ int main(int argc, char** argv) {
   GroupRecorder off;
   const ClockKind clock = best_clock();
   volatile std::uint64_t sink = 0;
-  std::vector<double> reading, in_caller, handed_over, nothing;
+  std::vector<double> reading, in_caller, handed_over, nothing, bare, behind;
   const auto handed = [](GroupRecorder& group, std::uint64_t i) {
     Slot* const slot = group.enqueue({.sequence = i, .count = i, .hash = 1});
     group.start(slot, 1);
     group.finish(slot);
+  };
+  const dl::Ref<ProcessGroup> group = dl::collectives::make_solo_group("world");
+  const dl::Ref<ProcessGroup> device_group = dl::collectives::make_device_group(group, {});
+  float value = 1;
+  const auto reduce = [&value](ProcessGroup& through) {
+    through.all_reduce({.input = &value, .output = &value, .count = 1})->wait();
   };
   for (int round = -1; round < rounds; ++round) {
     const double times[] = {nanoseconds([&](std::uint64_t) { sink = ticks(clock); }),
@@ -52,12 +62,16 @@ int main(int argc, char** argv) {
                               on.finish(on.begin({.sequence = i, .count = i, .hash = 1}, 1));
                             }),
                             nanoseconds([&](std::uint64_t i) { handed(on, i); }),
-                            nanoseconds([&](std::uint64_t i) { handed(off, i); })};
+                            nanoseconds([&](std::uint64_t i) { handed(off, i); }),
+                            nanoseconds([&](std::uint64_t) { reduce(*group); }),
+                            nanoseconds([&](std::uint64_t) { reduce(*device_group); })};
     if (round < 0) continue;  // touches the memory
     reading.push_back(times[0]);
     in_caller.push_back(times[1]);
     handed_over.push_back(times[2]);
     nothing.push_back(times[3]);
+    bare.push_back(times[4]);
+    behind.push_back(times[5]);
   }
   std::printf("clock: %s\n%-44s  %8s  %8s\n",
               clock == ClockKind::kTimeStampCounter ? "time stamp counter" : "CLOCK_MONOTONIC",
@@ -66,5 +80,7 @@ int main(int argc, char** argv) {
   print("an operation: begin, finish", in_caller);
   print("an operation: enqueue, start, finish", handed_over);
   print("the same, recorder off", nothing);
+  print("all_reduce of one element, one rank", bare);
+  print("the same behind the group for GPUs", behind);
   return 0;
 }

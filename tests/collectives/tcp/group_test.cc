@@ -1,9 +1,11 @@
 // The whole TCP backend: N ranks as threads over real sockets, values compared with naive sums.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <random>
 
@@ -210,6 +212,38 @@ TEST_P(TcpGroup, ResultsHaveTheSameBitsOnAllRanksAndRuns) {
   for (const Bytes& result : results) EXPECT_EQ(result, results.front());
 }
 
+// Also of what is no number: bytes at random hold NaN with every payload, infinities and denormals.
+TEST_P(TcpGroup, EveryDTypeAndReductionHasTheSameBitsOnAllRanksAndRuns) {
+  std::mutex mutex;
+  std::vector<Bytes> results;
+  for (int run = 0; run < 2; ++run) {
+    run_ranks(GetParam(), [&](ProcessGroup& group) {
+      std::mt19937 random(static_cast<unsigned>(group.rank()));
+      Bytes all;
+      for (const std::size_t count : {5u, 700u, 20'011u}) {
+        for (const DType dtype : kAllDTypes) {
+          for (const ReduceOp op : kAllOps) {
+            if (!allowed(dtype, op)) continue;
+            Bytes x(count * size_of(dtype));
+            std::ranges::generate(x, [&] { return static_cast<std::byte>(random() >> 24); });
+            group
+                .all_reduce({.input = x.data(),
+                             .output = x.data(),
+                             .count = count,
+                             .dtype = dtype,
+                             .op = op})
+                ->wait();
+            all.insert(all.end(), x.begin(), x.end());
+          }
+        }
+      }
+      const std::lock_guard lock(mutex);
+      results.push_back(std::move(all));
+    });
+  }
+  for (const Bytes& result : results) EXPECT_EQ(result, results.front());
+}
+
 TEST_P(TcpGroup, AsynchronousOperationsMayBeWaitedForInAnyOrder) {
   const int size = GetParam();
   run_ranks(size, [size](ProcessGroup& group) {
@@ -324,7 +358,7 @@ TEST(TcpGroups, TheNumberOfLanesChangesNoBit) {
   for (const std::vector<float>& result : results) EXPECT_TRUE(result == results.front());
 }
 
-TEST(TcpGroups, SeveralAtOnceFromSeveralThreads) {
+TEST(Groups, SeveralAtOnceFromSeveralThreads) {
   constexpr int kRanks = 3;
   constexpr int kGroups = 3;
   rendezvous::MemoryStore store;
@@ -332,13 +366,9 @@ TEST(TcpGroups, SeveralAtOnceFromSeveralThreads) {
   for (auto& engine : engines) engine = make_tcp_engine();
   run_threads(kRanks * kGroups, [&](int thread) {
     const int rank = thread % kRanks;
-    const Ref<ProcessGroup> group =
-        make_tcp_group({.rank = rank,
-                        .size = kRanks,
-                        .name = "group" + std::to_string(thread / kRanks),
-                        .store = &store,
-                        .timeout = 30s,
-                        .engine = engines[static_cast<std::size_t>(rank)]});
+    const Ref<ProcessGroup> group = join_group(store, rank, kRanks,
+                                               {.name = "group" + std::to_string(thread / kRanks),
+                                                .engine = engines[static_cast<std::size_t>(rank)]});
     for (int round = 0; round < 30; ++round) {
       const std::size_t count = round % 5 == 0 ? 100'001 : 17;
       Bytes x = filled(DType::kI32, rank, count);
@@ -353,17 +383,13 @@ TEST(TcpGroups, SeveralAtOnceFromSeveralThreads) {
   });
 }
 
-TEST(TcpGroups, AnOperationStuckInOneDelaysNoOther) {
+TEST(Groups, AnOperationStuckInOneDelaysNoOther) {
   rendezvous::MemoryStore store;
   std::array<Ref<RefCounted>, 2> engines{make_tcp_engine(), make_tcp_engine()};
   run_threads(2, [&](int rank) {
     const auto join = [&](const char* name) {
-      return make_tcp_group({.rank = rank,
-                             .size = 2,
-                             .name = name,
-                             .store = &store,
-                             .timeout = 30s,
-                             .engine = engines[static_cast<std::size_t>(rank)]});
+      return join_group(store, rank, 2,
+                        {.name = name, .engine = engines[static_cast<std::size_t>(rank)]});
     };
     const Ref<ProcessGroup> stuck = join("stuck");
     const Ref<ProcessGroup> free = join("free");
@@ -386,7 +412,7 @@ TEST(TcpGroups, AnOperationStuckInOneDelaysNoOther) {
   });
 }
 
-TEST(TcpGroups, BadArgumentsAreRefusedBeforeAnythingIsSent) {
+TEST(Groups, BadArgumentsAreRefusedBeforeAnythingIsSent) {
   run_ranks(2, [](ProcessGroup& group) {
     Bytes x(64);
     const auto all_reduce = [&](const void* in, void* out) {
@@ -460,6 +486,54 @@ TEST(TcpPlan, OfRank0CountsForAllAndForGroupsMadeOfTheirs) {
     EXPECT_EQ(work->algorithm(), "ring");
     EXPECT_EQ(value, 3);
   });
+}
+
+// A pattern of a prime length, so that no wrong place looks right.
+constexpr std::size_t kLongCount = 2'254'857'831;  // 2.1 GiB of bytes
+constexpr std::size_t kLongPeriod = 1'000'003;
+std::vector<std::uint8_t> long_pattern(std::size_t factor) {
+  std::vector<std::uint8_t> pattern(kLongPeriod);
+  for (std::size_t i = 0; i < kLongPeriod; ++i) {
+    pattern[i] = static_cast<std::uint8_t>((i + i / 251) * factor);
+  }
+  return pattern;
+}
+template <typename Use>
+void for_each_period(std::uint8_t* x, const Use& use) {
+  for (std::size_t at = 0; at < kLongCount; at += kLongPeriod) {
+    use(x + at, std::min(kLongPeriod, kLongCount - at));
+  }
+}
+void fill_long(std::uint8_t* x, std::size_t factor) {
+  const std::vector<std::uint8_t> pattern = long_pattern(factor);
+  for_each_period(x, [&](std::uint8_t* to, std::size_t n) { std::memcpy(to, pattern.data(), n); });
+}
+void expect_long(std::uint8_t* x, std::size_t factor) {
+  const std::vector<std::uint8_t> pattern = long_pattern(factor);
+  for_each_period(x, [&](const std::uint8_t* from, std::size_t n) {
+    ASSERT_EQ(std::memcmp(from, pattern.data(), n), 0) << "from byte " << from - x;
+  });
+}
+
+// 4.2 GiB of memory and more than a second: ./dev test-all.
+TEST(LongCounts, AllReduceAndBroadcastOfMoreThanTwoGiB) {
+  run_ranks(
+      2,
+      [](ProcessGroup& group) {
+        const auto rank = static_cast<std::size_t>(group.rank());
+        const auto x = std::make_unique_for_overwrite<std::uint8_t[]>(kLongCount);
+        fill_long(x.get(), 3 + rank);
+        group
+            .all_reduce(
+                {.input = x.get(), .output = x.get(), .count = kLongCount, .dtype = DType::kU8})
+            ->wait();
+        expect_long(x.get(), 7);
+        if (rank == 1) fill_long(x.get(), 11);
+        group.broadcast({.buffer = x.get(), .count = kLongCount, .dtype = DType::kU8, .root = 1})
+            ->wait();
+        expect_long(x.get(), 11);
+      },
+      {.timeout = 120s});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <latch>
 #include <numeric>
 
 #include "tests/collectives/ranks.h"
@@ -68,6 +69,101 @@ TEST(Messages, AreToldApartByTag) {
       EXPECT_EQ(receive(group, 10, 0, 7), numbers(10, 100));
       early->wait();
       EXPECT_EQ(large, numbers(100'000, 300));
+    }
+  });
+}
+
+TEST(Messages, LargeOneThatNobodyWantsYetKeepsNoOtherBack) {
+  run_ranks(2, [](ProcessGroup& group) {
+    const std::vector<int> large = numbers(100'000, 1);
+    if (group.rank() == 0) {
+      const Ref<Work> waiting = send(group, large, 1, 1);
+      send(group, numbers(10, 2), 1, 2)->wait();
+      waiting->wait();
+    } else {
+      EXPECT_EQ(receive(group, 10, 0, 2), numbers(10, 2));
+      EXPECT_EQ(receive(group, large.size(), 0, 1), large);
+    }
+  });
+}
+
+TEST(Messages, OfAllSizesAndTagsFindTheirReceivesInAnyOrder) {
+  constexpr std::size_t kCounts[] = {0, 1, 5, 6, 7, 100, 4'000, 16'384, 16'385, 40'000, 300'000};
+  constexpr int kRounds = 40;
+  run_ranks(3, [&](ProcessGroup& group) {
+    // What rank `from` sends to `to` in a round, the same on both.
+    const auto count = [&](int from, int to, int round) {
+      return kCounts[static_cast<std::size_t>(from * 7 + to * 3 + round * round) %
+                     std::size(kCounts)];
+    };
+    std::vector<std::vector<int>> in, out;
+    std::vector<Ref<Work>> works;
+    for (int peer = 0; peer < group.size(); ++peer) {
+      if (peer == group.rank()) continue;
+      for (int round = 0; round < kRounds; ++round) {
+        out.push_back(numbers(count(group.rank(), peer, round), round));
+        works.push_back(send(group, out.back(), peer, static_cast<std::uint32_t>(round)));
+      }
+      for (int k = 0; k < kRounds; ++k) {
+        const int round = k * 7 % kRounds;
+        in.emplace_back(count(peer, group.rank(), round));
+        works.push_back(group.recv({.buffer = in.back().data(),
+                                    .count = in.back().size(),
+                                    .dtype = DType::kI32,
+                                    .peer = peer,
+                                    .tag = static_cast<std::uint32_t>(round)}));
+      }
+    }
+    for (const Ref<Work>& work : works) work->wait();
+    std::size_t next = 0;
+    for (int peer = 0; peer < group.size(); ++peer) {
+      if (peer == group.rank()) continue;
+      for (int k = 0; k < kRounds; ++k) {
+        const int round = k * 7 % kRounds;
+        EXPECT_EQ(in[next++], numbers(count(peer, group.rank(), round), round));
+      }
+    }
+    group.barrier()->wait();
+  });
+}
+
+TEST(Messages, ArriveAlsoWhereTheirSenderHasLeft) {
+  rendezvous::MemoryStore store;
+  std::latch left(1);
+  run_threads(2, [&](int rank) {
+    Ref<ProcessGroup> group = join_group(store, rank, 2);
+    if (rank == 0) {
+      for (int k = 0; k < 3; ++k) send(*group, numbers(5'000, k), 1)->wait();
+      group = nullptr;
+      left.count_down();
+    } else {
+      left.wait();
+      for (int k = 0; k < 3; ++k) EXPECT_EQ(receive(*group, 5'000, 0), numbers(5'000, k));
+      const Thrown thrown = thrown_by([&] { receive(*group, 1, 0); });
+      EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
+    }
+  });
+}
+
+TEST(Messages, LargeSendThatNobodyReceivesEndsAtItsDeadline) {
+  run_ranks(2, [](ProcessGroup& group) {
+    if (group.rank() == 0) {
+      const std::vector<int> x = numbers(100'000, 0);
+      const Thrown thrown = thrown_by([&] {
+        group
+            .send({.buffer = x.data(),
+                   .count = x.size(),
+                   .dtype = DType::kI32,
+                   .peer = 1,
+                   .tag = 4,
+                   .call = {.timeout = 200ms}})
+            ->wait();
+      });
+      EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+      EXPECT_NE(thrown.text.find("which has not received it (tag 4)"), std::string::npos)
+          << thrown.text;
+    } else {
+      EXPECT_EQ(thrown_by([&] { group.barrier()->wait(); }).kind, ErrorKind::kTimeout);
     }
   });
 }

@@ -37,6 +37,23 @@ void append(Bytes& to, const Bytes& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
+std::size_t part(const Counts& counts, int rank) {
+  return counts[static_cast<std::size_t>(rank)];
+}
+// The parts of all ranks, one behind the other.
+Bytes all_parts(DType dtype, const Counts& counts) {
+  Bytes all;
+  for (int r = 0; r < static_cast<int>(counts.size()); ++r) {
+    append(all, filled(dtype, r, part(counts, r)));
+  }
+  return all;
+}
+// What the root alone has.
+template <typename T>
+T on_root(bool is_root, const T& value) {
+  return is_root ? value : T();
+}
+
 class TcpParts : public ::testing::TestWithParam<int> {};
 
 TEST_P(TcpParts, ReduceOfEveryDTypeAndOperationToEveryRoot) {
@@ -100,9 +117,9 @@ TEST_P(TcpParts, GatherToEveryRoot) {
                        .dtype = DType::kU16,
                        .root = root})
               ->wait();
-          Bytes wanted;
-          for (int r = 0; is_root && r < size; ++r) append(wanted, filled(DType::kU16, r, count));
-          ASSERT_EQ(whole, wanted) << "root " << root << " count " << count;
+          const Counts counts(static_cast<std::size_t>(size), count);
+          ASSERT_EQ(whole, on_root(is_root, all_parts(DType::kU16, counts)))
+              << "root " << root << " count " << count;
         }
       }
     }
@@ -116,8 +133,8 @@ TEST_P(TcpParts, ScatterFromEveryRoot) {
       for (const std::size_t count : {0u, 1u, 100'003u}) {
         for (const bool in_place : {false, true}) {
           const bool is_root = group.rank() == root;
-          Bytes whole;
-          for (int r = 0; is_root && r < size; ++r) append(whole, filled(DType::kF64, r, count));
+          const Counts counts(static_cast<std::size_t>(size), count);
+          Bytes whole = on_root(is_root, all_parts(DType::kF64, counts));
           const Bytes wanted = filled(DType::kF64, group.rank(), count);
           Bytes own(wanted.size());
           void* output = own.data();
@@ -169,8 +186,7 @@ TEST_P(TcpParts, AllGathervInAndOutOfPlace) {
     for (const std::size_t scale : {0u, 1u, 50'001u}) {
       for (const bool in_place : {false, true}) {
         const Counts counts = counts_of(size, scale);
-        const Bytes own =
-            filled(DType::kF32, group.rank(), counts[static_cast<std::size_t>(group.rank())]);
+        const Bytes own = filled(DType::kF32, group.rank(), part(counts, group.rank()));
         Bytes whole(sum(counts) * 4);
         const void* input = own.data();
         if (in_place) {
@@ -179,11 +195,7 @@ TEST_P(TcpParts, AllGathervInAndOutOfPlace) {
           input = place;
         }
         group.all_gatherv({.input = input, .output = whole.data(), .counts = counts})->wait();
-        Bytes wanted;
-        for (int r = 0; r < size; ++r) {
-          append(wanted, filled(DType::kF32, r, counts[static_cast<std::size_t>(r)]));
-        }
-        ASSERT_EQ(whole, wanted) << "scale " << scale;
+        ASSERT_EQ(whole, all_parts(DType::kF32, counts)) << "scale " << scale;
       }
     }
   });
@@ -196,7 +208,7 @@ TEST_P(TcpParts, ReduceScattervInAndOutOfPlace) {
       for (const std::size_t scale : {0u, 1u, 50'001u}) {
         for (const bool in_place : {false, true}) {
           const Counts counts = counts_of(size, scale);
-          const std::size_t count = counts[static_cast<std::size_t>(group.rank())];
+          const std::size_t count = part(counts, group.rank());
           const std::size_t first = before(counts, group.rank());
           Bytes input = filled(dtype, group.rank(), sum(counts));
           Bytes own(count * size_of(dtype));
@@ -226,30 +238,22 @@ TEST_P(TcpParts, GathervAndScattervAreEachOthersInverse) {
       const int root = size - 1;
       const bool is_root = group.rank() == root;
       const Counts counts = counts_of(size, scale);
-      const Bytes own =
-          filled(DType::kI64, group.rank(), counts[static_cast<std::size_t>(group.rank())]);
-      Bytes whole(is_root ? sum(counts) * 8 : 0);
+      const Counts known = on_root(is_root, counts);
+      const Bytes own = filled(DType::kI64, group.rank(), part(counts, group.rank()));
+      Bytes whole(sum(known) * 8);
       group
           .gatherv({.input = own.data(),
                     .count = own.size() / 8,
                     .output = whole.data(),
-                    .counts = is_root ? std::span<const std::size_t>(counts)
-                                      : std::span<const std::size_t>(),
+                    .counts = known,
                     .dtype = DType::kI64,
                     .root = root})
           ->wait();
-      if (is_root) {
-        Bytes wanted;
-        for (int r = 0; r < size; ++r) {
-          append(wanted, filled(DType::kI64, r, counts[static_cast<std::size_t>(r)]));
-        }
-        ASSERT_EQ(whole, wanted) << "scale " << scale;
-      }
+      ASSERT_EQ(whole, on_root(is_root, all_parts(DType::kI64, counts))) << "scale " << scale;
       Bytes back(own.size());
       group
           .scatterv({.input = whole.data(),
-                     .counts = is_root ? std::span<const std::size_t>(counts)
-                                       : std::span<const std::size_t>(),
+                     .counts = known,
                      .output = back.data(),
                      .count = back.size() / 8,
                      .dtype = DType::kI64,
@@ -284,6 +288,92 @@ TEST_P(TcpParts, AllToAllvWithEveryPairsOwnCount) {
                         .dtype = DType::kU8})
           ->wait();
       ASSERT_EQ(output, wanted) << "scale " << scale;
+    }
+  });
+}
+
+TEST_P(TcpParts, VVariantsInPlace) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    const int root = size / 2;
+    const bool is_root = group.rank() == root;
+    for (const std::size_t scale : {0u, 1u, 50'001u}) {
+      // As much to each rank as from it.
+      Counts each;
+      Bytes both, exchanged;
+      for (int r = 0; r < size; ++r) {
+        each.push_back(static_cast<std::size_t>((group.rank() + r) % 3) * scale);
+        append(both, parcel(DType::kI16, group.rank(), r, each.back()));
+        append(exchanged, parcel(DType::kI16, r, group.rank(), each.back()));
+      }
+      group
+          .all_to_allv({.input = both.data(),
+                        .send_counts = each,
+                        .output = both.data(),
+                        .receive_counts = each,
+                        .dtype = DType::kI16})
+          ->wait();
+      ASSERT_EQ(both, exchanged) << "scale " << scale;
+
+      const Counts counts = counts_of(size, scale);
+      const Bytes own =
+          filled(DType::kI16, group.rank(), counts[static_cast<std::size_t>(group.rank())]);
+      Bytes wanted;
+      for (int r = 0; r < size; ++r) {
+        append(wanted, filled(DType::kI16, r, counts[static_cast<std::size_t>(r)]));
+      }
+      Bytes whole(is_root ? wanted.size() : own.size());
+      std::byte* const place = whole.data() + (is_root ? before(counts, root) * 2 : 0);
+      std::copy(own.begin(), own.end(), place);
+      const std::span<const std::size_t> known =
+          is_root ? std::span<const std::size_t>(counts) : std::span<const std::size_t>();
+      group
+          .gatherv({.input = place,
+                    .count = own.size() / 2,
+                    .output = whole.data(),
+                    .counts = known,
+                    .dtype = DType::kI16,
+                    .root = root})
+          ->wait();
+      ASSERT_EQ(whole, is_root ? wanted : own) << "scale " << scale;
+      if (!is_root) std::ranges::fill(whole, std::byte{0});
+      group
+          .scatterv({.input = whole.data(),
+                     .counts = known,
+                     .output = place,
+                     .count = own.size() / 2,
+                     .dtype = DType::kI16,
+                     .root = root})
+          ->wait();
+      ASSERT_EQ(whole, is_root ? wanted : own) << "scale " << scale;
+    }
+  });
+}
+
+TEST_P(TcpParts, VVariantsMayBeWaitedForInAnyOrder) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    const Counts counts = counts_of(size, 20'001);
+    const std::size_t own = counts[static_cast<std::size_t>(group.rank())];
+    const Bytes input = filled(DType::kI32, group.rank(), own);
+    const Bytes all = filled(DType::kI32, group.rank(), sum(counts));
+    Bytes gathered(all.size()), reduced(input.size());
+    const Ref<Work> first = group.all_gatherv(
+        {.input = input.data(), .output = gathered.data(), .counts = counts, .dtype = DType::kI32});
+    const Ref<Work> second = group.reduce_scatterv(
+        {.input = all.data(), .output = reduced.data(), .counts = counts, .dtype = DType::kI32});
+    const Ref<Work> third = group.barrier();
+    third->wait();
+    second->wait();
+    first->wait();
+    Bytes wanted;
+    for (int r = 0; r < size; ++r) {
+      append(wanted, filled(DType::kI32, r, counts[static_cast<std::size_t>(r)]));
+    }
+    ASSERT_EQ(gathered, wanted);
+    for (std::size_t i = 0; i < own; i = next_look(i, own)) {
+      ASSERT_EQ(get(reduced, DType::kI32, i),
+                expected(DType::kI32, ReduceOp::kSum, size, before(counts, group.rank()) + i));
     }
   });
 }
@@ -329,31 +419,22 @@ void expect_mismatch(const std::vector<std::string>& quotes,
 
 TEST(TcpPartsMismatch, OfRootQuotesBothSides) {
   for (const std::size_t count : {4u, 100'000u}) {
+    const auto root_of = [](const ProcessGroup& group) { return group.rank() == 0 ? 0 : 1; };
+    const auto buffer = [&] { return std::vector<float>(3 * count); };
     expect_mismatch({"to root 0", "to root 1", "reduce #1"}, [&](ProcessGroup& group) {
-      std::vector<float> x(count), y(count);
-      group
-          .reduce({.input = x.data(),
-                   .output = y.data(),
-                   .count = count,
-                   .root = group.rank() == 0 ? 0 : 1})
+      auto x = buffer(), y = buffer();
+      group.reduce({.input = x.data(), .output = y.data(), .count = count, .root = root_of(group)})
           ->wait();
     });
     expect_mismatch({"to root 0", "to root 1", "gather #1"}, [&](ProcessGroup& group) {
-      std::vector<float> x(count), y(3 * count);
-      group
-          .gather({.input = x.data(),
-                   .output = y.data(),
-                   .count = count,
-                   .root = group.rank() == 0 ? 0 : 1})
+      auto x = buffer(), y = buffer();
+      group.gather({.input = x.data(), .output = y.data(), .count = count, .root = root_of(group)})
           ->wait();
     });
     expect_mismatch({"from root 0", "from root 1", "scatter #1"}, [&](ProcessGroup& group) {
-      std::vector<float> x(3 * count), y(count);
+      auto x = buffer(), y = buffer();
       group
-          .scatter({.input = x.data(),
-                    .output = y.data(),
-                    .count = count,
-                    .root = group.rank() == 0 ? 0 : 1})
+          .scatter({.input = x.data(), .output = y.data(), .count = count, .root = root_of(group)})
           ->wait();
     });
   }

@@ -36,6 +36,17 @@ TEST(Ref, SelfAssignmentAndMoveKeepTheCount) {
   EXPECT_FALSE(static_cast<bool>(a));  // NOLINT(bugprone-use-after-move): moved from means empty
 }
 
+TEST(Ref, MoveToAHandleOfTheBaseKeepsTheCount) {
+  int deaths = 0;
+  Ref<Counted> a = make_ref<Counted>(&deaths);
+  {
+    const Ref<RefCounted> b = std::move(a);
+    EXPECT_EQ(b->use_count(), 1u);
+    EXPECT_FALSE(static_cast<bool>(a));  // NOLINT(bugprone-use-after-move): moved from means empty
+  }
+  EXPECT_EQ(deaths, 1);
+}
+
 TEST(UniqueFd, ClosesWhatItOwns) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <thread>
+
 #include "core/memory/cuda/pinned_allocator.h"
 #include "tests/core/support.h"
 #include "tests/support/fake_cuda.h"
@@ -147,15 +150,85 @@ TEST_F(CachingAllocatorTest, WhatOutlivesItsGraphGoesWithItsLastBlock) {
   EXPECT_EQ(runtime_.blocks.size(), 0U);
 }
 
-TEST_F(CachingAllocatorTest, InACaptureNoEventIsRecorded) {
+// Work on `waiting` comes after what `stream` has: it takes part in the stream's capture.
+void join(Runtime& runtime, void* waiting, void* stream) {
+  void* const event = runtime.make_event(0, false);
+  runtime.record_event(event, stream);
+  runtime.wait_event(waiting, event);
+  runtime.destroy_event(event);
+}
+
+TEST_F(CachingAllocatorTest, InACapturedStreamNoEventIsRecorded) {
   void* const block = memory_.allocate(1000, stream_);
   memory_.record_stream(block, other_);
-  const PoolId pool = memory_.begin_pool(stream_);
+  runtime_.begin_capture(other_);
   memory_.deallocate(block);
   EXPECT_EQ(runtime_.event_count(), 0U);
-  memory_.end_pool(stream_);
+  EXPECT_NE(memory_.allocate(1000, stream_), block);
+  runtime_.destroy_graph(runtime_.end_capture(other_));
   EXPECT_EQ(memory_.allocate(1000, stream_), block) << "settled once the capture was over";
+}
+
+TEST_F(CachingAllocatorTest, AStreamThatJoinsACaptureAllocatesFromTheGraphsPool) {
+  void* const before = memory_.allocate(1000, other_);
+  memory_.deallocate(before);
+  const PoolId pool = memory_.begin_pool(stream_);
+  runtime_.begin_capture(stream_);
+  EXPECT_EQ(memory_.allocate(1000, other_), before) << "another thread's";
+  memory_.deallocate(before);
+  join(runtime_, other_, stream_);
+  void* const captured = memory_.allocate(1000, other_);
+  EXPECT_NE(captured, before);
+  memory_.deallocate(captured);
+  EXPECT_EQ(memory_.allocate(1000, other_), captured) << "within the capture it is used again";
+  memory_.deallocate(captured);
+  runtime_.destroy_graph(runtime_.end_capture(stream_));
+  memory_.end_pool(stream_);
+  EXPECT_EQ(memory_.allocate(1000, other_), before);
+  EXPECT_NE(memory_.allocate(1000, other_), captured) << "a replay still writes there";
   memory_.release_pool(pool);
+}
+
+TEST_F(CachingAllocatorTest, TwoCapturesHaveTheirThreadsPools) {
+  const PoolId first = memory_.begin_pool(stream_);
+  runtime_.begin_capture(stream_);
+  void* of_first = nullptr;
+  char forked = 0;
+  PoolId second = 0;
+  std::thread([&] {
+    second = memory_.begin_pool(other_);
+    runtime_.begin_capture(other_);
+    join(runtime_, &forked, other_);
+    void* const own = memory_.allocate(1000, &forked);
+    memory_.deallocate(own);
+    EXPECT_EQ(memory_.allocate(1000, &forked), own);
+    std::thread([&] {
+      EXPECT_ERROR(memory_.allocate(1000, &forked), kInvalidArgument,
+                   "cuda:0: 2 graphs are being captured, and this thread allocates on a stream of "
+                   "one of them; let the thread that captures allocate");
+    }).join();
+    runtime_.destroy_graph(runtime_.end_capture(other_));
+    memory_.end_pool(other_);
+  }).join();
+  join(runtime_, &forked, stream_);
+  of_first = memory_.allocate(1000, &forked);
+  EXPECT_EQ(runtime_.blocks.size(), 2U);
+  memory_.deallocate(of_first);
+  runtime_.destroy_graph(runtime_.end_capture(stream_));
+  memory_.end_pool(stream_);
+  memory_.release_pool(first);
+  memory_.empty_cache();
+  EXPECT_EQ(runtime_.blocks.size(), 1U);
+  memory_.release_pool(second);
+}
+
+TEST_F(CachingAllocatorTest, AnEventThatCannotBeRecordedIsGivenBack) {
+  void* const block = memory_.allocate(1000, stream_);
+  memory_.record_stream(block, other_);
+  runtime_.lost = {other_};
+  memory_.deallocate(block);
+  EXPECT_EQ(runtime_.event_count(), 0U);
+  EXPECT_EQ(memory_.allocate(1000, stream_), block);
 }
 
 TEST(PinnedAllocator, KeepsBlocksAndWaitsForTheirCopies) {
@@ -163,21 +236,64 @@ TEST(PinnedAllocator, KeepsBlocksAndWaitsForTheirCopies) {
   PinnedAllocator memory(runtime);
   char place = 0;
   const Stream stream{{DeviceType::kCUDA, 0}, &place};
-  void* const block = memory.allocate(5000);
+  void* const block = memory.allocate(0, 5000);
   EXPECT_TRUE(memory.owns(static_cast<char*>(block) + 4999));
   EXPECT_FALSE(memory.owns(&place));
   memory.record_use(static_cast<char*>(block) + 100, stream);
   runtime.busy = {stream.handle};
   memory.deallocate(block);
   EXPECT_FALSE(memory.owns(block));
-  void* const second = memory.allocate(8000);
+  void* const second = memory.allocate(0, 8000);
   EXPECT_NE(second, block);
   runtime.busy = {};
-  EXPECT_EQ(memory.allocate(8000), block);
+  EXPECT_EQ(memory.allocate(0, 8000), block);
   memory.deallocate(block);
   memory.deallocate(second);
   memory.empty_cache();
   EXPECT_TRUE(runtime.pinned.empty());
+}
+
+TEST(PinnedAllocator, RecordsNoEventInACapturedStream) {
+  test::FakeRuntime runtime;
+  PinnedAllocator memory(runtime);
+  char place = 0;
+  const Stream stream{{DeviceType::kCUDA, 0}, &place};
+  void* const block = memory.allocate(0, 5000);
+  memory.record_use(block, stream);
+  runtime.begin_capture(&place);
+  memory.deallocate(block);
+  EXPECT_EQ(runtime.event_count(), 0U);
+  EXPECT_NE(memory.allocate(0, 5000), block);
+  runtime.destroy_graph(runtime.end_capture(&place));
+  EXPECT_EQ(memory.allocate(0, 5000), block);
+  EXPECT_EQ(runtime.event_count(), 0U);
+}
+
+TEST(PinnedAllocator, OneEventsFailureEndsOneBlock) {
+  test::FakeRuntime runtime;
+  PinnedAllocator memory(runtime);
+  char places[2] = {};
+  void* blocks[2] = {};
+  for (int i : {0, 1}) {
+    blocks[i] = memory.allocate(0, 5000);
+    memory.record_use(blocks[i], {{DeviceType::kCUDA, 0}, &places[i]});
+  }
+  runtime.busy = {&places[0], &places[1]};
+  for (void* const block : blocks) memory.deallocate(block);
+  runtime.lost = {&places[0]};
+  runtime.busy = {};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(memory.allocate(0, 5000), blocks[1]);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("8192 bytes are not used again"),
+            std::string::npos);
+  void* const third = memory.allocate(0, 5000);
+  EXPECT_NE(third, blocks[0]);
+  EXPECT_EQ(runtime.event_count(), 0U);
+  // No event can be recorded: nothing is copied any more.
+  memory.record_use(third, {{DeviceType::kCUDA, 0}, &places[0]});
+  memory.deallocate(third);
+  EXPECT_EQ(memory.allocate(0, 5000), third);
+  EXPECT_EQ(runtime.event_count(), 0U);
 }
 
 }  // namespace

@@ -1,13 +1,22 @@
 // Tensors on a CUDA device, over a fake one: what runs where, which copies are made, who waits.
 #include "core/device/cuda/cuda.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "core/device/cuda/library.h"
 #include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/loss.h"
 #include "core/ops/reduce.h"
+#include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 #include "tests/support/fake_cuda.h"
@@ -99,12 +108,43 @@ TEST_F(CudaTensor, OnlyPinnedMemoryIsCopiedWithoutWaiting) {
   EXPECT_EQ(runtime_.waits, before + 2);
 }
 
+// Whichever thread asks: a loader's have named no device.
+TEST_F(CudaTensor, PinnedMemoryIsTakenInTheNameOfADeviceThatTheProcessUses) {
+  cuda::set_device(cuda::current_device());  // at the latest now
+  const int home = cuda::home_device();
+  const cuda::DeviceGuard other(1 - home);
+  std::thread([] { ones({3 << 20}).pin_memory(); }).join();
+  EXPECT_EQ(runtime_.pinned_for, home);
+}
+
 TEST_F(CudaTensor, MemoryIsCountedUnderPyTorchsNames) {
   const std::int64_t before = cuda::memory_allocated(1);
   const Tensor x = empty({1000}, {.device = kSecond});
   EXPECT_EQ(cuda::memory_allocated(1), before + 4096);
   EXPECT_EQ(cuda::memory_stats(1).at("allocated_bytes.all.current"), before + 4096);
   EXPECT_GE(cuda::max_memory_reserved(1), std::int64_t{2} << 20);
+}
+
+TEST_F(CudaTensor, RandomTensorsAreOfThePhiloxStream) {
+  Generator there(3);
+  Generator here(3);
+  const Tensor integers = randint(5, 90, {33}, {.dtype = DType::kU8, .device = kCuda}, there);
+  const Tensor wanted = empty({33}, {.dtype = DType::kU8});
+  detail::philox_fill_randint(wanted, 5, 90, here);
+  EXPECT_EQ(integers.device(), kCuda);
+  EXPECT_EQ(values<int>(integers.cpu()), values<int>(wanted));
+
+  const Tensor order = randperm(19, {.device = kCuda}, there);
+  EXPECT_EQ(order.device(), kCuda);
+  EXPECT_EQ(values<int>(order.cpu()), values<int>(detail::philox_randperm(19, Device{}, here)));
+  const Tensor p = rand({21});
+  EXPECT_EQ(values<float>(bernoulli(p.cuda(), there).cpu()),
+            values<float>(detail::philox_bernoulli(p, here)));
+
+  EXPECT_ERROR(randint(0, 300, {3}, {.dtype = DType::kU8, .device = kCuda}), kInvalidArgument,
+               "randint: the range [0, 300) does not fit the dtype of the result");
+  EXPECT_ERROR(randperm(3, {.dtype = DType::kI32, .device = kCuda}), kDType,
+               "randperm: int32 is not supported; wanted int64");
 }
 
 TEST_F(CudaTensor, StreamsAndDevicesAreTheThreadsOwn) {
@@ -126,6 +166,30 @@ TEST_F(CudaTensor, StreamsAndDevicesAreTheThreadsOwn) {
                "cuda:2: this process sees 2 devices, cuda:0 to cuda:1");
 }
 
+// Memory that a stream was given work on may go later than the stream's owner.
+TEST_F(CudaTensor, AStreamOutlivesItsOwnerAndServesTheNext) {
+  const std::size_t ended = runtime_.ended_streams;
+  const Tensor x = empty({3 << 20}, {.device = kCuda});
+  void* handle = nullptr;
+  {
+    cuda::OwnedStream own(0);
+    const cuda::OwnedStream urgent(0, true);
+    handle = own.get().handle;
+    EXPECT_NE(handle, urgent.get().handle);
+    cuda::record_stream(0, x.storage()->data(), own.get());
+    cuda::OwnedStream moved(std::move(own));
+  }
+  EXPECT_EQ(runtime_.ended_streams, ended);
+  EXPECT_EQ(cuda::OwnedStream(0).get().handle, handle);
+  EXPECT_NE(cuda::OwnedStream(0, true).get().handle, handle);
+  EXPECT_NE(cuda::OwnedStream(1).get().handle, handle);
+  {
+    cuda::OwnedStream captured(0);
+    runtime_.begin_capture(captured.get().handle);
+  }
+  EXPECT_EQ(runtime_.ended_streams, ended + 1) << "what a capture still has is not the next one's";
+}
+
 TEST(Cuda, ReadsDevicesAsPyTorchWritesThem) {
   test::use_fake_cuda();
   EXPECT_EQ(cuda::parse_device("cpu"), Device{});
@@ -134,6 +198,24 @@ TEST(Cuda, ReadsDevicesAsPyTorchWritesThem) {
   for (const char* text : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 ", ""}) {
     EXPECT_THROW(cuda::parse_device(text), Error) << text;
   }
+}
+
+// As where a python3 on the usual path is a link into a virtual environment.
+TEST(Cuda, LooksForLibrariesInThePythonThatALinkLeadsTo) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(::testing::TempDir()) / fmt::format("dlrun_python_{}", ::getpid());
+  const fs::path libraries = root / "venv/lib/python3.12/site-packages/nvidia/cu13/lib";
+  fs::create_directories(libraries);
+  for (const char* folder : {"usual/bin", "venv/bin"}) fs::create_directories(root / folder);
+  std::ofstream(root / "python3") << "#!/bin/sh\n";
+  fs::create_symlink(root / "python3", root / "venv/bin/python3");
+  fs::create_symlink("../../venv/bin/python3", root / "usual/bin/python3");
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (root / "usual/bin").c_str(), 1);
+  const std::vector<fs::path> found = cuda::detail::library_folders();
+  ::setenv("PATH", path.c_str(), 1);
+  fs::remove_all(root);
+  EXPECT_NE(std::ranges::find(found, libraries), found.end());
 }
 
 TEST(Cuda, KnowsWhichLibraryTheLoaderMisses) {

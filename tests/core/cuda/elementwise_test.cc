@@ -1,4 +1,6 @@
 // Element-wise operations, copies, filling, gathering and random numbers on a GPU against the CPU.
+#include <limits>
+
 #include "core/ops/activation.h"
 #include "core/ops/index.h"
 #include "core/ops/random.h"
@@ -27,6 +29,8 @@ TEST_F(CudaElementwise, UnaryOperations) {
     compare("sigmoid", [](const Inputs& in) { return sigmoid(in[0]); }, {x});
     compare("log", [](const Inputs& in) { return log(in[0]); }, {p});
     compare("sqrt", [](const Inputs& in) { return sqrt(in[0]); }, {p});
+    compare("gelu", [](const Inputs& in) { return gelu(in[0]); }, {x});
+    compare("gelu_tanh", [](const Inputs& in) { return gelu(in[0], GeluForm::kTanh); }, {x});
     compare("pow", [](const Inputs& in) { return pow(in[0], 1.7); }, {p});
     compare("square", [](const Inputs& in) { return pow(in[0], 2.0); }, {x});
   }
@@ -184,6 +188,42 @@ TEST_F(CudaRandom, DrawsWhatTheCPUDraws) {
                   "dropout in " + name);
     }
   }
+}
+
+TEST_F(CudaRandom, DrawsTheCPUsIntegersPermutationsAndFlips) {
+  for (const std::int64_t count : {0, 1, 2, 7, 1001, 300007}) {
+    Generator here(18);
+    Generator there(18);
+    for (const DType dtype : {DType::kI64, DType::kI32, DType::kU8, DType::kF32, DType::kF64}) {
+      const Tensor wanted = empty({count}, {.dtype = dtype});
+      detail::philox_fill_randint(wanted, 3, 200, here);
+      expect_same(randint(3, 200, {count}, {.dtype = dtype, .device = kGPU}, there), wanted,
+                  "randint in " + std::string(name_of(dtype)));
+    }
+    expect_same(randperm(count, {.device = kGPU}, there),
+                detail::philox_randperm(count, Device{}, here), "randperm");
+    for (const DType dtype : {DType::kF32, DType::kF64}) {
+      Generator probabilities(1);
+      const Tensor p = rand({count}, {.dtype = dtype}, probabilities);
+      expect_same(bernoulli(p.to(kGPU), there), detail::philox_bernoulli(p, here),
+                  "bernoulli in " + std::string(name_of(dtype)));
+    }
+  }
+  Generator wide(1);
+  Generator wide_here(1);
+  const auto low = std::numeric_limits<std::int64_t>::min();
+  const auto high = std::numeric_limits<std::int64_t>::max();
+  const Tensor wanted = empty({1001}, {.dtype = DType::kI64});
+  detail::philox_fill_randint(wanted, low, high, wide_here);
+  EXPECT_EQ(values<std::int64_t>(randint(low, high, {1001}, {.device = kGPU}, wide).to(Device{})),
+            values<std::int64_t>(wanted));
+}
+
+TEST_F(CudaRandom, ABadProbabilityIsNamedAtTheNextWait) {
+  const Tensor bad = bernoulli(tensor({0.5F, 0.1F, 1.5F}).to(kGPU));
+  EXPECT_ERROR(bad.to(Device{}), kInvalidArgument,
+               "bernoulli: element 2 is 1.5, wanted a probability of [0, 1] (found by the device, "
+               "some operations ago)");
 }
 
 TEST_F(CudaRandom, DropoutsGradientIsOfTheSameElements) {

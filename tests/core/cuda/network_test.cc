@@ -1,5 +1,10 @@
 // Reductions, softmax, losses, products, convolutions and pooling on a GPU against the CPU.
+#include <future>
+
+#include "core/device/cuda/graph.h"
 #include "core/device/math_flags.h"
+#include "core/memory/cuda/cuda_memory.h"
+#include "core/ops/activation.h"
 #include "core/ops/conv.h"
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
@@ -113,6 +118,15 @@ TEST_F(CudaReduce, ABadTargetIsNamedAtTheNextWait) {
   EXPECT_THROW(loss.item<float>(), Error);
 }
 
+constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kGeluTanh};
+
+// The identity matrix.
+Tensor eye_like(std::int64_t n) {
+  const Tensor result = zeros({n, n});
+  as_strided(result, {n}, {n + 1}, 0).fill_(1);
+  return result;
+}
+
 // f32 as f32, for these comparisons.
 class CudaNetwork : public OnDevice {
  protected:
@@ -124,12 +138,15 @@ class CudaNetwork : public OnDevice {
     backends::cudnn::allow_tf32 = true;
     backends::cuda::matmul::allow_tf32 = false;
     backends::cudnn::benchmark = false;
+    backends::cudnn::enabled = true;
   }
 };
 
 TEST_F(CudaNetwork, Products) {
+  // Those with a multiple of 8 last have every epilogue of cuBLASLt's.
   const std::vector<std::array<std::int64_t, 3>> sizes = {{1, 1, 1},     {3, 5, 7},    {64, 64, 64},
-                                                          {33, 129, 65}, {1, 1000, 3}, {127, 1, 9}};
+                                                          {33, 129, 65}, {1, 1000, 3}, {127, 1, 9},
+                                                          {5, 40, 136},  {9, 33, 24}};
   for (const auto& [m, k, n] : sizes) {
     const auto terms = static_cast<double>(std::max({m, k, n}));
     compare(
@@ -141,14 +158,18 @@ TEST_F(CudaNetwork, Products) {
     compare(
         "matmul, transposed right", [](const Inputs& in) { return matmul(in[0], in[1].t()); },
         {numbers({m, k}), numbers({n, k}, 2)}, terms);
-    for (const bool relu : {false, true}) {
-      compare(
-          "linear",
-          [relu](const Inputs& in) { return linear(in[0], in[1], in[2], {.relu = relu}); },
-          {numbers({m, k}), numbers({n, k}, 2), numbers({n}, 3)}, terms);
+    for (const Activation activation : kActivations) {
+      compare("linear",
+              [activation](const Inputs& in) {
+                return linear(in[0], in[1], in[2], {.activation = activation});
+              },
+              {numbers({m, k}), numbers({n, k}, 2), numbers({n}, 3)}, terms, kAllFloats,
+              {.behind_relu = activation == Activation::kRelu});
       compare(
           "linear without bias",
-          [relu](const Inputs& in) { return linear(in[0], in[1], {}, {.relu = relu}); },
+          [activation](const Inputs& in) {
+            return linear(in[0], in[1], {}, {.activation = activation});
+          },
           {numbers({m, k}), numbers({n, k}, 2)}, terms);
     }
   }
@@ -159,16 +180,53 @@ TEST_F(CudaNetwork, Products) {
           {numbers({3, 0}), numbers({4, 0}), numbers({4}, 3)});
 }
 
+// The second layer's backward computes the gradient of the first's activation.
+TEST_F(CudaNetwork, ChainsOfLayers) {
+  const std::vector<std::array<std::int64_t, 4>> sizes = {
+      {64, 32, 128, 16}, {33, 24, 136, 40}, {5, 7, 24, 3}, {17, 9, 13, 11}};
+  for (const auto& [rows, in_size, hidden, out_size] : sizes) {
+    for (const Activation activation : kActivations) {
+      compare(
+          "two layers",
+          [activation](const Inputs& in) {
+            const Tensor first = linear(in[0], in[1], in[2], {.activation = activation});
+            return linear(first, in[3], in[4]);
+          },
+          {mul(numbers({rows, in_size}), 0.25), numbers({hidden, in_size}, 2), numbers({hidden}, 3),
+           mul(numbers({out_size, hidden}, 4), 0.125), numbers({out_size}, 5)},
+          static_cast<double>(hidden), kAllFloats,
+          {.times = 2, .behind_relu = activation == Activation::kRelu});
+    }
+  }
+}
+
+// What PyTorch's relu and its gradient do at zero, and with NaN, whoever computes them.
+TEST_F(CudaNetwork, AFusedReLUIsAReLU) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const std::string name(name_of(dtype));
+    const Tensor w = eye_like(128).to(dtype).to(kGPU).requires_grad_();
+    const Tensor zero = zeros({16, 128}, {.dtype = dtype}).to(kGPU).requires_grad_();
+    sum(linear(linear(zero, w, {}, {.activation = Activation::kRelu}), w)).backward();
+    expect_same(zero.grad(), zeros({16, 128}, {.dtype = dtype}), "the gradient at 0 in " + name);
+    const Tensor nan = full({16, 128}, std::nanf(""), {.dtype = dtype}).to(kGPU);
+    const Tensor y = linear(nan, w, {}, {.activation = Activation::kRelu}).detach();
+    expect_same(y, full({16, 128}, std::nanf(""), {.dtype = dtype}), "NaN in " + name);
+  }
+}
+
 TEST_F(CudaNetwork, GradientsOfProductsAccumulate) {
   const Tensor here = numbers({9, 17});
   const Tensor x = numbers({5, 17}, 2);
   const Tensor w = here.to(kGPU).requires_grad_();
   const Tensor w_here = here.clone().requires_grad_();
+  const Tensor b = numbers({9}, 3).to(kGPU).requires_grad_();
+  const Tensor b_here = numbers({9}, 3).requires_grad_();
   for (int i = 0; i < 2; ++i) {
-    sum(linear(x.to(kGPU), w)).backward();
-    sum(linear(x, w_here)).backward();
+    sum(linear(x.to(kGPU), w, b)).backward();
+    sum(linear(x, w_here, b_here)).backward();
   }
   expect_close(w.grad(), w_here.grad(), tolerance(DType::kF32, 10), "two passes");
+  expect_close(b.grad(), b_here.grad(), tolerance(DType::kF32, 10), "two passes, bias");
 }
 
 TEST_F(CudaNetwork, TF32IsCloseToF32) {
@@ -177,7 +235,16 @@ TEST_F(CudaNetwork, TF32IsCloseToF32) {
   const Tensor exact = matmul(a, b).to(Device{});
   backends::cuda::matmul::allow_tf32 = true;
   expect_close(matmul(a, b), exact, 4e-3, "matmul in TF32");
+  const Tensor x = numbers({2, 16, 9, 7}).to(kGPU);
+  const Tensor w = numbers({8, 16, 3, 3}, 2).to(kGPU);
+  const Tensor precise = conv2d(x, w).to(Device{});
+  backends::cudnn::allow_tf32 = true;
+  expect_close(conv2d(x, w), precise, 4e-3, "conv2d in TF32");
 }
+
+// cuDNN may choose Winograd's algorithm, whose transforms are of the images' dtype and add up to
+// sixteen numbers of one sign.
+constexpr double kOfWinograd = 4;
 
 struct ConvCase {
   const char* name;
@@ -185,8 +252,8 @@ struct ConvCase {
   Conv2dArgs args;
 };
 
-TEST_F(CudaNetwork, Convolutions) {
-  const std::vector<ConvCase> cases = {
+const std::vector<ConvCase>& convolutions() {
+  static const std::vector<ConvCase> cases = {
       {"one channel", {2, 1, 28, 28}, {32, 1, 3, 3}, {}},
       {"3x3", {2, 32, 14, 14}, {64, 32, 3, 3}, {.padding = {1, 1}}},
       {"odd sizes", {3, 5, 11, 9}, {7, 5, 3, 2}, {.padding = {1, 0}}},
@@ -195,25 +262,96 @@ TEST_F(CudaNetwork, Convolutions) {
       {"1x1", {2, 16, 7, 7}, {24, 16, 1, 1}, {}},
       {"groups", {2, 8, 9, 9}, {16, 4, 3, 3}, {.padding = {1, 1}, .groups = 2}},
       {"depthwise", {2, 8, 9, 9}, {8, 1, 3, 3}, {.padding = {1, 1}, .groups = 8}},
+      {"depthwise, two filters a channel", {2, 6, 9, 7}, {12, 1, 3, 3}, {.groups = 6}},
+      {"wide depthwise", {1, 32, 12, 12}, {32, 1, 5, 5}, {.padding = {2, 2}, .groups = 32}},
       {"one pixel", {1, 3, 1, 1}, {2, 3, 1, 1}, {}},
+      {"no rows", {1, 3, 0, 5}, {2, 3, 2, 3}, {.padding = {1, 1}}},
+      {"no images", {0, 3, 4, 5}, {2, 3, 2, 3}, {}},
   };
-  for (const ConvCase& c : cases) {
-    for (const bool relu : {false, true}) {
+  return cases;
+}
+
+void compare_convolutions(const std::vector<bool>& relus, const std::vector<DType>& dtypes) {
+  for (const ConvCase& c : convolutions()) {
+    for (const bool relu : relus) {
       Conv2dArgs args = c.args;
       args.relu = relu;
       const double terms = 4.0 * static_cast<double>(c.x[0] * c.x[2] * c.x[3] * c.weight[1]);
-      compare(
-          c.name, [args](const Inputs& in) { return conv2d(in[0], in[1], in[2], args); },
-          {numbers(c.x), numbers(c.weight, 2), numbers({c.weight[0]}, 3)}, terms);
+      compare(c.name, [args](const Inputs& in) { return conv2d(in[0], in[1], in[2], args); },
+              {numbers(c.x), numbers(c.weight, 2), numbers({c.weight[0]}, 3)}, terms, dtypes,
+              {.times = kOfWinograd, .behind_relu = relu});
     }
   }
+}
+
+TEST_F(CudaNetwork, Convolutions) {
+  compare_convolutions({false, true}, kAllFloats);
+}
+
+TEST_F(CudaNetwork, ConvolutionsWithoutCudnn) {
+  backends::cudnn::enabled = false;
+  compare_convolutions({false}, {DType::kF32, DType::kF16, DType::kBF16});
+}
+
+// Of a batch whose images have an odd number of elements: not where 16 bytes can be loaded at once.
+TEST_F(CudaNetwork, ConvolutionsOfSlices) {
+  compare("conv2d",
+          [](const Inputs& in) {
+            return conv2d(in[0].contiguous(MemoryFormat::kChannelsLast).narrow(0, 1, 2), in[1]);
+          },
+          {numbers({3, 3, 5, 7}), numbers({4, 3, 3, 3}, 2)}, 1000, kAllFloats,
+          {.times = kOfWinograd});
 }
 
 TEST_F(CudaNetwork, BenchmarkedConvolutionsAreRight) {
   backends::cudnn::benchmark = true;
   compare("conv2d", [](const Inputs& in) { return conv2d(in[0], in[1]); },
-          {numbers({4, 16, 12, 12}), numbers({8, 16, 3, 3}, 2)}, 20000,
-          {DType::kF32, DType::kBF16});
+          {numbers({4, 16, 12, 12}), numbers({8, 16, 3, 3}, 2)}, 20000, {DType::kF32, DType::kBF16},
+          {.times = kOfWinograd});
+}
+
+TEST_F(CudaNetwork, TimingConvolutionsTakesNoMoreMemoryThanTheyNeed) {
+  backends::cudnn::benchmark = true;
+  const Tensor x = numbers({2, 8, 7, 9}).to(kGPU);
+  const Tensor w = numbers({8, 8, 3, 3}, 2).to(kGPU);
+  const std::int64_t before = cuda::memory_allocated();
+  cuda::reset_peak_memory_stats();
+  const Tensor y = conv2d(x, w);
+  EXPECT_LT(cuda::max_memory_allocated() - before, std::int64_t{64} << 20);
+}
+
+// By a thread that has no handle of cuDNN's yet: nothing may be waited for, nor timed.
+TEST_F(CudaNetwork, ConvolutionsFirstMetInACapture) {
+  backends::cudnn::benchmark = true;
+  const Tensor x = numbers({2, 8, 6, 10});
+  const Tensor w = numbers({8, 8, 3, 3}, 2);
+  const Tensor x_there = x.to(kGPU);
+  const Tensor w_there = w.to(kGPU);
+  cuda::Graph graph(cuda::runtime());
+  const Tensor y = std::async(std::launch::async, [&] {
+                     graph.begin(cuda::default_stream(0));
+                     Tensor result = conv2d(x_there, w_there);
+                     graph.end();
+                     return result;
+                   }).get();
+  graph.launch(cuda::default_stream(0));
+  expect_close(y, conv2d(x, w), tolerance(DType::kF32, 72, {.times = kOfWinograd}), "captured");
+}
+
+// cuDNN counts up to 2^31 elements.
+TEST_F(CudaNetwork, ConvolutionsOfVeryManyElements) {
+  if (cuda::runtime().memory_info(0).free < std::size_t{10} << 30) {
+    GTEST_SKIP() << "the device has less than 10 GiB free";
+  }
+  const std::int64_t rows = 1 << 16;
+  const std::int64_t columns = (1 << 15) + 8;
+  const Tensor x = ones({1, 1, rows, columns}, {.dtype = DType::kF16, .device = kGPU});
+  x.narrow(2, rows - 1, 1).narrow(3, columns - 1, 1).fill_(3);
+  const Tensor w = ones({1, 1, 2, 2}, {.dtype = DType::kF16, .device = kGPU}).requires_grad_();
+  const Tensor y = conv2d(x, w, {}, {.dilation = {rows - 1, columns - 1}});
+  expect_same(y.detach(), full({1, 1, 1, 1}, 6, {.dtype = DType::kF16}), "the image's corners");
+  y.backward(ones({1, 1, 1, 1}, {.dtype = DType::kF16, .device = kGPU}));
+  EXPECT_EQ(values<double>(w.grad().to(Device{})), (std::vector<double>{1, 1, 1, 3}));
 }
 
 TEST_F(CudaNetwork, MaxPooling) {

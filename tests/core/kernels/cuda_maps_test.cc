@@ -60,6 +60,16 @@ TEST(OffsetMap, LongLoopsAreCut) {
     next += map.count;
   });
   EXPECT_EQ(next, std::int64_t{1} << 33);
+  // Rows that are cut themselves, of which each part then has one.
+  constexpr std::int64_t kLong = 3'000'000'001;
+  const auto rows = make_loop<1>({3, kLong}, {Strides{kLong + 3, 1}});
+  std::int64_t element = 0;
+  for_each_part(rows, [&](const OffsetMap<1>& map, const std::array<std::int64_t, 1>& first) {
+    EXPECT_EQ(first[0], element / kLong * (kLong + 3) + element % kLong);
+    EXPECT_EQ(map(map.count - 1).at[0], map.count - 1);
+    element += map.count;
+  });
+  EXPECT_EQ(element, 3 * kLong);
 }
 
 TEST(TensorList, CoversEveryChunkOfEveryTensorOnce) {

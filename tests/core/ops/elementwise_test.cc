@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numbers>
 
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
@@ -285,6 +286,13 @@ const std::vector<UnaryCase>& unary_cases() {
       {"tanh", [](const Tensor& x) { return tanh(x); }, [](double x) { return std::tanh(x); }},
       {"sigmoid", [](const Tensor& x) { return sigmoid(x); },
        [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"gelu", [](const Tensor& x) { return gelu(x); },
+       [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
+      {"gelu, tanh form", [](const Tensor& x) { return gelu(x, GeluForm::kTanh); },
+       [](double x) {
+         const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+         return 0.5 * x * (1 + std::tanh(inner));
+       }},
       {"relu", [](const Tensor& x) { return relu(x); }, [](double x) { return x < 0 ? 0 : x; }},
       {"pow 2", [](const Tensor& x) { return pow(x, 2); }, [](double x) { return x * x; }},
       {"pow -0.5", [](const Tensor& x) { return pow(x, -0.5); },
@@ -313,6 +321,32 @@ TEST(Unary, AllFloatingDtypesAndOddShapes) {
       check_unary(c, x[1].expand({3, 6}));
     }
     check_unary(c, arange(0, 100'003).to(DType::kF32) / 50'000.0 - 1.0);
+  }
+}
+
+// torch.nn.functional.gelu and its gradients, in float64.
+TEST(Unary, GeluIsPyTorchs) {
+  struct Form {
+    GeluForm form;
+    Numbers y, dx;
+  };
+  const std::vector<Form> forms = {
+      {GeluForm::kErf,
+       {-4.884981308350689e-15, -0.00404969409489031, -0.158655253931457, 0, 0.1496765814207309,
+        2.48447583668556},
+       {-3.980754600475131e-14, -0.01194564720418392, -0.08331547058768635, 0.5, 0.6953733548836361,
+        1.037611085908145}},
+      {GeluForm::kTanh,
+       {0, -0.003637392081772994, -0.1588080093917233, 0, 0.149675350701685, 2.484915733910001},
+       {0, -0.01158416663096965, -0.08296408384578258, 0.5, 0.6953540951510604,
+        1.037951576212666}}};
+  for (const Form& each : forms) {
+    const Tensor x = tensor({-8.0, -3.0, -1.0, 0.0, 0.25, 2.5}, {.dtype = DType::kF64});
+    const Tensor leaf = x.clone().requires_grad_();
+    const Tensor y = gelu(leaf, each.form);
+    y.backward(ones_like(x));
+    expect_near(y, each.y, 1e-15);
+    expect_near(leaf.grad(), each.dx, 1e-15);
   }
 }
 

@@ -113,6 +113,11 @@ void gradcheck_tanh() {
 void gradcheck_sigmoid() {
   check_unary("sigmoid", [](const Tensor& a) { return sigmoid(a); });
 }
+void gradcheck_gelu() {
+  for (const GeluForm form : {GeluForm::kErf, GeluForm::kTanh}) {
+    check_unary("gelu", [form](const Tensor& a) { return gelu(a, form); });
+  }
+}
 void gradcheck_pow() {
   for (const double exponent : {-1.5, 0.0, 0.5, 1.0, 2.0, 3.0}) {
     check_unary("pow", [exponent](const Tensor& a) { return pow(a, exponent); }, true);

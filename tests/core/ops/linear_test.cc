@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "core/autograd/engine.h"
 #include "core/autograd/leaf.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
@@ -20,6 +25,11 @@ void expect_close(const Tensor& got, const std::vector<double>& wanted, double t
 
 double tolerance(DType dtype) {
   return dtype == DType::kF32 ? 1e-5 : 1e-13;
+}
+
+Tensor activated(const Tensor& x, Activation activation) {
+  if (activation == Activation::kRelu) return relu(x);
+  return activation == Activation::kGeluTanh ? gelu(x, GeluForm::kTanh) : x;
 }
 
 class ProductOf : public testing::TestWithParam<DType> {};
@@ -105,27 +115,90 @@ TEST_P(ProductOf, LinearEqualsTheDefinition) {
                values<double>(product + b), tolerance(GetParam()));
   expect_close(linear(x.select(0, 0).select(0, 0), w, b),
                values<double>((product + b).select(0, 0).select(0, 0)), tolerance(GetParam()));
-  expect_close(linear(x, w, b, {.relu = true}), values<double>(relu(product + b)),
-               tolerance(GetParam()));
+  expect_close(linear(x, w, b, {.activation = Activation::kRelu}),
+               values<double>(relu(product + b)), tolerance(GetParam()));
 }
 
 TEST_P(ProductOf, LinearGradientsEqualThoseOfMatmulAndAdd) {
-  for (const bool fuse : {false, true}) {
+  for (const Activation activation :
+       {Activation::kNone, Activation::kRelu, Activation::kGeluTanh}) {
     Tensor x = random_tensor({2, 3, 7}, GetParam(), 1).requires_grad_();
     Tensor w = random_tensor({5, 7}, GetParam(), 2).requires_grad_();
     Tensor b = random_tensor({5}, GetParam(), 3).requires_grad_();
     const Tensor direction = random_tensor({2, 3, 5}, GetParam(), 4);
     const Tensor plain = matmul(x, w.t()) + b;
-    (fuse ? relu(plain) : plain).backward(direction);
+    activated(plain, activation).backward(direction);
     const auto dx = values<double>(x.grad());
     const auto dw = values<double>(w.grad());
     const auto db = values<double>(b.grad());
     for (const Tensor& leaf : {x, w, b}) leaf.zero_grad();
-    linear(x, w, b, {.relu = fuse}).backward(direction);
+    linear(x, w, b, {.activation = activation}).backward(direction);
     expect_close(x.grad(), dx, tolerance(GetParam()));
     expect_close(w.grad(), dw, tolerance(GetParam()));
     expect_close(b.grad(), db, tolerance(GetParam()));
   }
+}
+
+// Two layers, of which the second's backward computes the first's activation gradient where nobody
+// sees the difference.
+class LinearChain : public testing::TestWithParam<Activation> {
+ protected:
+  using Between = std::function<Tensor(const Tensor&)>;
+
+  // Gradients of x and all parameters; `between` sees what the first layer made.
+  std::vector<std::vector<double>> gradients(bool fused, DType dtype, const Between& between) {
+    std::vector<Tensor> leaves;
+    for (const Shape& shape : {Shape{2, 3, 7}, Shape{5, 7}, Shape{5}, Shape{4, 5}, Shape{4}}) {
+      leaves.push_back(
+          random_tensor(shape, DType::kF32, leaves.size() + 1).to(dtype).requires_grad_());
+    }
+    const Tensor first = linear(leaves[0], leaves[1], leaves[2],
+                                {.activation = fused ? GetParam() : Activation::kNone});
+    const Tensor hidden = between(fused ? first : activated(first, GetParam()));
+    linear(hidden, leaves[3], leaves[4])
+        .backward(random_tensor({2, 3, 4}, DType::kF32, 9).to(dtype));
+    std::vector<std::vector<double>> result;
+    for (const Tensor& leaf : leaves) result.push_back(values<double>(leaf.grad()));
+    return result;
+  }
+
+  void expect_same_bits(const Between& between) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+      EXPECT_EQ(gradients(true, dtype, between), gradients(false, dtype, between))
+          << name_of(dtype);
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Activations, LinearChain,
+                         testing::Values(Activation::kRelu, Activation::kGeluTanh));
+
+TEST_P(LinearChain, HasTheBitsOfSeparateOperations) {
+  expect_same_bits([](const Tensor& h) { return h; });
+}
+
+TEST_P(LinearChain, HasThemWhereOthersUseOrSeeWhatIsBetween) {
+  expect_same_bits([](const Tensor& h) { return h + h; });
+  expect_same_bits([](const Tensor& h) { return h.view({6, 5}).view({2, 3, 5}); });
+  expect_same_bits([](const Tensor& h) {
+    h.register_hook([](const Tensor& gradient) { return gradient * 2; });
+    return h;
+  });
+}
+
+TEST_P(LinearChain, HasThemWhereWhatIsBetweenIsARootToo) {
+  const auto gradient = [&](bool fused) {
+    const Tensor x = random_tensor({3, 7}, DType::kF32, 1).requires_grad_();
+    const Tensor w = random_tensor({7, 7}, DType::kF32, 2).requires_grad_();
+    const Tensor h =
+        fused ? linear(x, w, {}, {.activation = GetParam()}) : activated(linear(x, w), GetParam());
+    const Tensor y = linear(h, w);
+    const std::array<Tensor, 2> roots = {y, h};
+    const std::array<Tensor, 2> directions = {ones({3, 7}), full({3, 7}, 0.3)};
+    backward(roots, directions, {.retain_graph = true});
+    backward(roots, directions);
+    return std::pair(values<float>(x.grad()), values<float>(w.grad()));
+  };
+  EXPECT_EQ(gradient(true), gradient(false));
 }
 
 TEST(LinearGradient, IsComputedInTheLeafsDestinationAndAddsThere) {

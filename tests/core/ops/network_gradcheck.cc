@@ -62,8 +62,11 @@ void gradcheck_matmul() {
 }
 
 void gradcheck_linear() {
-  for (const bool relu : {false, true}) {
-    const auto f = [&](const Inputs& in) { return linear(in[0], in[1], in[2], {.relu = relu}); };
+  for (const Activation activation :
+       {Activation::kNone, Activation::kRelu, Activation::kGeluTanh}) {
+    const auto f = [&](const Inputs& in) {
+      return linear(in[0], in[1], in[2], {.activation = activation});
+    };
     expect_right("linear", f, {leaf({3, 4}, 1), leaf({2, 4}, 2), leaf({2}, 3)});
     expect_right("linear", f, {leaf({2, 3, 4}, 1), leaf({2, 4}, 2), leaf({2}, 3)});
   }

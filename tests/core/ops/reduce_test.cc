@@ -76,6 +76,13 @@ TEST(Mean, DividesOnce) {
   }
 }
 
+// As many elements as f16 cannot count.
+TEST(Mean, OfManyHalvesHasAGradient) {
+  const Tensor x = ones({70'000}, {.dtype = DType::kF16, .requires_grad = true});
+  (mean(x) * 7.0).backward();
+  EXPECT_NEAR(x.grad().to(DType::kF32).at<float>({5}), 1e-4, 1e-7);
+}
+
 TEST(Sum, AllDtypes) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     const Tensor x = tensor({1, 2, 3, 4, 5, 6}, {.dtype = dtype}).view({2, 3});
@@ -194,10 +201,17 @@ TEST(IndexSelect, GathersAlongEachDimension) {
               (std::vector<int>{1, 0}));
   }
   EXPECT_EQ(index_select(x, 0, zeros({0}, {.dtype = DType::kI64})).sizes(), (Shape{0, 3, 4}));
+  const Tensor one = index_select(x, 1, tensor({0, 2}).select(0, 1));  // an index of no dimension
+  EXPECT_EQ(one.sizes(), (Shape{2, 1, 4}));
+  EXPECT_EQ(values<int>(one), values<int>(index_select(x, 1, tensor({2}))));
   EXPECT_ERROR(index_select(x, 1, tensor({0, 3})), kIndex,
                "index_select: index 3 at position 1 is out of range for dimension 1 of [2, 3, 4]");
   EXPECT_ERROR(index_select(x, 1, tensor({1.0})), kInvalidArgument,
-               "index_select: the index is float32 of shape [1], wanted int64 of one dimension");
+               "index_select: the index is float32 of shape [1], wanted int64 of at most one "
+               "dimension");
+  EXPECT_ERROR(index_select(x, 1, zeros({1, 1}, {.dtype = DType::kI64})), kInvalidArgument,
+               "index_select: the index is int64 of shape [1, 1], wanted int64 of at most one "
+               "dimension");
 }
 
 TEST(Cat, JoinsAndPromotes) {

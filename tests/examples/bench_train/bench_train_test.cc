@@ -54,11 +54,14 @@ TEST(BenchTrain, RefusesWhatIsNotThereByName) {
     EXPECT_EQ(run.wait(), 2);
     EXPECT_THAT(run.err(), HasSubstr(text));
   };
-  refuse({"resnet18"}, "the work \"resnet18\" is not there; there is: mlp, cnn, cnn-cifar");
-  refuse({"mlp", "--dtype", "bf16"}, "the dtype \"bf16\" is not there; there is: f32");
-  refuse({"mlp", "--mode", "compile"}, "the mode \"compile\" is not there; there is: eager");
+  refuse({"resnet18"}, "the work \"resnet18\" is not there; there is: mlp, cnn, cnn-cifar, conv18");
+  refuse({"mlp", "--dtype", "f64"}, "the dtype \"f64\" is not there; there is: f32, bf16, f16");
+  refuse({"mlp", "--mode", "compile"},
+         "the mode \"compile\" is not there; there is: eager, captured");
+  refuse({"mlp", "--mode", "captured"}, "--mode captured needs a GPU: --device cuda");
+  refuse({"mlp", "--device", "tpu"}, "tpu");
   refuse({"mlp", "--optim", "adamw"}, "the optimizer \"adamw\" is not there; there is: sgd, adam");
-  refuse({"mlp", "--batch", "0"}, "--batch: 0 is not a whole number of at least 1");
+  refuse({"mlp", "--batch", "0"}, "--batch: 0 is not a whole number from 1 to 1000000000");
   refuse({"mlp", "--foreach"}, "--foreach");
   refuse({}, "work is required");
 }

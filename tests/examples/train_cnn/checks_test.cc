@@ -1,6 +1,7 @@
 #include "examples/train_cnn/checks.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/collectives/ranks.h"
 #include "tests/support/temp_dir.h"
@@ -38,6 +39,10 @@ TEST(Writable, IsWhatAFileCanBeMadeIn) {
   EXPECT_NE(thrown_by([&] {
               require_writable(folder.path() + "/none/x");
             }).text.find("cannot write to its folder: No such file or directory"),
+            std::string::npos);
+  const std::string pipe = folder.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_NE(thrown_by([&] { require_writable(pipe); }).text.find("is a device or a pipe"),
             std::string::npos);
 }
 

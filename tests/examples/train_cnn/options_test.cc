@@ -64,6 +64,10 @@ TEST(Options, BadUsageIsExitCodeTwoAndNamesTheFlag) {
                                     {"--lr", "x"},
                                     {"--threads", "0"},
                                     {"--log-every", "0"},
+                                    {"--seed", "-1"},
+                                    {"--seed", "18446744073709551616"},
+                                    {"--save", ""},
+                                    {"--data-dir", ""},
                                     {"--dataset", "imagenet"},
                                     {"--no-such-flag", "1"}}) {
     const auto [code, text] = refuse({flag, value});

@@ -46,6 +46,9 @@ TEST(SequentialFusion, KeepsTheBits) {
   manual_seed(1);
   expect_same_bits({Linear(7, 5), ReLU(), Linear(5, 3)}, {4, 7});
   expect_same_bits({Linear(7, 5), ReLU({.inplace = true})}, {4, 7});
+  expect_same_bits({Linear(7, 5), ReLU(), Linear(5, 6), ReLU(), Linear(6, 3)}, {4, 7});
+  expect_same_bits({Linear(7, 8), GELU({.approximate = "tanh"}), Linear(8, 3)}, {4, 7});
+  expect_same_bits({Linear(7, 8), GELU(), Linear(8, 3), GELU({.approximate = "tanh"})}, {4, 7});
   expect_same_bits({Conv2d(3, 8, 3, {.padding = 1}), ReLU()}, {2, 3, 6, 5});
   expect_same_bits({Conv2d(3, 8, 3), ReLU(), MaxPool2d(2)}, {2, 3, 9, 8});
   expect_same_bits({ReLU(), MaxPool2d(3, {.stride = 1, .padding = 1})}, {2, 4, 5, 5});

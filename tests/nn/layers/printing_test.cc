@@ -39,7 +39,14 @@ TEST(Layers, PrintAsPyTorchDoes) {
   EXPECT_EQ(text, text_of(parity::Arrays("modules"), "layers.text"));
 }
 
+TEST(Layers, GELUPrintsItsForm) {
+  EXPECT_EQ(GELU().str(), "GELU(approximate='none')");
+  EXPECT_EQ(GELU({.approximate = "tanh"}).str(), "GELU(approximate='tanh')");
+}
+
 TEST(Layers, RefuseBadArguments) {
+  EXPECT_ERROR(GELU({.approximate = "erf"}), kInvalidArgument,
+               "gelu: approximate is 'erf', wanted 'none' or 'tanh'");
   EXPECT_ERROR(Linear(-1, 2), kInvalidArgument, "Linear: in_features is -1, wanted at least 0");
   EXPECT_ERROR(Linear(1, -2), kInvalidArgument, "Linear: out_features is -2, wanted at least 0");
   EXPECT_ERROR(Conv2d(0, 2, 3), kInvalidArgument,

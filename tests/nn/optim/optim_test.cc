@@ -157,6 +157,28 @@ TEST(Optimizer, LoadsAStateOfAnyStrides) {
                "SGD: load_state_dict: \"state.0.momentum_buffer\" is an undefined tensor");
 }
 
+TEST(Optimizer, LoadsAStateIntoTheMemoryThatACapturedStepHolds) {
+  for (const Make& make_one :
+       {make<SGD>(SGDOptions{.lr = 0.5, .momentum = 0.9}), make<Adam>(AdamOptions{.lr = 0.5})}) {
+    const std::vector<Tensor> params = start();
+    const auto opt = make_one(params);
+    give_gradients(params, 0);
+    opt->step();
+    nn::StateDict saved;
+    for (const auto& [name, value] : opt->state_dict()) saved.push_back({name, value.clone()});
+    opt->step();
+    const nn::StateDict held = opt->state_dict();
+    opt->load_state_dict(saved);
+    const nn::StateDict loaded = opt->state_dict();
+    for (std::size_t i = 0; i < held.size() && held[i].name.starts_with("state."); ++i) {
+      EXPECT_EQ(loaded[i].tensor.data_ptr(), held[i].tensor.data_ptr()) << held[i].name;
+      EXPECT_EQ(values<float>(loaded[i].tensor), values<float>(saved[i].tensor)) << held[i].name;
+    }
+    opt->load_state_dict(opt->state_dict());  // its own
+    EXPECT_EQ(values<float>(held[0].tensor), values<float>(saved[0].tensor));
+  }
+}
+
 TEST(Optimizer, GroupsHaveOptionsOfTheirOwn) {
   const std::vector<Tensor> params = start();
   SGD sgd({{.params = {params[0]}, .options = {.lr = 0.5}},

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "collectives/device_group.h"
@@ -22,9 +23,11 @@
 #include "nn/models/mlp.h"
 #include "nn/optim/sgd.h"
 #include "nn/parallel/distributed.h"
+#include "nn/serialize/safetensors.h"
 #include "tests/collectives/ranks.h"
 #include "tests/nn/parallel/scripted_group.h"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/temp_dir.h"
 
 namespace dl::cuda {
 namespace {
@@ -159,6 +162,32 @@ TEST_F(CaptureStep, MemoryOfAGraphIsNobodyElsesWhileItLives) {
   EXPECT_LT(stat("reserved_bytes.all.current"), kLarge);
 }
 
+// All threads begin on the default stream.
+TEST_F(CaptureStep, WhatOtherThreadsDoMeanwhileIsNotCaptured) {
+  int captures = 0;
+  Tensor of_other;
+  trainer_.also = [&](const Tensor&) {
+    if (!capturing()) return;
+    ++captures;
+    EXPECT_EQ(runtime_.capture_state(current_stream(0).handle), CaptureState::kActive);
+    EXPECT_EQ(runtime_.capture_state(default_stream(0).handle), CaptureState::kNone);
+    std::thread([&] {
+      of_other = batch(7).to(device_of(0));
+      EXPECT_EQ(mul(of_other, of_other).cpu().at<float>({0}), 49);
+    }).join();
+  };
+  const Stream before = current_stream(0);
+  {
+    CapturedStep step = trainer_.captured();
+    for (int i = 0; i < 3; ++i) step({batch(1)});
+    EXPECT_TRUE(step.is_captured());
+    EXPECT_EQ(runtime_.launched_on, before.handle);
+  }
+  EXPECT_EQ(captures, 1);
+  EXPECT_EQ(current_stream(0).handle, before.handle);
+  EXPECT_EQ(of_other.cpu().at<float>({3}), 7);
+}
+
 // What it says on stderr, once, in three calls.
 std::string said_of(Trainer& trainer, CapturedStep& step) {
   ::testing::internal::CaptureStderr();
@@ -189,6 +218,16 @@ TEST_F(CaptureStep, RandomNumbersAreNotCaptured) {
   trainer_.also = [](const Tensor& loss) { philox_dropout(loss, 0.5); };
   CapturedStep step = trainer_.captured();
   EXPECT_THAT(said_of(trainer_, step), HasSubstr("random numbers"));
+}
+
+TEST_F(CaptureStep, AnotherDeviceIsNotDrawnIn) {
+  const Tensor there = batch(2).to(device_of(1));
+  trainer_.also = [&](const Tensor&) {
+    there.to(device_of(0));
+    EXPECT_EQ(runtime_.capture_state(default_stream(1).handle), CaptureState::kNone);
+  };
+  CapturedStep step = trainer_.captured();
+  EXPECT_THAT(said_of(trainer_, step), HasSubstr("a copy between two devices"));
 }
 
 TEST_F(CaptureStep, ACaptureThatBreaksIsGivenUp) {
@@ -358,6 +397,51 @@ TEST(DdpOnADevice, TrainsThroughTheHostAsOnTheCpu) {
     const std::vector<float> on_cpu = train(group, Device{});
     EXPECT_EQ(train(group, device_of(host.rank())), on_cpu);
   });
+}
+
+// The streams went on behind a collective that failed, and nobody has waited for them since.
+TEST(DdpOnADevice, WhatAFailedGroupMayHaveSpoiltIsNotUsedUntilItIsLoadedAnew) {
+  test::use_fake_cuda();
+  const tests::TempDir dir;
+  const std::string file = dir.path() + "/model.safetensors";
+  nn::Sequential model = nn::models::mlp();
+  nn::StateDict good;
+  for (const nn::NamedTensor& p : model.state_dict()) good.push_back({p.name, p.tensor.clone()});
+  model.to(device_of(0));
+  const Tensor x = ones({4, 50}).to(device_of(0));
+  const auto text_of = [](const std::function<void()>& call) { return thrown_by(call).text; };
+  {
+    const auto group = make_ref<ScriptedGroup>();
+    nn::parallel::DistributedDataParallel ddp(model, group);
+    optim::SGD optimizer(model.parameters(), {.lr = 0.1});
+    const Tensor loss = sum(ddp(x));
+    loss.backward();
+    optimizer.step();
+    EXPECT_TRUE(std::isfinite(loss.item<float>()));
+    group->behind->set(std::make_exception_ptr(Error(ErrorKind::kTimeout, "all_reduce #1: late")));
+    EXPECT_EQ(text_of([&] { static_cast<void>(loss.item<float>()); }), "all_reduce #1: late");
+    EXPECT_EQ(text_of([&] { optimizer.step(); }), "all_reduce #1: late");
+    EXPECT_EQ(text_of([&] { ddp(x); }), "all_reduce #1: late");
+    EXPECT_EQ(text_of([] { synchronize(0); }), "all_reduce #1: late");
+    EXPECT_TRUE(ones({2}, {.device = device_of(1)}).cpu().defined());
+  }
+  // Neither the group's end nor another group makes it good.
+  EXPECT_EQ(text_of([&] { nn::save_safetensors(file, model.state_dict()); }),
+            "all_reduce #1: late");
+  EXPECT_THAT(text_of([&] { nn::load_safetensors(file); }), HasSubstr("No such file"));
+  {
+    nn::parallel::DistributedDataParallel ddp(model, make_ref<ScriptedGroup>());
+    EXPECT_EQ(text_of([&] { ddp(x); }), "all_reduce #1: late");
+  }
+  EXPECT_EQ(text_of([&] { model.to(Device{}); }), "all_reduce #1: late");
+
+  model.load_state_dict(good);
+  nn::parallel::DistributedDataParallel ddp(model, make_ref<ScriptedGroup>());
+  optim::SGD optimizer(model.parameters(), {.lr = 0.1});
+  sum(ddp(x)).backward();
+  optimizer.step();
+  nn::save_safetensors(file, model.state_dict());
+  EXPECT_EQ(nn::load_safetensors(file).tensors.size(), good.size());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
+#include "nn/optim/sgd.h"
 #include "tests/nn/parallel/scripted_group.h"
 
 namespace dl::nn::parallel {
@@ -225,6 +226,28 @@ TEST_F(ReducerTest, ThrowsTheErrorOfAnAllReduceFromBackwardAndEverAfter) {
   EXPECT_THAT([&] { chain.loss().backward(); }, fails);
   EXPECT_THAT([&] { chain.loss().backward(); }, fails);
   EXPECT_THAT([&] { reducer.check(); }, fails);
+}
+
+TEST_F(ReducerTest, NoStepIsTakenWithGradientsThatWereNotAveraged) {
+  const Chain chain(2);
+  optim::SGD optimizer({chain.weights[0].tensor, chain.weights[1].tensor}, {.lr = 0.5});
+  {
+    Reducer reducer(chain.weights, group, {});
+    chain.loss().backward();
+    optimizer.step();
+    EXPECT_EQ(chain.weights[0].tensor.at<float>({0}), 1.F);
+    group->at_wait = [&] {
+      group->all_reduces.back().work->fail(Error(ErrorKind::kPeerFailed, "rank 1 is gone"));
+    };
+    const auto fails = ThrowsMessage<Error>(HasSubstr("rank 1 is gone"));
+    EXPECT_THAT([&] { chain.loss().backward(); }, fails);
+    EXPECT_THAT([&] { optimizer.step(); }, fails);
+  }
+  optimizer.step();  // there are no gradients any more
+  EXPECT_EQ(chain.weights[0].tensor.at<float>({0}), 1.F);
+  chain.loss().backward();
+  optimizer.step();
+  EXPECT_EQ(chain.weights[0].tensor.at<float>({0}), 0.5F);
 }
 
 void leave_backward_in_the_middle(const Chain& chain) {

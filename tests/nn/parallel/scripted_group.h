@@ -58,6 +58,7 @@ class ScriptedGroup final : public ProcessGroup {
   std::vector<AllReduce> all_reduces;
   std::vector<std::string> aborts;
   std::function<void()> at_wait;  // runs in every wait() for an all_reduce
+  Ref<FirstError> behind = make_ref<FirstError>();
 
   int rank() const noexcept override { return 0; }
   int size() const noexcept override { return size_; }
@@ -84,6 +85,7 @@ class ScriptedGroup final : public ProcessGroup {
   Ref<Work> recv(const RecvOptions&) override { return done(); }
   void abort(std::string_view reason) noexcept override { aborts.emplace_back(reason); }
   std::exception_ptr error() const noexcept override { return nullptr; }
+  Ref<FirstError> background_error() const noexcept override { return behind; }
 
  private:
   static Ref<Work> done() {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstring>
@@ -11,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/tensor/factories.h"
+#include "nn/serialize/atomic_file.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/parity/arrays.h"
 
@@ -19,6 +22,7 @@ namespace {
 
 using data::TemporaryDirectory;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 std::string python_file(const std::string& topic) {
@@ -113,6 +117,36 @@ TEST(Safetensors, AFailedSaveLeavesTheOldFileAndNothingElse) {
   EXPECT_NE(content(path), before);
   const auto entries = std::filesystem::directory_iterator(dir.path());
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1) << "a temporary file is left";
+}
+
+// Where nobody catches the error, no destructor comes to it.
+TEST(AtomicFile, IsGoneOnceAWriteHasFailed) {
+  const TemporaryDirectory dir;
+  AtomicFile file(dir.path() + "/f");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto action = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &none);
+  std::string text;
+  try {
+    file.write(std::vector<std::byte>(1));
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, action);
+  EXPECT_THAT(text, HasSubstr("/f: File too large"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(Safetensors, APipeIsNotReplaced) {
+  const TemporaryDirectory dir;
+  const std::string pipe = dir.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT([&] { save_safetensors(pipe, {}); },
+              ThrowsMessage<Error>("write " + pipe + ": it is there and is no regular file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST(Safetensors, NamesAFolderThatIsNotThere) {

@@ -29,17 +29,30 @@ std::byte outputs[kMostRanks][kMostCalls][kMostElements * kElement];
 std::byte symmetrics[kMostRanks][kSymmetricElements * kElement];
 
 // The plain bytes of a rank that others reach, one behind the other.
-constexpr std::size_t kCellsBytes = sizeof(Block::cells);
+constexpr std::size_t kCountsAt = sizeof(Block::cells) + sizeof(Block::more);
+constexpr std::size_t kCellsBytes = kCountsAt + sizeof(Block::counts);
 constexpr std::size_t kSymmetricAt = kCellsBytes + kSlots * kSlotBytes;
 constexpr std::size_t kPlainOfRank = kSymmetricAt / kElement + kSymmetricElements;
 
-enum WordOfRank : std::uint8_t { kFlag0, kFlag1, kStaged, kReduced, kConsumed, kBell, kAsleep };
-constexpr std::size_t kWordsOfRank = 7;
+enum WordOfRank : std::uint8_t {
+  kFlag0,
+  kFlag1,
+  kLine0,
+  kLine1,
+  kStaged,
+  kReduced,
+  kConsumed,
+  kBell,
+  kAsleep
+};
+constexpr std::size_t kWordsOfRank = 9;
+static_assert(kPayloadLines == 2);
 constexpr std::size_t kWords = kMostRanks * kWordsOfRank;
-constexpr Field kFields[] = {Field::kFlag,     Field::kFlag, Field::kStaged, Field::kReduced,
-                             Field::kConsumed, Field::kBell, Field::kAsleep};
-constexpr const char* kWordNames[] = {"flag 0",   "flag 1", "staged", "reduced",
-                                      "consumed", "bell",   "asleep"};
+constexpr Field kFields[] = {Field::kFlag,     Field::kFlag,   Field::kLine,
+                             Field::kLine,     Field::kStaged, Field::kReduced,
+                             Field::kConsumed, Field::kBell,   Field::kAsleep};
+constexpr const char* kWordNames[] = {"flag 0",  "flag 1",   "line 0", "line 1", "staged",
+                                      "reduced", "consumed", "bell",   "asleep"};
 
 struct Place {
   enum class Kind : std::uint8_t { kLocal, kPlain, kInput, kOutput } kind = Kind::kLocal;
@@ -58,8 +71,12 @@ Place place_of(const void* address) {
   for (std::size_t r = 0; r < kMostRanks; ++r) {
     if (lies_in(segments[r], at)) {
       const auto offset = static_cast<std::size_t>(at - segments[r]);
-      const std::size_t packed =
-          offset < kCellsBytes ? offset : offset - kSlotsOffset + kCellsBytes;
+      std::size_t packed = offset;
+      if (offset >= kSlotsOffset) {
+        packed = offset - kSlotsOffset + kCellsBytes;
+      } else if (offset >= offsetof(Block, counts)) {
+        packed = offset - offsetof(Block, counts) + kCountsAt;
+      }
       return {Place::Kind::kPlain, r, 0, r * kPlainOfRank + packed / kElement};
     }
     if (lies_in(symmetrics[r], at)) {
@@ -83,6 +100,8 @@ std::size_t word_at(const void* address) {
   const auto* const at = static_cast<const std::byte*>(address);
   constexpr std::size_t kOffsets[] = {0,
                                       sizeof(Cell),
+                                      offsetof(Block, more),
+                                      offsetof(Block, more) + sizeof(MoreLines),
                                       offsetof(Block, staged),
                                       offsetof(Block, reduced),
                                       offsetof(Block, consumed),
@@ -115,10 +134,30 @@ Meaning meaning_of(std::span<const Call> program, std::size_t k, std::size_t ran
   const Call& call = program[k];
   const auto root = static_cast<std::size_t>(call.root);
   const std::size_t n = call.count;
-  const std::size_t own_part = rank * n;
   const auto sum = [&](std::size_t at) {
     std::uint64_t all = 0;
     for (std::size_t r = 0; r < size; ++r) all += input_value(k, r, at);
+    return all;
+  };
+  const auto part = [&](std::size_t from, std::size_t to) {
+    return given(call, static_cast<int>(from), static_cast<int>(to));
+  };
+  // Where what is for `to` begins in the input of `from`.
+  const auto before = [&](std::size_t from, std::size_t to) {
+    std::size_t all = 0;
+    for (std::size_t r = 0; r < to; ++r) all += part(from, r);
+    return all;
+  };
+  // Of all parts that this rank gets, one behind the other; `has_own`: each sender has one for it.
+  const auto of_all = [&](bool has_own) {
+    Meaning all;
+    for (std::size_t from = 0; from < size; ++from) {
+      const std::size_t count = part(from, rank);
+      if (i >= all.elements && i < all.elements + count) {
+        all.value = input_value(k, from, i - all.elements + (has_own ? before(from, rank) : 0));
+      }
+      all.elements += count;
+    }
     return all;
   };
   switch (call.op) {
@@ -127,17 +166,24 @@ Meaning meaning_of(std::span<const Call> program, std::size_t k, std::size_t ran
     case OpKind::kReduce:
       return {rank == root ? n : 0, sum(i)};
     case OpKind::kReduceScatter:
-      return {n, sum(own_part + i)};
+    case OpKind::kReduceScatterv:
+      return {part(0, rank), sum(before(0, rank) + i)};
     case OpKind::kBroadcast:
       return {rank == root ? 0 : n, input_value(k, root, i)};
-    case OpKind::kScatter:
-      return {n, input_value(k, root, own_part + i)};
     case OpKind::kGather:
-      return {rank == root ? size * n : 0, n == 0 ? 0 : input_value(k, i / n, i % n)};
+    case OpKind::kGatherv:
+      return rank == root ? of_all(false) : Meaning{};
     case OpKind::kAllGather:
-      return {size * n, n == 0 ? 0 : input_value(k, i / n, i % n)};
+    case OpKind::kAllGatherv:
+      return of_all(false);
+    case OpKind::kSend:
+      return {rank == root ? 0 : n, input_value(k, 1 - rank, i)};
     case OpKind::kAllToAll:
-      return {size * n, n == 0 ? 0 : input_value(k, i / n, own_part + i % n)};
+    case OpKind::kAllToAllv:
+      return of_all(true);
+    case OpKind::kScatter:
+    case OpKind::kScatterv:
+      return {part(root, rank), input_value(k, root, before(root, rank) + i)};
     default:
       return {};
   }
@@ -319,8 +365,10 @@ void check(bool is_ordered, const char* what, std::size_t plain, std::size_t oth
   if (is_ordered) return;
   const std::size_t owner = plain / kPlainOfRank;
   const std::size_t at = plain % kPlainOfRank * kElement;
-  const std::string where = at < kCellsBytes
-                                ? "cell " + std::to_string(at / sizeof(Cell))
+  const std::string where = at < sizeof(Block::cells) ? "cell " + std::to_string(at / sizeof(Cell))
+                            : at < kCountsAt          ? "more lines"
+                            : at < kCellsBytes
+                                ? "counts " + std::to_string((at - kCountsAt) / sizeof(Counts))
                                 : "slot " + std::to_string((at - kCellsBytes) / kSlotBytes);
   violation("a race: rank " + std::to_string(run.rank) + " " + what + " " + where + " of rank " +
             std::to_string(owner) + " without an order after rank " + std::to_string(other));

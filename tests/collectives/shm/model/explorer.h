@@ -1,11 +1,11 @@
 // Explores what ranks that talk through shared memory can do under the C++ memory model.
 //
-// The ranks run the production code of advance.cc, direct.cc and wake.cc over a model of memory: a
-// load may return any store that coherence and happens-before leave it, so that also what only
-// weakly ordered processors do is seen. The model is the operational one of release/acquire,
-// relaxed and SC fences without load buffering (Kang et al., "A promising semantics", POPL 2017,
-// without promises). Plain bytes carry vector clocks, and two accesses without an order are an
-// error; so is a wrong byte, or that nobody can go on.
+// The ranks run the production code of advance.cc, direct.cc, inline.cc, ring.cc and wake.cc over a
+// model of memory: a load may return any store that coherence and happens-before leave it, so that
+// also what only weakly ordered processors do is seen. The model is the operational one of
+// release/acquire, relaxed and SC fences without load buffering (Kang et al., "A promising
+// semantics", POPL 2017, without promises). Plain bytes carry vector clocks, and two accesses
+// without an order are an error; so is a wrong byte, or that nobody can go on.
 //
 // A rank's turn is cut into pieces that read first and then write. What others do between two
 // accesses of one piece needs no look: a load may return an old store, so that the whole piece may
@@ -22,7 +22,16 @@
 
 namespace dl::collectives::shm::model {
 
-enum class Field : std::uint8_t { kFlag, kStaged, kReduced, kConsumed, kBell, kAsleep, kNone };
+enum class Field : std::uint8_t {
+  kFlag,
+  kLine,
+  kStaged,
+  kReduced,
+  kConsumed,
+  kBell,
+  kAsleep,
+  kNone
+};
 
 // What is wrong with the code on purpose, to see that it is found.
 struct Mutation {

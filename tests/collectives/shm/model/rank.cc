@@ -3,6 +3,7 @@
 #include "tests/collectives/shm/model/rank.h"
 
 #include <limits>
+#include <vector>
 
 #include "collectives/shm/core.h"
 
@@ -16,6 +17,15 @@ Core::Core(int rank, int size) : rank_(rank), peers_(size), shares_(size), claim
     p.block = reinterpret_cast<Block*>(segment);
     p.slots = segment + kSlotsOffset;
   }
+  if (size != 2) return;
+  // The rings of two ranks, each in the slots of its sender, with words that collectives use.
+  const auto ring_from = [this](int sender) {
+    Block& receiver = *peer(1 - sender).block;
+    return RingPlace{&peer(sender).block->staged.value, &receiver.consumed.value,
+                     &receiver.reduced.value, peer(sender).slots};
+  };
+  talk_.out.open(ring_from(rank));
+  talk_.in.open(ring_from(1 - rank));
 }
 
 std::byte* Mapped::of(int rank) const {
@@ -30,13 +40,107 @@ Memories::Place Memories::find(const void* data, std::size_t) const {
   return {};
 }
 
+std::size_t given(const Call& call, int from, int to) noexcept {
+  const auto times = [&](int turn) { return call.count * static_cast<std::size_t>(turn * 2 % 3); };
+  switch (call.op) {
+    case OpKind::kAllGatherv:
+    case OpKind::kGatherv:
+      return times(from);
+    case OpKind::kReduceScatterv:
+    case OpKind::kScatterv:
+      return times(to);
+    case OpKind::kAllToAllv:
+      return times(2 * from + to);
+    default:
+      return call.count;
+  }
+}
+
+namespace {
+
+// As the group makes them of a call's options (group.cc).
+void set_parts(Operation& op, const Call& call, int rank, int size) {
+  const bool is_v = op.kind != call.op;
+  std::vector<std::size_t> to;
+  std::vector<std::size_t> from;
+  for (int r = 0; r < size; ++r) {
+    to.push_back(given(call, rank, r));
+    from.push_back(given(call, r, rank));
+  }
+  const auto whole_or = [&](const std::vector<std::size_t>& counts, bool has_parts) {
+    const std::size_t own = counts[static_cast<std::size_t>(rank)];
+    if (!has_parts) return Parts::whole(own);
+    return is_v ? Parts::of(counts) : Parts::of_each(own);
+  };
+  const bool gathers = op.kind == OpKind::kAllGather || op.kind == OpKind::kGather;
+  op.gives = whole_or(to, parts_of(op.kind, 2) > 1);
+  op.takes = whole_or(from, gathers || op.kind == OpKind::kAllToAll);
+  if (!is_v || call.root < 0 || call.root == rank) return;
+  (op.kind == OpKind::kGather ? op.takes : op.gives) = Parts();
+}
+
+}  // namespace
+
+void Core::begin_talk(const Call& call) {
+  const std::size_t bytes = call.count * 8;
+  talk_.is_sending = call.root < 0 || call.root == rank_;
+  talk_.is_getting = call.root < 0 || call.root != rank_;
+  talk_.to_send = talk_.is_sending != 0 ? bytes : 0;
+  talk_.to_get = talk_.is_getting != 0 ? bytes : 0;
+  talk_.sent = talk_.got = 0;
+}
+
+// As messages.cc does it. True where something moved.
+bool Core::talk() {
+  Talk& t = talk_;
+  Peer& other = peer(1 - rank_);
+  bool moved = false;
+  if (t.is_sending != 0) {
+    const bool is_charged = t.to_send <= kMostMessageBytes;
+    if (t.is_amid_send != 0) {
+      const std::size_t piece = t.out.write(front_.input + t.sent);
+      t.sent += piece;
+      moved = piece > 0;
+    } else if (!is_charged || t.out.may_charge(room_of(t.to_send))) {
+      const Frame frame{.count = called_, .bytes = static_cast<std::uint32_t>(t.to_send)};
+      moved = t.out.begin(frame, front_.input);
+      t.is_amid_send = moved;
+      if (moved && is_charged) t.out.charge(room_of(t.to_send));
+    }
+    if (moved) published_to(other);
+    if (moved && t.out.left() == 0) t.is_sending = t.is_amid_send = 0;
+  }
+  if (t.is_getting != 0) {
+    if (t.is_amid_get == 0) {
+      t.is_amid_get = t.in.next(t.frame);
+      if (t.is_amid_get == 0) return moved;
+      if (!t.in.is_in_order() || t.frame.bytes != t.to_get) model::violation("another frame");
+    }
+    if (t.in.left() > 0) {
+      const std::size_t piece = t.in.read(front_.output + t.got);
+      if (piece == 0) return moved;
+      t.got += piece;
+    }
+    published_to(other);
+    moved = true;
+    if (t.in.left() == 0) {
+      t.is_getting = t.is_amid_get = 0;
+      if (t.to_get <= kMostMessageBytes && t.in.release(room_of(t.to_get))) published_to(other);
+    }
+  }
+  front_.is_over = t.is_sending == 0 && t.is_getting == 0;
+  return moved;
+}
+
 void Core::begin(const Call& call) {
   front_ = {};
   front_.descriptor = {.sequence = called_ + 1,
-                       .count = call.count,
+                       .count = sister_of(call.op) == call.op ? call.count : 0,
                        .root = call.root,
                        .op = call.op,
                        .dtype = DType::kI64};
+  front_.kind = sister_of(call.op);
+  set_parts(front_, call, rank_, size());
   front_.input = model::input(rank_, called_);
   front_.output = model::output(rank_, called_);
   if ((call.symmetric >> rank_ & 1) != 0) {
@@ -45,9 +149,15 @@ void Core::begin(const Call& call) {
     const bool in_place = call.op == OpKind::kAllReduce || call.op == OpKind::kBroadcast;
     if (in_place) front_.output = model::symmetric(rank_);
   }
+  if (call.op == OpKind::kSend) {
+    begin_talk(call);
+    ++called_;
+    runs_ = true;
+    return;
+  }
   front_.first_chunk = next_chunk_;
   front_.hash = 7;  // the same call on all ranks
-  front_.plan = make_plan(front_.descriptor, size(), false);
+  front_.plan = make_plan(front_.descriptor, front_.gives.longest(), size(), false);
   claim(front_);
   next_chunk_ += front_.plan.chunks;
   ++called_;
@@ -70,7 +180,8 @@ bool Core::turn(std::span<const Call> program, bool sleeps) {
 }
 
 bool Core::step() {
-  return !front_.is_over && advance(front_);
+  if (front_.is_over) return false;
+  return front_.descriptor.op == OpKind::kSend ? talk() : advance(front_);
 }
 
 void Core::finish_front(const std::exception_ptr&) {

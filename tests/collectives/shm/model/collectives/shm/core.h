@@ -1,12 +1,13 @@
 // In place of the file of the same name: one rank of the model. It has the members on which
-// advance.cc, direct.cc and wake.cc work, whose very code runs here, and is copied with the state
-// of the world (explorer.h).
+// advance.cc, direct.cc, inline.cc and wake.cc work, whose very code runs here, and is copied with
+// the state of the world (explorer.h). Messages go through the very RingWriter and RingReader.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <span>
 #include <string>
@@ -14,10 +15,9 @@
 #include "collectives/descriptor.h"
 #include "collectives/shm/layout.h"
 #include "collectives/shm/plan.h"
+#include "collectives/shm/ring.h"
 
 namespace dl::collectives::shm {
-
-inline constexpr int kMostRanks = 3;
 
 // One value a rank.
 template <typename T>
@@ -58,10 +58,13 @@ struct Log {
 
 struct Operation {
   Descriptor descriptor{};
+  OpKind kind = OpKind::kBarrier;
   std::uint32_t hash = 0;
   Plan plan{};
   const std::byte* input = nullptr;
+  Parts gives{};
   std::byte* output = nullptr;
+  Parts takes{};
   const Mapped* memory = nullptr;
   Claim claim{};
   std::nullptr_t slot = nullptr;
@@ -89,13 +92,17 @@ struct Peer {
   std::uint64_t consumed = 0;
 };
 
-// What all ranks call, one after the other.
+// What all ranks call, one after the other. A send goes from `root` to the other of two ranks, or
+// with -1 from each to the other.
 struct Call {
   OpKind op = OpKind::kBarrier;
-  std::size_t count = 0;  // elements of 8 bytes
+  std::size_t count = 0;  // elements of 8 bytes; of a v-variant as in given()
   int root = -1;
   unsigned symmetric = 0;  // bit r: of rank r the buffer that others may reach is symmetric
 };
+
+// How many elements one rank gives another: of a v-variant 0, 1 or 2 times the count.
+std::size_t given(const Call& call, int from, int to) noexcept;
 
 class Core {
  public:
@@ -115,10 +122,16 @@ class Core {
           std::uint64_t{front_.staged}, std::uint64_t{front_.reduced}, std::uint64_t{front_.copied},
           std::uint64_t{front_.worked}, std::uint64_t{front_.is_worked_out},
           std::uint64_t{front_.is_over}, static_cast<std::uint64_t>(front_.plan.path),
-          std::uint64_t{front_.has_claims}}) {
+          std::uint64_t{front_.has_claims}, std::uint64_t{front_.plan.chunks}}) {
       add(x);
     }
-    for (const Claim& claim : claims_) add(claim.memory);
+    for (const Claim& claim : claims_) {
+      add(claim.memory);
+      add(claim.chunks);
+    }
+    std::array<std::uint64_t, sizeof(Talk) / 8> talk{};
+    std::memcpy(talk.data(), &talk_, sizeof talk_);
+    for (const std::uint64_t x : talk) add(x);
     for (const Peer& p : peers_) {
       add(p.staged);
       add(p.reduced);
@@ -134,16 +147,35 @@ class Core {
   bool adopt_peers_cause() noexcept { return false; }
   bool has_operations() const noexcept { return runs_ && !front_.is_over; }
   std::byte* slot(Peer& p, std::uint64_t chunk) noexcept {
-    return p.slots + chunk % kSlots * kSlotBytes;
+    return p.slots + chunk % slots_ * kSlotBytes;
   }
 
+  // One message to the other rank and one from it.
+  struct Talk {
+    RingWriter out;
+    RingReader in;
+    std::size_t to_send = 0;  // bytes
+    std::size_t sent = 0;
+    std::size_t to_get = 0;
+    std::size_t got = 0;
+    std::uint64_t is_sending = 0;  // true before its frame is begun
+    std::uint64_t is_amid_send = 0;
+    std::uint64_t is_getting = 0;
+    std::uint64_t is_amid_get = 0;
+    Frame frame;
+  };
+  static_assert(std::is_trivially_copyable_v<Talk> && sizeof(Talk) % 8 == 0);
+
   void begin(const Call& call);
+  void begin_talk(const Call& call);
+  bool talk();
   bool step();
   void finish_front(const std::exception_ptr& error);
   void fail(ErrorKind kind, const std::string& text, int because_of = -1) noexcept;
 
   // wake.cc
   void published() noexcept;
+  void published_to(Peer& p) noexcept;
   void settle() noexcept;
   bool sleep(std::chrono::nanoseconds most);
 
@@ -151,7 +183,7 @@ class Core {
   bool advance(Operation& op);
   bool post(Operation& op);
   bool agree(Operation& op);
-  void finish_inline(Operation& op);
+  bool has_agreed_counts(Operation& op, Peer& p);
   bool advance_chunk(Operation& op);
   bool may_stage(std::uint64_t chunk) noexcept;
   bool all_have(std::uint64_t Peer::* seen, Counter Block::* counter, std::uint64_t count) noexcept;
@@ -161,6 +193,13 @@ class Core {
   void reduce_chunk(Operation& op, std::size_t k);
   void copy_chunk(Operation& op, std::size_t k);
   void publish(Counter& counter, std::uint64_t count) noexcept;
+
+  // inline.cc
+  bool has_more_lines(const Operation& op) const noexcept { return op.plan.payload > kLinePayload; }
+  void post_first_line(const Operation& op, Cell& cell) noexcept;
+  void post_more_lines(const Operation& op) noexcept;
+  bool has_payload(const Operation& op, const Peer& p) const noexcept;
+  void finish_inline(Operation& op);
 
   // direct.cc
   void claim(Operation& op);
@@ -174,11 +213,15 @@ class Core {
   static constexpr Log log_{};
   static constexpr std::array<std::uint8_t, kPathCount> path_numbers_{};
 
+  static constexpr Slots slots_{};
   int rank_;
   Ranks<Peer> peers_;
   Ranks<const void*> shares_;
   Ranks<Claim> claims_;
+  std::array<std::byte, kMostRanks * kInlineBytes> taken_lines_{};
+  std::array<std::size_t, 2> lines_used_{};
   Operation front_{};
+  Talk talk_{};
   std::size_t called_ = 0;
   bool runs_ = false;
   std::uint64_t next_chunk_ = 0;

@@ -1,0 +1,35 @@
+// What NCCL costs without us: ncclAllReduce on a blocking communicator of its own, in the caller's
+// stream, as nccl-tests calls it. No events, no watcher, no deadline, no recorder.
+//
+// One thread.
+#pragma once
+
+#include "collectives/bench/gpu.h"
+#include "collectives/bench/operation.h"
+#include "collectives/nccl/module.h"
+#include "collectives/process_group.h"
+
+namespace dl::collectives::bench {
+
+class BareNccl {
+ public:
+  // Collective: every rank of the group, whose CPU side carries NCCL's id, calls it. Throws
+  // kConnection.
+  BareNccl(ProcessGroup& group, const Gpu& gpu, const nccl::Module& module);
+  // No rank may still be in an operation.
+  ~BareNccl();
+  BareNccl(const BareNccl&) = delete;
+  BareNccl& operator=(const BareNccl&) = delete;
+
+  // The Work is over when the stream is.
+  Ref<Work> all_reduce(const Call& call);
+
+ private:
+  void check(int code, const char* call) const;
+
+  const nccl::Module& nccl_;
+  void* stream_;
+  nccl::Comm comm_ = nullptr;
+};
+
+}  // namespace dl::collectives::bench

@@ -1,0 +1,47 @@
+// FirstError: the first error of something that goes on in the background, for those who use what
+// comes out of it and have nothing else to ask.
+//
+// Whoever works in the background sets it, before anybody can see that the work has ended badly;
+// whoever uses the results holds it, also longer than the worker lives. Thread-safety: any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include "core/base/ref.h"
+
+namespace dl {
+
+class FirstError : public RefCounted {
+ public:
+  // The errors of `others`, which may be null, are this one's as well.
+  explicit FirstError(Ref<FirstError> others = nullptr) noexcept : others_(std::move(others)) {}
+
+  // Does nothing after the first time.
+  void set(std::exception_ptr error) noexcept {
+    State none = State::kNone;
+    if (!state_.compare_exchange_strong(none, State::kBeingSet)) return;
+    error_ = std::move(error);
+    state_.store(State::kSet, std::memory_order_release);
+  }
+  std::exception_ptr get() const noexcept {
+    for (const FirstError* each = this; each != nullptr; each = each->others_.get()) {
+      if (each->state_.load(std::memory_order_acquire) == State::kSet) return each->error_;
+    }
+    return nullptr;
+  }
+  // Throws it, where there is one.
+  void check() const {
+    if (const std::exception_ptr error = get()) std::rethrow_exception(error);
+  }
+
+ private:
+  enum class State : std::uint8_t { kNone, kBeingSet, kSet };
+  const Ref<FirstError> others_;
+  std::atomic<State> state_{State::kNone};
+  std::exception_ptr error_;
+};
+
+}  // namespace dl

@@ -1,0 +1,57 @@
+#include "core/kernels/cuda/active_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+
+#include "core/kernels/cuda/errors.h"
+
+namespace dl::cuda {
+namespace {
+
+constexpr int kNone = -1;
+
+constinit std::atomic<int> used_by_process{kNone};  // the first one
+constinit thread_local bool has_own = false;        // a device was named, or given
+constinit thread_local int innermost = kNone;
+
+}  // namespace
+
+int active_device() noexcept {
+  return innermost;
+}
+
+OnDevice::OnDevice(int device) : device_(device), outer_(innermost), before_(device) {
+  // Within a scope nobody but dlrun calls, and who asks for the device again has it.
+  if (device != outer_) {
+    int own = kNone;
+    DL_CUDA_CHECK(cudaGetDevice(&own));
+    if (own == 0 && !has_own) own = kNone;
+    if (own != device) DL_CUDA_CHECK(cudaSetDevice(device));
+    if (own != kNone) before_ = own;
+    has_own = true;
+    int none = kNone;
+    used_by_process.compare_exchange_strong(none, device, std::memory_order_relaxed);
+  }
+  innermost = device;
+}
+
+OnDevice::~OnDevice() {
+  innermost = outer_;
+  // Where it fails the device is lost, and whoever uses it next is told so.
+  if (before_ != device_) cudaSetDevice(before_);
+}
+
+void settle_device() noexcept {
+  const int device = used_by_process.load(std::memory_order_relaxed);
+  if (has_own || device == kNone) return;
+  int own = kNone;
+  if (cudaGetDevice(&own) != cudaSuccess) return;
+  has_own = own != 0 || cudaSetDevice(device) == cudaSuccess;
+}
+
+void adopt_device(int device) noexcept {
+  has_own = cudaSetDevice(device) == cudaSuccess || has_own;
+}
+
+}  // namespace dl::cuda
