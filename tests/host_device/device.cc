@@ -1,0 +1,285 @@
+// Devices and their memory.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "tests/host_device/kernel.h"
+#include "tests/host_device/runtime.h"
+
+namespace dl::host_device {
+namespace {
+
+constexpr std::size_t kMemory = std::size_t{1} << 30;  // of a device
+constexpr int kMultiprocessors = 4;
+constexpr int kThreadsOfOne = 2048;
+constexpr int kL2Bytes = 1 << 20;
+
+struct Block {
+  std::size_t bytes;   // asked for
+  std::size_t mapped;  // with the guard behind it
+  Place place;
+  int device;
+};
+
+struct Memory {
+  std::mutex mutex;
+  std::map<const char*, Block> blocks;
+  std::map<int, std::size_t> used;  // of each device
+};
+Memory& memory() {
+  static Memory& all = *new Memory;
+  return all;
+}
+
+// What CUDA_VISIBLE_DEVICES leaves of DLRUN_TEST_DEVICES (default: one): up to the first entry that
+// is none.
+std::vector<int> visible_devices() {
+  const char* const given = std::getenv("DLRUN_TEST_DEVICES");
+  const int present = given == nullptr ? 1 : std::atoi(given);
+  std::vector<int> devices;
+  const char* const mask = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (mask == nullptr) {
+    for (int i = 0; i < present; ++i) devices.push_back(i);
+    return devices;
+  }
+  for (const char* at = mask; *at != '\0';) {
+    char* end = nullptr;
+    const long number = std::strtol(at, &end, 10);
+    if (end == at || number < 0 || number >= present) break;
+    devices.push_back(static_cast<int>(number));
+    at = *end == ',' ? end + 1 : end;
+  }
+  return devices;
+}
+
+const std::vector<int>& devices() {
+  static const std::vector<int>& all = *new std::vector<int>(visible_devices());
+  return all;
+}
+
+// Pages of its own, and one behind them that nobody may touch; what is not written reads as NaN.
+cudaError_t allocate(void** out, std::size_t bytes, Place place) {
+  const int device = this_thread().device;
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  if (place == Place::kDevice && bytes > kMemory - all.used[device]) {
+    return cudaErrorMemoryAllocation;
+  }
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t rounded = (bytes + page - 1) / page * page;
+  void* const base = ::mmap(nullptr, rounded + page, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return cudaErrorMemoryAllocation;
+  ::mprotect(static_cast<char*>(base) + rounded, page, PROT_NONE);
+  std::memset(base, 0xff, rounded);
+  all.blocks.emplace(static_cast<const char*>(base), Block{bytes, rounded + page, place, device});
+  if (place == Place::kDevice) all.used[device] += bytes;
+  *out = base;
+  return cudaSuccess;
+}
+
+cudaError_t release(void* data, Place place) {
+  if (data == nullptr) return cudaSuccess;
+  int device = 0;
+  Memory& all = memory();
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.blocks.find(static_cast<const char*>(data));
+    if (found == all.blocks.end() || found->second.place != place) return cudaErrorInvalidValue;
+    device = found->second.device;
+  }
+  drain(device);  // as cudaFree does
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.blocks.find(static_cast<const char*>(data));
+  if (place == Place::kDevice) all.used[device] -= found->second.bytes;
+  ::munmap(data, found->second.mapped);
+  all.blocks.erase(found);
+  return cudaSuccess;
+}
+
+}  // namespace
+
+int device_count() {
+  return static_cast<int>(devices().size());
+}
+
+int physical_device(int device) {
+  return devices().at(static_cast<std::size_t>(device));
+}
+
+Place place_of(const void* data) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  auto after = all.blocks.upper_bound(static_cast<const char*>(data));
+  if (after == all.blocks.begin()) return Place::kPageable;
+  const auto& [base, block] = *--after;
+  return static_cast<const char*>(data) < base + block.bytes ? block.place : Place::kPageable;
+}
+
+}  // namespace dl::host_device
+
+using namespace dl::host_device;
+
+namespace {
+
+bool is_device(int device) {
+  return device >= 0 && device < device_count();
+}
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = device_count();
+  return *count > 0 ? cudaSuccess : answer(cudaErrorNoDevice);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = this_thread().device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (!is_device(device)) return answer(cudaErrorInvalidDevice);
+  this_thread().device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (!is_device(device)) return answer(cudaErrorInvalidDevice);
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 9;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = kMultiprocessors;
+      return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = kThreadsOfOne;
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = kL2Bytes;
+      return cudaSuccess;
+    default:
+      return answer(cudaErrorInvalidValue);
+  }
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (!is_device(device)) return answer(cudaErrorInvalidDevice);
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "host device");
+  properties->uuid.bytes[0] = static_cast<char>(physical_device(device) + 1);
+  properties->major = 9;
+  properties->multiProcessorCount = kMultiprocessors;
+  properties->totalGlobalMem = kMemory;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() {
+  return std::exchange(this_thread().error, cudaSuccess);
+}
+
+// The runtime's own tables of names are not at hand.
+const char* cudaGetErrorName(cudaError_t error) {
+  thread_local char text[32];
+  std::snprintf(text, sizeof text, "cudaError %d", static_cast<int>(error));
+  return text;
+}
+
+const char* cudaGetErrorString(cudaError_t) {
+  return "an error of the host device";
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const std::lock_guard lock(memory().mutex);
+  *total = kMemory;
+  *free = kMemory - memory().used[this_thread().device];
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  if (is_forbidden()) return answer(cudaErrorStreamCaptureUnsupported);
+  return answer(allocate(data, bytes, Place::kDevice));
+}
+
+cudaError_t cudaFree(void* data) {
+  if (is_forbidden()) return answer(cudaErrorStreamCaptureUnsupported);
+  return answer(release(data, Place::kDevice));
+}
+
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+  if (is_forbidden()) return answer(cudaErrorStreamCaptureUnsupported);
+  return answer(allocate(data, bytes, Place::kPinned));
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  if (is_forbidden()) return answer(cudaErrorStreamCaptureUnsupported);
+  return answer(release(data, Place::kPinned));
+}
+
+// Pageable memory has been read when the call returns, and has been written.
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  if (kind != cudaMemcpyDefault && kind != cudaMemcpyHostToDevice &&
+      kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyDeviceToDevice) {
+    return answer(cudaErrorInvalidMemcpyDirection);
+  }
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream, &status);
+  const bool later = status != cudaStreamCaptureStatusNone;
+  Work copy = [to, from, bytes] { std::memmove(to, from, bytes); };
+  if (place_of(from) == Place::kPageable && !later) {
+    const auto* const first = static_cast<const char*>(from);
+    copy = [to, staged = std::vector<char>(first, first + bytes)] {
+      std::memcpy(to, staged.data(), staged.size());
+    };
+  }
+  if (const cudaError_t given = enqueue(stream, std::move(copy)); given != cudaSuccess) {
+    return answer(given);
+  }
+  return place_of(to) == Place::kPageable && !later ? cudaStreamSynchronize(stream) : cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t stream) {
+  return answer(enqueue(stream, [=] { std::memset(data, value, bytes); }));
+}
+
+cudaError_t cudaMemset2DAsync(void* data, std::size_t pitch, int value, std::size_t width,
+                              std::size_t height, cudaStream_t stream) {
+  if (width > pitch) return answer(cudaErrorInvalidValue);
+  return answer(enqueue(stream, [=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memset(static_cast<char*>(data) + row * pitch, value, width);
+    }
+  }));
+}
+
+}  // extern "C"

@@ -1,0 +1,23 @@
+// A CUDA device that is this processor: its kernels run as functions, its memory is the host's. So
+// that what is written for GPUs runs in tests where no GPU is; how fast it is says nothing.
+//
+// libhost_device.so offers those calls of CUDA's runtime, cuBLASLt, cuDNN and NCCL that dlrun
+// makes, over NVIDIA's own headers. The modules libdlrun_cuda.so and libdlrun_nccl.so are compiled
+// once more as plain C++ and linked with it instead of with NVIDIA's libraries.
+//
+// A stream is a thread that does in order what it was given, later than the caller goes on: what
+// waits for too little fails here as well. Thread-safety: any thread may call.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+namespace dl::host_device {
+
+// `work` runs on the stream's thread once all is done that the stream was given before. While the
+// stream is being captured it goes into the graph instead, and runs at each of its launches: it
+// must own copies of what it needs of the call. `work` must not call CUDA.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+
+}  // namespace dl::host_device
