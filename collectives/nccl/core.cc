@@ -159,6 +159,11 @@ void Core::check(int code, std::string_view call) {
 void Core::settle(Deadline deadline, const Descriptor& what) {
   for (int rounds = 0;; ++rounds) {
     throw_if_broken();
+    int state = kSuccess;
+    if (const int code = nccl_.async_error(comm_, &state)) state = code;
+    check(state, "an operation's start");
+    if (state == kSuccess) return;
+    // After the look: what NCCL has started is not late, however long this thread was held up.
     if (deadline.has_passed()) {
       poison(ErrorKind::kTimeout,
              fmt::format("{}: NCCL has not started it within its capture by the deadline; an "
@@ -167,10 +172,6 @@ void Core::settle(Deadline deadline, const Descriptor& what) {
              true);
       continue;
     }
-    int state = kSuccess;
-    if (const int code = nccl_.async_error(comm_, &state)) state = code;
-    check(state, "an operation's start");
-    if (state == kSuccess) return;
     // Only the first operations connect ranks, which takes long.
     rounds < 1000 ? static_cast<void>(::sched_yield())
                   : std::this_thread::sleep_for(std::chrono::microseconds(100));

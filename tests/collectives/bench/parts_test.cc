@@ -133,8 +133,8 @@ TEST(BenchRun, AnOldResultIsNotTakenForANewOne) {
 // One rank with a GPU and an NCCL that are made for tests, or with the GPU alone.
 Outcome run_on_gpu(const Operation& operation, bool over_nccl,
                    std::unique_ptr<Report> (*make)(std::FILE*), bool bare = false) {
+  const nccl::Module table = testing::FakeNccl::table();  // outlives what `fake` waits for
   testing::FakeNccl fake;
-  const nccl::Module table = testing::FakeNccl::table();
   const Ref<ProcessGroup> group = make_device_group(
       make_solo_group(), {.timeout = std::chrono::seconds(30)},
       [&](const Ref<ProcessGroup>& host, int device, const DeviceGroupOptions& o) {

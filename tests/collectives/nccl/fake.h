@@ -122,11 +122,16 @@ class FakeRuntime : public cuda::Runtime {
   }
   void synchronize_stream(void* stream) override {
     while (true) {
-      const std::lock_guard lock(mutex);
-      pump();
-      if (static_cast<FakeStream*>(stream)->steps.empty()) return;
+      {
+        const std::lock_guard lock(mutex);
+        pump();
+        if (static_cast<FakeStream*>(stream)->steps.empty()) return;
+      }
+      let_others_in();
     }
   }
+  // A mutex goes to whoever asks first, and that would be this thread again.
+  static void let_others_in() { ::usleep(20); }
   void synchronize_device(int) override {}
   void* make_event(int, bool) override { return new FakeEvent; }
   void destroy_event(void* event) noexcept override { delete static_cast<FakeEvent*>(event); }
@@ -148,8 +153,7 @@ class FakeRuntime : public cuda::Runtime {
     return *e->passed == e->recorded;
   }
   void synchronize_event(void* event) override {
-    while (!query_event(event)) {
-    }
+    while (!query_event(event)) let_others_in();
   }
   void wait_event(void* stream, void* event) override {
     const std::lock_guard lock(mutex);
@@ -232,10 +236,26 @@ struct FakeNccl {
   FakeRuntime runtime;
   Fault fault;
   std::map<std::string, std::unique_ptr<World>> worlds;
+  std::atomic<int> alive{0};  // communicators; the last that whoever ends one does here
   static inline FakeNccl* now = nullptr;
 
   FakeNccl() { now = this; }
-  ~FakeNccl() { now = nullptr; }
+  ~FakeNccl() {
+    fault.abort_hangs = false;
+    all_ended();
+    now = nullptr;
+  }
+
+  // Waits for the threads that a group has left behind to end its communicator, which nobody else
+  // waits for. False where one has not within a minute.
+  bool all_ended() const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (alive > 0) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      ::usleep(200);
+    }
+    return true;
+  }
 
   static FakeComm& of(nccl::Comm comm) { return *static_cast<FakeComm*>(comm); }
 
@@ -366,6 +386,7 @@ struct FakeNccl {
       if (!world) world = std::make_unique<World>();
       world->size = size;
       auto* const made = new FakeComm{world.get(), rank};
+      ++now->alive;
       made->busy = now->fault.busy_polls;
       made->starter = std::this_thread::get_id();
       *comm = made;
@@ -377,6 +398,7 @@ struct FakeNccl {
       if (!world) world = std::make_unique<World>();
       world->size = size;
       *comm = new FakeComm{.world = world.get(), .rank = rank, .blocks = true};
+      ++now->alive;
       return nccl::kSuccess;
     };
     m.async_error = [](nccl::Comm comm, int* state) {
@@ -402,7 +424,8 @@ struct FakeNccl {
         const std::lock_guard lock(now->runtime.mutex);
         delete &of(comm);
       }
-      ++now->fault.destroys;  // the last that a thread that was left behind does here
+      ++now->fault.destroys;
+      --now->alive;
       return nccl::kSuccess;
     };
     m.abort = [](nccl::Comm comm) {
@@ -415,6 +438,7 @@ struct FakeNccl {
         delete &of(comm);
       }
       ++now->fault.aborts;
+      --now->alive;
       return nccl::kSuccess;
     };
     m.group_start = [] {

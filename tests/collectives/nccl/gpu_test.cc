@@ -133,6 +133,7 @@ TEST_F(GpuRank, Dies) {
   const Tensor sum = numbers(1);
   all_reduce(*group_, sum)->wait(stream_);  // connects
   cuda::synchronize();
+  host_->barrier()->synchronize();  // rank 0 is through with it, too
   if (rank_ == 1) ::kill(::getpid(), SIGKILL);
   try {
     all_reduce(*group_, sum, {.call = call()})->synchronize(600s);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <barrier>
+#include <latch>
 
 #include "collectives/coalesced.h"
 #include "core/device/cuda/graph.h"
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // One rank of a test.
 struct Rank {
@@ -66,17 +68,22 @@ bool eventually_broken(const Rank& rank) {
 
 class Nccl : public ::testing::Test {
  protected:
+  nccl::Module table_ = FakeNccl::table();  // outlives what fake_ waits for
   FakeNccl fake_;
-  nccl::Module table_ = FakeNccl::table();
   std::vector<std::string> ends_;  // of processes
   std::mutex mutex_;
+  std::barrier<> both_{2};  // for tests of two ranks
   std::chrono::milliseconds timeout_ = 30s;
   std::chrono::milliseconds connect_ = 30s;
   std::chrono::milliseconds patience_ = 60s;  // ends when all have answered
   std::chrono::milliseconds abort_time_ = 30s;
 
+  // Each begins when all have met: what one does would else end the others' meeting. (And a barrier
+  // of the host group's is no place to wait before something that ends that group: whoever leaves
+  // it first may end it for the others that are still in it.)
   void run(int size, const std::function<void(Rank& rank)>& body) {
     rendezvous::MemoryStore store;
+    std::latch met(size);
     run_threads(size, [&](int r) {
       const Ref<ProcessGroup> host = join_group(store, r, size, {.timeout = 60s});
       void* const own = fake_.runtime.make_stream(r, false);
@@ -85,10 +92,31 @@ class Nccl : public ::testing::Test {
                 fake_.runtime,
                 {.device = {DeviceType::kCUDA, static_cast<std::int16_t>(r)}, .handle = own},
                 make_ref<nccl::Notices>(&store)};
-      rank.group = make(r, host, rank.notices);
+      try {
+        rank.group = make(r, host, rank.notices);
+      } catch (...) {
+        met.count_down();
+        throw;
+      }
+      met.arrive_and_wait();
       body(rank);
       rank.group = nullptr;
     });
+    EXPECT_TRUE(fake_.fault.abort_hangs || fake_.all_ended());
+  }
+  // Of two ranks: all_reduce #1, and behind it #2, which rank 0 alone calls and gets. Its clock
+  // runs from `opened` on, which is rank 0's to set: so the deadline does not pass while it is
+  // being called, however long that takes, nor while rank 1 is in a call.
+  Ref<Work> call_alone(const Rank& rank, float* value, const std::atomic<bool>& opened,
+                       std::chrono::milliseconds timeout) {
+    Ref<Work> alone;
+    if (rank.rank() == 0) {
+      fake_.runtime.push(rank.stream.handle, [&opened] { return opened.load(); });
+    }
+    rank.all_reduce(value, value + 1, 1);
+    if (rank.rank() == 0) alone = rank.all_reduce(value, value + 2, 1, timeout);
+    both_.arrive_and_wait();
+    return alone;
   }
   Ref<ProcessGroup> make(int device, const Ref<ProcessGroup>& host,
                          const Ref<nccl::Notices>& notices = nullptr) {
@@ -222,17 +250,16 @@ TEST_F(Nccl, SeveralReductionsAreOneOperation) {
 }
 
 TEST_F(Nccl, ACallThatNcclRefusesLeavesNothingOpenForOtherGroups) {
-  std::barrier both(2);  // of the host group's there are no more after the error
   run(2, [&](Rank& rank) {
     const Ref<ProcessGroup> other =
         make(rank.stream.device.index, rank.host.split({}), rank.notices);
     float value = 1;
     fake_.fault.call_error = kInvalidUsage;
-    both.arrive_and_wait();
+    both_.arrive_and_wait();
     const Thrown thrown = thrown_by([&] { rank.all_reduce(&value, &value, 1); });
     EXPECT_THAT(thrown.text, HasSubstr("ncclAllReduce: NCCL says: an error"));
     EXPECT_TRUE(eventually_broken(rank));
-    both.arrive_and_wait();
+    both_.arrive_and_wait();
     fake_.fault.call_error = 0;
     other->all_reduce({.input = &value, .output = &value, .count = 1, .call = rank.call()})
         ->synchronize();
@@ -243,7 +270,6 @@ TEST_F(Nccl, ACallThatNcclRefusesLeavesNothingOpenForOtherGroups) {
 TEST_F(Nccl, NobodyElseAsksNcclWhileAnOperationIsStarted) {
   run(2, [&](Rank& rank) {
     float input = 1, output = 0;
-    rank.host.barrier()->synchronize();
     fake_.fault.busy_polls = 3000;
     for (int i = 0; i < 2; ++i) {
       rank.all_reduce(&input, &output, 1)->synchronize();
@@ -277,8 +303,9 @@ TEST_F(Nccl, ARankThatIsStoppedDoesNotAnswer) {
   patience_ = 200ms;
   run(2, [&](Rank& rank) {
     float value[2] = {};
+    if (rank.rank() == 1) rank.notices->close();  // its watcher answers nobody
+    both_.arrive_and_wait();
     if (rank.rank() == 1) {
-      rank.notices->close();  // its watcher answers nobody
       ASSERT_TRUE(eventually_broken(rank));
       return;
     }
@@ -290,19 +317,20 @@ TEST_F(Nccl, ARankThatIsStoppedDoesNotAnswer) {
 }
 
 TEST_F(Nccl, RanksThatCallDifferentThingsAreQuoted) {
-  timeout_ = 300ms;
   run(2, [&](Rank& rank) {
     float value[8] = {};
     std::atomic<bool> opened{false};
     if (rank.rank() == 0) {
-      const Thrown thrown = thrown_by([&] { rank.all_reduce(value, value + 4, 2)->synchronize(); });
+      both_.arrive_and_wait();
+      const Thrown thrown =
+          thrown_by([&] { rank.all_reduce(value, value + 4, 2, 300ms)->synchronize(); });
       EXPECT_EQ(thrown.kind, ErrorKind::kMismatch);
     } else {
-      const Thrown thrown = thrown_by([&] {
-        // So that rank 0 waits, as it would on a GPU.
-        fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
-        rank.all_reduce(value, value + 4, 4)->synchronize();
-      });
+      // So that rank 0 waits, as it would on a GPU.
+      fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
+      const Ref<Work> work = rank.all_reduce(value, value + 4, 4);
+      both_.arrive_and_wait();
+      const Thrown thrown = thrown_by([&] { work->synchronize(); });
       EXPECT_THAT(thrown.text, AllOf(HasSubstr("f32[2] sum"), HasSubstr("f32[4] sum"),
                                      HasSubstr("do all ranks make the same calls")));
     }
@@ -312,16 +340,20 @@ TEST_F(Nccl, RanksThatCallDifferentThingsAreQuoted) {
 }
 
 TEST_F(Nccl, WhatWaitsBehindOtherWorkOfTheGpuIsNotLate) {
-  timeout_ = 50ms;
   run(2, [&](Rank& rank) {
-    std::atomic<bool> opened{false};
-    float input = 1, output = 0;
+    std::atomic<bool> begun{false}, opened{false};
+    float input = 1, first = 0, output = 0;
+    // Behind another operation: one that is still being called may be late.
+    fake_.runtime.push(rank.stream.handle, [&] { return begun.load(); });
+    const Ref<Work> before = rank.all_reduce(&input, &first, 1);
     fake_.runtime.push(rank.stream.handle, [&] { return opened.load(); });
-    const Ref<Work> work = rank.all_reduce(&input, &output, 1);
+    const Ref<Work> work = rank.all_reduce(&input, &output, 1, 50ms);
+    begun = true;
+    before->synchronize();
     ::usleep(300'000);
     EXPECT_FALSE(work->is_completed());
     EXPECT_EQ(rank.group->error(), nullptr);
-    rank.host.barrier()->synchronize();
+    both_.arrive_and_wait();
     opened = true;
     // In time or not, from here on its clock runs.
     EXPECT_TRUE(eventually([&] { return work->is_completed(); }));
@@ -330,11 +362,10 @@ TEST_F(Nccl, WhatWaitsBehindOtherWorkOfTheGpuIsNotLate) {
 }
 
 TEST_F(Nccl, AnErrorThatNcclFindsEndsTheGroupEverywhereWithItsWords) {
-  std::barrier both(2);  // the error also ends a barrier of the host group that a rank is still in
   run(2, [&](Rank& rank) {
     float value[2] = {};
     rank.all_reduce(value, value + 1, 1)->synchronize();
-    both.arrive_and_wait();
+    both_.arrive_and_wait();
     fake_.fault.async_error = nccl::kRemoteError;
     ASSERT_TRUE(eventually_broken(rank));
     const Thrown thrown = thrown_by([&] { rank.all_reduce(value, value + 1, 1); });
@@ -372,29 +403,28 @@ TEST_F(Nccl, WhatKeepsNcclFromConnectingIsSaidInItsWords) {
 }
 
 TEST_F(Nccl, AnAbortThatHangsEndsTheProcessWithTheNamedError) {
-  timeout_ = 200ms;
   abort_time_ = 100ms;
   fake_.fault.abort_hangs = true;
   run(2, [&](Rank& rank) {
-    float value[2] = {};
-    if (rank.rank() == 0) {
-      const Thrown thrown = thrown_by([&] { rank.all_reduce(value, value + 1, 1)->synchronize(); });
-      EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+    float value[3] = {};
+    std::atomic<bool> opened{false};
+    if (const Ref<Work> work = call_alone(rank, value, opened, 200ms)) {
+      opened = true;
+      EXPECT_EQ(thrown_by([&] { work->synchronize(); }).kind, ErrorKind::kTimeout);
     }
     ASSERT_TRUE(eventually_broken(rank));
     rank.group = nullptr;
   });
   ASSERT_EQ(ends_.size(), 2U);
   EXPECT_THAT(ends_[0],
-              AllOf(HasSubstr("all_reduce #1"), HasSubstr("NCCL has not given the communicator")));
+              AllOf(HasSubstr("all_reduce #2"), HasSubstr("NCCL has not given the communicator")));
   fake_.fault.abort_hangs = false;
-  while (fake_.fault.aborts < 2) ::usleep(1000);  // the threads that were left behind
+  EXPECT_TRUE(fake_.all_ended());  // by the threads that were left behind
+  EXPECT_EQ(fake_.fault.aborts, 2);
 }
 
 TEST_F(Nccl, AnAbortByOneRankIsEveryRanks) {
-  std::barrier both(2);  // both have met
   run(2, [&](Rank& rank) {
-    both.arrive_and_wait();
     if (rank.rank() == 0) rank.group->abort("no more data");
     ASSERT_TRUE(eventually_broken(rank));
     const Thrown thrown = thrown_by([&] { rank.group->barrier({.call = rank.call()}); });
@@ -450,6 +480,7 @@ TEST_F(Nccl, CapturedGraphsGoBeforeTheirCommunicator) {
 }
 
 TEST_F(Nccl, ALaunchHasADeadlineAndNamesTheRankThatDoesNotLaunch) {
+  std::latch ready(3);
   run(3, [&](Rank& rank) {
     float input = 1, output = 0;
     const auto good = rank.capture(&input, &output);
@@ -457,8 +488,11 @@ TEST_F(Nccl, ALaunchHasADeadlineAndNamesTheRankThatDoesNotLaunch) {
     good->launch(rank.stream);
     rank.runtime.synchronize_stream(rank.stream.handle);
     EXPECT_EQ(output, 3);
-    const auto graph = rank.capture(&input, &output, {200ms, 300ms});
-    if (rank.rank() != 2) graph->launch(rank.stream);
+    const auto graph = rank.rank() == 0 ? rank.capture(&input, &output, {200ms, 300ms})
+                                        : rank.capture(&input, &output, {30s, 30s});
+    if (rank.rank() == 1) graph->launch(rank.stream);
+    ready.arrive_and_wait();
+    if (rank.rank() == 0) graph->launch(rank.stream);
     ASSERT_TRUE(eventually_broken(rank));
     ASSERT_TRUE(eventually([&] { return fake_.fault.aborts == 3; }));
     const Thrown thrown = thrown_by([&] { rank.group->barrier({.call = rank.call()}); });
@@ -466,7 +500,7 @@ TEST_F(Nccl, ALaunchHasADeadlineAndNamesTheRankThatDoesNotLaunch) {
         thrown.text,
         AllOf(HasSubstr("a graph's launch (2 operations, up to all_reduce #3 (f32[1] sum))"),
               HasSubstr("not over after 0.3 s"), HasSubstr("rank 2"),
-              HasSubstr("has not called it (its last call was #1)")));
+              HasSubstr("has not called it (its last call was #1)"), Not(HasSubstr("rank 1 ("))));
     EXPECT_NE(rank.host.error(), nullptr);
     EXPECT_EQ(thrown_by([&] { graph->launch(rank.stream); }).kind, ErrorKind::kAborted);
     EXPECT_EQ(thrown_by([&] { rank.capture(&input, &output); }).text, thrown.text);
@@ -491,6 +525,7 @@ TEST_F(Nccl, ALaunchCountsAsTheOperationsThatItHolds) {
       }
       EXPECT_EQ(output, 2);
     }
+    both_.arrive_and_wait();
     if (launches) {
       const Thrown thrown =
           thrown_by([&] { rank.all_reduce(&input, &output, 1, 300ms)->synchronize(); });
@@ -528,7 +563,6 @@ TEST_F(Nccl, ACaptureThatNcclDoesNotGetThroughEndsAtTheDeadline) {
   timeout_ = 300ms;
   run(2, [&](Rank& rank) {
     float input = 1, output = 0;
-    rank.host.barrier()->synchronize();
     if (rank.rank() == 0) {
       fake_.fault.busy_polls = 1 << 30;
       const Thrown thrown = thrown_by([&] { rank.capture(&input, &output); });
@@ -562,15 +596,17 @@ TEST_F(Nccl, LeavingWaitsForWhatAStreamWaitsFor) {
 }
 
 TEST_F(Nccl, AStreamThatGoesOnBehindAnAbortFindsTheErrorAlsoWhenTheGroupIsGone) {
-  timeout_ = 300ms;
   run(2, [&](Rank& rank) {
-    if (rank.rank() == 1) {  // never calls
+    float value[3] = {};
+    std::atomic<bool> opened{false};
+    const Ref<Work> work = call_alone(rank, value, opened, 300ms);
+    if (!work) {
       ASSERT_TRUE(eventually_broken(rank));
       return;
     }
-    float input = 1, output = 0;
     const Ref<FirstError> error = rank.group->background_error();
-    rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+    work->wait(rank.stream);
+    opened = true;
     rank.runtime.synchronize_stream(rank.stream.handle);
     EXPECT_THAT(thrown_by([&] { error->check(); }).text, HasSubstr("not over after 0.3 s"));
     rank.group = nullptr;
@@ -579,15 +615,17 @@ TEST_F(Nccl, AStreamThatGoesOnBehindAnAbortFindsTheErrorAlsoWhenTheGroupIsGone) 
 }
 
 TEST_F(Nccl, LeavingWaitsForAStreamToTheDeadlineOnly) {
-  timeout_ = 300ms;
   run(2, [&](Rank& rank) {
-    if (rank.rank() == 1) {
+    float value[3] = {};
+    std::atomic<bool> opened{false};
+    const Ref<Work> work = call_alone(rank, value, opened, 300ms);
+    if (!work) {
       ASSERT_TRUE(eventually_broken(rank));
       return;
     }
-    float input = 1, output = 0;
     const Ref<FirstError> error = rank.group->background_error();
-    rank.all_reduce(&input, &output, 1)->wait(rank.stream);
+    work->wait(rank.stream);
+    opened = true;
     rank.group = nullptr;
     EXPECT_THAT(thrown_by([&] { error->check(); }).text, HasSubstr("not over after 0.3 s"));
   });
