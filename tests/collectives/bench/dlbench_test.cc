@@ -262,7 +262,7 @@ TEST(Dlbench, EndsWithASentenceWhereMemoryOrADiskIsFull) {
   const auto ends = [](const std::string& arguments, const std::string& text) {
     tests::Process job({"sh", "-c", tests::program("dlbench") + " all_reduce -n 1 " + arguments},
                        {.environment = {"RANK=0", "WORLD_SIZE=1", "DLRUN_PLAN=default"}});
-    EXPECT_EQ(job.wait(), 1) << arguments;
+    EXPECT_EQ(job.wait(std::chrono::seconds(100)), 1) << arguments;
     EXPECT_EQ(job.err(), text);
   };
   ends("-b 8 -e 8 >/dev/full", "error: write to standard output: No space left on device\n");
