@@ -44,6 +44,10 @@ inline void run_threads(int size, const std::function<void(int rank)>& body) {
   }
 }
 
+// As RankOptions::speak_after: an operation asks its peers for a sign of life as soon as it waits,
+// and not only in the last quarter of its deadline, so that a short one gives them longer.
+inline constexpr std::chrono::milliseconds kAskAtOnce = 500ms;
+
 struct RankOptions {
   std::chrono::nanoseconds timeout = 30s;
   std::string name = "world";
@@ -106,6 +110,30 @@ inline Thrown thrown_by(const std::function<void()>& call) {
   }
   ADD_FAILURE() << "nothing was thrown";
   return {};
+}
+
+// One with another key is refused, however long a rank 0 with the right one goes on listening, and
+// keeps nobody from joining. Its record alone is no rank.
+inline void expect_strangers_refused(Ref<ProcessGroup> (*make)(const GroupOptions& options)) {
+  rendezvous::MemoryStore store;
+  const auto join = [&, key = rendezvous::JobKey::generate()](int rank) {
+    return GroupOptions{
+        .rank = rank, .size = 2, .store = &store, .key = key, .connect_timeout = 60s};
+  };
+  run_threads(2, [&](int rank) {
+    GroupOptions how = join(rank);
+    if (rank == 1) {
+      how.key = rendezvous::JobKey::generate();
+      const Thrown thrown = thrown_by([&] { make(how); });
+      EXPECT_EQ(thrown.kind, ErrorKind::kAuthentication) << thrown.text;
+    }
+    make(join(rank))->barrier()->wait();
+  });
+  GroupOptions how = join(0);
+  how.connect_timeout = 100ms;
+  const Thrown thrown = thrown_by([&] { make(how); });
+  EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+  EXPECT_NE(thrown.text.find("did not connect within"), std::string::npos) << thrown.text;
 }
 
 }  // namespace dl::collectives::testing

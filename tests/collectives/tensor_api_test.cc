@@ -52,11 +52,12 @@ TEST(TensorCollectives, OnSymmetricTensorsOfAnyBackend) {
 
 TEST(TensorCollectives, RefuseSymmetricTensorsOfAFailedOperation) {
   rendezvous::MemoryStore store;
-  std::latch failed(2);
+  std::latch made(2), failed(2);
   run_threads(2, [&](int rank) {
     const Ref<ProcessGroup> group =
         make_shm_group({.rank = rank, .size = 2, .store = &store, .connect_timeout = 30s});
     const Tensor x = symmetric_empty({100'000}, DType::kF32, *group);
+    made.arrive_and_wait();
     if (rank == 0) {
       EXPECT_EQ(
           thrown_by([&] { all_reduce(*group, x, {.call = {.timeout = 100ms}})->wait(); }).kind,

@@ -205,18 +205,7 @@ TEST(JoiningAShmGroup, OfTwoNodesIsRefusedInOneSentence) {
 }
 
 TEST(JoiningAShmGroup, WithAnotherKeyIsRefused) {
-  rendezvous::MemoryStore store;
-  run_threads(2, [&](int rank) {
-    const Thrown thrown = thrown_by([&] {
-      make_shm_group({.rank = rank,
-                      .size = 2,
-                      .store = &store,
-                      .key = rendezvous::JobKey::generate(),
-                      .connect_timeout = 3s});
-    });
-    EXPECT_EQ(thrown.kind, rank == 1 ? ErrorKind::kAuthentication : ErrorKind::kTimeout)
-        << thrown.text;
-  });
+  expect_strangers_refused(make_shm_group);
 }
 
 // Open descriptors and mapped segments of this process.
@@ -773,11 +762,12 @@ TEST(SymmetricMemory, IsMadeByAllRanksOrByNone) {
 
 TEST(SymmetricMemory, OfAFailedOperationIsOutOfReachOfOthers) {
   rendezvous::MemoryStore store;
-  std::latch failed(2);
+  std::latch made(2), failed(2);
   run_threads(2, [&](int rank) {
     const Ref<ProcessGroup> group = join(store, rank, {});
     const Ref<SymmetricMemory> used = group->allocate_symmetric(kManyChunks * 4);
     const Ref<SymmetricMemory> idle = group->allocate_symmetric(4096);
+    made.arrive_and_wait();
     const auto reduce_it = [&](std::chrono::nanoseconds timeout) {
       group
           ->all_reduce({.input = used->data(),

@@ -128,10 +128,11 @@ TEST(Mismatch, OfOrder) {
   expect_all(thrown, ErrorKind::kMismatch, {"all_reduce #1", "f32[10]", "f32[20]"});
 }
 
+// Rank 2 has called it, with a later deadline, before rank 0 does.
 TEST(Deadline, NamesWhoIsMissingOnEveryRank) {
-  std::latch calling(2);
+  std::latch called(1);
   std::latch over(3);
-  run_ranks(3, [&](ProcessGroup& group) {
+  const auto body = [&](ProcessGroup& group) {
     if (group.rank() == 1) {
       over.arrive_and_wait();  // it never calls
       const Thrown thrown = thrown_by([&] { group.barrier()->wait(); });
@@ -139,25 +140,35 @@ TEST(Deadline, NamesWhoIsMissingOnEveryRank) {
       return;
     }
     std::vector<float> x(10);
-    const Clock::time_point begin = Clock::now();  // before any rank calls it
-    calling.arrive_and_wait();
-    const Thrown thrown = thrown_by([&] {
-      group
-          .all_reduce(
-              {.input = x.data(), .output = x.data(), .count = 10, .call = {.timeout = 400ms}})
-          ->wait();
-    });
+    const auto reduce = [&](std::chrono::nanoseconds timeout) {
+      return group.all_reduce(
+          {.input = x.data(), .output = x.data(), .count = 10, .call = {.timeout = timeout}});
+    };
+    const Clock::time_point begin = Clock::now();  // before rank 0 calls it
+    Thrown thrown;
+    if (group.rank() == 2) {
+      const Ref<Work> work = reduce(30s);
+      called.count_down();
+      thrown = thrown_by([&] { work->wait(); });
+    } else {
+      called.wait();
+      thrown = thrown_by([&] { reduce(600ms)->wait(); });
+    }
     EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
-    EXPECT_GE(Clock::now() - begin, 400ms);
+    EXPECT_GE(Clock::now() - begin, 600ms);
     EXPECT_NE(
-        thrown.text.find("all_reduce #1 (f32[10] sum): timed out after 0.4 s waiting for rank 1 ("),
+        thrown.text.find("all_reduce #1 (f32[10] sum): timed out after 0.6 s waiting for rank 1 ("),
         std::string::npos)
         << thrown.text;
-    EXPECT_NE(thrown.text.find("which has not called it"), std::string::npos) << thrown.text;
+    // One that the machine has kept from answering for so long is as good as stopped.
+    EXPECT_TRUE(thrown.text.find("which has not called it") != std::string::npos ||
+                thrown.text.find("which does not answer") != std::string::npos)
+        << thrown.text;
     EXPECT_EQ(thrown.text.find("rank 2"), std::string::npos) << thrown.text;
     EXPECT_EQ(thrown.text.find("rank 0"), std::string::npos) << thrown.text;
     over.arrive_and_wait();
-  });
+  };
+  run_ranks(3, body, {.speak_after = kAskAtOnce});
 }
 
 TEST(Deadline, OfTheGroupHoldsWhereACallGivesNone) {
@@ -178,6 +189,7 @@ TEST(Synchronize, WithATimeoutThrowsAndLeavesTheOperationUnderWay) {
       const Thrown thrown = thrown_by([&] { work->synchronize(50ms); });
       EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
       EXPECT_NE(thrown.text.find("rank 1 ("), std::string::npos) << thrown.text;
+      EXPECT_NE(thrown.text.find("which has not called it"), std::string::npos) << thrown.text;
       EXPECT_FALSE(work->is_completed());
       int go = 1;
       group.send({.buffer = &go, .count = 1, .dtype = DType::kI32, .peer = 1})->wait();
@@ -226,15 +238,18 @@ TEST(Abort, IsReportedToTheAgentByTheRanksThatFollow) {
 
 TEST(Leaving, UnderAnOperationIsAnErrorOnTheOthersAtOnce) {
   const Clock::time_point begin = Clock::now();
-  run_ranks(3, [](ProcessGroup& group) {
-    if (group.rank() == 1) return;
-    const Thrown thrown = thrown_by([&] { all_reduce(group, 100'000)->wait(); });
-    EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
-    EXPECT_NE(thrown.text.find("rank 1 ("), std::string::npos) << thrown.text;
-    EXPECT_NE(thrown.text.find("has left group 'world' without calling it"), std::string::npos)
-        << thrown.text;
-  });
-  EXPECT_LT(Clock::now() - begin, 5s);
+  run_ranks(
+      3,
+      [](ProcessGroup& group) {
+        if (group.rank() == 1) return;
+        const Thrown thrown = thrown_by([&] { all_reduce(group, 100'000)->wait(); });
+        EXPECT_EQ(thrown.kind, ErrorKind::kPeerFailed);
+        EXPECT_NE(thrown.text.find("rank 1 ("), std::string::npos) << thrown.text;
+        EXPECT_NE(thrown.text.find("has left group 'world' without calling it"), std::string::npos)
+            << thrown.text;
+      },
+      {.timeout = 120s});
+  EXPECT_LT(Clock::now() - begin, 60s);
 }
 
 TEST(Leaving, AfterTheLastOperationIsNoError) {
@@ -434,18 +449,7 @@ TEST(JoiningAGroup, IsNotDisturbedByGarbageOnTheDataPort) {
 }
 
 TEST(JoiningAGroup, WithAnotherKeyIsRefused) {
-  rendezvous::MemoryStore store;
-  run_threads(2, [&](int rank) {
-    const Thrown thrown = thrown_by([&] {
-      make_tcp_group({.rank = rank,
-                      .size = 2,
-                      .store = &store,
-                      .key = rendezvous::JobKey::generate(),
-                      .connect_timeout = 1s});
-    });
-    EXPECT_EQ(thrown.kind, rank == 1 ? ErrorKind::kAuthentication : ErrorKind::kTimeout)
-        << thrown.text;
-  });
+  expect_strangers_refused(make_tcp_group);
 }
 
 TEST(JoiningAGroup, WithoutAKeyAcrossNodesIsRefusedInOneSentence) {
