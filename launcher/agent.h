@@ -57,6 +57,9 @@ class Agent {
   static constexpr int kRecorderFd = kHighestRankFd;
   // Time for the other nodes to agree on the first cause, and for their connections to end.
   static constexpr std::chrono::seconds kFarewell{3};
+  // The most that a rank which is ending already may take for it, where another one has failed
+  // because of a peer: the kernel closes its connections long before it has freed a GPU's memory.
+  static constexpr std::chrono::seconds kMostEnding{10};
 
   struct Rank {
     pid_t pid = -1;
@@ -103,6 +106,7 @@ class Agent {
   void suspend();
 
   void follow(Verdict::Next next);
+  void wait_for_cause(std::chrono::milliseconds time, Clock::time_point latest);
   void end_job(OtherCause cause, int signal);
   void stop_ranks(int signal);
   void signal_ranks(int signal);

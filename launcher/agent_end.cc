@@ -3,11 +3,13 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "core/base/error.h"
 #include "launcher/agent.h"
+#include "launcher/descendants.h"
 #include "launcher/lost_peer.h"
 #include "launcher/rank_files.h"
 
@@ -22,14 +24,27 @@ void Agent::follow(Verdict::Next next) {
       stop_ranks(SIGTERM);
       return;
     case Verdict::Next::kWaitForCause:
-      timer_.expires_after(verdict_.ends().back().lost_peer ? kLostPeerWait : kCauseWait);
-      timer_.async_wait([this](const boost::system::error_code& error) {
-        if (error || stopping_) return;
-        follow(verdict_.cause_is_late());
-        finish_if_all_ended();
-      });
+      wait_for_cause(verdict_.ends().back().lost_peer ? kLostPeerWait : kCauseWait,
+                     Clock::now() + kMostEnding);
       return;
   }
+}
+
+void Agent::wait_for_cause(std::chrono::milliseconds time, Clock::time_point latest) {
+  timer_.expires_after(time);
+  timer_.async_wait([this, latest](const boost::system::error_code& error) {
+    if (error || stopping_) return;
+    const bool comes = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+      return rank.running && is_ending(rank.pid);
+    });
+    if (comes && Clock::now() < latest) {
+      constexpr std::chrono::milliseconds kLook{20};
+      wait_for_cause(kLook, latest);
+      return;
+    }
+    follow(verdict_.cause_is_late());
+    finish_if_all_ended();
+  });
 }
 
 void Agent::end_job(OtherCause cause, int signal) {

@@ -30,43 +30,59 @@ std::string read_all(int fd) {
   }
 }
 
+// Of a process or a thread.
+struct Stat {
+  char state = 0;  // a letter; 0: it is not there
+  pid_t parent = 0;
+  unsigned flags = 0;  // the kernel's PF_*
+};
+
+Stat stat_of(const std::string& folder) {
+  Stat stat;
+  const UniqueFd fd(::open((folder + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return stat;
+  const std::string text = read_all(fd.get());
+  // "pid (name) state ppid pgrp session tty tpgid flags ..."; the name may hold anything,
+  // parentheses included.
+  const std::size_t close = text.rfind(')');
+  Stat read;
+  if (close != std::string::npos &&
+      std::sscanf(text.c_str() + close + 1, " %c %d %*d %*d %*d %*d %u", &read.state, &read.parent,
+                  &read.flags) == 3) {
+    stat = read;
+  }
+  return stat;
+}
+
+// The folders of a folder of /proc whose names are numbers.
+std::vector<pid_t> numbers_in(const std::string& folder) {
+  std::vector<pid_t> numbers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
+  if (!open) return numbers;
+  while (const dirent* entry = ::readdir(open.get())) {
+    const std::string_view name = entry->d_name;
+    pid_t number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc() && end == name.data() + name.size()) numbers.push_back(number);
+  }
+  return numbers;
+}
+
 // Kernels without CONFIG_PROC_CHILDREN have no list of children: every process says who its parent
 // is.
-std::vector<pid_t> children_from_every_stat() {
+std::vector<pid_t> children_from_every_stat(pid_t parent) {
   std::vector<pid_t> children;
-  const std::unique_ptr<DIR, int (*)(DIR*)> proc(::opendir("/proc"), &::closedir);
-  if (!proc) return children;
-  const pid_t self = ::getpid();
-  while (const dirent* entry = ::readdir(proc.get())) {
-    const std::string_view name = entry->d_name;
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || end != name.data() + name.size()) continue;
-    const UniqueFd stat(::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!stat) continue;
-    const std::string text = read_all(stat.get());
-    // "pid (name) state ppid ..."; the name may hold anything, parentheses included.
-    const std::size_t close = text.rfind(')');
-    int parent = 0;
-    if (close != std::string::npos &&
-        std::sscanf(text.c_str() + close + 1, " %*c %d", &parent) == 1 && parent == self) {
-      children.push_back(pid);
-    }
+  for (const pid_t pid : numbers_in("/proc")) {
+    if (stat_of(fmt::format("/proc/{}", pid)).parent == parent) children.push_back(pid);
   }
   return children;
 }
 
-}  // namespace
-
-void become_subreaper() {
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
-}
-
-std::vector<pid_t> children_of_this_process() {
-  const pid_t self = ::getpid();
+// Those of its first thread; a thread's own children fall to a subreaper when it ends.
+std::vector<pid_t> children_of(pid_t parent) {
   const UniqueFd fd(
-      ::open(fmt::format("/proc/{0}/task/{0}/children", self).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return children_from_every_stat();
+      ::open(fmt::format("/proc/{0}/task/{0}/children", parent).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return children_from_every_stat(parent);
   const std::string text = read_all(fd.get());
   std::vector<pid_t> children;
   for (const char *at = text.data(), *const end = at + text.size(); at < end; ++at) {
@@ -77,6 +93,43 @@ std::vector<pid_t> children_of_this_process() {
     at = next;  // the space behind it
   }
   return children;
+}
+
+bool a_thread_runs(pid_t pid) {
+  const std::string folder = fmt::format("/proc/{}/task", pid);
+  for (const pid_t thread : numbers_in(folder)) {
+    const char state = stat_of(fmt::format("{}/{}", folder, thread)).state;
+    if (state == 'R' || state == 'D') return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void become_subreaper() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
+}
+
+std::vector<pid_t> children_of_this_process() {
+  return children_of(::getpid());
+}
+
+bool a_descendant_runs() {
+  std::vector<pid_t> unseen = children_of_this_process();
+  while (!unseen.empty()) {
+    const pid_t pid = unseen.back();
+    unseen.pop_back();
+    if (a_thread_runs(pid)) return true;
+    const std::vector<pid_t> children = children_of(pid);
+    unseen.insert(unseen.end(), children.begin(), children.end());
+  }
+  return false;
+}
+
+bool is_ending(pid_t pid) {
+  constexpr unsigned kExiting = 4;  // PF_EXITING
+  const Stat stat = stat_of(fmt::format("/proc/{}", pid));
+  return stat.state == 0 || stat.state == 'Z' || stat.state == 'X' || (stat.flags & kExiting) != 0;
 }
 
 void signal_children(int signal) {

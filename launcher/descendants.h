@@ -15,6 +15,13 @@ void become_subreaper();
 // Direct children, zombies included.
 std::vector<pid_t> children_of_this_process();
 
+// Whether some thread of a child, or of a child's child, has a processor or waits for one or for a
+// disk: it is not done, however long the machine keeps it from going on.
+bool a_descendant_runs();
+
+// Whether the kernel is taking the process apart, or has done so.
+bool is_ending(pid_t pid);
+
 // Sends a signal to every child, and to the process group that it leads, if it does.
 void signal_children(int signal);
 

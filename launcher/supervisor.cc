@@ -152,7 +152,7 @@ class Supervisor {
   // Patience, SIGTERM, SIGKILL; ends as soon as nobody is left.
   void end_everything() {
     if (patience_.count() >= 0) {
-      if (all_gone_within(patience_)) return;
+      if (all_gone_within(patience_) || all_gone_with_work_to_do()) return;
       signal_children(SIGTERM);
       signal_children(SIGCONT);  // a stopped process takes no other signal
       if (all_gone_within(kLastGrace)) return;
@@ -171,6 +171,18 @@ class Supervisor {
       pollfd ready{signals_.get(), POLLIN, 0};
       ::poll(&ready, 1, deadline.poll_timeout());
     }
+  }
+
+  // On a loaded machine 100 ms may pass before a `tee` has written what it read.
+  bool all_gone_with_work_to_do() {
+    constexpr std::chrono::milliseconds kLook{10};
+    const Deadline deadline = Deadline::after(kMostPatience);
+    while (patience_.count() > 0 && !deadline.has_passed() && a_descendant_runs()) {
+      pollfd dlrun{channel_.get(), POLLIN, 0};
+      if (::poll(&dlrun, 1, 0) > 0) return false;  // it is gone, or somebody has interrupted it
+      if (all_gone_within(kLook)) return true;
+    }
+    return false;
   }
 
   // A dlrun that is gone is seen in serve().

@@ -27,6 +27,8 @@ namespace dl::launcher {
 // still writes), before SIGTERM; then time before SIGKILL.
 inline constexpr std::chrono::milliseconds kPatience{100};
 inline constexpr std::chrono::milliseconds kLastGrace{200};
+// The most that those of them get, beyond their patience, which still have something to do.
+inline constexpr std::chrono::seconds kMostPatience{5};
 
 struct SupervisorHandle {
   UniqueFd channel;   // dlrun's end (supervisor_channel.h)

@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/gate.h"
 #include "tests/support/program.h"
 
 namespace dl::tests {
@@ -44,22 +45,41 @@ inline std::vector<pid_t> processes_with(const std::string& mark) {
     const int pid = std::atoi(entry->d_name);
     if (pid <= 0 || pid == ::getpid()) continue;
     std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (("\0" + text).find(mark) != std::string::npos) found.push_back(pid);
+    std::string variable;
+    while (std::getline(file, variable, '\0') && variable != mark) {
+    }
+    if (variable == mark) found.push_back(pid);
   }
   ::closedir(proc);
   return found;
 }
 
+// The letter of a process's state in /proc, as 'S', 'T' or 'Z'; 0: there is no such process.
+inline char state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t name_end = text.rfind(") ");
+  return name_end == std::string::npos ? '\0' : text[name_end + 2];
+}
+
+// How long a test waits for what must come: a loaded machine may keep any process from running for
+// seconds.
+inline constexpr std::chrono::seconds kPatience{60};
+
 // True once `condition` holds; false where it does not within `limit`.
 template <typename Condition>
 bool eventually(std::chrono::milliseconds limit, Condition condition) {
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= end) return false;
+  for (;;) {
+    const bool is_last = std::chrono::steady_clock::now() >= end;
+    if (condition()) return true;
+    if (is_last) return false;
     ::poll(nullptr, 0, 5);
   }
-  return true;
+}
+template <typename Condition>
+bool eventually(Condition condition) {
+  return eventually(kPatience, condition);
 }
 
 class Process {
@@ -105,7 +125,18 @@ class Process {
     std::vector<std::string> copy = argv;
     for (std::string& argument : copy) args.push_back(argument.data());
     args.push_back(nullptr);
-    const int failed = ::posix_spawnp(&pid_, args[0], &actions, nullptr, args.data(), envp.data());
+    // Its signals are those of any program, also where ctest runs under nohup or in the background.
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    sigset_t all, none;
+    ::sigfillset(&all);
+    ::sigemptyset(&none);
+    ::posix_spawnattr_setsigdefault(&attributes, &all);
+    ::posix_spawnattr_setsigmask(&attributes, &none);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    const int failed =
+        ::posix_spawnp(&pid_, args[0], &actions, &attributes, args.data(), envp.data());
+    ::posix_spawnattr_destroy(&attributes);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(out[1]);
     ::close(err[1]);
@@ -123,7 +154,12 @@ class Process {
       ::kill(pid_, SIGKILL);
       ::waitpid(pid_, nullptr, 0);
     }
-    for (const pid_t pid : processes_with(mark_)) ::kill(pid, SIGKILL);
+    // One that is being made while it looks is seen by the next look.
+    eventually([this] {
+      const std::vector<pid_t> left = processes_with(mark_);
+      for (const pid_t pid : left) ::kill(pid, SIGKILL);
+      return left.empty();
+    });
     reader_.join();
   }
 
@@ -132,7 +168,7 @@ class Process {
   void signal(int number) const { ::kill(pid_, number); }
 
   // The exit code, 128+n for signal n; throws where it does not end in time.
-  int wait(std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+  int wait(std::chrono::milliseconds limit = kPatience) {
     const bool in_time = eventually(limit, [this] { return has_ended(); });
     if (!in_time) {
       throw std::runtime_error("still running after " + std::to_string(limit.count()) +
@@ -140,7 +176,7 @@ class Process {
     }
     // What it wrote is complete once nobody holds the pipes any more.
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(5), [this] { return closed_; });
+    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return closed_; });
     return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
   }
   bool has_ended() {
@@ -157,12 +193,10 @@ class Process {
     return err_;
   }
   // False where the text does not appear in time.
-  bool wait_for_out(const std::string& text,
-                    std::chrono::milliseconds limit = std::chrono::seconds(10)) const {
+  bool wait_for_out(const std::string& text, std::chrono::milliseconds limit = kPatience) const {
     return wait_for(out_, text, limit);
   }
-  bool wait_for_err(const std::string& text,
-                    std::chrono::milliseconds limit = std::chrono::seconds(10)) const {
+  bool wait_for_err(const std::string& text, std::chrono::milliseconds limit = kPatience) const {
     return wait_for(err_, text, limit);
   }
 
@@ -205,5 +239,25 @@ class Process {
   std::string out_, err_;
   bool closed_ = false;
 };
+
+// Of a job whose two ranks wait for `gate`, say "up PID" once they do, and then end one after the
+// other: dlrun sleeps meanwhile, and learns of both ends at once and in their order.
+inline bool end_in_order_while_asleep(const Process& dlrun, const Gate& gate) {
+  if (!dlrun.wait_for_out("[rank 0] up ") || !dlrun.wait_for_out("[rank 1] up ")) return false;
+  const std::string out = dlrun.out();
+  const pid_t second = std::atoi(out.c_str() + out.find("[rank 1] up ") + 12);
+  dlrun.signal(SIGSTOP);
+  if (!eventually([&] { return state_of(dlrun.pid()) == 'T'; })) return false;
+  gate.open();
+  // The supervisor has told of an end when the process is gone and it waits for the next one.
+  const bool are_told = eventually([&] {
+    if (state_of(second) != '\0') return false;
+    const std::vector<pid_t> left = processes_with(dlrun.mark());
+    return std::ranges::all_of(
+        left, [&](pid_t pid) { return pid == dlrun.pid() || state_of(pid) == 'S'; });
+  });
+  dlrun.signal(SIGCONT);
+  return are_told;
+}
 
 }  // namespace dl::tests
