@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "core/base/unique_fd.h"
 #include "tests/support/gate.h"
@@ -59,12 +60,12 @@ TEST(End, TheCausingRanksExitCodeIsDlruns) {
 TEST(End, AFollowerIsNeverNamedFirst) {
   // Rank 1 ends once rank 0 has.
   const tests::TempDir folder;
-  tests::Process job(shell(
-      2,
-      "cd " + folder.path() + "; if test $RANK = 0; then echo $$ > pid.new; mv pid.new pid; exec " +
-          tests::program("../tests/launcher_probe") +
-          " follow; fi;"
-          "while ! test -e pid || kill -0 $(cat pid) 2> /dev/null; do sleep 0.01; done; exit 9"));
+  const tests::Gate gate;
+  tests::Process job(
+      shell(2, "cd " + folder.path() + "; echo $$ > $RANK; echo up $$; " + gate.wait() +
+                   "test $RANK = 0 && exec " + tests::program("../tests/launcher_probe") +
+                   " follow; while kill -0 $(cat 0) 2> /dev/null; do sleep 0.01; done; exit 9"));
+  ASSERT_TRUE(tests::end_in_order_while_asleep(job, gate)) << job.out() << job.err();
   EXPECT_EQ(job.wait(), 9);
   EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 (node 0"));
   EXPECT_THAT(job.err(), HasSubstr("rank 0: failed because of rank 1 in all_reduce #3"));
@@ -125,27 +126,22 @@ TEST(End, SuspendStopsTheRanksAndContinueLetsThemGoOn) {
   tests::Process job(shell(2, "i=0; while true; do i=$((i+1)); echo tick $i; sleep 0.02; done"));
   ASSERT_TRUE(job.wait_for_out("tick 3"));
   job.signal(SIGTSTP);
-  const auto is_stopped = [](pid_t process) {
-    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-    std::string pid, name, state;
-    file >> pid >> name >> state;
-    return state == "T";
-  };
+  // One process group is a rank's shell and what it has just forked, for a moment a `sh` too.
   const auto ranks_that_stopped = [&] {
-    int ranks = 0;
+    std::set<pid_t> groups;
     for (const pid_t pid : tests::processes_with(job.mark())) {
       std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
       std::string name;
       file >> name;
-      ranks += name == "sh" && is_stopped(pid) ? 1 : 0;
+      if (name == "sh" && tests::state_of(pid) == 'T') groups.insert(::getpgid(pid));
     }
-    return ranks;
+    return groups.size();
   };
-  EXPECT_TRUE(
-      tests::eventually(20s, [&] { return is_stopped(job.pid()) && ranks_that_stopped() == 2; }));
+  EXPECT_TRUE(tests::eventually(
+      [&] { return tests::state_of(job.pid()) == 'T' && ranks_that_stopped() == 2; }));
   job.signal(SIGCONT);
   const std::string before = job.out();
-  EXPECT_TRUE(tests::eventually(20s, [&] { return job.out().size() > before.size() + 100; }));
+  EXPECT_TRUE(tests::eventually([&] { return job.out().size() > before.size() + 100; }));
   job.signal(SIGTERM);
   EXPECT_EQ(job.wait(), 143);
 }

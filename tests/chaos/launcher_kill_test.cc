@@ -38,11 +38,11 @@ pid_t find(const tests::Process& job, const std::string& name) {
 
 bool is_ready(const tests::Process& job) {
   return tests::eventually(
-      20s, [&] { return tests::processes_with(job.mark()).size() >= 2 * kFamilySize + 3; });
+      [&] { return tests::processes_with(job.mark()).size() >= 2 * kFamilySize + 3; });
 }
 
 // It takes milliseconds; the limit is for loaded machines.
-bool all_gone(const tests::Process& job, std::chrono::milliseconds limit = 20s) {
+bool all_gone(const tests::Process& job, std::chrono::milliseconds limit = tests::kPatience) {
   return tests::eventually(limit, [&] { return tests::processes_with(job.mark()).empty(); });
 }
 
@@ -100,7 +100,7 @@ TEST(Kill, OfTheWardenChangesNothing) {
 TEST(Kill, OfARankIsNamedAndEndsTheJob) {
   tests::Process job({tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",
                       "echo last words >&2; echo pid $RANK $$; exec sleep 300"});
-  ASSERT_TRUE(job.wait_for_out("pid 0") && job.wait_for_out("pid 1"));
+  ASSERT_TRUE(job.wait_for_out("pid 0 ") && job.wait_for_out("pid 1 "));
   const std::string out = job.out();
   const std::string pid = std::to_string(std::stoi(out.substr(out.find("pid 1 ") + 6)));
   ::kill(std::stoi(pid), SIGKILL);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 
@@ -101,12 +102,14 @@ TEST(Torch, TheLogDirectoryKeepsTheErrorFileOfTheRankThatFailedOnly) {
 TEST(Torch, ARankThatSaysItLostAPeerIsNotTheCause) {
   // Rank 1 closes its connections, rank 0 dies of that, and only then rank 1 ends.
   const tests::TempDir folder;
+  const tests::Gate gate;
   tests::Process job(shell(
-      2, "cd " + folder.path() +
-             "; if test $RANK = 0; then echo $$ > pid.new; mv pid.new pid;"
+      2, "cd " + folder.path() + "; echo $$ > $RANK; echo up $$; " + gate.wait() +
+             "if test $RANK = 0; then"
              "  echo 'RuntimeError: Connection closed by peer [127.0.0.1]:13035' >&2; exit 1; fi;"
-             "while ! test -e pid || kill -0 $(cat pid) 2> /dev/null; do sleep 0.01; done;"
+             "while kill -0 $(cat 0) 2> /dev/null; do sleep 0.01; done;"
              "echo 'ValueError: bad batch' >&2; exit 9"));
+  ASSERT_TRUE(tests::end_in_order_while_asleep(job, gate)) << job.out() << job.err();
   EXPECT_EQ(job.wait(), 9);
   EXPECT_THAT(first_line_of_dlrun(job.err()), HasSubstr("rank 1 (node 0"));
   EXPECT_THAT(job.err(), HasSubstr("rank 0: lost a peer, ended with exit code 1"));

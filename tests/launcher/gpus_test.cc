@@ -187,6 +187,7 @@ TEST(GpuPlan, MigInstancesAreGivenOutOneARank) {
 // for.
 class Driver : public testing::Test {
  protected:
+  void SetUp() override { ::unsetenv("CUDA_VISIBLE_DEVICES"); }  // of the machine
   static void is(const char* what) { ::setenv("FAKE_NVML", what, 1); }
   void TearDown() override { ::unsetenv("FAKE_NVML"); }
 };
