@@ -164,13 +164,16 @@ constexpr std::size_t kOperationCount = std::size(kOperations);
 
 // What the ranks and the test tell each other; lives in shared memory.
 struct Seat {
-  std::atomic<int> rounds;             // finished
-  std::atomic<int> kind;               // of the error that ended them, plus one
-  std::atomic<std::int64_t> ended_at;  // nanoseconds of the steady clock
-  std::atomic<int> looked;             // 1: the buffers are as the error left them, 2: not
+  std::atomic<int> rounds;    // finished
+  std::atomic<int> kind;      // of the error that ended them, plus one
+  std::atomic<int> ended_at;  // the test's clock then
+  std::atomic<int> looked;    // 1: the buffers are as the error left them, 2: not
   char text[1024];
 };
 struct Board {
+  // The test's clock: how often it has looked, which takes it kLook each time, and as much longer
+  // as a loaded machine keeps everybody from running.
+  std::atomic<int> looks;
   Seat seats[kMostRanks][kOperationCount];
   std::atomic<bool> look_again;
   // Of a group without the victim.
@@ -178,11 +181,13 @@ struct Board {
   std::atomic<int> rounds_without[kMostRanks];
 };
 
+constexpr auto kLook = 2ms;
+
 bool eventually(std::chrono::milliseconds limit, const std::function<bool()>& condition) {
   const auto end = Clock::now() + limit;
   while (!condition()) {
     if (Clock::now() >= end) return false;
-    std::this_thread::sleep_for(2ms);
+    std::this_thread::sleep_for(kLook);
   }
   return true;
 }
@@ -231,6 +236,7 @@ class Job {
   }
   Seat& seat(int rank, std::size_t operation) { return board_->seats[rank][operation]; }
   void look_again() { board_->look_again.store(true); }
+  int looks() const { return board_->looks.load(); }
   // The ranks but the victim run so many rounds of their own; false where they do not come to it.
   bool go_on_without(int rounds, std::chrono::milliseconds limit) {
     board_->rounds_wanted.store(rounds);
@@ -256,8 +262,15 @@ class Job {
   bool all_come_to(const std::vector<int>& ranks, std::chrono::milliseconds limit,
                    const std::function<bool(const Seat&)>& condition) {
     return eventually(limit, [&] {
+      board_->looks.fetch_add(1);
       return std::ranges::all_of(
           ranks, [&](int rank) { return std::ranges::all_of(board_->seats[rank], condition); });
+    });
+  }
+  bool any_has_ended() const {
+    return std::ranges::any_of(others(), [&](int rank) {
+      return std::ranges::any_of(board_->seats[rank],
+                                 [](const Seat& seat) { return seat.kind.load() != 0; });
     });
   }
   // What has not come to satisfy it, for a failure's text.
@@ -275,7 +288,7 @@ class Job {
   }
 
  private:
-  [[noreturn]] void run(int rank) {
+  [[noreturn]] void run(int rank) noexcept {
     if (backend_ == "hybrid") ::setenv("DLRUN_NODE_ID", rank < 2 ? "a" : "b", 1);
     init_process_group({.backend = backend_,
                         .init_method = "file://" + directory_.path() + "/meet",
@@ -315,7 +328,7 @@ class Job {
     std::vector<float> out(kOperations[operation].elements, 2.0f);
     const auto note = [&](ErrorKind kind, const char* text) {
       std::strncpy(mine.text, text, sizeof mine.text - 1);
-      mine.ended_at.store(Clock::now().time_since_epoch().count());
+      mine.ended_at.store(board_->looks.load());
       mine.kind.store(static_cast<int>(kind) + 1);
     };
     try {
@@ -378,18 +391,18 @@ TEST_P(Backends, NameADeadRankInEveryOperationWithinASecond) {
   Job job(GetParam(), 60s);
   ASSERT_TRUE(job.all_come_to(job.ranks(), kPatience * 60s, has_run))
       << job.who_lacks(job.ranks(), has_run);
-  const auto killed_at = Clock::now();
+  const int killed_at = job.looks();
   job.kill({kVictim}, SIGKILL);
-  ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 20s, has_ended))
+  ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 60s, has_ended))
       << job.who_lacks(job.others(), has_ended);
-  std::vector<std::chrono::nanoseconds> after;
+  std::vector<int> after;
   for_each_other(job, [&](const char* operation, const Seat& seat) {
     expect_named(job, operation, seat, ErrorKind::kPeerFailed);
-    after.emplace_back(seat.ended_at.load() - killed_at.time_since_epoch().count());
+    after.push_back(seat.ended_at.load() - killed_at);
   });
   // Of all of them the median, as a loaded machine may keep any one thread from running.
   std::ranges::sort(after);
-  EXPECT_LT(after[after.size() / 2], 1s);
+  EXPECT_LT(after[after.size() / 2] * kLook, 1s);
 }
 
 // All backends at once: most of it is the wait for the deadline.
@@ -407,11 +420,11 @@ TEST(AStoppedRank, IsNamedInEveryOperationHoldsUpNoOtherGroupAndChangesNoBufferW
     eventually(1s, [&] { return is_asleep(job.pid(kVictim)); });
     job.kill({kVictim}, SIGSTOP);
     job.kill(job.others(), SIGCONT);
-    // Long before the operations end.
-    EXPECT_TRUE(job.go_on_without(20, kPatience * 8s)) << "a group waits for a rank of another one";
+    EXPECT_TRUE(job.go_on_without(5, kPatience * 60s)) << "a group waits for a rank of another one";
+    EXPECT_FALSE(job.any_has_ended()) << "a group waited until the operations of another one ended";
   }
   for (Job& job : jobs) {
-    ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 40s, has_ended))
+    ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 90s, has_ended))
         << job.who_lacks(job.others(), has_ended);
     for_each_other(job, [&](const char* operation, const Seat& seat) {
       expect_named(job, operation, seat, ErrorKind::kTimeout);
@@ -419,10 +432,10 @@ TEST(AStoppedRank, IsNamedInEveryOperationHoldsUpNoOtherGroupAndChangesNoBufferW
           << operation << ": " << seat.text;
     });
     job.kill({kVictim}, SIGCONT);
-    ASSERT_TRUE(job.all_come_to({kVictim}, kPatience * 40s, has_ended))
+    ASSERT_TRUE(job.all_come_to({kVictim}, kPatience * 60s, has_ended))
         << job.who_lacks({kVictim}, has_ended);
     job.look_again();
-    ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 20s, has_looked))
+    ASSERT_TRUE(job.all_come_to(job.others(), kPatience * 60s, has_looked))
         << job.who_lacks(job.others(), has_looked);
     for_each_other(job, [&](const char* operation, const Seat& seat) {
       EXPECT_EQ(seat.looked.load(), 1) << operation << ": a stopped rank wrote after the error";

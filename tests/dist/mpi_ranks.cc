@@ -275,6 +275,7 @@ void messages(ProcessGroup& g) {
         g.send({.buffer = one.data(), .count = 15'000, .dtype = DType::kI32, .peer = right}));
   }
   expect(!works.back()->is_completed(), "a send beyond the credit is not over");
+  g.barrier()->wait();  // until then nobody receives, which would bring credit back
   for (int i = 0; i < 30; ++i) {
     Bytes other(one.size());
     g.recv({.buffer = other.data(), .count = 15'000, .dtype = DType::kI32, .peer = left})->wait();

@@ -86,7 +86,11 @@ TEST_P(Mpi, AFailureIsANamedErrorOnEveryRank) {
     said("deadline: timeout: barrier #1: timed out after 1 s waiting for rank ");
     if (rank != "1") said("left: peer failed: barrier #1: rank 1 (");
   }
-  EXPECT_TRUE(has(ran.text, ", which has not called it, nor anything before it")) << ran.text;
+  // The second where its progress thread did not run in the quarter of a second before the
+  // deadline.
+  EXPECT_TRUE(has(ran.text, ", which has not called it, nor anything before it") ||
+              has(ran.text, ", which does not answer"))
+      << ran.text;
   EXPECT_TRUE(has(ran.text, "sends f32[4], rank 0 (")) << ran.text;
   EXPECT_TRUE(has(ran.text, "sent f32[100000], rank 1 (")) << ran.text;
 }

@@ -19,7 +19,7 @@ struct Ran {
   std::string text;  // stdout and stderr
 };
 
-inline Ran shell(const std::string& command, int limit_s = 120) {
+inline Ran shell(const std::string& command, int limit_s = 240) {
   const std::string line = "timeout " + std::to_string(limit_s) + " " + command + " 2>&1";
   std::FILE* const pipe = ::popen(line.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("popen");

@@ -101,7 +101,7 @@ TEST(TrainCnn, ShowsABarWhereDlrunShowsATerminal) {
 }
 
 void expect_refused(const std::string& command, int code, const std::string& text) {
-  const Ran ran = shell(command, 30);
+  const Ran ran = shell(command);
   EXPECT_EQ(ran.code, code) << ran.text;
   EXPECT_THAT(ran.text, HasSubstr(text));
   EXPECT_LE(std::count(ran.text.begin(), ran.text.end(), '\n'), 2) << ran.text;

@@ -26,8 +26,8 @@ TEST(TrainCnnOnTwoHosts, TakesTheStepsOfOneRankWithTheWholeBatch) {
   };
   const auto one = node(1);
   const auto zero = node(0);
-  ASSERT_EQ(zero->wait(120s), 0) << zero->out() << zero->err();
-  ASSERT_EQ(one->wait(120s), 0) << one->out() << one->err();
+  ASSERT_EQ(zero->wait(240s), 0) << zero->out() << zero->err();
+  ASSERT_EQ(one->wait(240s), 0) << one->out() << one->err();
 
   const Ran alone = shell(program("train_cnn") + " --threads 1 --epochs 1 --batch-size 64 --json");
   ASSERT_EQ(alone.code, 0) << alone.text;

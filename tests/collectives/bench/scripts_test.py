@@ -24,7 +24,7 @@ def is_running(pid):
 
 
 def run(script, *arguments):
-    return subprocess.run([sys.executable, "-B", str(SCRIPTS / script), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=50)
+    return subprocess.run([sys.executable, "-B", str(SCRIPTS / script), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=150)
 
 
 class Compare(unittest.TestCase):
@@ -54,7 +54,7 @@ class Compare(unittest.TestCase):
             self.assertIn(got.returncode, (1, 2))
             self.assertIn(sentence, got.stderr)
             self.assertNotIn("Traceback", got.stderr)
-        got = self.compare("--sizes", "8", "--peer", "theirs=/no/such/program")
+        got = self.compare("--rounds", "1", "--sizes", "8", "--peer", "theirs=/no/such/program")
         self.assertIn("theirs, all_reduce, 2 ranks, 8: No such file or directory: /no/such/program", got.stdout)
         got = run("plot.py", "/no/such/file")
         self.assertEqual((got.returncode, got.stderr), (1, "plot.py: /no/such/file: No such file or directory\n"))
@@ -96,7 +96,7 @@ class Compare(unittest.TestCase):
 
     def test_wrong_results_of_ours_fail(self):
         self.program("dlrun", [row(8, 10.0, in_place=True, algorithm="direct") | {"wrong": 2}])
-        got = self.compare("--sizes", "8")
+        got = self.compare("--rounds", "1", "--sizes", "8")
         self.assertEqual(got.returncode, 1, got.stdout + got.stderr)
         self.assertIn("wrong results", got.stdout)
 
