@@ -68,7 +68,7 @@ class Figures(unittest.TestCase):
     def figures(self, *arguments):
         path = f"{self.root}/bin:{os.environ['PATH']}"
         done = subprocess.run([sys.executable, "-B", str(HERE / "figures.py"), "--root", str(self.root), "--out", str(self.root / "out"), *arguments],
-                              capture_output=True, text=True, timeout=100, env={**os.environ, "PATH": path})
+                              capture_output=True, text=True, timeout=200, env={**os.environ, "PATH": path})
         with open(self.root / "out/results.jsonl") as file:
             return done, {(r["part"], r["name"], r.get("program")): r for r in map(json.loads, file)}
 
