@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -71,6 +72,37 @@ TEST(End, AFollowerIsNeverNamedFirst) {
   EXPECT_THAT(job.err(), HasSubstr("rank 0: failed because of rank 1 in all_reduce #3"));
 }
 
+TEST(End, ARankThatIsEndingIsTheCauseHoweverLongThatTakes) {
+  const tests::Gate first, second;
+  tests::Process job(shell(2, "echo up $$; if test $RANK = 0; then " + first.wait() + "exec " +
+                                  tests::program("../tests/launcher_probe") + " follow; fi; " +
+                                  second.wait() + "exit 9"));
+  ASSERT_TRUE(job.wait_for_out("[rank 0] up ") && job.wait_for_out("[rank 1] up "));
+  const pid_t follower = tests::number_after("[rank 0] up ", job.out());
+  const pid_t cause = tests::number_after("[rank 1] up ", job.out());
+  const std::vector<pid_t> all = tests::processes_with(job.mark());
+  const auto supervisor = std::ranges::find(all, "rank-supervisor", tests::name_of);
+  ASSERT_NE(supervisor, all.end());
+  const auto becomes = [](pid_t pid, char state) {
+    return tests::eventually([=] { return tests::state_of(pid) == state; });
+  };
+  // dlrun hears of the follower's end; nobody tells it of the other, which is over for the kernel.
+  job.signal(SIGSTOP);
+  ASSERT_TRUE(becomes(job.pid(), 'T'));
+  first.open();
+  ASSERT_TRUE(becomes(follower, '\0') && becomes(*supervisor, 'S'));
+  ::kill(*supervisor, SIGSTOP);
+  ASSERT_TRUE(becomes(*supervisor, 'T'));
+  second.open();
+  ASSERT_TRUE(becomes(cause, 'Z'));
+  job.signal(SIGCONT);
+  // Longer than a follower waits for a rank that runs.
+  EXPECT_FALSE(tests::eventually(700ms, [&] { return job.has_ended(); }));
+  ::kill(*supervisor, SIGCONT);
+  EXPECT_EQ(job.wait(), 9);
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 (node 0"));
+}
+
 TEST(End, AFollowerAloneIsShownWithWhatItSays) {
   tests::Process job(shell(2, "test $RANK = 1 && exec sleep 300; exec " +
                                   tests::program("../tests/launcher_probe") + " follow"));
@@ -130,10 +162,7 @@ TEST(End, SuspendStopsTheRanksAndContinueLetsThemGoOn) {
   const auto ranks_that_stopped = [&] {
     std::set<pid_t> groups;
     for (const pid_t pid : tests::processes_with(job.mark())) {
-      std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
-      std::string name;
-      file >> name;
-      if (name == "sh" && tests::state_of(pid) == 'T') groups.insert(::getpgid(pid));
+      if (tests::name_of(pid) == "sh" && tests::state_of(pid) == 'T') groups.insert(::getpgid(pid));
     }
     return groups.size();
   };

@@ -21,16 +21,9 @@ constexpr const char* kFamily =
     "(trap '' TERM HUP INT; sleep 300 & sleep 300) & echo ready; wait";
 constexpr std::size_t kFamilySize = 8;  // with the rank itself
 
-std::string command_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
-  std::string name;
-  std::getline(file, name);
-  return name;
-}
-
 pid_t find(const tests::Process& job, const std::string& name) {
   for (const pid_t pid : tests::processes_with(job.mark())) {
-    if (command_of(pid) == name) return pid;
+    if (tests::name_of(pid) == name) return pid;
   }
   ADD_FAILURE() << "no process " << name;
   return -1;
@@ -101,9 +94,10 @@ TEST(Kill, OfARankIsNamedAndEndsTheJob) {
   tests::Process job({tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",
                       "echo last words >&2; echo pid $RANK $$; exec sleep 300"});
   ASSERT_TRUE(job.wait_for_out("pid 0 ") && job.wait_for_out("pid 1 "));
-  const std::string out = job.out();
-  const std::string pid = std::to_string(std::stoi(out.substr(out.find("pid 1 ") + 6)));
-  ::kill(std::stoi(pid), SIGKILL);
+  const pid_t victim = tests::number_after("pid 1 ", job.out());
+  const std::string pid = std::to_string(victim);
+  ASSERT_GT(victim, 0);
+  ::kill(victim, SIGKILL);
   EXPECT_EQ(job.wait(), 137);
   EXPECT_TRUE(all_gone(job));
   EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 (node 0, host "));

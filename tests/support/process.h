@@ -54,6 +54,14 @@ inline std::vector<pid_t> processes_with(const std::string& mark) {
   return found;
 }
 
+// As `killall` knows it; empty: there is no such process.
+inline std::string name_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
 // The letter of a process's state in /proc, as 'S', 'T' or 'Z'; 0: there is no such process.
 inline char state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -240,12 +248,17 @@ class Process {
   bool closed_ = false;
 };
 
+// -1: the text is not there.
+inline int number_after(const std::string& text, const std::string& in) {
+  const std::size_t at = in.find(text);
+  return at == std::string::npos ? -1 : std::atoi(in.c_str() + at + text.size());
+}
+
 // Of a job whose two ranks wait for `gate`, say "up PID" once they do, and then end one after the
 // other: dlrun sleeps meanwhile, and learns of both ends at once and in their order.
 inline bool end_in_order_while_asleep(const Process& dlrun, const Gate& gate) {
   if (!dlrun.wait_for_out("[rank 0] up ") || !dlrun.wait_for_out("[rank 1] up ")) return false;
-  const std::string out = dlrun.out();
-  const pid_t second = std::atoi(out.c_str() + out.find("[rank 1] up ") + 12);
+  const pid_t second = number_after("[rank 1] up ", dlrun.out());
   dlrun.signal(SIGSTOP);
   if (!eventually([&] { return state_of(dlrun.pid()) == 'T'; })) return false;
   gate.open();
