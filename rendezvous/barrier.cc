@@ -13,19 +13,20 @@ namespace {
 constexpr int kMostRanksListed = 8;
 
 // Asking who has arrived must still be possible when the deadline has just passed.
-constexpr std::chrono::seconds kTimeToAsk{2};
+constexpr std::chrono::seconds kTimeToAsk{5};
 
-std::string missing_ranks(Store& store, const std::string& prefix, int size) {
+// Empty where all have come by now.
+std::string missing_ranks(Store& store, const std::string& prefix, int size, Deadline deadline) {
   std::string list;
   int missing = 0;
   for (int rank = 0; rank < size; ++rank) {
     const std::string key = prefix + std::to_string(rank);
-    if (store.try_get(key, Deadline::after(kTimeToAsk))) continue;
+    if (store.try_get(key, deadline)) continue;
     if (++missing <= kMostRanksListed)
       list += fmt::format("{}rank {}", missing == 1 ? "" : ", ", rank);
   }
   if (missing > kMostRanksListed) list += fmt::format(" and {} more", missing - kMostRanksListed);
-  return fmt::format("{} (of {})", list, size);
+  return missing == 0 ? "" : fmt::format("{} (of {})", list, size);
 }
 
 }  // namespace
@@ -51,9 +52,14 @@ void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline) {
     }
     const bool late = deadline.has_passed();
     if (!late && !patience.should_speak()) continue;
+    // A store that is slow to answer must not end a barrier that has time left.
+    const Deadline answered_by = late ? Deadline::after(kTimeToAsk) : deadline;
+    const std::string missing = missing_ranks(store, prefix, options.size, answered_by);
+    if (missing.empty() && late) return;
+    if (missing.empty()) continue;
     const std::string text =
         fmt::format("barrier '{}': rank {} has waited {} s for {}", options.name, options.rank,
-                    patience.waited().count(), missing_ranks(store, prefix, options.size));
+                    patience.waited().count(), missing);
     if (late) throw Error(ErrorKind::kTimeout, text);
     log::warning("{}", text);
   }

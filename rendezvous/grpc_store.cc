@@ -33,7 +33,7 @@ using Stub = pb::Store::Stub;
 // Shorter than a wait's patience: what has to be said is said here.
 constexpr auto kConnectTurn = 4s;
 // Asking what is missing must still be possible when the deadline has just passed.
-constexpr auto kTimeToAsk = 500ms;
+constexpr auto kTimeToAsk = 5s;
 
 std::uint64_t fresh_client_number() {
   const Nonce nonce = fresh_nonce();
@@ -76,12 +76,12 @@ class GrpcStore::Client {
                Deadline deadline);
 
   // The same for one that waits: `describe` says, after `speak_after` and at the deadline, for
-  // what.
+  // what. It is given the time that it may take.
   template <typename Request, typename Reply, typename Describe>
   Reply wait(const std::string& what, Method<Request, Reply> method, const Request& request,
              Deadline deadline, const Describe& describe);
 
-  std::vector<std::string> missing(std::span<const std::string> keys);
+  std::vector<std::string> missing(std::span<const std::string> keys, Deadline deadline);
   void close(std::string_view reason) noexcept;
 
  private:
@@ -290,19 +290,24 @@ Reply GrpcStore::Client::wait(const std::string& what, Method<Request, Reply> me
     try {
       return call(what, method, request, until, deadline);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout || !until.has_passed()) throw;
+      // Not only once `until` has passed: gRPC counts by a clock of its own.
+      if (error.kind() != ErrorKind::kTimeout) throw;
     }
-    if (deadline.has_passed()) throw Error(ErrorKind::kTimeout, describe());
-    if (patience.should_speak()) log::warning("{}", describe());
+    const bool late = deadline.has_passed();
+    if (!late && !patience.should_speak()) continue;
+    // A service that is slow to answer must not end a wait that has time left.
+    const std::string text = describe(late ? Deadline::after(kTimeToAsk) : deadline);
+    if (late) throw Error(ErrorKind::kTimeout, text);
+    log::warning("{}", text);
   }
 }
 
-std::vector<std::string> GrpcStore::Client::missing(std::span<const std::string> keys) {
+std::vector<std::string> GrpcStore::Client::missing(std::span<const std::string> keys,
+                                                    Deadline deadline) {
   pb::KeysRequest request;
   for (const std::string& key : keys) request.add_keys(key);
   const pb::MissingReply reply =
-      call("wait", Method<pb::KeysRequest, pb::MissingReply>(&Stub::Missing), request,
-           Deadline::after(kTimeToAsk));
+      call("wait", Method<pb::KeysRequest, pb::MissingReply>(&Stub::Missing), request, deadline);
   return {reply.keys().begin(), reply.keys().end()};
 }
 
@@ -338,7 +343,7 @@ std::string GrpcStore::get(std::string_view key, Deadline deadline) {
   const std::vector<std::string> keys{std::string(key)};
   pb::GetReply reply = client_->wait<pb::GetRequest, pb::GetReply>(
       fmt::format("get '{}'", key), &Stub::Get, request, deadline,
-      [&] { return missing_text("get", keys, 1, start); });
+      [&](Deadline) { return missing_text("get", keys, 1, start); });
   return std::move(*reply.mutable_value());
 }
 
@@ -360,9 +365,10 @@ void GrpcStore::wait(std::span<const std::string> keys, Deadline deadline) {
     request.add_keys(key);
   }
   const auto start = Deadline::Clock::now();
-  client_->wait<pb::KeysRequest, pb::WaitReply>("wait", &Stub::Wait, request, deadline, [&] {
-    return missing_text("wait", client_->missing(keys), keys.size(), start);
-  });
+  client_->wait<pb::KeysRequest, pb::WaitReply>(
+      "wait", &Stub::Wait, request, deadline, [&](Deadline by) {
+        return missing_text("wait", client_->missing(keys, by), keys.size(), start);
+      });
 }
 
 std::int64_t GrpcStore::add(std::string_view key, std::int64_t delta, Deadline deadline) {
@@ -409,7 +415,8 @@ std::vector<Store::Change> GrpcStore::watch(std::string_view prefix, std::uint64
   request.set_since(since);
   const auto start = Deadline::Clock::now();
   pb::WatchReply reply = client_->wait<pb::WatchRequest, pb::WatchReply>(
-      "watch", &Stub::Watch, request, deadline, [&] { return no_change_text(prefix, start); });
+      "watch", &Stub::Watch, request, deadline,
+      [&](Deadline) { return no_change_text(prefix, start); });
   std::vector<Change> changes;
   for (pb::WatchReply::Change& change : *reply.mutable_changes()) {
     changes.push_back(
