@@ -31,7 +31,11 @@ constexpr std::size_t kLongestLine = 1 << 20;
 // Shorter than a wait's patience: what has to be said while connecting is said in JSON.
 constexpr auto kConnectTurn = 4s;
 // For the service to say who is missing when the deadline has passed.
-constexpr auto kTimeToAnswer = 1s;
+constexpr auto kTimeToAnswer = 5s;
+// For it to end the stream in its turn. What was sent and not read yet is lost when the stream is
+// cancelled, and the last word of a node that leaves is worth a wait.
+constexpr auto kFarewell = 500ms;
+constexpr auto kFarewellOfALeaver = 3s;
 
 std::string to_json_line(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -262,7 +266,8 @@ int Bridge::end() {
       const std::lock_guard lock(out_mutex_);
       part_of_job = (joining_ || running_) && !told_;
     }
-    if (input_closed_ && part_of_job) {
+    const bool leaves = input_closed_ && part_of_job;
+    if (leaves) {
       pb::FromNode message;
       message.mutable_leave()->set_reason("its dlrun has ended");
       message.mutable_leave()->set_lost(true);
@@ -271,7 +276,8 @@ int Bridge::end() {
     // After an orderly end the service ends the stream too; with anything else there is no waiting.
     pollfd entry{.fd = ended_.get(), .events = POLLIN, .revents = 0};
     stream_->WritesDone();
-    if (!silent_) ::poll(&entry, 1, 500);
+    const Deadline farewell = Deadline::after(leaves ? kFarewellOfALeaver : kFarewell);
+    if (!silent_) ::poll(&entry, 1, farewell.poll_timeout());
     context_.TryCancel();
     receiver_.join();
     const grpc::Status status = stream_->Finish();
