@@ -37,9 +37,11 @@ class CuttingProxy {
   CuttingProxy& operator=(const CuttingProxy&) = delete;
 
   rendezvous::Endpoint endpoint() const { return {"127.0.0.1", listener_.port()}; }
+  // Returns when all are cut. Called by one thread.
   void cut() {
     cut_ = true;
     wake();
+    cut_.wait(true);
   }
   // Cuts all, and every new connection at once until mend().
   void break_down() {
@@ -90,8 +92,10 @@ class CuttingProxy {
         char byte = 0;
         [[maybe_unused]] const ssize_t n = ::read(wake_read_.get(), &byte, 1);
       }
-      if (cut_.exchange(false)) {
+      if (cut_) {
         pairs.clear();
+        cut_ = false;
+        cut_.notify_all();
         continue;
       }
       std::erase_if(pairs, [](const Pair& pair) {

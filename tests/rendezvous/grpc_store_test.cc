@@ -50,6 +50,31 @@ Deadline soon() {
   return Deadline::after(30s);
 }
 
+// A loopback port that stays the test's own while nobody listens there.
+class HeldPort {
+ public:
+  HeldPort() : held_(bound_to(resolve({"127.0.0.1", 0}, Deadline::never())[0])) {}
+  Listener listen() const {
+    UniqueFd fd = bound_to(local_address(held_.get()));
+    if (::listen(fd.get(), 8) != 0) throw_errno(errno, "listen");
+    return Listener::from_fd(std::move(fd));
+  }
+
+ private:
+  // Sockets that allow it share a port until one of them listens.
+  static UniqueFd bound_to(const Address& address) {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        ::bind(fd.get(), address.data(), address.size()) != 0) {
+      throw_errno(errno, "bind " + address.text());
+    }
+    return fd;
+  }
+
+  UniqueFd held_;
+};
+
 // Clients 0 and 1 come over the network, client 2 is the hosting process itself.
 class GrpcWorld final : public StoreWorld {
  public:
@@ -114,12 +139,14 @@ TEST_F(GrpcStoreTest, LostConnectionsAreMadeAnewAndEachChangeIsDoneOnce) {
   tests::CuttingProxy proxy(server.endpoint());
   GrpcStoreOptions wanted = options(server, key_);
   wanted.endpoint = proxy.endpoint();
+  wanted.reconnect_for = 60s;
   GrpcStore store(wanted, soon());
-  std::thread waiter([&] { EXPECT_EQ(store.get("end", soon()), "over"); });
+  const Deadline end = Deadline::after(240s);
+  std::thread waiter([&] { EXPECT_EQ(store.get("end", end), "over"); });
   std::vector<std::thread> adders;
   for (int i = 0; i < 2; ++i) {
     adders.emplace_back([&] {
-      for (int k = 0; k < 100; ++k) store.add("n", 1, soon());
+      for (int k = 0; k < 100; ++k) store.add("n", 1, end);
     });
   }
   // Once a number: who is cut off again and again never gets to change it.
@@ -187,14 +214,15 @@ TEST_F(GrpcStoreTest, WrongKeyAndWrongJobAreRefusedWithASentence) {
 }
 
 TEST_F(GrpcStoreTest, WaitingCallsEndWhenTheServerEnds) {
-  auto server = std::make_unique<Server>(key_);
+  const HeldPort port;
+  auto server = std::make_unique<Server>(key_, port.listen());
   GrpcStoreOptions wanted = options(*server, key_);
   wanted.reconnect_for = 200ms;
   GrpcStore store(wanted, soon());
   std::string text;
   std::thread waiter([&] {
     try {
-      store.get("never", soon());
+      store.get("never", Deadline::after(120s));
     } catch (const Error& error) {
       text = error.what();
     }
@@ -203,7 +231,7 @@ TEST_F(GrpcStoreTest, WaitingCallsEndWhenTheServerEnds) {
   const auto start = std::chrono::steady_clock::now();
   server.reset();
   waiter.join();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
   // The first where the call had reached the server by then.
   EXPECT_THAT(text, ::testing::AnyOf(HasSubstr("the process that hosts the store has ended"),
                                      HasSubstr("could not be made again")));
@@ -236,9 +264,9 @@ TEST_F(GrpcStoreTest, ServerThatWasStartedAnewHasLostTheKeys) {
 }
 
 TEST_F(GrpcStoreTest, ProxiesInTheEnvironmentAreNotAsked) {
-  const Server server(key_);
   ::setenv("http_proxy", "http://192.0.2.1:9", 1);
   ::setenv("grpc_proxy", "http://192.0.2.1:9", 1);
+  const Server server(key_);
   GrpcStore store(options(server, key_), soon());
   store.set("k", "v", soon());
   EXPECT_EQ(store.get("k", soon()), "v");
@@ -295,7 +323,7 @@ TEST_F(GrpcStoreTest, HundredsOfWaitsNeedNoThreadEachInTheServer) {
       ++done;
     });
   }
-  EXPECT_LT(threads() - before - kWaits, 40);
+  EXPECT_LT(threads() - before - kWaits, kWaits / 2) << "gRPC's own grow with the cores";
   EXPECT_EQ(done, 0);
   server.local().set("go", "", soon());
   for (std::thread& thread : waiting) thread.join();

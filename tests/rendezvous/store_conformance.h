@@ -371,12 +371,14 @@ TEST_P(StoreConformance, BarrierEndsForAllWhenTheLastHasCome) {
 
 TEST_P(StoreConformance, BarrierNamesWhoIsMissing) {
   std::thread second([&] {
-    error_of(ErrorKind::kTimeout,
-             [&] { barrier(b(), {.name = "x", .rank = 2, .size = 4}, now()); });
+    error_of(ErrorKind::kAborted,
+             [&] { barrier(b(), {.name = "x", .rank = 2, .size = 4}, soon()); });
   });
+  EXPECT_EQ(a().watch("barrier/x/2", 0, soon()).size(), 1U) << "rank 2 is there";
   const std::string text = error_of(ErrorKind::kTimeout, [&] {
     barrier(a(), {.name = "x", .rank = 0, .size = 4}, Deadline::after(std::chrono::seconds(1)));
   });
+  b().close("rank 0 has given up");
   second.join();
   EXPECT_THAT(text, ::testing::AllOf(HasSubstr("barrier 'x': rank 0 has waited"),
                                      HasSubstr("rank 1, rank 3 (of 4)")));

@@ -327,9 +327,11 @@ TEST_F(AcceptorTest, TwoJobsOnOneMachineDoNotMeet) {
 
 TEST(ConnectAndProve, ServerThatNeverAnswersEndsAtTheDeadline) {
   const Listener listener = Listener::bind({.host = "127.0.0.1"});
+  const JobKey key = JobKey::generate();
   try {
-    connect_and_prove({"127.0.0.1", listener.port()}, {.job = "j", .purpose = "store"},
-                      JobKey::generate(), Deadline::after(100ms));
+    // The connection itself must be there by then.
+    connect_and_prove({"127.0.0.1", listener.port()}, {.job = "j", .purpose = "store"}, key,
+                      Deadline::after(400ms));
     FAIL() << "it connected";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
