@@ -197,7 +197,8 @@ bool is_asleep(pid_t pid) {
   for (const auto& task :
        std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
     std::ifstream file(task.path() / "stat");
-    const std::string text(std::istreambuf_iterator<char>(file), {});
+    std::string text;
+    std::getline(file, text);  // which does not throw where the thread is gone by now
     const std::size_t name_end = text.rfind(") ");
     if (name_end != std::string::npos && text[name_end + 2] != 'S') return false;
   }

@@ -18,7 +18,6 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -65,7 +64,8 @@ inline std::string name_of(pid_t pid) {
 // The letter of a process's state in /proc, as 'S', 'T' or 'Z'; 0: there is no such process.
 inline char state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  std::getline(file, text);  // which does not throw where the process is gone by now
   const std::size_t name_end = text.rfind(") ");
   return name_end == std::string::npos ? '\0' : text[name_end + 2];
 }
