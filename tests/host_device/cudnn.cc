@@ -12,41 +12,17 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
 
-#include "core/tensor/half.h"
+#include "tests/host_device/convolution.h"
 #include "tests/host_device/runtime.h"
 #include "tests/host_device/stream.h"
 
-namespace {
-
-// Sizes and strides of four dimensions: images n, c, h, w; filters k, c, h, w.
-struct Array {
-  cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
-  std::array<std::int64_t, 4> size{};  // zeros: not set
-  std::array<std::int64_t, 4> stride{};
-
-  bool is_set() const { return size[0] > 0; }
-  std::int64_t count() const { return size[0] * size[1] * size[2] * size[3]; }
-};
-
-struct Convolution {
-  std::array<std::int64_t, 2> pad{};
-  std::array<std::int64_t, 2> stride{};  // zeros: not set
-  std::array<std::int64_t, 2> dilation{};
-  cudnnConvolutionMode_t mode = CUDNN_CONVOLUTION;
-  cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
-  std::int64_t groups = 1;
-};
-
-}  // namespace
+using namespace dl::host_device;
 
 // The types that cuDNN's headers declare only.
 struct cudnnContext {
@@ -89,12 +65,6 @@ cudnnStatus_t refuse(cudnnStatus_t status, const char* why) {
   return status;
 }
 
-std::int64_t round_up(std::int64_t value, std::int64_t to) {
-  return (value + to - 1) / to * to;
-}
-
-// Elements.
-
 bool is_half_width(cudnnDataType_t type) {
   return type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
 }
@@ -102,279 +72,6 @@ bool is_half_width(cudnnDataType_t type) {
 bool is_supported(cudnnDataType_t type) {
   return type == CUDNN_DATA_FLOAT || is_half_width(type);
 }
-
-float load(cudnnDataType_t type, const void* data, std::int64_t element) {
-  switch (type) {
-    case CUDNN_DATA_HALF:
-      return static_cast<const dl::Half*>(data)[element];
-    case CUDNN_DATA_BFLOAT16:
-      return static_cast<const dl::BFloat16*>(data)[element];
-    default:
-      return static_cast<const float*>(data)[element];
-  }
-}
-
-void store(cudnnDataType_t type, void* data, std::int64_t element, float value) {
-  switch (type) {
-    case CUDNN_DATA_HALF:
-      static_cast<dl::Half*>(data)[element] = dl::Half(value);
-      return;
-    case CUDNN_DATA_BFLOAT16:
-      static_cast<dl::BFloat16*>(data)[element] = dl::BFloat16(value);
-      return;
-    default:
-      static_cast<float*>(data)[element] = value;
-  }
-}
-
-// To TF32's 10 bits of mantissa, ties away from zero, as cvt.rna.tf32 rounds.
-float as_tf32(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7f800000u) == 0x7f800000u) return value;
-  return std::bit_cast<float>((bits + 0x1000u) & ~0x1fffu);
-}
-
-// c += a b for m x depth by depth x n floats. m is a multiple of kRows, n one of kLanes; b and c
-// are contiguous along n.
-constexpr std::int64_t kRows = 4;
-constexpr std::int64_t kLanes = 8;
-// A vector of the compilers' own, so that it is fast in builds with sanitizers too.
-using Lanes
-    __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias)) =
-        float;
-
-struct Factor {
-  const float* data;
-  std::int64_t row;
-  std::int64_t column;
-};
-
-void add_product(std::int64_t m, std::int64_t n, std::int64_t depth, const Factor& a,
-                 const float* b, float* c) {
-  for (std::int64_t j = 0; j < n; j += kLanes) {
-    for (std::int64_t i = 0; i < m; i += kRows) {
-      Lanes sum[kRows] = {};
-      for (std::int64_t k = 0; k < depth; ++k) {
-        const Lanes line = *reinterpret_cast<const Lanes*>(b + k * n + j);
-        const float* const column = a.data + i * a.row + k * a.column;
-        for (std::int64_t r = 0; r < kRows; ++r) sum[r] += column[r * a.row] * line;
-      }
-      for (std::int64_t r = 0; r < kRows; ++r) {
-        *reinterpret_cast<Lanes*>(c + (i + r) * n + j) += sum[r];
-      }
-    }
-  }
-}
-
-// One convolution in one direction.
-
-enum class Direction : std::uint8_t { kForward, kBackwardData, kBackwardFilter };
-
-struct Problem {
-  Direction direction;
-  Array x, w, y;
-  Convolution convolution;
-
-  std::int64_t inner() const { return w.size[1]; }  // channels of x in a group
-  std::int64_t outer() const { return w.size[0] / convolution.groups; }
-  std::int64_t window() const { return w.size[1] * w.size[2] * w.size[3]; }
-  std::int64_t pixels() const { return y.size[2] * y.size[3]; }
-};
-
-// One of x, w and y is `result`, as the direction says; it is not among the others.
-struct Memory {
-  const void* x;
-  const void* w;
-  const void* y;
-  void* result;
-};
-
-struct Scale {
-  float alpha;
-  float beta;
-};
-
-// Each group as a product of matrices: the weights [outer][window], an image's windows
-// [pixels][window], and its results [pixels][outer]. A window lies [kh][kw][inner].
-class Computation {
- public:
-  Computation(const Problem& problem, const Memory& memory, const Scale& scale, bool backwards)
-      : p_(problem),
-        memory_(memory),
-        scale_(scale),
-        backwards_(backwards),
-        tf32_(p_.x.type == CUDNN_DATA_FLOAT && p_.convolution.math != CUDNN_FMA_MATH),
-        window_(round_up(p_.window(), kLanes)),
-        outer_(round_up(p_.outer(), kLanes)),
-        pixels_(round_up(p_.pixels(), kRows)),
-        weights_(floats(outer_ * window_)),
-        windows_(floats(pixels_ * window_)),
-        results_(floats(pixels_ * outer_)),
-        image_(floats(p_.x.size[2] * p_.x.size[3] * p_.inner())) {}
-
-  void run() {
-    for (std::int64_t group = 0; group < p_.convolution.groups; ++group) {
-      switch (p_.direction) {
-        case Direction::kForward:
-          forward(group);
-          break;
-        case Direction::kBackwardData:
-          backward_data(group);
-          break;
-        case Direction::kBackwardFilter:
-          backward_filter(group);
-          break;
-      }
-    }
-  }
-
- private:
-  static std::vector<float> floats(std::int64_t count) {
-    return std::vector<float>(static_cast<std::size_t>(count));
-  }
-
-  void forward(std::int64_t group) {
-    // Transposed: [window][outer].
-    for_each_weight(group, [&](std::int64_t o, std::int64_t k, std::int64_t at) {
-      weights_[static_cast<std::size_t>(k * outer_ + o)] = read(p_.w.type, memory_.w, at);
-    });
-    for (std::int64_t n = 0; n < p_.x.size[0]; ++n) {
-      cut_windows(n, group);
-      std::ranges::fill(results_, 0.0F);
-      add_product(pixels_, outer_, p_.window(), {windows_.data(), window_, 1}, weights_.data(),
-                  results_.data());
-      for_each_result(n, group, [&](float& value, std::int64_t at) { write(p_.y, at, value); });
-    }
-  }
-
-  void backward_data(std::int64_t group) {
-    for_each_weight(group, [&](std::int64_t o, std::int64_t k, std::int64_t at) {
-      weights_[static_cast<std::size_t>(o * window_ + k)] = read(p_.w.type, memory_.w, at);
-    });
-    for (std::int64_t n = 0; n < p_.x.size[0]; ++n) {
-      read_results(n, group);
-      std::ranges::fill(windows_, 0.0F);
-      add_product(pixels_, window_, p_.outer(), {results_.data(), outer_, 1}, weights_.data(),
-                  windows_.data());
-      std::ranges::fill(image_, 0.0F);
-      for_each_tap([&](float* tap, float* pixel) {
-        for (std::int64_t c = 0; c < p_.inner(); ++c) pixel[c] += tap[c];
-      });
-      for_each_pixel(n, group, [&](float& value, std::int64_t at) { write(p_.x, at, value); });
-    }
-  }
-
-  void backward_filter(std::int64_t group) {
-    std::ranges::fill(weights_, 0.0F);
-    for (std::int64_t i = 0; i < p_.x.size[0]; ++i) {
-      const std::int64_t n = backwards_ ? p_.x.size[0] - 1 - i : i;
-      cut_windows(n, group);
-      read_results(n, group);
-      add_product(outer_, window_, p_.pixels(), {results_.data(), 1, outer_}, windows_.data(),
-                  weights_.data());
-    }
-    for_each_weight(group, [&](std::int64_t o, std::int64_t k, std::int64_t at) {
-      write(p_.w, at, weights_[static_cast<std::size_t>(o * window_ + k)]);
-    });
-  }
-
-  float read(cudnnDataType_t type, const void* data, std::int64_t at) const {
-    const float value = load(type, data, at);
-    return tf32_ ? as_tf32(value) : value;
-  }
-
-  // Where beta is 0 the result is not read: it may be anything.
-  void write(const Array& array, std::int64_t at, float value) const {
-    float sum = scale_.alpha * value;
-    if (scale_.beta != 0) sum += scale_.beta * load(array.type, memory_.result, at);
-    store(array.type, memory_.result, at, sum);
-  }
-
-  // visit(output channel, place in the window, element of the filter), within the group.
-  template <typename Visit>
-  void for_each_weight(std::int64_t group, const Visit& visit) const {
-    const Array& w = p_.w;
-    const bool flipped = p_.convolution.mode == CUDNN_CONVOLUTION;
-    for (std::int64_t o = 0; o < p_.outer(); ++o) {
-      std::int64_t k = 0;
-      for (std::int64_t i = 0; i < w.size[2]; ++i) {
-        for (std::int64_t j = 0; j < w.size[3]; ++j) {
-          const std::int64_t row = flipped ? w.size[2] - 1 - i : i;
-          const std::int64_t column = flipped ? w.size[3] - 1 - j : j;
-          const std::int64_t tap =
-              (group * p_.outer() + o) * w.stride[0] + row * w.stride[2] + column * w.stride[3];
-          for (std::int64_t c = 0; c < p_.inner(); ++c) visit(o, k++, tap + c * w.stride[1]);
-        }
-      }
-    }
-  }
-
-  // visit(place in image_, element of x).
-  template <typename Visit>
-  void for_each_pixel(std::int64_t n, std::int64_t group, const Visit& visit) {
-    const Array& x = p_.x;
-    float* place = image_.data();
-    for (std::int64_t h = 0; h < x.size[2]; ++h) {
-      for (std::int64_t w = 0; w < x.size[3]; ++w) {
-        const std::int64_t at =
-            n * x.stride[0] + group * p_.inner() * x.stride[1] + h * x.stride[2] + w * x.stride[3];
-        for (std::int64_t c = 0; c < p_.inner(); ++c) visit(*place++, at + c * x.stride[1]);
-      }
-    }
-  }
-
-  // visit(place in results_, element of y).
-  template <typename Visit>
-  void for_each_result(std::int64_t n, std::int64_t group, const Visit& visit) {
-    const Array& y = p_.y;
-    for (std::int64_t pixel = 0; pixel < p_.pixels(); ++pixel) {
-      const std::int64_t at = n * y.stride[0] + group * p_.outer() * y.stride[1] +
-                              pixel / y.size[3] * y.stride[2] + pixel % y.size[3] * y.stride[3];
-      float* const line = results_.data() + pixel * outer_;
-      for (std::int64_t o = 0; o < p_.outer(); ++o) visit(line[o], at + o * y.stride[1]);
-    }
-  }
-
-  // visit(the tap's channels in windows_, the same in image_), where the tap is not in the padding.
-  template <typename Visit>
-  void for_each_tap(const Visit& visit) {
-    const Convolution& c = p_.convolution;
-    for (std::int64_t i = 0; i < p_.pixels(); ++i) {
-      const std::int64_t pixel = backwards_ ? p_.pixels() - 1 - i : i;
-      const std::int64_t top = pixel / p_.y.size[3] * c.stride[0] - c.pad[0];
-      const std::int64_t left = pixel % p_.y.size[3] * c.stride[1] - c.pad[1];
-      float* tap = windows_.data() + pixel * window_;
-      for (std::int64_t kh = 0; kh < p_.w.size[2]; ++kh) {
-        for (std::int64_t kw = 0; kw < p_.w.size[3]; ++kw, tap += p_.inner()) {
-          const std::int64_t row = top + kh * c.dilation[0];
-          const std::int64_t column = left + kw * c.dilation[1];
-          if (row < 0 || row >= p_.x.size[2] || column < 0 || column >= p_.x.size[3]) continue;
-          visit(tap, image_.data() + (row * p_.x.size[3] + column) * p_.inner());
-        }
-      }
-    }
-  }
-
-  void cut_windows(std::int64_t n, std::int64_t group) {
-    for_each_pixel(n, group,
-                   [&](float& value, std::int64_t at) { value = read(p_.x.type, memory_.x, at); });
-    // What is in the padding stays 0.
-    for_each_tap([&](float* tap, const float* pixel) { std::copy_n(pixel, p_.inner(), tap); });
-  }
-
-  void read_results(std::int64_t n, std::int64_t group) {
-    for_each_result(n, group,
-                    [&](float& value, std::int64_t at) { value = read(p_.y.type, memory_.y, at); });
-  }
-
-  Problem p_;
-  Memory memory_;
-  Scale scale_;
-  bool backwards_;
-  bool tf32_;
-  std::int64_t window_, outer_, pixels_;  // with what add_product() wants to be added
-  std::vector<float> weights_, windows_, results_, image_;
-};
 
 // Algorithms. Of each direction the heuristics' favourite comes first.
 
@@ -537,14 +234,13 @@ cudnnStatus_t start(cudaStream_t stream, const Problem& p, const Algorithm& algo
                     const Memory& memory, const Scale& scale, void* workspace) {
   const std::size_t bytes = workspace_of(p, algorithm);
   const bool deterministic = algorithm.deterministic;
-  const cudaError_t status =
-      dl::host_device::enqueue(stream, [p, memory, scale, workspace, bytes, deterministic] {
-        const bool backwards = !deterministic && runs.fetch_add(1) % 2 == 1;
-        constexpr int kNaN = 0xff;  // in every type
-        if (bytes != 0) std::memset(workspace, kNaN, bytes);
-        Computation(p, memory, scale, backwards).run();
-        if (bytes != 0) std::memset(workspace, kNaN, bytes);
-      });
+  const cudaError_t status = enqueue(stream, [p, memory, scale, workspace, bytes, deterministic] {
+    const bool backwards = !deterministic && runs.fetch_add(1) % 2 == 1;
+    constexpr int kNaN = 0xff;  // in every type
+    if (bytes != 0) std::memset(workspace, kNaN, bytes);
+    convolve(p, memory, scale, backwards);
+    if (bytes != 0) std::memset(workspace, kNaN, bytes);
+  });
   return status == cudaSuccess
              ? CUDNN_STATUS_SUCCESS
              : refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the stream refused the work");
@@ -750,7 +446,7 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   if (cudaGetDevice(&device) != cudaSuccess) {
     return refuse(CUDNN_STATUS_NOT_INITIALIZED, "there is no device");
   }
-  if (dl::host_device::is_forbidden()) {  // it allocates
+  if (is_forbidden()) {  // it allocates
     return refuse(CUDNN_STATUS_EXECUTION_FAILED_CUDART, "the thread captures");
   }
   *handle = new cudnnContext{device};
