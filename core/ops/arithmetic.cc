@@ -25,26 +25,54 @@ Device common_device(const Tensor& a, const Tensor& b, std::string_view op) {
   return a.device();
 }
 
-// Operands of one dtype, and the tensor for their result.
+// A number beside a tensor is not rounded to f16 or bf16: the kernels compute in f32 at least, and
+// 1e5 is more than f16 holds.
+DType dtype_of_number(DType result) {
+  return is_floating(result) && size_of(result) < size_of(DType::kF32) ? DType::kF32 : result;
+}
+
+bool is_number(const Tensor& tensor) {
+  return tensor.dim() == 0 && !tensor.is_cuda();
+}
+
+Tensor operand_of(const Tensor& tensor, DType result) {
+  if (tensor.dtype() == result) return tensor;
+  return promoted(tensor, is_number(tensor) ? dtype_of_number(result) : result);
+}
+
+// Operands of the result's dtype (numbers: dtype_of_number()), and the tensor for the result.
 struct Operands {
   Tensor a;
   Tensor b;
   Tensor out;
 };
 
-Operands prepare(const Tensor& a, const Tensor& b, std::string_view op, bool divides,
-                 bool compares) {
-  check_defined(a, op, "the first operand");
-  check_defined(b, op, "the second operand");
+// The tensor that the result of `a` and `b` goes to.
+Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view op) {
   const Device device = common_device(a, b, op);
-  DType dtype = result_type(a, b, op);
-  if (divides && !is_floating(dtype)) dtype = DType::kF32;
   const Shape shape = broadcast_shapes(a.sizes(), b.sizes(), op);
   const MemoryFormat format = format_of(a, shape) == MemoryFormat::kChannelsLast
                                   ? MemoryFormat::kChannelsLast
                                   : format_of(b, shape);
-  return {promoted(a, dtype), promoted(b, dtype),
-          empty(shape, format, {.dtype = compares ? DType::kBool : dtype, .device = device})};
+  return empty(shape, format, {.dtype = dtype, .device = device});
+}
+
+Operands prepare(const Tensor& a, const Tensor& b, DType dtype, std::string_view op) {
+  return {operand_of(a, dtype), operand_of(b, dtype), place_for(a, b, dtype, op)};
+}
+
+DType common_dtype(const Tensor& a, const Tensor& b, std::string_view op) {
+  check_defined(a, op, "the first operand");
+  check_defined(b, op, "the second operand");
+  return result_type(a, b, op);
+}
+
+Operands prepare(const Tensor& a, const Tensor& b, std::string_view op) {
+  return prepare(a, b, common_dtype(a, b, op), op);
+}
+
+DType quotient(DType dtype) {
+  return is_floating(dtype) ? dtype : DType::kF32;
 }
 
 template <Op op>
@@ -55,12 +83,24 @@ Tensor run(const Operands& operands) {
 
 template <Op op>
 Tensor compare(const Tensor& a, const Tensor& b) {
-  return run<op>(prepare(a, b, info(op).name, false, true));
+  const std::string_view name = info(op).name;
+  const DType dtype = common_dtype(a, b, name);
+  return run<op>({promoted(a, dtype), promoted(b, dtype), place_for(a, b, DType::kBool, name)});
 }
 
-Tensor as_tensor(const Tensor& like, Scalar value, std::string_view op) {
-  check_defined(like, op, "the first operand");
-  return scalar_tensor(value, result_type(like, value), {});
+DType dtype_with(const Tensor& tensor, Scalar value, std::string_view op) {
+  check_defined(tensor, op, "the first operand");
+  return result_type(tensor, value);
+}
+
+// Of a comparison: in the dtype of `like`, as the elements are.
+Tensor as_element(const Tensor& like, Scalar value, std::string_view op) {
+  return scalar_tensor(value, dtype_with(like, value, op), {});
+}
+
+// Of arithmetic whose result has this dtype.
+Tensor as_number(Scalar value, DType result) {
+  return scalar_tensor(value, dtype_of_number(result), {});
 }
 
 // Gives an input of this shape, dtype and device its share of a gradient.
@@ -169,7 +209,7 @@ Tensor scaled(const Tensor& out, const Tensor& input, double factor, std::string
 
 Tensor extreme(const Tensor& a, const Tensor& b, bool is_minimum) {
   const std::string_view op = is_minimum ? "minimum" : "maximum";
-  const Operands operands = prepare(a, b, op, false, false);
+  const Operands operands = prepare(a, b, op);
   const Tensor out = is_minimum ? run<Op::kMinimum>(operands) : run<Op::kMaximum>(operands);
   if (auto* node = record_binary<ExtremeBackward>(out, a, b)) {
     node->operation = op;
@@ -193,12 +233,15 @@ void check_writable(const Tensor& self, const Shape& result, DType dtype, std::s
 template <Op op>
 void write(Tensor& self, const Tensor& other, bool divides) {
   const std::string_view name = info(op).name;
-  if (self.dtype() == other.dtype() && (!divides || is_floating(self.dtype()))) {
-    check_writable(self, broadcast_shapes(self.sizes(), other.sizes(), name), self.dtype(), name);
-    call<op>(self.device(), self, readable_during_write(other, self), self);
+  DType dtype = result_type(self, other, name);
+  if (divides) dtype = quotient(dtype);
+  const Tensor operand = operand_of(other.detach(), dtype);
+  if (dtype == self.dtype()) {
+    check_writable(self, broadcast_shapes(self.sizes(), other.sizes(), name), dtype, name);
+    call<op>(self.device(), self, readable_during_write(operand, self), self);
   } else {
     const NoGradGuard no_grad;
-    const Operands operands = prepare(self.detach(), other.detach(), name, divides, false);
+    const Operands operands = prepare(self.detach(), operand, dtype, name);
     check_writable(self, operands.out.sizes(), operands.out.dtype(), name);
     call<Op::kCopy>(self.device(), run<op>(operands), self);
   }
@@ -242,22 +285,41 @@ void write_linear(Tensor& self, const Tensor& other, std::string_view name) {
   if (node) detail::attach(self, node, 0);
 }
 
+Tensor sub_as(const Tensor& a, const Tensor& b, DType dtype) {
+  const Tensor out = run<Op::kSub>(prepare(a, b, dtype, "sub"));
+  record_binary<SubBackward>(out, a, b);
+  return out;
+}
+
+Tensor div_as(const Tensor& a, const Tensor& b, DType dtype) {
+  const Tensor out = run<Op::kDiv>(prepare(a, b, dtype, "div"));
+  if (Node* node = record_binary<DivBackward>(out, a, b)) {
+    node->save(asks_gradient(b) ? a : Tensor());
+    node->save(b);
+  }
+  return out;
+}
+
+// With a number.
+template <Op op>
+Tensor run_with(const Tensor& a, Scalar b, DType dtype) {
+  return run<op>(prepare(a, as_number(b, dtype), dtype, info(op).name));
+}
+
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  const Tensor out = run<Op::kAdd>(prepare(a, b, "add", false, false));
+  const Tensor out = run<Op::kAdd>(prepare(a, b, "add"));
   record_binary<AddBackward>(out, a, b);
   return out;
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {
-  const Tensor out = run<Op::kSub>(prepare(a, b, "sub", false, false));
-  record_binary<SubBackward>(out, a, b);
-  return out;
+  return sub_as(a, b, common_dtype(a, b, "sub"));
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
-  const Tensor out = run<Op::kMul>(prepare(a, b, "mul", false, false));
+  const Tensor out = run<Op::kMul>(prepare(a, b, "mul"));
   if (Node* node = record_binary<MulBackward>(out, a, b)) {
     node->save(asks_gradient(b) ? a : Tensor());
     node->save(asks_gradient(a) ? b : Tensor());
@@ -266,12 +328,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
-  const Tensor out = run<Op::kDiv>(prepare(a, b, "div", true, false));
-  if (Node* node = record_binary<DivBackward>(out, a, b)) {
-    node->save(asks_gradient(b) ? a : Tensor());
-    node->save(b);
-  }
-  return out;
+  return div_as(a, b, quotient(common_dtype(a, b, "div")));
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
@@ -283,31 +340,30 @@ Tensor maximum(const Tensor& a, const Tensor& b) {
 }
 
 Tensor add(const Tensor& a, Scalar b) {
-  return scaled(run<Op::kAdd>(prepare(a, as_tensor(a, b, "add"), "add", false, false)), a, 1.0,
-                "add");
+  return scaled(run_with<Op::kAdd>(a, b, dtype_with(a, b, "add")), a, 1.0, "add");
 }
 
 Tensor sub(const Tensor& a, Scalar b) {
-  return scaled(run<Op::kSub>(prepare(a, as_tensor(a, b, "sub"), "sub", false, false)), a, 1.0,
-                "sub");
+  return scaled(run_with<Op::kSub>(a, b, dtype_with(a, b, "sub")), a, 1.0, "sub");
 }
 
 Tensor mul(const Tensor& a, Scalar b) {
-  return scaled(run<Op::kMul>(prepare(a, as_tensor(a, b, "mul"), "mul", false, false)), a,
-                b.as_double(), "mul");
+  return scaled(run_with<Op::kMul>(a, b, dtype_with(a, b, "mul")), a, b.as_double(), "mul");
 }
 
 Tensor div(const Tensor& a, Scalar b) {
-  return scaled(run<Op::kDiv>(prepare(a, as_tensor(a, b, "div"), "div", true, false)), a,
-                1.0 / b.as_double(), "div");
+  return scaled(run_with<Op::kDiv>(a, b, quotient(dtype_with(a, b, "div"))), a, 1.0 / b.as_double(),
+                "div");
 }
 
 Tensor operator-(Scalar a, const Tensor& b) {
-  return sub(as_tensor(b, a, "sub"), b);
+  const DType dtype = dtype_with(b, a, "sub");
+  return sub_as(as_number(a, dtype), b, dtype);
 }
 
 Tensor operator/(Scalar a, const Tensor& b) {
-  return div(as_tensor(b, a, "div"), b);
+  const DType dtype = quotient(dtype_with(b, a, "div"));
+  return div_as(as_number(a, dtype), b, dtype);
 }
 
 Tensor neg(const Tensor& input) {
@@ -336,22 +392,22 @@ Tensor ge(const Tensor& a, const Tensor& b) {
   return compare<Op::kLe>(b, a);
 }
 Tensor eq(const Tensor& a, Scalar b) {
-  return eq(a, as_tensor(a, b, "eq"));
+  return eq(a, as_element(a, b, "eq"));
 }
 Tensor ne(const Tensor& a, Scalar b) {
-  return ne(a, as_tensor(a, b, "ne"));
+  return ne(a, as_element(a, b, "ne"));
 }
 Tensor lt(const Tensor& a, Scalar b) {
-  return lt(a, as_tensor(a, b, "lt"));
+  return lt(a, as_element(a, b, "lt"));
 }
 Tensor le(const Tensor& a, Scalar b) {
-  return le(a, as_tensor(a, b, "le"));
+  return le(a, as_element(a, b, "le"));
 }
 Tensor gt(const Tensor& a, Scalar b) {
-  return gt(a, as_tensor(a, b, "gt"));
+  return gt(a, as_element(a, b, "gt"));
 }
 Tensor ge(const Tensor& a, Scalar b) {
-  return ge(a, as_tensor(a, b, "ge"));
+  return ge(a, as_element(a, b, "ge"));
 }
 
 // In place.
@@ -364,7 +420,7 @@ Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
 }
 
 Tensor& Tensor::add_(Scalar other) {
-  return add_(as_tensor(*this, other, "add_"));
+  return add_(as_number(other, dtype_with(*this, other, "add_")));
 }
 
 Tensor& Tensor::sub_(const Tensor& other) {
@@ -378,7 +434,7 @@ Tensor& Tensor::mul_(const Tensor& other) {
 }
 
 Tensor& Tensor::mul_(Scalar other) {
-  return mul_(as_tensor(*this, other, "mul_"));
+  return mul_(as_number(other, dtype_with(*this, other, "mul_")));
 }
 
 Tensor& Tensor::div_(const Tensor& other) {
@@ -387,7 +443,7 @@ Tensor& Tensor::div_(const Tensor& other) {
 }
 
 Tensor& Tensor::div_(Scalar other) {
-  return div_(scalar_tensor(other, is_floating(dtype()) ? dtype() : DType::kF32, {}));
+  return div_(as_number(other, quotient(dtype_with(*this, other, "div_"))));
 }
 
 }  // namespace dl

@@ -19,7 +19,7 @@ struct SumBackward final : Node {
   std::string_view name() const noexcept override { return operation; }
   void backward(BackwardContext& context) override {
     Tensor grad = context.grad_output().reshape(kept_shape);
-    if (divisor != 1.0) grad = divided(grad, scalar_tensor(divisor, DType::kF64, {}));
+    if (divisor != 1.0) grad = div(grad, divisor);
     context.give(0, grad.expand(input_shape));
   }
   std::string_view operation;

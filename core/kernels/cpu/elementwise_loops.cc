@@ -72,9 +72,11 @@ struct Binary {
   BinaryRow row;
   bool direct;
   bool gives_bool;
-  Load load = nullptr;
+  Load load_a = nullptr;
+  Load load_b = nullptr;
   Store store = nullptr;
-  std::int64_t width;
+  std::int64_t a_width;
+  std::int64_t b_width;
   std::int64_t out_width;
 
   void run(const char* a, std::int64_t a_step, const char* b, std::int64_t b_step, char* out,
@@ -84,8 +86,8 @@ struct Binary {
     Block right;
     for (std::int64_t i = 0; i < length; i += kBlock) {
       const std::int64_t count = std::min(kBlock, length - i);
-      load(a + i * a_step * width, a_step, left.data(), count);
-      load(b + i * b_step * width, b_step, right.data(), count);
+      load_a(a + i * a_step * a_width, a_step, left.data(), count);
+      load_b(b + i * b_step * b_width, b_step, right.data(), count);
       char* const to = out + i * out_step * out_width;
       if (gives_bool) {
         row(left.data(), 1, right.data(), 1, to, out_step, count);
@@ -130,22 +132,23 @@ void unary_loop(const Rows<UnaryRow>& rows, const Tensor& input, const Tensor& o
 
 void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
                  const Tensor& output, std::string_view op) {
-  const DType dtype = a.dtype();
-  Binary kernel{choose(rows, dtype, op),
-                is_direct(dtype),
-                output.dtype() != dtype,
-                nullptr,
-                nullptr,
-                width_of(a),
-                width_of(output)};
+  const DType dtype = output.dtype() == DType::kBool ? a.dtype() : output.dtype();
+  Binary kernel{.row = choose(rows, dtype, op),
+                .direct = is_direct(dtype),
+                .gives_bool = output.dtype() != dtype,
+                .a_width = width_of(a),
+                .b_width = width_of(b),
+                .out_width = width_of(output)};
   if (!kernel.direct) {
-    kernel.load = load_as(dtype, carrier_of(dtype));
+    kernel.load_a = load_as(a.dtype(), carrier_of(dtype));
+    kernel.load_b = load_as(b.dtype(), carrier_of(dtype));
     kernel.store = store_from(carrier_of(dtype), output.dtype());
   }
   const char* const left = static_cast<const char*>(a.data_ptr());
   const char* const right = static_cast<const char*>(b.data_ptr());
   char* const out = static_cast<char*>(output.data_ptr());
-  const std::int64_t width = kernel.width;
+  const std::int64_t a_width = kernel.a_width;
+  const std::int64_t b_width = kernel.b_width;
   const std::int64_t out_width = kernel.out_width;
   const bool a_alike = lie_alike(a, output);
   const bool b_alike = lie_alike(b, output);
@@ -153,7 +156,7 @@ void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
     const std::int64_t a_step = a_alike ? 1 : 0;
     const std::int64_t b_step = b_alike ? 1 : 0;
     parallel_for(output.numel(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-      kernel.run(left + begin * a_step * width, a_step, right + begin * b_step * width, b_step,
+      kernel.run(left + begin * a_step * a_width, a_step, right + begin * b_step * b_width, b_step,
                  out + begin * out_width, 1, end - begin);
     });
     return;
@@ -164,7 +167,7 @@ void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
                            broadcast_strides(b.sizes(), b.strides(), shape)});
   parallel_for(loop.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
-      kernel.run(left + at[1] * width, loop.inner_stride(1), right + at[2] * width,
+      kernel.run(left + at[1] * a_width, loop.inner_stride(1), right + at[2] * b_width,
                  loop.inner_stride(2), out + at[0] * out_width, loop.inner_stride(0), length);
     });
   });

@@ -7,7 +7,8 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// The value of a CPU tensor without dimensions, which has the operands' dtype.
+// The value of a CPU tensor without dimensions, which has the operands' dtype, or is float32 beside
+// float16 and bfloat16.
 BinaryOperand host_value(const Tensor& tensor) {
   return visit_all(tensor.dtype(), [&]<typename T>() {
     const T value = *static_cast<const T*>(tensor.data_ptr());
@@ -45,7 +46,7 @@ void check_dtype(DType dtype, Takes takes, std::string_view op) {
 
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out, std::string_view name,
             Takes takes) {
-  const DType dtype = a.dtype();
+  const DType dtype = (on_host(a) ? b : a).dtype();
   check_dtype(dtype, takes, name);
   if (out.numel() == 0) return;
   const Launch launch;

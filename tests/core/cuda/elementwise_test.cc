@@ -52,6 +52,18 @@ TEST_F(CudaElementwise, BinaryOperations) {
   }
 }
 
+TEST_F(CudaElementwise, NumbersBesideShortDtypesAreNotRounded) {
+  for (const Shape& shape : kShapes) {
+    const Tensor x = full(shape, 0.25, {.dtype = DType::kF16, .device = kGPU});
+    expect_close(x * 131072.0, full(shape, 32768, {.dtype = DType::kF16}), 0, "f16 times 131072");
+    expect_close(4096.0 / x * 2.0, full(shape, 32768, {.dtype = DType::kF16}), 0, "4096 over f16");
+    expect_close(70000.0 - x * 131072.0, full(shape, 37232, {.dtype = DType::kF16}), 0,
+                 "70000 minus f16");
+    Tensor y = full(shape, 256, {.dtype = DType::kBF16, .device = kGPU});
+    expect_close(y.add_(1.003), full(shape, 258, {.dtype = DType::kBF16}), 0, "bf16 and 1.003");
+  }
+}
+
 TEST_F(CudaElementwise, AnyStridesAndBroadcasting) {
   const auto product = [](const Inputs& in) { return mul(in[0], in[1]); };
   compare("outer", product, {numbers({37, 1}), numbers({41}, 2)}, 41);

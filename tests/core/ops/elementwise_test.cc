@@ -197,6 +197,57 @@ TEST(Promotion, FollowsPyTorch) {
                "add: uint16 and int32 have no common dtype; convert one of them with to()");
 }
 
+// What a number gives with a tensor that holds `element`.
+double beside_number(double element, DType dtype, const std::function<Tensor(const Tensor&)>& apply,
+                     const Shape& shape) {
+  const Tensor result = apply(full(shape, element, {.dtype = dtype}));
+  EXPECT_EQ(result.dtype(), dtype);
+  EXPECT_EQ(result.sizes(), shape);
+  return values<double>(result).back();
+}
+
+// PyTorch's results; each number is more than f16 holds, or is rounded by bf16.
+TEST(Binary, NumbersAreNotRoundedToShortDtypes) {
+  const auto in_place = [](const auto& change) {
+    return [change](const Tensor& x) {
+      Tensor copy = x.clone();
+      change(copy);
+      return copy;
+    };
+  };
+  for (const Shape& shape : {Shape{}, Shape{5}, Shape{3, 300}}) {
+    const auto f16 = [&](double element, const std::function<Tensor(const Tensor&)>& apply) {
+      return beside_number(element, DType::kF16, apply, shape);
+    };
+    EXPECT_EQ(f16(0.25, [](const Tensor& x) { return x * 131072.0; }), 32768);
+    EXPECT_EQ(f16(0.25, [](const Tensor& x) { return x * std::int64_t{131072}; }), 32768);
+    EXPECT_EQ(f16(1024, [](const Tensor& x) { return x / 131072.0; }), 0.0078125);
+    EXPECT_EQ(f16(1024, [](const Tensor& x) { return 131072.0 / x; }), 128);
+    EXPECT_EQ(f16(-60000, [](const Tensor& x) { return x + 70000.0; }), 10000);
+    EXPECT_EQ(f16(60000, [](const Tensor& x) { return x - 70000.0; }), -10000);
+    EXPECT_EQ(f16(60000, [](const Tensor& x) { return 70000.0 - x; }), 10000);
+    EXPECT_EQ(f16(0.25, in_place([](Tensor& x) { x.mul_(131072.0); })), 32768);
+    EXPECT_EQ(f16(1024, in_place([](Tensor& x) { x.div_(131072.0); })), 0.0078125);
+    EXPECT_EQ(f16(-60000, in_place([](Tensor& x) { x.add_(70000.0); })), 10000);
+    EXPECT_EQ(f16(0.25, in_place([](Tensor& x) { x.mul_(tensor(131072.0)); })), 32768);
+    // 256 + 1.003 is beyond the tie that 256 + 1 is on.
+    EXPECT_EQ(
+        beside_number(256, DType::kBF16, [](const Tensor& x) { return x + 1.003; }, shape), 258);
+    if (shape.size() == 0) continue;  // two tensors without dimensions are promoted
+    EXPECT_EQ(f16(0.25, [](const Tensor& x) { return x * tensor(131072.0); }), 32768);
+    EXPECT_EQ(f16(0.25, [](const Tensor& x) { return tensor(std::int64_t{131072}) * x; }), 32768);
+  }
+  // In a comparison a number is an element.
+  const Tensor infinite = full({1}, INFINITY, {.dtype = DType::kF16});
+  EXPECT_FALSE(gt(infinite, 1e5).item<bool>());
+}
+
+TEST(Binary, GradientsOfShortDtypesMeetNumbersAsTheyAre) {
+  const Tensor x = full({4}, 0.0625, {.dtype = DType::kF16}).requires_grad_();
+  (x * 131072.0).backward(full({4}, 0.0625, {.dtype = DType::kF16}));
+  EXPECT_EQ(values<double>(x.grad()), Numbers(4, 8192));
+}
+
 TEST(Binary, ErrorsSayWhatIsWrong) {
   EXPECT_ERROR(ones({2, 3}) * ones({2}), kShape,
                "mul: the shapes [2, 3] and [2] cannot be broadcast together: 3 against 2 in "
