@@ -46,9 +46,7 @@ class Waiting final : public grpc::ServerUnaryReactor {
 
   // `subscribe` makes the table call back; `fill` puts the result into the reply.
   template <typename Subscribe>
-  static Waiting* begin(StoreService* service, KeyTable& table, Fill fill,
-                        const Subscribe& subscribe) {
-    take_over(service);
+  static Waiting* begin(KeyTable& table, Fill fill, const Subscribe& subscribe) {
     return (new Waiting(table))->start(std::move(fill), subscribe);
   }
 
@@ -152,8 +150,9 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
       return grpc::Status::OK;
     });
   }
+  take_over(this);
   return Waiting::begin(
-      this, table_, [reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
+      table_, [reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
       [&](KeyTable::Done done) {
         check_key("get", request->key());
         return table_.when_value(request->key(), std::move(done));
@@ -162,8 +161,9 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
 
 grpc::ServerUnaryReactor* StoreService::Wait(grpc::CallbackServerContext*,
                                              const pb::KeysRequest* request, pb::WaitReply*) {
+  take_over(this);
   return Waiting::begin(
-      this, table_, [](const KeyTable::Result&) {},
+      table_, [](const KeyTable::Result&) {},
       [&](KeyTable::Done done) { return table_.when_present(keys_of(*request), std::move(done)); });
 }
 
@@ -213,8 +213,9 @@ grpc::ServerUnaryReactor* StoreService::Erase(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* StoreService::Watch(grpc::CallbackServerContext*,
                                               const pb::WatchRequest* request,
                                               pb::WatchReply* reply) {
+  take_over(this);
   return Waiting::begin(
-      this, table_,
+      table_,
       [reply](KeyTable::Result result) {
         for (Store::Change& change : result.changes) {
           pb::WatchReply::Change* out = reply->add_changes();
