@@ -1,6 +1,6 @@
 // Element-wise kernels. Operands are broadcast to the output's shape here; they have the output's
-// dtype (comparisons: one dtype, and a bool output; add, sub, mul and div of float16 and bfloat16: a
-// number may be float32). An output may be one of the operands.
+// dtype (comparisons: one dtype, and a bool output; add, sub, mul and div of float16 and bfloat16:
+// a number may be float32). An output may be one of the operands.
 #pragma once
 
 #include "core/tensor/tensor.h"

@@ -27,8 +27,8 @@ struct Rows {
 
 void unary_loop(const Rows<UnaryRow>& rows, const Tensor& input, const Tensor& output,
                 std::string_view op, double parameter = 0);
-// The output's dtype is the operands', or bool. Beside an output of float16 or bfloat16 an operand of
-// any dtype is taken as it is.
+// The output's dtype is the operands', or bool. Beside an output of float16 or bfloat16 an operand
+// of any dtype is taken as it is.
 void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
                  const Tensor& output, std::string_view op);
 
