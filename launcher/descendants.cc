@@ -9,13 +9,13 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "core/base/error.h"
 #include "core/base/unique_fd.h"
+#include "launcher/process_stat.h"
 
 namespace dl::launcher {
 namespace {
@@ -28,30 +28,6 @@ std::string read_all(int fd) {
     if (n > 0) text.append(part, static_cast<std::size_t>(n));
     if (n == 0 || (n < 0 && errno != EINTR)) return text;
   }
-}
-
-// Of a process or a thread.
-struct Stat {
-  char state = 0;  // a letter; 0: it is not there
-  pid_t parent = 0;
-  unsigned flags = 0;  // the kernel's PF_*
-};
-
-Stat stat_of(const std::string& folder) {
-  Stat stat;
-  const UniqueFd fd(::open((folder + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return stat;
-  const std::string text = read_all(fd.get());
-  // "pid (name) state ppid pgrp session tty tpgid flags ..."; the name may hold anything,
-  // parentheses included.
-  const std::size_t close = text.rfind(')');
-  Stat read;
-  if (close != std::string::npos &&
-      std::sscanf(text.c_str() + close + 1, " %c %d %*d %*d %*d %*d %u", &read.state, &read.parent,
-                  &read.flags) == 3) {
-    stat = read;
-  }
-  return stat;
 }
 
 // The folders of a folder of /proc whose names are numbers.
@@ -73,7 +49,7 @@ std::vector<pid_t> numbers_in(const std::string& folder) {
 std::vector<pid_t> children_from_every_stat(pid_t parent) {
   std::vector<pid_t> children;
   for (const pid_t pid : numbers_in("/proc")) {
-    if (stat_of(fmt::format("/proc/{}", pid)).parent == parent) children.push_back(pid);
+    if (read_stat(fmt::format("/proc/{}", pid)).parent == parent) children.push_back(pid);
   }
   return children;
 }
@@ -98,7 +74,7 @@ std::vector<pid_t> children_of(pid_t parent) {
 bool a_thread_runs(pid_t pid) {
   const std::string folder = fmt::format("/proc/{}/task", pid);
   for (const pid_t thread : numbers_in(folder)) {
-    const char state = stat_of(fmt::format("{}/{}", folder, thread)).state;
+    const char state = read_stat(fmt::format("{}/{}", folder, thread)).state;
     if (state == 'R' || state == 'D') return true;
   }
   return false;
@@ -128,7 +104,7 @@ bool a_descendant_runs() {
 
 bool is_ending(pid_t pid) {
   constexpr unsigned kExiting = 4;  // PF_EXITING
-  const Stat stat = stat_of(fmt::format("/proc/{}", pid));
+  const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
   return stat.state == 0 || stat.state == 'Z' || stat.state == 'X' || (stat.flags & kExiting) != 0;
 }
 

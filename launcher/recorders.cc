@@ -6,25 +6,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 
 #include "collectives/record/snapshot.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/process_stat.h"
 
 namespace dl::launcher {
 namespace {
 
 namespace record = collectives::record;
-
-// R, S, D, T, Z, ... as in /proc/PID/stat, behind the name in parentheses; 0: no such process.
-char process_state(std::uint64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  std::getline(file, line);
-  const std::size_t at = line.rfind(") ");
-  return at == std::string::npos || at + 2 >= line.size() ? '\0' : line[at + 2];
-}
 
 }  // namespace
 
@@ -75,8 +66,8 @@ RecorderCopy copy_recorder(int fd, const RankState& state) {
   header.was_stopped = state.was_stopped ? 1 : 0;
   header.is_cause = state.is_cause ? 1 : 0;
   if (state.end == record::End::kRunning) {
-    header.process_state =
-        process_state(copy.was_opened ? owner : static_cast<std::uint64_t>(state.pid));
+    const std::uint64_t pid = copy.was_opened ? owner : static_cast<std::uint64_t>(state.pid);
+    header.process_state = read_stat(fmt::format("/proc/{}", pid)).state;
   }
   return copy;
 }

@@ -1,0 +1,19 @@
+// What /proc/PID/stat says of a process or a thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace dl::launcher {
+
+struct ProcessStat {
+  char state = 0;  // R, S, D, T, Z, ...; 0: it is not there
+  pid_t parent = 0;
+  unsigned flags = 0;  // the kernel's PF_*
+};
+
+// `folder`: /proc/PID, or /proc/PID/task/TID.
+ProcessStat read_stat(const std::string& folder);
+
+}  // namespace dl::launcher
