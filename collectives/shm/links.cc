@@ -135,7 +135,8 @@ Links connect_links(const GroupOptions& options, bool is_crowded) {
   Arrivals arrivals(options, links);
   rendezvous::Listener listener = rendezvous::listen_local();
   const std::string address = rendezvous::local_name(listener.fd());
-  rendezvous::Acceptor acceptor(std::move(listener), key, hello);
+  rendezvous::Acceptor acceptor(std::move(listener), key, hello,
+                                static_cast<std::size_t>(options.size));
   acceptor.serve(purpose, options.generation,
                  [&arrivals](Connection connection) { arrivals.add(std::move(connection)); });
   acceptor.start();
@@ -162,9 +163,8 @@ Links connect_links(const GroupOptions& options, bool is_crowded) {
              "the backend tcp",
              options.name, peer.who.text(), self.text());
     if (r > options.rank) continue;
-    UniqueFd socket = rendezvous::connect_local(theirs.address, deadline);
-    rendezvous::check_same_user(socket.get());
-    Connection connection = rendezvous::prove(std::move(socket), hello, key, deadline);
+    Connection connection =
+        rendezvous::connect_local_and_prove(theirs.address, hello, key, deadline);
     DL_CHECK(connection.peer.rank == r, kMismatch,
              "group '{}': {} answered where rank {} was said to be", options.name,
              connection.peer.from, r);

@@ -215,7 +215,8 @@ Mesh connect_mesh(const GroupOptions& options) {
   std::vector<std::unique_ptr<rendezvous::Acceptor>> acceptors;
   std::string addresses;
   for (rendezvous::Listener& listener : listen(options)) {
-    auto acceptor = std::make_unique<rendezvous::Acceptor>(std::move(listener), key, hello);
+    auto acceptor = std::make_unique<rendezvous::Acceptor>(std::move(listener), key, hello,
+                                                           static_cast<std::size_t>(options.size));
     acceptor->serve(purpose, options.generation,
                     [&arrivals](Connection connection) { arrivals.add(std::move(connection)); });
     acceptor->start();

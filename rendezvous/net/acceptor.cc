@@ -47,8 +47,9 @@ struct Acceptor::Pending {
   std::uint32_t events = EPOLLIN;
 };
 
-Acceptor::Acceptor(Listener listener, const JobKey& key, Hello self)
-    : listener_(std::move(listener)),
+Acceptor::Acceptor(Listener listener, const JobKey& key, Hello self, std::size_t expected_peers)
+    : most_pending_(kMostPendingHandshakes + expected_peers),
+      listener_(std::move(listener)),
       key_(key),
       self_(std::move(self)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
@@ -136,7 +137,7 @@ void Acceptor::accept_all() {
       resume_ = Deadline::after(kPauseAfterExhaustion);
       return;
     }
-    if (pending_.size() >= kMostPendingHandshakes) {
+    if (pending_.size() >= most_pending_) {
       const std::uint64_t oldest = pending_.begin()->first;
       pending_.at(oldest)->handshake.refuse(Refusal::kBusy);
       finish(oldest);

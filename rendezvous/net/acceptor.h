@@ -1,9 +1,10 @@
 // The one door of a process: accepts connections, lets each prove the job key, and hands it to
 // whoever serves its purpose.
 //
-// An Acceptor owns its Listener and every connection that has not proved itself yet: at most 64 of
-// them, 5 s each, the oldest dropped first. Garbage, half-open connections and strangers are
-// dropped and logged (a few lines every 10 s, then a count), and delay nobody.
+// An Acceptor owns its Listener and every connection that has not proved itself yet: at most 64,
+// and one for each expected peer, of them, 5 s each, the oldest dropped first. A client whose
+// connection had to make room tries again (connect.h). Garbage, half-open connections and strangers
+// are dropped and logged (a few lines every 10 s, then a count), and delay nobody.
 //
 // It runs on a thread of its own after start(), or inside somebody's event loop: watch poll_fd()
 // for reading and call process(), always from one thread, whenever it is readable.
@@ -14,6 +15,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,7 +39,8 @@ class Acceptor {
   using Handler = std::function<void(Connection)>;
 
   // `self` is what clients are told about this side: job, generation, from and rank.
-  Acceptor(Listener listener, const JobKey& key, Hello self);
+  // `expected_peers`: that may connect all at once.
+  Acceptor(Listener listener, const JobKey& key, Hello self, std::size_t expected_peers = 0);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -86,6 +89,7 @@ class Acceptor {
   Route* find_route(const std::string& purpose);
   void log_drop(const std::string& line);
 
+  const std::size_t most_pending_;
   Listener listener_;
   JobKey key_;
   Hello self_;

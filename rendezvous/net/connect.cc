@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "rendezvous/net/local_socket.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/net/proving.h"
 #include "rendezvous/net/socket.h"
@@ -32,18 +34,14 @@ void prove_once(Proving& proving, Deadline deadline, int hangup_fd, const std::s
   }
 }
 
-}  // namespace
-
-Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const JobKey& key,
-                             Deadline deadline, const ProveOptions& options) {
-  const std::string what = fmt::format("connect to {} for '{}'", endpoint.text(), hello.purpose);
+// `connect` makes a connected socket, or throws.
+Connection prove_until(const std::function<UniqueFd()>& connect, const Hello& hello,
+                       const JobKey& key, Deadline deadline, const ProveOptions& options,
+                       const std::string& what) {
   Patience patience;
   std::chrono::milliseconds pause = kFirstProofPause;
   for (;;) {
-    UniqueFd fd = connect_to(endpoint, deadline,
-                             {.retry = options.retry,
-                              .what_for = fmt::format("'{}'", hello.purpose),
-                              .hangup_fd = options.hangup_fd});
+    UniqueFd fd = connect();
     const std::string address = peer_address(fd.get()).text();
     Proving proving(std::move(fd), key, hello);
     prove_once(proving, deadline, options.hangup_fd, what, patience);
@@ -62,14 +60,29 @@ Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const
   }
 }
 
-Connection prove(UniqueFd fd, const Hello& hello, const JobKey& key, Deadline deadline) {
-  const std::string address = peer_address(fd.get()).text();
-  const std::string what = fmt::format("connect to {} for '{}'", address, hello.purpose);
-  Patience patience;
-  Proving proving(std::move(fd), key, hello);
-  prove_once(proving, deadline, -1, what, patience);
-  if (!proving.is_proved()) throw_error(proving.kind(), "{}: {}", what, proving.reason());
-  return {proving.release(), proving.peer(), address};
+}  // namespace
+
+Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const JobKey& key,
+                             Deadline deadline, const ProveOptions& options) {
+  const auto connect = [&] {
+    return connect_to(endpoint, deadline,
+                      {.retry = options.retry,
+                       .what_for = fmt::format("'{}'", hello.purpose),
+                       .hangup_fd = options.hangup_fd});
+  };
+  return prove_until(connect, hello, key, deadline, options,
+                     fmt::format("connect to {} for '{}'", endpoint.text(), hello.purpose));
+}
+
+Connection connect_local_and_prove(std::string_view name, const Hello& hello, const JobKey& key,
+                                   Deadline deadline) {
+  const auto connect = [&] {
+    UniqueFd fd = connect_local(name, deadline);
+    check_same_user(fd.get());
+    return fd;
+  };
+  return prove_until(connect, hello, key, deadline, {},
+                     fmt::format("connect to the local socket @{} for '{}'", name, hello.purpose));
 }
 
 }  // namespace dl::rendezvous

@@ -3,6 +3,8 @@
 // Any thread.
 #pragma once
 
+#include <string_view>
+
 #include "core/base/deadline.h"
 #include "rendezvous/net/address.h"
 #include "rendezvous/net/handshake.h"
@@ -11,8 +13,8 @@
 namespace dl::rendezvous {
 
 struct ProveOptions {
-  // Keep trying until the deadline where nobody listens yet, or the connection is lost on the way;
-  // a refusal is final all the same.
+  // Keep trying until the deadline if nobody listens yet, the connection is lost on the way, or
+  // the server has too many unproved connections; any other refusal is final.
   bool retry = true;
   // As in ConnectOptions.
   int hangup_fd = -1;
@@ -28,7 +30,8 @@ struct ProveOptions {
 Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const JobKey& key,
                              Deadline deadline, const ProveOptions& options = {});
 
-// The same on a socket that is connected already.
-Connection prove(UniqueFd fd, const Hello& hello, const JobKey& key, Deadline deadline);
+// The same at a local socket's name (local_socket.h), whose other end must run as this user.
+Connection connect_local_and_prove(std::string_view name, const Hello& hello, const JobKey& key,
+                                   Deadline deadline);
 
 }  // namespace dl::rendezvous

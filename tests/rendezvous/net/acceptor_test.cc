@@ -20,6 +20,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "rendezvous/net/connect.h"
+#include "rendezvous/net/local_socket.h"
 #include "rendezvous/net/race.h"
 
 namespace dl::rendezvous {
@@ -241,6 +242,53 @@ TEST_F(AcceptorTest, KeepsAtMost64PendingAndDropsTheOldest) {
   const Connection fine = connect(hello("store"));
   store.next();
   EXPECT_GE(acceptor_.counts().dropped, 1U);
+}
+
+TEST_F(AcceptorTest, KeepsOneMoreForEachExpectedPeer) {
+  constexpr std::size_t kPeers = 40;
+  Inbox store;
+  Acceptor acceptor(Listener::bind({.host = "127.0.0.1"}), key_, {.job = "j1", .from = "server"},
+                    kPeers);
+  acceptor.serve("store", kAnyGeneration, store.handler());
+  acceptor.start();
+  const Endpoint endpoint{"127.0.0.1", acceptor.address().port()};
+  std::vector<UniqueFd> silent;
+  for (std::size_t i = 0; i < kMostPendingHandshakes + kPeers; ++i) {
+    silent.push_back(connect_to(endpoint, Deadline::after(20s)));
+  }
+  // By the time this one has its answer all before it have been accepted.
+  connect_and_prove(endpoint, hello("store"), key_, Deadline::after(20s));
+  store.next();
+  EXPECT_EQ(acceptor.counts().dropped, 1U);
+}
+
+TEST(LocalAcceptor, AClientThatIsRefusedForWantOfRoomTriesAgain) {
+  const JobKey key = JobKey::generate();
+  const Hello self{.job = "j1", .from = "rank 0", .rank = 0};
+  Listener listener = listen_local();
+  const std::string name = local_name(listener.fd());
+  std::string answered;
+  std::thread client([&] {
+    answered = error_of([&] {
+      connect_local_and_prove(name, {.job = "j1", .purpose = "shm", .from = "rank 1", .rank = 1},
+                              key, Deadline::after(20s));
+    });
+  });
+  {
+    pollfd entry{.fd = listener.fd(), .events = POLLIN, .revents = 0};
+    ::poll(&entry, 1, -1);
+    const auto first = listener.accept();
+    HandshakeServer handshake(key, self, [](const Hello&) { return Verdict{}; });
+    handshake.refuse(Refusal::kBusy);
+    const auto words = handshake.output();
+    ::send(first->fd.get(), words.data(), words.size(), MSG_NOSIGNAL);
+  }
+  Inbox inbox;
+  Acceptor acceptor(std::move(listener), key, self);
+  acceptor.serve("shm", kAnyGeneration, inbox.handler());
+  acceptor.start();
+  client.join();
+  EXPECT_EQ(answered, "no error");
 }
 
 TEST_F(AcceptorTest, HalfOpenConnectionIsDroppedAfterFiveSeconds) {
