@@ -4,11 +4,15 @@
 
 namespace dl::collectives {
 
+void check_group_name(const std::string& name) {
+  DL_CHECK(!name.empty() && name.size() <= 128 && name.find('/') == std::string::npos,
+           kInvalidArgument, "a group's name has 1 to 128 bytes and no '/', got '{}'", name);
+}
+
 void check_group(const GroupOptions& o) {
   DL_CHECK(o.size >= 1 && o.rank >= 0 && o.rank < o.size, kInvalidArgument,
            "group '{}': rank is {} of a world size of {}", o.name, o.rank, o.size);
-  DL_CHECK(!o.name.empty() && o.name.size() <= 128 && o.name.find('/') == std::string::npos,
-           kInvalidArgument, "a group's name has 1 to 128 bytes and no '/', got '{}'", o.name);
+  check_group_name(o.name);
   DL_CHECK(o.size == 1 || o.store != nullptr, kInvalidArgument,
            "group '{}' of {} ranks needs a store for them to find each other", o.name, o.size);
 }

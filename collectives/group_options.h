@@ -48,6 +48,8 @@ struct GroupOptions {
   Ref<RefCounted> engine{};  // from make_tcp_engine(); null: one of its own
 };
 
+// Throws kInvalidArgument for a name that no group can have.
+void check_group_name(const std::string& name);
 // Throws kInvalidArgument for a rank, size, name or store with which no group can be made.
 void check_group(const GroupOptions& options);
 

@@ -16,6 +16,9 @@
 //   file:///directory  a directory that all ranks share and that belongs to this user; the last
 //   rank to call destroy_process_group() removes what is in it, and one that an earlier run has
 //   left is refused
+// After destroy_process_group() it may be called again: a rank's n-th init of a name meets the n-th
+// of the others, with any init method. Where rank 0 serves the store, it does so until its process
+// ends.
 // The job key comes from DLRUN_KEY_FD or DLRUN_KEY_FILE; with file:// rank 0 leaves one in the
 // directory. Without a key the ranks must be on one host, and talk over its loopback.
 //

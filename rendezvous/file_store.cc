@@ -80,13 +80,7 @@ std::string host_and_pid() {
 FileStore::FileStore(std::string directory, std::chrono::nanoseconds speak_after)
     : directory_(std::move(directory)), speak_after_(speak_after) {
   DL_CHECK(!directory_.empty(), kInvalidArgument, "store: the directory's name is empty");
-  if (::mkdir(directory_.c_str(), S_IRWXU) == 0) {
-    const std::string mark = fmt::format("{}/{}", directory_, kMadeName);
-    const UniqueFd fd(::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
-    if (!fd) throw_errno(errno, fmt::format("store: write {}", mark));
-  } else if (errno != EEXIST) {
-    throw_errno(errno, fmt::format("store: make the directory {}", directory_));
-  }
+  make_directory();
   struct stat status{};
   if (::stat(directory_.c_str(), &status) != 0) {
     throw_errno(errno, fmt::format("store: stat {}", directory_));
@@ -97,6 +91,18 @@ FileStore::FileStore(std::string directory, std::chrono::nanoseconds speak_after
            "store: {} can be written by others (owner {}, mode {:04o}); whoever writes there could "
            "join the job, use a directory of your own with mode 0700",
            directory_, status.st_uid, status.st_mode & 07777U);
+}
+
+// Harmless if it exists.
+void FileStore::make_directory() const {
+  if (::mkdir(directory_.c_str(), S_IRWXU) == 0) {
+    const std::string mark = fmt::format("{}/{}", directory_, kMadeName);
+    const UniqueFd fd(::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    // ENOENT: another process has removed the directory already.
+    if (!fd && errno != ENOENT) throw_errno(errno, fmt::format("store: write {}", mark));
+  } else if (errno != EEXIST) {
+    throw_errno(errno, fmt::format("store: make the directory {}", directory_));
+  }
 }
 
 void FileStore::check_open() {
@@ -121,16 +127,38 @@ void FileStore::poll_until(Deadline deadline, const std::function<bool()>& is_ov
 }
 
 // The lock is that of the open file, so that each call opens its own: threads and forked processes
-// exclude each other as strangers do.
+// exclude each other as strangers do. A file that remove_if() has taken away locks nothing: then
+// the call starts anew in a new directory.
 UniqueFd FileStore::lock(int kind, std::string_view call, Deadline deadline) {
   const std::string path = fmt::format("{}/{}", directory_, kLockName);
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
-  if (!fd) throw_errno(errno, fmt::format("store: {}: open {}", call, path));
+  UniqueFd fd;
+  const auto is_in_place = [&] {
+    struct stat own{};
+    struct stat present{};
+    return ::fstat(fd.get(), &own) == 0 && ::lstat(path.c_str(), &present) == 0 &&
+           own.st_ino == present.st_ino && own.st_dev == present.st_dev;
+  };
   const auto try_lock = [&] {
     for (;;) {
-      if (::flock(fd.get(), kind | LOCK_NB) == 0) return true;
-      if (errno == EWOULDBLOCK) return false;
-      if (errno != EINTR) throw_errno(errno, fmt::format("store: {}: lock {}", call, path));
+      if (!fd) {
+        fd.reset(
+            ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+        if (!fd && errno != ENOENT) {
+          throw_errno(errno, fmt::format("store: {}: open {}", call, path));
+        }
+        if (!fd) {
+          make_directory();
+          return false;
+        }
+      }
+      if (::flock(fd.get(), kind | LOCK_NB) == 0) {
+        if (is_in_place()) return true;
+        fd.reset();
+      } else if (errno == EWOULDBLOCK) {
+        return false;
+      } else if (errno != EINTR) {
+        throw_errno(errno, fmt::format("store: {}: lock {}", call, path));
+      }
     }
   };
   poll_until(deadline, try_lock, [&] {
@@ -330,28 +358,47 @@ std::vector<Store::Change> FileStore::watch(std::string_view prefix, std::uint64
   return changes;
 }
 
-void FileStore::remove(Deadline deadline) {
+bool FileStore::remove_if(std::string_view key, std::string_view value, Deadline deadline) {
+  check_key("remove", key);
   const UniqueFd held = lock(LOCK_EX, "remove", deadline);
+  if (value_of(std::string(key)) != value) return false;
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(directory_.c_str()), &::closedir);
   if (!listing) throw_errno(errno, fmt::format("store: list {}", directory_));
   bool made = false;
+  bool has_others = false;
   std::vector<std::string> own;
   while (const dirent* entry = ::readdir(listing.get())) {
     const std::string_view name = entry->d_name;
     made = made || name == kMadeName;
     if (name.starts_with(kKeyPrefix) || name == kVersionName || name == kNewName ||
-        name == kLockName || name == kMadeName) {
-      own.push_back(fmt::format("{}/{}", directory_, name));
+        name == kMadeName) {
+      own.emplace_back(name);
+    } else if (name != kLockName && name != "." && name != "..") {
+      has_others = true;
     }
   }
-  for (const std::string& path : own) {
+  // Last: once it is gone, others may begin a new store under these names.
+  own.emplace_back(kLockName);
+  // A directory that others may still be about to write into goes in one step.
+  std::string place = directory_;
+  const bool removes_directory = made && !has_others;
+  if (removes_directory) {
+    while (place.ends_with('/')) place.pop_back();
+    place += fmt::format(".removed-{}", ::getpid());
+    if (::rename(directory_.c_str(), place.c_str()) != 0) {
+      throw_errno(errno, fmt::format("store: rename {} to {}", directory_, place));
+    }
+  }
+  for (const std::string& name : own) {
+    const std::string path = fmt::format("{}/{}", place, name);
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
       throw_errno(errno, fmt::format("store: remove {}", path));
     }
   }
-  if (made && ::rmdir(directory_.c_str()) != 0 && errno != ENOTEMPTY && errno != ENOENT) {
-    throw_errno(errno, fmt::format("store: remove {}", directory_));
+  if (removes_directory && ::rmdir(place.c_str()) != 0 && errno != ENOENT) {
+    throw_errno(errno, fmt::format("store: remove {}", place));
   }
+  return true;
 }
 
 void FileStore::close(std::string_view reason) noexcept {

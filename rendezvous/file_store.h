@@ -9,8 +9,8 @@
 //
 // The directory must belong to this user and be writable by nobody else: whoever can write there
 // belongs to the job. It is made where it does not exist; use a new one, or a PrefixStore with the
-// job's name, for each run. No FileStore knows whether it is the last one: whoever does calls
-// remove().
+// job's name, for each run. No FileStore knows whether it is the last one: its users count
+// themselves under a key, and call remove_if().
 //
 // Thread-safety: any thread, any process. close() ends the calls of this object only.
 #pragma once
@@ -45,9 +45,10 @@ class FileStore final : public Store {
                             Deadline deadline) override;
   void close(std::string_view reason) noexcept override;
 
-  // Removes the store's files, and the directory too where a FileStore made it and nothing else is
-  // in it. For the last one who needs the store, in any process.
-  void remove(Deadline deadline);
+  // Removes the store's files if the key has this value, and the directory too if a FileStore made
+  // it and nothing else is in it. A call of another process that waits for the lock meanwhile goes
+  // on in a new, empty store. True if it removed them.
+  bool remove_if(std::string_view key, std::string_view value, Deadline deadline);
 
  private:
   struct Record {
@@ -56,6 +57,7 @@ class FileStore final : public Store {
     std::uint64_t version = 0;
   };
 
+  void make_directory() const;
   void check_open();
   UniqueFd lock(int kind, std::string_view call, Deadline deadline);
   std::optional<Record> read_record(const std::string& name) const;

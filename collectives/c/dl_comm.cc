@@ -151,9 +151,15 @@ const char* dl_last_error(void) {
 
 dl_status dl_comm_init(const char* init_method, int rank, int size, double timeout_s,
                        dl_comm** world) {
+  return dl_comm_init_named(nullptr, init_method, rank, size, timeout_s, world);
+}
+
+dl_status dl_comm_init_named(const char* name, const char* init_method, int rank, int size,
+                             double timeout_s, dl_comm** world) {
   return guarded([&] {
     DL_CHECK(world != nullptr, kInvalidArgument, "dl_comm_init: world is NULL");
     dl::ProcessGroupOptions options{.timeout = time_of(timeout_s)};
+    if (name != nullptr) options.name = name;
     if (init_method != nullptr) options.init_method = init_method;
     if (rank >= 0) options.rank = rank;
     if (size >= 0) options.world_size = size;

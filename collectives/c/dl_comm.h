@@ -97,10 +97,14 @@ const char* dl_last_error(void);
 /* Groups. ---------------------------------------------------------------------------------------
  */
 
-/* Joins the job; once a process. NULL, -1, -1, 0: all from the environment (dlrun, mpirun, srun).
- */
+/* Joins the job. NULL, -1, -1, 0: all from the environment (dlrun, mpirun, srun). One group at a
+ * time: again only after dl_comm_destroy(); a rank's n-th call meets the n-th of the others. */
 dl_status dl_comm_init(const char* init_method, int rank, int size, double timeout_s,
                        dl_comm** world);
+/* The same with a name for the group: 1 to 128 bytes without '/'; errors and `dlrun autopsy` show
+ * it. The same on all ranks. NULL: "world". */
+dl_status dl_comm_init_named(const char* name, const char* init_method, int rank, int size,
+                             double timeout_s, dl_comm** world);
 /* Collective over the parent. *part is NULL with DL_NO_COLOR. */
 dl_status dl_comm_split(dl_comm* parent, int color, int key, dl_comm** part);
 /* Says goodbye; operations under way end with DL_ABORTED. NULL is harmless. */

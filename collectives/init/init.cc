@@ -76,6 +76,7 @@ Session make_session(const ProcessGroupOptions& options) {
     collectives::require_nccl();
     asked = "auto";  // memory of the CPU
   }
+  collectives::check_group_name(options.name);
   const collectives::Plan plan = collectives::find_plan(options.plan, options.algorithm);
   const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
@@ -87,6 +88,7 @@ Session make_session(const ProcessGroupOptions& options) {
   }
   const collectives::MeetingOptions where{
       .init_method = options.init_method,
+      .name = options.name,
       .launch = launch,
       .job = env::get(env::Var::kJobId).value_or("local"),
       .generation = static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0))};

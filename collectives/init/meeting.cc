@@ -1,6 +1,11 @@
 #include "collectives/init/meeting.h"
 
+#include <sys/random.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <utility>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -37,80 +42,155 @@ rendezvous::Hello hello_of(const MeetingOptions& options) {
           .rank = options.launch.rank};
 }
 
-// A store that somebody else serves: dlrun's, or rank 0's.
+std::string generation_of(const MeetingOptions& options) {
+  return PrefixStore::generation_prefix(options.generation);
+}
+
+// Takes this rank's next place.
+std::string next_place(rendezvous::Store& generation, const MeetingOptions& options,
+                       Deadline deadline) {
+  const std::string count = fmt::format("inits/{}/{}", options.name, options.launch.rank);
+  return fmt::format("init/{}/{}/", options.name, generation.add(count, 1, deadline));
+}
+
+// A store that another process serves: dlrun, or rank 0.
 class RemoteMeeting final : public Meeting {
  public:
   RemoteMeeting(const MeetingOptions& options, const Endpoint& endpoint,
                 const std::optional<JobKey>& key, Deadline deadline)
       : store_({.endpoint = endpoint, .key = key ? *key : open_key(), .hello = hello_of(options)},
                deadline),
-        generation_(store_, PrefixStore::generation_prefix(options.generation)) {
+        generation_(store_, generation_of(options)),
+        place_(generation_, next_place(generation_, options, deadline)) {
     key_ = key;
     route_to_ = endpoint.host;
   }
-  rendezvous::Store& store() noexcept override { return generation_; }
+  rendezvous::Store& store() noexcept override { return place_; }
 
  private:
   GrpcStore store_;
   PrefixStore generation_;
+  PrefixStore place_;
 };
 
 // The store that rank 0 serves itself.
+struct Hosted {
+  Hosted(const MeetingOptions& options, const Endpoint& where, const JobKey& with)
+      : endpoint(where),
+        job(options.job),
+        generation(options.generation),
+        key(with),
+        acceptor(Listener::bind({.host = where.host, .port = where.port}), key, hello_of(options),
+                 static_cast<std::size_t>(options.launch.world_size)),
+        server(acceptor) {
+    acceptor.start();
+  }
+  bool serves(const MeetingOptions& options, const Endpoint& where, const JobKey& with) const {
+    return where.text() == endpoint.text() && options.job == job &&
+           options.generation == generation && with.bytes() == key.bytes();
+  }
+
+  Endpoint endpoint;
+  std::string job;
+  std::uint64_t generation;
+  JobKey key;
+  Acceptor acceptor;
+  GrpcStoreServer server;
+};
+
+// The one that this process serves; constant-initialised. Nothing destroys it: threads of other
+// ranks may be in the middle of a call when this process ends.
+std::mutex hosted_mutex;
+Hosted* hosted = nullptr;
+
+rendezvous::Store& host(const MeetingOptions& options, const Endpoint& endpoint,
+                        const std::optional<JobKey>& key) {
+  const JobKey with = key ? *key : open_key();
+  const std::lock_guard lock(hosted_mutex);
+  if (hosted == nullptr || !hosted->serves(options, endpoint, with)) {
+    delete std::exchange(hosted, nullptr);
+    hosted = new Hosted(options, endpoint, with);
+  }
+  return hosted->server.local();
+}
+
 class HostedMeeting final : public Meeting {
  public:
   HostedMeeting(const MeetingOptions& options, const Endpoint& endpoint,
-                const std::optional<JobKey>& key)
-      : acceptor_(Listener::bind({.host = endpoint.host, .port = endpoint.port}),
-                  key ? *key : open_key(), hello_of(options)),
-        server_(acceptor_),
-        generation_(server_.local(), PrefixStore::generation_prefix(options.generation)) {
+                const std::optional<JobKey>& key, Deadline deadline)
+      : generation_(host(options, endpoint, key), generation_of(options)),
+        place_(generation_, next_place(generation_, options, deadline)) {
     key_ = key;
     route_to_ = endpoint.host;
-    acceptor_.start();
   }
-  rendezvous::Store& store() noexcept override { return generation_; }
+  rendezvous::Store& store() noexcept override { return place_; }
 
  private:
-  Acceptor acceptor_;
-  GrpcStoreServer server_;
   PrefixStore generation_;
+  PrefixStore place_;
 };
+
+// What tells this process from those of earlier runs, which may have had its number.
+std::string this_run() {
+  static const std::uint64_t number = [] {
+    std::uint64_t random = 0;
+    if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
+    return random;
+  }();
+  return fmt::format("{:016x}", number);
+}
 
 class FileMeeting final : public Meeting {
  public:
   FileMeeting(const MeetingOptions& options, const std::string& directory, Deadline deadline)
-      : store_(directory),
-        generation_(store_, PrefixStore::generation_prefix(options.generation)),
-        size_(options.launch.world_size) {
-    // Keys and addresses of ranks that are gone would send this run's into the void.
-    const std::string here = fmt::format("here/{}", options.launch.rank);
-    DL_CHECK(generation_.add(here, 1, deadline) == 1, kInvalidArgument,
+      : store_(directory), generation_(store_, generation_of(options)) {
+    // First: as long as a rank is inside, nothing is removed.
+    store_.add(kInside, 1, deadline);
+    try {
+      enter(options, directory, deadline);
+    } catch (...) {
+      leave();
+      throw;
+    }
+  }
+  ~FileMeeting() override { leave(); }
+  rendezvous::Store& store() noexcept override { return *place_; }
+
+ private:
+  static constexpr std::string_view kInside = "inside";
+
+  void enter(const MeetingOptions& options, const std::string& directory, Deadline deadline) {
+    // Keys and addresses of ranks that are gone would mislead this run.
+    const int rank = options.launch.rank;
+    const auto first = generation_.compare_and_set(fmt::format("here/{}", rank), std::nullopt,
+                                                   this_run(), deadline);
+    DL_CHECK(first.present == this_run(), kInvalidArgument,
              "file://{0}: rank {1} of an earlier run, or another rank {1} of this one, has been "
              "there; remove the directory, or give each run a new one",
-             directory, options.launch.rank);
+             directory, rank);
+    place_.emplace(generation_, next_place(generation_, options, deadline));
     key_ = JobKey::from_environment();
     if (key_) return;
     // Whoever can write there belongs to the job (FileStore): the directory keeps the key as well
     // as a key file would.
-    if (options.launch.rank == 0) generation_.set("key", JobKey::generate().hex(), deadline);
-    key_ = JobKey::from_hex(generation_.get("key", deadline));
+    if (rank == 0) place_->set("key", JobKey::generate().hex(), deadline);
+    key_ = JobKey::from_hex(place_->get("key", deadline));
   }
+
   // The last rank to leave takes everything away. What a rank that was killed leaves behind, the
   // next run refuses.
-  ~FileMeeting() override {
+  void leave() noexcept {
     try {
       const Deadline soon = Deadline::after(kTimeToLeave);
-      if (generation_.add("left", 1, soon) == size_) store_.remove(soon);
+      if (store_.add(kInside, -1, soon) == 0) store_.remove_if(kInside, "0", soon);
     } catch (const std::exception& error) {
       log::warning("leaving the other ranks: {}", error.what());
     }
   }
-  rendezvous::Store& store() noexcept override { return generation_; }
 
- private:
   rendezvous::FileStore store_;
   PrefixStore generation_;
-  int size_;
+  std::optional<PrefixStore> place_;
 };
 
 std::unique_ptr<Meeting> meet_at(const MeetingOptions& options, const Endpoint& endpoint,
@@ -125,7 +205,9 @@ std::unique_ptr<Meeting> meet_at(const MeetingOptions& options, const Endpoint& 
           endpoint.text());
     }
   }
-  if (options.launch.rank == 0) return std::make_unique<HostedMeeting>(options, endpoint, key);
+  if (options.launch.rank == 0) {
+    return std::make_unique<HostedMeeting>(options, endpoint, key, deadline);
+  }
   return std::make_unique<RemoteMeeting>(options, endpoint, key, deadline);
 }
 

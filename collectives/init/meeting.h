@@ -1,6 +1,12 @@
 // Meeting: the store at which the ranks of a job find each other, by init method.
 //
-// Owns the store, and on rank 0 whatever serves it; must outlive what uses the store. Any thread.
+// Every init of a rank has a place of its own in the store, "init/NAME/n/": a rank's n-th init of a
+// group's name meets the n-th of the others, and none reads what an earlier one has left. The store
+// counts, so that this also holds for several programs that run one after the other in one job.
+//
+// Owns its way to the store, which must outlive what uses the store. Where rank 0 serves the store
+// itself, it goes on until its process ends: the others may come to their next init before rank 0
+// has left this one. Any thread.
 #pragma once
 
 #include <memory>
@@ -20,6 +26,7 @@ class Meeting {
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
+  // The place of this init.
   virtual rendezvous::Store& store() noexcept = 0;
   // What the ranks prove to each other; nullopt: one host only.
   const std::optional<rendezvous::JobKey>& key() const noexcept { return key_; }
@@ -34,6 +41,7 @@ class Meeting {
 
 struct MeetingOptions {
   std::string init_method = "env://";
+  std::string name = "world";  // of the group
   Launch launch{};
   std::string job = "local";
   std::uint64_t generation = 0;

@@ -125,15 +125,7 @@ static void memories(dl_comm* comm) {
   CHECK(dl_memory_allocate(NULL, 1, &memory) == DL_INVALID_ARGUMENT);
 }
 
-static void errors(dl_comm* comm) {
-  float x = 1;
-  CHECK(dl_all_reduce(comm, &x, &x, 1, DL_F32, DL_BXOR, 0, NULL) == DL_DTYPE);
-  CHECK(strstr(dl_last_error(), "bxor has no meaning for f32") != NULL);
-  CHECK(dl_all_reduce(comm, &x, &x, 1, (dl_dtype)99, DL_SUM, 0, NULL) == DL_INVALID_ARGUMENT);
-  CHECK(dl_barrier(NULL, 0, NULL) == DL_INVALID_ARGUMENT);
-  CHECK(dl_barrier(comm, -1, NULL) == DL_INVALID_ARGUMENT);
-  CHECK(dl_comm_error(comm) == DL_OK);
-  CHECK(dl_barrier(comm, 0, NULL) == DL_OK);
+static void abort_by_rank_1(dl_comm* comm) {
   /* Not before the others are out of the barrier, too. */
   char through = 1;
   if (my_rank != 1) CHECK(dl_send(comm, &through, 1, DL_U8, 1, 8, 0, NULL) == DL_OK);
@@ -145,10 +137,36 @@ static void errors(dl_comm* comm) {
   while (status == DL_OK) status = dl_barrier(comm, 0, NULL);
   CHECK(status == DL_ABORTED && strstr(dl_last_error(), "enough") != NULL);
   CHECK(dl_comm_error(comm) == DL_ABORTED);
+}
+
+static void errors(dl_comm* comm) {
+  float x = 1;
+  CHECK(dl_all_reduce(comm, &x, &x, 1, DL_F32, DL_BXOR, 0, NULL) == DL_DTYPE);
+  CHECK(strstr(dl_last_error(), "bxor has no meaning for f32") != NULL);
+  CHECK(dl_all_reduce(comm, &x, &x, 1, (dl_dtype)99, DL_SUM, 0, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_barrier(NULL, 0, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_barrier(comm, -1, NULL) == DL_INVALID_ARGUMENT);
+  CHECK(dl_comm_error(comm) == DL_OK);
+  CHECK(dl_barrier(comm, 0, NULL) == DL_OK);
+  abort_by_rank_1(comm);
   /* Who leaves early is an error of its own to the others. */
+  char through = 1;
   CHECK(write(ended[1], &through, 1) == 1);
   close(ended[1]);
   CHECK(read(may_leave[0], &through, 1) == 0);
+}
+
+/* After a group that broke, at the same place. */
+static void again_with_a_name(const char* method) {
+  dl_comm* named = NULL;
+  CHECK(dl_comm_init_named("a/b", method, my_rank, kRanks, kTimeout, &named) ==
+        DL_INVALID_ARGUMENT);
+  CHECK(dl_comm_init_named("second", method, my_rank, kRanks, kTimeout, &named) == DL_OK);
+  int x = 1;
+  CHECK(dl_all_reduce(named, &x, &x, 1, DL_I32, DL_SUM, 0, NULL) == DL_OK && x == kRanks);
+  abort_by_rank_1(named);
+  CHECK(strstr(dl_last_error(), "'second'") != NULL);
+  dl_comm_destroy(named);
 }
 
 static void run_rank(int rank, const char* directory) {
@@ -173,6 +191,7 @@ static void run_rank(int rank, const char* directory) {
   memories(world);
   errors(world);
   dl_comm_destroy(world);
+  again_with_a_name(method);
   exit(0);
 }
 
