@@ -11,8 +11,9 @@ struct Identity {
   int rank = 0;
   std::string host{};
   int pid = 0;
-  std::string node{};  // equal for ranks that share a node
-  int known_as = -1;   // its rank as users know it, where the group is part of one of theirs
+  std::string node{};     // equal for ranks that share a node
+  int known_as = -1;      // its rank as users know it, where the group is part of one of theirs
+  std::string process{};  // peer_process.h: names the process together with its pid
 
   int shown() const noexcept { return known_as >= 0 ? known_as : rank; }
   // "rank 3 (node2, pid 4711)"

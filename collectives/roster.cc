@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 
+#include "collectives/peer_process.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "rendezvous/net/patience.h"
@@ -45,9 +46,9 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
 std::string Record::text() const {
   return fmt::format(
       "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\n"
-      "known_as={}\noffer={}\nplan={}\n",
-      version, size, generation, lanes, address, who.host, who.pid, who.node, who.known_as, offer,
-      plan);
+      "known_as={}\nprocess={}\noffer={}\nplan={}\n",
+      version, size, generation, lanes, address, who.host, who.pid, who.node, who.known_as,
+      who.process, offer, plan);
 }
 
 Record Record::parse(std::string_view text, int rank) {
@@ -69,6 +70,7 @@ Record Record::parse(std::string_view text, int rank) {
     if (name == "pid") read_number(value, record.who.pid);
     if (name == "node") record.who.node = value;
     if (name == "known_as") read_number(value, record.who.known_as);
+    if (name == "process") record.who.process = value;
     if (name == "offer") record.offer = value;
     if (name == "plan") record.plan = value;
   }
@@ -82,6 +84,7 @@ Identity this_process(int rank, const std::string& node, int known_as) {
       .rank = rank, .host = named ? name.data() : "localhost", .pid = static_cast<int>(::getpid())};
   self.node = node.empty() ? self.host : node;
   self.known_as = known_as;
+  self.process = process_mark();
   return self;
 }
 

@@ -51,6 +51,8 @@ Core::Core(Inner inner) : inner_(std::move(inner)), thread_([this] { run(); }) {
 Core::~Core() = default;
 
 void Core::submit(const Ref<Operation>& operation) {
+  // Before any lock: in a child another thread's would never be given back.
+  if (is_in_child()) throw_if_broken();
   release_finished();
   const std::lock_guard order(submit_mutex_);
   throw_if_broken();
@@ -190,6 +192,7 @@ void Core::settle(Operation& op) {
 }
 
 void Core::release_finished() {
+  if (is_in_child()) return;
   std::vector<Ref<Operation>> over;
   const Lock lock(mutex_);
   const auto first_over = std::partition(finished_.begin(), finished_.end(),
@@ -216,6 +219,7 @@ bool Core::are_earlier_over(const Operation& op) const noexcept {
 }
 
 bool Core::may_be_over(const Operation& op) noexcept {
+  if (is_in_child()) return true;  // nobody carries it on in a child
   const Lock lock(mutex_);
   if (!op.is_settled_ && !is_urgent_) {
     is_urgent_ = true;
@@ -225,6 +229,10 @@ bool Core::may_be_over(const Operation& op) noexcept {
 }
 
 void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
+  if (is_in_child()) {
+    if (const std::exception_ptr error = error_of(op)) std::rethrow_exception(error);
+    return;
+  }
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   Lock lock(mutex_);
   if (limit && !op.is_settled_) {

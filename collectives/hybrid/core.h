@@ -31,6 +31,7 @@
 #include "collectives/process_group.h"
 #include "collectives/tcp/group.h"
 #include "core/base/error.h"
+#include "core/base/fork.h"
 
 namespace dl::collectives::hybrid {
 
@@ -49,6 +50,8 @@ class Core final : public RefCounted {
   ProcessGroup& lane(Lane lane) noexcept { return *inner_.lanes[static_cast<std::size_t>(lane)]; }
   // The same, for an operation that takes no route: throws where the group is broken.
   tcp::Group& pass_on();
+  // This process is a forked child of the rank: it has no part in the group, and every call throws.
+  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   // The first cause; looks at the inner groups, too.
   std::exception_ptr error() noexcept;
   void throw_if_broken();
@@ -94,6 +97,7 @@ class Core final : public RefCounted {
   Inner inner() noexcept;
   void end_all();  // under the lock, while nobody conducts
 
+  const ForkMark fork_mark_{};
   Inner inner_;
   std::mutex submit_mutex_;  // the order of operations in all lanes
 

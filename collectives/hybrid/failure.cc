@@ -71,6 +71,7 @@ Inner Core::inner() noexcept {
 }
 
 std::exception_ptr Core::error() noexcept {
+  if (is_in_child()) return inner_.all->error();
   {
     const Lock lock(mutex_);
     if (error_ || !inner_.all) return error_;
@@ -108,6 +109,7 @@ void Core::adopt(const std::exception_ptr& error, const Descriptor* what) noexce
 }
 
 void Core::fail(ErrorKind kind, const std::string& text) noexcept {
+  if (is_in_child()) return;  // it does not speak for the rank
   Cause cause{kind, text};
   Inner groups;
   int culprit = -1;
@@ -151,6 +153,15 @@ void Core::end_all() {
 }
 
 std::exception_ptr Core::error_of(const Operation& op) noexcept {
+  if (is_in_child()) {
+    if (!op.is_settled_) return error();
+    for (const auto& lanes : op.works_) {
+      for (const Ref<Work>& work : lanes) {
+        if (const std::exception_ptr error = work ? work->error() : nullptr) return error;
+      }
+    }
+    return op.error_;
+  }
   for (const auto& lanes : op.works_) {
     for (const Ref<Work>& work : lanes) {
       const std::exception_ptr error = work ? work->error() : nullptr;
@@ -177,6 +188,11 @@ void Core::throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
 }
 
 void Core::stop() noexcept {
+  if (is_in_child()) {
+    // Its thread is not here to be joined, nor are its peers to be told: it stays as it is.
+    retain();
+    return;
+  }
   bool is_busy = false;
   {
     const Lock lock(mutex_);

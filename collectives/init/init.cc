@@ -15,6 +15,7 @@
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/fork.h"
 #include "core/base/log.h"
 
 namespace dl {
@@ -36,6 +37,7 @@ std::chrono::nanoseconds default_timeout() {
 
 // What stands behind a group: dropped in the opposite order.
 struct Session {
+  ForkMark made_in{};
   std::unique_ptr<collectives::Meeting> meeting;
   Ref<collectives::nccl::Notices> notices{};  // lives on in groups; closed before the store goes
   Ref<ProcessGroup> group;
@@ -149,6 +151,10 @@ Session* session = nullptr;
 
 void init_process_group(const ProcessGroupOptions& options) {
   const std::lock_guard lock(session_mutex);
+  DL_CHECK(session == nullptr || !session->made_in.is_in_child(), kInvalidArgument,
+           "init_process_group: this process is a child that a rank has forked, and the rank's "
+           "connections cannot be made anew in it; fork before init_process_group(), or exec a "
+           "program that calls it");
   DL_CHECK(
       session == nullptr, kInvalidArgument,
       "init_process_group: there is a default group already; call destroy_process_group first");
@@ -158,7 +164,8 @@ void init_process_group(const ProcessGroupOptions& options) {
 
 void destroy_process_group() {
   const std::lock_guard lock(session_mutex);
-  if (session == nullptr) return;
+  // A child's is its parent's, and stays as it is.
+  if (session == nullptr || session->made_in.is_in_child()) return;
   session->group = nullptr;
   if (session->notices) session->notices->close();
   delete session;
@@ -167,7 +174,7 @@ void destroy_process_group() {
 
 bool is_initialized() noexcept {
   const std::lock_guard lock(session_mutex);
-  return session != nullptr;
+  return session != nullptr && !session->made_in.is_in_child();
 }
 
 int rank() noexcept {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "collectives/peer_process.h"
 #include "collectives/recording.h"
 
 namespace dl::collectives::shm {
@@ -64,6 +65,8 @@ Core::Core(Links links, Options options)
     p.block = reinterpret_cast<Block*>(p.segment.data());
     p.slots = p.segment.data() + kSlotsOffset;
     p.socket = std::move(from.socket);
+    p.process = watch_process(p.who);
+    parent_only_.add(p.socket.get());
     is_crowded_ |= p.block->is_crowded;
   }
   slots_ = slots_in_use(peers_.size(), is_crowded_);
@@ -77,6 +80,8 @@ Core::Core(Links links, Options options)
       path_numbers_[static_cast<std::size_t>(path)] = recorder->algorithm(name_of(path));
     }
   }
+  parent_only_.add(event_.get());
+  parent_only_.add(timer_.get());
   thread_ = std::thread([this] { run(); });
 }
 
@@ -87,6 +92,8 @@ void Core::throw_if_broken() const {
 }
 
 void Core::submit(const Ref<Operation>& operation) {
+  // Before any lock: in a child another thread's would never be given back.
+  if (is_in_child()) throw_if_broken();
   Operation& op = *operation;
   op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_crowded_);
   const bool is_inline = op.plan.path == Path::kInline;
@@ -129,6 +136,7 @@ void Core::submit(const Ref<Operation>& operation) {
 }
 
 void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
+  if (is_in_child()) throw_if_broken();
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   bool is_helper = false;
   while (!op.is_over()) {
@@ -186,6 +194,7 @@ void Core::give_role_back() {
 }
 
 void Core::release_finished() {
+  if (is_in_child()) return;
   if (!has_finished_.load(std::memory_order_acquire)) return;
   std::vector<Ref<Pending>> over;
   const std::lock_guard lock(finished_mutex_);

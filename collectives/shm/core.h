@@ -36,6 +36,7 @@
 #include "collectives/shm/operation.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
+#include "core/base/fork.h"
 
 namespace dl::collectives::shm {
 
@@ -44,7 +45,8 @@ struct Peer {
   Segment segment;
   Block* block = nullptr;
   std::byte* slots = nullptr;
-  UniqueFd socket;  // progress thread; none for the rank itself
+  UniqueFd socket;   // progress thread; none for the rank itself
+  UniqueFd process;  // readable when it has ended; none where it cannot be seen
 
   // Driver: its counters, as last seen.
   std::uint64_t staged = 0;
@@ -53,7 +55,7 @@ struct Peer {
   Line line{};
 
   // Written by the progress thread.
-  std::atomic<bool> is_gone{false};  // its socket has closed
+  std::atomic<bool> is_gone{false};  // its socket has closed, or its process has ended
   std::atomic<Deadline::Clock::time_point> last_answer{};
 };
 
@@ -82,6 +84,8 @@ class Core final : public RefCounted {
 
   // The first cause.
   std::exception_ptr error() const noexcept;
+  // This process is a forked child of the rank: it has no part in the group, and every call throws.
+  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   std::string gone_rank() const;
   void throw_if_broken() const;
   // The rank, as users know it, whose failure the cause follows; -1: none is known.
@@ -229,6 +233,7 @@ class Core final : public RefCounted {
   // progress.cc
   void run();
   void read_notes(Peer& p);
+  void note_gone(Peer& p);
   void take_ring(Peer& p, UniqueFd fd);
   void send_note(Peer& p, Note::Kind kind) noexcept;
   void wake_thread() noexcept;
@@ -290,6 +295,7 @@ class Core final : public RefCounted {
   std::vector<Passed> passed_;       // parts of symmetric memories that nobody has taken yet
   std::uint32_t dropped_until_ = 0;  // parts up to this number are not wanted any more
 
+  const ForkMark fork_mark_{};
   UniqueFd event_;  // wakes the progress thread
   UniqueFd timer_;  // the same, a little later
   std::atomic<bool> timer_is_armed_{false};
@@ -298,6 +304,7 @@ class Core final : public RefCounted {
   std::atomic<bool> wakes_at_once_{false};
   std::atomic<bool> thread_has_moved_{false};
   std::atomic<bool> stopping_{false};
+  ParentOnlyFds parent_only_;
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/peer_process.h"
 #include "collectives/shm/core.h"
 #include "core/base/log.h"
 #include "rendezvous/net/lifeline.h"
@@ -33,10 +34,15 @@ int Core::because_of() const noexcept {
 }
 
 std::exception_ptr Core::error() const noexcept {
+  if (is_in_child()) {
+    return std::make_exception_ptr(
+        Error(ErrorKind::kInvalidArgument, text_of_forked_child(name(), identity(rank_))));
+  }
   return is_poisoned() ? first_cause() : nullptr;
 }
 
 std::string Core::gone_rank() const {
+  if (is_in_child()) return {};
   for (const Peer& p : peers_) {
     const bool has_left = presence_of(p) == Presence::kLeft;
     if (!has_left && p.is_gone.load(std::memory_order_acquire)) return gone_text(p.who.text());
@@ -45,6 +51,7 @@ std::string Core::gone_rank() const {
 }
 
 void Core::fail(ErrorKind kind, const std::string& cause, int because_of) noexcept {
+  if (is_in_child()) return;  // it does not speak for the rank
   {
     const std::lock_guard lock(error_mutex_);
     if (error_) return;

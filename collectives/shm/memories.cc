@@ -67,6 +67,7 @@ void Memories::add(const Ref<Mapped>& memory) {
 }
 
 void Memories::remove(const Mapped& memory) noexcept {
+  if (made_in_.is_in_child()) return;  // another thread's lock would never be given back
   const std::lock_guard lock(mutex_);
   std::erase_if(all_, [&](const Ref<Mapped>& known) { return known.get() == &memory; });
 }

@@ -13,6 +13,7 @@
 
 #include "collectives/shm/segment.h"
 #include "collectives/symmetric_memory.h"
+#include "core/base/fork.h"
 #include "core/base/ref.h"
 
 namespace dl::collectives::shm {
@@ -57,6 +58,7 @@ class Memories final : public RefCounted {
   void remove(const Mapped& memory) noexcept;
 
  private:
+  const ForkMark made_in_{};
   mutable std::mutex mutex_;
   std::vector<Ref<Mapped>> all_;
 };

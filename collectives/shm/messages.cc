@@ -29,6 +29,7 @@ Envelope envelope_of(const Frame& frame) noexcept {
 }  // namespace
 
 void Core::submit(const Ref<Message>& message) {
+  if (is_in_child()) throw_if_broken();
   release_finished();
   throw_if_broken();
   const bool drives = take_role();

@@ -26,13 +26,16 @@ void Pending::synchronize(std::optional<std::chrono::nanoseconds> limit) {
 }
 
 bool Pending::is_completed() const noexcept {
+  if (is_over()) return true;
+  if (core_->is_in_child()) return true;  // with an error: nobody carries it on here
   // Whoever only asks counts on somebody else to carry it on.
-  if (!is_over()) core_->arm_timer();
+  core_->arm_timer();
   return is_over();
 }
 
 std::exception_ptr Pending::error() const noexcept {
-  return is_over() ? error_ : nullptr;
+  if (is_over()) return error_;
+  return core_->is_in_child() ? core_->error() : nullptr;
 }
 
 std::optional<std::chrono::steady_clock::time_point> Pending::completed_at() const noexcept {

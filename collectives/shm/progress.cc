@@ -34,12 +34,17 @@ void Core::run() {
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::pthread_setname_np(::pthread_self(), "dlrun-shm");
   std::vector<pollfd> entries;
+  const std::size_t processes = 2 + peers_.size();
   while (!stopping_.load()) {
     entries.assign({{event_.get(), POLLIN, 0}, {timer_.get(), POLLIN, 0}});
     for (const Peer& p : peers_) {
       // poll() passes over negative descriptors.
       const bool is_open = p.socket && !p.is_gone.load(std::memory_order_relaxed);
       entries.push_back({is_open ? p.socket.get() : -1, POLLIN, 0});
+    }
+    for (const Peer& p : peers_) {
+      const bool is_here = !p.is_gone.load(std::memory_order_relaxed);
+      entries.push_back({is_here ? p.process.get() : -1, POLLIN, 0});
     }
     // Whoever has the role wakes this thread where it leaves something to do.
     const bool may_drive = has_operations() && helpers_.load() == 0 && !driving_.load();
@@ -54,6 +59,8 @@ void Core::run() {
     }
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       if (entries[i + 2].revents != 0) read_notes(peers_[i]);
+      // A child that it has forked may keep the socket open.
+      if (entries[i + processes].revents != 0) note_gone(peers_[i]);
     }
     if (!has_operations() || helpers_.load() > 0 || !take_role()) continue;
     thread_drives_.store(true);
@@ -64,6 +71,11 @@ void Core::run() {
 }
 
 void Core::stop() noexcept {
+  if (is_in_child()) {
+    // Its thread is not here to be joined, nor are its peers to be told: it stays as it is.
+    retain();
+    return;
+  }
   if (has_operations() && take_role()) {
     while (step()) {
     }
@@ -82,6 +94,7 @@ void Core::stop() noexcept {
   ring(own().bell);
   thread_.join();
   while (!take_role()) ::sched_yield();
+  parent_only_.clear();
   // For those that wait for this rank: they look at it when the sockets close.
   for (Peer& p : peers_) p.socket.reset();
   give_role_back();
@@ -113,6 +126,13 @@ void Core::read_notes(Peer& p) {
   }
 }
 
+void Core::note_gone(Peer& p) {
+  read_notes(p);
+  if (p.is_gone.exchange(true, std::memory_order_acq_rel)) return;
+  ring(own().bell);
+  adopt_peers_cause();
+}
+
 // Of the messages that the peer is about to send.
 void Core::take_ring(Peer& p, UniqueFd fd) {
   if (p.line.has_in_segment.load(std::memory_order_relaxed)) return;
@@ -133,6 +153,7 @@ void Core::send_note(Peer& p, Note::Kind kind) noexcept {
 }
 
 void Core::pass_memory(std::uint32_t number, int fd) {
+  throw_if_broken();
   const Note note{.kind = Note::Kind::kMemory, .number = number};
   for (const Peer& p : peers_) {
     DL_CHECK(!p.socket ||

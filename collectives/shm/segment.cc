@@ -72,6 +72,7 @@ std::byte* map_shared(int fd, std::size_t bytes) {
   if (data == MAP_FAILED) {
     throw_errno(errno, fmt::format("map {} bytes of shared memory", bytes));
   }
+  ::madvise(data, bytes, MADV_DONTFORK);
 #if defined(__SANITIZE_THREAD__)
   known.data = data;
   known.bytes = bytes;
@@ -207,17 +208,21 @@ Segment::Segment(Segment&& other) noexcept
     : fd_(std::move(other.fd_)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
-      is_taken_over_(std::exchange(other.is_taken_over_, false)) {}
+      is_taken_over_(std::exchange(other.is_taken_over_, false)),
+      made_in_(other.made_in_) {}
 
 Segment& Segment::operator=(Segment&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(is_taken_over_, other.is_taken_over_);
+  std::swap(made_in_, other.made_in_);
   return *this;
 }
 
 Segment::~Segment() {
+  // In a child something else may be mapped there by now.
+  if (made_in_.is_in_child()) return;
   if (is_taken_over_) {
     make_private(0, bytes_);  // shared pages that nobody else maps do as well
   } else if (data_ != nullptr) {

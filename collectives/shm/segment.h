@@ -4,18 +4,22 @@
 // error here and no SIGBUS later, seals it against any change of size, and passes the descriptor
 // on; /dev/shm and its size do not matter, and nothing is left when the last process that maps it
 // ends. Owns its mapping; one thread at a time.
+//
+// A forked child has none of it: its addresses are not mapped there (MADV_DONTFORK), and touching
+// them is a SIGSEGV in the child rather than a change under the ranks' hands.
 #pragma once
 
 #include <cstddef>
 #include <utility>
 
+#include "core/base/fork.h"
 #include "core/base/unique_fd.h"
 
 namespace dl::collectives::shm {
 
 class Segment {
  public:
-  Segment() noexcept = default;
+  Segment() = default;
   // A new one, filled with zeros, its pages near the calling thread's core. Throws kIo: "reserve
   // 4 MiB of shared memory: Cannot allocate memory".
   static Segment make(std::size_t bytes);
@@ -46,6 +50,7 @@ class Segment {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   bool is_taken_over_ = false;
+  ForkMark made_in_{};
 };
 
 }  // namespace dl::collectives::shm

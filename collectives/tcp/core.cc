@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/peer_process.h"
 #include "collectives/recording.h"
 
 namespace dl::collectives::tcp {
@@ -36,6 +37,9 @@ Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy pol
     peers_[i].who = std::move(from.who);
     matching_.add_rank(peers_[i].who);
     if (static_cast<int>(i) == rank_) continue;
+    peers_[i].process = watch_process(peers_[i].who);
+    for (const UniqueFd& lane : from.data) parent_only_.add(lane.get());
+    parent_only_.add(from.side.get());
     for (UniqueFd& lane : from.data) {
       peers_[i].data.push_back(std::make_unique<Link>(std::move(lane)));
     }
@@ -44,6 +48,10 @@ Core::Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy pol
 }
 
 std::exception_ptr Core::error() const noexcept {
+  if (is_in_child()) {
+    return std::make_exception_ptr(
+        Error(ErrorKind::kInvalidArgument, text_of_forked_child(name_, identity(rank_))));
+  }
   if (!is_poisoned()) return nullptr;
   const std::lock_guard lock(error_mutex_);
   return error_;
@@ -55,6 +63,7 @@ int Core::because_of() const noexcept {
 }
 
 std::string Core::gone_rank() const {
+  if (is_in_child()) return {};
   const std::lock_guard lock(error_mutex_);
   return gone_rank_;
 }
@@ -64,6 +73,8 @@ void Core::throw_if_broken() const {
 }
 
 void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
+  // Before any lock: in a child another thread's would never be given back.
+  if (is_in_child()) throw_if_broken();
   release_finished();
   const std::lock_guard lock(submit_mutex_);
   throw_if_broken();
@@ -82,6 +93,7 @@ void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
 }
 
 void Core::release_finished() {
+  if (is_in_child()) return;
   std::vector<Ref<Operation>> over;
   const std::lock_guard lock(finished_mutex_);
   over.swap(finished_);
@@ -190,6 +202,7 @@ bool Core::close_if_retired() {
   if (Engine::Clock::now() < retire_by_ && !std::all_of(peers_.begin(), peers_.end(), has_left)) {
     return false;
   }
+  parent_only_.clear();
   for (Peer& p : peers_) {
     for (const auto& lane : p.data) engine_->unwatch(*lane);
     p.data.clear();
@@ -221,6 +234,7 @@ bool Core::advance(Engine::Clock::time_point now) {
       }
     }
     look_for_silence(now);
+    look_at_processes(now);
     look_at_ended_peers(now);
     look_at_clocks(now);
   });

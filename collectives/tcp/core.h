@@ -12,6 +12,8 @@
 //          a short grace (others may know more) for every operation under way
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -29,6 +31,7 @@
 #include "collectives/tcp/mesh.h"
 #include "collectives/tcp/operation.h"
 #include "core/base/error.h"
+#include "core/base/fork.h"
 
 namespace dl::collectives::tcp {
 
@@ -41,6 +44,8 @@ struct Peer {
   // Both are empty for this rank itself.
   std::vector<std::unique_ptr<Link>> data;
   std::unique_ptr<Link> side;  // messages, and all that must get through
+  UniqueFd process;            // readable when it has ended; none where it cannot be seen
+  bool has_exited = false;
 
   // Bytes of an element that a read has cut in two.
   std::array<std::byte, sizeof(std::uint64_t)> carry{};
@@ -96,6 +101,8 @@ class Core final : public RefCounted {
   }
 
   std::exception_ptr error() const noexcept;
+  // This process is a forked child of the rank: it has no part in the group, and every call throws.
+  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   std::string gone_rank() const;
   void throw_if_broken() const;
   // The rank, as users know it, whose failure the cause follows; -1: none is known.
@@ -180,6 +187,7 @@ class Core final : public RefCounted {
   void end_all(const std::exception_ptr& error);
   bool nobody_is_here() const noexcept;
   void look_for_silence(Engine::Clock::time_point now);
+  void look_at_processes(Engine::Clock::time_point now);
   void look_at_ended_peers(Engine::Clock::time_point now);
   void look_at_clocks(Engine::Clock::time_point now);
   void look_at_clock(Operation& operation, Engine::Clock::time_point now);
@@ -195,6 +203,8 @@ class Core final : public RefCounted {
   const std::uint64_t salt_;
   const WaitPolicy policy_;
   const bool reports_failures_;
+  const ForkMark fork_mark_{};
+  ParentOnlyFds parent_only_;
   record::GroupRecorder recorder_;
   std::vector<Peer> peers_;
   Engine* engine_ = nullptr;
@@ -222,6 +232,8 @@ class Core final : public RefCounted {
   Matching<Message> matching_;
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();
   Engine::Clock::time_point next_silence_look_{};
+  Engine::Clock::time_point next_process_look_{};
+  std::vector<pollfd> process_entries_;  // by rank
   bool is_retiring_ = false;
   Engine::Clock::time_point retire_by_{};
 

@@ -40,6 +40,8 @@ Engine::Engine()
       next_timer_(Clock::time_point::max().time_since_epoch().count()) {
   if (!epoll_) throw_errno(errno, "epoll_create1");
   if (!event_) throw_errno(errno, "eventfd");
+  parent_only_.add(epoll_.get());
+  parent_only_.add(event_.get());
   // Signals belong to the program's threads.
   sigset_t all;
   sigset_t before;

@@ -27,6 +27,7 @@
 #include "collectives/tcp/operation.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
+#include "core/base/fork.h"
 #include "core/base/ref.h"
 #include "core/base/unique_fd.h"
 
@@ -82,6 +83,7 @@ class Engine final : public RefCounted {
 
   UniqueFd epoll_;
   UniqueFd event_;
+  ParentOnlyFds parent_only_;  // through which a child would reach into the parent's
 
   std::atomic<bool> driving_{false};
   std::vector<Ref<Core>> cores_;    // driver

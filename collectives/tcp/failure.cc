@@ -1,4 +1,6 @@
 // Core's half that finds out what went wrong, says it to everybody, and never lets a call hang.
+#include <poll.h>
+
 #include <algorithm>
 
 #include "collectives/tcp/core.h"
@@ -15,6 +17,7 @@ using Clock = Engine::Clock;
 // last words, a mismatch elsewhere), before "it is gone" is the cause.
 constexpr auto kGoneGrace = 300ms;
 constexpr auto kSilenceLook = 1s;
+constexpr auto kProcessLook = 200ms;
 
 // When the peers are to be asked next whether they are there.
 Clock::time_point ask_time(const Operation& operation, Clock::duration speak_after) noexcept {
@@ -138,6 +141,20 @@ void Core::look_for_silence(Clock::time_point now) {
   }
 }
 
+// A rank's links stay open while a child that it has forked lives.
+void Core::look_at_processes(Clock::time_point now) {
+  if (now < next_process_look_) return;
+  next_process_look_ = now + kProcessLook;
+  process_entries_.clear();
+  for (const Peer& p : peers_) {
+    process_entries_.push_back({p.has_exited ? -1 : p.process.get(), POLLIN, 0});
+  }
+  if (::poll(process_entries_.data(), process_entries_.size(), 0) <= 0) return;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (process_entries_[i].revents != 0) peers_[i].has_exited = true;
+  }
+}
+
 void Core::look_at_ended_peers(Clock::time_point now) {
   for (Peer& p : peers_) {
     if (!is_other(p) || is_poisoned()) continue;
@@ -146,7 +163,7 @@ void Core::look_at_ended_peers(Clock::time_point now) {
     const bool side_ended = p.side->health() != Link::Health::kOpen;
     const bool refuses =
         std::ranges::any_of(p.data, [](const auto& lane) { return lane->refuses(); });
-    if (!data_ended && !side_ended && !refuses) continue;
+    if (!data_ended && !side_ended && !refuses && !p.has_exited) continue;
     if (!p.has_ended) {
       p.has_ended = true;
       p.ended = now;
@@ -154,6 +171,7 @@ void Core::look_at_ended_peers(Clock::time_point now) {
     if (side_ended && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
     // Its last words, if any, come on the side link: wait for its end, but not for ever.
     const bool is_late = now >= p.ended + kGoneGrace;
+    if (p.has_exited && is_late && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
     if (is_late && p.state == Peer::State::kGone) {
       const std::lock_guard lock(error_mutex_);
       if (gone_rank_.empty()) gone_rank_ = text_of_gone(p);

@@ -33,6 +33,12 @@ Group::Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& 
 }
 
 Group::~Group() {
+  if (core_->is_in_child()) {
+    // The engine's thread is not here to be joined, nor are the peers to be told.
+    core_->retain();
+    engine_->retain();
+    return;
+  }
   engine_->post({.kind = Engine::Request::Kind::kRetire, .core = core_}, true);
   core_->wait_until_retired(Deadline::after(kRetireWait));
   core_->release_finished();
@@ -126,6 +132,7 @@ Ref<Work> Group::recv(const RecvOptions& o) {
 }
 
 void Group::fail(ErrorKind kind, const std::string& cause) noexcept {
+  if (core_->is_in_child()) return;  // it does not speak for the rank
   try {
     engine_->post(
         {.kind = Engine::Request::Kind::kFail, .core = core_, .text = cause, .error = kind}, true);
@@ -135,6 +142,7 @@ void Group::fail(ErrorKind kind, const std::string& cause) noexcept {
 }
 
 std::string Group::silent_peers(std::chrono::nanoseconds limit) {
+  if (core_->is_in_child()) return {};
   const Deadline until = Deadline::after(limit);
   const auto asked = Deadline::Clock::now();
   engine_->inspect([&] { core_->ask_peers(); });
@@ -147,6 +155,7 @@ std::string Group::silent_peers(std::chrono::nanoseconds limit) {
 }
 
 void Group::abort(std::string_view reason) noexcept {
+  if (core_->is_in_child()) return;
   try {
     engine_->post(
         {.kind = Engine::Request::Kind::kAbort, .core = core_, .text = std::string(reason)}, true);

@@ -40,6 +40,14 @@ void Operation::wait(Stream stream) {
   synchronize(std::nullopt);
 }
 
+bool Operation::is_completed() const noexcept {
+  return completion_.is_over() || core_->is_in_child();  // nobody carries it on in a child
+}
+
+std::exception_ptr Operation::error() const noexcept {
+  return completion_.is_over() || !core_->is_in_child() ? completion_.error() : core_->error();
+}
+
 void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (!is_completed()) {
     const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();

@@ -25,8 +25,8 @@ class Operation : public Work {
 
   void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
-  bool is_completed() const noexcept override { return completion_.is_over(); }
-  std::exception_ptr error() const noexcept override { return completion_.error(); }
+  bool is_completed() const noexcept override;
+  std::exception_ptr error() const noexcept override;
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
     return completion_.at();
   }

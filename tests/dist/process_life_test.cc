@@ -1,0 +1,315 @@
+// What happens to a process that is a rank: it forks, it exits without a word of goodbye, it is
+// stopped. Ranks are processes that meet in a directory.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/init.h"
+#include "core/base/error.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using collectives::ProcessGroup;
+
+constexpr int kRanks = 3;
+constexpr int kVictim = 1;
+
+// A pipe that carries a byte from one process to another, or the news that one has ended.
+class Signal {
+ public:
+  Signal() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) throw_errno(errno, "pipe2");
+  }
+  ~Signal() {
+    ::close(ends_[0]);
+    close();
+  }
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+
+  void give() const {
+    const char byte = 1;
+    if (::write(ends_[1], &byte, 1) != 1) throw_errno(errno, "write");
+  }
+  // True for a byte, false once all writers are gone.
+  bool await() const {
+    char byte = 0;
+    ssize_t n = 0;
+    while ((n = ::read(ends_[0], &byte, 1)) < 0 && errno == EINTR) {
+    }
+    return n == 1;
+  }
+  void close() {
+    if (ends_[1] >= 0) ::close(ends_[1]);
+    ends_[1] = -1;
+  }
+  int reading() const { return ends_[0]; }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+};
+
+// The ranks of one job, each a process; a body's value is its exit status, and it ends by exit().
+class Ranks {
+ public:
+  Ranks(const std::string& backend, std::chrono::nanoseconds timeout,
+        const std::function<int(ProcessGroup&, int rank)>& body) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        // Ranks 0 and 1 share a node, 2 has one of its own, where the backend is "hybrid".
+        if (backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank < 2 ? "first" : "second", 1);
+        ::exit(run(backend, timeout, rank, body));
+      }
+      pids_.push_back(child);
+    }
+  }
+  ~Ranks() {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (pid(rank) < 0) continue;
+      ::kill(pid(rank), SIGKILL);
+      status(rank);
+    }
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  pid_t pid(int rank) const { return pids_[static_cast<std::size_t>(rank)]; }
+  // Waits for its end; 128 + n for a signal n.
+  int status(int rank) {
+    int status = 0;
+    while (::waitpid(pid(rank), &status, 0) < 0 && errno == EINTR) {
+    }
+    pids_[static_cast<std::size_t>(rank)] = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  int run(const std::string& backend, std::chrono::nanoseconds timeout, int rank,
+          const std::function<int(ProcessGroup&, int rank)>& body) {
+    try {
+      init_process_group({.backend = backend,
+                          .init_method = "file://" + directory_.path() + "/meet",
+                          .rank = rank,
+                          .world_size = kRanks,
+                          .timeout = timeout});
+      return body(*default_group(), rank);
+    } catch (const std::exception& error) {
+      fprintf(stderr, "rank %d: %s\n", rank, error.what());
+      return 125;
+    }
+  }
+
+  const tests::TempDir directory_;
+  std::vector<pid_t> pids_;
+};
+
+// Sums over all ranks some times; false if a sum is wrong.
+bool works(ProcessGroup& group, int times = 20) {
+  std::vector<float> x(10'000);
+  for (int i = 0; i < times; ++i) {
+    std::fill(x.begin(), x.end(), 1.F);
+    group.all_reduce({.input = x.data(), .output = x.data(), .count = x.size()})->wait();
+    if (x.front() != kRanks || x.back() != kRanks) return false;
+  }
+  return true;
+}
+
+// What a call throws.
+std::string said_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool is_for_the_parent(const std::string& text) {
+  const bool is = text.find("is a child that it forked") != std::string::npos &&
+                  text.find("rank 1 (") != std::string::npos;
+  if (!is) fprintf(stderr, "a child was told '%s'\n", text.c_str());
+  return is;
+}
+
+class AForkedChild : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, AForkedChild, ::testing::Values("shm", "tcp", "hybrid"),
+                         [](const auto& one) { return std::string(one.param); });
+
+// What a child does with its parent's group: each line has broken it on all ranks, or hung.
+int misuse(ProcessGroup& group, const Ref<collectives::Work>& under_way) {
+  float x = 1;
+  const auto reduce = [&] { group.all_reduce({.input = &x, .output = &x, .count = 1})->wait(); };
+  if (!is_for_the_parent(said_by(reduce))) return 1;
+  if (!is_for_the_parent(said_by([&] { group.barrier()->wait(); }))) return 2;
+  if (!is_for_the_parent(said_by([&] { group.send({.buffer = &x, .count = 1, .peer = 0}); }))) {
+    return 3;
+  }
+  if (!is_for_the_parent(said_by([&] { under_way->wait(); }))) return 4;
+  if (!under_way->is_completed() || under_way->error() == nullptr) return 5;
+  if (!is_for_the_parent(said_by([&] { group.split({.color = 0}); }))) return 6;
+  // A tcp group's is ordinary memory, and needs nobody.
+  if (group.backend() != "tcp" &&
+      !is_for_the_parent(said_by([&] { group.allocate_symmetric(4096); }))) {
+    return 7;
+  }
+  group.abort("a child has nothing to say");
+  if (!group.gone_rank().empty() || group.error() == nullptr) return 8;
+  if (is_initialized() || group.rank() != kVictim) return 9;
+  if (said_by([] { init_process_group(); }).find("a child that a rank has forked") ==
+      std::string::npos) {
+    return 10;
+  }
+  std::ifstream maps("/proc/self/maps");
+  const std::string all{std::istreambuf_iterator<char>(maps), {}};
+  if (all.find("dlrun-shm") != std::string::npos) return 11;
+  destroy_process_group();
+  return 0;
+}
+
+TEST_P(AForkedChild, IsToldThatTheGroupIsItsParentsAndLeavesItAlone) {
+  Ranks ranks(GetParam(), 60s, [](ProcessGroup& group, int rank) {
+    if (!works(group)) return 1;
+    Ref<ProcessGroup> part = group.split({.color = 0});
+    Ref<collectives::SymmetricMemory> memory = group.allocate_symmetric(1 << 16);
+    if (rank == kVictim) {
+      float x = 0;
+      Ref<collectives::Work> under_way =
+          group.recv({.buffer = &x, .count = 1, .peer = 0, .tag = 7});
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const int status = misuse(group, under_way);
+        part = nullptr;
+        memory = nullptr;
+        under_way = nullptr;
+        ::exit(status);  // as a program ends, with all that runs then
+      }
+      int status = -1;
+      ::waitpid(child, &status, 0);
+      if (status != 0) return 10 + WEXITSTATUS(status);
+      group.barrier()->wait();
+      under_way->wait();
+      if (x != 42) return 2;
+    } else {
+      group.barrier()->wait();
+      const float x = 42;
+      if (rank == 0) group.send({.buffer = &x, .count = 1, .peer = kVictim, .tag = 7})->wait();
+    }
+    return works(group) && works(*part) ? 0 : 3;
+  });
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.status(rank), 0) << "rank " << rank;
+}
+
+// Runs until its end of the pipe closes; returns its pid.
+using Start = pid_t (*)(int until);
+
+pid_t by_fork(int until) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  char byte = 0;
+  while (::read(until, &byte, 1) < 0 && errno == EINTR) {
+  }
+  ::_exit(0);
+}
+
+// Without the handlers of fork(): what is left is that the peers see its parent's end.
+pid_t by_clone(int until) {
+  const auto child =
+      static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+  if (child != 0) return child;
+  char byte = 0;
+  while (::syscall(SYS_read, until, &byte, 1) < 0 && errno == EINTR) {
+  }
+  ::syscall(SYS_exit_group, 0);
+  return 0;
+}
+
+pid_t by_spawn(int until) {
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, until, 0);
+  char program[] = "cat";
+  char* const arguments[] = {program, nullptr};
+  pid_t child = -1;
+  if (::posix_spawnp(&child, program, &actions, nullptr, arguments, environ) != 0) child = -1;
+  ::posix_spawn_file_actions_destroy(&actions);
+  return child;
+}
+
+pid_t by_fork_and_exec(int until) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::dup2(until, 0);
+  ::execlp("cat", "cat", nullptr);
+  ::_exit(127);
+}
+
+TEST_P(AForkedChild, KeepsNobodyFromNoticingItsParentsEnd) {
+  for (const Start start : {&by_fork, &by_clone, &by_spawn, &by_fork_and_exec}) {
+    Signal until_the_end;
+    Ranks ranks(GetParam(), 30s, [&](ProcessGroup& group, int rank) {
+      until_the_end.close();
+      if (!works(group, 3)) return 1;
+      if (rank == kVictim) {
+        if (start(until_the_end.reading()) < 0) return 2;
+        ::raise(SIGKILL);
+      }
+      const std::string text = said_by([&] {
+        for (;;) group.barrier()->wait();
+      });
+      // Not a timeout: the child lives until both ranks have ended.
+      if (text.find("rank 1 (") != std::string::npos &&
+          text.find("timed out") == std::string::npos) {
+        return 0;
+      }
+      fprintf(stderr, "rank %d: %s\n", rank, text.c_str());
+      return 3;
+    });
+    EXPECT_EQ(ranks.status(kVictim), 128 + SIGKILL);
+    EXPECT_EQ(ranks.status(0), 0);
+    EXPECT_EQ(ranks.status(2), 0);
+  }
+}
+
+// system() and popen(), and what a data loader does: children that come and go amid operations.
+TEST_P(AForkedChild, ComesAndGoesWhileItsParentGoesOn) {
+  Ranks ranks(GetParam(), 60s, [](ProcessGroup& group, int) {
+    for (int i = 0; i < 5; ++i) {
+      std::thread meanwhile([] {
+        if (::system("true") != 0) ::abort();
+        FILE* const pipe = ::popen("echo x", "r");
+        if (pipe == nullptr || ::fgetc(pipe) != 'x') ::abort();
+        ::pclose(pipe);
+        const pid_t worker = ::fork();
+        if (worker == 0) ::_exit(0);
+        ::waitpid(worker, nullptr, 0);
+      });
+      const bool good = works(group);
+      meanwhile.join();
+      if (!good) return 1;
+    }
+    return 0;
+  });
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.status(rank), 0) << "rank " << rank;
+}
+
+}  // namespace
+}  // namespace dl
