@@ -266,6 +266,7 @@ void BackwardContext::gave_in_target(std::size_t input) {
 void on_backward_end(std::function<void()> callback) {
   DL_CHECK(Engine::current != nullptr, kInvalidArgument,
            "on_backward_end: no backward pass runs on this thread");
+  DL_CHECK(callback != nullptr, kInvalidArgument, "on_backward_end: there is no callback");
   Engine::current->at_end(std::move(callback));
 }
 

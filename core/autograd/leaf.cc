@@ -122,6 +122,7 @@ void LeafNode::run_ready() const {
 }
 
 std::uint64_t on_grad_ready(const Tensor& leaf, std::function<void()> callback) {
+  DL_CHECK(callback != nullptr, kInvalidArgument, "on_grad_ready: there is no callback");
   return require_leaf(leaf, "on_grad_ready").add_ready(std::move(callback));
 }
 
@@ -182,6 +183,7 @@ Tensor Tensor::detach() const {
 }
 
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  DL_CHECK(hook != nullptr, kInvalidArgument, "register_hook: there is no hook");
   DL_CHECK(requires_grad(), kInvalidArgument,
            "register_hook: the tensor requires no gradients, the hook would never run");
   static_cast<Node*>(impl_->node.get())->add_hook(impl_->output_nr, std::move(hook));

@@ -64,7 +64,6 @@ void GradScaler::unscale_(const optim::Optimizer& optimizer) {
     DL_CHECK(grad.device() == scale_.device(), kInvalidArgument,
              "GradScaler::unscale_: a gradient is on {}, the scaled loss was on {}",
              grad.device().str(), scale_.device().str());
-    grad.bump_version();
     gradients.push_back(grad);
   }
   DL_CHECK(!gradients.empty(), kInvalidArgument,
@@ -72,6 +71,7 @@ void GradScaler::unscale_(const optim::Optimizer& optimizer) {
   const Tensor found_inf = zeros({}, {.device = scale_.device()});
   call<Op::kAmpUnscale>(scale_.device(), 1.0 / scale_, std::span<const Tensor>(gradients),
                         found_inf);
+  for (const Tensor& grad : gradients) grad.bump_version();
   optimizers_.emplace(&optimizer, Stepped{found_inf, false, cuda::capturing()});
 }
 
@@ -82,8 +82,8 @@ void GradScaler::step(optim::Optimizer& optimizer) {
   Stepped& stepped = optimizers_.at(&optimizer);
   DL_CHECK(!stepped.stepped, kInvalidArgument,
            "GradScaler::step: called a second time for this optimizer since the last update()");
-  stepped.stepped = true;
   optimizer.step_unless(stepped.found_inf);
+  stepped.stepped = true;  // a step that threw can be taken again
 }
 
 void GradScaler::update(std::optional<double> new_scale) {

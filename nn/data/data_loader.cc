@@ -1,5 +1,6 @@
 #include "nn/data/data_loader.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "core/device/parallel.h"
 #include "core/random/distributions.h"
 #include "core/tensor/factories.h"
+#include "nn/data/sample_error.h"
 
 namespace dl::data {
 namespace {
@@ -35,103 +37,70 @@ Shape batch_shape(std::int64_t count, const Field& field) {
   return shape;
 }
 
-// The exception under way, with the sample it belongs to in front of its text.
-[[noreturn]] void rethrow_for_sample(std::int64_t sample, std::int64_t batch) {
-  try {
-    throw;
-  } catch (const Error& error) {
-    throw_error(error.kind(), "sample {} (batch {}): {}", sample, batch, error.what());
-  } catch (const std::exception& error) {
-    throw_error(ErrorKind::kInternal, "sample {} (batch {}): {}", sample, batch, error.what());
+void check_fields(const std::vector<Field>& fields) {
+  DL_CHECK(!fields.empty(), kInvalidArgument,
+           "DataLoader: the dataset has no fields; fields() lists what a sample consists of");
+  for (const Field& field : fields) {
+    for (const std::int64_t size : field.shape) {
+      DL_CHECK(size >= 0, kInvalidArgument,
+               "DataLoader: field \"{}\" has a dimension of size {}, wanted at least 0", field.name,
+               size);
+    }
   }
 }
 
 }  // namespace
 
+// One epoch: its owner and its workers share it, so that a worker that is left behind in a read()
+// finds it when that returns. Nothing but read() and size() touches the dataset.
 class DataLoader::Epoch::Impl {
  public:
-  Impl(const Dataset& dataset, std::vector<std::int64_t> order, const DataLoaderOptions& options)
-      : dataset_(dataset),
+  Impl(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> order,
+       const DataLoaderOptions& options)
+      : dataset_(std::move(dataset)),
+        fields_(dataset_->fields()),
         order_(std::move(order)),
         options_(options),
         batches_(batches(static_cast<std::int64_t>(order_.size()), options)),
         slots_(static_cast<std::size_t>(options.num_workers) *
-               static_cast<std::size_t>(options.prefetch_factor)) {
-    const auto useful = static_cast<int>(std::min<std::int64_t>(options.num_workers, batches_));
-    try {
-      for (int i = 0; i < useful; ++i) threads_.emplace_back([this, i] { work(i); });
-    } catch (const std::system_error& error) {
-      const std::size_t started = threads_.size();
-      stop();
-      throw_error(ErrorKind::kIo,
-                  "data loader: {} workers were asked for, but thread {} did not start: {}",
-                  options.num_workers, started, error.what());
-    }
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-  ~Impl() { stop(); }
+               static_cast<std::size_t>(options.prefetch_factor)) {}
 
   std::optional<Batch> next() {
     if (delivered_ == batches_) return std::nullopt;
     if (options_.num_workers == 0) {
       const std::int64_t number = std::exchange(delivered_, batches_);
-      Batch batch = read(number);
+      SamplePlace place{.batch = number};
+      Batch batch;
+      try {
+        batch = read(place, [](std::int64_t) { return true; });
+      } catch (...) {
+        rethrow_for_sample(std::current_exception(), place);
+      }
       delivered_ = number + 1;
       return batch;
     }
     std::unique_lock lock(mutex_);
     Slot& slot = wait_for(delivered_, lock);
     const std::exception_ptr error = std::exchange(slot.error, nullptr);
+    const SamplePlace place{.batch = delivered_, .sample = slot.sample};
     Batch batch = std::exchange(slot.batch, {});
     slot.ready = false;
     ++delivered_;
-    lock.unlock();
-    room_.notify_one();
     if (error) {
-      stop();
       delivered_ = batches_;
-      std::rethrow_exception(error);
+      stopping_ = true;
     }
+    lock.unlock();
+    if (error) {
+      room_.notify_all();
+      rethrow_for_sample(error, place);
+    }
+    room_.notify_one();
     return batch;
   }
 
- private:
-  struct Slot {
-    Batch batch{};
-    std::exception_ptr error{};
-    std::int64_t number = -1;  // of the batch that a worker took on
-    std::int64_t sample = -1;  // the one it is at, for whoever waits for it
-    bool reading = false;
-    bool ready = false;
-  };
-
-  Slot& slot_of(std::int64_t batch) noexcept {
-    return slots_[static_cast<std::size_t>(batch) % slots_.size()];
-  }
-
-  // The slot of `batch` once it is ready.
-  Slot& wait_for(std::int64_t batch, std::unique_lock<std::mutex>& lock) {
-    Slot& slot = slot_of(batch);
-    const Deadline deadline = Deadline::after(options_.timeout);
-    Deadline notice = Deadline::earlier(deadline, Deadline::after(kPatience));
-    while (!ready_.wait_until(lock, notice.when(), [&] { return slot.ready; })) {
-      // Where no worker took the batch on yet, its first sample.
-      const std::int64_t sample =
-          slot.number == batch ? slot.sample
-                               : order_[static_cast<std::size_t>(batch * options_.batch_size)];
-      late_ = deadline.has_passed();
-      DL_CHECK(!late_, kTimeout, "data loader: sample {} (batch {}) was not read within {} s",
-               sample, batch, std::chrono::duration<double>(options_.timeout).count());
-      log::warning("data loader: still waiting for sample {} (batch {})", sample, batch);
-      notice = deadline;
-    }
-    return slot;
-  }
-
-  void work(int number) {
-    const std::string name = "dl-loader-" + std::to_string(number);
-    ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
+  // What a worker's thread runs.
+  void work() {
     const SerialScope no_parallel_regions;
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -143,19 +112,25 @@ class DataLoader::Epoch::Impl {
       const std::int64_t batch = taken_++;
       Slot& slot = slot_of(batch);
       slot.number = batch;
-      slot.sample = order_[static_cast<std::size_t>(batch * options_.batch_size)];
+      slot.sample.reset();
       slot.reading = true;
       lock.unlock();
+      SamplePlace place{.batch = batch};
       Batch result;
       std::exception_ptr error;
       try {
-        result = read(batch, &slot);
+        result = read(place, [&](std::int64_t sample) {
+          const std::lock_guard guard(mutex_);
+          slot.sample = sample;
+          return !stopping_;
+        });
       } catch (...) {
         error = std::current_exception();
       }
       lock.lock();
       slot.batch = std::move(result);
-      slot.error = error;
+      slot.error = std::move(error);
+      slot.sample = place.sample;
       slot.reading = false;
       slot.ready = true;
       ready_.notify_one();
@@ -164,58 +139,99 @@ class DataLoader::Epoch::Impl {
     room_.notify_one();
   }
 
-  Batch read(std::int64_t number, Slot* slot = nullptr) {
-    const std::vector<Field>& fields = dataset_.fields();
-    const auto first = static_cast<std::size_t>(number * options_.batch_size);
+  // Tells the workers to end and waits, for stop_timeout at most, until none is in a read().
+  // Returns whether that is so. Says in the log who is waited for: at once where next() gave up on
+  // a batch already, else after 5 s.
+  bool stop() noexcept {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    room_.notify_all();
+    const auto reading = [this] { return std::ranges::find(slots_, true, &Slot::reading); };
+    const auto idle = [&] { return reading() == slots_.end(); };
+    const Deadline deadline = Deadline::after(options_.stop_timeout);
+    const Deadline notice =
+        Deadline::earlier(deadline, Deadline::after(late_ ? std::chrono::seconds(0) : kPatience));
+    if (ready_.wait_until(lock, notice.when(), idle)) return true;
+    if (!deadline.has_passed()) {
+      log::warning("data loader: the epoch is over, but {} is still being read; waiting {} s more",
+                   sample_text(*reading()), std::chrono::duration<double>(deadline.left()).count());
+      if (ready_.wait_until(lock, deadline.when(), idle)) return true;
+    }
+    log::error(
+        "data loader: {} is still being read {} s after the end of the epoch; its thread is left "
+        "behind, and needs the dataset until Dataset::read returns",
+        sample_text(*reading()), std::chrono::duration<double>(options_.stop_timeout).count());
+    return false;
+  }
+
+ private:
+  struct Slot {
+    Batch batch{};
+    std::exception_ptr error{};
+    std::int64_t number = -1;              // of the batch that a worker took on
+    std::optional<std::int64_t> sample{};  // the one it is at; nullopt before the first
+    bool reading = false;
+    bool ready = false;
+  };
+
+  Slot& slot_of(std::int64_t batch) noexcept {
+    return slots_[static_cast<std::size_t>(batch) % slots_.size()];
+  }
+  std::int64_t first_sample(std::int64_t batch) const noexcept {
+    return order_[static_cast<std::size_t>(batch * options_.batch_size)];
+  }
+  std::string sample_text(const Slot& slot) const {
+    return fmt::format("sample {} (batch {})", slot.sample.value_or(first_sample(slot.number)),
+                       slot.number);
+  }
+
+  // The slot of `batch` once it is ready.
+  Slot& wait_for(std::int64_t batch, std::unique_lock<std::mutex>& lock) {
+    Slot& slot = slot_of(batch);
+    const Deadline deadline = Deadline::after(options_.timeout);
+    Deadline notice = Deadline::earlier(deadline, Deadline::after(kPatience));
+    while (!ready_.wait_until(lock, notice.when(), [&] { return slot.ready; })) {
+      // Where no worker took the batch on yet, its first sample.
+      const std::int64_t sample =
+          slot.number == batch && slot.sample ? *slot.sample : first_sample(batch);
+      late_ = deadline.has_passed();
+      DL_CHECK(!late_, kTimeout, "data loader: sample {} (batch {}) was not read within {} s",
+               sample, batch, std::chrono::duration<double>(options_.timeout).count());
+      log::warning("data loader: still waiting for sample {} (batch {})", sample, batch);
+      notice = deadline;
+    }
+    return slot;
+  }
+
+  // Reads batch place.batch; place.sample is the sample that it is at. Asks go_on(sample) before
+  // each one, and returns early where that is false.
+  template <typename GoOn>
+  Batch read(SamplePlace& place, const GoOn& go_on) const {
+    const auto first = static_cast<std::size_t>(place.batch * options_.batch_size);
     const std::span<const std::int64_t> indices = std::span(order_).subspan(
         first, std::min(static_cast<std::size_t>(options_.batch_size), order_.size() - first));
     Batch batch;
-    for (const Field& field : fields) {
+    for (const Field& field : fields_) {
       batch.fields.push_back(empty(batch_shape(static_cast<std::int64_t>(indices.size()), field),
                                    {.dtype = field.dtype, .pin_memory = options_.pin_memory}));
     }
-    std::vector<std::span<std::byte>> places(fields.size());
+    std::vector<std::span<std::byte>> places(fields_.size());
     for (std::size_t i = 0; i < indices.size(); ++i) {
-      if (slot != nullptr) {
-        const std::lock_guard lock(mutex_);
-        if (stopping_) return batch;  // nobody will look at it
-        slot->sample = indices[i];
-      }
-      for (std::size_t f = 0; f < fields.size(); ++f) {
-        const std::size_t bytes = fields[f].bytes();
+      place.sample = indices[i];
+      if (!go_on(indices[i])) return batch;
+      for (std::size_t f = 0; f < fields_.size(); ++f) {
+        const std::size_t bytes = fields_[f].bytes();
         places[f] = {static_cast<std::byte*>(batch.fields[f].data_ptr()) + i * bytes, bytes};
       }
-      try {
-        DL_CHECK(indices[i] >= 0 && indices[i] < dataset_.size(), kIndex,
-                 "the dataset has {} samples", dataset_.size());
-        dataset_.read(indices[i], places);
-      } catch (...) {
-        rethrow_for_sample(indices[i], number);
-      }
+      DL_CHECK(indices[i] >= 0 && indices[i] < dataset_->size(), kIndex,
+               "the dataset has {} samples", dataset_->size());
+      dataset_->read(indices[i], places);
     }
     return batch;
   }
 
-  // Workers cannot be given up, since they read from what the caller will free; but whoever waits
-  // here for one is told so, at once where next() waited already.
-  void stop() noexcept {
-    {
-      std::unique_lock lock(mutex_);
-      stopping_ = true;
-      room_.notify_all();
-      const auto reading = [this] { return std::ranges::find(slots_, true, &Slot::reading); };
-      const auto patience = late_ ? std::chrono::seconds(0) : kPatience;
-      if (!ready_.wait_for(lock, patience, [&] { return reading() == slots_.end(); })) {
-        log::warning(
-            "data loader: the epoch is over, but sample {} (batch {}) is still being read; "
-            "waiting for Dataset::read to return",
-            reading()->sample, reading()->number);
-      }
-    }
-    threads_.clear();  // joins
-  }
-
-  const Dataset& dataset_;
+  const std::shared_ptr<const Dataset> dataset_;
+  const std::vector<Field> fields_;
   const std::vector<std::int64_t> order_;
   const DataLoaderOptions options_;
   const std::int64_t batches_;
@@ -228,20 +244,68 @@ class DataLoader::Epoch::Impl {
   std::int64_t delivered_ = 0;     // batches that next() gave away
   bool stopping_ = false;
   bool late_ = false;  // next() gave up on a batch
-  std::vector<std::jthread> threads_;
 };
 
-DataLoader::Epoch::Epoch(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+// The threads, on the side of their owner.
+class DataLoader::Epoch::Workers {
+ public:
+  Workers(std::shared_ptr<Impl> impl, int count) : impl_(std::move(impl)) {
+    threads_.reserve(static_cast<std::size_t>(count));
+    try {
+      for (int i = 0; i < count; ++i) {
+        threads_.emplace_back([impl = impl_, name = "dl-loader-" + std::to_string(i)] {
+          ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
+          impl->work();
+        });
+      }
+    } catch (const std::system_error& error) {
+      const std::size_t started = threads_.size();
+      end();
+      throw_error(ErrorKind::kIo,
+                  "data loader: {} workers were asked for, but thread {} did not start: {}", count,
+                  started, error.what());
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+  ~Workers() { end(); }
+
+ private:
+  void end() noexcept {
+    const bool idle = impl_->stop();
+    for (std::thread& thread : threads_) idle ? thread.join() : thread.detach();
+    threads_.clear();
+  }
+
+  std::shared_ptr<Impl> impl_;
+  std::vector<std::thread> threads_;
+};
+
+DataLoader::Epoch::Epoch(std::shared_ptr<Impl> impl, int workers)
+    : impl_(std::move(impl)), workers_(std::make_unique<Workers>(impl_, workers)) {}
 DataLoader::Epoch::Epoch(Epoch&&) noexcept = default;
 DataLoader::Epoch& DataLoader::Epoch::operator=(Epoch&&) noexcept = default;
 DataLoader::Epoch::~Epoch() = default;
 
 std::optional<Batch> DataLoader::Epoch::next() {
+  DL_CHECK(impl_ != nullptr, kInvalidArgument,
+           "DataLoader: next() of an epoch that was moved from");
   return impl_->next();
 }
 
+// A borrowed dataset is a shared one that nobody destroys.
 DataLoader::DataLoader(const Dataset& dataset, Sampler& sampler, DataLoaderOptions options)
-    : dataset_(dataset), sampler_(sampler), options_(options) {
+    : DataLoader(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &dataset), sampler,
+                 options) {}
+
+DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, Sampler& sampler,
+                       DataLoaderOptions options)
+    : dataset_(std::move(dataset)), sampler_(sampler), options_(options) {
+  DL_CHECK(dataset_ != nullptr, kInvalidArgument, "DataLoader: the dataset is null");
+  check_fields(dataset_->fields());
   DL_CHECK(options.batch_size >= 1, kInvalidArgument,
            "DataLoader: batch_size is {}, wanted at least 1", options.batch_size);
   DL_CHECK(options.num_workers >= 0, kInvalidArgument,
@@ -259,7 +323,17 @@ DataLoader::Epoch DataLoader::epoch() const {
   // is drawn after it, the sampler's order first, would be another stream's.
   std::int64_t seed = 0;
   random::fill_random(std::span(&seed, 1), default_generator());
-  return Epoch(std::make_unique<Epoch::Impl>(dataset_, sampler_.indices(), options_));
+  const std::int64_t announced = sampler_.size();
+  std::vector<std::int64_t> order = sampler_.indices();
+  DL_CHECK(
+      static_cast<std::int64_t>(order.size()) == announced, kInvalidArgument,
+      "DataLoader: the sampler's size() is {}, but its indices() returned {}; both must be the "
+      "number of samples in an epoch",
+      announced, order.size());
+  auto impl = std::make_shared<Epoch::Impl>(dataset_, std::move(order), options_);
+  const auto useful =
+      static_cast<int>(std::min<std::int64_t>(options_.num_workers, batches(announced, options_)));
+  return Epoch(std::move(impl), useful);
 }
 
 }  // namespace dl::data

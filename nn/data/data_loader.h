@@ -3,14 +3,21 @@
 //   DataLoader loader(dataset, sampler, {.batch_size = 64, .num_workers = 2, .drop_last = true});
 //   for (const Batch& batch : loader) step(batch[0], batch[1]);
 //
-// The loader borrows dataset and sampler, which must outlive it. Batches come in the sampler's
-// order and hold the same bytes for any number of workers: a worker reads whole batches into their
-// own memory, ahead of the loop by at most prefetch_factor batches a worker. Workers open no
-// parallel region. A batch's tensors belong to whoever holds them.
+// The loader borrows the sampler, which must outlive it, and borrows or shares the dataset. Batches
+// come in the sampler's order and hold the same bytes for any number of workers: a worker reads
+// whole batches into their own memory, ahead of the loop by at most prefetch_factor batches a
+// worker. Workers open no parallel region. A batch's tensors belong to the caller.
 //
-// An exception that a dataset throws comes out of next() at the batch where it happened, in order,
-// with the sample's index in its text; the epoch is then over. Leaving an epoch early stops its
-// workers, after the samples they are at; where one takes long, the log names it.
+// Errors: an exception that a dataset throws comes out of next() at the batch where it happened, in
+// order, and the epoch is then over. Its type is kept, whatever it is. The sample's index stands in
+// the text of a dl::Error and of the standard's exceptions that hold only a text
+// (std::out_of_range,
+// ...); other exceptions come out as they were thrown, and the log names the sample. Exceptions of
+// a sampler come out of epoch() unchanged.
+//
+// The end of an epoch stops its workers after the samples that they are reading. If a read() does
+// not return within stop_timeout, the log names the sample and the thread is left behind. A dataset
+// that the loader shares then lives until that read() returns; a borrowed one must live as long.
 //
 // Thread-safety: one thread uses a loader and its epochs. Epochs of one loader may overlap.
 #pragma once
@@ -21,8 +28,10 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/tensor/tensor.h"
 #include "nn/data/dataset.h"
 #include "nn/data/sampler.h"
@@ -33,8 +42,13 @@ namespace dl::data {
 struct Batch {
   std::vector<Tensor> fields;
 
-  std::int64_t size() const { return fields.front().size(0); }
-  const Tensor& operator[](std::size_t field) const { return fields[field]; }
+  std::int64_t size() const { return fields.empty() ? 0 : fields.front().size(0); }
+  // Throws kIndex.
+  const Tensor& operator[](std::size_t field) const {
+    DL_CHECK(field < fields.size(), kIndex, "Batch: there is no field {} among {}", field,
+             fields.size());
+    return fields[field];
+  }
 };
 
 struct DataLoaderOptions {
@@ -46,6 +60,8 @@ struct DataLoaderOptions {
   bool pin_memory = false;
   // How long next() waits for one batch before it throws kTimeout.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
+  // How long the end of an epoch waits for samples that are being read.
+  std::chrono::nanoseconds stop_timeout = std::chrono::seconds(30);
 };
 
 class DataLoader {
@@ -56,21 +72,29 @@ class DataLoader {
     Epoch(Epoch&&) noexcept;
     Epoch& operator=(Epoch&&) noexcept;
     ~Epoch();
-    // The next batch; nullopt at the end. Throws what a dataset threw, and kTimeout, naming the
-    // sample that did not come; after 5 s of waiting it says so in the log.
+    // The next batch; nullopt at the end. Throws what a dataset threw, kTimeout, naming the
+    // sample that did not come (after 5 s of waiting the log names it), and kInvalidArgument for an
+    // epoch that was moved from.
     std::optional<Batch> next();
 
    private:
     friend class DataLoader;
     class Impl;
-    explicit Epoch(std::unique_ptr<Impl> impl) noexcept;
-    std::unique_ptr<Impl> impl_;
+    class Workers;
+    Epoch(std::shared_ptr<Impl> impl, int workers);
+    // Shared with workers, of which one may be left behind.
+    std::shared_ptr<Impl> impl_;
+    std::unique_ptr<Workers> workers_;
   };
 
   class Iterator {
    public:
     explicit Iterator(Epoch epoch) : epoch_(std::move(epoch)), batch_(epoch_.next()) {}
-    const Batch& operator*() const { return batch_.value(); }
+    // Throws kInvalidArgument at the end.
+    const Batch& operator*() const {
+      DL_CHECK(batch_.has_value(), kInvalidArgument, "DataLoader: the iterator is at the end");
+      return *batch_;
+    }
     Iterator& operator++() {
       batch_.reset();  // its memory can serve for the next one
       batch_ = epoch_.next();
@@ -83,21 +107,26 @@ class DataLoader {
     std::optional<Batch> batch_;
   };
 
-  // Throws kInvalidArgument unless batch_size and prefetch_factor are at least 1 and num_workers at
-  // least 0.
+  // Throws kInvalidArgument unless batch_size and prefetch_factor are at least 1, num_workers at
+  // least 0, and the dataset has fields whose sizes are at least 0. The first borrows the dataset,
+  // the second shares it.
   DataLoader(const Dataset& dataset, Sampler& sampler, DataLoaderOptions options = {});
+  DataLoader(std::shared_ptr<const Dataset> dataset, Sampler& sampler,
+             DataLoaderOptions options = {});
 
-  // Batches in an epoch.
+  // Batches in an epoch, by the sampler's size().
   std::int64_t size() const noexcept;
   // Starts a pass: draws one number from default_generator(), as torch.utils.data.DataLoader does,
   // so that the same seed gives its shuffles; then takes the sampler's order and starts the
-  // workers.
+  // workers. Throws what the sampler throws, kInvalidArgument where its size() is not the number of
+  // its indices(), and kIo where a worker does not start.
   Epoch epoch() const;
   Iterator begin() const { return Iterator(epoch()); }
   static std::default_sentinel_t end() { return std::default_sentinel; }
 
  private:
-  const Dataset& dataset_;
+  // Shared with workers that are left behind.
+  std::shared_ptr<const Dataset> dataset_;
   Sampler& sampler_;
   DataLoaderOptions options_;
 };

@@ -19,6 +19,19 @@ std::vector<float> per_channel(std::vector<float> values, std::int64_t channels,
   return values;
 }
 
+LabelledImages checked(LabelledImages images) {
+  const auto count = static_cast<std::size_t>(images.count);
+  DL_CHECK(images.count >= 0 && images.channels > 0 && images.height > 0 && images.width > 0 &&
+               images.labels.size() == count &&
+               images.pixels.size() / images.image_bytes() == count &&
+               images.pixels.size() % images.image_bytes() == 0,
+           kInvalidArgument,
+           "ImageDataset: got {} bytes of pixels and {} labels for {} images of {}x{}x{}",
+           images.pixels.size(), images.labels.size(), images.count, images.channels, images.height,
+           images.width);
+  return images;
+}
+
 }  // namespace
 
 std::size_t Field::bytes() const noexcept {
@@ -28,18 +41,9 @@ std::size_t Field::bytes() const noexcept {
 }
 
 ImageDataset::ImageDataset(LabelledImages images, ImageOptions options)
-    : images_(std::move(images)),
+    : images_(checked(std::move(images))),
       mean_(per_channel(std::move(options.mean), images_.channels, 0.0F, "mean")),
       std_(per_channel(std::move(options.std), images_.channels, 1.0F, "std")) {
-  const auto count = static_cast<std::size_t>(images_.count);
-  DL_CHECK(images_.channels > 0 && images_.height > 0 && images_.width > 0 &&
-               images_.labels.size() == count &&
-               images_.pixels.size() / images_.image_bytes() == count &&
-               images_.pixels.size() % images_.image_bytes() == 0,
-           kInvalidArgument,
-           "ImageDataset: got {} bytes of pixels and {} labels for {} images of {}x{}x{}",
-           images_.pixels.size(), images_.labels.size(), images_.count, images_.channels,
-           images_.height, images_.width);
   for (const float std : std_) {
     DL_CHECK(std > 0.0F, kInvalidArgument, "ImageDataset: got std = {}, wanted more than 0", std);
   }

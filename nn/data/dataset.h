@@ -35,7 +35,7 @@ class Dataset {
   virtual std::int64_t size() const noexcept = 0;
   virtual const std::vector<Field>& fields() const noexcept = 0;
   // Writes sample `index` of [0, size()): field i's elements, row-major, to out[i], which has
-  // fields()[i].bytes() bytes and is aligned for its dtype. May throw; the loader adds the index.
+  // fields()[i].bytes() bytes and is aligned for its dtype. May throw anything: see data_loader.h.
   virtual void read(std::int64_t index, std::span<const std::span<std::byte>> out) const = 0;
 };
 

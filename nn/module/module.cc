@@ -223,6 +223,7 @@ Module& Module::requires_grad_(bool requires_grad) {
 }
 
 Module& Module::apply(const std::function<void(Module&)>& visit) {
+  DL_CHECK(visit != nullptr, kInvalidArgument, "{}: apply: there is no function", type_name());
   for (const Child& c : children_) c.module->apply(visit);
   visit(*this);
   return *this;

@@ -30,21 +30,25 @@ void Adam::add_param_group(const std::vector<Tensor>& params, AdamOptions option
 }
 
 void Adam::step() {
-  // What an exception left behind.
-  gathered_.clear();
-  drop_copies();
+  gathered_.clear();  // what an exception left behind
+  const std::vector<Tensor>& gradients = take_gradients();
+  // Made before the first change, as making them may throw.
+  std::vector<std::pair<std::size_t, Moments>> begun;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined() || moments_[i].step.defined()) continue;
+    const Tensor& p = parameters()[i];
+    check_may_begin(p);
+    begun.emplace_back(i, Moments{zeros({}, {.device = p.device()}), zeros_like(p), zeros_like(p)});
+  }
+  for (auto& [i, moments] : begun) moments_[i] = std::move(moments);
   for (std::size_t g = 0; g < group_count(); ++g) {
     std::int64_t t = 0;  // of what is gathered
     const Range range = range_of(g);
     for (std::size_t i = range.begin; i < range.end; ++i) {
       const Tensor& p = parameters()[i];
-      const Tensor grad = row_major_grad(p);
+      const Tensor& grad = gradients[i];
       if (!grad.defined()) continue;
-      Moments& m = moments_[i];
-      if (!m.step.defined()) {
-        check_may_begin(p);
-        m = {zeros({}, {.device = p.device()}), zeros_like(p), zeros_like(p)};
-      }
+      const Moments& m = moments_[i];
       float* const count = m.step.data<float>();
       const bool on_device = p.device().type == DeviceType::kCUDA;  // the kernel counts there
       if (!on_device) {
@@ -62,8 +66,8 @@ void Adam::step() {
       p.bump_version();
     }
     flush(g, t);
-    drop_copies();
   }
+  drop_gradients();
 }
 
 void Adam::flush(std::size_t group, std::int64_t t) {

@@ -28,8 +28,9 @@ class Adam final : public Optimizer {
   explicit Adam(const std::vector<ParamGroup<AdamOptions>>& groups);
 
   void add_param_group(const std::vector<Tensor>& params, AdamOptions options);
-  AdamOptions& options(std::size_t group = 0) { return options_.at(group); }
-  double& lr(std::size_t group = 0) override { return options_.at(group).lr; }
+  // A group's options, to read or to set. Throws kIndex.
+  AdamOptions& options(std::size_t group = 0) { return options_[checked_group(group)]; }
+  double& lr(std::size_t group = 0) override { return options(group).lr; }
 
   void step() override;
 

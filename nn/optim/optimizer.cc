@@ -104,11 +104,16 @@ kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t grou
           .found_inf = found_inf_.defined() ? found_inf_.data<float>() : nullptr};
 }
 
-Tensor Optimizer::row_major_grad(const Tensor& parameter) {
-  Tensor grad = parameter.grad();
-  if (const FirstError* const error = grad_error(parameter)) error->check();
-  if (!grad.defined() || grad.is_contiguous()) return grad;
-  return copies_.emplace_back(laid_out(grad));
+const std::vector<Tensor>& Optimizer::take_gradients() {
+  gradients_.clear();  // what an exception left behind
+  gradients_.reserve(parameters_.size());
+  for (const Tensor& parameter : parameters_) {
+    if (const FirstError* const error = grad_error(parameter)) error->check();
+    Tensor grad = parameter.grad();
+    gradients_.push_back(!grad.defined() || grad.is_contiguous() ? std::move(grad)
+                                                                 : laid_out(grad));
+  }
+  return gradients_;
 }
 
 nn::StateDict Optimizer::state_dict() const {

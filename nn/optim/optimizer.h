@@ -23,6 +23,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/kernels/optimizer_args.h"
 #include "core/tensor/tensor.h"
 #include "nn/module/state_dict.h"
@@ -41,8 +42,9 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  // Changes every parameter that has a gradient; not recorded by autograd. Throws the first cause,
-  // and changes nothing, where DDP could not average these gradients, or those of an earlier step.
+  // Changes every parameter that has a gradient; not recorded by autograd. Throws the first cause
+  // where DDP could not average these gradients, or those of an earlier step. A step that throws
+  // has changed no parameter of any group and no state, and has counted nothing.
   virtual void step() = 0;
   // A step that changes nothing where found_inf, a 0-d f32 on the parameters' device, is not 0:
   // how GradScaler steps. On CUDA the kernels look at it, and the host does not wait.
@@ -55,7 +57,7 @@ class Optimizer {
   // All parameters, group after group.
   const std::vector<Tensor>& parameters() const noexcept { return parameters_; }
   std::size_t group_count() const noexcept { return groups_.size(); }
-  // A group's learning rate, to read or to set.
+  // A group's learning rate, to read or to set. Throws kIndex.
   virtual double& lr(std::size_t group = 0) = 0;
 
   // All that continues a run, as tensors with PyTorch's names: "state.<parameter>.<name>" and
@@ -114,10 +116,17 @@ class Optimizer {
   std::string_view name() const noexcept { return name_; }
   // Checks the tensors of a new group and appends them.
   void append(const std::vector<Tensor>& params);
-  // A parameter's gradient as kernels read it, row-major; undefined where there is none. Where that
-  // takes a copy, the optimizer holds it until drop_copies(). Throws what spoils it: grad_error().
-  Tensor row_major_grad(const Tensor& parameter);
-  void drop_copies() noexcept { copies_.clear(); }
+  // The gradients of all parameters() as kernels read them, row-major; undefined where there is
+  // none. A step takes them before it changes anything: throws what spoils one of them
+  // (grad_error()). The optimizer holds them until drop_gradients().
+  const std::vector<Tensor>& take_gradients();
+  void drop_gradients() noexcept { gradients_.clear(); }
+  // `group`, where there is such a group. Throws kIndex.
+  std::size_t checked_group(std::size_t group) const {
+    DL_CHECK(group < groups_.size(), kIndex, "{}: there is no parameter group {} among {}", name_,
+             group, groups_.size());
+    return group;
+  }
   // The group's parameters in parameters().
   Range range_of(std::size_t group) const noexcept { return groups_[group]; }
   // Refuses a number that is not at least 0; NaN as well.
@@ -140,8 +149,8 @@ class Optimizer {
   std::string_view name_;
   std::vector<Tensor> parameters_;
   std::vector<Range> groups_;
-  std::vector<Tensor> copies_;
-  Tensor found_inf_;  // of step_unless(), while it steps on a device
+  std::vector<Tensor> gradients_;  // while a step works on them
+  Tensor found_inf_;               // of step_unless(), while it steps on a device
   struct Rate {
     std::size_t group;
     Tensor on_device;  // 0-d f64

@@ -1,5 +1,7 @@
 #include "nn/optim/sgd.h"
 
+#include <utility>
+
 #include "core/ops/dispatch.h"
 #include "core/tensor/factories.h"
 
@@ -27,27 +29,37 @@ void SGD::add_param_group(const std::vector<Tensor>& params, SGDOptions options)
 }
 
 void SGD::step() {
+  const std::vector<Tensor>& gradients = take_gradients();
+  // Made before the first change, as making them may throw.
+  std::vector<std::pair<std::size_t, Tensor>> begun;
+  for (std::size_t g = 0; g < group_count(); ++g) {
+    if (options_[g].momentum == 0) continue;
+    const Range range = range_of(g);
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      if (!gradients[i].defined() || momentum_buffer_[i].defined()) continue;
+      const Tensor& p = parameters()[i];
+      check_may_begin(p);
+      // Of a step that may be skipped zeros must remain; without dampening they begin as well.
+      begun.emplace_back(i, may_be_skipped() ? zeros_like(p) : empty_like(p));
+    }
+  }
+  auto next_begun = begun.begin();
   for (std::size_t g = 0; g < group_count(); ++g) {
     const SGDOptions& options = options_[g];
     gathered_.clear();
     const Range range = range_of(g);
     for (std::size_t i = range.begin; i < range.end; ++i) {
       const Tensor& p = parameters()[i];
-      const Tensor grad = row_major_grad(p);
+      const Tensor& grad = gradients[i];
       if (!grad.defined()) continue;
       Tensor& buffer = momentum_buffer_[i];
-      bool first = !buffer.defined();
-      if (options.momentum != 0 && first) {
-        check_may_begin(p);
-        // Of a step that may be skipped zeros must remain; without dampening they begin as well.
-        buffer = may_be_skipped() ? zeros_like(p) : empty_like(p);
-        first = !may_be_skipped();
-      }
+      const bool begins = next_begun != begun.end() && next_begun->first == i;
+      if (begins) buffer = std::move((next_begun++)->second);
       gathered_.add(p, {.n = p.numel(),
                         .parameter = p.data_ptr(),
                         .gradient = grad.data_ptr(),
                         .momentum = options.momentum != 0 ? buffer.data_ptr() : nullptr,
-                        .first_step = first});
+                        .first_step = begins && !may_be_skipped()});
       p.bump_version();
     }
     const kernels::SgdStep step{.lr = options.lr,
@@ -60,8 +72,8 @@ void SGD::step() {
       call<Op::kSgdStep>(list.device, list.device, list.dtype, list.items, step,
                          scalars_for(list.device, g));
     }
-    drop_copies();
   }
+  drop_gradients();
 }
 
 // With dampening a first step is another one than those after it, and the host has to know whether

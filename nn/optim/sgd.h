@@ -27,8 +27,9 @@ class SGD final : public Optimizer {
   explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups);
 
   void add_param_group(const std::vector<Tensor>& params, SGDOptions options);
-  SGDOptions& options(std::size_t group = 0) { return options_.at(group); }
-  double& lr(std::size_t group = 0) override { return options_.at(group).lr; }
+  // A group's options, to read or to set. Throws kIndex.
+  SGDOptions& options(std::size_t group = 0) { return options_[checked_group(group)]; }
+  double& lr(std::size_t group = 0) override { return options(group).lr; }
 
   void step() override;
 

@@ -324,6 +324,12 @@ TEST(Leaf, ANodeMayComputeTheGradientInItsDestination) {
   EXPECT_EQ(values<float>(x.grad()), (Floats{2, 2}));
 }
 
+TEST(Hook, ThatIsNoFunctionIsRefused) {
+  const Tensor x = ones({2}, {.requires_grad = true});
+  EXPECT_ERROR(x.register_hook(nullptr), kInvalidArgument, "register_hook: there is no hook");
+  EXPECT_ERROR(on_grad_ready(x, nullptr), kInvalidArgument, "on_grad_ready: there is no callback");
+}
+
 TEST(Leaf, AGradientThatIsComputedInPlaceIsFinalBeforeItsNodeEnds) {
   const Tensor bucket = zeros({2});
   const Tensor x = leaf({1, 2});

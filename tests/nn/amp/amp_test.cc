@@ -4,6 +4,9 @@
 #include <limits>
 
 #include "core/autocast/autocast.h"
+#include "core/autograd/leaf.h"
+#include "core/base/error.h"
+#include "core/base/first_error.h"
 #include "core/random/tensor_random.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/losses/losses.h"
@@ -41,6 +44,19 @@ TEST(GradScaler, ScalesTheLossAndUnscalesTheGradients) {
   model.give(8, -2);
   scaler.step(model.sgd);
   EXPECT_EQ(values<float>(model.w.grad()), (std::vector<float>{2, -0.5}));
+  EXPECT_EQ(values<float>(model.w), (std::vector<float>{-1, 1.5}));
+}
+
+TEST(GradScaler, AStepThatThrewCanBeTakenAgain) {
+  OneWeight model;
+  GradScaler scaler = started({.init_scale = 4});
+  model.give(8, -2);
+  const auto error = make_ref<FirstError>();
+  error->set(std::make_exception_ptr(Error(ErrorKind::kPeerFailed, "rank 1 is gone")));
+  set_grad_error(model.w, error);
+  EXPECT_ERROR(scaler.step(model.sgd), kPeerFailed, "rank 1 is gone");
+  clear_grad_error(model.w);
+  scaler.step(model.sgd);
   EXPECT_EQ(values<float>(model.w), (std::vector<float>{-1, 1.5}));
 }
 

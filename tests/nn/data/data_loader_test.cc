@@ -1,50 +1,19 @@
 #include "nn/data/data_loader.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
-#include <condition_variable>
-#include <cstring>
-#include <mutex>
-#include <string>
-#include <thread>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
 #include "core/device/parallel.h"
+#include "tests/nn/data/numbers.h"
 
 namespace dl::data {
 namespace {
 
 using testing::ElementsAre;
 using testing::ThrowsMessage;
-
-// Sample i is {i, i, i} and i * 10.
-class Numbers : public Dataset {
- public:
-  explicit Numbers(std::int64_t size) : size_(size) {}
-  std::int64_t size() const noexcept override { return size_; }
-  const std::vector<Field>& fields() const noexcept override { return fields_; }
-  void read(std::int64_t index, std::span<const std::span<std::byte>> out) const override {
-    before(index);
-    auto* const triple = reinterpret_cast<float*>(out[0].data());
-    for (int i = 0; i < 3; ++i) triple[i] = static_cast<float>(index);
-    const std::int64_t ten = index * 10;
-    std::memcpy(out[1].data(), &ten, sizeof(ten));
-  }
-
- protected:
-  virtual void before(std::int64_t) const {}
-
- private:
-  std::int64_t size_;
-  std::vector<Field> fields_ = {{"input", DType::kF32, {3}}, {"target", DType::kI64, {}}};
-};
 
 std::vector<std::int64_t> targets(const Batch& batch) {
   const auto* first = batch[1].data<std::int64_t>();
@@ -132,53 +101,6 @@ TEST(DataLoader, ABatchOutlivesItsEpoch) {
   EXPECT_THAT(targets(*kept), ElementsAre(0, 10, 20, 30));
 }
 
-class Broken : public Numbers {
- public:
-  using Numbers::Numbers;
-
- protected:
-  void before(std::int64_t index) const override {
-    DL_CHECK(index != 11, kParse, "a torn page");
-    if (index == 20) throw std::runtime_error("not ours");
-  }
-};
-
-TEST(DataLoader, AnExceptionComesInOrderWithItsSample) {
-  const Broken dataset(30);
-  SequentialSampler sampler(30);
-  for (const int workers : {0, 1, 3}) {
-    const DataLoader loader(dataset, sampler, {.batch_size = 4, .num_workers = workers});
-    DataLoader::Epoch epoch = loader.epoch();
-    EXPECT_TRUE(epoch.next().has_value());
-    EXPECT_TRUE(epoch.next().has_value());
-    try {
-      epoch.next();
-      FAIL() << "no exception";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kParse);
-      EXPECT_STREQ(error.what(), "sample 11 (batch 2): a torn page");
-    }
-    EXPECT_FALSE(epoch.next().has_value()) << "the epoch is over";
-  }
-}
-
-TEST(DataLoader, AForeignExceptionIsNamedToo) {
-  const Broken dataset(30);
-  DistributedSampler sampler(30, {.shuffle = false});
-  sampler.resume({.epoch = 0, .offset = 20});
-  const DataLoader loader(dataset, sampler, {.batch_size = 4, .num_workers = 2});
-  EXPECT_THAT([&] { loader.epoch().next(); },
-              ThrowsMessage<Error>("sample 20 (batch 0): not ours"));
-}
-
-TEST(DataLoader, AnIndexBeyondTheDatasetIsAnError) {
-  const Numbers dataset(3);
-  SequentialSampler sampler(5);
-  const DataLoader loader(dataset, sampler, {.batch_size = 5, .num_workers = 1});
-  EXPECT_THAT([&] { loader.epoch().next(); },
-              ThrowsMessage<Error>("sample 3 (batch 0): the dataset has 3 samples"));
-}
-
 TEST(DataLoader, LeavingAnEpochEarlyStopsItsWorkers) {
   const Numbers dataset(100000);
   SequentialSampler sampler(100000);
@@ -187,94 +109,6 @@ TEST(DataLoader, LeavingAnEpochEarlyStopsItsWorkers) {
     DataLoader::Epoch epoch = loader.epoch();
     for (int k = 0; k < i % 4; ++k) EXPECT_TRUE(epoch.next().has_value());
   }
-}
-
-// Holds every read of a sample from `from` on until it is opened.
-class Gate : public Numbers {
- public:
-  Gate(std::int64_t size, std::int64_t from) : Numbers(size), from_(from) {}
-  void open() {
-    {
-      const std::lock_guard lock(mutex_);
-      open_ = true;
-    }
-    changed_.notify_all();
-  }
-  // Until somebody stands before the gate.
-  void wait_for_reader() const {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return waiting_; });
-  }
-
- protected:
-  void before(std::int64_t index) const override {
-    std::unique_lock lock(mutex_);
-    if (index < from_) return;
-    waiting_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return open_; });
-  }
-
- private:
-  std::int64_t from_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  mutable bool waiting_ = false;
-  bool open_ = false;
-};
-
-// What the process writes to stderr while it lives, as a file descriptor to read from.
-class Stderr {
- public:
-  Stderr() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "pipe2");
-    out_ = UniqueFd(ends[0]);
-    before_ = UniqueFd(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-    ::dup2(ends[1], STDERR_FILENO);
-    ::close(ends[1]);
-  }
-  Stderr(const Stderr&) = delete;
-  Stderr& operator=(const Stderr&) = delete;
-  ~Stderr() { ::dup2(before_.get(), STDERR_FILENO); }
-  // All that was written up to the end of `text`, or until nothing came for 20 s.
-  std::string read_until(std::string_view text) {
-    std::string all;
-    pollfd ready{.fd = out_.get(), .events = POLLIN, .revents = 0};
-    while (all.find(text) == all.npos && ::poll(&ready, 1, 20'000) == 1) {
-      char piece[256];
-      all.append(piece, static_cast<std::size_t>(::read(out_.get(), piece, sizeof(piece))));
-    }
-    return all;
-  }
-
- private:
-  UniqueFd out_;
-  UniqueFd before_;
-};
-
-TEST(DataLoader, ASampleThatDoesNotComeIsNamedAtTheDeadlineAndWhileItIsWaitedFor) {
-  Gate dataset(10, 7);
-  DistributedSampler sampler(10, {.num_replicas = 1, .shuffle = false});
-  sampler.resume({.epoch = 0, .offset = 7});
-  const DataLoader loader(
-      dataset, sampler,
-      {.batch_size = 2, .num_workers = 1, .timeout = std::chrono::milliseconds(200)});
-  std::optional<DataLoader::Epoch> epoch = loader.epoch();
-  dataset.wait_for_reader();
-  EXPECT_THAT([&] { epoch->next(); },
-              ThrowsMessage<Error>("data loader: sample 7 (batch 0) was not read within 0.2 s"));
-  Stderr log;
-  std::string said;
-  std::jthread opener([&] {
-    said = log.read_until("return\n");
-    dataset.open();
-  });
-  epoch.reset();
-  opener.join();
-  EXPECT_THAT(said, testing::HasSubstr(
-                        "data loader: the epoch is over, but sample 7 (batch 0) is still being "
-                        "read; waiting for Dataset::read to return"));
 }
 
 class Watched : public Numbers {

@@ -57,6 +57,8 @@ TEST(ImageDataset, RefusesImagesThatAreNotAllThere) {
   images = two_images();
   images.channels = 0;
   EXPECT_THROW(ImageDataset{images}, Error);
+  images.channels = -1;
+  EXPECT_THROW(ImageDataset{images}, Error);
 }
 
 TEST(ImageDataset, ScalesToOneAndGivesTheLabel) {

@@ -136,6 +136,11 @@ TEST(Module, AppliesToInnerModulesFirst) {
   EXPECT_THAT(order, ElementsAre("Linear", "Linear", "Identity", "Sequential", "Linear", "Block"));
 }
 
+TEST(Module, RefusesToApplyNoFunction) {
+  Linear linear(2, 2);
+  EXPECT_ERROR(linear.apply(nullptr), kInvalidArgument, "Linear: apply: there is no function");
+}
+
 TEST(Module, ZeroGradForgetsOrZeroes) {
   Linear fc(2, 1);
   fc.weight.set_grad(ones({1, 2}));

@@ -6,6 +6,9 @@
 #include <limits>
 #include <memory>
 
+#include "core/autograd/leaf.h"
+#include "core/base/error.h"
+#include "core/base/first_error.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"
@@ -195,6 +198,55 @@ TEST(Optimizer, GroupsHaveOptionsOfTheirOwn) {
   EXPECT_NE(values<float>(params[1]), second);
 }
 
+// The parameters' values and all state, as numbers.
+std::vector<std::vector<float>> everything(const std::vector<Tensor>& params,
+                                           const Optimizer& optimizer) {
+  std::vector<std::vector<float>> all;
+  for (const Tensor& p : params) all.push_back(values<float>(p.detach()));
+  for (const nn::NamedTensor& entry : optimizer.state_dict()) {
+    all.push_back(values<float>(entry.tensor.to(DType::kF32)));
+  }
+  return all;
+}
+
+// `two_groups`: each parameter in a group of its own.
+template <typename Opt, typename Options>
+void expect_nothing_changed_by_an_error(Options options, bool two_groups) {
+  const auto make = [&](const std::vector<Tensor>& p) {
+    if (!two_groups) return std::make_unique<Opt>(p, options);
+    return std::make_unique<Opt>(
+        std::vector<ParamGroup<Options>>{{{p[0]}, options}, {{p[1]}, options}});
+  };
+  const std::vector<Tensor> params = start();
+  const std::vector<Tensor> same = start();
+  const auto opt = make(params);
+  const auto other = make(same);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    give_gradients(params, step);
+    give_gradients(same, step);
+    const auto before = everything(params, *opt);
+    const auto error = make_ref<FirstError>();
+    error->set(std::make_exception_ptr(Error(ErrorKind::kPeerFailed, "rank 1 is gone")));
+    set_grad_error(params[1], error);
+    EXPECT_ERROR(opt->step(), kPeerFailed, "rank 1 is gone");
+    EXPECT_EQ(everything(params, *opt), before) << "step " << step;
+    clear_grad_error(params[1]);
+    opt->step();
+    other->step();
+    EXPECT_EQ(everything(params, *opt), everything(same, *other)) << "step " << step;
+  }
+}
+
+TEST(Optimizer, AStepThatThrowsChangesNothing) {
+  for (const bool two_groups : {false, true}) {
+    expect_nothing_changed_by_an_error<Adam>(AdamOptions{.lr = 0.1}, two_groups);
+    expect_nothing_changed_by_an_error<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9}, two_groups);
+    expect_nothing_changed_by_an_error<SGD>(
+        SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.5}, two_groups);
+    expect_nothing_changed_by_an_error<SGD>(SGDOptions{.lr = 0.1}, two_groups);
+  }
+}
+
 TEST(Optimizer, ZeroGradForgetsOrZeroes) {
   const std::vector<Tensor> params = start();
   SGD sgd(params);
@@ -272,6 +324,15 @@ TEST(Optimizer, RefusesBadOptions) {
   EXPECT_ERROR(Adam(p, {.betas = {1, 0.9}}), kInvalidArgument,
                "Adam: beta 0 is 1, wanted at least 0 and less than 1");
   EXPECT_ERROR(Adam(p, {.eps = -1}), kInvalidArgument, "Adam: eps is -1, wanted at least 0");
+}
+
+TEST(Optimizer, RefusesAGroupThatIsNotThere) {
+  SGD sgd(start());
+  Adam adam(start());
+  EXPECT_ERROR(sgd.lr(7), kIndex, "SGD: there is no parameter group 7 among 1");
+  EXPECT_ERROR(sgd.options(1), kIndex, "SGD: there is no parameter group 1 among 1");
+  EXPECT_ERROR(adam.lr(7), kIndex, "Adam: there is no parameter group 7 among 1");
+  EXPECT_ERROR(adam.options(1), kIndex, "Adam: there is no parameter group 1 among 1");
 }
 
 TEST(Optimizer, RefusesBadParameters) {
