@@ -41,7 +41,7 @@ void run(const Options& options) {
   manual_seed(options.seed);
   nn::Sequential model = nn::models::book_cnn(task.model);
   if (!options.load.empty()) {
-    model.load_state_dict(nn::load_safetensors(options.load).tensors);
+    model.load_state_dict(nn::load_safetensors(options.load));
   }
   model.to(device);
   reporter.note(fmt::format(

@@ -8,6 +8,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/leaf.h"
 #include "nn/module/module.h"
+#include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {
 namespace {
@@ -21,6 +22,11 @@ std::string quoted(const std::vector<std::string>& names) {
 }  // namespace
 
 IncompatibleKeys Module::load_state_dict(const StateDict& state, LoadStateOptions options) {
+  return load(state, {}, "", options);
+}
+
+IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTensor> skipped,
+                              std::string_view path, LoadStateOptions options) {
   std::unordered_map<std::string_view, const Tensor*> given;
   for (const NamedTensor& entry : state) {
     DL_CHECK(entry.tensor.defined(), kInvalidArgument,
@@ -28,13 +34,21 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state, LoadStateOption
     DL_CHECK(given.emplace(entry.name, &entry.tensor).second, kInvalidArgument,
              "load_state_dict: the state holds \"{}\" twice", entry.name);
   }
+  std::unordered_map<std::string_view, const SkippedTensor*> unreadable;
+  for (const SkippedTensor& entry : skipped) unreadable.emplace(entry.name, &entry);
   IncompatibleKeys keys;
+  std::string wanted;  // and unreadable
   std::string mismatches;
   std::vector<std::pair<Tensor, const Tensor*>> copies;
   for (NamedTensor& own : state_dict()) {
     const auto found = given.find(own.name);
     if (found == given.end()) {
-      keys.missing.push_back(own.name);
+      if (const auto entry = unreadable.find(own.name); entry != unreadable.end()) {
+        wanted += fmt::format("\n\tCannot load \"{}\": {}.", own.name, entry->second->reason);
+        unreadable.erase(entry);
+      } else {
+        keys.missing.push_back(own.name);
+      }
       continue;
     }
     const Tensor& value = *found->second;
@@ -51,6 +65,9 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state, LoadStateOption
   for (const NamedTensor& entry : state) {
     if (given.contains(entry.name)) keys.unexpected.push_back(entry.name);
   }
+  for (const SkippedTensor& entry : skipped) {
+    if (unreadable.contains(entry.name)) keys.unexpected.push_back(entry.name);
+  }
   // PyTorch's text and order; a shape that does not fit is an error with strict = false as well.
   std::string problems;
   if (options.strict && !keys.missing.empty()) {
@@ -59,9 +76,9 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state, LoadStateOption
   if (options.strict && !keys.unexpected.empty()) {
     problems += fmt::format("\n\tUnexpected key(s) in state_dict: {}.", quoted(keys.unexpected));
   }
-  problems += mismatches;
-  DL_CHECK(problems.empty(), kMismatch, "Error(s) in loading state_dict for {}:{}", type_name(),
-           problems);
+  problems += wanted + mismatches;
+  DL_CHECK(problems.empty(), kMismatch, "Error(s) in loading state_dict for {}{}{}:{}", type_name(),
+           path.empty() ? "" : " from ", path, problems);
   NoGradGuard no_grad;
   for (auto& [own, value] : copies) own.copy_(*value);
   // What an error of DDP's group may have spoilt is good again.

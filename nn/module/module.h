@@ -32,6 +32,7 @@
 #include <iosfwd>
 #include <list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +45,8 @@
 namespace dl::nn {
 
 class Module;
+struct Safetensors;
+struct SkippedTensor;
 
 struct NamedModule {
   std::string name;  // "" for the module that was asked
@@ -112,6 +115,13 @@ class Module {
   // unless all of it fits. Throws kMismatch, listing everything that is missing, unexpected or of
   // another shape.
   IncompatibleKeys load_state_dict(const StateDict& state, LoadStateOptions options = {});
+  // Of a file, as load_safetensors() returns it. Throws also, whatever `strict` says, where this
+  // module has a tensor that the file holds and that was skipped; the text says why it was, and
+  // names the file. Other skipped tensors count as unexpected.
+  template <std::same_as<Safetensors> File>
+  IncompatibleKeys load_state_dict(const File& file, LoadStateOptions options = {}) {
+    return load(file.tensors, file.skipped, file.path, options);
+  }
 
   // What dropout and its like ask; a new module is training.
   bool is_training() const noexcept { return training_; }
@@ -151,6 +161,8 @@ class Module {
     bool persistent;
   };
 
+  IncompatibleKeys load(const StateDict& state, std::span<const SkippedTensor> skipped,
+                        std::string_view path, LoadStateOptions options);
   void require_free_name(std::string_view kind, std::string_view name) const;
   Module& set_training(bool training);
   // visit(prefix, module) for this module and all inside; a prefix is "" or ends with a dot.

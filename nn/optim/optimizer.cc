@@ -13,6 +13,7 @@
 #include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
 #include "core/tensor/factories.h"
+#include "nn/serialize/safetensors_header.h"
 
 namespace dl::optim {
 namespace {
@@ -142,6 +143,18 @@ nn::StateDict Optimizer::state_dict() const {
     state.push_back({option_key(g, "params"), tensor(indices)});
   }
   return state;
+}
+
+void Optimizer::load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
+                     std::string_view path) {
+  try {
+    // All of a state is wanted.
+    DL_CHECK(skipped.empty(), kMismatch, "{}: load_state_dict: cannot load {}: {}", name_,
+             nn::shown_name(skipped.front().name), skipped.front().reason);
+    load_state_dict(state);
+  } catch (const Error& error) {
+    throw_error(error.kind(), "{}: {}", path, error.what());
+  }
 }
 
 void Optimizer::load_state_dict(const nn::StateDict& state) {

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,6 +28,11 @@
 #include "core/kernels/optimizer_args.h"
 #include "core/tensor/tensor.h"
 #include "nn/module/state_dict.h"
+
+namespace dl::nn {
+struct Safetensors;
+struct SkippedTensor;
+}  // namespace dl::nn
 
 namespace dl::optim {
 
@@ -68,6 +74,12 @@ class Optimizer {
   // nothing is changed then. State that is there is overwritten where it lies, and captured steps
   // go on with it. State that `state` lacks is dropped: capture such steps anew.
   void load_state_dict(const nn::StateDict& state);
+  // Of a file, as nn::load_safetensors() returns it. Throws also where a tensor of it was skipped;
+  // every text names the file.
+  template <std::same_as<nn::Safetensors> File>
+  void load_state_dict(const File& file) {
+    load(file.tensors, file.skipped, file.path);
+  }
 
  protected:
   // Where a group's option lives, and its name in state_dict().
@@ -146,6 +158,9 @@ class Optimizer {
   virtual std::vector<StateRef> state_of(std::size_t parameter) = 0;
 
  private:
+  void load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
+            std::string_view path);
+
   std::string_view name_;
   std::vector<Tensor> parameters_;
   std::vector<Range> groups_;

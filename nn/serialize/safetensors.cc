@@ -10,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <span>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/unique_fd.h"
@@ -57,14 +58,23 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
+Tensor memory_for(const SafetensorsEntry& entry, const std::string& path) {
+  try {
+    return empty(Shape(std::span<const std::int64_t>(entry.shape)), {.dtype = entry.dtype});
+  } catch (const Error& error) {
+    throw_error(error.kind(), "{}: tensor {}: {}", path, shown_name(entry.name), error.what());
+  }
+}
+
 Tensor read_tensor(const InputFile& file, std::uint64_t data, const SafetensorsEntry& entry,
                    const std::string& path) {
-  Tensor tensor = empty(Shape(std::span<const std::int64_t>(entry.shape)), {.dtype = entry.dtype});
+  Tensor tensor = memory_for(entry, path);
   const std::span<std::byte> bytes = bytes_of(tensor);
   file.read_at(data + entry.begin, bytes);
   if (entry.dtype == DType::kBool) {
     DL_CHECK(std::ranges::all_of(bytes, [](std::byte b) { return b <= std::byte{1}; }), kParse,
-             "{}: tensor {} is BOOL and holds other bytes than 0 and 1", path, entry.name);
+             "{}: tensor {} is BOOL and holds other bytes than 0 and 1", path,
+             shown_name(entry.name));
   }
   return tensor;
 }
@@ -76,7 +86,7 @@ void save_safetensors(const std::string& path, const StateDict& tensors, const M
   for (const std::size_t width : {8, 4, 2, 1}) {
     for (const NamedTensor& entry : tensors) {
       DL_CHECK(entry.tensor.defined(), kInvalidArgument, "save {}: tensor {} is undefined", path,
-               entry.name);
+               shown_name(entry.name));
       if (size_of(entry.tensor.dtype()) == width) {
         ordered.push_back({entry.name, entry.tensor.cpu().contiguous()});
       }
@@ -93,7 +103,7 @@ void save_safetensors(const std::string& path, const StateDict& tensors, const M
                               .end = offset + tensor.nbytes()});
     offset += tensor.nbytes();
   }
-  const std::string head = format_safetensors_header(header);
+  const std::string head = format_safetensors_header(header, fmt::format("save {}", path));
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(head)));
   for (const NamedTensor& entry : ordered) file.write(bytes_of(entry.tensor));
@@ -108,8 +118,11 @@ Safetensors load_safetensors(const std::string& path) {
   std::string json(length, '\0');
   file.read_at(prefix.size(), std::as_writable_bytes(std::span(json)));
   const std::uint64_t data = prefix.size() + length;
-  const SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, path);
-  Safetensors result{.tensors = {}, .metadata = header.metadata};
+  SafetensorsHeader header = parse_safetensors_header(json, file.size() - data, path);
+  Safetensors result{.tensors = {},
+                     .metadata = std::move(header.metadata),
+                     .skipped = std::move(header.skipped),
+                     .path = path};
   for (const SafetensorsEntry& entry : header.entries) {
     result.tensors.push_back({entry.name, read_tensor(file, data, entry, path)});
   }

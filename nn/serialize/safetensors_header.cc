@@ -5,17 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <tuple>
+#include <utility>
 
 #include "core/base/error.h"
 
 namespace dl::nn {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::array<std::string_view, kDTypeCount> kDTypeNames = {
@@ -27,121 +28,302 @@ std::optional<DType> dtype_of(std::string_view text) noexcept {
   return static_cast<DType>(found - kDTypeNames.begin());
 }
 
-// What a person reads of bytes that a stranger wrote: short, and without control characters.
-std::string shown(std::string_view text) {
+// What the header says of one tensor, as far as it is known yet.
+struct Description {
+  std::string name{};
+  std::optional<std::string> dtype{};
+  std::optional<std::vector<std::uint64_t>> shape{};
+  std::optional<std::vector<std::uint64_t>> offsets{};
+  std::optional<std::string> unknown_field{};  // the first
+};
+
+// Where the bytes of a tensor lie, whether or not it can be read.
+struct Span {
+  std::uint64_t begin;
+  std::uint64_t end;
+  std::string name;
+};
+
+// Receives the JSON's parts one after another (nlohmann's SAX interface), so that a header of n
+// tensors takes time and memory in proportion to n, whatever stands in it, and no recursion.
+class HeaderReader {
+ public:
+  explicit HeaderReader(std::string_view file) : file_(file) {}
+
+  SafetensorsHeader header{};
+  std::vector<Span> spans{};
+
+  bool null() { return scalar("null"); }
+  bool boolean(bool value) { return scalar("boolean", value ? "true" : "false"); }
+  bool number_integer(std::int64_t value) { return scalar("number", std::to_string(value)); }
+  bool number_float(double, const std::string& text) { return scalar("number", text); }
+  bool number_unsigned(std::uint64_t value) {
+    if (place_ != Place::kNumbers) return scalar("number", std::to_string(value));
+    numbers_->push_back(value);
+    return true;
+  }
+  bool string(std::string& value) {
+    if (place_ == Place::kTexts) {
+      DL_CHECK(header.metadata.emplace(field_, std::move(value)).second, kParse,
+               "{}: {} appears twice in the header", file_, shown_name(field_));
+    } else if (place_ == Place::kTensor && field_ == "dtype") {
+      tensor_.dtype = std::move(value);
+    } else {
+      scalar("string", value);
+    }
+    return true;
+  }
+  bool binary(Json::binary_t&) { return scalar("binary"); }
+
+  bool key(std::string& name) {
+    if (place_ == Place::kUnknown) return true;
+    if (place_ == Place::kTop) {
+      tensor_ = {.name = std::move(name)};
+      return true;
+    }
+    field_ = std::move(name);
+    if (place_ == Place::kTensor) note_field();
+    return true;
+  }
+
+  bool start_object(std::size_t) {
+    if (place_ == Place::kStart) {
+      place_ = Place::kTop;
+    } else if (place_ == Place::kTop) {
+      const bool is_metadata = tensor_.name == kMetadata;
+      DL_CHECK(!is_metadata || !std::exchange(seen_metadata_, true), kParse,
+               "{}: {} appears twice in the header", file_, shown_name(kMetadata));
+      place_ = is_metadata ? Place::kTexts : Place::kTensor;
+    } else {
+      start("object");
+    }
+    return true;
+  }
+  bool end_object() {
+    if (place_ == Place::kTensor) finish_tensor();
+    return end();
+  }
+  bool start_array(std::size_t) {
+    std::optional<std::vector<std::uint64_t>>* const list = place_ != Place::kTensor ? nullptr
+                                                            : field_ == "shape" ? &tensor_.shape
+                                                            : field_ == "data_offsets"
+                                                                ? &tensor_.offsets
+                                                                : nullptr;
+    if (list != nullptr) {
+      numbers_ = &list->emplace();
+      place_ = Place::kNumbers;
+    } else {
+      start("array");
+    }
+    return true;
+  }
+  bool end_array() { return end(); }
+
+  [[noreturn]] bool parse_error(std::size_t, const std::string&, const Json::exception& error) {
+    throw_error(ErrorKind::kParse, "{}: the header is not JSON: {}", file_,
+                shown_name(error.what()));
+  }
+
+ private:
+  enum class Place : std::uint8_t {
+    kStart,
+    kTop,      // {"name": HERE}
+    kTexts,    // {"__metadata__": {"key": HERE}}
+    kTensor,   // {"name": {"field": HERE}}
+    kNumbers,  // {"name": {"shape": [HERE]}}
+    kUnknown,  // inside the value of a field that this version does not know
+  };
+
+  void note_field() {
+    const bool known = field_ == "dtype" || field_ == "shape" || field_ == "data_offsets";
+    const bool again = (field_ == "dtype" && tensor_.dtype) ||
+                       (field_ == "shape" && tensor_.shape) ||
+                       (field_ == "data_offsets" && tensor_.offsets) ||
+                       (tensor_.unknown_field && field_ == *tensor_.unknown_field);
+    DL_CHECK(!again, kParse, "{}: {} appears twice in the header", file_, shown_name(field_));
+    if (!known && !tensor_.unknown_field) tensor_.unknown_field = field_;
+  }
+
+  // A value that is no list, no object and nothing that was taken already.
+  bool scalar(std::string_view type, std::string_view text = "null") {
+    switch (place_) {
+      case Place::kStart:
+        break;  // the caller has looked at the first character
+      case Place::kTop:
+        refuse_entry(type);
+      case Place::kTexts:
+        throw_error(ErrorKind::kParse, "{}: {} in {} is no text", file_, shown_name(field_),
+                    kMetadata);
+      case Place::kTensor:
+        refuse_known_field();
+        break;
+      case Place::kNumbers:
+        refuse_number(text);
+      case Place::kUnknown:
+        break;
+    }
+    return true;
+  }
+
+  // A list or an object where none is wanted, or in a field that is unknown.
+  void start(std::string_view type) {
+    switch (place_) {
+      case Place::kStart:
+      case Place::kTop:
+        refuse_entry(type);
+      case Place::kTexts:
+        scalar(type);
+        break;
+      case Place::kTensor:
+        refuse_known_field();
+        place_ = Place::kUnknown;
+        depth_ = 1;
+        break;
+      case Place::kNumbers:
+        refuse_number(type);
+      case Place::kUnknown:
+        ++depth_;
+        break;
+    }
+  }
+
+  // The end of a list or an object.
+  bool end() {
+    switch (place_) {
+      case Place::kTexts:
+      case Place::kTensor:
+        place_ = Place::kTop;
+        break;
+      case Place::kNumbers:
+        place_ = Place::kTensor;
+        break;
+      case Place::kUnknown:
+        if (--depth_ == 0) place_ = Place::kTensor;
+        break;
+      case Place::kStart:
+      case Place::kTop:
+        break;
+    }
+    return true;
+  }
+
+  [[noreturn]] void refuse_entry(std::string_view type) const {
+    DL_CHECK(tensor_.name != kMetadata, kParse, "{}: {} is no object of texts", file_, kMetadata);
+    throw_error(ErrorKind::kParse, "{}: tensor {} is described by {}, wanted an object", file_,
+                shown_name(tensor_.name), type);
+  }
+  [[noreturn]] void refuse_number(std::string_view text) const {
+    throw_error(ErrorKind::kParse,
+                "{}: tensor {} has {} in its {}, wanted whole numbers of at least 0", file_,
+                shown_name(tensor_.name), shown_name(text), field_);
+  }
+  void refuse_known_field() const {
+    DL_CHECK(field_ != "dtype", kParse, "{}: tensor {} has a dtype that is no text", file_,
+             shown_name(tensor_.name));
+    DL_CHECK(field_ != "shape" && field_ != "data_offsets", kParse,
+             "{}: tensor {} has a {} that is no list", file_, shown_name(tensor_.name), field_);
+  }
+
+  void finish_tensor() {
+    const std::string name = shown_name(tensor_.name);
+    const auto require = [&](bool there, std::string_view field) {
+      DL_CHECK(there, kParse, "{}: tensor {} has no {}", file_, name, field);
+    };
+    require(tensor_.dtype.has_value(), "dtype");
+    require(tensor_.shape.has_value(), "shape");
+    require(tensor_.offsets.has_value(), "data_offsets");
+    const std::vector<std::uint64_t>& offsets = *tensor_.offsets;
+    DL_CHECK(offsets.size() == 2 && offsets[0] <= offsets[1], kParse,
+             "{}: tensor {} has data_offsets [{}], wanted a begin and an end", file_, name,
+             fmt::join(offsets, ", "));
+    spans.push_back({offsets[0], offsets[1], tensor_.name});
+    const std::optional<DType> dtype = dtype_of(*tensor_.dtype);
+    if (tensor_.unknown_field) {
+      skip(fmt::format("it has a field {}, which is unknown here",
+                       shown_name(*tensor_.unknown_field)));
+    } else if (!dtype) {
+      skip(fmt::format("its dtype is {}, which dlrun does not have", shown_name(*tensor_.dtype)));
+    } else {
+      add_entry(*dtype, name);
+    }
+  }
+
+  void skip(std::string reason) {
+    header.skipped.push_back({.name = std::move(tensor_.name), .reason = std::move(reason)});
+  }
+
+  void add_entry(DType dtype, const std::string& name) {
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    SafetensorsEntry entry{.name = std::move(tensor_.name),
+                           .dtype = dtype,
+                           .begin = (*tensor_.offsets)[0],
+                           .end = (*tensor_.offsets)[1]};
+    std::uint64_t bytes = size_of(dtype);
+    bool fits = true;
+    bool empty = false;
+    for (const std::uint64_t size : *tensor_.shape) {
+      empty = empty || size == 0;
+      // An empty tensor's strides are products of its other sizes.
+      fits = fits && size <= kMost && (size == 0 || !__builtin_mul_overflow(bytes, size, &bytes)) &&
+             bytes <= kMost;
+      entry.shape.push_back(static_cast<std::int64_t>(size));
+    }
+    DL_CHECK(fits, kParse, "{}: tensor {} has more elements than memory can address", file_, name);
+    if (empty) bytes = 0;
+    DL_CHECK(entry.end - entry.begin == bytes, kParse,
+             "{}: tensor {} has {} bytes, but its dtype and shape make {}", file_, name,
+             entry.end - entry.begin, bytes);
+    header.entries.push_back(std::move(entry));
+  }
+
+  std::string_view file_;
+  Place place_ = Place::kStart;
+  std::size_t depth_ = 0;  // of lists and objects inside an unknown field
+  bool seen_metadata_ = false;
+  Description tensor_{};
+  std::string field_{};
+  std::vector<std::uint64_t>* numbers_ = nullptr;
+};
+
+// The first name that stands twice among `names`, which it sorts.
+std::optional<std::string_view> twice(std::vector<std::string_view>& names) {
+  std::ranges::sort(names);
+  const auto found = std::ranges::adjacent_find(names);
+  if (found == names.end()) return std::nullopt;
+  return *found;
+}
+
+// The spans must lie one after another and fill the data.
+void check_spans(std::vector<Span>& spans, std::uint64_t data_bytes, std::string_view file) {
+  std::vector<std::string_view> names;
+  for (const Span& span : spans) names.push_back(span.name);
+  if (const auto name = twice(names)) {
+    throw_error(ErrorKind::kParse, "{}: {} appears twice in the header", file, shown_name(*name));
+  }
+  std::ranges::sort(spans, {},
+                    [](const Span& span) { return std::tie(span.begin, span.end, span.name); });
+  std::uint64_t covered = 0;
+  for (const Span& span : spans) {
+    DL_CHECK(span.begin == covered, kParse,
+             "{}: tensor {} begins at byte {} of the data, wanted {}: no gaps, no overlaps", file,
+             shown_name(span.name), span.begin, covered);
+    covered = span.end;
+  }
+  DL_CHECK(covered <= data_bytes, kParse,
+           "{} is truncated: its header announces {} bytes of tensors, {} are there", file, covered,
+           data_bytes);
+  DL_CHECK(covered == data_bytes, kParse, "{} has {} bytes beyond the {} that its header announces",
+           file, data_bytes - covered, covered);
+}
+
+}  // namespace
+
+std::string shown_name(std::string_view text) {
   constexpr std::size_t kMost = 60;
   std::string result = "\"";
   for (const char c : text.substr(0, kMost)) result += c >= ' ' && c != 0x7f ? c : '?';
   return result + (text.size() > kMost ? "...\"" : "\"");
 }
-
-// JSON itself allows a key twice, and nesting without end; a header has neither.
-Json parse_json(std::string_view text, std::string_view file) {
-  constexpr int kDeepest = 3;  // {"name": {"shape": [1]}}
-  std::array<std::set<std::string>, kDeepest + 1> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    DL_CHECK(depth <= kDeepest, kParse, "{}: the header is nested deeper than a header is", file);
-    if (event == Json::parse_event_t::object_start && depth < kDeepest) {
-      keys[static_cast<std::size_t>(depth) + 1].clear();
-    }
-    if (event == Json::parse_event_t::key) {
-      DL_CHECK(keys[static_cast<std::size_t>(depth)].insert(value.get<std::string>()).second,
-               kParse, "{}: {} appears twice in the header", file,
-               shown(value.get_ref<const std::string&>()));
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const nlohmann::json::exception& error) {
-    throw_error(ErrorKind::kParse, "{}: the header is not JSON: {}", file, shown(error.what()));
-  }
-}
-
-// One entry's fields, checked one by one.
-class EntryReader {
- public:
-  EntryReader(const Json& json, std::string_view tensor, std::string_view file)
-      : json_(json), tensor_(shown(tensor)), file_(file) {
-    DL_CHECK(json.is_object(), kParse, "{}: tensor {} is described by {}, wanted an object", file_,
-             tensor_, json.type_name());
-    for (const auto& [key, value] : json.items()) {
-      DL_CHECK(key == "dtype" || key == "shape" || key == "data_offsets", kParse,
-               "{}: tensor {} has an unknown field {}", file_, tensor_, shown(key));
-    }
-  }
-
-  DType dtype() const {
-    const Json& value = field("dtype");
-    DL_CHECK(value.is_string(), kParse, "{}: tensor {} has a dtype that is no text", file_,
-             tensor_);
-    const auto& text = value.get_ref<const std::string&>();
-    const std::optional<DType> dtype = dtype_of(text);
-    DL_CHECK(dtype.has_value(), kParse, "{}: tensor {} has dtype {}, wanted one of {}", file_,
-             tensor_, shown(text), fmt::join(kDTypeNames, ", "));
-    return *dtype;
-  }
-
-  std::vector<std::uint64_t> numbers(const char* name) const {
-    const Json& value = field(name);
-    DL_CHECK(value.is_array(), kParse, "{}: tensor {} has a {} that is no list", file_, tensor_,
-             name);
-    std::vector<std::uint64_t> numbers;
-    for (const Json& number : value) {
-      DL_CHECK(number.is_number_unsigned(), kParse,
-               "{}: tensor {} has {} in its {}, wanted whole numbers of at least 0", file_, tensor_,
-               shown(number.dump(-1, ' ', false, Json::error_handler_t::replace)), name);
-      numbers.push_back(number.get<std::uint64_t>());
-    }
-    return numbers;
-  }
-
- private:
-  const Json& field(const char* name) const {
-    const auto found = json_.find(name);
-    DL_CHECK(found != json_.end(), kParse, "{}: tensor {} has no {}", file_, tensor_, name);
-    return *found;
-  }
-
-  const Json& json_;
-  std::string tensor_;
-  std::string_view file_;
-};
-
-SafetensorsEntry read_entry(const Json& json, const std::string& tensor, std::string_view file) {
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  const EntryReader reader(json, tensor, file);
-  SafetensorsEntry entry{.name = tensor, .dtype = reader.dtype()};
-  std::uint64_t bytes = size_of(entry.dtype);
-  bool fits = true;
-  for (const std::uint64_t size : reader.numbers("shape")) {
-    fits = fits && size <= kMost && !__builtin_mul_overflow(bytes, size, &bytes) && bytes <= kMost;
-    entry.shape.push_back(static_cast<std::int64_t>(size));
-  }
-  DL_CHECK(fits, kParse, "{}: tensor {} has more elements than memory can address", file,
-           shown(tensor));
-  const std::vector<std::uint64_t> offsets = reader.numbers("data_offsets");
-  DL_CHECK(offsets.size() == 2 && offsets[0] <= offsets[1], kParse,
-           "{}: tensor {} has data_offsets [{}], wanted a begin and an end", file, shown(tensor),
-           fmt::join(offsets, ", "));
-  entry.begin = offsets[0];
-  entry.end = offsets[1];
-  DL_CHECK(entry.end - entry.begin == bytes, kParse,
-           "{}: tensor {} has {} bytes, but its dtype and shape make {}", file, shown(tensor),
-           entry.end - entry.begin, bytes);
-  return entry;
-}
-
-void read_metadata(const Json& json, std::string_view file,
-                   std::map<std::string, std::string>& out) {
-  DL_CHECK(json.is_object(), kParse, "{}: {} is no object of texts", file, kMetadata);
-  for (const auto& [key, value] : json.items()) {
-    DL_CHECK(value.is_string(), kParse, "{}: {} in {} is no text", file, shown(key), kMetadata);
-    out[key] = value.get<std::string>();
-  }
-}
-
-}  // namespace
 
 std::uint64_t safetensors_header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes,
                                         std::string_view name) {
@@ -162,55 +344,51 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t 
                                            std::string_view name) {
   DL_CHECK(json.starts_with('{'), kParse,
            "{} is not a safetensors file: its header does not begin with {{", name);
-  const Json parsed = parse_json(json, name);
-  SafetensorsHeader header;
-  for (const auto& [key, value] : parsed.items()) {
-    if (key == kMetadata) {
-      read_metadata(value, name, header.metadata);
-    } else {
-      header.entries.push_back(read_entry(value, key, name));
-    }
-  }
-  std::ranges::sort(header.entries, {}, [](const SafetensorsEntry& entry) {
+  HeaderReader reader(name);
+  Json::sax_parse(json, &reader);
+  check_spans(reader.spans, data_bytes, name);
+  std::ranges::sort(reader.header.entries, {}, [](const SafetensorsEntry& entry) {
     return std::tie(entry.begin, entry.end, entry.name);
   });
-  std::uint64_t covered = 0;
-  for (const SafetensorsEntry& entry : header.entries) {
-    DL_CHECK(entry.begin == covered, kParse,
-             "{}: tensor {} begins at byte {} of the data, wanted {}: no gaps, no overlaps", name,
-             shown(entry.name), entry.begin, covered);
-    covered = entry.end;
-  }
-  DL_CHECK(covered <= data_bytes, kParse,
-           "{} is truncated: its header announces {} bytes of tensors, {} are there", name, covered,
-           data_bytes);
-  DL_CHECK(covered == data_bytes, kParse, "{} has {} bytes beyond the {} that its header announces",
-           name, data_bytes - covered, covered);
-  return header;
+  return std::move(reader.header);
 }
 
-std::string format_safetensors_header(const SafetensorsHeader& header) {
-  Json json = Json::object();
-  if (!header.metadata.empty()) json[std::string(kMetadata)] = header.metadata;
+std::string format_safetensors_header(const SafetensorsHeader& header, std::string_view name) {
+  std::vector<std::string_view> names;
   for (const SafetensorsEntry& entry : header.entries) {
     DL_CHECK(entry.name != kMetadata, kInvalidArgument,
-             "safetensors: a tensor cannot be called {}, the format reserves that name", kMetadata);
-    DL_CHECK(!json.contains(entry.name), kInvalidArgument, "safetensors: two tensors are called {}",
-             shown(entry.name));
-    json[entry.name] = {{"dtype", kDTypeNames[static_cast<std::size_t>(entry.dtype)]},
-                        {"shape", entry.shape},
-                        {"data_offsets", {entry.begin, entry.end}}};
+             "{}: a tensor cannot be called {}, the format reserves that name", name, kMetadata);
+    names.push_back(entry.name);
   }
-  std::string text;
+  if (const auto again = twice(names)) {
+    throw_error(ErrorKind::kInvalidArgument, "{}: two tensors are called {}", name,
+                shown_name(*again));
+  }
+  std::string text = "{";
+  const auto add_key = [&](const std::string& key) {
+    if (text.size() > 1) text += ',';
+    text += Json(key).dump() + ':';
+  };
   try {
-    text = json.dump();
-  } catch (const nlohmann::json::exception& error) {
-    throw_error(ErrorKind::kInvalidArgument,
-                "safetensors: a name or a metadata text is not UTF-8: {}", shown(error.what()));
+    if (!header.metadata.empty()) {
+      add_key(std::string(kMetadata));
+      text += Json(header.metadata).dump();
+    }
+    for (const SafetensorsEntry& entry : header.entries) {
+      add_key(entry.name);
+      fmt::format_to(std::back_inserter(text),
+                     R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                     kDTypeNames[static_cast<std::size_t>(entry.dtype)],
+                     fmt::join(entry.shape, ","), entry.begin, entry.end);
+    }
+  } catch (const Json::exception& error) {
+    throw_error(ErrorKind::kInvalidArgument, "{}: a name or a metadata text is not UTF-8: {}", name,
+                shown_name(error.what()));
   }
+  text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
   DL_CHECK(text.size() <= kMaxSafetensorsHeader, kInvalidArgument,
-           "safetensors: the header takes {} bytes, the format allows {}", text.size(),
+           "{}: the header takes {} bytes, the format allows {}", name, text.size(),
            kMaxSafetensorsHeader);
   const std::uint64_t length = text.size();
   std::string result(sizeof(length), '\0');

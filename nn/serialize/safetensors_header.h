@@ -5,8 +5,10 @@
 //   [0, 24]}}
 //
 // (github.com/huggingface/safetensors, format of version 0.4; its limits are kept: a header of at
-// most 100 MB, no name twice, offsets that cover the rest of the file exactly.) Pure functions of
-// memory.
+// most 100 MB, no name twice, offsets that cover the rest of the file exactly.) A tensor with a
+// dtype or a field that is not listed there is skipped and named; its bytes must lie in the file
+// like those of the others. Pure functions of memory; their time is linear in the header's length,
+// but for the sorting of names.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +31,15 @@ struct SafetensorsEntry {
   std::uint64_t end = 0;
 };
 
+// A tensor of a file that cannot be read here.
+struct SkippedTensor {
+  std::string name;    // as the file has it: any bytes
+  std::string reason;  // its dtype is "F8_E4M3", which dlrun does not have
+};
+
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries{};  // in the order of their bytes
+  std::vector<SkippedTensor> skipped{};     // in the order of the header
   std::map<std::string, std::string> metadata{};
 };
 
@@ -45,8 +54,11 @@ std::uint64_t safetensors_header_length(std::span<const std::byte> prefix, std::
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes,
                                            std::string_view name);
 // Length and JSON as they stand in a file, padded to a multiple of eight bytes. The entries'
-// offsets must be set. Throws kInvalidArgument for a name that the format reserves or that appears
-// twice.
-std::string format_safetensors_header(const SafetensorsHeader& header);
+// offsets must be set; what was skipped is left out. Throws kInvalidArgument, naming `name`, for a
+// tensor's name that the format reserves, that appears twice or that is not UTF-8.
+std::string format_safetensors_header(const SafetensorsHeader& header, std::string_view name);
+// What a person reads of bytes that a stranger wrote: in quotes, short, and without control
+// characters.
+std::string shown_name(std::string_view text);
 
 }  // namespace dl::nn
