@@ -1,6 +1,8 @@
 #include "core/autograd/engine.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/leaf.h"
 #include "core/autograd/node.h"
+#include "core/autograd/record.h"
 #include "core/tensor/factories.h"
 
 namespace dl {
@@ -26,6 +29,7 @@ class NodeIndex {
     return {next, true};
   }
   std::uint32_t at(const Node* node) noexcept { return find(node).number; }
+  bool contains(const Node* node) noexcept { return count_ != 0 && find(node).stamp == stamp_; }
   void clear() {
     constexpr std::size_t kKept = 1 << 16;
     if (entries_.size() > kKept || ++stamp_ == 0) {
@@ -96,12 +100,17 @@ struct Workspace {
 
 thread_local Workspace spare_workspace;
 
+constinit std::atomic<std::uint64_t> last_pass{0};
+
 }  // namespace
 
 class Engine {
  public:
   explicit Engine(BackwardOptions options)
-      : options_(options), work_(std::move(spare_workspace)), outer_(std::exchange(current, this)) {
+      : options_(options),
+        work_(std::move(spare_workspace)),
+        outer_(std::exchange(current, this)),
+        pass_(++last_pass) {
     work_.clear();
   }
   ~Engine() {
@@ -114,7 +123,7 @@ class Engine {
 
   void add_root(const Tensor& root, Tensor gradient) {
     roots_.push_back(gradient_edge(root));
-    discover(roots_.back().node.get());
+    discover(roots_.back().node.get(), Released::kRefused);
     collect(roots_.back(), std::move(gradient));
   }
 
@@ -133,6 +142,35 @@ class Engine {
       const std::function<void()> callback = std::move(at_end_[i]);  // it may append others
       callback();
     }
+  }
+
+  // Tells each leaf that the pass used, or would have used, that its gradient will not come. The
+  // pass may have ended before all of `roots` were added, or in the middle of discover().
+  void fail(std::span<const Tensor> roots, const std::exception_ptr& error) noexcept {
+    work_.clear();
+    try {
+      for (const Edge& root : roots_) discover(root.node.get(), Released::kTaken);
+      for (const Tensor& root : roots.subspan(roots_.size())) {
+        if (!asks_gradient(root)) continue;
+        discover(static_cast<Node*>(root.impl()->node.get()), Released::kTaken);
+      }
+    } catch (...) {  // there is no memory: only the leaves that are known can be told
+    }
+    for (const State& state : work_.states) {
+      if (!state.node->is_leaf()) continue;
+      try {
+        static_cast<const LeafNode&>(*state.node).run_failed(error);
+      } catch (...) {  // `error` is what the caller has to see
+      }
+    }
+  }
+
+  std::uint64_t pass() const noexcept { return pass_; }
+  bool is_inside_use_of(const LeafNode& leaf) const noexcept {
+    for (Engine* outer = outer_; outer != nullptr; outer = outer->outer_) {
+      if (outer->work_.index.contains(&leaf)) return true;
+    }
+    return false;
   }
 
   void collect(const Edge& edge, Tensor gradient) {
@@ -178,11 +216,14 @@ class Engine {
   static constinit thread_local Engine* current;
 
  private:
-  std::uint32_t number_of(Node* node) {
+  // What to do with a node that an earlier pass has freed.
+  enum class Released : std::uint8_t { kRefused, kTaken };
+
+  std::uint32_t number_of(Node* node, Released released) {
     const auto [number, is_new] =
         work_.index.insert(node, static_cast<std::uint32_t>(work_.states.size()));
     if (is_new) {
-      DL_CHECK(!node->is_released(), kInvalidArgument,
+      DL_CHECK(released == Released::kTaken || !node->is_released(), kInvalidArgument,
                "backward: the graph was freed by an earlier backward pass, at {}; give the earlier "
                "one retain_graph = true, or compute the result again",
                node->name());
@@ -194,14 +235,14 @@ class Engine {
   }
 
   // Numbers all that can be reached from here, and counts the uses of each.
-  void discover(Node* root) {
-    number_of(root);
+  void discover(Node* root, Released released) {
+    number_of(root, released);
     while (!work_.unvisited.empty()) {
       const std::uint32_t number = work_.unvisited.back();
       work_.unvisited.pop_back();
       const Node* const node = work_.states[number].node;
       for (const Edge& edge : node->edges()) {
-        if (edge.node) ++work_.states[number_of(edge.node.get())].pending;
+        if (edge.node) ++work_.states[number_of(edge.node.get(), released)].pending;
       }
     }
   }
@@ -239,6 +280,7 @@ class Engine {
   Workspace work_;
   std::vector<Edge> roots_;
   Engine* outer_;
+  std::uint64_t pass_;
   std::vector<std::function<void()>> at_end_;
 };
 
@@ -268,6 +310,16 @@ void on_backward_end(std::function<void()> callback) {
            "on_backward_end: no backward pass runs on this thread");
   DL_CHECK(callback != nullptr, kInvalidArgument, "on_backward_end: there is no callback");
   Engine::current->at_end(std::move(callback));
+}
+
+std::uint64_t backward_pass() noexcept {
+  return Engine::current == nullptr ? 0 : Engine::current->pass();
+}
+
+bool enclosing_backward_uses(const Tensor& leaf) noexcept {
+  if (Engine::current == nullptr || !leaf.defined() || !leaf.impl()->node) return false;
+  const auto& node = static_cast<const Node&>(*leaf.impl()->node);
+  return node.is_leaf() && Engine::current->is_inside_use_of(static_cast<const LeafNode&>(node));
 }
 
 namespace {
@@ -302,16 +354,22 @@ Tensor root_gradient(const Tensor& root, const Tensor& given) {
 
 void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients,
               BackwardOptions options) {
-  DL_CHECK(gradients.empty() || gradients.size() == roots.size(), kInvalidArgument,
-           "backward: {} gradients for {} tensors", gradients.size(), roots.size());
-  DL_CHECK(!options.create_graph, kNotImplemented,
-           "backward: create_graph is not supported; gradients of gradients are not recorded");
   const NoGradGuard no_grad;
   Engine engine(options);
-  for (std::size_t i = 0; i < roots.size(); ++i) {
-    engine.add_root(roots[i], root_gradient(roots[i], gradients.empty() ? Tensor() : gradients[i]));
+  try {
+    DL_CHECK(gradients.empty() || gradients.size() == roots.size(), kInvalidArgument,
+             "backward: {} gradients for {} tensors", gradients.size(), roots.size());
+    DL_CHECK(!options.create_graph, kNotImplemented,
+             "backward: create_graph is not supported; gradients of gradients are not recorded");
+    for (std::size_t i = 0; i < roots.size(); ++i) {
+      engine.add_root(roots[i],
+                      root_gradient(roots[i], gradients.empty() ? Tensor() : gradients[i]));
+    }
+    engine.run();
+  } catch (...) {
+    engine.fail(roots, std::current_exception());
+    throw;
   }
-  engine.run();
 }
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {

@@ -99,35 +99,50 @@ void LeafNode::mark_written() {
   defined_ = true;
 }
 
-std::uint64_t LeafNode::add_ready(std::function<void()> callback) {
-  ready_.emplace_back(next_id_, std::move(callback));
+std::uint64_t LeafNode::add_listener(GradReady ready, GradFailed failed) {
+  listeners_.push_back({next_id_, std::move(ready), std::move(failed)});
   return next_id_++;
 }
 
-void LeafNode::remove_ready(std::uint64_t id) noexcept {
-  std::erase_if(ready_, [id](const auto& entry) { return entry.first == id; });
+void LeafNode::remove_listener(std::uint64_t id) noexcept {
+  std::erase_if(listeners_, [id](const Listener& listener) { return listener.id == id; });
 }
 
-void LeafNode::run_ready() const {
-  // By number and on a copy: a callback may add others, which run from the next pass on, and remove
-  // any, itself too.
+template <typename Call>
+void LeafNode::call_listeners(const Call& call) const {
+  // By number: a callback may add others, which run from the next pass on, and remove any, itself
+  // too.
   const std::uint64_t end = next_id_;
   for (std::uint64_t next = 0;;) {
-    const auto entry = std::ranges::lower_bound(ready_, next, {}, &ReadyCallback::first);
-    if (entry == ready_.end() || entry->first >= end) return;
-    next = entry->first + 1;
-    const std::function<void()> callback = entry->second;
-    callback();
+    const auto listener = std::ranges::lower_bound(listeners_, next, {}, &Listener::id);
+    if (listener == listeners_.end() || listener->id >= end) return;
+    next = listener->id + 1;
+    call(*listener);
   }
 }
 
-std::uint64_t on_grad_ready(const Tensor& leaf, std::function<void()> callback) {
-  DL_CHECK(callback != nullptr, kInvalidArgument, "on_grad_ready: there is no callback");
-  return require_leaf(leaf, "on_grad_ready").add_ready(std::move(callback));
+void LeafNode::run_ready() const {
+  call_listeners([](const Listener& listener) {
+    const GradReady callback = listener.ready;  // a copy: it may be removed while it runs
+    callback();
+  });
+}
+
+void LeafNode::run_failed(const std::exception_ptr& error) const {
+  call_listeners([&error](const Listener& listener) {
+    if (!listener.failed) return;
+    const GradFailed callback = listener.failed;
+    callback(error);
+  });
+}
+
+std::uint64_t on_grad_ready(const Tensor& leaf, GradReady ready, GradFailed failed) {
+  DL_CHECK(ready != nullptr, kInvalidArgument, "on_grad_ready: there is no callback");
+  return require_leaf(leaf, "on_grad_ready").add_listener(std::move(ready), std::move(failed));
 }
 
 void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept {
-  if (LeafNode* const node = leaf_node(leaf)) node->remove_ready(id);
+  if (LeafNode* const node = leaf_node(leaf)) node->remove_listener(id);
 }
 
 void set_grad_destination(const Tensor& leaf, const Tensor& destination) {

@@ -2,13 +2,15 @@
 //
 // A leaf's gradient is final when every operation that used the leaf has run backward; the engine
 // then runs the LeafNode, and after it the callbacks of on_grad_ready(); they run earlier, in the
-// middle of the last operation, where that computed the gradient in its place. With a destination,
-// the gradient lives in that memory for good: zero_grad() marks it undefined without touching it,
-// the first write after that stores, later ones add. Thread-safety: as for a tensor; callbacks run
-// on the thread that called backward().
+// middle of the last operation, where that computed the gradient in its place. If the pass ends
+// with an exception, every leaf that it used, or would have used, is told. With a destination, the
+// gradient lives in that memory for good: zero_grad() marks it undefined without touching it, the
+// first write after that stores, later ones add. Thread-safety: as for a tensor; callbacks run on
+// the thread that called backward().
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -17,6 +19,10 @@
 #include "core/base/first_error.h"
 
 namespace dl {
+
+// Calls without arguments, or with the exception that ended the pass.
+using GradReady = std::function<void()>;
+using GradFailed = std::function<void(const std::exception_ptr&)>;
 
 class LeafNode final : public Node {
  public:
@@ -35,9 +41,10 @@ class LeafNode final : public Node {
   GradTarget target() const;
   void mark_written();
 
-  std::uint64_t add_ready(std::function<void()> callback);
-  void remove_ready(std::uint64_t id) noexcept;
+  std::uint64_t add_listener(GradReady ready, GradFailed failed);
+  void remove_listener(std::uint64_t id) noexcept;
   void run_ready() const;
+  void run_failed(const std::exception_ptr& error) const;
 
   const Ref<FirstError>& error() const noexcept { return error_; }
   void set_error(Ref<FirstError> error) noexcept { error_ = std::move(error); }
@@ -45,6 +52,8 @@ class LeafNode final : public Node {
  private:
   void check(const Tensor& grad, std::string_view what) const;
   void accumulate(Tensor gradient);
+  template <typename Call>
+  void call_listeners(const Call& call) const;
 
   Shape shape_;
   DType dtype_;
@@ -52,16 +61,23 @@ class LeafNode final : public Node {
   bool defined_ = false;  // grad_ holds a gradient
   bool fixed_ = false;    // grad_ is a destination and keeps its address
   std::uint64_t next_id_ = 1;
-  using ReadyCallback = std::pair<std::uint64_t, std::function<void()>>;
-  std::vector<ReadyCallback> ready_;  // their numbers ascend
+  struct Listener {
+    std::uint64_t id;
+    GradReady ready;
+    GradFailed failed;
+  };
+  std::vector<Listener> listeners_;  // their numbers ascend
   Ref<FirstError> error_;
 };
 
-// Calls `callback` in every backward pass that reaches the leaf, when its gradient is final (and
-// possibly undefined, where nothing flowed back). Returns a number for remove_grad_ready(). Throws
-// kInvalidArgument for a tensor that is no leaf or requires no gradients. A callback may add and
-// remove callbacks of the leaf, itself too.
-std::uint64_t on_grad_ready(const Tensor& leaf, std::function<void()> callback);
+// Calls `ready` in every backward pass that reaches the leaf, when its gradient is final (and
+// possibly undefined, where nothing flowed back). Calls `failed`, if there is one, when a backward
+// pass that uses the leaf ends with an exception, wherever it was thrown: by a hook, a node, a
+// callback, or before anything ran. backward() throws that exception after the calls, and drops
+// what `failed` throws. Returns a number for remove_grad_ready(). Throws kInvalidArgument for a
+// tensor that is no leaf or requires no gradients. A callback may add and remove callbacks of the
+// leaf, itself too.
+std::uint64_t on_grad_ready(const Tensor& leaf, GradReady ready, GradFailed failed = {});
 void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
 
 // From now on the leaf's gradient lives in `destination`, a tensor of its shape and dtype; a
@@ -78,5 +94,11 @@ const FirstError* grad_error(const Tensor& leaf) noexcept;  // null where there 
 // Calls `callback` once, when the backward pass that runs on this thread has ended without an
 // error. Throws kInvalidArgument outside of backward.
 void on_backward_end(std::function<void()> callback);
+
+// The number of the backward pass that runs on this thread, the innermost if a hook has started
+// another; 0 outside of backward. No other pass of the process has the number.
+std::uint64_t backward_pass() noexcept;
+// Whether a backward pass in which this one runs (a hook has started it) uses the leaf.
+bool enclosing_backward_uses(const Tensor& leaf) noexcept;
 
 }  // namespace dl

@@ -18,7 +18,8 @@
 // state_dict() have no "module." in front and a checkpoint fits with and without DDP. Gradients
 // always are views into the buckets (gradient_as_bucket_view): their addresses stay from the second
 // step on, and detach_() or replacing them is pointless. A parameter without gradient is an error
-// of the backward pass in which it happened, on every rank. Buffers are copied from rank 0 in
+// of the backward pass in which it happened, on every rank, and so is an exception that leaves
+// backward(), though the program catches it. Buffers are copied from rank 0 in
 // training only, so that one rank may evaluate alone.
 //
 // Ownership: the model must outlive this object, which holds the group, hooks in the model's

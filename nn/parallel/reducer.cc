@@ -23,6 +23,16 @@ BucketItem item_of(const Tensor& parameter) {
   return {static_cast<std::size_t>(parameter.numel()), parameter.dtype(), parameter.device()};
 }
 
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
 // Writes zeros where the gradient lives.
 void give_zeros(const Tensor& parameter) {
   parameter.set_grad(zeros({}, {.dtype = parameter.dtype(), .device = parameter.device()})
@@ -57,7 +67,9 @@ Reducer::Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, Red
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const Tensor& parameter = slots_[i].parameter;
-    slots_[i].hook = on_grad_ready(parameter, [this, i] { on_ready(i); });
+    slots_[i].hook = on_grad_ready(
+        parameter, [this, i] { on_ready(i); },
+        [this](const std::exception_ptr& error) { on_failed(error); });
     set_grad_error(parameter, failed_);
   }
 }
@@ -65,7 +77,10 @@ Reducer::Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, Red
 Reducer::~Reducer() {
   drop_broken_capture();
   if (in_pass_ && !failed_->get()) {
-    group_->abort("DistributedDataParallel was destroyed in the middle of a backward pass");
+    constexpr std::string_view kText =
+        "DistributedDataParallel was destroyed in the middle of a backward pass";
+    tell_others(kText);
+    failed_->set(std::make_exception_ptr(Error(ErrorKind::kInvalidArgument, std::string(kText))));
   }
   for (const Slot& slot : slots_) {
     remove_grad_ready(slot.parameter, slot.hook);
@@ -128,25 +143,51 @@ void Reducer::drop_broken_capture() noexcept {
 void Reducer::check() {
   drop_broken_capture();
   failed_->check();
-  if (!in_pass_) return;
-  guarded([&] {
-    constexpr std::string_view kText =
-        "DistributedDataParallel: the last backward pass did not end: an exception left it while "
-        "the other ranks wait for its gradients; end the program after an error in backward";
-    group_->abort(kText);
-    throw_error(ErrorKind::kAborted, "{}", kText);
-  });
+  DL_CHECK(!in_pass_, kInvalidArgument,
+           "DistributedDataParallel: it was called in the middle of a backward pass, in which its "
+           "gradients are under way; call it when backward() has returned");
+}
+
+void Reducer::tell_others(std::string_view text) noexcept {
+  if (!std::exchange(told_, true)) group_->abort(text);
+}
+
+void Reducer::on_failed(const std::exception_ptr& error) {
+  // What was captured has not run. All ranks drop it together.
+  if (cuda::capturing()) return;
+  drop_broken_capture();
+  if (told_) return;
+  const std::string text = fmt::format(
+      "DistributedDataParallel: the last backward pass did not end: {}", text_of(error));
+  // An error of the group is known to the other ranks.
+  if (!group_->error()) tell_others(text);
+  failed_->set(std::make_exception_ptr(
+      Error(ErrorKind::kAborted, text + "; the gradients are not averaged, and the other ranks "
+                                        "have been told: end the program after an error in "
+                                        "backward")));
+}
+
+void Reducer::check_not_nested(std::size_t i) const {
+  const bool is_nested =
+      in_pass_ ? pass_ != backward_pass() : std::ranges::any_of(slots_, [](const Slot& slot) {
+        return enclosing_backward_uses(slot.parameter);
+      });
+  DL_CHECK(!is_nested, kInvalidArgument,
+           "DistributedDataParallel: a backward pass inside another one (in a hook) brings a "
+           "gradient of {}, and the outer one uses parameters of the model, too; run one after the "
+           "other",
+           slots_[i].name);
 }
 
 void Reducer::on_ready(std::size_t i) {
   drop_broken_capture();
   failed_->check();
+  // A pass may accumulate inside another one as long as no gradient travels.
+  if (in_pass_ || !is_paused()) guarded([&] { check_not_nested(i); });
   Slot& slot = slots_[i];
   const bool has_grad = slot.parameter.grad().defined();
   slot.used = slot.used || has_grad;
   if (is_paused()) return;
-  // A gradient is final once in a pass: this is another pass, and the last one did not end.
-  if (in_pass_ && slot.ready) check();
   if (!in_pass_) begin_pass();
   // Reached by backward, but nothing flowed back: as if it had not been reached.
   if (!has_grad && options_.find_unused_parameters) return;
@@ -167,8 +208,12 @@ void Reducer::begin_pass() {
              "DistributedDataParallel: with find_unused_parameters a pass asks the other ranks, "
              "and cannot be captured");
   }
-  on_backward_end([this] { guarded([this] { end_pass(); }); });
+  on_backward_end([this, failed = failed_] {
+    failed->check();  // also of a reducer that is gone
+    guarded([this] { end_pass(); });
+  });
   in_pass_ = true;
+  pass_ = backward_pass();
   if (clock_ && !captured_) {
     read_clock(false);
     clock_->drop();
@@ -256,7 +301,7 @@ void Reducer::refuse_unused(const std::vector<std::size_t>& missing) {
       "the loss must depend on every parameter. Set find_unused_parameters = true where a pass may "
       "leave some out, or requires_grad_(false) on what is never trained",
       missing.size(), slots_.size(), group_->rank(), names);
-  group_->abort(text);
+  tell_others(text);
   throw Error(ErrorKind::kInvalidArgument, text);
 }
 

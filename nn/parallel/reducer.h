@@ -15,9 +15,12 @@
 // again by every later use and by optimizers. On a device the error of an all-reduce comes when
 // backward is long over: from then on nothing is read from the device
 // (core/device/cuda/watched_error.h) as long as the parameters live that were trained with it. A
-// pass that ends without all gradients, or in the middle, aborts the group, because the other ranks
-// wait for buckets that will not come. Thread-safety: none; callbacks run on the thread that called
-// backward().
+// backward pass that uses a parameter and ends with an exception aborts the group before
+// backward() throws, wherever in the pass the exception comes from, also while paused: the other
+// ranks wait for buckets that will not come, and must not get those of a later pass. A pass that
+// ends without all gradients does so, too. A backward pass inside another one (started by a hook)
+// is a pass of its own; if the outer one uses parameters as well, it is an error.
+// Thread-safety: none; callbacks run on the thread that called backward().
 #pragma once
 
 #include <chrono>
@@ -26,6 +29,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/process_group.h"
@@ -51,7 +55,7 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // Throws the first cause where the reducer has failed, or where the last pass did not end.
+  // Throws the first cause if the reducer has failed, and kInvalidArgument in the middle of a pass.
   void check();
 
   // While paused, gradients only accumulate. Calls nest.
@@ -94,7 +98,11 @@ class Reducer {
   void make_buckets(std::vector<BucketPlan> plan);
   Tensor make_memory(const BucketPlan& plan) const;
   void on_ready(std::size_t slot);
+  // The backward pass that uses parameters ends with this exception.
+  void on_failed(const std::exception_ptr& error);
   void begin_pass();
+  // Refuses a gradient that another backward pass brings than the one under way.
+  void check_not_nested(std::size_t slot) const;
   // A pass that a capture recorded and an exception ended: no rank waits for it.
   void drop_broken_capture() noexcept;
   void mark_ready(std::size_t slot);
@@ -106,6 +114,8 @@ class Reducer {
   void settle_unused(const std::vector<Unused>& unused);
   void rebuild();
   [[noreturn]] void refuse_unused(const std::vector<std::size_t>& missing);
+  // Aborts the group, once.
+  void tell_others(std::string_view text) noexcept;
   // Adds what the device has passed.
   void read_clock(bool wait);
   // Runs a step of a pass; its error becomes the reducer's.
@@ -121,7 +131,9 @@ class Reducer {
   std::vector<std::size_t> ready_order_;
   int paused_ = 0;
   bool in_pass_ = false;
-  bool captured_ = false;  // this pass, into a CUDA graph
+  std::uint64_t pass_ = 0;  // the backward pass that it began in
+  bool told_ = false;       // the group was aborted by this reducer
+  bool captured_ = false;   // this pass, into a CUDA graph
   bool rebuilt_ = false;
   const Ref<FirstError> failed_;  // the parameters have it, too
   OverlapStats last_step_;

@@ -217,140 +217,10 @@ TEST(InPlace, MakesEarlierViewsUnusable) {
       "make the view again after the change");
 }
 
-TEST(Leaf, TellsWhenItsGradientIsFinal) {
-  const Tensor x = leaf({1});
-  const Tensor w = leaf({2});
-  std::vector<std::string> events;
-  const std::uint64_t id = on_grad_ready(x, [&] {
-    events.push_back("x " + std::to_string(static_cast<int>(x.grad().item<float>())));
-  });
-  on_grad_ready(w, [&] { events.push_back("w"); });
-  const Tensor y = x * 3;
-  const Tensor z = y * w + x;  // x is used first and last
-  z.backward();
-  EXPECT_EQ(events, (std::vector<std::string>{"w", "x 7"}));
-  remove_grad_ready(x, id);
-  events.clear();
-  (x * w).backward();
-  EXPECT_EQ(events, (std::vector<std::string>{"w"}));
-  EXPECT_ERROR(on_grad_ready(tensor({1.0}), [] {}), kInvalidArgument,
-               "on_grad_ready: a leaf that requires gradients was wanted");
-}
-
-TEST(Leaf, IsToldEvenWhereNothingFlowedBack) {
-  const Tensor x = leaf({1});
-  const Tensor w = leaf({2});
-  int calls = 0;
-  on_grad_ready(x, [&] {
-    ++calls;
-    EXPECT_FALSE(x.grad().defined());
-  });
-  Tensor y = x * 2;
-  y.copy_(w);  // x is part of the history, and its value of nothing
-  y.backward();
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(w.grad().item<float>(), 1);
-}
-
-TEST(Leaf, GradientOfADestinationKeepsItsAddress) {
-  const Tensor bucket = full({4}, 99.0);
-  const Tensor x = leaf({1, 2});
-  (x * 5).backward(ones({2}));
-  set_grad_destination(x, bucket.slice(0, 1, 3));
-  EXPECT_EQ(values<float>(bucket), (Floats{99, 5, 5, 99}));
-  const void* const address = x.grad().data_ptr();
-  EXPECT_EQ(address, bucket.data<float>() + 1);
-  (x * 2).backward(ones({2}));
-  EXPECT_EQ(values<float>(bucket), (Floats{99, 7, 7, 99}));
-  x.zero_grad();
-  EXPECT_FALSE(x.grad().defined());
-  EXPECT_EQ(values<float>(bucket), (Floats{99, 7, 7, 99}));  // undefined, not touched
-  (x * 3).backward(ones({2}));
-  EXPECT_EQ(values<float>(bucket), (Floats{99, 3, 3, 99}));
-  EXPECT_EQ(x.grad().data_ptr(), address);
-  x.set_grad(tensor({8.0, 9.0}));
-  EXPECT_EQ(values<float>(bucket), (Floats{99, 8, 9, 99}));
-  EXPECT_ERROR(set_grad_destination(x, bucket), kShape,
-               "set_grad_destination: a gradient of shape [4] for a leaf of shape [2]");
-  set_grad_destination(x, {});
-  EXPECT_EQ(values<float>(x.grad()), (Floats{8, 9}));
-}
-
-// A node that computes its leaf's gradient where the engine wants it.
-struct InTargetBackward final : Node {
-  std::string_view name() const noexcept override { return "in_target"; }
-  void backward(BackwardContext& context) override {
-    GradTarget target = context.target(0);
-    if (!target.memory.defined()) {
-      context.give(0, context.grad_output().clone());
-      return;
-    }
-    if (target.accumulate) {
-      target.memory.add_(context.grad_output());
-    } else {
-      target.memory.copy_(context.grad_output());
-    }
-    context.gave_in_target(0);
-    ++*used;
-  }
-  int* used = nullptr;
-};
-
-Tensor in_target(const Tensor& x, int* used) {
-  Tensor y = x.detach().clone();
-  if (auto* node = record<InTargetBackward>(y, x)) node->used = used;
-  return y;
-}
-
-TEST(Leaf, ANodeMayComputeTheGradientInItsDestination) {
-  const Tensor bucket = zeros({2});
-  const Tensor x = leaf({1, 2});
-  int used = 0;
-  set_grad_destination(x, bucket);
-  const Tensor y = in_target(x, &used) + in_target(x, &used) + x * 10;
-  y.backward(ones({2}));
-  EXPECT_EQ(used, 2);
-  EXPECT_EQ(values<float>(bucket), (Floats{12, 12}));
-  set_grad_destination(x, {});
-  x.zero_grad();
-  in_target(x, &used).backward(ones({2}));
-  EXPECT_EQ(used, 2);  // no memory yet: the node gave a tensor
-  in_target(x, &used).backward(ones({2}));
-  EXPECT_EQ(used, 3);  // now there is a gradient to add to
-  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 2}));
-  x.register_hook([](const Tensor& grad) { return grad * 0; });
-  in_target(x, &used).backward(ones({2}));
-  EXPECT_EQ(used, 3);  // a hook must see the gradient first
-  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 2}));
-}
-
 TEST(Hook, ThatIsNoFunctionIsRefused) {
   const Tensor x = ones({2}, {.requires_grad = true});
   EXPECT_ERROR(x.register_hook(nullptr), kInvalidArgument, "register_hook: there is no hook");
   EXPECT_ERROR(on_grad_ready(x, nullptr), kInvalidArgument, "on_grad_ready: there is no callback");
-}
-
-TEST(Leaf, AGradientThatIsComputedInPlaceIsFinalBeforeItsNodeEnds) {
-  const Tensor bucket = zeros({2});
-  const Tensor x = leaf({1, 2});
-  set_grad_destination(x, bucket);
-  int used = 0;
-  std::vector<int> used_before;
-  on_grad_ready(x, [&] { used_before.push_back(used); });
-  in_target(x, &used).backward(ones({2}));
-  EXPECT_EQ(used_before, std::vector{0});
-
-  // Another use is to come, or has come and waits to be added: not before all of it is there.
-  x.zero_grad();
-  used = 0;
-  used_before.clear();
-  std::vector<float> final_values;
-  on_grad_ready(x, [&] { final_values.push_back(bucket.at<float>({0})); });
-  (in_target(x, &used) + in_target(x, &used)).backward(ones({2}));
-  (in_target(x, &used) + x * 10).backward(ones({2}));
-  (x * 10 + in_target(x, &used)).backward(ones({2}));
-  EXPECT_EQ(used_before, (std::vector{1, 3, 4}));
-  EXPECT_EQ(final_values, (std::vector<float>{2, 13, 24}));
 }
 
 TEST(Hook, SeesAndReplacesGradients) {
@@ -378,6 +248,34 @@ TEST(Hook, MayRunABackwardPassOfItsOwn) {
   y.backward();
   EXPECT_EQ(x.grad().item<float>(), 2);
   EXPECT_EQ(other.grad().item<float>(), 10);
+}
+
+TEST(Hook, KnowsItsPassAndThoseAroundIt) {
+  const Tensor x = leaf({1});
+  const Tensor other = leaf({5});
+  EXPECT_EQ(backward_pass(), 0U);
+  EXPECT_FALSE(enclosing_backward_uses(x));
+  const Tensor y = x * 2;
+  std::uint64_t outer = 0;
+  y.register_hook([&](const Tensor&) {
+    outer = backward_pass();
+    EXPECT_FALSE(enclosing_backward_uses(x));
+    const EnableGradGuard enabled;
+    const Tensor z = other * 2;
+    z.register_hook([&](const Tensor&) {
+      EXPECT_NE(backward_pass(), outer);
+      EXPECT_TRUE(enclosing_backward_uses(x));
+      EXPECT_FALSE(enclosing_backward_uses(other));
+      EXPECT_FALSE(enclosing_backward_uses(Tensor()));
+      return Tensor();
+    });
+    z.backward();
+    EXPECT_EQ(backward_pass(), outer);
+    return Tensor();
+  });
+  y.backward();
+  EXPECT_NE(outer, 0U);
+  EXPECT_EQ(backward_pass(), 0U);
 }
 
 TEST(Hook, OnBackwardEndRunsOnceAfterTheLastLeaf) {

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <memory>
+#include <new>
+
 #include "core/autograd/engine.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"
@@ -21,6 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Property;
 using ::testing::SizeIs;
+using ::testing::StrEq;
 using ::testing::ThrowsMessage;
 
 // Every gradient in a bucket of its own.
@@ -257,12 +261,17 @@ void leave_backward_in_the_middle(const Chain& chain) {
   EXPECT_THAT([&] { loss.backward(); }, ThrowsMessage<Error>(HasSubstr("the user's own")));
 }
 
-TEST_F(ReducerTest, TellsTheOthersThatAPassDidNotEnd) {
+TEST_F(ReducerTest, TellsTheOthersOnceAndAtOnceThatAPassDidNotEnd) {
   const Chain chain(2);
   Reducer reducer(chain.weights, group, {});
   leave_backward_in_the_middle(chain);
+  EXPECT_THAT(group->aborts, ElementsAre("DistributedDataParallel: the last backward pass did not "
+                                         "end: the user's own"));
   EXPECT_THAT([&] { reducer.check(); },
-              ThrowsMessage<Error>(HasSubstr("the last backward pass did not end")));
+              ThrowsMessage<Error>(StrEq(
+                  "DistributedDataParallel: the last backward pass did not end: the user's own; "
+                  "the gradients are not averaged, and the other ranks have been told: end the "
+                  "program after an error in backward")));
   EXPECT_THAT(group->aborts, SizeIs(1));
 }
 
@@ -274,13 +283,35 @@ TEST_F(ReducerTest, NoticesAnUnfinishedPassAlsoInTheNextBackward) {
               ThrowsMessage<Error>(HasSubstr("the last backward pass did not end")));
 }
 
-TEST_F(ReducerTest, AbortsTheGroupWhereItEndsInTheMiddleOfAPass) {
+TEST_F(ReducerTest, DestroyedInTheMiddleOfAPassIsAnErrorOnEveryRank) {
   const Chain chain(2);
-  {
-    Reducer reducer(chain.weights, group, {});
-    leave_backward_in_the_middle(chain);
-  }
-  EXPECT_THAT(group->aborts, ElementsAre(HasSubstr("in the middle of a backward pass")));
+  auto reducer = std::make_unique<Reducer>(chain.weights, group, ReducerOptions{});
+  const Tensor loss = chain.loss();
+  chain.outputs[0].register_hook([&](const Tensor&) {
+    reducer = nullptr;
+    return Tensor();
+  });
+  const auto destroyed = HasSubstr("destroyed in the middle of a backward pass");
+  EXPECT_THAT([&] { loss.backward(); }, ThrowsMessage<Error>(destroyed));
+  EXPECT_THAT(group->aborts, ElementsAre(destroyed));
+}
+
+TEST_F(ReducerTest, AnErrorOfTheGroupIsNotToldToIt) {
+  const Chain chain(2);
+  Reducer reducer(chain.weights, group, {});
+  group->failed = std::make_exception_ptr(Error(ErrorKind::kPeerFailed, "rank 1 is gone"));
+  group->at_wait = [&] { std::rethrow_exception(group->failed); };
+  EXPECT_THAT([&] { chain.loss().backward(); }, ThrowsMessage<Error>(HasSubstr("rank 1 is gone")));
+  EXPECT_THAT(group->aborts, IsEmpty());
+}
+
+TEST_F(ReducerTest, AnErrorOfItsOwnInAPassIsTold) {
+  const Chain chain(2);
+  Reducer reducer(chain.weights, group, {});
+  group->at_wait = [] { throw std::bad_alloc(); };
+  EXPECT_THROW(chain.loss().backward(), std::bad_alloc);
+  EXPECT_THAT(group->aborts, ElementsAre(HasSubstr("did not end: std::bad_alloc")));
+  EXPECT_THROW(reducer.check(), std::bad_alloc);
 }
 
 TEST_F(ReducerTest, LeavesAPlainModelBehind) {

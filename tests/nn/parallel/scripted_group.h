@@ -57,6 +57,7 @@ class ScriptedGroup final : public ProcessGroup {
   };
   std::vector<AllReduce> all_reduces;
   std::vector<std::string> aborts;
+  std::exception_ptr failed;
   std::function<void()> at_wait;  // runs in every wait() for an all_reduce
   Ref<FirstError> behind = make_ref<FirstError>();
 
@@ -84,7 +85,7 @@ class ScriptedGroup final : public ProcessGroup {
   Ref<Work> send(const SendOptions&) override { return done(); }
   Ref<Work> recv(const RecvOptions&) override { return done(); }
   void abort(std::string_view reason) noexcept override { aborts.emplace_back(reason); }
-  std::exception_ptr error() const noexcept override { return nullptr; }
+  std::exception_ptr error() const noexcept override { return failed; }
   Ref<FirstError> background_error() const noexcept override { return behind; }
 
  private:
