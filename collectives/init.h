@@ -1,7 +1,8 @@
 // init_process_group: how a program becomes a rank of a job.
 //
-//     dl::init_process_group();                         // under dlrun, mpirun, srun, or alone
-//     dl::default_group()->all_reduce({...})->wait();
+//     dl::init_process_group();  // under dlrun, mpirun, srun, or alone
+//     float x[2] = {1, 2};
+//     dl::default_group()->all_reduce({.input = x, .output = x, .count = 2})->wait();
 //     dl::destroy_process_group();
 //
 // The default group is the only state that belongs to the process; it owns the connection to the

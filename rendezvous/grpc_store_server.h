@@ -3,8 +3,8 @@
 //   Acceptor acceptor(Listener::bind({.port = master_port}), key, {.job = job, .from = "rank 0"});
 //   GrpcStoreServer server(acceptor);
 //   acceptor.start();
-//   server.local().set(...);             // this process needs no connection
-//   GrpcStore store({...}, deadline);    // the others
+//   server.local().set("address/0", "10.0.0.1:4711", deadline);  // needs no connection
+//   GrpcStore store(options, deadline);                           // in the other processes
 //
 // Serves the purpose "store" of an Acceptor, which must outlive it. Owns the keys. Its end ends the
 // clients' calls with kAborted. Any thread.

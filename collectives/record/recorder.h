@@ -1,6 +1,6 @@
 // Recorder: the flight recorder of one process, and GroupRecorder, through which a group writes it.
 //
-//   Slot* slot = group_recorder.enqueue({.sequence = 7, .count = 1024, .op = ...});
+//   Slot* slot = group_recorder.enqueue({.sequence = 7, .count = 1024, .op = 2});
 //   group_recorder.start(slot);
 //   group_recorder.finish(slot);  // or fail(slot)
 //

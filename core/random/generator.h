@@ -26,7 +26,7 @@ namespace dl {
 
 class Generator {
  public:
-  // The seed of a generator that nobody seeded; PyTorch's, so unseeded programs agree as well.
+  // As torch.Generator()'s. PyTorch's default generator, unlike ours, starts with a random seed.
   static constexpr std::uint64_t kDefaultSeed = 67280421310721;
   // Bytes of state(): the layout of torch.Generator.get_state().
   static constexpr std::size_t kStateBytes = 5056;

@@ -2,10 +2,13 @@
 // way.
 //
 //     amp::GradScaler scaler;
-//     for (...) {
+//     for (const data::Batch& batch : loader) {
 //       optimizer.zero_grad();
 //       Tensor loss;
-//       { const autocast mixed(DeviceType::kCUDA); loss = cross_entropy(model(x), y); }
+//       {
+//         const autocast mixed(DeviceType::kCUDA);
+//         loss = cross_entropy(model(batch[0]), batch[1]);
+//       }
 //       scaler.scale(loss).backward();
 //       scaler.step(optimizer);
 //       scaler.update();

@@ -1,16 +1,29 @@
 // All that a training program uses, in one header: #include <dlrun.h>
 //
+//     dl::init_process_group();
+//     const dl::Tensor x = dl::ones({4});
+//     dl::collectives::all_reduce(*dl::default_group(), x)->wait();
+//     std::cout << x << "\n";  // tensor([2., 2., 2., 2.]) on two ranks
+//
 // A program that wants less includes the headers below one by one; their paths are the same in the
 // source tree and where dlrun is installed. dlrun::nn is what they need; a program that calls
-// init_process_group() links dlrun::init, and one that trains with several ranks dlrun::parallel.
+// init_process_group() links dlrun::init, one that trains with several ranks dlrun::parallel, and
+// one that calls collectives on its own tensors dlrun::tensor_collectives.
 #pragma once
 
 #include "collectives/init.h"
+#include "collectives/tensor_api.h"
 #include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
+#include "core/autograd/gradcheck.h"
+#include "core/autograd/leaf.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
+#include "core/device/cuda/cuda.h"
+#include "core/device/math_flags.h"
 #include "core/device/parallel.h"
+#include "core/memory/allocator.h"
+#include "core/memory/cuda/cuda_memory.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/conv.h"
@@ -22,10 +35,13 @@
 #include "core/random/generator.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
+#include "core/tensor/print.h"
 #include "core/tensor/tensor.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/dataset.h"
+#include "nn/data/readers/idx.h"
+#include "nn/data/readers/images.h"
 #include "nn/data/sampler.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/activation.h"

@@ -10,7 +10,7 @@
 //           return {loss};
 //         },
 //         {.device = device, .group = group, .optimizers = {&optimizer}});
-//     for (const Batch& batch : loader) show(step({batch[0], batch[1]})[0]);
+//     for (const data::Batch& batch : loader) show(step({batch[0], batch[1]})[0]);
 //
 // The first call runs the function as it is: optimizers make their state, DDP its buckets,
 // libraries choose their algorithms and NCCL connects. The next call captures it, all ranks of the

@@ -3,9 +3,9 @@
 //     nn::Sequential model = nn::models::mlp();
 //     nn::parallel::DistributedDataParallel ddp(model, group);
 //     optim::SGD opt(model.parameters(), {.lr = 0.01, .momentum = 0.9});
-//     for (auto& [x, y] : loader) {
+//     for (const data::Batch& batch : loader) {
 //       opt.zero_grad();
-//       nn::functional::cross_entropy(ddp(x), y).backward();  // gradients are averaged here
+//       nn::functional::cross_entropy(ddp(batch[0]), batch[1]).backward();  // averages gradients
 //       opt.step();
 //     }
 //

@@ -1,9 +1,6 @@
 // Checks of CUDA's own calls, in the module only: what failed, and in which operation on which
-// tensors.
-//
-//   DL_CUDA_CHECK(cudaMemsetAsync(p, 0, n, stream));
-//   kernel<<<grid, block, 0, stream>>>(...);
-//   DL_CUDA_LAUNCHED("kernel");
+// tensors. DL_CUDA_CHECK wraps a call of the runtime; DL_CUDA_LAUNCHED("kernel") follows the launch
+// of a kernel.
 //
 // "cudaMemsetAsync: invalid argument (cudaErrorInvalidValue) in relu(f32[2, 3] on cuda:0, ...)".
 // What a kernel does wrong is noticed at a later call; CUDA_LAUNCH_BLOCKING=1 makes it the same

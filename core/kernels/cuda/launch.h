@@ -1,11 +1,6 @@
 // What a kernel function needs to launch: the stream, the device's size, memory for a while, and
-// where to say that data are wrong. In the module only.
-//
-//   void relu(const Tensor& input, const Tensor& out) {
-//     const Launch launch;
-//     relu_kernel<<<blocks, threads, 0, launch.stream()>>>(...);
-//     DL_CUDA_LAUNCHED("relu_kernel");
-//   }
+// where to say that data are wrong. In the module only. A kernel function makes a Launch, launches
+// its kernels on launch.stream(), and checks each launch with DL_CUDA_LAUNCHED.
 //
 // The wrapper around every kernel function has made the tensors' device the active one. Kernel
 // functions do not wait for the device: they are captured into graphs.
