@@ -21,7 +21,7 @@ constexpr Rows<BinaryRow> kOrdered{&binary_row<F, float, float>, &binary_row<F, 
 template <typename F>
 constexpr Rows<BinaryRow> kComparison{&binary_row<F, float, bool>, &binary_row<F, double, bool>,
                                       &binary_row<F, std::int64_t, bool>,
-                                      &binary_row<F, std::uint64_t, bool>};
+                                      &binary_row<F, std::uint64_t, bool>, true};
 template <typename F>
 constexpr Rows<UnaryRow> kUnaryNumeric{&unary_row<F, float>, &unary_row<F, double>,
                                        &unary_row<F, std::int64_t>, &unary_row<F, std::uint64_t>};

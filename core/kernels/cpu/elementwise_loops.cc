@@ -132,10 +132,10 @@ void unary_loop(const Rows<UnaryRow>& rows, const Tensor& input, const Tensor& o
 
 void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
                  const Tensor& output, std::string_view op) {
-  const DType dtype = output.dtype() == DType::kBool ? a.dtype() : output.dtype();
+  const DType dtype = rows.give_bool ? a.dtype() : output.dtype();
   Binary kernel{.row = choose(rows, dtype, op),
                 .direct = is_direct(dtype),
-                .gives_bool = output.dtype() != dtype,
+                .gives_bool = rows.give_bool,
                 .a_width = width_of(a),
                 .b_width = width_of(b),
                 .out_width = width_of(output)};

@@ -23,12 +23,13 @@ struct Rows {
   Row f64 = nullptr;
   Row i64 = nullptr;  // null: floating dtypes only
   Row u64 = nullptr;  // null: as int64, which wraps alike
+  bool give_bool = false;  // the rows of a comparison write bools, whatever the operands are
 };
 
 void unary_loop(const Rows<UnaryRow>& rows, const Tensor& input, const Tensor& output,
                 std::string_view op, double parameter = 0);
-// The output's dtype is the operands', or bool. Beside an output of float16 or bfloat16 an operand
-// of any dtype is taken as it is.
+// The output's dtype is the operands', or bool for rows that give bools. Beside an output of float16
+// or bfloat16 an operand of any dtype is taken as it is.
 void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
                  const Tensor& output, std::string_view op);
 

@@ -176,6 +176,22 @@ TEST(Binary, NaNWinsMinimumAndMaximum) {
   EXPECT_EQ(values<int>(eq(a, a)), (std::vector<int>{0, 1, 0}));
 }
 
+TEST(Comparison, OfBools) {
+  const Tensor a = tensor({true, false, true, false});
+  const Tensor b = tensor({true, true, false, false});
+  const auto bits = [](const Tensor& t) { return values<int>(t); };
+  EXPECT_EQ(bits(eq(a, a)), (std::vector<int>{1, 1, 1, 1}));
+  EXPECT_EQ(bits(eq(a, b)), (std::vector<int>{1, 0, 0, 1}));
+  EXPECT_EQ(bits(ne(a, b)), (std::vector<int>{0, 1, 1, 0}));
+  EXPECT_EQ(bits(lt(a, b)), (std::vector<int>{0, 1, 0, 0}));
+  EXPECT_EQ(bits(le(a, b)), (std::vector<int>{1, 1, 0, 1}));
+  EXPECT_EQ(bits(gt(a, b)), (std::vector<int>{0, 0, 1, 0}));
+  EXPECT_EQ(bits(ge(a, b)), (std::vector<int>{1, 0, 1, 1}));
+  EXPECT_EQ(bits(eq(a, false)), (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(bits(lt(a, true)), (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(bits(eq(a.t(), tensor(true))), (std::vector<int>{1, 0, 1, 0}));
+}
+
 TEST(Promotion, FollowsPyTorch) {
   const auto type = [](const Tensor& t) { return t.dtype(); };
   const Tensor i = ones({2}, {.dtype = DType::kI32});
