@@ -95,12 +95,12 @@ DType dtype_with(const Tensor& tensor, Scalar value, std::string_view op) {
 
 // Of a comparison: in the dtype of `like`, as the elements are.
 Tensor as_element(const Tensor& like, Scalar value, std::string_view op) {
-  return scalar_tensor(value, dtype_with(like, value, op), {});
+  return scalar_tensor(value, dtype_with(like, value, op), op);
 }
 
 // Of arithmetic whose result has this dtype.
-Tensor as_number(Scalar value, DType result) {
-  return scalar_tensor(value, dtype_of_number(result), {});
+Tensor as_number(Scalar value, DType result, std::string_view op) {
+  return scalar_tensor(value, dtype_of_number(result), op);
 }
 
 // Gives an input of this shape, dtype and device its share of a gradient.
@@ -303,7 +303,7 @@ Tensor div_as(const Tensor& a, const Tensor& b, DType dtype) {
 // With a number.
 template <Op op>
 Tensor run_with(const Tensor& a, Scalar b, DType dtype) {
-  return run<op>(prepare(a, as_number(b, dtype), dtype, info(op).name));
+  return run<op>(prepare(a, as_number(b, dtype, info(op).name), dtype, info(op).name));
 }
 
 }  // namespace
@@ -358,12 +358,12 @@ Tensor div(const Tensor& a, Scalar b) {
 
 Tensor operator-(Scalar a, const Tensor& b) {
   const DType dtype = dtype_with(b, a, "sub");
-  return sub_as(as_number(a, dtype), b, dtype);
+  return sub_as(as_number(a, dtype, "sub"), b, dtype);
 }
 
 Tensor operator/(Scalar a, const Tensor& b) {
   const DType dtype = quotient(dtype_with(b, a, "div"));
-  return div_as(as_number(a, dtype), b, dtype);
+  return div_as(as_number(a, dtype, "div"), b, dtype);
 }
 
 Tensor neg(const Tensor& input) {
@@ -420,7 +420,7 @@ Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
 }
 
 Tensor& Tensor::add_(Scalar other) {
-  return add_(as_number(other, dtype_with(*this, other, "add_")));
+  return add_(as_number(other, dtype_with(*this, other, "add_"), "add_"));
 }
 
 Tensor& Tensor::sub_(const Tensor& other) {
@@ -434,7 +434,7 @@ Tensor& Tensor::mul_(const Tensor& other) {
 }
 
 Tensor& Tensor::mul_(Scalar other) {
-  return mul_(as_number(other, dtype_with(*this, other, "mul_")));
+  return mul_(as_number(other, dtype_with(*this, other, "mul_"), "mul_"));
 }
 
 Tensor& Tensor::div_(const Tensor& other) {
@@ -443,7 +443,7 @@ Tensor& Tensor::div_(const Tensor& other) {
 }
 
 Tensor& Tensor::div_(Scalar other) {
-  return div_(as_number(other, quotient(dtype_with(*this, other, "div_"))));
+  return div_(as_number(other, quotient(dtype_with(*this, other, "div_")), "div_"));
 }
 
 }  // namespace dl

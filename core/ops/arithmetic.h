@@ -3,7 +3,8 @@
 // Operands are broadcast and promoted by PyTorch's rules (core/tensor/promote.h); a number counts
 // as a tensor without dimensions. Arithmetic on bool tensors is refused. The result lies in memory
 // as the first operand of the result's shape does. Throws kShape for shapes that do not broadcast,
-// kDType for dtypes without a common one, kInvalidArgument for devices that differ.
+// kDType for dtypes without a common one, kInvalidArgument for devices that differ and for a number
+// that does not fit into the tensor's integer dtype (core/tensor/scalar.h).
 #pragma once
 
 #include "core/tensor/tensor.h"

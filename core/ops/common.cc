@@ -41,7 +41,8 @@ Tensor readable_during_write(const Tensor& operand, const Tensor& written) {
   return alike || !may_overlap(operand, written) ? operand : operand.detach().clone();
 }
 
-Tensor scalar_tensor(Scalar value, DType dtype, Device device) {
+Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device device) {
+  check_fits(value, dtype, op);
   Tensor result = empty({}, {.dtype = dtype, .device = device});
   call<Op::kFill>(device, result, value);
   return result;

@@ -21,8 +21,8 @@ Tensor readable_during_write(const Tensor& operand, const Tensor& written);
 // Whether the memory of both may have an element in common.
 bool may_overlap(const Tensor& a, const Tensor& b) noexcept;
 
-// A number as a tensor without dimensions.
-Tensor scalar_tensor(Scalar value, DType dtype, Device device);
+// A number as a tensor without dimensions. Throws kInvalidArgument where it does not fit.
+Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device device = {});
 
 // The gradient of something that was broadcast from `shape`: sums what was repeated.
 Tensor sum_to(const Tensor& gradient, const Shape& shape);

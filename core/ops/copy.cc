@@ -183,6 +183,7 @@ Tensor& Tensor::copy_(const Tensor& source, ToOptions options) {
 }
 
 Tensor& Tensor::fill_(Scalar value) {
+  check_fits(value, dtype(), "fill_");
   const bool recorded = is_recorded(*this);
   check_in_place(*this, recorded, "fill_");
   // An expanded tensor may be filled, as in PyTorch: every write of an element writes the same.

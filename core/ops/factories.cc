@@ -21,6 +21,7 @@ DType dtype_of(Scalar value) {
 }
 
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const TensorOptions& options) {
+  check_fits(value, dtype, "full");
   Tensor result = empty(shape, {.dtype = dtype, .device = options.device});
   call<Op::kFill>(options.device, result, value);
   if (options.requires_grad) result.requires_grad_();
@@ -89,6 +90,9 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options) {
   const bool integers = start.kind() != Scalar::Kind::kFloating &&
                         end.kind() != Scalar::Kind::kFloating &&
                         step.kind() != Scalar::Kind::kFloating;
+  if (integers) {
+    for (const Scalar& given : {start, end, step}) check_fits(given, DType::kI64, "arange");
+  }
   const Steps steps =
       integers ? steps_of(start.to<std::int64_t>(), end.to<std::int64_t>(), step.to<std::int64_t>())
                : steps_of(start.as_double(), end.as_double(), step.as_double());
@@ -98,18 +102,21 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options) {
            "arange: from {} to {} in steps of {} are too many elements", start.as_double(),
            end.as_double(), step.as_double());
   const auto count = static_cast<std::int64_t>(steps.count);
-  Tensor result =
-      empty({count}, {.dtype = options.dtype.value_or(integers ? DType::kI64 : DType::kF32)});
+  const DType dtype = options.dtype.value_or(integers ? DType::kI64 : DType::kF32);
   const auto first = static_cast<std::uint64_t>(start.to<std::int64_t>());
   const auto by = static_cast<std::uint64_t>(step.to<std::int64_t>());
-  visit_all(result.dtype(), [&]<typename T>() {
+  const auto element = [&](std::int64_t i) -> Scalar {
+    if (integers) return static_cast<std::int64_t>(first + static_cast<std::uint64_t>(i) * by);
+    return start.as_double() + static_cast<double>(i) * step.as_double();
+  };
+  if (count > 0) {  // all others lie between these two
+    check_fits(element(0), dtype, "arange");
+    check_fits(element(count - 1), dtype, "arange");
+  }
+  Tensor result = empty({count}, {.dtype = dtype});
+  visit_all(dtype, [&]<typename T>() {
     T* out = result.data<T>();
-    for (std::int64_t i = 0; i < count; ++i) {
-      out[i] =
-          integers
-              ? convert<T>(static_cast<std::int64_t>(first + static_cast<std::uint64_t>(i) * by))
-              : convert<T>(start.as_double() + static_cast<double>(i) * step.as_double());
-    }
+    for (std::int64_t i = 0; i < count; ++i) out[i] = element(i).template to<T>();
   });
   result = result.to(options.device);
   if (options.requires_grad) result.requires_grad_();

@@ -23,7 +23,12 @@ Tensor filled_from(const C* values, const Shape& shape, DType dtype, const Tenso
   Tensor result = empty(shape, {.dtype = dtype, .pin_memory = options.pin_memory});
   visit_all(dtype, [&]<typename E>() {
     E* out = result.data<E>();
-    for (std::int64_t i = 0; i < result.numel(); ++i) out[i] = convert<E>(values[i]);
+    for (std::int64_t i = 0; i < result.numel(); ++i) {
+      const Scalar value = values[i];
+      if (!value.fits<E>()) [[unlikely]]
+        check_fits(value, dtype, "tensor");
+      out[i] = convert<E>(values[i]);
+    }
   });
   result = result.to(options.device);
   if (options.requires_grad) result.requires_grad_();
@@ -38,6 +43,11 @@ Tensor detail::from_gathered(const double* values, const Shape& shape, DType dty
 }
 
 Tensor detail::from_gathered(const std::int64_t* values, const Shape& shape, DType dtype,
+                             TensorOptions options) {
+  return filled_from(values, shape, dtype, options);
+}
+
+Tensor detail::from_gathered(const std::uint64_t* values, const Shape& shape, DType dtype,
                              TensorOptions options) {
   return filled_from(values, shape, dtype, options);
 }

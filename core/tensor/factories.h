@@ -32,7 +32,8 @@ Tensor zeros(const Shape& shape, TensorOptions options = {});
 Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor zeros_like(const Tensor& like);
 Tensor ones_like(const Tensor& like);
-// The dtype follows the value: bool, int64 or float32.
+// The dtype follows the value: bool, int64 or float32. Here, in arange() and in tensor() a number
+// that does not fit into an integer dtype throws kInvalidArgument (core/tensor/scalar.h).
 Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
 // start, start + step, ... below end. int64 for integers, else float32. Throws kInvalidArgument for
 // a step of zero or of the wrong sign, and for 2^53 elements or more.
@@ -55,12 +56,16 @@ constexpr DType literal_dtype() {
   return DType::kF32;
 }
 
-// Values travel as float64 or int64, so that the conversions are compiled once.
+// Values travel as float64, int64 or uint64, so that the conversions are compiled once.
 template <typename T>
-using Gathered = std::vector<std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>>;
+using Gathered = std::vector<std::conditional_t<
+    std::is_floating_point_v<T>, double,
+    std::conditional_t<std::is_unsigned_v<T> && sizeof(T) == 8, std::uint64_t, std::int64_t>>>;
 
 Tensor from_gathered(const double* values, const Shape& shape, DType dtype, TensorOptions options);
 Tensor from_gathered(const std::int64_t* values, const Shape& shape, DType dtype,
+                     TensorOptions options);
+Tensor from_gathered(const std::uint64_t* values, const Shape& shape, DType dtype,
                      TensorOptions options);
 
 template <typename T>

@@ -84,13 +84,16 @@ class Tensor {
       refuse_data(kDTypeOf<T>);
     return static_cast<T*>(impl_->data);
   }
-  // The value of a tensor of one element, converted to T. Throws kShape for more elements.
+  // The value of a tensor of one element, converted to T. Throws kShape for more elements, and
+  // kInvalidArgument for a value that an integer type T does not hold (core/tensor/scalar.h).
   template <typename T>
   T item() const {
     const Scalar value = item();
+    if (!value.fits<T>()) [[unlikely]]
+      detail::refuse_item(value, sizeof(T), std::is_signed_v<T>);
     return value.to<T>();
   }
-  // The same as a number of its own kind. uint64 values above 2^63 - 1 come as their bits.
+  // The same as a number of its own kind.
   Scalar item() const;
   // Indexing with numbers only, for tests and small tools, on the CPU: at<float>({1, 2}).
   template <typename T>

@@ -136,12 +136,7 @@ void copy(const Tensor& source, const Tensor& destination) {
 void fill(const Tensor& destination, Scalar value) {
   if (destination.numel() == 0) return;
   const auto loop = make_loop<1>(destination.sizes(), {destination.strides()});
-  std::uint64_t element = 0;
-  const bool floating = value.kind() == Scalar::Kind::kFloating;
-  const double real = value.as_double();
-  const std::int64_t integer = value.to<std::int64_t>();
-  store_from(floating ? DType::kF64 : DType::kI64, destination.dtype())(
-      floating ? static_cast<const void*>(&real) : &integer, &element, 1, 1);
+  const std::uint64_t element = element_bits(value, destination.dtype());
   visit_width(size_of(destination.dtype()), [&]<typename Bits>() {
     Bits bits;
     std::memcpy(&bits, &element, sizeof(bits));

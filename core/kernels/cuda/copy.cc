@@ -1,7 +1,5 @@
 #include "core/kernels/cuda/copy.h"
 
-#include <cstring>
-
 #include "core/kernels/cuda/copy_kernels.h"
 #include "core/kernels/cuda/launch.h"
 #include "core/kernels/cuda/strided.h"
@@ -43,11 +41,7 @@ void copy(const Tensor& source, const Tensor& destination) {
 void fill(const Tensor& destination, Scalar value) {
   if (destination.numel() == 0) return;
   const Launch launch;
-  std::uint64_t element = 0;
-  visit_all(destination.dtype(), [&]<typename T>() {
-    const T converted = value.to<T>();
-    std::memcpy(&element, &converted, sizeof(T));
-  });
+  const std::uint64_t element = element_bits(value, destination.dtype());
   const bool dense = destination.is_contiguous() || destination.is_channels_last();
   if (dense && element == 0) {
     DL_CUDA_CHECK(

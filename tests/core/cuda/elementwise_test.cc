@@ -87,6 +87,19 @@ TEST_F(CudaElementwise, InPlace) {
   expect_close(there, mul(a, 0.5), tolerance(DType::kF32), "add_, mul_, sub_");
 }
 
+TEST_F(CudaElementwise, NumbersOutOfAnIntegersRangeAreRefused) {
+  const TensorOptions u8{.dtype = DType::kU8, .device = kGPU};
+  EXPECT_THROW(full({2}, 300, u8), Error);
+  EXPECT_THROW(full({2}, NAN, u8), Error);
+  EXPECT_THROW(zeros({2}, u8).fill_(-1.5), Error);
+  EXPECT_THROW(zeros({2}, u8) + 256, Error);
+  EXPECT_THROW(arange(0, 301, 10, u8), Error);
+  expect_same(full({2}, -1, u8), full({2}, 255, {.dtype = DType::kU8}), "-1");
+  const std::uint64_t top = std::uint64_t{1} << 63;
+  expect_same(full({2}, top, {.dtype = DType::kF32, .device = kGPU}),
+              full({2}, 0x1p63, {.dtype = DType::kF32}), "a large unsigned number");
+}
+
 TEST_F(CudaElementwise, NaNAndInfinityAsOnTheCPU) {
   const float nan = std::nanf("");
   const float inf = INFINITY;

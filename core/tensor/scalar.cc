@@ -1,0 +1,45 @@
+#include "core/tensor/scalar.h"
+
+#include <fmt/format.h>
+
+namespace dl {
+namespace {
+
+// "-128 to 127"; negative integers reach as far down in an unsigned type as positive ones up.
+std::string range_of(const Scalar& value, std::size_t width, bool is_signed) {
+  const std::uint64_t most = ~std::uint64_t{0} >> (64 - 8 * width + (is_signed ? 1 : 0));
+  if (is_signed) return fmt::format("{} to {}", -static_cast<std::int64_t>(most) - 1, most);
+  if (value.kind() == Scalar::Kind::kFloating) return fmt::format("0 to {}", most);
+  return fmt::format("-{} to {} (negative integers wrap)", most, most);
+}
+
+}  // namespace
+
+std::string Scalar::str() const {
+  switch (kind_) {
+    case Kind::kBool:
+      return integer_ != 0 ? "true" : "false";
+    case Kind::kInteger:
+      return above_int64_ ? fmt::format("{}", bits()) : fmt::format("{}", integer_);
+    case Kind::kFloating:
+      break;
+  }
+  return fmt::format("{}", floating_);
+}
+
+void check_fits(const Scalar& value, DType dtype, std::string_view op) {
+  visit_all(dtype, [&]<typename T>() {
+    if (value.fits<T>()) return;
+    throw_error(ErrorKind::kInvalidArgument,
+                "{}: {} does not fit into {}, wanted {}; choose a dtype that holds it", op,
+                value.str(), name_of(dtype), range_of(value, sizeof(T), std::is_signed_v<T>));
+  });
+}
+
+void detail::refuse_item(const Scalar& value, std::size_t width, bool is_signed) {
+  throw_error(ErrorKind::kInvalidArgument,
+              "item: {} does not fit into the integer asked for, wanted {}", value.str(),
+              range_of(value, width, is_signed));
+}
+
+}  // namespace dl

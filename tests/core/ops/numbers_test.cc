@@ -1,0 +1,131 @@
+// Numbers that become elements: which an integer dtype takes, and that every way in asks the same.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "core/ops/arithmetic.h"
+#include "core/tensor/factories.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr std::uint64_t kTop = std::uint64_t{1} << 63;
+
+Tensor one_of(Scalar value, DType dtype) {
+  return full({2}, value, {.dtype = dtype});
+}
+
+// torch.full's answers.
+TEST(Numbers, FractionsAreCutAndSmallNegativeIntegersWrap) {
+  const auto given = [](Scalar value, DType dtype) {
+    return one_of(value, dtype)[1].item<std::int64_t>();
+  };
+  EXPECT_EQ(given(255.9, DType::kU8), 255);
+  EXPECT_EQ(given(127.9, DType::kI8), 127);
+  EXPECT_EQ(given(-2.9, DType::kI8), -2);
+  EXPECT_EQ(given(-1, DType::kU8), 255);
+  EXPECT_EQ(given(-255, DType::kU8), 1);
+  EXPECT_EQ(given(-65535, DType::kU16), 1);
+  EXPECT_EQ(given(-1, DType::kU32), 4294967295);
+  EXPECT_EQ(given(-9223372036854775808.0, DType::kI64), std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(given(true, DType::kI8), 1);
+  EXPECT_EQ(one_of(1e19, DType::kU64)[0].item<double>(), 1e19);
+  EXPECT_EQ(one_of(-1, DType::kU64)[0].item<std::uint64_t>(), UINT64_MAX);
+  EXPECT_EQ(one_of(kTop, DType::kU64)[0].item<std::uint64_t>(), kTop);
+  for (const Scalar value : {Scalar(kNaN), Scalar(kInf), Scalar(0.5), Scalar(5), Scalar(-1)}) {
+    EXPECT_EQ(given(value, DType::kBool), 1);
+  }
+}
+
+TEST(Numbers, OutOfAnIntegersRangeAreRefused) {
+  struct Case {
+    Scalar value;
+    DType dtype;
+  };
+  for (const Case& c : std::vector<Case>{{300, DType::kU8},
+                                         {-256, DType::kU8},
+                                         {256.0, DType::kU8},
+                                         {-1.5, DType::kU8},
+                                         {-128.9, DType::kI8},
+                                         {128, DType::kI8},
+                                         {-65536, DType::kU16},
+                                         {std::int64_t{1} << 32, DType::kU32},
+                                         {-1e19, DType::kU64},
+                                         {2e19, DType::kU64},
+                                         {9223372036854775808.0, DType::kI64},
+                                         {kTop, DType::kI64},
+                                         {kNaN, DType::kI64},
+                                         {kInf, DType::kI32},
+                                         {-kInf, DType::kI16}}) {
+    try {
+      one_of(c.value, c.dtype);
+      ADD_FAILURE() << c.value.as_double() << " was taken as " << name_of(c.dtype);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+    }
+  }
+}
+
+TEST(Numbers, EveryWayIntoAnIntegerTensorAsksTheSame) {
+  const Tensor u8 = tensor({1, 2}, {.dtype = DType::kU8});
+  const std::vector<std::pair<std::string, std::function<void()>>> ways{
+      {"full", [] { full({0}, 300, {.dtype = DType::kU8}); }},
+      {"fill_", [&] { u8.clone().fill_(300); }},
+      {"tensor", [] { tensor(300, {.dtype = DType::kU8}); }},
+      {"tensor", [] { tensor({1, 300}, {.dtype = DType::kU8}); }},
+      {"tensor", [] { tensor({{1}, {300}}, {.dtype = DType::kU8}); }},
+      {"tensor", [] { tensor(std::vector<std::int64_t>{300}, {.dtype = DType::kU8}); }},
+      {"arange", [] { arange(0, 301, 10, {.dtype = DType::kU8}); }},
+      {"arange", [] { arange(300, 0, -10, {.dtype = DType::kU8}); }},
+      {"add", [&] { u8 + 300; }},
+      {"sub", [&] { u8 - 300; }},
+      {"sub", [&] { 300 - u8; }},
+      {"mul", [&] { u8 * 300; }},
+      {"eq", [&] { eq(u8, 300); }},
+      {"lt", [&] { lt(u8, 300); }},
+      {"add_", [&] { u8.clone().add_(300); }},
+      {"mul_", [&] { u8.clone().mul_(300); }}};
+  for (const auto& [op, way] : ways) {
+    EXPECT_ERROR(way(), kInvalidArgument,
+                 op + ": 300 does not fit into uint8, wanted -255 to 255 (negative integers wrap); "
+                      "choose a dtype that holds it");
+  }
+  EXPECT_ERROR(
+      full({2}, kNaN, {.dtype = DType::kI32}), kInvalidArgument,
+      "full: nan does not fit into int32, wanted -2147483648 to 2147483647; choose a dtype "
+      "that holds it");
+  EXPECT_ERROR(tensor({1.0, kInf}, {.dtype = DType::kI64}), kInvalidArgument,
+               "tensor: inf does not fit into int64, wanted -9223372036854775808 to "
+               "9223372036854775807; choose a dtype that holds it");
+  EXPECT_ERROR(tensor({kTop}), kInvalidArgument,
+               "tensor: 9223372036854775808 does not fit into int64, wanted -9223372036854775808 "
+               "to 9223372036854775807; choose a dtype that holds it");
+  EXPECT_EQ(values<int>(arange(-3, 3, 1, {.dtype = DType::kU8})),
+            (std::vector<int>{253, 254, 255, 0, 1, 2}));
+}
+
+TEST(Numbers, LargeUnsignedOnesKeepTheirValue) {
+  EXPECT_EQ(full({1}, kTop, {.dtype = DType::kF32}).item<double>(), 0x1p63);
+  EXPECT_EQ(tensor({kTop}, {.dtype = DType::kF64}).item<double>(), 0x1p63);
+  EXPECT_EQ((ones({1}) * kTop).item<double>(), 0x1p63);
+  EXPECT_EQ(tensor({kTop}, {.dtype = DType::kU64}).item<float>(), 0x1p63F);
+}
+
+TEST(Numbers, ItemRefusesWhatItsTypeDoesNotHold) {
+  EXPECT_EQ(tensor(3.7).item<int>(), 3);
+  EXPECT_EQ(tensor(kNaN).item<bool>(), true);
+  EXPECT_EQ(tensor(-1).item<std::uint8_t>(), 255);
+  EXPECT_ERROR(tensor(kNaN).item<std::int64_t>(), kInvalidArgument,
+               "item: nan does not fit into the integer asked for, wanted "
+               "-9223372036854775808 to 9223372036854775807");
+  EXPECT_ERROR(tensor(3'000'000'000).item<int>(), kInvalidArgument,
+               "item: 3000000000 does not fit into the integer asked for, wanted "
+               "-2147483648 to 2147483647");
+}
+
+}  // namespace
+}  // namespace dl
