@@ -46,6 +46,13 @@ struct Mul {
   }
 };
 
+// a + alpha b: the sum with a factor, which PyTorch calls alpha.
+template <typename T>
+struct AddScaled {
+  DL_HOST_DEVICE T operator()(T a, T b) const { return Add()(a, Mul()(alpha, b)); }
+  T alpha;
+};
+
 struct Div {
   template <std::floating_point T>
   DL_HOST_DEVICE T operator()(T a, T b) const {

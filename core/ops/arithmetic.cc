@@ -124,8 +124,12 @@ struct AddBackward final : BinaryNode {
   std::string_view name() const noexcept override { return "add"; }
   void backward(BackwardContext& context) override {
     if (context.needs(0)) context.give(0, shares[0].of(context.grad_output()));
-    if (context.needs(1)) context.give(1, shares[1].of(context.grad_output()));
+    if (context.needs(1)) {
+      const Tensor& grad = context.grad_output();
+      context.give(1, shares[1].of(factor == 1.0 ? grad : mul(grad, factor)));
+    }
   }
+  double factor = 1.0;  // of the second operand
 };
 
 struct SubBackward final : BinaryNode {
@@ -229,21 +233,19 @@ void check_writable(const Tensor& self, const Shape& result, DType dtype, std::s
            name_of(dtype), name_of(self.dtype()));
 }
 
-// Writes op(self, other) into self, computing in the promoted dtype.
-template <Op op>
-void write(Tensor& self, const Tensor& other, bool divides) {
-  const std::string_view name = info(op).name;
-  DType dtype = result_type(self, other, name);
-  if (divides) dtype = quotient(dtype);
+// Writes op(self, other) into self, computing in `dtype`.
+template <Op op, typename... Parameters>
+void write(Tensor& self, const Tensor& other, DType dtype, std::string_view name,
+           const Parameters&... parameters) {
+  check_writable(self, broadcast_shapes(self.sizes(), other.sizes(), name), dtype, name);
   const Tensor operand = operand_of(other.detach(), dtype);
   if (dtype == self.dtype()) {
-    check_writable(self, broadcast_shapes(self.sizes(), other.sizes(), name), dtype, name);
-    call<op>(self.device(), self, readable_during_write(operand, self), self);
+    call<op>(self.device(), self, readable_during_write(operand, self), parameters..., self);
   } else {
     const NoGradGuard no_grad;
     const Operands operands = prepare(self.detach(), operand, dtype, name);
-    check_writable(self, operands.out.sizes(), operands.out.dtype(), name);
-    call<Op::kCopy>(self.device(), run<op>(operands), self);
+    call<op>(self.device(), operands.a, operands.b, parameters..., operands.out);
+    call<Op::kCopy>(self.device(), operands.out, self);
   }
   self.bump_version();
 }
@@ -263,26 +265,17 @@ bool check_operands(const Tensor& self, const Tensor& other, std::string_view op
 // self = op(self, other), with N for backward, which saves both operands where they are needed: as
 // they were before the write, so what is overwritten is copied first.
 template <Op op, typename N>
-void write_saving(Tensor& self, const Tensor& other, bool divides, std::string_view name) {
+void write_saving(Tensor& self, const Tensor& other, DType dtype, std::string_view name) {
   const bool recorded = check_operands(self, other, name);
   const bool keeps_self = recorded && asks_gradient(other);
   const Tensor before = keeps_self ? self.detach().clone() : Tensor();
   const Tensor operand = recorded && may_overlap(self, other) ? other.detach().clone() : other;
   const Ref<N> node = make_node_of<N>(self, other);
-  write<op>(self, operand, divides);
+  write<op>(self, operand, dtype, name);
   if (!node) return;
   node->save(before);
   node->save(operand);
   detail::attach(self, node, 0);
-}
-
-// The same for operations whose gradients need no operand.
-template <Op op, typename N>
-void write_linear(Tensor& self, const Tensor& other, std::string_view name) {
-  check_operands(self, other, name);
-  const Ref<N> node = make_node_of<N>(self, other);
-  write<op>(self, other, false);
-  if (node) detail::attach(self, node, 0);
 }
 
 Tensor sub_as(const Tensor& a, const Tensor& b, DType dtype) {
@@ -413,9 +406,23 @@ Tensor ge(const Tensor& a, Scalar b) {
 // In place.
 
 Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
-  check_defined(other, "add_", "the operand");
-  const Tensor addend = alpha.as_double() == 1.0 ? other : mul(other, alpha);
-  write_linear<Op::kAdd, AddBackward>(*this, addend, "add_");
+  constexpr std::string_view kName = "add_";
+  check_operands(*this, other, kName);
+  const DType dtype = result_type(*this, other, kName);
+  DL_CHECK(alpha.kind() != Scalar::Kind::kFloating || is_floating(dtype), kDType,
+           "{}: alpha is {} and the result {}, wanted a whole number", kName, alpha.str(),
+           name_of(dtype));
+  check_fits(alpha, dtype, kName);
+  const Ref<AddBackward> node = make_node_of<AddBackward>(*this, other);
+  if (alpha.as_double() == 1.0) {
+    write<Op::kAdd>(*this, other, dtype, kName);
+  } else {
+    write<Op::kAddScaled>(*this, other, dtype, kName, alpha);
+  }
+  if (node) {
+    node->factor = alpha.as_double();
+    detail::attach(*this, node, 0);
+  }
   return *this;
 }
 
@@ -424,12 +431,17 @@ Tensor& Tensor::add_(Scalar other) {
 }
 
 Tensor& Tensor::sub_(const Tensor& other) {
-  write_linear<Op::kSub, SubBackward>(*this, other, "sub_");
+  constexpr std::string_view kName = "sub_";
+  check_operands(*this, other, kName);
+  const Ref<SubBackward> node = make_node_of<SubBackward>(*this, other);
+  write<Op::kSub>(*this, other, result_type(*this, other, kName), kName);
+  if (node) detail::attach(*this, node, 0);
   return *this;
 }
 
 Tensor& Tensor::mul_(const Tensor& other) {
-  write_saving<Op::kMul, MulBackward>(*this, other, false, "mul_");
+  check_defined(other, "mul_", "the operand");
+  write_saving<Op::kMul, MulBackward>(*this, other, result_type(*this, other, "mul_"), "mul_");
   return *this;
 }
 
@@ -438,7 +450,9 @@ Tensor& Tensor::mul_(Scalar other) {
 }
 
 Tensor& Tensor::div_(const Tensor& other) {
-  write_saving<Op::kDiv, DivBackward>(*this, other, true, "div_");
+  check_defined(other, "div_", "the operand");
+  const DType dtype = quotient(result_type(*this, other, "div_"));
+  write_saving<Op::kDiv, DivBackward>(*this, other, dtype, "div_");
   return *this;
 }
 

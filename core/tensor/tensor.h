@@ -140,6 +140,7 @@ class Tensor {
   Tensor& copy_(const Tensor& source, ToOptions options = {});
   Tensor& fill_(Scalar value);
   Tensor& zero_();
+  // += alpha * other, computed in the promoted dtype; alpha must be whole for an integer result.
   Tensor& add_(const Tensor& other, Scalar alpha = 1);
   Tensor& add_(Scalar other);
   Tensor& sub_(const Tensor& other);

@@ -31,6 +31,12 @@ void refuse_bool(const Tensor& out, std::string_view op) {
 }
 
 template <typename T>
+void add_scaled_row(const void* a, std::int64_t a_step, const void* b, std::int64_t b_step,
+                    void* out, std::int64_t out_step, std::int64_t length, const Scalar& alpha) {
+  binary_run<T, T>(AddScaled<T>{alpha.to<T>()}, a, a_step, b, b_step, out, out_step, length);
+}
+
+template <typename T>
 void pow_row(const void* input, std::int64_t in_step, void* output, std::int64_t out_step,
              std::int64_t length, double exponent) {
   const auto* in = static_cast<const T*>(input);
@@ -49,6 +55,11 @@ void pow_row(const void* input, std::int64_t in_step, void* output, std::int64_t
 void add(const Tensor& a, const Tensor& b, const Tensor& out) {
   refuse_bool(out, "add");
   binary_loop(kNumeric<Add>, a, b, out, "add");
+}
+void add_scaled(const Tensor& a, const Tensor& b, Scalar alpha, const Tensor& out) {
+  refuse_bool(out, "add");
+  binary_loop({&add_scaled_row<float>, &add_scaled_row<double>, &add_scaled_row<std::int64_t>}, a,
+              b, out, "add", alpha);
 }
 void sub(const Tensor& a, const Tensor& b, const Tensor& out) {
   refuse_bool(out, "sub");

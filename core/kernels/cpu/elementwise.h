@@ -8,6 +8,8 @@
 namespace dl::kernels::cpu {
 
 void add(const Tensor& a, const Tensor& b, const Tensor& out);
+// a + alpha * b; alpha is taken in the type of the arithmetic.
+void add_scaled(const Tensor& a, const Tensor& b, Scalar alpha, const Tensor& out);
 void sub(const Tensor& a, const Tensor& b, const Tensor& out);
 void mul(const Tensor& a, const Tensor& b, const Tensor& out);
 void div(const Tensor& a, const Tensor& b, const Tensor& out);  // floating

@@ -70,6 +70,7 @@ struct Unary {
 
 struct Binary {
   BinaryRow row;
+  Scalar parameter;
   bool direct;
   bool gives_bool;
   Load load_a = nullptr;
@@ -81,7 +82,7 @@ struct Binary {
 
   void run(const char* a, std::int64_t a_step, const char* b, std::int64_t b_step, char* out,
            std::int64_t out_step, std::int64_t length) const {
-    if (direct) return row(a, a_step, b, b_step, out, out_step, length);
+    if (direct) return row(a, a_step, b, b_step, out, out_step, length, parameter);
     Block left;
     Block right;
     for (std::int64_t i = 0; i < length; i += kBlock) {
@@ -90,9 +91,9 @@ struct Binary {
       load_b(b + i * b_step * b_width, b_step, right.data(), count);
       char* const to = out + i * out_step * out_width;
       if (gives_bool) {
-        row(left.data(), 1, right.data(), 1, to, out_step, count);
+        row(left.data(), 1, right.data(), 1, to, out_step, count, parameter);
       } else {
-        row(left.data(), 1, right.data(), 1, left.data(), 1, count);
+        row(left.data(), 1, right.data(), 1, left.data(), 1, count, parameter);
         store(left.data(), to, out_step, count);
       }
     }
@@ -131,9 +132,10 @@ void unary_loop(const Rows<UnaryRow>& rows, const Tensor& input, const Tensor& o
 }
 
 void binary_loop(const Rows<BinaryRow>& rows, const Tensor& a, const Tensor& b,
-                 const Tensor& output, std::string_view op) {
+                 const Tensor& output, std::string_view op, Scalar parameter) {
   const DType dtype = rows.give_bool ? a.dtype() : output.dtype();
   Binary kernel{.row = choose(rows, dtype, op),
+                .parameter = parameter,
                 .direct = is_direct(dtype),
                 .gives_bool = rows.give_bool,
                 .a_width = width_of(a),

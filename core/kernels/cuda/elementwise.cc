@@ -45,7 +45,7 @@ void check_dtype(DType dtype, Takes takes, std::string_view op) {
 }
 
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out, std::string_view name,
-            Takes takes) {
+            Takes takes, BinaryFactor factor = {}) {
   const DType dtype = (on_host(a) ? b : a).dtype();
   check_dtype(dtype, takes, name);
   if (out.numel() == 0) return;
@@ -54,7 +54,8 @@ void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out, st
   const BinaryOperand right = operand_of(b);
   const bool flat = (left.one || lie_alike(a, out)) && (right.one || lie_alike(b, out)) &&
                     (out.is_contiguous() || out.is_channels_last());
-  if (!flat || !binary_flat(op, dtype, left, right, out.data_ptr(), out.numel(), launch.stream())) {
+  if (!flat ||
+      !binary_flat(op, dtype, left, right, factor, out.data_ptr(), out.numel(), launch.stream())) {
     const Shape& shape = out.sizes();
     const auto loop =
         make_loop<3>(shape, {out.strides(), strides_in(a, shape), strides_in(b, shape)});
@@ -63,8 +64,8 @@ void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out, st
       BinaryOperand part_b = right;
       part_a.data = moved(left.data, first[1], dtype);
       part_b.data = moved(right.data, first[2], dtype);
-      binary_strided(op, dtype, part_a, part_b, moved(out.data_ptr(), first[0], out.dtype()), map,
-                     launch.stream());
+      binary_strided(op, dtype, part_a, part_b, factor,
+                     moved(out.data_ptr(), first[0], out.dtype()), map, launch.stream());
     });
   }
   DL_CUDA_LAUNCHED("binary");
@@ -92,6 +93,11 @@ void unary(UnaryOp op, const Tensor& input, const Tensor& out, std::string_view 
 
 void add(const Tensor& a, const Tensor& b, const Tensor& out) {
   binary(BinaryOp::kAdd, a, b, out, "add", Takes::kNumbers);
+}
+void add_scaled(const Tensor& a, const Tensor& b, Scalar alpha, const Tensor& out) {
+  binary(BinaryOp::kAddScaled, a, b, out, "add", Takes::kNumbers,
+         {.floating = alpha.as_double(),
+          .integer = static_cast<std::int64_t>(alpha.to<std::uint64_t>())});
 }
 void sub(const Tensor& a, const Tensor& b, const Tensor& out) {
   binary(BinaryOp::kSub, a, b, out, "sub", Takes::kNumbers);

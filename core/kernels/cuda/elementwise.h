@@ -7,6 +7,7 @@
 namespace dl::kernels::cuda {
 
 void add(const Tensor& a, const Tensor& b, const Tensor& out);
+void add_scaled(const Tensor& a, const Tensor& b, Scalar alpha, const Tensor& out);
 void sub(const Tensor& a, const Tensor& b, const Tensor& out);
 void mul(const Tensor& a, const Tensor& b, const Tensor& out);
 void div(const Tensor& a, const Tensor& b, const Tensor& out);

@@ -17,6 +17,7 @@ namespace dl::kernels::cuda {
 
 enum class BinaryOp : std::uint8_t {
   kAdd,
+  kAddScaled,
   kSub,
   kMul,
   kDiv,
@@ -53,13 +54,19 @@ struct BinaryOperand {
   std::int64_t integer = 0;
 };
 
+// kAddScaled's alpha, for floating and for integer arithmetic.
+struct BinaryFactor {
+  double floating = 0;
+  std::int64_t integer = 0;
+};
+
 // `out` is of the operands' dtype, or bool for comparisons. False where the flat kernel does not
 // serve: for other dtypes, and for pointers that are not aligned to 16 bytes.
 bool binary_flat(BinaryOp op, DType dtype, const BinaryOperand& a, const BinaryOperand& b,
-                 void* out, std::int64_t count, cudaStream_t stream);
+                 BinaryFactor factor, void* out, std::int64_t count, cudaStream_t stream);
 // Operands of `map`: out, a, b. `first` of each is applied already. A host value has strides 0.
 void binary_strided(BinaryOp op, DType dtype, const BinaryOperand& a, const BinaryOperand& b,
-                    void* out, const OffsetMap<3>& map, cudaStream_t stream);
+                    BinaryFactor factor, void* out, const OffsetMap<3>& map, cudaStream_t stream);
 
 bool unary_flat(UnaryOp op, DType dtype, const void* in, double parameter, void* out,
                 std::int64_t count, cudaStream_t stream);

@@ -87,6 +87,18 @@ TEST_F(CudaElementwise, InPlace) {
   expect_close(there, mul(a, 0.5), tolerance(DType::kF32), "add_, mul_, sub_");
 }
 
+TEST_F(CudaElementwise, AddScalesInThePromotedDtype) {
+  const Tensor u8 = tensor({200, 100}, {.dtype = DType::kU8}).to(kGPU);
+  expect_same(zeros({2}, {.device = kGPU}).add_(u8, 2), tensor({400.0, 200.0}), "into float32");
+  const std::int64_t odd = (std::int64_t{1} << 53) + 1;
+  expect_same(tensor({3}).to(kGPU).add_(tensor({1}).to(kGPU), odd), tensor({odd + 3}), "int64");
+  for (const Shape& shape : kShapes) {
+    Tensor x = full(shape, -16384, {.dtype = DType::kF16, .device = kGPU});
+    x.add_(full(shape, 0.25, {.dtype = DType::kF16, .device = kGPU}), 131072);
+    expect_same(x, full(shape, 16384, {.dtype = DType::kF16}), "float16, rounded once");
+  }
+}
+
 TEST_F(CudaElementwise, NumbersOutOfAnIntegersRangeAreRefused) {
   const TensorOptions u8{.dtype = DType::kU8, .device = kGPU};
   EXPECT_THROW(full({2}, 300, u8), Error);

@@ -282,6 +282,9 @@ void sweep_in_place(Device device) {
   };
   const std::vector<InPlace> operations{
       {"add_", B::kAdd, [](Tensor& a, const Tensor& b) { a.add_(b); }},
+      {"add_ twice", B::kAdd, [](Tensor& a, const Tensor& b) { a.add_(b, 2); }, 2},
+      {"add_ less", B::kAdd, [](Tensor& a, const Tensor& b) { a.add_(b, -1); }, -1},
+      {"add_ half", B::kAdd, [](Tensor& a, const Tensor& b) { a.add_(b, 0.5); }, 0.5, false},
       {"sub_", B::kSub, [](Tensor& a, const Tensor& b) { a.sub_(b); }},
       {"mul_", B::kMul, [](Tensor& a, const Tensor& b) { a.mul_(b); }},
       {"div_", B::kDiv, [](Tensor& a, const Tensor& b) { a.div_(b); }}};

@@ -278,66 +278,6 @@ TEST(Binary, ErrorsSayWhatIsWrong) {
                "exp: int64 is not supported; wanted a floating dtype");
 }
 
-TEST(InPlace, WritesThroughTheHandleAndKeepsItsDtype) {
-  Tensor x = ones({2, 2});
-  Tensor row = x[1];
-  row.add_(tensor({1, 2}));
-  EXPECT_EQ(values<double>(x), (Numbers{1, 1, 2, 3}));
-  x.mul_(tensor(2.0, {.dtype = DType::kF64})).div_(4).sub_(ones({2}));
-  EXPECT_EQ(x.dtype(), DType::kF32);
-  EXPECT_EQ(values<double>(x), (Numbers{-0.5, -0.5, 0, 0.5}));
-  x.add_(x, 3);
-  EXPECT_EQ(values<double>(x), (Numbers{-2, -2, 0, 2}));
-  EXPECT_ERROR(x.add_(ones({3, 2, 2})), kShape,
-               "add: a result of shape [3, 2, 2] does not fit into [2, 2]");
-  Tensor whole = ones({2}, {.dtype = DType::kI64});
-  EXPECT_ERROR(whole.mul_(0.5), kDType,
-               "mul: a result of dtype float32 cannot be written into a tensor of int64");
-}
-
-TEST(InPlace, ReadsAnOverlappingOperandAsItWasBefore) {
-  Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}});
-  x.add_(x.t());
-  EXPECT_EQ(values<double>(x), (Numbers{2, 5, 5, 8}));
-  x.mul_(x[0]);  // a row of what is written
-  EXPECT_EQ(values<double>(x), (Numbers{4, 25, 10, 40}));
-  x.sub_(x[0][0]);
-  EXPECT_EQ(values<double>(x), (Numbers{0, 21, 6, 36}));
-  x.copy_(x.t());
-  EXPECT_EQ(values<double>(x), (Numbers{0, 6, 21, 36}));
-  Tensor row = arange(5).to(DType::kF32);
-  row.slice(0, 1, 5).copy_(row.slice(0, 0, 4));
-  EXPECT_EQ(values<double>(row), (Numbers{0, 0, 1, 2, 3}));
-  row.slice(0, 1, 5).add_(row.slice(0, 0, 4));
-  EXPECT_EQ(values<double>(row), (Numbers{0, 0, 1, 3, 5}));
-}
-
-TEST(InPlace, RefusesExpandedTensorsWhereWritingTwiceWouldShow) {
-  Tensor x = zeros({1, 2});
-  Tensor wide = x.expand({3, 2});
-  EXPECT_ERROR(wide.copy_(ones({3, 2})), kInvalidArgument,
-               "copy_: a tensor of shape [3, 2] and strides [0, 1] was to be changed in place, but "
-               "it is expanded: several of its elements are one in memory; clone() it first");
-  EXPECT_THROW(wide.add_(1), Error);
-  EXPECT_THROW(wide.sub_(ones({2})), Error);
-  EXPECT_THROW(wide.mul_(2), Error);
-  EXPECT_THROW(wide.div_(2), Error);
-  EXPECT_THROW(relu_(wide), Error);
-  EXPECT_EQ(x.version(), 0U);
-  EXPECT_EQ(values<double>(x), (Numbers{0, 0}));
-  wide.fill_(4);  // PyTorch allows it: all writes of one element write the same
-  EXPECT_EQ(values<double>(x), (Numbers{4, 4}));
-  x.expand({1, 2}).add_(1);  // nothing is repeated
-  wide.slice(0, 0, 0).add_(1);
-  EXPECT_EQ(values<double>(x), (Numbers{5, 5}));
-}
-
-TEST(InPlace, RefusesUndefinedOperands) {
-  Tensor x = ones({2});
-  EXPECT_ERROR(x.add_(Tensor()), kInvalidArgument, "add_: the operand is an undefined tensor");
-  EXPECT_ERROR(x.div_(Tensor()), kInvalidArgument, "div_: the operand is an undefined tensor");
-}
-
 struct UnaryCase {
   const char* name;
   std::function<Tensor(const Tensor&)> apply;

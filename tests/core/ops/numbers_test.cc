@@ -88,7 +88,8 @@ TEST(Numbers, EveryWayIntoAnIntegerTensorAsksTheSame) {
       {"eq", [&] { eq(u8, 300); }},
       {"lt", [&] { lt(u8, 300); }},
       {"add_", [&] { u8.clone().add_(300); }},
-      {"mul_", [&] { u8.clone().mul_(300); }}};
+      {"mul_", [&] { u8.clone().mul_(300); }},
+      {"add_", [&] { u8.clone().add_(u8, 300); }}};
   for (const auto& [op, way] : ways) {
     EXPECT_ERROR(way(), kInvalidArgument,
                  op + ": 300 does not fit into uint8, wanted -255 to 255 (negative integers wrap); "
