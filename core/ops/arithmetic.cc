@@ -165,11 +165,15 @@ struct ExtremeBackward final : BinaryNode {
     const Tensor& grad = context.grad_output();
     const Tensor& a = saved(0);
     const Tensor& b = saved(1);
-    const Tensor tie = mul(eq(a, b).to(grad.dtype()), 0.5);
-    const Tensor first = is_minimum ? lt(a, b) : lt(b, a);
-    const Tensor weight = add(first.to(grad.dtype()), tie);
-    if (context.needs(0)) context.give(0, shares[0].of(mul(grad, weight)));
-    if (context.needs(1)) context.give(1, shares[1].of(mul(grad, sub(ones_like(weight), weight))));
+    // Half at ties. Beside a NaN neither operand loses, and both get the whole.
+    const Tensor share = mul(grad, 1.0 - mul(eq(a, b).to(grad.dtype()), 0.5));
+    const auto give = [&](std::size_t input, const Tensor& lost) {
+      if (context.needs(input)) {
+        context.give(input, shares[input].of(masked(share, eq(lost, false))));
+      }
+    };
+    give(0, is_minimum ? lt(b, a) : lt(a, b));
+    give(1, is_minimum ? lt(a, b) : lt(b, a));
   }
   std::string_view operation;
   bool is_minimum = false;

@@ -16,7 +16,8 @@ Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 // True division: integers give float32.
 Tensor div(const Tensor& a, const Tensor& b);
-// NaN wins. Where both are equal, each gets half of the gradient.
+// NaN wins. The gradient goes to the operand that is the result, half to each where both are equal,
+// and the whole to both where one is NaN.
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);
 

@@ -48,6 +48,13 @@ Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device devi
   return result;
 }
 
+Tensor masked(const Tensor& gradient, const Tensor& mask) {
+  const Tensor dense = gradient.contiguous();
+  Tensor result = empty_like(dense);
+  call<Op::kMaskScale>(dense.device(), dense, mask.contiguous(), 1.0, result);
+  return result;
+}
+
 Tensor sum_to(const Tensor& gradient, const Shape& shape) {
   if (gradient.sizes() == shape) return gradient;
   const std::size_t lead = gradient.sizes().size() - shape.size();

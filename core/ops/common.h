@@ -24,6 +24,10 @@ bool may_overlap(const Tensor& a, const Tensor& b) noexcept;
 // A number as a tensor without dimensions. Throws kInvalidArgument where it does not fit.
 Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device device = {});
 
+// A gradient where `mask` (bool, of its shape) is true, elsewhere 0: also where the gradient is
+// infinite or NaN, of which a product with 0 would make NaN.
+Tensor masked(const Tensor& gradient, const Tensor& mask);
+
 // The gradient of something that was broadcast from `shape`: sums what was repeated.
 Tensor sum_to(const Tensor& gradient, const Shape& shape);
 

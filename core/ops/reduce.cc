@@ -51,7 +51,7 @@ struct MaxOfAllBackward final : Node {
     const bool is_nan = ne(largest, largest).item<bool>();
     const Tensor winners = is_nan ? ne(input, input) : eq(input, largest);
     const Tensor share = divided(context.grad_output(), sum(winners));
-    context.give(0, mul(winners.to(input.dtype()), share));
+    context.give(0, masked(share.expand(input.sizes()), winners));
   }
 };
 

@@ -26,8 +26,8 @@ Tensor mean(const Tensor& input, const Dims& dims, ReduceOptions options = {});
 // largest. Throws kShape for an empty dimension.
 std::pair<Tensor, Tensor> max(const Tensor& input, std::int64_t dim, ReduceOptions options = {});
 Tensor argmax(const Tensor& input, std::int64_t dim, ReduceOptions options = {});
-// Over all elements, of the flattened tensor. Equal largest elements share max's gradient evenly,
-// as in PyTorch; along a dimension the first of them gets it.
+// Over all elements, of the flattened tensor. Equal largest elements, or all NaNs, share max's
+// gradient evenly, as in PyTorch; along a dimension the first of them gets it.
 Tensor max(const Tensor& input);
 Tensor argmax(const Tensor& input);
 

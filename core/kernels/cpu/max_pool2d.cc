@@ -123,14 +123,14 @@ void forward_channels(D d, bool relu, std::span<const Window::Element> window, c
                            index);
     sum = hn::Add(sum, x);
   }
-  // A NaN is never greater, so that one pass more looks for the first; the sum tells when.
+  // A NaN is never greater, so that one pass more looks for the last; the sum tells when.
   if (!hn::AllFalse(d, hn::IsNaN(sum))) [[unlikely]] {
-    for (std::size_t i = window.size(); i-- > 0;) {
-      const auto x = hn::LoadU(d, image + window[i].offset);
+    for (const Window::Element& element : window) {
+      const auto x = hn::LoadU(d, image + element.offset);
       const auto nan = hn::IsNaN(x);
       best = hn::IfThenElse(nan, x, best);
-      index = hn::IfThenElse(hn::RebindMask(di, nan),
-                             hn::Set(di, static_cast<TI>(window[i].number)), index);
+      index = hn::IfThenElse(hn::RebindMask(di, nan), hn::Set(di, static_cast<TI>(element.number)),
+                             index);
     }
   }
   // Not Max: a NaN must stay one.

@@ -4,8 +4,8 @@
 //   y       [n, c, out_h, out_w]   channels-last in memory
 //   winner  as y: which element of its window (ky * kw + kx) each output came from
 //
-// As in PyTorch the first of equal elements wins, a NaN wins over everything, padding never wins,
-// and a window that lies in the padding altogether gives minus infinity. Serves f32 and f64;
+// As in PyTorch the first of equal elements wins, the last NaN wins over everything, padding never
+// wins, and a window that lies in the padding altogether gives minus infinity. Serves f32 and f64;
 // windows of up to 65,535 elements.
 #pragma once
 

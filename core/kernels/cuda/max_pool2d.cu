@@ -44,9 +44,9 @@ __global__ void __launch_bounds__(kThreads)
       const std::int32_t column = left + kx * args.dilation_w;
       if (column < 0 || column >= args.w) continue;
       const M value = wide(line[static_cast<std::int64_t>(column) * args.c]);
-      // The first of equal ones, and the first NaN.
+      // The first of equal ones, and the last NaN.
       const bool first = index == kNobody;
-      if (first || value > best || (value != value && best == best)) {
+      if (first || value > best || value != value) {
         best = value;
         index = static_cast<std::uint16_t>(ky * args.kw + kx);
       }

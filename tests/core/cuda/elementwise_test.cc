@@ -4,6 +4,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/index.h"
 #include "core/ops/random.h"
+#include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/cuda/on_device.h"
 
@@ -97,6 +98,26 @@ TEST_F(CudaElementwise, AddScalesInThePromotedDtype) {
     x.add_(full(shape, 0.25, {.dtype = DType::kF16, .device = kGPU}), 131072);
     expect_same(x, full(shape, 16384, {.dtype = DType::kF16}), "float16, rounded once");
   }
+}
+
+TEST_F(CudaElementwise, MinimumAndMaximumShareGradientsAsOnTheCPU) {
+  const float nan = std::nanf("");
+  for (const bool of_minimum : {true, false}) {
+    Tensor grads[2][2];
+    for (const bool there : {false, true}) {
+      const Device device = there ? kGPU : Device{};
+      const Tensor a = tensor({nan, 1.0F, nan, 2.0F, 3.0F, 1.0F}).to(device).requires_grad_();
+      const Tensor b = tensor({1.0F, nan, nan, 2.0F, 1.0F, 3.0F}).to(device).requires_grad_();
+      const Tensor incoming = tensor({1.0F, 2.0F, 3.0F, 4.0F, INFINITY, 6.0F}).to(device);
+      (of_minimum ? minimum(a, b) : maximum(a, b)).backward(incoming);
+      grads[there][0] = a.grad();
+      grads[there][1] = b.grad();
+    }
+    for (const int i : {0, 1}) expect_same(grads[1][i], grads[0][i], "gradient");
+  }
+  const Tensor w = tensor({1.0F, 2.0F, 2.0F}).to(kGPU).requires_grad_();
+  max(w).backward(full({}, INFINITY, {.device = kGPU}));
+  expect_same(w.grad(), tensor({0.0F, INFINITY, INFINITY}), "max of all");
 }
 
 TEST_F(CudaElementwise, NumbersOutOfAnIntegersRangeAreRefused) {

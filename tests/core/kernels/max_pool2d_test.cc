@@ -125,16 +125,24 @@ TEST(MaxPool2d, SizesArePyTorchs) {
             2);
 }
 
-TEST(MaxPool2d, NaNWinsAndTheFirstNaNStays) {
-  const Pool2dShape s{
-      .n = 1, .c = 1, .h = 1, .w = 4, .kh = 1, .kw = 4, .stride_h = 1, .stride_w = 4};
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const float x[] = {1, nan, 9, nan};
-  float y = 0;
-  std::uint16_t winner = 0;
-  max_pool2d_forward(s, x, &y, &winner);
-  EXPECT_TRUE(std::isnan(y));
-  EXPECT_EQ(winner, 1);
+// As in PyTorch, whose loop takes each NaN that it meets.
+TEST(MaxPool2d, NaNWinsAndTheLastNaNGetsTheGradient) {
+  for (const std::int64_t channels : {1, 19}) {  // whole vectors and what is left of them
+    const Pool2dShape s{
+        .n = 1, .c = channels, .h = 1, .w = 5, .kh = 1, .kw = 5, .stride_h = 1, .stride_w = 5};
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> x;
+    for (const float value : {1.0F, nan, 9.0F, nan, 10.0F}) {
+      x.insert(x.end(), static_cast<std::size_t>(channels), value);
+    }
+    std::vector<float> y(static_cast<std::size_t>(channels));
+    std::vector<std::uint16_t> winner(static_cast<std::size_t>(channels));
+    max_pool2d_forward(s, x.data(), y.data(), winner.data());
+    for (std::size_t c = 0; c < y.size(); ++c) {
+      EXPECT_TRUE(std::isnan(y[c])) << c;
+      EXPECT_EQ(winner[c], 3) << c;
+    }
+  }
 }
 
 }  // namespace

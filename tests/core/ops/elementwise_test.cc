@@ -192,6 +192,36 @@ TEST(Comparison, OfBools) {
   EXPECT_EQ(bits(eq(a.t(), tensor(true))), (std::vector<int>{1, 0, 1, 0}));
 }
 
+// PyTorch: half to each at ties, the whole to both where neither is smaller, nothing to the loser.
+TEST(MinimumAndMaximum, ShareGradientsAsPyTorchDoes) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const DType dtype : kFloatingTypes) {
+    const auto gradients = [&](bool of_minimum, double incoming) {
+      const Tensor a = tensor({nan, 1.0, nan, 2.0, 3.0, 1.0}, {.dtype = dtype}).requires_grad_();
+      const Tensor b = tensor({1.0, nan, nan, 2.0, 1.0, 3.0}, {.dtype = dtype}).requires_grad_();
+      (of_minimum ? minimum(a, b) : maximum(a, b)).backward(full({6}, incoming, {.dtype = dtype}));
+      return std::pair(a.grad(), b.grad());
+    };
+    SCOPED_TRACE(name_of(dtype));
+    const auto [small_a, small_b] = gradients(true, 4);
+    expect_near(small_a, {4, 4, 4, 2, 0, 4}, 0);
+    expect_near(small_b, {4, 4, 4, 2, 4, 0}, 0);
+    const auto [large_a, large_b] = gradients(false, 4);
+    expect_near(large_a, {4, 4, 4, 2, 4, 0}, 0);
+    expect_near(large_b, {4, 4, 4, 2, 0, 4}, 0);
+    const auto [infinite_a, infinite_b] = gradients(true, inf);
+    expect_near(infinite_a, {inf, inf, inf, inf, 0, inf}, 0);
+    expect_near(infinite_b, {inf, inf, inf, inf, inf, 0}, 0);
+  }
+  // Broadcast: the share is summed.
+  const Tensor a = tensor({nan, 1.0, nan, 2.0, 3.0, 1.0}).requires_grad_();
+  const Tensor b = tensor(2.0).requires_grad_();
+  maximum(a, b).backward(ones({6}));
+  expect_near(a.grad(), {1, 0, 1, 0.5, 1, 0}, 0);
+  expect_near(b.grad(), {4.5}, 0);
+}
+
 TEST(Promotion, FollowsPyTorch) {
   const auto type = [](const Tensor& t) { return t.dtype(); };
   const Tensor i = ones({2}, {.dtype = DType::kI32});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "core/device/parallel.h"
 #include "core/ops/arithmetic.h"
@@ -162,6 +163,14 @@ TEST(Max, OfAllSharesItsGradientAmongEqualElements) {
   const Tensor z = tensor({nan, 1.0}, {.requires_grad = true});
   max(z).backward();
   EXPECT_EQ(values<double>(z.grad()), (Numbers{1, 0}));
+  const Tensor nans = tensor({nan, 1.0, nan}, {.requires_grad = true});
+  max(nans).backward();
+  EXPECT_EQ(values<double>(nans.grad()), (Numbers{0.5, 0, 0.5}));
+  // The others get zero, whatever comes in.
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor w = tensor({1.0, 2.0, 2.0}, {.requires_grad = true});
+  max(w).backward(tensor(inf));
+  EXPECT_EQ(values<double>(w.grad()), (Numbers{0, inf, inf}));
   const Tensor first = tensor({3.0, 3.0}, {.requires_grad = true});
   max(first, 0).first.backward();
   EXPECT_EQ(values<double>(first.grad()), (Numbers{1, 0}));
