@@ -7,7 +7,7 @@ namespace dl {
 InputCast::InputCast(AutocastPolicy policy, DeviceType device) noexcept
     : before_(detail::autocast_state.enabled),
       device_(device),
-      active_(before_[static_cast<std::size_t>(device)]) {
+      active_(casts(policy) && before_[static_cast<std::size_t>(device)]) {
   if (!active_) return;
   if (policy == AutocastPolicy::kLow) dtype_ = get_autocast_dtype(device);
   detail::autocast_state.enabled = {};

@@ -33,13 +33,19 @@ class InputCast {
   bool active_ = false;
 };
 
+constexpr bool casts(AutocastPolicy policy) noexcept {
+  return policy == AutocastPolicy::kLow || policy == AutocastPolicy::kFull;
+}
+
 // For an operation on `first` and others of its device; `first` may be undefined.
 template <Op op>
 InputCast autocast_of(const Tensor& first) noexcept {
-  constexpr AutocastPolicy kPolicy = policy_of(op);
-  static_assert(kPolicy == AutocastPolicy::kLow || kPolicy == AutocastPolicy::kFull,
+  constexpr AutocastPolicy kPolicies[] = {policy_of(op, DeviceType::kCPU),
+                                          policy_of(op, DeviceType::kCUDA)};
+  static_assert(casts(kPolicies[0]) || casts(kPolicies[1]),
                 "other policies cast nothing: operands of different dtypes are promoted anyway");
-  return {kPolicy, first.defined() ? first.device().type : DeviceType::kCPU};
+  const DeviceType device = first.defined() ? first.device().type : DeviceType::kCPU;
+  return {kPolicies[static_cast<std::size_t>(device)], device};
 }
 
 }  // namespace dl

@@ -4,8 +4,8 @@ namespace dl {
 namespace {
 
 constexpr OpInfo kInfo[] = {
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) \
-  {name, #kernel, AutocastPolicy::autocast, Gradient::gradcheck},
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+  {name, #kernel, Gradient::gradcheck},
 #include "core/ops/op_list.def"
 #undef DL_OP
 };
@@ -17,7 +17,7 @@ const OpInfo& info(Op op) noexcept {
 }
 
 void fill_cpu_kernels(KernelTable& table) noexcept {
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
   table.set<Op::enumerator>(DeviceType::kCPU, &kernels::cpu::kernel);
 #include "core/ops/op_list.def"
 #undef DL_OP

@@ -18,23 +18,23 @@
 namespace dl {
 
 enum class Op : std::uint16_t {
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) enumerator,
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) enumerator,
 #include "core/ops/op_list.def"
 #undef DL_OP
 };
 // NOLINTBEGIN(bugprone-macro-parentheses): terms of a sum
 inline constexpr std::size_t kOpCount = 0
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) +1
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) +1
 #include "core/ops/op_list.def"
 #undef DL_OP
     ;
 // NOLINTEND(bugprone-macro-parentheses)
 inline constexpr std::size_t kDeviceTypeCount = 2;
 
-// What autocast does to an operation's floating inputs.
+// What autocast does to an operation's floating inputs on a device.
 enum class AutocastPolicy : std::uint8_t {
   kLow,     // to the low precision type: matmul, convolution
-  kFull,    // to float32: exp, sums, losses
+  kFull,    // to float32: losses; on CUDA also exp, sums, softmax
   kWidest,  // nothing: operands of different dtypes meet in the wider one, as they always do
   kKeep,    // nothing
 };
@@ -44,27 +44,27 @@ enum class Gradient : std::uint8_t { kGradcheck, kNoGradient };
 struct OpInfo {
   std::string_view name;
   std::string_view kernel;
-  AutocastPolicy autocast;
   Gradient gradient;
 };
 
 const OpInfo& info(Op op) noexcept;
 
-constexpr AutocastPolicy policy_of(Op op) noexcept {
-  constexpr AutocastPolicy kPolicies[kOpCount] = {
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) AutocastPolicy::autocast,
+constexpr AutocastPolicy policy_of(Op op, DeviceType device) noexcept {
+  constexpr AutocastPolicy kPolicies[kOpCount][kDeviceTypeCount] = {
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+  {AutocastPolicy::on_cpu, AutocastPolicy::on_cuda},
 #include "core/ops/op_list.def"
 #undef DL_OP
   };
-  return kPolicies[static_cast<std::size_t>(op)];
+  return kPolicies[static_cast<std::size_t>(op)][static_cast<std::size_t>(device)];
 }
 
 template <Op op>
 struct KernelOf;
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) \
-  template <>                                                \
-  struct KernelOf<Op::enumerator> {                          \
-    using Type = decltype(&kernels::cpu::kernel);            \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+  template <>                                                       \
+  struct KernelOf<Op::enumerator> {                                 \
+    using Type = decltype(&kernels::cpu::kernel);                   \
   };
 #include "core/ops/op_list.def"
 #undef DL_OP
@@ -100,7 +100,8 @@ constexpr std::uint64_t kernels_abi() noexcept {
   const auto mix = [&hash](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   };
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) mix(#enumerator " " #kernel ";");
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+  mix(#enumerator " " #kernel ";");
 #include "core/ops/op_list.def"
 #undef DL_OP
   return hash ^ sizeof(TensorImpl);

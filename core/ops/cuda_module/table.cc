@@ -20,7 +20,7 @@ namespace dl::cuda {
 namespace {
 
 constexpr const char* kNames[] = {
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) name,
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) name,
 #include "core/ops/op_list.def"
 #undef DL_OP
 };
@@ -69,7 +69,7 @@ class Running {
 
 template <Op op>
 struct KernelHere;
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck)                       \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck)                \
   template <>                                                                      \
   struct KernelHere<Op::enumerator> {                                              \
     static constexpr KernelOf<Op::enumerator>::Type value = kernels::cuda::kernel; \
@@ -105,7 +105,7 @@ struct Wrapped<op, R (*)(Args...)> {
 };
 
 void (*const kKernels[])() = {
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
   reinterpret_cast<void (*)()>(&Wrapped<Op::enumerator, KernelOf<Op::enumerator>::Type>::call),
 #include "core/ops/op_list.def"
 #undef DL_OP

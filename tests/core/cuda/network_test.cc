@@ -1,6 +1,7 @@
 // Reductions, softmax, losses, products, convolutions and pooling on a GPU against the CPU.
 #include <future>
 
+#include "core/autocast/autocast.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/math_flags.h"
 #include "core/memory/cuda/cuda_memory.h"
@@ -79,6 +80,18 @@ TEST_F(CudaReduce, Maxima) {
     const Tensor x = arange(0, 99).to(dtype).view({9, 11});
     expect_same(max(x.to(kGPU), 0).first, max(x, 0).first, std::string(name_of(dtype)));
   }
+}
+
+// torch.autocast("cuda")'s list; the CPU's leaves all but the losses in their dtype.
+TEST_F(CudaReduce, AutocastComputesExponentialsAndSumsInFloat32) {
+  const Tensor low = positive({2, 4}).to(kGPU).to(DType::kBF16);
+  const autocast mixed(DeviceType::kCUDA, {.dtype = DType::kBF16});
+  for (const Tensor& y : {exp(low), log(low), pow(low, 1.5), sum(low), softmax(low, 1),
+                          log_softmax(low, 1), mse_loss(low, low)}) {
+    EXPECT_EQ(y.dtype(), DType::kF32);
+  }
+  EXPECT_EQ(relu(low).dtype(), DType::kBF16);
+  EXPECT_EQ(matmul(low, low.t().to(DType::kF32)).dtype(), DType::kBF16);
 }
 
 TEST_F(CudaReduce, Softmax) {

@@ -28,11 +28,24 @@ TEST(Autocast, CastsByThePolicyOfEachOperation) {
   const Tensor low = x.to(DType::kBF16);
   EXPECT_EQ(relu(low).dtype(), DType::kBF16);
   EXPECT_EQ(add(low, x).dtype(), DType::kF32);
-  EXPECT_EQ(exp(low).dtype(), DType::kF32);
-  EXPECT_EQ(sum(low).dtype(), DType::kF32);
-  EXPECT_EQ(softmax(low, 1).dtype(), DType::kF32);
   EXPECT_EQ(cross_entropy(low, tensor({0, 1})).dtype(), DType::kF32);
+  EXPECT_EQ(mse_loss(low, low).dtype(), DType::kF32);
   EXPECT_EQ(matmul(x.to(DType::kF64), x.t().to(DType::kF64)).dtype(), DType::kF64);
+}
+
+// torch.autocast("cpu") computes these in what they are given; CUDA's list has them in float32.
+TEST(Autocast, OnTheCPUExponentialsAndSumsKeepTheirDtype) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const Tensor x = random_tensor({2, 4});
+    const autocast mixed(kCPU, {.dtype = dtype});
+    const Tensor low = add(mul(x, x), 0.5).to(dtype);
+    for (const Tensor& y : {exp(low), log(low), pow(low, 1.5), sum(low), sum(low, {0}), mean(low),
+                            softmax(low, 1), log_softmax(low, 1), tanh(low), max(low)}) {
+      EXPECT_EQ(y.dtype(), dtype);
+    }
+    EXPECT_EQ(exp(x).dtype(), DType::kF32);
+    EXPECT_EQ(softmax(x, 1).dtype(), DType::kF32);
+  }
 }
 
 TEST(Autocast, NestsAndEndsWithItsGuard) {

@@ -13,7 +13,7 @@
 
 namespace dl {
 
-#define DL_OP(enumerator, kernel, name, autocast, gradcheck) DL_TEST_##gradcheck(kernel)
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) DL_TEST_##gradcheck(kernel)
 #define DL_COMPOSED(name)        \
   TEST(Gradcheck, name) {        \
     testing::gradcheck_##name(); \
