@@ -8,6 +8,9 @@
 // f32 runs in oneDNN, except for inputs of few channels, where its channels-last kernels fall back
 // to reference code and ours reads the image directly. f64 is for gradient checks: simple loops.
 // The same bits on every run with the same number of threads.
+//
+// Algorithms round differently, but all agree with the definition about what is finite, infinite and
+// NaN, in the result and in both gradients; padding takes no part.
 #pragma once
 
 #include <cstdint>

@@ -3,12 +3,14 @@
 // Each image is copied once into a frame with its padding, after which every tap of every output
 // pixel is a fixed offset from the pixel's corner: no border cases. The forward pass keeps kPixels
 // pixels x 2 vectors of output channels in registers; the weight gradient keeps kTaps taps x 2
-// vectors in registers over a whole image. Threads share out the images.
+// vectors in registers over a whole image. Threads share out the images. The frame's zeros make NaN
+// of an infinity; what that spoils is computed by the definition (conv2d_direct.h).
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/conv2d_direct.h"
 #include "core/kernels/cpu/parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -306,12 +308,18 @@ bool conv2d_is_thin(const Conv2dShape& s) noexcept {
 
 void thin_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
                          const float* bias, bool relu, float* y) {
+  if (!all_finite(weight, s.c_out * s.taps())) {
+    const Filters filters{
+        .origin = weight, .by_output = s.taps(), .by_input = s.kh * s.kw, .by_tap = 1};
+    return DirectConv2d(s, x, filters, bias, relu, y).write_all();
+  }
   HWY_DYNAMIC_DISPATCH(forward)(s, x, weight, bias, relu, y);
 }
 
 void thin_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
                                   float* dweight, float* dbias) {
   HWY_DYNAMIC_DISPATCH(backward_weights)(s, x, dy, dweight, dbias);
+  if (!all_finite(dweight, s.c_out * s.taps())) direct_conv2d_mend_weights(s, x, dy, dweight);
 }
 
 }  // namespace dl::kernels

@@ -11,134 +11,24 @@
 // dg = G^T dU G. The gradient of the input is the convolution of dY with the filters turned around.
 //
 // The matrices hold small sums with the factors 1 and 1/2 only, so f32 results stay within a few
-// units in the last place of the direct sum's. Work is cut into strips of some 64 tiles: few enough
-// that their transformed data fit a core's second-level cache, enough to be worth a reading of the
-// weights.
+// units in the last place of the direct sum's. But those sums mix the window's numbers with the
+// rest of the tile's, and an infinity or a large number among them with its opposite. What comes
+// out not finite is therefore computed again by the definition (conv2d_direct.h); what comes out
+// finite had no such number in it. Work is cut into strips of some 64 tiles: few enough that their
+// transformed data fit a core's second-level cache, enough to be worth a reading of the weights.
 #include <algorithm>
 #include <cstdint>
-#include <utility>
-#include <vector>
 
 #include "core/kernels/cpu/conv2d.h"
+#include "core/kernels/cpu/conv2d_direct.h"
+#include "core/kernels/cpu/conv2d_winograd_plan.h"
 #include "core/kernels/cpu/parts.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/conv2d_winograd.cc"
 #include <hwy/foreach_target.h>
 //
-#include <hwy/aligned_allocator.h>
 #include <hwy/highway.h>
-
-#ifndef DLRUN_CORE_KERNELS_CPU_CONV2D_WINOGRAD_
-#define DLRUN_CORE_KERNELS_CPU_CONV2D_WINOGRAD_
-namespace dl::kernels {
-namespace {
-
-constexpr std::int64_t kElements = 16;  // of a transformed tile
-constexpr std::int64_t kStripTiles = 64;
-constexpr std::int64_t kRows = 6;  // of a product's block in registers: 12 sums
-
-using Floats = hwy::AlignedFreeUniquePtr<float[]>;
-inline Floats floats(std::int64_t n) {
-  return hwy::AllocateAligned<float>(static_cast<std::size_t>(n));
-}
-
-// How one convolution is cut up: into strips of some rows of one image's tiles, or of several whole
-// images. Channel counts are rounded up to whole vectors.
-struct Plan {
-  Plan(const Conv2dShape& shape, std::int64_t lanes)
-      : s(shape),
-        c(round_up(s.c_in, lanes)),
-        o(round_up(s.c_out, 2 * lanes)),
-        tiles_w((s.out_w() + 1) / 2),
-        tiles_h((s.out_h() + 1) / 2),
-        rows(std::clamp<std::int64_t>(kStripTiles / tiles_w, 1, tiles_h)),
-        images(rows == tiles_h ? images_for(kStripTiles / (tiles_h * tiles_w)) : 1),
-        row_strips((tiles_h + rows - 1) / rows) {}
-  static std::int64_t round_up(std::int64_t n, std::int64_t unit) {
-    return (n + unit - 1) / unit * unit;
-  }
-  // Many tiles share one reading of the weights, but every thread should have a strip.
-  std::int64_t images_for(std::int64_t wanted) const {
-    const std::int64_t share = (s.n + num_threads() - 1) / num_threads();
-    return std::clamp<std::int64_t>(wanted, 1, share);
-  }
-  std::int64_t strips() const { return (s.n + images - 1) / images * row_strips; }
-  std::int64_t max_tiles() const { return images * rows * tiles_w; }
-
-  Conv2dShape s;
-  std::int64_t c, o;
-  std::int64_t tiles_w, tiles_h;
-  std::int64_t rows, images;  // of a strip
-  std::int64_t row_strips;    // of an image
-};
-
-struct Strip {
-  Strip(const Plan& plan, std::int64_t number)
-      : first_image(number / plan.row_strips * plan.images),
-        images(std::min(plan.images, plan.s.n - first_image)),
-        first_row(number % plan.row_strips * plan.rows),
-        rows(std::min(plan.rows, plan.tiles_h - first_row)),
-        image_tiles(rows * plan.tiles_w),
-        tiles(images * image_tiles) {}
-
-  // Where a tile's 2x2 part of the output begins.
-  struct Corner {
-    std::int64_t image, y, x;
-  };
-  Corner corner(const Plan& plan, std::int64_t tile) const {
-    const std::int64_t in_image = tile % image_tiles;
-    return {first_image + tile / image_tiles, 2 * (first_row + in_image / plan.tiles_w),
-            2 * (in_image % plan.tiles_w)};
-  }
-
-  std::int64_t first_image, images;
-  std::int64_t first_row, rows;
-  std::int64_t image_tiles, tiles;
-};
-
-// A thread's working memory.
-struct Workspace {
-  explicit Workspace(const Plan& plan)
-      : frame_row((2 * plan.tiles_w + 2) * plan.c),
-        frame(floats((2 * plan.rows + 2) * frame_row)),
-        v(floats(kElements * plan.max_tiles() * plan.c)),
-        m(floats(kElements * plan.max_tiles() * plan.o)) {}
-
-  // The strip's rows of one image's input inside their padding, with zeros in the channels that do
-  // not exist.
-  void load(const Plan& plan, const Strip& strip, std::int64_t image, const float* x) {
-    const Conv2dShape& s = plan.s;
-    const std::int64_t width = 2 * plan.tiles_w + 2;
-    for (std::int64_t r = 0; r < 2 * strip.rows + 2; ++r) {
-      float* to = frame.get() + r * frame_row;
-      const std::int64_t y = 2 * strip.first_row + r - s.pad_h;
-      const std::int64_t begin = std::min(width, s.pad_w);
-      const std::int64_t end = y < 0 || y >= s.h ? begin : std::min(width, s.pad_w + s.w);
-      std::fill(to, to + begin * plan.c, 0.0F);
-      std::fill(to + end * plan.c, to + frame_row, 0.0F);
-      if (begin == end) continue;
-      const float* from = x + ((image * s.h + y) * s.w + begin - s.pad_w) * s.c_in;
-      if (plan.c == s.c_in) {
-        std::copy_n(from, (end - begin) * s.c_in, to + begin * plan.c);
-        continue;
-      }
-      for (std::int64_t p = begin; p < end; ++p, from += s.c_in) {
-        std::copy_n(from, s.c_in, to + p * plan.c);
-        std::fill(to + p * plan.c + s.c_in, to + (p + 1) * plan.c, 0.0F);
-      }
-    }
-  }
-
-  std::int64_t frame_row;
-  Floats frame;
-  Floats v;  // [element][tile][c]
-  Floats m;  // [element][tile][o]
-};
-
-}  // namespace
-}  // namespace dl::kernels
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::HWY_NAMESPACE {
@@ -147,6 +37,14 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+using winograd::Floats;
+using winograd::floats;
+using winograd::kElements;
+using winograd::Plan;
+using winograd::Strip;
+using winograd::Workspace;
+
+constexpr std::int64_t kRows = 6;  // of a product's block in registers: 12 sums
 
 // (a, b, c, d) becomes B^T (a, b, c, d)^T.
 HWY_INLINE void input_step(V& a, V& b, V& c, V& d) {
@@ -243,16 +141,15 @@ void product_rows(std::int64_t rows, std::int64_t depth, const float* a, std::in
   }
 }
 
-// U = G g G^T as [element][block of 2 vectors of o][c][2 vectors]; filter(o, c) gives g's 9
-// numbers, or those numbers backwards.
-template <typename Filter>
-Floats transform_weight(const Plan& plan, const Filter& filter) {
+// U = G g G^T as [element][block of 2 vectors of o][c][2 vectors].
+Floats transform_weight(const Plan& plan, const Filters& filters) {
   const auto width = static_cast<std::int64_t>(2 * hn::Lanes(D()));
   Floats u = floats(kElements * plan.s.c_in * plan.o);
   std::fill_n(u.get(), kElements * plan.s.c_in * plan.o, 0.0F);
   for (std::int64_t o = 0; o < plan.s.c_out; ++o) {
     for (std::int64_t c = 0; c < plan.s.c_in; ++c) {
-      const auto [g, step] = filter(o, c);
+      const float* g = filters.origin + o * filters.by_output + c * filters.by_input;
+      const std::int64_t step = filters.by_tap;
       float half[4][3];  // G g
       for (int x = 0; x < 3; ++x) {
         const float g0 = g[step * x];
@@ -295,9 +192,68 @@ HWY_INLINE std::size_t existing(std::int64_t o, std::int64_t channels) {
   return static_cast<std::size_t>(std::clamp<std::int64_t>(channels - o, 0, lanes));
 }
 
+// Y = A^T M A of a tile and a vector of channels, with the bias.
+struct TileOutput {
+  HWY_INLINE TileOutput(const float* m, std::int64_t step, V bias) {
+    const D d;
+    V half[2][4];  // A^T M
+    for (int x = 0; x < 4; ++x) {
+      const V m0 = hn::Load(d, m + (0 + x) * step);
+      const V m1 = hn::Load(d, m + (4 + x) * step);
+      const V m2 = hn::Load(d, m + (8 + x) * step);
+      const V m3 = hn::Load(d, m + (12 + x) * step);
+      half[0][x] = hn::Add(hn::Add(m0, m1), m2);
+      half[1][x] = hn::Sub(hn::Sub(m1, m2), m3);
+    }
+    for (int r = 0; r < 2; ++r) {
+      const V* h = half[r];
+      at[r][0] = hn::Add(hn::Add(hn::Add(h[0], h[1]), h[2]), bias);
+      at[r][1] = hn::Add(hn::Sub(hn::Sub(h[1], h[2]), h[3]), bias);
+    }
+  }
+  // NaN where one of the four is not finite, or their sum; else 0.
+  HWY_INLINE V fault() const {
+    const V sum = hn::Add(hn::Add(at[0][0], at[0][1]), hn::Add(at[1][0], at[1][1]));
+    return hn::Mul(sum, hn::Zero(D()));
+  }
+  V at[2][2];
+};
+
+HWY_INLINE V bias_at(const float* bias, std::int64_t o, std::int64_t channels) {
+  const D d;
+  return bias == nullptr ? hn::Zero(d)
+                         : hn::MaskedLoad(hn::FirstN(d, existing(o, channels)), d, bias + o);
+}
+
+// Computes directly what came out not finite of a tile.
+HWY_NOINLINE void mend_tile(const Plan& plan, const Strip::Corner& corner, const float* m,
+                            std::int64_t step, const float* bias, DirectConv2d& direct) {
+  const D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const Conv2dShape& s = plan.s;
+  for (std::int64_t o = 0; o < s.c_out; o += DirectConv2d::kChannels) {
+    bool faulty[2][2] = {};
+    const std::int64_t end = std::min(s.c_out, o + DirectConv2d::kChannels);
+    for (std::int64_t at = o; at < end; at += lanes) {
+      const TileOutput out(m + at, step, bias_at(bias, at, s.c_out));
+      const auto first = hn::FirstN(d, existing(at, s.c_out));
+      for (int r = 0; r < 2; ++r) {
+        for (int q = 0; q < 2; ++q) {
+          faulty[r][q] |= !hn::AllFalse(d, hn::AndNot(hn::IsFinite(out.at[r][q]), first));
+        }
+      }
+    }
+    for (int r = 0; r < 2 && corner.y + r < s.out_h(); ++r) {
+      for (int q = 0; q < 2 && corner.x + q < s.out_w(); ++q) {
+        if (faulty[r][q]) direct.write_pixel(corner.image, corner.y + r, corner.x + q, o);
+      }
+    }
+  }
+}
+
 // The strip's part of y: A^T M A, the bias and the ReLU.
 void transform_output(const Plan& plan, const Strip& strip, const Workspace& work,
-                      const float* bias, bool relu, float* y) {
+                      const float* bias, bool relu, float* y, DirectConv2d& direct) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   const Conv2dShape& s = plan.s;
@@ -305,65 +261,56 @@ void transform_output(const Plan& plan, const Strip& strip, const Workspace& wor
   const std::int64_t ow = s.out_w();
   const std::int64_t step = strip.tiles * plan.o;
   for (std::int64_t tile = 0; tile < strip.tiles; ++tile) {
-    const auto [image, oy, ox] = strip.corner(plan, tile);
+    const Strip::Corner corner = strip.corner(plan, tile);
+    const auto [image, oy, ox] = corner;
     float* to = y + ((image * oh + oy) * ow + ox) * s.c_out;
+    const float* const from = work.m.get() + tile * plan.o;
+    V fault = hn::Zero(d);
     for (std::int64_t o = 0; o < s.c_out; o += static_cast<std::int64_t>(lanes)) {
-      const float* from = work.m.get() + tile * plan.o + o;
-      V half[2][4];  // A^T M
-      for (int x = 0; x < 4; ++x) {
-        const V m0 = hn::Load(d, from + (0 + x) * step);
-        const V m1 = hn::Load(d, from + (4 + x) * step);
-        const V m2 = hn::Load(d, from + (8 + x) * step);
-        const V m3 = hn::Load(d, from + (12 + x) * step);
-        half[0][x] = hn::Add(hn::Add(m0, m1), m2);
-        half[1][x] = hn::Sub(hn::Sub(m1, m2), m3);
-      }
+      TileOutput out(from + o, step, bias_at(bias, o, s.c_out));
+      fault = hn::Add(fault, out.fault());
       const std::size_t exist = existing(o, s.c_out);
       const auto first = hn::FirstN(d, exist);
-      const V b = bias == nullptr ? hn::Zero(d) : hn::MaskedLoad(first, d, bias + o);
       for (int r = 0; r < 2 && oy + r < oh; ++r) {
-        const V* h = half[r];
-        V out[2] = {hn::Add(hn::Add(hn::Add(h[0], h[1]), h[2]), b),
-                    hn::Add(hn::Sub(hn::Sub(h[1], h[2]), h[3]), b)};
         for (int q = 0; q < 2 && ox + q < ow; ++q) {
+          V& v = out.at[r][q];
           // Not Max: a NaN must stay one.
-          if (relu) out[q] = hn::IfThenZeroElse(hn::Lt(out[q], hn::Zero(d)), out[q]);
+          if (relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
           float* pixel = to + (r * ow + q) * s.c_out + o;
           if (exist == lanes) {
-            hn::StoreU(out[q], d, pixel);
+            hn::StoreU(v, d, pixel);
           } else {
-            hn::BlendedStore(out[q], first, d, pixel);
+            hn::BlendedStore(v, first, d, pixel);
           }
         }
       }
     }
+    if (!hn::AllFalse(d, hn::IsNaN(fault))) [[unlikely]] {
+      mend_tile(plan, corner, from, step, bias, direct);
+    }
   }
 }
 
-template <typename Filter>
-void convolve(const Conv2dShape& s, const float* x, const Filter& filter, const float* bias,
+void convolve(const Conv2dShape& s, const float* x, const Filters& filters, const float* bias,
               bool relu, float* y) {
   const Plan plan(s, static_cast<std::int64_t>(hn::Lanes(D())));
-  const Floats u = transform_weight(plan, filter);
+  const Floats u = transform_weight(plan, filters);
+  DirectConv2d direct(s, x, filters, bias, relu, y);
   parallel_for(plan.strips(), 1, [&](std::int64_t begin, std::int64_t end) {
     Workspace work(plan);
     for (std::int64_t number = begin; number < end; ++number) {
       const Strip strip(plan, number);
       transform_input(plan, strip, x, work);
       multiply(plan, strip, u.get(), work);
-      transform_output(plan, strip, work, bias, relu, y);
+      transform_output(plan, strip, work, bias, relu, y, direct);
     }
   });
 }
 
 void forward(const Conv2dShape& s, const float* x, const float* weight, const float* bias,
              bool relu, float* y) {
-  convolve(
-      s, x,
-      [&](std::int64_t o, std::int64_t c) {
-        return std::pair(weight + (o * s.c_in + c) * 9, std::int64_t{1});
-      },
-      bias, relu, y);
+  convolve(s, x, {.origin = weight, .by_output = s.c_in * 9, .by_input = 9, .by_tap = 1}, bias,
+           relu, y);
 }
 
 void backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx) {
@@ -374,12 +321,8 @@ void backward_data(const Conv2dShape& s, const float* dy, const float* weight, f
   turned.w = s.out_w();
   turned.pad_h = 2 - s.pad_h;
   turned.pad_w = 2 - s.pad_w;
-  convolve(
-      turned, dy,
-      [&](std::int64_t o, std::int64_t c) {
-        return std::pair(weight + (c * s.c_in + o) * 9 + 8, std::int64_t{-1});
-      },
-      nullptr, false, dx);
+  convolve(turned, dy, {.origin = weight + 8, .by_output = 9, .by_input = s.c_in * 9, .by_tap = -1},
+           nullptr, false, dx);
 }
 
 // dM = A dY A^T of a strip, and the sums of dY for the bias.
@@ -423,9 +366,10 @@ void transform_gradient(const Plan& plan, const Strip& strip, const float* dy, W
   }
 }
 
-// dg = G^T dU G, from dU as [element][c][o].
-void transform_back(const Plan& plan, const float* du, float* dweight) {
+// dg = G^T dU G, from dU as [element][c][o]. Returns whether all of it is finite.
+bool transform_back(const Plan& plan, const float* du, float* dweight) {
   const std::int64_t element = plan.s.c_in * plan.o;
+  float fault = 0;  // NaN once something is not finite
   for (std::int64_t o = 0; o < plan.s.c_out; ++o) {
     for (std::int64_t c = 0; c < plan.s.c_in; ++c) {
       const float* from = du + c * plan.o + o;
@@ -445,9 +389,11 @@ void transform_back(const Plan& plan, const float* du, float* dweight) {
         to[y * 3 + 0] = h[0] + 0.5F * (h[1] + h[2]);
         to[y * 3 + 1] = 0.5F * (h[1] - h[2]);
         to[y * 3 + 2] = 0.5F * (h[1] + h[2]) + h[3];
+        fault += 0.0F * (to[y * 3] + to[y * 3 + 1] + to[y * 3 + 2]);
       }
     }
   }
+  return fault == 0;
 }
 
 void backward_weights(const Conv2dShape& s, const float* x, const float* dy, float* dweight,
@@ -478,7 +424,7 @@ void backward_weights(const Conv2dShape& s, const float* x, const float* dy, flo
   for (int part = 1; part < parts; ++part) {
     for (std::int64_t i = 0; i < part_size; ++i) sums[i] += sums[part * part_size + i];
   }
-  transform_back(plan, sums.get(), dweight);
+  if (!transform_back(plan, sums.get(), dweight)) direct_conv2d_mend_weights(s, x, dy, dweight);
   if (dbias != nullptr) std::copy_n(sums.get() + kElements * element, s.c_out, dbias);
 }
 

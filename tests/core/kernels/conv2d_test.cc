@@ -4,53 +4,14 @@
 
 #include <cmath>
 #include <limits>
-#include <ostream>
 
 #include "core/kernels/cpu/dnnl/conv2d.h"
+#include "tests/core/kernels/conv2d_reference.h"
 #include "tests/core/kernels/random_values.h"
 
 namespace dl::kernels {
 
-void PrintTo(const Conv2dShape& s, std::ostream* os) {
-  *os << s.n << 'x' << s.c_in << 'x' << s.h << 'x' << s.w << " by " << s.c_out << 'x' << s.kh << 'x'
-      << s.kw << " stride " << s.stride_h << ',' << s.stride_w << " pad " << s.pad_h << ','
-      << s.pad_w << " dilation " << s.dilation_h << ',' << s.dilation_w << " groups " << s.groups;
-}
-
 namespace {
-
-// The definition, one output at a time; a pixel outside the image is zero.
-struct Reference {
-  explicit Reference(const Conv2dShape& shape) : s(shape) {}
-
-  std::int64_t x_at(std::int64_t n, std::int64_t c, std::int64_t iy, std::int64_t ix) const {
-    return iy < 0 || iy >= s.h || ix < 0 || ix >= s.w ? -1
-                                                      : ((n * s.h + iy) * s.w + ix) * s.c_in + c;
-  }
-  std::int64_t y_at(std::int64_t n, std::int64_t o, std::int64_t oy, std::int64_t ox) const {
-    return ((n * s.out_h() + oy) * s.out_w() + ox) * s.c_out + o;
-  }
-  std::int64_t tap(std::int64_t n, std::int64_t o, std::int64_t oy, std::int64_t ox, std::int64_t i,
-                   std::int64_t ky, std::int64_t kx) const {
-    return x_at(n, o / (s.c_out / s.groups) * (s.c_in / s.groups) + i,
-                oy * s.stride_h + ky * s.dilation_h - s.pad_h,
-                ox * s.stride_w + kx * s.dilation_w - s.pad_w);
-  }
-  template <typename Visit>
-  void each(const Visit& visit) const {
-    for (std::int64_t n = 0; n < s.n; ++n)
-      for (std::int64_t o = 0; o < s.c_out; ++o)
-        for (std::int64_t oy = 0; oy < s.out_h(); ++oy)
-          for (std::int64_t ox = 0; ox < s.out_w(); ++ox)
-            for (std::int64_t i = 0; i < s.c_in / s.groups; ++i)
-              for (std::int64_t ky = 0; ky < s.kh; ++ky)
-                for (std::int64_t kx = 0; kx < s.kw; ++kx)
-                  visit(tap(n, o, oy, ox, i, ky, kx), y_at(n, o, oy, ox),
-                        ((o * (s.c_in / s.groups) + i) * s.kh + ky) * s.kw + kx);
-  }
-
-  Conv2dShape s;
-};
 
 template <typename T>
 void expect_near(const std::vector<T>& got, const std::vector<double>& wanted, double terms) {
