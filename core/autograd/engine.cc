@@ -152,7 +152,11 @@ class Engine {
       for (const Edge& root : roots_) discover(root.node.get(), Released::kTaken);
       for (const Tensor& root : roots.subspan(roots_.size())) {
         if (!asks_gradient(root)) continue;
-        discover(static_cast<Node*>(root.impl()->node.get()), Released::kTaken);
+        // A view may not have its base's history yet.
+        for (const TensorImpl* each = root.impl(); each != nullptr; each = each->base.get()) {
+          auto* const node = static_cast<Node*>(each->node.get());
+          if (node != nullptr) discover(node, Released::kTaken);
+        }
       }
     } catch (...) {  // there is no memory: only the leaves that are known can be told
     }

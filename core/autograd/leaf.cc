@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/autograd/record.h"
 #include "core/tensor/print.h"
 
 namespace dl {
@@ -164,8 +165,10 @@ const FirstError* grad_error(const Tensor& leaf) noexcept {
 
 // Tensor's members that belong to autograd.
 
-bool Tensor::is_leaf() const noexcept {
-  return !impl_->node || static_cast<const Node*>(impl_->node.get())->is_leaf();
+bool Tensor::is_leaf() const {
+  const TensorImpl& impl = *impl_;
+  if (!impl.node) return !impl.is_behind_base();
+  return static_cast<const Node&>(*impl.node).is_leaf();
 }
 
 Tensor& Tensor::requires_grad_(bool requires_grad) {
@@ -193,20 +196,27 @@ void Tensor::zero_grad(bool set_to_none) const {
 }
 
 Tensor Tensor::detach() const {
-  return Tensor(make_ref<TensorImpl>(impl_->storage, impl_->shape, impl_->strides, impl_->offset,
-                                     impl_->dtype));
+  const TensorImpl& impl = *impl_;
+  return Tensor(
+      make_ref<TensorImpl>(impl.storage, impl.shape, impl.strides, impl.offset, impl.dtype));
 }
 
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   DL_CHECK(hook != nullptr, kInvalidArgument, "register_hook: there is no hook");
   DL_CHECK(requires_grad(), kInvalidArgument,
            "register_hook: the tensor requires no gradients, the hook would never run");
-  static_cast<Node*>(impl_->node.get())->add_hook(impl_->output_nr, std::move(hook));
+  const Edge edge = gradient_edge(*this);
+  edge.node->add_hook(edge.output_nr, std::move(hook));
 }
 
 std::string Tensor::str() const {
   if (!defined() || !requires_grad()) return to_text(*this);
   if (is_leaf()) return to_text(*this, std::vector<std::string>{"requires_grad=True"});
+  try {
+    gradient_edge(*this);
+  } catch (const Error&) {  // a view that cannot follow its base
+    return to_text(*this, std::vector<std::string>{"grad_fn=<Invalid>"});
+  }
   // PyTorch's names: "log_softmax" is LogSoftmaxBackward0.
   std::string name = "grad_fn=<";
   bool upper = true;

@@ -40,7 +40,13 @@ Node::Node() noexcept : sequence_(next_sequence++) {}
 void Node::save(const Tensor& tensor) {
   DL_CHECK(saved_count_ < kMaxSaved, kInternal, "{}: more than {} tensors saved for backward",
            name(), kMaxSaved);
-  saved_[saved_count_++] = {tensor, tensor.defined() ? tensor.version() : 0};
+  if (!tensor.defined()) {
+    saved_[saved_count_++] = {};
+    return;
+  }
+  // A view holds its base, whose history may come to hold this node.
+  saved_[saved_count_++] = {tensor.impl()->base ? without_history(tensor) : tensor,
+                            tensor.version()};
 }
 
 void Node::save_output(const Tensor& tensor) {
@@ -118,15 +124,9 @@ void Node::operator delete(Node* node, std::destroying_delete_t) noexcept {
 Edge gradient_edge(const Tensor& tensor) {
   if (!asks_gradient(tensor)) return {};
   const TensorImpl& impl = *tensor.impl();
-  auto* const node = static_cast<Node*>(impl.node.get());
-  if (impl.is_view && !node->is_leaf() && impl.view_version != tensor.version()) [[unlikely]] {
-    throw_error(
-        ErrorKind::kInvalidArgument,
-        "a view of shape {} (made by {}) was used after its base was changed in place; make "
-        "the view again after the change",
-        tensor.sizes().str(), node->name());
-  }
-  return {Ref<Node>(node), impl.output_nr};
+  if (impl.is_behind_base()) [[unlikely]]
+    detail::follow_base(tensor);
+  return {Ref<Node>(static_cast<Node*>(impl.node.get())), impl.output_nr};
 }
 
 void detail::attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr) {
@@ -136,17 +136,27 @@ void detail::attach(const Tensor& output, const Ref<Node>& node, std::uint32_t o
   impl.node = node;
   impl.output_nr = output_nr;
   impl.requires_grad = true;
+  impl.recorded_version = impl.storage->version();
 }
 
 void check_in_place(const Tensor& self, bool recorded, std::string_view op) {
-  if (!recorded) return;
+  const TensorImpl& impl = *self.impl();
+  if (!recorded) {
+    DL_CHECK(!impl.is_unrecorded_view || !grad_enabled() || !impl.base->requires_grad,
+             kInvalidArgument,
+             "{}: a view that was made under a NoGradGuard was to be changed in place without one, "
+             "and its base requires gradients, which would not know of it; do it under a "
+             "NoGradGuard, or on detach()",
+             op);
+    return;
+  }
   DL_CHECK(
       !(self.requires_grad() && self.is_leaf()), kInvalidArgument,
       "{}: a leaf that requires gradients was to be changed in place; do it under a NoGradGuard, "
       "or on detach()",
       op);
   DL_CHECK(
-      !self.impl()->is_view, kInvalidArgument,
+      !impl.base, kInvalidArgument,
       "{}: a view was to be changed in place in an operation that is recorded for backward, "
       "which is not supported; use the operation that returns a new tensor, or clone() the view",
       op);
@@ -163,8 +173,11 @@ void check_not_expanded(const Tensor& self, std::string_view op) {
 }
 
 bool is_exclusive(const Tensor& tensor) noexcept {
-  return tensor.impl()->use_count() == 1 && tensor.storage()->use_count() == 1 &&
-         !tensor.storage()->owner();
+  const TensorImpl& impl = *tensor.impl();
+  // The base of a view has a handle of its own to the storage.
+  const TensorImpl* const base = impl.base.get();
+  return impl.use_count() == 1 && (base == nullptr || base->use_count() == 1) &&
+         impl.storage->use_count() == (base == nullptr ? 1U : 2U) && !impl.storage->owner();
 }
 
 }  // namespace dl

@@ -54,8 +54,9 @@ struct Edge {
   std::uint32_t output_nr = 0;
 };
 
-// The edge that a tensor's gradient takes. Throws kInvalidArgument for a view whose base was
-// changed in place after the view was made: what it shows is no longer what its history says.
+// The edge that a tensor's gradient takes. A view whose base was changed by a recorded operation
+// after the view was made gets a new history here: that of its base now, seen as the view sees it.
+// Throws kInvalidArgument if it cannot have one (detail::follow_base()).
 Edge gradient_edge(const Tensor& tensor);
 
 class Node : public RefCounted {

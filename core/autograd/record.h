@@ -22,6 +22,10 @@ bool is_recorded(const Inputs&... inputs) noexcept {
 namespace detail {
 // Makes `node` the history of `output`.
 void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr);
+// core/ops: gives a view that is behind its base (TensorImpl) the base's history. Throws
+// kInvalidArgument for a view that was made under a NoGradGuard, a leaf, and a view of a tensor
+// several of whose elements are one in memory.
+void follow_base(const Tensor& view);
 }  // namespace detail
 
 // A node with an edge for each input in order; null where nothing is recorded. An operation in
@@ -59,7 +63,8 @@ N* record_list(const Tensor& output, std::span<const Tensor> inputs) {
 }
 
 // Called by every operation in place, before it writes. `recorded` is is_recorded(self, other...).
-// Refuses a leaf that requires gradients, and a view in a recorded operation.
+// Refuses a leaf that requires gradients, a view in a recorded operation, and a view that was made
+// under a NoGradGuard, unless there is one now, if its base requires gradients.
 void check_in_place(const Tensor& self, bool recorded, std::string_view op);
 // Called as well where writing an element twice would show: refuses an expanded tensor, several of
 // whose elements are one in memory.

@@ -19,7 +19,7 @@ Tensor InputCast::operator()(const Tensor& input) const {
     return input;
   }
   const bool is_weight = input.dtype() == DType::kF32 && input.requires_grad() && input.is_leaf() &&
-                         !input.impl()->is_view && detail::autocast_state.cache_enabled;
+                         !input.impl()->base && detail::autocast_state.cache_enabled;
   if (!is_weight) return input.to(dtype_);
   const bool tracked = grad_enabled();
   if (Tensor kept = detail::find_autocast(input, dtype_, tracked); kept.defined()) return kept;

@@ -1,5 +1,9 @@
 // Views: the same storage under another shape. Each records how a gradient goes back.
+#include <algorithm>
+#include <numeric>
+
 #include "core/ops/common.h"
+#include "core/ops/reduce.h"
 
 namespace dl {
 namespace {
@@ -44,11 +48,57 @@ struct ExpandBackward final : Node {
   Shape shape;
 };
 
+// Any view, straight from the tensor at the bottom of a chain of views.
+struct AsStridedBackward final : Node {
+  std::string_view name() const noexcept override { return "as_strided"; }
+  void backward(BackwardContext& context) override {
+    Tensor grad = context.grad_output();
+    Dims repeated;  // elements along these are one in memory
+    for (std::size_t d = 0; d < view_strides.size(); ++d) {
+      if (view_strides[d] == 0 && grad.sizes()[d] > 1) {
+        repeated.push_back(static_cast<std::int64_t>(d));
+      }
+    }
+    if (repeated.size() > 0) grad = sum(grad, repeated, {.keepdim = true});
+    const Tensor memory = zeros({strided_extent(base_shape, base_strides, name())},
+                                {.dtype = grad.dtype(), .device = grad.device()});
+    call<Op::kCopy>(grad.device(), grad,
+                    as_strided(memory, grad.sizes(), view_strides, view_offset));
+    context.give(0, as_strided(memory, base_shape, base_strides, 0));
+  }
+  Shape base_shape;
+  Strides base_strides;
+  Strides view_strides;
+  std::int64_t view_offset = 0;  // from the base's first element
+};
+
+// Whether several elements may be one in memory.
+bool may_overlap_itself(const Shape& shape, const Strides& strides) {
+  Dims order(shape.size(), 0);
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return strides[static_cast<std::size_t>(a)] < strides[static_cast<std::size_t>(b)];
+  });
+  std::int64_t last = 0;  // the place of the last element so far
+  for (const std::int64_t dim : order) {
+    const auto d = static_cast<std::size_t>(dim);
+    if (shape[d] < 2) continue;
+    if (strides[d] <= last) return true;
+    last += (shape[d] - 1) * strides[d];
+  }
+  return false;
+}
+
 Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
                  std::int64_t offset) {
   Tensor view(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
-  view.impl()->is_view = true;
-  view.impl()->view_version = base.version();
+  TensorImpl& impl = *view.impl();
+  const TensorImpl& from = *base.impl();
+  // A leaf that is a view has a gradient of its own, and ends the chain.
+  const bool is_bottom = !from.base || (from.requires_grad && base.is_leaf());
+  impl.base = is_bottom ? Ref<TensorImpl>(base.impl()) : from.base;
+  impl.is_unrecorded_view = !grad_enabled() || (!is_bottom && from.is_unrecorded_view);
+  impl.view_version = base.version();
   return view;
 }
 
@@ -103,6 +153,35 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
 }
 
 }  // namespace
+
+void detail::follow_base(const Tensor& view) {
+  TensorImpl& impl = *view.impl();
+  const TensorImpl& base = *impl.base;
+  constexpr std::string_view kAdvice = "make the view again after the change, or use its detach()";
+  DL_CHECK(!impl.is_unrecorded_view, kInvalidArgument,
+           "a view of shape {} was made under a NoGradGuard, and its base was changed in place "
+           "since by an operation that is recorded for backward: its gradient would be lost; {}",
+           view.sizes().str(), kAdvice);
+  DL_CHECK(!(impl.requires_grad && view.is_leaf()) && !base.base, kInvalidArgument,
+           "a leaf that requires gradients, or a view of one, of shape {}, shows a tensor that was "
+           "changed in place since by an operation that is recorded for backward; make the leaf "
+           "from a clone()",
+           view.sizes().str());
+  DL_CHECK(
+      !may_overlap_itself(base.shape, base.strides), kInvalidArgument,
+      "a view of shape {} shows a tensor of shape {} and strides {}, several of whose elements "
+      "are one in memory, and which was changed in place since; {}",
+      view.sizes().str(), base.shape.str(), base.strides.str(), kAdvice);
+  const Ref<AsStridedBackward> node = make_ref<AsStridedBackward>();
+  node->reserve_edges(1);
+  node->add_edge(gradient_edge(Tensor(impl.base)));
+  node->base_shape = base.shape;
+  node->base_strides = base.strides;
+  node->view_strides = impl.strides;
+  node->view_offset = impl.offset - base.offset;
+  attach(view, node, 0);
+  impl.view_version = view.version();
+}
 
 Tensor Tensor::view(const Shape& shape) const {
   const Shape target = infer_shape(shape, numel(), "view");

@@ -150,9 +150,11 @@ class Tensor {
   Tensor& div_(Scalar other);
 
   // core/autograd. A leaf is a tensor that no recorded operation made; gradients gather in leaves.
-  bool requires_grad() const noexcept { return impl_->requires_grad; }
+  bool requires_grad() const noexcept {
+    return impl_->requires_grad || impl_->is_behind_base();
+  }
   Tensor& requires_grad_(bool requires_grad = true);
-  bool is_leaf() const noexcept;
+  bool is_leaf() const;
   // Undefined where there is none.
   Tensor grad() const;
   void set_grad(const Tensor& grad) const;

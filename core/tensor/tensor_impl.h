@@ -36,10 +36,24 @@ class TensorImpl final : public RefCounted {
   // Of autograd: whether gradients flow here, the node that made this tensor or, for a leaf, the
   // node that gathers its gradient, and which of the node's outputs it is.
   bool requires_grad = false;
-  bool is_view = false;  // made by a view operation
+  // Of a view that was made while nothing was recorded: it has no history, and gets none.
+  bool is_unrecorded_view = false;
   std::uint32_t output_nr = 0;
-  std::uint32_t view_version = 0;  // of the storage when the view was made
+  std::uint32_t view_version = 0;      // of the storage when `node` was right for this view
+  std::uint32_t recorded_version = 0;  // of the storage when `node` was made
   Ref<RefCounted> node;
+  // Of a view: the tensor that it shows, which is a view itself only if it is a leaf. Null for
+  // others.
+  Ref<TensorImpl> base;
+
+  // Whether an operation that was recorded has written into the base of this view since: its values
+  // have a history that `node` does not know.
+  bool is_behind_base() const noexcept {
+    for (const TensorImpl* each = base.get(); each != nullptr; each = each->base.get()) {
+      if (each->recorded_version > view_version) return true;
+    }
+    return false;
+  }
 
  private:
   ~TensorImpl() override = default;

@@ -197,24 +197,17 @@ TEST(InPlace, OfATensorWithItselfOrItsViewsHasTheGradientOfTheFormula) {
 TEST(InPlace, ThatIsRefusedLeavesItsTensorAlone) {
   const Tensor x = leaf({1, 2});
   Tensor y = x * 2;
-  const Tensor stale = y.view({2});
+  Tensor constant;
+  {
+    const NoGradGuard guard;
+    constant = y.view({2});
+  }
   y.mul_(3);
-  EXPECT_THROW(y.add_(stale), Error);
-  EXPECT_THROW(y.copy_(stale), Error);
+  EXPECT_THROW(y.add_(constant), Error);
+  EXPECT_THROW(y.copy_(constant), Error);
   EXPECT_EQ(values<float>(y), (Floats{6, 12}));
   sum(y).backward();
   EXPECT_EQ(values<float>(x.grad()), (Floats{6, 6}));
-}
-
-TEST(InPlace, MakesEarlierViewsUnusable) {
-  const Tensor x = leaf({1, 2});
-  Tensor y = x * 2;
-  const Tensor view = y.view({2, 1});
-  y.mul_(3);
-  EXPECT_ERROR(
-      view * 2, kInvalidArgument,
-      "a view of shape [2, 1] (made by view) was used after its base was changed in place; "
-      "make the view again after the change");
 }
 
 TEST(Hook, ThatIsNoFunctionIsRefused) {
