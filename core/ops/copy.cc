@@ -18,10 +18,12 @@ struct CopyBackward final : Node {
   Device device{};
 };
 
-// copy_: input 0 is what was overwritten, which gets no gradient.
+// copy_: input 0 is what was overwritten. It gets zeros, not nothing: optimizers that decay weights
+// or keep a momentum pass over a parameter without a gradient.
 struct OverwriteBackward final : Node {
   std::string_view name() const noexcept override { return "copy_"; }
   void backward(BackwardContext& context) override {
+    if (context.needs(0)) context.give(0, zeros_like(context.grad_output()));
     if (context.needs(1)) {
       context.give(1, sum_to(context.grad_output(), shape).to(device).to(dtype));
     }
@@ -33,7 +35,9 @@ struct OverwriteBackward final : Node {
 
 struct FillBackward final : Node {
   std::string_view name() const noexcept override { return "fill_"; }
-  void backward(BackwardContext&) override {}
+  void backward(BackwardContext& context) override {
+    context.give(0, zeros_like(context.grad_output()));
+  }
 };
 
 bool is_same_layout(const Tensor& a, const Tensor& b) {

@@ -356,5 +356,31 @@ TEST(ChangedView, MakesNoCircleOfOwners) {
   EXPECT_EQ(storage->use_count(), 1U);
 }
 
+TEST(Overwritten, GivesItsInputsZeros) {
+  const Tensor w = trained({2});
+  const std::pair<const char*, std::function<void(Tensor&)>> writes[] = {
+      {"zero_", [](Tensor& y) { y.zero_(); }},
+      {"fill_", [](Tensor& y) { y.fill_(3); }},
+      {"copy_", [](Tensor& y) { y.copy_(ones({2})); }},
+      {"copy_ of what is trained", [&](Tensor& y) { y.copy_(w); }},
+      {"copy_ of a number", [](Tensor& y) { y.copy_(ones({})); }},
+      {"mul_", [](Tensor& y) { y.mul_(0); }},
+      {"fill_ and more",
+       [](Tensor& y) {
+         y.zero_();
+         y.add_(1);
+       }},
+  };
+  for (const auto& [name, write] : writes) {
+    const Tensor x = trained({2});
+    Tensor y = mul(x, 2.0);
+    write(y);
+    sum(y).backward();
+    ASSERT_TRUE(x.grad().defined()) << name;
+    EXPECT_EQ(values<float>(x.grad()), (std::vector<float>{0, 0})) << name;
+  }
+  EXPECT_EQ(values<float>(w.grad()), (std::vector<float>{1, 1}));
+}
+
 }  // namespace
 }  // namespace dl
