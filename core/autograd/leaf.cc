@@ -166,12 +166,13 @@ const FirstError* grad_error(const Tensor& leaf) noexcept {
 // Tensor's members that belong to autograd.
 
 bool Tensor::is_leaf() const {
-  const TensorImpl& impl = *impl_;
+  const TensorImpl& impl = get("is_leaf");
   if (!impl.node) return !impl.is_behind_base();
   return static_cast<const Node&>(*impl.node).is_leaf();
 }
 
 Tensor& Tensor::requires_grad_(bool requires_grad) {
+  get("requires_grad_");
   DL_CHECK(is_leaf(), kInvalidArgument,
            "requires_grad_: only leaves can be told; detach() a result to make it a leaf");
   DL_CHECK(!requires_grad || is_floating(dtype()), kDType,
@@ -183,26 +184,30 @@ Tensor& Tensor::requires_grad_(bool requires_grad) {
 }
 
 Tensor Tensor::grad() const {
+  get("grad");
   const LeafNode* const leaf = leaf_node(*this);
   return leaf == nullptr ? Tensor() : leaf->grad();
 }
 
 void Tensor::set_grad(const Tensor& grad) const {
+  get("set_grad");
   require_leaf(*this, "set_grad").set_grad(grad);
 }
 
 void Tensor::zero_grad(bool set_to_none) const {
+  get("zero_grad");
   if (LeafNode* const leaf = leaf_node(*this)) leaf->zero_grad(set_to_none);
 }
 
 Tensor Tensor::detach() const {
-  const TensorImpl& impl = *impl_;
+  const TensorImpl& impl = get("detach");
   return Tensor(
       make_ref<TensorImpl>(impl.storage, impl.shape, impl.strides, impl.offset, impl.dtype));
 }
 
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   DL_CHECK(hook != nullptr, kInvalidArgument, "register_hook: there is no hook");
+  get("register_hook");
   DL_CHECK(requires_grad(), kInvalidArgument,
            "register_hook: the tensor requires no gradients, the hook would never run");
   const Edge edge = gradient_edge(*this);

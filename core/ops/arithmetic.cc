@@ -410,6 +410,7 @@ Tensor ge(const Tensor& a, Scalar b) {
 // In place.
 
 Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
+  get("add_");
   constexpr std::string_view kName = "add_";
   check_operands(*this, other, kName);
   const DType dtype = result_type(*this, other, kName);
@@ -431,10 +432,12 @@ Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
 }
 
 Tensor& Tensor::add_(Scalar other) {
+  get("add_");
   return add_(as_number(other, dtype_with(*this, other, "add_"), "add_"));
 }
 
 Tensor& Tensor::sub_(const Tensor& other) {
+  get("sub_");
   constexpr std::string_view kName = "sub_";
   check_operands(*this, other, kName);
   const Ref<SubBackward> node = make_node_of<SubBackward>(*this, other);
@@ -444,16 +447,19 @@ Tensor& Tensor::sub_(const Tensor& other) {
 }
 
 Tensor& Tensor::mul_(const Tensor& other) {
+  get("mul_");
   check_defined(other, "mul_", "the operand");
   write_saving<Op::kMul, MulBackward>(*this, other, result_type(*this, other, "mul_"), "mul_");
   return *this;
 }
 
 Tensor& Tensor::mul_(Scalar other) {
+  get("mul_");
   return mul_(as_number(other, dtype_with(*this, other, "mul_"), "mul_"));
 }
 
 Tensor& Tensor::div_(const Tensor& other) {
+  get("div_");
   check_defined(other, "div_", "the operand");
   const DType dtype = quotient(result_type(*this, other, "div_"));
   write_saving<Op::kDiv, DivBackward>(*this, other, dtype, "div_");
@@ -461,6 +467,7 @@ Tensor& Tensor::div_(const Tensor& other) {
 }
 
 Tensor& Tensor::div_(Scalar other) {
+  get("div_");
   return div_(as_number(other, quotient(dtype_with(*this, other, "div_")), "div_"));
 }
 

@@ -118,15 +118,18 @@ Tensor copied(const Tensor& input, Tensor result, ToOptions options = {}) {
 }  // namespace
 
 Tensor Tensor::contiguous(MemoryFormat format) const {
+  get("contiguous");
   if (format == MemoryFormat::kPreserve || is_contiguous(format)) return *this;
   return clone(format);
 }
 
 Tensor Tensor::clone(MemoryFormat format) const {
+  get("clone");
   return copied(*this, empty_like(*this, format));
 }
 
 Tensor Tensor::to(DType wanted) const {
+  get("to");
   if (wanted == dtype()) return *this;
   const bool channels_last = is_channels_last() && !is_contiguous();
   return copied(
@@ -135,6 +138,7 @@ Tensor Tensor::to(DType wanted) const {
 }
 
 Tensor Tensor::to(Device wanted, ToOptions options) const {
+  get("to");
   if (wanted == device()) return *this;
   const Tensor form = is_dense(sizes(), strides()) ? *this : contiguous();
   const Shape& shape = form.sizes();
@@ -144,14 +148,17 @@ Tensor Tensor::to(Device wanted, ToOptions options) const {
 }
 
 Tensor Tensor::cuda() const {
+  get("cuda");
   return cuda(dl::cuda::current_device());
 }
 
 Tensor Tensor::cuda(int index) const {
+  get("cuda");
   return to(Device{DeviceType::kCUDA, static_cast<std::int16_t>(index)});
 }
 
 Tensor Tensor::pin_memory() const {
+  get("pin_memory");
   if (is_pinned()) return *this;
   DL_CHECK(!is_cuda(), kInvalidArgument, "pin_memory: the tensor is on {}, wanted one on the cpu",
            device().str());
@@ -161,11 +168,13 @@ Tensor Tensor::pin_memory() const {
   return copied(*this, result);
 }
 
-bool Tensor::is_pinned() const noexcept {
+bool Tensor::is_pinned() const {
+  get("is_pinned");
   return !is_cuda() && dl::cuda::is_pinned(storage()->data());
 }
 
 Tensor& Tensor::copy_(const Tensor& source, ToOptions options) {
+  get("copy_");
   check_defined(source, "copy_", "the source");
   const Shape shape = broadcast_shapes(sizes(), source.sizes(), "copy_");
   DL_CHECK(shape == sizes(), kShape, "copy_: a source of shape {} does not fit into {}",
@@ -187,6 +196,7 @@ Tensor& Tensor::copy_(const Tensor& source, ToOptions options) {
 }
 
 Tensor& Tensor::fill_(Scalar value) {
+  get("fill_");
   check_fits(value, dtype(), "fill_");
   const bool recorded = is_recorded(*this);
   check_in_place(*this, recorded, "fill_");
@@ -198,6 +208,7 @@ Tensor& Tensor::fill_(Scalar value) {
 }
 
 Tensor& Tensor::zero_() {
+  get("zero_");
   return fill_(0);
 }
 

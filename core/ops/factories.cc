@@ -71,10 +71,12 @@ Tensor ones(const Shape& shape, TensorOptions options) {
 }
 
 Tensor zeros_like(const Tensor& like) {
+  if (!like.defined()) refuse_undefined("zeros_like");
   return filled_like(like, 0);
 }
 
 Tensor ones_like(const Tensor& like) {
+  if (!like.defined()) refuse_undefined("ones_like");
   return filled_like(like, 1);
 }
 

@@ -184,6 +184,7 @@ void detail::follow_base(const Tensor& view) {
 }
 
 Tensor Tensor::view(const Shape& shape) const {
+  get("view");
   const Shape target = infer_shape(shape, numel(), "view");
   const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
   DL_CHECK(steps.has_value(), kShape,
@@ -194,6 +195,7 @@ Tensor Tensor::view(const Shape& shape) const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
+  get("reshape");
   const Shape target = infer_shape(shape, numel(), "reshape");
   const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
   if (steps) return reshaped(*this, target, *steps);
@@ -201,6 +203,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
+  get("flatten");
   const std::size_t first = wrap_dim(start_dim, rank(), "flatten");
   const std::size_t last = wrap_dim(end_dim, rank(), "flatten");
   DL_CHECK(first <= last, kIndex, "flatten: the first dimension {} comes after the last {}",
@@ -221,6 +224,7 @@ Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
 }
 
 Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
+  get("transpose");
   const std::size_t a = wrap_dim(dim0, rank(), "transpose");
   const std::size_t b = wrap_dim(dim1, rank(), "transpose");
   Dims order(rank(), 0);
@@ -230,12 +234,14 @@ Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
 }
 
 Tensor Tensor::t() const {
+  get("t");
   DL_CHECK(rank() <= 2, kShape, "t: at most 2 dimensions were wanted, the shape is {}",
            sizes().str());
   return rank() < 2 ? transpose(0, 0) : transpose(0, 1);
 }
 
 Tensor Tensor::permute(const Dims& dims) const {
+  get("permute");
   DL_CHECK(dims.size() == rank(), kShape, "permute: {} names {} dimensions, the tensor has {}",
            dims.str(), dims.size(), rank());
   Dims order(rank(), 0);
@@ -251,6 +257,7 @@ Tensor Tensor::permute(const Dims& dims) const {
 }
 
 Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
+  get("select");
   DL_CHECK(rank() > 0, kShape, "select: a tensor without dimensions has no index");
   const std::size_t d = wrap_dim(dim, rank(), "select");
   const std::int64_t size = sizes()[d];
@@ -261,6 +268,7 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
 
 Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t end,
                      std::int64_t step) const {
+  get("slice");
   DL_CHECK(rank() > 0, kShape, "slice: a tensor without dimensions cannot be sliced");
   DL_CHECK(step > 0, kInvalidArgument, "slice: the step is {}, wanted at least 1", step);
   const std::size_t d = wrap_dim(dim, rank(), "slice");
@@ -274,6 +282,7 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t end,
 }
 
 Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const {
+  get("narrow");
   DL_CHECK(rank() > 0, kShape, "narrow: a tensor without dimensions cannot be narrowed");
   const std::size_t d = wrap_dim(dim, rank(), "narrow");
   DL_CHECK(start >= 0 && length >= 0 && length <= sizes()[d] && start <= sizes()[d] - length,
@@ -283,6 +292,7 @@ Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length)
 }
 
 Tensor Tensor::expand(const Shape& shape) const {
+  get("expand");
   DL_CHECK(shape.size() >= rank(), kShape, "expand: {} has fewer dimensions than the tensor's {}",
            shape.str(), sizes().str());
   Shape target = shape;
@@ -305,6 +315,7 @@ Tensor Tensor::expand(const Shape& shape) const {
 }
 
 Tensor Tensor::squeeze() const {
+  get("squeeze");
   Shape shape;
   Strides steps;
   for (std::size_t d = 0; d < rank(); ++d) {
@@ -316,6 +327,7 @@ Tensor Tensor::squeeze() const {
 }
 
 Tensor Tensor::squeeze(std::int64_t dim) const {
+  get("squeeze");
   const std::size_t d = wrap_dim(dim, rank(), "squeeze");
   Shape shape = sizes();
   Strides steps = strides();
@@ -327,6 +339,7 @@ Tensor Tensor::squeeze(std::int64_t dim) const {
 }
 
 Tensor Tensor::unsqueeze(std::int64_t dim) const {
+  get("unsqueeze");
   const std::size_t d = wrap_dim(dim, rank() + 1, "unsqueeze");
   Shape shape = sizes();
   Strides steps = strides();

@@ -67,6 +67,7 @@ Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
 }
 
 Tensor empty_like(const Tensor& like, MemoryFormat format) {
+  if (!like.defined()) refuse_undefined("empty_like");
   if (format == MemoryFormat::kPreserve && !like.is_contiguous() &&
       is_dense(like.sizes(), like.strides())) {
     return make(like.sizes(), like.strides(), like.dtype(), like.device());

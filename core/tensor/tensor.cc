@@ -34,15 +34,21 @@ void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted) {
   throw_error(ErrorKind::kDType, "{}: {} is not supported; wanted {}", op, name_of(dtype), wanted);
 }
 
+void refuse_undefined(std::string_view op) {
+  throw_error(ErrorKind::kInvalidArgument,
+              "{}: the tensor is undefined (default constructed, or moved from); assign a value "
+              "first, or ask defined()",
+              op);
+}
+
 void Tensor::refuse_data(DType wanted) const {
   throw_error(ErrorKind::kDType, "data: the tensor holds {}, {} was asked for", name_of(dtype()),
               name_of(wanted));
 }
 
 Scalar Tensor::item() const {
-  DL_CHECK(defined(), kInvalidArgument, "item: the tensor is undefined");
-  DL_CHECK(numel() == 1, kShape, "item: a tensor of one element was wanted, its shape is {}",
-           sizes().str());
+  DL_CHECK(get("item").numel == 1, kShape,
+           "item: a tensor of one element was wanted, its shape is {}", sizes().str());
   alignas(8) char on_host[8];
   const void* at = impl_->data;
   if (is_cuda()) {
@@ -60,8 +66,8 @@ Scalar Tensor::item() const {
 }
 
 std::int64_t Tensor::offset_of(std::initializer_list<std::int64_t> index) const {
-  DL_CHECK(!is_cuda(), kInvalidArgument, "at: the tensor is on {}; look at its cpu()",
-           device().str());
+  DL_CHECK(get("at").storage->device().type != DeviceType::kCUDA, kInvalidArgument,
+           "at: the tensor is on {}; look at its cpu()", device().str());
   DL_CHECK(index.size() == rank(), kIndex, "at: {} indices for a tensor of {} dimensions",
            index.size(), rank());
   std::int64_t offset = 0;
@@ -76,6 +82,7 @@ std::int64_t Tensor::offset_of(std::initializer_list<std::int64_t> index) const 
 
 Tensor as_strided(const Tensor& base, const Shape& shape, const Strides& strides,
                   std::int64_t offset) {
+  if (!base.defined()) refuse_undefined("as_strided");
   const std::int64_t extent = strided_extent(shape, strides, "as_strided");
   const auto held = static_cast<std::int64_t>(base.storage()->bytes() / size_of(base.dtype()));
   DL_CHECK(

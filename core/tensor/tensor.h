@@ -1,9 +1,9 @@
 // Tensor: a handle to an n-dimensional array, with PyTorch's names and semantics.
 //
 // A Tensor is 8 bytes; copying one shares the array. Views share the storage; clone() copies it. An
-// undefined Tensor (default constructed) stands for "none". Shape and dtype of a tensor never
-// change. Thread-safety: handles to one array may be copied and destroyed on any thread; reading is
-// free from any thread while nobody writes.
+// undefined Tensor (default constructed, or moved from) stands for "none". Shape and dtype of a
+// tensor never change. Thread-safety: handles to one array may be copied and destroyed on any
+// thread; reading is free from any thread while nobody writes.
 //
 // Members that only need to look at the handle are here. Those marked with a room are declared here
 // and defined there: core/ops (recorded by autograd) and core/autograd.
@@ -15,6 +15,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "core/base/ref.h"
@@ -29,6 +30,9 @@
 namespace dl {
 
 class Tensor;
+
+// "dim: the tensor is undefined ..."
+[[noreturn]] void refuse_undefined(std::string_view op);
 
 struct BackwardOptions {
   bool retain_graph = false;  // keep what the nodes saved, so that backward can run again
@@ -50,39 +54,46 @@ class Tensor {
   // True where both handles name the same array object.
   bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
-  // What it is. All of these need a defined tensor.
-  std::int64_t dim() const noexcept { return static_cast<std::int64_t>(impl_->shape.size()); }
-  const Shape& sizes() const noexcept { return impl_->shape; }
-  const Strides& strides() const noexcept { return impl_->strides; }
-  std::int64_t size(std::int64_t d) const { return impl_->shape[wrap_dim(d, rank(), "size")]; }
+  // What it is. These and all members below throw kInvalidArgument for an undefined tensor.
+  std::int64_t dim() const { return static_cast<std::int64_t>(get("dim").shape.size()); }
+  const Shape& sizes() const { return get("sizes").shape; }
+  const Strides& strides() const { return get("strides").strides; }
+  std::int64_t size(std::int64_t d) const {
+    const Shape& shape = get("size").shape;
+    return shape[wrap_dim(d, shape.size(), "size")];
+  }
   std::int64_t stride(std::int64_t d) const {
-    return impl_->strides[wrap_dim(d, rank(), "stride")];
+    const Strides& strides = get("stride").strides;
+    return strides[wrap_dim(d, strides.size(), "stride")];
   }
-  std::int64_t numel() const noexcept { return impl_->numel; }
-  std::size_t nbytes() const noexcept {
-    return static_cast<std::size_t>(impl_->numel) * size_of(impl_->dtype);
+  std::int64_t numel() const { return get("numel").numel; }
+  std::size_t nbytes() const {
+    const TensorImpl& impl = get("nbytes");
+    return static_cast<std::size_t>(impl.numel) * size_of(impl.dtype);
   }
-  DType dtype() const noexcept { return impl_->dtype; }
-  Device device() const noexcept { return impl_->storage->device(); }
-  bool is_contiguous() const noexcept { return impl_->contiguous; }
-  bool is_channels_last() const noexcept { return impl_->channels_last; }
-  bool is_contiguous(MemoryFormat format) const noexcept {
-    return format == MemoryFormat::kChannelsLast ? impl_->channels_last : impl_->contiguous;
+  DType dtype() const { return get("dtype").dtype; }
+  Device device() const { return get("device").storage->device(); }
+  bool is_contiguous() const { return get("is_contiguous").contiguous; }
+  bool is_channels_last() const { return get("is_channels_last").channels_last; }
+  bool is_contiguous(MemoryFormat format) const {
+    const TensorImpl& impl = get("is_contiguous");
+    return format == MemoryFormat::kChannelsLast ? impl.channels_last : impl.contiguous;
   }
-  const Ref<Storage>& storage() const noexcept { return impl_->storage; }
-  std::int64_t storage_offset() const noexcept { return impl_->offset; }
+  const Ref<Storage>& storage() const { return get("storage").storage; }
+  std::int64_t storage_offset() const { return get("storage_offset").offset; }
   // Number of writes in place to the storage so far.
-  std::uint32_t version() const noexcept { return impl_->storage->version(); }
+  std::uint32_t version() const { return get("version").storage->version(); }
   // Whoever writes through a pointer tells autograd with this.
-  void bump_version() const noexcept { impl_->storage->bump_version(); }
+  void bump_version() const { get("bump_version").storage->bump_version(); }
 
   // The elements. data<T>() throws kDType where T is not the dtype's type.
-  void* data_ptr() const noexcept { return impl_->data; }
+  void* data_ptr() const { return get("data_ptr").data; }
   template <typename T>
   T* data() const {
-    if (impl_->dtype != kDTypeOf<T>) [[unlikely]]
+    const TensorImpl& impl = get("data");
+    if (impl.dtype != kDTypeOf<T>) [[unlikely]]
       refuse_data(kDTypeOf<T>);
-    return static_cast<T*>(impl_->data);
+    return static_cast<T*>(impl.data);
   }
   // The value of a tensor of one element, converted to T. Throws kShape for more elements, and
   // kInvalidArgument for a value that an integer type T does not hold (core/tensor/scalar.h).
@@ -130,10 +141,10 @@ class Tensor {
   Tensor cuda() const;  // to the thread's current CUDA device
   Tensor cuda(int index) const;
   Tensor cpu() const { return to(Device{}); }
-  bool is_cuda() const noexcept { return device().type == DeviceType::kCUDA; }
+  bool is_cuda() const { return device().type == DeviceType::kCUDA; }
   // A copy in pinned memory, from which copies to a device are fast and need not be waited for.
   Tensor pin_memory() const;
-  bool is_pinned() const noexcept;
+  bool is_pinned() const;
 
   // core/ops: writes in place, each of which counts as one version.
   // Broadcasts, converts, and takes from any device. non_blocking: as for to().
@@ -150,8 +161,9 @@ class Tensor {
   Tensor& div_(Scalar other);
 
   // core/autograd. A leaf is a tensor that no recorded operation made; gradients gather in leaves.
-  bool requires_grad() const noexcept {
-    return impl_->requires_grad || impl_->is_behind_base();
+  bool requires_grad() const {
+    const TensorImpl& impl = get("requires_grad");
+    return impl.requires_grad || impl.is_behind_base();
   }
   Tensor& requires_grad_(bool requires_grad = true);
   bool is_leaf() const;
@@ -172,6 +184,11 @@ class Tensor {
   std::string str() const;
 
  private:
+  const TensorImpl& get(const char* member) const {
+    if (!impl_) [[unlikely]]
+      refuse_undefined(member);
+    return *impl_;
+  }
   std::size_t rank() const noexcept { return impl_->shape.size(); }
   [[noreturn]] void refuse_data(DType wanted) const;
   std::int64_t offset_of(std::initializer_list<std::int64_t> index) const;

@@ -92,7 +92,103 @@ TEST(Tensor, ItemConvertsAndRefusesSeveralElements) {
   EXPECT_EQ(tensor(true).item<float>(), 1.0f);
   EXPECT_ERROR(tensor({1, 2}).item<int>(), kShape,
                "item: a tensor of one element was wanted, its shape is [2]");
-  EXPECT_ERROR(Tensor().item<int>(), kInvalidArgument, "item: the tensor is undefined");
+}
+
+// A member, and a call of it that its arguments do not fail.
+struct MemberCall {
+  const char* name;
+  void (*call)(Tensor& tensor);
+};
+
+const MemberCall kMemberCalls[] = {
+    {"dim", [](Tensor& t) { t.dim(); }},
+    {"sizes", [](Tensor& t) { t.sizes(); }},
+    {"strides", [](Tensor& t) { t.strides(); }},
+    {"size", [](Tensor& t) { t.size(0); }},
+    {"stride", [](Tensor& t) { t.stride(0); }},
+    {"numel", [](Tensor& t) { t.numel(); }},
+    {"nbytes", [](Tensor& t) { t.nbytes(); }},
+    {"dtype", [](Tensor& t) { t.dtype(); }},
+    {"device", [](Tensor& t) { t.device(); }},
+    {"device", [](Tensor& t) { t.is_cuda(); }},
+    {"is_contiguous", [](Tensor& t) { t.is_contiguous(); }},
+    {"is_contiguous", [](Tensor& t) { t.is_contiguous(MemoryFormat::kChannelsLast); }},
+    {"is_channels_last", [](Tensor& t) { t.is_channels_last(); }},
+    {"storage", [](Tensor& t) { t.storage(); }},
+    {"storage_offset", [](Tensor& t) { t.storage_offset(); }},
+    {"version", [](Tensor& t) { t.version(); }},
+    {"bump_version", [](Tensor& t) { t.bump_version(); }},
+    {"data_ptr", [](Tensor& t) { t.data_ptr(); }},
+    {"data", [](Tensor& t) { t.data<float>(); }},
+    {"item", [](Tensor& t) { t.item<float>(); }},
+    {"item", [](Tensor& t) { t.item(); }},
+    {"view", [](Tensor& t) { t.view({1}); }},
+    {"reshape", [](Tensor& t) { t.reshape({1}); }},
+    {"flatten", [](Tensor& t) { t.flatten(); }},
+    {"transpose", [](Tensor& t) { t.transpose(0, 0); }},
+    {"t", [](Tensor& t) { t.t(); }},
+    {"permute", [](Tensor& t) { t.permute({0}); }},
+    {"select", [](Tensor& t) { t.select(0, 0); }},
+    {"select", [](Tensor& t) { t[0]; }},
+    {"slice", [](Tensor& t) { t.slice(0, 0, 1); }},
+    {"narrow", [](Tensor& t) { t.narrow(0, 0, 1); }},
+    {"expand", [](Tensor& t) { t.expand({1}); }},
+    {"squeeze", [](Tensor& t) { t.squeeze(); }},
+    {"squeeze", [](Tensor& t) { t.squeeze(0); }},
+    {"unsqueeze", [](Tensor& t) { t.unsqueeze(0); }},
+    {"contiguous", [](Tensor& t) { t.contiguous(); }},
+    {"clone", [](Tensor& t) { t.clone(); }},
+    {"to", [](Tensor& t) { t.to(DType::kF64); }},
+    {"to", [](Tensor& t) { t.to(Device{}); }},
+    {"to", [](Tensor& t) { t.cpu(); }},
+    {"cuda", [](Tensor& t) { t.cuda(0); }},
+    {"cuda", [](Tensor& t) { t.cuda(); }},
+    {"pin_memory", [](Tensor& t) { t.pin_memory(); }},
+    {"is_pinned", [](Tensor& t) { t.is_pinned(); }},
+    {"copy_", [](Tensor& t) { t.copy_(ones({1})); }},
+    {"fill_", [](Tensor& t) { t.fill_(1); }},
+    {"zero_", [](Tensor& t) { t.zero_(); }},
+    {"add_", [](Tensor& t) { t.add_(ones({1})); }},
+    {"add_", [](Tensor& t) { t.add_(1); }},
+    {"sub_", [](Tensor& t) { t.sub_(ones({1})); }},
+    {"mul_", [](Tensor& t) { t.mul_(ones({1})); }},
+    {"mul_", [](Tensor& t) { t.mul_(1); }},
+    {"div_", [](Tensor& t) { t.div_(ones({1})); }},
+    {"div_", [](Tensor& t) { t.div_(1); }},
+    {"requires_grad", [](Tensor& t) { t.requires_grad(); }},
+    {"requires_grad_", [](Tensor& t) { t.requires_grad_(); }},
+    {"is_leaf", [](Tensor& t) { t.is_leaf(); }},
+    {"grad", [](Tensor& t) { t.grad(); }},
+    {"set_grad", [](Tensor& t) { t.set_grad(ones({1})); }},
+    {"zero_grad", [](Tensor& t) { t.zero_grad(); }},
+    {"detach", [](Tensor& t) { t.detach(); }},
+    {"register_hook", [](Tensor& t) { t.register_hook([](const Tensor& g) { return g; }); }},
+    {"as_strided", [](Tensor& t) { as_strided(t, {1}, {1}, 0); }},
+    {"empty_like", [](Tensor& t) { empty_like(t); }},
+    {"zeros_like", [](Tensor& t) { zeros_like(t); }},
+    {"ones_like", [](Tensor& t) { ones_like(t); }},
+};
+
+TEST(UndefinedTensor, RefusesEveryMemberByName) {
+  for (const MemberCall& member : kMemberCalls) {
+    Tensor moved = ones({1});
+    const Tensor here = std::move(moved);
+    for (Tensor tensor : {Tensor(), moved}) {  // NOLINT(bugprone-use-after-move)
+      EXPECT_ERROR(member.call(tensor), kInvalidArgument,
+                   std::string(member.name) +
+                       ": the tensor is undefined (default constructed, or moved from); assign a "
+                       "value first, or ask defined()");
+    }
+  }
+}
+
+TEST(UndefinedTensor, SaysWhatItIs) {
+  const Tensor none;
+  EXPECT_FALSE(none.defined());
+  EXPECT_TRUE(none.is_same(Tensor()));
+  EXPECT_EQ(none.impl(), nullptr);
+  EXPECT_EQ(none.str(), "tensor(undefined)");
+  EXPECT_ERROR(none.backward(), kInvalidArgument, "backward: the tensor is undefined");
 }
 
 TEST(Tensor, DataOfAnotherTypeIsRefusedByName) {
