@@ -56,14 +56,14 @@ void check_fields(const std::vector<Field>& fields) {
 class DataLoader::Epoch::Impl {
  public:
   Impl(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> order,
-       const DataLoaderOptions& options)
+       const DataLoaderOptions& options, int workers)
       : dataset_(std::move(dataset)),
         fields_(dataset_->fields()),
         order_(std::move(order)),
         options_(options),
         batches_(batches(static_cast<std::int64_t>(order_.size()), options)),
-        slots_(static_cast<std::size_t>(options.num_workers) *
-               static_cast<std::size_t>(options.prefetch_factor)) {}
+        slots_(static_cast<std::size_t>(
+            std::min(std::int64_t{workers} * options.prefetch_factor, batches_))) {}
 
   std::optional<Batch> next() {
     if (delivered_ == batches_) return std::nullopt;
@@ -296,7 +296,7 @@ std::optional<Batch> DataLoader::Epoch::next() {
   return impl_->next();
 }
 
-// A borrowed dataset is a shared one that nobody destroys.
+// Holds a borrowed dataset by a pointer that does not destroy it.
 DataLoader::DataLoader(const Dataset& dataset, Sampler& sampler, DataLoaderOptions options)
     : DataLoader(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &dataset), sampler,
                  options) {}
@@ -330,9 +330,9 @@ DataLoader::Epoch DataLoader::epoch() const {
       "DataLoader: the sampler's size() is {}, but its indices() returned {}; both must be the "
       "number of samples in an epoch",
       announced, order.size());
-  auto impl = std::make_shared<Epoch::Impl>(dataset_, std::move(order), options_);
   const auto useful =
       static_cast<int>(std::min<std::int64_t>(options_.num_workers, batches(announced, options_)));
+  auto impl = std::make_shared<Epoch::Impl>(dataset_, std::move(order), options_, useful);
   return Epoch(std::move(impl), useful);
 }
 

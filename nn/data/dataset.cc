@@ -55,6 +55,12 @@ ImageDataset::ImageDataset(LabelledImages images, ImageOptions options)
 }
 
 void ImageDataset::read(std::int64_t index, std::span<const std::span<std::byte>> out) const {
+  DL_CHECK(index >= 0 && index < images_.count, kIndex,
+           "ImageDataset: there is no sample {} among {}", index, images_.count);
+  DL_CHECK(
+      out.size() == 2 && out[0].size() == fields_[0].bytes() && out[1].size() == fields_[1].bytes(),
+      kInvalidArgument,
+      "ImageDataset: read() needs a place for each of its 2 fields, as large as Field::bytes()");
   const auto plane_in = static_cast<std::size_t>(images_.height * images_.width);
   const std::size_t plane_out =
       out[0].size() / sizeof(float) / static_cast<std::size_t>(images_.channels);

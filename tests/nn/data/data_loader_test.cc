@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 
 #include "core/base/error.h"
 #include "core/device/parallel.h"
@@ -147,6 +148,18 @@ TEST(DataLoader, WorkersRunParallelLoopsAlone) {
   for ([[maybe_unused]] const Batch& batch : loader) {
   }
   EXPECT_EQ(dataset.widest_region, 1);
+}
+
+TEST(DataLoader, TakesNoMoreMemoryAndThreadsThanItHasBatches) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  const Numbers dataset(5);
+  SequentialSampler sampler(5);
+  for (const auto& [workers, prefetch] : {std::pair{kMost, 1}, {2, kMost}, {kMost, kMost}}) {
+    const DataLoader loader(dataset, sampler,
+                            {.batch_size = 2, .num_workers = workers, .prefetch_factor = prefetch});
+    EXPECT_THAT(all_targets(loader),
+                ElementsAre(ElementsAre(0, 10), ElementsAre(20, 30), ElementsAre(40)));
+  }
 }
 
 TEST(DataLoader, AnEmptySamplerGivesNoBatch) {

@@ -61,6 +61,14 @@ TEST(ImageDataset, RefusesImagesThatAreNotAllThere) {
   EXPECT_THROW(ImageDataset{images}, Error);
 }
 
+TEST(ImageDataset, RefusesToReadWhatItDoesNotHave) {
+  const ImageDataset dataset(two_images());
+  EXPECT_THAT([&] { read(dataset, 2); },
+              testing::ThrowsMessage<Error>("ImageDataset: there is no sample 2 among 2"));
+  EXPECT_THROW(read(dataset, -1), Error);
+  EXPECT_THROW(dataset.read(0, {}), Error);
+}
+
 TEST(ImageDataset, ScalesToOneAndGivesTheLabel) {
   const ImageDataset dataset(two_images());
   const Read second = read(dataset, 1);
