@@ -54,7 +54,7 @@ void Agent::join_nodes() {
                       .on_all_done = [this] { close_link(); },
                       .on_error = [this](const std::string& kind,
                                          const std::string& text) { on_link_error(kind, text); },
-                      .on_waiting = [this](const std::string& line) { say(line); }});
+                      .on_line = [this](const std::string& line) { say(line); }});
   std::vector<std::string> arguments = {
       "join",
       "--endpoint",

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "launcher/program_line.h"
 #include "launcher/rank_files.h"
 
 namespace dl::launcher {
@@ -17,6 +18,10 @@ namespace {
 
 using boost::asio::posix::stream_descriptor;
 using nlohmann::json;
+
+// Of a program's line that is sent: a message has at most 1 MiB, and JSON may write six bytes for
+// one.
+constexpr std::size_t kLongestLine = 64 << 10;
 
 std::string one_line(const char* name, const json& fields) {
   json message = json::object();
@@ -74,7 +79,10 @@ void NodeLink::join(const Plan& plan, int master_port) {
                          {"node_rank", plan.node_rank},
                          {"nnodes", plan.nnodes},
                          {"master_port", master_port},
-                         {"pid", ::getpid()}}));
+                         {"pid", ::getpid()},
+                         {"program", base_name_of(plan.program)},
+                         {"line", line_of(plan.program).substr(0, kLongestLine)},
+                         {"named", plan.named}}));
 }
 
 void NodeLink::failed(const JobFailure& failure) {
@@ -166,9 +174,11 @@ void NodeLink::take(const std::string& line) {
     } else if (message.contains("error")) {
       events_.on_error(message["error"].at("kind").get<std::string>(),
                        message["error"].at("text").get<std::string>());
+    } else if (message.contains("notice")) {
+      events_.on_line(message["notice"].at("text").get<std::string>());
     } else if (message.contains("waiting")) {
       const json& waiting = message["waiting"];
-      events_.on_waiting(
+      events_.on_line(
           fmt::format("waiting for {} for {} s; missing: {}", waiting.at("what").get<std::string>(),
                       waiting.at("seconds").get<int>(),
                       fmt::join(waiting.at("missing").get<std::vector<std::string>>(), ", ")));

@@ -36,7 +36,7 @@ struct NodeEvents {
   std::function<void()> on_all_done;
   // The job cannot go on: `kind` is an ErrorKind's name ("timeout"), or "refused".
   std::function<void(std::string kind, std::string text)> on_error;
-  std::function<void(std::string line)> on_waiting;
+  std::function<void(std::string line)> on_line;  // for the user; the job goes on
 };
 
 class NodeLink {

@@ -122,7 +122,8 @@ bool needs_gpus(const Options& options) {
 
 Plan make_plan(const Options& options, const Machine& machine) {
   Plan plan;
-  plan.job = options.rdzv_id.empty() ? made_up_name() : options.rdzv_id;
+  plan.named = !options.rdzv_id.empty();
+  plan.job = plan.named ? options.rdzv_id : made_up_name();
   DL_CHECK(plan.job.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
            plan.job.size());
   DL_CHECK(rendezvous::is_printable_utf8(plan.job), kInvalidArgument,
@@ -159,7 +160,7 @@ Plan make_plan(const Options& options, const Machine& machine) {
       plan.master_port.reset();
     }
     // Every node must use one name without having spoken to the others.
-    if (options.rdzv_id.empty()) plan.job = "default";
+    if (!plan.named) plan.job = "default";
     const rendezvous::Endpoint endpoint = place_to_meet(plan.rdzv_endpoint);
     if (plan.master_addr.empty()) plan.master_addr = endpoint.host;
   } else if (plan.master_addr.empty()) {

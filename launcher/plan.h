@@ -24,6 +24,7 @@ struct LocalRank {
 
 struct Plan {
   std::string job;
+  bool named = false;  // by the user
   std::string host;
   int nnodes = 1;
   int node_rank = 0;

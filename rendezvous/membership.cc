@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "rendezvous/net/address.h"
+#include "rendezvous/same_job.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -89,17 +90,40 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
 
 void Membership::join(NodeId id, const pb::Join& facts, Time now, Outbox& out) {
   if (const std::optional<std::string> reason = objection(id, facts)) {
-    log::warning("refused host {} (pid {}): {}", facts.host(), facts.pid(), *reason);
-    Outgoing refusal{.to = id, .message = {}, .last = true};
-    refusal.message.mutable_refused()->set_reason(*reason);
-    out.push_back(std::move(refusal));
+    refuse(id, facts, *reason, out);
     return;
   }
+  if (decides_for_the_job(facts)) {
+    refuse_other_jobs(facts, out);
+    job_ = facts;
+  }
   nodes_[id] = {.facts = facts, .heard = now};
-  nnodes_ = facts.nnodes();
   if (joined_.empty()) gathering_.emplace(now);
   joined_.push_back(id);
-  if (static_cast<int>(joined_.size()) == nnodes_) close_generation(out);
+  if (static_cast<int>(joined_.size()) == job_->nnodes()) close_generation(out);
+}
+
+void Membership::refuse(NodeId id, const pb::Join& facts, const std::string& reason,
+                        Outbox& out) const {
+  log::warning("refused host {} (pid {}): {}", facts.host(), facts.pid(), reason);
+  Outgoing refusal{.to = id, .message = {}, .last = true};
+  refusal.message.mutable_refused()->set_reason(reason);
+  out.push_back(std::move(refusal));
+}
+
+// The endpoint is node 0's own: a stranger that came before node 0 does not say what the job is.
+bool Membership::decides_for_the_job(const pb::Join& facts) const {
+  return !job_ || (facts.node_rank() == 0 && job_->node_rank() != 0 && number_ == 0);
+}
+
+void Membership::refuse_other_jobs(const pb::Join& first, Outbox& out) {
+  for (const NodeId id : std::vector<NodeId>(joined_)) {
+    const pb::Join facts = nodes_.at(id).facts;
+    if (const std::optional<std::string> reason = why_another_job(first, facts)) {
+      refuse(id, facts, *reason, out);
+      forget(id);
+    }
+  }
 }
 
 std::optional<std::string> Membership::objection(NodeId id, const pb::Join& facts) const {
@@ -112,16 +136,15 @@ std::optional<std::string> Membership::objection(NodeId id, const pb::Join& fact
     return fmt::format("there is no node rank {} in a job of {} nodes (0 to {})", facts.node_rank(),
                        facts.nnodes(), facts.nnodes() - 1);
   }
-  if (nnodes_ != 0 && facts.nnodes() != nnodes_) {
-    return fmt::format("this node was started for {} nodes, the job has {}", facts.nnodes(),
-                       nnodes_);
+  if (job_ && !decides_for_the_job(facts)) {
+    if (std::optional<std::string> reason = why_another_job(*job_, facts)) return reason;
   }
   if (!members_.empty()) {
     std::vector<std::string> names;
     for (const NodeId member : members_) names.push_back(nodes_.at(member).facts.host());
     return is_member(id) ? fmt::format("generation {} is still running", number_)
                          : fmt::format("generation {} is complete, its {} nodes are on: {}",
-                                       number_, nnodes_, fmt::join(names, ", "));
+                                       number_, job_->nnodes(), fmt::join(names, ", "));
   }
   for (const NodeId other : joined_) {
     const Node& present = nodes_.at(other);
@@ -181,7 +204,7 @@ void Membership::close_generation(Outbox& out) {
   members_ = order_of_ranks();
   pb::Generation common;
   common.set_number(number_);
-  common.set_group_world_size(nnodes_);
+  common.set_group_world_size(job_->nnodes());
   int first_rank = 0;
   previous_ranks_.clear();
   previous_names_.clear();
@@ -210,8 +233,33 @@ void Membership::close_generation(Outbox& out) {
     message.message.mutable_generation()->set_first_rank(member.first_rank());
     out.push_back(std::move(message));
   }
+  warn_of_other_lines(out);
   joined_.clear();
   gathering_.reset();
+}
+
+// To each node whose line differs from node 0's, and to node 0 once.
+void Membership::warn_of_other_lines(Outbox& out) const {
+  const Node& first = nodes_.at(members_.front());
+  std::string shown;
+  std::size_t others = 0;
+  const auto tell = [&out](NodeId id, const std::string& text) {
+    Outgoing notice{.to = id, .message = {}};
+    notice.message.mutable_notice()->set_text(text);
+    out.push_back(std::move(notice));
+  };
+  for (const NodeId id : members_) {
+    const Node& node = nodes_.at(id);
+    if (!may_be_another_job(first.facts, node.facts)) continue;
+    const std::string text =
+        fmt::format("the nodes run different lines: {} `{}`, {} `{}`", name_of(first),
+                    quoted_line(first.facts), name_of(node), quoted_line(node.facts));
+    tell(id, text);
+    if (others++ == 0) shown = text;
+  }
+  if (others == 0) return;
+  tell(members_.front(),
+       others == 1 ? shown : fmt::format("{}; and {} more nodes", shown, others - 1));
 }
 
 void Membership::barrier(NodeId id, const std::string& name, Time now, Outbox& out) {
@@ -265,8 +313,8 @@ void Membership::forget(NodeId id) {
   nodes_.erase(id);
   std::erase(joined_, id);
   if (joined_.empty()) gathering_.reset();
-  // With nobody left of a job that never began, the next one may be of another size.
-  if (nodes_.empty() && number_ == 0) nnodes_ = 0;
+  // With nobody left of a job that never began, the next one may be another.
+  if (nodes_.empty() && number_ == 0) job_.reset();
 }
 
 Membership::Outbox Membership::on_lost(NodeId id, const std::string& how, Time) {
@@ -333,9 +381,10 @@ void Membership::speak(Time now, Outbox& out) {
 }
 
 std::vector<std::string> Membership::missing_nodes() const {
-  const auto count = static_cast<std::size_t>(nnodes_) - joined_.size();
+  const int nnodes = job_->nnodes();
+  const auto count = static_cast<std::size_t>(nnodes) - joined_.size();
   std::vector<std::string> names;
-  std::vector<NodeId> by_rank(static_cast<std::size_t>(nnodes_), 0);
+  std::vector<NodeId> by_rank(static_cast<std::size_t>(nnodes), 0);
   bool all_known = true;
   for (const NodeId id : joined_) {
     const Node& node = nodes_.at(id);
@@ -351,7 +400,7 @@ std::vector<std::string> Membership::missing_nodes() const {
     }
   }
   if (!all_known) return {fmt::format("{} more node{}", count, count == 1 ? "" : "s")};
-  for (int rank = 0; rank < nnodes_; ++rank) {
+  for (int rank = 0; rank < nnodes; ++rank) {
     if (by_rank[static_cast<std::size_t>(rank)] != 0) continue;
     const auto before = previous_names_.find(rank);
     names.push_back(before == previous_names_.end()

@@ -56,6 +56,11 @@ class Membership {
 
   void join(NodeId id, const dlrun::rendezvous::Join& facts, Time now, Outbox& out);
   std::optional<std::string> objection(NodeId id, const dlrun::rendezvous::Join& facts) const;
+  bool decides_for_the_job(const dlrun::rendezvous::Join& facts) const;
+  void refuse(NodeId id, const dlrun::rendezvous::Join& facts, const std::string& reason,
+              Outbox& out) const;
+  void refuse_other_jobs(const dlrun::rendezvous::Join& first, Outbox& out);
+  void warn_of_other_lines(Outbox& out) const;
   void close_generation(Outbox& out);
   std::vector<NodeId> order_of_ranks() const;
   std::string address_of(const Node& node) const;
@@ -73,8 +78,10 @@ class Membership {
   std::map<NodeId, Node> nodes_;  // everybody who has joined and is still there
   std::vector<NodeId> joined_;    // for the generation that is being gathered, in order
   std::vector<NodeId> members_;   // of the running generation, by group rank; empty: none runs
-  int nnodes_ = 0;                // as the first one to join said; 0: nobody has
-  int number_ = 0;                // of the running generation, or of the one being gathered
+  // What makes a node one of this job: the facts of node 0, or of the first one to join until node
+  // 0 is there. Empty: nobody has joined.
+  std::optional<dlrun::rendezvous::Join> job_;
+  int number_ = 0;  // of the running generation, or of the one being gathered
   std::map<std::string, int> previous_ranks_;  // by node id
   std::map<int, std::string> previous_names_;  // by group rank
   std::map<std::string, Waiters> barriers_;

@@ -29,6 +29,15 @@ class Nodes : public testing::Test {
   std::unique_ptr<tests::Process> node(int number, const std::string& script,
                                        const std::vector<std::string>& options,
                                        const std::string& home) const {
+    return node_of(number, {"sh", "-c", script}, options, home);
+  }
+  std::unique_ptr<tests::Process> node_of(int number, const std::vector<std::string>& program,
+                                          const std::vector<std::string>& options = {}) const {
+    return node_of(number, program, options, home_.path());
+  }
+  std::unique_ptr<tests::Process> node_of(int number, const std::vector<std::string>& program,
+                                          const std::vector<std::string>& options,
+                                          const std::string& home) const {
     std::vector<std::string> line = {tests::program("dlrun"),
                                      "--nnodes",
                                      "2",
@@ -39,7 +48,7 @@ class Nodes : public testing::Test {
                                      "--nproc-per-node",
                                      "2"};
     line.insert(line.end(), options.begin(), options.end());
-    line.insert(line.end(), {"sh", "-c", script});
+    line.insert(line.end(), program.begin(), program.end());
     return std::make_unique<tests::Process>(
         hosts_->on(number, line),
         tests::Process::Options{.environment = {"XDG_CONFIG_HOME=" + home}});
@@ -131,6 +140,32 @@ TEST_F(Nodes, AnotherKeyIsRefused) {
   const auto one = node(1, "true");  // whom nobody keeps out because of the stranger
   EXPECT_EQ(zero->wait(), 0) << zero->err();
   EXPECT_EQ(one->wait(), 0) << one->err();
+}
+
+TEST_F(Nodes, AnotherProgramIsRefusedAndBothSidesSaySo) {
+  const auto zero = node_of(0, {"sh", "-c", "true"});
+  const auto stranger = node_of(1, {"/bin/echo", "hello"});
+  EXPECT_EQ(stranger->wait(), 1);
+  for (const auto* side : {zero.get(), stranger.get()}) {
+    EXPECT_TRUE(side->wait_for_err("runs echo (`/bin/echo hello`)")) << side->err();
+    EXPECT_THAT(side->err(), HasSubstr("this endpoint runs sh (`sh -c true`"));
+  }
+  EXPECT_FALSE(zero->has_ended());
+  const auto one = node_of(1, {"/bin/sh", "-c", "true"});
+  EXPECT_EQ(zero->wait(), 0) << zero->err();
+  EXPECT_EQ(one->wait(), 0) << one->err();
+  for (const auto* side : {zero.get(), one.get()}) {
+    EXPECT_THAT(side->err(), HasSubstr("the nodes run different lines: node rank 0 ("));
+    EXPECT_THAT(side->err(), HasSubstr("`/bin/sh -c true`"));
+  }
+}
+
+TEST_F(Nodes, ANameMakesOneJobOfTwoPrograms) {
+  const auto zero = node_of(0, {"sh", "-c", "true"}, {"--rdzv-id", "a"});
+  const auto one = node_of(1, {"/bin/echo", "hello"}, {"--rdzv-id", "a"});
+  EXPECT_EQ(zero->wait(), 0) << zero->err();
+  EXPECT_EQ(one->wait(), 0) << one->err();
+  EXPECT_EQ(zero->err() + one->err(), "");
 }
 
 TEST_F(Nodes, ATakenEndpointIsSaid) {

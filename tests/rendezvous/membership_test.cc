@@ -29,6 +29,15 @@ pb::FromNode join(const std::string& id, int nnodes, int node_rank = -1, int slo
   join->set_pid(4711);
   return message;
 }
+// Of a node that runs `line`.
+pb::FromNode join_with(const std::string& id, int nnodes, int node_rank, const std::string& program,
+                       const std::string& line, bool named = false) {
+  pb::FromNode message = join(id, nnodes, node_rank);
+  message.mutable_join()->set_program(program);
+  message.mutable_join()->set_line(line);
+  message.mutable_join()->set_named(named);
+  return message;
+}
 pb::FromNode barrier(const std::string& name) {
   pb::FromNode message;
   message.mutable_barrier()->set_name(name);
@@ -151,6 +160,53 @@ TEST_F(MembershipTest, RefusesWhatDoesNotFitWithASentence) {
   ASSERT_EQ(say(8, join("c", 3)).size(), 3U);
   EXPECT_EQ(refusal(say(9, join("d", 3))),
             "generation 0 is complete, its 3 nodes are on: host-b, host-a, host-c");
+}
+
+TEST_F(MembershipTest, AnotherProgramIsAnotherJob) {
+  say(1, join_with("a", 2, 0, "train", "/opt/a/train --epochs 3"));
+  const std::string reason = refusal(say(2, join_with("b", 2, 1, "other", "./other -x")));
+  EXPECT_THAT(reason, HasSubstr("host host-b (pid 4711) runs other (`./other -x`)"));
+  EXPECT_THAT(reason,
+              HasSubstr("this endpoint runs train (`/opt/a/train --epochs 3`, host host-a"));
+  // The job goes on with the right one.
+  const Outbox out = say(3, join_with("c", 2, 1, "train", "/opt/a/train --epochs 3"));
+  EXPECT_EQ(out.size(), 2U);
+}
+
+TEST_F(MembershipTest, AStrangerThatCameFirstDoesNotKeepTheEndpointsOwnerOut) {
+  say(1, join_with("x", 3, 1, "other", "./other"));
+  say(2, join_with("y", 2, 1, "train", "./train"));
+  const Outbox out = say(3, join_with("a", 2, 0, "train", "./train"));
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].to, 1U);
+  EXPECT_TRUE(out[0].last);
+  EXPECT_EQ(out[0].message.refused().reason(), "this node was started for 3 nodes, the job has 2");
+  EXPECT_EQ(say(4, join_with("y", 2, 1, "train", "./train")).size(), 2U);
+}
+
+TEST_F(MembershipTest, OtherArgumentsAreAWarningToBothThatQuotesBoth) {
+  say(1, join_with("a", 4, 0, "train", "train --data /a"));
+  say(2, join_with("b", 4, 1, "train", "train --data /b"));
+  say(3, join_with("c", 4, 2, "train", "train --data /a"));
+  const Outbox out = say(4, join_with("d", 4, 3, "train", "train --data /d"));
+  ASSERT_EQ(out.size(), 7U);
+  const std::string expected =
+      "the nodes run different lines: node rank 0 (host host-a, pid 4711) `train --data /a`, node "
+      "rank 1 (host host-b, pid 4711) `train --data /b`";
+  EXPECT_EQ(out[4].to, 2U);
+  EXPECT_EQ(out[4].message.notice().text(), expected);
+  EXPECT_EQ(out[5].to, 4U);
+  EXPECT_EQ(out[6].to, 1U);
+  EXPECT_EQ(out[6].message.notice().text(), expected + "; and 1 more nodes");
+}
+
+TEST_F(MembershipTest, WithANameTheNumberOfNodesAlone) {
+  say(1, join_with("a", 2, 0, "train", "train", true));
+  EXPECT_EQ(refusal(say(2, join_with("b", 3, 1, "train", "train", true))),
+            "this node was started for 3 nodes, the job has 2");
+  const Outbox out = say(3, join_with("b", 2, 1, "helper", "helper", true));
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_TRUE(out[1].message.has_generation());
 }
 
 TEST_F(MembershipTest, SaysAfterFiveSecondsWhoIsMissing) {
