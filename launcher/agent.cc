@@ -50,6 +50,7 @@ Agent::Agent(const Options& options, const Plan& plan, SupervisorHandle supervis
       signals_(io_),
       timer_(io_),
       link_timer_(io_),
+      warden_life_(io_, supervisor.warden_life.release()),
       store_door_(io_) {
   ::signal(SIGPIPE, SIG_IGN);
   for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1}) signals_.add(signal);
@@ -58,6 +59,7 @@ Agent::Agent(const Options& options, const Plan& plan, SupervisorHandle supervis
     if (!is_ignored(signal)) signals_.add(signal);
   }
   wait_for_signals();
+  wait_for_wardens_end();
 }
 
 Agent::~Agent() = default;
@@ -164,6 +166,10 @@ void Agent::on_message(Message message) {
   if (message.kind == MessageKind::kFinished) {
     finished_ = true;
     io_.stop();
+    return;
+  }
+  if (message.kind == MessageKind::kWardenGone) {
+    on_warden_gone();
     return;
   }
   if (message.slot >= kFirstHelperSlot) {

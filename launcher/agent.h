@@ -98,6 +98,8 @@ class Agent {
   void on_exited(Rank& rank, int status);
   void on_helper_message(const Message& message);
   void on_supervisor_gone();
+  void wait_for_wardens_end();
+  void on_warden_gone();
   void on_job_failed(JobFailure failure);
   void on_link_error(const std::string& kind, const std::string& text);
   void on_signal(int signal);
@@ -117,7 +119,7 @@ class Agent {
   void wait_for_signals();
 
   std::optional<rendezvous::PeerFailure> read_lifeline(Rank& rank) const;
-  int wait_for_warden() const;
+  std::optional<int> end_of_warden();
   std::vector<RankFacts> facts() const;
   std::vector<RecorderCopy> copy_recorders() const;
   void keep_recorders();
@@ -130,7 +132,8 @@ class Agent {
   const Plan& plan_;
   std::optional<Meeting> meeting_;  // once the nodes have met
   UniqueFd key_;
-  pid_t warden_;
+  pid_t warden_;                      // -1: it has been waited for
+  std::optional<int> warden_status_;  // as waitpid() gives it, if it ended by itself
 
   boost::asio::io_context io_{1};
   Sink out_;
@@ -139,6 +142,7 @@ class Agent {
   boost::asio::signal_set signals_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer link_timer_;
+  boost::asio::posix::stream_descriptor warden_life_;
   boost::asio::posix::stream_descriptor store_door_;  // one node: listens for the store's clients
   std::unique_ptr<NodeLink> link_;                    // several nodes
   std::unique_ptr<RankOutput> helper_err_;

@@ -1,5 +1,6 @@
 // The agent's way to the end of the job, and its last word.
 #include <fmt/core.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "launcher/agent.h"
 #include "launcher/descendants.h"
@@ -169,27 +171,67 @@ void Agent::on_output_lost(int error) {
   }
 }
 
+namespace {
+
+int shell_code(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// What is known of a supervisor that is gone, from its warden's end.
+std::string supervisor_end(std::optional<int> warden) {
+  if (!warden) return "the supervisor is gone, and the warden did not end what it left";
+  if (WIFSIGNALED(*warden)) {
+    return fmt::format("the warden {}, and the supervisor is gone too", how_it_ended(*warden));
+  }
+  const int code = WEXITSTATUS(*warden);
+  return fmt::format("the supervisor {}", how_it_ended(code > 128 ? code - 128 : code << 8));
+}
+
+}  // namespace
+
 void Agent::on_supervisor_gone() {
   if (finished_) return;
-  const int code = wait_for_warden();
-  end_job({code == 0 ? 1 : code,
-           fmt::format("the supervisor{}; all ranks were ended",
-                       code > 128 ? fmt::format(" was killed by signal {} ({})", code - 128,
-                                                signal_name(code - 128))
-                                  : fmt::format(" ended with exit code {}", code))},
-          SIGTERM);
+  const std::optional<int> warden = end_of_warden();
+  const int code = shell_code(warden.value_or(0));
+  end_job({code == 0 ? 1 : code, supervisor_end(warden) + "; all ranks were ended"}, SIGTERM);
   io_.stop();
 }
 
-// Waits until the warden has ended what the supervisor left; the supervisor's exit code.
-int Agent::wait_for_warden() const {
+void Agent::wait_for_wardens_end() {
+  warden_life_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                          [this](const boost::system::error_code& error) {
+                            if (!error) on_warden_gone();
+                          });
+}
+
+// One that ends in order does so after the supervisor, whose channel then says more.
+void Agent::on_warden_gone() {
+  const std::optional<int> status = end_of_warden();
+  if (finished_ || !status || !WIFSIGNALED(*status)) return;
+  end_job({shell_code(*status),
+           fmt::format("the warden {}; all ranks were ended", how_it_ended(*status))},
+          SIGKILL);
+  finish_if_all_ended();
+}
+
+// Waits until the warden has ended what the supervisor left.
+std::optional<int> Agent::end_of_warden() {
+  if (warden_ <= 0) return warden_status_;
+  ::kill(warden_, SIGCONT);  // it may be stopped
+  pollfd life{warden_life_.native_handle(), POLLIN, 0};
+  const Deadline deadline = Deadline::after(kTimeToEndTree);
+  while (::poll(&life, 1, deadline.poll_timeout()) < 0 && errno == EINTR) {
+  }
+  const bool has_ended = life.revents != 0;
+  if (!has_ended) ::kill(warden_, SIGKILL);  // what is left falls to dlrun
   int status = 0;
   pid_t ended;
   do {
     ended = ::waitpid(warden_, &status, 0);
   } while (ended < 0 && errno == EINTR);
-  if (ended < 0) return 1;
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (has_ended && ended == warden_) warden_status_ = status;
+  warden_ = -1;
+  return warden_status_;
 }
 
 std::vector<RankFacts> Agent::facts() const {

@@ -108,10 +108,32 @@ bool is_ending(pid_t pid) {
   return stat.state == 0 || stat.state == 'Z' || stat.state == 'X' || (stat.flags & kExiting) != 0;
 }
 
+namespace {
+
+void signal_child(pid_t child, int signal) {
+  ::kill(child, signal);
+  if (::getpgid(child) == child) ::kill(-child, signal);
+}
+
+}  // namespace
+
 void signal_children(int signal) {
-  for (const pid_t child : children_of_this_process()) {
-    ::kill(child, signal);
-    if (::getpgid(child) == child) ::kill(-child, signal);
+  for (const pid_t child : children_of_this_process()) signal_child(child, signal);
+}
+
+void kill_descendants_but(const std::function<bool(pid_t)>& is_kept,
+                          const std::function<void(pid_t, int)>& on_ended) {
+  while (true) {
+    bool is_one_left = false;
+    for (const pid_t child : children_of_this_process()) {
+      if (is_kept(child)) continue;
+      is_one_left = true;
+      signal_child(child, SIGKILL);
+    }
+    if (!is_one_left) return;
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, 0);
+    if (pid > 0) on_ended(pid, status);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <vector>
 
 namespace dl::launcher {
@@ -27,5 +28,10 @@ void signal_children(int signal);
 
 // SIGKILL to every child until none is left, orphans that arrive meanwhile included; reaps them.
 void kill_descendants() noexcept;
+
+// The same, until only children are left that `is_kept`; `on_ended` gets the waitpid() status of
+// each that was reaped. SIGCHLD must be blocked.
+void kill_descendants_but(const std::function<bool(pid_t)>& is_kept,
+                          const std::function<void(pid_t, int)>& on_ended);
 
 }  // namespace dl::launcher

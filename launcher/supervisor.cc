@@ -46,8 +46,11 @@ std::vector<char*> merged_environment(const std::vector<std::string>& entries) {
 
 class Supervisor {
  public:
-  Supervisor(const Job& job, UniqueFd channel, UniqueFd signals)
-      : job_(job), channel_(std::move(channel)), signals_(std::move(signals)) {}
+  Supervisor(const Job& job, UniqueFd channel, UniqueFd warden_life, UniqueFd signals)
+      : job_(job),
+        channel_(std::move(channel)),
+        warden_life_(std::move(warden_life)),
+        signals_(std::move(signals)) {}
 
   void run() {
     while (serve()) {
@@ -61,8 +64,11 @@ class Supervisor {
  private:
   // One turn; false once there is nothing more to do than to end.
   bool serve() {
-    pollfd ready[] = {{channel_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-    if (::poll(ready, 2, -1) < 0 && errno != EINTR) return false;
+    pollfd ready[] = {{channel_.get(), POLLIN, 0},
+                      {signals_.get(), POLLIN, 0},
+                      {warden_life_.get(), POLLIN, 0}};  // a number below 0 is passed over
+    if (::poll(ready, 3, -1) < 0 && errno != EINTR) return false;
+    if (ready[2].revents != 0) on_warden_gone();
     if (ready[1].revents != 0) reap();
     if (ready[0].revents == 0) return true;
     Message message;
@@ -70,7 +76,7 @@ class Supervisor {
       case Received::kNothing:
         return true;
       case Received::kClosed:  // dlrun died
-        patience_ = std::chrono::milliseconds(0);
+        patience_ = std::chrono::milliseconds(warden_life_ ? 0 : -1);
         return false;
       case Received::kMessage:
         break;
@@ -90,6 +96,21 @@ class Supervisor {
         patience_ = std::chrono::milliseconds(message.number);
         return false;
     }
+  }
+
+  // Ranks and all that they have started are killed here and now: only two processes are left that
+  // could do it. dlrun's helpers still have to tell the other nodes.
+  void on_warden_gone() {
+    warden_life_.reset();
+    Message gone;
+    gone.kind = MessageKind::kWardenGone;
+    tell(gone);
+    kill_descendants_but(
+        [this](pid_t pid) {
+          const auto found = slots_.find(pid);
+          return found != slots_.end() && found->second >= kFirstHelperSlot;
+        },
+        [this](pid_t pid, int status) { on_child_ended(pid, status); });
   }
 
   void start(Message& message) {
@@ -138,15 +159,19 @@ class Supervisor {
       int status = 0;
       const pid_t pid = ::waitpid(-1, &status, WNOHANG);
       if (pid <= 0) return;
-      const auto found = slots_.find(pid);
-      if (found == slots_.end()) continue;  // an orphan of some rank
-      Message exited;
-      exited.kind = MessageKind::kExited;
-      exited.slot = found->second;
-      exited.number = status;
-      slots_.erase(found);
-      tell(exited);
+      on_child_ended(pid, status);
     }
+  }
+
+  void on_child_ended(pid_t pid, int status) {
+    const auto found = slots_.find(pid);
+    if (found == slots_.end()) return;  // an orphan of some rank
+    Message exited;
+    exited.kind = MessageKind::kExited;
+    exited.slot = found->second;
+    exited.number = status;
+    slots_.erase(found);
+    tell(exited);
   }
 
   // Patience, SIGTERM, SIGKILL; ends as soon as nobody is left.
@@ -190,6 +215,7 @@ class Supervisor {
 
   const Job& job_;
   UniqueFd channel_;
+  UniqueFd warden_life_;  // none: the warden is gone
   UniqueFd signals_;
   Spawner spawner_;
   std::map<pid_t, std::uint32_t> slots_;
@@ -215,9 +241,8 @@ void let_go_of_standard_streams() {
   if (null > 2) ::close(null);
 }
 
-[[noreturn]] void be_supervisor(const Job& job, UniqueFd channel, int argc, char** argv) {
-  rename_process("rank-supervisor", argc, argv);
-  become_subreaper();
+// Blocks every signal; readable when a child has ended.
+UniqueFd take_signals() {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -226,31 +251,63 @@ void let_go_of_standard_streams() {
   ::sigaddset(&child, SIGCHLD);
   UniqueFd signals(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) throw_errno(errno, "signalfd");
-  Supervisor(job, std::move(channel), std::move(signals)).run();
+  return signals;
+}
+
+[[noreturn]] void be_supervisor(const Job& job, UniqueFd channel, UniqueFd warden_life, int argc,
+                                char** argv) {
+  rename_process("rank-supervisor", argc, argv);
+  become_subreaper();
+  Supervisor(job, std::move(channel), std::move(warden_life), take_signals()).run();
   ::_exit(0);
 }
 
-[[noreturn]] void be_warden(const Job& job, UniqueFd channel, int argc, char** argv) {
+// Waits until the supervisor has ended, which it gets kTimeToEndTree for once dlrun is gone. Its
+// exit status.
+int wait_for_supervisor(pid_t supervisor, UniqueFd dlrun_life, const UniqueFd& signals) {
+  Deadline deadline = Deadline::never();
+  while (true) {
+    int status = 0;
+    if (::waitpid(supervisor, &status, WNOHANG) == supervisor) return status;
+    if (deadline.has_passed()) {
+      ::kill(supervisor, SIGKILL);  // what it has left to do is done below, by the warden
+      deadline = Deadline::never();
+    }
+    pollfd ready[] = {{signals.get(), POLLIN, 0}, {dlrun_life.get(), POLLIN, 0}};
+    ::poll(ready, 2, deadline.poll_timeout());
+    signalfd_siginfo drained[16];
+    while (::read(signals.get(), drained, sizeof drained) > 0) {
+    }
+    if (ready[1].revents != 0) {
+      dlrun_life.reset();
+      ::kill(supervisor, SIGCONT);  // it may be stopped
+      deadline = Deadline::after(kTimeToEndTree);
+    }
+  }
+}
+
+[[noreturn]] void be_warden(const Job& job, UniqueFd channel, UniqueFd dlrun_life, int argc,
+                            char** argv) {
   ::setsid();
   let_go_of_standard_streams();
   become_subreaper();
-  sigset_t all;
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  auto [warden_end, supervisor_end] = make_channel();
+  const UniqueFd signals = take_signals();
   const pid_t supervisor = ::fork();
   if (supervisor < 0) ::_exit(1);
   if (supervisor == 0) {
+    warden_end.reset();
+    dlrun_life.reset();  // or dlrun would not see the warden's end
     try {
-      be_supervisor(job, std::move(channel), argc, argv);
+      be_supervisor(job, std::move(channel), std::move(supervisor_end), argc, argv);
     } catch (...) {
       ::_exit(1);  // dlrun sees the channel close and says so
     }
   }
   channel.reset();
+  supervisor_end.reset();
   rename_process("rank-warden", argc, argv);
-  int status = 0;
-  while (::waitpid(supervisor, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for_supervisor(supervisor, std::move(dlrun_life), signals);
   kill_descendants();
   ::_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }
@@ -260,13 +317,19 @@ void let_go_of_standard_streams() {
 SupervisorHandle start_supervisor(const Job& job, int argc, char** argv) {
   become_subreaper();
   auto [ours, theirs] = make_channel();
+  auto [warden_life, dlrun_life] = make_channel();
   const pid_t warden = ::fork();
   if (warden < 0) throw_errno(errno, "fork");
   if (warden == 0) {
     ours.reset();
-    be_warden(job, std::move(theirs), argc, argv);
+    warden_life.reset();
+    try {
+      be_warden(job, std::move(theirs), std::move(dlrun_life), argc, argv);
+    } catch (...) {
+      ::_exit(1);
+    }
   }
-  return {std::move(ours), warden};
+  return {std::move(ours), warden, std::move(warden_life)};
 }
 
 }  // namespace dl::launcher

@@ -24,6 +24,7 @@ enum class MessageKind : std::uint32_t {
   kNotStarted = 17,  // number: errno; text: what failed
   kExited = 18,      // number: as waitpid() gives it
   kFinished = 19,    // nothing is left below the supervisor
+  kWardenGone = 20,  // the supervisor kills the ranks and what they have started
 };
 
 // Slots below are local ranks, those above are dlrun's own helpers.

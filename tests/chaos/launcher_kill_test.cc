@@ -18,7 +18,7 @@ using testing::IsEmpty;
 // its own, one orphaned twice, and one that ignores SIGTERM.
 constexpr const char* kFamily =
     "sleep 300 & setsid sleep 300 & (setsid sh -c 'sleep 300 & sleep 300' &); "
-    "(trap '' TERM HUP INT; sleep 300 & sleep 300) & echo ready; wait";
+    "(trap '' TERM HUP INT; sleep 300 & sleep 300) & echo ready pid $$; wait";
 constexpr std::size_t kFamilySize = 8;  // with the rank itself
 
 pid_t find(const tests::Process& job, const std::string& name) {
@@ -71,22 +71,79 @@ TEST(Kill, OfTheSupervisorLeavesNothingAndIsSaid) {
   EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
 }
 
-TEST(Kill, OfDlrunAndTheSupervisorLeavesNothing) {
+TEST(Kill, OfTheWardenEndsTheJobAndIsSaid) {
+  tests::Process job(family_job());
+  ASSERT_TRUE(is_ready(job)) << job.err();
+  ::kill(find(job, "rank-warden"), SIGKILL);
+  EXPECT_EQ(job.wait(), 137);
+  EXPECT_TRUE(all_gone(job));
+  EXPECT_THAT(
+      job.err(),
+      HasSubstr("dlrun: the warden was killed by signal 9 (SIGKILL); all ranks were ended"));
+}
+
+TEST(Kill, OfTheWardenIsSeenBySupervisorAndDlrunEachByItself) {
+  for (const char* asleep : {"dlrun", "rank-supervisor"}) {
+    tests::Process job(family_job());
+    ASSERT_TRUE(is_ready(job)) << job.err();
+    const pid_t sleeper = find(job, asleep);
+    const pid_t rank = tests::number_after("pid ", job.out());
+    ::kill(sleeper, SIGSTOP);
+    ::kill(find(job, "rank-warden"), SIGKILL);
+    if (asleep == std::string("dlrun")) {
+      // The supervisor ends what is below it without having been asked.
+      EXPECT_TRUE(tests::eventually([&] { return tests::state_of(rank) == '\0'; }));
+      EXPECT_TRUE(tests::eventually([&] { return tests::processes_with(job.mark()).size() == 2; }));
+    }
+    ::kill(sleeper, SIGCONT);
+    EXPECT_EQ(job.wait(), 137);
+    EXPECT_THAT(job.err(), HasSubstr("the warden was killed by signal 9")) << asleep;
+    EXPECT_TRUE(all_gone(job));
+  }
+}
+
+TEST(Kill, OfTwoOfDlrunSupervisorAndWardenInSequenceLeavesNothing) {
+  const std::vector<std::string> names = {"dlrun", "rank-supervisor", "rank-warden"};
+  for (const std::string& first : names) {
+    for (const std::string& second : names) {
+      if (first == second) continue;
+      tests::Process job(family_job());
+      ASSERT_TRUE(is_ready(job)) << job.err();
+      const pid_t pids[] = {find(job, first), find(job, second)};
+      for (const pid_t pid : pids) ::kill(pid, SIGSTOP);  // neither acts before both are dead
+      for (const pid_t pid : pids) ::kill(pid, SIGKILL);
+      EXPECT_TRUE(all_gone(job)) << first << ", " << second;
+    }
+  }
+}
+
+TEST(Kill, OfTheWardenAndLaterOfBothOthersLeavesNothing) {
   tests::Process job(family_job());
   ASSERT_TRUE(is_ready(job)) << job.err();
   const pid_t supervisor = find(job, "rank-supervisor");
-  ::kill(supervisor, SIGSTOP);  // so that it cannot act between the two
+  ::kill(find(job, "rank-warden"), SIGKILL);
+  ASSERT_TRUE(tests::eventually([&] { return tests::processes_with(job.mark()).size() <= 2; }));
   job.signal(SIGKILL);
   ::kill(supervisor, SIGKILL);
   EXPECT_TRUE(all_gone(job));
 }
 
-TEST(Kill, OfTheWardenChangesNothing) {
+TEST(Kill, OfDlrunIsSeenByTheWardenWhenTheSupervisorIsStopped) {
   tests::Process job(family_job());
   ASSERT_TRUE(is_ready(job)) << job.err();
-  ::kill(find(job, "rank-warden"), SIGKILL);
-  EXPECT_FALSE(all_gone(job, 50ms));
+  ::kill(find(job, "rank-supervisor"), SIGSTOP);
   job.signal(SIGKILL);
+  EXPECT_TRUE(all_gone(job));
+}
+
+TEST(Kill, OfTheSupervisorIsSaidWhenTheWardenIsStopped) {
+  tests::Process job(family_job());
+  ASSERT_TRUE(is_ready(job)) << job.err();
+  const pid_t warden = find(job, "rank-warden");
+  ::kill(warden, SIGSTOP);
+  ::kill(find(job, "rank-supervisor"), SIGKILL);
+  EXPECT_EQ(job.wait(), 137);
+  EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
   EXPECT_TRUE(all_gone(job));
 }
 
