@@ -76,6 +76,7 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
   }
+  for (const std::string& line : options.remarks) fmt::print(stderr, "dlrun: {}\n", line);
   if (plan.nnodes == 1 && !options.rdzv_endpoint.empty()) {
     fmt::print(stderr, "dlrun: --rdzv-endpoint {} is not used, as one node has nobody to meet\n",
                options.rdzv_endpoint);

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <map>
 
 #include "core/base/error.h"
 #include "core/base/version.h"
 #include "launcher/refused_options.h"
+#include "launcher/started_by.h"
+#include "launcher/torchrun_environment.h"
 
 namespace dl::launcher {
 namespace {
@@ -31,6 +35,8 @@ constexpr const char* kFooter =
     "  dlrun --nnodes 2 --node-rank 0 --rdzv-endpoint node0:29400 ./train     (the same with 1 "
     "there)";
 
+constexpr int kMostNodes = 1'000'000;
+
 // As typed: numbers are read here and not by CLI11, so that every refusal is a sentence of ours.
 struct Typed {
   std::string nnodes, nproc, node_rank, master_port, max_restarts, grace, join_timeout, bind,
@@ -39,9 +45,17 @@ struct Typed {
   bool version = false;
   bool standalone = false;
   bool no_python = false;
+  std::map<std::string, std::string*, std::less<>> values;  // all of them, by option
+  std::map<std::string_view, std::string_view> variables;   // that gave a value, by option
+
+  // What the user knows a value by: "--nnodes", or "PET_NNODES".
+  std::string_view name(std::string_view option) const {
+    const auto found = variables.find(option);
+    return found == variables.end() ? option : found->second;
+  }
 };
 
-int whole_number(const std::string& option, const std::string& text, int least, int most,
+int whole_number(std::string_view option, const std::string& text, int least, int most,
                  std::string_view else_wanted = "") {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -52,7 +66,7 @@ int whole_number(const std::string& option, const std::string& text, int least, 
   return value;
 }
 
-std::chrono::milliseconds seconds(const std::string& option, const std::string& text) {
+std::chrono::milliseconds seconds(std::string_view option, const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool read = error == std::errc() && end == text.data() + text.size();
@@ -62,8 +76,8 @@ std::chrono::milliseconds seconds(const std::string& option, const std::string& 
 }
 
 // "--nproc-per-node" may be typed "--nproc_per_node", as with torchrun.
-CLI::Option* add(CLI::App& app, const std::string& name, std::string& into, const std::string& help,
-                 const std::string& value) {
+CLI::Option* add_option(CLI::App& app, const std::string& name, std::string& into,
+                        const std::string& help, const std::string& value) {
   std::string underscored = name;
   std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
   const std::string names = underscored == name ? name : name + "," + underscored;
@@ -94,22 +108,33 @@ class HelpFormat : public CLI::Formatter {
   }
 };
 
-void check_together(const Options& options) {
+void check_together(const Typed& typed, const Options& options) {
   const bool several = options.nnodes > 1;
+  const std::string_view nnodes = typed.name("--nnodes");
+  const std::string_view node_rank = typed.name("--node-rank");
   DL_CHECK(several || !options.node_rank || *options.node_rank == 0, kInvalidArgument,
-           "--node-rank is {} but --nnodes is 1", options.node_rank.value_or(0));
+           "{} is {} but {} is 1", node_rank, options.node_rank.value_or(0), nnodes);
   DL_CHECK(!options.node_rank || *options.node_rank < options.nnodes, kInvalidArgument,
-           "--node-rank is {}, wanted less than --nnodes, which is {}",
-           options.node_rank.value_or(0), options.nnodes);
+           "{} is {}, wanted less than {}, which is {}", node_rank, options.node_rank.value_or(0),
+           nnodes, options.nnodes);
   DL_CHECK(!several || options.node_rank, kInvalidArgument,
-           "--nnodes is {}: give this node's number in --node-rank", options.nnodes);
+           "{} is {}: give this node's number in --node-rank", nnodes, options.nnodes);
   const bool endpoint = !options.rdzv_endpoint.empty() ||
                         (!options.master_addr.empty() && options.master_port.has_value());
   DL_CHECK(!several || endpoint, kInvalidArgument,
-           "--nnodes is {}: give node 0's address in --rdzv-endpoint HOST:PORT", options.nnodes);
+           "{} is {}: give node 0's address in --rdzv-endpoint HOST:PORT", nnodes, options.nnodes);
+  if (several || typed.standalone) return;
+  if (const std::string why = one_of_several_jobs(); !why.empty()) {
+    throw_error(ErrorKind::kInvalidArgument, "{}", why);
+  }
 }
 
 void declare(CLI::App& app, Typed& typed, Options& options) {
+  const auto add = [&typed](CLI::App& to, const std::string& name, std::string& into,
+                            const std::string& help, const std::string& value) {
+    typed.values[name] = &into;
+    return add_option(to, name, into, help, value);
+  };
   app.formatter(std::make_shared<HelpFormat>());
   app.footer(kFooter);
   app.prefix_command();  // from the first word that is no option on, everything is the program's
@@ -204,35 +229,68 @@ std::vector<std::string> program_of(const CLI::App& app) {
   return program;
 }
 
+int number_of_nodes(std::string_view name, const std::string& text) {
+  const std::size_t colon = text.find(':');  // torchrun's LEAST:MOST
+  const std::string least = text.substr(0, colon);
+  DL_CHECK(colon == std::string::npos || text.substr(colon + 1) == least, kInvalidArgument,
+           "{} is `{}`: a job whose number of nodes changes is not supported; give one number",
+           name, text);
+  return whole_number(name, least, 1, kMostNodes);
+}
+
+// A line that says that the job has one node says so about all that only several need.
+void take_environment(Typed& typed, Options& options) {
+  TorchrunEnvironment environment = torchrun_environment();
+  options.remarks = std::move(environment.remarks);
+  const bool line_says_one =
+      typed.standalone || (!typed.nnodes.empty() && number_of_nodes("--nnodes", typed.nnodes) == 1);
+  if (typed.nnodes.empty()) typed.standalone |= environment.standalone;
+  const auto take = [&](const EnvironmentOption& found) {
+    std::string& value = *typed.values.at(std::string(found.option));
+    if (!value.empty()) return;
+    value = found.value;
+    typed.variables[found.option] = found.variable;
+  };
+  const auto is_of_nodes = [](std::string_view option) {
+    return option == "--nnodes" || option == "--node-rank" || option.starts_with("--master-");
+  };
+  std::optional<EnvironmentOption> endpoint;
+  for (const EnvironmentOption& found : environment.options) {
+    if (line_says_one && is_of_nodes(found.option)) continue;
+    if (found.option == "--rdzv-endpoint") {
+      endpoint = found;
+    } else {
+      take(found);
+    }
+  }
+  const bool several =
+      !typed.nnodes.empty() && number_of_nodes(typed.name("--nnodes"), typed.nnodes) > 1;
+  if (endpoint && several) take(*endpoint);
+}
+
 void read(const Typed& typed, Options& options) {
   constexpr int kMost = 1'000'000;
-  if (!typed.nnodes.empty()) {
-    const std::size_t colon = typed.nnodes.find(':');  // torchrun's LEAST:MOST
-    const std::string least = typed.nnodes.substr(0, colon);
-    DL_CHECK(
-        colon == std::string::npos || typed.nnodes.substr(colon + 1) == least, kInvalidArgument,
-        "--nnodes is `{}`: a job whose number of nodes changes is not supported; give one number",
-        typed.nnodes);
-    options.nnodes = whole_number("--nnodes", least, 1, kMost);
-  }
+  if (!typed.nnodes.empty()) options.nnodes = number_of_nodes(typed.name("--nnodes"), typed.nnodes);
   if (!typed.nproc.empty()) {
+    const std::string_view name = typed.name("--nproc-per-node");
     DL_CHECK(typed.nproc != "xpu", kInvalidArgument,
-             "--nproc-per-node xpu is not supported; give a number, or cpu for one rank a core");
+             "{} xpu is not supported; give a number, or cpu for one rank a core", name);
     if (typed.nproc != "auto" && typed.nproc != "cpu" && typed.nproc != "gpu") {
-      whole_number("--nproc-per-node", typed.nproc, 1, kMost, ", or gpu, cpu or auto");
+      whole_number(name, typed.nproc, 1, kMost, ", or gpu, cpu or auto");
     }
     options.nproc_per_node = typed.nproc;
   }
   if (!typed.node_rank.empty()) {
-    options.node_rank = whole_number("--node-rank", typed.node_rank, 0, kMost);
+    options.node_rank = whole_number(typed.name("--node-rank"), typed.node_rank, 0, kMost);
   }
   if (!typed.master_port.empty()) {
-    options.master_port = whole_number("--master-port", typed.master_port, 1, 65535);
+    options.master_port = whole_number(typed.name("--master-port"), typed.master_port, 1, 65535);
   }
   if (!typed.max_restarts.empty()) {
     DL_CHECK(typed.max_restarts == "0", kInvalidArgument,
-             "--max-restarts is `{}`: starting a failed job again is not supported; leave it out",
-             typed.max_restarts);
+             "{} is `{}`: starting a failed job again is not supported; leave it out, or say "
+             "--max-restarts 0",
+             typed.name("--max-restarts"), typed.max_restarts);
   }
   if (!typed.grace.empty()) options.grace = seconds("--grace", typed.grace);
   if (!typed.join_timeout.empty()) {
@@ -259,12 +317,11 @@ void read(const Typed& typed, Options& options) {
   }
   DL_CHECK(
       typed.rdzv_backend.empty() || typed.rdzv_backend == "c10d" || typed.rdzv_backend == "static",
-      kInvalidArgument,
-      "--rdzv-backend is `{}`: the nodes always meet through dlrun's own; leave it out",
-      typed.rdzv_backend);
+      kInvalidArgument, "{} is `{}`: the nodes always meet through dlrun's own; leave it out",
+      typed.name("--rdzv-backend"), typed.rdzv_backend);
   options.prefix = !typed.no_prefix;
   DL_CHECK(!typed.standalone || options.nnodes == 1, kInvalidArgument,
-           "--standalone means one node, but --nnodes is {}", options.nnodes);
+           "--standalone means one node, but {} is {}", typed.name("--nnodes"), options.nnodes);
   DL_CHECK(!options.json || options.dry_run, kInvalidArgument, "--json needs --dry-run");
 }
 
@@ -286,8 +343,9 @@ std::variant<Options, Information> parse_options(std::vector<std::string> argume
   }
   if (typed.version) return Information{fmt::format("dlrun {}\n", kVersion)};
   options.program = program_of(app);
+  take_environment(typed, options);
   read(typed, options);
-  check_together(options);
+  check_together(typed, options);
   return options;
 }
 

@@ -43,6 +43,7 @@ struct Options {
   bool dry_run = false;
   bool json = false;
   std::vector<std::string> program;  // with its arguments, as typed
+  std::vector<std::string> remarks;  // lines to be said before the start
 };
 
 // Something to print and be done: --help, --version.
@@ -50,7 +51,8 @@ struct Information {
   std::string text;
 };
 
-// `arguments` without the program's own name. Throws Error{kInvalidArgument} with one sentence for
+// `arguments` without the program's own name. What they do not say, torchrun's PET_ variables may
+// (torchrun_environment.h). Throws Error{kInvalidArgument} with one sentence for
 // bad usage.
 std::variant<Options, Information> parse_options(std::vector<std::string> arguments);
 

@@ -41,13 +41,18 @@ constexpr Refused kRefused[] = {
 
 }  // namespace
 
+std::optional<std::string_view> instead_of(std::string_view option) {
+  for (const Refused& refused : kRefused) {
+    if (option == refused.name) return refused.instead;
+  }
+  return std::nullopt;
+}
+
 std::string refusal_of(std::string_view typed) {
   std::string name(typed.substr(0, typed.find('=')));
   std::replace(name.begin() + std::min<std::ptrdiff_t>(2, std::ssize(name)), name.end(), '_', '-');
-  for (const Refused& refused : kRefused) {
-    if (name == refused.name) {
-      return fmt::format("{} of torchrun is not supported: {}", name, refused.instead);
-    }
+  if (const std::optional<std::string_view> instead = instead_of(name)) {
+    return fmt::format("{} of torchrun is not supported: {}", name, *instead);
   }
   return fmt::format("there is no option {}; `dlrun --help` lists them all", name);
 }

@@ -1,5 +1,8 @@
 #include "core/base/env.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -37,6 +40,18 @@ bool is_set(Var var) noexcept {
 
 void set_unless_set(Var var, const std::string& value) {
   ::setenv(std::string(name_of(var)).c_str(), value.c_str(), 0);
+}
+
+std::vector<std::string> names_with_prefix(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (!text.starts_with(prefix) || equals == text.npos || equals + 1 == text.size()) continue;
+    names.emplace_back(text.substr(0, equals));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 std::optional<std::string> get(Var var) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dl::env {
 
@@ -28,6 +29,8 @@ std::string_view name_of(Var var) noexcept;
 // Unset and empty both give nullopt; is_set() tells them apart.
 bool is_set(Var var) noexcept;
 std::optional<std::string> get(Var var);
+// The names of all variables that begin so and have a value, in alphabetical order.
+std::vector<std::string> names_with_prefix(std::string_view prefix);
 // For libraries that read the environment themselves. Not while another thread reads it.
 void set_unless_set(Var var, const std::string& value);
 // Throws kInvalidArgument: "RANK=abc is not a whole number".

@@ -30,6 +30,116 @@ std::string refusal(std::vector<std::string> arguments) {
   return "accepted";
 }
 
+// Variables that are set for as long as the object lives.
+class Variables {
+ public:
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  explicit Variables(Entries entries) : entries_(std::move(entries)) {
+    for (const auto& [name, value] : entries_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  Variables(const Variables&) = delete;
+  Variables& operator=(const Variables&) = delete;
+  ~Variables() {
+    for (const auto& [name, value] : entries_) ::unsetenv(name.c_str());
+  }
+
+ private:
+  Entries entries_;
+};
+
+TEST(Options, TorchrunsVariablesAreTakenBelowTheLine) {
+  const Variables set({{"PET_NPROC_PER_NODE", "4"},
+                       {"PET_NNODES", "2:2"},
+                       {"PET_NODE_RANK", "1"},
+                       {"PET_MASTER_ADDR", "head"},
+                       {"PET_MASTER_PORT", "23456"},
+                       {"PET_RDZV_ENDPOINT", "head:29400"},
+                       {"PET_RDZV_ID", "job7"},
+                       {"PET_RDZV_BACKEND", "c10d"},
+                       {"PET_MAX_RESTARTS", "0"},
+                       {"PET_LOG_DIR", "logs"},
+                       {"PET_NO_PYTHON", "0"}});
+  const Options all = parse({"x"});
+  EXPECT_EQ(all.nproc_per_node, "4");
+  EXPECT_EQ(all.nnodes, 2);
+  EXPECT_EQ(all.node_rank, 1);
+  EXPECT_EQ(all.master_addr, "head");
+  EXPECT_EQ(all.master_port, 23456);
+  EXPECT_EQ(all.rdzv_endpoint, "head:29400");
+  EXPECT_EQ(all.rdzv_id, "job7");
+  EXPECT_EQ(all.log_dir, "logs");
+  EXPECT_THAT(all.remarks, ElementsAre());
+  const Options typed = parse({"--nproc-per-node", "2", "--node-rank=0", "x"});
+  EXPECT_EQ(typed.nproc_per_node, "2");
+  EXPECT_EQ(typed.nnodes, 2);
+  EXPECT_EQ(typed.node_rank, 0);
+  // A line that says one node means it.
+  for (const char* one : {"--standalone", "--nnodes=1"}) {
+    const Options alone = parse({one, "x"});
+    EXPECT_EQ(alone.nnodes, 1) << one;
+    EXPECT_FALSE(alone.node_rank) << one;
+    EXPECT_EQ(alone.rdzv_endpoint, "") << one;
+    EXPECT_EQ(alone.master_addr, "") << one;
+    EXPECT_EQ(alone.nproc_per_node, "4") << one;
+  }
+}
+
+TEST(Options, AVariableThatIsWrongIsNamed) {
+  const auto refused = [](const char* name, const char* value) {
+    const Variables set(Variables::Entries{{name, value}});
+    return refusal({"x"});
+  };
+  EXPECT_EQ(refused("PET_NPROC_PER_NODE", "many"),
+            "PET_NPROC_PER_NODE is `many`, wanted a whole number from 1 to 1000000, or gpu, cpu or "
+            "auto");
+  EXPECT_THAT(refused("PET_NNODES", "1:4"), HasSubstr("PET_NNODES is `1:4`: a job whose number"));
+  EXPECT_EQ(refused("PET_NNODES", "2"), "PET_NNODES is 2: give this node's number in --node-rank");
+  EXPECT_EQ(refused("PET_NODE_RANK", "1"), "PET_NODE_RANK is 1 but --nnodes is 1");
+  EXPECT_THAT(refused("PET_MAX_RESTARTS", "3"), HasSubstr("PET_MAX_RESTARTS is `3`"));
+  EXPECT_THAT(refused("PET_RDZV_BACKEND", "etcd"), HasSubstr("PET_RDZV_BACKEND is `etcd`"));
+  EXPECT_EQ(refused("PET_MODULE", "1"),
+            "PET_MODULE=1 of torchrun is not supported: write `dlrun ... python -m MODULE`");
+  EXPECT_EQ(refused("PET_STANDALONE", "yes"), "PET_STANDALONE=yes is not a whole number");
+}
+
+TEST(Options, VariablesOfOptionsThatAreNotThereAreSaidAndForeignOnesAreNot) {
+  const Variables set(
+      {{"PET_RDZV_CONF", "timeout=9"}, {"PET_DATA_DIR", "/scans"}, {"PET_ROLE", ""}});
+  EXPECT_THAT(parse({"x"}).remarks,
+              ElementsAre("PET_RDZV_CONF of torchrun is not used: dlrun's rendezvous has "
+                          "--join-timeout and nothing else to set"));
+}
+
+TEST(Options, SeveralDlrunsUnderOneSrunAreRefusedWithTheLineThatMakesOneJob) {
+  {
+    const Variables set(
+        {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "2"}});
+    EXPECT_EQ(refusal({"x"}),
+              "this is task 1 of 2 of one srun, and each would be a job of its own that does the "
+              "same. For one job: srun --ntasks-per-node=1 sh -c 'dlrun --nnodes "
+              "$SLURM_STEP_NUM_NODES --node-rank $SLURM_NODEID --rdzv-endpoint $(scontrol show "
+              "hostnames $SLURM_STEP_NODELIST | head -n 1):29400 ...'. For 2 jobs of their own: "
+              "--standalone");
+    EXPECT_EQ(refusal({"--standalone", "x"}), "accepted");
+    EXPECT_EQ(refusal({"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=a:1", "x"}), "accepted");
+    const Variables inside(Variables::Entries{{"DLRUN_JOB_ID", "j"}});
+    EXPECT_EQ(refusal({"x"}), "accepted");
+  }
+  {
+    const Variables set(
+        {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "1"}});
+    EXPECT_THAT(refusal({"x"}), HasSubstr("srun --ntasks=1 dlrun --nproc-per-node 4"));
+  }
+  {
+    // In a batch script, and in a step of one task.
+    const Variables set(
+        {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+    EXPECT_EQ(refusal({"x"}), "accepted");
+  }
+  const Variables set({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
+  EXPECT_THAT(refusal({"x"}), HasSubstr("this is rank 3 of 4 of one mpirun"));
+}
+
 TEST(Options, DashesAndUnderscoresAreTheSame) {
   for (const char* name : {"--nproc-per-node", "--nproc_per_node"}) {
     EXPECT_EQ(parse({name, "3", "x"}).nproc_per_node, "3");
