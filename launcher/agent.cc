@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "launcher/descendants.h"
 #include "launcher/environment.h"
+#include "launcher/file_format.h"
 #include "launcher/job_secret.h"
 #include "launcher/lost_peer.h"
 #include "launcher/program.h"
@@ -204,6 +205,7 @@ void Agent::on_not_started(Rank& rank, const Message& message) {
   const int exit_code = error == ENOENT ? kExitNotFound : kExitNotExecutable;
   std::string why = std::strerror(error);
   if (error == ENOENT && message.text == "exec") why = "its interpreter is not there";
+  if (error == ENOEXEC) why = why_not_executed(plan_.executable);
   end_job({exit_code, fmt::format("rank {} could not be started: {} of {}: {}", rank_number(rank),
                                   message.text, plan_.executable, why)},
           SIGTERM);

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "launcher/file_format.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 // The child runs on a stack that AddressSanitizer knows nothing of.
 #define DL_IN_BORROWED_MEMORY __attribute__((no_sanitize("address", "undefined")))
@@ -19,9 +21,10 @@
 namespace dl::launcher {
 namespace {
 
+constexpr const char* kShell = "/bin/sh";
+
 struct Borrowed {
   const SpawnRequest* request;
-  const char* const* shell_argv;
   const cpu_set_t* cpus;
   std::size_t cpu_bytes;
   pid_t parent;
@@ -55,9 +58,6 @@ DL_IN_BORROWED_MEMORY int child(void* argument) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 
   ::execve(request.path, request.argv, request.envp);
-  if (errno == ENOEXEC) {  // a script without `#!`: shells run it themselves, and so do we
-    ::execve("/bin/sh", const_cast<char* const*>(borrowed->shell_argv), request.envp);
-  }
   fail("exec");
   return 0;
 }
@@ -69,13 +69,22 @@ Spawner::Spawner() : stack_(std::make_unique<std::byte[]>(kStackBytes)) {
 }
 
 Spawned Spawner::spawn(const SpawnRequest& request) {
-  std::vector<const char*> shell_argv = {"/bin/sh", request.path};
+  const Spawned spawned = spawn_as_it_is(request);
+  if (spawned.pid >= 0 || spawned.error != ENOEXEC || !is_shell_text(request.path)) return spawned;
+  // A script without `#!`: shells run it themselves, and so do we.
+  std::vector<char*> argv = {const_cast<char*>(kShell), const_cast<char*>(request.path)};
   for (char* const* argument = request.argv + 1; *argument != nullptr; ++argument) {
-    shell_argv.push_back(*argument);
+    argv.push_back(*argument);
   }
-  shell_argv.push_back(nullptr);
+  argv.push_back(nullptr);
+  SpawnRequest in_shell = request;
+  in_shell.path = kShell;
+  in_shell.argv = argv.data();
+  return spawn_as_it_is(in_shell);
+}
 
-  Borrowed borrowed{&request, shell_argv.data(), nullptr, 0, ::getpid(), 0, "exec"};
+Spawned Spawner::spawn_as_it_is(const SpawnRequest& request) {
+  Borrowed borrowed{&request, nullptr, 0, ::getpid(), 0, "exec"};
   cpu_set_t* cpus = nullptr;
   if (!request.cpus.empty()) {
     const int room = *std::max_element(request.cpus.begin(), request.cpus.end()) + 1;

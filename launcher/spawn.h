@@ -40,9 +40,12 @@ class Spawner {
  public:
   // Gives all signals their default action, for this process as well.
   Spawner();
+  // What the kernel does not execute is given to /bin/sh if it is text (file_format.h).
   Spawned spawn(const SpawnRequest& request);
 
  private:
+  Spawned spawn_as_it_is(const SpawnRequest& request);
+
   static constexpr std::size_t kStackBytes = 64 * 1024;
   std::unique_ptr<std::byte[]> stack_;
 };

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <chrono>
@@ -182,6 +183,66 @@ TEST(End, AProgramThatIsNotThereIs127) {
   tests::Process unknown(dlrun({"no-such-program-anywhere"}));
   EXPECT_EQ(unknown.wait(), 127);
   EXPECT_EQ(unknown.err(), "dlrun: there is no program no-such-program-anywhere on PATH\n");
+}
+
+// This machine's own header, with two bytes changed.
+std::string elf_for(int machine, int type) {
+  std::string head(64, '\0');
+  std::ifstream("/proc/self/exe", std::ios::binary).read(head.data(), 64);
+  const bool is_little = head[5] == 1;
+  const auto put = [&](std::size_t at, int value) {
+    head[at + (is_little ? 0 : 1)] = static_cast<char>(value % 256);
+    head[at + (is_little ? 1 : 0)] = static_cast<char>(value / 256);
+  };
+  if (type >= 0) put(16, type);
+  if (machine >= 0) put(18, machine);
+  return head;
+}
+
+TEST(End, AFileThatIsForAnotherMachineIs126AndNoShellSeesIt) {
+  constexpr int kS390 = 22, kAarch64 = 183;
+  const tests::TempDir folder;
+  const std::string foreign = folder.path() + "/interpreter";
+  const auto make = [](const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  };
+  const std::string run = "\ntouch " + folder.path() + "/ran\n";  // what a shell would do
+  struct Case {
+    std::string bytes, said;
+  };
+  utsname machine{};
+  ASSERT_EQ(::uname(&machine), 0);
+  const bool is_arm = std::string(machine.machine) == "aarch64";
+  const std::string other = is_arm ? "s390x" : "aarch64";
+  make(foreign, elf_for(is_arm ? kS390 : kAarch64, -1));
+  const std::vector<Case> cases = {
+      {elf_for(is_arm ? kS390 : kAarch64, -1) + run,
+       "it is an ELF program for " + other + ", and this machine is " + machine.machine},
+      {elf_for(-1, 1) + run, "it is an object file that is not linked yet"},
+      {elf_for(-1, -1).substr(0, 10) + run, "it is an ELF"},
+      {std::string("\xcf\xfa\xed\xfe", 4) + run, "it is a program for macOS (Mach-O)"},
+      {"MZ" + run, "it is a program for Windows (PE)"},
+      {std::string("PK\x03\x04", 4) + run, "it is a zip or jar archive"},
+      {std::string("a\0b", 3) + run, "it is neither a program for this machine nor a text"},
+      {"#!" + foreign + run,
+       "its interpreter " + foreign + " cannot be executed: it is an ELF program for " + other},
+  };
+  for (const Case& file : cases) {
+    const std::string path = folder.path() + "/program";
+    make(path, file.bytes);
+    tests::Process job(dlrun({path}));
+    EXPECT_EQ(job.wait(), 126) << file.said << "\n" << job.err();
+    EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 0 could not be started: exec of " + path + ": " +
+                                     file.said));
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/ran")) << file.said;
+  }
+  // A script that does not say who runs it is the shell's, as ever.
+  const std::string script = folder.path() + "/script";
+  make(script, "echo $0 $1");
+  tests::Process job(dlrun({script, "x"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(job.out(), "[rank 0] " + script + " x\n");
 }
 
 TEST(End, AProgramThatCannotBeExecutedIs126) {

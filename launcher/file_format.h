@@ -1,0 +1,15 @@
+// What a file is that the kernel would not execute (ENOEXEC): a script without a `#!` line, which a
+// shell runs, or a program that this machine cannot run, which no shell should be given.
+#pragma once
+
+#include <string>
+
+namespace dl::launcher {
+
+// Whether the file is text without a `#!` line. False where it cannot be read.
+bool is_shell_text(const std::string& path);
+
+// A clause: "it is an ELF program for aarch64, and this machine is x86_64".
+std::string why_not_executed(const std::string& path);
+
+}  // namespace dl::launcher
