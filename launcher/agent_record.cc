@@ -1,10 +1,13 @@
 // The agent and the flight recorders of its ranks: kept after a failure, explained on request.
 #include <fmt/core.h>
 
+#include <set>
+
 #include "collectives/record/snapshot.h"
 #include "launcher/agent.h"
 #include "launcher/autopsy/case.h"
 #include "launcher/autopsy/page.h"
+#include "launcher/process_facts.h"
 
 namespace dl::launcher {
 namespace {
@@ -51,19 +54,37 @@ void Agent::keep_recorders() {
   say(fmt::format("  the last operations of each rank: dlrun autopsy {}", options_.log_dir));
 }
 
-// SIGUSR1: somebody wants to know where the job stands.
+// SIGUSR1: somebody wants to know where the job stands. Recorders tell of ranks that have opened
+// one, the kernel of the others.
 void Agent::on_request() {
   const std::vector<RecorderCopy> copies = copy_recorders();
   autopsy::Case found;
+  std::set<int> told;
   for (const RecorderCopy& copy : copies) {
-    found.add(std::as_bytes(std::span(copy.memory.get(), 1)),
-              fmt::format("rank {}", copy.memory->header.rank));
+    const int rank = copy.memory->header.rank;
+    found.add(std::as_bytes(std::span(copy.memory.get(), 1)), fmt::format("rank {}", rank));
+    if (copy.was_opened) told.insert(rank);
   }
-  if (copies.empty()) {
-    say("there is no flight recorder to look at: DLRUN_RECORDER is off, or no rank runs");
-    return;
+  if (!told.empty()) {
+    for (const std::string& line : autopsy::page(found)) say(line);
   }
-  for (const std::string& line : autopsy::page(found)) say(line);
+  std::vector<RankProcess> others;
+  for (const Rank& rank : ranks_) {
+    if (rank.running && !told.contains(rank_number(rank))) {
+      others.push_back({rank_number(rank), rank.pid});
+    }
+  }
+  if (!others.empty()) {
+    say(copies.empty() ? "there are no flight recorders, as DLRUN_RECORDER is off; the kernel says:"
+        : told.empty() ? "no rank has opened its flight recorder: the program does not use dlrun's "
+                         "collectives, or has not come to init_process_group; the kernel says:"
+                       : "of the ranks that have not opened their recorder the kernel says:");
+    for (const std::string& line : process_facts(others)) {
+      say(line.empty() ? line : "  " + line);
+    }
+  } else if (told.empty()) {
+    say("no rank runs");
+  }
   keep_recorders();
 }
 

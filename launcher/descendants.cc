@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/process_stat.h"
 #include "core/base/unique_fd.h"
-#include "launcher/process_stat.h"
 
 namespace dl::launcher {
 namespace {
@@ -72,9 +72,8 @@ std::vector<pid_t> children_of(pid_t parent) {
 }
 
 bool a_thread_runs(pid_t pid) {
-  const std::string folder = fmt::format("/proc/{}/task", pid);
-  for (const pid_t thread : numbers_in(folder)) {
-    const char state = read_stat(fmt::format("{}/{}", folder, thread)).state;
+  for (const pid_t thread : threads_of(pid)) {
+    const char state = read_stat(fmt::format("/proc/{}/task/{}", pid, thread)).state;
     if (state == 'R' || state == 'D') return true;
   }
   return false;
@@ -88,6 +87,19 @@ void become_subreaper() {
 
 std::vector<pid_t> children_of_this_process() {
   return children_of(::getpid());
+}
+
+std::vector<pid_t> threads_of(pid_t pid) {
+  return numbers_in(fmt::format("/proc/{}/task", pid));
+}
+
+std::vector<pid_t> tree_of(pid_t root) {
+  std::vector<pid_t> tree = {root};
+  for (std::size_t next = 0; next < tree.size(); ++next) {
+    const std::vector<pid_t> children = children_of(tree[next]);
+    tree.insert(tree.end(), children.begin(), children.end());
+  }
+  return tree;
 }
 
 bool a_descendant_runs() {

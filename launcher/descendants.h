@@ -16,6 +16,12 @@ void become_subreaper();
 // Direct children, zombies included.
 std::vector<pid_t> children_of_this_process();
 
+// The process itself and all below it, parents before their children.
+std::vector<pid_t> tree_of(pid_t root);
+
+// Of a process: the numbers of its threads.
+std::vector<pid_t> threads_of(pid_t pid);
+
 // Whether some thread of a child, or of a child's child, has a processor or waits for one or for a
 // disk: it is not done, however long the machine keeps it from going on.
 bool a_descendant_runs();

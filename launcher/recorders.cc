@@ -10,7 +10,7 @@
 #include "collectives/record/snapshot.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "launcher/process_stat.h"
+#include "core/base/process_stat.h"
 
 namespace dl::launcher {
 namespace {

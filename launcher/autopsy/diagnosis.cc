@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -18,6 +19,8 @@ using collectives::record::Operation;
 using collectives::record::RankFacts;
 using collectives::record::State;
 using Kind = Finding::Kind;
+
+constexpr double kLeastWait = 1;  // seconds
 
 // What makes two ranks' groups one.
 using GroupKey = std::tuple<std::string, std::uint64_t, int>;
@@ -42,7 +45,13 @@ class Investigation {
   explicit Investigation(const Case& from) : case_(from) {
     for (const RankFacts& rank : from.ranks) add_memberships(rank);
     part_namesakes();
-    for (Membership& member : members_) find_waits(member);
+    for (Membership& member : members_) {
+      if (is_brief(member)) {
+        note_brief(member);
+      } else {
+        find_waits(member);
+      }
+    }
   }
 
   Diagnosis result() && {
@@ -55,7 +64,12 @@ class Investigation {
     if (finding.kind == Kind::kNothing) {
       finding.lines.push_back(
           members_.empty() ? "no rank has made a process group yet"
-                           : "no rank waits for another: every operation that was called is over");
+          : longest_ == nullptr
+              ? "no rank waits for another: every operation that was called is over"
+              : fmt::format("no rank has waited for long, the job moves: the longest wait is rank "
+                            "{}'s, for {} in {}{}",
+                            longest_->rank->rank, duration(*longest_->rank, *longest_->current),
+                            text(*longest_->current), in_group(*longest_->group)));
     }
     return {std::move(members_), std::move(finding)};
   }
@@ -101,6 +115,21 @@ class Investigation {
     if (has_namesakes(group)) return -1;
     if (const Membership* member = find_member(group, rank_in_group)) return member->rank->rank;
     return group.size == case_.world_size() ? rank_in_group : -1;
+  }
+
+  // The recorders of a job that runs are copied one after another, and its ranks wait for each
+  // other all the time: what has not lasted says nothing.
+  static bool is_brief(const Membership& member) {
+    return member.rank->end == End::kRunning && member.current != nullptr &&
+           waited(member) < kLeastWait;
+  }
+  // Seconds; for ever where the clocks do not say.
+  static double waited(const Membership& member) {
+    if (!member.current->enqueued) return std::numeric_limits<double>::infinity();
+    return *member.current->enqueued - member.rank->ended.value_or(0);
+  }
+  void note_brief(const Membership& member) {
+    if (longest_ == nullptr || waited(member) > waited(*longest_)) longest_ = &member;
   }
 
   void find_waits(Membership& member) {
@@ -168,7 +197,9 @@ class Investigation {
       }
     }
     if (!reached.empty()) return reached;
-    if (!rank.opened) return "before it called init_process_group";
+    if (!rank.opened) {
+      return "before it called init_process_group, if it is a program that calls dlrun's";
+    }
     return rank.groups.empty() ? "while its process group was being made"
                                : "before its first operation";
   }
@@ -301,7 +332,7 @@ class Investigation {
 
   Finding slow() const {
     for (const Membership& m : members_) {
-      if (m.current == nullptr) continue;
+      if (m.current == nullptr || is_brief(m)) continue;
       Finding finding{.kind = Kind::kSlow, .culprits = {}, .lines = {}};
       const std::string time = duration(*m.rank, *m.current);
       finding.lines.push_back(
@@ -317,6 +348,7 @@ class Investigation {
   std::vector<Membership> members_;
   std::map<GroupKey, std::vector<std::size_t>> groups_;
   std::set<GroupKey> namesakes_;
+  const Membership* longest_ = nullptr;  // of the waits that are too brief to say anything
 };
 
 std::string seconds(double time) {

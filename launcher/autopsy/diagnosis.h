@@ -4,6 +4,8 @@
 // number; a process that is stopped; the rank that others wait for and that waits for nobody; ranks
 // that wait for each other in a circle; an operation that all have called and none has finished.
 //
+// A rank that runs is not said to wait, or to be waited for, before that has lasted a second.
+//
 // A rank waits where its group's oldest operation that did not end well needs a rank which has not
 // called it, or which its recorder names.
 #pragma once

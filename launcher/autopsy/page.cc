@@ -2,10 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <array>
-
 #include "launcher/autopsy/diagnosis.h"
+#include "launcher/autopsy/table.h"
 #include "launcher/report.h"
 
 namespace dl::launcher::autopsy {
@@ -15,9 +13,6 @@ using collectives::record::GroupFacts;
 using collectives::record::Operation;
 using collectives::record::RankFacts;
 using collectives::record::State;
-
-constexpr std::size_t kColumns = 6;
-using Row = std::array<std::string, kColumns>;
 
 std::string state_of(const Membership& m) {
   const Operation* const o = m.current != nullptr ? m.current : m.last;
@@ -42,23 +37,6 @@ std::string state_of(const Membership& m) {
   if (!m.waits_for.empty()) state += ", waiting for " + rank_list(m.waits_for);
   if (!o->algorithm.empty()) state += fmt::format(" ({})", o->algorithm);
   return state;
-}
-
-std::vector<std::string> table(const std::vector<Row>& rows) {
-  std::array<std::size_t, kColumns> widths{};
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::vector<std::string> lines;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < kColumns; ++i) {
-      line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    lines.push_back(std::move(line));
-  }
-  return lines;
 }
 
 // The error that broke a group first, by the calendar of its own host.
@@ -86,7 +64,9 @@ std::string first_error(const Case& from) {
 
 std::vector<std::string> page(const Case& from) {
   if (from.ranks.empty()) {
-    std::vector<std::string> lines = {"there is no flight recorder to read"};
+    std::vector<std::string> lines = {
+        "there is no flight recorder to read (programs that do not use dlrun's collectives keep "
+        "none)"};
     for (const Unusable& file : from.unusable) {
       lines.push_back(fmt::format("  {}: {}", file.what, file.why));
     }
@@ -114,7 +94,7 @@ std::vector<std::string> page(const Case& from) {
     }
     if (any) continue;
     row[3] = "-";
-    row[4] = rank.opened ? "making its group" : "has not called init_process_group";
+    row[4] = rank.opened ? "making its group" : "has not opened its recorder";
     rows.push_back(row);
   }
   lines.emplace_back();

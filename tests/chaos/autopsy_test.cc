@@ -185,5 +185,32 @@ TEST_F(Autopsy, RefusesWhatItCannotRead) {
   EXPECT_THAT(help.out(), HasSubstr("Usage: dlrun autopsy"));
 }
 
+TEST(AutopsyOnRequest, OfAProgramWithoutARecorderShowsWhatTheKernelKnows) {
+  for (const char* recorder : {"on", "off"}) {
+    tests::Process run(
+        {tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",
+         "echo ready $$; sleep 300; true"},
+        tests::Process::Options{.environment = {std::string("DLRUN_RECORDER=") + recorder}});
+    ASSERT_TRUE(run.wait_for_out("[rank 0] ready ") && run.wait_for_out("[rank 1] ready "));
+    const std::string rank =
+        "sh:" + std::to_string(tests::number_after("[rank 1] ready ", run.out()));
+    // Asked until the shell has come to its sleep.
+    EXPECT_TRUE(tests::eventually([&] {
+      run.signal(SIGUSR1);
+      return run.wait_for_err("sleep:", 1s);
+    })) << run.err();
+    EXPECT_TRUE(run.wait_for_err(rank + " ")) << run.err();
+    EXPECT_THAT(run.err(),
+                HasSubstr(recorder == std::string("on")
+                              ? "the program does not use dlrun's collectives, or has not "
+                                "come to init_process_group; the kernel says:"
+                              : "DLRUN_RECORDER is off; the kernel says:"));
+    EXPECT_THAT(run.err(), HasSubstr("CPU time"));
+    EXPECT_THAT(run.err(), HasSubstr("sleeps"));
+    EXPECT_THAT(run.err(), Not(HasSubstr("has not called init_process_group")));
+    EXPECT_FALSE(run.has_ended());
+  }
+}
+
 }  // namespace
 }  // namespace dl

@@ -75,12 +75,22 @@ void add(Case& to, const Memory& copy) {
   to.add(std::as_bytes(std::span(&copy, 1)), "a copy");
 }
 
-Case of(const Job& job, int ranks) {
+// As if the copy had been taken so much later.
+void age(Memory& copy, double seconds) {
+  Header& h = copy.header;
+  const double rate = static_cast<double>(h.copied_at - h.opened_at) /
+                      static_cast<double>(h.copied_at_ns - h.opened_at_ns);
+  h.copied_at += static_cast<std::uint64_t>(seconds * 1e9 * rate);
+  h.copied_at_ns += static_cast<std::uint64_t>(seconds * 1e9);
+}
+
+Case of(const Job& job, int ranks, double waited = 7) {
   Case found;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto copy = job.copy(rank);
     copy->header.end = End::kRunning;
     copy->header.process_state = 'S';
+    age(*copy, waited);
     add(found, *copy);
   }
   return found;
@@ -114,6 +124,25 @@ TEST(Autopsy, NamesTheRankThatDiedAndWhoWaitedForIt) {
   expect_says(diagnosis.finding.lines, "was killed by signal 9 (SIGKILL), after all_reduce #1");
   expect_says(diagnosis.finding.lines,
               "ranks 0, 2 waited for it in all_reduce #2 (f32[8] sum) of group 'world'");
+}
+
+TEST(Autopsy, OfAJobThatRunsAWaitThatHasJustBegunAccusesNobody) {
+  Job job(2);
+  for (int rank = 0; rank < 2; ++rank) job.done(rank, 1);
+  job.begin(0, 2);  // rank 1 will call it in a moment
+  const Case healthy = of(job, 2, 0.001);
+  const Diagnosis moment = diagnose(healthy);
+  EXPECT_EQ(moment.finding.kind, Kind::kNothing);
+  EXPECT_TRUE(moment.finding.culprits.empty());
+  expect_says(moment.finding.lines,
+              "no rank has waited for long, the job moves: the longest wait is rank 0's, for ");
+  expect_says(moment.finding.lines, " in all_reduce #2 (f32[8] sum) of group 'world'");
+  const Case hanging = of(job, 2, 2);
+  EXPECT_EQ(diagnose(hanging).finding.kind, Kind::kBehind);
+  // Both are in it: its data is under way, and may well be.
+  job.begin(1, 2);
+  const Case moving = of(job, 2, 0.001);
+  EXPECT_EQ(diagnose(moving).finding.kind, Kind::kNothing);
 }
 
 TEST(Autopsy, ARankThatGaveUpWithItsGroupIsNotTheCulprit) {
@@ -163,6 +192,7 @@ TEST(Autopsy, NamesAStoppedProcess) {
   for (int rank = 0; rank < 2; ++rank) {
     const auto copy = job.copy(rank);
     copy->header.end = End::kRunning;
+    age(*copy, 7);
     copy->header.process_state = rank == 1 ? 'T' : 'S';
     add(found, *copy);
   }

@@ -5,15 +5,17 @@
 
 #include <string>
 
-namespace dl::launcher {
+namespace dl {
 
 struct ProcessStat {
   char state = 0;  // R, S, D, T, Z, ...; 0: it is not there
   pid_t parent = 0;
   unsigned flags = 0;  // the kernel's PF_*
+  std::string name;    // at most 15 bytes
+  double cpu_s = 0;    // time on a processor, in user mode and in the kernel
 };
 
 // `folder`: /proc/PID, or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
 
-}  // namespace dl::launcher
+}  // namespace dl
