@@ -158,7 +158,9 @@ void Agent::on_signal(int signal) {
 void Agent::suspend() {
   signal_ranks(SIGSTOP);
   supervisor_.flush();
+  if (link_) link_->suspended();
   ::raise(SIGSTOP);  // returns once the shell says `fg` or `bg`
+  if (link_) link_->resumed();
   signal_ranks(SIGCONT);
 }
 

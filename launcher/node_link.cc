@@ -23,6 +23,8 @@ using nlohmann::json;
 // one.
 constexpr std::size_t kLongestLine = 64 << 10;
 
+constexpr std::chrono::seconds kBeatEvery{1};
+
 std::string one_line(const char* name, const json& fields) {
   json message = json::object();
   message[name] = fields;
@@ -59,7 +61,7 @@ JobFailure read_failure(const json& failed) {
 }  // namespace
 
 NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
-    : events_(std::move(events)), to_(io), from_(io) {
+    : events_(std::move(events)), to_(io), from_(io), beat_(io) {
   Pipe in = make_pipe();
   Pipe out = make_pipe();
   helper_in_ = std::move(in.read);
@@ -83,6 +85,21 @@ void NodeLink::join(const Plan& plan, int master_port) {
                          {"program", base_name_of(plan.program)},
                          {"line", line_of(plan.program).substr(0, kLongestLine)},
                          {"named", plan.named}}));
+  beat();
+}
+
+// A helper that does not read has no need of another beat.
+void NodeLink::beat() {
+  if (!to_.is_open()) return;
+  if (unsent_.empty()) say_state("TURNS");
+  beat_.expires_after(kBeatEvery);
+  beat_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) beat();
+  });
+}
+
+void NodeLink::say_state(const char* state) {
+  send(one_line("agent", {{"state", state}}));
 }
 
 void NodeLink::failed(const JobFailure& failure) {
@@ -106,6 +123,7 @@ void NodeLink::leave(const std::string& reason) {
 }
 
 void NodeLink::close() {
+  beat_.cancel();
   boost::system::error_code ignored;
   [[maybe_unused]] const boost::system::error_code same = to_.close(ignored);
 }

@@ -7,6 +7,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <deque>
 #include <functional>
 #include <string>
@@ -49,6 +50,10 @@ class NodeLink {
 
   void join(const Plan& plan, int master_port);
   void failed(const JobFailure& failure);
+  // Before dlrun stops itself (Ctrl-Z), and when it goes on: without it, it would be taken for one
+  // that hangs.
+  void suspended() { say_state("SUSPENDED"); }
+  void resumed() { say_state("TURNS"); }
   void done();
   void leave(const std::string& reason);
   // The helper ends when it sees this.
@@ -57,6 +62,8 @@ class NodeLink {
   void read_rest();
 
  private:
+  void say_state(const char* state);
+  void beat();
   void send(const std::string& line);
   void write_some();
   ssize_t read_some();  // what read() returns
@@ -68,6 +75,7 @@ class NodeLink {
   UniqueFd helper_out_;
   boost::asio::posix::stream_descriptor to_;
   boost::asio::posix::stream_descriptor from_;
+  boost::asio::steady_timer beat_;  // that the event loop turns
   std::string unsent_;
   std::string unread_;
   bool waits_ = false;

@@ -15,6 +15,9 @@ namespace {
 
 namespace pb = dlrun::rendezvous;
 
+// At the latest; see on_time().
+constexpr std::chrono::milliseconds kLookEvery{500};
+
 // Of nodes that are missing: a line that people read.
 constexpr std::size_t kMostNamed = 16;
 
@@ -39,6 +42,9 @@ pb::ToNode waiting(const std::string& what, const Patience& patience, Membership
 
 }  // namespace
 
+Membership::Membership(Options options)
+    : options_(options), standstill_(kLookEvery, options.silence.dead_after / 10) {}
+
 bool Membership::is_member(NodeId id) const {
   return std::find(members_.begin(), members_.end(), id) != members_.end();
 }
@@ -52,6 +58,7 @@ std::string Membership::name_of(const Node& node) const {
 
 Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message, Time now) {
   Outbox out;
+  look_at_clock(now, out);
   if (const auto found = nodes_.find(id); found != nodes_.end()) found->second.heard = now;
   switch (message.message_case()) {
     case pb::FromNode::kJoin:
@@ -67,7 +74,13 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
       if (is_member(id)) done(id, now, out);
       break;
     case pb::FromNode::kLeave: {
-      if (message.leave().lost()) return on_lost(id, message.leave().reason(), now);
+      if (message.leave().lost()) {
+        const auto found = nodes_.find(id);
+        if (found == nodes_.end()) break;
+        lose(id, fmt::format("{} was lost: {}", name_of(found->second), message.leave().reason()),
+             message.leave().exit_code(), out);
+        break;
+      }
       pb::Failed cause;
       cause.set_rank(-1);
       cause.set_local_rank(-1);
@@ -80,6 +93,9 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
       if (std::find(joined_.begin(), joined_.end(), id) != joined_.end()) {
         out.push_back({.to = id, .message = waiting("nodes", *gathering_, now, missing_nodes())});
       }
+      break;
+    case pb::FromNode::kAgent:
+      tell_of_agent(id, message.agent(), out);
       break;
     case pb::FromNode::kHeartbeat:
     case pb::FromNode::MESSAGE_NOT_SET:
@@ -317,40 +333,101 @@ void Membership::forget(NodeId id) {
   if (nodes_.empty() && number_ == 0) job_.reset();
 }
 
-Membership::Outbox Membership::on_lost(NodeId id, const std::string& how, Time) {
-  Outbox out;
+void Membership::lose(NodeId id, const std::string& text, int exit_code, Outbox& out) {
   const auto found = nodes_.find(id);
-  if (found == nodes_.end()) return out;
-  const std::string name = name_of(found->second);
+  if (found == nodes_.end()) return;
   pb::Failed cause;
   cause.set_rank(-1);
   cause.set_local_rank(-1);
   cause.set_pid(found->second.facts.pid());
+  cause.set_exit_code(exit_code);
   cause.set_node_lost(true);
-  cause.set_text(fmt::format("{} was lost: {}", name, how));
+  cause.set_text(text);
+  const std::size_t before = out.size();
   fail(id, std::move(cause), out);
-  std::erase_if(out, [&](const Outgoing& message) { return message.to == id; });
+  out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
+                           [&](const Outgoing& message) { return message.to == id; }),
+            out.end());
   forget(id);
+}
+
+Membership::Outbox Membership::on_lost(NodeId id, Time now) {
+  Outbox out;
+  look_at_clock(now, out);
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end()) return out;
+  const std::string name = name_of(found->second);
+  const Silence& silence = options_.silence;
+  const auto stood = standstill_.recent(now, silence.standstill(), silence.dead_after);
+  lose(id,
+       stood ? fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(),
+                           name)
+             : fmt::format("{} was lost: its connection broke", name),
+       0, out);
   return out;
+}
+
+void Membership::look_at_clock(Time now, Outbox& out) {
+  const auto missed = standstill_.look(now, options_.suspended());
+  for (auto& [id, node] : nodes_) node.heard = std::min(now, node.heard + missed);
+  if (const auto stood = standstill_.news(options_.silence.standstill())) {
+    log::warning("this rendezvous stood still for {} s: stopped, or its machine was paused",
+                 stood->count());
+    for (const auto& [id, node] : nodes_) {
+      Outgoing notice{.to = id, .message = {}};
+      notice.message.mutable_notice()->set_text(
+          fmt::format("the rendezvous stood still for {} s (stopped, or its machine was paused), "
+                      "and goes on",
+                      stood->count()));
+      out.push_back(std::move(notice));
+    }
+  }
+}
+
+// To all others; that it goes on also to itself, as nobody there has heard of the rest.
+void Membership::tell_of_agent(NodeId id, const pb::Agent& agent, Outbox& out) const {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end()) return;
+  const auto what = [&agent]() -> std::string {
+    switch (agent.state()) {
+      case pb::Agent::SUSPENDED:
+        return fmt::format("was suspended by its user (Ctrl-Z) {} s ago", agent.seconds());
+      case pb::Agent::STOPPED:
+        return fmt::format("has been stopped for {} s", agent.seconds());
+      case pb::Agent::STUCK:
+        return fmt::format("has not turned its event loop for {} s", agent.seconds());
+      default:
+        return fmt::format("goes on after {} s", agent.seconds());
+    }
+  };
+  const std::string text = fmt::format("{}: its dlrun {}", name_of(found->second), what());
+  for (const auto& [other, node] : nodes_) {
+    if (other == id && agent.state() != pb::Agent::TURNS) continue;
+    Outgoing notice{.to = other, .message = {}};
+    notice.message.mutable_notice()->set_text(text);
+    out.push_back(std::move(notice));
+  }
 }
 
 Membership::Outbox Membership::on_time(Time now) {
   Outbox out;
+  look_at_clock(now, out);
+  const std::chrono::milliseconds dead_after = options_.silence.dead_after;
   std::vector<NodeId> silent;
   for (const auto& [id, node] : nodes_) {
-    if (now - node.heard >= kDeadAfter) silent.push_back(id);
+    if (now - node.heard >= dead_after) silent.push_back(id);
   }
   for (const NodeId id : silent) {
-    const std::string how = fmt::format("no heartbeat for {} s", kDeadAfter.count());
-    Outbox lost = on_lost(id, how, now);
-    out.insert(out.end(), lost.begin(), lost.end());
+    const std::string how = fmt::format(
+        "no heartbeat for {} s", std::chrono::round<std::chrono::seconds>(dead_after).count());
+    lose(id, fmt::format("{} was lost: {}", name_of(nodes_.at(id)), how), 0, out);
     // It may only have been stopped, and should then hear that it is too late.
     Outgoing farewell{.to = id, .message = {}, .last = true};
     farewell.message.mutable_error()->set_kind("connection");
     farewell.message.mutable_error()->set_text("the rendezvous gave this node up: " + how);
     out.push_back(std::move(farewell));
   }
-  if (!last_heartbeat_ || now - *last_heartbeat_ >= kHeartbeatEvery) {
+  if (!last_heartbeat_ || now - *last_heartbeat_ >= options_.silence.heartbeat_every()) {
     last_heartbeat_ = now;
     for (const auto& [id, node] : nodes_) {
       Outgoing heartbeat{.to = id, .message = {}};

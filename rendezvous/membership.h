@@ -17,16 +17,27 @@
 #include "core/base/deadline.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/rendezvous.pb.h"
+#include "rendezvous/standstill.h"
 
 namespace dl::rendezvous {
 
-inline constexpr std::chrono::seconds kHeartbeatEvery{2};
-// Without a heartbeat for so long the other side is taken for dead.
-inline constexpr std::chrono::seconds kDeadAfter{10};
+// How long silence lasts before it means something. Both sides of a job have the same.
+struct Silence {
+  std::chrono::milliseconds dead_after{std::chrono::seconds(10)};  // the other side is lost
+  std::chrono::milliseconds heartbeat_every() const { return dead_after / 5; }
+  // One that stood still for so long says so, and does not blame others for what it missed.
+  std::chrono::milliseconds standstill() const { return dead_after / 2; }
+  // A dlrun that is stopped or stuck for so long is named.
+  std::chrono::milliseconds named_after() const { return dead_after / 2; }
+};
 
 class Membership {
  public:
   using Time = Deadline::Clock::time_point;
+  struct Options {
+    Silence silence = {};
+    std::chrono::nanoseconds (*suspended)() noexcept = &time_suspended;
+  };
   using NodeId = std::uint64_t;  // of a node's stream; never used twice
 
   struct Outgoing {
@@ -36,9 +47,11 @@ class Membership {
   };
   using Outbox = std::vector<Outgoing>;
 
+  explicit Membership(Options options);
+
   Outbox on_message(NodeId node, const dlrun::rendezvous::FromNode& message, Time now);
-  // `how` completes "node rank 1 (host b, pid 12) was lost: ".
-  Outbox on_lost(NodeId node, const std::string& how, Time now);
+  // The node's connection broke.
+  Outbox on_lost(NodeId node, Time now);
   // To be called at least every half second.
   Outbox on_time(Time now);
 
@@ -54,6 +67,12 @@ class Membership {
     Patience patience;
   };
 
+  // Every entry begins with it. Says to all nodes that this service stood still, if it did, and
+  // gives them the time back.
+  void look_at_clock(Time now, Outbox& out);
+  // `text` is one line for the user, of all nodes.
+  void lose(NodeId id, const std::string& text, int exit_code, Outbox& out);
+  void tell_of_agent(NodeId id, const dlrun::rendezvous::Agent& agent, Outbox& out) const;
   void join(NodeId id, const dlrun::rendezvous::Join& facts, Time now, Outbox& out);
   std::optional<std::string> objection(NodeId id, const dlrun::rendezvous::Join& facts) const;
   bool decides_for_the_job(const dlrun::rendezvous::Join& facts) const;
@@ -75,6 +94,8 @@ class Membership {
   std::string name_of(const Node& node) const;
   bool is_member(NodeId id) const;
 
+  Options options_;
+  Standstill standstill_;
   std::map<NodeId, Node> nodes_;  // everybody who has joined and is still there
   std::vector<NodeId> joined_;    // for the generation that is being gathered, in order
   std::vector<NodeId> members_;   // of the running generation, by group rank; empty: none runs

@@ -78,7 +78,8 @@ class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromN
   bool finished_ = false;
 };
 
-MembershipService::MembershipService() : thread_([this] { run(); }) {
+MembershipService::MembershipService(Membership::Options options)
+    : membership_(options), thread_([this] { run(); }) {
   hand_over(this);
 }
 
@@ -160,7 +161,7 @@ void MembershipService::handle(const Event& event) {
       stream->read();
       break;
     case Event::Kind::kLost:
-      deliver(membership_.on_lost(event.node, "its connection broke", now));
+      deliver(membership_.on_lost(event.node, now));
       stream->end();
       break;
     case Event::Kind::kWritten:

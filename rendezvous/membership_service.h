@@ -21,7 +21,7 @@ namespace dl::rendezvous {
 
 class MembershipService final : public dlrun::rendezvous::Membership::CallbackService {
  public:
-  MembershipService();
+  explicit MembershipService(Membership::Options options);
   ~MembershipService() override;
 
   grpc::ServerBidiReactor<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>* Join(

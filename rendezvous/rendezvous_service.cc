@@ -31,9 +31,11 @@ Hello introduce(const std::string& job) {
 }  // namespace
 
 struct RendezvousService::Impl {
-  Impl(Listener listener, const JobKey& key, const std::string& job)
+  Impl(Listener listener, const JobKey& key, const std::string& job,
+       std::chrono::milliseconds dead_after)
       : acceptor(std::move(listener), key, introduce(job)),
         store(table),
+        membership({.silence = {.dead_after = dead_after}}),
         host(acceptor, {std::string(kStorePurpose), std::string(kMembershipPurpose)},
              {&store, &membership}) {
     acceptor.start();
@@ -46,8 +48,9 @@ struct RendezvousService::Impl {
   GrpcHost host;
 };
 
-RendezvousService::RendezvousService(Listener listener, const JobKey& key, const std::string& job)
-    : impl_(std::make_unique<Impl>(std::move(listener), key, job)) {}
+RendezvousService::RendezvousService(Listener listener, const JobKey& key, const std::string& job,
+                                     std::chrono::milliseconds dead_after)
+    : impl_(std::make_unique<Impl>(std::move(listener), key, job, dead_after)) {}
 
 RendezvousService::~RendezvousService() {
   shutdown(Deadline::after(std::chrono::seconds(0)));

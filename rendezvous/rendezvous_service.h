@@ -4,6 +4,7 @@
 // Owns the listener, a thread that accepts, one that keeps the membership, and gRPC's. Any thread.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -15,7 +16,9 @@ namespace dl::rendezvous {
 
 class RendezvousService {
  public:
-  RendezvousService(Listener listener, const JobKey& key, const std::string& job);
+  // A node that is silent for `dead_after` is lost.
+  RendezvousService(Listener listener, const JobKey& key, const std::string& job,
+                    std::chrono::milliseconds dead_after = std::chrono::seconds(10));
   ~RendezvousService();
   RendezvousService(const RendezvousService&) = delete;
   RendezvousService& operator=(const RendezvousService&) = delete;

@@ -23,7 +23,11 @@ class Patience {
   }
   // True once for each moment at which something should be said.
   bool should_speak(Time now = Deadline::Clock::now()) noexcept {
-    if (now < start_ + next_) return false;
+    return should_speak_after(now - start_);
+  }
+  // The same for a wait that has lasted so long.
+  bool should_speak_after(std::chrono::nanoseconds waited) noexcept {
+    if (waited < next_) return false;
     next_ += std::min<std::chrono::nanoseconds>(next_, std::chrono::minutes(1));
     return true;
   }

@@ -4,9 +4,11 @@
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/create_channel_posix.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -34,6 +36,8 @@ constexpr auto kConnectTurn = 4s;
 constexpr auto kTimeToAnswer = 5s;
 // For it to end the stream in its turn. What was sent and not read yet is lost when the stream is
 // cancelled, and the last word of a node that leaves is worth a wait.
+// dlrun's exit code for a deadline that has passed.
+constexpr int kExitTimeout = 124;
 constexpr auto kFarewell = 500ms;
 constexpr auto kFarewellOfALeaver = 3s;
 
@@ -50,7 +54,9 @@ std::string to_json_line(const google::protobuf::Message& message) {
 }  // namespace
 
 Bridge::Bridge(BridgeOptions options)
-    : options_(std::move(options)), ended_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : options_(std::move(options)),
+      ended_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      standstill_(options_.silence.heartbeat_every(), options_.silence.dead_after / 10) {
   if (!ended_) throw_errno(errno, "eventfd");
   quiet_grpc();
   require_threads();
@@ -76,7 +82,10 @@ int Bridge::run() {
 
     std::array<pollfd, 2> entries{{{.fd = options_.in, .events = POLLIN, .revents = 0},
                                    {.fd = ended_.get(), .events = POLLIN, .revents = 0}}};
-    const Deadline until = Deadline::earlier(next_heartbeat_, join_by_);
+    Deadline until = Deadline::earlier(next_heartbeat_, join_by_);
+    if (agent_) {
+      until = Deadline::earlier(until, Deadline::after(options_.silence.heartbeat_every() / 2));
+    }
     ::poll(entries.data(), entries.size(), until.poll_timeout());
     if (entries[1].revents != 0) return end();
     if (entries[0].revents != 0) {
@@ -120,7 +129,12 @@ bool Bridge::handle_line(const std::string& line) {
     last_waiting_.clear();
   }
   DL_CHECK(stream_ != nullptr, kParse, "dlrun must join before it sends anything else");
-  return send(message);
+  if (!message.has_agent()) return send(message);
+  pb::FromNode news;
+  if (auto agent = agent_->on_word(message.agent().state(), Deadline::Clock::now())) {
+    *news.mutable_agent() = *agent;
+  }
+  return !news.has_agent() || send(news);
 }
 
 // Ends with kAborted when dlrun, at the other end of our input, has died in the meantime.
@@ -158,15 +172,31 @@ void Bridge::connect(pb::Join& join, Deadline deadline) {
   stub_ = pb::Membership::NewStub(grpc::CreateCustomInsecureChannelFromFd(
       "dlrun-membership", connection.fd.release(), channel_arguments()));
   stream_ = stub_->Join(&context_);
-  heard_ = Deadline::Clock::now().time_since_epoch().count();
-  next_heartbeat_ = Deadline::after(kHeartbeatEvery);
+  agent_pid_ = join.pid();
+  agent_.emplace(AgentWatchOptions{.named_after = options_.silence.named_after(),
+                                   .timeout = options_.agent_timeout,
+                                   .is_stopped = [this] { return is_process_stopped(agent_pid_); }},
+                 Deadline::Clock::now());
+  {
+    const std::lock_guard lock(out_mutex_);
+    heard_ = Deadline::Clock::now();
+    standstill_.look(heard_, time_suspended());
+  }
+  next_heartbeat_ = Deadline::after(options_.silence.heartbeat_every());
   receiver_ = std::thread([this] { receive(); });
 }
 
 void Bridge::receive() {
   for (pb::ToNode message; stream_->Read(&message);) {
-    heard_ = Deadline::Clock::now().time_since_epoch().count();
+    look_at_clock();
+    {
+      const std::lock_guard lock(out_mutex_);
+      heard_ = Deadline::Clock::now();
+    }
     if (message.has_heartbeat()) continue;
+    if (message.has_error()) {
+      message.mutable_error()->set_text(with_standstill(message.error().text()));
+    }
     if (message.has_generation()) message.mutable_generation()->set_store(options_.endpoint.text());
     put(message);
     std::string late;
@@ -221,15 +251,29 @@ std::string Bridge::late_text() const {
                      last_waiting_.empty() ? "" : ": ", last_waiting_);
 }
 
-// Heartbeats, the service's silence and the deadline of a join. False: it is over.
+// Heartbeats, silence on either side, and the deadline of a join. False: it is over.
 bool Bridge::keep_time() {
   if (stream_ == nullptr) return true;
+  look_at_clock();
+  {
+    const std::lock_guard lock(out_mutex_);
+    if (reader_gone_ || told_) return false;
+    silent_ = Deadline::Clock::now() - heard_ >= options_.silence.dead_after;
+  }
+  if (silent_ || !keep_time_of_join() || !watch_agent()) return false;
+  if (!next_heartbeat_.has_passed()) return true;
+  next_heartbeat_ = Deadline::after(options_.silence.heartbeat_every());
+  pb::FromNode message;
+  message.mutable_heartbeat();
+  return send(message);
+}
+
+bool Bridge::keep_time_of_join() {
   bool joining = false;
   bool asked = false;
   std::string late;
   {
     const std::lock_guard lock(out_mutex_);
-    if (reader_gone_ || told_) return false;
     joining = joining_;
     asked = asked_;
     if (join_by_.has_passed()) {
@@ -238,25 +282,61 @@ bool Bridge::keep_time() {
     }
   }
   if (!joining) join_by_ = Deadline::never();
-  if (join_by_.has_passed()) {
-    if (asked) {
-      put_error(name_of(ErrorKind::kTimeout), late);
-      return false;
-    }
-    // What was heard last may be a minute old.
-    join_by_ = Deadline::after(kTimeToAnswer);
-    pb::FromNode message;
-    message.mutable_who_is_missing();
-    return send(message);
+  if (!join_by_.has_passed()) return true;
+  if (asked) {
+    put_error(name_of(ErrorKind::kTimeout), late);
+    return false;
   }
-  const Deadline::Clock::time_point heard{Deadline::Clock::duration(heard_.load())};
-  silent_ = Deadline::Clock::now() - heard >= kDeadAfter;
-  if (silent_) return false;
-  if (!next_heartbeat_.has_passed()) return true;
-  next_heartbeat_ = Deadline::after(kHeartbeatEvery);
+  // What was heard last may be a minute old.
+  join_by_ = Deadline::after(kTimeToAnswer);
   pb::FromNode message;
-  message.mutable_heartbeat();
+  message.mutable_who_is_missing();
   return send(message);
+}
+
+bool Bridge::watch_agent() {
+  const Deadline::Clock::time_point now = Deadline::Clock::now();
+  {
+    const std::lock_guard lock(out_mutex_);
+    agent_->forgive(std::exchange(missed_, {}), now);
+  }
+  if (const std::optional<std::string> why = agent_->too_late(now)) return leave_for(*why);
+  const std::optional<pb::Agent> news = agent_->on_time(now);
+  if (!news) return true;
+  pb::FromNode message;
+  *message.mutable_agent() = *news;
+  return send(message);
+}
+
+// dlrun hears of it when it goes on, which a stopped one does now: its ranks have to end.
+bool Bridge::leave_for(const std::string& why) {
+  pb::FromNode message;
+  message.mutable_leave()->set_reason(why);
+  message.mutable_leave()->set_lost(true);
+  message.mutable_leave()->set_exit_code(kExitTimeout);
+  left_ = send(message);
+  put_error(name_of(ErrorKind::kTimeout), "the other nodes were told to end: " + why);
+  if (agent_->is_stopped()) ::kill(agent_pid_, SIGCONT);
+  return false;
+}
+
+// Either thread may be the first to run again.
+void Bridge::look_at_clock() {
+  const std::lock_guard lock(out_mutex_);
+  const Deadline::Clock::time_point now = Deadline::Clock::now();
+  const Standstill::Span missed = standstill_.look(now, time_suspended());
+  heard_ = std::min(now, heard_ + missed);
+  missed_ += missed;
+}
+
+// What was said of this node, and why, as it knows by its own clock.
+std::string Bridge::with_standstill(std::string text) {
+  const std::lock_guard lock(out_mutex_);
+  const auto stood = standstill_.recent(Deadline::Clock::now(), options_.silence.standstill(),
+                                        options_.silence.dead_after);
+  if (!stood) return text;
+  return fmt::format("this node stood still for {} s (stopped, or its machine was paused): {}",
+                     stood->count(), text);
 }
 
 int Bridge::end() {
@@ -276,18 +356,21 @@ int Bridge::end() {
     // After an orderly end the service ends the stream too; with anything else there is no waiting.
     pollfd entry{.fd = ended_.get(), .events = POLLIN, .revents = 0};
     stream_->WritesDone();
-    const Deadline farewell = Deadline::after(leaves ? kFarewellOfALeaver : kFarewell);
+    const Deadline farewell = Deadline::after(leaves || left_ ? kFarewellOfALeaver : kFarewell);
     if (!silent_) ::poll(&entry, 1, farewell.poll_timeout());
     context_.TryCancel();
     receiver_.join();
     const grpc::Status status = stream_->Finish();
     if (!input_closed_ && part_of_job) {
+      const auto silence =
+          std::chrono::round<std::chrono::seconds>(options_.silence.dead_after).count();
       put_error("connection",
                 silent_ ? fmt::format("the rendezvous at {} has been silent for {} s",
-                                      options_.endpoint.text(), kDeadAfter.count())
-                        : fmt::format("the rendezvous at {} was lost: {}", options_.endpoint.text(),
-                                      status.error_message().empty() ? "it ended the connection"
-                                                                     : status.error_message()));
+                                      options_.endpoint.text(), silence)
+                        : with_standstill(fmt::format(
+                              "the rendezvous at {} was lost: {}", options_.endpoint.text(),
+                              status.error_message().empty() ? "it ended the connection"
+                                                             : status.error_message())));
     }
     stream_.reset();
   }

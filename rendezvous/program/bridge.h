@@ -5,7 +5,6 @@
 // messages.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -15,9 +14,11 @@
 
 #include "core/base/deadline.h"
 #include "core/base/unique_fd.h"
+#include "rendezvous/membership.h"
 #include "rendezvous/net/address.h"
 #include "rendezvous/net/handshake.h"
 #include "rendezvous/net/job_key.h"
+#include "rendezvous/program/agent_watch.h"
 #include "rendezvous/rendezvous.grpc.pb.h"
 
 namespace dl::rendezvous {
@@ -27,6 +28,9 @@ struct BridgeOptions {
   std::string job;
   JobKey key;
   std::chrono::seconds timeout{600};  // for a generation to be complete
+  Silence silence = {};
+  // After so long a dlrun that is stopped or does not turn its event loop ends the job.
+  std::chrono::seconds agent_timeout{600};
   int in = 0;
   int out = 1;
 };
@@ -54,6 +58,11 @@ class Bridge {
   void put_error(std::string_view kind, const std::string& text);
   std::string late_text() const;
   bool keep_time();
+  bool keep_time_of_join();
+  bool watch_agent();
+  bool leave_for(const std::string& why);
+  void look_at_clock();
+  std::string with_standstill(std::string text);
   int end();
 
   BridgeOptions options_;
@@ -68,6 +77,9 @@ class Bridge {
   std::thread receiver_;
   Deadline next_heartbeat_ = Deadline::never();
   Deadline join_by_ = Deadline::never();
+  std::optional<AgentWatch> agent_;  // once it has joined
+  pid_t agent_pid_ = -1;
+  bool left_ = false;    // the service has heard why
   bool silent_ = false;  // the stream was ended because nothing came over it
 
   std::mutex out_mutex_;  // of what follows
@@ -77,7 +89,9 @@ class Bridge {
   bool told_ = false;     // dlrun has its last word: refused or error
   bool reader_gone_ = false;
   std::string last_waiting_;
-  std::atomic<Deadline::Clock::rep> heard_{0};
+  Deadline::Clock::time_point heard_;  // the service
+  Standstill standstill_;
+  Standstill::Span missed_{0};  // time in which this process stood still, for agent_
 };
 
 }  // namespace dl::rendezvous

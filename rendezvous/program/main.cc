@@ -34,6 +34,8 @@ struct Arguments {
   int listen_fd = -1;
   int lifeline_fd = 0;
   int timeout = 600;
+  int dead_after = 10;
+  int agent_timeout = 600;
 };
 
 JobKey require_key() {
@@ -49,8 +51,8 @@ void leave_signals_to_dlrun() {
 }
 
 int serve(const Arguments& arguments) {
-  RendezvousService service(Listener::from_fd(UniqueFd(arguments.fd)), require_key(),
-                            arguments.job);
+  RendezvousService service(Listener::from_fd(UniqueFd(arguments.fd)), require_key(), arguments.job,
+                            std::chrono::seconds(arguments.dead_after));
   std::array<char, 256> ignored;
   for (;;) {
     const ssize_t n = ::read(arguments.lifeline_fd, ignored.data(), ignored.size());
@@ -65,14 +67,17 @@ int join(const Arguments& arguments) {
   const JobKey key = require_key();
   std::optional<RendezvousService> service;
   if (arguments.listen_fd >= 0) {
-    service.emplace(Listener::from_fd(UniqueFd(arguments.listen_fd)), key, arguments.job);
+    service.emplace(Listener::from_fd(UniqueFd(arguments.listen_fd)), key, arguments.job,
+                    std::chrono::seconds(arguments.dead_after));
   }
   int code = 0;
   {
     Bridge bridge({.endpoint = Endpoint::parse(arguments.endpoint),
                    .job = arguments.job,
                    .key = key,
-                   .timeout = std::chrono::seconds(arguments.timeout)});
+                   .timeout = std::chrono::seconds(arguments.timeout),
+                   .silence = {.dead_after = std::chrono::seconds(arguments.dead_after)},
+                   .agent_timeout = std::chrono::seconds(arguments.agent_timeout)});
     code = bridge.run();
   }
   if (service) service->shutdown(Deadline::after(kFarewell));
@@ -106,6 +111,16 @@ int main(int count, char** values) {
                       "inherited descriptor that listens at the endpoint: serve there, too");
   joining->add_option("--timeout", arguments.timeout, "seconds to wait for the other nodes (600)")
       ->check(CLI::PositiveNumber);
+  joining
+      ->add_option("--agent-timeout", arguments.agent_timeout,
+                   "seconds after which a dlrun that is stopped or stuck ends the job (600)")
+      ->check(CLI::PositiveNumber);
+  for (CLI::App* command : {serving, joining}) {
+    command
+        ->add_option("--dead-after", arguments.dead_after,
+                     "seconds of silence after which the other side is lost (10)")
+        ->check(CLI::PositiveNumber);
+  }
   try {
     app.parse(count, values);
   } catch (const CLI::ParseError& error) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/two_hosts.h"
@@ -128,6 +129,25 @@ TEST_F(Nodes, InterruptingOneEndsBoth) {
   EXPECT_EQ(one->wait(), 130);
   EXPECT_NE(zero->wait(), 0);
   EXPECT_THAT(zero->err(), HasSubstr("stopped by SIGINT"));
+}
+
+TEST_F(Nodes, ADlrunThatIsStoppedIsNamedOnTheOtherNodeAndTheJobGoesOn) {
+  const tests::Gate gate;
+  const auto zero = node(0, "echo ready; " + gate.wait());
+  const auto one = node(1, "echo ready; " + gate.wait());
+  ASSERT_TRUE(zero->wait_for_out("ready") && one->wait_for_out("ready"));
+  for (const int signal : {SIGSTOP, SIGTSTP}) {
+    one->signal(signal);
+    EXPECT_TRUE(zero->wait_for_err(signal == SIGSTOP
+                                       ? "its dlrun has been stopped for "
+                                       : "its dlrun was suspended by its user (Ctrl-Z)"))
+        << zero->err();
+    one->signal(SIGCONT);
+    EXPECT_TRUE(zero->wait_for_err("its dlrun goes on after "));
+  }
+  gate.open();
+  EXPECT_EQ(zero->wait(), 0) << zero->err();
+  EXPECT_EQ(one->wait(), 0) << one->err();
 }
 
 TEST_F(Nodes, AnotherKeyIsRefused) {

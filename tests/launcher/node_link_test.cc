@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <string>
 #include <string_view>
 
 namespace dl::launcher {
@@ -25,6 +27,28 @@ TEST(NodeLink, ReadsWhatAHelperThatHasEndedSaidLast) {
   helper.reset();
   link.read_rest();
   EXPECT_EQ(said, "authentication: another key");
+}
+
+TEST(NodeLink, SaysThatItTurnsAndThatItsUserStopsIt) {
+  boost::asio::io_context io;
+  NodeLink link(io, {});
+  UniqueFd helper = link.take_stdin();
+  Plan plan;
+  plan.program = {"./train"};
+  const auto said = [&] {
+    char text[8192];
+    const ssize_t n = ::read(helper.get(), text, sizeof text);
+    return std::string(text, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  };
+  link.join(plan, 1);
+  constexpr const char* kTurns = "{\"agent\":{\"state\":\"TURNS\"}}\n";
+  EXPECT_TRUE(said().ends_with(kTurns));
+  io.run_one();  // the next beat
+  EXPECT_EQ(said(), kTurns);
+  link.suspended();
+  EXPECT_EQ(said(), "{\"agent\":{\"state\":\"SUSPENDED\"}}\n");
+  link.resumed();
+  EXPECT_EQ(said(), kTurns);
 }
 
 }  // namespace

@@ -57,6 +57,13 @@ pb::FromNode done() {
   return message;
 }
 
+pb::FromNode agent(pb::Agent::State state, int seconds) {
+  pb::FromNode message;
+  message.mutable_agent()->set_state(state);
+  message.mutable_agent()->set_seconds(seconds);
+  return message;
+}
+
 class MembershipTest : public ::testing::Test {
  protected:
   Outbox say(Membership::NodeId node, const pb::FromNode& message) {
@@ -86,7 +93,10 @@ class MembershipTest : public ::testing::Test {
     ASSERT_EQ(say(2, join("b", 2, 1)).size(), 2U);
   }
 
-  Membership membership_;
+  static inline std::chrono::nanoseconds suspended_{0};
+  static std::chrono::nanoseconds suspended() noexcept { return suspended_; }
+
+  Membership membership_{{.suspended = &suspended}};
   Membership::Time now_ = Deadline::Clock::now();
 };
 
@@ -250,12 +260,12 @@ TEST_F(MembershipTest, FirstFailureGoesToAllAndLaterOnesToNobody) {
   }
   EXPECT_TRUE(say(1, failed(0, 1)).empty());
   EXPECT_TRUE(say(2, failed(2, 1)).empty());
-  EXPECT_TRUE(membership_.on_lost(2, "its connection broke", now_).empty());
+  EXPECT_TRUE(membership_.on_lost(2, now_).empty());
 }
 
 TEST_F(MembershipTest, LostNodeIsAFailureForTheOthers) {
   start_two();
-  const Outbox out = membership_.on_lost(2, "its connection broke", now_);
+  const Outbox out = membership_.on_lost(2, now_);
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(out[0].to, 1U);
   EXPECT_TRUE(out[0].message.failed().node_lost());
@@ -275,9 +285,84 @@ TEST_F(MembershipTest, SilentNodeIsLostAfterTenSeconds) {
   EXPECT_TRUE(out[1].message.has_error());
 }
 
+TEST_F(MembershipTest, AServiceThatStoodStillDoesNotBlameOthersForIt) {
+  start_two();
+  pass(2s, {1, 2});
+  now_ += 12s;
+  const Outbox out = membership_.on_time(now_);
+  std::vector<Membership::NodeId> told;
+  for (const Membership::Outgoing& outgoing : out) {
+    ASSERT_FALSE(outgoing.message.has_failed()) << outgoing.message.failed().text();
+    if (!outgoing.message.has_notice()) continue;
+    told.push_back(outgoing.to);
+    EXPECT_EQ(outgoing.message.notice().text(),
+              "the rendezvous stood still for 12 s (stopped, or its machine was paused), and goes "
+              "on");
+  }
+  EXPECT_THAT(told, ElementsAre(1U, 2U));
+  // Nobody is lost who goes on; one that is silent by this service's own time is.
+  EXPECT_TRUE(pass(8s, {1}).empty());
+  const Outbox later = pass(3s, {1});
+  ASSERT_EQ(later.size(), 2U);
+  EXPECT_EQ(later[0].message.failed().text(),
+            "node rank 1 (host host-b, pid 4711) was lost: no heartbeat for 10 s");
+}
+
+TEST_F(MembershipTest, ANodeThatGaveUpAServiceThatStoodStillIsNotCalledLost) {
+  start_two();
+  pass(2s, {1, 2});
+  now_ += 12s;
+  const Outbox out = membership_.on_lost(2, now_);
+  ASSERT_EQ(out.size(), 3U);
+  EXPECT_EQ(out[2].message.failed().text(),
+            "the rendezvous stood still for 12 s, and node rank 1 (host host-b, pid 4711) gave it "
+            "up");
+}
+
+TEST_F(MembershipTest, ASuspendedMachineStoodStillThoughItsClockDidNotGo) {
+  start_two();
+  pass(2s, {1, 2});
+  suspended_ += 30s;
+  const Outbox out = pass(250ms);
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_THAT(out[0].message.notice().text(), HasSubstr("stood still for 30 s"));
+  EXPECT_THAT(membership_.on_lost(2, now_).at(0).message.failed().text(),
+              HasSubstr("the rendezvous stood still for 30 s"));
+}
+
+TEST_F(MembershipTest, ADlrunThatDoesNotTurnIsNamedToTheOthersAndGoesOn) {
+  start_two();
+  struct Case {
+    pb::Agent::State state;
+    const char* said;
+  };
+  for (const Case& news :
+       {Case{pb::Agent::STOPPED, "has been stopped for 5 s"},
+        Case{pb::Agent::STUCK, "has not turned its event loop for 5 s"},
+        Case{pb::Agent::SUSPENDED, "was suspended by its user (Ctrl-Z) 5 s ago"}}) {
+    const Outbox out = say(2, agent(news.state, 5));
+    ASSERT_EQ(out.size(), 1U);
+    EXPECT_EQ(out[0].to, 1U);
+    EXPECT_EQ(out[0].message.notice().text(),
+              std::string("node rank 1 (host host-b, pid 4711): its dlrun ") + news.said);
+  }
+  const Outbox on = say(2, agent(pb::Agent::TURNS, 12));
+  ASSERT_EQ(on.size(), 2U);
+  EXPECT_THAT(on[1].message.notice().text(), HasSubstr("its dlrun goes on after 12 s"));
+  // Until its helper says that it is too late.
+  pb::FromNode leave;
+  leave.mutable_leave()->set_lost(true);
+  leave.mutable_leave()->set_reason("its dlrun has been stopped for 600 s");
+  leave.mutable_leave()->set_exit_code(124);
+  const Outbox end = say(2, leave);
+  ASSERT_EQ(end.size(), 1U);
+  EXPECT_EQ(end[0].message.failed().exit_code(), 124);
+  EXPECT_THAT(end[0].message.failed().text(), HasSubstr("was lost: its dlrun has been stopped"));
+}
+
 TEST_F(MembershipTest, NodeLostWhileOthersGatherMayComeAgain) {
   say(1, join("a", 2, 0));
-  EXPECT_TRUE(membership_.on_lost(1, "its connection broke", now_).empty());
+  EXPECT_TRUE(membership_.on_lost(1, now_).empty());
   say(2, join("a", 2, 0));
   EXPECT_EQ(say(3, join("b", 2, 1)).size(), 2U);
 }
@@ -316,7 +401,7 @@ TEST_F(MembershipTest, NextGenerationKeepsTheRanksAndTakesAReplacement) {
   EXPECT_EQ(again.at(0).message.generation().number(), 1);
   EXPECT_EQ(again.at(0).message.generation().members(1).node_id(), "b");
 
-  membership_.on_lost(1, "its connection broke", now_);
+  membership_.on_lost(1, now_);
   say(2, join("b", 2));
   const Outbox replaced = say(3, join("c", 2));
   EXPECT_EQ(replaced.at(0).message.generation().number(), 2);

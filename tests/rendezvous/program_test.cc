@@ -80,16 +80,21 @@ class Child {
     const std::string line = message.dump() + "\n";
     ASSERT_EQ(::write(in_.get(), line.data(), line.size()), static_cast<ssize_t>(line.size()));
   }
-  // The next message that is not `waiting`; {} at the end of the output.
+  // The next message that is neither `waiting` nor `notice`; {} at the end of the output.
   json hear() {
+    for (;;) {
+      const json message = hear_any();
+      if (!message.contains("waiting") && !message.contains("notice")) return message;
+    }
+  }
+  json hear_any() {
     const Deadline deadline = Deadline::after(40s);
     for (;;) {
       const std::size_t end = buffer_.find('\n');
       if (end != std::string::npos) {
         const json message = json::parse(buffer_.substr(0, end));
         buffer_.erase(0, end + 1);
-        if (!message.contains("waiting")) return message;
-        continue;
+        return message;
       }
       pollfd entry{.fd = out_.get(), .events = POLLIN, .revents = 0};
       if (::poll(&entry, 1, deadline.poll_timeout()) == 0) throw std::runtime_error("it is silent");
@@ -268,6 +273,60 @@ TEST_F(ProgramTest, KilledServiceIsAnErrorForEveryNode) {
                 HasSubstr("the rendezvous at " + endpoint() + " was lost"));
     EXPECT_EQ(child->wait(), 1);
   }
+}
+
+// Of a service that stops with its host's node, and of which the other one says that it is silent.
+TEST_F(ProgramTest, AHostThatWasStoppedDoesNotBlameTheOthersWhenItGoesOn) {
+  const auto a = node({"--listen-fd", std::to_string(listener_.fd()), "--dead-after", "3"});
+  const auto b = node({"--dead-after", "3"});
+  a->say(join("a", 0));
+  b->say(join("b", 1));
+  ASSERT_TRUE(a->hear().contains("generation"));
+  ASSERT_TRUE(b->hear().contains("generation"));
+  ::kill(a->pid(), SIGSTOP);
+  EXPECT_EQ(b->hear()["error"]["text"],
+            "the rendezvous at " + endpoint() + " has been silent for 3 s");
+  EXPECT_EQ(b->wait(), 1);
+  ::kill(a->pid(), SIGCONT);
+  const json cause = a->hear()["failed"];
+  EXPECT_THAT(cause["text"].get<std::string>(),
+              AllOf(HasSubstr("the rendezvous stood still for "),
+                    EndsWith(" s, and node rank 1 (host host-b, pid 4711) gave it up")));
+}
+
+TEST_F(ProgramTest, ANodeThatWasStoppedKnowsItWhenItGoesOn) {
+  const auto a = node({"--listen-fd", std::to_string(listener_.fd()), "--dead-after", "3"});
+  const auto b = node({"--dead-after", "3"});
+  a->say(join("a", 0));
+  b->say(join("b", 1));
+  ASSERT_TRUE(a->hear().contains("generation"));
+  ASSERT_TRUE(b->hear().contains("generation"));
+  ::kill(b->pid(), SIGSTOP);
+  EXPECT_EQ(a->hear()["failed"]["text"],
+            "node rank 1 (host host-b, pid 4711) was lost: no heartbeat for 3 s");
+  ::kill(b->pid(), SIGCONT);
+  EXPECT_THAT(b->hear()["error"]["text"].get<std::string>(),
+              HasSubstr("this node stood still for "));
+}
+
+TEST_F(ProgramTest, ADlrunThatSaysNothingIsNamedAndThenGivenUp) {
+  const auto a = node({"--listen-fd", std::to_string(listener_.fd()), "--dead-after", "4"});
+  const auto b = node({"--dead-after", "4", "--agent-timeout", "5"});
+  a->say(join("a", 0));
+  b->say(join("b", 1));
+  ASSERT_TRUE(a->hear().contains("generation"));
+  const json notice = a->hear_any();
+  EXPECT_THAT(
+      notice["notice"]["text"].get<std::string>(),
+      HasSubstr("node rank 1 (host host-b, pid 4711): its dlrun has not turned its event loop "
+                "for "));
+  const json cause = a->hear()["failed"];
+  EXPECT_THAT(cause["text"].get<std::string>(),
+              HasSubstr("was lost: its dlrun has not turned its event loop for "));
+  EXPECT_EQ(cause["exit_code"], 124);
+  ASSERT_TRUE(b->hear().contains("generation"));
+  EXPECT_EQ(b->hear()["error"]["kind"], "timeout");
+  EXPECT_EQ(b->wait(), 1);
 }
 
 TEST_F(ProgramTest, StoreClientsOfAKilledServiceFailWithinTheirDeadline) {

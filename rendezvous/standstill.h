@@ -1,0 +1,59 @@
+// How a process learns that it stood still: stopped by a signal, or on a machine that was paused or
+// suspended. It must not judge others by what it did not hear meanwhile.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "core/base/deadline.h"
+
+namespace dl::rendezvous {
+
+// How long this machine has been suspended since it was started: Deadline's clock leaves that out.
+std::chrono::nanoseconds time_suspended() noexcept;
+
+// Looks at the clock. One thread at a time.
+class Standstill {
+ public:
+  using Time = Deadline::Clock::time_point;
+  using Span = std::chrono::nanoseconds;
+
+  // A process that runs looks at least every `most`, if late then by less than `slack`.
+  Standstill(Span most, Span slack) noexcept : most_(most), slack_(slack) {}
+
+  // For how long this process did not run since the last look; 0 if it did. `suspended` as
+  // time_suspended() gives it. What was to be heard by now has that much time more.
+  Span look(Time now, Span suspended) noexcept {
+    const bool first = !last_;
+    const Span gap = first ? Span(0) : now - *last_;
+    const Span asleep = first ? Span(0) : suspended - suspended_;
+    last_ = now;
+    suspended_ = suspended;
+    const Span stood = gap > most_ + slack_ ? gap - most_ : Span(0);
+    if (stood + asleep > slack_) {
+      ended_ = now;
+      length_ = stood + asleep;
+      is_news_ = true;
+    }
+    return stood;
+  }
+  // Once for each standstill of at least `least`: its length.
+  std::optional<std::chrono::seconds> news(Span least) noexcept {
+    if (!std::exchange(is_news_, false) || length_ < least) return std::nullopt;
+    return std::chrono::round<std::chrono::seconds>(length_);
+  }
+  // The length of a standstill of at least `least` that ended at most `ago` before `now`.
+  std::optional<std::chrono::seconds> recent(Time now, Span least, Span ago) const noexcept {
+    if (!ended_ || length_ < least || now - *ended_ > ago) return std::nullopt;
+    return std::chrono::round<std::chrono::seconds>(length_);
+  }
+
+ private:
+  Span most_, slack_;
+  std::optional<Time> last_, ended_;
+  Span suspended_{0}, length_{0};
+  bool is_news_ = false;
+};
+
+}  // namespace dl::rendezvous
