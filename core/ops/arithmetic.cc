@@ -1,5 +1,6 @@
 #include "core/ops/arithmetic.h"
 
+#include "core/ops/autocast.h"
 #include "core/ops/common.h"
 #include "core/tensor/promote.h"
 
@@ -359,6 +360,8 @@ Tensor operator-(Scalar a, const Tensor& b) {
 }
 
 Tensor operator/(Scalar a, const Tensor& b) {
+  // A reciprocal, to which autocast does what it does to pow.
+  if (const auto cast = autocast_of<Op::kPow>(b)) return a / cast(b);
   const DType dtype = quotient(dtype_with(b, a, "div"));
   return div_as(as_number(a, dtype, "div"), b, dtype);
 }

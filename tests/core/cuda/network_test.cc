@@ -86,7 +86,7 @@ TEST_F(CudaReduce, Maxima) {
 TEST_F(CudaReduce, AutocastComputesExponentialsAndSumsInFloat32) {
   const Tensor low = positive({2, 4}).to(kGPU).to(DType::kBF16);
   const autocast mixed(DeviceType::kCUDA, {.dtype = DType::kBF16});
-  for (const Tensor& y : {exp(low), log(low), pow(low, 1.5), sum(low), softmax(low, 1),
+  for (const Tensor& y : {exp(low), log(low), pow(low, 1.5), 1.0 / low, sum(low), softmax(low, 1),
                           log_softmax(low, 1), mse_loss(low, low)}) {
     EXPECT_EQ(y.dtype(), DType::kF32);
   }

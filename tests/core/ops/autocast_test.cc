@@ -39,8 +39,8 @@ TEST(Autocast, OnTheCPUExponentialsAndSumsKeepTheirDtype) {
     const Tensor x = random_tensor({2, 4});
     const autocast mixed(kCPU, {.dtype = dtype});
     const Tensor low = add(mul(x, x), 0.5).to(dtype);
-    for (const Tensor& y : {exp(low), log(low), pow(low, 1.5), sum(low), sum(low, {0}), mean(low),
-                            softmax(low, 1), log_softmax(low, 1), tanh(low), max(low)}) {
+    for (const Tensor& y : {exp(low), log(low), pow(low, 1.5), 1.0 / low, sum(low), sum(low, {0}),
+                            mean(low), softmax(low, 1), log_softmax(low, 1), tanh(low), max(low)}) {
       EXPECT_EQ(y.dtype(), dtype);
     }
     EXPECT_EQ(exp(x).dtype(), DType::kF32);
