@@ -34,18 +34,6 @@ void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted) {
   throw_error(ErrorKind::kDType, "{}: {} is not supported; wanted {}", op, name_of(dtype), wanted);
 }
 
-void refuse_undefined(std::string_view op) {
-  throw_error(ErrorKind::kInvalidArgument,
-              "{}: the tensor is undefined (default constructed, or moved from); assign a value "
-              "first, or ask defined()",
-              op);
-}
-
-void Tensor::refuse_data(DType wanted) const {
-  throw_error(ErrorKind::kDType, "data: the tensor holds {}, {} was asked for", name_of(dtype()),
-              name_of(wanted));
-}
-
 Scalar Tensor::item() const {
   DL_CHECK(get("item").numel == 1, kShape,
            "item: a tensor of one element was wanted, its shape is {}", sizes().str());

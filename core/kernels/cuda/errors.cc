@@ -5,15 +5,10 @@
 
 namespace dl {
 
-// core's own stand in tensor.cc, which the module does not hold.
+// core's own stands in tensor.cc, which the module does not hold.
 void refuse_dtype(std::string_view op, DType dtype, std::string_view wanted) {
   throw_error(ErrorKind::kDType, "{}: {} is not supported on cuda; wanted {}", op, name_of(dtype),
               wanted);
-}
-
-void Tensor::refuse_data(DType wanted) const {
-  throw_error(ErrorKind::kDType, "data: the tensor holds {}, {} was asked for", name_of(dtype()),
-              name_of(wanted));
 }
 
 }  // namespace dl

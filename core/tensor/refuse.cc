@@ -1,0 +1,18 @@
+// What the inline members of Tensor refuse. The CUDA module compiles this file as well.
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+void refuse_undefined(std::string_view op) {
+  throw_error(ErrorKind::kInvalidArgument,
+              "{}: the tensor is undefined (default constructed, or moved from); assign a value "
+              "first, or ask defined()",
+              op);
+}
+
+void Tensor::refuse_data(DType wanted) const {
+  throw_error(ErrorKind::kDType, "data: the tensor holds {}, {} was asked for", name_of(dtype()),
+              name_of(wanted));
+}
+
+}  // namespace dl
