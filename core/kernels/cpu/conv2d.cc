@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/kernels/cpu/dnnl/conv2d.h"
+#include "core/kernels/cpu/relu.h"
 
 namespace dl::kernels {
 namespace {
@@ -49,7 +50,8 @@ void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, c
   if (s.n == 0) return;
   if (conv2d_is_thin(s)) return thin_conv2d_forward(s, x, weight, bias, relu, y);
   if (conv2d_is_winograd(s)) return winograd_conv2d_forward(s, x, weight, bias, relu, y);
-  dnnl_conv2d_forward(s, x, weight, bias, relu, y);
+  dnnl_conv2d_forward(s, x, weight, bias, y);
+  if (relu) relu_in_place(pixels_out(s) * s.c_out, y);
 }
 
 void conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight, float* dx) {
@@ -82,8 +84,7 @@ void conv2d_forward(const Conv2dShape& s, const double* x, const double* weight,
   }
   for_each_product(
       s, [&](std::int64_t xi, std::int64_t yi, std::int64_t wi) { y[yi] += x[xi] * weight[wi]; });
-  if (!relu) return;
-  std::transform(y, y + pixels * s.c_out, y, [](double v) { return v < 0 ? 0 : v; });
+  if (relu) relu_in_place(pixels * s.c_out, y);
 }
 
 void conv2d_backward_data(const Conv2dShape& s, const double* dy, const double* weight,

@@ -9,8 +9,8 @@
 // to reference code and ours reads the image directly. f64 is for gradient checks: simple loops.
 // The same bits on every run with the same number of threads.
 //
-// Algorithms round differently, but all agree with the definition about what is finite, infinite and
-// NaN, in the result and in both gradients; padding takes no part.
+// Algorithms round differently, but all agree with the definition about what is finite, infinite
+// and NaN, in the result and in both gradients; padding takes no part. NaN stays NaN behind `relu`.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct Conv2dShape {
   friend bool operator==(const Conv2dShape&, const Conv2dShape&) noexcept = default;
 };
 
-// With `relu`, y = max(0, convolution + bias), in the same pass.
+// With `relu`, y = max(0, convolution + bias), in the same pass where the kernel is ours.
 void conv2d_forward(const Conv2dShape& s, const float* x, const float* weight, const float* bias,
                     bool relu, float* y);
 void conv2d_forward(const Conv2dShape& s, const double* x, const double* weight, const double* bias,

@@ -10,6 +10,7 @@
 #include "core/kernels/cpu/half_width.h"
 #include "core/kernels/cpu/loss.h"
 #include "core/kernels/cpu/max_pool2d.h"
+#include "core/kernels/cpu/relu.h"
 
 namespace dl::kernels::cpu {
 namespace {
@@ -100,13 +101,6 @@ void sum_columns(std::int64_t rows, std::int64_t row, const T* from, std::int64_
   for (std::int64_t i = 0; i < columns; ++i) {
     to[i] = (accumulate ? to[i] : T{0}) + total[static_cast<std::size_t>(i)];
   }
-}
-
-template <typename T>
-void relu_in_place(std::int64_t n, T* y) {
-  parallel_for(n, 16 * 1024, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = y[i] < 0 ? T{0} : y[i];
-  });
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "core/ops/softmax.h"
 #include "core/tensor/factories.h"
 #include "tests/core/cuda/on_device.h"
+#include "tests/core/ops/nan_cases.h"
 
 namespace dl::testing {
 namespace {
@@ -381,6 +382,15 @@ TEST_F(CudaNetwork, MaxPooling) {
       compare(
           "max_pool2d " + shape.str(), [with](const Inputs& in) { return max_pool2d(in[0], with); },
           {numbers(shape)}, 4);
+    }
+  }
+}
+
+TEST_F(CudaNetwork, NaNStaysThroughEveryPath) {
+  for (const NanCase& c : nan_cases()) {
+    for (const DType dtype : kFloats) {
+      expect_nan_stays(c, dtype, kGPU, MemoryFormat::kChannelsLast,
+                       NanPlaces::kAtLeastTheDefinitions);
     }
   }
 }

@@ -188,7 +188,16 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dNonFinite, testing::Values(
     Conv2dShape{.n = 2, .c_in = 1, .h = 6, .w = 5, .c_out = 9, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
     Conv2dShape{.n = 2, .c_in = 3, .h = 7, .w = 6, .c_out = 17, .kh = 5, .kw = 3, .stride_h = 2, .stride_w = 3, .pad_h = 2, .pad_w = 1},
     // Winograd's.
-    Conv2dShape{.n = 11, .c_in = 16, .h = 6, .w = 8, .c_out = 17, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1}));
+    Conv2dShape{.n = 11, .c_in = 16, .h = 6, .w = 8, .c_out = 17, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
+    // oneDNN's: few tiles, stride, 1x1, dilation, groups.
+    Conv2dShape{.n = 2, .c_in = 16, .h = 4, .w = 5, .c_out = 16, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1},
+    Conv2dShape{.n = 2, .c_in = 16, .h = 5, .w = 6, .c_out = 24, .kh = 3, .kw = 3, .stride_h = 2, .stride_w = 2, .pad_h = 1, .pad_w = 1},
+    Conv2dShape{.n = 2, .c_in = 5, .h = 5, .w = 6, .c_out = 7, .kh = 3, .kw = 2, .stride_h = 2, .pad_h = 1},
+    Conv2dShape{.n = 2, .c_in = 16, .h = 4, .w = 4, .c_out = 16, .kh = 1, .kw = 1},
+    Conv2dShape{.n = 2, .c_in = 8, .h = 5, .w = 5, .c_out = 16, .kh = 1, .kw = 1, .stride_h = 2, .stride_w = 2},
+    Conv2dShape{.n = 2, .c_in = 16, .h = 6, .w = 6, .c_out = 8, .kh = 3, .kw = 3, .pad_h = 2, .pad_w = 2, .dilation_h = 2, .dilation_w = 2},
+    Conv2dShape{.n = 2, .c_in = 8, .h = 5, .w = 5, .c_out = 12, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1, .groups = 4},
+    Conv2dShape{.n = 2, .c_in = 8, .h = 5, .w = 5, .c_out = 8, .kh = 3, .kw = 3, .pad_h = 1, .pad_w = 1, .groups = 8}));
 INSTANTIATE_TEST_SUITE_P(Shapes, WinogradNonFinite, testing::Values(
     Conv2dShape{.n = 2, .c_in = 16, .h = 7, .w = 9, .c_out = 16, .kh = 3, .kw = 3},
     Conv2dShape{.n = 1, .c_in = 21, .h = 7, .w = 8, .c_out = 19, .kh = 3, .kw = 3, .pad_h = 2, .pad_w = 1},

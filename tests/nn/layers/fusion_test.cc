@@ -1,6 +1,10 @@
 // A Sequential that computes two modules in one pass must give the bits of the modules one by one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "core/ops/arithmetic.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
@@ -54,6 +58,27 @@ TEST(SequentialFusion, KeepsTheBits) {
   expect_same_bits({ReLU(), MaxPool2d(3, {.stride = 1, .padding = 1})}, {2, 4, 5, 5});
   expect_same_bits({MaxPool2d(2), ReLU(), ReLU(), Flatten(), Linear(4, 2, {.bias = false})},
                    {2, 1, 4, 4});
+}
+
+// Where a run diverges, its loss must show it.
+TEST(SequentialFusion, KeepsNaN) {
+  const auto expect_same_places = [](Sequential model, const Shape& shape) {
+    const Tensor x = randn(shape);
+    x.view({-1}).narrow(0, x.numel() / 2, 1).fill_(std::numeric_limits<double>::quiet_NaN());
+    const auto is_nan = [&](bool one_by_one) {
+      std::vector<bool> result;
+      for (const float v : all_values(model, x, one_by_one)) result.push_back(std::isnan(v));
+      return result;
+    };
+    const std::vector<bool> fused = is_nan(false);
+    EXPECT_EQ(fused, is_nan(true)) << model.str();
+    EXPECT_NE(std::ranges::find(fused, true), fused.end()) << model.str();
+  };
+  expect_same_places({Linear(7, 5), ReLU()}, {4, 7});
+  expect_same_places({Conv2d(8, 16, 3, {.stride = 2}), ReLU()}, {2, 8, 7, 7});
+  expect_same_places({Conv2d(8, 16, 1), ReLU()}, {2, 8, 4, 4});
+  expect_same_places({Conv2d(8, 16, 3, {.padding = 1}), ReLU()}, {1, 8, 4, 4});
+  expect_same_places({ReLU(), MaxPool2d(2)}, {2, 8, 4, 4});
 }
 
 TEST(SequentialFusion, LeavesDerivedClassesAlone) {

@@ -22,7 +22,6 @@ struct Key {
   Conv2dShape shape;
   Pass pass;
   std::int64_t bias;
-  std::int64_t relu;
   std::int64_t threads;  // a primitive is made for the number of threads of that moment
   friend bool operator==(const Key&, const Key&) noexcept = default;
 };
@@ -64,35 +63,30 @@ struct Descriptors {
   memory::dims stride, dilation, pad, pad_end;
 };
 
-dnnl::primitive_attr attributes(bool relu) {
+dnnl::primitive_attr attributes() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (relu) {
-    dnnl::post_ops ops;
-    ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
-    attr.set_post_ops(ops);
-  }
   return attr;
 }
 
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-dnnl::convolution_forward::primitive_desc forward_desc(const Descriptors& d, bool relu) {
+dnnl::convolution_forward::primitive_desc forward_desc(const Descriptors& d) {
   return {dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, kDirect, d.x, d.weight,
                                           d.bias, d.y, d.stride, d.dilation, d.pad, d.pad_end),
-          attributes(relu), dnnl_engine()};
+          attributes(), dnnl_engine()};
 }
 
 dnnl::convolution_backward_data::primitive_desc data_desc(const Descriptors& d) {
   return {dnnl::convolution_backward_data::desc(kDirect, d.x, d.weight, d.y, d.stride, d.dilation,
                                                 d.pad, d.pad_end),
-          attributes(false), dnnl_engine(), forward_desc(d, false)};
+          attributes(), dnnl_engine(), forward_desc(d)};
 }
 
 dnnl::convolution_backward_weights::primitive_desc weights_desc(const Descriptors& d) {
   return {dnnl::convolution_backward_weights::desc(kDirect, d.x, d.weight, d.bias, d.y, d.stride,
                                                    d.dilation, d.pad, d.pad_end),
-          attributes(false), dnnl_engine(), forward_desc(d, false)};
+          attributes(), dnnl_engine(), forward_desc(d)};
 }
 
 // Channels-last where oneDNN has real code for it. Its reference code is a hundred times slower
@@ -109,8 +103,7 @@ auto best_desc(const Conv2dShape& s, bool bias, const MakeDesc& make_desc) {
 std::unique_ptr<DnnlPrimitive> make_forward(const Key& key) {
   const bool bias = key.bias != 0;
   const Descriptors d(key.shape, bias, memory::format_tag::nhwc);
-  const auto desc = best_desc(
-      key.shape, bias, [&](const Descriptors& each) { return forward_desc(each, key.relu != 0); });
+  const auto desc = best_desc(key.shape, bias, forward_desc);
   std::vector<DnnlPort> ports;
   ports.emplace_back(DNNL_ARG_SRC, Direction::kInput, d.user_x(), desc.src_desc());
   ports.emplace_back(DNNL_ARG_WEIGHTS, Direction::kInput, d.user_weight(key.shape),
@@ -164,9 +157,9 @@ void run(const Key& key, const Make& make, std::initializer_list<const void*> da
 }  // namespace
 
 void dnnl_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
-                         const float* bias, bool relu, float* y) {
+                         const float* bias, float* y) {
   const bool with_bias = bias != nullptr;
-  const Key key{s, Pass::kForward, with_bias ? 1 : 0, relu ? 1 : 0, num_threads()};
+  const Key key{s, Pass::kForward, with_bias ? 1 : 0, num_threads()};
   if (with_bias) {
     run(key, make_forward, {x, weight, y, bias});
   } else {
@@ -176,13 +169,13 @@ void dnnl_conv2d_forward(const Conv2dShape& s, const float* x, const float* weig
 
 void dnnl_conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight,
                                float* dx) {
-  run({s, Pass::kBackwardData, 0, 0, num_threads()}, make_backward_data, {dy, weight, dx});
+  run({s, Pass::kBackwardData, 0, num_threads()}, make_backward_data, {dy, weight, dx});
 }
 
 void dnnl_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
                                   float* dweight, float* dbias) {
   const bool with_bias = dbias != nullptr;
-  const Key key{s, Pass::kBackwardWeights, with_bias ? 1 : 0, 0, num_threads()};
+  const Key key{s, Pass::kBackwardWeights, with_bias ? 1 : 0, num_threads()};
   if (with_bias) {
     run(key, make_backward_weights, {x, dy, dweight, dbias});
   } else {

@@ -1,5 +1,7 @@
 // f32 convolution in oneDNN; shapes and layouts as in core/kernels/cpu/conv2d.h. Throws kInternal
 // with oneDNN's words and the shape where oneDNN refuses.
+//
+// Without ReLU: oneDNN's own makes 0 of NaN, fused or not, and would hide that training diverges.
 #pragma once
 
 #include "core/kernels/cpu/conv2d.h"
@@ -7,7 +9,7 @@
 namespace dl::kernels {
 
 void dnnl_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
-                         const float* bias, bool relu, float* y);
+                         const float* bias, float* y);
 void dnnl_conv2d_backward_data(const Conv2dShape& s, const float* dy, const float* weight,
                                float* dx);
 void dnnl_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
