@@ -63,8 +63,8 @@ std::string line_of(const std::vector<std::string>& words) {
 }
 
 std::string base_name_of(const std::vector<std::string>& words) {
-  const std::string name = last_part(words.front());
-  const std::string interpreter = without_version(name);
+  std::string name = last_part(words.front());
+  std::string interpreter = without_version(name);
   if (!is_interpreter(interpreter)) return name;
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::string& word = words[i];
