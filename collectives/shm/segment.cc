@@ -21,6 +21,7 @@
 #endif
 
 #include "core/base/error.h"
+#include "core/base/limits.h"
 
 namespace dl::collectives::shm {
 namespace {
@@ -127,6 +128,7 @@ Segment Segment::make(std::size_t bytes) {
   const std::string what = fmt::format("reserve {} bytes of shared memory", bytes);
   if (!segment.fd_) throw_errno(errno, what);
   if (bytes > available_memory()) throw_errno(ENOMEM, what);
+  if (bytes > file_size_limit()) throw_errno(EFBIG, what);  // fallocate() would send SIGXFSZ
   for (std::size_t at = 0; at < bytes;) {
     const std::size_t step = std::min(bytes - at, kReserveStep);
     if (::fallocate(segment.fd_.get(), 0, static_cast<off_t>(at), static_cast<off_t>(step)) == 0) {

@@ -9,6 +9,8 @@
 #include <exception>
 #include <mutex>
 
+#include "core/base/limits.h"
+
 namespace dl {
 namespace {
 
@@ -86,7 +88,7 @@ Error::Error(ErrorKind kind, const std::string& text) : std::runtime_error(text)
 
 void throw_errno(int error, std::string_view what) {
   throw Error(error == ENOENT ? ErrorKind::kNotFound : ErrorKind::kIo,
-              fmt::format("{}: {}", what, std::strerror(error)));
+              fmt::format("{}: {}", what, system_error_text(error)));
 }
 
 }  // namespace dl

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/net/proving.h"
@@ -84,7 +85,9 @@ class Runner {
 
  private:
   bool is_idle() const noexcept { return !connecting_ && !proving_; }
-  Step lose(int error) { return fail(ErrorKind::kConnection, std::strerror(error), true); }
+  Step lose(int error) {
+    return fail(ErrorKind::kConnection, system_error_text(error), !is_out_of_files(error));
+  }
 
   int begin() {
     has_begun_ = true;

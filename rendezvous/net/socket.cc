@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "rendezvous/net/patience.h"
 
@@ -89,7 +90,7 @@ struct Obstacle {
 std::string text_of(int error, const Address& address) {
   // Nothing leads to 127.0.0.1 in a network namespace whose loopback nobody has switched on.
   const bool is_down = error == ENETUNREACH && address.is_loopback();
-  return fmt::format("{} ({}){}", std::strerror(error), address.text(),
+  return fmt::format("{} ({}){}", system_error_text(error), address.text(),
                      is_down ? "; the loopback interface is down, `ip link set lo up`" : "");
 }
 
@@ -113,7 +114,8 @@ UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, int hangup_fd, Obs
     const bool is_cut_short = deadline.has_passed() && !obstacle.text.empty();
     if (i == 0 && !is_cut_short) {
       obstacle = {ErrorKind::kConnection, text_of(attempt.error, addresses[i]),
-                  attempt.error == ENETUNREACH && addresses[i].is_loopback()};
+                  (attempt.error == ENETUNREACH && addresses[i].is_loopback()) ||
+                      is_out_of_files(attempt.error)};
     }
   }
   return {};
@@ -206,7 +208,7 @@ Listener Listener::bind(const ListenOptions& options) {
     error = errno;
     if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL) break;
   }
-  throw_error(ErrorKind::kConnection, "listen on {}: {}{}", where, std::strerror(error),
+  throw_error(ErrorKind::kConnection, "listen on {}: {}{}", where, system_error_text(error),
               error == EADDRINUSE      ? "; another program has this port, choose another one"
               : error == EADDRNOTAVAIL ? "; no network interface of this host has that address"
                                        : "");

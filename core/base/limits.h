@@ -1,0 +1,23 @@
+// The limits that the system sets this process, and what a person can do about one that is too low.
+//
+// Thread-safety: everything here may be used from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dl {
+
+// Bytes that a file of this process may have, shared memory included (ulimit -f);
+// UINT64_MAX: no limit. Growing one beyond it ends the process with SIGXFSZ, so look before.
+std::uint64_t file_size_limit() noexcept;
+
+// EMFILE or ENFILE: trying again helps only if something else is closed.
+bool is_out_of_files(int error) noexcept;
+
+// What std::strerror() says of an errno value. If a limit is why, also which, what it is and what
+// to do: "Too many open files; the limit (ulimit -n) is 256, wanted more: `ulimit -n 4096` is
+// allowed".
+std::string system_error_text(int error);
+
+}  // namespace dl
