@@ -1,14 +1,11 @@
 #include "launcher/agent.h"
 
 #include <fmt/core.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "core/base/error.h"
 #include "launcher/descendants.h"
@@ -20,79 +17,64 @@
 #include "launcher/rank_files.h"
 
 namespace dl::launcher {
-namespace {
-
-bool same_file(int a, int b) {
-  struct stat first{}, second{};
-  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
-}
-
-bool is_ignored(int signal) {
-  struct sigaction action{};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Agent::Agent(const Options& options, const Plan& plan, SupervisorHandle supervisor)
     : options_(options),
       plan_(plan),
       key_(job_secret(plan.nnodes, options.key_file).to_memfd()),
       warden_(supervisor.warden),
-      out_(io_, STDOUT_FILENO, [this](int error) { on_output_lost(error); }),
-      own_err_(same_file(STDOUT_FILENO, STDERR_FILENO)
-                   ? nullptr
-                   : std::make_unique<Sink>(io_, STDERR_FILENO, std::function<void(int)>())),
+      output_(io_, options.log_dir, [this](int error) { on_output_lost(error); }),
       supervisor_(
           io_, std::move(supervisor.channel),
           [this](Message message) { on_message(std::move(message)); },
           [this] { on_supervisor_gone(); }),
-      signals_(io_),
+      signals_(io_, [this](int signal) { on_signal(signal); }),
       timer_(io_),
       link_timer_(io_),
       warden_life_(io_, supervisor.warden_life.release()),
       store_door_(io_) {
-  ::signal(SIGPIPE, SIG_IGN);
-  for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1}) signals_.add(signal);
-  // nohup, and shells without job control, ask for these two to be ignored.
-  for (const int signal : {SIGHUP, SIGTSTP}) {
-    if (!is_ignored(signal)) signals_.add(signal);
-  }
-  wait_for_signals();
   wait_for_wardens_end();
 }
 
 Agent::~Agent() = default;
 
 int Agent::run() {
-  raise_descriptor_limit();
   ranks_.resize(plan_.ranks.size());
   if (plan_.nnodes > 1) {
     join_nodes();
   } else {
     meeting_ = supposed_meeting(plan_);
     wait_for_store_client();
-    start_ranks();
+    open_logs();
   }
   io_.run();
-  // From here on a second Ctrl-C means what it means to any program.
-  signals_.clear();
   kill_descendants();
-  for (Rank& rank : ranks_) {
-    if (rank.out) rank.out->drain();
-    if (rank.err) rank.err->drain();
-  }
-  if (helper_err_) helper_err_->drain();
-  const int exit_code = report();
-  out_.flush();
-  err().flush();
-  return exit_code;
+  output_.drain();
+  return bring_out(ending());
+}
+
+void Agent::open_logs() {
+  std::vector<int> ranks;
+  for (const Rank& rank : ranks_) ranks.push_back(rank_number(rank));
+  output_.open_logs(meeting_->run, meeting_->group_rank, ranks, [this](const std::string& error) {
+    if (stopping_) return;
+    if (error.empty()) {
+      start_ranks();
+    } else {
+      end_job({1, error}, SIGTERM);
+      finish_if_all_ended();
+    }
+  });
 }
 
 void Agent::start_ranks() {
   alive_ = static_cast<int>(ranks_.size());
-  for (std::size_t i = 0; i < ranks_.size(); ++i) start_rank(ranks_[i], plan_.ranks[i]);
+  if (const std::string why = why_no_recorders(); !why.empty()) say(why);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    start_rank(ranks_[i], plan_.ranks[i]);
+    supervisor_.let_only_wait(kMostSpawnsWaiting);  // each holds six descriptors
+  }
 }
 
 void Agent::start_rank(Rank& rank, const LocalRank& where) {
@@ -107,25 +89,17 @@ void Agent::start_rank(Rank& rank, const LocalRank& where) {
                                  .generation = meeting_->generation,
                                  .host = plan_.host,
                                  .job = plan_.job});
-  if (!options_.log_dir.empty()) remove_old_recorder(options_.log_dir, number);
+  rank.error_memory = make_memory_file("error-file");
 
   Handles handles;
   handles.key_fd = kKeyFd;
   handles.key_file = path_of_descriptor(key_.get());
   handles.lifeline_fd = kLifelineFd;
   if (rank.recorder) handles.recorder_fd = kRecorderFd;
-  if (options_.log_dir.empty()) {
-    rank.error_memory = make_memory_file("error-file");
-    rank.error_file = path_of_descriptor(rank.error_memory.get());
-  } else {
-    // The rank makes it, if it fails; one of an earlier job says nothing about this one.
-    rank.error_file = std::filesystem::absolute(log_path(options_.log_dir, number, "error.json"));
-    remove_file(rank.error_file);
-  }
-  handles.error_file = rank.error_file;
-  if (out_.is_terminal()) {
-    const int prefix = static_cast<int>(output_options(rank, nullptr).prefix.size());
-    handles.progress_width = std::max(0, out_.columns() - 1 - prefix);
+  handles.error_file = path_of_descriptor(rank.error_memory.get());
+  if (output_.out().is_terminal()) {
+    const int prefix = static_cast<int>(prefix_of(rank).size());
+    handles.progress_width = std::max(0, output_.out().columns() - 1 - prefix);
   }
 
   Message spawn;
@@ -146,21 +120,14 @@ void Agent::start_rank(Rank& rank, const LocalRank& where) {
   rank.started = Clock::now();
   supervisor_.send(std::move(spawn));
 
-  rank.out = std::make_unique<RankOutput>(io_, std::move(out_pipe.read), out_,
-                                          output_options(rank, "stdout.log"));
-  rank.err = std::make_unique<RankOutput>(io_, std::move(err_pipe.read), err(),
-                                          output_options(rank, "stderr.log"));
+  using Stream = JobOutput::Stream;
+  const std::string prefix = prefix_of(rank);
+  rank.out = &output_.add(std::move(out_pipe.read), Stream::kOut, number, prefix);
+  rank.err = &output_.add(std::move(err_pipe.read), Stream::kErr, number, prefix);
 }
 
-RankOutput::Options Agent::output_options(const Rank& rank, const char* file) {
-  RankOutput::Options options;
-  const int number = rank_number(rank);
-  if (options_.prefix) options.prefix = fmt::format("[rank {}] ", number);
-  options.shows_status = number == 0;
-  if (file != nullptr && !options_.log_dir.empty()) {
-    options.log_file = create_file(log_path(options_.log_dir, number, file));
-  }
-  return options;
+std::string Agent::prefix_of(const Rank& rank) const {
+  return options_.prefix ? fmt::format("[rank {}] ", rank_number(rank)) : "";
 }
 
 void Agent::on_message(Message message) {

@@ -7,11 +7,10 @@
 //
 // The end has one path: stop_ranks() -> all ranks ended -> the other nodes know and say the first
 // cause -> finish() -> the supervisor has nothing left -> the loop ends -> what is left in the
-// pipes is shown -> report().
+// pipes is shown -> bring_out().
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
@@ -20,14 +19,14 @@
 #include <vector>
 
 #include "core/base/unique_fd.h"
+#include "launcher/job_output.h"
+#include "launcher/job_signals.h"
 #include "launcher/listener.h"
 #include "launcher/node_link.h"
 #include "launcher/options.h"
 #include "launcher/plan.h"
-#include "launcher/rank_output.h"
 #include "launcher/recorders.h"
 #include "launcher/report.h"
-#include "launcher/sink.h"
 #include "launcher/supervisor.h"
 #include "launcher/supervisor_client.h"
 #include "launcher/verdict.h"
@@ -55,6 +54,7 @@ class Agent {
   static constexpr int kLifelineFd = 191;
   static constexpr int kListenerFd = 192;  // dlrun-rendezvous only
   static constexpr int kRecorderFd = kHighestRankFd;
+  static constexpr std::size_t kMostSpawnsWaiting = 4;
   // Time for the other nodes to agree on the first cause, and for their connections to end.
   static constexpr std::chrono::seconds kFarewell{3};
   // The most that a rank which is ending already may take for it, where another one has failed
@@ -69,12 +69,18 @@ class Agent {
     Clock::time_point stopped;
     RankEnd end;
     UniqueFd lifeline;
-    UniqueFd error_memory;       // what error_file names where there is no log directory
-    std::string error_file;      // path
+    UniqueFd error_memory;       // TORCHELASTIC_ERROR_FILE
     UniqueFd recorder;           // none: switched off
     std::uint64_t ended_at = 0;  // in the recorder's ticks
-    std::unique_ptr<RankOutput> out;
-    std::unique_ptr<RankOutput> err;
+    RankOutput* out = nullptr;   // of output_; null: not started
+    RankOutput* err = nullptr;
+  };
+
+  // dlrun's last word.
+  struct Ending {
+    int exit_code = 0;
+    std::vector<std::string> page;
+    bool keeps_recorders = false;
   };
 
   // Why the job ends, where it is not a rank's failure.
@@ -87,10 +93,10 @@ class Agent {
   void join_nodes();
   void start_helper(std::vector<std::string> arguments, UniqueFd in, UniqueFd out,
                     UniqueFd listener);
+  void open_logs();
   void start_ranks();
   void start_rank(Rank& rank, const LocalRank& where);
-  RankOutput::Options output_options(const Rank& rank, const char* file);
-  Sink& err() { return own_err_ ? *own_err_ : out_; }
+  std::string prefix_of(const Rank& rank) const;
 
   void on_message(Message message);
   void on_started(Rank& rank, pid_t pid);
@@ -116,14 +122,15 @@ class Agent {
   void finish_if_all_ended();
   void close_link();
   void finish();
-  void wait_for_signals();
 
   std::optional<rendezvous::PeerFailure> read_lifeline(Rank& rank) const;
   std::optional<int> end_of_warden();
   std::vector<RankFacts> facts() const;
   std::vector<RecorderCopy> copy_recorders() const;
   void keep_recorders();
-  int report();
+  void keep_error_files();
+  Ending ending();
+  int bring_out(const Ending& ending);
   void say(const std::string& line);
   int rank_number(const Rank& rank) const;
   std::chrono::milliseconds ran(const Rank& rank) const;
@@ -136,16 +143,14 @@ class Agent {
   std::optional<int> warden_status_;  // as waitpid() gives it, if it ended by itself
 
   boost::asio::io_context io_{1};
-  Sink out_;
-  std::unique_ptr<Sink> own_err_;  // null: stdout and stderr are one file, and one Sink
+  JobOutput output_;
   SupervisorClient supervisor_;
-  boost::asio::signal_set signals_;
+  JobSignals signals_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer link_timer_;
   boost::asio::posix::stream_descriptor warden_life_;
   boost::asio::posix::stream_descriptor store_door_;  // one node: listens for the store's clients
   std::unique_ptr<NodeLink> link_;                    // several nodes
-  std::unique_ptr<RankOutput> helper_err_;
   UniqueFd service_lifeline_;
 
   std::vector<Rank> ranks_;
@@ -158,7 +163,9 @@ class Agent {
   bool stopping_ = false;
   bool finishing_ = false;
   bool finished_ = false;
+  bool keeps_recorders_ = false;  // is at it
   int interrupts_ = 0;
+  int last_interrupt_ = 0;  // its signal
   Clock::time_point began_ = Clock::now();
 };
 

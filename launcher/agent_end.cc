@@ -127,24 +127,28 @@ void Agent::finish() {
   supervisor_.send(std::move(message));
 }
 
-void Agent::wait_for_signals() {
-  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    on_signal(signal);
-    wait_for_signals();
-  });
-}
-
 void Agent::on_signal(int signal) {
-  if (signal == SIGTSTP) {
-    suspend();
-    return;
+  switch (meaning_of(signal)) {
+    case SignalMeaning::kSuspend:
+      suspend();
+      return;
+    case SignalMeaning::kReport:
+      on_request();
+      return;
+    case SignalMeaning::kForward:
+      signal_ranks(signal);
+      return;
+    case SignalMeaning::kSystem:
+      return;
+    case SignalMeaning::kEndJob:
+      break;
   }
-  if (signal == SIGUSR1) {
-    on_request();
-    return;
-  }
-  if (++interrupts_ > 1) {
+  if (interrupts_ > 0 && !is_of_a_person(signal)) return;
+  last_interrupt_ = signal;
+  output_.hurry_until(++interrupts_ == 1 && !output_.is_finishing() ? Clock::now() + options_.grace
+                                                                    : Clock::now());
+  if (output_.is_finishing()) return;
+  if (interrupts_ > 1) {
     signal_ranks(SIGKILL);
     return;
   }
@@ -156,10 +160,13 @@ void Agent::on_signal(int signal) {
 }
 
 void Agent::suspend() {
-  signal_ranks(SIGSTOP);
-  supervisor_.flush();
-  if (link_) link_->suspended();
+  if (!output_.is_finishing()) {
+    signal_ranks(SIGSTOP);
+    supervisor_.flush();
+    if (link_) link_->suspended();
+  }
   ::raise(SIGSTOP);  // returns once the shell says `fg` or `bg`
+  if (output_.is_finishing()) return;
   if (link_) link_->resumed();
   signal_ranks(SIGCONT);
 }
@@ -248,54 +255,56 @@ std::vector<RankFacts> Agent::facts() const {
     one.end = rank.end;
     if (rank.err) one.stderr_tail = rank.err->tail();
     if (rank.out) one.stdout_tail = rank.out->tail();
-    one.error_file = read_file(rank.error_file);
+    if (rank.error_memory) {
+      one.error_file = read_file(path_of_descriptor(rank.error_memory.get()));
+    }
     facts.push_back(std::move(one));
   }
   return facts;
 }
 
 void Agent::say(const std::string& line) {
-  err().write(fmt::format("dlrun: {}\n", line));
+  output_.say(line);
 }
 
-int Agent::report() {
-  for (const Rank& rank : ranks_) {
-    for (const RankOutput* output : {rank.out.get(), rank.err.get()}) {
-      if (output != nullptr && !output->log_error().empty()) {
-        say(fmt::format("the log of rank {} in {} is incomplete: {}", rank_number(rank),
-                        options_.log_dir, output->log_error()));
-      }
-    }
-  }
+Agent::Ending Agent::ending() {
   if (other_cause_) {
-    if (!other_cause_->text.empty()) {
-      say(other_cause_->text);
-      keep_recorders();
-    }
-    return other_cause_->exit_code;
+    if (other_cause_->text.empty()) return {other_cause_->exit_code, {}};
+    return {other_cause_->exit_code, {other_cause_->text}, /*keeps_recorders=*/true};
   }
   if (job_failure_) {
-    say(job_failure_->text);
+    Ending failed{1, {job_failure_->text}, /*keeps_recorders=*/true};
     for (std::string_view rest = job_failure_->detail; !rest.empty();) {
       const std::size_t end = rest.find('\n');
-      say(std::string(rest.substr(0, end)));
+      failed.page.emplace_back(rest.substr(0, end));
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
     const std::string fate = fate_of_others(-1, facts());
-    if (!fate.empty()) say(fmt::format("  on this node: {}", fate));
-    keep_recorders();
-    if (job_failure_->signal != 0) return 128 + job_failure_->signal;
-    return job_failure_->exit_code != 0 ? job_failure_->exit_code : 1;
+    if (!fate.empty()) failed.page.push_back(fmt::format("  on this node: {}", fate));
+    if (job_failure_->exit_code != 0) failed.exit_code = job_failure_->exit_code;
+    if (job_failure_->signal != 0) failed.exit_code = 128 + job_failure_->signal;
+    return failed;
   }
   const RankEnd* const cause = verdict_.cause();
-  if (cause == nullptr) return 0;
+  if (cause == nullptr) return {};
   const std::vector<RankFacts> all = facts();
   const RankFacts& first = all.at(static_cast<std::size_t>(cause->rank - meeting_->first_rank));
-  for (const std::string& line : failure_page(first, all, {plan_.host, meeting_->group_rank})) {
-    say(line);
-  }
-  keep_recorders();
-  return cause->exit_code();
+  return {cause->exit_code(), failure_page(first, all, {plan_.host, meeting_->group_rank}),
+          /*keeps_recorders=*/true};
+}
+
+// dlrun's exit code.
+int Agent::bring_out(const Ending& ending) {
+  output_.show(ending.page);
+  keep_error_files();
+  if (ending.keeps_recorders) keep_recorders();
+  output_.finish();
+  const int error = output_.lost();
+  if (error == 0 || ending.exit_code != 0) return ending.exit_code;
+  if (error == ETIME) return 128 + last_interrupt_;
+  if (error == EPIPE) return 128 + SIGPIPE;
+  say(fmt::format("write to standard output: {}", std::strerror(error)));
+  return 1;
 }
 
 }  // namespace dl::launcher

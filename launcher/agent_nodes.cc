@@ -48,7 +48,7 @@ void Agent::join_nodes() {
                             if (!options_.master_addr.empty()) {
                               meeting_->master_addr = options_.master_addr;
                             }
-                            start_ranks();
+                            open_logs();
                           },
                       .on_failed = [this](JobFailure f) { on_job_failed(std::move(f)); },
                       .on_all_done = [this] { close_link(); },
@@ -96,8 +96,7 @@ void Agent::start_helper(std::vector<std::string> arguments, UniqueFd in, Unique
   if (listener) give(std::move(listener), kListenerFd);
   helper_runs_ = true;
   supervisor_.send(std::move(spawn));
-  helper_err_ =
-      std::make_unique<RankOutput>(io_, std::move(err_pipe.read), err(), RankOutput::Options());
+  output_.add(std::move(err_pipe.read), JobOutput::Stream::kErr, -1, "");
 }
 
 void Agent::on_helper_message(const Message& message) {

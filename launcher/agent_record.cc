@@ -1,6 +1,8 @@
 // The agent and the flight recorders of its ranks: kept after a failure, explained on request.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <memory>
 #include <set>
 
 #include "collectives/record/snapshot.h"
@@ -8,6 +10,7 @@
 #include "launcher/autopsy/case.h"
 #include "launcher/autopsy/page.h"
 #include "launcher/process_facts.h"
+#include "launcher/rank_files.h"
 
 namespace dl::launcher {
 namespace {
@@ -38,25 +41,51 @@ std::vector<RecorderCopy> Agent::copy_recorders() const {
 
 // Writes what a program of ours has recorded; of other programs there is nothing to keep.
 void Agent::keep_recorders() {
-  if (options_.log_dir.empty()) return;
-  const std::vector<RecorderCopy> copies = copy_recorders();
-  bool opened = false;
-  for (const RecorderCopy& copy : copies) opened |= copy.was_opened;
-  if (!opened) return;
-  for (const RecorderCopy& copy : copies) {
-    const std::string failed =
-        record::write_snapshot(*copy.memory, options_.log_dir, copy.memory->header.rank);
-    if (!failed.empty()) {
-      say(fmt::format("a flight recorder could not be kept: {}", failed));
-      return;
-    }
+  if (!output_.has_logs() || keeps_recorders_) return;
+  auto copies = std::make_shared<std::vector<RecorderCopy>>(copy_recorders());
+  if (std::ranges::none_of(*copies, &RecorderCopy::was_opened)) return;
+  keeps_recorders_ = true;
+  output_.on_disk(
+      [copies](const std::string& folder) {
+        for (const RecorderCopy& copy : *copies) {
+          std::string failed =
+              record::write_snapshot(*copy.memory, folder, copy.memory->header.rank);
+          if (!failed.empty()) return failed;
+        }
+        return std::string();
+      },
+      [this](const std::string& failed) {
+        keeps_recorders_ = false;
+        say(failed.empty() ? fmt::format("  the last operations of each rank: dlrun autopsy {}",
+                                         output_.run_folder())
+                           : fmt::format("a flight recorder could not be kept: {}", failed));
+      });
+}
+
+void Agent::keep_error_files() {
+  if (!output_.has_logs()) return;
+  for (const Rank& rank : ranks_) {
+    if (!rank.error_memory) continue;
+    const std::string text = read_file(path_of_descriptor(rank.error_memory.get()));
+    if (text.empty()) continue;
+    output_.on_disk(
+        [text, number = rank_number(rank)](const std::string& folder) {
+          return write_file(fmt::format("{}/{}/error.json", folder, number), text);
+        },
+        [this](const std::string& failed) {
+          if (!failed.empty()) say(failed);
+        });
   }
-  say(fmt::format("  the last operations of each rank: dlrun autopsy {}", options_.log_dir));
 }
 
 // SIGUSR1: somebody wants to know where the job stands. Recorders tell of ranks that have opened
 // one, the kernel of the others.
 void Agent::on_request() {
+  for (const std::string& line : output_.who_stands_still()) say(line);
+  if (output_.is_finishing()) {
+    say("all ranks have ended; what is left is to write their output");
+    return;
+  }
   const std::vector<RecorderCopy> copies = copy_recorders();
   autopsy::Case found;
   std::set<int> told;

@@ -1,11 +1,15 @@
 // One stream of one rank, from bytes in pieces to whole lines that say who wrote them.
 //
-// A line is held back until its end is there, so that it is never torn, whatever its length. Only
-// beyond `longest` bytes does a line go out in pieces; is_open() then tells the caller to let
-// nobody else write before its end.
+// A line is held back until its end is there, so that no other rank's text gets into it. One of
+// more than `longest` bytes goes out in parts that are lines of their own: each says who wrote it,
+// ends with kGoesOn where the line does, and begins with kWentOn where it is not the first. So the
+// memory for a line has a bound, and no rank's output waits for the end of another rank's line.
+//
+// Time is linear in the bytes, in however many pieces a line comes.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -18,6 +22,8 @@ class LineSplitter {
     kTerminal,  // of text that was overwritten by `\r`, only what would be left to see
   };
   static constexpr std::size_t kLongest = std::size_t{64} << 20;
+  static constexpr std::string_view kGoesOn = " [dlrun: the line goes on]";
+  static constexpr std::string_view kWentOn = "[dlrun: the line went on] ";
 
   LineSplitter(std::string prefix, For target, std::size_t longest = kLongest)
       : prefix_(std::move(prefix)), target_(target), longest_(longest) {}
@@ -27,21 +33,22 @@ class LineSplitter {
   // The stream has ended: a last line without `\n` gets one.
   void finish(std::string& out);
 
-  // A line's beginning has gone out, and its end has not.
-  bool is_open() const { return open_; }
-  // The unfinished line as a terminal would show it: what follows the last `\r` that is followed
-  // by anything.
+  // kTerminal: the unfinished line as a terminal would show it, which is what follows the last `\r`
+  // that is followed by anything.
   std::string_view visible_rest() const;
   const std::string& prefix() const { return prefix_; }
 
  private:
+  void hold(std::string_view bytes);
+  void begin_line(std::string& out);
   void end_line(std::string_view last_part, std::string& out);
+  void give_part(std::string& out);
 
   std::string prefix_;
   For target_;
   std::size_t longest_;
-  std::string rest_;
-  bool open_ = false;
+  std::string rest_;  // of the unfinished line; kTerminal: without what was overwritten
+  bool went_on_ = false;
 };
 
 }  // namespace dl::launcher

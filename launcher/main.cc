@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +15,7 @@
 #include "launcher/agent.h"
 #include "launcher/autopsy/command.h"
 #include "launcher/descendants.h"
+#include "launcher/job_signals.h"
 #include "launcher/machine.h"
 #include "launcher/options.h"
 #include "launcher/plan.h"
@@ -93,8 +93,13 @@ int run(int argc, char** argv) {
     return program.exit_code;
   }
   plan.executable = program.path;
-  require_descriptor(Agent::kHighestRankFd);
-  return Agent(options, plan, start_supervisor({plan.executable, plan.program}, argc, argv)).run();
+  const int ranks = plan.local_world_size();
+  const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
+                                                   ranks, Agent::kHighestRankFd);
+  JobSignals::hold();
+  return Agent(options, plan,
+               start_supervisor({plan.executable, plan.program, open_files}, argc, argv))
+      .run();
 }
 
 }  // namespace
@@ -102,8 +107,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   dl::launcher::open_missing_standard_streams();
-  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is an error of its write
   try {
+    dl::launcher::JobSignals::hold_what_ends_nothing();
     const int code = dl::launcher::run(argc, argv);
     if (std::fflush(stdout) == 0) return code;
     fmt::print(stderr, "dlrun: write to standard output: {}\n", std::strerror(errno));

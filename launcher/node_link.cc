@@ -40,6 +40,9 @@ Meeting read_generation(const json& generation) {
   meeting.master_addr = generation.at("master_addr").get<std::string>();
   meeting.master_port = generation.at("master_port").get<int>();
   meeting.store = generation.at("store").get<std::string>();
+  // As node 0 has said it in its node_id, see join().
+  const std::string id = generation.at("members").at(0).at("node_id").get<std::string>();
+  meeting.run = id.substr(id.rfind('/') + 1);
   return meeting;
 }
 
@@ -74,7 +77,7 @@ NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
 }
 
 void NodeLink::join(const Plan& plan, int master_port) {
-  send(one_line("join", {{"node_id", fmt::format("{}/{}", plan.job, plan.node_rank)},
+  send(one_line("join", {{"node_id", fmt::format("{}/{}/{}", plan.job, plan.node_rank, plan.run)},
                          {"host", plan.host},
                          {"address", ""},
                          {"slots", plan.local_world_size()},

@@ -172,7 +172,7 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
              "PORT")});
   group("What is shown and kept",
         {add(app, "--log-dir", options.log_dir,
-             "also keep output in DIR/<rank>/stdout.log, stderr.log", "DIR"),
+             "also keep output, in DIR/latest/attempt_0/<rank>/stdout.log", "DIR"),
          add_flag(app, "--no-prefix", typed.no_prefix, "lines without `[rank N] `"),
          add_flag(app, "--dry-run", options.dry_run, "print who would run where, and exit"),
          add_flag(app, "--json", options.json, "with --dry-run: as JSON")});

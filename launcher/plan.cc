@@ -10,6 +10,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/log_folder.h"
 #include "launcher/port.h"
 #include "rendezvous/net/address.h"
 #include "rendezvous/net/utf8.h"
@@ -166,6 +167,7 @@ Plan make_plan(const Options& options, const Machine& machine) {
   } else if (plan.master_addr.empty()) {
     plan.master_addr = "127.0.0.1";
   }
+  plan.run = new_run_name(plan.job);
   return plan;
 }
 
@@ -190,6 +192,7 @@ Meeting supposed_meeting(const Plan& plan) {
   meeting.group_rank = plan.node_rank;
   meeting.first_rank = plan.node_rank * plan.local_world_size();
   meeting.master_addr = plan.master_addr;
+  meeting.run = plan.run;
   if (plan.master_port) {
     // Rank 0 listens on node 0; elsewhere the port says nothing.
     const auto port = static_cast<std::uint16_t>(*plan.master_port);

@@ -25,6 +25,7 @@ struct LocalRank {
 struct Plan {
   std::string job;
   bool named = false;  // by the user
+  std::string run;  // a name that no other run has; the job goes by node 0's
   std::string host;
   int nnodes = 1;
   int node_rank = 0;
@@ -51,6 +52,7 @@ struct Meeting {
   std::string master_addr;
   int master_port = 0;
   std::string store;  // "host:port"
+  std::string run;    // names the folder under --log-dir
 };
 
 // Whether `options` cannot be followed without knowing the GPUs.

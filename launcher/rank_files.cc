@@ -7,8 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <filesystem>
+#include <cstring>
+#include <string_view>
 
 #include "core/base/error.h"
 
@@ -56,24 +58,16 @@ std::string path_of_descriptor(int fd) {
   return fmt::format("/proc/{}/fd/{}", ::getpid(), fd);
 }
 
-std::string log_path(const std::string& folder, int rank, const char* file) {
-  const std::string own = fmt::format("{}/{}", folder, rank);
-  std::error_code error;
-  std::filesystem::create_directories(own, error);
-  if (error) throw_errno(error.value(), fmt::format("--log-dir: create {}", own));
-  return fmt::format("{}/{}", own, file);
-}
-
-UniqueFd create_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) throw_errno(errno, fmt::format("--log-dir: create {}", path));
-  return UniqueFd(fd);
-}
-
-void remove_file(const std::string& path) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
-    throw_errno(errno, fmt::format("--log-dir: remove {}", path));
+std::string write_file(const std::string& path, const std::string& text) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd) return fmt::format("create {}: {}", path, std::strerror(errno));
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t n = ::write(fd.get(), rest.data(), rest.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fmt::format("write {}: {}", path, std::strerror(errno));
+    rest.remove_prefix(static_cast<std::size_t>(n));
   }
+  return "";
 }
 
 std::string read_file(const std::string& path) {
@@ -92,19 +86,26 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-void require_descriptor(int highest) {
-  rlimit limit{};
-  const auto wanted = static_cast<rlim_t>(highest) + 1;
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  DL_CHECK(limit.rlim_cur >= wanted, kIo,
-           "the limit of open files is {} (ulimit -n), wanted at least {}", limit.rlim_cur, wanted);
+int descriptors_for(int ranks, bool with_logs) {
+  // Its own and the event loop's, and what waits for the supervisor at one time.
+  constexpr int kOwn = 96;
+  // Two pipes, the lifeline, the flight recorder, the error file; two logs.
+  const int each = with_logs ? 7 : 5;
+  return kOwn + each * ranks;
 }
 
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+rlimit raise_descriptor_limit(int wanted, int ranks, int highest) {
+  rlimit before{};
+  if (::getrlimit(RLIMIT_NOFILE, &before) != 0) throw_errno(errno, "getrlimit(RLIMIT_NOFILE)");
+  const auto least = static_cast<rlim_t>(std::max(wanted, highest + 1));
+  DL_CHECK(before.rlim_max >= least, kIo,
+           "the limit of open files is {} (ulimit -n, the hard limit), wanted at least {} for {} "
+           "rank{} on this node; root raises it (limits.conf, LimitNOFILE=)",
+           before.rlim_max, least, ranks, ranks == 1 ? "" : "s");
+  rlimit raised = before;
+  raised.rlim_cur = before.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &raised) != 0) throw_errno(errno, "setrlimit(RLIMIT_NOFILE)");
+  return before;
 }
 
 }  // namespace dl::launcher

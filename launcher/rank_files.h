@@ -1,6 +1,8 @@
 // The descriptors that connect a rank to dlrun. All are close-on-exec; everything throws kIo.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <string>
 
 #include "core/base/unique_fd.h"
@@ -28,19 +30,15 @@ UniqueFd make_memory_file(const char* name);
 // A path under which every process of this user finds a descriptor of this one.
 std::string path_of_descriptor(int fd);
 
-// DIR/<rank>/<file>, its folders made.
-std::string log_path(const std::string& folder, int rank, const char* file);
-// Emptied where it exists.
-UniqueFd create_file(const std::string& path);
-// Nothing happens where it does not exist.
-void remove_file(const std::string& path);
+// Anew; returns what went wrong, else "".
+std::string write_file(const std::string& path, const std::string& text);
 // Its first MiB; nothing where it cannot be read.
 std::string read_file(const std::string& path);
 
-// Throws where a rank could not have a descriptor of this number.
-void require_descriptor(int highest);
-// As many descriptors as the system allows this process: four a rank are needed. Ranks keep the
-// limit that dlrun was started with.
-void raise_descriptor_limit();
+// Descriptors that dlrun needs for so many ranks.
+int descriptors_for(int ranks, bool with_logs);
+// As many descriptors as the system allows this process. Returns the limit of before, which ranks
+// keep. Throws if that is less than `wanted`, or if a rank could not have one of number `highest`.
+rlimit raise_descriptor_limit(int wanted, int ranks, int highest);
 
 }  // namespace dl::launcher

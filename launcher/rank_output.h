@@ -1,16 +1,23 @@
 // One output stream of one rank: from the pipe through the splitter to dlrun's own stream, and to
 // the log file where there is one.
 //
-// One thread. Sink and io_context must outlive it.
+// Without a log file the pipe is not read while dlrun's stream is full, and the rank stands still.
+// With one the rank goes on: what dlrun's stream cannot take yet is read back from the file later,
+// so that nothing is lost and memory has a bound.
+//
+// One thread. Sink, DiskThread and io_context must outlive it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "core/base/unique_fd.h"
 #include "launcher/line_splitter.h"
+#include "launcher/log_file.h"
 #include "launcher/sink.h"
 
 namespace dl::launcher {
@@ -19,8 +26,8 @@ class RankOutput {
  public:
   struct Options {
     std::string prefix;
-    UniqueFd log_file;          // not open: none
-    bool shows_status = false;  // its unfinished line is the terminal's last line
+    std::unique_ptr<LogFile> log;  // null: none
+    bool shows_status = false;     // its unfinished line is the terminal's last line
     std::size_t longest_line = LineSplitter::kLongest;
   };
 
@@ -38,8 +45,19 @@ class RankOutput {
 
   // The last lines, for the report; at most kTail bytes.
   const std::string& tail() const { return tail_; }
-  // Why the log file is incomplete; empty: it is not.
-  const std::string& log_error() const { return log_error_; }
+  const LogFile* log() const { return options_.log.get(); }
+
+  // The stream has ended, and the sink has all of it.
+  bool is_shown() const { return shown_to_its_end_; }
+  // Read and logged, and not shown yet.
+  std::uint64_t behind() const { return options_.log ? options_.log->size() - shown_ : 0; }
+
+  // Why the pipe is not read at the moment.
+  enum class HeldBy : std::uint8_t { kNothing, kReader, kDisk };
+  HeldBy held_by() const { return held_by_; }
+  // And the pipe is full, so that the rank waits in a write, or will at its next one.
+  bool is_standing_still();
+  const Sink& sink() const { return sink_; }
 
  private:
   // Room for a Python traceback with the C++ frames that torch adds.
@@ -47,11 +65,15 @@ class RankOutput {
 
   void wait_for_bytes();
   void read_some();
+  bool may_read();
   // False at the end of the stream, or where the pipe is empty (`empty` is set then).
   bool read_once(bool& empty);
   void take(std::string_view bytes);
+  void catch_up();
+  void show_logged(std::string bytes);
   void show();
   void end();
+  void end_shown();
 
   boost::asio::posix::stream_descriptor pipe_;
   Sink& sink_;
@@ -59,9 +81,13 @@ class RankOutput {
   LineSplitter splitter_;
   std::string lines_;
   std::string tail_;
-  std::string log_error_;
+  std::uint64_t shown_ = 0;  // bytes of the log file
+  HeldBy held_by_ = HeldBy::kNothing;
+  bool catches_up_ = false;
+  bool reads_then_ = false;  // once it has caught up
   bool status_is_mine_ = false;
   bool ended_ = false;
+  bool shown_to_its_end_ = false;
 };
 
 }  // namespace dl::launcher

@@ -10,6 +10,7 @@
 #include "collectives/record/snapshot.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/process_stat.h"
 
 namespace dl::launcher {
@@ -19,8 +20,15 @@ namespace record = collectives::record;
 
 }  // namespace
 
+std::string why_no_recorders() {
+  if (env::get(env::Var::kRecorder) == "off" || record::kBytes <= file_size_limit()) return "";
+  return fmt::format(
+      "no flight recorders are kept: the limit of a file (ulimit -f) is {} bytes, wanted {}",
+      file_size_limit(), record::kBytes);
+}
+
 UniqueFd make_recorder(const record::Who& who) {
-  if (env::get(env::Var::kRecorder) == "off") return {};
+  if (env::get(env::Var::kRecorder) == "off" || record::kBytes > file_size_limit()) return {};
   UniqueFd fd(::memfd_create("flight-recorder", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) throw_errno(errno, "memfd_create for a flight recorder");
   record::Header header{};
@@ -70,10 +78,6 @@ RecorderCopy copy_recorder(int fd, const RankState& state) {
     header.process_state = read_stat(fmt::format("/proc/{}", pid)).state;
   }
   return copy;
-}
-
-void remove_old_recorder(const std::string& log_dir, int rank) {
-  ::unlink(fmt::format("{}/{}/{}", log_dir, rank, record::kFileName).c_str());
 }
 
 }  // namespace dl::launcher

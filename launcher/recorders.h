@@ -12,8 +12,12 @@
 
 namespace dl::launcher {
 
-// Sealed against another size. No descriptor where DLRUN_RECORDER is off. Throws kIo.
+// Sealed against another size. No descriptor if DLRUN_RECORDER is off or why_no_recorders() says
+// so. Throws kIo.
 UniqueFd make_recorder(const collectives::record::Who& who);
+
+// "no flight recorders are kept: ..."; empty: they are, or nobody wants them.
+std::string why_no_recorders();
 
 // The clock of every recorder on this machine.
 std::uint64_t recorder_ticks() noexcept;
@@ -33,8 +37,5 @@ struct RecorderCopy {
   bool was_opened = false;  // a program that uses dlrun's collectives has written it
 };
 RecorderCopy copy_recorder(int fd, const RankState& state);
-
-// Of an earlier job with the same --log-dir.
-void remove_old_recorder(const std::string& log_dir, int rank);
 
 }  // namespace dl::launcher

@@ -43,7 +43,9 @@ std::string seconds(std::chrono::milliseconds time) {
 
 std::string signal_name(int signal) {
   const char* const name = ::sigabbrev_np(signal);
-  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+  if (name != nullptr) return fmt::format("SIG{}", name);
+  if (signal < SIGRTMIN || signal > SIGRTMAX) return fmt::format("signal {}", signal);
+  return signal == SIGRTMIN ? "SIGRTMIN" : fmt::format("SIGRTMIN+{}", signal - SIGRTMIN);
 }
 
 std::string rank_list(std::vector<int> ranks) {

@@ -31,11 +31,16 @@ std::string_view clipped(std::string_view text, int columns) {
 
 }  // namespace
 
-Sink::Sink(boost::asio::io_context& io, int fd, std::function<void(int)> on_broken)
-    : watched_(io), fd_(fd), on_broken_(std::move(on_broken)) {
+Sink::Sink(boost::asio::io_context& io, DiskThread& disk, int fd,
+           std::function<void(int)> on_broken)
+    : watched_(io), disk_(disk), fd_(fd), on_broken_(std::move(on_broken)) {
   struct stat about{};
   if (::fstat(fd, &about) != 0) throw_errno(errno, "fstat of dlrun's output");
   terminal_ = ::isatty(fd) == 1;
+  if (S_ISREG(about.st_mode)) {
+    way_ = Way::kFile;
+    return;
+  }
   if (!terminal_ && !S_ISFIFO(about.st_mode) && !S_ISSOCK(about.st_mode)) return;
   if (!S_ISSOCK(about.st_mode)) {
     const int own = ::open(fmt::format("/proc/self/fd/{}", fd).c_str(),
@@ -100,9 +105,13 @@ long Sink::write_once() {
 
 void Sink::write_some() {
   while (!broken_ && refill()) {
+    if (way_ == Way::kFile) {
+      write_to_file();
+      return;
+    }
     const long n = write_once();
     if (n >= 0) {
-      at_ += static_cast<std::size_t>(n);
+      on_progress(static_cast<std::size_t>(n));
     } else if (errno == EAGAIN) {
       wait_until_writable();
       return;
@@ -114,8 +123,43 @@ void Sink::write_some() {
   wake();
 }
 
+void Sink::on_progress(std::size_t bytes) {
+  at_ += bytes;
+  if (bytes > 0) waits_since_.reset();
+}
+
+void Sink::write_to_file() {
+  struct Written {
+    std::size_t bytes = 0;
+    int error = 0;
+  };
+  waits_ = true;
+  waits_since_ = Clock::now();
+  disk_.run(
+      [fd = fd_, bytes = writing_] {
+        Written written;
+        while (written.bytes < bytes.size() && written.error == 0) {
+          const ssize_t n = ::write(fd, bytes.data() + written.bytes, bytes.size() - written.bytes);
+          if (n >= 0) written.bytes += static_cast<std::size_t>(n);
+          if (n < 0 && errno != EINTR) written.error = errno;
+        }
+        return written;
+      },
+      [this](Written written) {
+        waits_ = false;
+        on_progress(written.bytes);
+        waits_since_.reset();
+        if (written.error != 0) {
+          fail(written.error);
+        } else {
+          write_some();
+        }
+      });
+}
+
 void Sink::wait_until_writable() {
   waits_ = true;
+  if (!waits_since_) waits_since_ = Clock::now();
   auto event = boost::asio::posix::stream_descriptor::wait_write;
   if (way_ != Way::kNonBlocking) {
     epoll_event once{};
@@ -133,6 +177,8 @@ void Sink::fail(int error) {
   broken_ = true;
   queued_.clear();
   writing_.clear();
+  at_ = 0;
+  waits_since_.reset();
   wake();
   if (on_broken_) on_broken_(error);
 }
@@ -141,20 +187,6 @@ void Sink::wake() {
   while (!is_full() && !waiting_.empty()) {
     boost::asio::post(watched_.get_executor(), std::move(waiting_.front()));
     waiting_.pop_front();
-  }
-}
-
-void Sink::flush() {
-  while (!broken_ && refill()) {
-    const long n = write_once();
-    if (n >= 0) {
-      at_ += static_cast<std::size_t>(n);
-    } else if (errno == EAGAIN) {
-      pollfd writable{fd_, POLLOUT, 0};
-      ::poll(&writable, 1, -1);
-    } else if (errno != EINTR) {
-      broken_ = true;
-    }
   }
 }
 

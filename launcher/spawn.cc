@@ -53,6 +53,9 @@ DL_IN_BORROWED_MEMORY int child(void* argument) {
   for (const FdAt& fd : request.fds) {
     if (::dup2(fd.from, fd.to) < 0) fail("dup2");
   }
+  if (request.open_files != nullptr && ::setrlimit(RLIMIT_NOFILE, request.open_files) != 0) {
+    fail("setrlimit");
+  }
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

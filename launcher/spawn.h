@@ -7,6 +7,7 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -26,8 +27,9 @@ struct SpawnRequest {
   const char* path = nullptr;
   char* const* argv = nullptr;  // ends with a null pointer; so does envp
   char* const* envp = nullptr;
-  std::span<const FdAt> fds;  // no `to` may be a later entry's `from`
-  std::span<const int> cpus;  // empty: as the parent
+  std::span<const FdAt> fds;           // no `to` may be a later entry's `from`
+  std::span<const int> cpus;           // empty: as the parent
+  const rlimit* open_files = nullptr;  // null: as the parent; descriptors above it stay open
 };
 
 struct Spawned {

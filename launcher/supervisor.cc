@@ -136,7 +136,8 @@ class Supervisor {
                                             .argv = argv.data(),
                                             .envp = environment.data(),
                                             .fds = fds,
-                                            .cpus = message.cpus});
+                                            .cpus = message.cpus,
+                                            .open_files = own ? nullptr : &job_.open_files});
     Message answer;
     answer.slot = message.slot;
     if (spawned.pid < 0) {

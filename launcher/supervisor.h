@@ -18,6 +18,7 @@
 // working directory for the ranks.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -49,6 +50,7 @@ struct SupervisorHandle {
 struct Job {
   std::string path;
   std::vector<std::string> argv;
+  rlimit open_files;  // of the ranks: dlrun's own is higher
 };
 
 // `argv` is main's: its memory shows in `ps`, and is overwritten in the two new processes.

@@ -39,8 +39,8 @@ void SupervisorClient::send_some() {
   }
 }
 
-void SupervisorClient::flush() {
-  while (!waiting_.empty()) {
+void SupervisorClient::let_only_wait(std::size_t most) {
+  while (waiting_.size() > most) {
     pollfd writable{channel_.native_handle(), POLLOUT, 0};
     ::poll(&writable, 1, -1);
     if (send_message(channel_.native_handle(), waiting_.front())) {

@@ -21,7 +21,9 @@ class SupervisorClient {
 
   void send(Message message);
   // Ends once everything is sent; for the moment before dlrun stops itself.
-  void flush();
+  void flush() { let_only_wait(0); }
+  // Ends once no more than so many messages wait to be sent.
+  void let_only_wait(std::size_t most);
 
  private:
   void send_some();

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "core/base/unique_fd.h"
+#include "launcher/log_folder.h"
 
 namespace dl::launcher::autopsy {
 namespace {
@@ -81,7 +82,8 @@ void Case::add_path(const std::string& path) {
   std::vector<std::string> files;
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    for (fs::directory_iterator at(newest_attempt(path), error), end; !error && at != end;
+         at.increment(error)) {
       const fs::path file = at->path() / record::kFileName;
       std::error_code ignored;
       if (fs::exists(fs::symlink_status(file, ignored))) files.push_back(file);

@@ -24,7 +24,7 @@ struct Case {
 
   // One recorder; `what` names it where it is of no use.
   void add(std::span<const std::byte> bytes, const std::string& what);
-  // DIR/<rank>/flight.rec of every rank, or one such file.
+  // A --log-dir (its last run), one run in it, a folder with <rank>/flight.rec, or one such file.
   void add_path(const std::string& path);
 
   int world_size() const noexcept { return ranks.empty() ? 0 : ranks.front().world_size; }

@@ -36,7 +36,7 @@ class Autopsy : public testing::Test {
     return argv;
   }
   std::string file(int rank) const {
-    return log_.path() + "/" + std::to_string(rank) + "/" + kFile;
+    return log_.path() + "/latest/attempt_0/" + std::to_string(rank) + "/" + kFile;
   }
   std::string autopsy() const {
     tests::Process reader({tests::program("dlrun"), "autopsy", log_.path()});
@@ -144,12 +144,22 @@ TEST_F(Autopsy, LeavesNothingWhereNothingFailed) {
   EXPECT_THAT(failing.err(), Not(HasSubstr("autopsy")));
 }
 
-TEST_F(Autopsy, ForgetsTheJobBefore) {
-  fs::create_directories(log_.path() + "/0");
-  std::ofstream(file(0)) << "of an earlier job";
+TEST_F(Autopsy, LooksAtTheLastRunAndKeepsTheOneBefore) {
+  tests::Process before(job({"mismatch"}, 2));
+  EXPECT_NE(before.wait(), 0);
+  const fs::path old = fs::canonical(log_.path() + "/latest");
   tests::Process run({tests::program("dlrun"), "--log-dir", log_.path(), "true"});
   EXPECT_EQ(run.wait(), 0) << run.err();
   EXPECT_FALSE(fs::exists(file(0)));
+  tests::Process last({tests::program("dlrun"), "autopsy", log_.path()});
+  EXPECT_EQ(last.wait(), 1);
+  EXPECT_THAT(last.err(), HasSubstr("it holds no RANK/"));
+  // One run can be named, and so can one attempt.
+  for (const fs::path& path : {old, old / "attempt_0"}) {
+    tests::Process reader({tests::program("dlrun"), "autopsy", path});
+    EXPECT_EQ(reader.wait(), 0) << reader.err();
+    EXPECT_THAT(reader.out(), HasSubstr("called different things under number"));
+  }
 }
 
 TEST_F(Autopsy, CanBeSwitchedOff) {

@@ -295,7 +295,37 @@ TEST(End, BadUsageIsExitCode2AndOneSentence) {
 TEST(End, ALimitThatLeavesRanksNoDescriptorsIsSaid) {
   tests::Process job({"sh", "-c", "ulimit -n 100; " + tests::program("dlrun") + " true"});
   EXPECT_EQ(job.wait(), 1);
-  EXPECT_EQ(job.err(), "dlrun: the limit of open files is 100 (ulimit -n), wanted at least 194\n");
+  EXPECT_EQ(
+      job.err(),
+      "dlrun: the limit of open files is 100 (ulimit -n, the hard limit), wanted at least 194 "
+      "for 1 rank on this node; root raises it (limits.conf, LimitNOFILE=)\n");
+}
+
+TEST(End, ALimitOfOpenFilesIsRaisedForDlrunAndKeptForTheRanks) {
+  const std::string line = tests::program("dlrun") + " --nproc-per-node 64 sh -c 'ulimit -Sn'";
+  // Below the numbers that ranks inherit, and enough for neither dlrun nor its supervisor.
+  tests::Process soft({"sh", "-c", "ulimit -Sn 128; " + line});
+  EXPECT_EQ(soft.wait(), 0) << soft.err();
+  for (int rank = 0; rank < 64; ++rank) {
+    EXPECT_THAT(soft.out(), HasSubstr("[rank " + std::to_string(rank) + "] 128\n"));
+  }
+  tests::Process hard({"sh", "-c", "ulimit -n 256; " + line});
+  EXPECT_EQ(hard.wait(), 1);
+  EXPECT_EQ(
+      hard.err(),
+      "dlrun: the limit of open files is 256 (ulimit -n, the hard limit), wanted at least 416 "
+      "for 64 ranks on this node; root raises it (limits.conf, LimitNOFILE=)\n");
+  EXPECT_EQ(hard.out(), "");
+  // What dlrun asks for is enough.
+  tests::Process exact({"sh", "-c", "ulimit -n 416; " + line});
+  EXPECT_EQ(exact.wait(), 0) << exact.err();
+}
+
+TEST(End, ALimitOfFileSizeEndsNoRank) {
+  tests::Process job({"sh", "-c", "ulimit -f 64; " + tests::program("dlrun") + " sh -c 'echo up'"});
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), HasSubstr("up\n"));
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: no flight recorders are kept: the limit of a file "));
 }
 
 TEST(End, AnEndpointThatOneNodeDoesNotNeedIsSaid) {

@@ -159,15 +159,16 @@ TEST(Output, LogDirKeepsEveryRanksBytes) {
                             "-c", "printf \"out $RANK\\r\\nx\"; echo err $RANK >&2"}));
   EXPECT_EQ(job.wait(), 0);
   for (const std::string rank : {"0", "1"}) {
-    EXPECT_EQ(contents(folder.path() + "/a/b/" + rank + "/stdout.log"), "out " + rank + "\r\nx");
-    EXPECT_EQ(contents(folder.path() + "/a/b/" + rank + "/stderr.log"), "err " + rank + "\n");
+    const std::string own = folder.path() + "/a/b/latest/attempt_0/" + rank;
+    EXPECT_EQ(contents(own + "/stdout.log"), "out " + rank + "\r\nx");
+    EXPECT_EQ(contents(own + "/stderr.log"), "err " + rank + "\n");
   }
 }
 
 TEST(Output, ALogDirThatCannotBeMadeIsSaid) {
   tests::Process job(dlrun({"--log-dir", "/proc/nothing", "true"}));
   EXPECT_EQ(job.wait(), 1);
-  EXPECT_THAT(job.err(), HasSubstr("dlrun: --log-dir: create /proc/nothing/0: "));
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: --log-dir: create /proc/nothing/"));
   EXPECT_TRUE(tests::eventually([&] { return tests::processes_with(job.mark()).empty(); }));
 }
 
@@ -183,9 +184,11 @@ TEST(Output, OfRanksThatFindsNoRoomEndsTheJobWithWhatTheSystemSays) {
   EXPECT_EQ(full.wait(), 1);
   EXPECT_EQ(full.err(), "dlrun: write to standard output: No space left on device\n");
   const tests::TempDir folder;
-  tests::Process limited({"sh", "-c", "ulimit -f 0; " + echo + " >" + folder.path() + "/out"});
+  tests::Process limited(
+      {"sh", "-c",
+       "ulimit -f 1; " + tests::program("dlrun") + " seq 1 2000 >" + folder.path() + "/out"});
   EXPECT_EQ(limited.wait(), 1);
-  EXPECT_THAT(limited.err(), HasSubstr(": File too large\n"));
+  EXPECT_THAT(limited.err(), HasSubstr("dlrun: write to standard output: File too large\n"));
 }
 
 TEST(Output, NoPrefixLeavesLinesAsTheyAre) {

@@ -88,15 +88,13 @@ TEST(Torch, AnErrorFileOfAnotherShapeIsShownAsItIs) {
 
 TEST(Torch, TheLogDirectoryKeepsTheErrorFileOfTheRankThatFailedOnly) {
   const tests::TempDir folder;
-  const std::string stale = folder.path() + "/0";
-  std::filesystem::create_directory(stale);
-  std::ofstream(stale + "/error.json") << "of an earlier job";
   tests::Process job(dlrun(2, {"--log-dir", folder.path(), "sh", "-c",
                                "test $RANK = 0 && exec sleep 300; "
                                "echo broken > $TORCHELASTIC_ERROR_FILE; exit 5"}));
   EXPECT_EQ(job.wait(), 5);
-  EXPECT_FALSE(std::filesystem::exists(stale + "/error.json"));
-  EXPECT_EQ(contents(folder.path() + "/1/error.json"), "broken\n");
+  const std::string logs = folder.path() + "/latest/attempt_0/";
+  EXPECT_FALSE(std::filesystem::exists(logs + "0/error.json"));
+  EXPECT_EQ(contents(logs + "1/error.json"), "broken\n");
 }
 
 TEST(Torch, ARankThatSaysItLostAPeerIsNotTheCause) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 namespace dl::launcher {
 namespace {
 
@@ -28,10 +30,8 @@ TEST(LineSplitter, HoldsALineBackUntilItsEnd) {
   std::string out;
   splitter.feed("abc", out);
   EXPECT_EQ(out, "");
-  EXPECT_EQ(splitter.visible_rest(), "abc");
   splitter.feed("d\n", out);
   EXPECT_EQ(out, "[r] abcd\n");
-  EXPECT_EQ(splitter.visible_rest(), "");
 }
 
 TEST(LineSplitter, ALastLineWithoutItsEndGetsOne) {
@@ -60,18 +60,78 @@ TEST(LineSplitter, ATerminalShowsWhatIsLeftOfOverwrittenText) {
   EXPECT_EQ(out, "");
 }
 
-TEST(LineSplitter, ALineBeyondTheLongestGoesOutInPiecesAndSaysSo) {
+TEST(LineSplitter, ATerminalShowsTheSameInHoweverManyPieces) {
+  const std::string_view text = "a\r\rbc\r\nd\re\r";
+  for (std::size_t first = 0; first <= text.size(); ++first) {
+    for (std::size_t second = first; second <= text.size(); ++second) {
+      LineSplitter splitter("", For::kTerminal);
+      std::string out;
+      splitter.feed(text.substr(0, first), out);
+      splitter.feed(text.substr(first, second - first), out);
+      splitter.feed(text.substr(second), out);
+      EXPECT_EQ(out, "bc\n") << first << " " << second;
+      EXPECT_EQ(splitter.visible_rest(), "e");
+    }
+  }
+}
+
+// A bar that is drawn anew for days without an end of line needs no more memory than its last
+// state, also one that writes nothing but `\r`.
+TEST(LineSplitter, WhatATerminalOverwroteIsNotKept) {
+  LineSplitter splitter("", For::kTerminal, 64);
+  std::string out;
+  for (int i = 0; i < 1000; ++i) splitter.feed("\r12345678", out);
+  for (int i = 0; i < 1000; ++i) splitter.feed("\r", out);
+  EXPECT_EQ(splitter.visible_rest(), "12345678");
+  EXPECT_EQ(out, "");
+}
+
+// CPU time, which a loaded machine does not stretch as it does a wait: 16 MiB take milliseconds,
+// and a look at the whole line for each piece would be 16,384 times 8 MiB.
+TEST(LineSplitter, TakesLinearTimeForALineInManyPieces) {
+  const std::string piece(1024, 'x');
+  const auto cpu = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+  for (const For target : {For::kFile, For::kTerminal}) {
+    LineSplitter splitter("", target);
+    std::string out;
+    const double before = cpu();
+    for (int i = 0; i < 16 * 1024; ++i) {
+      splitter.feed(piece, out);
+      EXPECT_FALSE(splitter.visible_rest().empty());
+    }
+    splitter.feed("\n", out);
+    EXPECT_LT(cpu() - before, 2);
+    EXPECT_EQ(out.size(), (std::size_t{16} << 20) + 1);
+  }
+}
+
+TEST(LineSplitter, ALineBeyondTheLongestGoesOutInPartsThatSaySo) {
   LineSplitter splitter("[r] ", For::kFile, 8);
   std::string out;
   splitter.feed("12345678", out);
-  EXPECT_FALSE(splitter.is_open());
+  EXPECT_EQ(out, "");
   splitter.feed("9", out);
-  EXPECT_TRUE(splitter.is_open());
-  EXPECT_EQ(out, "[r] 123456789");
-  splitter.feed("ab", out);
-  splitter.feed("c\nnext\n", out);
-  EXPECT_FALSE(splitter.is_open());
-  EXPECT_EQ(out, "[r] 123456789abc\n[r] next\n");
+  EXPECT_EQ(out, "[r] 12345678 [dlrun: the line goes on]\n");
+  out.clear();
+  splitter.feed("abcdefgh\nnext\n", out);
+  EXPECT_EQ(out,
+            "[r] [dlrun: the line went on] 9abcdefg [dlrun: the line goes on]\n"
+            "[r] [dlrun: the line went on] h\n"
+            "[r] next\n");
+  out.clear();
+  splitter.feed("123456789", out);
+  splitter.finish(out);
+  EXPECT_EQ(out, "[r] 12345678 [dlrun: the line goes on]\n[r] [dlrun: the line went on] 9\n");
+}
+
+TEST(LineSplitter, NoPartEndsInsideACharacter) {
+  LineSplitter splitter("", For::kFile, 8);
+  std::string out;
+  splitter.feed("1234567\u00e9\n", out);
+  EXPECT_EQ(out, "1234567 [dlrun: the line goes on]\n[dlrun: the line went on] \u00e9\n");
+  out.clear();
+  splitter.feed("\x80\x80\x80\x80\x80\x80\x80\x80\x80\n", out);  // no text at all
+  EXPECT_EQ(out.find(" [dlrun"), 8U);
 }
 
 }  // namespace

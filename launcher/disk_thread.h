@@ -1,0 +1,57 @@
+// What touches files under --log-dir, done by a thread of its own, one thing after the other: a
+// disk that is slow, or hangs, holds up nobody who does not wait for it.
+//
+// run() takes two functions: `work` is called on the thread and owns all that it uses, as it may
+// outlive this object; `done` is called in the event loop with what `work` returned. The thread
+// starts with the first of them.
+//
+// One thread but for `work`. io_context must outlive the DiskThread, and whatever `done` uses must
+// live as long as the loop runs.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace dl::launcher {
+
+class DiskThread {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit DiskThread(boost::asio::io_context& io);
+  DiskThread(const DiskThread&) = delete;
+  DiskThread& operator=(const DiskThread&) = delete;
+  // Leaves the thread behind where it has something under way, as that may never end.
+  ~DiskThread();
+
+  template <typename Work, typename Done>
+  void run(Work work, Done done) {
+    using Result = decltype(work());
+    auto result = std::make_shared<std::optional<Result>>();  // both functions' own
+    submit([result, work = std::move(work)]() mutable { *result = work(); },
+           [result, done = std::move(done)]() mutable { done(std::move(**result)); });
+  }
+
+  bool is_idle() const { return unfinished_ == 0; }
+  // Since when nothing has come to its end; nullopt: there is nothing to do.
+  std::optional<Clock::time_point> waits_since() const;
+
+ private:
+  struct Shared;
+
+  void submit(std::function<void()> work, std::function<void()> done);
+  void start();
+  void wait_for_finished();
+
+  boost::asio::posix::stream_descriptor finished_;
+  std::shared_ptr<Shared> shared_;  // with a thread that may outlive this object
+  std::size_t unfinished_ = 0;
+  Clock::time_point last_end_;
+};
+
+}  // namespace dl::launcher

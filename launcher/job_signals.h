@@ -1,0 +1,54 @@
+// The signals that dlrun gets: what each means, and how they come to the event loop.
+//
+// A signal that means anything is blocked and read from a signalfd: nothing interrupts dlrun
+// between two instructions, who sent it is known, and a crash of dlrun itself (SIGSEGV and its
+// kind) still ends it at once, as the kernel does not let a process block those that it causes.
+//
+// The mask is a thread's, and threads and children inherit it: the supervisor sets its own, and
+// gives its ranks an empty one (spawn.h).
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cstdint>
+#include <functional>
+
+namespace dl::launcher {
+
+enum class SignalMeaning : std::uint8_t {
+  kEndJob,   // its default action ends a process: the job ends in order
+  kSuspend,  // stop the ranks, then dlrun
+  kReport,   // say where the job stands
+  kForward,  // the ranks get it
+  kSystem,   // left to the system: what cannot be caught, and what does nothing to a process
+};
+
+// Every number from 1 to 64, on Linux.
+SignalMeaning meaning_of(int signal) noexcept;
+
+// Whether a second one is somebody's impatience. Limits and timers come again and again by
+// themselves.
+bool is_of_a_person(int signal) noexcept;
+
+class JobSignals {
+ public:
+  // For the time before anything is started. What dlrun is asked waits until it looks at signals,
+  // and a file that may not grow (ulimit -f) is an error of its write.
+  static void hold_what_ends_nothing();
+  // From now on signals wait for a JobSignals. One that dlrun was started with as ignored (nohup,
+  // `&` in a script) stays so, and one that a tool inside dlrun handles stays the tool's.
+  static void hold();
+
+  // Signals that hold() has held, too. `on_signal` is called in the event loop, which must outlive
+  // this. Throws kIo.
+  JobSignals(boost::asio::io_context& io, std::function<void(int)> on_signal);
+
+ private:
+  void wait();
+  void take();
+
+  boost::asio::posix::stream_descriptor waiting_;
+  std::function<void(int)> on_signal_;
+};
+
+}  // namespace dl::launcher
