@@ -32,6 +32,8 @@ Agent::Agent(const Options& options, const Plan& plan, SupervisorHandle supervis
       signals_(io_, [this](int signal) { on_signal(signal); }),
       timer_(io_),
       link_timer_(io_),
+      start_timer_(io_),
+      left_timer_(io_),
       warden_life_(io_, supervisor.warden_life.release()),
       store_door_(io_) {
   wait_for_wardens_end();
@@ -49,7 +51,9 @@ int Agent::run() {
     open_logs();
   }
   io_.run();
-  kill_descendants();
+  finished_ = true;
+  for (auto* const timer : {&timer_, &link_timer_, &start_timer_, &left_timer_}) timer->cancel();
+  end_descendants();
   output_.drain();
   return bring_out(ending());
 }
@@ -69,11 +73,25 @@ void Agent::open_logs() {
 }
 
 void Agent::start_ranks() {
-  alive_ = static_cast<int>(ranks_.size());
   if (const std::string why = why_no_recorders(); !why.empty()) say(why);
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    start_rank(ranks_[i], plan_.ranks[i]);
-    supervisor_.let_only_wait(kMostSpawnsWaiting);  // each holds six descriptors
+  start_some();
+  watch_start();
+}
+
+bool Agent::is_starting() const {
+  return begun_ > 0 && begun_ < ranks_.size() && !stopping_;
+}
+
+void Agent::start_some() {
+  while (begun_ < ranks_.size() && !stopping_) {
+    if (supervisor_.waiting() > kMostSpawnsWaiting) {
+      supervisor_.when_sent([this] { start_some(); });
+      return;
+    }
+    ++alive_;
+    ranks_[begun_].asked = true;
+    start_rank(ranks_[begun_], plan_.ranks[begun_]);
+    ++begun_;
   }
 }
 
@@ -168,6 +186,7 @@ void Agent::on_started(Rank& rank, pid_t pid) {
 
 void Agent::on_not_started(Rank& rank, const Message& message) {
   --alive_;
+  rank.asked = false;
   const int error = message.number;
   const int exit_code = error == ENOENT ? kExitNotFound : kExitNotExecutable;
   std::string why = std::strerror(error);

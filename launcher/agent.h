@@ -54,7 +54,11 @@ class Agent {
   static constexpr int kLifelineFd = 191;
   static constexpr int kListenerFd = 192;  // dlrun-rendezvous only
   static constexpr int kRecorderFd = kHighestRankFd;
-  static constexpr std::size_t kMostSpawnsWaiting = 4;
+  static constexpr std::size_t kMostSpawnsWaiting = 4;  // each holds six descriptors
+  // What does not come to its start, or to its end after SIGKILL, is said then,
+  static constexpr std::chrono::seconds kSilence{5};
+  // and dlrun ends without it then.
+  static constexpr std::chrono::seconds kMostKilling{30};
   // Time for the other nodes to agree on the first cause, and for their connections to end.
   static constexpr std::chrono::seconds kFarewell{3};
   // The most that a rank which is ending already may take for it, where another one has failed
@@ -63,7 +67,8 @@ class Agent {
 
   struct Rank {
     pid_t pid = -1;
-    bool running = false;
+    bool asked = false;    // the supervisor, to start it
+    bool running = false;  // from its answer on
     bool ended = false;
     Clock::time_point started;
     Clock::time_point stopped;
@@ -95,6 +100,9 @@ class Agent {
                     UniqueFd listener);
   void open_logs();
   void start_ranks();
+  void start_some();
+  bool is_starting() const;
+  void watch_start();
   void start_rank(Rank& rank, const LocalRank& where);
   std::string prefix_of(const Rank& rank) const;
 
@@ -122,6 +130,11 @@ class Agent {
   void finish_if_all_ended();
   void close_link();
   void finish();
+  void kill_ranks();
+  void expect_end(std::chrono::milliseconds lead);
+  std::vector<std::string> who_is_left() const;
+  void say_who_is_left();
+  void end_descendants();
 
   std::optional<rendezvous::PeerFailure> read_lifeline(Rank& rank) const;
   std::optional<int> end_of_warden();
@@ -130,7 +143,7 @@ class Agent {
   void keep_recorders();
   void keep_error_files();
   Ending ending();
-  int bring_out(const Ending& ending);
+  int bring_out(Ending ending);
   void say(const std::string& line);
   int rank_number(const Rank& rank) const;
   std::chrono::milliseconds ran(const Rank& rank) const;
@@ -148,13 +161,16 @@ class Agent {
   JobSignals signals_;
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer link_timer_;
+  boost::asio::steady_timer start_timer_;
+  boost::asio::steady_timer left_timer_;              // after SIGKILL
   boost::asio::posix::stream_descriptor warden_life_;
   boost::asio::posix::stream_descriptor store_door_;  // one node: listens for the store's clients
   std::unique_ptr<NodeLink> link_;                    // several nodes
   UniqueFd service_lifeline_;
 
   std::vector<Rank> ranks_;
-  int alive_ = 0;  // spawned or being spawned, and not ended
+  std::size_t begun_ = 0;  // ranks that the supervisor was asked for
+  int alive_ = 0;          // of these, not ended
   Verdict verdict_;
   std::optional<OtherCause> other_cause_;
   std::optional<JobFailure> job_failure_;  // of another node
@@ -163,6 +179,8 @@ class Agent {
   bool stopping_ = false;
   bool finishing_ = false;
   bool finished_ = false;
+  bool said_left_ = false;
+  bool gave_up_ = false;          // dlrun ends though some are left
   bool keeps_recorders_ = false;  // is at it
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal

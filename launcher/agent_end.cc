@@ -68,7 +68,7 @@ void Agent::stop_ranks(int signal) {
   signal_ranks(SIGCONT);  // a stopped process takes no other signal
   timer_.expires_after(options_.grace);
   timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) signal_ranks(SIGKILL);
+    if (!error) kill_ranks();
   });
 }
 
@@ -82,7 +82,7 @@ void Agent::signal_ranks(int signal) {
 }
 
 void Agent::finish_if_all_ended() {
-  if (alive_ > 0 || finishing_) return;
+  if (alive_ > 0 || is_starting() || finishing_) return;
   // Followers alone, and nobody left on this node who could still fail first.
   const bool undecided = verdict_.cause() == nullptr && !other_cause_ && !job_failure_;
   if (undecided && !link_ && verdict_.cause_is_late() == Verdict::Next::kStop) stop_ranks(SIGTERM);
@@ -125,6 +125,7 @@ void Agent::finish() {
   message.kind = MessageKind::kFinish;
   message.number = interrupts_ > 1 ? -1 : stopping_ ? 0 : static_cast<int>(kPatience.count());
   supervisor_.send(std::move(message));
+  expect_end(kMostPatience);
 }
 
 void Agent::on_signal(int signal) {
@@ -149,7 +150,12 @@ void Agent::on_signal(int signal) {
                                                                     : Clock::now());
   if (output_.is_finishing()) return;
   if (interrupts_ > 1) {
-    signal_ranks(SIGKILL);
+    if (said_left_) {
+      gave_up_ = true;
+      io_.stop();
+    } else {
+      kill_ranks();
+    }
     return;
   }
   // Ranks get SIGINT for Ctrl-C, as they would without dlrun: Python's KeyboardInterrupt.
@@ -162,7 +168,7 @@ void Agent::on_signal(int signal) {
 void Agent::suspend() {
   if (!output_.is_finishing()) {
     signal_ranks(SIGSTOP);
-    supervisor_.flush();
+    supervisor_.flush(Deadline::after(kSilence));
     if (link_) link_->suspended();
   }
   ::raise(SIGSTOP);  // returns once the shell says `fg` or `bg`
@@ -294,7 +300,13 @@ Agent::Ending Agent::ending() {
 }
 
 // dlrun's exit code.
-int Agent::bring_out(const Ending& ending) {
+int Agent::bring_out(Ending ending) {
+  if (gave_up_) {
+    ending.page.push_back(
+        "dlrun ends without these, which SIGKILL has not ended; they end once the system lets "
+        "them:");
+    for (const std::string& left : who_is_left()) ending.page.push_back("  " + left);
+  }
   output_.show(ending.page);
   keep_error_files();
   if (ending.keeps_recorders) keep_recorders();

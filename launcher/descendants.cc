@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <memory>
@@ -69,6 +70,11 @@ std::vector<pid_t> children_of(pid_t parent) {
     at = next;  // the space behind it
   }
   return children;
+}
+
+// They go when all others are gone.
+bool is_our_helper(std::string_view name) {
+  return name == kSupervisorName || name == kWardenName;
 }
 
 bool a_thread_runs(pid_t pid) {
@@ -147,6 +153,52 @@ void kill_descendants_but(const std::function<bool(pid_t)>& is_kept,
     const pid_t pid = ::waitpid(-1, &status, 0);
     if (pid > 0) on_ended(pid, status);
   }
+}
+
+bool kill_descendants(Deadline deadline) noexcept {
+  constexpr useconds_t kLongestPause = 2000;
+  for (useconds_t pause = 20;; pause = std::min(2 * pause, kLongestPause)) {
+    try {
+      signal_children(SIGKILL);
+    } catch (...) {
+      // Out of memory: the next round looks again.
+    }
+    pid_t reaped;
+    while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if (reaped < 0 && errno == ECHILD) return true;
+    if (deadline.has_passed()) return false;
+    ::usleep(pause);
+  }
+}
+
+std::string why_it_stays(pid_t pid) {
+  const std::string folder = fmt::format("/proc/{}", pid);
+  const char state = read_stat(folder).state;
+  const UniqueFd fd(::open((folder + "/wchan").c_str(), O_RDONLY | O_CLOEXEC));
+  const std::string where = fd ? read_all(fd.get()) : "";  // "0": in none, or not to be told
+  return fmt::format("state {}{}{}", state == 0 ? '?' : state,
+                     state == 'D' ? " (uninterruptible: a disk or a driver)" : "",
+                     where.empty() || where == "0" ? "" : ", in " + where);
+}
+
+std::vector<std::string> living_descendants() {
+  std::vector<std::string> found;
+  std::vector<pid_t> unseen = children_of_this_process();
+  while (!unseen.empty()) {
+    const pid_t pid = unseen.back();
+    unseen.pop_back();
+    const std::vector<pid_t> children = children_of(pid);
+    unseen.insert(unseen.end(), children.begin(), children.end());
+    const char state = read_stat(fmt::format("/proc/{}", pid)).state;
+    if (state == 0 || state == 'Z' || state == 'X') continue;
+    const UniqueFd fd(::open(fmt::format("/proc/{}/comm", pid).c_str(), O_RDONLY | O_CLOEXEC));
+    std::string name = fd ? read_all(fd.get()) : "";
+    while (name.ends_with('\n')) name.pop_back();
+    if (is_our_helper(name)) continue;
+    found.push_back(fmt::format("{} ({}), {}", pid, name, why_it_stays(pid)));
+  }
+  return found;
 }
 
 void kill_descendants() noexcept {

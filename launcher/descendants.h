@@ -6,9 +6,16 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "core/base/deadline.h"
+
 namespace dl::launcher {
+
+// In `ps`: no word of dlrun in them, so that `killall dlrun` and `pkill -f` reach neither.
+inline constexpr const char* kSupervisorName = "rank-supervisor";
+inline constexpr const char* kWardenName = "rank-warden";
 
 // Makes this process the one that orphans below it fall to. Throws kIo.
 void become_subreaper();
@@ -34,6 +41,15 @@ void signal_children(int signal);
 
 // SIGKILL to every child until none is left, orphans that arrive meanwhile included; reaps them.
 void kill_descendants() noexcept;
+// The same until `deadline`; false: some are left, as a process in the kernel's hands takes no
+// SIGKILL.
+bool kill_descendants(Deadline deadline) noexcept;
+
+// "state D (uninterruptible: a disk or a driver), in fuse_wait_answer": what a process waits for.
+std::string why_it_stays(pid_t pid);
+// All processes below this one but for zombies, the warden and the supervisor:
+// "4711 (cat), state D ...".
+std::vector<std::string> living_descendants();
 
 // The same, until only children are left that `is_kept`; `on_ended` gets the waitpid() status of
 // each that was reaped. SIGCHLD must be blocked.

@@ -270,7 +270,10 @@ bool JobOutput::is_shown(const Sink& sink) const {
 
 void JobOutput::run_until(const std::function<bool()>& over) {
   constexpr std::chrono::milliseconds kLook{20};
-  while (!over()) io_.run_one_for(kLook);
+  while (!over()) {
+    if (io_.stopped()) io_.restart();
+    io_.run_one_for(kLook);
+  }
 }
 
 // The page is the last thing on its stream, and waits for no other one.

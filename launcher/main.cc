@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -115,7 +116,12 @@ int main(int argc, char** argv) {
     return code == 0 ? 1 : code;
   } catch (const std::exception& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
-    dl::launcher::kill_descendants();
+    if (!dl::launcher::kill_descendants(dl::Deadline::after(std::chrono::seconds(30)))) {
+      fmt::print(stderr, "dlrun: these are left, as SIGKILL does not end them:\n");
+      for (const std::string& left : dl::launcher::living_descendants()) {
+        fmt::print(stderr, "dlrun:   {}\n", left);
+      }
+    }
     return 1;
   }
 }

@@ -257,7 +257,7 @@ UniqueFd take_signals() {
 
 [[noreturn]] void be_supervisor(const Job& job, UniqueFd channel, UniqueFd warden_life, int argc,
                                 char** argv) {
-  rename_process("rank-supervisor", argc, argv);
+  rename_process(kSupervisorName, argc, argv);
   become_subreaper();
   Supervisor(job, std::move(channel), std::move(warden_life), take_signals()).run();
   ::_exit(0);
@@ -307,7 +307,7 @@ int wait_for_supervisor(pid_t supervisor, UniqueFd dlrun_life, const UniqueFd& s
   }
   channel.reset();
   supervisor_end.reset();
-  rename_process("rank-warden", argc, argv);
+  rename_process(kWardenName, argc, argv);
   const int status = wait_for_supervisor(supervisor, std::move(dlrun_life), signals);
   kill_descendants();
   ::_exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace dl::launcher {
 
@@ -30,7 +31,9 @@ void SupervisorClient::send_some() {
     } else if (errno == EAGAIN) {
       channel_.async_wait(stream_descriptor::wait_write,
                           [this](const boost::system::error_code& error) {
-                            if (!error) send_some();
+                            if (error) return;
+                            send_some();
+                            if (const auto sent = std::exchange(when_sent_, nullptr)) sent();
                           });
       return;
     } else {
@@ -39,10 +42,10 @@ void SupervisorClient::send_some() {
   }
 }
 
-void SupervisorClient::let_only_wait(std::size_t most) {
-  while (waiting_.size() > most) {
+void SupervisorClient::flush(Deadline deadline) {
+  while (!waiting_.empty() && !deadline.has_passed()) {
     pollfd writable{channel_.native_handle(), POLLOUT, 0};
-    ::poll(&writable, 1, -1);
+    ::poll(&writable, 1, deadline.poll_timeout());
     if (send_message(channel_.native_handle(), waiting_.front())) {
       waiting_.pop_front();
     } else if (errno != EAGAIN) {

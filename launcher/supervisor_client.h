@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 
+#include "core/base/deadline.h"
 #include "launcher/supervisor_channel.h"
 
 namespace dl::launcher {
@@ -20,10 +21,12 @@ class SupervisorClient {
                    std::function<void(Message)> on_message, std::function<void()> on_closed);
 
   void send(Message message);
-  // Ends once everything is sent; for the moment before dlrun stops itself.
-  void flush() { let_only_wait(0); }
-  // Ends once no more than so many messages wait to be sent.
-  void let_only_wait(std::size_t most);
+  // Ends once everything is sent, or at the deadline; for the moment before dlrun stops itself.
+  void flush(Deadline deadline);
+  // Messages that wait to be sent. While the supervisor executes a program it reads none.
+  std::size_t waiting() const { return waiting_.size(); }
+  // Calls back once, when the first of them has been sent.
+  void when_sent(std::function<void()> ready) { when_sent_ = std::move(ready); }
 
  private:
   void send_some();
@@ -34,6 +37,7 @@ class SupervisorClient {
   std::function<void(Message)> on_message_;
   std::function<void()> on_closed_;
   std::deque<Message> waiting_;
+  std::function<void()> when_sent_;
 };
 
 }  // namespace dl::launcher

@@ -6,6 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
 #include "tests/support/process.h"
 
 namespace dl::launcher {
@@ -45,6 +50,23 @@ TEST_F(Descendants, ThatHaveEndedAndAreNotReapedYetAreEnding) {
   EXPECT_TRUE(is_ending(child));
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(is_ending(child)) << "there is no such process";
+}
+
+TEST_F(Descendants, AreKilledWithTheirOrphansWithinADeadline) {
+  // One that takes no SIGTERM, and one whose parent dies first.
+  const pid_t stubborn = child_that([] {
+    ::signal(SIGTERM, SIG_IGN);
+    spin();
+  });
+  become_subreaper();
+  child_that([] { child_that(spin); });
+  const std::vector<std::string> left = living_descendants();
+  EXPECT_TRUE(std::ranges::any_of(left, [&](const std::string& one) {
+    return one.starts_with(std::to_string(stubborn) + " (");
+  }));
+  EXPECT_TRUE(kill_descendants(Deadline::after(std::chrono::minutes(1))));
+  EXPECT_TRUE(living_descendants().empty());
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 
 TEST_F(Descendants, RunWhereOneOfThemWantsAProcessor) {

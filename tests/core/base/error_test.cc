@@ -1,8 +1,14 @@
 #include "core/base/error.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "core/base/limits.h"
 
 namespace dl {
 namespace {
@@ -36,6 +42,42 @@ TEST(Error, MissingFileIsNotFoundAndOthersAreIo) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kIo);
   }
+}
+
+TEST(SystemErrorText, NamesTheLimitThatIsWhy) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit lower = before;
+  lower.rlim_cur = 100;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  const std::string text = system_error_text(EMFILE);
+  std::string thrown;
+  try {
+    throw_errno(EMFILE, "socket");
+  } catch (const Error& error) {
+    thrown = error.what();
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(text, "Too many open files; the limit (ulimit -n) is 100, wanted more: `ulimit -n " +
+                      std::to_string(before.rlim_max) + "` is allowed");
+  EXPECT_EQ(thrown, "socket: " + text);
+  EXPECT_TRUE(is_out_of_files(EMFILE));
+  EXPECT_FALSE(is_out_of_files(EACCES));
+  EXPECT_EQ(system_error_text(EACCES), "Permission denied");
+}
+
+TEST(SystemErrorText, NamesTheHardLimitAndTheLimitOfAFile) {
+  const auto say_under_limits = [] {
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = 100;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max = 512;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    std::fputs((system_error_text(EMFILE) + system_error_text(EFBIG)).c_str(), stderr);
+    std::_Exit(file_size_limit() == 512 ? 0 : 1);
+  };
+  EXPECT_EXIT(say_under_limits(), testing::ExitedWithCode(0),
+              "is 100, wanted more: it is the hard limit.*is 512 bytes");
 }
 
 TEST(ErrorDeathTest, UncaughtErrorEndsWithItsTextAndExitCodeOne) {
