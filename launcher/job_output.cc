@@ -144,7 +144,7 @@ std::vector<int> JobOutput::ranks_standing_still(RankOutput::HeldBy holder,
 }
 
 std::string JobOutput::name_of(const Sink& sink) const {
-  if (!own_err_) return "what stdout and stderr go to";
+  if (!own_err_) return "dlrun's output";
   return &sink == &out_ ? "stdout" : "stderr";
 }
 
@@ -194,6 +194,7 @@ bool JobOutput::is_wanted(const Sink& sink) const {
 void JobOutput::watch_reader(Sink& sink, Announced& announced) {
   const Clock::time_point now = Clock::now();
   const std::optional<Clock::time_point> since = sink.waits_since();
+  if (sink.is_broken()) return;
   if (announced && since != announced) {
     say_beside(&sink, fmt::format("{} is read again, after {} s", name_of(sink),
                                   whole_seconds(now - *announced)));

@@ -191,6 +191,32 @@ TEST(LongLine, OfRankZeroCostsWhatOneOfRankOneDoes) {
   EXPECT_LT(cost_of("0"), 5 * of_one + 1);
 }
 
+TEST(LongLine, WithoutAnEndFreezesNoOtherRank) {
+  const tests::TempDir folder;
+  const tests::Gate gate;
+  const std::string path = folder.path() + "/out";
+  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  tests::Process run(
+      job({"--grace", "0.1"}, "test $RANK = 1 && head -c 70000000 /dev/zero; " + gate.wait() +
+                                  "test $RANK = 0 && echo here; exec sleep 300"),
+      {.stdout_fd = file.get()});
+  const auto last = [&] {
+    std::string text(100, '\0');
+    const off_t from = std::max<off_t>(0, ::lseek(file.get(), 0, SEEK_END) - 100);
+    text.resize(static_cast<std::size_t>(
+        std::max<ssize_t>(0, ::pread(file.get(), text.data(), text.size(), from))));
+    return text;
+  };
+  // The line's first part, as large as one is held back; the rest is still without an end.
+  ASSERT_TRUE(
+      tests::eventually([&] { return last().find("the line goes on]\n") != std::string::npos; }));
+  gate.open();
+  EXPECT_TRUE(tests::eventually([&] { return last().ends_with("\n[rank 0] here\n"); }));
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(), 128 + SIGTERM);
+  EXPECT_THAT(contents(path), HasSubstr("\n[rank 1] [dlrun: the line went on] "));
+}
+
 // The disk.
 
 class SlowDisk : public testing::Test {
