@@ -162,7 +162,7 @@ class Agent {
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer link_timer_;
   boost::asio::steady_timer start_timer_;
-  boost::asio::steady_timer left_timer_;              // after SIGKILL
+  boost::asio::steady_timer left_timer_;  // after SIGKILL
   boost::asio::posix::stream_descriptor warden_life_;
   boost::asio::posix::stream_descriptor store_door_;  // one node: listens for the store's clients
   std::unique_ptr<NodeLink> link_;                    // several nodes

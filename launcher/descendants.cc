@@ -184,12 +184,8 @@ std::string why_it_stays(pid_t pid) {
 
 std::vector<std::string> living_descendants() {
   std::vector<std::string> found;
-  std::vector<pid_t> unseen = children_of_this_process();
-  while (!unseen.empty()) {
-    const pid_t pid = unseen.back();
-    unseen.pop_back();
-    const std::vector<pid_t> children = children_of(pid);
-    unseen.insert(unseen.end(), children.begin(), children.end());
+  for (const pid_t pid : tree_of(::getpid())) {
+    if (pid == ::getpid()) continue;
     const char state = read_stat(fmt::format("/proc/{}", pid)).state;
     if (state == 0 || state == 'Z' || state == 'X') continue;
     const UniqueFd fd(::open(fmt::format("/proc/{}/comm", pid).c_str(), O_RDONLY | O_CLOEXEC));

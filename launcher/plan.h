@@ -25,7 +25,7 @@ struct LocalRank {
 struct Plan {
   std::string job;
   bool named = false;  // by the user
-  std::string run;  // a name that no other run has; the job goes by node 0's
+  std::string run;     // a name that no other run has; the job goes by node 0's
   std::string host;
   int nnodes = 1;
   int node_rank = 0;
