@@ -115,6 +115,12 @@ class DeviceGroup final : public ProcessGroup {
     if (const Ref<ProcessGroup> device = part()) device->abort(reason);
     host_->abort(reason);
   }
+  int rank_in_job() const noexcept override { return host_->rank_in_job(); }
+  void fail(const std::exception_ptr& cause) noexcept override {
+    if (const Ref<ProcessGroup> device = part()) device->fail(cause);
+    host_->fail(cause);
+  }
+  std::exception_ptr gone_rank() const override { return host_->gone_rank(); }
   std::exception_ptr error() const noexcept override {
     const Ref<ProcessGroup> device = part();
     const std::exception_ptr cause = device ? device->error() : nullptr;

@@ -36,6 +36,9 @@ struct GroupOptions {
   // Whether the agent is told of a peer's failure; false inside a group that tells it.
   bool reports_failures = true;
   int known_as = -1;  // the rank that texts name, where this group is part of another; -1: `rank`
+  int job_rank = -1;  // this rank's number in the job, for its agent; -1: the one that texts name
+
+  int in_job() const noexcept { return job_rank >= 0 ? job_rank : known_as >= 0 ? known_as : rank; }
 
   // Shared memory. --------------------------------------------------------------------------------
   Ref<RefCounted> segment{};  // from reserve_shm_segment(), for one group; null: it is made here

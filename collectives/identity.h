@@ -14,8 +14,11 @@ struct Identity {
   std::string node{};     // equal for ranks that share a node
   int known_as = -1;      // its rank as users know it, where the group is part of one of theirs
   std::string process{};  // peer_process.h: names the process together with its pid
+  int job_rank = -1;      // its rank in the job, where users know it by another
 
   int shown() const noexcept { return known_as >= 0 ? known_as : rank; }
+  // As dlrun knows it.
+  int in_job() const noexcept { return job_rank >= 0 ? job_rank : shown(); }
   // "rank 3 (node2, pid 4711)"
   std::string text() const { return fmt::format("rank {} ({}, pid {})", shown(), host, pid); }
 };

@@ -1,6 +1,7 @@
 #include "collectives/process_group.h"
 
 #include "collectives/buffers.h"
+#include "collectives/group_error.h"
 #include "collectives/joined_work.h"
 #include "core/base/error.h"
 
@@ -45,6 +46,12 @@ Ref<Work> ProcessGroup::scatterv(const ScattervOptions&) {
 }
 Ref<Work> ProcessGroup::all_to_allv(const AllToAllvOptions&) {
   refuse(*this, "all_to_allv");
+}
+
+void ProcessGroup::fail(const std::exception_ptr& cause) noexcept try {
+  abort(cause_of(cause).text);
+} catch (...) {
+  abort("a rank has run out of memory");
 }
 
 Ref<ProcessGroup> ProcessGroup::split(const SplitOptions&) {

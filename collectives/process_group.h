@@ -274,9 +274,14 @@ class ProcessGroup : public RefCounted {
   // Where streams go on behind an operation that was ended under way (NCCL's): has the group's
   // error before they do, and still has it when the group is gone. Null where waits throw.
   virtual Ref<FirstError> background_error() const noexcept { return nullptr; }
-  // A rank whose process has ended without leaving the group, in words; empty where none is known.
-  // For groups that stand on this one: it is noticed though this group has nothing under way.
-  virtual std::string gone_rank() const { return {}; }
+  // For groups that stand on this one. -----------------------------------------------------------
+  // This rank's number in the job, whatever this group numbers it.
+  virtual int rank_in_job() const noexcept { return rank(); }
+  // Like abort(), with a cause that is known already: an error as error() gives it.
+  virtual void fail(const std::exception_ptr& cause) noexcept;
+  // A rank whose process has ended without leaving the group, as the error that it is; null where
+  // none is known. It is noticed though this group has nothing under way.
+  virtual std::exception_ptr gone_rank() const { return nullptr; }
 
  protected:
   // A batch whose messages have been checked, message by message.

@@ -9,6 +9,7 @@
 #include "collectives/peer_process.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "rendezvous/net/lifeline.h"
 #include "rendezvous/net/patience.h"
 
 namespace dl::collectives {
@@ -41,14 +42,44 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
            theirs.lanes, self, own.lanes);
 }
 
+// A wait that gets long, as the agent hears of it: it knows whether that rank has ended.
+class ToldWait {
+ public:
+  // Inside a group of ours the numbers are no ranks of the job, and all have come by then.
+  ToldWait(const RosterOptions& options, const Record& own, int rank)
+      : options_(options),
+        rank_(own.who.in_job() == own.who.rank ? rank : -1),
+        at_(rank_ < 0 ? Deadline::never() : Deadline::after(std::chrono::milliseconds(500))) {}
+  ~ToldWait() {
+    if (is_told_) rendezvous::report_waiting({.rank = -1, .operation = {}});
+  }
+  ToldWait(const ToldWait&) = delete;
+  ToldWait& operator=(const ToldWait&) = delete;
+
+  // When it is to be told; never: it was.
+  Deadline at() const { return is_told_ ? Deadline::never() : at_; }
+  void tell() {
+    if (is_told_ || !at_.has_passed()) return;
+    is_told_ = true;
+    rendezvous::report_waiting(
+        {.rank = rank_, .operation = fmt::format("the making of group '{}'", options_.group)});
+  }
+
+ private:
+  const RosterOptions& options_;
+  const int rank_;
+  const Deadline at_;
+  bool is_told_ = false;
+};
+
 }  // namespace
 
 std::string Record::text() const {
   return fmt::format(
       "version={}\nsize={}\ngeneration={}\nlanes={}\naddress={}\nhost={}\npid={}\nnode={}\n"
-      "known_as={}\nprocess={}\noffer={}\nplan={}\n",
+      "known_as={}\njob_rank={}\nprocess={}\noffer={}\nplan={}\n",
       version, size, generation, lanes, address, who.host, who.pid, who.node, who.known_as,
-      who.process, offer, plan);
+      who.job_rank, who.process, offer, plan);
 }
 
 Record Record::parse(std::string_view text, int rank) {
@@ -71,20 +102,27 @@ Record Record::parse(std::string_view text, int rank) {
     if (name == "node") record.who.node = value;
     if (name == "known_as") read_number(value, record.who.known_as);
     if (name == "process") record.who.process = value;
+    if (name == "job_rank") read_number(value, record.who.job_rank);
     if (name == "offer") record.offer = value;
     if (name == "plan") record.plan = value;
   }
   return record;
 }
 
-Identity this_process(int rank, const std::string& node, int known_as) {
+Identity this_process(int rank, const std::string& node) {
   std::array<char, 256> name{};
   const bool named = ::gethostname(name.data(), name.size() - 1) == 0;
   Identity self{
       .rank = rank, .host = named ? name.data() : "localhost", .pid = static_cast<int>(::getpid())};
   self.node = node.empty() ? self.host : node;
-  self.known_as = known_as;
   self.process = process_mark();
+  return self;
+}
+
+Identity this_process(const GroupOptions& options) {
+  Identity self = this_process(options.rank, options.node);
+  self.known_as = options.known_as;
+  self.job_rank = options.job_rank;
   return self;
 }
 
@@ -98,8 +136,9 @@ void publish(const RosterOptions& options, const Record& own, Deadline deadline)
 
 Record await_record(const RosterOptions& options, const Record& own, int rank, Deadline deadline) {
   rendezvous::Patience patience;
+  ToldWait told(options, own, rank);
   for (;;) {
-    const Deadline until = patience.until(deadline);
+    const Deadline until = Deadline::earlier(patience.until(deadline), told.at());
     try {
       Record theirs = Record::parse(options.store->get(key_of(options, rank), until), rank);
       check_record(options, own, theirs);
@@ -112,6 +151,7 @@ Record await_record(const RosterOptions& options, const Record& own, int rank, D
                options.group, rank, options.size,
                std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count());
     }
+    told.tell();
     if (patience.should_speak()) {
       log::warning("group '{}': {} s waiting for rank {} of {} to come", options.group,
                    patience.waited().count(), rank, options.size);

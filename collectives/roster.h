@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "collectives/group_options.h"
 #include "collectives/identity.h"
 #include "core/base/deadline.h"
 #include "rendezvous/net/job_key.h"
@@ -42,7 +43,8 @@ struct RosterOptions {
 };
 
 // This process, as every error names it; an empty `node` is the host's name.
-Identity this_process(int rank, const std::string& node, int known_as = -1);
+Identity this_process(const GroupOptions& options);
+Identity this_process(int rank, const std::string& node);
 // The key of a group that has none: no secret, but the same handshake with its checks.
 rendezvous::JobKey open_key();
 

@@ -106,6 +106,8 @@ Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& o, std::
   Ref<ProcessGroup> part;
   if (plan.members.size() == 1) part = make_solo_group(plan.name);
   if (plan.members.size() > 1) {
+    how.job_rank = how.in_job();
+    how.known_as = -1;
     how.rank = plan.rank;
     how.size = static_cast<int>(plan.members.size());
     how.name = plan.name;

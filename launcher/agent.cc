@@ -12,7 +12,6 @@
 #include "launcher/environment.h"
 #include "launcher/file_format.h"
 #include "launcher/job_secret.h"
-#include "launcher/lost_peer.h"
 #include "launcher/program.h"
 #include "launcher/rank_files.h"
 
@@ -31,6 +30,7 @@ Agent::Agent(const Options& options, const Plan& plan, SupervisorHandle supervis
           [this] { on_supervisor_gone(); }),
       signals_(io_, [this](int signal) { on_signal(signal); }),
       timer_(io_),
+      watch_timer_(io_),
       link_timer_(io_),
       start_timer_(io_),
       left_timer_(io_),
@@ -100,7 +100,8 @@ void Agent::start_rank(Rank& rank, const LocalRank& where) {
   Pipe out_pipe = make_pipe();
   Pipe err_pipe = make_pipe();
   auto [lifeline, rank_lifeline] = make_channel();
-  rank.lifeline = std::move(lifeline);
+  rank.lifeline = std::make_unique<boost::asio::posix::stream_descriptor>(io_, lifeline.release());
+  wait_for_lifeline(rank);
 
   rank.recorder = make_recorder({.rank = number,
                                  .world_size = meeting_->world_size,
@@ -208,27 +209,8 @@ void Agent::on_exited(Rank& rank, int status) {
   rank.end.pid = rank.pid;
   rank.end.status = status;
   rank.end.stopped = stopping_;
-  // A rank speaks before it ends, so that its last word is here by now.
-  rank.end.follows = read_lifeline(rank);
-  if (rank.end.failed() && !rank.end.follows) {
-    rank.err->take_what_is_there();
-    rank.end.lost_peer = says_peer_was_lost(rank.err->tail());
-  }
-  follow(verdict_.rank_ended(rank.end));
+  judge(rank);
   finish_if_all_ended();
-}
-
-std::optional<rendezvous::PeerFailure> Agent::read_lifeline(Rank& rank) const {
-  std::optional<rendezvous::PeerFailure> found;
-  char packet[64 * 1024];
-  ssize_t n;
-  while ((n = ::recv(rank.lifeline.get(), packet, sizeof packet, MSG_DONTWAIT)) > 0) {
-    if (!found) {
-      found =
-          rendezvous::decode_peer_failure(std::string_view(packet, static_cast<std::size_t>(n)));
-    }
-  }
-  return found;
 }
 
 int Agent::rank_number(const Rank& rank) const {

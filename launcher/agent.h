@@ -29,7 +29,7 @@
 #include "launcher/report.h"
 #include "launcher/supervisor.h"
 #include "launcher/supervisor_client.h"
-#include "launcher/verdict.h"
+#include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {
 
@@ -61,8 +61,8 @@ class Agent {
   static constexpr std::chrono::seconds kMostKilling{30};
   // Time for the other nodes to agree on the first cause, and for their connections to end.
   static constexpr std::chrono::seconds kFarewell{3};
-  // The most that a rank which is ending already may take for it, where another one has failed
-  // because of a peer: the kernel closes its connections long before it has freed a GPU's memory.
+  // The most that a rank which is ending already may take for it, when another one blames it: the
+  // kernel closes its connections long before it has freed a GPU's memory.
   static constexpr std::chrono::seconds kMostEnding{10};
 
   struct Rank {
@@ -73,11 +73,12 @@ class Agent {
     Clock::time_point started;
     Clock::time_point stopped;
     RankEnd end;
-    UniqueFd lifeline;
-    UniqueFd error_memory;       // TORCHELASTIC_ERROR_FILE
-    UniqueFd recorder;           // none: switched off
-    std::uint64_t ended_at = 0;  // in the recorder's ticks
-    RankOutput* out = nullptr;   // of output_; null: not started
+    std::unique_ptr<boost::asio::posix::stream_descriptor> lifeline;
+    std::optional<rendezvous::PeerFailure> follows;  // as it said first
+    UniqueFd error_memory;                           // TORCHELASTIC_ERROR_FILE
+    UniqueFd recorder;                               // none: switched off
+    std::uint64_t ended_at = 0;                      // in the recorder's ticks
+    RankOutput* out = nullptr;                       // of output_; null: not started
     RankOutput* err = nullptr;
   };
 
@@ -121,12 +122,21 @@ class Agent {
   void on_output_lost(int error);
   void suspend();
 
-  void follow(Verdict::Next next);
-  void wait_for_cause(std::chrono::milliseconds time, Clock::time_point latest);
+  // agent_cause.cc: what the ranks say and how they end, and what follows from it.
+  void on_lifeline(Rank& rank);
+  void read_lifeline(Rank& rank);
+  void wait_for_lifeline(Rank& rank);
+  void judge(Rank& rank);
+  void act_on_first_cause();
+  void on_question(rendezvous::Question question);
+  void watch(rendezvous::Question question, std::chrono::milliseconds time,
+             Clock::time_point latest);
+  void answer();
+  RankFacts facts_of(const Rank& rank) const;
+  Rank* local(int rank);
   void end_job(OtherCause cause, int signal);
   void stop_ranks(int signal);
   void signal_ranks(int signal);
-  void tell_nodes_of_cause();
   void finish_if_all_ended();
   void close_link();
   void finish();
@@ -136,13 +146,13 @@ class Agent {
   void say_who_is_left();
   void end_descendants();
 
-  std::optional<rendezvous::PeerFailure> read_lifeline(Rank& rank) const;
   std::optional<int> end_of_warden();
   std::vector<RankFacts> facts() const;
   std::vector<RecorderCopy> copy_recorders() const;
   void keep_recorders();
   void keep_error_files();
   Ending ending();
+  Ending ending_of(const rendezvous::Finding& found);
   int bring_out(Ending ending);
   void say(const std::string& line);
   int rank_number(const Rank& rank) const;
@@ -160,6 +170,7 @@ class Agent {
   SupervisorClient supervisor_;
   JobSignals signals_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer watch_timer_;
   boost::asio::steady_timer link_timer_;
   boost::asio::steady_timer start_timer_;
   boost::asio::steady_timer left_timer_;  // after SIGKILL
@@ -169,11 +180,12 @@ class Agent {
   UniqueFd service_lifeline_;
 
   std::vector<Rank> ranks_;
-  std::size_t begun_ = 0;  // ranks that the supervisor was asked for
-  int alive_ = 0;          // of these, not ended
-  Verdict verdict_;
+  std::size_t begun_ = 0;               // ranks that the supervisor was asked for
+  int alive_ = 0;                       // of these, not ended
+  rendezvous::FirstCause first_cause_;  // of one node; of several, of this node's ranks alone
+  std::optional<rendezvous::Question> question_;  // not answered yet
   std::optional<OtherCause> other_cause_;
-  std::optional<JobFailure> job_failure_;  // of another node
+  std::optional<JobFailure> job_failure_;  // of several nodes: as all have heard
   bool helper_runs_ = false;
   bool link_over_ = false;  // the other nodes have said their last word
   bool stopping_ = false;

@@ -12,42 +12,9 @@
 #include "core/base/error.h"
 #include "launcher/agent.h"
 #include "launcher/descendants.h"
-#include "launcher/lost_peer.h"
 #include "launcher/rank_files.h"
 
 namespace dl::launcher {
-
-void Agent::follow(Verdict::Next next) {
-  switch (next) {
-    case Verdict::Next::kGoOn:
-      return;
-    case Verdict::Next::kStop:
-      tell_nodes_of_cause();
-      stop_ranks(SIGTERM);
-      return;
-    case Verdict::Next::kWaitForCause:
-      wait_for_cause(verdict_.ends().back().lost_peer ? kLostPeerWait : kCauseWait,
-                     Clock::now() + kMostEnding);
-      return;
-  }
-}
-
-void Agent::wait_for_cause(std::chrono::milliseconds time, Clock::time_point latest) {
-  timer_.expires_after(time);
-  timer_.async_wait([this, latest](const boost::system::error_code& error) {
-    if (error || stopping_) return;
-    const bool comes = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
-      return rank.running && is_ending(rank.pid);
-    });
-    if (comes && Clock::now() < latest) {
-      constexpr std::chrono::milliseconds kLook{20};
-      wait_for_cause(kLook, latest);
-      return;
-    }
-    follow(verdict_.cause_is_late());
-    finish_if_all_ended();
-  });
-}
 
 void Agent::end_job(OtherCause cause, int signal) {
   if (link_ && !link_over_) {
@@ -55,7 +22,7 @@ void Agent::end_job(OtherCause cause, int signal) {
                              cause.text.empty() ? "nobody reads its output any more" : cause.text));
     link_over_ = true;
   }
-  if (!other_cause_ && !job_failure_ && verdict_.cause() == nullptr) {
+  if (!other_cause_ && !job_failure_ && !first_cause_.finding()) {
     other_cause_ = std::move(cause);
   }
   stop_ranks(signal);
@@ -83,15 +50,16 @@ void Agent::signal_ranks(int signal) {
 
 void Agent::finish_if_all_ended() {
   if (alive_ > 0 || is_starting() || finishing_) return;
-  // Followers alone, and nobody left on this node who could still fail first.
-  const bool undecided = verdict_.cause() == nullptr && !other_cause_ && !job_failure_;
-  if (undecided && !link_ && verdict_.cause_is_late() == Verdict::Next::kStop) stop_ranks(SIGTERM);
+  // No rank is left on this node that could still fail first.
+  while (question_) answer();
   if (!link_) {
     finish();
     return;
   }
   if (!link_over_) {
-    if (!stopping_ && !verdict_.waits_for_cause()) {
+    const bool all_well = std::none_of(ranks_.begin(), ranks_.end(),
+                                       [](const Rank& rank) { return rank.end.failed(); });
+    if (!stopping_ && all_well) {
       link_->done();  // and then on_all_done(), whenever the others are
     } else if (stopping_) {
       // The service names one first cause to all; without its word, ours stands.
@@ -113,6 +81,7 @@ void Agent::finish() {
   if (finishing_) return;
   finishing_ = true;
   timer_.cancel();
+  watch_timer_.cancel();
   link_timer_.cancel();
   if (helper_runs_) {
     Message kill;
@@ -251,22 +220,24 @@ std::optional<int> Agent::end_of_warden() {
 
 std::vector<RankFacts> Agent::facts() const {
   std::vector<RankFacts> facts;
-  for (const Rank& rank : ranks_) {
-    RankFacts one;
-    one.rank = rank_number(rank);
-    one.pid = rank.pid;
-    one.started = rank.pid > 0;
-    one.ended = rank.ended;
-    one.ran = ran(rank);
-    one.end = rank.end;
-    if (rank.err) one.stderr_tail = rank.err->tail();
-    if (rank.out) one.stdout_tail = rank.out->tail();
-    if (rank.error_memory) {
-      one.error_file = read_file(path_of_descriptor(rank.error_memory.get()));
-    }
-    facts.push_back(std::move(one));
-  }
+  for (const Rank& rank : ranks_) facts.push_back(facts_of(rank));
   return facts;
+}
+
+RankFacts Agent::facts_of(const Rank& rank) const {
+  RankFacts one;
+  one.rank = rank_number(rank);
+  one.pid = rank.pid;
+  one.started = rank.pid > 0;
+  one.ended = rank.ended;
+  one.ran = ran(rank);
+  one.end = rank.end;
+  if (rank.err) one.stderr_tail = rank.err->tail();
+  if (rank.out) one.stdout_tail = rank.out->tail();
+  if (rank.error_memory) {
+    one.error_file = read_file(path_of_descriptor(rank.error_memory.get()));
+  }
+  return one;
 }
 
 void Agent::say(const std::string& line) {
@@ -285,18 +256,29 @@ Agent::Ending Agent::ending() {
       failed.page.emplace_back(rest.substr(0, end));
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
-    const std::string fate = fate_of_others(-1, facts());
+    const std::string fate = fate_of_others(job_failure_->rank, facts());
     if (!fate.empty()) failed.page.push_back(fmt::format("  on this node: {}", fate));
     if (job_failure_->exit_code != 0) failed.exit_code = job_failure_->exit_code;
     if (job_failure_->signal != 0) failed.exit_code = 128 + job_failure_->signal;
     return failed;
   }
-  const RankEnd* const cause = verdict_.cause();
-  if (cause == nullptr) return {};
+  return first_cause_.finding() ? ending_of(*first_cause_.finding()) : Ending();
+}
+
+Agent::Ending Agent::ending_of(const rendezvous::Finding& found) {
   const std::vector<RankFacts> all = facts();
-  const RankFacts& first = all.at(static_cast<std::size_t>(cause->rank - meeting_->first_rank));
-  return {cause->exit_code(), failure_page(first, all, {plan_.host, meeting_->group_rank}),
-          /*keeps_recorders=*/true};
+  const RankFacts& named = all.at(static_cast<std::size_t>(found.rank - meeting_->first_rank));
+  Ending ending{found.exit_code, {}, /*keeps_recorders=*/true};
+  ending.page.push_back(found.headline.empty()
+                            ? describe_end(named, {plan_.host, meeting_->group_rank}) + found.clause
+                            : found.headline);
+  ending.page.insert(ending.page.end(), found.notes.begin(), found.notes.end());
+  const std::vector<std::string> words = last_words(named);
+  ending.page.insert(ending.page.end(), words.begin(), words.end());
+  if (const std::string others = fate_of_others(named.rank, all); !others.empty()) {
+    ending.page.push_back(fmt::format("  the others: {}", others));
+  }
+  return ending;
 }
 
 // dlrun's exit code.

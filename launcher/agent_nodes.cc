@@ -41,20 +41,22 @@ void Agent::join_nodes() {
   if (plan_.node_rank == 0) listener = listen_everywhere(plan_.rdzv_endpoint, plan_.host).fd;
   const int master_port = supposed_meeting(plan_).master_port;
   link_ = std::make_unique<NodeLink>(
-      io_, NodeEvents{.on_generation =
-                          [this](Meeting meeting) {
-                            if (stopping_) return;
-                            meeting_ = std::move(meeting);
-                            if (!options_.master_addr.empty()) {
-                              meeting_->master_addr = options_.master_addr;
-                            }
-                            open_logs();
-                          },
-                      .on_failed = [this](JobFailure f) { on_job_failed(std::move(f)); },
-                      .on_all_done = [this] { close_link(); },
-                      .on_error = [this](const std::string& kind,
-                                         const std::string& text) { on_link_error(kind, text); },
-                      .on_line = [this](const std::string& line) { say(line); }});
+      io_,
+      NodeEvents{.on_generation =
+                     [this](Meeting meeting) {
+                       if (stopping_) return;
+                       meeting_ = std::move(meeting);
+                       if (!options_.master_addr.empty()) {
+                         meeting_->master_addr = options_.master_addr;
+                       }
+                       open_logs();
+                     },
+                 .on_failed = [this](JobFailure f) { on_job_failed(std::move(f)); },
+                 .on_all_done = [this] { close_link(); },
+                 .on_question = [this](rendezvous::Question question) { on_question(question); },
+                 .on_error = [this](const std::string& kind,
+                                    const std::string& text) { on_link_error(kind, text); },
+                 .on_line = [this](const std::string& line) { say(line); }});
   std::vector<std::string> arguments = {
       "join",
       "--endpoint",
@@ -115,11 +117,11 @@ void Agent::on_helper_message(const Message& message) {
   finish_if_all_ended();
 }
 
-// Another node, or this one, has the first failure of the whole job.
+// The service has found the first cause in the whole job.
 void Agent::on_job_failed(JobFailure failure) {
   link_over_ = true;
-  const bool ours = meeting_ && failure.group_rank == meeting_->group_rank;
-  if (!ours && !other_cause_) job_failure_ = std::move(failure);
+  const bool has_left = failure.rank < 0 && meeting_ && failure.group_rank == meeting_->group_rank;
+  if (!has_left && !other_cause_) job_failure_ = std::move(failure);
   stop_ranks(SIGTERM);
   finish_if_all_ended();
 }
@@ -131,27 +133,6 @@ void Agent::on_link_error(const std::string& kind, const std::string& text) {
            kind == "refused" ? "this node is not part of the job: " + text : text},
           SIGTERM);
   finish_if_all_ended();
-}
-
-void Agent::tell_nodes_of_cause() {
-  if (!link_ || link_over_) return;
-  const RankEnd& cause = *verdict_.cause();
-  const std::vector<RankFacts> all = facts();
-  const std::vector<std::string> page =
-      failure_page(all.at(static_cast<std::size_t>(cause.rank - meeting_->first_rank)), all,
-                   {plan_.host, meeting_->group_rank});
-  JobFailure failure;
-  failure.rank = cause.rank;
-  failure.local_rank = cause.rank - meeting_->first_rank;
-  failure.pid = cause.pid;
-  failure.exit_code = WIFSIGNALED(cause.status) ? 0 : WEXITSTATUS(cause.status);
-  failure.signal = WIFSIGNALED(cause.status) ? WTERMSIG(cause.status) : 0;
-  failure.text = page.front();
-  // What the others did is each node's own to tell.
-  for (std::size_t i = 1; i < page.size() && !page[i].starts_with("  the others"); ++i) {
-    failure.detail += page[i] + "\n";
-  }
-  link_->failed(failure);
 }
 
 // Our last word is said; the helper ends when its input closes, and sees to it that the others have

@@ -21,20 +21,24 @@ namespace record = collectives::record;
 
 std::vector<RecorderCopy> Agent::copy_recorders() const {
   std::vector<RecorderCopy> copies;
-  const RankEnd* const cause = verdict_.cause();
+  int cause = -1;
+  if (job_failure_) {
+    cause = job_failure_->rank;
+  } else if (first_cause_.finding()) {
+    cause = first_cause_.finding()->rank;
+  }
   for (const Rank& rank : ranks_) {
     if (!rank.recorder) continue;
-    copies.push_back(copy_recorder(
-        rank.recorder.get(),
-        {.pid = rank.pid,
-         .end = rank.ended      ? record::End::kEnded
-                : rank.running  ? record::End::kRunning
-                : rank.pid <= 0 ? record::End::kNotStarted
-                                : record::End::kUnknown,
-         .status = rank.end.status,
-         .ended_at = rank.ended_at,
-         .was_stopped = rank.end.stopped,
-         .is_cause = cause != nullptr && !cause->stopped && cause->rank == rank_number(rank)}));
+    copies.push_back(
+        copy_recorder(rank.recorder.get(), {.pid = rank.pid,
+                                            .end = rank.ended      ? record::End::kEnded
+                                                   : rank.running  ? record::End::kRunning
+                                                   : rank.pid <= 0 ? record::End::kNotStarted
+                                                                   : record::End::kUnknown,
+                                            .status = rank.end.status,
+                                            .ended_at = rank.ended_at,
+                                            .was_stopped = rank.end.stopped,
+                                            .is_cause = rank.ended && cause == rank_number(rank)}));
   }
   return copies;
 }

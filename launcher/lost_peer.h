@@ -5,14 +5,9 @@
 // the rank that said so is the cause.
 #pragma once
 
-#include <chrono>
 #include <string_view>
 
 namespace dl::launcher {
-
-// How long such a rank waits for the rank that it may have lost. Longer than kCauseWait: while
-// Python takes its modules apart, the connections are closed already and the process still runs.
-inline constexpr std::chrono::milliseconds kLostPeerWait{2000};
 
 // `last_words`: the end of the rank's stderr. Counts what follows the last Python traceback's
 // beginning; where there is none, the last lines.

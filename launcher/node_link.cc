@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -105,14 +106,35 @@ void NodeLink::say_state(const char* state) {
   send(one_line("agent", {{"state", state}}));
 }
 
-void NodeLink::failed(const JobFailure& failure) {
-  send(one_line("failed", {{"rank", failure.rank},
-                           {"local_rank", failure.local_rank},
-                           {"pid", failure.pid},
-                           {"exit_code", failure.exit_code},
-                           {"signal", failure.signal},
-                           {"text", failure.text},
-                           {"detail", failure.detail}}));
+void NodeLink::ended(const rendezvous::RankEnd& end, int local_rank) {
+  json fields = {{"rank", end.rank}, {"pid", end.pid}, {"text", end.text}, {"detail", end.detail}};
+  if (!end.failed()) {
+    send(one_line("finished", fields));
+    return;
+  }
+  fields["local_rank"] = local_rank;
+  fields["exit_code"] = WIFSIGNALED(end.status) ? 0 : WEXITSTATUS(end.status);
+  fields["signal"] = WIFSIGNALED(end.status) ? WTERMSIG(end.status) : 0;
+  fields["lost_peer"] = end.lost_peer;
+  if (end.follows) {
+    const rendezvous::Cause& cause = end.follows->cause;
+    fields["follows"] = {{"blame", rendezvous::name_of(cause.blame)},
+                         {"rank", cause.rank},
+                         {"found_by", cause.found_by},
+                         {"operation", cause.operation},
+                         {"text", cause.text},
+                         {"call", end.follows->call}};
+  }
+  send(one_line("failed", fields));
+}
+
+void NodeLink::waits(int rank, const rendezvous::Waiting& waiting) {
+  send(one_line("waits",
+                {{"rank", rank}, {"for_rank", waiting.rank}, {"operation", waiting.operation}}));
+}
+
+void NodeLink::goes_on(int rank) {
+  send(one_line("goes_on", {{"rank", rank}}));
 }
 
 void NodeLink::done() {
@@ -190,6 +212,11 @@ void NodeLink::take(const std::string& line) {
       events_.on_failed(read_failure(message["failed"]));
     } else if (message.contains("all_done")) {
       events_.on_all_done();
+    } else if (message.contains("look")) {
+      const json& look = message["look"];
+      events_.on_question(
+          {.rank = look.at("rank").get<int>(),
+           .patience = std::chrono::milliseconds(look.at("milliseconds").get<int>())});
     } else if (message.contains("refused")) {
       events_.on_error("refused", message["refused"].at("reason").get<std::string>());
     } else if (message.contains("error")) {

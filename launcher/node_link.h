@@ -14,6 +14,7 @@
 
 #include "core/base/unique_fd.h"
 #include "launcher/plan.h"
+#include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {
 
@@ -35,6 +36,7 @@ struct NodeEvents {
   std::function<void(Meeting)> on_generation;
   std::function<void(JobFailure)> on_failed;
   std::function<void()> on_all_done;
+  std::function<void(rendezvous::Question)> on_question;
   // The job cannot go on: `kind` is an ErrorKind's name ("timeout"), or "refused".
   std::function<void(std::string kind, std::string text)> on_error;
   std::function<void(std::string line)> on_line;  // for the user; the job goes on
@@ -49,7 +51,11 @@ class NodeLink {
   UniqueFd take_stdout() { return std::move(helper_out_); }
 
   void join(const Plan& plan, int master_port);
-  void failed(const JobFailure& failure);
+  // `local_rank`: on this node. One that failed, or ended with 0.
+  void ended(const rendezvous::RankEnd& end, int local_rank);
+  void waits(int rank, const rendezvous::Waiting& waiting);
+  // The answer to on_question.
+  void goes_on(int rank);
   // Before dlrun stops itself (Ctrl-Z), and when it goes on: without it, it would be taken for one
   // that hangs.
   void suspended() { say_state("SUSPENDED"); }

@@ -48,19 +48,6 @@ std::string signal_name(int signal) {
   return signal == SIGRTMIN ? "SIGRTMIN" : fmt::format("SIGRTMIN+{}", signal - SIGRTMIN);
 }
 
-std::string rank_list(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (i > 0) text += ", ";
-    text += last == i ? std::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) {
     return fmt::format("was killed by signal {} ({}){}", WTERMSIG(status),
@@ -115,11 +102,12 @@ std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
       fate = "not started";
     } else if (!rank.ended) {
       fate = "ended with the supervisor";
-    } else if (rank.end.follows) {
-      fate = rank.end.follows->peer >= 0
-                 ? fmt::format("failed because of rank {} in {}", rank.end.follows->peer,
-                               rank.end.follows->operation)
-                 : fmt::format("failed because of a peer in {}", rank.end.follows->operation);
+    } else if (rank.end.follows && rank.end.is_follower() && rank.end.failed()) {
+      const rendezvous::Cause& why = rank.end.follows->cause;
+      fate = fmt::format("failed because of {} in {}",
+                         why.rank >= 0 && why.rank != rank.rank ? fmt::format("rank {}", why.rank)
+                                                                : std::string("a peer"),
+                         why.operation.empty() ? std::string("a group") : why.operation);
     } else if (rank.end.stopped) {
       fate = "ended by dlrun";
       if (WIFSIGNALED(rank.end.status)) {
@@ -138,22 +126,8 @@ std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
   return text;
 }
 
-std::vector<std::string> failure_page(const RankFacts& cause, const std::vector<RankFacts>& all,
-                                      const Place& place) {
-  std::vector<std::string> page = {describe_end(cause, place)};
-  if (cause.end.lost_peer) {
-    page.push_back(
-        "  it seems to have lost a peer, but no other rank failed before it or soon after");
-  }
-  if (cause.end.follows) {
-    const rendezvous::PeerFailure& follows = *cause.end.follows;
-    page.push_back(fmt::format(
-        "  it says that it failed because of {} in {}, which has not ended on its own",
-        follows.peer >= 0 ? fmt::format("rank {}", follows.peer) : "a peer", follows.operation));
-    for (const std::string& line : last_lines(follows.text, kTailLines)) {
-      page.push_back(fmt::format("    | {}", line));
-    }
-  }
+std::vector<std::string> last_words(const RankFacts& cause) {
+  std::vector<std::string> page;
   if (WIFSIGNALED(cause.end.status) && WTERMSIG(cause.end.status) == SIGKILL) {
     page.push_back("  dlrun did not send this signal; where memory runs out, the kernel does");
   }
@@ -179,8 +153,6 @@ std::vector<std::string> failure_page(const RankFacts& cause, const std::vector<
     page.push_back(fmt::format("  its last lines on {}:", spoke ? "stderr" : "stdout"));
     for (const std::string& line : lines) page.push_back(fmt::format("    | {}", line));
   }
-  const std::string others = fate_of_others(cause.rank, all);
-  if (!others.empty()) page.push_back(fmt::format("  the others: {}", others));
   return page;
 }
 

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "launcher/verdict.h"
+#include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {
+
+using rendezvous::rank_list;
+using rendezvous::RankEnd;
 
 // One local rank, as the report needs it.
 struct RankFacts {
@@ -37,9 +40,8 @@ std::string how_it_ended(int status);
 // colon the message in its error file.
 std::string describe_end(const RankFacts& rank, const Place& place);
 
-// The page about `cause`, one line each, without line breaks.
-std::vector<std::string> failure_page(const RankFacts& cause, const std::vector<RankFacts>& all,
-                                      const Place& place);
+// What the rank last said, one line each, without line breaks.
+std::vector<std::string> last_words(const RankFacts& rank);
 
 // "ranks 0, 2-7 were ended by dlrun; rank 1 had ended with exit code 0"; empty: there are no
 // others.
@@ -53,8 +55,5 @@ struct ErrorFile {
 ErrorFile read_error_file(const std::string& content);
 
 std::string signal_name(int signal);
-
-// "rank 3", "ranks 0, 2-7"
-std::string rank_list(std::vector<int> ranks);
 
 }  // namespace dl::launcher

@@ -1,6 +1,7 @@
 #include "rendezvous/membership.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,6 +18,28 @@ namespace pb = dlrun::rendezvous;
 
 // At the latest; see on_time().
 constexpr std::chrono::milliseconds kLookEvery{500};
+// For the node of a rank to answer beyond the time that it is given: as long as a rank that is
+// ending may take for it, and a node may be silent.
+constexpr std::chrono::seconds kAnswerTime{20};
+
+RankEnd end_from(const pb::Failed& failed) {
+  RankEnd end{.rank = failed.rank(),
+              .pid = failed.pid(),
+              .status = failed.signal() != 0 ? failed.signal() : failed.exit_code() << 8,
+              .lost_peer = failed.lost_peer(),
+              .text = failed.text(),
+              .detail = failed.detail()};
+  if (!failed.has_follows()) return end;
+  const pb::Follows& follows = failed.follows();
+  PeerFailure& failure = end.follows.emplace();
+  failure.cause.blame = blame_of(follows.blame()).value_or(Blame::kBroke);
+  failure.cause.rank = follows.rank();
+  failure.cause.found_by = follows.found_by();
+  failure.cause.operation = follows.operation();
+  failure.cause.text = follows.text();
+  failure.call = follows.call();
+  return end;
+}
 
 // Of nodes that are missing: a line that people read.
 constexpr std::size_t kMostNamed = 16;
@@ -56,6 +79,10 @@ std::string Membership::name_of(const Node& node) const {
                    : fmt::format("a node (host {}, pid {})", node.facts.host(), node.facts.pid());
 }
 
+std::string Membership::label_of(const Node& node) {
+  return fmt::format("{} (node {})", node.facts.host(), node.group_rank);
+}
+
 Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message, Time now) {
   Outbox out;
   look_at_clock(now, out);
@@ -68,7 +95,26 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
       if (is_member(id)) barrier(id, message.barrier().name(), now, out);
       break;
     case pb::FromNode::kFailed:
-      fail(id, message.failed(), out);
+      rank_failed(id, message.failed(), now, out);
+      break;
+    case pb::FromNode::kFinished:
+      if (!is_member(id)) break;
+      first_cause_.ended({.rank = message.finished().rank(),
+                          .pid = message.finished().pid(),
+                          .text = message.finished().text(),
+                          .detail = message.finished().detail()});
+      settle(now, out);
+      break;
+    case pb::FromNode::kWaits:
+      if (!is_member(id)) break;
+      first_cause_.waits(message.waits().rank(), {.rank = message.waits().for_rank(),
+                                                  .operation = message.waits().operation()});
+      settle(now, out);
+      break;
+    case pb::FromNode::kGoesOn:
+      if (!is_member(id)) break;
+      goes_on(id, message.goes_on().rank());
+      settle(now, out);
       break;
     case pb::FromNode::kDone:
       if (is_member(id)) done(id, now, out);
@@ -222,11 +268,14 @@ void Membership::close_generation(Outbox& out) {
   common.set_number(number_);
   common.set_group_world_size(job_->nnodes());
   int first_rank = 0;
+  std::vector<std::string> hosts;
   previous_ranks_.clear();
   previous_names_.clear();
   for (std::size_t i = 0; i < members_.size(); ++i) {
     Node& node = nodes_.at(members_[i]);
     node.group_rank = static_cast<int>(i);
+    node.first_rank = first_rank;
+    hosts.insert(hosts.end(), static_cast<std::size_t>(node.facts.slots()), label_of(node));
     pb::Generation::Member* member = common.add_members();
     member->set_group_rank(node.group_rank);
     member->set_node_id(node.facts.node_id());
@@ -252,6 +301,8 @@ void Membership::close_generation(Outbox& out) {
   warn_of_other_lines(out);
   joined_.clear();
   gathering_.reset();
+  first_cause_ = FirstCause(std::move(hosts));
+  asked_.reset();
 }
 
 // To each node whose line differs from node 0's, and to node 0 once.
@@ -304,6 +355,68 @@ void Membership::fail(NodeId id, pb::Failed cause, Outbox& out) {
   end_generation();
 }
 
+Membership::NodeId Membership::node_of(int rank) const {
+  const auto found = std::find_if(members_.begin(), members_.end(), [&](NodeId id) {
+    const Node& node = nodes_.at(id);
+    return rank >= node.first_rank && rank < node.first_rank + node.facts.slots();
+  });
+  return found == members_.end() ? members_.front() : *found;
+}
+
+void Membership::rank_failed(NodeId id, const pb::Failed& failed, Time now, Outbox& out) {
+  if (!is_member(id)) return;
+  if (failed.rank() < 0) return fail(id, failed, out);
+  first_cause_.ended(end_from(failed));
+  settle(now, out);
+}
+
+void Membership::goes_on(NodeId id, int rank) {
+  if (rank == kAnyRank) {
+    answered_.insert(id);
+    if (answered_.size() < members_.size()) return;
+  }
+  first_cause_.goes_on(rank);
+}
+
+void Membership::settle(Time now, Outbox& out) {
+  if (const std::optional<Finding>& found = first_cause_.finding()) {
+    const auto end = std::find_if(first_cause_.ends().begin(), first_cause_.ends().end(),
+                                  [&](const RankEnd& e) { return e.rank == found->rank; });
+    const NodeId node = node_of(found->rank);
+    pb::Failed cause;
+    cause.set_rank(found->rank);
+    cause.set_local_rank(found->rank - nodes_.at(node).first_rank);
+    cause.set_exit_code(found->exit_code);
+    std::string detail;
+    for (const std::string& note : found->notes) detail += note + "\n";
+    cause.set_text(found->headline);
+    if (end != first_cause_.ends().end()) {
+      cause.set_pid(end->pid);
+      if (WIFSIGNALED(end->status)) {
+        cause.set_exit_code(0);
+        cause.set_signal(WTERMSIG(end->status));
+      }
+      if (found->headline.empty()) cause.set_text(end->text + found->clause);
+      detail += end->detail;
+    }
+    cause.set_detail(detail);
+    return fail(node, std::move(cause), out);
+  }
+  const std::optional<Question>& question = first_cause_.question();
+  if (!question || question == asked_) return;
+  asked_ = question;
+  answered_.clear();
+  answer_by_ = now + question->patience + kAnswerTime;
+  Outgoing look{.to = 0, .message = {}};
+  look.message.mutable_look()->set_rank(question->rank);
+  look.message.mutable_look()->set_milliseconds(static_cast<int>(question->patience.count()));
+  for (const NodeId member : members_) {
+    if (question->rank != kAnyRank && member != node_of(question->rank)) continue;
+    look.to = member;
+    out.push_back(look);
+  }
+}
+
 void Membership::done(NodeId id, Time now, Outbox& out) {
   nodes_.at(id).done = true;
   if (!ending_) ending_ = Waiters{{}, Patience(now)};
@@ -320,6 +433,8 @@ void Membership::done(NodeId id, Time now, Outbox& out) {
 void Membership::end_generation() {
   for (const NodeId member : members_) nodes_.at(member).group_rank = -1;
   members_.clear();
+  first_cause_ = FirstCause();
+  asked_.reset();
   barriers_.clear();
   ending_.reset();
   ++number_;
@@ -420,12 +535,24 @@ Membership::Outbox Membership::on_time(Time now) {
   for (const NodeId id : silent) {
     const std::string how = fmt::format(
         "no heartbeat for {} s", std::chrono::round<std::chrono::seconds>(dead_after).count());
-    lose(id, fmt::format("{} was lost: {}", name_of(nodes_.at(id)), how), 0, out);
+    // Silence does not tell a dead host from a broken network.
+    const std::string text =
+        is_member(id) && id != members_.front()
+            ? fmt::format(
+                  "hosts {} and {} lost each other: {}; is the network between them up, "
+                  "and do both run?",
+                  label_of(nodes_.at(members_.front())), label_of(nodes_.at(id)), how)
+            : fmt::format("{} was lost: {}", name_of(nodes_.at(id)), how);
+    lose(id, text, 0, out);
     // It may only have been stopped, and should then hear that it is too late.
     Outgoing farewell{.to = id, .message = {}, .last = true};
     farewell.message.mutable_error()->set_kind("connection");
     farewell.message.mutable_error()->set_text("the rendezvous gave this node up: " + how);
     out.push_back(std::move(farewell));
+  }
+  if (asked_ && first_cause_.question() == asked_ && now >= answer_by_) {
+    first_cause_.goes_on(asked_->rank);
+    settle(now, out);
   }
   if (!last_heartbeat_ || now - *last_heartbeat_ >= options_.silence.heartbeat_every()) {
     last_heartbeat_ = now;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/deadline.h"
+#include "rendezvous/first_cause/first_cause.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/rendezvous.pb.h"
 #include "rendezvous/standstill.h"
@@ -61,6 +62,7 @@ class Membership {
     Time heard;
     int group_rank = -1;  // in the running generation
     bool done = false;
+    int first_rank = -1;  // in the running generation
   };
   struct Waiters {
     std::set<NodeId> arrived;
@@ -86,12 +88,19 @@ class Membership {
   void barrier(NodeId id, const std::string& name, Time now, Outbox& out);
   void fail(NodeId id, dlrun::rendezvous::Failed cause, Outbox& out);
   void done(NodeId id, Time now, Outbox& out);
+  // What a rank has done, for the first cause.
+  void rank_failed(NodeId id, const dlrun::rendezvous::Failed& failed, Time now, Outbox& out);
+  void goes_on(NodeId id, int rank);
+  // Sends the first cause, or asks what it has to know.
+  void settle(Time now, Outbox& out);
+  NodeId node_of(int rank) const;
   void end_generation();
   void forget(NodeId id);
   void speak(Time now, Outbox& out);
   std::vector<std::string> missing_nodes() const;
   std::vector<std::string> missing_members(const std::set<NodeId>& arrived) const;
   std::string name_of(const Node& node) const;
+  static std::string label_of(const Node& node);  // of a member: "host-b (node 1)"
   bool is_member(NodeId id) const;
 
   Options options_;
@@ -108,6 +117,10 @@ class Membership {
   std::map<std::string, Waiters> barriers_;
   std::optional<Patience> gathering_;  // since the first one joined
   std::optional<Waiters> ending_;      // since the first one was done
+  FirstCause first_cause_;             // of the running generation
+  std::optional<Question> asked_;      // last
+  Time answer_by_{};                   // else the silent are taken to go on
+  std::set<NodeId> answered_;          // where all were asked
   std::optional<Time> last_heartbeat_;
 };
 

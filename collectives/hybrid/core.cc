@@ -55,9 +55,7 @@ void Core::submit(const Ref<Operation>& operation) {
   if (is_in_child()) throw_if_broken();
   release_finished();
   const std::lock_guard order(submit_mutex_);
-  throw_if_broken();
-  operation->agreement_ =
-      inner_.all->agree(operation->descriptor_, {.timeout = operation->timeout_});
+  operation->agreement_ = pass_on().agree(operation->descriptor_, {.timeout = operation->timeout_});
   const Lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   queue_.push_back(operation);
@@ -92,10 +90,8 @@ void Core::conduct(Lock& lock) {
   lock.unlock();
   try {
     step(operations);
-  } catch (const Error& error) {
-    fail(error.kind(), error.what());
-  } catch (const std::exception& error) {
-    fail(ErrorKind::kInternal, error.what());
+  } catch (const std::exception&) {
+    adopt(std::current_exception(), nullptr);
   }
   // The last reference to one is dropped by a caller.
   operations.clear();
@@ -132,7 +128,7 @@ void Core::step(const std::vector<Ref<Operation>>& operations) {
   try {
     work->synchronize();
   } catch (const std::exception&) {
-    rethrow(first, std::current_exception());
+    rethrow(first, work, std::current_exception());
   }
 }
 
@@ -166,7 +162,7 @@ const Ref<Work>& Core::next_work(const Operation& op) noexcept {
 bool Core::is_over(const Operation& op, const Ref<Work>& work) {
   if (!work) return true;
   if (!work->is_completed()) return false;
-  if (const std::exception_ptr error = work->error()) rethrow(op, error);
+  if (const std::exception_ptr error = work->error()) rethrow(op, work, error);
   return true;
 }
 
@@ -180,7 +176,7 @@ void Core::begin(Operation& op, Lane lane) {
     op.works_[slice][at] =
         std::visit(Start{inner_.lanes[at].get(), {.timeout = left}}, op.slices_[slice].calls[at]);
   } catch (const std::exception&) {
-    rethrow(op, std::current_exception());
+    rethrow(op, nullptr, std::current_exception());
   }
   ++op.begun_[at];
 }

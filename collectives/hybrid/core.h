@@ -27,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/group_error.h"
 #include "collectives/hybrid/operation.h"
 #include "collectives/process_group.h"
 #include "collectives/tcp/group.h"
@@ -63,7 +64,7 @@ class Core final : public RefCounted {
   bool may_be_over(const Operation& operation) noexcept;
   std::exception_ptr error_of(const Operation& operation) noexcept;
   // Breaks the group on every rank; the first cause counts.
-  void fail(ErrorKind kind, const std::string& cause) noexcept;
+  void fail(Cause cause) noexcept;
   // What was called before and is not over, so that a later operation does not seem to be over
   // first.
   std::vector<Ref<Work>> under_way();
@@ -91,7 +92,8 @@ class Core final : public RefCounted {
   // failure.cc
   void adopt(const std::exception_ptr& error, const Descriptor* what) noexcept;
   // An inner group's error as one of the operation.
-  [[noreturn]] static void rethrow(const Operation& op, const std::exception_ptr& error);
+  [[noreturn]] static void rethrow(const Operation& op, const Ref<Work>& work,
+                                   const std::exception_ptr& error);
   [[noreturn]] static void throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
                                           const Ref<Work>& work);
   Inner inner() noexcept;

@@ -1,66 +1,40 @@
 // Core's half that finds out what went wrong and says it to everybody.
-#include <algorithm>
-
 #include "collectives/hybrid/core.h"
-#include "collectives/shm/group.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::hybrid {
 namespace {
 
-// Between the operation that was called and that of an inner group in which it failed.
-constexpr std::string_view kInside = ", in its ";
 // How long a rank that runs may take to say so.
 constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::seconds(1);
 
-struct Cause {
-  ErrorKind kind = ErrorKind::kInternal;
-  std::string text;
-};
-
-// `what`: the operation that was called; null: none.
-Cause cause_of(const std::exception_ptr& error, const Descriptor* what) {
-  Cause cause;
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& failed) {
-    cause = {failed.kind(), failed.what()};
-  } catch (const std::exception& failed) {
-    cause.text = failed.what();
-  }
-  // Only an inner operation's own words need the outer one's; others are about it already, or come
-  // from a rank that has said what it was doing.
-  const std::size_t colon = cause.text.find(':');
-  const bool is_inner = cause.text.find(" #") < colon && !cause.text.starts_with("group '");
-  if (what == nullptr || !is_inner || cause.text.starts_with(title(*what)) ||
-      cause.text.find(kInside) != std::string::npos) {
-    return cause;
-  }
-  cause.text = fmt::format("{}{}{}", text(*what), kInside, cause.text);
+// A cause that an inner operation found says nothing of the operation that was called.
+Cause in_operation(Cause cause, const Descriptor& what) {
+  if (cause.is_whole || cause.operation.empty()) return cause;
+  cause.text = fmt::format("{}, in its {}", text(what), cause.text);
+  cause.operation = title(what);
+  cause.sequence = what.sequence;
+  cause.is_whole = true;
   return cause;
 }
 
 // A rank that waits in one lane may time out on one that waits in another for the culprit, or that
-// the culprit keeps from calling at all. Whoever gives no sign of life is the cause.
-void name_silent_ranks(Cause& cause, tcp::Group& all) noexcept try {
-  const std::string silent = all.silent_peers(kAnswerTime);
-  if (silent.empty() || cause.text.find(silent) != std::string::npos) return;
-  cause.text.resize(std::min(cause.text.find(" waiting for "), cause.text.size()));
+// the culprit keeps from calling at all. A rank that gives no sign of life is to blame.
+void blame_silent_ranks(Cause& cause, tcp::Group& all) noexcept try {
+  const std::vector<Identity> silent = all.silent_peers(kAnswerTime);
+  std::string names;
+  for (const Identity& who : silent) {
+    if (who.in_job() == cause.rank) return;  // the text says so
+    names += fmt::format("{}{}", names.empty() ? "" : "; ", who.text());
+  }
+  if (silent.empty()) return;
+  cause.blame = Blame::kMissing;
+  cause.rank = silent.front().in_job();
   cause.text += fmt::format(
-      " behind {}, which does not answer (stopped, or its host cannot be reached)", silent);
+      "; behind it stands {}, which does not answer (stopped, or its host cannot be reached)",
+      names);
 } catch (...) {
   // Out of memory: what was found stays as it is.
-}
-
-int because_of(ProcessGroup& group) noexcept {
-  if (auto* const shm = dynamic_cast<shm::Group*>(&group)) return shm->because_of();
-  if (auto* const tcp = dynamic_cast<tcp::Group*>(&group)) return tcp->because_of();
-  return -1;
-}
-
-void break_group(ProcessGroup& group, const Cause& cause) noexcept {
-  if (auto* const shm = dynamic_cast<shm::Group*>(&group)) shm->fail(cause.kind, cause.text);
-  if (auto* const tcp = dynamic_cast<tcp::Group*>(&group)) tcp->fail(cause.kind, cause.text);
 }
 
 }  // namespace
@@ -90,57 +64,55 @@ void Core::throw_if_broken() {
 }
 
 tcp::Group& Core::pass_on() {
-  throw_if_broken();
+  // The group of all ranks refuses by itself, and sees what was called.
+  if (error() && !all().error()) throw_if_broken();
   return all();
 }
 
-void Core::rethrow(const Operation& op, const std::exception_ptr& error) {
-  const Cause cause = cause_of(error, &op.descriptor_);
-  throw Error(cause.kind, cause.text);
+void Core::rethrow(const Operation& op, const Ref<Work>& work, const std::exception_ptr& error) {
+  Cause cause = cause_of(error);
+  if (work == op.agreement_) cause.is_whole = true;
+  throw GroupError(in_operation(std::move(cause), op.descriptor_));
 }
 
 void Core::adopt(const std::exception_ptr& error, const Descriptor* what) noexcept {
   try {
-    const Cause cause = cause_of(error, what);
-    fail(cause.kind, cause.text);
+    fail(what == nullptr ? cause_of(error) : in_operation(cause_of(error), *what));
   } catch (...) {
-    fail(ErrorKind::kInternal, {});  // out of memory
+    fail(Cause{});  // out of memory
   }
 }
 
-void Core::fail(ErrorKind kind, const std::string& text) noexcept {
+void Core::fail(Cause cause) noexcept {
   if (is_in_child()) return;  // it does not speak for the rank
-  Cause cause{kind, text};
   Inner groups;
-  int culprit = -1;
   {
     const Lock lock(mutex_);
     if (error_) return;
     groups = inner_;
   }
-  if (kind == ErrorKind::kTimeout && groups.all) name_silent_ranks(cause, *groups.all);
+  bool is_reported = false;
+  if (cause.kind == ErrorKind::kTimeout && groups.all) blame_silent_ranks(cause, *groups.all);
   {
     const Lock lock(mutex_);
     if (error_) return;
     // What all ranks have heard goes before what this one has found.
     const std::exception_ptr heard = inner_.all ? inner_.all->error() : nullptr;
-    if (heard) cause = cause_of(heard, nullptr);
-    error_ = std::make_exception_ptr(Error(cause.kind, cause.text));
-    if (groups.all) culprit = groups.all->because_of();
-    for (const Ref<ProcessGroup>& lane : groups.lanes) {
-      if (culprit < 0 && lane) culprit = because_of(*lane);
-    }
+    if (heard) cause = cause_of(heard);
+    is_reported = heard != nullptr;
+    if (cause.found_by < 0 && groups.all) cause.found_by = groups.all->identity().in_job();
+    error_ = std::make_exception_ptr(GroupError(cause));
     if (!is_conducted_) end_all();
     changed_.notify_all();
   }
-  if (culprit >= 0) {
-    rendezvous::report_peer_failure({.peer = culprit,
-                                     .operation = fmt::format("group {}", groups.all->name()),
-                                     .text = cause.text});
+  if (cause.blame != Blame::kNone && !is_reported) {
+    rendezvous::report_peer_failure(
+        {.cause = cause, .call = groups.all ? groups.all->own_call() : std::string()});
   }
-  if (groups.all) groups.all->fail(cause.kind, cause.text);
+  const std::exception_ptr known = std::make_exception_ptr(GroupError(cause));
+  if (groups.all) groups.all->fail(known);
   for (const Ref<ProcessGroup>& lane : groups.lanes) {
-    if (lane) break_group(*lane, cause);
+    if (lane) lane->fail(known);
   }
 }
 
@@ -201,9 +173,9 @@ void Core::stop() noexcept {
     changed_.notify_all();
   }
   if (is_busy) {
-    fail(ErrorKind::kAborted,
-         fmt::format("{} destroyed group '{}' while an operation was under way",
-                     inner_.all->identity().text(), inner_.all->name()));
+    fail({.kind = ErrorKind::kAborted,
+          .text = fmt::format("{} destroyed group '{}' while an operation was under way",
+                              inner_.all->identity().text(), inner_.all->name())});
   }
   thread_.join();
   Inner groups;

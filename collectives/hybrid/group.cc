@@ -110,8 +110,9 @@ Ref<Work> Group::all_to_allv(const AllToAllvOptions& o) {
 }
 
 void Group::abort(std::string_view reason) noexcept {
-  core_->fail(ErrorKind::kAborted, fmt::format("group '{}' was aborted by {}: {}", name(),
-                                               core_->all().identity().text(), reason));
+  core_->fail({.kind = ErrorKind::kAborted,
+               .text = fmt::format("group '{}' was aborted by {}: {}", name(),
+                                   core_->all().identity().text(), reason)});
 }
 
 }  // namespace dl::collectives::hybrid

@@ -47,7 +47,9 @@ class Group final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
-  std::string gone_rank() const override { return core_->all().gone_rank(); }
+  std::exception_ptr gone_rank() const override { return core_->all().gone_rank(); }
+  int rank_in_job() const noexcept override { return how_.in_job(); }
+  void fail(const std::exception_ptr& cause) noexcept override { core_->fail(cause_of(cause)); }
 
  private:
   ~Group() override { core_->stop(); }

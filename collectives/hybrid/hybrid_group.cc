@@ -47,9 +47,10 @@ Ref<ProcessGroup> make_across(const GroupOptions& o, const Places& places) {
 Ref<ProcessGroup> hybrid::make_group(const GroupOptions& options,
                                      const std::function<void(int)>& begin_round) {
   GroupOptions inner = options;
-  inner.reports_failures = false;  // the whole group does
   inner.segment = nullptr;
+  // Operations that take no route fail in it without this group's hearing of it.
   const Ref<ProcessGroup> all = make_tcp_group(inner);
+  inner.reports_failures = false;  // an inner operation says nothing of the one that was called
   auto* const tcp = dynamic_cast<tcp::Group*>(all.get());
   DL_CHECK(tcp != nullptr, kInternal, "group '{}': its inner group is {}", options.name,
            all->backend());

@@ -309,6 +309,14 @@ void Core::poison(std::exception_ptr cause, const std::string& text, bool tells)
   changed_.notify_all();
 }
 
+void Core::poison(const Cause& cause) noexcept {
+  poison(std::make_exception_ptr(GroupError(cause)), cause.text, true);
+}
+
+void Core::fail(const std::exception_ptr& cause) noexcept {
+  poison(cause, cause_of(cause).text, true);
+}
+
 void Core::abort(std::string_view reason) noexcept {
   poison(ErrorKind::kAborted,
          fmt::format("group '{}' was aborted by {}: {}", name_,

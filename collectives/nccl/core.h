@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "collectives/descriptor.h"
+#include "collectives/group_error.h"
 #include "collectives/identity.h"
 #include "collectives/nccl/nccl_group.h"
 #include "collectives/record/recorder.h"
@@ -100,6 +101,7 @@ class Core final : public RefCounted {
   void check(int code, std::string_view call);
 
   void abort(std::string_view reason) noexcept;
+  void fail(const std::exception_ptr& cause) noexcept;
   std::exception_ptr error() const noexcept { return error_->get(); }
   const Ref<FirstError>& first_error() const noexcept { return error_; }
 
@@ -110,6 +112,7 @@ class Core final : public RefCounted {
   // The first error counts; the watcher then ends everything. `tells`: the others do not know yet.
   void poison(ErrorKind kind, const std::string& text, bool tells) noexcept;
   void poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept;
+  void poison(const Cause& cause) noexcept;  // tells
   // The host group's failure is this one's.
   void hear_host() noexcept;
   void throw_if_broken();
@@ -138,7 +141,8 @@ class Core final : public RefCounted {
   bool wait_for_streams() noexcept;  // false where the group broke meanwhile
   struct Missing {
     std::string text;
-    bool is_mismatch = false;
+    Blame blame = Blame::kNone;
+    int rank = -1;  // the first one to blame, in the job
   };
   Missing who_is_missing(const Operation& late);
 

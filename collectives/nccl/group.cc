@@ -185,6 +185,7 @@ class Group final : public ProcessGroup {
   }
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
+  void fail(const std::exception_ptr& cause) noexcept override { core_->fail(cause); }
   std::exception_ptr error() const noexcept override { return core_->error(); }
   Ref<FirstError> background_error() const noexcept override { return core_->first_error(); }
 
@@ -311,11 +312,14 @@ Ref<ProcessGroup> make_nccl_group(const NcclGroupOptions& options) {
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const Identity own = this_process(host.rank(), "");
   std::vector<Identity> ranks;
-  for (const std::string& text : all_gather_bytes(host, fmt::format("{} {}", own.pid, own.host))) {
-    const std::size_t space = text.find(' ');
+  const std::string line = fmt::format("{} {} {}", own.pid, host.rank_in_job(), own.host);
+  for (const std::string& text : all_gather_bytes(host, line)) {
+    const std::size_t first = text.find(' ');
+    const std::size_t second = text.find(' ', first + 1);
     ranks.push_back({.rank = static_cast<int>(ranks.size()),
-                     .host = text.substr(space + 1),
-                     .pid = std::stoi(text)});
+                     .host = text.substr(second + 1),
+                     .pid = std::stoi(text),
+                     .job_rank = std::stoi(text.substr(first + 1))});
   }
   nccl::UniqueId id{};
   if (host.rank() == 0) {

@@ -29,24 +29,6 @@ double seconds(std::chrono::nanoseconds span) {
   return std::chrono::duration<double>(span).count();
 }
 
-ErrorKind kind_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    return known.kind();
-  } catch (...) {
-    return ErrorKind::kInternal;
-  }
-}
-
-std::string said_by(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return known.what();
-  }
-}
-
 void end_this_process(const std::string& text) {
   log::write(log::Level::kError, text);
   std::_Exit(1);  // no destructor: they would wait for the GPU
@@ -95,7 +77,7 @@ void Core::watch() noexcept {
 
 void Core::hear_host() noexcept {
   if (const std::exception_ptr cause = options_.host->error()) {
-    poison(cause, said_by(cause), false);
+    poison(cause, cause_of(cause).text, false);
   }
 }
 
@@ -118,7 +100,11 @@ void Core::look() noexcept {
     }
     const std::string why =
         fmt::format("{}group '{}': NCCL says: {}", during, name_, text_of(nccl_, state));
-    poison(state == kRemoteError ? ErrorKind::kPeerFailed : ErrorKind::kConnection, why, true);
+    if (state == kRemoteError) {
+      poison({.kind = ErrorKind::kPeerFailed, .blame = Blame::kGone, .text = why});
+    } else {
+      poison(ErrorKind::kConnection, why, true);
+    }
   }
   if (error() != nullptr) return end_everything();
   if (options_.notices && Clock::now() >= next_answer_) {
@@ -186,12 +172,15 @@ bool Core::advance(Queue& queue) {
 // NCCL waits for a rank whose process has ended. The host group knows of it, but somebody else may
 // have the cause, and what that rank had begun may still come to its end.
 void Core::look_at_gone(const Operation& front) {
-  const std::string gone = options_.host->gone_rank();
-  if (gone.empty()) return;
+  const std::exception_ptr gone = options_.host->gone_rank();
+  if (!gone) return;
   const Clock::time_point now = Clock::now();
   if (gone_since_ == Clock::time_point{}) gone_since_ = now;
   if (now < std::max(gone_since_, front.clock_) + kGoneGrace) return;
-  poison(ErrorKind::kPeerFailed, fmt::format("{}: {}", front.what(), gone), true);
+  Cause cause = cause_of(gone);
+  cause.operation = title(front.descriptor_);
+  cause.text = fmt::format("{}: {}", front.what(), cause.text);
+  poison(cause);
 }
 
 void Core::look_at_clock(const Ref<Operation>& front) {
@@ -201,12 +190,17 @@ void Core::look_at_clock(const Ref<Operation>& front) {
   front->warned_ = true;
   const Missing missing = who_is_missing(*front);
   if (options_.host->error() != nullptr) return;  // another rank knows more
-  if (missing.is_mismatch) return poison(ErrorKind::kMismatch, missing.text, true);
+  Cause cause{.kind = ErrorKind::kMismatch,
+              .blame = missing.blame,
+              .rank = missing.rank,
+              .operation = title(front->descriptor_),
+              .text = missing.text};
+  if (missing.blame == Blame::kMismatch) return poison(cause);
   if (is_late) {
-    return poison(ErrorKind::kTimeout,
-                  fmt::format("{}: not over after {:.3g} s: {}", front->what(),
-                              seconds(front->timeout_), missing.text),
-                  true);
+    cause.kind = ErrorKind::kTimeout;
+    cause.text = fmt::format("{}: not over after {:.3g} s: {}", front->what(),
+                             seconds(front->timeout_), missing.text);
+    return poison(cause);
   }
   log::warning("{}: waiting for {:.3g} s: {}", front->what(), seconds(age), missing.text);
 }
@@ -224,16 +218,19 @@ Core::Missing Core::who_is_missing(const Operation& late) {
       [this] { return error() != nullptr || options_.host->error() != nullptr; });
   if (!places) return {"the store does not say who is missing"};
   const Descriptor& what = late.descriptor_;
-  std::string list;
+  Missing missing;
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
     const std::optional<Notices::Place>& place = (*places)[static_cast<std::size_t>(r)];
-    const std::string who = ranks_[static_cast<std::size_t>(r)].text();
+    const Identity& peer = ranks_[static_cast<std::size_t>(r)];
+    const std::string who = peer.text();
     std::string said;
+    bool is_to_blame = true;
     if (!place) {
       said = fmt::format("{} does not answer, it is stopped or gone", who);
     } else if (is_message(what)) {
       said = fmt::format("{}'s last collective was #{}", who, place->last_called);
+      is_to_blame = false;
     } else if (place->last_called < what.sequence) {
       said = fmt::format("{} has not called it (its last call was #{})", who, place->last_called);
     } else if (place->last_called == what.sequence && late.in_graph_ == 0 && !place->call.empty() &&
@@ -242,12 +239,19 @@ Core::Missing Core::who_is_missing(const Operation& late) {
                           "the same order?",
                           who, place->call, ranks_[static_cast<std::size_t>(rank())].text(),
                           text(what)),
-              true};
+              Blame::kMismatch, peer.in_job()};
     }
-    if (!said.empty()) list += (list.empty() ? "" : "; ") + said;
+    if (said.empty()) continue;
+    if (is_to_blame && missing.rank < 0) {
+      missing.blame = Blame::kMissing;
+      missing.rank = peer.in_job();
+    }
+    missing.text += (missing.text.empty() ? "" : "; ") + said;
   }
-  if (list.empty()) list = "all ranks have called it, and a GPU or a link between GPUs is stuck";
-  return {std::move(list)};
+  if (missing.text.empty()) {
+    missing.text = "all ranks have called it, and a GPU or a link between GPUs is stuck";
+  }
+  return missing;
 }
 
 void Core::call_or_die(std::function<void()> end, const std::string& why) noexcept {
@@ -321,9 +325,13 @@ void Core::end_everything() noexcept {
     why = error_text_;
     cause = error();
     tells = tells_;
-    log_.broken(dl::name_of(kind_of(cause)), why);
+    log_.broken(dl::name_of(cause_of(cause).kind), why);
   }
-  if (tells) options_.host->abort(why);
+  if (tells && cause_of(cause).blame == Blame::kNone) {
+    options_.host->abort(why);
+  } else if (tells) {
+    options_.host->fail(cause);
+  }
   // A launch under way sees that the group is broken, and leaves NCCL alone; later ones do not come
   // to it. Held no longer: the end of a graph waits for whoever launches it, and that one for this.
   const Deadline until = Deadline::after(options_.abort_time);

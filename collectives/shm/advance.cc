@@ -154,8 +154,8 @@ bool Core::agree(Operation& op) {
     if (adopt_peers_cause()) return true;
     Descriptor said;
     copy_bytes(&said, cell.descriptor, sizeof said);
-    fail(ErrorKind::kMismatch,
-         mismatch_text(said, p.who.text(), op.descriptor, peer(rank_).who.text()));
+    fail_mismatch(op.descriptor, p,
+                  mismatch_text(said, p.who.text(), op.descriptor, peer(rank_).who.text()));
     return true;
   }
   if (op.next_to_agree == size() && op.plan.path == Path::kChunks) choose_path(op);
@@ -173,8 +173,8 @@ bool Core::has_agreed_counts(Operation& op, Peer& p) {
   const std::uint64_t expected = op.takes[p.who.rank].count();
   if (sent == expected) return true;
   if (!adopt_peers_cause()) {
-    fail(ErrorKind::kMismatch,
-         part_mismatch_text(d, p.who.text(), sent, peer(rank_).who.text(), expected));
+    fail_mismatch(d, p,
+                  part_mismatch_text(d, p.who.text(), sent, peer(rank_).who.text(), expected));
   }
   return false;
 }

@@ -98,7 +98,7 @@ void Core::submit(const Ref<Operation>& operation) {
   op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_crowded_);
   const bool is_inline = op.plan.path == Path::kInline;
   release_finished();
-  throw_if_broken();
+  if (is_poisoned()) refuse(op.descriptor);
   if (is_crowded_) note_cpu();
   claim(op);
   const bool drives = take_role();

@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/group_error.h"
 #include "collectives/identity.h"
 #include "collectives/matching.h"
 #include "collectives/process_group.h"
@@ -86,10 +87,8 @@ class Core final : public RefCounted {
   std::exception_ptr error() const noexcept;
   // This process is a forked child of the rank: it has no part in the group, and every call throws.
   bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
-  std::string gone_rank() const;
+  std::exception_ptr gone_rank() const;
   void throw_if_broken() const;
-  // The rank, as users know it, whose failure the cause follows; -1: none is known.
-  int because_of() const noexcept;
   // When it was, by the group's clock.
   Clock::time_point time_of(std::uint64_t tick) const noexcept { return clock_.time_of(tick); }
   // Numbers the operation and starts it.
@@ -98,9 +97,9 @@ class Core final : public RefCounted {
   // Drives, or watches others drive, until the operation is over. Throws kTimeout at the limit.
   void wait(Pending& operation, std::optional<std::chrono::nanoseconds> limit);
   void abort(std::string_view reason) noexcept;
-  // Breaks the group; the first cause counts. `because_of`: the rank whose failure this one
-  // follows; the agent hears of it, so that it looks for the cause there.
-  void fail(ErrorKind kind, const std::string& text, int because_of = -1) noexcept;
+  // Breaks the group; the first cause counts. Where another rank is to blame the agent hears of it,
+  // so that it looks for the first cause there.
+  void fail(Cause cause) noexcept;
   // Sees to it that operations go on although nobody waits for them.
   void arm_timer() noexcept;
   // Lets go of what operations that are over hold; on the caller's thread, as that may run users'
@@ -215,12 +214,18 @@ class Core final : public RefCounted {
   void fail_gone(const Peer& p, const Message& message);
   // Of a peer that has left or is gone.
   std::string text_of_ended(const Peer& p) const;
+  static Blame blame_of_ended(const Peer& p) noexcept;
   std::string missing_text(const Message& message) const;
 
   // failure.cc
   void end_all() noexcept;  // driver
   std::exception_ptr first_cause() const noexcept;
   bool adopt_peers_cause() noexcept;
+  void fail_mismatch(const Descriptor& operation, const Peer& p, std::string text);
+  // Of an operation that is called when the group is broken.
+  [[noreturn]] void refuse(const Descriptor& called);
+  // What this rank has called under the number of the operation in which the cause was found.
+  std::string call_of(const Cause& cause) const noexcept;
   // Driver: what a wait that gets long must look at.
   void look(Clock::time_point now);
   void look_at_peers(Operation& front);
@@ -282,7 +287,6 @@ class Core final : public RefCounted {
 
   mutable std::mutex error_mutex_;
   std::exception_ptr error_;
-  int because_of_ = -1;
   std::atomic<bool> poisoned_{false};
 
   std::mutex passed_mutex_;
@@ -312,10 +316,10 @@ template <typename F>
 bool Core::guarded(const F& work) noexcept {
   try {
     return work();
-  } catch (const Error& error) {
-    fail(error.kind(), error.what());
+  } catch (const Error&) {
+    fail(cause_of(std::current_exception()));
   } catch (const std::exception& error) {
-    fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name(), error.what()));
+    fail({.text = fmt::format("group '{}': {}", name(), error.what())});
   }
   return true;
 }

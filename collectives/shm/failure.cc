@@ -28,11 +28,6 @@ std::exception_ptr Core::first_cause() const noexcept {
   return error_;
 }
 
-int Core::because_of() const noexcept {
-  const std::lock_guard lock(error_mutex_);
-  return because_of_;
-}
-
 std::exception_ptr Core::error() const noexcept {
   if (is_in_child()) {
     return std::make_exception_ptr(
@@ -41,33 +36,56 @@ std::exception_ptr Core::error() const noexcept {
   return is_poisoned() ? first_cause() : nullptr;
 }
 
-std::string Core::gone_rank() const {
-  if (is_in_child()) return {};
+std::exception_ptr Core::gone_rank() const {
+  if (is_in_child()) return nullptr;
   for (const Peer& p : peers_) {
     const bool has_left = presence_of(p) == Presence::kLeft;
-    if (!has_left && p.is_gone.load(std::memory_order_acquire)) return gone_text(p.who.text());
+    if (has_left || !p.is_gone.load(std::memory_order_acquire)) continue;
+    return std::make_exception_ptr(GroupError({.kind = ErrorKind::kPeerFailed,
+                                               .blame = Blame::kGone,
+                                               .rank = p.who.in_job(),
+                                               .found_by = identity(rank_).in_job(),
+                                               .text = gone_text(p.who.text())}));
   }
+  return nullptr;
+}
+
+std::string Core::call_of(const Cause& cause) const noexcept try {
+  if (cause.blame != Blame::kMismatch || cause.sequence == 0) return {};
+  const Cell& cell = own().cells[cause.sequence % 2];
+  if (!is_of(cell.flag.load(std::memory_order_acquire), cause.sequence)) return {};
+  Descriptor called;
+  copy_bytes(&called, cell.descriptor, sizeof called);
+  return call_text(called);
+} catch (...) {
   return {};
 }
 
-void Core::fail(ErrorKind kind, const std::string& cause, int because_of) noexcept {
+void Core::refuse(const Descriptor& called) {
+  const std::exception_ptr error = first_cause();
+  const std::lock_guard lock(submit_mutex_);
+  report_late_call(cause_of(error), called, next_sequence_, options_.reports_failures);
+  std::rethrow_exception(error);
+}
+
+void Core::fail(Cause cause) noexcept {
   if (is_in_child()) return;  // it does not speak for the rank
+  const int self = identity(rank_).in_job();
   {
     const std::lock_guard lock(error_mutex_);
     if (error_) return;
-    error_ = std::make_exception_ptr(Error(kind, cause));
-    if (because_of >= 0) because_of_ = peer(because_of).who.shown();
+    if (cause.found_by < 0) cause.found_by = self;
+    error_ = std::make_exception_ptr(GroupError(cause));
+    const std::string said = encode(as_told(cause, self), kMostCauseBytes);
     Block& block = own();
-    block.cause_kind = kind;
-    block.cause_bytes = static_cast<std::uint32_t>(std::min(cause.size(), kMostCauseBytes));
-    std::memcpy(block.cause, cause.data(), block.cause_bytes);
+    block.cause_bytes = static_cast<std::uint32_t>(said.size());
+    std::memcpy(block.cause, said.data(), said.size());
     block.presence.store(Presence::kFailed, std::memory_order_release);
-    log_.broken(name_of(kind), cause);
+    log_.broken(name_of(cause.kind), cause.text);
     poisoned_.store(true);
   }
-  if (because_of >= 0 && options_.reports_failures) {
-    rendezvous::report_peer_failure(
-        {.peer = peer(because_of).who.shown(), .operation = "group " + name(), .text = cause});
+  if (cause.blame != Blame::kNone && options_.reports_failures) {
+    rendezvous::report_peer_failure({.cause = cause, .call = call_of(cause)});
   }
   for (Peer& p : peers_) {
     ring(p.block->bell);
@@ -92,8 +110,9 @@ void Core::end_all() noexcept {
 }
 
 void Core::abort(std::string_view reason) noexcept {
-  fail(ErrorKind::kAborted,
-       fmt::format("group '{}' was aborted by {}: {}", name(), peer(rank_).who.text(), reason));
+  fail({.kind = ErrorKind::kAborted,
+        .text = fmt::format("group '{}' was aborted by {}: {}", name(), peer(rank_).who.text(),
+                            reason)});
 }
 
 // Takes over the cause that a peer has found; true where the group is broken now.
@@ -101,11 +120,23 @@ bool Core::adopt_peers_cause() noexcept {
   for (const Peer& p : peers_) {
     if (p.who.rank == rank_ || presence_of(p) != Presence::kFailed) continue;
     const Block& block = *p.block;
-    fail(block.cause_kind,
-         std::string(block.cause, std::min<std::size_t>(block.cause_bytes, kMostCauseBytes)),
-         p.who.rank);
+    auto cause = rendezvous::decode_cause(
+        {block.cause, std::min<std::size_t>(block.cause_bytes, kMostCauseBytes)});
+    if (!cause) {
+      cause = Cause{.blame = Blame::kBroke,
+                    .rank = p.who.in_job(),
+                    .text = fmt::format("group '{}': {} broke the group, with a cause that cannot "
+                                        "be read",
+                                        name(), p.who.text())};
+    }
+    fail(std::move(*cause));
   }
   return is_poisoned();
+}
+
+void Core::fail_mismatch(const Descriptor& operation, const Peer& p, std::string text) {
+  fail(cause_about(operation, ErrorKind::kMismatch, std::move(text), Blame::kMismatch,
+                   p.who.in_job()));
 }
 
 void Core::look(Clock::time_point now) {
@@ -135,6 +166,10 @@ bool Core::needs(const Operation& op, const Peer& p) const noexcept {
          p.block->consumed.value.load(std::memory_order_acquire) < op.first_chunk + op.plan.chunks;
 }
 
+Blame Core::blame_of_ended(const Peer& p) noexcept {
+  return presence_of(p) == Presence::kLeft ? Blame::kLeft : Blame::kGone;
+}
+
 std::string Core::text_of_ended(const Peer& p) const {
   if (presence_of(p) != Presence::kLeft) return gone_text(p.who.text());
   return fmt::format("{} has left group '{}' without calling it (its last call was #{})",
@@ -150,7 +185,8 @@ void Core::look_at_peers(Operation& front) {
     if (!needs(front, p)) continue;
     if (step()) return;
     if (adopt_peers_cause()) return;
-    fail(ErrorKind::kPeerFailed, with_operation(front.descriptor, text_of_ended(p)), p.who.rank);
+    fail(cause_in(front.descriptor, ErrorKind::kPeerFailed, text_of_ended(p), blame_of_ended(p),
+                  p.who.in_job()));
     return;
   }
 }
@@ -158,10 +194,13 @@ void Core::look_at_peers(Operation& front) {
 void Core::look_at_clock(Pending& op, Clock::time_point now) {
   if (!op.begin) op.begin = now;
   if (now - *op.begin >= op.timeout) {
-    log_.wait_for(op.slot, missing_rank(op));
-    fail(ErrorKind::kTimeout,
-         with_operation(op.descriptor, fmt::format("timed out after {} s {}",
-                                                   seconds_text(op.timeout), missing_text(op))));
+    const int missing = missing_rank(op);
+    log_.wait_for(op.slot, missing);
+    fail(
+        cause_in(op.descriptor, ErrorKind::kTimeout,
+                 fmt::format("timed out after {} s {}", seconds_text(op.timeout), missing_text(op)),
+                 missing >= 0 ? Blame::kMissing : Blame::kNone,
+                 missing >= 0 ? identity(missing).in_job() : -1));
     return;
   }
   const auto speak_after = options_.policy.speak_after;

@@ -49,11 +49,9 @@ class Group final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   std::exception_ptr error() const noexcept override { return core_->error(); }
-  std::string gone_rank() const override { return core_->gone_rank(); }
-  // For a group that this one is part of: like abort(), with a cause that is known already; and the
-  // rank whose failure the cause follows.
-  void fail(ErrorKind kind, const std::string& cause) noexcept { core_->fail(kind, cause); }
-  int because_of() const noexcept { return core_->because_of(); }
+  std::exception_ptr gone_rank() const override { return core_->gone_rank(); }
+  int rank_in_job() const noexcept override { return how_.in_job(); }
+  void fail(const std::exception_ptr& cause) noexcept override { core_->fail(cause_of(cause)); }
 
  private:
   ~Group() override { core_->stop(); }

@@ -75,9 +75,8 @@ struct Block {
   // Read when a wait gets long.
   alignas(kApartBytes) Word called;  // sequence number of this rank's last call
   Atomic<Presence> presence;         // written after what follows
-  ErrorKind cause_kind;
   std::uint32_t cause_bytes;
-  char cause[kMostCauseBytes];
+  char cause[kMostCauseBytes];  // as encode(Cause) has it
 
   // Written by peers, too.
   alignas(kApartBytes) Bell bell;

@@ -119,7 +119,7 @@ Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, De
 Links connect_links(const GroupOptions& options, bool is_crowded) {
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
-  const Identity self = this_process(options.rank, options.node, options.known_as);
+  const Identity self = this_process(options);
   const std::string purpose = "shm/" + options.name;
   const rendezvous::Hello hello{.job = options.job,
                                 .generation = options.generation,

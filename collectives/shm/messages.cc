@@ -358,8 +358,8 @@ void Core::look_at_messages(Clock::time_point now) {
 }
 
 void Core::fail_gone(const Peer& p, const Message& message) {
-  fail(ErrorKind::kPeerFailed, fmt::format("{}: {}", text(message.descriptor), text_of_ended(p)),
-       p.who.rank);
+  fail(cause_in(message.descriptor, ErrorKind::kPeerFailed, text_of_ended(p), blame_of_ended(p),
+                p.who.in_job()));
 }
 
 std::string Core::missing_text(const Message& message) const {

@@ -82,9 +82,9 @@ void Core::stop() noexcept {
     give_role_back();
   }
   if (has_operations()) {
-    fail(ErrorKind::kAborted,
-         fmt::format("{} destroyed group '{}' while an operation was under way",
-                     peer(rank_).who.text(), name()));
+    fail({.kind = ErrorKind::kAborted,
+          .text = fmt::format("{} destroyed group '{}' while an operation was under way",
+                              peer(rank_).who.text(), name())});
   } else {
     const std::lock_guard lock(error_mutex_);
     if (!error_) own().presence.store(Presence::kLeft, std::memory_order_release);
@@ -141,8 +141,9 @@ void Core::take_ring(Peer& p, UniqueFd fd) {
     p.line.has_in_segment.store(true, std::memory_order_release);
     ring(own().bell);
   } catch (const Error& error) {
-    fail(error.kind(),
-         fmt::format("group '{}': messages of {}: {}", name(), p.who.text(), error.what()));
+    fail({.kind = error.kind(),
+          .text =
+              fmt::format("group '{}': messages of {}: {}", name(), p.who.text(), error.what())});
   }
 }
 

@@ -218,6 +218,8 @@ class StagedGroup final : public ProcessGroup {
   }
 
   void abort(std::string_view reason) noexcept override { host_->abort(reason); }
+  int rank_in_job() const noexcept override { return host_->rank_in_job(); }
+  void fail(const std::exception_ptr& cause) noexcept override { host_->fail(cause); }
   std::exception_ptr error() const noexcept override { return host_->error(); }
 
  private:

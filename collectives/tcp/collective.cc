@@ -101,31 +101,34 @@ bool Core::admit(Peer& p, const FrameHeader& header) {
            name_of(header.type));
   Collective* const running = queue_.empty() ? nullptr : queue_.front().get();
   const std::string us = identity(rank_).text();
+  const auto differs = [&](const Descriptor& where, std::string text) {
+    fail(cause_about(where, ErrorKind::kMismatch, std::move(text), Blame::kMismatch,
+                     p.who.in_job()));
+  };
   if (running == nullptr || theirs.sequence != running->descriptor.sequence) {
     const std::uint64_t ours = running == nullptr ? last_called_ + 1 : running->descriptor.sequence;
     // Early: it is ahead of this rank. That is fine unless this rank still waits for its part in
     // the operation under way, which it then has left without giving it.
     if (theirs.sequence >= ours) {
       if (running == nullptr || running->expected(p.who.rank) == nullptr) return false;
-      fail(ErrorKind::kMismatch, mismatch_text(theirs, p.who.text(), running->descriptor, us));
+      differs(running->descriptor, mismatch_text(theirs, p.who.text(), running->descriptor, us));
       return false;
     }
     const Descriptor* past = find_past(theirs.sequence);
-    fail(ErrorKind::kMismatch, past != nullptr
-                                   ? mismatch_text(theirs, p.who.text(), *past, us)
-                                   : fmt::format("{} sent data of {}, which {} has left long ago",
-                                                 p.who.text(), text(theirs), us));
+    differs(theirs, past != nullptr ? mismatch_text(theirs, p.who.text(), *past, us)
+                                    : fmt::format("{} sent data of {}, which {} has left long ago",
+                                                  p.who.text(), text(theirs), us));
     return false;
   }
   if (header.hash != running->hash) {
-    fail(ErrorKind::kMismatch, mismatch_text(theirs, p.who.text(), running->descriptor, us));
+    differs(running->descriptor, mismatch_text(theirs, p.who.text(), running->descriptor, us));
     return false;
   }
   const Transfer* const transfer = running->expected(p.who.rank);
   if (transfer != nullptr && header.aux != transfer->bytes) {
     const std::size_t element = size_of(theirs.dtype);
-    fail(ErrorKind::kMismatch, part_mismatch_text(theirs, p.who.text(), header.aux / element, us,
-                                                  transfer->bytes / element));
+    differs(theirs, part_mismatch_text(theirs, p.who.text(), header.aux / element, us,
+                                       transfer->bytes / element));
     return false;
   }
   DL_CHECK(transfer != nullptr && header.transfer == running->expected_index(p.who.rank) &&

@@ -57,13 +57,13 @@ std::exception_ptr Core::error() const noexcept {
   return error_;
 }
 
-int Core::because_of() const noexcept {
+std::string Core::own_call() const {
   const std::lock_guard lock(error_mutex_);
-  return because_of_;
+  return own_call_;
 }
 
-std::string Core::gone_rank() const {
-  if (is_in_child()) return {};
+std::exception_ptr Core::gone_rank() const {
+  if (is_in_child()) return nullptr;
   const std::lock_guard lock(error_mutex_);
   return gone_rank_;
 }
@@ -77,9 +77,12 @@ void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
   if (is_in_child()) throw_if_broken();
   release_finished();
   const std::lock_guard lock(submit_mutex_);
-  throw_if_broken();
   Descriptor& d = operation->descriptor;
   const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
+  if (const std::exception_ptr broken = error()) {
+    if (!is_message) report_late_call(cause_of(broken), d, next_collective_, reports_failures_);
+    std::rethrow_exception(broken);
+  }
   d.sequence = is_message ? next_message_++ : next_collective_++;
   operation->hash = hash(d, salt_);
   // A message's number is this rank's own, so that its hash is no other rank's.
@@ -164,8 +167,9 @@ void Core::record_start(Operation& operation) {
 }
 
 void Core::abort(const std::string& reason) {
-  fail(ErrorKind::kAborted,
-       fmt::format("group '{}' was aborted by {}: {}", name_, identity(rank_).text(), reason));
+  fail({.kind = ErrorKind::kAborted,
+        .text = fmt::format("group '{}' was aborted by {}: {}", name_, identity(rank_).text(),
+                            reason)});
 }
 
 void Core::retire() {
@@ -175,9 +179,9 @@ void Core::retire() {
   if (!queue_.empty() || !messages_.empty()) {
     const Operation& under_way =
         queue_.empty() ? static_cast<Operation&>(*messages_.front()) : *queue_.front();
-    fail(ErrorKind::kAborted,
-         fmt::format("{}: {} destroyed group '{}' while it was under way",
-                     text(under_way.descriptor), identity(rank_).text(), name_));
+    fail(cause_in(under_way.descriptor, ErrorKind::kAborted,
+                  fmt::format("{} destroyed group '{}' while it was under way",
+                              identity(rank_).text(), name_)));
     return;
   }
   for (Peer& p : peers_) {

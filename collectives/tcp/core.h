@@ -23,6 +23,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collectives/group_error.h"
 #include "collectives/identity.h"
 #include "collectives/matching.h"
 #include "collectives/record/recorder.h"
@@ -103,10 +104,10 @@ class Core final : public RefCounted {
   std::exception_ptr error() const noexcept;
   // This process is a forked child of the rank: it has no part in the group, and every call throws.
   bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
-  std::string gone_rank() const;
+  std::exception_ptr gone_rank() const;
+  // After a mismatch, what this rank has called in that place.
+  std::string own_call() const;
   void throw_if_broken() const;
-  // The rank, as users know it, whose failure the cause follows; -1: none is known.
-  int because_of() const noexcept;
   // Numbers the operation and hands it to the engine.
   void submit(Engine& engine, const Ref<Operation>& operation, bool drive);
   // Lets go of operations that are over; on the caller's thread, as owners may run users' code.
@@ -126,7 +127,7 @@ class Core final : public RefCounted {
   void start(Ref<Operation> operation);
   void abort(const std::string& reason);
   // Breaks the group with a cause that is known already.
-  void break_with(ErrorKind kind, const std::string& cause) { fail(kind, cause); }
+  void break_with(Cause cause) { fail(std::move(cause)); }
   void retire();
   bool is_idle() const noexcept { return queue_.empty() && messages_.empty() && !is_retiring_; }
   bool close_if_retired();
@@ -138,8 +139,8 @@ class Core final : public RefCounted {
   std::string missing_text(const Operation& operation) const;
   // Asks all that are here for a sign of life.
   void ask_peers();
-  // Who has given none since then, joined by "; ". Empty where the group is broken.
-  std::string silent_peers(Engine::Clock::time_point asked) const;
+  // Who has given none since then. Empty where the group is broken.
+  std::vector<Identity> silent_peers(Engine::Clock::time_point asked) const;
   // The first of those; -1: nobody else.
   int missing_rank(const Operation& operation) const;
 
@@ -178,12 +179,13 @@ class Core final : public RefCounted {
   void push(Peer& p, FrameHeader header, std::vector<std::byte> payload = {});
 
   // failure.cc
-  // Breaks the group and tells the peers. `because_of`: the rank whose failure this one follows;
-  // the agent hears of it, so that it looks for the cause there. `found_by`: the rank that found
-  // the cause and has told all others; -1: this one. What another found is passed on, as it may
-  // have gone before everybody had heard it, and what comes from this rank's end would count
-  // instead.
-  void fail(ErrorKind kind, const std::string& text, int because_of = -1, int found_by = -1);
+  // Breaks the group and tells the peers; where another rank is to blame the agent hears of it, so
+  // that it looks for the first cause there. `told_by`: the rank of this group that found the cause
+  // and has told all others; -1: this one. What another found is passed on, as it may have gone
+  // before everybody had heard it, and what comes from this rank's end would count instead.
+  void fail(Cause cause, int told_by = -1);
+  // What this rank has called under the number of the operation in which the cause was found.
+  std::string call_of(const Cause& cause) const;
   void end_all(const std::exception_ptr& error);
   bool nobody_is_here() const noexcept;
   void look_for_silence(Engine::Clock::time_point now);
@@ -193,6 +195,8 @@ class Core final : public RefCounted {
   void look_at_clock(Operation& operation, Engine::Clock::time_point now);
   void fail_gone(const Peer& p, const Operation& operation);
   std::string text_of_gone(const Peer& p) const;
+  static Blame blame_of_gone(const Link& ended) noexcept;
+  const Link& ended_link(const Peer& p) const;
   void on_control(Peer& p, const FrameHeader& header);
   // Throws what broke out of a driver's step into the group instead.
   template <typename F>
@@ -215,8 +219,8 @@ class Core final : public RefCounted {
 
   mutable std::mutex error_mutex_;
   std::exception_ptr error_;
-  int because_of_ = -1;
-  std::string gone_rank_;
+  std::exception_ptr gone_rank_;
+  std::string own_call_;
   std::atomic<bool> poisoned_{false};
 
   std::mutex finished_mutex_;
@@ -247,10 +251,10 @@ template <typename F>
 void Core::guarded(const F& step) noexcept {
   try {
     step();
-  } catch (const Error& error) {
-    fail(error.kind(), error.what());
+  } catch (const Error&) {
+    fail(cause_of(std::current_exception()));
   } catch (const std::exception& error) {
-    fail(ErrorKind::kInternal, fmt::format("group '{}': {}", name_, error.what()));
+    fail({.text = fmt::format("group '{}': {}", name_, error.what())});
   }
 }
 

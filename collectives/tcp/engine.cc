@@ -142,7 +142,7 @@ void Engine::execute(Request& request) {
       request.core->abort(request.text);
       break;
     case Request::Kind::kFail:
-      request.core->break_with(request.error, request.text);
+      request.core->break_with(std::move(request.cause));
       break;
     case Request::Kind::kRetire:
       request.core->retire();

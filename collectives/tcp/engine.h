@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/group_error.h"
 #include "collectives/tcp/operation.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
@@ -45,8 +46,8 @@ class Engine final : public RefCounted {
     enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kFail, kRetire } kind;
     Ref<Core> core;
     Ref<Operation> operation{};
-    std::string text{};
-    ErrorKind error = ErrorKind::kAborted;  // with kFail
+    std::string text{};  // with kAbort
+    Cause cause{};       // with kFail
   };
   // `drive`: become the driver for one round where nobody is; otherwise the thread is woken.
   void post(Request request, bool drive);

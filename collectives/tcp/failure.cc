@@ -28,22 +28,33 @@ Clock::time_point ask_time(const Operation& operation, Clock::duration speak_aft
 
 }  // namespace
 
-void Core::fail(ErrorKind kind, const std::string& cause, int because_of, int found_by) {
-  if (is_poisoned()) return;
-  if (because_of >= 0 && reports_failures_) {
-    std::string operation = "group " + name_;
-    if (!queue_.empty()) operation = title(queue_.front()->descriptor);
-    rendezvous::report_peer_failure(
-        {.peer = identity(because_of).shown(), .operation = operation, .text = cause});
+std::string Core::call_of(const Cause& cause) const {
+  if (cause.blame != Blame::kMismatch || cause.sequence == 0) return {};
+  for (const Ref<Collective>& operation : queue_) {
+    if (operation->descriptor.sequence == cause.sequence) return call_text(operation->descriptor);
   }
-  const std::exception_ptr error = std::make_exception_ptr(Error(kind, cause));
+  const Descriptor* const past = find_past(cause.sequence);
+  return past == nullptr ? std::string() : call_text(*past);
+}
+
+void Core::fail(Cause cause, int told_by) {
+  if (is_poisoned()) return;
+  const int self = identity(rank_).in_job();
+  if (cause.found_by < 0) cause.found_by = self;
+  const std::exception_ptr error = std::make_exception_ptr(GroupError(cause));
+  std::string own_call = call_of(cause);
+  if (cause.blame != Blame::kNone && reports_failures_) {
+    rendezvous::report_peer_failure({.cause = cause, .call = own_call});
+  }
   {
     const std::lock_guard lock(error_mutex_);
     error_ = error;
-    if (because_of >= 0) because_of_ = identity(because_of).shown();
+    own_call_ = std::move(own_call);
   }
   poisoned_.store(true, std::memory_order_release);
   tell_news();
+  const std::string said = encode(as_told(cause, self), kMostAbortBytes);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(said.data());
   for (Peer& p : peers_) {
     if (!is_other(p)) continue;
     // Nothing that waited to be said matters now. But a slice under way must end, or what follows
@@ -56,17 +67,15 @@ void Core::fail(ErrorKind kind, const std::string& cause, int because_of, int fo
       p.side->replace_payload(p.out_payload.data());
     }
     p.bulk.clear();
-    if (p.who.rank == found_by) continue;
-    const std::string_view said = std::string_view(cause).substr(0, kMostAbortBytes);
-    const auto* const bytes = reinterpret_cast<const std::byte*>(said.data());
+    if (p.who.rank == told_by) continue;
     push(p,
          {.type = FrameType::kAbort,
-          .descriptor = {.root = found_by >= 0 ? found_by : rank_},
-          .detail = static_cast<std::uint8_t>(kind)},
+          .descriptor = {.root = told_by >= 0 ? told_by : rank_},
+          .detail = static_cast<std::uint8_t>(cause.kind)},
          {bytes, bytes + said.size()});
     transmit_side(p);
   }
-  recorder_.broken(dl::name_of(kind), cause);
+  recorder_.broken(dl::name_of(cause.kind), cause.text);
   end_all(error);
 }
 
@@ -113,10 +122,12 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
       return;
     case FrameType::kAbort: {
       const auto* const said = reinterpret_cast<const char*>(p.incoming_payload.data());
+      auto cause = rendezvous::decode_cause({said, p.incoming_payload.size()});
+      DL_CHECK(cause && cause->blame != Blame::kNone, kInternal,
+               "group '{}': {} broke the group, with a cause that cannot be read", name_,
+               p.who.text());
       const int root = header.descriptor.root;
-      const int found_by = root >= 0 && root < size() && root != rank_ ? root : p.who.rank;
-      fail(static_cast<ErrorKind>(header.detail), std::string(said, p.incoming_payload.size()),
-           found_by, found_by);
+      fail(std::move(*cause), root >= 0 && root < size() && root != rank_ ? root : p.who.rank);
       return;
     }
     default:
@@ -174,7 +185,13 @@ void Core::look_at_ended_peers(Clock::time_point now) {
     if (p.has_exited && is_late && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
     if (is_late && p.state == Peer::State::kGone) {
       const std::lock_guard lock(error_mutex_);
-      if (gone_rank_.empty()) gone_rank_ = text_of_gone(p);
+      if (!gone_rank_) {
+        gone_rank_ = std::make_exception_ptr(GroupError({.kind = ErrorKind::kPeerFailed,
+                                                         .blame = blame_of_gone(ended_link(p)),
+                                                         .rank = p.who.in_job(),
+                                                         .found_by = identity(rank_).in_job(),
+                                                         .text = text_of_gone(p)}));
+      }
     }
     for (const Ref<Message>& message : messages_) {
       const bool is_awaited =
@@ -195,26 +212,34 @@ void Core::look_at_ended_peers(Clock::time_point now) {
 
 void Core::fail_gone(const Peer& p, const Operation& operation) {
   if (p.state == Peer::State::kLeft) {
-    fail(ErrorKind::kPeerFailed,
-         with_operation(operation.descriptor,
-                        fmt::format("{} has left group '{}' without calling it (its last "
-                                    "call was #{})",
-                                    p.who.text(), name_, p.last_called)),
-         p.who.rank);
+    fail(cause_in(operation.descriptor, ErrorKind::kPeerFailed,
+                  fmt::format("{} has left group '{}' without calling it (its last call was #{})",
+                              p.who.text(), name_, p.last_called),
+                  Blame::kLeft, p.who.in_job()));
     return;
   }
-  fail(ErrorKind::kPeerFailed, with_operation(operation.descriptor, text_of_gone(p)), p.who.rank);
+  fail(cause_in(operation.descriptor, ErrorKind::kPeerFailed, text_of_gone(p),
+                blame_of_gone(ended_link(p)), p.who.in_job()));
 }
 
-std::string Core::text_of_gone(const Peer& p) const {
+const Link& Core::ended_link(const Peer& p) const {
   const Link* ended = p.side->health() != Link::Health::kOpen ? p.side.get() : &incoming_lane(p);
   for (const auto& lane : p.data) {
     if (ended->health() == Link::Health::kOpen && lane->refuses()) ended = lane.get();
   }
-  return ended->health() == Link::Health::kSilent
+  return *ended;
+}
+
+Blame Core::blame_of_gone(const Link& ended) noexcept {
+  return ended.health() == Link::Health::kSilent ? Blame::kUnreachable : Blame::kGone;
+}
+
+std::string Core::text_of_gone(const Peer& p) const {
+  const Link& ended = ended_link(p);
+  return ended.health() == Link::Health::kSilent
              ? fmt::format("{} cannot be reached: its host has acknowledged nothing for 10 s",
                            p.who.text())
-             : gone_text(p.who.text(), ended->health_text());
+             : gone_text(p.who.text(), ended.health_text());
 }
 
 void Core::look_at_clocks(Clock::time_point now) {
@@ -235,11 +260,13 @@ void Core::look_at_clocks(Clock::time_point now) {
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   const bool is_slow = operation.timeout > policy_.speak_after;
   if (now >= operation.deadline.when()) {
-    recorder_.wait_for(operation.slot, missing_rank(operation));
-    fail(ErrorKind::kTimeout,
-         with_operation(operation.descriptor,
-                        fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
-                                    missing_text(operation))));
+    const int missing = missing_rank(operation);
+    recorder_.wait_for(operation.slot, missing);
+    fail(cause_in(operation.descriptor, ErrorKind::kTimeout,
+                  fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
+                              missing_text(operation)),
+                  missing >= 0 ? Blame::kMissing : Blame::kNone,
+                  missing >= 0 ? identity(missing).in_job() : -1));
     return;
   }
   if (operation.questions.are_due(operation.begin, now, operation.timeout, policy_.speak_after)) {
@@ -266,13 +293,13 @@ void Core::ask_peers() {
   }
 }
 
-std::string Core::silent_peers(Clock::time_point asked) const {
-  std::string silent;
+std::vector<Identity> Core::silent_peers(Clock::time_point asked) const {
+  std::vector<Identity> silent;
   for (const Peer& p : peers_) {
     if (is_poisoned() || !is_other(p) || p.last_answer >= asked || p.state != Peer::State::kHere) {
       continue;
     }
-    silent += fmt::format("{}{}", silent.empty() ? "" : "; ", p.who.text());
+    silent.push_back(p.who);
   }
   return silent;
 }

@@ -131,24 +131,24 @@ Ref<Work> Group::recv(const RecvOptions& o) {
   return start_message(descriptor_of(o), o.call, o.peer, o.buffer);
 }
 
-void Group::fail(ErrorKind kind, const std::string& cause) noexcept {
+void Group::fail(const std::exception_ptr& cause) noexcept {
   if (core_->is_in_child()) return;  // it does not speak for the rank
   try {
-    engine_->post(
-        {.kind = Engine::Request::Kind::kFail, .core = core_, .text = cause, .error = kind}, true);
+    engine_->post({.kind = Engine::Request::Kind::kFail, .core = core_, .cause = cause_of(cause)},
+                  true);
   } catch (...) {
     // Out of memory: the peers notice this rank's end instead.
   }
 }
 
-std::string Group::silent_peers(std::chrono::nanoseconds limit) {
+std::vector<Identity> Group::silent_peers(std::chrono::nanoseconds limit) {
   if (core_->is_in_child()) return {};
   const Deadline until = Deadline::after(limit);
   const auto asked = Deadline::Clock::now();
   engine_->inspect([&] { core_->ask_peers(); });
   for (;;) {
     const std::uint64_t known = core_->news();
-    std::string silent;
+    std::vector<Identity> silent;
     engine_->inspect([&] { silent = core_->silent_peers(asked); });
     if (silent.empty() || !core_->wait_for_news(known, until)) return silent;
   }

@@ -43,7 +43,9 @@ class Group final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
-  std::string gone_rank() const override { return core_->gone_rank(); }
+  std::exception_ptr gone_rank() const override { return core_->gone_rank(); }
+  void fail(const std::exception_ptr& cause) noexcept override;
+  int rank_in_job() const noexcept override { return how_.in_job(); }
 
   // For a group that this one is part of. -------------------------------------------------------
   const Identity& identity(int rank) const noexcept { return core_->identity(rank); }
@@ -52,12 +54,11 @@ class Group final : public ProcessGroup {
   // Collective: all ranks have called the same operation, whose bytes go another way. It takes a
   // number as this group's own do, which is written into `what`. Ranks that differ get kMismatch.
   Ref<Work> agree(Descriptor& what, const CallOptions& call);
-  // Like abort(), with a cause that is known already; and the rank whose failure the cause follows.
-  void fail(ErrorKind kind, const std::string& cause) noexcept;
-  int because_of() const noexcept { return core_->because_of(); }
-  // Asks all ranks for a sign of life, and waits for it for at most `limit`: who gives none, joined
-  // by "; ". Empty where all do, and where the group is broken.
-  std::string silent_peers(std::chrono::nanoseconds limit);
+  // After a mismatch, what this rank has called in that place.
+  std::string own_call() const { return core_->own_call(); }
+  // Asks all ranks for a sign of life, and waits for it for at most `limit`: who gives none. Empty
+  // where all do, and where the group is broken.
+  std::vector<Identity> silent_peers(std::chrono::nanoseconds limit);
 
  private:
   ~Group() override;

@@ -193,7 +193,7 @@ Plan plan_of_rank_0(const GroupOptions& options, const Record& theirs) {
 Mesh connect_mesh(const GroupOptions& options) {
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
-  const Identity self = this_process(options.rank, options.node, options.known_as);
+  const Identity self = this_process(options);
   const RosterOptions roster = roster_of(options);
 
   Mesh mesh{.rank = options.rank,

@@ -11,8 +11,10 @@
 namespace dl::rendezvous {
 namespace {
 
-constexpr std::string_view kWord = "peer-failed";
+constexpr std::string_view kBrokenWord = "broken";
+constexpr std::string_view kWaitingWord = "waiting";
 constexpr std::size_t kMostBytes = 32 * 1024;
+constexpr std::size_t kMostLineBytes = 255;
 
 // The part before the next line break, which is taken off `rest` with it.
 std::optional<std::string_view> take_line(std::string_view& rest) {
@@ -23,38 +25,64 @@ std::optional<std::string_view> take_line(std::string_view& rest) {
   return line;
 }
 
+std::string one_line(const std::string& text) {
+  std::string line = text.substr(0, kMostLineBytes);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+void send_packet(const std::string& packet) {
+  const auto fd = env::get_int(env::Var::kLifelineFd);
+  if (!fd) return;
+  ::send(static_cast<int>(*fd), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 }  // namespace
 
 std::string encode_peer_failure(const PeerFailure& failure) {
-  std::string operation = failure.operation.substr(0, 255);
-  std::replace(operation.begin(), operation.end(), '\n', ' ');
-  std::string packet = fmt::format("{}\n{}\n{}\n", kWord, failure.peer, operation);
-  packet.append(failure.text, 0, kMostBytes - packet.size());
-  return packet;
+  std::string packet = fmt::format("{}\n{}\n", kBrokenWord, one_line(failure.call));
+  return packet + encode(failure.cause, kMostBytes - packet.size());
 }
 
 std::optional<PeerFailure> decode_peer_failure(std::string_view packet) {
   const auto word = take_line(packet);
-  const auto peer = take_line(packet);
+  const auto call = take_line(packet);
+  if (!word || *word != kBrokenWord || !call) return std::nullopt;
+  auto cause = decode_cause(packet);
+  if (!cause) return std::nullopt;
+  return PeerFailure{.cause = std::move(*cause), .call = std::string(*call)};
+}
+
+std::string encode_waiting(const Waiting& waiting) {
+  return fmt::format("{}\n{}\n{}\n", kWaitingWord, waiting.rank, one_line(waiting.operation));
+}
+
+std::optional<Waiting> decode_waiting(std::string_view packet) {
+  const auto word = take_line(packet);
+  const auto rank = take_line(packet);
   const auto operation = take_line(packet);
-  if (!word || *word != kWord || !peer || !operation) return std::nullopt;
-  PeerFailure failure;
+  if (!word || *word != kWaitingWord || !rank || !operation) return std::nullopt;
+  Waiting waiting;
   const auto [end, error] =
-      std::from_chars(peer->data(), peer->data() + peer->size(), failure.peer);
-  if (error != std::errc() || end != peer->data() + peer->size()) return std::nullopt;
-  failure.operation = *operation;
-  failure.text = packet;
-  return failure;
+      std::from_chars(rank->data(), rank->data() + rank->size(), waiting.rank);
+  if (error != std::errc() || end != rank->data() + rank->size()) return std::nullopt;
+  waiting.operation = *operation;
+  return waiting;
 }
 
 void report_peer_failure(const PeerFailure& failure) noexcept {
   try {
-    const auto fd = env::get_int(env::Var::kLifelineFd);
-    if (!fd) return;
-    const std::string packet = encode_peer_failure(failure);
-    ::send(static_cast<int>(*fd), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    send_packet(encode_peer_failure(failure));
   } catch (...) {
     // The error that this is about is on its way already.
+  }
+}
+
+void report_waiting(const Waiting& waiting) noexcept {
+  try {
+    send_packet(encode_waiting(waiting));
+  } catch (...) {
+    // Out of memory: the wait's own deadline ends it.
   }
 }
 

@@ -122,6 +122,7 @@ bool Bridge::handle_line(const std::string& line) {
            status.ok() ? std::string("it names none") : status.ToString());
   if (message.has_join()) {
     join_by_ = Deadline::after(options_.timeout);
+    host_ = message.join().host();
     if (stream_ == nullptr) connect(*message.mutable_join(), join_by_);
     const std::lock_guard lock(out_mutex_);
     joining_ = true;
@@ -365,12 +366,14 @@ int Bridge::end() {
       const auto silence =
           std::chrono::round<std::chrono::seconds>(options_.silence.dead_after).count();
       put_error("connection",
-                silent_ ? fmt::format("the rendezvous at {} has been silent for {} s",
-                                      options_.endpoint.text(), silence)
-                        : with_standstill(fmt::format(
-                              "the rendezvous at {} was lost: {}", options_.endpoint.text(),
-                              status.error_message().empty() ? "it ended the connection"
-                                                             : status.error_message())));
+                silent_
+                    ? fmt::format("host {} and the rendezvous at {} lost each other: silent for "
+                                  "{} s; is the network between them up, and does it run?",
+                                  host_, options_.endpoint.text(), silence)
+                    : with_standstill(
+                          fmt::format("the rendezvous at {} was lost: {}", options_.endpoint.text(),
+                                      status.error_message().empty() ? "it ended the connection"
+                                                                     : status.error_message())));
     }
     stream_.reset();
   }

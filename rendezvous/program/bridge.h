@@ -67,6 +67,7 @@ class Bridge {
 
   BridgeOptions options_;
   std::string buffer_;
+  std::string host_;  // as dlrun names it
   bool input_closed_ = false;
   UniqueFd ended_;  // eventfd: the service's stream has ended
 

@@ -29,7 +29,13 @@ int stubborn() {
 
 // Fails because of rank 1.
 int follow() {
-  dl::rendezvous::report_peer_failure({1, "all_reduce #3", "rank 1 is gone"});
+  dl::rendezvous::PeerFailure failure;
+  failure.cause.blame = dl::rendezvous::Blame::kMissing;
+  failure.cause.rank = 1;
+  failure.cause.found_by = 0;
+  failure.cause.operation = "all_reduce #3";
+  failure.cause.text = "rank 1 is gone";
+  dl::rendezvous::report_peer_failure(failure);
   return 4;
 }
 

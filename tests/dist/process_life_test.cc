@@ -172,7 +172,7 @@ int misuse(ProcessGroup& group, const Ref<collectives::Work>& under_way) {
     return 7;
   }
   group.abort("a child has nothing to say");
-  if (!group.gone_rank().empty() || group.error() == nullptr) return 8;
+  if (group.gone_rank() != nullptr || group.error() == nullptr) return 8;
   if (is_initialized() || group.rank() != kVictim) return 9;
   if (said_by([] { init_process_group(); }).find("a child that a rank has forked") ==
       std::string::npos) {

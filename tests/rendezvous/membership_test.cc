@@ -51,6 +51,26 @@ pb::FromNode failed(int rank, int code) {
                                      std::to_string(code));
   return message;
 }
+pb::FromNode follows(int rank, int blamed, const std::string& blame = "gone") {
+  pb::FromNode message = failed(rank, 1);
+  pb::Follows* follows = message.mutable_failed()->mutable_follows();
+  follows->set_blame(blame);
+  follows->set_rank(blamed);
+  follows->set_found_by(rank);
+  follows->set_operation("barrier #12");
+  return message;
+}
+pb::FromNode finished(int rank) {
+  pb::FromNode message;
+  message.mutable_finished()->set_rank(rank);
+  message.mutable_finished()->set_text("rank " + std::to_string(rank) + " ended with exit code 0");
+  return message;
+}
+pb::FromNode goes_on(int rank) {
+  pb::FromNode message;
+  message.mutable_goes_on()->set_rank(rank);
+  return message;
+}
 pb::FromNode done() {
   pb::FromNode message;
   message.mutable_done();
@@ -263,6 +283,50 @@ TEST_F(MembershipTest, FirstFailureGoesToAllAndLaterOnesToNobody) {
   EXPECT_TRUE(membership_.on_lost(2, now_).empty());
 }
 
+TEST_F(MembershipTest, AFollowerIsHeldUntilTheRankThatItBlamesHasEnded) {
+  start_two();
+  const Outbox question = say(2, follows(2, 1));
+  ASSERT_EQ(question.size(), 1U);
+  EXPECT_EQ(question[0].to, 1U) << "rank 1 is on the first node";
+  EXPECT_EQ(question[0].message.look().rank(), 1);
+  EXPECT_TRUE(pass(4s, {1, 2}).empty());
+  const Outbox out = say(1, failed(1, 7));
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[0].message.failed().rank(), 1);
+  EXPECT_EQ(out[0].message.failed().group_rank(), 0);
+  EXPECT_EQ(out[0].message.failed().exit_code(), 7);
+}
+
+TEST_F(MembershipTest, AFollowerIsTheCauseWhereTheRankThatItBlamesGoesOn) {
+  start_two();
+  ASSERT_EQ(say(2, follows(2, 1)).size(), 1U);
+  const Outbox out = say(1, goes_on(1));
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[0].message.failed().rank(), 2);
+  EXPECT_THAT(out[0].message.failed().detail(), HasSubstr("failed because of rank 1"));
+}
+
+TEST_F(MembershipTest, ANodeThatDoesNotAnswerHoldsNobodyForEver) {
+  start_two();
+  ASSERT_EQ(say(2, follows(2, 1)).size(), 1U);
+  const Outbox out = pass(26s, {1, 2});
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[0].message.failed().rank(), 2);
+}
+
+TEST_F(MembershipTest, ARankThatEndsEarlyIsACauseOnceAllHaveSaidWhoNeedsIt) {
+  start_two();
+  EXPECT_TRUE(say(1, finished(1)).empty());
+  EXPECT_EQ(say(2, follows(2, 1, "left")).size(), 2U) << "all nodes are asked";
+  EXPECT_TRUE(say(1, follows(0, 1, "left")).empty());
+  EXPECT_TRUE(say(1, goes_on(-1)).empty());
+  const Outbox out = say(2, goes_on(-1));
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[0].message.failed().text(),
+            "rank 1 ended with exit code 0 while ranks 0, 2 were waiting for it in barrier #12");
+  EXPECT_EQ(out[0].message.failed().exit_code(), 1);
+}
+
 TEST_F(MembershipTest, LostNodeIsAFailureForTheOthers) {
   start_two();
   const Outbox out = membership_.on_lost(2, now_);
@@ -279,7 +343,9 @@ TEST_F(MembershipTest, SilentNodeIsLostAfterTenSeconds) {
   const Outbox out = pass(250ms, {1});
   ASSERT_EQ(out.size(), 2U);
   EXPECT_EQ(out[0].to, 1U);
-  EXPECT_THAT(out[0].message.failed().text(), HasSubstr("no heartbeat for 10 s"));
+  EXPECT_THAT(out[0].message.failed().text(),
+              HasSubstr("hosts host-a (node 0) and host-b (node 1) lost each other: no heartbeat "
+                        "for 10 s"));
   EXPECT_EQ(out[1].to, 2U);
   EXPECT_TRUE(out[1].last);
   EXPECT_TRUE(out[1].message.has_error());

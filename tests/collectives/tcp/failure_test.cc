@@ -231,9 +231,17 @@ TEST(Abort, IsReportedToTheAgentByTheRanksThatFollow) {
   const auto report =
       rendezvous::decode_peer_failure({packet.data(), static_cast<std::size_t>(size)});
   ASSERT_TRUE(report);
-  EXPECT_EQ(report->peer, 1);
-  EXPECT_NE(report->text.find("out of disk"), std::string::npos) << report->text;
-  EXPECT_LT(receive(), 0) << "rank 1 is the cause and reports nothing";
+  EXPECT_EQ(report->cause.rank, 1);
+  EXPECT_EQ(report->cause.found_by, 1);
+  EXPECT_EQ(report->cause.blame, rendezvous::Blame::kBroke);
+  EXPECT_EQ(report->cause.kind, ErrorKind::kAborted);
+  EXPECT_NE(report->cause.text.find("out of disk"), std::string::npos) << report->cause.text;
+  // Rank 1 is the cause and reports nothing. A hybrid group and the group of all its ranks may both
+  // report what rank 0 has heard.
+  const char* const backend = std::getenv("DLRUN_TEST_BACKEND");
+  int more = 0;
+  while (receive() > 0) ++more;
+  EXPECT_LE(more, backend != nullptr && std::string(backend) == "hybrid" ? 1 : 0);
 }
 
 TEST(Leaving, UnderAnOperationIsAnErrorOnTheOthersAtOnce) {

@@ -158,9 +158,10 @@ TEST(Handshake, AnotherProtocolVersionIsSaidOnBothSides) {
   bytes[8] = static_cast<std::uint8_t>(kProtocolVersion + 1);
   give(server, bytes);
   EXPECT_EQ(server.refusal(), Refusal::kProtocolVersion);
-  EXPECT_THAT(server.reason(), HasSubstr("it speaks version 2"));
-  // The refusal as a client of version 2 would read it is the same frame; a client of version 1
-  // that meets a server of version 2 already stops at the preamble.
+  EXPECT_THAT(server.reason(),
+              HasSubstr("it speaks version " + std::to_string(kProtocolVersion + 1)));
+  // The refusal as a client of the next version would read it is the same frame; a client of this
+  // one that meets a server of the next already stops at the preamble.
   Bytes answer = take(server);
   answer[8] = static_cast<std::uint8_t>(kProtocolVersion + 1);
   give(client, answer);

@@ -188,7 +188,7 @@ void Core::finish_front(const std::exception_ptr&) {
   front_.is_over = true;
 }
 
-void Core::fail(ErrorKind, const std::string& text, int) noexcept {
+void Core::fail_mismatch(const Descriptor&, const Peer&, const std::string& text) noexcept {
   model::violation(text);
 }
 

@@ -171,7 +171,7 @@ class Core {
   bool talk();
   bool step();
   void finish_front(const std::exception_ptr& error);
-  void fail(ErrorKind kind, const std::string& text, int because_of = -1) noexcept;
+  void fail_mismatch(const Descriptor& operation, const Peer& p, const std::string& text) noexcept;
 
   // wake.cc
   void published() noexcept;

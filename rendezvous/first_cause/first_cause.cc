@@ -1,0 +1,266 @@
+#include "rendezvous/first_cause/first_cause.h"
+
+#include <fmt/core.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace dl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long a rank that runs may take to end before the one that blames it is the cause.
+std::chrono::milliseconds patience_for(Blame blame) {
+  switch (blame) {
+    case Blame::kMissing:
+      return 500ms;  // it is late, and that is all that is known
+    case Blame::kUnreachable:
+      return 3s;  // the nodes' own connection says within this whether its host is gone
+    default:
+      return 5s;  // its connections have closed: the process mostly ends, but may take its time
+  }
+}
+// A program that does not know dlrun names nobody. Its peer takes Python's modules apart, with its
+// connections closed already.
+constexpr std::chrono::milliseconds kLostPeerWait = 2s;
+// For the other ranks to say what they did.
+constexpr std::chrono::milliseconds kGatherTime = 500ms;
+constexpr std::size_t kMostNoteLines = 12;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size() && lines.size() < kMostNoteLines;) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace
+
+bool RankEnd::is_follower() const {
+  if (!follows) return lost_peer;
+  const Cause& cause = follows->cause;
+  return cause.rank != rank || (cause.blame != Blame::kLeft && cause.blame != Blame::kBroke);
+}
+
+int RankEnd::exit_code() const {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::string rank_list(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (i > 0) text += ", ";
+    text += last == i ? std::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+// From a follower over the ranks that each blames, to the first that is no follower.
+struct FirstCause::Trail {
+  enum class Where : std::uint8_t { kRuns, kEndedWell, kMismatch, kCircle, kUnknown } where;
+  const RankEnd* last = nullptr;  // the last follower
+  int rank = -1;                  // that it blames
+};
+
+void FirstCause::ended(RankEnd end) {
+  waiting_.erase(end.rank);
+  ends_.push_back(std::move(end));
+  judge();
+}
+
+void FirstCause::waits(int rank, Waiting waiting) {
+  if (waiting.rank < 0) {
+    waiting_.erase(rank);
+  } else if (end_of(rank) == nullptr) {
+    waiting_.insert_or_assign(rank, std::move(waiting));
+  }
+  judge();
+}
+
+void FirstCause::goes_on(int rank) {
+  going_on_.insert(rank);
+  judge();
+}
+
+const RankEnd* FirstCause::end_of(int rank) const {
+  const auto found = std::find_if(ends_.begin(), ends_.end(),
+                                  [rank](const RankEnd& end) { return end.rank == rank; });
+  return found == ends_.end() ? nullptr : &*found;
+}
+
+std::string FirstCause::host_of(int rank) const {
+  const auto at = static_cast<std::size_t>(rank);
+  return rank >= 0 && at < hosts_.size() ? hosts_[at] : std::string();
+}
+
+FirstCause::Trail FirstCause::follow(const RankEnd& from) const {
+  using Where = Trail::Where;
+  std::set<int> seen;
+  for (const RankEnd* at = &from;;) {
+    if (!at->follows) return {Where::kUnknown, at};
+    const Cause& cause = at->follows->cause;
+    if (cause.blame == Blame::kMismatch) return {Where::kMismatch, at, cause.rank};
+    // A rank that others blame follows those that found it.
+    const int next = cause.rank != at->rank ? cause.rank : cause.found_by;
+    if (next < 0 || next == at->rank) return {Where::kUnknown, at};
+    seen.insert(at->rank);
+    const RankEnd* const end = end_of(next);
+    if (end == nullptr) return {Where::kRuns, at, next};
+    if (!end->failed()) return {Where::kEndedWell, at, next};
+    if (!end->is_follower() || seen.contains(next)) return {Where::kCircle, at, next};
+    at = end;
+  }
+}
+
+// Sets question(); false where it has been answered.
+bool FirstCause::asks(int rank, std::chrono::milliseconds patience) {
+  if (going_on_.contains(rank)) return false;
+  question_ = Question{rank, patience};
+  return true;
+}
+
+void FirstCause::judge() {
+  using Where = Trail::Where;
+  if (finding_) return;
+  question_.reset();
+  std::vector<Trail> trails;
+  for (const RankEnd& end : ends_) {
+    if (!end.failed() || end.stopped) continue;
+    if (!end.is_follower()) {
+      finding_ = Finding{.rank = end.rank, .exit_code = end.exit_code()};
+      return;
+    }
+    trails.push_back(follow(end));
+  }
+  const auto first = [&](Where where) {
+    return std::find_if(trails.begin(), trails.end(),
+                        [where](const Trail& trail) { return trail.where == where; });
+  };
+  if (const auto trail = first(Where::kEndedWell); trail != trails.end()) {
+    if (!asks(kAnyRank, kGatherTime)) find_early_end(trail->rank);
+    return;
+  }
+  for (const auto& [rank, waiting] : waiting_) {
+    const RankEnd* const end = end_of(waiting.rank);
+    if (end == nullptr || end->failed() || end->stopped) continue;
+    if (!asks(kAnyRank, kGatherTime)) find_early_end(waiting.rank);
+    return;
+  }
+  if (const auto trail = first(Where::kMismatch); trail != trails.end()) {
+    if (!asks(kAnyRank, kGatherTime)) find_mismatch(*trail->last);
+    return;
+  }
+  for (const Trail& trail : trails) {
+    if (trail.where == Where::kRuns &&
+        asks(trail.rank, patience_for(trail.last->follows->cause.blame))) {
+      return;
+    }
+    if (trail.where == Where::kUnknown && asks(kAnyRank, kLostPeerWait)) return;
+  }
+  if (!trails.empty()) find_follower(trails.front());
+}
+
+std::map<std::string, std::vector<int>> FirstCause::waiters_for(int rank) const {
+  std::map<std::string, std::vector<int>> waiters;
+  for (const RankEnd& end : ends_) {
+    if (!end.failed() || !end.follows || end.follows->cause.rank != rank) continue;
+    waiters[end.follows->cause.operation].push_back(end.rank);
+  }
+  for (const auto& [waiter, waiting] : waiting_) {
+    if (waiting.rank == rank) waiters[waiting.operation].push_back(waiter);
+  }
+  return waiters;
+}
+
+void FirstCause::find_early_end(int rank) {
+  Finding found{.rank = rank};
+  for (const auto& [operation, ranks] : waiters_for(rank)) {
+    found.clause += fmt::format(
+        "{} {} {} waiting for it{}", found.clause.empty() ? " while" : " and", rank_list(ranks),
+        ranks.size() == 1 ? "was" : "were", operation.empty() ? "" : " in " + operation);
+  }
+  finding_ = std::move(found);
+}
+
+void FirstCause::find_mismatch(const RankEnd& follower) {
+  std::map<std::string, std::vector<int>> calls;
+  for (const RankEnd& end : ends_) {
+    if (!end.follows || end.follows->cause.blame != Blame::kMismatch) continue;
+    if (!end.follows->call.empty()) calls[end.follows->call].push_back(end.rank);
+  }
+  for (auto& [call, ranks] : calls) std::sort(ranks.begin(), ranks.end());
+  const Cause& cause = follower.follows->cause;
+  Finding found{.rank = std::max(cause.rank, cause.found_by), .exit_code = follower.exit_code()};
+  if (calls.size() > 1) {
+    const auto most =
+        std::max_element(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
+          return a.second.size() != b.second.size() ? a.second.size() < b.second.size()
+                                                    : a.second.front() > b.second.front();
+        });
+    auto odd = calls.end();
+    for (auto call = calls.begin(); call != calls.end(); ++call) {
+      if (call == most) continue;
+      if (odd == calls.end() || call->second.front() < odd->second.front()) odd = call;
+    }
+    found.rank = odd->second.front();
+    found.notes.push_back(fmt::format("  {} called {}, {} called {}", rank_list(odd->second),
+                                      odd->first, rank_list(most->second), most->first));
+  }
+  const RankEnd* const named = end_of(found.rank);
+  if (named == nullptr || !named->failed()) {
+    found.rank = follower.rank;
+  } else {
+    found.exit_code = named->exit_code();
+  }
+  finding_ = std::move(found);
+}
+
+void FirstCause::find_follower(const Trail& trail) {
+  const RankEnd* named = trail.last;
+  if (!named->follows) {
+    finding_ = Finding{.rank = named->rank,
+                       .notes = {"  it seems to have lost a peer, but no other rank failed before "
+                                 "it or soon after"},
+                       .exit_code = named->exit_code()};
+    return;
+  }
+  // The rank that found it has more to say than one that only heard of it.
+  const Cause& cause = named->follows->cause;
+  if (const RankEnd* const finder = end_of(cause.found_by);
+      finder != nullptr && finder->failed() && finder->follows &&
+      finder->follows->cause.rank == cause.rank) {
+    named = finder;
+  }
+  Finding found{.rank = named->rank, .exit_code = named->exit_code()};
+  const std::string here = host_of(std::min(named->rank, cause.rank));
+  const std::string there = host_of(std::max(named->rank, cause.rank));
+  const bool is_link = cause.blame == Blame::kUnreachable ||
+                       (cause.blame == Blame::kGone && trail.where == Trail::Where::kCircle);
+  if (is_link && here != there) {
+    found.headline =
+        fmt::format("hosts {} and {} lost each other: {}; is the network between them up?", here,
+                    there, named->follows->cause.text);
+  } else {
+    const RankEnd* const blamed = end_of(cause.rank);
+    found.notes.push_back(fmt::format(
+        "  it says that it failed because of {} in {}{}",
+        cause.rank >= 0 ? fmt::format("rank {}", cause.rank) : "a peer",
+        cause.operation.empty() ? "a group" : cause.operation,
+        blamed == nullptr && cause.rank >= 0 ? ", which has not ended on its own" : ""));
+    for (const std::string& line : lines_of(named->follows->cause.text)) {
+      found.notes.push_back("    | " + line);
+    }
+  }
+  finding_ = std::move(found);
+}
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,111 @@
+// Which rank was the first cause of a job's end: the rule alone, without processes or clocks. dlrun
+// judges a job of one node by it, the rendezvous service one of several.
+//
+// A rank that fails on its own is the cause, at once. A rank whose group broke because of another
+// rank says so on its lifeline (a follower): the rank that it blames is looked at, then the rank
+// that this one blames, and so on, whichever node they are on and in whatever order their ends
+// become known:
+//   it runs             ask its dlrun whether it is about to end; if not, the follower is the cause
+//   it ended with 0     it left the others waiting: the cause is that end
+//   it is a follower    go on with the rank that it blames; a circle between two hosts is a lost
+//                       link, which is named rather than either rank
+//   it called something else
+//                       the odd one out by majority; in a tie, the first rank that differs from the
+//                       lowest one; where all have called the same, and only counts of one pair
+//                       differ, the higher rank of the pair
+//
+// One thread at a time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/net/lifeline.h"
+
+namespace dl::rendezvous {
+
+// In the place of a rank: any of the job.
+inline constexpr int kAnyRank = -1;
+
+// The end of one rank.
+struct RankEnd {
+  int rank = -1;
+  pid_t pid = -1;
+  int status = 0;        // as waitpid() gives it
+  bool stopped = false;  // dlrun had begun to end the job: the end says nothing about a cause
+  std::optional<PeerFailure> follows = std::nullopt;
+  bool lost_peer = false;  // nothing on the lifeline, but its last words say so (lost_peer.h)
+  // For a judge that does not know the rank: the first line of its page, and the others.
+  std::string text{};
+  std::string detail{};
+
+  bool failed() const { return status != 0; }
+  // Not a rank that hears only of what it has done itself.
+  bool is_follower() const;
+  int exit_code() const;  // 128+n for signal n
+};
+
+// Whether a rank is about to end; its dlrun answers that it is not when this time has passed.
+struct Question {
+  int rank = kAnyRank;
+  std::chrono::milliseconds patience{0};
+  bool operator==(const Question&) const = default;
+};
+
+struct Finding {
+  int rank = -1;
+  std::string headline{};            // in place of that of the rank's page; empty: none
+  std::string clause{};              // behind the headline of the rank's page
+  std::vector<std::string> notes{};  // lines below it
+  int exit_code = 1;
+};
+
+class FirstCause {
+ public:
+  // `hosts`: by rank; none: all are on one.
+  explicit FirstCause(std::vector<std::string> hosts = {}) : hosts_(std::move(hosts)) {}
+
+  void ended(RankEnd end);
+  // A rank waits for another one to come to the making of a group; Waiting::rank -1: no more.
+  void waits(int rank, Waiting waiting);
+  // The answer to question(): the rank is not about to end; kAnyRank: no rank is.
+  void goes_on(int rank);
+
+  // The first cause, once it is known. It never changes.
+  const std::optional<Finding>& finding() const { return finding_; }
+  // What has to be known next; none where the cause is known, or nothing has failed.
+  const std::optional<Question>& question() const { return question_; }
+  // All ends, in the order in which they became known.
+  const std::vector<RankEnd>& ends() const { return ends_; }
+
+ private:
+  struct Trail;
+
+  void judge();
+  Trail follow(const RankEnd& from) const;
+  const RankEnd* end_of(int rank) const;
+  std::string host_of(int rank) const;
+  bool asks(int rank, std::chrono::milliseconds patience);
+  void find_early_end(int rank);
+  void find_mismatch(const RankEnd& follower);
+  void find_follower(const Trail& trail);
+  std::map<std::string, std::vector<int>> waiters_for(int rank) const;
+
+  std::vector<std::string> hosts_;
+  std::vector<RankEnd> ends_;
+  std::map<int, Waiting> waiting_;  // by the rank that waits
+  std::set<int> going_on_;
+  std::optional<Question> question_;
+  std::optional<Finding> finding_;
+};
+
+// "rank 3", "ranks 0, 2-7"
+std::string rank_list(std::vector<int> ranks);
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,214 @@
+#include "rendezvous/first_cause/first_cause.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace dl::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+RankEnd exited(int rank, int code) {
+  return {.rank = rank, .pid = 100 + rank, .status = code << 8};
+}
+RankEnd follower(int rank, int blamed, Blame blame = Blame::kGone, int found_by = -1) {
+  RankEnd end = exited(rank, 1);
+  PeerFailure& failure = end.follows.emplace();
+  failure.cause.blame = blame;
+  failure.cause.rank = blamed;
+  failure.cause.found_by = found_by < 0 ? rank : found_by;
+  failure.cause.operation = "barrier #12";
+  failure.cause.text = "barrier #12: rank " + std::to_string(blamed) + " is gone";
+  return end;
+}
+RankEnd differing(int rank, const std::string& call, int blamed, int found_by) {
+  RankEnd end = follower(rank, blamed, Blame::kMismatch, found_by);
+  end.follows->call = call;
+  return end;
+}
+int named(const FirstCause& cause) {
+  return cause.finding() ? cause.finding()->rank : -1;
+}
+void answer(FirstCause& cause) {
+  ASSERT_TRUE(cause.question());
+  cause.goes_on(cause.question()->rank);
+}
+
+TEST(FirstCause, IsTheFirstFailureOfARankOnItsOwn) {
+  FirstCause cause;
+  cause.ended(exited(2, 0));
+  EXPECT_FALSE(cause.finding());
+  cause.ended(exited(1, 7));
+  cause.ended(exited(0, 3));
+  EXPECT_EQ(named(cause), 1);
+  EXPECT_EQ(cause.finding()->exit_code, 7);
+}
+
+TEST(FirstCause, OfASignalCountsAs128AndItsNumber) {
+  FirstCause cause;
+  cause.ended({.rank = 0, .pid = 1, .status = SIGKILL});
+  EXPECT_EQ(cause.finding()->exit_code, 137);
+}
+
+TEST(FirstCause, IsNotAFollowerHoweverLateTheRankThatItBlames) {
+  FirstCause cause;
+  cause.ended(follower(0, 1));
+  cause.ended(follower(2, 1));
+  ASSERT_TRUE(cause.question());
+  EXPECT_EQ(cause.question()->rank, 1);
+  EXPECT_GE(cause.question()->patience, 5s) << "its connections have closed: it may take a while";
+  EXPECT_FALSE(cause.finding());
+  cause.ended(exited(1, 4));
+  EXPECT_EQ(named(cause), 1);
+  EXPECT_FALSE(cause.question());
+}
+
+TEST(FirstCause, IsAtTheEndOfAChainInWhateverOrderItsEndsCome) {
+  // 3 blames 2, 2 blames 1, 1 blames 0, which is the cause.
+  for (const std::vector<int>& order : {std::vector{3, 2, 1, 0}, {1, 2, 3, 0}, {2, 0, 1, 3}}) {
+    FirstCause cause;
+    for (const int rank : order) {
+      cause.ended(rank == 0 ? RankEnd{.rank = 0, .pid = 1, .status = SIGKILL}
+                            : follower(rank, rank - 1));
+    }
+    EXPECT_EQ(named(cause), 0);
+  }
+}
+
+TEST(FirstCause, IsTheFollowerWhereTheBlamedRankGoesOn) {
+  FirstCause cause;
+  cause.ended(follower(2, 1, Blame::kMissing, 0));
+  EXPECT_LE(cause.question()->patience, 500ms) << "a rank that is late need not be ending";
+  cause.ended(follower(0, 1, Blame::kMissing, 0));
+  answer(cause);
+  EXPECT_EQ(named(cause), 0) << "it found it";
+  EXPECT_THAT(cause.finding()->notes,
+              ElementsAre("  it says that it failed because of rank 1 in barrier #12, which has "
+                          "not ended on its own",
+                          "    | barrier #12: rank 1 is gone"));
+}
+
+TEST(FirstCause, ARankThatIsBlamedFollowsTheOneThatFoundIt) {
+  // Rank 1 was late, and fails when it hears that the others have given it up.
+  FirstCause cause;
+  cause.ended(follower(1, 1, Blame::kMissing, 0));
+  ASSERT_TRUE(cause.question());
+  EXPECT_EQ(cause.question()->rank, 0);
+  cause.ended(follower(0, 1, Blame::kMissing, 0));
+  EXPECT_EQ(named(cause), 0);
+  EXPECT_THAT(cause.finding()->notes, Not(Contains(HasSubstr("has not ended"))));
+}
+
+TEST(FirstCause, IsARankThatHearsFromTheOthersThatItHasLeft) {
+  FirstCause cause;
+  cause.ended(follower(0, 1, Blame::kLeft));
+  RankEnd left = follower(1, 1, Blame::kLeft, 0);
+  left.status = 5 << 8;
+  cause.ended(left);
+  EXPECT_EQ(named(cause), 1);
+  EXPECT_EQ(cause.finding()->exit_code, 5);
+}
+
+TEST(FirstCause, IsARankThatEndsWith0WhileOthersNeedIt) {
+  FirstCause cause;
+  cause.ended(exited(1, 0));
+  EXPECT_FALSE(cause.question()) << "a rank may be done before the others";
+  cause.ended(follower(0, 1, Blame::kLeft));
+  cause.ended(follower(2, 1, Blame::kLeft, 0));
+  cause.ended(follower(3, 2));  // in a circle, and knows nothing of rank 1
+  EXPECT_EQ(cause.question()->rank, kAnyRank);
+  answer(cause);
+  EXPECT_EQ(named(cause), 1);
+  EXPECT_EQ(cause.finding()->exit_code, 1);
+  EXPECT_EQ(cause.finding()->clause, " while ranks 0, 2 were waiting for it in barrier #12");
+}
+
+TEST(FirstCause, IsARankThatEndsWith0BeforeTheGroupIsMade) {
+  for (const bool ends_first : {true, false}) {
+    FirstCause cause;
+    if (ends_first) cause.ended(exited(1, 0));
+    cause.waits(0, {.rank = 1, .operation = "the making of group 'world'"});
+    if (!ends_first) cause.ended(exited(1, 0));
+    answer(cause);
+    EXPECT_EQ(named(cause), 1);
+    EXPECT_EQ(cause.finding()->clause,
+              " while rank 0 was waiting for it in the making of group 'world'");
+  }
+}
+
+TEST(FirstCause, IsNoRankThatOthersHaveStoppedWaitingFor) {
+  FirstCause cause;
+  cause.waits(0, {.rank = 1, .operation = "the making of group 'world'"});
+  cause.waits(0, {.rank = -1, .operation = {}});
+  cause.ended(exited(1, 0));
+  EXPECT_FALSE(cause.question());
+  EXPECT_FALSE(cause.finding());
+}
+
+TEST(FirstCause, OfAMismatchIsTheOddOneOutWhoeverFoundIt) {
+  for (const int found_by : {0, 1, 2, 3}) {
+    FirstCause cause;
+    for (const int rank : {1, 0, 3, 2}) {
+      cause.ended(differing(rank, rank == 3 ? "broadcast #4" : "barrier #4", found_by == 3 ? 1 : 3,
+                            found_by));
+    }
+    answer(cause);
+    EXPECT_EQ(named(cause), 3);
+    EXPECT_THAT(cause.finding()->notes,
+                ElementsAre("  rank 3 called broadcast #4, ranks 0-2 called barrier #4"));
+  }
+}
+
+TEST(FirstCause, OfAMismatchOfTwoIsTheOneThatDiffersFromTheLowest) {
+  for (const int found_by : {0, 1}) {
+    FirstCause cause;
+    cause.ended(differing(1, "broadcast #4", 1 - found_by, found_by));
+    cause.ended(differing(0, "barrier #4", 1 - found_by, found_by));
+    answer(cause);
+    EXPECT_EQ(named(cause), 1);
+  }
+}
+
+TEST(FirstCause, IsALostLinkWhereTwoHostsBlameEachOther) {
+  FirstCause cause({"a (node 0)", "a (node 0)", "b (node 1)", "b (node 1)"});
+  cause.ended(follower(2, 0, Blame::kUnreachable));
+  EXPECT_EQ(cause.question()->rank, 0);
+  cause.ended(follower(0, 2, Blame::kUnreachable));
+  ASSERT_TRUE(cause.finding());
+  EXPECT_THAT(cause.finding()->headline, HasSubstr("hosts a (node 0) and b (node 1) lost each "
+                                                   "other: "));
+  EXPECT_EQ(cause.finding()->exit_code, 1);
+}
+
+TEST(FirstCause, OfARankThatSeemsToHaveLostAPeerIsWaitedFor) {
+  RankEnd lost = exited(0, 1);
+  lost.lost_peer = true;
+  {
+    FirstCause cause;
+    cause.ended(lost);
+    EXPECT_EQ(cause.question(), (Question{kAnyRank, 2s}));
+    cause.ended(exited(1, 7));
+    EXPECT_EQ(named(cause), 1);
+  }
+  FirstCause cause;
+  cause.ended(lost);
+  answer(cause);
+  EXPECT_EQ(named(cause), 0);
+  EXPECT_THAT(cause.finding()->notes, ElementsAre(HasSubstr("seems to have lost a peer")));
+}
+
+TEST(FirstCause, IsNoRankThatEndsAfterTheJobWasStopped) {
+  FirstCause cause;
+  RankEnd stopped = exited(0, 1);
+  stopped.stopped = true;
+  cause.ended(stopped);
+  EXPECT_FALSE(cause.finding());
+  EXPECT_FALSE(cause.question());
+}
+
+}  // namespace
+}  // namespace dl::rendezvous
