@@ -4,6 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/base/cgroup.h"
 
 namespace dl::collectives {
 namespace {
@@ -28,7 +32,10 @@ WaitPolicy wait_policy(int local_ranks) noexcept {
   const int online = std::max(static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), 1);
   // Fails where the machine has more CPUs than the set can name: then nobody is short of them.
   const int usable = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online;
-  return wait_policy(local_ranks, usable, online);
+  // A process that spins away its control group's quota is stopped for the rest of the period.
+  const std::optional<double> quota = cpu_quota();
+  const int granted = quota ? std::max(static_cast<int>(std::ceil(*quota)), 1) : online;
+  return wait_policy(local_ranks, std::min(usable, granted), std::min(online, granted));
 }
 
 std::chrono::nanoseconds Questions::next(std::chrono::nanoseconds timeout,

@@ -24,7 +24,4 @@ struct Machine {
 
 Machine this_machine();
 
-// The smallest quota of the control groups that this process is in. `root` stands for "/" in tests.
-std::optional<double> cpu_quota(const std::string& root = "");
-
 }  // namespace dl::launcher

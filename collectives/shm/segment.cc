@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #if defined(__SANITIZE_THREAD__)
@@ -20,6 +22,7 @@
 #include <mutex>
 #endif
 
+#include "core/base/cgroup.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
 
@@ -43,6 +46,17 @@ std::size_t available_memory() {
   }
   std::fclose(file);
   return kilobytes * 1024;
+}
+
+// The kernel kills a process of a group whose limit is reached, so the limit is looked at before.
+void check_available(std::size_t bytes, const std::string& what) {
+  if (bytes > available_memory()) throw_errno(ENOMEM, what);
+  const std::optional<std::uint64_t> left = memory_left_by_cgroup();
+  DL_CHECK(
+      !left || bytes <= *left, kIo,
+      "{}: the memory limit of this process's control group leaves {} bytes; give the job more "
+      "memory (--mem under SLURM), or run fewer ranks",
+      what, *left);
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -127,7 +141,7 @@ Segment Segment::make(std::size_t bytes) {
   segment.fd_.reset(::memfd_create("dlrun-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const std::string what = fmt::format("reserve {} bytes of shared memory", bytes);
   if (!segment.fd_) throw_errno(errno, what);
-  if (bytes > available_memory()) throw_errno(ENOMEM, what);
+  check_available(bytes, what);
   if (bytes > file_size_limit()) throw_errno(EFBIG, what);  // fallocate() would send SIGXFSZ
   for (std::size_t at = 0; at < bytes;) {
     const std::size_t step = std::min(bytes - at, kReserveStep);

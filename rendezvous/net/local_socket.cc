@@ -124,6 +124,7 @@ Received receive_passing(int fd, std::span<std::byte> bytes) noexcept {
     return received;
   }
   received.bytes = static_cast<std::size_t>(n);
+  received.lost_passed = (message.msg_flags & MSG_CTRUNC) != 0;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;

@@ -38,6 +38,7 @@ struct Received {
   std::size_t bytes = 0;  // 0 with `ended`: the peer has closed; 0 without: nothing is there now
   bool ended = false;
   UniqueFd passed{};
+  bool lost_passed = false;  // one came, and this process could not take it: it has too many open
 };
 // Takes what is there, at most the span's size, and a descriptor that came with it.
 Received receive_passing(int fd, std::span<std::byte> bytes) noexcept;

@@ -212,29 +212,5 @@ TEST(Port, ThatOnlyRootMayListenOnIsNotSaidToBeTaken) {
   EXPECT_EQ(WEXITSTATUS(status), kSaid);
 }
 
-TEST(CpuQuota, IsTheSmallestOfAllGroupsUpToTheRoot) {
-  const tests::TempDir root;
-  const auto write = [&](const std::string& path, const std::string& text) {
-    const std::filesystem::path full = root.path() + path;
-    std::filesystem::create_directories(full.parent_path());
-    std::ofstream(full) << text;
-  };
-  write("/proc/self/cgroup", "0::/a/b\n");
-  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
-  write("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
-  write("/sys/fs/cgroup/a/cpu.max", "150000 100000\n");
-  EXPECT_EQ(cpu_quota(root.path()), 1.5);
-  write("/sys/fs/cgroup/a/b/cpu.max", "400000 100000\n");
-  EXPECT_EQ(cpu_quota(root.path()), 1.5);
-
-  write("/proc/self/cgroup", "7:memory:/x\n4:cpu,cpuacct:/c\n");
-  write("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
-  write("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(cpu_quota(root.path()), std::nullopt);
-  write("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "250000\n");
-  EXPECT_EQ(cpu_quota(root.path()), 2.5);
-}
-
 }  // namespace
 }  // namespace dl::launcher

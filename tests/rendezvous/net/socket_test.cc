@@ -5,15 +5,20 @@
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "core/base/error.h"
+#include "rendezvous/net/local_socket.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -204,6 +209,29 @@ TEST(Socket, InheritedListenerMustListen) {
       error_of(ErrorKind::kInvalidArgument,
                [] { Listener::from_fd(UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))); }),
       HasSubstr("is not a listening socket"));
+}
+
+TEST(LocalSocket, SaysThatAPassedDescriptorWasLost) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd near(ends[0]);
+  const UniqueFd far(ends[1]);
+  const std::byte word{7};
+  std::byte got{};
+  const auto pass = [&] {
+    EXPECT_TRUE(send_passing(near.get(), std::span(&word, 1), near.get()));
+    return receive_passing(far.get(), std::span(&got, 1));
+  };
+  const Received whole = pass();
+  EXPECT_TRUE(whole.passed && !whole.lost_passed);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 3;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Received lost = pass();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(!lost.passed && lost.lost_passed && lost.bytes == 1);
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+// What the control groups of this process, versions 1 and 2, grant it. Each group up to the root
+// counts, and the least is what there is. Nullopt: no limit is known. `root` stands for "/" in
+// tests. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dl {
+
+// CPUs: 1.5 means 150 ms of CPU time in 100 ms.
+std::optional<double> cpu_quota(const std::string& root = "");
+
+// Bytes that may still be taken. File pages that nobody uses count as free, as the kernel drops
+// them first.
+std::optional<std::uint64_t> memory_left_by_cgroup(const std::string& root = "");
+
+}  // namespace dl
