@@ -35,10 +35,7 @@ class Completion {
   // Sleeps until the operation is over; false: the deadline passed first.
   bool wait_until(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    const auto over = [this] { return is_over(); };
-    if (!deadline.is_never()) return over_.wait_until(lock, deadline.when(), over);
-    over_.wait(lock, over);
-    return true;
+    return dl::wait_until(over_, lock, deadline, [this] { return is_over(); });
   }
 
  private:

@@ -192,7 +192,7 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::link(const std::stri
   {
     std::unique_lock lock(mutex_);
     const auto settled = [&] { return closed_ || link_ || !connecting_; };
-    const bool in_time = changed_.wait_until(lock, deadline.when(), settled);
+    const bool in_time = wait_until(changed_, lock, deadline, settled);
     if (closed_) throw_error(ErrorKind::kAborted, "store: closed: {}", *closed_);
     if (link_) return link_;
     DL_CHECK(in_time, kTimeout, "{} and was not made again by the deadline", connection());
@@ -245,6 +245,8 @@ Reply GrpcStore::Client::call(const std::string& what, Method<Request, Reply> me
     check_open();
     const ErrorKind kind = kind_of(status);
     if (kind == ErrorKind::kTimeout) {
+      // gRPC's clock goes on while this process is stopped.
+      if (!turn.has_passed()) continue;
       const std::chrono::duration<double> waited = Deadline::Clock::now() - start;
       throw_error(kind, "store: {}: no answer from {} within {:.1f} s", what,
                   options_.endpoint.text(), waited.count());

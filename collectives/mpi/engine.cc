@@ -95,9 +95,7 @@ void Engine::call(std::string_view what, std::function<int(const Module& mpi)> b
   }).detach();
   std::unique_lock lock(task->mutex);
   const auto is_over = [&] { return task->code.has_value(); };
-  if (deadline.is_never()) {
-    task->changed.wait(lock, is_over);
-  } else if (!task->changed.wait_until(lock, deadline.when(), is_over)) {
+  if (!wait_until(task->changed, lock, deadline, is_over)) {
     hold(nullptr);
     throw_error(ErrorKind::kTimeout, "{}: not all ranks have come by the deadline", what);
   }

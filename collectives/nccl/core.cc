@@ -54,9 +54,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
   const Deadline until = timeout ? Deadline::after(*timeout) : Deadline::never();
   std::unique_lock lock(core_->mutex_);
   const auto is_over = [this] { return is_completed(); };
-  if (until.is_never()) {
-    over_.wait(lock, is_over);
-  } else if (!over_.wait_until(lock, until.when(), is_over)) {
+  if (!wait_until(over_, lock, until, is_over)) {
     lock.unlock();
     throw_error(ErrorKind::kTimeout, "{}: not over after {:.3g} s; it goes on", text(descriptor_),
                 std::chrono::duration<double>(*timeout).count());

@@ -1,12 +1,23 @@
 // A point in time by which something must have happened. Every wait in dlrun takes one.
 //
 // A Deadline is a value; it is made once, at the edge of the program, and handed down, so that a
-// call that does five things takes no longer than it was given for all of them.
+// call that does five things takes no longer than it was given for all of them. Time in which the
+// process was stopped (stopped.h) does not count: the deadline is later by as much.
 #pragma once
 
 #include <chrono>
 
 namespace dl {
+
+// No sum of spans wraps around: max() stays max().
+constexpr std::chrono::nanoseconds add_spans(std::chrono::nanoseconds a,
+                                             std::chrono::nanoseconds b) noexcept {
+  constexpr auto kMost = std::chrono::nanoseconds::max();
+  constexpr auto kLeast = std::chrono::nanoseconds::min();
+  if (b.count() > 0 && a > kMost - b) return kMost;
+  if (b.count() < 0 && a < kLeast - b) return kLeast;
+  return a == kMost || b == kMost ? kMost : a + b;
+}
 
 class Deadline {
  public:
@@ -15,23 +26,45 @@ class Deadline {
   // `span` from now; a span of zero or less has already passed. Spans too long for the clock mean
   // never().
   static Deadline after(std::chrono::nanoseconds span) noexcept;
-  static Deadline at(Clock::time_point when) noexcept { return Deadline(when); }
-  static Deadline never() noexcept { return Deadline(Clock::time_point::max()); }
+  static Deadline at(Clock::time_point when) noexcept;
+  static Deadline never() noexcept { return {Clock::time_point::max(), {}}; }
 
   bool is_never() const noexcept { return when_ == Clock::time_point::max(); }
-  bool has_passed() const noexcept { return !is_never() && Clock::now() >= when_; }
-  Clock::time_point when() const noexcept { return when_; }
+  bool has_passed() const noexcept { return !is_never() && has_passed(Clock::now()); }
+  // For a caller that has just looked at the clock.
+  bool has_passed(Clock::time_point now) const noexcept { return now >= when(now); }
+  // As far as is known now: later after a stop. A wait until then that has ended asks has_passed().
+  Clock::time_point when() const noexcept { return is_never() ? when_ : when(Clock::now()); }
 
   // Time left, zero once passed, nanoseconds::max() for never().
   std::chrono::nanoseconds left() const noexcept;
   // The timeout that poll() and epoll_wait() take: milliseconds rounded up, -1 for never().
   int poll_timeout() const noexcept;
 
-  static Deadline earlier(Deadline a, Deadline b) noexcept { return a.when_ < b.when_ ? a : b; }
+  static Deadline earlier(Deadline a, Deadline b) noexcept;
 
  private:
-  explicit Deadline(Clock::time_point when) noexcept : when_(when) {}
-  Clock::time_point when_;
+  Deadline(Clock::time_point when, std::chrono::nanoseconds stopped_before) noexcept
+      : when_(when), stopped_before_(stopped_before) {}
+  Clock::time_point when(Clock::time_point now) const noexcept;
+
+  Clock::time_point when_;  // without stops
+  std::chrono::nanoseconds stopped_before_;
 };
+
+// Waits on a condition variable for `is_done`; false: the deadline passed first.
+template <typename Condition, typename Lock, typename Predicate>
+bool wait_until(Condition& condition, Lock& lock, Deadline deadline, const Predicate& is_done) {
+  while (!is_done()) {
+    if (deadline.is_never()) {
+      condition.wait(lock);
+    } else if (deadline.has_passed()) {
+      return false;
+    } else {
+      condition.wait_until(lock, deadline.when());
+    }
+  }
+  return true;
+}
 
 }  // namespace dl

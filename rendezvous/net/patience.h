@@ -1,4 +1,5 @@
 // When a wait should say for whom it waits: after 5 s, then after 10, 20, 40 s, then every minute.
+// Time in which this process was stopped does not count (stopped.h).
 // Tests take less than 5 s.
 #pragma once
 
@@ -6,6 +7,7 @@
 #include <chrono>
 
 #include "core/base/deadline.h"
+#include "core/base/stopped.h"
 
 namespace dl::rendezvous {
 
@@ -19,11 +21,11 @@ class Patience {
 
   // The moment at which the wait should next wake up to speak, or `deadline` where that is earlier.
   Deadline until(Deadline deadline) const noexcept {
-    return Deadline::earlier(deadline, Deadline::at(start_ + next_));
+    return Deadline::earlier(deadline, Deadline::at(start(Deadline::Clock::now()) + next_));
   }
   // True once for each moment at which something should be said.
   bool should_speak(Time now = Deadline::Clock::now()) noexcept {
-    return should_speak_after(now - start_);
+    return should_speak_after(now - start(now));
   }
   // The same for a wait that has lasted so long.
   bool should_speak_after(std::chrono::nanoseconds waited) noexcept {
@@ -32,11 +34,14 @@ class Patience {
     return true;
   }
   std::chrono::seconds waited(Time now = Deadline::Clock::now()) const noexcept {
-    return std::chrono::duration_cast<std::chrono::seconds>(now - start_);
+    return std::chrono::duration_cast<std::chrono::seconds>(now - start(now));
   }
 
  private:
+  Time start(Time now) const noexcept { return start_ + (stopped_time(now) - stopped_before_); }
+
   Time start_ = Deadline::Clock::now();
+  std::chrono::nanoseconds stopped_before_ = stopped_time(start_);
   std::chrono::nanoseconds next_ = kSpeakAfter;
 };
 

@@ -38,5 +38,28 @@ TEST(Deadline, EarlierPicksTheEarlier) {
   EXPECT_EQ(Deadline::earlier(Deadline::never(), soon).when(), soon.when());
 }
 
+TEST(Spans, AddUpWithoutWrappingAround) {
+  constexpr auto kMost = std::chrono::nanoseconds::max();
+  EXPECT_EQ(add_spans(1s, 2ms), 1002ms);
+  EXPECT_EQ(add_spans(kMost, 1ns), kMost);
+  EXPECT_EQ(add_spans(kMost - 1ns, 5s), kMost);
+  EXPECT_EQ(add_spans(kMost, -1s), kMost);
+  EXPECT_EQ(add_spans(std::chrono::nanoseconds::min(), -1s), std::chrono::nanoseconds::min());
+}
+
+TEST(Deadline, IsAskedAgainAfterAWaitThatEndsTooEarly) {
+  // Gives up at once, as a wait does whose clock went on while the process was stopped.
+  struct Impatient {
+    int waits = 0;
+    void wait(int&) { ++waits; }
+    void wait_until(int&, Deadline::Clock::time_point) { ++waits; }
+  } condition;
+  int lock = 0;
+  EXPECT_TRUE(
+      wait_until(condition, lock, Deadline::after(1h), [&] { return condition.waits == 3; }));
+  EXPECT_FALSE(wait_until(condition, lock, Deadline::after(-1s), [] { return false; }));
+  EXPECT_EQ(condition.waits, 3);
+}
+
 }  // namespace
 }  // namespace dl
