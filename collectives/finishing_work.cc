@@ -1,48 +1,117 @@
 #include "collectives/finishing_work.h"
 
+#include <pthread.h>
+
+#include <atomic>
+#include <csignal>
 #include <mutex>
+#include <thread>
 #include <utility>
+
+#include "core/base/log.h"
 
 namespace dl::collectives {
 namespace {
 
+// The operation and its last step, which outlive the Work that was dropped.
+class LastStep final : public RefCounted {
+ public:
+  LastStep(Ref<Work> work, std::function<void()> step)
+      : work_(std::move(work)), step_(std::move(step)) {}
+
+  Work& work() const noexcept { return *work_; }
+  bool is_over() const noexcept { return is_over_.load(std::memory_order_acquire); }
+
+  // After the operation went well.
+  void run() noexcept {
+    const std::lock_guard lock(mutex_);
+    run_locked();
+  }
+  // False: another thread is running it.
+  bool try_run() noexcept {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock) run_locked();
+    return lock.owns_lock();
+  }
+  std::exception_ptr error() const noexcept { return is_over() ? failed_ : nullptr; }
+
+ private:
+  void run_locked() noexcept {
+    if (is_over()) return;
+    try {
+      std::exchange(step_, nullptr)();
+    } catch (...) {
+      failed_ = std::current_exception();
+    }
+    is_over_.store(true, std::memory_order_release);
+  }
+
+  const Ref<Work> work_;
+  std::mutex mutex_;
+  std::function<void()> step_;
+  std::exception_ptr failed_;  // written before is_over_
+  std::atomic<bool> is_over_{false};
+};
+
+void run_when_over(const Ref<LastStep>& last) noexcept {
+  try {
+    last->work().synchronize();
+  } catch (const std::exception&) {
+    return;  // the group's next call throws it
+  }
+  last->run();
+}
+
 class FinishingWork final : public Work {
  public:
   FinishingWork(Ref<Work> work, std::function<void()> step)
-      : work_(std::move(work)), step_(std::move(step)) {}
+      : last_(make_ref<LastStep>(std::move(work), std::move(step))) {}
 
   void wait(Stream stream) override {
-    work_->wait(stream);
+    last_->work().wait(stream);
     finish();
   }
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override {
-    work_->synchronize(timeout);
+    last_->work().synchronize(timeout);
     finish();
   }
-  bool is_completed() const noexcept override { return work_->is_completed(); }
-  std::exception_ptr error() const noexcept override { return work_->error(); }
-  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
-    return work_->completed_at();
+  bool is_completed() const noexcept override {
+    if (last_->is_over()) return true;
+    if (!last_->work().is_completed()) return false;
+    return last_->work().error() != nullptr || (last_->try_run() && last_->is_over());
   }
-  std::string_view algorithm() const noexcept override { return work_->algorithm(); }
+  std::exception_ptr error() const noexcept override {
+    if (!is_completed()) return nullptr;
+    const std::exception_ptr error = last_->work().error();
+    return error ? error : last_->error();
+  }
+  std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
+    return is_completed() ? last_->work().completed_at() : std::nullopt;
+  }
+  std::optional<int> source() const noexcept override { return last_->work().source(); }
+  std::string_view algorithm() const noexcept override { return last_->work().algorithm(); }
 
  private:
-  void finish() {
-    const std::lock_guard lock(mutex_);
-    if (step_) {
-      try {
-        std::exchange(step_, nullptr)();
-      } catch (...) {
-        failed_ = std::current_exception();
-      }
+  ~FinishingWork() override {
+    if (is_completed()) return;
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      std::thread([last = last_] { run_when_over(last); }).detach();
+    } catch (const std::exception& error) {
+      log::warning("a dropped operation's output stays unwritten: {}", error.what());
     }
-    if (failed_) std::rethrow_exception(failed_);
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  Ref<Work> work_;
-  std::mutex mutex_;
-  std::function<void()> step_;  // empty once it has run
-  std::exception_ptr failed_;
+  void finish() {
+    last_->run();
+    if (const std::exception_ptr failed = last_->error()) std::rethrow_exception(failed);
+  }
+
+  const Ref<LastStep> last_;
 };
 
 }  // namespace

@@ -4,6 +4,17 @@
 
 namespace dl::collectives {
 
+Deadline connect_deadline(const GroupOptions& options) {
+  return options.connect_by.value_or(Deadline::after(options.connect_timeout));
+}
+
+void forget_connecting(GroupOptions& options) {
+  options.store = nullptr;  // it need not outlive the making of the group
+  options.connect_by.reset();
+  options.all_say_here = false;
+  options.segment = nullptr;
+}
+
 void check_group_name(const std::string& name) {
   DL_CHECK(!name.empty() && name.size() <= 128 && name.find('/') == std::string::npos,
            kInvalidArgument, "a group's name has 1 to 128 bytes and no '/', got '{}'", name);

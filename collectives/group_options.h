@@ -10,6 +10,7 @@
 
 #include "collectives/algorithms/plan.h"
 #include "collectives/record/recorder.h"
+#include "core/base/deadline.h"
 #include "core/base/ref.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/store.h"
@@ -30,7 +31,11 @@ struct GroupOptions {
   std::uint64_t generation = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
-  std::string node{};  // what makes two ranks share a node; empty: the host's name
+  // Of making the group, if it is part of something that ends by then; `connect_timeout` is then
+  // only what texts say. Nullopt: `connect_timeout` from the call.
+  std::optional<Deadline> connect_by{};
+  bool all_say_here = false;  // as in RosterOptions
+  std::string node{};         // what makes two ranks share a node; empty: the host's name
   std::chrono::nanoseconds speak_after = std::chrono::seconds(5);  // then a wait says for whom
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
   // Whether the agent is told of a peer's failure; false inside a group that tells it.
@@ -51,6 +56,9 @@ struct GroupOptions {
   Ref<RefCounted> engine{};  // from make_tcp_engine(); null: one of its own
 };
 
+Deadline connect_deadline(const GroupOptions& options);
+// Of a further group, made from what an earlier one was made with.
+void forget_connecting(GroupOptions& options);
 // Throws kInvalidArgument for a name that no group can have.
 void check_group_name(const std::string& name);
 // Throws kInvalidArgument for a rank, size, name or store with which no group can be made.

@@ -41,6 +41,15 @@ class JoinedWork final : public Work {
     }
     return last;
   }
+  std::optional<int> source() const noexcept override {
+    for (const Ref<Work>& work : works_) {
+      if (const auto from = work->source()) return from;
+    }
+    return std::nullopt;
+  }
+  std::optional<int> source_of(std::size_t message) const noexcept override {
+    return message < works_.size() ? works_[message]->source() : std::nullopt;
+  }
 
  private:
   std::vector<Ref<Work>> works_;

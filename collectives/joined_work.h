@@ -9,7 +9,7 @@
 
 namespace dl::collectives {
 
-// None of them null. Of none at all: a Work that is over.
+// None of them null. Of none at all: a Work that is over. source_of() counts them in this order.
 Ref<Work> join(std::vector<Ref<Work>> works);
 
 }  // namespace dl::collectives

@@ -18,6 +18,9 @@ std::string process_mark();
 // for one that has ended.
 UniqueFd watch_process(const Identity& who);
 
+// The rank's process was one that can be seen from here, and is no more.
+bool has_ended(const Identity& who);
+
 // "group 'world' belongs to rank 1 (...), and this process (pid 4712) is a child that it forked;
 // ..."
 std::string text_of_forked_child(const std::string& group, const Identity& owner);

@@ -88,14 +88,13 @@ Ref<Work> ProcessGroup::batch(std::span<const PeerMessage> messages) {
 }
 
 Ref<Work> ProcessGroup::start_each(std::span<const PeerMessage> messages) {
-  std::vector<Ref<Work>> works;
-  works.reserve(messages.size());
+  std::vector<Ref<Work>> works(messages.size());
   // The receives first, so that what comes finds its place.
-  for (const PeerMessage& message : messages) {
-    if (const auto* const from = std::get_if<RecvOptions>(&message)) works.push_back(recv(*from));
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (const auto* const from = std::get_if<RecvOptions>(&messages[i])) works[i] = recv(*from);
   }
-  for (const PeerMessage& message : messages) {
-    if (const auto* const to = std::get_if<SendOptions>(&message)) works.push_back(send(*to));
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (const auto* const to = std::get_if<SendOptions>(&messages[i])) works[i] = send(*to);
   }
   return join(std::move(works));
 }

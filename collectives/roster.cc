@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
+#include <vector>
 
 #include "collectives/peer_process.h"
 #include "core/base/error.h"
@@ -22,6 +24,10 @@ void read_number(std::string_view value, Number& number) {
 
 std::string key_of(const RosterOptions& options, int rank) {
   return fmt::format("{}/{}", options.place, rank);
+}
+
+std::string here_key(int rank) {
+  return fmt::format("here/{}", rank);
 }
 
 void check_record(const RosterOptions& options, const Record& own, const Record& theirs) {
@@ -46,9 +52,9 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
 class ToldWait {
  public:
   // Inside a group of ours the numbers are no ranks of the job, and all have come by then.
-  ToldWait(const RosterOptions& options, const Record& own, int rank)
+  ToldWait(const RosterOptions& options, const Identity& self, int rank)
       : options_(options),
-        rank_(own.who.in_job() == own.who.rank ? rank : -1),
+        rank_(self.in_job() == self.rank ? rank : -1),
         at_(rank_ < 0 ? Deadline::never() : Deadline::after(std::chrono::milliseconds(500))) {}
   ~ToldWait() {
     if (is_told_) rendezvous::report_waiting({.rank = -1, .operation = {}});
@@ -134,22 +140,71 @@ void publish(const RosterOptions& options, const Record& own, Deadline deadline)
   options.store->set(key_of(options, options.rank), own.text(), deadline);
 }
 
-Record await_record(const RosterOptions& options, const Record& own, int rank, Deadline deadline) {
+void say_here(const RosterOptions& options, Deadline deadline) {
+  const Record own{.size = options.size, .who = this_process(options.rank, {})};
+  options.store->set(here_key(options.rank), own.text(), deadline);
+}
+
+void check_alive(const std::string& group, const Identity& who) {
+  DL_CHECK(!has_ended(who), kPeerFailed,
+           "group '{}': {} is gone before the group was made; its own output says why", group,
+           who.text());
+}
+
+namespace {
+
+// Who has come so far, by rank, for stores where all say so.
+class Present {
+ public:
+  explicit Present(const RosterOptions& options)
+      : options_(options), who_(static_cast<std::size_t>(options.size)) {}
+
+  // Throws kPeerFailed if one of them has ended: nobody comes further without it.
+  void check_all_alive() {
+    for (int r = 0; r < options_.size; ++r) {
+      std::optional<Identity>& who = who_[static_cast<std::size_t>(r)];
+      if (r == options_.rank) continue;
+      if (!who) {
+        const auto here = options_.store->try_get(here_key(r), Deadline::after(kAliveLook));
+        if (here) who = Record::parse(*here, r).who;
+      }
+      if (who) check_alive(options_.group, *who);
+    }
+  }
+  const std::optional<Identity>& of(int rank) const { return who_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  const RosterOptions& options_;
+  std::vector<std::optional<Identity>> who_;
+};
+
+}  // namespace
+
+std::string await_value(const RosterOptions& options, const Identity& self, const std::string& key,
+                        int rank, Deadline deadline) {
   rendezvous::Patience patience;
-  ToldWait told(options, own, rank);
+  Present present(options);
+  ToldWait told(options, self, rank);
   for (;;) {
-    const Deadline until = Deadline::earlier(patience.until(deadline), told.at());
+    Deadline until = Deadline::earlier(patience.until(deadline), told.at());
+    if (options.all_say_here) until = Deadline::earlier(until, Deadline::after(kAliveLook));
     try {
-      Record theirs = Record::parse(options.store->get(key_of(options, rank), until), rank);
-      check_record(options, own, theirs);
-      return theirs;
+      return options.store->get(key, until);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
-      DL_CHECK(!deadline.has_passed(), kTimeout,
-               "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
-               "world size and the same store?",
-               options.group, rank, options.size,
-               std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count());
+    }
+    if (options.all_say_here) present.check_all_alive();
+    if (deadline.has_passed()) {
+      const auto seconds =
+          std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count();
+      const std::optional<Identity>& who = present.of(rank);
+      DL_CHECK(!who, kTimeout, "group '{}': {} has come, and did not go on within {} s (stopped?)",
+               options.group, who->text(), seconds);
+      throw_error(
+          ErrorKind::kTimeout,
+          "group '{}': rank {} of {} has not come within {} s; is it started, with the same "
+          "world size and the same store?",
+          options.group, rank, options.size, seconds);
     }
     told.tell();
     if (patience.should_speak()) {
@@ -157,6 +212,13 @@ Record await_record(const RosterOptions& options, const Record& own, int rank, D
                    patience.waited().count(), rank, options.size);
     }
   }
+}
+
+Record await_record(const RosterOptions& options, const Record& own, int rank, Deadline deadline) {
+  Record theirs =
+      Record::parse(await_value(options, own.who, key_of(options, rank), rank, deadline), rank);
+  check_record(options, own, theirs);
+  return theirs;
 }
 
 }  // namespace dl::collectives

@@ -40,6 +40,9 @@ struct RosterOptions {
   int rank = 0;
   int size = 1;
   std::chrono::nanoseconds timeout{};
+  // Every rank has called say_here(): one that has ended since is named within a second, where its
+  // process can be seen. For stores that no launcher and no server watches over.
+  bool all_say_here = false;
 };
 
 // This process, as every error names it; an empty `node` is the host's name.
@@ -49,9 +52,19 @@ Identity this_process(int rank, const std::string& node);
 rendezvous::JobKey open_key();
 
 void publish(const RosterOptions& options, const Record& own, Deadline deadline);
-// Waits for a rank's record, says for whom it waits, and throws kTimeout where it does not come,
-// and kMismatch where it has another protocol version, world size, generation or number of sockets
-// than this rank's.
+// Writes who this rank is under "here/RANK".
+void say_here(const RosterOptions& options, Deadline deadline);
+// The value of a key that `rank` sets. Waits for it, says for whom, and throws kTimeout if it does
+// not come, and kPeerFailed if the rank has ended.
+std::string await_value(const RosterOptions& options, const Identity& self, const std::string& key,
+                        int rank, Deadline deadline);
+// Waits for a rank's record as await_value() does, and throws kMismatch where it has another
+// protocol version, world size, generation or number of sockets than this rank's.
 Record await_record(const RosterOptions& options, const Record& own, int rank, Deadline deadline);
+
+// While ranks wait for each other's connections: how often they look whether one has ended.
+inline constexpr std::chrono::milliseconds kAliveLook{500};
+// Throws kPeerFailed if the rank's process can be seen to have ended.
+void check_alive(const std::string& group, const Identity& who);
 
 }  // namespace dl::collectives

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <optional>
 #include <string_view>
@@ -32,8 +33,13 @@ class Work : public RefCounted {
   virtual std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept {
     return std::nullopt;
   }
-  // The rank whose message a receive has taken; nullopt for other operations, and while it runs.
+  // The rank whose message a receive has taken; of a batch, and of sendrecv, its first receive.
+  // Nullopt for other operations, and while it runs.
   virtual std::optional<int> source() const noexcept { return std::nullopt; }
+  // The same for one message of a batch, by its place there; of any other operation, place 0 is it.
+  virtual std::optional<int> source_of(std::size_t message) const noexcept {
+    return message == 0 ? source() : std::nullopt;
+  }
   // The way that the operation took: "ring", "direct", "copy", ...; empty where the group does not
   // say. Text of static lifetime, the same on every rank.
   virtual std::string_view algorithm() const noexcept { return {}; }

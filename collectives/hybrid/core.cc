@@ -17,8 +17,11 @@ using namespace std::chrono_literals;
 constexpr std::size_t kAhead = 4;
 // How late the thread takes up what nobody waits for: who calls mostly waits at once.
 constexpr auto kTakeUpTime = 1ms;
-// How much later an operation times out in each lane than in the one before (core.h).
-constexpr auto kStagger = 500ms;
+// The most and the least part of a deadline that goes to Stagger's steps and answer.
+constexpr std::chrono::nanoseconds kMostStep = 250ms;
+constexpr int kStepsADeadline = 20;
+constexpr std::chrono::nanoseconds kMostAnswer = 500ms;
+constexpr int kAnswersADeadline = 10;
 // The least that is left of a deadline when a lane is entered: then it times out there, by name.
 constexpr std::chrono::nanoseconds kLeastTime = 1ms;
 
@@ -46,6 +49,19 @@ constexpr auto kOut = static_cast<std::size_t>(Lane::kOut);
 
 }  // namespace
 
+Stagger::Stagger(std::chrono::nanoseconds timeout) noexcept
+    : step(std::min(kMostStep, timeout / kStepsADeadline)),
+      answer(std::min(kMostAnswer, timeout / kAnswersADeadline)),
+      agreement_(timeout == std::chrono::nanoseconds::max()
+                     ? timeout
+                     : timeout - answer - static_cast<int>(kLanes) * step) {}
+
+std::chrono::nanoseconds Stagger::of(Lane lane, std::chrono::nanoseconds left) const noexcept {
+  if (left == std::chrono::nanoseconds::max()) return left;
+  const int later = static_cast<int>(kLanes) - 1 - static_cast<int>(lane);
+  return std::max(left - answer - later * step, kLeastTime);
+}
+
 Core::Core(Inner inner) : inner_(std::move(inner)), thread_([this] { run(); }) {}
 
 Core::~Core() = default;
@@ -55,7 +71,9 @@ void Core::submit(const Ref<Operation>& operation) {
   if (is_in_child()) throw_if_broken();
   release_finished();
   const std::lock_guard order(submit_mutex_);
-  operation->agreement_ = pass_on().agree(operation->descriptor_, {.timeout = operation->timeout_});
+  const Stagger stagger(operation->timeout_);
+  operation->agreement_ = pass_on().agree(operation->descriptor_, {.timeout = stagger.agreement()},
+                                          operation->timeout_);
   const Lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   queue_.push_back(operation);
@@ -88,16 +106,18 @@ void Core::conduct(Lock& lock) {
   is_conducted_ = true;
   std::vector<Ref<Operation>> operations(queue_.begin(), queue_.end());
   lock.unlock();
+  const std::chrono::nanoseconds timeout = operations.front()->timeout_;
   try {
     step(operations);
   } catch (const std::exception&) {
-    adopt(std::current_exception(), nullptr);
+    adopt(std::current_exception(), nullptr, timeout);
   }
   // The last reference to one is dropped by a caller.
   operations.clear();
   lock.lock();
   waited_for_ = nullptr;
   is_conducted_ = false;
+  ++steps_;
   while (!queue_.empty() && queue_.front()->begun_[kOut] == queue_.front()->slices_.size()) {
     settle(*queue_.front());
     queue_.pop_front();
@@ -170,8 +190,7 @@ void Core::begin(Operation& op, Lane lane) {
   const auto at = static_cast<std::size_t>(lane);
   const std::size_t slice = op.begun_[at];
   // Somebody may still wait for the culprit in the agreement, or in an earlier lane.
-  const std::chrono::nanoseconds left =
-      std::max(op.deadline_.left(), kLeastTime) + (at + 1) * kStagger;
+  const std::chrono::nanoseconds left = Stagger(op.timeout_).of(lane, op.deadline_.left());
   try {
     op.works_[slice][at] =
         std::visit(Start{inner_.lanes[at].get(), {.timeout = left}}, op.slices_[slice].calls[at]);
@@ -235,7 +254,7 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
     // An inner wait cannot be left early by whoever conducts.
     is_urgent_ = true;
     changed_.notify_all();
-    if (!changed_.wait_until(lock, until.when(), [&] { return op.is_settled_; })) {
+    if (!wait_until(changed_, lock, until, [&] { return op.is_settled_; })) {
       const Ref<Work> work = waited_for_;
       lock.unlock();
       throw_not_over(op, *limit, work);

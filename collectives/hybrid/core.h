@@ -11,9 +11,9 @@
 //
 // An error of an inner group breaks them all, with its text in that of the operation: whoever is
 // stuck in another one hears of it there. Deadlines are staggered, from the agreement over the
-// lanes, as a rank that waits in a later one may wait for a rank that waits in an earlier one for
-// the culprit. And whoever times out asks all ranks for a sign of life: one that gives none is
-// named rather than one that has not called.
+// lanes (Stagger), as a rank that waits in a later one may wait for a rank that waits in an earlier
+// one for the culprit. And a rank that times out asks all ranks for a sign of life: one that gives
+// none is named rather than one that has not called. All of it ends by the operation's deadline.
 //
 // Thread-safety: any member from any thread.
 #pragma once
@@ -27,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/at_exit.h"
 #include "collectives/group_error.h"
 #include "collectives/hybrid/operation.h"
 #include "collectives/process_group.h"
@@ -39,6 +40,22 @@ namespace dl::collectives::hybrid {
 struct Inner {
   Ref<tcp::Group> all;  // every rank
   std::array<Ref<ProcessGroup>, kLanes> lanes;
+};
+
+// How an operation's deadline is shared out: the agreement times out first, each lane a `step`
+// later, and `answer` is left to ask who is silent.
+struct Stagger {
+  explicit Stagger(std::chrono::nanoseconds timeout) noexcept;
+
+  // From the operation's begin, for the agreement.
+  std::chrono::nanoseconds agreement() const noexcept { return agreement_; }
+  // Of a lane, while `left` of the operation's own time is left: more than nothing.
+  std::chrono::nanoseconds of(Lane lane, std::chrono::nanoseconds left) const noexcept;
+
+  std::chrono::nanoseconds step, answer;
+
+ private:
+  std::chrono::nanoseconds agreement_;
 };
 
 class Core final : public RefCounted {
@@ -64,7 +81,8 @@ class Core final : public RefCounted {
   bool may_be_over(const Operation& operation) noexcept;
   std::exception_ptr error_of(const Operation& operation) noexcept;
   // Breaks the group on every rank; the first cause counts.
-  void fail(Cause cause) noexcept;
+  // `timeout`: of the operation, for an error of kind kTimeout; zero: of the first under way.
+  void fail(Cause cause, std::chrono::nanoseconds timeout = {}) noexcept;
   // What was called before and is not over, so that a later operation does not seem to be over
   // first.
   std::vector<Ref<Work>> under_way();
@@ -87,10 +105,12 @@ class Core final : public RefCounted {
   bool are_earlier_over(const Operation& op) const noexcept;
   // Under the lock.
   void settle(Operation& op);
+  void leave_at_exit();
   void release_finished();
 
   // failure.cc
-  void adopt(const std::exception_ptr& error, const Descriptor* what) noexcept;
+  void adopt(const std::exception_ptr& error, const Descriptor* what,
+             std::chrono::nanoseconds timeout = {}) noexcept;
   // An inner group's error as one of the operation.
   [[noreturn]] static void rethrow(const Operation& op, const Ref<Work>& work,
                                    const std::exception_ptr& error);
@@ -113,7 +133,9 @@ class Core final : public RefCounted {
   bool is_urgent_ = false;  // somebody wants the thread to take over now
   bool is_stopping_ = false;
   int waiters_ = 0;
+  std::uint64_t steps_ = 0;  // of those that conduct
   std::thread thread_;
+  const AtExit at_exit_{[this] { leave_at_exit(); }};
 };
 
 }  // namespace dl::collectives::hybrid

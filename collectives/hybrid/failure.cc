@@ -5,9 +5,6 @@
 namespace dl::collectives::hybrid {
 namespace {
 
-// How long a rank that runs may take to say so.
-constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::seconds(1);
-
 // A cause that an inner operation found says nothing of the operation that was called.
 Cause in_operation(Cause cause, const Descriptor& what) {
   if (cause.is_whole || cause.operation.empty()) return cause;
@@ -20,8 +17,9 @@ Cause in_operation(Cause cause, const Descriptor& what) {
 
 // A rank that waits in one lane may time out on one that waits in another for the culprit, or that
 // the culprit keeps from calling at all. A rank that gives no sign of life is to blame.
-void blame_silent_ranks(Cause& cause, tcp::Group& all) noexcept try {
-  const std::vector<Identity> silent = all.silent_peers(kAnswerTime);
+void blame_silent_ranks(Cause& cause, tcp::Group& all, std::chrono::nanoseconds limit) noexcept
+    try {
+  const std::vector<Identity> silent = all.silent_peers(limit);
   std::string names;
   for (const Identity& who : silent) {
     if (who.in_job() == cause.rank) return;  // the text says so
@@ -75,24 +73,30 @@ void Core::rethrow(const Operation& op, const Ref<Work>& work, const std::except
   throw GroupError(in_operation(std::move(cause), op.descriptor_));
 }
 
-void Core::adopt(const std::exception_ptr& error, const Descriptor* what) noexcept {
+void Core::adopt(const std::exception_ptr& error, const Descriptor* what,
+                 std::chrono::nanoseconds timeout) noexcept {
   try {
-    fail(what == nullptr ? cause_of(error) : in_operation(cause_of(error), *what));
+    fail(what == nullptr ? cause_of(error) : in_operation(cause_of(error), *what), timeout);
   } catch (...) {
     fail(Cause{});  // out of memory
   }
 }
 
-void Core::fail(Cause cause) noexcept {
+void Core::fail(Cause cause, std::chrono::nanoseconds timeout) noexcept {
   if (is_in_child()) return;  // it does not speak for the rank
   Inner groups;
   {
     const Lock lock(mutex_);
     if (error_) return;
     groups = inner_;
+    if (timeout == std::chrono::nanoseconds::zero()) {
+      timeout = queue_.empty() ? std::chrono::nanoseconds::max() : queue_.front()->timeout_;
+    }
+  }
+  if (cause.kind == ErrorKind::kTimeout && groups.all) {
+    blame_silent_ranks(cause, *groups.all, Stagger(timeout).answer);
   }
   bool is_reported = false;
-  if (cause.kind == ErrorKind::kTimeout && groups.all) blame_silent_ranks(cause, *groups.all);
   {
     const Lock lock(mutex_);
     if (error_) return;
@@ -138,7 +142,7 @@ std::exception_ptr Core::error_of(const Operation& op) noexcept {
     for (const Ref<Work>& work : lanes) {
       const std::exception_ptr error = work ? work->error() : nullptr;
       if (!error) continue;
-      adopt(error, &op.descriptor_);
+      adopt(error, &op.descriptor_, op.timeout_);
       const Lock lock(mutex_);
       return error_;
     }
@@ -157,6 +161,20 @@ void Core::throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
   }
   throw_error(ErrorKind::kTimeout, "{}: not over after {:.3g} s; {}", text(op.descriptor_),
               std::chrono::duration<double>(limit).count(), why);
+}
+
+// The inner groups, which are older, do the same after it.
+void Core::leave_at_exit() {
+  Lock lock(mutex_);
+  is_urgent_ = true;
+  changed_.notify_all();
+  const Deadline last = Deadline::after(kExitTime);
+  for (std::uint64_t seen = steps_;; seen = steps_) {
+    const auto is_over = [this] { return queue_.empty() || error_; };
+    const auto moved = [&] { return is_over() || steps_ != seen; };
+    if (is_over() || last.has_passed()) return;
+    if (!wait_until(changed_, lock, Deadline::after(kExitQuiet), moved)) return;
+  }
 }
 
 void Core::stop() noexcept {

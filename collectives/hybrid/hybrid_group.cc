@@ -47,6 +47,7 @@ Ref<ProcessGroup> make_across(const GroupOptions& o, const Places& places) {
 Ref<ProcessGroup> hybrid::make_group(const GroupOptions& options,
                                      const std::function<void(int)>& begin_round) {
   GroupOptions inner = options;
+  inner.connect_by = connect_deadline(options);
   inner.segment = nullptr;
   // Operations that take no route fail in it without this group's hearing of it.
   const Ref<ProcessGroup> all = make_tcp_group(inner);
@@ -69,8 +70,7 @@ Ref<ProcessGroup> hybrid::make_group(const GroupOptions& options,
   out = make_inside(inner, places, "out", {});
   GroupOptions how = options;
   how.plan = inner.plan;
-  how.store = nullptr;  // it need not outlive the making of this group
-  how.segment = nullptr;
+  forget_connecting(how);
   return make_ref<Group>(make_ref<Core>(std::move(groups)), std::move(places), std::move(how));
 }
 

@@ -1,5 +1,6 @@
 #include "collectives/init.h"
 
+#include <algorithm>
 #include <limits>
 #include <mutex>
 
@@ -17,6 +18,7 @@
 #include "core/base/error.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
+#include "core/base/stopped.h"
 
 namespace dl {
 namespace {
@@ -24,6 +26,7 @@ namespace {
 using collectives::ProcessGroup;
 
 constexpr std::chrono::seconds kDefaultTimeout{600};
+constexpr std::chrono::nanoseconds kLeastTime = std::chrono::milliseconds(1);
 
 std::chrono::nanoseconds default_timeout() {
   const auto seconds = env::get_int(env::Var::kTimeout);
@@ -46,6 +49,7 @@ struct Session {
 // MPI knows who is in the job and how to reach them: no meeting, store or key.
 Session make_mpi_session(const ProcessGroupOptions& options) {
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
+  watch_for_stops();
   const collectives::MpiWorld world = collectives::start_mpi(timeout);
   DL_CHECK(options.rank.value_or(world.rank) == world.rank &&
                options.world_size.value_or(world.size) == world.size,
@@ -88,17 +92,21 @@ Session make_session(const ProcessGroupOptions& options) {
                 collectives::make_device_group(collectives::make_solo_group(options.name),
                                                {.timeout = timeout, .must_be_nccl = must_be_nccl})};
   }
+  watch_for_stops();
   const collectives::MeetingOptions where{
       .init_method = options.init_method,
       .name = options.name,
       .launch = launch,
       .job = env::get(env::Var::kJobId).value_or("local"),
-      .generation = static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0))};
+      .generation = static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0)),
+      .timeout = timeout};
+  // For all that follows together.
+  const Deadline deadline = Deadline::after(timeout);
   Session session;
   // First of all: a rank that comes no further has at least been here.
   const auto recorder =
       collectives::open_recorder(launch.rank, launch.world_size, where.generation);
-  session.meeting = collectives::make_meeting(where, Deadline::after(timeout));
+  session.meeting = collectives::make_meeting(where, deadline);
   const std::string node = env::get(env::Var::kNodeId).value_or("");
   const collectives::Choice choice =
       collectives::choose_backend({.store = &session.meeting->store(),
@@ -106,8 +114,9 @@ Session make_session(const ProcessGroupOptions& options) {
                                    .group = options.name,
                                    .rank = launch.rank,
                                    .size = launch.world_size,
-                                   .timeout = timeout},
-                                  asked, node, where.generation, Deadline::after(timeout));
+                                   .timeout = timeout,
+                                   .all_say_here = session.meeting->all_say_here()},
+                                  asked, node, where.generation, deadline);
   const collectives::GroupOptions how{.rank = launch.rank,
                                       .size = launch.world_size,
                                       .name = options.name,
@@ -117,6 +126,8 @@ Session make_session(const ProcessGroupOptions& options) {
                                       .generation = where.generation,
                                       .timeout = timeout,
                                       .connect_timeout = timeout,
+                                      .connect_by = deadline,
+                                      .all_say_here = session.meeting->all_say_here(),
                                       .node = node,
                                       .recorder = recorder,
                                       .segment = choice.segment,
@@ -136,7 +147,8 @@ Session make_session(const ProcessGroupOptions& options) {
                                                                  .notices = session.notices,
                                                                  .recorder = recorder});
   // Until everybody has found everybody, rank 0 must serve the store.
-  session.group->barrier()->wait();
+  session.group->barrier({.call = {.timeout = std::max(deadline.left(), kLeastTime)}})->wait();
+  session.meeting->joined();
   if (launch.rank == 0 && !session.group->plan().empty()) {
     log::info("group '{}' of {} ranks over {}: plan '{}' picks algorithms", options.name,
               launch.world_size, session.group->backend(), session.group->plan());
@@ -205,9 +217,7 @@ collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nano
            "agree: a job of the mpi backend has no store to agree in");
   if (store == nullptr) return {.flag = flag};  // alone
   const std::chrono::nanoseconds timeout = default_timeout();
-  const Deadline last = patience < std::chrono::nanoseconds::max() - timeout
-                            ? Deadline::after(patience + timeout)
-                            : Deadline::never();
+  const Deadline last = Deadline::after(add_spans(patience, timeout));
   return collectives::agree(
       *store, {.name = name, .rank = group->rank(), .size = group->size(), .flag = flag},
       Deadline::after(patience), last);

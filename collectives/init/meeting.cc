@@ -7,6 +7,8 @@
 #include <mutex>
 #include <utility>
 
+#include "collectives/at_exit.h"
+#include "collectives/roster.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -28,7 +30,9 @@ using rendezvous::JobKey;
 using rendezvous::Listener;
 using rendezvous::PrefixStore;
 
-constexpr std::chrono::seconds kTimeToLeave{5};
+constexpr std::chrono::milliseconds kTimeToLeave{5000};
+// After an init that has failed: its deadline may be what has passed.
+constexpr std::chrono::milliseconds kTimeToGiveUp{100};
 
 // The key of a job without one: no secret, but the same handshake with its checks. Loopback only.
 JobKey open_key() {
@@ -152,9 +156,12 @@ class FileMeeting final : public Meeting {
       leave();
       throw;
     }
+    // After the store was used: what it uses of OpenSSL ends with the process, too, and then later.
+    at_exit_.emplace([this] { leave(); });
   }
   ~FileMeeting() override { leave(); }
   rendezvous::Store& store() noexcept override { return *place_; }
+  void joined() noexcept override { has_joined_ = true; }
 
  private:
   static constexpr std::string_view kInside = "inside";
@@ -169,19 +176,28 @@ class FileMeeting final : public Meeting {
              "there; remove the directory, or give each run a new one",
              directory, rank);
     place_.emplace(generation_, next_place(generation_, options, deadline));
+    const RosterOptions roster{.store = &*place_,
+                               .group = options.name,
+                               .rank = rank,
+                               .size = options.launch.world_size,
+                               .timeout = options.timeout,
+                               .all_say_here = true};
+    say_here(roster, deadline);
+    all_say_here_ = true;
     key_ = JobKey::from_environment();
     if (key_) return;
     // Whoever can write there belongs to the job (FileStore): the directory keeps the key as well
     // as a key file would.
     if (rank == 0) place_->set("key", JobKey::generate().hex(), deadline);
-    key_ = JobKey::from_hex(place_->get("key", deadline));
+    key_ = JobKey::from_hex(await_value(roster, this_process(rank, {}), "key", 0, deadline));
   }
 
   // The last rank to leave takes everything away. What a rank that was killed leaves behind, the
   // next run refuses.
   void leave() noexcept {
+    if (std::exchange(has_left_, true)) return;
     try {
-      const Deadline soon = Deadline::after(kTimeToLeave);
+      const Deadline soon = Deadline::after(has_joined_ ? kTimeToLeave : kTimeToGiveUp);
       if (store_.add(kInside, -1, soon) == 0) store_.remove_if(kInside, "0", soon);
     } catch (const std::exception& error) {
       log::warning("leaving the other ranks: {}", error.what());
@@ -191,6 +207,9 @@ class FileMeeting final : public Meeting {
   rendezvous::FileStore store_;
   PrefixStore generation_;
   std::optional<PrefixStore> place_;
+  bool has_joined_ = false;
+  bool has_left_ = false;
+  std::optional<AtExit> at_exit_;  // runs after the groups', which are newer
 };
 
 std::unique_ptr<Meeting> meet_at(const MeetingOptions& options, const Endpoint& endpoint,

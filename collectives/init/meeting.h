@@ -30,6 +30,10 @@ class Meeting {
   virtual rendezvous::Store& store() noexcept = 0;
   // What the ranks prove to each other; nullopt: one host only.
   const std::optional<rendezvous::JobKey>& key() const noexcept { return key_; }
+  // Every rank has called say_here() in the store (roster.h).
+  bool all_say_here() const noexcept { return all_say_here_; }
+  // The group is made. Before that, a failed init leaves quickly.
+  virtual void joined() noexcept {}
   // A host whose way leads to the other ranks; empty: not known.
   const std::string& route_to() const noexcept { return route_to_; }
 
@@ -37,6 +41,7 @@ class Meeting {
   Meeting() = default;
   std::optional<rendezvous::JobKey> key_;
   std::string route_to_;
+  bool all_say_here_ = false;
 };
 
 struct MeetingOptions {
@@ -45,6 +50,7 @@ struct MeetingOptions {
   Launch launch{};
   std::string job = "local";
   std::uint64_t generation = 0;
+  std::chrono::nanoseconds timeout{};  // of the init, for texts
 };
 
 // Throws kInvalidArgument for an init method that is not known or lacks something, and what the

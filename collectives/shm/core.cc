@@ -183,6 +183,15 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
               seconds_text(*limit), missing);
 }
 
+void Core::poll() noexcept {
+  if (take_role()) {
+    step();
+    settle();
+    give_role_back();
+  }
+  arm_timer();
+}
+
 // Sequentially consistent on both sides: either fail()'s try sees the role free, or this look sees
 // what it has done.
 void Core::give_role_back() {
@@ -242,7 +251,7 @@ bool Core::drive(const Pending* wanted, Deadline until) {
       look(now);
       if (is_crowded_ && wanted != nullptr) spread();
     }
-    if (now >= until.when() || visitors_.load() > 0) break;
+    if (until.has_passed(now) || visitors_.load() > 0) break;
     if (now - quiet_since >= policy.spin) {
       sleep(std::min<std::chrono::nanoseconds>(kLongestNap, until.left()));
     }

@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "collectives/at_exit.h"
 #include "collectives/group_error.h"
 #include "collectives/identity.h"
 #include "collectives/matching.h"
@@ -38,6 +39,7 @@
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
 #include "core/base/fork.h"
+#include "core/base/stopped.h"
 
 namespace dl::collectives::shm {
 
@@ -100,8 +102,9 @@ class Core final : public RefCounted {
   // Breaks the group; the first cause counts. Where another rank is to blame the agent hears of it,
   // so that it looks for the first cause there.
   void fail(Cause cause) noexcept;
-  // Sees to it that operations go on although nobody waits for them.
-  void arm_timer() noexcept;
+  // Moves what can be moved without waiting, and sees to it that operations go on although nobody
+  // waits for them.
+  void poll() noexcept;
   // Lets go of what operations that are over hold; on the caller's thread, as that may run users'
   // code.
   void release_finished();
@@ -228,6 +231,7 @@ class Core final : public RefCounted {
   std::string call_of(const Cause& cause) const noexcept;
   // Driver: what a wait that gets long must look at.
   void look(Clock::time_point now);
+  void leave_out_stops(Clock::time_point now);
   void look_at_peers(Operation& front);
   void look_at_clock(Pending& op, Clock::time_point now);
   bool needs(const Operation& op, const Peer& p) const noexcept;
@@ -237,6 +241,10 @@ class Core final : public RefCounted {
 
   // progress.cc
   void run();
+  void arm_timer() noexcept;
+  // When the process ends without stop(): lets what is under way come to its end as long as it
+  // moves, and says goodbye if nothing is left.
+  void leave_at_exit();
   void read_notes(Peer& p);
   void note_gone(Peer& p);
   void take_ring(Peer& p, UniqueFd fd);
@@ -276,6 +284,7 @@ class Core final : public RefCounted {
   std::array<std::size_t, 2> lines_used_{};  // behind the first, of each of the own cells
   bool owes_settling_ = false;
   Clock::time_point next_look_{};
+  std::chrono::nanoseconds stopped_ = stopped_time(Clock::now());  // as of the last look
   std::vector<Ref<Message>> taken_;      // of submitted_, while they are started
   std::vector<Ref<Message>> under_way_;  // messages
   Matching<Message> matching_;
@@ -310,6 +319,7 @@ class Core final : public RefCounted {
   std::atomic<bool> stopping_{false};
   ParentOnlyFds parent_only_;
   std::thread thread_;
+  const AtExit at_exit_{[this] { leave_at_exit(); }};
 };
 
 template <typename F>

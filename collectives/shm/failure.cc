@@ -1,6 +1,7 @@
 // Core's half that finds out what went wrong, says it to everybody, and never lets a call hang.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "collectives/peer_process.h"
 #include "collectives/shm/core.h"
@@ -139,8 +140,23 @@ void Core::fail_mismatch(const Descriptor& operation, const Peer& p, std::string
                    p.who.in_job()));
 }
 
+// Time in which this process was stopped is not time that it has waited.
+void Core::leave_out_stops(Clock::time_point now) {
+  const std::chrono::nanoseconds stopped = stopped_time(now);
+  const std::chrono::nanoseconds added = stopped - std::exchange(stopped_, stopped);
+  if (added == std::chrono::nanoseconds::zero()) return;
+  const auto shift = [&](Pending& pending) {
+    if (pending.begin) pending.begin = std::min(*pending.begin + added, now);
+  };
+  if (front_) shift(*front_);
+  for (const Ref<Message>& message : under_way_) shift(*message);
+  const std::lock_guard lock(submit_mutex_);
+  for (const Ref<Operation>& op : queue_) shift(*op);
+}
+
 void Core::look(Clock::time_point now) {
   if (adopt_peers_cause()) return;
+  leave_out_stops(now);
   look_at_messages(now);
   if (is_poisoned() || !front_) return;
   look_at_peers(*front_);

@@ -12,8 +12,7 @@ class Group final : public ProcessGroup {
  public:
   // `how`: with which further groups are made by split().
   Group(Ref<Core> core, const GroupOptions& how) : core_(std::move(core)), how_(how) {
-    how_.segment = nullptr;
-    how_.store = nullptr;  // it need not outlive the making of this group
+    forget_connecting(how_);
     how_.engine = nullptr;
   }
 

@@ -1,6 +1,7 @@
 #include "collectives/shm/links.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <cerrno>
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include "collectives/shm/shm_group.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/stopped.h"
 #include "core/base/version.h"
 #include "rendezvous/net/acceptor.h"
 #include "rendezvous/net/connect.h"
@@ -78,6 +80,17 @@ Segment make_own(const GroupOptions& options, bool is_crowded) {
   return segment;
 }
 
+Connection connect_to_peer(const GroupOptions& options, const Record& theirs,
+                           const rendezvous::Hello& hello, const rendezvous::JobKey& key,
+                           Deadline deadline) {
+  try {
+    return rendezvous::connect_local_and_prove(theirs.address, hello, key, deadline);
+  } catch (const Error&) {
+    check_alive(options.name, theirs.who);  // says more
+    throw;
+  }
+}
+
 void send_segment(const GroupOptions& options, const Links::Peer& peer, int fd) {
   const Note note{.kind = Note::Kind::kSegment, .number = kProtocolVersion};
   DL_CHECK(rendezvous::send_passing(peer.socket.get(), std::as_bytes(std::span(&note, 1)), fd),
@@ -94,6 +107,7 @@ Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, De
     DL_CHECK(!received.ended, kConnection,
              "group '{}': {} is gone before it has shared its memory; its own output says why",
              options.name, peer.who.text());
+    DL_CHECK(!received.lost_passed, kIo, "{}", text_of_lost_descriptor(options.name, peer.who));
     if (received.bytes > 0) {
       DL_CHECK(received.bytes == sizeof note && note.kind == Note::Kind::kSegment &&
                    note.number == kProtocolVersion && received.passed,
@@ -116,8 +130,18 @@ Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, De
 
 }  // namespace
 
+std::string text_of_lost_descriptor(const std::string& group, const Identity& from) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return fmt::format(
+      "group '{}': a descriptor that {} has passed did not arrive, as this process has as many "
+      "files open as it may ({}); raise the limit (ulimit -n)",
+      group, from.text(), limit.rlim_cur);
+}
+
 Links connect_links(const GroupOptions& options, bool is_crowded) {
-  const Deadline deadline = Deadline::after(options.connect_timeout);
+  watch_for_stops();
+  const Deadline deadline = connect_deadline(options);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
   const Identity self = this_process(options);
   const std::string purpose = "shm/" + options.name;
@@ -145,7 +169,8 @@ Links connect_links(const GroupOptions& options, bool is_crowded) {
                              .group = options.name,
                              .rank = options.rank,
                              .size = options.size,
-                             .timeout = options.connect_timeout};
+                             .timeout = options.connect_timeout,
+                             .all_say_here = options.all_say_here};
   const Record record{.version = kProtocolVersion,
                       .size = options.size,
                       .generation = options.generation,
@@ -163,8 +188,7 @@ Links connect_links(const GroupOptions& options, bool is_crowded) {
              "the backend tcp",
              options.name, peer.who.text(), self.text());
     if (r > options.rank) continue;
-    Connection connection =
-        rendezvous::connect_local_and_prove(theirs.address, hello, key, deadline);
+    Connection connection = connect_to_peer(options, theirs, hello, key, deadline);
     DL_CHECK(connection.peer.rank == r, kMismatch,
              "group '{}': {} answered where rank {} was said to be", options.name,
              connection.peer.from, r);
@@ -172,9 +196,12 @@ Links connect_links(const GroupOptions& options, bool is_crowded) {
   }
   rendezvous::Patience patience;
   for (;;) {
-    const int missing = arrivals.wait(patience.until(deadline));
+    const Deadline look = Deadline::after(kAliveLook);
+    const int missing = arrivals.wait(Deadline::earlier(patience.until(deadline), look));
     if (missing < 0) break;
-    const std::string who = links.peers[static_cast<std::size_t>(missing)].who.text();
+    const Identity& missed = links.peers[static_cast<std::size_t>(missing)].who;
+    check_alive(options.name, missed);
+    const std::string who = missed.text();
     DL_CHECK(!deadline.has_passed(), kTimeout, "group '{}': {} did not connect within {} s",
              options.name, who,
              std::chrono::duration_cast<std::chrono::seconds>(options.connect_timeout).count());

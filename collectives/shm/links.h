@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "collectives/identity.h"
@@ -47,6 +48,9 @@ struct Links {
 struct Reserved final : RefCounted {
   Segment segment;
 };
+
+// Why a segment has not come with its note.
+std::string text_of_lost_descriptor(const std::string& group, const Identity& from);
 
 // Listens, publishes where in the store, accepts the ranks above, connects to those below, and
 // exchanges segments. Throws what make_shm_group() throws.

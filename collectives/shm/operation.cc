@@ -28,8 +28,7 @@ void Pending::synchronize(std::optional<std::chrono::nanoseconds> limit) {
 bool Pending::is_completed() const noexcept {
   if (is_over()) return true;
   if (core_->is_in_child()) return true;  // with an error: nobody carries it on here
-  // Whoever only asks counts on somebody else to carry it on.
-  core_->arm_timer();
+  core_->poll();
   return is_over();
 }
 

@@ -3,7 +3,7 @@
 //
 // The caller fills it, the group's driver (core.h) carries it out, anybody waits for it. Fields
 // below "driver" are touched only by whoever drives; the completion is a one-way door with an
-// atomic in front, so that is_completed() is one load.
+// atomic in front.
 #pragma once
 
 #include <atomic>

@@ -24,6 +24,7 @@ using namespace std::chrono_literals;
 constexpr long kTakeUpNanoseconds = 1'000'000;
 // While it drives, it reads the sockets this often.
 constexpr auto kDriveTime = 10ms;
+constexpr auto kExitNap = 1ms;
 
 }  // namespace
 
@@ -101,6 +102,25 @@ void Core::stop() noexcept {
   release_finished();
 }
 
+void Core::leave_at_exit() {
+  const auto begin = Clock::now();
+  auto last_move = begin;
+  while (has_operations() && !is_poisoned()) {
+    bool moved = false;
+    if (take_role()) {
+      moved = step() || sleep(kExitNap);
+      give_role_back();
+    } else {
+      ::sched_yield();
+    }
+    const auto now = Clock::now();
+    if (moved) last_move = now;
+    if (now - last_move > kExitQuiet || now - begin > kExitTime) return;  // it is missed
+  }
+  const std::lock_guard lock(error_mutex_);
+  if (!error_) own().presence.store(Presence::kLeft, std::memory_order_release);
+}
+
 void Core::read_notes(Peer& p) {
   for (;;) {
     Note note;
@@ -110,6 +130,10 @@ void Core::read_notes(Peer& p) {
       p.is_gone.store(true, std::memory_order_release);
       ring(own().bell);
       adopt_peers_cause();
+      return;
+    }
+    if (received.lost_passed) {
+      fail({.kind = ErrorKind::kIo, .text = text_of_lost_descriptor(name(), p.who)});
       return;
     }
     if (received.bytes != sizeof note) return;
@@ -167,7 +191,7 @@ void Core::pass_memory(std::uint32_t number, int fd) {
 std::vector<UniqueFd> Core::take_memory(std::uint32_t number, Deadline deadline) {
   std::vector<UniqueFd> parts(peers_.size());
   std::unique_lock lock(passed_mutex_);
-  const bool are_here = passed_on_.wait_until(lock, deadline.when(), [&] {
+  const bool are_here = wait_until(passed_on_, lock, deadline, [&] {
     return std::ranges::count(passed_, number, &Passed::number) == size() - 1;
   });
   DL_CHECK(are_here, kTimeout, "group '{}': a symmetric memory did not come in time", name());

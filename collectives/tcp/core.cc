@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/at_exit.h"
 #include "collectives/peer_process.h"
 #include "collectives/recording.h"
 
@@ -104,7 +105,7 @@ void Core::release_finished() {
 
 bool Core::wait_until_retired(Deadline deadline) {
   std::unique_lock lock(news_mutex_);
-  return news_changed_.wait_until(lock, deadline.when(), [this] { return retired_; });
+  return wait_until(news_changed_, lock, deadline, [this] { return retired_; });
 }
 
 std::uint64_t Core::news() const {
@@ -114,7 +115,7 @@ std::uint64_t Core::news() const {
 
 bool Core::wait_for_news(std::uint64_t known, Deadline deadline) {
   std::unique_lock lock(news_mutex_);
-  return news_changed_.wait_until(lock, deadline.when(), [&] { return news_ != known; });
+  return wait_until(news_changed_, lock, deadline, [&] { return news_ != known; });
 }
 
 void Core::tell_news() noexcept {
@@ -172,7 +173,26 @@ void Core::abort(const std::string& reason) {
                             reason)});
 }
 
+void Core::leave_at_exit() {
+  is_leaving_ = true;
+  leave_begin_ = last_move_ = Engine::Clock::now();
+}
+
+void Core::go_on_leaving(Engine::Clock::time_point now, bool moved) {
+  if (moved) last_move_ = now;
+  if (is_poisoned() || (queue_.empty() && messages_.empty())) {
+    is_leaving_ = false;
+    retire();
+  } else if (now - last_move_ > kExitQuiet || now - leave_begin_ > kExitTime) {
+    is_leaving_ = false;
+    const std::lock_guard lock(news_mutex_);
+    retired_ = true;  // as far as it may: its peers hear of its end
+    news_changed_.notify_all();
+  }
+}
+
 void Core::retire() {
+  if (is_retiring_) return;
   is_retiring_ = true;
   retire_by_ = Engine::Clock::now() + kRetireTime;
   if (is_poisoned()) return;
@@ -242,7 +262,8 @@ bool Core::advance(Engine::Clock::time_point now) {
     look_at_ended_peers(now);
     look_at_clocks(now);
   });
-  if (is_retiring_) timer_ = std::min(timer_, now + kRetireLook);
+  if (is_leaving_) go_on_leaving(now, moved);
+  if (is_leaving_ || is_retiring_) timer_ = std::min(timer_, now + kRetireLook);
   return moved;
 }
 

@@ -33,6 +33,7 @@
 #include "collectives/tcp/operation.h"
 #include "core/base/error.h"
 #include "core/base/fork.h"
+#include "core/base/stopped.h"
 
 namespace dl::collectives::tcp {
 
@@ -129,6 +130,9 @@ class Core final : public RefCounted {
   // Breaks the group with a cause that is known already.
   void break_with(Cause cause) { fail(std::move(cause)); }
   void retire();
+  // As retire(), when the process ends: first lets what is under way come to its end as long as it
+  // moves; says nothing if something is left then.
+  void leave_at_exit();
   bool is_idle() const noexcept { return queue_.empty() && messages_.empty() && !is_retiring_; }
   bool close_if_retired();
   // Moves what can be moved, a few slices at most; true where something moved.
@@ -176,6 +180,7 @@ class Core final : public RefCounted {
   void end_side_frame(Peer& p, const FrameHeader& header);
   void return_credit(Peer& p, std::size_t bytes);
   void end_message(const Ref<Message>& message);
+  void go_on_leaving(Engine::Clock::time_point now, bool moved);
   void push(Peer& p, FrameHeader header, std::vector<std::byte> payload = {});
 
   // failure.cc
@@ -191,6 +196,7 @@ class Core final : public RefCounted {
   void look_for_silence(Engine::Clock::time_point now);
   void look_at_processes(Engine::Clock::time_point now);
   void look_at_ended_peers(Engine::Clock::time_point now);
+  void leave_out_stops(Engine::Clock::time_point now);
   void look_at_clocks(Engine::Clock::time_point now);
   void look_at_clock(Operation& operation, Engine::Clock::time_point now);
   void fail_gone(const Peer& p, const Operation& operation);
@@ -237,7 +243,11 @@ class Core final : public RefCounted {
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();
   Engine::Clock::time_point next_silence_look_{};
   Engine::Clock::time_point next_process_look_{};
-  std::vector<pollfd> process_entries_;  // by rank
+  std::vector<pollfd> process_entries_;                                    // by rank
+  std::chrono::nanoseconds stopped_ = stopped_time(Engine::Clock::now());  // as of the last look
+  bool is_leaving_ = false;
+  Engine::Clock::time_point leave_begin_{};
+  Engine::Clock::time_point last_move_{};
   bool is_retiring_ = false;
   Engine::Clock::time_point retire_by_{};
 

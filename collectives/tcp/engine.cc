@@ -21,6 +21,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kParkTime = 1ms;
+// A caller that has waited for so long gives its core away between two looks: if nobody wants it,
+// that costs a third of a microsecond, and if another program does, a caller that spins on would
+// lose it for a whole time slice, or keep the very rank from running that it waits for.
+constexpr auto kSpinBeforeYield = 50us;
 // Deadlines of operations that nobody waits for are seen this late at most.
 constexpr auto kLongestSleep = 50ms;
 constexpr int kEventsARound = 64;
@@ -147,14 +151,17 @@ void Engine::execute(Request& request) {
     case Request::Kind::kRetire:
       request.core->retire();
       break;
+    case Request::Kind::kLeave:
+      request.core->leave_at_exit();
+      break;
   }
 }
 
 bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline deadline) {
-  if (operation.is_completed()) return true;
+  if (operation.is_over()) return true;
   helpers_.fetch_add(1);
   helps_.fetch_add(1);
-  Clock::time_point quiet_until = Clock::now() + policy.spin;
+  Clock::time_point quiet_since = Clock::now();
   bool over = false;
   for (;;) {
     bool moved = false;
@@ -164,14 +171,14 @@ bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline
     } else {
       relax();
     }
-    over = operation.is_completed();
+    over = operation.is_over();
     if (over) break;
     const Clock::time_point now = Clock::now();
     if (moved) {
-      quiet_until = now + policy.spin;
-    } else if (now >= quiet_until || now >= deadline.when()) {
+      quiet_since = now;
+    } else if (now - quiet_since >= policy.spin || deadline.has_passed(now)) {
       break;
-    } else if (policy.yields) {
+    } else if (policy.yields || now - quiet_since >= kSpinBeforeYield) {
       ::sched_yield();
     }
   }

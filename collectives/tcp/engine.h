@@ -43,7 +43,7 @@ class Engine final : public RefCounted {
   Engine();
 
   struct Request {
-    enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kFail, kRetire } kind;
+    enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kFail, kRetire, kLeave } kind;
     Ref<Core> core;
     Ref<Operation> operation{};
     std::string text{};  // with kAbort
@@ -55,6 +55,12 @@ class Engine final : public RefCounted {
   // Drives, or watches others drive, until the operation is over (true) or the policy says sleep.
   bool help(const Operation& operation, const WaitPolicy& policy, Deadline deadline);
 
+  // Drives one round, unless somebody else does.
+  void poll() {
+    if (!take_role()) return;
+    drive();
+    give_role_back();
+  }
   // Runs `look` while nobody else drives.
   void inspect(const std::function<void()>& look);
 

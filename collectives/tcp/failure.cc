@@ -2,6 +2,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "collectives/tcp/core.h"
 #include "core/base/log.h"
@@ -242,7 +243,18 @@ std::string Core::text_of_gone(const Peer& p) const {
              : gone_text(p.who.text(), ended.health_text());
 }
 
+// Time in which this process was stopped is not time that it has waited.
+void Core::leave_out_stops(Clock::time_point now) {
+  const std::chrono::nanoseconds stopped = stopped_time(now);
+  const std::chrono::nanoseconds added = stopped - std::exchange(stopped_, stopped);
+  if (added == 0ns) return;
+  const auto shift = [&](Operation& op) { op.begin = std::min(op.begin + added, now); };
+  for (const Ref<Message>& message : messages_) shift(*message);
+  for (const Ref<Collective>& operation : queue_) shift(*operation);
+}
+
 void Core::look_at_clocks(Clock::time_point now) {
+  leave_out_stops(now);
   timer_ = Clock::time_point::max();
   for (const Ref<Message>& message : messages_) {
     look_at_clock(*message, now);
@@ -259,11 +271,11 @@ void Core::look_at_clocks(Clock::time_point now) {
 
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   const bool is_slow = operation.timeout > policy_.speak_after;
-  if (now >= operation.deadline.when()) {
+  if (operation.deadline.has_passed(now)) {
     const int missing = missing_rank(operation);
     recorder_.wait_for(operation.slot, missing);
     fail(cause_in(operation.descriptor, ErrorKind::kTimeout,
-                  fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
+                  fmt::format("timed out after {} s {}", seconds_text(operation.stated_timeout),
                               missing_text(operation)),
                   missing >= 0 ? Blame::kMissing : Blame::kNone,
                   missing >= 0 ? identity(missing).in_job() : -1));

@@ -25,7 +25,7 @@ Group::Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& 
                            how.reports_failures)),
       how_(std::move(how)),
       choices_(choices) {
-  how_.store = nullptr;  // it need not outlive the making of this group
+  forget_connecting(how_);
   how_.engine = nullptr;
   core_->bind(*engine_);
   // Not driven from here: the engine's thread must learn that there is something to look after.
@@ -44,6 +44,11 @@ Group::~Group() {
   core_->release_finished();
 }
 
+void Group::leave_at_exit() {
+  engine_->post({.kind = Engine::Request::Kind::kLeave, .core = core_}, true);
+  core_->wait_until_retired(Deadline::after(kExitTime + kRetireWait));
+}
+
 void Group::check_start(const Descriptor& what, const CallOptions& call) const {
   check_call(what, call, "tcp");
   core_->throw_if_broken();
@@ -57,7 +62,8 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
 }
 
 Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
-                       void* output, Schedule schedule) {
+                       void* output, Schedule schedule,
+                       std::optional<std::chrono::nanoseconds> stated_timeout) {
   std::size_t leaving = 0;
   for (const Transfer& send : schedule.sends) leaving += send.bytes;
   Descriptor planned = what;
@@ -65,6 +71,7 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
   auto operation =
       make_ref<Collective>(engine_, core_, planned, call.timeout.value_or(how_.timeout), call.holds,
                            std::move(schedule), size(), input, output);
+  if (stated_timeout) operation->stated_timeout = *stated_timeout;
   core_->submit(*engine_, operation, leaving <= kInlineBytes);
   return operation;
 }
@@ -104,11 +111,13 @@ Ref<Work> Group::barrier(const BarrierOptions& o) {
   return start({.op = OpKind::kBarrier}, o.call, nullptr, nullptr, true);
 }
 
-Ref<Work> Group::agree(Descriptor& what, const CallOptions& call) {
+Ref<Work> Group::agree(Descriptor& what, const CallOptions& call,
+                       std::chrono::nanoseconds stated_timeout) {
   check_start(what, call);
   const Descriptor nothing{.op = OpKind::kBarrier};
-  Ref<Work> work = start(what, call, nullptr, nullptr,
-                         make_schedule(nothing, choices_.choose(nothing), rank(), size(), true));
+  Ref<Work> work =
+      start(what, call, nullptr, nullptr,
+            make_schedule(nothing, choices_.choose(nothing), rank(), size(), true), stated_timeout);
   what.sequence = static_cast<const Collective&>(*work).descriptor.sequence;
   return work;
 }

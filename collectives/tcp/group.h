@@ -2,6 +2,7 @@
 // make_tcp_group() and tests; users see ProcessGroup.
 #pragma once
 
+#include "collectives/at_exit.h"
 #include "collectives/process_group.h"
 #include "collectives/tcp/core.h"
 #include "collectives/tcp/tcp_group.h"
@@ -53,7 +54,9 @@ class Group final : public ProcessGroup {
   const Plan& whole_plan() const noexcept { return how_.plan; }  // rank 0's
   // Collective: all ranks have called the same operation, whose bytes go another way. It takes a
   // number as this group's own do, which is written into `what`. Ranks that differ get kMismatch.
-  Ref<Work> agree(Descriptor& what, const CallOptions& call);
+  // `stated_timeout`: what a text says in place of the call's.
+  Ref<Work> agree(Descriptor& what, const CallOptions& call,
+                  std::chrono::nanoseconds stated_timeout);
   // After a mismatch, what this rank has called in that place.
   std::string own_call() const { return core_->own_call(); }
   // Asks all ranks for a sign of life, and waits for it for at most `limit`: who gives none. Empty
@@ -62,12 +65,13 @@ class Group final : public ProcessGroup {
 
  private:
   ~Group() override;
+  void leave_at_exit();
   // Before this rank's buffers are touched.
   void check_start(const Descriptor& what, const CallOptions& call) const;
   Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output,
                   bool in_place);
   Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output,
-                  Schedule schedule);
+                  Schedule schedule, std::optional<std::chrono::nanoseconds> stated_timeout = {});
   Ref<Work> start_gather(const Descriptor& what, const GathervOptions& options);
   Ref<Work> start_scatter(const Descriptor& what, const ScattervOptions& options);
   Ref<Work> start_all_to_all(const Descriptor& what, const AllToAllvOptions& options);
@@ -78,6 +82,7 @@ class Group final : public ProcessGroup {
   GroupOptions how_;
   Choices choices_;
   std::atomic<std::uint64_t> next_split_{1};
+  const AtExit at_exit_{[this] { leave_at_exit(); }};
 };
 
 }  // namespace dl::collectives::tcp

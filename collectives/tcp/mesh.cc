@@ -16,6 +16,7 @@
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/stopped.h"
 #include "core/base/version.h"
 #include "rendezvous/net/acceptor.h"
 #include "rendezvous/net/connect.h"
@@ -43,7 +44,8 @@ std::vector<std::string> listen_hosts(const GroupOptions& options) {
   if (!options.iface.empty()) {
     addresses = rendezvous::interface_addresses(options.iface);
   } else {
-    const Deadline deadline = Deadline::after(options.connect_timeout);
+    watch_for_stops();
+    const Deadline deadline = connect_deadline(options);
     const Endpoint towards{.host = options.route_to, .port = 9};
     addresses = {rendezvous::local_address_towards(rendezvous::resolve(towards, deadline).front())};
     if (!addresses.front().is_loopback()) {
@@ -162,13 +164,29 @@ class Arrivals {
   std::condition_variable changed_;
 };
 
+// A rank that has ended listens no more, which looks like one that does not listen yet.
+Connection connect_to_peer(const GroupOptions& options, const Identity& who,
+                           const Endpoint& endpoint, const rendezvous::Hello& hello,
+                           const rendezvous::JobKey& key, Deadline deadline) {
+  for (std::chrono::milliseconds turn = kAliveLook;; turn *= 2) {
+    try {
+      return rendezvous::connect_and_prove(endpoint, hello, key,
+                                           Deadline::earlier(deadline, Deadline::after(turn)));
+    } catch (const Error& error) {
+      check_alive(options.name, who);
+      if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;
+    }
+  }
+}
+
 RosterOptions roster_of(const GroupOptions& options) {
   return {.store = options.store,
           .place = "group/" + options.name,
           .group = options.name,
           .rank = options.rank,
           .size = options.size,
-          .timeout = options.connect_timeout};
+          .timeout = options.connect_timeout,
+          .all_say_here = options.all_say_here};
 }
 
 void check_node(const GroupOptions& options, const Identity& self, const Identity& theirs) {
@@ -252,7 +270,7 @@ Mesh connect_mesh(const GroupOptions& options) {
     for (int lane = 0; lane <= lanes; ++lane) {
       const bool is_side = lane == lanes;
       hello.purpose = is_side ? side_purpose(options) : data_purpose(options, lane);
-      Connection connection = rendezvous::connect_and_prove(endpoint, hello, key, deadline);
+      Connection connection = connect_to_peer(options, theirs.who, endpoint, hello, key, deadline);
       DL_CHECK(connection.peer.rank == r, kMismatch,
                "group '{}': {} answered at {}, where rank {} was said to be", options.name,
                connection.peer.from, endpoint.text(), r);
@@ -261,9 +279,14 @@ Mesh connect_mesh(const GroupOptions& options) {
   }
   rendezvous::Patience patience;
   for (;;) {
-    const std::vector<int> missing = arrivals.wait(patience.until(deadline));
+    const Deadline look = Deadline::after(kAliveLook);
+    const std::vector<int> missing =
+        arrivals.wait(Deadline::earlier(patience.until(deadline), look));
     if (missing.empty()) break;
     const Identity& first = mesh.peers[static_cast<std::size_t>(missing.front())].who;
+    for (const int r : missing) {
+      check_alive(options.name, mesh.peers[static_cast<std::size_t>(r)].who);
+    }
     DL_CHECK(!deadline.has_passed(), kTimeout,
              "group '{}': {} did not connect within {} s ({} ranks missing)", options.name,
              first.text(),

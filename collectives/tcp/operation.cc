@@ -24,6 +24,7 @@ std::size_t slice_bytes(std::size_t transfer_bytes) noexcept {
 Operation::Operation(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
                      std::chrono::nanoseconds time, Ref<RefCounted> owner)
     : timeout(time),
+      stated_timeout(time),
       begin(Deadline::Clock::now()),
       deadline(Deadline::after(time)),
       descriptor(what),
@@ -41,7 +42,9 @@ void Operation::wait(Stream stream) {
 }
 
 bool Operation::is_completed() const noexcept {
-  return completion_.is_over() || core_->is_in_child();  // nobody carries it on in a child
+  if (is_over() || core_->is_in_child()) return true;  // nobody carries it on in a child
+  engine_->poll();
+  return is_over();
 }
 
 std::exception_ptr Operation::error() const noexcept {
@@ -49,12 +52,13 @@ std::exception_ptr Operation::error() const noexcept {
 }
 
 void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
-  if (!is_completed()) {
+  if (!is_over()) {
+    if (core_->is_in_child()) core_->throw_if_broken();
     const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
     if (!engine_->help(*this, core_->wait_policy(), until) && !sleep_until(until)) {
       std::string missing;
       engine_->inspect([&] { missing = core_->missing_text(*this); });
-      if (!is_completed()) {
+      if (!is_over()) {
         throw_error(ErrorKind::kTimeout, "{}: not over after {} s, {}; it goes on",
                     text(descriptor), seconds_text(*limit), missing);
       }
@@ -64,7 +68,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
 }
 
 void Operation::end(std::exception_ptr failed) noexcept {
-  if (is_completed()) return;
+  if (is_over()) return;
   if (failed) {
     core_->recorder().fail(slot);
   } else {

@@ -26,6 +26,8 @@ class Operation : public Work {
   void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override;
+  // The same without a round of the engine.
+  bool is_over() const noexcept { return completion_.is_over(); }
   std::exception_ptr error() const noexcept override;
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
     return completion_.at();
@@ -37,7 +39,10 @@ class Operation : public Work {
   bool sleep_until(Deadline until) { return completion_.wait_until(until); }
 
   const std::chrono::nanoseconds timeout;
-  const Deadline::Clock::time_point begin;
+  // What texts say: a group that this one is part of may want to hear of it earlier than its own
+  // caller.
+  std::chrono::nanoseconds stated_timeout;
+  Deadline::Clock::time_point begin;  // driver, once it is submitted
   Deadline deadline;
   Descriptor descriptor;
   std::uint32_t hash = 0;
@@ -135,7 +140,7 @@ class Message final : public Operation {
   std::size_t moved = 0;  // driver
   std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(descriptor.root); }
   std::optional<int> source() const noexcept override {
-    if (descriptor.op != OpKind::kRecv || !is_completed() || error() != nullptr) {
+    if (descriptor.op != OpKind::kRecv || !is_over() || error() != nullptr) {
       return std::nullopt;
     }
     return peer;

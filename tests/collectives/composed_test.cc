@@ -1,9 +1,12 @@
 // What is made of a group's operations: custom reductions, coalesced calls, byte strings.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <latch>
+#include <thread>
+#include <vector>
 
 #include "collectives/coalesced.h"
 #include "collectives/custom_reduce.h"
@@ -184,6 +187,99 @@ TEST_P(Composed, CoalescedReductionsEqualSingleOnes) {
     parts[2].dtype = DType::kI32;
     EXPECT_EQ(thrown_by([&] { all_reduce_coalesced(group, parts); }).kind,
               ErrorKind::kInvalidArgument);
+  });
+}
+
+// Says when it is let go.
+struct LetGo final : RefCounted {
+  explicit LetGo(std::latch& latch) : gone(latch) {}
+  ~LetGo() override { gone.count_down(); }
+  std::latch& gone;
+};
+
+UserReduceOptions largest_of(const std::vector<int>& input, std::vector<int>& output) {
+  return {.input = input.data(),
+          .output = output.data(),
+          .count = input.size(),
+          .element_bytes = sizeof(int),
+          .function = [](const void* in, void* inout, std::size_t count) {
+            for (std::size_t i = 0; i < count; ++i) {
+              int& best = static_cast<int*>(inout)[i];
+              best = std::max(best, static_cast<const int*>(in)[i]);
+            }
+          }};
+}
+
+TEST_P(Composed, IsCompletedWhenItsOutputIsWrittenAlsoForOneThatOnlyAsks) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    for (int round = 0; round < 20; ++round) {
+      const std::vector<int> input(100, group.rank());
+      std::vector<int> output(100, -1);
+      const Ref<Work> work = user_all_reduce(group, largest_of(input, output));
+      while (!work->is_completed()) std::this_thread::yield();
+      EXPECT_EQ(output.front(), size - 1);
+      EXPECT_EQ(work->error(), nullptr);
+      float a = 1, b = 2, sum_a = 0, sum_b = 0;
+      const AllReduceOptions parts[] = {{.input = &a, .output = &sum_a, .count = 1},
+                                        {.input = &b, .output = &sum_b, .count = 1}};
+      const Ref<Work> both = all_reduce_coalesced(group, parts, {});
+      while (!both->is_completed()) std::this_thread::yield();
+      EXPECT_EQ(sum_a, static_cast<float>(size));
+      EXPECT_EQ(sum_b, static_cast<float>(2 * size));
+    }
+  });
+}
+
+TEST_P(Composed, WritesItsOutputThoughItIsDropped) {
+  const int size = GetParam();
+  run_ranks(size, [size](ProcessGroup& group) {
+    std::latch written(2);
+    const std::vector<int> input(100, group.rank());
+    std::vector<int> output(100, -1);
+    UserReduceOptions options = largest_of(input, output);
+    options.call.holds = make_ref<LetGo>(written);
+    user_all_reduce(group, options);
+    options.call.holds = nullptr;
+    float a = 1, sum = 0;
+    const AllReduceOptions parts[] = {{.input = &a, .output = &sum, .count = 1}};
+    all_reduce_coalesced(group, parts, {.holds = make_ref<LetGo>(written)});
+    // Owners go with later calls, which all ranks make.
+    for (float all_are_written = 0; all_are_written == 0;) {
+      all_are_written = written.try_wait() ? 1 : 0;
+      group
+          .all_reduce({.input = &all_are_written,
+                       .output = &all_are_written,
+                       .count = 1,
+                       .op = ReduceOp::kMin})
+          ->wait();
+    }
+    EXPECT_EQ(output.back(), size - 1);
+    EXPECT_EQ(sum, static_cast<float>(size));
+  });
+}
+
+TEST(Batches, SayWhereTheirMessagesCameFrom) {
+  run_ranks(3, [](ProcessGroup& group) {
+    const int next = (group.rank() + 1) % 3;
+    const int before = (group.rank() + 2) % 3;
+    float x = 1, y = 0, z = 0;
+    const Ref<Work> both = group.sendrecv({.buffer = &x, .count = 1, .peer = next},
+                                          {.buffer = &y, .count = 1, .peer = kAnySource});
+    both->wait();
+    EXPECT_EQ(both->source(), before);
+    const PeerMessage messages[] = {
+        SendOptions{.buffer = &x, .count = 1, .peer = next, .tag = 1},
+        RecvOptions{.buffer = &y, .count = 1, .peer = kAnySource, .tag = 1},
+        SendOptions{.buffer = &x, .count = 1, .peer = before, .tag = 2},
+        RecvOptions{.buffer = &z, .count = 1, .peer = kAnySource, .tag = 2}};
+    const Ref<Work> batch = group.batch(messages);
+    batch->wait();
+    EXPECT_EQ(batch->source_of(0), std::nullopt);
+    EXPECT_EQ(batch->source_of(1), before);
+    EXPECT_EQ(batch->source_of(3), next);
+    EXPECT_EQ(batch->source_of(4), std::nullopt);
+    EXPECT_EQ(batch->source(), before);
   });
 }
 

@@ -2,12 +2,14 @@
 // stopped. Ranks are processes that meet in a directory.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -15,12 +17,14 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "collectives/init.h"
 #include "core/base/error.h"
+#include "tests/support/free_port.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -67,17 +71,24 @@ class Signal {
   std::array<int, 2> ends_{-1, -1};
 };
 
+struct Job {
+  std::string backend = "auto";
+  std::chrono::nanoseconds timeout = 60s;
+  std::string init_method{};                // empty: a directory of its own
+  std::function<void(int rank)> prepare{};  // before init_process_group()
+};
+
 // The ranks of one job, each a process; a body's value is its exit status, and it ends by exit().
 class Ranks {
  public:
-  Ranks(const std::string& backend, std::chrono::nanoseconds timeout,
-        const std::function<int(ProcessGroup&, int rank)>& body) {
+  Ranks(Job job, const std::function<int(ProcessGroup&, int rank)>& body) {
+    if (job.init_method.empty()) job.init_method = "file://" + directory_.path() + "/meet";
     for (int rank = 0; rank < kRanks; ++rank) {
       const pid_t child = ::fork();
       if (child == 0) {
         // Ranks 0 and 1 share a node, 2 has one of its own, where the backend is "hybrid".
-        if (backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank < 2 ? "first" : "second", 1);
-        ::exit(run(backend, timeout, rank, body));
+        if (job.backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank < 2 ? "first" : "second", 1);
+        ::exit(run(job, rank, body));
       }
       pids_.push_back(child);
     }
@@ -101,16 +112,25 @@ class Ranks {
     pids_[static_cast<std::size_t>(rank)] = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
+  void stop_all() const {
+    for (const pid_t pid : pids_) ::kill(pid, SIGSTOP);
+    int status = 0;
+    for (const pid_t pid : pids_) ::waitpid(pid, &status, WUNTRACED);
+  }
+  void continue_all() const {
+    for (const pid_t pid : pids_) ::kill(pid, SIGCONT);
+  }
 
  private:
-  int run(const std::string& backend, std::chrono::nanoseconds timeout, int rank,
-          const std::function<int(ProcessGroup&, int rank)>& body) {
+  static int run(const Job& job, int rank,
+                 const std::function<int(ProcessGroup&, int rank)>& body) {
     try {
-      init_process_group({.backend = backend,
-                          .init_method = "file://" + directory_.path() + "/meet",
+      if (job.prepare) job.prepare(rank);
+      init_process_group({.backend = job.backend,
+                          .init_method = job.init_method,
                           .rank = rank,
                           .world_size = kRanks,
-                          .timeout = timeout});
+                          .timeout = job.timeout});
       return body(*default_group(), rank);
     } catch (const std::exception& error) {
       fprintf(stderr, "rank %d: %s\n", rank, error.what());
@@ -123,11 +143,17 @@ class Ranks {
 };
 
 // Sums over all ranks some times; false if a sum is wrong.
-bool works(ProcessGroup& group, int times = 20) {
+bool works(ProcessGroup& group, int times = 20,
+           std::optional<std::chrono::nanoseconds> timeout = {}) {
   std::vector<float> x(10'000);
   for (int i = 0; i < times; ++i) {
     std::fill(x.begin(), x.end(), 1.F);
-    group.all_reduce({.input = x.data(), .output = x.data(), .count = x.size()})->wait();
+    group
+        .all_reduce({.input = x.data(),
+                     .output = x.data(),
+                     .count = x.size(),
+                     .call = {.timeout = timeout}})
+        ->wait();
     if (x.front() != kRanks || x.back() != kRanks) return false;
   }
   return true;
@@ -186,7 +212,7 @@ int misuse(ProcessGroup& group, const Ref<collectives::Work>& under_way) {
 }
 
 TEST_P(AForkedChild, IsToldThatTheGroupIsItsParentsAndLeavesItAlone) {
-  Ranks ranks(GetParam(), 60s, [](ProcessGroup& group, int rank) {
+  Ranks ranks({.backend = GetParam()}, [](ProcessGroup& group, int rank) {
     if (!works(group)) return 1;
     Ref<ProcessGroup> part = group.split({.color = 0});
     Ref<collectives::SymmetricMemory> memory = group.allocate_symmetric(1 << 16);
@@ -265,14 +291,16 @@ pid_t by_fork_and_exec(int until) {
 TEST_P(AForkedChild, KeepsNobodyFromNoticingItsParentsEnd) {
   for (const Start start : {&by_fork, &by_clone, &by_spawn, &by_fork_and_exec}) {
     Signal until_the_end;
-    Ranks ranks(GetParam(), 30s, [&](ProcessGroup& group, int rank) {
+    Ranks ranks({.backend = GetParam(), .timeout = 30s}, [&](ProcessGroup& group, int rank) {
       until_the_end.close();
-      if (!works(group, 3)) return 1;
       if (rank == kVictim) {
+        if (!works(group, 3)) return 1;
         if (start(until_the_end.reading()) < 0) return 2;
         ::raise(SIGKILL);
       }
+      // Some may still be in the last sum when others have heard of the end.
       const std::string text = said_by([&] {
+        works(group, 3);
         for (;;) group.barrier()->wait();
       });
       // Not a timeout: the child lives until both ranks have ended.
@@ -291,7 +319,7 @@ TEST_P(AForkedChild, KeepsNobodyFromNoticingItsParentsEnd) {
 
 // system() and popen(), and what a data loader does: children that come and go amid operations.
 TEST_P(AForkedChild, ComesAndGoesWhileItsParentGoesOn) {
-  Ranks ranks(GetParam(), 60s, [](ProcessGroup& group, int) {
+  Ranks ranks({.backend = GetParam()}, [](ProcessGroup& group, int) {
     for (int i = 0; i < 5; ++i) {
       std::thread meanwhile([] {
         if (::system("true") != 0) ::abort();
@@ -309,6 +337,99 @@ TEST_P(AForkedChild, ComesAndGoesWhileItsParentGoesOn) {
     return 0;
   });
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(ranks.status(rank), 0) << "rank " << rank;
+}
+
+class AnExit : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, AnExit, ::testing::Values("shm", "tcp", "hybrid"),
+                         [](const auto& one) { return std::string(one.param); });
+
+// Rank 1 has done its part, and its process is gone, when rank 2 comes. (In a shm group every rank
+// has a part in every collective to its end; what a rank has sent is all that can outlive it.)
+TEST_P(AnExit, WithoutDestroyingTheGroupIsAGoodbye) {
+  Signal others_go_on;
+  Ranks ranks({.backend = GetParam(), .timeout = 30s}, [&](ProcessGroup& group, int rank) {
+    if (!works(group, 3)) return 1;
+    std::vector<float> sent(10'000, static_cast<float>(rank));
+    std::vector<float> all(kRanks * sent.size());
+    if (rank == kVictim) {
+      for (std::uint32_t tag = 0; tag < 8; ++tag) {
+        group.send({.buffer = sent.data(), .count = sent.size(), .peer = 0, .tag = tag});
+      }
+    }
+    if (rank == 2) others_go_on.await();
+    if (group.backend() != "shm") {
+      group.gather({.input = sent.data(), .output = all.data(), .count = sent.size()})->wait();
+      if (rank == 0 && (all.front() != 0 || all[sent.size()] != 1 || all.back() != 2)) return 2;
+    }
+    if (rank != 0) return 0;
+    others_go_on.await();
+    for (std::uint32_t tag = 0; tag < 8; ++tag) {
+      std::fill(sent.begin(), sent.end(), 0.F);
+      group.recv({.buffer = sent.data(), .count = sent.size(), .peer = kVictim, .tag = tag})
+          ->wait();
+      if (sent.front() != 1 || sent.back() != 1) return 3;
+    }
+    return 0;
+  });
+  EXPECT_EQ(ranks.status(kVictim), 0);
+  others_go_on.give();
+  others_go_on.give();
+  EXPECT_EQ(ranks.status(0), 0);
+  EXPECT_EQ(ranks.status(2), 0);
+}
+
+TEST_P(AnExit, IsAnErrorToThoseThatNeedTheRank) {
+  Ranks ranks({.backend = GetParam(), .timeout = 30s}, [](ProcessGroup& group, int rank) {
+    if (!works(group, 3)) return 1;
+    if (rank == kVictim) return 7;
+    const std::string text = said_by([&] { group.barrier()->wait(); });
+    const bool is_named = text.find("rank 1 (") != std::string::npos &&
+                          text.find("has left group") != std::string::npos;
+    if (!is_named) fprintf(stderr, "rank %d: %s\n", rank, text.c_str());
+    return is_named ? 0 : 2;
+  });
+  EXPECT_EQ(ranks.status(kVictim), 7);
+  EXPECT_EQ(ranks.status(0), 0);
+  EXPECT_EQ(ranks.status(2), 0);
+}
+
+// All ranks are stopped for longer than their timeout while they wait, as by Ctrl-Z and fg: in
+// operations of every backend, and for a rank that has not come to init_process_group() yet.
+TEST(AStop, IsNoTimeThatARankHasWaited) {
+  constexpr auto kTimeout = 5s;
+  constexpr auto kStop = 5500ms;
+  Signal waiting;
+  Signal late_ranks_come;
+  const auto is_late = [&](int rank) {
+    if (rank == kVictim) {
+      late_ranks_come.await();
+    } else {
+      waiting.give();
+    }
+  };
+  const auto in_an_operation = [&](ProcessGroup& group, int rank) {
+    is_late(rank);
+    return works(group, 1, kTimeout) ? 0 : 1;
+  };
+  const auto after_init = [](ProcessGroup& group, int) { return works(group, 1) ? 0 : 1; };
+  std::vector<std::unique_ptr<Ranks>> jobs;
+  for (const char* const backend : {"shm", "tcp", "hybrid"}) {
+    jobs.push_back(std::make_unique<Ranks>(Job{.backend = backend}, in_an_operation));
+  }
+  const std::string served = "tcp://127.0.0.1:" + std::to_string(tests::free_port());
+  for (const std::string& method : {std::string(), served}) {
+    jobs.push_back(std::make_unique<Ranks>(
+        Job{.timeout = kTimeout, .init_method = method, .prepare = is_late}, after_init));
+  }
+  for (std::size_t i = 0; i < jobs.size() * (kRanks - 1); ++i) waiting.await();
+  for (const auto& job : jobs) job->stop_all();
+  // How long a stop lasts is what this is about.
+  ::poll(nullptr, 0, static_cast<int>(std::chrono::milliseconds(kStop).count()));
+  for (const auto& job : jobs) job->continue_all();
+  for (std::size_t i = 0; i < jobs.size(); ++i) late_ranks_come.give();
+  for (const auto& job : jobs) {
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(job->status(rank), 0) << "rank " << rank;
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <span>
 #include <thread>
 
+#include "collectives/hybrid/core.h"
 #include "collectives/hybrid/places.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/ranks.h"
@@ -244,6 +245,43 @@ TEST(HybridGroups, FindADifferenceWhicheverWayTheCallsGo) {
     EXPECT_NE(thrown.text.find("f32[300000] sum"), std::string::npos) << thrown.text;
     EXPECT_NE(thrown.text.find("f32[2] sum"), std::string::npos) << thrown.text;
   });
+}
+
+TEST(HybridGroups, WaitForEverWithAnInfiniteTimeout) {
+  const auto reduce = [](ProcessGroup& group) {
+    std::vector<float> x(1 << 18, 1.F);
+    group.all_reduce({.input = x.data(), .output = x.data(), .count = x.size()})->wait();
+    EXPECT_EQ(x.front(), 4.F);
+    group
+        .all_reduce({.input = x.data(),
+                     .output = x.data(),
+                     .count = x.size(),
+                     .call = {.timeout = std::chrono::nanoseconds::max() - 1ns}})
+        ->wait();
+    EXPECT_EQ(x.back(), 16.F);
+  };
+  run_layout("aabb", reduce, std::chrono::nanoseconds::max());
+}
+
+TEST(HybridStagger, EndsByTheDeadlineAndHasAnOrder) {
+  for (const std::chrono::nanoseconds timeout : {100ms + 0ns, 1s + 0ns, 10s + 0ns, 600s + 0ns}) {
+    const hybrid::Stagger stagger(timeout);
+    std::chrono::nanoseconds last = stagger.agreement();
+    EXPECT_GE(last, timeout * 3 / 4);
+    for (const hybrid::Lane lane : {hybrid::Lane::kIn, hybrid::Lane::kCross, hybrid::Lane::kOut}) {
+      // For one that begins at once, and for one that begins late.
+      const std::chrono::nanoseconds late = timeout / 2;
+      EXPECT_EQ(stagger.of(lane, timeout - late) + late, stagger.of(lane, timeout));
+      EXPECT_EQ(stagger.of(lane, timeout), last + stagger.step);
+      last += stagger.step;
+      EXPECT_GT(stagger.of(lane, 0ns), 0ns);
+    }
+    EXPECT_EQ(last + stagger.answer, timeout);
+  }
+  const hybrid::Stagger never(std::chrono::nanoseconds::max());
+  EXPECT_EQ(never.agreement(), std::chrono::nanoseconds::max());
+  EXPECT_EQ(never.of(hybrid::Lane::kOut, Deadline::never().left()),
+            std::chrono::nanoseconds::max());
 }
 
 TEST(HybridGroups, EndEverywhereWhereOneRankGivesUp) {

@@ -16,12 +16,15 @@
 #include <string>
 #include <vector>
 
+#include "collectives/roster.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/device/cuda/module.h"
+#include "rendezvous/file_store.h"
 #include "rendezvous/grpc_store_server.h"
 #include "rendezvous/net/acceptor.h"
 #include "rendezvous/net/job_key.h"
+#include "rendezvous/prefix_store.h"
 #include "tests/support/free_port.h"
 #include "tests/support/stderr_lines.h"
 #include "tests/support/temp_dir.h"
@@ -267,6 +270,82 @@ TEST(InitAgain, AtTheJobsServiceAndFromOneProgramToTheNext) {
             (std::vector<int>{0, 0, 0}));
 }
 
+std::function<int(const std::string&)> holds(const std::string& text) {
+  return [text](const std::string& what) {
+    if (what.find(text) != std::string::npos) return 0;
+    fprintf(stderr, "%s\n", what.c_str());
+    return 1;
+  };
+}
+
+// What init_process_group() says to a rank of three that meets in `directory`; "" if it goes well.
+std::string said_to(int rank, const std::string& directory, std::chrono::nanoseconds timeout) {
+  try {
+    init_process_group({.init_method = "file://" + directory + "/meet",
+                        .rank = rank,
+                        .world_size = 3,
+                        .timeout = timeout});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(InitInADirectory, NamesARankThatDoesNotCome) {
+  for (const int missing : {0, 2}) {
+    const tests::TempDir directory;
+    const std::string text = fmt::format("rank {} of 3 has not come within 1 s", missing);
+    const std::vector<int> statuses = run_processes(3, [&](int rank) {
+      return rank == missing ? 0 : holds(text)(said_to(rank, directory.path(), 1s));
+    });
+    EXPECT_EQ(statuses, (std::vector<int>{0, 0, 0})) << missing;
+  }
+}
+
+// Rank 2 does not come, so that nobody goes on; rank 1 has come, and is killed or stopped.
+TEST(InitInADirectory, NamesARankThatIsKilledThere) {
+  const tests::TempDir directory;
+  const pid_t victim = ::fork();
+  if (victim == 0) {
+    said_to(1, directory.path(), 60s);
+    ::_exit(0);
+  }
+  EXPECT_EQ(run_processes(1,
+                          [&](int) {
+                            rendezvous::FileStore store(directory.path() + "/meet");
+                            store.get("gen0/init/world/1/here/1", Deadline::after(60s));
+                            ::kill(victim, SIGKILL);
+                            // In good time before its own deadline.
+                            return holds("is gone before the group was made")(
+                                said_to(0, directory.path(), 60s));
+                          }),
+            std::vector<int>{0});
+  ::waitpid(victim, nullptr, 0);
+}
+
+TEST(InitInADirectory, NamesARankThatIsStoppedThere) {
+  const tests::TempDir directory;
+  const pid_t victim = ::fork();
+  if (victim == 0) {
+    rendezvous::FileStore store(directory.path() + "/meet");
+    rendezvous::PrefixStore place(store, "gen0/init/world/1/");
+    collectives::say_here({.store = &place, .rank = 1, .size = 3}, Deadline::after(60s));
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(victim, &status, WUNTRACED);
+  EXPECT_TRUE(WIFSTOPPED(status));
+  EXPECT_EQ(run_processes(1,
+                          [&](int) {
+                            return holds("has come, and did not go on within 1 s (stopped?)")(
+                                said_to(0, directory.path(), 1s));
+                          }),
+            std::vector<int>{0});
+  ::kill(victim, SIGKILL);
+  ::waitpid(victim, nullptr, 0);
+}
+
 TEST(InitProcessGroup, AgreementTakesAnyPatience) {
   const std::string method = "tcp://127.0.0.1:" + std::to_string(tests::free_port());
   EXPECT_EQ(
@@ -302,14 +381,6 @@ std::vector<int> run_backends(const ProcessGroupOptions& options,
     const int status = sum_of_ranks(2);
     return status != 0 ? status : check(backend);
   });
-}
-
-std::function<int(const std::string&)> holds(const std::string& text) {
-  return [text](const std::string& what) {
-    if (what.find(text) != std::string::npos) return 0;
-    fprintf(stderr, "%s\n", what.c_str());
-    return 1;
-  };
 }
 
 // Whatever this process would reserve is more than it may.
