@@ -5,26 +5,19 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <iterator>
-#include <sstream>
+#include <string>
+
+#include "core/base/process_stat.h"
 
 namespace dl::collectives {
 namespace {
 
-// When it began, in clock ticks since boot (proc_pid_stat(5), field 22). Empty if there is no such
-// process, or it has ended and its parent has not heard of it yet.
+// When it began, in clock ticks since boot. Empty if there is no such process, or it has ended and
+// its parent has not heard of it yet.
 std::string start_time(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
-  // The name, in parentheses, may hold anything.
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string state;
-  fields >> state;
-  std::string field;
-  for (int number = 4; number <= 22; ++number) fields >> field;
-  return fields && state != "Z" && state != "X" ? field : std::string();
+  const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
+  const bool is_here = stat.state != 0 && stat.state != 'Z' && stat.state != 'X';
+  return is_here ? std::to_string(stat.start_ticks) : std::string();
 }
 
 // All but the start time; empty if it cannot be known.

@@ -18,8 +18,10 @@ ProcessStat read_stat(const std::string& folder) {
   ProcessStat read;
   unsigned long user = 0, kernel = 0;  // ticks
   if (close == std::string::npos ||
-      std::sscanf(line.c_str() + close + 1, " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %lu %lu",
-                  &read.state, &read.parent, &read.flags, &user, &kernel) != 5) {
+      std::sscanf(line.c_str() + close + 1,
+                  " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %lu %lu "
+                  "%*d %*d %*d %*d %*d %*d %llu",
+                  &read.state, &read.parent, &read.flags, &user, &kernel, &read.start_ticks) != 6) {
     return {};
   }
   read.name = line.substr(open + 1, close - open - 1);

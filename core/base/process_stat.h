@@ -10,9 +10,10 @@ namespace dl {
 struct ProcessStat {
   char state = 0;  // R, S, D, T, Z, ...; 0: it is not there
   pid_t parent = 0;
-  unsigned flags = 0;  // the kernel's PF_*
-  std::string name;    // at most 15 bytes
-  double cpu_s = 0;    // time on a processor, in user mode and in the kernel
+  unsigned flags = 0;                  // the kernel's PF_*
+  std::string name;                    // at most 15 bytes
+  unsigned long long start_ticks = 0;  // when it began, since boot
+  double cpu_s = 0;                    // time on a processor, in user mode and in the kernel
 };
 
 // `folder`: /proc/PID, or /proc/PID/task/TID.
