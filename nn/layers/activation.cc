@@ -7,6 +7,7 @@
 namespace dl::nn {
 
 Tensor ReLU::forward(const Tensor& input) {
+  check_not_moved("a call");
   return functional::relu(input, {.inplace = options.inplace});
 }
 
@@ -15,6 +16,7 @@ GELU::GELU(GELUOptions given) : options(std::move(given)) {
 }
 
 Tensor GELU::forward(const Tensor& input) {
+  check_not_moved("a call");
   return functional::gelu(input, {.approximate = options.approximate});
 }
 

@@ -53,18 +53,22 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, IntPair kernel, Conv2dOptions 
 }
 
 void Conv2d::reset_parameters() {
+  check_not_moved("reset_parameters");
   init::reset_weight_and_bias(weight, bias);
 }
 
 Tensor Conv2d::forward(const Tensor& input) {
+  check_not_moved("a call");
   return convolve(*this, input, false);
 }
 
 Tensor Conv2d::forward_relu(const Tensor& input) {
+  check_not_moved("a call");
   return convolve(*this, input, true);
 }
 
 std::string Conv2d::extra_repr() const {
+  check_not_moved("extra_repr");
   std::string text = fmt::format("{}, {}, kernel_size={}, stride={}", in_channels, out_channels,
                                  kernel_size.tuple(), options.stride.tuple());
   if (!options.padding.is(0)) text += ", padding=" + options.padding.tuple();

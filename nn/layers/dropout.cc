@@ -11,6 +11,7 @@ Dropout::Dropout(double probability) : p(probability) {
 }
 
 Tensor Dropout::forward(const Tensor& input) {
+  check_not_moved("a call");
   return functional::dropout(input, p, {.training = is_training()});
 }
 

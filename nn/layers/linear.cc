@@ -26,18 +26,22 @@ Linear::Linear(std::int64_t in, std::int64_t out, LinearOptions options)
 }
 
 void Linear::reset_parameters() {
+  check_not_moved("reset_parameters");
   init::reset_weight_and_bias(weight, bias);
 }
 
 Tensor Linear::forward(const Tensor& input) {
+  check_not_moved("a call");
   return functional::linear(input, weight, bias);
 }
 
 Tensor Linear::forward_activated(const Tensor& input, Activation activation) {
+  check_not_moved("a call");
   return functional::linear(input, weight, bias, {.activation = activation});
 }
 
 std::string Linear::extra_repr() const {
+  check_not_moved("extra_repr");
   return fmt::format("in_features={}, out_features={}, bias={}", in_features, out_features,
                      bias.defined() ? "True" : "False");
 }

@@ -19,10 +19,12 @@ Tensor pool(const MaxPool2d& layer, const Tensor& input, bool relu) {
 }  // namespace
 
 Tensor MaxPool2d::forward(const Tensor& input) {
+  check_not_moved("a call");
   return pool(*this, input, false);
 }
 
 Tensor MaxPool2d::forward_of_relu(const Tensor& input) {
+  check_not_moved("a call");
   return pool(*this, input, true);
 }
 

@@ -5,6 +5,7 @@
 namespace dl::nn {
 
 Tensor Flatten::forward(const Tensor& input) {
+  check_not_moved("a call");
   return input.flatten(options.start_dim, options.end_dim);
 }
 

@@ -26,7 +26,10 @@ class Flatten : public Module {
 
 class Identity : public Module {
  public:
-  Tensor forward(const Tensor& input) override { return input; }
+  Tensor forward(const Tensor& input) override {
+    check_not_moved("a call");
+    return input;
+  }
 };
 
 }  // namespace dl::nn

@@ -27,6 +27,7 @@ IncompatibleKeys Module::load_state_dict(const StateDict& state, LoadStateOption
 
 IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTensor> skipped,
                               std::string_view path, LoadStateOptions options) {
+  check_not_moved("load_state_dict");
   std::unordered_map<std::string_view, const Tensor*> given;
   for (const NamedTensor& entry : state) {
     DL_CHECK(entry.tensor.defined(), kInvalidArgument,

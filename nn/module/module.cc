@@ -45,11 +45,26 @@ Tensor brought(const Tensor& tensor, const Bring& bring) {
 
 }  // namespace
 
+Module::Module(Module&& other) noexcept
+    : parameters_(std::move(other.parameters_)),
+      buffers_(std::move(other.buffers_)),
+      children_(std::move(other.children_)),
+      training_(other.training_),
+      moved_from_(std::exchange(other.moved_from_, true)) {}
+
+void Module::refuse_moved(std::string_view use) const {
+  throw_error(ErrorKind::kInvalidArgument,
+              "{}: {}: the module was moved from, and holds nothing any more; use the one that was "
+              "made of it",
+              type_name(), use);
+}
+
 template <typename M, typename Visit>
-void Module::walk(M& module, const std::string& prefix, const Visit& visit) {
+void Module::walk(M& module, const std::string& prefix, std::string_view use, const Visit& visit) {
+  module.check_not_moved(use);
   visit(prefix, module);
   for (const Child& child : module.children_) {
-    walk(static_cast<M&>(*child.module), prefix + child.name + ".", visit);
+    walk(static_cast<M&>(*child.module), prefix + child.name + ".", use, visit);
   }
 }
 
@@ -59,6 +74,7 @@ Tensor Module::forward(const Tensor& /*input*/) {
 }
 
 void Module::require_free_name(std::string_view kind, std::string_view name) const {
+  check_not_moved("a registration");
   DL_CHECK(!name.empty(), kInvalidArgument, "{}: the name of a {} is empty", type_name(), kind);
   DL_CHECK(name.find('.') == name.npos, kInvalidArgument,
            "{}: the name of {} \"{}\" contains a dot, which separates modules", type_name(), kind,
@@ -73,6 +89,7 @@ void Module::require_free_name(std::string_view kind, std::string_view name) con
 
 void Module::adopt(std::string name, std::unique_ptr<Module> module) {
   require_free_name("module", name);
+  module->check_not_moved("a registration in another module");
   children_.push_back({std::move(name), std::move(module)});
 }
 
@@ -97,6 +114,7 @@ Tensor& Module::register_buffer(std::string name, Tensor value, BufferOptions op
 }
 
 StateDict Module::named_parameters(bool recurse) const {
+  check_not_moved("named_parameters");
   StateDict result;
   Unseen unseen;
   const auto gather = [&](const std::string& prefix, const Module& module) {
@@ -105,7 +123,7 @@ StateDict Module::named_parameters(bool recurse) const {
     }
   };
   if (recurse) {
-    walk(*this, "", gather);
+    walk(*this, "", "named_parameters", gather);
   } else {
     gather("", *this);
   }
@@ -113,6 +131,7 @@ StateDict Module::named_parameters(bool recurse) const {
 }
 
 StateDict Module::named_buffers(bool recurse) const {
+  check_not_moved("named_buffers");
   StateDict result;
   Unseen unseen;
   const auto gather = [&](const std::string& prefix, const Module& module) {
@@ -121,7 +140,7 @@ StateDict Module::named_buffers(bool recurse) const {
     }
   };
   if (recurse) {
-    walk(*this, "", gather);
+    walk(*this, "", "named_buffers", gather);
   } else {
     gather("", *this);
   }
@@ -129,28 +148,32 @@ StateDict Module::named_buffers(bool recurse) const {
 }
 
 std::vector<Tensor> Module::parameters() const {
+  check_not_moved("parameters");
   return tensors_of(named_parameters());
 }
 
 std::vector<Tensor> Module::buffers() const {
+  check_not_moved("buffers");
   return tensors_of(named_buffers());
 }
 
 std::vector<NamedModule> Module::named_modules() {
   std::vector<NamedModule> result;
-  walk(*this, "", [&](const std::string& prefix, Module& module) {
+  walk(*this, "", "named_modules", [&](const std::string& prefix, Module& module) {
     result.push_back({prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1), &module});
   });
   return result;
 }
 
 std::vector<NamedModule> Module::named_children() {
+  check_not_moved("named_children");
   std::vector<NamedModule> result;
   for (const Child& c : children_) result.push_back({c.name, c.module.get()});
   return result;
 }
 
 Module& Module::get_submodule(std::string_view path) {
+  check_not_moved("get_submodule");
   Module* module = this;
   for (std::string_view rest = path; !rest.empty();) {
     const std::size_t dot = rest.find('.');
@@ -171,6 +194,7 @@ Module& Module::get_submodule(std::string_view path) {
 }
 
 Tensor& Module::get_parameter(std::string_view path) {
+  check_not_moved("get_parameter");
   const std::size_t dot = path.rfind('.');
   const std::string_view name = dot == path.npos ? path : path.substr(dot + 1);
   Module& module = get_submodule(dot == path.npos ? std::string_view() : path.substr(0, dot));
@@ -188,6 +212,7 @@ Tensor& Module::get_parameter(std::string_view path) {
 }
 
 std::int64_t Module::count_parameters() const {
+  check_not_moved("count_parameters");
   std::int64_t count = 0;
   for (const NamedTensor& p : named_parameters()) count += p.tensor.numel();
   return count;
@@ -195,7 +220,7 @@ std::int64_t Module::count_parameters() const {
 
 StateDict Module::state_dict() const {
   StateDict state;
-  walk(*this, "", [&](const std::string& prefix, const Module& module) {
+  walk(*this, "", "state_dict", [&](const std::string& prefix, const Module& module) {
     for (const NamedTensor& p : module.parameters_) {
       if (p.tensor.defined()) state.push_back({prefix + p.name, p.tensor.detach()});
     }
@@ -209,20 +234,24 @@ StateDict Module::state_dict() const {
 }
 
 Module& Module::set_training(bool training) {
-  walk(*this, "", [&](const std::string&, Module& module) { module.training_ = training; });
+  walk(*this, "", "train",
+       [&](const std::string&, Module& module) { module.training_ = training; });
   return *this;
 }
 
 void Module::zero_grad(bool set_to_none) const {
+  check_not_moved("zero_grad");
   for (const Tensor& p : parameters()) p.zero_grad(set_to_none);
 }
 
 Module& Module::requires_grad_(bool requires_grad) {
+  check_not_moved("requires_grad_");
   for (Tensor& p : parameters()) p.requires_grad_(requires_grad);
   return *this;
 }
 
 Module& Module::apply(const std::function<void(Module&)>& visit) {
+  check_not_moved("apply");
   DL_CHECK(visit != nullptr, kInvalidArgument, "{}: apply: there is no function", type_name());
   for (const Child& c : children_) c.module->apply(visit);
   visit(*this);
@@ -246,7 +275,7 @@ void Module::replace_all(const Bring& bring) {
     tensor = bring(before);
     done.emplace_back(before, tensor);
   };
-  walk(*this, "", [&](const std::string&, Module& module) {
+  walk(*this, "", "to", [&](const std::string&, Module& module) {
     for (NamedTensor& p : module.parameters_) replace_once(p.tensor);
     for (Buffer& b : module.buffers_) replace_once(b.entry.tensor);
   });
@@ -281,6 +310,7 @@ std::string Module::type_name() const {
 
 // The layout of PyTorch's Module.__repr__.
 std::string Module::str() const {
+  check_not_moved("str");
   std::vector<std::string> lines;
   const std::string extra = extra_repr();
   for (std::size_t at = 0; at < extra.size();) {

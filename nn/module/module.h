@@ -13,9 +13,11 @@
 // Ownership: a module owns what was registered in it, so a network is a tree, and a name is the way
 // from its root: "conv.weight". register_module, register_parameter and register_buffer return
 // references that stay valid as long as the module lives, also when it is moved; that is why a
-// module can be returned from a function and handed to a container. It is not copied: load its
-// state_dict() into another one. Two layers share a parameter where the same Tensor is registered
-// in (or assigned to) both.
+// module can be returned from a function and handed to a container. What it was moved from holds
+// nothing any more: a call of it and every member throw kInvalidArgument, but its own references
+// still name tensors of the new one. Call a module as net(x), not net.forward(x), so that this is
+// noticed of your own classes, too. A module is not copied: load its state_dict() into another one.
+// Two layers share a parameter where the same Tensor is registered in (or assigned to) both.
 //
 // Order: parameters, buffers and modules are listed as PyTorch lists them: own ones first, in the
 // order of their registration, then those of the modules inside, depth first. Members with
@@ -70,7 +72,7 @@ struct IncompatibleKeys {
 class Module {
  public:
   Module() = default;
-  Module(Module&& other) noexcept = default;
+  Module(Module&& other) noexcept;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
   virtual ~Module() = default;
@@ -78,7 +80,10 @@ class Module {
   // What the module computes. A module that takes other arguments than one tensor declares a
   // forward() of its own instead; this one then throws kNotImplemented.
   virtual Tensor forward(const Tensor& input);
-  Tensor operator()(const Tensor& input) { return forward(input); }
+  Tensor operator()(const Tensor& input) {
+    check_not_moved("a call");
+    return forward(input);
+  }
 
   // Names contain no dot, are not empty, and are used once in a module: kInvalidArgument.
   template <std::derived_from<Module> M>
@@ -124,7 +129,10 @@ class Module {
   }
 
   // What dropout and its like ask; a new module is training.
-  bool is_training() const noexcept { return training_; }
+  bool is_training() const {
+    check_not_moved("is_training");
+    return training_;
+  }
   Module& train() { return set_training(true); }
   Module& eval() { return set_training(false); }
 
@@ -147,6 +155,12 @@ class Module {
   virtual std::string extra_repr() const { return {}; }
 
  protected:
+  // Throws kInvalidArgument if another module was made by moving this one; `use` is what was to be
+  // done with it. For members of derived classes that use their references.
+  void check_not_moved(std::string_view use) const {
+    if (moved_from_) [[unlikely]]
+      refuse_moved(use);
+  }
   void adopt(std::string name, std::unique_ptr<Module> module);
   std::size_t child_count() const noexcept { return children_.size(); }
   Module& child(std::size_t index) const noexcept { return *children_[index].module; }
@@ -163,11 +177,12 @@ class Module {
 
   IncompatibleKeys load(const StateDict& state, std::span<const SkippedTensor> skipped,
                         std::string_view path, LoadStateOptions options);
+  [[noreturn]] void refuse_moved(std::string_view use) const;
   void require_free_name(std::string_view kind, std::string_view name) const;
   Module& set_training(bool training);
   // visit(prefix, module) for this module and all inside; a prefix is "" or ends with a dot.
   template <typename M, typename Visit>
-  static void walk(M& module, const std::string& prefix, const Visit& visit);
+  static void walk(M& module, const std::string& prefix, std::string_view use, const Visit& visit);
   // Puts bring(tensor) in the place of every defined parameter and buffer.
   template <typename Bring>
   void replace_all(const Bring& bring);
@@ -177,6 +192,7 @@ class Module {
   std::list<Buffer> buffers_;
   std::vector<Child> children_;
   bool training_ = true;
+  bool moved_from_ = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);

@@ -26,6 +26,7 @@ Sequential::Sequential(std::initializer_list<Entry> modules) {
 }
 
 Module& Sequential::operator[](std::size_t index) const {
+  check_not_moved("operator[]");
   DL_CHECK(index < size(), kIndex, "Sequential: there is no module {} among {}", index, size());
   return child(index);
 }
@@ -34,6 +35,7 @@ Module& Sequential::operator[](std::size_t index) const {
 // same bits, and one walk less over the images, forward and backward. A GELU goes with a linear
 // layer where it is of the tanh form.
 Tensor Sequential::forward(const Tensor& input) {
+  check_not_moved("a call");
   const auto at = [&](std::size_t i) { return i < size() ? &child(i) : nullptr; };
   Tensor value = input;
   for (std::size_t i = 0; i < size(); ++i) {
@@ -60,7 +62,7 @@ Tensor Sequential::forward(const Tensor& input) {
       ++i;
       continue;
     }
-    value = module->forward(value);
+    value = (*module)(value);
   }
   return value;
 }

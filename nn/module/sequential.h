@@ -53,7 +53,10 @@ class Sequential : public Module {
     return register_module(std::move(name), std::move(module));
   }
 
-  std::size_t size() const noexcept { return child_count(); }
+  std::size_t size() const {
+    check_not_moved("size");
+    return child_count();
+  }
   // Throws kIndex.
   Module& operator[](std::size_t index) const;
   // The same as what it is: model.at<nn::Linear>(0). Throws kInvalidArgument where it is another.

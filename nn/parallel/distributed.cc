@@ -100,7 +100,7 @@ void DistributedDataParallel::begin_forward() {
 
 Tensor DistributedDataParallel::forward(const Tensor& input) {
   begin_forward();
-  return model_.forward(input);
+  return model_(input);
 }
 
 }  // namespace dl::nn::parallel

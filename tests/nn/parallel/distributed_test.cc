@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <mutex>
+#include <type_traits>
+#include <utility>
 
 #include "collectives/solo/solo_group.h"
 #include "core/autograd/grad_mode.h"
@@ -259,6 +261,18 @@ TEST(DdpNames, AreTheModels) {
   EXPECT_EQ(ddp.state_dict()[0].name, model.state_dict()[0].name);
   EXPECT_EQ(ddp.named_parameters().size(), model.named_parameters().size());
 }
+
+TEST(DdpModel, ThatWasMovedIsRefused) {
+  Sequential model = mlp(1);
+  DistributedDataParallel ddp(model, collectives::make_solo_group());
+  const Sequential here = std::move(model);
+  EXPECT_THAT(thrown_by([&] { ddp(ones({1, 50})); }).text,
+              HasSubstr("Sequential: a call: the module was moved from"));
+  EXPECT_THAT(thrown_by([&] { static_cast<void>(ddp.parameters()); }).text,
+              HasSubstr("Sequential: parameters: the module was moved from"));
+}
+
+static_assert(!std::is_move_constructible_v<DistributedDataParallel>);
 
 // Two branches, of which a pass may use one, both or none.
 struct Branches : Module {
