@@ -101,6 +101,14 @@ void Agent::on_request() {
   if (!told.empty()) {
     for (const std::string& line : autopsy::page(found)) say(line);
   }
+  std::vector<int> starting;
+  for (const Rank& rank : ranks_) {
+    if (rank.asked && !rank.running && !rank.ended) starting.push_back(rank_number(rank));
+  }
+  if (!starting.empty()) {
+    say(fmt::format("{} {} being started", rank_list(starting),
+                    starting.size() == 1 ? "is" : "are"));
+  }
   std::vector<RankProcess> others;
   for (const Rank& rank : ranks_) {
     if (rank.running && !told.contains(rank_number(rank))) {
@@ -115,7 +123,7 @@ void Agent::on_request() {
     for (const std::string& line : process_facts(others)) {
       say(line.empty() ? line : "  " + line);
     }
-  } else if (told.empty()) {
+  } else if (told.empty() && starting.empty()) {
     say("no rank runs");
   }
   keep_recorders();

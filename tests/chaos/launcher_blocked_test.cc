@@ -244,7 +244,7 @@ TEST_F(SlowDisk, HoldsUpNeitherFailuresNorSignals) {
   tests::Process writes(job({"--grace", "1", "--log-dir", logs_.path()},
                             "test $RANK = 0 && exec yes; " + fails.wait() + "exit 7"),
                         slow("SLOW_DISK_WRITES"));
-  tests::Process starts(job({"--log-dir", other_logs.path()}, "echo up"),
+  tests::Process starts(job({"--grace", "1", "--log-dir", other_logs.path()}, "echo up"),
                         slow("SLOW_DISK_FOLDERS"));
   const std::string silent = "dlrun: the disk of --log-dir " + logs_.path() + " has taken nothing";
   EXPECT_TRUE(writes.wait_for_err(silent)) << writes.err();

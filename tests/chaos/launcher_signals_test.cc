@@ -43,7 +43,7 @@ bool answers(const tests::Process& run) {
   const auto answered = [&] {
     const std::string err = run.err();
     std::size_t count = 0;
-    for (const std::string_view text : {"the kernel says:\n", "dlrun: no rank runs\n"}) {
+    for (const std::string_view text : {"the kernel says:\n", "being started\n"}) {
       for (std::size_t at = 0; (at = err.find(text, at)) != std::string::npos; ++at) ++count;
     }
     return count;
