@@ -105,11 +105,11 @@ void RankOutput::catch_up() {
   } else if (sink_.is_full()) {
     sink_.when_room([this] { catch_up(); });
   } else {
-    options_.log->read(shown_, [this](std::string bytes) { show_logged(std::move(bytes)); });
+    options_.log->read(shown_, [this](const std::string& bytes) { show_logged(bytes); });
   }
 }
 
-void RankOutput::show_logged(std::string bytes) {
+void RankOutput::show_logged(const std::string& bytes) {
   if (bytes.empty()) {
     splitter_.feed(fmt::format("[dlrun: {} bytes could not be read back from the log]\n", behind()),
                    lines_);

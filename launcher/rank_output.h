@@ -70,7 +70,7 @@ class RankOutput {
   bool read_once(bool& empty);
   void take(std::string_view bytes);
   void catch_up();
-  void show_logged(std::string bytes);
+  void show_logged(const std::string& bytes);
   void show();
   void end();
   void end_shown();

@@ -34,7 +34,7 @@ bool is_out_of_files(int error) noexcept {
 }
 
 std::string system_error_text(int error) {
-  const std::string text = std::strerror(error);
+  std::string text = std::strerror(error);
   if (error == EMFILE) return text + text_of_open_files();
   if (error == ENFILE) {
     return text + "; the whole system's limit (sysctl fs.file-max) is reached, wanted more";
