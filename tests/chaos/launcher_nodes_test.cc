@@ -117,6 +117,9 @@ TEST_F(Nodes, ACutCableIsNoticedOnBothSides) {
   hosts_->cut();
   EXPECT_EQ(zero->wait(), 1);
   EXPECT_EQ(one->wait(), 1);
+  // Neither side can know which of them is to blame.
+  EXPECT_THAT(zero->err(), HasSubstr(" lost each other: "));
+  EXPECT_THAT(one->err(), HasSubstr(" lost each other: "));
   EXPECT_TRUE(gone(*zero));
   EXPECT_TRUE(gone(*one));
 }
