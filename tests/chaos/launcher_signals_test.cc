@@ -84,7 +84,10 @@ TEST(Signal, ThatDoesNothingToAProcessDoesNothingToTheJob) {
   EXPECT_TRUE(answers(run));
   for (const int signal : {SIGTTIN, SIGTTOU, SIGSTOP}) {
     run.signal(signal);
-    EXPECT_TRUE(tests::eventually([&] { return tests::state_of(run.pid()) == 'T'; }));
+    // The terminal's two stop nobody in a process group whose parents are gone (setsid, nohup).
+    if (signal == SIGSTOP) {
+      EXPECT_TRUE(tests::eventually([&] { return tests::state_of(run.pid()) == 'T'; }));
+    }
     run.signal(SIGCONT);
     EXPECT_TRUE(answers(run));
   }
