@@ -212,7 +212,7 @@ Tensor carried(const Tensor& tensor) {
   return result;
 }
 
-bool is_direct(DType dtype) noexcept {
+bool is_reduced_directly(DType dtype) noexcept {
   return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kI64;
 }
 
@@ -220,7 +220,7 @@ bool is_direct(DType dtype) noexcept {
 
 void sum(const Tensor& input, double divisor, const Tensor& out) {
   if (out.numel() == 0) return;
-  if (!is_direct(input.dtype())) {
+  if (!is_reduced_directly(input.dtype())) {
     const Tensor total = empty(out.sizes(), {.dtype = carrier_of(input.dtype())});
     sum(carried(input), divisor, total);
     copy(total, out);
@@ -235,7 +235,7 @@ void max(const Tensor& input, std::int64_t dim, const Tensor& values, const Tens
   if (values.numel() == 0) return;
   if (input.dtype() == DType::kU64)
     refuse_dtype("max", input.dtype(), "a smaller or signed integer");
-  if (!is_direct(input.dtype())) {
+  if (!is_reduced_directly(input.dtype())) {
     const Tensor best = empty(values.sizes(), {.dtype = carrier_of(input.dtype())});
     max(carried(input), dim, best, indices);
     copy(best, values);
