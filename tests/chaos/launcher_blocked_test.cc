@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -47,6 +48,10 @@ class Unread {
     writer_.reset(ends[1]);
   }
   int writer() const { return writer_.get(); }
+  bool is_full() const {
+    pollfd end{.fd = writer_.get(), .events = POLLOUT, .revents = 0};
+    return ::poll(&end, 1, 0) == 0;
+  }
   // Until every writer is gone.
   std::string read_all() {
     writer_.reset();
@@ -138,6 +143,7 @@ TEST(BlockedOutput, HidesNoFailure) {
   const tests::Gate gate;
   tests::Process run(job({}, "test $RANK = 0 && exec yes; " + gate.wait() + "exit 7"),
                      {.stdout_fd = out.writer()});
+  EXPECT_TRUE(tests::eventually([&] { return out.is_full(); }));
   gate.open();
   EXPECT_TRUE(run.wait_for_err("dlrun: rank 1 (node 0, host ")) << run.err();
   EXPECT_TRUE(run.wait_for_err("ended with exit code 7"));

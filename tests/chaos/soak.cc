@@ -35,6 +35,8 @@
 
 #include "collectives/init.h"
 #include "core/base/error.h"
+#include "core/base/fork.h"
+#include "core/base/stopped.h"
 #include "tests/chaos/operations.h"
 #include "tests/support/temp_dir.h"
 
@@ -121,7 +123,11 @@ int ranks_of(const std::string& backend) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int ranks = ranks_of(backend);
   if (backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank < ranks / 2 ? "a" : "b", 1);
+  // A process keeps these for all of its groups, until it ends.
+  watch_for_stops();
+  ParentOnlyFds().add(STDIN_FILENO);
   const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t threads = entries("/proc/self/task");
   try {
     init_process_group({.backend = backend,
                         .init_method = "file://" + meet,
@@ -146,8 +152,7 @@ int ranks_of(const std::string& backend) {
   });
   destroy_process_group();
   const bool all_back = eventually(kHang, [&] {
-    return entries("/proc/self/fd") == descriptors &&
-           entries("/proc/self/task") == 3 &&  // . and ..
+    return entries("/proc/self/fd") == descriptors && entries("/proc/self/task") == threads &&
            segments() == 0;
   });
   if (!all_back) board.fault[rank].store(kLeak);

@@ -284,8 +284,10 @@ TEST_F(ProgramTest, AHostThatWasStoppedDoesNotBlameTheOthersWhenItGoesOn) {
   ASSERT_TRUE(a->hear().contains("generation"));
   ASSERT_TRUE(b->hear().contains("generation"));
   ::kill(a->pid(), SIGSTOP);
-  EXPECT_EQ(b->hear()["error"]["text"],
-            "the rendezvous at " + endpoint() + " has been silent for 3 s");
+  EXPECT_EQ(
+      b->hear()["error"]["text"],
+      "host host-b and the rendezvous at " + endpoint() +
+          " lost each other: silent for 3 s; is the network between them up, and does it run?");
   EXPECT_EQ(b->wait(), 1);
   ::kill(a->pid(), SIGCONT);
   const json cause = a->hear()["failed"];
@@ -302,8 +304,10 @@ TEST_F(ProgramTest, ANodeThatWasStoppedKnowsItWhenItGoesOn) {
   ASSERT_TRUE(a->hear().contains("generation"));
   ASSERT_TRUE(b->hear().contains("generation"));
   ::kill(b->pid(), SIGSTOP);
-  EXPECT_EQ(a->hear()["failed"]["text"],
-            "node rank 1 (host host-b, pid 4711) was lost: no heartbeat for 3 s");
+  EXPECT_EQ(
+      a->hear()["failed"]["text"],
+      "hosts host-a (node 0) and host-b (node 1) lost each other: no heartbeat for 3 s; is the "
+      "network between them up, and do both run?");
   ::kill(b->pid(), SIGCONT);
   EXPECT_THAT(b->hear()["error"]["text"].get<std::string>(),
               HasSubstr("this node stood still for "));
