@@ -82,7 +82,7 @@ int play(const Game& game) {
   // Its ranks are numbered backwards, so that their numbers there are not those in the job.
   if (game.in_part) group = group->split({.color = own % 2, .key = -own});
   try {
-    tests::Operations operations(*group, game.seed);
+    tests::Operations operations(*group, game.seed, game.way != "early");
     for (std::uint64_t done = 0;; ++done) {
       if (own == game.victim && game.way != "killed" && done == last) break;
       DL_CHECK(operations.next(), kInternal, "an operation gave a wrong result");

@@ -19,8 +19,11 @@ class Operations {
  public:
   static constexpr std::size_t kMost = 200'000;  // elements
 
-  Operations(ProcessGroup& group, std::uint64_t seed)
+  // `takes_from_any`: also messages from any source, of which a receiver cannot know that the rank
+  // that would have sent the last one has left.
+  Operations(ProcessGroup& group, std::uint64_t seed, bool takes_from_any = true)
       : group_(group),
+        takes_from_any_(takes_from_any),
         ranks_(group.size()),
         random_(seed),
         in_(static_cast<std::size_t>(ranks_) * kMost),
@@ -102,7 +105,8 @@ class Operations {
             ->wait();
         return true;
       case 15:
-        return gather_messages(count, root);
+        if (takes_from_any_) return gather_messages(count, root);
+        [[fallthrough]];
       default:
         group_.barrier()->wait();
         return true;
@@ -164,6 +168,7 @@ class Operations {
   }
 
   ProcessGroup& group_;
+  const bool takes_from_any_;
   const int ranks_;
   std::mt19937_64 random_;
   std::vector<float> in_, out_;
