@@ -16,15 +16,12 @@ namespace {
 // its parent has not heard of it yet.
 std::string start_time(int pid) {
   const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
-  const bool is_here = stat.state != 0 && stat.state != 'Z' && stat.state != 'X';
-  return is_here ? std::to_string(stat.start_ticks) : std::string();
+  return stat.is_alive() ? std::to_string(stat.start_ticks) : std::string();
 }
 
 // All but the start time; empty if it cannot be known.
 std::string place_mark() {
-  std::ifstream boot_file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(boot_file, boot);
+  const std::string boot = boot_id();
   struct stat pids{};
   if (boot.empty() || ::stat("/proc/self/ns/pid", &pids) != 0) return {};
   return fmt::format("{}/{}/", boot, pids.st_ino);
@@ -37,6 +34,13 @@ std::string mark_of(int pid) {
 }
 
 }  // namespace
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
 
 std::string process_mark() {
   return mark_of(::getpid());

@@ -9,6 +9,10 @@
 
 namespace dl::collectives {
 
+// Names the running kernel: another machine, or a later boot, has another. Empty if /proc cannot be
+// read.
+std::string boot_id();
+
 // Names this process among all of its machine: boot, pid namespace and start time, as a pid alone
 // may be another process's later, or elsewhere. Empty if /proc cannot be read.
 std::string process_mark();

@@ -123,7 +123,7 @@ bool a_descendant_runs() {
 bool is_ending(pid_t pid) {
   constexpr unsigned kExiting = 4;  // PF_EXITING
   const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
-  return stat.state == 0 || stat.state == 'Z' || stat.state == 'X' || (stat.flags & kExiting) != 0;
+  return !stat.is_alive() || (stat.flags & kExiting) != 0;
 }
 
 namespace {
@@ -175,24 +175,19 @@ bool kill_descendants(Deadline deadline) noexcept {
 std::string why_it_stays(pid_t pid) {
   const std::string folder = fmt::format("/proc/{}", pid);
   const char state = read_stat(folder).state;
-  const UniqueFd fd(::open((folder + "/wchan").c_str(), O_RDONLY | O_CLOEXEC));
-  const std::string where = fd ? read_all(fd.get()) : "";  // "0": in none, or not to be told
+  const std::string where = wait_channel(folder);
   return fmt::format("state {}{}{}", state == 0 ? '?' : state,
                      state == 'D' ? " (uninterruptible: a disk or a driver)" : "",
-                     where.empty() || where == "0" ? "" : ", in " + where);
+                     where.empty() ? "" : ", in " + where);
 }
 
 std::vector<std::string> living_descendants() {
   std::vector<std::string> found;
   for (const pid_t pid : tree_of(::getpid())) {
     if (pid == ::getpid()) continue;
-    const char state = read_stat(fmt::format("/proc/{}", pid)).state;
-    if (state == 0 || state == 'Z' || state == 'X') continue;
-    const UniqueFd fd(::open(fmt::format("/proc/{}/comm", pid).c_str(), O_RDONLY | O_CLOEXEC));
-    std::string name = fd ? read_all(fd.get()) : "";
-    while (name.ends_with('\n')) name.pop_back();
-    if (is_our_helper(name)) continue;
-    found.push_back(fmt::format("{} ({}), {}", pid, name, why_it_stays(pid)));
+    const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
+    if (!stat.is_alive() || is_our_helper(stat.name)) continue;
+    found.push_back(fmt::format("{} ({}), {}", pid, stat.name, why_it_stays(pid)));
   }
   return found;
 }

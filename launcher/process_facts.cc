@@ -38,19 +38,6 @@ const char* state_word(char state) {
   }
 }
 
-std::string first_line(const std::string& path) {
-  std::string line;
-  std::ifstream file(path);
-  std::getline(file, line);
-  return line;
-}
-
-// The kernel's function in which it sleeps; "-": it does not, or nothing is told.
-std::string wait_channel(pid_t pid) {
-  const std::string channel = first_line(fmt::format("/proc/{}/wchan", pid));
-  return channel.empty() || channel == "0" ? "-" : channel;
-}
-
 const char* thread_word(char state) {
   switch (state) {
     case 'R':
@@ -108,9 +95,11 @@ std::vector<std::string> process_facts(const std::vector<RankProcess>& ranks) {
     }
     std::string number = std::to_string(rank.rank);
     for (const pid_t pid : tree) {
-      const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
+      const std::string folder = fmt::format("/proc/{}", pid);
+      const ProcessStat stat = read_stat(folder);
+      const std::string channel = wait_channel(folder);
       rows.push_back({std::exchange(number, ""), fmt::format("{}:{}", stat.name, pid),
-                      state_word(stat.state), wait_channel(pid),
+                      state_word(stat.state), channel.empty() ? "-" : channel,
                       fmt::format("{:.2f} s", stat.cpu_s), threads_text(pid)});
       const std::string stack = stat.state == 'R' ? "" : kernel_stack(pid);
       if (!stack.empty()) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <iterator>
 #include <vector>
 
 #include "collectives/hybrid/places.h"
+#include "collectives/peer_process.h"
 #include "collectives/shm/shm_group.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -16,13 +16,6 @@
 
 namespace dl::collectives {
 namespace {
-
-std::string kernel_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
-}
 
 std::string network_id() {
   std::array<char, 64> id{};
@@ -120,7 +113,7 @@ Choice choose_backend(const RosterOptions& roster, const std::string& asked,
   Choice choice;
   Offer own{.who = this_process(roster.rank, node),
             .asked = asked,
-            .kernel = kernel_id(),
+            .kernel = boot_id(),
             .network = network_id(),
             .user = std::to_string(::geteuid())};
   if (asked != "tcp") {

@@ -29,4 +29,11 @@ ProcessStat read_stat(const std::string& folder) {
   return read;
 }
 
+std::string wait_channel(const std::string& folder) {
+  std::ifstream file(folder + "/wchan");
+  std::string channel;
+  std::getline(file, channel);
+  return channel == "0" ? std::string() : channel;
+}
+
 }  // namespace dl

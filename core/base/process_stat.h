@@ -14,9 +14,15 @@ struct ProcessStat {
   std::string name;                    // at most 15 bytes
   unsigned long long start_ticks = 0;  // when it began, since boot
   double cpu_s = 0;                    // time on a processor, in user mode and in the kernel
+
+  // False also for one that has ended while its parent has not reaped it.
+  bool is_alive() const noexcept { return state != 0 && state != 'Z' && state != 'X'; }
 };
 
 // `folder`: /proc/PID, or /proc/PID/task/TID.
 ProcessStat read_stat(const std::string& folder);
+// The kernel's function in which it sleeps; empty if it does not sleep, or the kernel does not
+// tell.
+std::string wait_channel(const std::string& folder);
 
 }  // namespace dl
