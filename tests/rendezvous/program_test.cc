@@ -156,6 +156,14 @@ class ProgramTest : public ::testing::Test {
               {"pid", 4711}}}};
   }
 
+  // A job of these two nodes has begun.
+  static void begin(Child& a, Child& b) {
+    a.say(join("a", 0));
+    b.say(join("b", 1));
+    ASSERT_TRUE(a.hear().contains("generation"));
+    ASSERT_TRUE(b.hear().contains("generation"));
+  }
+
   JobKey key_ = JobKey::generate();
   UniqueFd key_fd_ = key_.to_memfd();
   Listener listener_ = Listener::bind({.host = "127.0.0.1"});
@@ -230,10 +238,7 @@ TEST_F(ProgramTest, KilledNodeIsNoticedAtOnceAndNamed) {
   const auto service = serve();
   const auto a = node();
   const auto b = node();
-  a->say(join("a", 0));
-  b->say(join("b", 1));
-  ASSERT_TRUE(a->hear().contains("generation"));
-  ASSERT_TRUE(b->hear().contains("generation"));
+  ASSERT_NO_FATAL_FAILURE(begin(*a, *b));
   const auto start = std::chrono::steady_clock::now();
   ::kill(b->pid(), SIGKILL);
   const json cause = a->hear()["failed"];
@@ -246,10 +251,7 @@ TEST_F(ProgramTest, DlrunThatEndsTakesItsNodeOut) {
   const auto service = serve();
   const auto a = node();
   const auto b = node();
-  a->say(join("a", 0));
-  b->say(join("b", 1));
-  ASSERT_TRUE(a->hear().contains("generation"));
-  ASSERT_TRUE(b->hear().contains("generation"));
+  ASSERT_NO_FATAL_FAILURE(begin(*a, *b));
   b->close_input();
   const json cause = a->hear()["failed"];
   EXPECT_EQ(cause["node_lost"], true);
@@ -261,10 +263,7 @@ TEST_F(ProgramTest, KilledServiceIsAnErrorForEveryNode) {
   const auto service = serve();
   const auto a = node();
   const auto b = node();
-  a->say(join("a", 0));
-  b->say(join("b", 1));
-  ASSERT_TRUE(a->hear().contains("generation"));
-  ASSERT_TRUE(b->hear().contains("generation"));
+  ASSERT_NO_FATAL_FAILURE(begin(*a, *b));
   ::kill(service->pid(), SIGKILL);
   for (Child* child : {a.get(), b.get()}) {
     const json error = child->hear()["error"];
@@ -279,10 +278,7 @@ TEST_F(ProgramTest, KilledServiceIsAnErrorForEveryNode) {
 TEST_F(ProgramTest, AHostThatWasStoppedDoesNotBlameTheOthersWhenItGoesOn) {
   const auto a = node({"--listen-fd", std::to_string(listener_.fd()), "--dead-after", "3"});
   const auto b = node({"--dead-after", "3"});
-  a->say(join("a", 0));
-  b->say(join("b", 1));
-  ASSERT_TRUE(a->hear().contains("generation"));
-  ASSERT_TRUE(b->hear().contains("generation"));
+  ASSERT_NO_FATAL_FAILURE(begin(*a, *b));
   ::kill(a->pid(), SIGSTOP);
   EXPECT_EQ(
       b->hear()["error"]["text"],
@@ -299,10 +295,7 @@ TEST_F(ProgramTest, AHostThatWasStoppedDoesNotBlameTheOthersWhenItGoesOn) {
 TEST_F(ProgramTest, ANodeThatWasStoppedKnowsItWhenItGoesOn) {
   const auto a = node({"--listen-fd", std::to_string(listener_.fd()), "--dead-after", "3"});
   const auto b = node({"--dead-after", "3"});
-  a->say(join("a", 0));
-  b->say(join("b", 1));
-  ASSERT_TRUE(a->hear().contains("generation"));
-  ASSERT_TRUE(b->hear().contains("generation"));
+  ASSERT_NO_FATAL_FAILURE(begin(*a, *b));
   ::kill(b->pid(), SIGSTOP);
   EXPECT_EQ(
       a->hear()["failed"]["text"],

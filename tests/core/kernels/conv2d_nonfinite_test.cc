@@ -26,14 +26,6 @@ struct Operands {
   std::vector<T> x, weight, bias, dy;
 };
 
-template <typename T>
-struct Kernels {
-  void (*forward)(const Conv2dShape&, const T*, const T*, const T*, bool, T*) = conv2d_forward;
-  void (*backward_data)(const Conv2dShape&, const T*, const T*, T*) = conv2d_backward_data;
-  void (*backward_weights)(const Conv2dShape&, const T*, const T*, T*,
-                           T*) = conv2d_backward_weights;
-};
-
 // Infinite and NaN where the definition is, and elsewhere near it. `largest`: an operand's largest
 // magnitude, since algorithms that add before they multiply round by a share of that.
 template <typename T>

@@ -15,6 +15,15 @@ inline void PrintTo(const Conv2dShape& s, std::ostream* os) {
       << s.pad_w << " dilation " << s.dilation_h << ',' << s.dilation_w << " groups " << s.groups;
 }
 
+// The kernels under test.
+template <typename T>
+struct Kernels {
+  void (*forward)(const Conv2dShape&, const T*, const T*, const T*, bool, T*) = conv2d_forward;
+  void (*backward_data)(const Conv2dShape&, const T*, const T*, T*) = conv2d_backward_data;
+  void (*backward_weights)(const Conv2dShape&, const T*, const T*, T*,
+                           T*) = conv2d_backward_weights;
+};
+
 struct Reference {
   explicit Reference(const Conv2dShape& shape) : s(shape) {}
 

@@ -21,15 +21,6 @@ void expect_near(const std::vector<T>& got, const std::vector<double>& wanted, d
   }
 }
 
-// The kernels under test.
-template <typename T>
-struct Kernels {
-  void (*forward)(const Conv2dShape&, const T*, const T*, const T*, bool, T*) = conv2d_forward;
-  void (*backward_data)(const Conv2dShape&, const T*, const T*, T*) = conv2d_backward_data;
-  void (*backward_weights)(const Conv2dShape&, const T*, const T*, T*,
-                           T*) = conv2d_backward_weights;
-};
-
 template <typename T>
 struct Case {
   explicit Case(const Conv2dShape& shape, const Kernels<T>& under_test = {})

@@ -90,6 +90,26 @@ enum class Binary : std::uint8_t {
 };
 
 template <typename T>
+Number compare(Binary op, T a, T b) {
+  switch (op) {
+    case Binary::kEq:
+      return whole(a == b);
+    case Binary::kNe:
+      return whole(a != b);
+    case Binary::kLt:
+      return whole(a < b);
+    case Binary::kLe:
+      return whole(a <= b);
+    case Binary::kGt:
+      return whole(a > b);
+    case Binary::kGe:
+      return whole(a >= b);
+    default:
+      return {};
+  }
+}
+
+template <typename T>
 Number apply_floating(Binary op, T a, T b) {
   const bool unordered = std::isnan(a) || std::isnan(b);
   switch (op) {
@@ -105,20 +125,9 @@ Number apply_floating(Binary op, T a, T b) {
       return real(unordered ? NAN : static_cast<double>(std::fmin(a, b)));
     case Binary::kMaximum:
       return real(unordered ? NAN : static_cast<double>(std::fmax(a, b)));
-    case Binary::kEq:
-      return whole(a == b);
-    case Binary::kNe:
-      return whole(a != b);
-    case Binary::kLt:
-      return whole(a < b);
-    case Binary::kLe:
-      return whole(a <= b);
-    case Binary::kGt:
-      return whole(a > b);
-    case Binary::kGe:
-      return whole(a >= b);
+    default:
+      return compare(op, a, b);
   }
-  return {};
 }
 
 inline Number apply_whole(Binary op, Wide a, Wide b) {
@@ -135,18 +144,8 @@ inline Number apply_whole(Binary op, Wide a, Wide b) {
       return whole(a < b ? a : b);
     case Binary::kMaximum:
       return whole(a < b ? b : a);
-    case Binary::kEq:
-      return whole(a == b);
-    case Binary::kNe:
-      return whole(a != b);
-    case Binary::kLt:
-      return whole(a < b);
-    case Binary::kLe:
-      return whole(a <= b);
-    case Binary::kGt:
-      return whole(a > b);
-    case Binary::kGe:
-      return whole(a >= b);
+    default:
+      return compare(op, a, b);
   }
   return {};
 }
