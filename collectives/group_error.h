@@ -33,7 +33,7 @@ Cause cause_of(const std::exception_ptr& error);
 // `rank`: the blamed rank in the job; -1: none.
 Cause cause_in(const Descriptor& operation, ErrorKind kind, std::string_view why,
                Blame blame = Blame::kNone, int rank = -1);
-// The same for a text that names the operation already.
+// Like cause_in(), for a text that names the operation already.
 Cause cause_about(const Descriptor& operation, ErrorKind kind, std::string text,
                   Blame blame = Blame::kNone, int rank = -1);
 

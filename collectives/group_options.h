@@ -31,8 +31,8 @@ struct GroupOptions {
   std::uint64_t generation = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
-  // Of making the group, if it is part of something that ends by then; `connect_timeout` is then
-  // only what texts say. Nullopt: `connect_timeout` from the call.
+  // The deadline of making the group, if it is part of a larger step that has one; texts then still
+  // name `connect_timeout`. Nullopt: `connect_timeout` from the call.
   std::optional<Deadline> connect_by{};
   bool all_say_here = false;  // as in RosterOptions
   std::string node{};         // what makes two ranks share a node; empty: the host's name
@@ -57,7 +57,7 @@ struct GroupOptions {
 };
 
 Deadline connect_deadline(const GroupOptions& options);
-// Of a further group, made from what an earlier one was made with.
+// Removes an earlier group's deadline, before a further group is made from its options.
 void forget_connecting(GroupOptions& options);
 // Throws kInvalidArgument for a name that no group can have.
 void check_group_name(const std::string& name);

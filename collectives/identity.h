@@ -12,9 +12,9 @@ struct Identity {
   std::string host{};
   int pid = 0;
   std::string node{};     // equal for ranks that share a node
-  int known_as = -1;      // its rank as users know it, where the group is part of one of theirs
+  int known_as = -1;      // its rank as users know it, if the group is part of one of theirs
   std::string process{};  // peer_process.h: names the process together with its pid
-  int job_rank = -1;      // its rank in the job, where users know it by another
+  int job_rank = -1;      // its rank in the job, if users know it by another
 
   int shown() const noexcept { return known_as >= 0 ? known_as : rank; }
   // As dlrun knows it.

@@ -159,7 +159,7 @@ class Present {
   explicit Present(const RosterOptions& options)
       : options_(options), who_(static_cast<std::size_t>(options.size)) {}
 
-  // Throws kPeerFailed if one of them has ended: nobody comes further without it.
+  // Throws kPeerFailed if a rank has ended: the group cannot be made without it.
   void check_all_alive() {
     for (int r = 0; r < options_.size; ++r) {
       std::optional<Identity>& who = who_[static_cast<std::size_t>(r)];

@@ -36,7 +36,7 @@ class Work : public RefCounted {
   // The rank whose message a receive has taken; of a batch, and of sendrecv, its first receive.
   // Nullopt for other operations, and while it runs.
   virtual std::optional<int> source() const noexcept { return std::nullopt; }
-  // The same for one message of a batch, by its place there; of any other operation, place 0 is it.
+  // The source of one message of a batch, by its place there. Other operations have place 0 only.
   virtual std::optional<int> source_of(std::size_t message) const noexcept {
     return message == 0 ? source() : std::nullopt;
   }

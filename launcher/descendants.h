@@ -26,7 +26,7 @@ std::vector<pid_t> children_of_this_process();
 // The process itself and all below it, parents before their children.
 std::vector<pid_t> tree_of(pid_t root);
 
-// Of a process: the numbers of its threads.
+// The numbers of a process's threads.
 std::vector<pid_t> threads_of(pid_t pid);
 
 // Whether some thread of a child, or of a child's child, has a processor or waits for one or for a
@@ -41,8 +41,8 @@ void signal_children(int signal);
 
 // SIGKILL to every child until none is left, orphans that arrive meanwhile included; reaps them.
 void kill_descendants() noexcept;
-// The same until `deadline`; false: some are left, as a process in the kernel's hands takes no
-// SIGKILL.
+// Gives up at `deadline`. False: some are left, as a process that sleeps uninterruptibly in the
+// kernel takes no SIGKILL.
 bool kill_descendants(Deadline deadline) noexcept;
 
 // "state D (uninterruptible: a disk or a driver), in fuse_wait_answer": what a process waits for.
@@ -51,8 +51,8 @@ std::string why_it_stays(pid_t pid);
 // "4711 (cat), state D ...".
 std::vector<std::string> living_descendants();
 
-// The same, until only children are left that `is_kept`; `on_ended` gets the waitpid() status of
-// each that was reaped. SIGCHLD must be blocked.
+// Kills all but the children that `is_kept` names; `on_ended` gets the waitpid() status of each
+// process that was reaped. SIGCHLD must be blocked.
 void kill_descendants_but(const std::function<bool(pid_t)>& is_kept,
                           const std::function<void(pid_t, int)>& on_ended);
 

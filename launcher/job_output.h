@@ -84,7 +84,7 @@ class JobOutput {
     Stream stream;
     std::unique_ptr<RankOutput> output;
   };
-  // Of one that others wait for: since when it takes nothing, once that has been said.
+  // Since when a reader or a disk has taken nothing; set when that has been said.
   using Announced = std::optional<Clock::time_point>;
 
   static constexpr std::chrono::seconds kSilence{5};

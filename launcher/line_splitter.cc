@@ -43,7 +43,7 @@ std::string_view LineSplitter::visible_rest() const {
   return without_trailing_returns(rest_);
 }
 
-// Of a line that a terminal shows, only `bytes` is looked at, and not what is held already.
+// If a terminal shows the line, only `bytes` is searched, not what is held already.
 void LineSplitter::hold(std::string_view bytes) {
   if (target_ == For::kFile) {
     rest_.append(bytes);

@@ -20,8 +20,8 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using nlohmann::json;
 
-// Of a program's line that is sent: a message has at most 1 MiB, and JSON may write six bytes for
-// one.
+// At most so much of a program's line is sent: a message has at most 1 MiB, and JSON may write six
+// bytes for one.
 constexpr std::size_t kLongestLine = 64 << 10;
 
 constexpr std::chrono::seconds kBeatEvery{1};

@@ -444,7 +444,7 @@ void Membership::forget(NodeId id) {
   nodes_.erase(id);
   std::erase(joined_, id);
   if (joined_.empty()) gathering_.reset();
-  // With nobody left of a job that never began, the next one may be another.
+  // If every node of a job that never began has left, the next node may belong to another job.
   if (nodes_.empty() && number_ == 0) job_.reset();
 }
 

@@ -234,7 +234,7 @@ bool Core::are_earlier_over(const Operation& op) const noexcept {
 }
 
 bool Core::may_be_over(const Operation& op) noexcept {
-  if (is_in_child()) return true;  // nobody carries it on in a child
+  if (is_in_child()) return true;  // no thread drives it in a child
   const Lock lock(mutex_);
   if (!op.is_settled_ && !is_urgent_) {
     is_urgent_ = true;

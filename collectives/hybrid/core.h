@@ -49,7 +49,7 @@ struct Stagger {
 
   // From the operation's begin, for the agreement.
   std::chrono::nanoseconds agreement() const noexcept { return agreement_; }
-  // Of a lane, while `left` of the operation's own time is left: more than nothing.
+  // The timeout of a lane when `left` of the operation's own time is left; never zero.
   std::chrono::nanoseconds of(Lane lane, std::chrono::nanoseconds left) const noexcept;
 
   std::chrono::nanoseconds step, answer;
@@ -133,7 +133,7 @@ class Core final : public RefCounted {
   bool is_urgent_ = false;  // somebody wants the thread to take over now
   bool is_stopping_ = false;
   int waiters_ = 0;
-  std::uint64_t steps_ = 0;  // of those that conduct
+  std::uint64_t steps_ = 0;  // that conducting threads have taken
   std::thread thread_;
   const AtExit at_exit_{[this] { leave_at_exit(); }};
 };

@@ -225,7 +225,7 @@ class Core final : public RefCounted {
   std::exception_ptr first_cause() const noexcept;
   bool adopt_peers_cause() noexcept;
   void fail_mismatch(const Descriptor& operation, const Peer& p, std::string text);
-  // Of an operation that is called when the group is broken.
+  // Throws for an operation that is called when the group is broken.
   [[noreturn]] void refuse(const Descriptor& called);
   // What this rank has called under the number of the operation in which the cause was found.
   std::string call_of(const Cause& cause) const noexcept;

@@ -27,7 +27,7 @@ void Pending::synchronize(std::optional<std::chrono::nanoseconds> limit) {
 
 bool Pending::is_completed() const noexcept {
   if (is_over()) return true;
-  if (core_->is_in_child()) return true;  // with an error: nobody carries it on here
+  if (core_->is_in_child()) return true;  // with an error: no thread drives it here
   core_->poll();
   return is_over();
 }

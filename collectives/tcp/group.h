@@ -60,7 +60,7 @@ class Group final : public ProcessGroup {
   // After a mismatch, what this rank has called in that place.
   std::string own_call() const { return core_->own_call(); }
   // Asks all ranks for a sign of life, and waits for it for at most `limit`: who gives none. Empty
-  // where all do, and where the group is broken.
+  // if all do, and if the group is broken.
   std::vector<Identity> silent_peers(std::chrono::nanoseconds limit);
 
  private:

@@ -42,7 +42,7 @@ void Operation::wait(Stream stream) {
 }
 
 bool Operation::is_completed() const noexcept {
-  if (is_over() || core_->is_in_child()) return true;  // nobody carries it on in a child
+  if (is_over() || core_->is_in_child()) return true;  // no thread drives it in a child
   engine_->poll();
   return is_over();
 }

@@ -26,7 +26,7 @@ class Operation : public Work {
   void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override;
-  // The same without a round of the engine.
+  // Like is_completed(), without a round of the engine.
   bool is_over() const noexcept { return completion_.is_over(); }
   std::exception_ptr error() const noexcept override;
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {

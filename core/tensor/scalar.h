@@ -93,7 +93,7 @@ inline std::uint64_t element_bits(const Scalar& value, DType dtype) {
 }
 
 namespace detail {
-// Of Tensor::item(), for an integer type of this width.
+// Throws for Tensor::item(), for an integer type of this width.
 [[noreturn]] void refuse_item(const Scalar& value, std::size_t width, bool is_signed);
 }  // namespace detail
 

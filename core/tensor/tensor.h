@@ -104,7 +104,7 @@ class Tensor {
       detail::refuse_item(value, sizeof(T), std::is_signed_v<T>);
     return value.to<T>();
   }
-  // The same as a number of its own kind.
+  // The one element as a number of its own kind.
   Scalar item() const;
   // Indexing with numbers only, for tests and small tools, on the CPU: at<float>({1, 2}).
   template <typename T>

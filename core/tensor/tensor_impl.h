@@ -36,14 +36,14 @@ class TensorImpl final : public RefCounted {
   // Of autograd: whether gradients flow here, the node that made this tensor or, for a leaf, the
   // node that gathers its gradient, and which of the node's outputs it is.
   bool requires_grad = false;
-  // Of a view that was made while nothing was recorded: it has no history, and gets none.
+  // A view that was made while nothing was recorded: it has no history, and gets none.
   bool is_unrecorded_view = false;
   std::uint32_t output_nr = 0;
   std::uint32_t view_version = 0;      // of the storage when `node` was right for this view
   std::uint32_t recorded_version = 0;  // of the storage when `node` was made
   Ref<RefCounted> node;
-  // Of a view: the tensor that it shows, which is a view itself only if it is a leaf. Null for
-  // others.
+  // The tensor that a view shows; it is a view itself only if it is a leaf. Null if this is no
+  // view.
   Ref<TensorImpl> base;
 
   // Whether an operation that was recorded has written into the base of this view since: its values

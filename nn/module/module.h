@@ -120,7 +120,7 @@ class Module {
   // unless all of it fits. Throws kMismatch, listing everything that is missing, unexpected or of
   // another shape.
   IncompatibleKeys load_state_dict(const StateDict& state, LoadStateOptions options = {});
-  // Of a file, as load_safetensors() returns it. Throws also, whatever `strict` says, where this
+  // Takes a file, as load_safetensors() returns it. Throws also, whatever `strict` says, if this
   // module has a tensor that the file holds and that was skipped; the text says why it was, and
   // names the file. Other skipped tensors count as unexpected.
   template <std::same_as<Safetensors> File>

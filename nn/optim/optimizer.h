@@ -74,7 +74,7 @@ class Optimizer {
   // nothing is changed then. State that is there is overwritten where it lies, and captured steps
   // go on with it. State that `state` lacks is dropped: capture such steps anew.
   void load_state_dict(const nn::StateDict& state);
-  // Of a file, as nn::load_safetensors() returns it. Throws also where a tensor of it was skipped;
+  // Takes a file, as nn::load_safetensors() returns it. Throws also if a tensor of it was skipped;
   // every text names the file.
   template <std::same_as<nn::Safetensors> File>
   void load_state_dict(const File& file) {

@@ -30,7 +30,7 @@ struct ProveOptions {
 Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const JobKey& key,
                              Deadline deadline, const ProveOptions& options = {});
 
-// The same at a local socket's name (local_socket.h), whose other end must run as this user.
+// Connects to a local socket's name (local_socket.h); its other end must run as this user.
 Connection connect_local_and_prove(std::string_view name, const Hello& hello, const JobKey& key,
                                    Deadline deadline);
 

@@ -27,7 +27,7 @@ class Patience {
   bool should_speak(Time now = Deadline::Clock::now()) noexcept {
     return should_speak_after(now - start(now));
   }
-  // The same for a wait that has lasted so long.
+  // Like should_speak(), for a wait that has lasted `waited`.
   bool should_speak_after(std::chrono::nanoseconds waited) noexcept {
     if (waited < next_) return false;
     next_ += std::min<std::chrono::nanoseconds>(next_, std::chrono::minutes(1));

@@ -19,8 +19,8 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Those whose default action ends a process, by signal(7); SIGKILL, which nobody can catch, left
-// out. glibc hides two of the real-time ones.
+// The signals whose default action ends a process, by signal(7), but for SIGKILL, which cannot be
+// caught. glibc hides two of the real-time ones.
 std::vector<int> ending_signals() {
   std::vector<int> signals = {SIGHUP,  SIGINT,  SIGQUIT, SIGILL,    SIGTRAP, SIGABRT,   SIGBUS,
                               SIGFPE,  SIGSEGV, SIGPIPE, SIGALRM,   SIGTERM, SIGSTKFLT, SIGXCPU,

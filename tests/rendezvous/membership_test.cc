@@ -29,7 +29,7 @@ pb::FromNode join(const std::string& id, int nnodes, int node_rank = -1, int slo
   join->set_pid(4711);
   return message;
 }
-// Of a node that runs `line`.
+// A join of a node that runs `line`.
 pb::FromNode join_with(const std::string& id, int nnodes, int node_rank, const std::string& program,
                        const std::string& line, bool named = false) {
   pb::FromNode message = join(id, nnodes, node_rank);

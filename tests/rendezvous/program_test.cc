@@ -274,7 +274,7 @@ TEST_F(ProgramTest, KilledServiceIsAnErrorForEveryNode) {
   }
 }
 
-// Of a service that stops with its host's node, and of which the other one says that it is silent.
+// The service stops with its host's node; the other node says that the service is silent.
 TEST_F(ProgramTest, AHostThatWasStoppedDoesNotBlameTheOthersWhenItGoesOn) {
   const auto a = node({"--listen-fd", std::to_string(listener_.fd()), "--dead-after", "3"});
   const auto b = node({"--dead-after", "3"});

@@ -18,7 +18,7 @@ bool all_nan(const Sums& sums, std::int64_t count) {
   return std::all_of(sums.begin(), sums.begin() + count, [](double v) { return std::isnan(v); });
 }
 
-// Of one tap and input channel, for Count output channels from o on; the other sums stay 0.
+// The sums of one tap and input channel for Count output channels from o on; others stay 0.
 template <std::int64_t Count>
 Sums weight_sums(const Conv2dShape& s, const float* x, const float* dy, std::int64_t c,
                  std::int64_t tap, std::int64_t o) {

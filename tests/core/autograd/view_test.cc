@@ -46,7 +46,7 @@ struct Kind {
   MakeView make;
 };
 
-// Of a tensor [2, 3, 4, 1].
+// Views of a tensor [2, 3, 4, 1].
 const Kind kKinds[] = {
     {"select", [](const Tensor& a) { return a.select(1, 2); }},
     {"index", [](const Tensor& a) { return a[1]; }},

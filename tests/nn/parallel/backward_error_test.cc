@@ -177,7 +177,7 @@ void after_one_step(int size, const std::function<void(Rank& rank, bool is_first
   });
 }
 
-// Of the ranks that made none.
+// What a rank is told that made no mistake itself.
 void expect_told(const Thrown& error) {
   EXPECT_THAT(error.kind, AnyOf(ErrorKind::kAborted, ErrorKind::kPeerFailed));
   EXPECT_THAT(error.text, AllOf(HasSubstr("by rank 0"), HasSubstr("backward pass did not end")));
