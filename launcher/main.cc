@@ -13,17 +13,17 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
-#include "launcher/agent.h"
 #include "launcher/autopsy/command.h"
-#include "launcher/descendants.h"
-#include "launcher/job_signals.h"
-#include "launcher/machine.h"
-#include "launcher/options.h"
-#include "launcher/plan.h"
-#include "launcher/plan_text.h"
-#include "launcher/program.h"
-#include "launcher/rank_files.h"
-#include "launcher/supervisor.h"
+#include "launcher/cli/options.h"
+#include "launcher/job/agent.h"
+#include "launcher/plan/machine.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/plan_text.h"
+#include "launcher/process/descendants.h"
+#include "launcher/process/job_signals.h"
+#include "launcher/process/program.h"
+#include "launcher/process/rank_files.h"
+#include "launcher/process/supervisor.h"
 
 namespace dl::launcher {
 namespace {

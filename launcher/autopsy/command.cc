@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "launcher/autopsy/page.h"
-#include "launcher/program.h"
+#include "launcher/process/program.h"
 
 namespace dl::launcher::autopsy {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-#include "launcher/report.h"
+#include "launcher/verdict/report.h"
 
 namespace dl::launcher::autopsy {
 namespace {

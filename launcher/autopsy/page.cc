@@ -4,7 +4,7 @@
 
 #include "launcher/autopsy/diagnosis.h"
 #include "launcher/autopsy/table.h"
-#include "launcher/report.h"
+#include "launcher/verdict/report.h"
 
 namespace dl::launcher::autopsy {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/descendants.h"
+#include "launcher/process/descendants.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "launcher/gpus.h"
+#include "launcher/plan/gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
-#include "launcher/environment.h"
-#include "launcher/options.h"
-#include "launcher/plan.h"
+#include "launcher/cli/options.h"
+#include "launcher/plan/environment.h"
+#include "launcher/plan/plan.h"
 #include "tests/support/process.h"
 #include "tests/support/program.h"
 #include "tests/support/temp_dir.h"

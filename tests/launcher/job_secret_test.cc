@@ -1,4 +1,4 @@
-#include "launcher/job_secret.h"
+#include "launcher/plan/job_secret.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
-#include "launcher/job_signals.h"
+#include "launcher/process/job_signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <set>
 
-#include "launcher/report.h"
+#include "launcher/verdict/report.h"
 
 namespace dl::launcher {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/log_file.h"
+#include "launcher/output/log_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <iterator>
 #include <mutex>
 
-#include "launcher/log_folder.h"
+#include "launcher/output/log_folder.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/lost_peer.h"
+#include "launcher/verdict/lost_peer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/node_link.h"
+#include "launcher/job/node_link.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "launcher/plan.h"
+#include "launcher/plan/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 
 #include "core/base/error.h"
 #include "core/base/unique_fd.h"
-#include "launcher/environment.h"
-#include "launcher/port.h"
+#include "launcher/plan/environment.h"
+#include "launcher/plan/port.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/program_line.h"
+#include "launcher/job/program_line.h"
 
 #include <gtest/gtest.h>
 

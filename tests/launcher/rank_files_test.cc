@@ -1,4 +1,4 @@
-#include "launcher/rank_files.h"
+#include "launcher/process/rank_files.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,0 +1,60 @@
+#include "launcher/cli/started_by.h"
+
+#include <fmt/core.h>
+
+#include <optional>
+
+#include "core/base/env.h"
+
+namespace dl::launcher {
+namespace {
+
+using env::Var;
+
+constexpr const char* kInsist = "For {} jobs of their own: --standalone";
+
+std::string under_srun(std::int64_t task, std::int64_t tasks) {
+  const std::int64_t nodes = env::get_int(Var::kSlurmStepNodes).value_or(1);
+  std::string text = fmt::format(
+      "this is task {} of {} of one srun, and each would be a job of its own that does the same. ",
+      task, tasks);
+  if (nodes > 1) {
+    text += fmt::format(
+        "For one job: srun --ntasks-per-node=1 sh -c 'dlrun --nnodes $SLURM_STEP_NUM_NODES "
+        "--node-rank $SLURM_NODEID --rdzv-endpoint $(scontrol show hostnames $SLURM_STEP_NODELIST "
+        "| head -n 1):29400{} ...'. ",
+        tasks > nodes ? fmt::format(" --nproc-per-node {}", tasks / nodes) : "");
+  } else {
+    text += fmt::format("For one job: srun --ntasks=1 dlrun --nproc-per-node {} ... . ", tasks);
+  }
+  return text + fmt::format(kInsist, tasks);
+}
+
+std::string under_mpirun(std::int64_t rank, std::int64_t ranks) {
+  return fmt::format(
+             "this is rank {} of {} of one mpirun, and each would be a job of its own that does "
+             "the same. For one job, start dlrun without mpirun, once a node: dlrun "
+             "--nproc-per-node {} ... . ",
+             rank, ranks, ranks) +
+         fmt::format(kInsist, ranks);
+}
+
+}  // namespace
+
+std::string one_of_several_jobs() {
+  if (env::is_set(Var::kJobId)) return "";  // a rank of dlrun's has started this one
+  const auto slurm = env::get_int(Var::kSlurmRank);
+  const auto tasks = env::get_int(Var::kSlurmStepTasks);
+  if (slurm && tasks && *tasks > 1) return under_srun(*slurm, *tasks);
+  struct Mpi {
+    Var rank, size;
+  };
+  for (const Mpi& mpi : {Mpi{Var::kOmpiRank, Var::kOmpiSize}, Mpi{Var::kPmiRank, Var::kPmiSize}}) {
+    const auto rank = env::get_int(mpi.rank);
+    const auto size = env::get_int(mpi.size);
+    if (rank && size && *size > 1) return under_mpirun(*rank, *size);
+  }
+  return "";
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,82 @@
+#include "launcher/job/program_line.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace dl::launcher {
+namespace {
+
+std::string last_part(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+// python3.11: python. Hosts may have it under different names.
+std::string without_version(std::string name) {
+  name.erase(name.find_last_not_of("0123456789.") + 1);
+  return name;
+}
+
+bool is_python(std::string_view name) {
+  return name == "python" || name == "pypy";
+}
+
+bool is_interpreter(std::string_view name) {
+  constexpr std::array<std::string_view, 10> kNames = {"python", "pypy", "sh",   "bash", "dash",
+                                                       "zsh",    "ksh",  "perl", "ruby", "julia"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+// `sh -c 'exec ./train'`, `perl -e ...`
+char text_flag_of(std::string_view interpreter) {
+  return interpreter == "perl" || interpreter == "ruby" || interpreter == "julia" ? 'e' : 'c';
+}
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-./=:,@%+").find(c) != std::string_view::npos ||
+         static_cast<unsigned char>(c) >= 0x80;
+}
+
+}  // namespace
+
+std::string line_of(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) {
+      if (c == '\'') {
+        line += "'\\''";
+      } else {
+        line += c;
+      }
+    }
+    line += '\'';
+  }
+  return line;
+}
+
+std::string base_name_of(const std::vector<std::string>& words) {
+  std::string name = last_part(words.front());
+  std::string interpreter = without_version(name);
+  if (!is_interpreter(interpreter)) return name;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with('-')) return last_part(word);
+    if (is_python(interpreter) && word == "-m" && i + 1 < words.size()) return words[i + 1];
+    if (is_python(interpreter) && (word == "-W" || word == "-X")) {
+      ++i;
+    } else if (!word.starts_with("--") && word.find(text_flag_of(interpreter)) != word.npos) {
+      break;  // the program is the next word's text
+    }
+  }
+  return interpreter;
+}
+
+}  // namespace dl::launcher

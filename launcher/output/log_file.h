@@ -1,0 +1,59 @@
+// One file under --log-dir: bytes are appended at once and written by a DiskThread, in order. What
+// is there can be read back, so that a stream which is shown late need not be kept in memory.
+//
+// Memory has a bound if the writer minds is_full(). One thread; DiskThread must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/unique_fd.h"
+#include "launcher/output/disk_thread.h"
+
+namespace dl::launcher {
+
+class LogFile {
+ public:
+  // `on_broken` (once): bytes could not be written, and error() says why. From then on everything
+  // stays in memory, so that it can still be read back.
+  LogFile(DiskThread& disk, UniqueFd file, std::function<void()> on_broken);
+
+  void append(std::string_view bytes);
+  bool is_full() const { return waiting_.size() > kMostWaiting; }
+  // Calls back once, when there is room or the file is broken.
+  void when_room(std::function<void()> ready);
+
+  std::uint64_t size() const { return size_; }
+  // Bytes from `from` on, at least one and at most kMostRead, handed to `take`: nothing where they
+  // could not be read. `from` is below size(). One at a time.
+  void read(std::uint64_t from, std::function<void(std::string)> take);
+
+  bool is_broken() const { return !error_.empty(); }
+  // Why the file is incomplete, and from which byte on.
+  const std::string& error() const { return error_; }
+  std::uint64_t written() const { return written_; }
+  // Bytes that the disk has not taken yet.
+  std::uint64_t unwritten() const { return size_ - written_; }
+
+ private:
+  static constexpr std::size_t kMostWaiting = std::size_t{256} << 10;
+  static constexpr std::size_t kMostRead = std::size_t{64} << 10;
+
+  void write_some();
+  void on_written(std::size_t bytes, int error);
+
+  DiskThread& disk_;
+  std::shared_ptr<const UniqueFd> file_;        // with what the thread has under way
+  std::shared_ptr<const std::string> writing_;  // from written_ on: what the thread writes
+  std::string waiting_;                         // what comes behind it
+  std::uint64_t written_ = 0;
+  std::uint64_t size_ = 0;
+  std::string error_;
+  std::function<void()> on_broken_;
+  std::function<void()> when_room_;
+};
+
+}  // namespace dl::launcher

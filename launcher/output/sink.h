@@ -1,0 +1,85 @@
+// dlrun's own stdout or stderr, shared by all ranks: what is written here comes out in order and in
+// one piece, and a reader that is slow holds up nobody but the ranks that write.
+//
+// write() queues and never blocks. Whoever produces faster than the reader reads sees is_full() and
+// waits for room. On a terminal a Sink also keeps one status line below everything else: rank 0's
+// unfinished line.
+//
+// A file is written by a DiskThread, so that a disk that hangs does not hold up the event loop.
+//
+// The inherited descriptor is never made non-blocking, which would do the same to the shell's:
+// pipes and terminals are opened anew, and what cannot be is watched through an epoll instance of
+// its own, as Boost.Asio makes non-blocking what it watches.
+//
+// One thread. Boost.Asio's io_context and the DiskThread must outlive the Sink.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "launcher/output/disk_thread.h"
+
+namespace dl::launcher {
+
+class Sink {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `fd` is kept open by the caller. `on_broken` (once) is told why nothing can be written any
+  // more, an errno value: EPIPE where nobody reads.
+  Sink(boost::asio::io_context& io, DiskThread& disk, int fd, std::function<void(int)> on_broken);
+
+  // `status`: what the terminal's last line is from now on ("": none); nullopt leaves it, and other
+  // files have none.
+  void write(std::string_view lines, std::optional<std::string_view> status = std::nullopt);
+  bool is_full() const { return unwritten() > kMostQueued; }
+  std::size_t unwritten() const { return queued_.size() + writing_.size() - at_; }
+  // Since when nothing could be written though something is to be; nullopt: there is nothing, or it
+  // is being written.
+  std::optional<Clock::time_point> waits_since() const { return waits_since_; }
+  bool is_broken() const { return broken_; }
+  // Calls back once, when there is room.
+  void when_room(std::function<void()> ready) { waiting_.push_back(std::move(ready)); }
+
+  bool is_terminal() const { return terminal_; }
+  bool is_file() const { return way_ == Way::kFile; }
+  int columns() const;
+
+ private:
+  enum class Way : std::uint8_t { kDirect, kFile, kNonBlocking, kSocket, kSmallPieces };
+  static constexpr std::size_t kMostQueued = std::size_t{1} << 20;
+
+  void write_some();
+  void write_to_file();
+  void on_progress(std::size_t bytes);
+  bool refill();
+  void wait_until_writable();
+  long write_once();
+  void fail(int error);
+  void wake();
+
+  boost::asio::posix::stream_descriptor
+      watched_;  // our own opening, or watcher of the inherited one
+  DiskThread& disk_;
+  int fd_;
+  Way way_ = Way::kDirect;
+  bool terminal_ = false;
+  bool broken_ = false;
+  bool waits_ = false;
+  std::optional<Clock::time_point> waits_since_;
+  std::function<void(int)> on_broken_;
+  std::string queued_;   // whole lines that nothing was written of yet
+  std::string writing_;  // what is being written,
+  std::size_t at_ = 0;   // from here on
+  std::string status_;
+  std::string status_shown_;
+  std::deque<std::function<void()>> waiting_;
+};
+
+}  // namespace dl::launcher

@@ -1,0 +1,78 @@
+#include "launcher/plan/environment.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "core/base/env.h"
+
+namespace dl::launcher {
+
+std::vector<std::string> rank_environment(const Plan& plan, const Meeting& meeting,
+                                          const LocalRank& rank, const Handles& handles) {
+  using env::Var;
+  std::vector<std::string> set;
+  set.reserve(32);
+  const auto text = [&](Var var, std::string_view value) {
+    const std::string_view name = env::name_of(var);
+    std::string entry;
+    entry.reserve(name.size() + 1 + value.size());
+    entry.append(name).append(1, '=').append(value);
+    set.push_back(std::move(entry));
+  };
+  const auto number = [&](Var var, std::int64_t value) { text(var, std::to_string(value)); };
+
+  const int rank_in_job = meeting.first_rank + rank.local_rank;
+  number(Var::kRank, rank_in_job);
+  number(Var::kWorldSize, meeting.world_size);
+  number(Var::kLocalRank, rank.local_rank);
+  number(Var::kLocalWorldSize, plan.local_world_size());
+  number(Var::kGroupRank, meeting.group_rank);
+  number(Var::kGroupWorldSize, plan.nnodes);
+  number(Var::kRoleRank, rank_in_job);
+  number(Var::kRoleWorldSize, meeting.world_size);
+  text(Var::kRoleName, "default");
+  text(Var::kMasterAddr, meeting.master_addr);
+  number(Var::kMasterPort, meeting.master_port);
+  number(Var::kTorchRestartCount, 0);
+  number(Var::kTorchMaxRestarts, 0);
+  text(Var::kTorchRunId, plan.job);
+  // Python's truth value: dlrun serves no TCPStore, rank 0 does.
+  text(Var::kTorchUseAgentStore, "False");
+  if (!handles.error_file.empty()) text(Var::kTorchErrorFile, handles.error_file);
+  if (!env::get(Var::kOmpNumThreads)) number(Var::kOmpNumThreads, plan.omp_num_threads);
+  if (!env::get(Var::kTorchNcclErrors)) text(Var::kTorchNcclErrors, "1");
+  // Output goes through a pipe, where Python would keep lines back.
+  if (!env::get(Var::kPythonUnbuffered)) text(Var::kPythonUnbuffered, "1");
+
+  if (!rank.gpus.empty()) {
+    std::vector<int> seen = rank.gpus;
+    if (plan.gpu_policy == GpuPolicy::kScope) {
+      std::vector<std::string> own;
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        own.push_back(plan.gpus[static_cast<std::size_t>(rank.gpus[i])].token);
+        seen[i] = static_cast<int>(i);
+      }
+      text(Var::kCudaVisibleDevices, fmt::format("{}", fmt::join(own, ",")));
+    }
+    text(Var::kGpus, fmt::format("{}", fmt::join(seen, ",")));
+  }
+
+  text(Var::kJobId, plan.job);
+  number(Var::kGeneration, static_cast<std::int64_t>(meeting.generation));
+  if (!env::get(Var::kNodeId)) {
+    text(Var::kNodeId, fmt::format("{}/{}", plan.job, meeting.group_rank));
+  }
+  if (!plan.iface.empty()) text(Var::kIface, plan.iface);
+  if (!meeting.store.empty()) text(Var::kStore, meeting.store);
+  if (handles.key_fd >= 0) number(Var::kKeyFd, handles.key_fd);
+  if (!handles.key_file.empty()) text(Var::kKeyFile, handles.key_file);
+  if (handles.lifeline_fd >= 0) number(Var::kLifelineFd, handles.lifeline_fd);
+  if (handles.recorder_fd >= 0) number(Var::kRecorderFd, handles.recorder_fd);
+  // Rank 0's unfinished line is what the terminal shows last.
+  if (handles.progress_width > 0 && rank_in_job == 0) {
+    number(Var::kProgressWidth, handles.progress_width);
+  }
+  return set;
+}
+
+}  // namespace dl::launcher

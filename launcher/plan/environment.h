@@ -1,0 +1,25 @@
+// The environment of a rank: torchrun's contract, and dlrun's own variables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/plan/plan.h"
+
+namespace dl::launcher {
+
+// What only the running launcher knows; the defaults leave the variable out (`--dry-run`).
+struct Handles {
+  int key_fd = -1;
+  std::string key_file;
+  int lifeline_fd = -1;
+  int recorder_fd = -1;
+  std::string error_file;
+  int progress_width = 0;
+};
+
+// "NAME=value", to be set over the environment that dlrun was started with.
+std::vector<std::string> rank_environment(const Plan& plan, const Meeting& meeting,
+                                          const LocalRank& rank, const Handles& handles);
+
+}  // namespace dl::launcher

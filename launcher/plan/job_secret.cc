@@ -1,0 +1,51 @@
+#include "launcher/plan/job_secret.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+
+namespace dl::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path users_key() {
+  if (const auto config = env::get(env::Var::kXdgConfigHome))
+    return fs::path(*config) / "dlrun/key";
+  const auto home = env::get(env::Var::kHome);
+  DL_CHECK(home.has_value(), kNotFound,
+           "several nodes need one secret: give its file in --key-file (HOME is not set)");
+  return fs::path(*home) / ".config/dlrun/key";
+}
+
+// Made aside and linked into place, so that of two dlruns that come first together both end up with
+// the same key.
+void make_key(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  if (error) throw_errno(error.value(), fmt::format("create {}", path.parent_path().string()));
+  // Not the pid: containers that share a home directory have the same ones.
+  const auto random = rendezvous::JobKey::generate().hex().substr(0, 16);
+  const std::string aside = fmt::format("{}.{}", path.string(), random);
+  rendezvous::JobKey::generate().write_file(aside);
+  const int failed = ::link(aside.c_str(), path.c_str()) == 0 ? 0 : errno;
+  ::unlink(aside.c_str());
+  if (failed != 0 && failed != EEXIST) throw_errno(failed, fmt::format("create {}", path.string()));
+}
+
+}  // namespace
+
+rendezvous::JobKey job_secret(int nnodes, const std::string& key_file) {
+  if (!key_file.empty()) return rendezvous::JobKey::from_file(key_file);
+  if (nnodes == 1) return rendezvous::JobKey::generate();
+  if (auto key = rendezvous::JobKey::from_environment()) return *key;
+  const fs::path path = users_key();
+  if (::access(path.c_str(), F_OK) != 0) make_key(path);
+  return rendezvous::JobKey::from_file(path);
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,27 @@
+// What dlrun may use of the machine it runs on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/gpus.h"
+
+namespace dl::launcher {
+
+struct Machine {
+  std::string host;       // as the kernel names it
+  std::vector<int> cpus;  // that this process may run on, ascending
+  // CPU time that the control group grants, in CPUs; nullopt: no limit.
+  std::optional<double> quota;
+  // That a rank would see. Not part of this_machine(): asking the driver takes longer than a
+  // launch.
+  std::vector<VisibleGpu> gpus = {};
+
+  // CPUs or granted CPU time, whichever is less, at least 1.
+  int usable_cores() const;
+};
+
+Machine this_machine();
+
+}  // namespace dl::launcher

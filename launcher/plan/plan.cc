@@ -1,0 +1,210 @@
+#include "launcher/plan/plan.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/ranges.h>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "launcher/output/log_folder.h"
+#include "launcher/plan/port.h"
+#include "rendezvous/net/address.h"
+#include "rendezvous/net/utf8.h"
+
+namespace dl::launcher {
+namespace {
+
+constexpr int kMostRanks = 1'000'000;
+
+std::string made_up_name() {
+  std::uint32_t random = 0;
+  if (::getrandom(&random, sizeof random, 0) != sizeof random) throw_errno(errno, "getrandom");
+  return fmt::format("{:08x}", random);
+}
+
+int local_ranks(const Options& options, const Machine& machine) {
+  const std::string& wanted = options.nproc_per_node;
+  const auto gpus = static_cast<int>(machine.gpus.size());
+  if (wanted == "gpu" || (wanted == "auto" && gpus > 0)) {
+    const int each = options.gpus_per_rank.value_or(1);
+    DL_CHECK(gpus > 0, kInvalidArgument,
+             "--nproc-per-node gpu: this process sees no GPU{}; `cpu` means one rank a core",
+             env::is_set(env::Var::kCudaVisibleDevices)
+                 ? fmt::format(" (CUDA_VISIBLE_DEVICES is `{}`)",
+                               env::get(env::Var::kCudaVisibleDevices).value_or(""))
+                 : "");
+    DL_CHECK(gpus % each == 0, kInvalidArgument,
+             "--nproc-per-node {}: {} GPUs are no multiple of --gpus-per-rank {}; give the number "
+             "of ranks",
+             wanted, gpus, each);
+    return gpus / each;
+  }
+  if (wanted == "auto" || wanted == "cpu") return machine.usable_cores();
+  return std::stoi(wanted);
+}
+
+// Rank r has GPUs r * n to r * n + n - 1. Ranks share GPUs, in turn, only where each has one.
+void give_out_gpus(const Options& options, const Machine& machine, Plan& plan) {
+  plan.gpus = machine.gpus;
+  const bool asked = options.gpus_per_rank || options.gpu_policy;
+  const bool counted =
+      options.nproc_per_node == "gpu" || (options.nproc_per_node == "auto" && !plan.gpus.empty());
+  plan.gpu_policy =
+      options.gpu_policy.value_or(asked || counted ? GpuPolicy::kKeep : GpuPolicy::kLeave);
+  if (plan.gpu_policy == GpuPolicy::kLeave) return;
+
+  const int gpus = static_cast<int>(plan.gpus.size());
+  const int each = options.gpus_per_rank.value_or(1);
+  const int ranks = plan.local_world_size();
+  DL_CHECK(gpus > 0, kInvalidArgument, "{}: this process sees no GPU",
+           options.gpus_per_rank ? "--gpus-per-rank" : "--gpu-policy");
+  DL_CHECK(each == 1 || std::int64_t{each} * ranks <= gpus, kInvalidArgument,
+           "--gpus-per-rank {}: {} ranks would need {} GPUs, and {} can be seen", each, ranks,
+           std::int64_t{each} * ranks, gpus);
+  const auto instance = std::find_if(plan.gpus.begin(), plan.gpus.end(),
+                                     [](const VisibleGpu& gpu) { return gpu.is_instance(); });
+  DL_CHECK(instance == plan.gpus.end() || gpus == 1 ||
+               (plan.gpu_policy == GpuPolicy::kScope && each == 1),
+           kInvalidArgument,
+           "{} is a MIG instance, and CUDA shows a process no other GPU beside one; give each rank "
+           "its own with --gpu-policy scope",
+           instance == plan.gpus.end() ? "" : instance->token);
+  for (LocalRank& rank : plan.ranks) {
+    for (int i = 0; i < each; ++i) rank.gpus.push_back((rank.local_rank * each + i) % gpus);
+  }
+}
+
+// Rank i's share of n CPUs cut into `ranks` runs that differ by at most one CPU. With fewer CPUs
+// than ranks, some share one.
+std::vector<int> even_share(const std::vector<int>& cpus, int ranks, int i) {
+  const auto n = static_cast<std::int64_t>(cpus.size());
+  const std::int64_t begin = n * i / ranks;
+  const std::int64_t end = std::max(begin + 1, n * (i + 1) / ranks);
+  return {cpus.begin() + begin, cpus.begin() + end};
+}
+
+rendezvous::Endpoint place_to_meet(const std::string& text) {
+  rendezvous::Endpoint endpoint;
+  try {
+    endpoint = rendezvous::Endpoint::parse(text);
+  } catch (const Error& error) {
+    throw_error(ErrorKind::kInvalidArgument, "--rdzv-endpoint: {}", error.what());
+  }
+  DL_CHECK(endpoint.port != 0, kInvalidArgument,
+           "--rdzv-endpoint is `{}`: all nodes must know one port from 1 to 65535", text);
+  return endpoint;
+}
+
+std::string obstacle_text(int obstacle) {
+  if (obstacle == EADDRINUSE) return "is taken";
+  if (obstacle == EACCES) return "may not be listened on by this user";
+  return fmt::format("cannot be listened on ({})", std::strerror(obstacle));
+}
+
+void check_interface(const std::string& wanted) {
+  try {
+    rendezvous::interface_addresses(wanted);
+  } catch (const Error& error) {
+    throw_error(ErrorKind::kInvalidArgument, "--iface: {}", error.what());
+  }
+}
+
+}  // namespace
+
+bool needs_gpus(const Options& options) {
+  return options.nproc_per_node == "gpu" || options.nproc_per_node == "auto" ||
+         options.gpus_per_rank ||
+         options.gpu_policy.value_or(GpuPolicy::kLeave) != GpuPolicy::kLeave;
+}
+
+Plan make_plan(const Options& options, const Machine& machine) {
+  Plan plan;
+  plan.named = !options.rdzv_id.empty();
+  plan.job = plan.named ? options.rdzv_id : made_up_name();
+  DL_CHECK(plan.job.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
+           plan.job.size());
+  DL_CHECK(rendezvous::is_printable_utf8(plan.job), kInvalidArgument,
+           "--rdzv-id holds bytes that are no printable UTF-8; give another name");
+  plan.host = machine.host;
+  plan.nnodes = options.nnodes;
+  plan.node_rank = options.node_rank.value_or(0);
+  plan.program = options.program;
+
+  const int ranks = local_ranks(options, machine);
+  DL_CHECK(std::int64_t{options.nnodes} * ranks <= kMostRanks, kInvalidArgument,
+           "{} nodes (--nnodes) of {} ranks (--nproc-per-node) are more than {} ranks",
+           options.nnodes, ranks, kMostRanks);
+  plan.ranks.resize(static_cast<std::size_t>(ranks));
+  for (int i = 0; i < ranks; ++i) {
+    LocalRank& rank = plan.ranks[static_cast<std::size_t>(i)];
+    rank.local_rank = i;
+    if (options.bind == Bind::kEven) rank.cpus = even_share(machine.cpus, ranks, i);
+  }
+  give_out_gpus(options, machine, plan);
+  plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
+
+  if (!options.iface.empty()) check_interface(options.iface);
+  plan.iface = options.iface;
+  plan.master_addr = options.master_addr;
+  plan.master_port = options.master_port;
+  if (plan.nnodes > 1) {
+    // As with torchrun, --master-addr and --master-port alone say where to meet. The ranks' own
+    // port is then another one.
+    plan.rdzv_endpoint = options.rdzv_endpoint;
+    if (plan.rdzv_endpoint.empty()) {
+      const auto port = static_cast<std::uint16_t>(*options.master_port);
+      plan.rdzv_endpoint = rendezvous::Endpoint{options.master_addr, port}.text();
+      plan.master_port.reset();
+    }
+    // Every node must use one name without having spoken to the others.
+    if (!plan.named) plan.job = "default";
+    const rendezvous::Endpoint endpoint = place_to_meet(plan.rdzv_endpoint);
+    if (plan.master_addr.empty()) plan.master_addr = endpoint.host;
+  } else if (plan.master_addr.empty()) {
+    plan.master_addr = "127.0.0.1";
+  }
+  plan.run = new_run_name(plan.job);
+  return plan;
+}
+
+std::vector<std::string> shared_gpus(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (std::size_t gpu = 0; gpu < plan.gpus.size(); ++gpu) {
+    std::vector<int> ranks;
+    for (const LocalRank& rank : plan.ranks) {
+      if (std::count(rank.gpus.begin(), rank.gpus.end(), gpu) != 0)
+        ranks.push_back(rank.local_rank);
+    }
+    if (ranks.size() < 2) continue;
+    lines.push_back(fmt::format("GPU {} ({}) is shared by local ranks {}", plan.gpus[gpu].token,
+                                plan.gpus[gpu].name, fmt::join(ranks, ", ")));
+  }
+  return lines;
+}
+
+Meeting supposed_meeting(const Plan& plan) {
+  Meeting meeting;
+  meeting.world_size = plan.nnodes * plan.local_world_size();
+  meeting.group_rank = plan.node_rank;
+  meeting.first_rank = plan.node_rank * plan.local_world_size();
+  meeting.master_addr = plan.master_addr;
+  meeting.run = plan.run;
+  if (plan.master_port) {
+    // Rank 0 listens on node 0; elsewhere the port says nothing.
+    const auto port = static_cast<std::uint16_t>(*plan.master_port);
+    const int obstacle = plan.node_rank == 0 ? port_obstacle(port) : 0;
+    DL_CHECK(obstacle == 0, kIo,
+             "--master-port {} {} on {}; give another, or leave it out and a free one is chosen",
+             port, obstacle_text(obstacle), plan.host);
+    meeting.master_port = *plan.master_port;
+  } else {
+    meeting.master_port = choose_port();
+  }
+  return meeting;
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,114 @@
+#include "launcher/plan/plan_text.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/plan/environment.h"
+
+namespace dl::launcher {
+namespace {
+
+// 0-3,8: as taskset and the kernel write it.
+std::string cpu_list(const std::vector<int>& cpus) {
+  std::string text;
+  for (std::size_t i = 0; i < cpus.size();) {
+    std::size_t last = i;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += last == i ? std::to_string(cpus[i]) : fmt::format("{}-{}", cpus[i], cpus[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::vector<std::string> tokens_of(const Plan& plan, const LocalRank& rank) {
+  std::vector<std::string> tokens;
+  for (const int gpu : rank.gpus) tokens.push_back(plan.gpus[static_cast<std::size_t>(gpu)].token);
+  return tokens;
+}
+
+std::string gpu_lines(const Plan& plan) {
+  std::string text;
+  for (const VisibleGpu& gpu : plan.gpus) {
+    text += fmt::format("{}  GPU {}: {}{}{}\n", text.empty() ? "\n" : "", gpu.token, gpu.name,
+                        gpu.uuid.empty() || gpu.uuid == gpu.token ? "" : ", ",
+                        gpu.uuid == gpu.token ? "" : gpu.uuid);
+  }
+  if (!plan.gpus.empty() && plan.gpu_policy == GpuPolicy::kLeave) {
+    text += "  they are left to the program; --gpu-policy gives them out\n";
+  }
+  for (const std::string& line : shared_gpus(plan)) text += "  " + line + "\n";
+  return text;
+}
+
+std::string plural(int n, const char* what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string plan_as_table(const Plan& plan, const Meeting& meeting) {
+  std::string text =
+      fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job, plural(meeting.world_size, "rank"),
+                  plural(plan.nnodes, "node"), fmt::join(plan.program, " "));
+  if (!plan.rdzv_endpoint.empty()) {
+    text += fmt::format(
+        "the nodes meet at {}; this is node {}, and the others are supposed to be like it\n",
+        plan.rdzv_endpoint, plan.node_rank);
+  }
+  const bool gpus = !plan.ranks.front().gpus.empty();
+  text +=
+      fmt::format("\n  rank  node  local  CPUs          {}host\n", gpus ? "GPUs          " : "");
+  for (const LocalRank& rank : plan.ranks) {
+    text += fmt::format("{:>6}{:>6}{:>7}  {:<12}  ", meeting.first_rank + rank.local_rank,
+                        meeting.group_rank, rank.local_rank,
+                        rank.cpus.empty() ? "not bound" : cpu_list(rank.cpus));
+    if (gpus) text += fmt::format("{:<12}  ", fmt::join(tokens_of(plan, rank), ","));
+    text += plan.host + "\n";
+  }
+  text += gpu_lines(plan);
+  text += fmt::format("\nenvironment of rank {}\n", meeting.first_rank);
+  for (const std::string& entry : rank_environment(plan, meeting, plan.ranks.front(), {})) {
+    text += fmt::format("  {}\n", entry);
+  }
+  return text;
+}
+
+std::string plan_as_json(const Plan& plan, const Meeting& meeting) {
+  using nlohmann::ordered_json;
+  ordered_json ranks = ordered_json::array();
+  for (const LocalRank& rank : plan.ranks) {
+    ordered_json environment = ordered_json::object();
+    for (const std::string& entry : rank_environment(plan, meeting, rank, {})) {
+      const std::size_t equals = entry.find('=');
+      environment[entry.substr(0, equals)] = entry.substr(equals + 1);
+    }
+    ranks.push_back({{"rank", meeting.first_rank + rank.local_rank},
+                     {"local_rank", rank.local_rank},
+                     {"node", meeting.group_rank},
+                     {"cpus", rank.cpus.empty() ? ordered_json(nullptr) : ordered_json(rank.cpus)},
+                     {"gpus", rank.gpus.empty() ? ordered_json(nullptr) : ordered_json(rank.gpus)},
+                     {"environment", environment}});
+  }
+  ordered_json gpus = ordered_json::array();
+  for (const VisibleGpu& gpu : plan.gpus) {
+    gpus.push_back({{"token", gpu.token}, {"uuid", gpu.uuid}, {"name", gpu.name}});
+  }
+  const ordered_json plan_json = {
+      {"job", plan.job},
+      {"nnodes", plan.nnodes},
+      {"node_rank", plan.node_rank},
+      {"host", plan.host},
+      {"nproc_per_node", plan.local_world_size()},
+      {"world_size", meeting.world_size},
+      {"program", plan.program},
+      {"rdzv_endpoint",
+       plan.rdzv_endpoint.empty() ? ordered_json(nullptr) : ordered_json(plan.rdzv_endpoint)},
+      {"gpus", gpus},
+      {"ranks", ranks}};
+  return plan_json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dl::launcher

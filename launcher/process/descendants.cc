@@ -1,0 +1,213 @@
+#include "launcher/process/descendants.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "core/base/process_stat.h"
+#include "core/base/unique_fd.h"
+
+namespace dl::launcher {
+namespace {
+
+std::string read_all(int fd) {
+  std::string text;
+  char part[4096];
+  while (true) {
+    const ssize_t n = ::read(fd, part, sizeof part);
+    if (n > 0) text.append(part, static_cast<std::size_t>(n));
+    if (n == 0 || (n < 0 && errno != EINTR)) return text;
+  }
+}
+
+// The folders of a folder of /proc whose names are numbers.
+std::vector<pid_t> numbers_in(const std::string& folder) {
+  std::vector<pid_t> numbers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
+  if (!open) return numbers;
+  while (const dirent* entry = ::readdir(open.get())) {
+    const std::string_view name = entry->d_name;
+    pid_t number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc() && end == name.data() + name.size()) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// Kernels without CONFIG_PROC_CHILDREN have no list of children: every process says who its parent
+// is.
+std::vector<pid_t> children_from_every_stat(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const pid_t pid : numbers_in("/proc")) {
+    if (read_stat(fmt::format("/proc/{}", pid)).parent == parent) children.push_back(pid);
+  }
+  return children;
+}
+
+// Those of its first thread; a thread's own children fall to a subreaper when it ends.
+std::vector<pid_t> children_of(pid_t parent) {
+  const UniqueFd fd(
+      ::open(fmt::format("/proc/{0}/task/{0}/children", parent).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return children_from_every_stat(parent);
+  const std::string text = read_all(fd.get());
+  std::vector<pid_t> children;
+  for (const char *at = text.data(), *const end = at + text.size(); at < end; ++at) {
+    pid_t pid = 0;
+    const auto [next, error] = std::from_chars(at, end, pid);
+    if (error != std::errc()) break;
+    children.push_back(pid);
+    at = next;  // the space behind it
+  }
+  return children;
+}
+
+// They go when all others are gone.
+bool is_our_helper(std::string_view name) {
+  return name == kSupervisorName || name == kWardenName;
+}
+
+bool a_thread_runs(pid_t pid) {
+  for (const pid_t thread : threads_of(pid)) {
+    const char state = read_stat(fmt::format("/proc/{}/task/{}", pid, thread)).state;
+    if (state == 'R' || state == 'D') return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void become_subreaper() {
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
+}
+
+std::vector<pid_t> children_of_this_process() {
+  return children_of(::getpid());
+}
+
+std::vector<pid_t> threads_of(pid_t pid) {
+  return numbers_in(fmt::format("/proc/{}/task", pid));
+}
+
+std::vector<pid_t> tree_of(pid_t root) {
+  std::vector<pid_t> tree = {root};
+  for (std::size_t next = 0; next < tree.size(); ++next) {
+    const std::vector<pid_t> children = children_of(tree[next]);
+    tree.insert(tree.end(), children.begin(), children.end());
+  }
+  return tree;
+}
+
+bool a_descendant_runs() {
+  std::vector<pid_t> unseen = children_of_this_process();
+  while (!unseen.empty()) {
+    const pid_t pid = unseen.back();
+    unseen.pop_back();
+    if (a_thread_runs(pid)) return true;
+    const std::vector<pid_t> children = children_of(pid);
+    unseen.insert(unseen.end(), children.begin(), children.end());
+  }
+  return false;
+}
+
+bool is_ending(pid_t pid) {
+  constexpr unsigned kExiting = 4;  // PF_EXITING
+  const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
+  return !stat.is_alive() || (stat.flags & kExiting) != 0;
+}
+
+namespace {
+
+void signal_child(pid_t child, int signal) {
+  ::kill(child, signal);
+  if (::getpgid(child) == child) ::kill(-child, signal);
+}
+
+}  // namespace
+
+void signal_children(int signal) {
+  for (const pid_t child : children_of_this_process()) signal_child(child, signal);
+}
+
+void kill_descendants_but(const std::function<bool(pid_t)>& is_kept,
+                          const std::function<void(pid_t, int)>& on_ended) {
+  while (true) {
+    bool is_one_left = false;
+    for (const pid_t child : children_of_this_process()) {
+      if (is_kept(child)) continue;
+      is_one_left = true;
+      signal_child(child, SIGKILL);
+    }
+    if (!is_one_left) return;
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, 0);
+    if (pid > 0) on_ended(pid, status);
+  }
+}
+
+bool kill_descendants(Deadline deadline) noexcept {
+  constexpr useconds_t kLongestPause = 2000;
+  for (useconds_t pause = 20;; pause = std::min(2 * pause, kLongestPause)) {
+    try {
+      signal_children(SIGKILL);
+    } catch (...) {
+      // Out of memory: the next round looks again.
+    }
+    pid_t reaped;
+    while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if (reaped < 0 && errno == ECHILD) return true;
+    if (deadline.has_passed()) return false;
+    ::usleep(pause);
+  }
+}
+
+std::string why_it_stays(pid_t pid) {
+  const std::string folder = fmt::format("/proc/{}", pid);
+  const char state = read_stat(folder).state;
+  const std::string where = wait_channel(folder);
+  return fmt::format("state {}{}{}", state == 0 ? '?' : state,
+                     state == 'D' ? " (uninterruptible: a disk or a driver)" : "",
+                     where.empty() ? "" : ", in " + where);
+}
+
+std::vector<std::string> living_descendants() {
+  std::vector<std::string> found;
+  for (const pid_t pid : tree_of(::getpid())) {
+    if (pid == ::getpid()) continue;
+    const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
+    if (!stat.is_alive() || is_our_helper(stat.name)) continue;
+    found.push_back(fmt::format("{} ({}), {}", pid, stat.name, why_it_stays(pid)));
+  }
+  return found;
+}
+
+void kill_descendants() noexcept {
+  while (true) {
+    try {
+      signal_children(SIGKILL);
+    } catch (...) {
+      // Out of memory: the children that are reaped below leave orphans, which the next round sees.
+    }
+    // A child's orphans arrive here when it dies, so that each death is a reason to look again.
+    pid_t reaped;
+    do {
+      reaped = ::waitpid(-1, nullptr, 0);
+    } while (reaped < 0 && errno == EINTR);
+    if (reaped < 0) return;  // ECHILD: nobody is left
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+  }
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,123 @@
+#include "launcher/process/job_signals.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "core/base/error.h"
+
+namespace dl::launcher {
+namespace {
+
+constexpr int kMostSignals = 64;
+
+// The kernel's own set: glibc's leaves out the two that it uses for threads, which end a process
+// that somebody sends them to like any other.
+using KernelSet = std::uint64_t;
+
+constexpr KernelSet just(int signal) {
+  return KernelSet{1} << (signal - 1);
+}
+
+// Neither ignored nor handled. glibc does not tell of the signals that are its own.
+bool has_default_action(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_DFL;
+}
+
+void block(KernelSet signals) {
+  if (::syscall(SYS_rt_sigprocmask, SIG_BLOCK, &signals, nullptr, sizeof signals) != 0) {
+    throw_errno(errno, "blocking signals");
+  }
+}
+
+KernelSet meant_for_dlrun() {
+  KernelSet set = 0;
+  for (int signal = 1; signal <= kMostSignals; ++signal) {
+    if (meaning_of(signal) != SignalMeaning::kSystem && has_default_action(signal))
+      set |= just(signal);
+  }
+  return set;
+}
+
+KernelSet blocked_now() {
+  KernelSet set = 0;
+  ::syscall(SYS_rt_sigprocmask, SIG_BLOCK, nullptr, &set, sizeof set);
+  return set;
+}
+
+}  // namespace
+
+SignalMeaning meaning_of(int signal) noexcept {
+  switch (signal) {
+    case SIGKILL:
+    case SIGSTOP:
+    case SIGCONT:  // SIGTSTP's other half; dlrun sees that it goes on
+    case SIGTTIN:  // the terminal's word to a background process, which must stop then and there
+    case SIGTTOU:
+    case SIGCHLD:
+    case SIGURG:
+    case SIGWINCH:
+      return SignalMeaning::kSystem;
+    case SIGTSTP:
+      return SignalMeaning::kSuspend;
+    case SIGUSR1:
+      return SignalMeaning::kReport;
+    case SIGUSR2:
+      return SignalMeaning::kForward;
+    default:
+      return SignalMeaning::kEndJob;
+  }
+}
+
+bool is_of_a_person(int signal) noexcept {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+void JobSignals::hold_what_ends_nothing() {
+  KernelSet set = just(SIGXFSZ);
+  for (const int asks : {SIGUSR1, SIGUSR2}) {
+    if (has_default_action(asks)) set |= just(asks);
+  }
+  block(set);
+}
+
+void JobSignals::hold() {
+  block(meant_for_dlrun());
+}
+
+JobSignals::JobSignals(boost::asio::io_context& io, std::function<void(int)> on_signal)
+    : waiting_(io), on_signal_(std::move(on_signal)) {
+  // Blocked already where dlrun was started so: what is not ours stays unread.
+  const KernelSet set = blocked_now() & meant_for_dlrun();
+  const long fd = ::syscall(SYS_signalfd4, -1, &set, sizeof set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd < 0) throw_errno(errno, "signalfd");
+  waiting_.assign(static_cast<int>(fd));
+  wait();
+}
+
+void JobSignals::wait() {
+  waiting_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                      [this](const boost::system::error_code& error) {
+                        if (!error) take();
+                      });
+}
+
+// One at a time, so that what a signal does is done before the next one is looked at.
+void JobSignals::take() {
+  signalfd_siginfo info{};
+  const ssize_t n = ::read(waiting_.native_handle(), &info, sizeof info);
+  wait();
+  if (n != static_cast<ssize_t>(sizeof info)) return;
+  const int number = static_cast<int>(info.ssi_signo);
+  // The kernel says so of a write of ours, whose error is seen to where it happened.
+  const bool is_of_a_write = (number == SIGPIPE || number == SIGXFSZ) &&
+                             info.ssi_pid == static_cast<std::uint32_t>(::getpid());
+  if (!is_of_a_write) on_signal_(number);
+}
+
+}  // namespace dl::launcher

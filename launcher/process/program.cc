@@ -1,0 +1,75 @@
+#include "launcher/process/program.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "core/base/env.h"
+
+namespace dl::launcher {
+namespace {
+
+// A script for Python that does not say so: the kernel leaves it to the shell.
+bool lacks_interpreter(const std::string& path) {
+  if (!path.ends_with(".py")) return false;
+  char begin[2] = {};
+  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+  return begin[0] != '#' || begin[1] != '!';
+}
+
+// 0, or the errno value that says why the file cannot be executed.
+int why_not(const std::string& path) {
+  struct stat found{};
+  if (::stat(path.c_str(), &found) != 0) return errno;
+  if (S_ISDIR(found.st_mode)) return EISDIR;
+  if (::access(path.c_str(), X_OK) != 0) return errno;
+  return lacks_interpreter(path) ? ENOEXEC : 0;
+}
+
+Program refused(const std::string& path, int error) {
+  if (error == ENOENT || error == ENOTDIR) {
+    return {path, kExitNotFound, fmt::format("there is no program {}", path)};
+  }
+  std::string text = fmt::format("{} cannot be executed: {}", path,
+                                 error == ENOEXEC ? "it has no `#!` line" : std::strerror(error));
+  if (path.ends_with(".py")) {
+    text += fmt::format("; for a Python script write `python {}`", path);
+  }
+  return {path, kExitNotExecutable, text};
+}
+
+}  // namespace
+
+Program find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    const int error = why_not(name);
+    return error == 0 ? Program{name, 0, ""} : refused(name, error);
+  }
+  const std::string path = env::get(env::Var::kPath).value_or("/usr/local/bin:/usr/bin:/bin");
+  Program close;  // found on the way, but not executable
+  std::string_view rest = path;
+  while (true) {
+    const std::string_view folder = rest.substr(0, rest.find(':'));
+    const std::string candidate = folder.empty() ? name : fmt::format("{}/{}", folder, name);
+    const int error = why_not(candidate);
+    if (error == 0) return {candidate, 0, ""};
+    if ((error == EACCES || error == ENOEXEC) && close.path.empty())
+      close = refused(candidate, error);
+    if (folder.size() == rest.size()) break;
+    rest.remove_prefix(folder.size() + 1);
+  }
+  if (!close.path.empty()) return close;
+  if (::access(name.c_str(), F_OK) == 0) {
+    return {name, kExitNotFound,
+            fmt::format("{0} is not on PATH; for the file in this folder write `{1}./{0}`", name,
+                        name.ends_with(".py") ? "python " : "")};
+  }
+  return {name, kExitNotFound, fmt::format("there is no program {} on PATH", name)};
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,43 @@
+// dlrun's end of the supervisor's channel, in its event loop: messages go out in order without
+// blocking, and those that come in are handed to a callback.
+//
+// One thread. io_context must outlive it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <deque>
+#include <functional>
+
+#include "core/base/deadline.h"
+#include "launcher/process/supervisor_channel.h"
+
+namespace dl::launcher {
+
+class SupervisorClient {
+ public:
+  // `on_closed`: the supervisor is gone.
+  SupervisorClient(boost::asio::io_context& io, UniqueFd channel,
+                   std::function<void(Message)> on_message, std::function<void()> on_closed);
+
+  void send(Message message);
+  // Ends once everything is sent, or at the deadline; for the moment before dlrun stops itself.
+  void flush(Deadline deadline);
+  // Messages that wait to be sent. While the supervisor executes a program it reads none.
+  std::size_t waiting() const { return waiting_.size(); }
+  // Calls back once, when the first of them has been sent.
+  void when_sent(std::function<void()> ready) { when_sent_ = std::move(ready); }
+
+ private:
+  void send_some();
+  void wait_for_message();
+  void receive_some();
+
+  boost::asio::posix::stream_descriptor channel_;
+  std::function<void(Message)> on_message_;
+  std::function<void()> on_closed_;
+  std::deque<Message> waiting_;
+  std::function<void()> when_sent_;
+};
+
+}  // namespace dl::launcher

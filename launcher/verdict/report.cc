@@ -1,0 +1,159 @@
+#include "launcher/verdict/report.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace dl::launcher {
+namespace {
+
+constexpr std::size_t kTailLines = 12;
+constexpr std::size_t kErrorFileBytes = 8 * 1024;
+constexpr std::size_t kErrorFileLines = 40;
+constexpr std::size_t kMessageBytes = 400;
+
+// Lines as a terminal would have shown them, the last `most` of them.
+std::vector<std::string> last_lines(std::string_view text, std::size_t most) {
+  std::vector<std::string> lines;
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  while (!text.empty() && lines.size() < most) {
+    const std::size_t begin = text.rfind('\n') + 1;  // npos + 1 is 0
+    std::string_view line = text.substr(begin);
+    while (line.ends_with('\r')) line.remove_suffix(1);
+    line.remove_prefix(line.rfind('\r') + 1);
+    lines.emplace_back(line);
+    text = text.substr(0, begin == 0 ? 0 : begin - 1);
+  }
+  std::reverse(lines.begin(), lines.end());
+  return lines;
+}
+
+std::string seconds(std::chrono::milliseconds time) {
+  const double s = static_cast<double>(time.count()) / 1000;
+  return s < 10 ? fmt::format("{:.2f} s", s) : fmt::format("{:.1f} s", s);
+}
+
+}  // namespace
+
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  if (name != nullptr) return fmt::format("SIG{}", name);
+  if (signal < SIGRTMIN || signal > SIGRTMAX) return fmt::format("signal {}", signal);
+  return signal == SIGRTMIN ? "SIGRTMIN" : fmt::format("SIGRTMIN+{}", signal - SIGRTMIN);
+}
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was killed by signal {} ({}){}", WTERMSIG(status),
+                       signal_name(WTERMSIG(status)),
+                       WCOREDUMP(status) ? " and left a core dump" : "");
+  }
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+std::string describe_end(const RankFacts& rank, const Place& place) {
+  const std::string message = read_error_file(rank.error_file).message;
+  return fmt::format("rank {} (node {}, host {}, pid {}) {} after {}{}{}", rank.rank, place.node,
+                     place.host, rank.pid, how_it_ended(rank.end.status), seconds(rank.ran),
+                     message.empty() ? "" : ": ", message);
+}
+
+ErrorFile read_error_file(const std::string& content) {
+  using nlohmann::json;
+  const json parsed = json::parse(content, nullptr, /*allow_exceptions=*/false);
+  ErrorFile file;
+  if (parsed.is_object() && parsed.contains("message")) {
+    const json& message = parsed["message"];
+    if (message.is_string()) file.text = message.get<std::string>();
+    if (message.is_object() && message.contains("message") && message["message"].is_string()) {
+      file.text = message["message"].get<std::string>();
+    }
+    file.message = file.text.substr(0, file.text.find('\n'));
+    const json& extra =
+        message.is_object() && message.contains("extraInfo") ? message["extraInfo"] : json();
+    // The stack ends with the message, and says where.
+    if (extra.is_object() && extra.contains("py_callstack") && extra["py_callstack"].is_string()) {
+      file.text = extra["py_callstack"].get<std::string>();
+    }
+  }
+  if (file.text.empty()) file.text = content;
+  if (file.text.size() > kErrorFileBytes) file.text.erase(0, file.text.size() - kErrorFileBytes);
+  if (file.message.empty()) {
+    const std::vector<std::string> last = last_lines(file.text, 1);
+    if (!last.empty()) file.message = last.front();
+  }
+  if (file.message.size() > kMessageBytes)
+    file.message.replace(kMessageBytes, std::string::npos, "...");
+  return file;
+}
+
+std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
+  std::map<std::string, std::vector<int>> fates;
+  for (const RankFacts& rank : all) {
+    if (rank.rank == cause) continue;
+    std::string fate;
+    if (!rank.started) {
+      fate = "not started";
+    } else if (!rank.ended) {
+      fate = "ended with the supervisor";
+    } else if (rank.end.follows && rank.end.is_follower() && rank.end.failed()) {
+      const rendezvous::Cause& why = rank.end.follows->cause;
+      fate = fmt::format("failed because of {} in {}",
+                         why.rank >= 0 && why.rank != rank.rank ? fmt::format("rank {}", why.rank)
+                                                                : std::string("a peer"),
+                         why.operation.empty() ? std::string("a group") : why.operation);
+    } else if (rank.end.stopped) {
+      fate = "ended by dlrun";
+      if (WIFSIGNALED(rank.end.status)) {
+        fate += fmt::format(" with {}", signal_name(WTERMSIG(rank.end.status)));
+      }
+    } else {
+      fate = how_it_ended(rank.end.status);
+    }
+    if (rank.end.lost_peer) fate.insert(0, "lost a peer, ");
+    fates[fate].push_back(rank.rank);
+  }
+  std::string text;
+  for (const auto& [fate, ranks] : fates) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", rank_list(ranks), fate);
+  }
+  return text;
+}
+
+std::vector<std::string> last_words(const RankFacts& cause) {
+  std::vector<std::string> page;
+  if (WIFSIGNALED(cause.end.status) && WTERMSIG(cause.end.status) == SIGKILL) {
+    page.push_back("  dlrun did not send this signal; where memory runs out, the kernel does");
+  }
+  const bool spoke = !cause.stderr_tail.empty();
+  const std::vector<std::string> lines =
+      last_lines(spoke ? cause.stderr_tail : cause.stdout_tail, kTailLines);
+  if (!cause.error_file.empty()) {
+    // The first line has the message; what led to it mostly stands on stderr too.
+    const std::vector<std::string> left =
+        last_lines(read_error_file(cause.error_file).text, kErrorFileLines);
+    const bool said = left.size() < 2 ||
+                      std::any_of(
+                          lines.begin(), lines.end(),
+                          [&](auto& line) { return line.find(left.back()) != std::string::npos; });
+    if (!said) page.push_back("  it left in its error file:");
+    for (std::size_t i = 0; i < left.size() && !said; ++i) {
+      page.push_back(fmt::format("    | {}", left[i]));
+    }
+  }
+  if (lines.empty()) {
+    if (cause.error_file.empty()) page.push_back("  it wrote nothing");
+  } else {
+    page.push_back(fmt::format("  its last lines on {}:", spoke ? "stderr" : "stdout"));
+    for (const std::string& line : lines) page.push_back(fmt::format("    | {}", line));
+  }
+  return page;
+}
+
+}  // namespace dl::launcher
