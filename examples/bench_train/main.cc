@@ -25,7 +25,7 @@
 #include "core/random/tensor_random.h"
 #include "examples/bench_train/options.h"
 #include "nn/amp/grad_scaler.h"
-#include "nn/losses/losses.h"
+#include "nn/functional/functional.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"
 #include "nn/parallel/capture_step.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "collectives/process_group.h"
-#include "nn/module/state_dict.h"
+#include "nn/serialize/state_dict.h"
 
 namespace dl::examples {
 

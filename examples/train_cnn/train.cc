@@ -13,7 +13,7 @@
 #include "nn/amp/grad_scaler.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/sampler.h"
-#include "nn/losses/losses.h"
+#include "nn/functional/functional.h"
 #include "nn/optim/sgd.h"
 #include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"

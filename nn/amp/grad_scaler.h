@@ -30,8 +30,8 @@
 
 #include "core/kernels/cpu/amp.h"
 #include "core/tensor/tensor.h"
-#include "nn/module/state_dict.h"
 #include "nn/optim/optimizer.h"
+#include "nn/serialize/state_dict.h"
 
 namespace dl::amp {
 

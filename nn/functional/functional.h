@@ -9,10 +9,11 @@
 
 #include "core/kernels/linear_args.h"
 #include "core/ops/activation.h"
+#include "core/ops/loss.h"
 #include "core/ops/softmax.h"
 #include "core/random/generator.h"
 #include "core/tensor/tensor.h"
-#include "nn/module/int_pair.h"
+#include "nn/functional/int_pair.h"
 
 namespace dl::nn::functional {
 
@@ -69,5 +70,8 @@ Tensor dropout(const Tensor& input, double p = 0.5, DropoutOptions options = {},
 
 using dl::log_softmax;
 using dl::softmax;
+// Losses: core/ops/loss.h says what they take and throw.
+using dl::cross_entropy;
+using dl::mse_loss;
 
 }  // namespace dl::nn::functional

@@ -50,7 +50,6 @@
 #include "nn/layers/linear.h"
 #include "nn/layers/pool.h"
 #include "nn/layers/shape.h"
-#include "nn/losses/losses.h"
 #include "nn/models/book_cnn.h"
 #include "nn/models/mlp.h"
 #include "nn/module/init.h"

@@ -17,6 +17,9 @@ class ReLU : public Module {
   explicit ReLU(ReLUOptions given = {}) : options(given) {}
 
   Tensor forward(const Tensor& input) override;
+  Activation activation() const override {
+    return is_exactly<ReLU>() ? Activation::kRelu : Activation::kNone;
+  }
   std::string extra_repr() const override { return options.inplace ? "inplace=True" : ""; }
 
   ReLUOptions options;
@@ -33,8 +36,11 @@ class GELU : public Module {
   explicit GELU(GELUOptions options = {});
 
   Tensor forward(const Tensor& input) override;
+  Activation activation() const override {
+    return is_exactly<GELU>() && options.approximate == "tanh" ? Activation::kGeluTanh
+                                                               : Activation::kNone;
+  }
   std::string extra_repr() const override { return "approximate='" + options.approximate + "'"; }
-  bool is_tanh() const noexcept { return options.approximate == "tanh"; }
 
   const GELUOptions options;
 };

@@ -30,6 +30,10 @@ Tensor empty_weight(std::int64_t in, std::int64_t out, IntPair kernel,
   return empty({out, in / options.groups, kernel.h, kernel.w}, {.dtype = options.dtype});
 }
 
+bool is_relu_after(const Fusion& fusion) {
+  return fusion.before == Activation::kNone && fusion.after == Activation::kRelu;
+}
+
 Tensor convolve(const Conv2d& layer, const Tensor& input, bool relu) {
   return functional::conv2d(input, layer.weight, layer.bias,
                             {.stride = layer.options.stride,
@@ -62,8 +66,13 @@ Tensor Conv2d::forward(const Tensor& input) {
   return convolve(*this, input, false);
 }
 
-Tensor Conv2d::forward_relu(const Tensor& input) {
+bool Conv2d::can_fuse(const Fusion& fusion) const {
+  return is_exactly<Conv2d>() && is_relu_after(fusion);
+}
+
+Tensor Conv2d::forward_fused(const Tensor& input, const Fusion& fusion) {
   check_not_moved("a call");
+  if (!is_relu_after(fusion)) return Module::forward_fused(input, fusion);
   return convolve(*this, input, true);
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "nn/module/int_pair.h"
+#include "nn/functional/int_pair.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -28,8 +28,9 @@ class Conv2d : public Module {
   // input [N, in_channels, H, W] -> [N, out_channels, H', W'], with
   // H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
   Tensor forward(const Tensor& input) override;
-  // relu(forward(input)), the same bits in one pass.
-  Tensor forward_relu(const Tensor& input);
+  // Takes a ReLU after it.
+  bool can_fuse(const Fusion& fusion) const override;
+  Tensor forward_fused(const Tensor& input, const Fusion& fusion) override;
   // Draws new initial values, as PyTorch draws them.
   void reset_parameters();
   std::string extra_repr() const override;

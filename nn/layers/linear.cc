@@ -35,9 +35,14 @@ Tensor Linear::forward(const Tensor& input) {
   return functional::linear(input, weight, bias);
 }
 
-Tensor Linear::forward_activated(const Tensor& input, Activation activation) {
+bool Linear::can_fuse(const Fusion& fusion) const {
+  return is_exactly<Linear>() && fusion.before == Activation::kNone;
+}
+
+Tensor Linear::forward_fused(const Tensor& input, const Fusion& fusion) {
   check_not_moved("a call");
-  return functional::linear(input, weight, bias, {.activation = activation});
+  if (fusion.before != Activation::kNone) return Module::forward_fused(input, fusion);
+  return functional::linear(input, weight, bias, {.activation = fusion.after});
 }
 
 std::string Linear::extra_repr() const {

@@ -21,8 +21,9 @@ class Linear : public Module {
 
   // input [..., in_features] -> [..., out_features]
   Tensor forward(const Tensor& input) override;
-  // activation(forward(input)), in one pass where that is faster: see core/ops/linear.h.
-  Tensor forward_activated(const Tensor& input, Activation activation);
+  // Takes every activation after it; core/ops/linear.h says when that is one pass.
+  bool can_fuse(const Fusion& fusion) const override;
+  Tensor forward_fused(const Tensor& input, const Fusion& fusion) override;
   // Draws new initial values, as PyTorch draws them.
   void reset_parameters();
   std::string extra_repr() const override;

@@ -7,6 +7,10 @@
 namespace dl::nn {
 namespace {
 
+bool is_relu_before(const Fusion& fusion) {
+  return fusion.before == Activation::kRelu && fusion.after == Activation::kNone;
+}
+
 Tensor pool(const MaxPool2d& layer, const Tensor& input, bool relu) {
   return functional::max_pool2d(input, layer.kernel_size,
                                 {.stride = layer.options.stride,
@@ -23,8 +27,13 @@ Tensor MaxPool2d::forward(const Tensor& input) {
   return pool(*this, input, false);
 }
 
-Tensor MaxPool2d::forward_of_relu(const Tensor& input) {
+bool MaxPool2d::can_fuse(const Fusion& fusion) const {
+  return is_exactly<MaxPool2d>() && is_relu_before(fusion);
+}
+
+Tensor MaxPool2d::forward_fused(const Tensor& input, const Fusion& fusion) {
   check_not_moved("a call");
+  if (!is_relu_before(fusion)) return Module::forward_fused(input, fusion);
   return pool(*this, input, true);
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "nn/module/int_pair.h"
+#include "nn/functional/int_pair.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -23,8 +23,9 @@ class MaxPool2d : public Module {
 
   // input [N, C, H, W] -> [N, C, H', W']
   Tensor forward(const Tensor& input) override;
-  // forward(relu(input)), the same bits in one pass.
-  Tensor forward_of_relu(const Tensor& input);
+  // Takes a ReLU before it.
+  bool can_fuse(const Fusion& fusion) const override;
+  Tensor forward_fused(const Tensor& input, const Fusion& fusion) override;
   std::string extra_repr() const override;
 
   IntPair kernel_size;

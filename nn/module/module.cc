@@ -73,6 +73,10 @@ Tensor Module::forward(const Tensor& /*input*/) {
               type_name());
 }
 
+Tensor Module::forward_fused(const Tensor& /*input*/, const Fusion& /*fusion*/) {
+  throw_error(ErrorKind::kNotImplemented, "{}: forward_fused() is not defined", type_name());
+}
+
 void Module::require_free_name(std::string_view kind, std::string_view name) const {
   check_not_moved("a registration");
   DL_CHECK(!name.empty(), kInvalidArgument, "{}: the name of a {} is empty", type_name(), kind);

@@ -37,12 +37,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include "core/kernels/linear_args.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/tensor.h"
-#include "nn/module/state_dict.h"
+#include "nn/serialize/state_dict.h"
 
 namespace dl::nn {
 
@@ -69,6 +71,12 @@ struct IncompatibleKeys {
   std::vector<std::string> unexpected;  // in the state, not in the module
 };
 
+// Activations before and after a module.
+struct Fusion {
+  Activation before = Activation::kNone;
+  Activation after = Activation::kNone;
+};
+
 class Module {
  public:
   Module() = default;
@@ -84,6 +92,18 @@ class Module {
     check_not_moved("a call");
     return forward(input);
   }
+
+  // What a container needs to compute this module and the activation beside it in one pass; see
+  // forward_chain() in sequential.h. A class that overrides forward() inherits these functions, so
+  // each of them must look at the object's class and not only at its own.
+
+  // The activation that forward() computes, if it computes nothing else.
+  virtual Activation activation() const { return Activation::kNone; }
+  // Whether forward_fused() takes these activations, of which one at least is not kNone.
+  virtual bool can_fuse(const Fusion&) const { return false; }
+  // after(forward(before(input))) in one pass, with the bits of three. Throws kNotImplemented for
+  // what can_fuse() refuses.
+  virtual Tensor forward_fused(const Tensor& input, const Fusion& fusion);
 
   // Names contain no dot, are not empty, and are used once in a module: kInvalidArgument.
   template <std::derived_from<Module> M>
@@ -160,6 +180,11 @@ class Module {
   void check_not_moved(std::string_view use) const {
     if (moved_from_) [[unlikely]]
       refuse_moved(use);
+  }
+  // Whether this object is an M, and not of a class derived from M.
+  template <typename M>
+  bool is_exactly() const noexcept {
+    return typeid(*this) == typeid(M);
   }
   void adopt(std::string name, std::unique_ptr<Module> module);
   std::size_t child_count() const noexcept { return children_.size(); }

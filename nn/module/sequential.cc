@@ -1,23 +1,36 @@
 #include "nn/module/sequential.h"
 
-#include <typeinfo>
-
-#include "nn/layers/activation.h"
-#include "nn/layers/conv.h"
-#include "nn/layers/linear.h"
-#include "nn/layers/pool.h"
+#include <vector>
 
 namespace dl::nn {
-namespace {
 
-// The module as an M, unless it is of another class; a class derived from M computes something
-// else.
-template <typename M>
-M* exactly(Module* module) noexcept {
-  return module != nullptr && typeid(*module) == typeid(M) ? static_cast<M*>(module) : nullptr;
+Tensor forward_chain(std::span<Module* const> modules, const Tensor& input) {
+  const auto activation = [&](std::size_t i) {
+    return i < modules.size() ? modules[i]->activation() : Activation::kNone;
+  };
+  // Whether module i + 1 takes module i, an activation, before it.
+  const auto goes_before = [&](std::size_t i) {
+    return i + 1 < modules.size() && activation(i) != Activation::kNone &&
+           modules[i + 1]->can_fuse({.before = activation(i)});
+  };
+  Tensor value = input;
+  for (std::size_t i = 0; i < modules.size(); ++i) {
+    if (goes_before(i)) {
+      value = modules[i + 1]->forward_fused(value, {.before = activation(i)});
+      ++i;
+      continue;
+    }
+    const Fusion with_next{.after = activation(i + 1)};
+    if (with_next.after != Activation::kNone && !goes_before(i + 1) &&
+        modules[i]->can_fuse(with_next)) {
+      value = modules[i]->forward_fused(value, with_next);
+      ++i;
+      continue;
+    }
+    value = (*modules[i])(value);
+  }
+  return value;
 }
-
-}  // namespace
 
 Sequential::Sequential(std::initializer_list<Entry> modules) {
   for (const Entry& entry : modules) {
@@ -31,40 +44,11 @@ Module& Sequential::operator[](std::size_t index) const {
   return child(index);
 }
 
-// A ReLU is computed in one pass with the pooling after it, or else with the layer before it: the
-// same bits, and one walk less over the images, forward and backward. A GELU goes with a linear
-// layer where it is of the tanh form.
 Tensor Sequential::forward(const Tensor& input) {
   check_not_moved("a call");
-  const auto at = [&](std::size_t i) { return i < size() ? &child(i) : nullptr; };
-  Tensor value = input;
-  for (std::size_t i = 0; i < size(); ++i) {
-    Module* const module = at(i);
-    Module* const next = at(i + 1);
-    auto* const linear = exactly<Linear>(module);
-    if (exactly<ReLU>(module) != nullptr) {
-      if (auto* const pool = exactly<MaxPool2d>(next)) {
-        value = pool->forward_of_relu(value);
-        ++i;
-        continue;
-      }
-    } else if (exactly<ReLU>(next) != nullptr && exactly<MaxPool2d>(at(i + 2)) == nullptr) {
-      auto* const conv = exactly<Conv2d>(module);
-      if (linear != nullptr || conv != nullptr) {
-        value = linear != nullptr ? linear->forward_activated(value, Activation::kRelu)
-                                  : conv->forward_relu(value);
-        ++i;
-        continue;
-      }
-    } else if (auto* const gelu = exactly<GELU>(next);
-               linear != nullptr && gelu != nullptr && gelu->is_tanh()) {
-      value = linear->forward_activated(value, Activation::kGeluTanh);
-      ++i;
-      continue;
-    }
-    value = (*module)(value);
-  }
-  return value;
+  std::vector<Module*> modules(size());
+  for (std::size_t i = 0; i < modules.size(); ++i) modules[i] = &child(i);
+  return forward_chain(modules, input);
 }
 
 }  // namespace dl::nn

@@ -14,12 +14,20 @@
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "nn/module/module.h"
 
 namespace dl::nn {
+
+// Calls the modules one after another; the input itself if there are none. A module and the
+// activation after or before it are computed in one pass if the module can (Module::can_fuse): the
+// bits are the same, and the data is read and written once less, forward and backward. An
+// activation between two modules goes to the one after it if both could take it. For containers of
+// your own.
+Tensor forward_chain(std::span<Module* const> modules, const Tensor& input);
 
 class Sequential : public Module {
  public:
@@ -69,7 +77,7 @@ class Sequential : public Module {
     return *typed;
   }
 
-  // The input itself where there is no module.
+  // As forward_chain().
   Tensor forward(const Tensor& input) override;
 };
 

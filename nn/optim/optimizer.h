@@ -27,7 +27,7 @@
 #include "core/base/error.h"
 #include "core/kernels/optimizer_args.h"
 #include "core/tensor/tensor.h"
-#include "nn/module/state_dict.h"
+#include "nn/serialize/state_dict.h"
 
 namespace dl::nn {
 struct Safetensors;

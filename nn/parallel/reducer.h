@@ -34,10 +34,10 @@
 
 #include "collectives/process_group.h"
 #include "core/tensor/tensor.h"
-#include "nn/module/state_dict.h"
 #include "nn/parallel/bucket_plan.h"
 #include "nn/parallel/device_clock.h"
 #include "nn/parallel/overlap.h"
+#include "nn/serialize/state_dict.h"
 
 namespace dl::nn::parallel {
 

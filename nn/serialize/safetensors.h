@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/module/state_dict.h"
 #include "nn/serialize/safetensors_header.h"
+#include "nn/serialize/state_dict.h"
 
 namespace dl::nn {
 

@@ -26,7 +26,7 @@
 #include "core/device/parallel.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
-#include "nn/losses/losses.h"
+#include "nn/functional/functional.h"
 #include "nn/models/book_cnn.h"
 #include "nn/optim/sgd.h"
 #include "nn/parallel/distributed.h"

@@ -9,7 +9,7 @@
 #include "core/base/first_error.h"
 #include "core/random/tensor_random.h"
 #include "nn/amp/grad_scaler.h"
-#include "nn/losses/losses.h"
+#include "nn/functional/functional.h"
 #include "nn/models/mlp.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"

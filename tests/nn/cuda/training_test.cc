@@ -7,7 +7,7 @@
 #include "core/device/cuda/graph.h"
 #include "core/device/math_flags.h"
 #include "nn/amp/grad_scaler.h"
-#include "nn/losses/losses.h"
+#include "nn/functional/functional.h"
 #include "nn/models/book_cnn.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"

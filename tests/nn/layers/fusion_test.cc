@@ -8,12 +8,12 @@
 #include "core/ops/arithmetic.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
+#include "nn/functional/functional.h"
 #include "nn/layers/activation.h"
 #include "nn/layers/conv.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/pool.h"
 #include "nn/layers/shape.h"
-#include "nn/losses/losses.h"
 #include "nn/module/sequential.h"
 #include "tests/nn/support.h"
 
@@ -90,6 +90,48 @@ TEST(SequentialFusion, LeavesDerivedClassesAlone) {
   Tensor& weight = model.get_parameter("0.weight");
   weight.detach().fill_(1);
   EXPECT_EQ(values<float>(model(tensor({{3.0, 4.0}}))), std::vector<float>{14});
+
+  struct Leaky : ReLU {
+    Tensor forward(const Tensor& input) override { return input * 0.5; }
+  };
+  Sequential leaky{Linear(2, 1, {.bias = false}), Leaky()};
+  leaky.get_parameter("0.weight").detach().fill_(-1);
+  EXPECT_EQ(values<float>(leaky(tensor({{3.0, 4.0}}))), std::vector<float>{-3.5});
+}
+
+// A module of the user's takes part as the library's own do, in any container.
+TEST(Fusion, ReachesModulesAndContainersOfTheUser) {
+  struct Negate : Module {
+    Tensor forward(const Tensor& input) override { return input * -1; }
+    bool can_fuse(const Fusion& fusion) const override {
+      return fusion.before == Activation::kNone && fusion.after == Activation::kRelu;
+    }
+    Tensor forward_fused(const Tensor& input, const Fusion&) override {
+      ++fused;
+      return relu(input * -1);
+    }
+    int fused = 0;
+  };
+  Negate negate;
+  ReLU relu;
+  MaxPool2d pool(2);
+  Module* const both[] = {&negate, &relu};
+  EXPECT_EQ(values<float>(forward_chain(both, tensor({-3.0, 4.0}))), (std::vector<float>{3, 0}));
+  EXPECT_EQ(negate.fused, 1);
+  // The pooling after a ReLU takes it.
+  Module* const with_pool[] = {&negate, &relu, &pool};
+  EXPECT_EQ(values<float>(
+                forward_chain(with_pool, tensor({{-3.0, 4.0}, {-5.0, 6.0}}).view({1, 1, 2, 2}))),
+            std::vector<float>{5});
+  EXPECT_EQ(negate.fused, 1);
+}
+
+TEST(Fusion, IsRefusedByAModuleThatCannotFuse) {
+  EXPECT_THROW(Flatten().forward_fused(ones({1}), {.after = Activation::kRelu}), Error);
+  EXPECT_THROW(Conv2d(1, 1, 1).forward_fused(ones({1, 1, 1, 1}), {.after = Activation::kGeluTanh}),
+               Error);
+  EXPECT_THROW(MaxPool2d(1).forward_fused(ones({1, 1, 1, 1}), {.after = Activation::kRelu}), Error);
+  EXPECT_THROW(Linear(1, 1).forward_fused(ones({1}), {.before = Activation::kRelu}), Error);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/random/tensor_random.h"
-#include "nn/losses/losses.h"
+#include "nn/functional/functional.h"
 #include "nn/models/book_cnn.h"
 #include "nn/models/mlp.h"
 #include "nn/optim/adam.h"

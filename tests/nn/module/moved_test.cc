@@ -45,7 +45,7 @@ TEST(MovedModule, RefusesEveryMember) {
   const std::pair<const char*, std::function<void()>> members[] = {
       {"a call", [&] { moved(ones({1, 2})); }},
       {"a call", [&] { moved.forward(ones({1, 2})); }},
-      {"a call", [&] { moved.forward_activated(ones({1, 2}), Activation::kRelu); }},
+      {"a call", [&] { moved.forward_fused(ones({1, 2}), {.after = Activation::kRelu}); }},
       {"reset_parameters", [&] { moved.reset_parameters(); }},
       {"extra_repr", [&] { moved.extra_repr(); }},
       {"a registration", [&] { moved.register_module("more", ReLU()); }},

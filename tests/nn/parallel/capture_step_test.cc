@@ -19,7 +19,7 @@
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "nn/amp/grad_scaler.h"
-#include "nn/losses/losses.h"
+#include "nn/functional/functional.h"
 #include "nn/models/mlp.h"
 #include "nn/optim/sgd.h"
 #include "nn/parallel/distributed.h"
