@@ -13,9 +13,10 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/agent/generation.h"
 #include "launcher/autopsy/command.h"
 #include "launcher/cli/options.h"
-#include "launcher/job/agent.h"
+#include "launcher/front/front.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
@@ -23,7 +24,7 @@
 #include "launcher/process/job_signals.h"
 #include "launcher/process/program.h"
 #include "launcher/process/rank_files.h"
-#include "launcher/process/supervisor.h"
+#include "launcher/process/warden.h"
 
 namespace dl::launcher {
 namespace {
@@ -57,7 +58,7 @@ int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
     return autopsy::run({argv + 2, argv + argc});
   }
-  Plan plan;
+  NodePlan plan;
   Options options;
   try {
     auto parsed = parse_options({argv + 1, argv + argc});
@@ -96,11 +97,10 @@ int run(int argc, char** argv) {
   plan.executable = program.path;
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
-                                                   ranks, Agent::kHighestRankFd);
+                                                   ranks, kHighestRankFd);
   JobSignals::hold();
-  return Agent(options, plan,
-               start_supervisor({plan.executable, plan.program, open_files}, argc, argv))
-      .run();
+  const Job job{plan.executable, plan.program, open_files};
+  return Front(options, plan, start_warden(job, {argc, argv})).run();
 }
 
 }  // namespace

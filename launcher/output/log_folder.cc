@@ -63,7 +63,7 @@ std::string new_run_name(const std::string& job) {
   return fmt::format("{}_{}_{:08x}", name, date, random);
 }
 
-LogFolder make_log_folder(const std::string& log_dir, const std::string& run, int node,
+LogFolder make_log_folder(const std::string& log_dir, const std::string& run, int node, int attempt,
                           const std::vector<int>& ranks) {
   LogFolder made;
   if (run.empty() || run.front() == '.' || run.find('/') != std::string::npos) {  // node 0 gave it
@@ -71,14 +71,14 @@ LogFolder make_log_folder(const std::string& log_dir, const std::string& run, in
     return made;
   }
   made.run = fmt::format("{}/{}", log_dir, run);
-  made.attempt = fmt::format("{}/{}0", made.run, kAttemptPrefix);
+  made.attempt = fmt::format("{}/{}{}", made.run, kAttemptPrefix, attempt);
   std::error_code error;
   fs::create_directories(made.attempt, error);
   if (error) {
     made.error = failed_to("create", made.attempt, error.value());
     return made;
   }
-  made.own = new_log(fmt::format("{}/node_{}.log", made.run, node), made.error);
+  if (attempt == 0) made.own = new_log(fmt::format("{}/node_{}.log", made.run, node), made.error);
   for (const int rank : ranks) {
     const std::string own = fmt::format("{}/{}", made.attempt, rank);
     fs::create_directory(own, error);
@@ -89,7 +89,7 @@ LogFolder make_log_folder(const std::string& log_dir, const std::string& run, in
     if (!made.error.empty()) return made;
     made.ranks.push_back(std::move(files));
   }
-  made.no_link = make_link(log_dir, run);
+  if (attempt == 0) made.no_link = make_link(log_dir, run);
   return made;
 }
 

@@ -1,4 +1,4 @@
-// The folders and files of one job under --log-dir (job_output.h has the layout): made anew for
+// The folders and files of one job under --log-dir (node_output.h has the layout): made anew for
 // every job, so that nothing of another one is touched.
 //
 // The nodes of a job may share DIR: they agree on the run's name, and each makes its own ranks'.
@@ -25,11 +25,11 @@ struct LogFolder {
   std::string error;    // what went wrong; empty: nothing
   std::string no_link;  // why `latest` does not lead here; empty: it does
   std::string run;      // DIR/<run>
-  std::string attempt;  // DIR/<run>/attempt_0
-  UniqueFd own;         // what dlrun says
+  std::string attempt;  // DIR/<run>/attempt_<n>
+  UniqueFd own;         // what dlrun says; attempt 0 alone makes it
   std::vector<Files> ranks;
 };
-LogFolder make_log_folder(const std::string& log_dir, const std::string& run, int node,
+LogFolder make_log_folder(const std::string& log_dir, const std::string& run, int node, int attempt,
                           const std::vector<int>& ranks);
 
 // Where the logs of the last attempt of the last run under `path` are, or of the run `path`;

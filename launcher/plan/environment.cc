@@ -7,7 +7,7 @@
 
 namespace dl::launcher {
 
-std::vector<std::string> rank_environment(const Plan& plan, const Meeting& meeting,
+std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& meeting,
                                           const LocalRank& rank, const Handles& handles) {
   using env::Var;
   std::vector<std::string> set;

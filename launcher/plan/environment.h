@@ -19,7 +19,7 @@ struct Handles {
 };
 
 // "NAME=value", to be set over the environment that dlrun was started with.
-std::vector<std::string> rank_environment(const Plan& plan, const Meeting& meeting,
+std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& meeting,
                                           const LocalRank& rank, const Handles& handles);
 
 }  // namespace dl::launcher

@@ -48,7 +48,7 @@ int local_ranks(const Options& options, const Machine& machine) {
 }
 
 // Rank r has GPUs r * n to r * n + n - 1. Ranks share GPUs, in turn, only where each has one.
-void give_out_gpus(const Options& options, const Machine& machine, Plan& plan) {
+void give_out_gpus(const Options& options, const Machine& machine, NodePlan& plan) {
   plan.gpus = machine.gpus;
   const bool asked = options.gpus_per_rank || options.gpu_policy;
   const bool counted =
@@ -121,8 +121,8 @@ bool needs_gpus(const Options& options) {
          options.gpu_policy.value_or(GpuPolicy::kLeave) != GpuPolicy::kLeave;
 }
 
-Plan make_plan(const Options& options, const Machine& machine) {
-  Plan plan;
+NodePlan make_plan(const Options& options, const Machine& machine) {
+  NodePlan plan;
   plan.named = !options.rdzv_id.empty();
   plan.job = plan.named ? options.rdzv_id : made_up_name();
   DL_CHECK(plan.job.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
@@ -171,7 +171,7 @@ Plan make_plan(const Options& options, const Machine& machine) {
   return plan;
 }
 
-std::vector<std::string> shared_gpus(const Plan& plan) {
+std::vector<std::string> shared_gpus(const NodePlan& plan) {
   std::vector<std::string> lines;
   for (std::size_t gpu = 0; gpu < plan.gpus.size(); ++gpu) {
     std::vector<int> ranks;
@@ -186,7 +186,7 @@ std::vector<std::string> shared_gpus(const Plan& plan) {
   return lines;
 }
 
-Meeting supposed_meeting(const Plan& plan) {
+Meeting supposed_meeting(const NodePlan& plan) {
   Meeting meeting;
   meeting.world_size = plan.nnodes * plan.local_world_size();
   meeting.group_rank = plan.node_rank;

@@ -1,7 +1,7 @@
 // Who runs where: everything about this node's part of a job that is known before anything is
 // started.
 //
-// A Plan is a value, made once. What is found out only when the nodes have met (generation, order
+// A NodePlan is a value, made once. What is found out only when the nodes have met (generation, order
 // of the nodes, ports) is in Meeting; environment.h joins both.
 #pragma once
 
@@ -19,10 +19,10 @@ namespace dl::launcher {
 struct LocalRank {
   int local_rank = 0;
   std::vector<int> cpus;  // empty: not bound
-  std::vector<int> gpus;  // of Plan::gpus; empty: none is given out
+  std::vector<int> gpus;  // of NodePlan::gpus; empty: none is given out
 };
 
-struct Plan {
+struct NodePlan {
   std::string job;
   bool named = false;  // by the user
   std::string run;     // a name that no other run has; the job goes by node 0's
@@ -59,13 +59,13 @@ struct Meeting {
 bool needs_gpus(const Options& options);
 
 // Throws kInvalidArgument with one sentence. Does not look for the program.
-Plan make_plan(const Options& options, const Machine& machine);
+NodePlan make_plan(const Options& options, const Machine& machine);
 
 // "GPU 0 (NVIDIA H200) is shared by local ranks 0, 1": a line for each GPU that several ranks have.
-std::vector<std::string> shared_gpus(const Plan& plan);
+std::vector<std::string> shared_gpus(const NodePlan& plan);
 
 // The meeting of a job on one node, or what `--dry-run` supposes of several: each has as many ranks
 // as this one. Chooses MASTER_PORT where the user did not.
-Meeting supposed_meeting(const Plan& plan);
+Meeting supposed_meeting(const NodePlan& plan);
 
 }  // namespace dl::launcher

@@ -23,13 +23,13 @@ std::string cpu_list(const std::vector<int>& cpus) {
   return text;
 }
 
-std::vector<std::string> tokens_of(const Plan& plan, const LocalRank& rank) {
+std::vector<std::string> tokens_of(const NodePlan& plan, const LocalRank& rank) {
   std::vector<std::string> tokens;
   for (const int gpu : rank.gpus) tokens.push_back(plan.gpus[static_cast<std::size_t>(gpu)].token);
   return tokens;
 }
 
-std::string gpu_lines(const Plan& plan) {
+std::string gpu_lines(const NodePlan& plan) {
   std::string text;
   for (const VisibleGpu& gpu : plan.gpus) {
     text += fmt::format("{}  GPU {}: {}{}{}\n", text.empty() ? "\n" : "", gpu.token, gpu.name,
@@ -49,7 +49,7 @@ std::string plural(int n, const char* what) {
 
 }  // namespace
 
-std::string plan_as_table(const Plan& plan, const Meeting& meeting) {
+std::string plan_as_table(const NodePlan& plan, const Meeting& meeting) {
   std::string text =
       fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job, plural(meeting.world_size, "rank"),
                   plural(plan.nnodes, "node"), fmt::join(plan.program, " "));
@@ -76,7 +76,7 @@ std::string plan_as_table(const Plan& plan, const Meeting& meeting) {
   return text;
 }
 
-std::string plan_as_json(const Plan& plan, const Meeting& meeting) {
+std::string plan_as_json(const NodePlan& plan, const Meeting& meeting) {
   using nlohmann::ordered_json;
   ordered_json ranks = ordered_json::array();
   for (const LocalRank& rank : plan.ranks) {

@@ -2,8 +2,8 @@
 // CLONE_VM | CLONE_VFORK), so that the cost does not grow with the parent, and what went wrong in
 // it is simply there when the parent goes on.
 //
-// The child gets its own process group, dies with its parent (SIGKILL), has every signal's default
-// action and none blocked. For a single-threaded process only.
+// The child gets its own process group, has every signal's default action and none blocked. For a
+// single-threaded process only.
 #pragma once
 
 #include <sched.h>
@@ -30,6 +30,7 @@ struct SpawnRequest {
   std::span<const FdAt> fds;           // no `to` may be a later entry's `from`
   std::span<const int> cpus;           // empty: as the parent
   const rlimit* open_files = nullptr;  // null: as the parent; descriptors above it stay open
+  bool dies_with_parent = true;        // by SIGKILL
 };
 
 struct Spawned {

@@ -126,7 +126,7 @@ bool send_message(int channel, const Message& message) {
 }
 
 Received receive_message(int channel, Message& message) {
-  // The largest that is sent; a single-threaded process each, so that one buffer does.
+  // Room for the largest message. Each process has one thread, so that one buffer is enough.
   static char bytes[kMostBytes];
   iovec data{bytes, sizeof bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))];

@@ -1,5 +1,6 @@
-// What dlrun and its supervisor say to each other, over a SOCK_SEQPACKET pair: one message a
-// packet, descriptors beside it. docs/protocol.md, "dlrun and its supervisor", has the bytes.
+// What dlrun, its warden and its supervisors say to each other, over SOCK_SEQPACKET pairs: one
+// message a packet, descriptors beside it. docs/protocol.md, "dlrun, its warden and its
+// supervisors", has the bytes.
 #pragma once
 
 #include <sys/types.h>
@@ -14,30 +15,35 @@
 namespace dl::launcher {
 
 enum class MessageKind : std::uint32_t {
-  // dlrun asks
+  // dlrun asks: a supervisor for ranks, the warden for helpers
   kSpawn = 1,   // start a process in a slot
   kSignal = 2,  // number: the signal for a slot's process group
-  kFinish = 3,  // end whatever is left, say kFinished, and go; number: milliseconds of patience
-                // before SIGTERM, -1: SIGKILL at once
-  // the supervisor tells
+  // dlrun asks a supervisor
+  kFinish = 3,  // end every process that is left, say kFinished, and exit; number: milliseconds of
+                // patience before SIGTERM, -1: SIGKILL at once
+  // dlrun asks the warden
+  kBegin = 4,  // fork the supervisor of the next generation; the descriptor: its end of the channel
+  // both tell
   kStarted = 16,     // number: the process id
   kNotStarted = 17,  // number: errno; text: what failed
   kExited = 18,      // number: as waitpid() gives it
+  // a supervisor tells
   kFinished = 19,    // nothing is left below the supervisor
   kWardenGone = 20,  // the supervisor kills the ranks and what they have started
+  // the warden tells
+  kSwept = 21,  // the supervisor has exited, and no process of its generation is left; number: its
+                // status as waitpid() gives it
 };
 
-// Slots below are local ranks, those above are dlrun's own helpers.
-inline constexpr std::uint32_t kFirstHelperSlot = 0x80000000;
-inline constexpr std::uint32_t kEveryRank = 0xffffffff;
+inline constexpr std::uint32_t kEverySlot = 0xffffffff;
 
 struct Message {
   MessageKind kind{};
   std::uint32_t slot = 0;                // whose process
   std::int32_t number = 0;               // a signal, a process id, an exit status, an errno value
   std::string text;                      // kSpawn: the file to execute; kNotStarted: what failed
-  std::vector<std::string> argv;         // kSpawn
-  std::vector<std::string> environment;  // kSpawn: over the supervisor's own
+  std::vector<std::string> argv;         // kSpawn; empty: the job's program, and no `text`
+  std::vector<std::string> environment;  // kSpawn: over what dlrun was started with
   std::vector<std::int32_t> cpus;        // kSpawn: empty: not bound
   std::vector<std::int32_t> fd_numbers;  // kSpawn: which number each descriptor gets in the child
   std::vector<UniqueFd> fds;

@@ -112,12 +112,12 @@ TEST(Gpus, AnAnswerThatEndsEarlyIsNoAnswer) {
   }
 }
 
-Plan plan_of(std::vector<std::string> arguments, const std::vector<Gpu>& gpus) {
+NodePlan plan_of(std::vector<std::string> arguments, const std::vector<Gpu>& gpus) {
   Machine machine{"box", {0, 1, 2, 3, 4, 5}, std::nullopt, visible_gpus(gpus, std::nullopt)};
   return make_plan(std::get<Options>(parse_options(std::move(arguments))), machine);
 }
 
-std::vector<std::string> environment(const Plan& plan, std::size_t rank) {
+std::vector<std::string> environment(const NodePlan& plan, std::size_t rank) {
   return rank_environment(plan, Meeting{}, plan.ranks.at(rank), {});
 }
 
@@ -147,18 +147,18 @@ TEST(GpuPlan, LooksForGpusOnlyWhereTheyMatter) {
 }
 
 TEST(GpuPlan, KeepTellsARankItsOwnAndScopeHidesTheOthers) {
-  const Plan kept = plan_of({"--nproc-per-node=gpu", "x"}, kTwo);
+  const NodePlan kept = plan_of({"--nproc-per-node=gpu", "x"}, kTwo);
   EXPECT_THAT(environment(kept, 1),
               AllOf(Contains("DLRUN_GPUS=1"), Not(Contains(StartsWith("CUDA_VISIBLE_DEVICES=")))));
-  const Plan scoped = plan_of({"--nproc-per-node=gpu", "--gpu-policy=scope", "x"}, kTwo);
+  const NodePlan scoped = plan_of({"--nproc-per-node=gpu", "--gpu-policy=scope", "x"}, kTwo);
   EXPECT_THAT(environment(scoped, 1),
               AllOf(Contains("DLRUN_GPUS=0"), Contains("CUDA_VISIBLE_DEVICES=1")));
-  const Plan both = plan_of({"--gpus-per-rank=2", "--gpu-policy=scope", "x"}, kTwo);
+  const NodePlan both = plan_of({"--gpus-per-rank=2", "--gpu-policy=scope", "x"}, kTwo);
   EXPECT_THAT(environment(both, 0),
               AllOf(Contains("DLRUN_GPUS=0,1"), Contains("CUDA_VISIBLE_DEVICES=0,1")));
   for (const auto& arguments : {std::vector<std::string>{"--nproc-per-node=2", "x"},
                                 {"--nproc-per-node=gpu", "--gpu-policy=leave", "x"}}) {
-    const Plan left = plan_of(arguments, kTwo);
+    const NodePlan left = plan_of(arguments, kTwo);
     EXPECT_EQ(left.local_world_size(), 2);
     EXPECT_THAT(environment(left, 0), AllOf(Not(Contains(StartsWith("DLRUN_GPUS="))),
                                             Not(Contains(StartsWith("CUDA_VISIBLE_DEVICES=")))));
@@ -166,7 +166,7 @@ TEST(GpuPlan, KeepTellsARankItsOwnAndScopeHidesTheOthers) {
 }
 
 TEST(GpuPlan, SharedGpusAreNamed) {
-  const Plan plan = plan_of({"--nproc-per-node=3", "--gpu-policy=scope", "x"}, kTwo);
+  const NodePlan plan = plan_of({"--nproc-per-node=3", "--gpu-policy=scope", "x"}, kTwo);
   EXPECT_THAT(environment(plan, 2), Contains("CUDA_VISIBLE_DEVICES=0"));
   EXPECT_THAT(shared_gpus(plan), ElementsAre("GPU 0 (NVIDIA H200) is shared by local ranks 0, 2"));
   EXPECT_THAT(shared_gpus(plan_of({"--nproc-per-node=3", "x"}, kTwo)), IsEmpty());
@@ -178,7 +178,7 @@ TEST(GpuPlan, SharedGpusAreNamed) {
 TEST(GpuPlan, MigInstancesAreGivenOutOneARank) {
   EXPECT_THAT(refusal([] { plan_of({"--nproc-per-node=gpu", "x"}, kPartitioned); }),
               AllOf(HasSubstr("MIG-1 is a MIG instance"), HasSubstr("--gpu-policy scope")));
-  const Plan plan = plan_of({"--nproc-per-node=gpu", "--gpu-policy=scope", "x"}, kPartitioned);
+  const NodePlan plan = plan_of({"--nproc-per-node=gpu", "--gpu-policy=scope", "x"}, kPartitioned);
   EXPECT_THAT(environment(plan, 1), Contains("CUDA_VISIBLE_DEVICES=MIG-2"));
   EXPECT_THAT(environment(plan, 2), Contains("CUDA_VISIBLE_DEVICES=1"));
 }

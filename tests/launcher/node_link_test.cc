@@ -1,4 +1,4 @@
-#include "launcher/job/node_link.h"
+#include "launcher/nodes/node_link.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ TEST(NodeLink, SaysThatItTurnsAndThatItsUserStopsIt) {
   boost::asio::io_context io;
   NodeLink link(io, {});
   UniqueFd helper = link.take_stdin();
-  Plan plan;
+  NodePlan plan;
   plan.program = {"./train"};
   const auto said = [&] {
     char text[8192];

@@ -57,7 +57,7 @@ TEST(Plan, OpenMpThreadsAreTheCoresOverTheLocalRanks) {
 }
 
 TEST(Plan, EvenSharesCoverAllCpusOnceOrGiveEachRankOne) {
-  const Plan plan = make_plan(options({"--bind", "even", "--nproc-per-node", "4", "x"}), kMachine);
+  const NodePlan plan = make_plan(options({"--bind", "even", "--nproc-per-node", "4", "x"}), kMachine);
   EXPECT_THAT(plan.ranks[0].cpus, ElementsAre(0));
   EXPECT_THAT(plan.ranks[1].cpus, ElementsAre(1, 2));
   EXPECT_THAT(plan.ranks[2].cpus, ElementsAre(3));
@@ -69,7 +69,7 @@ TEST(Plan, EvenSharesCoverAllCpusOnceOrGiveEachRankOne) {
 }
 
 TEST(Plan, SeveralNodesAreNumberedThrough) {
-  const Plan plan = make_plan(options({"--nnodes=3", "--node-rank=2", "--nproc-per-node=4",
+  const NodePlan plan = make_plan(options({"--nnodes=3", "--node-rank=2", "--nproc-per-node=4",
                                        "--rdzv-endpoint=head:29400", "x"}),
                               kMachine);
   const Meeting meeting = supposed_meeting(plan);
@@ -102,7 +102,7 @@ TEST(Plan, JobsNamesCanBePrinted) {
 TEST(Environment, IsTorchrunsContract) {
   ::unsetenv("OMP_NUM_THREADS");
   ::unsetenv("PYTHONUNBUFFERED");
-  const Plan plan = make_plan(
+  const NodePlan plan = make_plan(
       options({"--nproc-per-node=2", "--rdzv-id=job7", "--master-port=0001", "x"}), kMachine);
   Meeting meeting;
   meeting.world_size = 2;
@@ -135,11 +135,11 @@ TEST(Environment, IsTorchrunsContract) {
 
 TEST(Environment, NamesTheInterfaceThatWasGiven) {
   for (const char* const iface : {"lo", "127.0.0.1", "127.0.0.0/8"}) {
-    const Plan plan = make_plan(options({"--iface", iface, "x"}), kMachine);
+    const NodePlan plan = make_plan(options({"--iface", iface, "x"}), kMachine);
     EXPECT_THAT(rank_environment(plan, {}, plan.ranks[0], {}),
                 Contains(std::string("DLRUN_IFACE=") + iface));
   }
-  const Plan plan = make_plan(options({"x"}), kMachine);
+  const NodePlan plan = make_plan(options({"x"}), kMachine);
   EXPECT_THAT(rank_environment(plan, {}, plan.ranks[0], {}),
               Not(Contains(StartsWith("DLRUN_IFACE"))));
   EXPECT_THAT(refusal({"--iface", "nosuch0", "x"}),
@@ -150,7 +150,7 @@ TEST(Environment, NamesTheInterfaceThatWasGiven) {
 TEST(Environment, TheUsersChoicesWin) {
   ::setenv("OMP_NUM_THREADS", "5", 1);
   ::setenv("PYTHONUNBUFFERED", "x", 1);
-  const Plan plan = make_plan(options({"x"}), kMachine);
+  const NodePlan plan = make_plan(options({"x"}), kMachine);
   const auto entries = rank_environment(plan, Meeting{}, plan.ranks[0], {});
   EXPECT_THAT(entries, Not(Contains(StartsWith("OMP_NUM_THREADS="))));
   EXPECT_THAT(entries, Not(Contains(StartsWith("PYTHONUNBUFFERED="))));
@@ -179,7 +179,7 @@ TEST(Port, ThatSomebodyListensOnIsNotFree) {
   ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&here), &size);
   const std::uint16_t port = ntohs(here.sin_port);
   EXPECT_EQ(port_obstacle(port), EADDRINUSE);
-  const Plan plan = make_plan(options({"--master-port", std::to_string(port), "x"}), kMachine);
+  const NodePlan plan = make_plan(options({"--master-port", std::to_string(port), "x"}), kMachine);
   try {
     supposed_meeting(plan);
     ADD_FAILURE() << "took a port that is taken";

@@ -1,4 +1,4 @@
-#include "launcher/job/program_line.h"
+#include "launcher/nodes/program_line.h"
 
 #include <gtest/gtest.h>
 

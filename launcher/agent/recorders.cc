@@ -1,4 +1,4 @@
-#include "launcher/job/recorders.h"
+#include "launcher/agent/recorders.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-#include "launcher/job/listener.h"
+#include "launcher/nodes/listener.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

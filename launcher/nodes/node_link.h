@@ -50,7 +50,7 @@ class NodeLink {
   UniqueFd take_stdin() { return std::move(helper_in_); }
   UniqueFd take_stdout() { return std::move(helper_out_); }
 
-  void join(const Plan& plan, int master_port);
+  void join(const NodePlan& plan, int master_port);
   // `local_rank`: on this node. One that failed, or ended with 0.
   void ended(const rendezvous::RankEnd& end, int local_rank);
   void waits(int rank, const rendezvous::Waiting& waiting);

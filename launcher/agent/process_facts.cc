@@ -1,4 +1,4 @@
-#include "launcher/job/process_facts.h"
+#include "launcher/agent/process_facts.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "launcher/job/node_link.h"
+#include "launcher/nodes/node_link.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "launcher/job/program_line.h"
+#include "launcher/nodes/program_line.h"
 #include "launcher/process/rank_files.h"
 
 namespace dl::launcher {
@@ -77,7 +77,7 @@ NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
   wait_for_lines();
 }
 
-void NodeLink::join(const Plan& plan, int master_port) {
+void NodeLink::join(const NodePlan& plan, int master_port) {
   send(one_line("join", {{"node_id", fmt::format("{}/{}/{}", plan.job, plan.node_rank, plan.run)},
                          {"host", plan.host},
                          {"address", ""},

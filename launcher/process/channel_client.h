@@ -1,7 +1,7 @@
-// dlrun's end of the supervisor's channel, in its event loop: messages go out in order without
-// blocking, and those that come in are handed to a callback.
+// dlrun's end of a channel to its warden or to a supervisor, in the event loop: messages go out in
+// order without blocking, and each that comes in is handed to a callback.
 //
-// One thread. io_context must outlive it.
+// One thread. The io_context must outlive it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -14,14 +14,14 @@
 
 namespace dl::launcher {
 
-class SupervisorClient {
+class ChannelClient {
  public:
-  // `on_closed`: the supervisor is gone.
-  SupervisorClient(boost::asio::io_context& io, UniqueFd channel,
-                   std::function<void(Message)> on_message, std::function<void()> on_closed);
+  // `on_closed`: the process at the other end is gone. Neither callback may destroy this object.
+  ChannelClient(boost::asio::io_context& io, UniqueFd channel,
+                std::function<void(Message)> on_message, std::function<void()> on_closed);
 
   void send(Message message);
-  // Ends once everything is sent, or at the deadline; for the moment before dlrun stops itself.
+  // Returns once everything is sent, or at the deadline. For the moment before dlrun stops itself.
   void flush(Deadline deadline);
   // Messages that wait to be sent. While the supervisor executes a program it reads none.
   std::size_t waiting() const { return waiting_.size(); }

@@ -1,4 +1,4 @@
-#include "launcher/process/supervisor_client.h"
+#include "launcher/process/channel_client.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,21 +10,21 @@ namespace dl::launcher {
 
 using boost::asio::posix::stream_descriptor;
 
-SupervisorClient::SupervisorClient(boost::asio::io_context& io, UniqueFd channel,
-                                   std::function<void(Message)> on_message,
-                                   std::function<void()> on_closed)
+ChannelClient::ChannelClient(boost::asio::io_context& io, UniqueFd channel,
+                             std::function<void(Message)> on_message,
+                             std::function<void()> on_closed)
     : channel_(io), on_message_(std::move(on_message)), on_closed_(std::move(on_closed)) {
   ::fcntl(channel.get(), F_SETFL, O_NONBLOCK);
   channel_.assign(channel.release());
   wait_for_message();
 }
 
-void SupervisorClient::send(Message message) {
+void ChannelClient::send(Message message) {
   waiting_.push_back(std::move(message));
   if (waiting_.size() == 1) send_some();
 }
 
-void SupervisorClient::send_some() {
+void ChannelClient::send_some() {
   while (!waiting_.empty()) {
     if (send_message(channel_.native_handle(), waiting_.front())) {
       waiting_.pop_front();
@@ -37,12 +37,12 @@ void SupervisorClient::send_some() {
                           });
       return;
     } else {
-      waiting_.clear();  // the supervisor is gone, which receive_some() sees
+      waiting_.clear();  // the other end is gone, which receive_some() sees
     }
   }
 }
 
-void SupervisorClient::flush(Deadline deadline) {
+void ChannelClient::flush(Deadline deadline) {
   while (!waiting_.empty() && !deadline.has_passed()) {
     pollfd writable{channel_.native_handle(), POLLOUT, 0};
     ::poll(&writable, 1, deadline.poll_timeout());
@@ -54,13 +54,13 @@ void SupervisorClient::flush(Deadline deadline) {
   }
 }
 
-void SupervisorClient::wait_for_message() {
+void ChannelClient::wait_for_message() {
   channel_.async_wait(stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
     if (!error) receive_some();
   });
 }
 
-void SupervisorClient::receive_some() {
+void ChannelClient::receive_some() {
   while (true) {
     Message message;
     switch (receive_message(channel_.native_handle(), message)) {

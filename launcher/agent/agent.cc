@@ -1,0 +1,362 @@
+#include "launcher/agent/agent.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/deadline.h"
+#include "core/base/error.h"
+#include "launcher/process/descendants.h"
+#include "launcher/process/supervisor.h"
+
+namespace dl::launcher {
+
+Agent::Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings settings,
+             UniqueFd key, WardenHandle warden, DiskThread& disk, FrameTaker& front,
+             AgentEvents& events)
+    : io_(io),
+      plan_(plan),
+      settings_(std::move(settings)),
+      key_(std::move(key)),
+      events_(events),
+      output_(io, disk, front, settings_.log_dir,
+              [this](const std::string& line) { events_.on_sentence(line); }),
+      warden_(io, std::move(warden)),
+      grace_timer_(io),
+      verdict_timer_(io),
+      left_timer_(io),
+      machine_(/*has_others=*/plan.nnodes > 1) {
+  warden_.on_events({.on_swept = [this](int status) { on_swept(status); },
+                     .on_gone = [this](std::optional<int> status) { on_warden_gone(status); }});
+}
+
+Agent::~Agent() = default;
+
+// The start.
+
+void Agent::begin() {
+  if (plan_.nnodes == 1) {
+    store_ = std::make_unique<StoreService>(
+        io_, warden_, output_, key_, plan_.job, [this](const std::string& how) {
+          end_job({1, fmt::format("{}, which the ranks meet through, {}", kRendezvousName, how)},
+                  SIGTERM);
+        });
+  } else {
+    others_ = std::make_unique<OtherNodes>(
+        io_, warden_, output_, key_, plan_, settings_.join_timeout,
+        OtherNodesEvents{
+            .on_meeting =
+                [this](Meeting meeting) {
+                  if (machine_.is_stopping()) return;
+                  if (!settings_.master_addr.empty()) meeting.master_addr = settings_.master_addr;
+                  begin_generation(std::move(meeting));
+                },
+            .on_failed = [this](JobFailure failure) { on_job_failed(std::move(failure)); },
+            .on_all_done = [this] { act(machine_.others_agreed()); },
+            .on_question =
+                [this](rendezvous::Question question) {
+                  if (generation_) generation_->ask(question);
+                },
+            .on_lost = [this](int exit_code,
+                              const std::string& text) { end_job({exit_code, text}, SIGTERM); },
+            .on_closed = [this] { act(machine_.others_left()); },
+            .on_sentence = [this](const std::string& line) { events_.on_sentence(line); }});
+  }
+  meet();
+}
+
+void Agent::meet() {
+  Meeting meeting = supposed_meeting(plan_);
+  if (others_) {
+    others_->join(meeting.master_port);
+    return;
+  }
+  meeting.generation = static_cast<std::uint64_t>(attempt_);
+  meeting.store = store_->address();
+  begin_generation(std::move(meeting));
+}
+
+void Agent::begin_generation(Meeting meeting) {
+  generation_ = std::make_unique<Generation>(
+      io_, Generation::Setting{plan_, settings_, key_, output_}, std::move(meeting),
+      /*judges=*/plan_.nnodes == 1, warden_.begin_generation(),
+      static_cast<GenerationEvents&>(*this));
+  const Meeting& met = generation_->meeting();
+  const int count = plan_.local_world_size();
+  std::vector<int> ranks;
+  for (int i = 0; i < count; ++i) ranks.push_back(met.first_rank + i);
+  events_.on_attempt(attempt_, met.first_rank, count);
+  output_.begin_attempt(attempt_, met.run, met.group_rank, ranks, [this](const std::string& error) {
+    if (machine_.is_stopping()) return;
+    if (!error.empty()) {
+      end_job({1, error}, SIGTERM);
+      return;
+    }
+    if (const std::string why = why_no_recorders(); !why.empty()) events_.on_sentence(why);
+    generation_->start();
+  });
+}
+
+// What happens.
+
+void Agent::on_rank_started(int rank, pid_t pid) {
+  events_.on_rank({.what = RankNews::What::kStarted, .rank = rank, .pid = pid});
+}
+
+void Agent::on_rank_ended(const RankEnd& end, int local_rank) {
+  events_.on_rank(
+      {.what = RankNews::What::kEnded, .rank = end.rank, .pid = end.pid, .status = end.status});
+  if (others_ && !end.stopped) others_->ended(end, local_rank);
+}
+
+void Agent::on_rank_waits(int rank, const rendezvous::Waiting& waiting) {
+  if (others_) others_->waits(rank, waiting);
+}
+
+void Agent::on_rank_goes_on(int rank) {
+  if (others_) others_->goes_on(rank);
+}
+
+// On several nodes: a rank of this one has failed on its own.
+void Agent::on_cause() {
+  act(machine_.stop(SIGTERM, /*is_final=*/false));
+}
+
+void Agent::on_not_started(StopCause why) {
+  end_job(std::move(why), SIGTERM);
+}
+
+void Agent::on_all_ended(bool all_well) {
+  act(machine_.ranks_ended(all_well));
+}
+
+void Agent::on_note(const std::string& line) {
+  events_.on_sentence(line);
+}
+
+// The service has found the first cause in the whole job.
+void Agent::on_job_failed(JobFailure failure) {
+  const bool is_of_this_node =
+      failure.rank < 0 && generation_ && failure.group_rank == generation_->meeting().group_rank;
+  if (!is_of_this_node && !stop_cause_) job_failure_ = std::move(failure);
+  act(machine_.stop(SIGTERM, /*is_final=*/false));
+  act(machine_.others_agreed());
+  check_ended();
+}
+
+// Orders.
+
+void Agent::stop(StopCause cause, int signal) {
+  end_job(std::move(cause), signal);
+}
+
+void Agent::end_job(StopCause cause, int signal) {
+  if (is_over_) return;
+  if (others_) {
+    others_->leave(
+        fmt::format("node {} (host {}): {}", plan_.node_rank, plan_.host,
+                    cause.text.empty() ? "nobody reads its output any more" : cause.text));
+  }
+  const bool has_cause =
+      stop_cause_ || job_failure_ || (generation_ && generation_->finding().has_value());
+  if (!has_cause || machine_.begins_again()) stop_cause_ = std::move(cause);
+  act(machine_.stop(signal, /*is_final=*/true));
+  act(machine_.others_agreed());
+  check_ended();
+}
+
+void Agent::check_ended() {
+  if (generation_) {
+    generation_->check_ended();
+  } else {
+    act(machine_.ranks_ended(/*all_well=*/true));
+  }
+}
+
+void Agent::hurry() {
+  act(machine_.hurry());
+}
+
+void Agent::signal_ranks(int signal) {
+  if (generation_) generation_->signal(signal);
+}
+
+void Agent::suspend() {
+  signal_ranks(SIGSTOP);
+  if (generation_) generation_->flush(Deadline::after(kSilence));
+  if (others_) others_->suspended();
+}
+
+void Agent::resume() {
+  if (others_) others_->resumed();
+  signal_ranks(SIGCONT);
+}
+
+// The end.
+
+void Agent::act(const Actions& actions) {
+  for (const EndMachine::Action action : actions) act(action);
+}
+
+void Agent::act(EndMachine::Action action) {
+  using Do = EndMachine::Do;
+  switch (action.what) {
+    case Do::kSignalRanks:
+      if (generation_) generation_->stop(action.signal);
+      return;
+    case Do::kStartGrace:
+      after(grace_timer_, settings_.grace, &Agent::on_grace_over);
+      return;
+    case Do::kKillRanks:
+      signal_ranks(SIGKILL);
+      return;
+    case Do::kWatchKilled:
+      after(left_timer_, kSilence, &Agent::on_silence);
+      return;
+    case Do::kWatchSwept:
+      after(left_timer_, kMostPatience + kSilence, &Agent::on_silence);
+      return;
+    case Do::kWatchToGiveUp:
+      after(left_timer_, kMostKilling - kSilence, &Agent::on_patience_over);
+      return;
+    case Do::kSayDone:
+      others_->done();
+      return;
+    case Do::kAwaitVerdict:
+      // The service names one first cause to all nodes; without its word, this node's own stands.
+      verdict_timer_.expires_after(OtherNodes::kFarewell);
+      verdict_timer_.async_wait([this](const boost::system::error_code& error) {
+        if (!error) act(machine_.others_agreed());
+      });
+      return;
+    case Do::kDecide:
+      act(machine_.decided(events_.on_verdict(verdict())));
+      return;
+    case Do::kLeaveOthers:
+      others_->close();
+      return;
+    case Do::kSweepPatiently:
+      sweep(static_cast<int>(kPatience.count()));
+      return;
+    case Do::kSweep:
+      sweep(0);
+      return;
+    case Do::kSweepNow:
+      sweep(-1);
+      return;
+    case Do::kGiveUp:
+      gave_up_ = true;
+      is_over_ = true;
+      events_.on_over();
+      return;
+    case Do::kOver:
+      grace_timer_.cancel();
+      verdict_timer_.cancel();
+      left_timer_.cancel();
+      if (machine_.begins_again()) {
+        begin_next();
+      } else {
+        is_over_ = true;
+        events_.on_over();
+      }
+      return;
+  }
+}
+
+void Agent::after(boost::asio::steady_timer& timer, std::chrono::milliseconds time,
+                  void (Agent::*then)()) {
+  timer.expires_after(time);
+  timer.async_wait([this, then](const boost::system::error_code& error) {
+    if (!error) (this->*then)();
+  });
+}
+
+void Agent::sweep(int patience_ms) {
+  grace_timer_.cancel();
+  verdict_timer_.cancel();
+  if (!machine_.begins_again()) {
+    if (store_) store_->close();
+    if (others_) others_->kill();  // it keeps nothing that is still needed
+  }
+  if (generation_ && !supervisor_is_lost_) {
+    generation_->finish(patience_ms);
+  } else {
+    act(machine_.swept());
+  }
+}
+
+void Agent::on_finished() {
+  // Before the next generation begins, the warden must be rid of this one: on_swept().
+  if (!machine_.begins_again()) act(machine_.swept());
+}
+
+void Agent::begin_next() {
+  output_.drain();
+  const Verdict last = verdict();
+  keep_files(last);
+  events_.on_begins_again(last);
+  ++attempt_;
+  machine_ = EndMachine(/*has_others=*/plan_.nnodes > 1);
+  previous_ = std::move(generation_);
+  job_failure_.reset();
+  meet();
+}
+
+// A supervisor or warden that is gone.
+
+namespace {
+
+int shell_code(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+void Agent::on_supervisor_lost() {
+  if (is_over_ || std::exchange(supervisor_is_lost_, true)) return;
+  warden_.wake();  // it says kSwept
+  after(left_timer_, kTimeToEndTree, &Agent::on_warden_late);
+}
+
+void Agent::on_warden_late() {
+  warden_.kill();
+  warden_.wait_for_end();
+}
+
+void Agent::on_swept(int status) {
+  if (is_over_) return;
+  // The supervisor's own word, on another channel, may still wait to be read.
+  if (generation_ && generation_->is_to_finish() && status == 0) {
+    act(machine_.swept());
+    return;
+  }
+  end_without_supervisor(shell_code(status), "the supervisor " + how_it_ended(status));
+}
+
+void Agent::end_without_supervisor(int exit_code, const std::string& how) {
+  supervisor_is_lost_ = true;
+  left_timer_.cancel();
+  if (generation_) generation_->forget_ranks();
+  end_job({exit_code == 0 ? 1 : exit_code, how + "; all ranks were ended"}, SIGTERM);
+}
+
+void Agent::on_warden_lost() {
+  warden_.wait_for_end();
+}
+
+void Agent::on_warden_gone(std::optional<int> status) {
+  if (is_over_) return;
+  const int code = shell_code(status.value_or(0));
+  const std::string how = "the warden " + how_it_ended(status.value_or(0));
+  if (supervisor_is_lost_) {
+    end_without_supervisor(code, how + ", and the supervisor is gone too");
+    return;
+  }
+  end_job({code == 0 ? 1 : code, how + "; all ranks were ended"}, SIGKILL);
+  if (generation_ && generation_->is_finished()) act(machine_.swept());
+}
+
+}  // namespace dl::launcher

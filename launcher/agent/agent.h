@@ -1,0 +1,127 @@
+// The agent of one node: its generations, one after the other, what lies beyond its ranks (the
+// store's service or the other nodes), and the processes below dlrun.
+//
+// Everything happens on the thread of the event loop. On one node the ranks start at once; on
+// several, the nodes meet first. EndMachine says how a generation ends; verdict() says how it was.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+#include "launcher/agent/agent_port.h"
+#include "launcher/agent/end_machine.h"
+#include "launcher/agent/generation.h"
+#include "launcher/nodes/other_nodes.h"
+#include "launcher/nodes/store_service.h"
+#include "launcher/output/node_output.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/warden_client.h"
+
+namespace dl::launcher {
+
+class Agent : public AgentOrders, private GenerationEvents {
+ public:
+  // `key`: the job's, as a sealed memory file. All references must outlive the agent.
+  Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings settings, UniqueFd key,
+        WardenHandle warden, DiskThread& disk, FrameTaker& front, AgentEvents& events);
+  ~Agent() override;
+
+  void begin() override;
+  void stop(StopCause cause, int signal) override;
+  void hurry() override;
+  void signal_ranks(int signal) override;
+  void suspend() override;
+  void resume() override;
+  void report() override;
+
+  // The rest is for a front in the same process.
+
+  NodeOutput& output() { return output_; }
+  // After on_over(), with the event loop ended: ends the warden, and what that has not ended.
+  void end_descendants();
+  // Once the streams are drained: of the last generation.
+  Verdict verdict() const;
+  // Writes recorders (after a failure) and error files to the log folder.
+  void keep_files(const Verdict& verdict);
+  // "rank 3, pid 4711: state D ...", for a job that dlrun gives up; empty: nothing is left.
+  std::vector<std::string> left_behind() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Actions = EndMachine::Actions;
+  // A process that is there so long after SIGKILL is named,
+  static constexpr std::chrono::seconds kSilence{5};
+  // and dlrun ends without it after this time.
+  static constexpr std::chrono::seconds kMostKilling{30};
+
+  void meet();
+  void begin_generation(Meeting meeting);
+  void begin_next();
+
+  void on_rank_started(int rank, pid_t pid) override;
+  void on_rank_ended(const RankEnd& end, int local_rank) override;
+  void on_rank_waits(int rank, const rendezvous::Waiting& waiting) override;
+  void on_rank_goes_on(int rank) override;
+  void on_cause() override;
+  void on_not_started(StopCause why) override;
+  void on_all_ended(bool all_well) override;
+  void on_finished() override;
+  void on_warden_lost() override;
+  void on_supervisor_lost() override;
+  void on_note(const std::string& line) override;
+
+  void on_job_failed(JobFailure failure);
+  void on_swept(int status);
+  void on_warden_gone(std::optional<int> status);
+  void on_warden_late();
+  void end_without_supervisor(int exit_code, const std::string& how);
+
+  // Ends the job for good, and tells the other nodes why.
+  void end_job(StopCause cause, int signal);
+  void check_ended();
+  void act(const Actions& actions);
+  void act(EndMachine::Action action);
+  void after(boost::asio::steady_timer& timer, std::chrono::milliseconds time,
+             void (Agent::*then)());
+  void on_grace_over() { act(machine_.grace_over()); }
+  void on_silence();
+  void on_patience_over() { act(machine_.patience_over()); }
+  void sweep(int patience_ms);
+  std::vector<std::string> who_is_left() const;
+  void say_who_is_left(const std::vector<std::string>& left);
+  void keep_recorders();
+  int cause_rank() const;
+
+  boost::asio::io_context& io_;
+  const NodePlan& plan_;
+  AgentSettings settings_;
+  UniqueFd key_;
+  AgentEvents& events_;
+  NodeOutput output_;
+  WardenClient warden_;
+  boost::asio::steady_timer grace_timer_;
+  boost::asio::steady_timer verdict_timer_;
+  boost::asio::steady_timer left_timer_;
+  std::unique_ptr<StoreService> store_;  // one node
+  std::unique_ptr<OtherNodes> others_;   // several
+  bool is_over_ = false;                 // on_over() was called
+  bool gave_up_ = false;                 // though processes are left
+  bool keeps_recorders_ = false;         // is at it
+
+  // The current generation's:
+  int attempt_ = 0;
+  EndMachine machine_;
+  std::unique_ptr<Generation> generation_;  // once the nodes have met
+  std::unique_ptr<Generation> previous_;    // handlers of its that wait may still run
+  std::optional<StopCause> stop_cause_;
+  std::optional<JobFailure> job_failure_;  // of several nodes, as all have heard it
+  bool supervisor_is_lost_ = false;
+};
+
+}  // namespace dl::launcher

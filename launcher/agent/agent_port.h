@@ -1,0 +1,81 @@
+// What a front and the agent of one node say to each other: orders one way, events the other, all
+// of them values. On one node both are in one process and each is a call (Agent, Front). For an
+// agent on another host the same values travel as frames: there `dlrun` is a front without
+// terminal, which implements AgentEvents and FrameTaker by writing frames, and the user's dlrun
+// holds an AgentOrders that writes them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dl::launcher {
+
+// What an agent is given beside its NodePlan and the job's key.
+struct AgentSettings {
+  std::chrono::milliseconds grace{std::chrono::seconds(10)};
+  std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
+  std::string log_dir;      // empty: no logs
+  std::string master_addr;  // as the user gave it; empty: chosen
+  // Columns that a progress line of rank 0 may have; 0: nobody sees one.
+  int progress_columns = 0;
+};
+
+// Why a node ends the job, if not because of a rank's failure.
+struct StopCause {
+  int exit_code = 1;
+  std::string text;  // one sentence; empty: nothing to say
+};
+
+// What became of a generation, as this node knows it. On several nodes all have the same cause.
+struct Verdict {
+  int exit_code = 0;
+  std::vector<std::string> page;  // lines for the user
+  bool keeps_recorders = false;
+  bool may_begin_again = false;  // a rank failed, or a node was lost
+};
+
+// What happens to a rank.
+struct RankNews {
+  enum class What : std::uint8_t { kStarted, kEnded };
+  What what = What::kStarted;
+  int rank = -1;
+  int pid = -1;
+  int status = 0;  // kEnded: as waitpid() gives it
+};
+
+class AgentOrders {
+ public:
+  virtual ~AgentOrders() = default;
+  // Starts the first generation, once.
+  virtual void begin() = 0;
+  // Ends the job: ranks get `signal`, and SIGKILL after the grace time.
+  virtual void stop(StopCause cause, int signal) = 0;
+  // stop() once more: SIGKILL now; or, after the agent has said what is left, the end without it.
+  virtual void hurry() = 0;
+  // To the process group of every rank.
+  virtual void signal_ranks(int signal) = 0;
+  // dlrun is about to be stopped (Ctrl-Z), and goes on.
+  virtual void suspend() = 0;
+  virtual void resume() = 0;
+  // Says where the ranks stand.
+  virtual void report() = 0;
+};
+
+class AgentEvents {
+ public:
+  virtual ~AgentEvents() = default;
+  // A sentence for the user, without "dlrun: ".
+  virtual void on_sentence(const std::string& line) = 0;
+  virtual void on_attempt(int attempt, int first_rank, int ranks) = 0;
+  virtual void on_rank(const RankNews& news) = 0;
+  // All nodes agree on how the generation ended. True: begin the next one.
+  virtual bool on_verdict(const Verdict& verdict) = 0;
+  // The generation is over, and the next one begins.
+  virtual void on_begins_again(const Verdict& verdict) = 0;
+  // The agent has nothing left to do; its streams are not drained.
+  virtual void on_over() = 0;
+};
+
+}  // namespace dl::launcher

@@ -1,0 +1,190 @@
+// What an agent says of its ranks: the verdict on a generation, what is left of it, where it
+// stands.
+#include <fmt/core.h>
+
+#include <memory>
+#include <set>
+#include <span>
+
+#include "collectives/record/snapshot.h"
+#include "core/base/deadline.h"
+#include "launcher/agent/agent.h"
+#include "launcher/agent/process_facts.h"
+#include "launcher/autopsy/case.h"
+#include "launcher/autopsy/page.h"
+#include "launcher/process/descendants.h"
+#include "launcher/process/rank_files.h"
+
+namespace dl::launcher {
+namespace {
+
+namespace record = collectives::record;
+
+void add_lines(std::string_view text, std::vector<std::string>& page) {
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    page.emplace_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+Verdict verdict_on(const rendezvous::Finding& found, const std::vector<RankFacts>& all,
+                   int first_rank, const Place& place) {
+  const RankFacts& named = all.at(static_cast<std::size_t>(found.rank - first_rank));
+  Verdict verdict{found.exit_code, {}, /*keeps_recorders=*/true, /*may_begin_again=*/true};
+  verdict.page.push_back(found.headline.empty() ? describe_end(named, place) + found.clause
+                                                : found.headline);
+  verdict.page.insert(verdict.page.end(), found.notes.begin(), found.notes.end());
+  const std::vector<std::string> words = last_words(named);
+  verdict.page.insert(verdict.page.end(), words.begin(), words.end());
+  if (const std::string others = fate_of_others(named.rank, all); !others.empty()) {
+    verdict.page.push_back(fmt::format("  the others: {}", others));
+  }
+  return verdict;
+}
+
+}  // namespace
+
+Verdict Agent::verdict() const {
+  if (stop_cause_) {
+    if (stop_cause_->text.empty()) return {stop_cause_->exit_code, {}};
+    return {stop_cause_->exit_code, {stop_cause_->text}, /*keeps_recorders=*/true};
+  }
+  const std::vector<RankFacts> facts =
+      generation_ ? generation_->facts() : std::vector<RankFacts>();
+  if (job_failure_) {
+    Verdict failed{1, {job_failure_->text}, /*keeps_recorders=*/true};
+    add_lines(job_failure_->detail, failed.page);
+    const std::string fate = fate_of_others(job_failure_->rank, facts);
+    if (!fate.empty()) failed.page.push_back(fmt::format("  on this node: {}", fate));
+    if (job_failure_->exit_code != 0) failed.exit_code = job_failure_->exit_code;
+    if (job_failure_->signal != 0) failed.exit_code = 128 + job_failure_->signal;
+    return failed;
+  }
+  if (!generation_ || !generation_->finding()) return {};
+  const Meeting& met = generation_->meeting();
+  return verdict_on(*generation_->finding(), facts, met.first_rank, {plan_.host, met.group_rank});
+}
+
+int Agent::cause_rank() const {
+  if (job_failure_) return job_failure_->rank;
+  return generation_ && generation_->finding() ? generation_->finding()->rank : -1;
+}
+
+// What is kept.
+
+void Agent::keep_files(const Verdict& verdict) {
+  if (!output_.has_logs() || !generation_) return;
+  for (const auto& [rank, text] : generation_->error_files()) {
+    output_.on_disk(
+        [text, rank](const std::string& folder) {
+          return write_file(fmt::format("{}/{}/error.json", folder, rank), text);
+        },
+        [this](const std::string& failed) {
+          if (!failed.empty()) events_.on_sentence(failed);
+        });
+  }
+  if (verdict.keeps_recorders) keep_recorders();
+}
+
+// Writes what a program of ours has recorded; other programs record nothing.
+void Agent::keep_recorders() {
+  if (!output_.has_logs() || !generation_ || keeps_recorders_) return;
+  auto copies =
+      std::make_shared<std::vector<RecorderCopy>>(generation_->copy_recorders(cause_rank()));
+  if (std::ranges::none_of(*copies, &RecorderCopy::was_opened)) return;
+  keeps_recorders_ = true;
+  output_.on_disk(
+      [copies](const std::string& folder) {
+        for (const RecorderCopy& copy : *copies) {
+          std::string failed =
+              record::write_snapshot(*copy.memory, folder, copy.memory->header.rank);
+          if (!failed.empty()) return failed;
+        }
+        return std::string();
+      },
+      [this](const std::string& failed) {
+        keeps_recorders_ = false;
+        events_.on_sentence(
+            failed.empty() ? fmt::format("  the last operations of each rank: dlrun autopsy {}",
+                                         output_.run_folder())
+                           : fmt::format("a flight recorder could not be kept: {}", failed));
+      });
+}
+
+// What is left.
+
+// Ranks by their numbers; of everything else what the system knows.
+std::vector<std::string> Agent::who_is_left() const {
+  std::vector<std::string> left =
+      generation_ ? generation_->who_is_left() : std::vector<std::string>();
+  return left.empty() ? living_descendants() : left;
+}
+
+std::vector<std::string> Agent::left_behind() const {
+  return gave_up_ ? who_is_left() : std::vector<std::string>();
+}
+
+void Agent::on_silence() {
+  const std::vector<std::string> left = who_is_left();
+  say_who_is_left(left);
+  act(machine_.silence_over(!left.empty()));
+}
+
+void Agent::say_who_is_left(const std::vector<std::string>& left) {
+  if (left.empty()) return;
+  events_.on_sentence(
+      fmt::format("not ended {} s after SIGKILL; dlrun waits {} s more, and a further Ctrl-C or "
+                  "SIGTERM ends it now:",
+                  kSilence.count(), (kMostKilling - kSilence).count()));
+  for (const std::string& one : left) events_.on_sentence("  " + one);
+}
+
+void Agent::end_descendants() {
+  if (gave_up_ || kill_descendants(Deadline::after(kSilence))) return;
+  say_who_is_left(who_is_left());
+  gave_up_ = !kill_descendants(Deadline::after(kMostKilling - kSilence));
+}
+
+// Where the ranks stand: recorders tell of ranks that have opened one, the kernel of the others.
+void Agent::report() {
+  const std::vector<RecorderCopy> copies =
+      generation_ ? generation_->copy_recorders(cause_rank()) : std::vector<RecorderCopy>();
+  autopsy::Case found;
+  std::set<int> told;
+  for (const RecorderCopy& copy : copies) {
+    const int rank = copy.memory->header.rank;
+    found.add(std::as_bytes(std::span(copy.memory.get(), 1)), fmt::format("rank {}", rank));
+    if (copy.was_opened) told.insert(rank);
+  }
+  const auto say = [this](const std::string& line) { events_.on_sentence(line); };
+  if (!told.empty()) {
+    for (const std::string& line : autopsy::page(found)) say(line);
+  }
+  const std::vector<int> starting =
+      generation_ ? generation_->ranks_being_started() : std::vector<int>();
+  if (!starting.empty()) {
+    say(fmt::format("{} {} being started", rank_list(starting),
+                    starting.size() == 1 ? "is" : "are"));
+  }
+  std::vector<RankProcess> others;
+  if (generation_) {
+    for (const Generation::Running& rank : generation_->running()) {
+      if (!told.contains(rank.rank)) others.push_back({rank.rank, rank.pid});
+    }
+  }
+  if (!others.empty()) {
+    say(copies.empty() ? "there are no flight recorders, as DLRUN_RECORDER is off; the kernel says:"
+        : told.empty() ? "no rank has opened its flight recorder: the program does not use dlrun's "
+                         "collectives, or has not come to init_process_group; the kernel says:"
+                       : "of the ranks that have not opened their recorder the kernel says:");
+    for (const std::string& line : process_facts(others)) {
+      say(line.empty() ? line : "  " + line);
+    }
+  } else if (told.empty() && starting.empty()) {
+    say("no rank runs");
+  }
+  keep_recorders();
+}
+
+}  // namespace dl::launcher

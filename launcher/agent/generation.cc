@@ -1,0 +1,409 @@
+#include "launcher/agent/generation.h"
+
+#include <fmt/core.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "launcher/plan/environment.h"
+#include "launcher/process/descendants.h"
+#include "launcher/process/file_format.h"
+#include "launcher/process/program.h"
+#include "launcher/process/rank_files.h"
+#include "launcher/verdict/lost_peer.h"
+
+namespace dl::launcher {
+
+using rendezvous::kAnyRank;
+
+Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting meeting, bool judges,
+                       UniqueFd channel, GenerationEvents& events)
+    : io_(io),
+      set_(setting),
+      meeting_(std::move(meeting)),
+      judges_(judges),
+      events_(events),
+      supervisor_(
+          io, std::move(channel), [this](Message message) { on_message(std::move(message)); },
+          [this] {
+            if (!finished_) events_.on_supervisor_lost();
+          }),
+      watch_timer_(io),
+      start_timer_(io),
+      ranks_(set_.plan.ranks.size()) {}
+
+// The start.
+
+void Generation::start() {
+  start_some();
+  watch_start();
+}
+
+bool Generation::is_starting() const {
+  return begun_ > 0 && begun_ < ranks_.size() && !stopping_;
+}
+
+void Generation::start_some() {
+  while (begun_ < ranks_.size() && !stopping_) {
+    if (supervisor_.waiting() > kMostSpawnsWaiting) {
+      supervisor_.when_sent([this] { start_some(); });
+      return;
+    }
+    ++alive_;
+    ranks_[begun_].asked = true;
+    start_rank(ranks_[begun_], set_.plan.ranks[begun_]);
+    ++begun_;
+  }
+}
+
+void Generation::start_rank(Rank& rank, const LocalRank& where) {
+  const int number = number_of(rank);
+  Pipe out_pipe = make_pipe();
+  Pipe err_pipe = make_pipe();
+  auto [lifeline, rank_lifeline] = make_channel();
+  rank.lifeline = std::make_unique<boost::asio::posix::stream_descriptor>(io_, lifeline.release());
+  wait_for_lifeline(rank);
+
+  rank.recorder = make_recorder({.rank = number,
+                                 .world_size = meeting_.world_size,
+                                 .generation = meeting_.generation,
+                                 .host = set_.plan.host,
+                                 .job = set_.plan.job});
+  rank.error_memory = make_memory_file("error-file");
+
+  Handles handles;
+  handles.key_fd = kKeyFd;
+  handles.key_file = path_of_descriptor(set_.key.get());
+  handles.lifeline_fd = kLifelineFd;
+  if (rank.recorder) handles.recorder_fd = kRecorderFd;
+  handles.error_file = path_of_descriptor(rank.error_memory.get());
+  handles.progress_width = set_.settings.progress_columns;
+
+  Message spawn;
+  spawn.kind = MessageKind::kSpawn;
+  spawn.slot = static_cast<std::uint32_t>(where.local_rank);
+  spawn.environment = rank_environment(set_.plan, meeting_, where, handles);
+  spawn.cpus.assign(where.cpus.begin(), where.cpus.end());
+  const auto give = [&spawn](UniqueFd fd, int child_number) {
+    spawn.fds.push_back(std::move(fd));
+    spawn.fd_numbers.push_back(child_number);
+  };
+  give(number == 0 ? stdin_for_rank() : open_empty_input(), STDIN_FILENO);
+  give(std::move(out_pipe.write), STDOUT_FILENO);
+  give(std::move(err_pipe.write), STDERR_FILENO);
+  give(duplicate(set_.key.get()), kKeyFd);
+  give(std::move(rank_lifeline), kLifelineFd);
+  if (rank.recorder) give(duplicate(rank.recorder.get()), kRecorderFd);
+  rank.started = Clock::now();
+  supervisor_.send(std::move(spawn));
+
+  rank.out = &set_.output.add(std::move(out_pipe.read), Stream::kOut, number);
+  rank.err = &set_.output.add(std::move(err_pipe.read), Stream::kErr, number);
+}
+
+// While the supervisor executes a program it does nothing else.
+void Generation::watch_start() {
+  start_timer_.expires_after(kSilence);
+  start_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error || stopping_) return;
+    const std::vector<int> missing = ranks_being_started();
+    if (missing.empty()) return;
+    events_.on_note(
+        fmt::format("{} {} not started yet after {} s: the system does not come to the end of "
+                    "executing {}; does its file system hang?",
+                    rank_list(missing), missing.size() == 1 ? "is" : "are", kSilence.count(),
+                    set_.plan.executable));
+  });
+}
+
+// The supervisor's news.
+
+void Generation::on_message(Message message) {
+  if (message.kind == MessageKind::kFinished) {
+    finished_ = true;
+    start_timer_.cancel();
+    watch_timer_.cancel();
+    events_.on_finished();
+    return;
+  }
+  if (message.kind == MessageKind::kWardenGone) {
+    events_.on_warden_lost();
+    return;
+  }
+  Rank& rank = ranks_.at(message.slot);
+  switch (message.kind) {
+    case MessageKind::kStarted:
+      rank.pid = message.number;
+      rank.running = true;
+      events_.on_rank_started(number_of(rank), rank.pid);
+      return;
+    case MessageKind::kNotStarted:
+      on_not_started(rank, message);
+      return;
+    case MessageKind::kExited:
+      on_exited(rank, message.number);
+      return;
+    default:
+      throw_error(ErrorKind::kInternal, "the supervisor sent a message of kind {}",
+                  static_cast<std::uint32_t>(message.kind));
+  }
+}
+
+void Generation::on_not_started(Rank& rank, const Message& message) {
+  --alive_;
+  rank.asked = false;
+  const int error = message.number;
+  const int exit_code = error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  const std::string& program = set_.plan.executable;
+  std::string why = std::strerror(error);
+  if (error == ENOENT && message.text == "exec") why = "its interpreter is not there";
+  if (error == ENOEXEC) why = why_not_executed(program);
+  events_.on_not_started({exit_code, fmt::format("rank {} could not be started: {} of {}: {}",
+                                                 number_of(rank), message.text, program, why)});
+  check_ended();
+}
+
+void Generation::on_exited(Rank& rank, int status) {
+  --alive_;
+  rank.running = false;
+  rank.ended = true;
+  rank.stopped = Clock::now();
+  rank.ended_at = recorder_ticks();
+  rank.end.rank = number_of(rank);
+  rank.end.pid = rank.pid;
+  rank.end.status = status;
+  rank.end.stopped = stopping_;
+  judge(rank);
+  check_ended();
+}
+
+void Generation::check_ended() {
+  if (alive_ > 0 || is_starting()) return;
+  // No rank is left on this node that could still fail first.
+  while (question_) answer();
+  events_.on_all_ended(std::none_of(ranks_.begin(), ranks_.end(),
+                                    [](const Rank& rank) { return rank.end.failed(); }));
+}
+
+// Orders.
+
+void Generation::stop(int to_send) {
+  stopping_ = true;
+  signal(to_send);
+  signal(SIGCONT);  // a stopped process takes no other signal
+}
+
+// Reaches every rank that was asked for before: the supervisor takes messages in order.
+void Generation::signal(int signal) {
+  Message message;
+  message.kind = MessageKind::kSignal;
+  message.slot = kEverySlot;
+  message.number = signal;
+  supervisor_.send(std::move(message));
+}
+
+void Generation::finish(int patience_ms) {
+  to_finish_ = true;
+  Message message;
+  message.kind = MessageKind::kFinish;
+  message.number = patience_ms;
+  supervisor_.send(std::move(message));
+}
+
+// The first cause.
+
+void Generation::wait_for_lifeline(Rank& rank) {
+  rank.lifeline->async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                            [this, &rank](const boost::system::error_code& error) {
+                              if (error || rank.ended) return;
+                              on_lifeline(rank);
+                            });
+}
+
+void Generation::on_lifeline(Rank& rank) {
+  char first;
+  // Zero: the program has closed its end.
+  const bool is_open = ::recv(rank.lifeline->native_handle(), &first, 1, MSG_PEEK) != 0;
+  read_lifeline(rank);
+  if (is_open) wait_for_lifeline(rank);
+}
+
+void Generation::read_lifeline(Rank& rank) {
+  char packet[64 * 1024];
+  ssize_t n;
+  while ((n = ::recv(rank.lifeline->native_handle(), packet, sizeof packet, MSG_DONTWAIT)) > 0) {
+    const std::string_view said(packet, static_cast<std::size_t>(n));
+    if (auto failure = rendezvous::decode_peer_failure(said)) {
+      if (!rank.follows) {
+        rank.follows = std::move(failure);
+      } else if (rank.follows->call.empty()) {
+        rank.follows->call = failure->call;  // it has called it since
+      }
+    } else if (const auto waiting = rendezvous::decode_waiting(said)) {
+      first_cause_.waits(number_of(rank), *waiting);
+      events_.on_rank_waits(number_of(rank), *waiting);
+      act_on_first_cause();
+    }
+  }
+}
+
+void Generation::judge(Rank& rank) {
+  // A rank speaks before it ends, so that its last word is here by now.
+  read_lifeline(rank);
+  rank.lifeline->close();
+  rank.end.follows = rank.follows;
+  if (rank.end.failed()) {
+    rank.err->take_what_is_there();
+    rank.end.lost_peer = !rank.end.follows && says_peer_was_lost(rank.err->tail());
+  }
+  first_cause_.ended(rank.end);
+  RankEnd end = rank.end;
+  if (!judges_ && !end.stopped) {
+    const RankFacts facts = facts_of(rank);
+    end.text = describe_end(facts, {set_.plan.host, meeting_.group_rank});
+    for (const std::string& line : last_words(facts)) end.detail += line + "\n";
+  }
+  events_.on_rank_ended(end, local_rank_of(end.rank));
+  act_on_first_cause();
+}
+
+void Generation::act_on_first_cause() {
+  if (stopping_) return;
+  if (first_cause_.finding()) {
+    events_.on_cause();
+  } else if (judges_ && first_cause_.question()) {
+    ask(*first_cause_.question());
+  }
+}
+
+void Generation::ask(rendezvous::Question question) {
+  if (question_ == question) return;
+  question_ = question;
+  watch(question, question.patience,
+        Clock::now() + std::max<std::chrono::milliseconds>(kMostEnding, question.patience));
+  if (alive_ == 0) answer();
+}
+
+void Generation::watch(rendezvous::Question question, std::chrono::milliseconds time,
+                       Clock::time_point latest) {
+  watch_timer_.expires_after(time);
+  watch_timer_.async_wait([this, question, latest](const boost::system::error_code& error) {
+    if (error || stopping_ || question_ != question) return;
+    const bool is_ending_now = std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+      const bool is_meant = question.rank == kAnyRank || question.rank == number_of(rank);
+      return is_meant && rank.running && is_ending(rank.pid);
+    });
+    if (is_ending_now && Clock::now() < latest) {
+      constexpr std::chrono::milliseconds kLook{20};
+      watch(question, kLook, latest);
+      return;
+    }
+    answer();
+    check_ended();
+  });
+}
+
+void Generation::answer() {
+  const int rank = question_->rank;
+  question_.reset();
+  if (!judges_) {
+    events_.on_rank_goes_on(rank);
+    return;
+  }
+  first_cause_.goes_on(rank);
+  act_on_first_cause();
+}
+
+// Facts.
+
+std::vector<RankFacts> Generation::facts() const {
+  std::vector<RankFacts> facts;
+  for (const Rank& rank : ranks_) facts.push_back(facts_of(rank));
+  return facts;
+}
+
+RankFacts Generation::facts_of(const Rank& rank) const {
+  const Clock::time_point end = rank.ended ? rank.stopped : Clock::now();
+  RankFacts one;
+  one.rank = number_of(rank);
+  one.pid = rank.pid;
+  one.started = rank.pid > 0;
+  one.ended = rank.ended;
+  one.ran = std::chrono::duration_cast<std::chrono::milliseconds>(end - rank.started);
+  one.end = rank.end;
+  if (rank.err != nullptr) one.stderr_tail = rank.err->tail();
+  if (rank.out != nullptr) one.stdout_tail = rank.out->tail();
+  if (rank.error_memory) {
+    one.error_file = read_file(path_of_descriptor(rank.error_memory.get()));
+  }
+  return one;
+}
+
+int Generation::number_of(const Rank& rank) const {
+  return meeting_.first_rank + static_cast<int>(&rank - ranks_.data());
+}
+
+std::vector<int> Generation::ranks_being_started() const {
+  std::vector<int> ranks;
+  for (const Rank& rank : ranks_) {
+    if (rank.asked && !rank.running && !rank.ended) ranks.push_back(number_of(rank));
+  }
+  return ranks;
+}
+
+std::vector<Generation::Running> Generation::running() const {
+  std::vector<Running> ranks;
+  for (const Rank& rank : ranks_) {
+    if (rank.running) ranks.push_back({number_of(rank), rank.pid});
+  }
+  return ranks;
+}
+
+std::vector<std::string> Generation::who_is_left() const {
+  std::vector<std::string> left;
+  for (const Rank& rank : ranks_) {
+    if (rank.running) {
+      left.push_back(
+          fmt::format("rank {}, pid {}: {}", number_of(rank), rank.pid, why_it_stays(rank.pid)));
+    } else if (rank.asked && !rank.ended) {
+      left.push_back(fmt::format("rank {}, which is not started yet: executing {} does not end",
+                                 number_of(rank), set_.plan.executable));
+    }
+  }
+  return left;
+}
+
+std::vector<RecorderCopy> Generation::copy_recorders(int cause) const {
+  using collectives::record::End;
+  std::vector<RecorderCopy> copies;
+  for (const Rank& rank : ranks_) {
+    if (!rank.recorder) continue;
+    copies.push_back(
+        copy_recorder(rank.recorder.get(), {.pid = rank.pid,
+                                            .end = rank.ended      ? End::kEnded
+                                                   : rank.running  ? End::kRunning
+                                                   : rank.pid <= 0 ? End::kNotStarted
+                                                                   : End::kUnknown,
+                                            .status = rank.end.status,
+                                            .ended_at = rank.ended_at,
+                                            .was_stopped = rank.end.stopped,
+                                            .is_cause = rank.ended && cause == number_of(rank)}));
+  }
+  return copies;
+}
+
+std::vector<std::pair<int, std::string>> Generation::error_files() const {
+  std::vector<std::pair<int, std::string>> files;
+  for (const Rank& rank : ranks_) {
+    if (!rank.error_memory) continue;
+    std::string text = read_file(path_of_descriptor(rank.error_memory.get()));
+    if (!text.empty()) files.emplace_back(number_of(rank), std::move(text));
+  }
+  return files;
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,60 @@
+// The front: what the user started. It has the terminal's signals, the sinks, the page at the end
+// and the exit code; the ranks are the agents' (agent_port.h). It need not be on a node of the job.
+//
+// Everything happens on the thread of the event loop.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/agent.h"
+#include "launcher/agent/agent_port.h"
+#include "launcher/cli/options.h"
+#include "launcher/output/disk_thread.h"
+#include "launcher/output/job_output.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/job_signals.h"
+#include "launcher/process/warden.h"
+
+namespace dl::launcher {
+
+class Front : private AgentEvents {
+ public:
+  Front(const Options& options, const NodePlan& plan, WardenHandle warden);
+
+  // Runs the job to its end and returns dlrun's exit code. Throws Error for what goes wrong before
+  // the first rank.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void on_sentence(const std::string& line) override { output_.say(line); }
+  void on_attempt(int attempt, int first_rank, int ranks) override;
+  void on_rank(const RankNews& news) override;
+  bool on_verdict(const Verdict& verdict) override;
+  void on_begins_again(const Verdict& verdict) override;
+  void on_over() override { io_.stop(); }
+
+  void on_signal(int signal);
+  void end_for(int signal);
+  void suspend();
+  void report();
+  void on_output_lost(int error);
+  int bring_out(Verdict verdict);
+
+  const Options& options_;
+  boost::asio::io_context io_{1};
+  DiskThread disk_;
+  JobOutput output_;
+  Agent agent_;
+  JobSignals signals_;
+  int interrupts_ = 0;
+  int last_interrupt_ = 0;  // its signal
+  Clock::time_point began_ = Clock::now();
+};
+
+}  // namespace dl::launcher

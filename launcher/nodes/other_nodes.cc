@@ -1,0 +1,140 @@
+#include "launcher/nodes/other_nodes.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "launcher/nodes/listener.h"
+#include "launcher/process/program.h"
+
+namespace dl::launcher {
+
+OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOutput& output,
+                       const UniqueFd& key, const NodePlan& plan,
+                       std::chrono::milliseconds join_timeout, OtherNodesEvents events)
+    : plan_(plan),
+      warden_(warden),
+      events_(std::move(events)),
+      link_(io,
+            NodeEvents{.on_generation =
+                           [this](Meeting meeting) { events_.on_meeting(std::move(meeting)); },
+                       .on_failed = [this](JobFailure failure) { on_failed(std::move(failure)); },
+                       .on_all_done =
+                           [this] {
+                             takes_part_ = false;
+                             events_.on_all_done();
+                           },
+                       .on_question =
+                           [this](rendezvous::Question question) { events_.on_question(question); },
+                       .on_error = [this](const std::string& kind,
+                                          const std::string& text) { on_error(kind, text); },
+                       .on_line = [this](const std::string& line) { events_.on_sentence(line); }}),
+      farewell_(io) {
+  start(key, output, join_timeout);
+}
+
+void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
+                       std::chrono::milliseconds join_timeout) {
+  UniqueFd listener;
+  if (plan_.node_rank == 0) listener = listen_everywhere(plan_.rdzv_endpoint, plan_.host).fd;
+  const auto timeout =
+      std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(join_timeout).count());
+  RendezvousStart helper{.arguments = {"join", "--endpoint", plan_.rdzv_endpoint, "--job",
+                                       plan_.job, "--timeout", std::to_string(timeout)},
+                         .in = link_.take_stdin(),
+                         .out = link_.take_stdout(),
+                         .listener = {}};
+  if (listener) {
+    helper.arguments.insert(helper.arguments.end(),
+                            {"--listen-fd", std::to_string(kRendezvousListenerFd)});
+    helper.listener = std::move(listener);
+  }
+  helper_ = start_rendezvous(warden_, output, key, std::move(helper),
+                             [this](const Message& news) { on_helper_news(news); });
+}
+
+void OtherNodes::join(int master_port) {
+  if (!lost_.empty()) {
+    events_.on_lost(lost_code_, lost_);
+    return;
+  }
+  takes_part_ = true;
+  link_.join(plan_, master_port);
+}
+
+void OtherNodes::ended(const rendezvous::RankEnd& end, int local_rank) {
+  if (takes_part_) link_.ended(end, local_rank);
+}
+
+void OtherNodes::waits(int rank, const rendezvous::Waiting& waiting) {
+  if (takes_part_) link_.waits(rank, waiting);
+}
+
+void OtherNodes::goes_on(int rank) {
+  if (takes_part_) link_.goes_on(rank);
+}
+
+void OtherNodes::leave(const std::string& reason) {
+  if (!std::exchange(takes_part_, false)) return;
+  link_.leave(reason);
+}
+
+void OtherNodes::close() {
+  takes_part_ = false;
+  if (std::exchange(closing_, true)) return;
+  link_.close();
+  if (!helper_runs_) {
+    say_closed();
+    return;
+  }
+  farewell_.expires_after(kFarewell);
+  farewell_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) say_closed();
+  });
+}
+
+void OtherNodes::kill() {
+  if (helper_runs_) warden_.signal_helper(helper_, SIGKILL);
+}
+
+void OtherNodes::on_failed(JobFailure failure) {
+  takes_part_ = false;
+  events_.on_failed(std::move(failure));
+}
+
+void OtherNodes::on_error(const std::string& kind, const std::string& text) {
+  const bool late = kind == name_of(ErrorKind::kTimeout);
+  lose(late ? kExitTimeout : 1,
+       kind == "refused" ? "this node is not part of the job: " + text : text);
+}
+
+void OtherNodes::on_helper_news(const Message& news) {
+  if (news.kind == MessageKind::kStarted) return;
+  helper_runs_ = false;
+  link_.read_rest();
+  if (closing_) {
+    say_closed();
+  } else {
+    lose(1, fmt::format("{}, which the ranks meet through, {}", kRendezvousName,
+                        how_helper_ended(news)));
+  }
+}
+
+void OtherNodes::lose(int exit_code, std::string text) {
+  if (lost_.empty()) {
+    lost_code_ = exit_code;
+    lost_ = std::move(text);
+  }
+  if (std::exchange(takes_part_, false)) events_.on_lost(lost_code_, lost_);
+}
+
+void OtherNodes::say_closed() {
+  if (std::exchange(closed_, true)) return;
+  farewell_.cancel();
+  events_.on_closed();
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,81 @@
+// The other nodes of a job, as one node's agent sees them: the dlrun-rendezvous that joins them,
+// and the link to it. It outlives generations: after a verdict the node joins again.
+//
+// One thread. All that it is made with must outlive it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "launcher/nodes/node_link.h"
+#include "launcher/nodes/rendezvous_helper.h"
+
+namespace dl::launcher {
+
+struct OtherNodesEvents {
+  std::function<void(Meeting)> on_meeting;
+  // The first cause in the whole job.
+  std::function<void(JobFailure)> on_failed;
+  std::function<void()> on_all_done;
+  std::function<void(rendezvous::Question)> on_question;
+  // This node is not part of the job any more.
+  std::function<void(int exit_code, std::string text)> on_lost;
+  // After close().
+  std::function<void()> on_closed;
+  std::function<void(const std::string& line)> on_sentence;
+};
+
+class OtherNodes {
+ public:
+  // Starts the helper; node 0 listens at the endpoint. Throws kIo.
+  OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOutput& output,
+             const UniqueFd& key, const NodePlan& plan, std::chrono::milliseconds join_timeout,
+             OtherNodesEvents events);
+
+  // Takes part in the next generation. `master_port`: free on this host.
+  void join(int master_port);
+  // What this node knows of its ranks; nothing is sent once a verdict is known.
+  void ended(const rendezvous::RankEnd& end, int local_rank);
+  void waits(int rank, const rendezvous::Waiting& waiting);
+  void goes_on(int rank);
+  void done() { link_.done(); }
+  // The job ends because of this node, and this is its last word.
+  void leave(const std::string& reason);
+  void suspended() { link_.suspended(); }
+  void resumed() { link_.resumed(); }
+  // The helper sees to it that the other nodes have heard this node's last word; on_closed follows,
+  // at the latest after kFarewell.
+  void close();
+  void kill();
+
+  // Time for the other nodes to agree on a verdict, and for their connections to end.
+  static constexpr std::chrono::seconds kFarewell{3};
+
+ private:
+  void start(const UniqueFd& key, NodeOutput& output, std::chrono::milliseconds join_timeout);
+  void on_failed(JobFailure failure);
+  void on_error(const std::string& kind, const std::string& text);
+  void on_helper_news(const Message& news);
+  void lose(int exit_code, std::string text);
+  void say_closed();
+
+  const NodePlan& plan_;
+  WardenClient& warden_;
+  OtherNodesEvents events_;
+  NodeLink link_;
+  boost::asio::steady_timer farewell_;
+  std::uint32_t helper_ = 0;
+  bool helper_runs_ = true;
+  // Whether the helper's end, or what it says, concerns a generation that has no verdict yet.
+  bool takes_part_ = false;
+  bool closing_ = false;
+  bool closed_ = false;
+  int lost_code_ = 1;
+  std::string lost_;  // why the helper is of no use any more; empty: it is
+};
+
+}  // namespace dl::launcher

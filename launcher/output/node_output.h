@@ -1,0 +1,101 @@
+// What the ranks of one node write, on that node: their pipes, and the files under --log-dir.
+//
+//   DIR/latest -> <run>                     the run that began last
+//   DIR/<run>/node_<n>.log                  what dlrun said on node n
+//   DIR/<run>/attempt_<n>/<rank>/stdout.log, stderr.log; error.json, flight.rec after a failure
+//
+// Each generation has its own attempt_<n>. Nothing here waits for the front or a disk; a disk that
+// takes nothing for kSilence is announced.
+//
+// One thread. FrameTaker, DiskThread and io_context must outlive it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+#include "launcher/output/disk_thread.h"
+#include "launcher/output/frame.h"
+#include "launcher/output/log_file.h"
+#include "launcher/output/rank_stream.h"
+
+namespace dl::launcher {
+
+class NodeOutput {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `log_dir`: empty: no logs. `say` gets a sentence for the user.
+  NodeOutput(boost::asio::io_context& io, DiskThread& disk, FrameTaker& front, std::string log_dir,
+             std::function<void(std::string)> say);
+
+  // Makes the folders and files of `ranks` for this attempt and calls `ready` with what went wrong
+  // ("": nothing). Without logs `ready` is called at once. Every stream of an attempt before must
+  // be drained.
+  void begin_attempt(int attempt, const std::string& run, int node, const std::vector<int>& ranks,
+                     std::function<void(std::string)> ready);
+
+  // A stream of a rank, or of a helper (-1), from the pipe's reading end on. The object lives until
+  // the attempt after its own begins.
+  RankStream& add(UniqueFd pipe, Stream stream, int rank);
+
+  // Once every writer is dead: takes what is left in the pipes.
+  void drain();
+
+  // Appends what dlrun said to this node's log.
+  void log(const std::string& line);
+  // Work with the attempt's folder (its path) on the disk's thread; `work` returns what went wrong,
+  // and `done` gets it. Without logs nothing happens.
+  void on_disk(std::function<std::string(const std::string& folder)> work,
+               std::function<void(std::string)> done);
+  bool has_logs() const { return !folder_.empty(); }
+  // DIR/<run>
+  const std::string& run_folder() const { return run_folder_; }
+
+  // Ranks whose pipe is full because of the front's stream; nullopt: because of the disk.
+  std::vector<int> ranks_standing_still(std::optional<Stream> stream) const;
+  // Since when ranks stand still because of the disk, as a sentence; "": they do not.
+  std::string disk_sentence() const;
+  // Whether a rank waits for room in this stream of the front, or its log is ahead of it.
+  bool wants(Stream stream) const;
+  // Bytes that are in the logs and not sent.
+  std::uint64_t behind(Stream stream) const;
+  // Ranks whose logs are incomplete.
+  const std::set<int>& broken_logs() const { return broken_logs_; }
+
+ private:
+  static constexpr std::chrono::seconds kSilence{5};
+  static constexpr std::chrono::seconds kTick{1};
+
+  void on_log_broken(StreamId id);
+  void tick();
+  void watch_disk();
+  void forget_settled();
+
+  boost::asio::io_context& io_;
+  DiskThread& disk_;
+  FrameTaker& front_;
+  std::string log_dir_;
+  std::function<void(std::string)> say_;
+  int attempt_ = 0;
+  std::string run_folder_;
+  std::string folder_;
+  std::unique_ptr<LogFile> own_log_;
+  std::map<StreamId, std::unique_ptr<LogFile>> unused_logs_;
+  std::vector<std::unique_ptr<RankStream>> streams_;
+  boost::asio::steady_timer timer_;
+  std::optional<Clock::time_point> disk_announced_;  // since when it had taken nothing
+  std::set<int> broken_logs_;
+  bool draining_ = false;
+};
+
+}  // namespace dl::launcher

@@ -1,0 +1,26 @@
+// What the warden and each supervisor do to themselves after fork().
+#pragma once
+
+#include "core/base/unique_fd.h"
+
+namespace dl::launcher {
+
+// main's: its memory shows in `ps`.
+struct CommandLine {
+  int argc = 0;
+  char** argv = nullptr;
+};
+
+// Gives this process a name of its own in `ps`, `killall` and `pkill -f`.
+void rename_process(const char* name, CommandLine line);
+
+// dlrun's terminal, pipes and files belong to dlrun: a reader of its output must see the end when
+// dlrun ends.
+void let_go_of_standard_streams();
+
+// Blocks every signal. The descriptor is readable when a child has ended. Throws kIo.
+UniqueFd take_signals();
+// Empties that descriptor.
+void drain_signals(int signals);
+
+}  // namespace dl::launcher

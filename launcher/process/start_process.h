@@ -1,0 +1,25 @@
+// Starting the process that a kSpawn message describes.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <string>
+#include <vector>
+
+#include "launcher/process/spawn.h"
+#include "launcher/process/supervisor_channel.h"
+
+namespace dl::launcher {
+
+// The job's program, for a kSpawn that names none of its own.
+struct Job {
+  std::string path;
+  std::vector<std::string> argv;
+  rlimit open_files;  // of the ranks: dlrun's own limit is higher
+};
+
+// Takes the descriptors of `spawn` into a new process; its environment is this process's own with
+// the message's entries over it. Returns the answer: kStarted with the pid, or kNotStarted.
+Message start_process(Spawner& spawner, const Job& job, Message& spawn);
+
+}  // namespace dl::launcher

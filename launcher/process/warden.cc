@@ -1,0 +1,166 @@
+#include "launcher/process/warden.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "core/base/deadline.h"
+#include "core/base/error.h"
+#include "launcher/process/descendants.h"
+#include "launcher/process/slots.h"
+#include "launcher/process/supervisor.h"
+
+namespace dl::launcher {
+namespace {
+
+class Warden {
+ public:
+  Warden(const Job& job, CommandLine line, UniqueFd channel, UniqueFd signals)
+      : job_(job), line_(line), channel_(std::move(channel)), signals_(std::move(signals)) {}
+
+  // Returns in the warden alone: the child becomes the supervisor.
+  void fork_supervisor(UniqueFd channel) {
+    auto [life, supervisor_end] = make_channel();
+    supervisor_ = ::fork();
+    if (supervisor_ < 0) return;  // dlrun sees the channel close and says so
+    if (supervisor_ > 0) {
+      life_ = std::move(life);
+      return;
+    }
+    // Or dlrun would not see the warden's end, nor the supervisor itself.
+    channel_.reset();
+    life.reset();
+    signals_.reset();
+    try {
+      be_supervisor(job_, std::move(channel), std::move(supervisor_end), line_);
+    } catch (...) {
+      ::_exit(1);
+    }
+  }
+
+  void run() {
+    while (channel_ || supervisor_ > 0) serve();
+    // dlrun's end is news that a helper may have to pass on.
+    const Deadline farewell = Deadline::after(kLastGrace);
+    while (!helpers_.empty() && !farewell.has_passed()) {
+      pollfd ready{signals_.get(), POLLIN, 0};
+      ::poll(&ready, 1, farewell.poll_timeout());
+      reap();
+    }
+    kill_descendants();
+  }
+
+ private:
+  void serve() {
+    reap();
+    if (to_kill_.has_passed()) {
+      ::kill(supervisor_, SIGKILL);
+      to_kill_ = Deadline::never();
+    }
+    pollfd ready[] = {{signals_.get(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
+    ::poll(ready, 2, to_kill_.poll_timeout());
+    if (ready[1].revents == 0) return;
+    Message message;
+    switch (receive_message(channel_.get(), message)) {
+      case Received::kNothing:
+        return;
+      case Received::kClosed:
+        channel_.reset();
+        if (supervisor_ > 0) ::kill(supervisor_, SIGCONT);  // it may be stopped
+        to_kill_ = Deadline::after(kTimeToEndTree);
+        return;
+      case Received::kMessage:
+        break;
+    }
+    switch (message.kind) {
+      case MessageKind::kSpawn: {
+        const Message answer = start_process(spawner_, job_, message);
+        if (answer.kind == MessageKind::kStarted) helpers_.add(answer.number, answer.slot);
+        tell(answer);
+        return;
+      }
+      case MessageKind::kSignal:
+        helpers_.signal(message.slot, message.number);
+        return;
+      default:  // kBegin
+        if (!message.fds.empty()) fork_supervisor(std::move(message.fds.front()));
+        return;
+    }
+  }
+
+  void reap() {
+    drain_signals(signals_.get());
+    while (true) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+      if (pid <= 0) return;
+      on_child_ended(pid, status);
+    }
+  }
+
+  void on_child_ended(pid_t pid, int status) {
+    if (pid != supervisor_) {
+      if (const auto exited = helpers_.ended(pid, status)) tell(*exited);
+      return;
+    }
+    supervisor_ = -1;
+    life_.reset();
+    kill_descendants_but([this](pid_t child) { return helpers_.has(child); },
+                         [this](pid_t child, int its) { on_child_ended(child, its); });
+    Message swept;
+    swept.kind = MessageKind::kSwept;
+    swept.number = status;
+    tell(swept);
+  }
+
+  void tell(const Message& message) {
+    if (channel_) send_message(channel_.get(), message);
+  }
+
+  const Job& job_;
+  CommandLine line_;
+  UniqueFd channel_;  // none: dlrun is gone
+  UniqueFd signals_;
+  Spawner spawner_;
+  Slots helpers_;
+  pid_t supervisor_ = -1;  // -1: none runs
+  UniqueFd life_;          // the supervisor sees it close when the warden dies
+  Deadline to_kill_ = Deadline::never();
+};
+
+[[noreturn]] void be_warden(const Job& job, CommandLine line, UniqueFd channel,
+                            UniqueFd first_supervisor) {
+  ::setsid();
+  let_go_of_standard_streams();
+  become_subreaper();
+  Warden warden(job, line, std::move(channel), take_signals());
+  warden.fork_supervisor(std::move(first_supervisor));
+  rename_process(kWardenName, line);
+  warden.run();
+  ::_exit(0);
+}
+
+}  // namespace
+
+WardenHandle start_warden(const Job& job, CommandLine line) {
+  become_subreaper();
+  auto [ours, wardens] = make_channel();
+  auto [our_supervisor, supervisors] = make_channel();
+  const pid_t warden = ::fork();
+  if (warden < 0) throw_errno(errno, "fork");
+  if (warden == 0) {
+    ours.reset();
+    our_supervisor.reset();
+    try {
+      be_warden(job, line, std::move(wardens), std::move(supervisors));
+    } catch (...) {
+      ::_exit(1);
+    }
+  }
+  return {warden, std::move(ours), std::move(our_supervisor)};
+}
+
+}  // namespace dl::launcher
