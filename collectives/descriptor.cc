@@ -113,10 +113,19 @@ std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
 
 std::string missing_message_text(const Descriptor& message, std::string_view who, bool is_silent) {
   const auto tag = static_cast<std::uint32_t>(message.root);
-  if (who.empty()) return fmt::format("waiting for any rank to send it (tag {})", tag);
   return fmt::format("waiting for {}, which {} (tag {}){}", who,
                      message.op == OpKind::kSend ? "has not received it" : "has not sent it", tag,
                      is_silent ? " and does not answer" : "");
+}
+
+std::string missing_sender_text(const Descriptor& message, const std::vector<Identity>& departed) {
+  std::string names;
+  for (const Identity& who : departed) names += (names.empty() ? "" : ", ") + who.text();
+  const std::string all = fmt::format("waiting for any rank to send it (tag {})",
+                                      static_cast<std::uint32_t>(message.root));
+  if (names.empty()) return all;
+  return fmt::format("{}; {} {} left, which may be why it never came", all, names,
+                     departed.size() == 1 ? "has" : "have");
 }
 
 std::string gone_text(std::string_view who, std::string_view link) {

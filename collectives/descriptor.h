@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "collectives/identity.h"
 #include "collectives/process_group.h"
 #include "core/tensor/dtype.h"
 
@@ -81,8 +83,10 @@ std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
 std::string part_mismatch_text(const Descriptor& descriptor, std::string_view theirs_who,
                                std::uint64_t sent, std::string_view ours_who,
                                std::uint64_t expected);
-// Whom a send or recv waits for; `who` is empty where any rank may send it.
+// Whom a send or recv waits for.
 std::string missing_message_text(const Descriptor& message, std::string_view who, bool is_silent);
+// The same for a recv from any rank; `departed`: ranks that cannot send it any more.
+std::string missing_sender_text(const Descriptor& message, const std::vector<Identity>& departed);
 // Of a rank whose process has ended; `link`: "closed", "reset".
 std::string gone_text(std::string_view who, std::string_view link = "closed");
 

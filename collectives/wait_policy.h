@@ -48,10 +48,11 @@ class Questions {
   bool are_unanswered(Time last_answer) const noexcept {
     return asked_ > 0 && last_answer < asked_at_;
   }
+  Time asked_at() const noexcept { return asked_at_; }  // the latest
 
  private:
-  int asked_ = 0;    // of the two
-  Time asked_at_{};  // the latest
+  int asked_ = 0;  // of the two
+  Time asked_at_{};
 };
 
 }  // namespace dl::collectives

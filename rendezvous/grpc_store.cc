@@ -170,8 +170,9 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline dea
         return link;
       }
       check_open();
-      DL_CHECK(!deadline.has_passed(), kTimeout, "store: {} let this process in and is silent: {}",
-               options_.endpoint.text(), status.error_message());
+      log::debug("grpc: {}", status.error_message());
+      DL_CHECK(!deadline.has_passed(), kTimeout,
+               "store: {} let this process in and does not answer", options_.endpoint.text());
     } catch (const Error& error) {
       check_open();
       if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;
@@ -252,7 +253,8 @@ Reply GrpcStore::Client::call(const std::string& what, Method<Request, Reply> me
                   options_.endpoint.text(), waited.count());
     }
     if (kind != ErrorKind::kConnection) throw Error(kind, status.error_message());
-    lost = status.error_message();
+    log::debug("grpc: {}", status.error_message());
+    lost = "closed or reset";
     drop(on);
   }
 }

@@ -475,9 +475,12 @@ Membership::Outbox Membership::on_lost(NodeId id, Time now) {
   const Silence& silence = options_.silence;
   const auto stood = standstill_.recent(now, silence.standstill(), silence.dead_after);
   lose(id,
-       stood ? fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(),
-                           name)
-             : fmt::format("{} was lost: its connection broke", name),
+       stood
+           ? fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(),
+                         name)
+           : fmt::format("lost the connection to {}: it was closed or reset; its dlrun-rendezvous "
+                         "has ended, or something between them ends connections",
+                         name),
        0, out);
   return out;
 }

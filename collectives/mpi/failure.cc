@@ -171,7 +171,13 @@ std::string Core::missing_text(const Operation& operation) const {
   };
   if (operation.is_message()) {
     const auto& message = static_cast<const Message&>(operation);
-    if (message.peer == kAnySource) return missing_message_text(d, {}, false);
+    if (message.peer == kAnySource) {
+      std::vector<Identity> departed;
+      for (const Peer& p : peers_) {
+        if (p.has_left) departed.push_back(p.who);
+      }
+      return missing_sender_text(d, departed);
+    }
     const Peer& p = peer(message.peer);
     return missing_message_text(d, p.who.text(), is_silent(p));
   }

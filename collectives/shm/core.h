@@ -219,6 +219,7 @@ class Core final : public RefCounted {
   std::string text_of_ended(const Peer& p) const;
   static Blame blame_of_ended(const Peer& p) noexcept;
   std::string missing_text(const Message& message) const;
+  std::vector<Identity> departed() const;  // ranks that have left or are gone
 
   // failure.cc
   void end_all() noexcept;  // driver

@@ -212,11 +212,15 @@ void Core::look_at_clock(Pending& op, Clock::time_point now) {
   if (now - *op.begin >= op.timeout) {
     const int missing = missing_rank(op);
     log_.wait_for(op.slot, missing);
-    fail(
-        cause_in(op.descriptor, ErrorKind::kTimeout,
-                 fmt::format("timed out after {} s {}", seconds_text(op.timeout), missing_text(op)),
-                 missing >= 0 ? Blame::kMissing : Blame::kNone,
-                 missing >= 0 ? identity(missing).in_job() : -1));
+    Cause cause = cause_in(
+        op.descriptor, ErrorKind::kTimeout,
+        fmt::format("timed out after {} s {}", seconds_text(op.timeout), missing_text(op)));
+    if (missing >= 0) {
+      const bool has_left = presence_of(peer(missing)) == Presence::kLeft;
+      cause.blame = has_left ? Blame::kLeft : Blame::kMissing;
+      cause.rank = identity(missing).in_job();
+    }
+    fail(std::move(cause));
     return;
   }
   const auto speak_after = options_.policy.speak_after;
@@ -235,7 +239,13 @@ void Core::look_at_clock(Pending& op, Clock::time_point now) {
 }
 
 int Core::missing_rank(const Pending& pending) const {
-  if (is_message(pending)) return static_cast<const Message&>(pending).peer;
+  if (is_message(pending)) {
+    const int peer = static_cast<const Message&>(pending).peer;
+    if (peer != kAnySource) return peer;
+    // A rank that has left may be the one that was to send it.
+    const std::vector<Identity> gone = departed();
+    return gone.empty() ? -1 : gone.front().rank;
+  }
   const auto& op = static_cast<const Operation&>(pending);
   const std::uint64_t sequence = op.descriptor.sequence;
   if (front_ && front_->descriptor.sequence < sequence) return missing_rank(*front_);

@@ -20,9 +20,11 @@ Link& Core::incoming_lane(const Peer& p) const noexcept {
   return *p.data[frame % p.data.size()];
 }
 
-bool Core::advance_data(Peer& p) {
+bool Core::advance_data(Peer& p, Engine::Clock::time_point now) {
   const bool sent = transmit_data(p);
-  return receive_data(p) || sent;
+  const bool received = receive_data(p);
+  if (received) p.last_heard = now;
+  return received || sent;
 }
 
 // Every idle lane gets its next frame.

@@ -243,11 +243,11 @@ bool Core::advance(Engine::Clock::time_point now) {
   bool moved = false;
   guarded([&] {
     for (Peer& p : peers_) {
-      if (is_other(p)) moved |= advance_side(p);
+      if (is_other(p)) moved |= advance_side(p, now);
     }
     if (!is_poisoned()) {
       for (Peer& p : peers_) {
-        if (is_other(p)) moved |= advance_data(p);
+        if (is_other(p)) moved |= advance_data(p, now);
       }
       if (!queue_.empty() && !is_poisoned()) {
         moved |= queue_.front()->combine_ready();

@@ -7,9 +7,7 @@
 //
 // How peers are told apart:
 //   left   said goodbye: an error only for an operation that it has not called
-//   gone   its links ended without that: an error for every operation that still needs it, and
-//   after
-//          a short grace (others may know more) for every operation under way
+//   gone   its links ended without that: an error for every operation that still needs it
 #pragma once
 
 #include <poll.h>
@@ -84,8 +82,18 @@ struct Peer {
   enum class State : std::uint8_t { kHere, kLeft, kGone } state = State::kHere;
   Engine::Clock::time_point ended{};  // when the first of its links ended
   bool has_ended = false;
+  bool outlives_link = false;     // its process runs on without one that has ended
+  bool is_late = false;           // nothing came since, for long enough
   std::uint64_t last_called = 0;  // as far as this rank knows
   Engine::Clock::time_point last_answer{};
+  Engine::Clock::time_point last_heard{};  // bytes of any kind
+};
+
+// What is known of a peer that was asked for a sign of life.
+enum class Contact : std::uint8_t {
+  kAnswers,
+  kSlow,    // the question is still on its way, to a host that can be reached
+  kSilent,  // it leaves the question unanswered, or its host does
 };
 
 class Core final : public RefCounted {
@@ -145,7 +153,9 @@ class Core final : public RefCounted {
   void ask_peers();
   // Who has given none since then. Empty where the group is broken.
   std::vector<Identity> silent_peers(Engine::Clock::time_point asked) const;
-  // The first of those; -1: nobody else.
+  // When this group's links have last brought something of this rank's process.
+  Signs signs_of(const Identity& who) const noexcept;
+  // The rank that an operation waits for first; -1: not known.
   int missing_rank(const Operation& operation) const;
 
  private:
@@ -157,7 +167,7 @@ class Core final : public RefCounted {
   // collective.cc
   // The lane that brings this peer's next data frame.
   Link& incoming_lane(const Peer& p) const noexcept;
-  bool advance_data(Peer& p);
+  bool advance_data(Peer& p, Engine::Clock::time_point now);
   void load_lanes(Peer& p);
   bool transmit_data(Peer& p);
   bool receive_data(Peer& p);
@@ -169,7 +179,7 @@ class Core final : public RefCounted {
   const Descriptor* find_past(std::uint64_t sequence) const noexcept;
 
   // messages.cc
-  bool advance_side(Peer& p);
+  bool advance_side(Peer& p, Engine::Clock::time_point now);
   bool transmit_side(Peer& p);
   bool receive_side(Peer& p);
   void start_message(Ref<Message> message);
@@ -192,18 +202,30 @@ class Core final : public RefCounted {
   // What this rank has called under the number of the operation in which the cause was found.
   std::string call_of(const Cause& cause) const;
   void end_all(const std::exception_ptr& error);
+  void leave_out_stops(Engine::Clock::time_point now);
+  void look_at_clocks(Engine::Clock::time_point now);
+  void look_at_clock(Operation& operation, Engine::Clock::time_point now);
+  void on_control(Peer& p, const FrameHeader& header);
+  // Another collective goes first.
+  bool is_behind(const Operation& operation) const noexcept;
+  // Ranks that have left or are gone.
+  std::vector<Identity> departed() const;
+
+  // presence.cc
   bool nobody_is_here() const noexcept;
   void look_for_silence(Engine::Clock::time_point now);
   void look_at_processes(Engine::Clock::time_point now);
   void look_at_ended_peers(Engine::Clock::time_point now);
-  void leave_out_stops(Engine::Clock::time_point now);
-  void look_at_clocks(Engine::Clock::time_point now);
-  void look_at_clock(Operation& operation, Engine::Clock::time_point now);
+  static bool have_links_ended(const Peer& p) noexcept;
+  bool is_surely_gone(Peer& p) noexcept;
+  bool is_cut(const Peer& p) const;
   void fail_gone(const Peer& p, const Operation& operation);
   std::string text_of_gone(const Peer& p) const;
-  static Blame blame_of_gone(const Link& ended) noexcept;
+  Blame blame_of_gone(const Peer& p) const;
   const Link& ended_link(const Peer& p) const;
-  void on_control(Peer& p, const FrameHeader& header);
+  Contact contact_with(const Peer& p, Engine::Clock::time_point asked) const;
+  Contact contact_with(const Peer& p, const Questions& questions) const;
+
   // Throws what broke out of a driver's step into the group instead.
   template <typename F>
   void guarded(const F& step) noexcept;
@@ -243,6 +265,7 @@ class Core final : public RefCounted {
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();
   Engine::Clock::time_point next_silence_look_{};
   Engine::Clock::time_point next_process_look_{};
+  Engine::Clock::time_point next_end_look_ = Engine::Clock::time_point::max();
   std::vector<pollfd> process_entries_;                                    // by rank
   std::chrono::nanoseconds stopped_ = stopped_time(Engine::Clock::now());  // as of the last look
   bool is_leaving_ = false;

@@ -76,6 +76,16 @@ void Engine::unwatch(Link& link) noexcept {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, link.fd(), nullptr);
 }
 
+Signs Engine::signs_of(const Identity& who) const noexcept {
+  Signs all;
+  for (const Ref<Core>& core : cores_) {
+    const Signs signs = core->signs_of(who);
+    all.heard = std::max(all.heard, signs.heard);
+    all.is_reachable |= signs.is_reachable;
+  }
+  return all;
+}
+
 void Engine::post(Request request, bool drive_now) {
   {
     const std::lock_guard lock(inbox_mutex_);

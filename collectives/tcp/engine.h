@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "collectives/group_error.h"
+#include "collectives/identity.h"
 #include "collectives/tcp/operation.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
@@ -35,6 +36,12 @@
 namespace dl::collectives::tcp {
 
 class Link;
+
+// What has been seen of a rank's process, over all groups that share an engine.
+struct Signs {
+  Deadline::Clock::time_point heard{};
+  bool is_reachable = false;  // its host has acknowledged something of late
+};
 
 class Engine final : public RefCounted {
  public:
@@ -68,6 +75,8 @@ class Engine final : public RefCounted {
   // a child of this process has inherited it.
   void watch(Link& link);
   void unwatch(Link& link) noexcept;
+  // Driver.
+  Signs signs_of(const Identity& who) const noexcept;
   // Driver: where bytes to be reduced are received, a slice at a time.
   std::byte* staging() noexcept { return staging_.data(); }
 

@@ -1,6 +1,4 @@
-// Core's half that finds out what went wrong, says it to everybody, and never lets a call hang.
-#include <poll.h>
-
+// Core's part that breaks the group: tells all ranks the cause, and never lets a call hang.
 #include <algorithm>
 #include <utility>
 
@@ -13,12 +11,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = Engine::Clock;
-
-// How long a rank whose links have ended may still be explained by somebody who knows more (its own
-// last words, a mismatch elsewhere), before "it is gone" is the cause.
-constexpr auto kGoneGrace = 300ms;
-constexpr auto kSilenceLook = 1s;
-constexpr auto kProcessLook = 200ms;
 
 // When the peers are to be asked next whether they are there.
 Clock::time_point ask_time(const Operation& operation, Clock::duration speak_after) noexcept {
@@ -137,112 +129,6 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
   }
 }
 
-bool Core::nobody_is_here() const noexcept {
-  return std::none_of(peers_.begin(), peers_.end(), [this](const Peer& p) {
-    return is_other(p) && p.state == Peer::State::kHere;
-  });
-}
-
-void Core::look_for_silence(Clock::time_point now) {
-  if (now < next_silence_look_) return;
-  next_silence_look_ = now + kSilenceLook;
-  for (Peer& p : peers_) {
-    if (!is_other(p)) continue;
-    p.side->look_for_silence(now);
-    for (const auto& lane : p.data) lane->look_for_silence(now);
-  }
-}
-
-// A rank's links stay open while a child that it has forked lives.
-void Core::look_at_processes(Clock::time_point now) {
-  if (now < next_process_look_) return;
-  next_process_look_ = now + kProcessLook;
-  process_entries_.clear();
-  for (const Peer& p : peers_) {
-    process_entries_.push_back({p.has_exited ? -1 : p.process.get(), POLLIN, 0});
-  }
-  if (::poll(process_entries_.data(), process_entries_.size(), 0) <= 0) return;
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    if (process_entries_[i].revents != 0) peers_[i].has_exited = true;
-  }
-}
-
-void Core::look_at_ended_peers(Clock::time_point now) {
-  for (Peer& p : peers_) {
-    if (!is_other(p) || is_poisoned()) continue;
-    // Nothing more comes once the next frame's lane has ended; the others may still hold data.
-    const bool data_ended = incoming_lane(p).health() != Link::Health::kOpen;
-    const bool side_ended = p.side->health() != Link::Health::kOpen;
-    const bool refuses =
-        std::ranges::any_of(p.data, [](const auto& lane) { return lane->refuses(); });
-    if (!data_ended && !side_ended && !refuses && !p.has_exited) continue;
-    if (!p.has_ended) {
-      p.has_ended = true;
-      p.ended = now;
-    }
-    if (side_ended && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
-    // Its last words, if any, come on the side link: wait for its end, but not for ever.
-    const bool is_late = now >= p.ended + kGoneGrace;
-    if (p.has_exited && is_late && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
-    if (is_late && p.state == Peer::State::kGone) {
-      const std::lock_guard lock(error_mutex_);
-      if (!gone_rank_) {
-        gone_rank_ = std::make_exception_ptr(GroupError({.kind = ErrorKind::kPeerFailed,
-                                                         .blame = blame_of_gone(ended_link(p)),
-                                                         .rank = p.who.in_job(),
-                                                         .found_by = identity(rank_).in_job(),
-                                                         .text = text_of_gone(p)}));
-      }
-    }
-    for (const Ref<Message>& message : messages_) {
-      const bool is_awaited =
-          message->peer == p.who.rank ||
-          (message->peer == kAnySource && (p.state == Peer::State::kGone || nobody_is_here()));
-      if (is_awaited && (side_ended || is_late)) return fail_gone(p, *message);
-    }
-    if (queue_.empty()) continue;
-    const Collective& running = *queue_.front();
-    const bool is_needed = running.needs(p.who.rank) && data_ended;
-    const bool has_left = p.state == Peer::State::kLeft;
-    const bool had_called = has_left && p.last_called >= running.descriptor.sequence;
-    if (had_called ? is_needed : has_left || is_late || (is_needed && side_ended)) {
-      return fail_gone(p, running);
-    }
-  }
-}
-
-void Core::fail_gone(const Peer& p, const Operation& operation) {
-  if (p.state == Peer::State::kLeft) {
-    fail(cause_in(operation.descriptor, ErrorKind::kPeerFailed,
-                  fmt::format("{} has left group '{}' without calling it (its last call was #{})",
-                              p.who.text(), name_, p.last_called),
-                  Blame::kLeft, p.who.in_job()));
-    return;
-  }
-  fail(cause_in(operation.descriptor, ErrorKind::kPeerFailed, text_of_gone(p),
-                blame_of_gone(ended_link(p)), p.who.in_job()));
-}
-
-const Link& Core::ended_link(const Peer& p) const {
-  const Link* ended = p.side->health() != Link::Health::kOpen ? p.side.get() : &incoming_lane(p);
-  for (const auto& lane : p.data) {
-    if (ended->health() == Link::Health::kOpen && lane->refuses()) ended = lane.get();
-  }
-  return *ended;
-}
-
-Blame Core::blame_of_gone(const Link& ended) noexcept {
-  return ended.health() == Link::Health::kSilent ? Blame::kUnreachable : Blame::kGone;
-}
-
-std::string Core::text_of_gone(const Peer& p) const {
-  const Link& ended = ended_link(p);
-  return ended.health() == Link::Health::kSilent
-             ? fmt::format("{} cannot be reached: its host has acknowledged nothing for 10 s",
-                           p.who.text())
-             : gone_text(p.who.text(), ended.health_text());
-}
-
 // Time in which this process was stopped is not time that it has waited.
 void Core::leave_out_stops(Clock::time_point now) {
   const std::chrono::nanoseconds stopped = stopped_time(now);
@@ -255,7 +141,7 @@ void Core::leave_out_stops(Clock::time_point now) {
 
 void Core::look_at_clocks(Clock::time_point now) {
   leave_out_stops(now);
-  timer_ = Clock::time_point::max();
+  timer_ = next_end_look_;
   for (const Ref<Message>& message : messages_) {
     look_at_clock(*message, now);
     if (is_poisoned()) return;
@@ -264,9 +150,6 @@ void Core::look_at_clocks(Clock::time_point now) {
     look_at_clock(*operation, now);
     if (is_poisoned()) return;
   }
-  for (const Peer& p : peers_) {
-    if (p.has_ended && now < p.ended + kGoneGrace) timer_ = std::min(timer_, p.ended + kGoneGrace);
-  }
 }
 
 void Core::look_at_clock(Operation& operation, Clock::time_point now) {
@@ -274,11 +157,16 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   if (operation.deadline.has_passed(now)) {
     const int missing = missing_rank(operation);
     recorder_.wait_for(operation.slot, missing);
-    fail(cause_in(operation.descriptor, ErrorKind::kTimeout,
-                  fmt::format("timed out after {} s {}", seconds_text(operation.stated_timeout),
-                              missing_text(operation)),
-                  missing >= 0 ? Blame::kMissing : Blame::kNone,
-                  missing >= 0 ? identity(missing).in_job() : -1));
+    Cause cause =
+        cause_in(operation.descriptor, ErrorKind::kTimeout,
+                 fmt::format("timed out after {} s {}", seconds_text(operation.stated_timeout),
+                             missing_text(operation)));
+    if (missing >= 0) {
+      const bool is_here = peer(missing).state == Peer::State::kHere;
+      cause.blame = is_here ? Blame::kMissing : Blame::kLeft;
+      cause.rank = identity(missing).in_job();
+    }
+    fail(std::move(cause));
     return;
   }
   if (operation.questions.are_due(operation.begin, now, operation.timeout, policy_.speak_after)) {
@@ -287,9 +175,11 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   if (is_slow && !operation.has_warned && now >= operation.begin + policy_.speak_after) {
     operation.has_warned = true;
     recorder_.wait_for(operation.slot, missing_rank(operation));
-    log::warning("{}", with_operation(operation.descriptor,
-                                      fmt::format("{} s {}", seconds_text(policy_.speak_after),
-                                                  missing_text(operation))));
+    if (!is_behind(operation)) {  // else the first one says it
+      log::warning("{}", with_operation(operation.descriptor,
+                                        fmt::format("{} s {}", seconds_text(policy_.speak_after),
+                                                    missing_text(operation))));
+    }
   }
   timer_ = std::min(timer_, operation.deadline.when());
   timer_ = std::min(timer_, ask_time(operation, policy_.speak_after));
@@ -297,31 +187,16 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
     timer_ = std::min(timer_, operation.begin + policy_.speak_after);
 }
 
-void Core::ask_peers() {
-  for (Peer& p : peers_) {
-    if (!is_other(p)) continue;
-    push(p, {.type = FrameType::kProbe});
-    transmit_side(p);
-  }
-}
-
-std::vector<Identity> Core::silent_peers(Clock::time_point asked) const {
-  std::vector<Identity> silent;
-  for (const Peer& p : peers_) {
-    if (is_poisoned() || !is_other(p) || p.last_answer >= asked || p.state != Peer::State::kHere) {
-      continue;
-    }
-    silent.push_back(p.who);
-  }
-  return silent;
-}
-
 int Core::missing_rank(const Operation& operation) const {
   const Descriptor& d = operation.descriptor;
   if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
-    return static_cast<const Message&>(operation).peer;
+    const int peer = static_cast<const Message&>(operation).peer;
+    if (peer != kAnySource) return peer;
+    // A rank that has left may be the one that was to send it.
+    const std::vector<Identity> gone = departed();
+    return gone.empty() ? -1 : gone.front().rank;
   }
-  if (!queue_.empty() && queue_.front()->descriptor.sequence < d.sequence) {
+  if (is_behind(operation)) {
     return missing_rank(*queue_.front());
   }
   const auto first = [&](const auto& is_missing) {
@@ -330,8 +205,8 @@ int Core::missing_rank(const Operation& operation) const {
     return found == peers_.end() ? -1 : found->who.rank;
   };
   // One that is stopped cannot even say that it has not called it.
-  int rank =
-      first([&](const Peer& p) { return operation.questions.are_unanswered(p.last_answer); });
+  int rank = first(
+      [&](const Peer& p) { return contact_with(p, operation.questions) == Contact::kSilent; });
   if (rank < 0) rank = first([&](const Peer& p) { return p.last_called < d.sequence; });
   if (rank >= 0) return rank;
   const auto& running = static_cast<const Collective&>(operation);
@@ -340,13 +215,14 @@ int Core::missing_rank(const Operation& operation) const {
 
 std::string Core::missing_text(const Operation& operation) const {
   const Descriptor& d = operation.descriptor;
+  const auto contact = [&](const Peer& p) { return contact_with(p, operation.questions); };
   if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
     const auto& message = static_cast<const Message&>(operation);
-    if (message.peer == kAnySource) return missing_message_text(d, {}, false);
+    if (message.peer == kAnySource) return missing_sender_text(d, departed());
     const Peer& p = peers_[static_cast<std::size_t>(message.peer)];
-    return missing_message_text(d, p.who.text(), operation.questions.are_unanswered(p.last_answer));
+    return missing_message_text(d, p.who.text(), contact(p) == Contact::kSilent);
   }
-  if (!queue_.empty() && queue_.front()->descriptor.sequence < d.sequence) {
+  if (is_behind(operation)) {
     const Collective& first = *queue_.front();
     return fmt::format("behind {}, which is {}", text(first.descriptor), missing_text(first));
   }
@@ -356,17 +232,23 @@ std::string Core::missing_text(const Operation& operation) const {
   };
   for (const Peer& p : peers_) {
     if (!is_other(p) || p.last_called >= d.sequence) continue;
-    if (operation.questions.are_unanswered(p.last_answer)) {
-      add(p, "which does not answer (stopped, or its host cannot be reached)");
-    } else {
-      add(p, p.last_called == 0
-                 ? std::string("which has not called it, nor anything before it")
-                 : fmt::format("which has not called it (its last call was #{})", p.last_called));
+    switch (contact(p)) {
+      case Contact::kSilent:
+        add(p, "which does not answer (stopped, or its host cannot be reached)");
+        break;
+      case Contact::kSlow:
+        add(p, "which has not answered yet, as the line to it is slow");
+        break;
+      case Contact::kAnswers:
+        add(p, p.last_called == 0
+                   ? std::string("which has not called it, nor anything before it")
+                   : fmt::format("which has not called it (its last call was #{})", p.last_called));
+        break;
     }
   }
   if (missing.empty()) {
     for (const Peer& p : peers_) {
-      if (is_other(p) && operation.questions.are_unanswered(p.last_answer)) {
+      if (is_other(p) && contact(p) == Contact::kSilent) {
         add(p, "which has called it and does not answer any more (stopped?)");
       }
     }
@@ -381,6 +263,20 @@ std::string Core::missing_text(const Operation& operation) const {
     }
   }
   return missing.empty() ? "waiting for its own data to leave" : "waiting for " + missing;
+}
+
+bool Core::is_behind(const Operation& operation) const noexcept {
+  const Descriptor& d = operation.descriptor;
+  return d.op != OpKind::kSend && d.op != OpKind::kRecv && !queue_.empty() &&
+         queue_.front()->descriptor.sequence < d.sequence;
+}
+
+std::vector<Identity> Core::departed() const {
+  std::vector<Identity> departed;
+  for (const Peer& p : peers_) {
+    if (is_other(p) && p.state != Peer::State::kHere) departed.push_back(p.who);
+  }
+  return departed;
 }
 
 }  // namespace dl::collectives::tcp

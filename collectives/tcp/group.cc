@@ -155,11 +155,13 @@ std::vector<Identity> Group::silent_peers(std::chrono::nanoseconds limit) {
   const Deadline until = Deadline::after(limit);
   const auto asked = Deadline::Clock::now();
   engine_->inspect([&] { core_->ask_peers(); });
-  for (;;) {
+  for (bool is_last = false;;) {
     const std::uint64_t known = core_->news();
     std::vector<Identity> silent;
     engine_->inspect([&] { silent = core_->silent_peers(asked); });
-    if (silent.empty() || !core_->wait_for_news(known, until)) return silent;
+    if (silent.empty() || is_last) return silent;
+    // Bytes that come are a sign of life, too, and no news.
+    is_last = !core_->wait_for_news(known, until);
   }
 }
 

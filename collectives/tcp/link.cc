@@ -56,6 +56,11 @@ void Link::fail(Health health) noexcept {
   writable_ = false;
 }
 
+// EPIPE is none: the peer had closed its end in good order before.
+void Link::note_reset(int error) noexcept {
+  was_reset_ |= error == ECONNRESET || error == ECONNABORTED || error == ENOTCONN;
+}
+
 std::size_t Link::receive(std::byte* to, std::size_t most) noexcept {
   if (!readable_) return 0;
   for (;;) {
@@ -66,7 +71,7 @@ std::size_t Link::receive(std::byte* to, std::size_t most) noexcept {
       return static_cast<std::size_t>(got);
     }
     if (got == 0) {
-      fail(Health::kClosed);
+      fail(was_reset_ ? Health::kReset : Health::kClosed);
       return 0;
     }
     if (errno == EINTR) continue;
@@ -144,6 +149,7 @@ bool Link::flush() noexcept {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       writable_ = false;
     } else if (errno != EINTR) {
+      note_reset(errno);
       // What the peer said before it went may still be unread: only writing is over.
       writable_ = false;
       refuses_ = true;
@@ -154,6 +160,18 @@ bool Link::flush() noexcept {
   if (out_done_ < total) return false;
   sending_ = false;
   return true;
+}
+
+Link::Way Link::way() const noexcept {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (health_ != Health::kOpen ||
+      ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+    return {};
+  }
+  return {.is_open = true,
+          .is_busy = info.tcpi_unacked > 0,
+          .since_acknowledged = std::chrono::milliseconds(info.tcpi_last_ack_recv)};
 }
 
 bool Link::is_drained() const noexcept {

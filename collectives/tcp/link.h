@@ -33,6 +33,19 @@ class Link {
   std::string_view health_text() const noexcept;
   // Nothing more can be written, though what the peer said before may still be unread.
   bool refuses() const noexcept { return refuses_; }
+  // The peer, or something on the way, has ended it, though what came before may still be unread.
+  bool has_ended() const noexcept { return hangup_ || health_ != Health::kOpen; }
+
+  bool is_reset() const noexcept { return was_reset_ || health_ == Health::kReset; }
+
+  // What the kernel knows of the way to the peer.
+  struct Way {
+    bool is_open = false;  // else nothing is known
+    // Bytes are under way and not acknowledged yet. False for a peer that does not read.
+    bool is_busy = false;
+    std::chrono::milliseconds since_acknowledged{};  // the last sign of the peer's host
+  };
+  Way way() const noexcept;
 
   // The next frame's header once it is here, the same until end_frame(); null: not yet, or never.
   const FrameHeader* header() noexcept;
@@ -65,12 +78,14 @@ class Link {
 
   std::size_t receive(std::byte* to, std::size_t most) noexcept;
   void fail(Health health) noexcept;
+  void note_reset(int error) noexcept;
 
   UniqueFd fd_;
   bool readable_ = true;  // unknown at first: the first call finds out
   bool writable_ = true;
   bool hangup_ = false;
   bool refuses_ = false;
+  bool was_reset_ = false;  // as a call said; the next one may only say that it is over
   Health health_ = Health::kOpen;
   std::optional<Clock::time_point> unanswered_since_;
 

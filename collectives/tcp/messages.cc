@@ -37,7 +37,8 @@ void Core::start_message(Ref<Message> message) {
   messages_.push_back(message);
   if (message->descriptor.op == OpKind::kSend) {
     Peer& p = peer(message->peer);
-    if (p.state != Peer::State::kHere) return fail_gone(p, *message);
+    if (p.state == Peer::State::kLeft) return fail_gone(p, *message);
+    if (p.state == Peer::State::kGone) return;  // fails as soon as it is known how it went
     p.unsent.push_back(std::move(message));
     advance_sends(p);
   } else if (const auto found = matching_.post(message)) {
@@ -106,8 +107,9 @@ bool Core::transmit_side(Peer& p) {
   return moved;
 }
 
-bool Core::advance_side(Peer& p) {
+bool Core::advance_side(Peer& p, Engine::Clock::time_point now) {
   const bool received = receive_side(p);
+  if (received) p.last_heard = now;
   return transmit_side(p) || received;
 }
 

@@ -17,6 +17,7 @@ std::chrono::milliseconds patience_for(Blame blame) {
     case Blame::kMissing:
       return 500ms;  // it is late, and that is all that is known
     case Blame::kUnreachable:
+    case Blame::kLink:
       return 3s;  // the nodes' own connection says within this whether its host is gone
     default:
       return 5s;  // its connections have closed: the process mostly ends, but may take its time
@@ -245,7 +246,11 @@ void FirstCause::find_follower(const Trail& trail) {
   const std::string there = host_of(std::max(named->rank, cause.rank));
   const bool is_link = cause.blame == Blame::kUnreachable ||
                        (cause.blame == Blame::kGone && trail.where == Trail::Where::kCircle);
-  if (is_link && here != there) {
+  if (cause.blame == Blame::kLink) {
+    const int finder = cause.found_by >= 0 ? cause.found_by : named->rank;
+    found.headline = fmt::format("{} lost a connection: {}", rank_list({finder, cause.rank}),
+                                 named->follows->cause.text);
+  } else if (is_link && here != there) {
     found.headline =
         fmt::format("hosts {} and {} lost each other: {}; is the network between them up?", here,
                     there, named->follows->cause.text);

@@ -10,8 +10,8 @@
 namespace dl::rendezvous {
 namespace {
 
-constexpr std::array<std::string_view, 7> kBlameNames = {
-    "none", "gone", "left", "unreachable", "missing", "broke", "mismatch"};
+constexpr std::array<std::string_view, 8> kBlameNames = {
+    "none", "gone", "left", "unreachable", "missing", "broke", "mismatch", "link"};
 constexpr std::size_t kMostOperationBytes = 255;
 
 template <typename Number>
@@ -26,7 +26,7 @@ bool take_number(std::string_view& rest, Number& number) {
 }  // namespace
 
 std::string_view name_of(Blame blame) noexcept {
-  return kBlameNames[std::min<std::size_t>(static_cast<std::size_t>(blame), 6)];
+  return kBlameNames[std::min(static_cast<std::size_t>(blame), kBlameNames.size() - 1)];
 }
 
 std::optional<Blame> blame_of(std::string_view name) noexcept {

@@ -370,10 +370,12 @@ int Bridge::end() {
                     ? fmt::format("host {} and the rendezvous at {} lost each other: silent for "
                                   "{} s; is the network between them up, and does it run?",
                                   host_, options_.endpoint.text(), silence)
-                    : with_standstill(
-                          fmt::format("the rendezvous at {} was lost: {}", options_.endpoint.text(),
-                                      status.error_message().empty() ? "it ended the connection"
-                                                                     : status.error_message())));
+                    : with_standstill(fmt::format(
+                          "host {} and the rendezvous at {} lost each other: their connection was "
+                          "closed or reset; does the rendezvous run, and does something between "
+                          "them end connections?",
+                          host_, options_.endpoint.text())));
+      log::debug("grpc: {}", status.error_message());
     }
     stream_.reset();
   }

@@ -3,55 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "tests/support/free_port.h"
-#include "tests/support/process.h"
-#include "tests/support/temp_dir.h"
+#include "tests/chaos/probe_job.h"
 
 namespace dl {
 namespace {
 
 using testing::HasSubstr;
-
-// A job of the probe: so many nodes, each a dlrun of its own on this host, with so many ranks.
-class Job {
- public:
-  Job(int nodes, int ranks, const std::vector<std::string>& arguments) {
-    const std::string endpoint = "127.0.0.1:" + std::to_string(tests::free_port());
-    for (int node = 0; node < nodes; ++node) {
-      std::vector<std::string> line = {tests::program("dlrun"), "--nproc-per-node",
-                                       std::to_string(ranks)};
-      if (nodes > 1) {
-        line.insert(line.end(), {"--nnodes", std::to_string(nodes), "--node-rank",
-                                 std::to_string(node), "--rdzv-endpoint", endpoint});
-      }
-      line.push_back(tests::program("../tests/group_probe"));
-      line.insert(line.end(), arguments.begin(), arguments.end());
-      nodes_.push_back(std::make_unique<tests::Process>(
-          line, tests::Process::Options{.environment = {"XDG_CONFIG_HOME=" + home_.path(),
-                                                        "DLRUN_NODE_ID=" + std::to_string(node)}}));
-    }
-  }
-  // What every node says first, and that all end with `code`.
-  void expect(int code, const std::string& first) {
-    for (const auto& node : nodes_) {
-      EXPECT_EQ(node->wait(), code);
-      const std::string err = "\n" + node->err();
-      const std::size_t at = err.find("\ndlrun: rank ");
-      ASSERT_NE(at, std::string::npos) << err;
-      const std::string line = err.substr(at + 1, err.find('\n', at + 1) - at - 1);
-      EXPECT_THAT(line, testing::StartsWith("dlrun: " + first)) << err;
-    }
-  }
-  std::string err() const { return nodes_.front()->err(); }
-
- private:
-  tests::TempDir home_;
-  std::vector<std::unique_ptr<tests::Process>> nodes_;
-};
+using tests::Job;
 
 TEST(FirstCause, IsTheRankThatThrewInEveryOf200Runs) {
   for (int run = 0; run < 200; ++run) {

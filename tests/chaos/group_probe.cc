@@ -3,6 +3,12 @@
 //   differ RANK DIR  it calls something else, once the others have called their all_reduce
 //   early RANK       it ends with 0 before the group is made
 //   leave RANK       it leaves with 0 while the others wait for it in a barrier
+//   reset RANK WHICH a connection of its group is reset, the first or the last that it has made, or
+//                    all of them
+//   slow SECONDS     all of them sum more than a slow line carries in so many seconds
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +16,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "collectives/init.h"
 #include "core/base/error.h"
@@ -41,6 +48,64 @@ int differ(bool is_odd, const std::string& folder) {
   return 0;
 }
 
+// The connections of this process over TCP, but for those to the store.
+std::vector<int> connections() {
+  const std::string store = std::getenv("DLRUN_STORE");
+  const int store_port = std::atoi(store.substr(store.rfind(':') + 1).c_str());
+  std::vector<int> found;
+  for (int fd = 3; fd < 256; ++fd) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) continue;
+    // sin6_port is in the same place.
+    const int port = ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+    const bool is_tcp = address.ss_family == AF_INET || address.ss_family == AF_INET6;
+    if (is_tcp && port != store_port) found.push_back(fd);
+  }
+  return found;
+}
+
+// The kernel tells both ends what a reset by something between them would.
+int reset(bool is_here, const std::string& which) {
+  dl::default_group()->barrier({})->synchronize();
+  if (is_here) {
+    const std::vector<int> all = connections();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if ((which == "first" && i > 0) || (which == "last" && i + 1 < all.size())) continue;
+      sockaddr nothing{};
+      nothing.sa_family = AF_UNSPEC;
+      if (::connect(all[i], &nothing, sizeof nothing) != 0) return 65;
+    }
+    if (all.empty()) return 66;
+  }
+  std::vector<float> much(1 << 20);
+  for (int round = 0; round < 20; ++round) {
+    dl::default_group()
+        ->all_reduce({.input = much.data(), .output = much.data(), .count = much.size()})
+        ->synchronize();
+    // Messages go over a connection of their own.
+    float value = 0;
+    const int next = (dl::rank() + 1) % dl::world_size();
+    const int before = (dl::rank() + dl::world_size() - 1) % dl::world_size();
+    dl::default_group()
+        ->sendrecv({.buffer = &value, .count = 1, .peer = next},
+                   {.buffer = &value, .count = 1, .peer = before})
+        ->synchronize();
+  }
+  return 0;  // it was a connection that nothing needed
+}
+
+int slow(int seconds) {
+  std::vector<float> much(4 << 20);
+  dl::default_group()
+      ->all_reduce({.input = much.data(),
+                    .output = much.data(),
+                    .count = much.size(),
+                    .call = {.timeout = std::chrono::seconds(seconds)}})
+      ->synchronize();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -51,6 +116,8 @@ int main(int argc, char** argv) {
   dl::init_process_group();
   all_reduce()->synchronize();
   if (what == "differ") return differ(dl::rank() == odd, argv[3]);
+  if (what == "reset") return reset(dl::rank() == odd, argv[3]);
+  if (what == "slow") return slow(odd);
   if (what == "leave" && dl::rank() == odd) return 0;
   if (what == "leave") dl::default_group()->barrier({})->synchronize();
   if (dl::rank() == odd) dl::throw_error(dl::ErrorKind::kParse, "train.bin: a broken record");

@@ -333,8 +333,10 @@ TEST_F(MembershipTest, LostNodeIsAFailureForTheOthers) {
   ASSERT_EQ(out.size(), 1U);
   EXPECT_EQ(out[0].to, 1U);
   EXPECT_TRUE(out[0].message.failed().node_lost());
-  EXPECT_EQ(out[0].message.failed().text(),
-            "node rank 1 (host host-b, pid 4711) was lost: its connection broke");
+  EXPECT_EQ(
+      out[0].message.failed().text(),
+      "lost the connection to node rank 1 (host host-b, pid 4711): it was closed or reset; its "
+      "dlrun-rendezvous has ended, or something between them ends connections");
 }
 
 TEST_F(MembershipTest, SilentNodeIsLostAfterTenSeconds) {

@@ -25,6 +25,7 @@
 #include "rendezvous/grpc_store.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"
+#include "tests/rendezvous/cutting_proxy.h"
 #include "tests/support/program.h"
 
 namespace dl::rendezvous {
@@ -244,7 +245,10 @@ TEST_F(ProgramTest, KilledNodeIsNoticedAtOnceAndNamed) {
   const json cause = a->hear()["failed"];
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s) << "later it is its silence that tells";
   EXPECT_EQ(cause["node_lost"], true);
-  EXPECT_EQ(cause["text"], "node rank 1 (host host-b, pid 4711) was lost: its connection broke");
+  EXPECT_EQ(
+      cause["text"],
+      "lost the connection to node rank 1 (host host-b, pid 4711): it was closed or reset; its "
+      "dlrun-rendezvous has ended, or something between them ends connections");
 }
 
 TEST_F(ProgramTest, DlrunThatEndsTakesItsNodeOut) {
@@ -269,9 +273,29 @@ TEST_F(ProgramTest, KilledServiceIsAnErrorForEveryNode) {
     const json error = child->hear()["error"];
     EXPECT_EQ(error["kind"], "connection");
     EXPECT_THAT(error["text"].get<std::string>(),
-                HasSubstr("the rendezvous at " + endpoint() + " was lost"));
+                HasSubstr("and the rendezvous at " + endpoint() +
+                          " lost each other: their connection was closed or reset; "));
     EXPECT_EQ(child->wait(), 1);
   }
+}
+
+// Nobody has ended, and no word of gRPC's says what has happened.
+TEST_F(ProgramTest, AConnectionThatIsCutIsSaidOnBothSides) {
+  tests::CuttingProxy proxy(Endpoint::parse(endpoint()));
+  const auto service = serve();
+  const auto a = node();
+  Child b({"dlrun-rendezvous", "join", "--endpoint", proxy.endpoint().text(), "--job", "j1"},
+          {key_fd_.get()});
+  ASSERT_NO_FATAL_FAILURE(begin(*a, b));
+  proxy.cut();
+  const json error = b.hear()["error"];
+  EXPECT_EQ(error["kind"], "connection");
+  EXPECT_EQ(error["text"], "host host-b and the rendezvous at " + proxy.endpoint().text() +
+                               " lost each other: their connection was closed or reset; does the "
+                               "rendezvous run, and does something between them end connections?");
+  EXPECT_THAT(a->hear()["failed"]["text"].get<std::string>(),
+              HasSubstr("lost the connection to node rank 1 (host host-b, pid 4711): it was closed "
+                        "or reset"));
 }
 
 // The service stops with its host's node; the other node says that the service is silent.
