@@ -50,7 +50,8 @@ struct ListenOptions {
 
 class Listener {
  public:
-  // Throws kConnection "listen on 0.0.0.0:29500: Address already in use; ...".
+  // Throws kConnection "listen on 0.0.0.0:29500: Address already in use; ..."; kNotFound if no
+  // network interface of this host has the address.
   static Listener bind(const ListenOptions& options = {});
   // Takes over a descriptor that already listens (inherited, or from systemd). Throws
   // kInvalidArgument where it does not.

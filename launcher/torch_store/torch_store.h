@@ -1,0 +1,82 @@
+// The agent store: PyTorch's TCPStore, served by dlrun at MASTER_ADDR:MASTER_PORT for one
+// generation of ranks, so that TORCHELASTIC_USE_AGENT_STORE=True holds and rank 0's death does not
+// take the store along. It is apart from dlrun's own store, and the one service of a job that asks
+// for no key: the protocol has none.
+//
+// Listens from the constructor on; accepts, reads and answers in the io_context's thread and never
+// blocks. A job that never connects costs one listening socket. The destructor closes everything;
+// the object may be destroyed in any handler but its own, and io_context must outlive it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/torch_store/torch_keys.h"
+#include "rendezvous/net/socket.h"
+
+namespace dl::launcher {
+
+struct TorchStoreOptions {
+  std::size_t most_connections = 1024;
+  TorchKeys::Limits keys{};
+  // Takes one sentence for the user.
+  std::function<void(const std::string&)> say{};
+};
+
+// Enough connections for every rank of such a job, and no more than half of this process's
+// descriptors.
+std::size_t connections_for(int world_size);
+
+class TorchStore {
+ public:
+  TorchStore(boost::asio::io_context& io, rendezvous::Listener listener, TorchStoreOptions options);
+  ~TorchStore();
+  TorchStore(const TorchStore&) = delete;
+  TorchStore& operator=(const TorchStore&) = delete;
+
+  std::uint16_t port() const noexcept { return listener_.port(); }
+  // Whether a client has ever proved to speak the protocol.
+  bool was_used() const noexcept { return was_used_; }
+
+ private:
+  struct Connection;
+
+  void wait_for_clients();
+  void accept();
+  void make_room();
+  void wait_to_read(TorchClient id);
+  void read(TorchClient id);
+  void carry_out(TorchClient id);
+  void send(Connection& to, std::string bytes);
+  // False: the connection is gone.
+  bool write(Connection& connection);
+  void close(TorchClient id);
+  // With a sentence for the user.
+  void close(TorchClient id, const std::string& why);
+  void say(const std::string& line);
+  Connection* find(TorchClient id);
+
+  rendezvous::Listener listener_;
+  boost::asio::posix::stream_descriptor door_;
+  boost::asio::steady_timer pause_;  // where there are no descriptors left
+  boost::asio::io_context& io_;
+  TorchStoreOptions options_;
+  TorchKeys keys_;
+  std::map<TorchClient, std::unique_ptr<Connection>> connections_;  // the oldest first
+  TorchClient last_id_ = 0;
+  std::size_t unsent_ = 0;  // bytes, of all connections
+  std::size_t unread_ = 0;
+  int said_ = 0;
+  bool was_used_ = false;
+  // A handler that is queued when this object or its connection ends runs nevertheless: it finds
+  // out by this (hence shared_ptr), and by the connection's number.
+  std::shared_ptr<TorchStore*> life_ = std::make_shared<TorchStore*>(this);
+};
+
+}  // namespace dl::launcher
