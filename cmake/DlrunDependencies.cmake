@@ -9,6 +9,7 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Boost 1.74 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_path(HWLOC_INCLUDE_DIR hwloc.h REQUIRED)  # the library is opened when --bind asks for it
 find_package(Protobuf REQUIRED)
 find_package(gRPC REQUIRED)
 find_package(OneDNN REQUIRED)

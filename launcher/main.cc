@@ -73,6 +73,7 @@ int run(int argc, char** argv) {
     } else if (options.dry_run) {
       machine.gpus = gpus_to_show();
     }
+    if (needs_topology(options)) machine.topology = read_topology(machine.cpus);
     plan = make_plan(options, machine);
   } catch (const Error& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
@@ -95,6 +96,7 @@ int run(int argc, char** argv) {
     return program.exit_code;
   }
   plan.executable = program.path;
+  for (const std::string& line : plan.bindings_drawn) fmt::print(stderr, "dlrun: {}\n", line);
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
                                                    ranks, kHighestRankFd);

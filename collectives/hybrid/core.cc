@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "collectives/algorithms/reduce.h"
+#include "core/base/cpus.h"
 
 namespace dl::collectives::hybrid {
 namespace {
@@ -86,6 +87,7 @@ void Core::run() {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::pthread_setname_np(::pthread_self(), "dlrun-hybrid");
+  use_all_bound_cpus();
   const auto may_conduct = [this] { return !queue_.empty() && waiters_ == 0 && !is_conducted_; };
   Lock lock(mutex_);
   bool is_warm = false;

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "collectives/shm/core.h"
+#include "core/base/cpus.h"
 #include "rendezvous/net/local_socket.h"
 
 namespace dl::collectives::shm {
@@ -34,6 +35,7 @@ void Core::run() {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
   ::pthread_setname_np(::pthread_self(), "dlrun-shm");
+  use_all_bound_cpus();
   std::vector<pollfd> entries;
   const std::size_t processes = 2 + peers_.size();
   while (!stopping_.load()) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "collectives/tcp/core.h"
+#include "core/base/cpus.h"
 #include "core/base/error.h"
 
 namespace dl::collectives::tcp {
@@ -205,6 +206,7 @@ void Engine::inspect(const std::function<void()>& look) {
 }
 
 void Engine::run() {
+  use_all_bound_cpus();
   unsigned seen = helps_.load();
   while (!stopping_.load()) {
     const unsigned before = std::exchange(seen, helps_.load());

@@ -87,7 +87,7 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   spawn.kind = MessageKind::kSpawn;
   spawn.slot = static_cast<std::uint32_t>(where.local_rank);
   spawn.environment = rank_environment(set_.plan, meeting_, where, handles);
-  spawn.cpus.assign(where.cpus.begin(), where.cpus.end());
+  spawn.cpus = where.binding.cpus;
   const auto give = [&spawn](UniqueFd fd, int child_number) {
     spawn.fds.push_back(std::move(fd));
     spawn.fd_numbers.push_back(child_number);

@@ -151,8 +151,9 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
          add(app, "--nnodes", typed.nnodes, "nodes of the job (1), each with a dlrun of its own",
              "N"),
          add(app, "--node-rank", typed.node_rank, "number of this node, from 0", "R"),
-         add(app, "--bind", typed.bind, "even: each rank on its own share of the CPUs (none)",
-             "none|even"),
+         add(app, "--bind", typed.bind,
+             "what each rank is bound to; even: its own share of the cores (none)",
+             "none|core|even|numa|socket"),
          add(app, "--gpus-per-rank", typed.gpus_per_rank, "GPUs that each rank is given (1)", "N"),
          add(app, "--gpu-policy", typed.gpu_policy,
              "a rank sees all and is told its own; sees its own; leave it alone",
@@ -297,9 +298,16 @@ void read(const Typed& typed, Options& options) {
     options.join_timeout = seconds("--join-timeout", typed.join_timeout);
   }
   if (!typed.bind.empty()) {
-    DL_CHECK(typed.bind == "none" || typed.bind == "even", kInvalidArgument,
-             "--bind is `{}`, wanted none or even", typed.bind);
-    options.bind = typed.bind == "even" ? Bind::kEven : Bind::kNone;
+    const std::pair<std::string_view, Bind> policies[] = {{"none", Bind::kNone},
+                                                          {"core", Bind::kCore},
+                                                          {"even", Bind::kEven},
+                                                          {"numa", Bind::kNuma},
+                                                          {"socket", Bind::kSocket}};
+    const auto* const policy =
+        std::ranges::find(policies, typed.bind, [](const auto& row) { return row.first; });
+    DL_CHECK(policy != std::end(policies), kInvalidArgument,
+             "--bind is `{}`, wanted none, core, even, numa or socket", typed.bind);
+    options.bind = policy->second;
   }
   if (!typed.gpus_per_rank.empty()) {
     options.gpus_per_rank = whole_number("--gpus-per-rank", typed.gpus_per_rank, 1, 1024);

@@ -10,12 +10,9 @@
 #include <variant>
 #include <vector>
 
-namespace dl::launcher {
+#include "launcher/bind/binding.h"
 
-enum class Bind : std::uint8_t {
-  kNone,  // ranks run on every CPU that dlrun may use
-  kEven,  // each local rank runs on its own, equal share of them
-};
+namespace dl::launcher {
 
 enum class GpuPolicy : std::uint8_t {
   kLeave,  // dlrun does not look at GPUs; the ranks have the environment's
@@ -37,6 +34,8 @@ struct Options {
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
   std::string log_dir;
   Bind bind = Bind::kNone;
+  MapBy map_by = MapBy::kCore;
+  bool report_bindings = false;
   std::optional<int> gpus_per_rank;
   std::optional<GpuPolicy> gpu_policy;
   bool prefix = true;  // each line says who wrote it

@@ -3,13 +3,40 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/base/env.h"
+#include "launcher/bind/drawing.h"
 
 namespace dl::launcher {
+namespace {
+
+using env::Var;
+
+std::string entry_of(Var var, std::string_view value) {
+  return fmt::format("{}={}", env::name_of(var), value);
+}
+
+// One OpenMP thread a core. Not if the user places threads in some way.
+void add_places(const Binding& binding, std::vector<std::string>& set) {
+  if (!binding.cpus.empty()) set.push_back(entry_of(Var::kCpus, cpu_list(binding.cpus)));
+  constexpr Var kOfUser[] = {Var::kOmpPlaces, Var::kOmpProcBind, Var::kGompCpuAffinity,
+                             Var::kKmpAffinity};
+  if (binding.places.empty() || std::ranges::any_of(kOfUser, env::is_set)) return;
+  std::vector<std::string> places;
+  std::vector<int> first;
+  for (const std::vector<int>& place : binding.places) {
+    places.push_back(fmt::format("{{{}}}", fmt::join(place, ",")));
+    first.push_back(place.front());
+  }
+  set.push_back(entry_of(Var::kOmpPlaces, fmt::format("{}", fmt::join(places, ","))));
+  set.push_back(entry_of(Var::kGompCpuAffinity, fmt::format("{}", fmt::join(first, " "))));
+}
+
+}  // namespace
 
 std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& meeting,
                                           const LocalRank& rank, const Handles& handles) {
-  using env::Var;
   std::vector<std::string> set;
   set.reserve(32);
   const auto text = [&](Var var, std::string_view value) {
@@ -39,7 +66,11 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   // Python's truth value: dlrun serves no TCPStore, rank 0 does.
   text(Var::kTorchUseAgentStore, "False");
   if (!handles.error_file.empty()) text(Var::kTorchErrorFile, handles.error_file);
-  if (!env::get(Var::kOmpNumThreads)) number(Var::kOmpNumThreads, plan.omp_num_threads);
+  if (!env::get(Var::kOmpNumThreads)) {
+    number(Var::kOmpNumThreads,
+           rank.binding.cpus.empty() ? plan.omp_num_threads : rank.binding.threads);
+  }
+  add_places(rank.binding, set);
   if (!env::get(Var::kTorchNcclErrors)) text(Var::kTorchNcclErrors, "1");
   // Output goes through a pipe, where Python would keep lines back.
   if (!env::get(Var::kPythonUnbuffered)) text(Var::kPythonUnbuffered, "1");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/bind/topology.h"
 #include "launcher/plan/gpus.h"
 
 namespace dl::launcher {
@@ -17,6 +18,8 @@ struct Machine {
   // That a rank would see. Not part of this_machine(): asking the driver takes longer than a
   // launch.
   std::vector<VisibleGpu> gpus = {};
+  // The cores of `cpus`. Not part of this_machine() either.
+  std::optional<Topology> topology = {};
 
   // CPUs or granted CPU time, whichever is less, at least 1.
   int usable_cores() const;

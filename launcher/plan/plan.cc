@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include <fmt/ranges.h>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/bind/drawing.h"
 #include "launcher/output/log_folder.h"
 #include "launcher/plan/port.h"
 #include "rendezvous/net/address.h"
@@ -78,13 +80,28 @@ void give_out_gpus(const Options& options, const Machine& machine, NodePlan& pla
   }
 }
 
-// Rank i's share of n CPUs cut into `ranks` runs that differ by at most one CPU. With fewer CPUs
-// than ranks, some share one.
-std::vector<int> even_share(const std::vector<int>& cpus, int ranks, int i) {
-  const auto n = static_cast<std::int64_t>(cpus.size());
-  const std::int64_t begin = n * i / ranks;
-  const std::int64_t end = std::max(begin + 1, n * (i + 1) / ranks);
-  return {cpus.begin() + begin, cpus.begin() + end};
+// The user's OMP_NUM_THREADS, if it is one number: threads that --bind core makes room for.
+std::optional<int> threads_of_user() {
+  const std::optional<std::string> text = env::get(env::Var::kOmpNumThreads);
+  int threads = 0;
+  if (!text ||
+      std::from_chars(text->data(), text->data() + text->size(), threads).ec != std::errc()) {
+    return std::nullopt;
+  }
+  return threads > 0 ? std::optional(threads) : std::nullopt;
+}
+
+void bind(const Options& options, const Machine& machine, NodePlan& plan) {
+  if (!needs_topology(options)) return;
+  const std::vector<Binding> bindings =
+      bind_ranks(*machine.topology, {.bind = options.bind,
+                                     .map_by = options.map_by,
+                                     .ranks = plan.local_world_size(),
+                                     .threads = threads_of_user()});
+  if (options.report_bindings) {
+    plan.bindings_drawn = draw_bindings(*machine.topology, bindings, plan.host);
+  }
+  for (std::size_t i = 0; i < bindings.size(); ++i) plan.ranks[i].binding = bindings[i];
 }
 
 rendezvous::Endpoint place_to_meet(const std::string& text) {
@@ -115,6 +132,10 @@ void check_interface(const std::string& wanted) {
 
 }  // namespace
 
+bool needs_topology(const Options& options) {
+  return options.bind != Bind::kNone || options.report_bindings;
+}
+
 bool needs_gpus(const Options& options) {
   return options.nproc_per_node == "gpu" || options.nproc_per_node == "auto" ||
          options.gpus_per_rank ||
@@ -139,11 +160,8 @@ NodePlan make_plan(const Options& options, const Machine& machine) {
            "{} nodes (--nnodes) of {} ranks (--nproc-per-node) are more than {} ranks",
            options.nnodes, ranks, kMostRanks);
   plan.ranks.resize(static_cast<std::size_t>(ranks));
-  for (int i = 0; i < ranks; ++i) {
-    LocalRank& rank = plan.ranks[static_cast<std::size_t>(i)];
-    rank.local_rank = i;
-    if (options.bind == Bind::kEven) rank.cpus = even_share(machine.cpus, ranks, i);
-  }
+  for (int i = 0; i < ranks; ++i) plan.ranks[static_cast<std::size_t>(i)].local_rank = i;
+  bind(options, machine, plan);
   give_out_gpus(options, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/bind/binding.h"
 #include "launcher/cli/options.h"
 #include "launcher/plan/machine.h"
 
@@ -18,7 +19,7 @@ namespace dl::launcher {
 
 struct LocalRank {
   int local_rank = 0;
-  std::vector<int> cpus;  // empty: not bound
+  Binding binding;
   std::vector<int> gpus;  // of NodePlan::gpus; empty: none is given out
 };
 
@@ -30,8 +31,9 @@ struct NodePlan {
   int nnodes = 1;
   int node_rank = 0;
   std::vector<LocalRank> ranks;
-  int omp_num_threads = 1;
-  std::vector<VisibleGpu> gpus;  // that a rank would see, where dlrun looked for them
+  int omp_num_threads = 1;                  // of a rank that is not bound
+  std::vector<std::string> bindings_drawn;  // --report-bindings; lines
+  std::vector<VisibleGpu> gpus;             // that a rank would see, where dlrun looked for them
   GpuPolicy gpu_policy = GpuPolicy::kLeave;
   std::string rdzv_endpoint;  // "host:port" where several nodes meet; empty on one node
   std::string master_addr;
@@ -55,8 +57,9 @@ struct Meeting {
   std::string run;    // names the folder under --log-dir
 };
 
-// Whether `options` cannot be followed without knowing the GPUs.
+// Whether `options` cannot be followed without knowing the GPUs, or the cores.
 bool needs_gpus(const Options& options);
+bool needs_topology(const Options& options);
 
 // Throws kInvalidArgument with one sentence. Does not look for the program.
 NodePlan make_plan(const Options& options, const Machine& machine);

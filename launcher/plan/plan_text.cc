@@ -5,23 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/bind/drawing.h"
 #include "launcher/plan/environment.h"
 
 namespace dl::launcher {
 namespace {
-
-// 0-3,8: as taskset and the kernel write it.
-std::string cpu_list(const std::vector<int>& cpus) {
-  std::string text;
-  for (std::size_t i = 0; i < cpus.size();) {
-    std::size_t last = i;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += last == i ? std::to_string(cpus[i]) : fmt::format("{}-{}", cpus[i], cpus[last]);
-    i = last + 1;
-  }
-  return text;
-}
 
 std::vector<std::string> tokens_of(const NodePlan& plan, const LocalRank& rank) {
   std::vector<std::string> tokens;
@@ -64,11 +52,13 @@ std::string plan_as_table(const NodePlan& plan, const Meeting& meeting) {
   for (const LocalRank& rank : plan.ranks) {
     text += fmt::format("{:>6}{:>6}{:>7}  {:<12}  ", meeting.first_rank + rank.local_rank,
                         meeting.group_rank, rank.local_rank,
-                        rank.cpus.empty() ? "not bound" : cpu_list(rank.cpus));
+                        rank.binding.cpus.empty() ? "not bound" : cpu_list(rank.binding.cpus));
     if (gpus) text += fmt::format("{:<12}  ", fmt::join(tokens_of(plan, rank), ","));
     text += plan.host + "\n";
   }
   text += gpu_lines(plan);
+  for (const std::string& line : plan.bindings_drawn) text += "\n" + line;
+  if (!plan.bindings_drawn.empty()) text += "\n";
   text += fmt::format("\nenvironment of rank {}\n", meeting.first_rank);
   for (const std::string& entry : rank_environment(plan, meeting, plan.ranks.front(), {})) {
     text += fmt::format("  {}\n", entry);
@@ -88,7 +78,8 @@ std::string plan_as_json(const NodePlan& plan, const Meeting& meeting) {
     ranks.push_back({{"rank", meeting.first_rank + rank.local_rank},
                      {"local_rank", rank.local_rank},
                      {"node", meeting.group_rank},
-                     {"cpus", rank.cpus.empty() ? ordered_json(nullptr) : ordered_json(rank.cpus)},
+                     {"cpus", rank.binding.cpus.empty() ? ordered_json(nullptr)
+                                                        : ordered_json(rank.binding.cpus)},
                      {"gpus", rank.gpus.empty() ? ordered_json(nullptr) : ordered_json(rank.gpus)},
                      {"environment", environment}});
   }

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/cpus.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -255,6 +256,7 @@ class DataLoader::Epoch::Workers {
       for (int i = 0; i < count; ++i) {
         threads_.emplace_back([impl = impl_, name = "dl-loader-" + std::to_string(i)] {
           ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
+          use_all_bound_cpus();
           impl->work();
         });
       }

@@ -208,7 +208,8 @@ TEST(Options, BadValuesAreQuotedBack) {
   EXPECT_EQ(refusal({"--grace", "soon", "x"}),
             "--grace is `soon`, wanted a number of seconds from 0 to 1000000000");
   EXPECT_THAT(refusal({"--master-port", "65536", "x"}), HasSubstr("--master-port is `65536`"));
-  EXPECT_THAT(refusal({"--bind", "gpu", "x"}), HasSubstr("--bind is `gpu`"));
+  EXPECT_THAT(refusal({"--bind", "gpu", "x"}),
+              HasSubstr("--bind is `gpu`, wanted none, core, even, numa or socket"));
   EXPECT_THAT(refusal({"--nproc-per-node", "xpu", "x"}), HasSubstr("is not supported"));
   EXPECT_THAT(refusal({"--gpus-per-rank", "0", "x"}), HasSubstr("--gpus-per-rank is `0`"));
   EXPECT_EQ(refusal({"--gpu-policy", "share", "x"}),

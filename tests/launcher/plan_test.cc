@@ -56,16 +56,19 @@ TEST(Plan, OpenMpThreadsAreTheCoresOverTheLocalRanks) {
   EXPECT_EQ(make_plan(options({"--nproc-per-node", "64", "x"}), kMachine).omp_num_threads, 1);
 }
 
-TEST(Plan, EvenSharesCoverAllCpusOnceOrGiveEachRankOne) {
-  const NodePlan plan = make_plan(options({"--bind", "even", "--nproc-per-node", "4", "x"}), kMachine);
-  EXPECT_THAT(plan.ranks[0].cpus, ElementsAre(0));
-  EXPECT_THAT(plan.ranks[1].cpus, ElementsAre(1, 2));
-  EXPECT_THAT(plan.ranks[2].cpus, ElementsAre(3));
-  EXPECT_THAT(plan.ranks[3].cpus, ElementsAre(8, 9));
-  for (const LocalRank& rank :
-       make_plan(options({"--bind", "even", "--nproc-per-node", "8", "x"}), kMachine).ranks) {
-    EXPECT_EQ(rank.cpus.size(), 1U);
-  }
+// binding_test.cc has the rules.
+TEST(Plan, ABoundRankHasItsCpusAndThreads) {
+  Machine machine = kMachine;
+  machine.topology = read_topology(machine.cpus, "package:1 core:8 pu:2");
+  const NodePlan plan = make_plan(options({"--bind", "even", "--nproc-per-node", "2", "x"}), machine);
+  EXPECT_THAT(plan.ranks[0].binding.cpus, ElementsAre(0, 1));
+  EXPECT_THAT(plan.ranks[1].binding.cpus, ElementsAre(2, 3, 8, 9));
+  const std::vector<std::string> entries =
+      rank_environment(plan, supposed_meeting(plan), plan.ranks[1], {});
+  EXPECT_THAT(entries, Contains("OMP_NUM_THREADS=2"));
+  EXPECT_THAT(entries, Contains("OMP_PLACES={2,3},{8,9}"));
+  EXPECT_THAT(entries, Contains("GOMP_CPU_AFFINITY=2 8"));
+  EXPECT_THAT(entries, Contains("DLRUN_CPUS=2-3,8-9"));
 }
 
 TEST(Plan, SeveralNodesAreNumberedThrough) {
