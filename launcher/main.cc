@@ -17,6 +17,7 @@
 #include "launcher/autopsy/command.h"
 #include "launcher/cli/options.h"
 #include "launcher/front/front.h"
+#include "launcher/front/starter.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
@@ -80,7 +81,7 @@ int run(int argc, char** argv) {
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
   }
   for (const std::string& line : options.remarks) fmt::print(stderr, "dlrun: {}\n", line);
-  if (plan.nnodes == 1 && !options.rdzv_endpoint.empty()) {
+  if (plan.job.nnodes == 1 && !options.rdzv_endpoint.empty()) {
     fmt::print(stderr, "dlrun: --rdzv-endpoint {} is not used, as one node has nobody to meet\n",
                options.rdzv_endpoint);
   }
@@ -90,7 +91,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   for (const std::string& line : shared_gpus(plan)) fmt::print(stderr, "dlrun: {}\n", line);
-  const Program program = find_program(plan.program.front());
+  const Program program = find_program(plan.job.program.front());
   if (program.exit_code != 0) {
     fmt::print(stderr, "dlrun: {}\n", program.error);
     return program.exit_code;
@@ -101,8 +102,9 @@ int run(int argc, char** argv) {
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
                                                    ranks, kHighestRankFd);
   JobSignals::hold();
-  const Job job{plan.executable, plan.program, open_files};
-  return Front(options, plan, start_warden(job, {argc, argv})).run();
+  StartHere starter(plan,
+                    start_warden({plan.executable, plan.job.program, open_files}, {argc, argv}));
+  return Front(options, starter).run();
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Agent::Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings se
       grace_timer_(io),
       verdict_timer_(io),
       left_timer_(io),
-      machine_(/*has_others=*/plan.nnodes > 1) {
+      machine_(/*has_others=*/plan.job.nnodes > 1) {
   warden_.on_events({.on_swept = [this](int status) { on_swept(status); },
                      .on_gone = [this](std::optional<int> status) { on_warden_gone(status); }});
 }
@@ -38,9 +38,9 @@ Agent::~Agent() = default;
 // The start.
 
 void Agent::begin() {
-  if (plan_.nnodes == 1) {
+  if (plan_.job.nnodes == 1) {
     store_ = std::make_unique<StoreService>(
-        io_, warden_, output_, key_, plan_.job, [this](const std::string& how) {
+        io_, warden_, output_, key_, plan_.job.name, [this](const std::string& how) {
           end_job({1, fmt::format("{}, which the ranks meet through, {}", kRendezvousName, how)},
                   SIGTERM);
         });
@@ -82,7 +82,7 @@ void Agent::meet() {
 void Agent::begin_generation(Meeting meeting) {
   generation_ = std::make_unique<Generation>(
       io_, Generation::Setting{plan_, settings_, key_, output_}, std::move(meeting),
-      /*judges=*/plan_.nnodes == 1, warden_.begin_generation(),
+      /*judges=*/plan_.job.nnodes == 1, warden_.begin_generation(),
       static_cast<GenerationEvents&>(*this));
   const Meeting& met = generation_->meeting();
   const int count = plan_.local_world_size();
@@ -299,7 +299,7 @@ void Agent::begin_next() {
   keep_files(last);
   events_.on_begins_again(last);
   ++attempt_;
-  machine_ = EndMachine(/*has_others=*/plan_.nnodes > 1);
+  machine_ = EndMachine(/*has_others=*/plan_.job.nnodes > 1);
   previous_ = std::move(generation_);
   job_failure_.reset();
   meet();

@@ -40,17 +40,10 @@ class Agent : public AgentOrders, private GenerationEvents {
   void resume() override;
   void report() override;
 
-  // The rest is for a front in the same process.
-
-  NodeOutput& output() { return output_; }
-  // After on_over(), with the event loop ended: ends the warden, and what that has not ended.
-  void end_descendants();
-  // Once the streams are drained: of the last generation.
-  Verdict verdict() const;
-  // Writes recorders (after a failure) and error files to the log folder.
-  void keep_files(const Verdict& verdict);
-  // "rank 3, pid 4711: state D ...", for a job that dlrun gives up; empty: nothing is left.
-  std::vector<std::string> left_behind() const;
+  Verdict finish() override;
+  std::vector<std::string> left_behind() const override;
+  void keep_files(const Verdict& verdict) override;
+  NodeOutput* node_output() override { return &output_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -60,6 +53,8 @@ class Agent : public AgentOrders, private GenerationEvents {
   // and dlrun ends without it after this time.
   static constexpr std::chrono::seconds kMostKilling{30};
 
+  Verdict verdict() const;
+  void end_descendants();
   void meet();
   void begin_generation(Meeting meeting);
   void begin_next();

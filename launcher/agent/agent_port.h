@@ -12,6 +12,8 @@
 
 namespace dl::launcher {
 
+class NodeOutput;
+
 // What an agent is given beside its NodePlan and the job's key.
 struct AgentSettings {
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
@@ -61,6 +63,17 @@ class AgentOrders {
   virtual void resume() = 0;
   // Says where the ranks stand.
   virtual void report() = 0;
+
+  // After on_over(), with the event loop ended:
+  // Ends every process that is left, passes on what is left in the pipes, and returns the verdict
+  // on the last generation.
+  virtual Verdict finish() = 0;
+  // What SIGKILL has not ended, a line each: "rank 3, pid 4711: state D ...".
+  virtual std::vector<std::string> left_behind() const = 0;
+  // Writes error files, and recorders after a failure, to the log folder.
+  virtual void keep_files(const Verdict& verdict) = 0;
+  // The streams of an agent in this process; null: it is on another host.
+  virtual NodeOutput* node_output() = 0;
 };
 
 class AgentEvents {

@@ -140,6 +140,12 @@ void Agent::say_who_is_left(const std::vector<std::string>& left) {
   for (const std::string& one : left) events_.on_sentence("  " + one);
 }
 
+Verdict Agent::finish() {
+  end_descendants();
+  output_.drain();
+  return verdict();
+}
+
 void Agent::end_descendants() {
   if (gave_up_ || kill_descendants(Deadline::after(kSilence))) return;
   say_who_is_left(who_is_left());

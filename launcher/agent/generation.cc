@@ -72,7 +72,7 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
                                  .world_size = meeting_.world_size,
                                  .generation = meeting_.generation,
                                  .host = set_.plan.host,
-                                 .job = set_.plan.job});
+                                 .job = set_.plan.job.name});
   rank.error_memory = make_memory_file("error-file");
 
   Handles handles;

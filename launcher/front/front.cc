@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "launcher/plan/job_secret.h"
 #include "launcher/verdict/report.h"
 
 namespace dl::launcher {
@@ -28,24 +27,21 @@ AgentSettings settings_of(const Options& options, const JobOutput& output) {
 
 }  // namespace
 
-Front::Front(const Options& options, const NodePlan& plan, WardenHandle warden)
+Front::Front(const Options& options, Starter& starter)
     : options_(options),
       disk_(io_),
       output_(io_, disk_, options.prefix, [this](int error) { on_output_lost(error); }),
-      agent_(io_, plan, settings_of(options, output_),
-             job_secret(plan.nnodes, options.key_file).to_memfd(), std::move(warden), disk_,
-             output_, *this),
+      agent_(starter.start(
+          {io_, disk_, output_, *this, settings_of(options, output_), options.key_file})),
       signals_(io_, [this](int signal) { on_signal(signal); }) {
-  output_.show_node(&agent_.output());
+  output_.show_node(agent_->node_output());
 }
 
 int Front::run() {
-  agent_.begin();
+  agent_->begin();
   io_.run();
-  agent_.end_descendants();
   output_.begin_finish();
-  agent_.output().drain();
-  return bring_out(agent_.verdict());
+  return bring_out(agent_->finish());
 }
 
 void Front::on_attempt(int, int, int) {}
@@ -71,7 +67,7 @@ void Front::on_signal(int signal) {
       report();
       return;
     case SignalMeaning::kForward:
-      agent_.signal_ranks(signal);
+      agent_->signal_ranks(signal);
       return;
     case SignalMeaning::kSystem:
       return;
@@ -89,20 +85,20 @@ void Front::end_for(int signal) {
                                                                   : Clock::now());
   if (output_.is_finishing()) return;
   if (interrupts_ > 1) {
-    agent_.hurry();
+    agent_->hurry();
     return;
   }
   const std::chrono::duration<double> ran = Clock::now() - began_;
   // Ranks get SIGINT for Ctrl-C, as they would without dlrun: Python's KeyboardInterrupt.
-  agent_.stop(
+  agent_->stop(
       {128 + signal, fmt::format("stopped by {} after {:.1f} s", signal_name(signal), ran.count())},
       signal == SIGINT ? SIGINT : SIGTERM);
 }
 
 void Front::suspend() {
-  if (!output_.is_finishing()) agent_.suspend();
+  if (!output_.is_finishing()) agent_->suspend();
   ::raise(SIGSTOP);  // returns once the shell says `fg` or `bg`
-  if (!output_.is_finishing()) agent_.resume();
+  if (!output_.is_finishing()) agent_->resume();
 }
 
 void Front::report() {
@@ -110,23 +106,23 @@ void Front::report() {
   if (output_.is_finishing()) {
     output_.say("all ranks have ended; what is left is to write their output");
   } else {
-    agent_.report();
+    agent_->report();
   }
 }
 
 // A program of a pipeline ends without a word when nobody reads it any more.
 void Front::on_output_lost(int error) {
   if (error == EPIPE) {
-    agent_.stop({128 + SIGPIPE, ""}, SIGTERM);
+    agent_->stop({128 + SIGPIPE, ""}, SIGTERM);
   } else {
-    agent_.stop({1, fmt::format("write to standard output: {}", std::strerror(error))}, SIGTERM);
+    agent_->stop({1, fmt::format("write to standard output: {}", std::strerror(error))}, SIGTERM);
   }
 }
 
 // The end.
 
 int Front::bring_out(Verdict verdict) {
-  const std::vector<std::string> left = agent_.left_behind();
+  const std::vector<std::string> left = agent_->left_behind();
   if (!left.empty()) {
     verdict.page.push_back(
         "dlrun ends without these, which SIGKILL has not ended; they end once the system lets "
@@ -134,7 +130,7 @@ int Front::bring_out(Verdict verdict) {
     for (const std::string& one : left) verdict.page.push_back("  " + one);
   }
   output_.show(verdict.page);
-  agent_.keep_files(verdict);
+  agent_->keep_files(verdict);
   output_.finish();
   const int error = output_.lost();
   if (error == 0 || verdict.exit_code != 0) return verdict.exit_code;

@@ -10,20 +10,18 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/agent.h"
 #include "launcher/agent/agent_port.h"
 #include "launcher/cli/options.h"
+#include "launcher/front/starter.h"
 #include "launcher/output/disk_thread.h"
 #include "launcher/output/job_output.h"
-#include "launcher/plan/plan.h"
 #include "launcher/process/job_signals.h"
-#include "launcher/process/warden.h"
 
 namespace dl::launcher {
 
 class Front : private AgentEvents {
  public:
-  Front(const Options& options, const NodePlan& plan, WardenHandle warden);
+  Front(const Options& options, Starter& starter);
 
   // Runs the job to its end and returns dlrun's exit code. Throws Error for what goes wrong before
   // the first rank.
@@ -50,7 +48,7 @@ class Front : private AgentEvents {
   boost::asio::io_context io_{1};
   DiskThread disk_;
   JobOutput output_;
-  Agent agent_;
+  std::unique_ptr<AgentOrders> agent_;
   JobSignals signals_;
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal

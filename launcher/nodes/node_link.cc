@@ -78,17 +78,18 @@ NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
 }
 
 void NodeLink::join(const NodePlan& plan, int master_port) {
-  send(one_line("join", {{"node_id", fmt::format("{}/{}/{}", plan.job, plan.node_rank, plan.run)},
-                         {"host", plan.host},
-                         {"address", ""},
-                         {"slots", plan.local_world_size()},
-                         {"node_rank", plan.node_rank},
-                         {"nnodes", plan.nnodes},
-                         {"master_port", master_port},
-                         {"pid", ::getpid()},
-                         {"program", base_name_of(plan.program)},
-                         {"line", line_of(plan.program).substr(0, kLongestLine)},
-                         {"named", plan.named}}));
+  send(one_line("join",
+                {{"node_id", fmt::format("{}/{}/{}", plan.job.name, plan.node_rank, plan.job.run)},
+                 {"host", plan.host},
+                 {"address", ""},
+                 {"slots", plan.local_world_size()},
+                 {"node_rank", plan.node_rank},
+                 {"nnodes", plan.job.nnodes},
+                 {"master_port", master_port},
+                 {"pid", ::getpid()},
+                 {"program", base_name_of(plan.job.program)},
+                 {"line", line_of(plan.job.program).substr(0, kLongestLine)},
+                 {"named", plan.job.named}}));
   beat();
 }
 

@@ -39,11 +39,11 @@ OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOu
 void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
                        std::chrono::milliseconds join_timeout) {
   UniqueFd listener;
-  if (plan_.node_rank == 0) listener = listen_everywhere(plan_.rdzv_endpoint, plan_.host).fd;
+  if (plan_.node_rank == 0) listener = listen_everywhere(plan_.job.rdzv_endpoint, plan_.host).fd;
   const auto timeout =
       std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(join_timeout).count());
-  RendezvousStart helper{.arguments = {"join", "--endpoint", plan_.rdzv_endpoint, "--job",
-                                       plan_.job, "--timeout", std::to_string(timeout)},
+  RendezvousStart helper{.arguments = {"join", "--endpoint", plan_.job.rdzv_endpoint, "--job",
+                                       plan_.job.name, "--timeout", std::to_string(timeout)},
                          .in = link_.take_stdin(),
                          .out = link_.take_stdout(),
                          .listener = {}};

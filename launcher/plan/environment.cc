@@ -54,7 +54,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   number(Var::kLocalRank, rank.local_rank);
   number(Var::kLocalWorldSize, plan.local_world_size());
   number(Var::kGroupRank, meeting.group_rank);
-  number(Var::kGroupWorldSize, plan.nnodes);
+  number(Var::kGroupWorldSize, plan.job.nnodes);
   number(Var::kRoleRank, rank_in_job);
   number(Var::kRoleWorldSize, meeting.world_size);
   text(Var::kRoleName, "default");
@@ -62,7 +62,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   number(Var::kMasterPort, meeting.master_port);
   number(Var::kTorchRestartCount, 0);
   number(Var::kTorchMaxRestarts, 0);
-  text(Var::kTorchRunId, plan.job);
+  text(Var::kTorchRunId, plan.job.name);
   // Python's truth value: dlrun serves no TCPStore, rank 0 does.
   text(Var::kTorchUseAgentStore, "False");
   if (!handles.error_file.empty()) text(Var::kTorchErrorFile, handles.error_file);
@@ -88,10 +88,10 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
     text(Var::kGpus, fmt::format("{}", fmt::join(seen, ",")));
   }
 
-  text(Var::kJobId, plan.job);
+  text(Var::kJobId, plan.job.name);
   number(Var::kGeneration, static_cast<std::int64_t>(meeting.generation));
   if (!env::get(Var::kNodeId)) {
-    text(Var::kNodeId, fmt::format("{}/{}", plan.job, meeting.group_rank));
+    text(Var::kNodeId, fmt::format("{}/{}", plan.job.name, meeting.group_rank));
   }
   if (!plan.iface.empty()) text(Var::kIface, plan.iface);
   if (!meeting.store.empty()) text(Var::kStore, meeting.store);

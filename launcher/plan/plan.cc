@@ -142,51 +142,69 @@ bool needs_gpus(const Options& options) {
          options.gpu_policy.value_or(GpuPolicy::kLeave) != GpuPolicy::kLeave;
 }
 
-NodePlan make_plan(const Options& options, const Machine& machine) {
-  NodePlan plan;
-  plan.named = !options.rdzv_id.empty();
-  plan.job = plan.named ? options.rdzv_id : made_up_name();
-  DL_CHECK(plan.job.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
-           plan.job.size());
-  DL_CHECK(rendezvous::is_printable_utf8(plan.job), kInvalidArgument,
-           "--rdzv-id holds bytes that are no printable UTF-8; give another name");
-  plan.host = machine.host;
-  plan.nnodes = options.nnodes;
-  plan.node_rank = options.node_rank.value_or(0);
-  plan.program = options.program;
+std::vector<Host> ThisMachine::hosts() const {
+  return {{machine_.host, local_ranks(options_, machine_)}};
+}
 
-  const int ranks = local_ranks(options, machine);
-  DL_CHECK(std::int64_t{options.nnodes} * ranks <= kMostRanks, kInvalidArgument,
+JobPlan make_job_plan(const Options& options, const HostSource& source) {
+  JobPlan job;
+  job.named = !options.rdzv_id.empty();
+  job.name = job.named ? options.rdzv_id : made_up_name();
+  DL_CHECK(job.name.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
+           job.name.size());
+  DL_CHECK(rendezvous::is_printable_utf8(job.name), kInvalidArgument,
+           "--rdzv-id holds bytes that are no printable UTF-8; give another name");
+  job.nnodes = options.nnodes;
+  job.hosts = source.hosts();
+  job.program = options.program;
+  const int slots = job.hosts.front().slots;
+  DL_CHECK(std::int64_t{options.nnodes} * slots <= kMostRanks, kInvalidArgument,
            "{} nodes (--nnodes) of {} ranks (--nproc-per-node) are more than {} ranks",
-           options.nnodes, ranks, kMostRanks);
+           options.nnodes, slots, kMostRanks);
+  job.master_addr = options.master_addr;
+  job.master_port = options.master_port;
+  if (job.nnodes > 1) {
+    // As with torchrun, --master-addr and --master-port alone say where to meet. The ranks' own
+    // port is then another one.
+    job.rdzv_endpoint = options.rdzv_endpoint;
+    if (job.rdzv_endpoint.empty()) {
+      const auto port = static_cast<std::uint16_t>(*options.master_port);
+      job.rdzv_endpoint = rendezvous::Endpoint{options.master_addr, port}.text();
+      job.master_port.reset();
+    }
+    // Every node must use one name without having spoken to the others.
+    if (!job.named) job.name = "default";
+    const rendezvous::Endpoint endpoint = place_to_meet(job.rdzv_endpoint);
+    if (job.master_addr.empty()) job.master_addr = endpoint.host;
+  } else if (job.master_addr.empty()) {
+    job.master_addr = "127.0.0.1";
+  }
+  job.run = new_run_name(job.name);
+  return job;
+}
+
+NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
+                        const Machine& machine) {
+  NodePlan plan;
+  plan.job = job;
+  plan.host = machine.host;
+  plan.node_rank = node_rank;
+  const Host& host =
+      job.hosts.size() == 1 ? job.hosts.front() : job.hosts.at(static_cast<std::size_t>(node_rank));
+  const int ranks = host.slots;
   plan.ranks.resize(static_cast<std::size_t>(ranks));
   for (int i = 0; i < ranks; ++i) plan.ranks[static_cast<std::size_t>(i)].local_rank = i;
   bind(options, machine, plan);
   give_out_gpus(options, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
-
   if (!options.iface.empty()) check_interface(options.iface);
   plan.iface = options.iface;
-  plan.master_addr = options.master_addr;
-  plan.master_port = options.master_port;
-  if (plan.nnodes > 1) {
-    // As with torchrun, --master-addr and --master-port alone say where to meet. The ranks' own
-    // port is then another one.
-    plan.rdzv_endpoint = options.rdzv_endpoint;
-    if (plan.rdzv_endpoint.empty()) {
-      const auto port = static_cast<std::uint16_t>(*options.master_port);
-      plan.rdzv_endpoint = rendezvous::Endpoint{options.master_addr, port}.text();
-      plan.master_port.reset();
-    }
-    // Every node must use one name without having spoken to the others.
-    if (!plan.named) plan.job = "default";
-    const rendezvous::Endpoint endpoint = place_to_meet(plan.rdzv_endpoint);
-    if (plan.master_addr.empty()) plan.master_addr = endpoint.host;
-  } else if (plan.master_addr.empty()) {
-    plan.master_addr = "127.0.0.1";
-  }
-  plan.run = new_run_name(plan.job);
   return plan;
+}
+
+NodePlan make_plan(const Options& options, const Machine& machine) {
+  return make_node_plan(make_job_plan(options, ThisMachine(options, machine)),
+                        options.node_rank.value_or(0), options, machine);
 }
 
 std::vector<std::string> shared_gpus(const NodePlan& plan) {
@@ -206,19 +224,19 @@ std::vector<std::string> shared_gpus(const NodePlan& plan) {
 
 Meeting supposed_meeting(const NodePlan& plan) {
   Meeting meeting;
-  meeting.world_size = plan.nnodes * plan.local_world_size();
+  meeting.world_size = plan.job.nnodes * plan.local_world_size();
   meeting.group_rank = plan.node_rank;
   meeting.first_rank = plan.node_rank * plan.local_world_size();
-  meeting.master_addr = plan.master_addr;
-  meeting.run = plan.run;
-  if (plan.master_port) {
+  meeting.master_addr = plan.job.master_addr;
+  meeting.run = plan.job.run;
+  if (plan.job.master_port) {
     // Rank 0 listens on node 0; elsewhere the port says nothing.
-    const auto port = static_cast<std::uint16_t>(*plan.master_port);
+    const auto port = static_cast<std::uint16_t>(*plan.job.master_port);
     const int obstacle = plan.node_rank == 0 ? port_obstacle(port) : 0;
     DL_CHECK(obstacle == 0, kIo,
              "--master-port {} {} on {}; give another, or leave it out and a free one is chosen",
              port, obstacle_text(obstacle), plan.host);
-    meeting.master_port = *plan.master_port;
+    meeting.master_port = *plan.job.master_port;
   } else {
     meeting.master_port = choose_port();
   }

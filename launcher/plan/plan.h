@@ -1,8 +1,8 @@
-// Who runs where: everything about this node's part of a job that is known before anything is
-// started.
+// Who runs where: everything about a job that is known before anything is started. JobPlan is the
+// whole job's part, NodePlan one node's.
 //
-// A NodePlan is a value, made once. What is found out only when the nodes have met (generation, order
-// of the nodes, ports) is in Meeting; environment.h joins both.
+// Both are values, made once. What is found out only when the nodes have met (generation, order of
+// the nodes, ports) is in Meeting; environment.h joins them.
 #pragma once
 
 #include <chrono>
@@ -23,24 +23,55 @@ struct LocalRank {
   std::vector<int> gpus;  // of NodePlan::gpus; empty: none is given out
 };
 
-struct NodePlan {
-  std::string job;
+struct Host {
+  std::string name;  // as the kernel, the user or SLURM names it
+  int slots = 1;     // ranks that run there
+};
+
+// Which hosts a job runs on: this machine, --hosts or --hostfile, a SLURM allocation.
+class HostSource {
+ public:
+  virtual ~HostSource() = default;
+  // By node rank. Throws kInvalidArgument with one sentence.
+  virtual std::vector<Host> hosts() const = 0;
+};
+
+// --nproc-per-node ranks on the machine that dlrun runs on.
+class ThisMachine : public HostSource {
+ public:
+  ThisMachine(const Options& options, const Machine& machine)
+      : options_(options), machine_(machine) {}
+  std::vector<Host> hosts() const override;
+
+ private:
+  const Options& options_;
+  const Machine& machine_;
+};
+
+struct JobPlan {
+  std::string name;
   bool named = false;  // by the user
   std::string run;     // a name that no other run has; the job goes by node 0's
-  std::string host;
   int nnodes = 1;
+  // One a node, by node rank; or this node's alone, if the user starts a dlrun on each node.
+  std::vector<Host> hosts;
+  std::string rdzv_endpoint;  // "host:port" at which several nodes meet; empty on one node
+  std::string master_addr;
+  std::optional<int> master_port;    // as the user gave it
+  std::vector<std::string> program;  // as typed
+};
+
+struct NodePlan {
+  JobPlan job;
+  std::string host;  // as the node itself names it
   int node_rank = 0;
   std::vector<LocalRank> ranks;
   int omp_num_threads = 1;                  // of a rank that is not bound
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
-  std::vector<VisibleGpu> gpus;             // that a rank would see, where dlrun looked for them
+  std::vector<VisibleGpu> gpus;             // that a rank would see, if dlrun looked for them
   GpuPolicy gpu_policy = GpuPolicy::kLeave;
-  std::string rdzv_endpoint;  // "host:port" where several nodes meet; empty on one node
-  std::string master_addr;
-  std::optional<int> master_port;    // as the user gave it
-  std::string iface;                 // empty: not given
-  std::vector<std::string> program;  // as typed
-  std::string executable;            // what is executed, found along PATH
+  std::string iface;       // empty: not given
+  std::string executable;  // what is executed, found along PATH
 
   int local_world_size() const { return static_cast<int>(ranks.size()); }
 };
@@ -62,7 +93,12 @@ bool needs_gpus(const Options& options);
 bool needs_topology(const Options& options);
 
 // Throws kInvalidArgument with one sentence. Does not look for the program.
+JobPlan make_job_plan(const Options& options, const HostSource& source);
+// For a user who starts a dlrun on each node: this node's plan.
 NodePlan make_plan(const Options& options, const Machine& machine);
+// The part of node `node_rank`, to be made on that node. Throws kInvalidArgument.
+NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
+                        const Machine& machine);
 
 // "GPU 0 (NVIDIA H200) is shared by local ranks 0, 1": a line for each GPU that several ranks have.
 std::vector<std::string> shared_gpus(const NodePlan& plan);

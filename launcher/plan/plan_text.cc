@@ -38,13 +38,13 @@ std::string plural(int n, const char* what) {
 }  // namespace
 
 std::string plan_as_table(const NodePlan& plan, const Meeting& meeting) {
-  std::string text =
-      fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job, plural(meeting.world_size, "rank"),
-                  plural(plan.nnodes, "node"), fmt::join(plan.program, " "));
-  if (!plan.rdzv_endpoint.empty()) {
+  std::string text = fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job.name,
+                                 plural(meeting.world_size, "rank"),
+                                 plural(plan.job.nnodes, "node"), fmt::join(plan.job.program, " "));
+  if (!plan.job.rdzv_endpoint.empty()) {
     text += fmt::format(
         "the nodes meet at {}; this is node {}, and the others are supposed to be like it\n",
-        plan.rdzv_endpoint, plan.node_rank);
+        plan.job.rdzv_endpoint, plan.node_rank);
   }
   const bool gpus = !plan.ranks.front().gpus.empty();
   text +=
@@ -88,15 +88,15 @@ std::string plan_as_json(const NodePlan& plan, const Meeting& meeting) {
     gpus.push_back({{"token", gpu.token}, {"uuid", gpu.uuid}, {"name", gpu.name}});
   }
   const ordered_json plan_json = {
-      {"job", plan.job},
-      {"nnodes", plan.nnodes},
+      {"job", plan.job.name},
+      {"nnodes", plan.job.nnodes},
       {"node_rank", plan.node_rank},
       {"host", plan.host},
       {"nproc_per_node", plan.local_world_size()},
       {"world_size", meeting.world_size},
-      {"program", plan.program},
-      {"rdzv_endpoint",
-       plan.rdzv_endpoint.empty() ? ordered_json(nullptr) : ordered_json(plan.rdzv_endpoint)},
+      {"program", plan.job.program},
+      {"rdzv_endpoint", plan.job.rdzv_endpoint.empty() ? ordered_json(nullptr)
+                                                       : ordered_json(plan.job.rdzv_endpoint)},
       {"gpus", gpus},
       {"ranks", ranks}};
   return plan_json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";

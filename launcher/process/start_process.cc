@@ -30,10 +30,10 @@ std::vector<char*> merged_environment(const std::vector<std::string>& entries) {
 
 }  // namespace
 
-Message start_process(Spawner& spawner, const Job& job, Message& spawn) {
+Message start_process(Spawner& spawner, const RankProgram& program, Message& spawn) {
   std::vector<char*> argv;
   const bool is_rank = spawn.argv.empty();
-  for (const std::string& argument : is_rank ? job.argv : spawn.argv) {
+  for (const std::string& argument : is_rank ? program.argv : spawn.argv) {
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
@@ -49,14 +49,15 @@ Message start_process(Spawner& spawner, const Job& job, Message& spawn) {
     }
     fds.push_back({fd.get(), spawn.fd_numbers[i]});
   }
-  const Spawned spawned = spawner.spawn({.path = is_rank ? job.path.c_str() : spawn.text.c_str(),
-                                         .argv = argv.data(),
-                                         .envp = environment.data(),
-                                         .fds = fds,
-                                         .cpus = spawn.cpus,
-                                         .open_files = is_rank ? &job.open_files : nullptr,
-                                         // A helper tells other nodes that the warden is gone.
-                                         .dies_with_parent = is_rank});
+  const Spawned spawned =
+      spawner.spawn({.path = is_rank ? program.path.c_str() : spawn.text.c_str(),
+                     .argv = argv.data(),
+                     .envp = environment.data(),
+                     .fds = fds,
+                     .cpus = spawn.cpus,
+                     .open_files = is_rank ? &program.open_files : nullptr,
+                     // A helper tells other nodes that the warden is gone.
+                     .dies_with_parent = is_rank});
   Message answer;
   answer.slot = spawn.slot;
   if (spawned.pid < 0) {

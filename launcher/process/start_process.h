@@ -12,7 +12,7 @@
 namespace dl::launcher {
 
 // The job's program, for a kSpawn that names none of its own.
-struct Job {
+struct RankProgram {
   std::string path;
   std::vector<std::string> argv;
   rlimit open_files;  // of the ranks: dlrun's own limit is higher
@@ -20,6 +20,6 @@ struct Job {
 
 // Takes the descriptors of `spawn` into a new process; its environment is this process's own with
 // the message's entries over it. Returns the answer: kStarted with the pid, or kNotStarted.
-Message start_process(Spawner& spawner, const Job& job, Message& spawn);
+Message start_process(Spawner& spawner, const RankProgram& program, Message& spawn);
 
 }  // namespace dl::launcher

@@ -16,8 +16,8 @@ namespace {
 
 class Supervisor {
  public:
-  Supervisor(const Job& job, UniqueFd channel, UniqueFd warden_life, UniqueFd signals)
-      : job_(job),
+  Supervisor(const RankProgram& program, UniqueFd channel, UniqueFd warden_life, UniqueFd signals)
+      : program_(program),
         channel_(std::move(channel)),
         warden_life_(std::move(warden_life)),
         signals_(std::move(signals)) {}
@@ -53,7 +53,7 @@ class Supervisor {
     }
     switch (message.kind) {
       case MessageKind::kSpawn: {
-        const Message answer = start_process(spawner_, job_, message);
+        const Message answer = start_process(spawner_, program_, message);
         if (answer.kind == MessageKind::kStarted) ranks_.add(answer.number, answer.slot);
         tell(answer);
         return true;
@@ -130,7 +130,7 @@ class Supervisor {
   // serve() sees a dlrun that is gone.
   void tell(const Message& message) { send_message(channel_.get(), message); }
 
-  const Job& job_;
+  const RankProgram& program_;
   UniqueFd channel_;
   UniqueFd warden_life_;  // none: the warden is gone
   UniqueFd signals_;
@@ -141,10 +141,11 @@ class Supervisor {
 
 }  // namespace
 
-void be_supervisor(const Job& job, UniqueFd channel, UniqueFd warden_life, CommandLine line) {
+void be_supervisor(const RankProgram& program, UniqueFd channel, UniqueFd warden_life,
+                   CommandLine line) {
   rename_process(kSupervisorName, line);
   become_subreaper();
-  Supervisor(job, std::move(channel), std::move(warden_life), take_signals()).run();
+  Supervisor(program, std::move(channel), std::move(warden_life), take_signals()).run();
   ::_exit(0);
 }
 

@@ -22,7 +22,7 @@ inline constexpr std::chrono::milliseconds kLastGrace{200};
 inline constexpr std::chrono::seconds kMostPatience{5};
 
 // Serves `channel` until the generation is over, and exits. `warden_life` closes with the warden.
-[[noreturn]] void be_supervisor(const Job& job, UniqueFd channel, UniqueFd warden_life,
+[[noreturn]] void be_supervisor(const RankProgram& program, UniqueFd channel, UniqueFd warden_life,
                                 CommandLine line);
 
 }  // namespace dl::launcher

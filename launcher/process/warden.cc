@@ -18,8 +18,11 @@ namespace {
 
 class Warden {
  public:
-  Warden(const Job& job, CommandLine line, UniqueFd channel, UniqueFd signals)
-      : job_(job), line_(line), channel_(std::move(channel)), signals_(std::move(signals)) {}
+  Warden(const RankProgram& program, CommandLine line, UniqueFd channel, UniqueFd signals)
+      : program_(program),
+        line_(line),
+        channel_(std::move(channel)),
+        signals_(std::move(signals)) {}
 
   // Returns in the warden alone: the child becomes the supervisor.
   void fork_supervisor(UniqueFd channel) {
@@ -35,7 +38,7 @@ class Warden {
     life.reset();
     signals_.reset();
     try {
-      be_supervisor(job_, std::move(channel), std::move(supervisor_end), line_);
+      be_supervisor(program_, std::move(channel), std::move(supervisor_end), line_);
     } catch (...) {
       ::_exit(1);
     }
@@ -77,7 +80,7 @@ class Warden {
     }
     switch (message.kind) {
       case MessageKind::kSpawn: {
-        const Message answer = start_process(spawner_, job_, message);
+        const Message answer = start_process(spawner_, program_, message);
         if (answer.kind == MessageKind::kStarted) helpers_.add(answer.number, answer.slot);
         tell(answer);
         return;
@@ -120,7 +123,7 @@ class Warden {
     if (channel_) send_message(channel_.get(), message);
   }
 
-  const Job& job_;
+  const RankProgram& program_;
   CommandLine line_;
   UniqueFd channel_;  // none: dlrun is gone
   UniqueFd signals_;
@@ -131,12 +134,12 @@ class Warden {
   Deadline to_kill_ = Deadline::never();
 };
 
-[[noreturn]] void be_warden(const Job& job, CommandLine line, UniqueFd channel,
+[[noreturn]] void be_warden(const RankProgram& program, CommandLine line, UniqueFd channel,
                             UniqueFd first_supervisor) {
   ::setsid();
   let_go_of_standard_streams();
   become_subreaper();
-  Warden warden(job, line, std::move(channel), take_signals());
+  Warden warden(program, line, std::move(channel), take_signals());
   warden.fork_supervisor(std::move(first_supervisor));
   rename_process(kWardenName, line);
   warden.run();
@@ -145,7 +148,7 @@ class Warden {
 
 }  // namespace
 
-WardenHandle start_warden(const Job& job, CommandLine line) {
+WardenHandle start_warden(const RankProgram& program, CommandLine line) {
   become_subreaper();
   auto [ours, wardens] = make_channel();
   auto [our_supervisor, supervisors] = make_channel();
@@ -155,7 +158,7 @@ WardenHandle start_warden(const Job& job, CommandLine line) {
     ours.reset();
     our_supervisor.reset();
     try {
-      be_warden(job, line, std::move(wardens), std::move(supervisors));
+      be_warden(program, line, std::move(wardens), std::move(supervisors));
     } catch (...) {
       ::_exit(1);
     }

@@ -43,6 +43,6 @@ struct WardenHandle {
 };
 
 // `line`'s memory is overwritten in the new processes. Throws kIo.
-WardenHandle start_warden(const Job& job, CommandLine line);
+WardenHandle start_warden(const RankProgram& program, CommandLine line);
 
 }  // namespace dl::launcher

@@ -1,0 +1,47 @@
+// Where an agent runs, and how it gets there.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <memory>
+#include <string>
+
+#include "launcher/agent/agent_port.h"
+#include "launcher/output/disk_thread.h"
+#include "launcher/output/frame.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/warden.h"
+
+namespace dl::launcher {
+
+// What a front gives to each of its agents. All references outlive the agent.
+struct AgentStart {
+  boost::asio::io_context& io;
+  DiskThread& disk;
+  FrameTaker& output;
+  AgentEvents& events;
+  AgentSettings settings;
+  std::string key_file;  // --key-file; empty: not given
+};
+
+// Starts the agent of one node: in this process, or over ssh or srun. A remote agent gets plan, key
+// and command on its standard input, never on a command line. Starting may go on after start() has
+// returned; what goes wrong then ends the job through `events`.
+class Starter {
+ public:
+  virtual ~Starter() = default;
+  // Once. Throws Error.
+  virtual std::unique_ptr<AgentOrders> start(AgentStart start) = 0;
+};
+
+// The agent of this machine, in this process.
+class StartHere : public Starter {
+ public:
+  StartHere(const NodePlan& plan, WardenHandle warden) : plan_(plan), warden_(std::move(warden)) {}
+  std::unique_ptr<AgentOrders> start(AgentStart start) override;
+
+ private:
+  const NodePlan& plan_;
+  WardenHandle warden_;
+};
+
+}  // namespace dl::launcher
