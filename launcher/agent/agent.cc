@@ -317,6 +317,10 @@ int shell_code(int status) {
 
 void Agent::on_supervisor_lost() {
   if (is_over_ || std::exchange(supervisor_is_lost_, true)) return;
+  if (warden_.is_gone()) {  // on_warden_gone() came first and has given the cause
+    end_without_supervisor(1, "the supervisor is gone");
+    return;
+  }
   warden_.wake();  // it says kSwept
   after(left_timer_, kTimeToEndTree, &Agent::on_warden_late);
 }
