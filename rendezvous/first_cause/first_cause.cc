@@ -213,8 +213,18 @@ void FirstCause::find_mismatch(const RankEnd& follower) {
       if (odd == calls.end() || call->second.front() < odd->second.front()) odd = call;
     }
     found.rank = odd->second.front();
-    found.notes.push_back(fmt::format("  {} called {}, {} called {}", rank_list(odd->second),
-                                      odd->first, rank_list(most->second), most->first));
+    const std::string both = fmt::format("{} called {}, {} called {}", rank_list(odd->second),
+                                         odd->first, rank_list(most->second), most->first);
+    // A rank that has not come to this call when it hears of the others' does not say what it would
+    // have called: there may be no majority.
+    if (odd->second.size() < most->second.size()) {
+      found.notes.push_back("  " + both);
+    } else {
+      found.headline = "ranks made different calls: " + both;
+    }
+  } else if (cause.rank >= 0 && cause.found_by >= 0) {
+    found.headline =
+        fmt::format("{} do not agree: {}", rank_list({cause.rank, cause.found_by}), cause.text);
   }
   const RankEnd* const named = end_of(found.rank);
   if (named == nullptr || !named->failed()) {

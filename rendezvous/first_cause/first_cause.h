@@ -10,9 +10,9 @@
 //   it is a follower    go on with the rank that it blames; a circle between two hosts is a lost
 //                       link, which is named rather than either rank
 //   it called something else
-//                       the odd one out by majority; in a tie, the first rank that differs from the
-//                       lowest one; where all have called the same, and only counts of one pair
-//                       differ, the higher rank of the pair
+//                       the odd one out by majority; in a tie, or where all have called the same
+//                       and only counts of one pair differ, both sides are named, and the exit code
+//                       is that of the higher rank
 //
 // One thread at a time.
 #pragma once

@@ -3,13 +3,15 @@
 //   killed   by SIGKILL from outside
 //   slow     it drops its group and ends with exit code 5 only a second later
 //   early    it drops its group and ends with exit code 0
+//   differs  it calls something else than the others
 // The others hear of it in the middle of whatever they do, in the default group or in a part of it,
 // and let the error end them or catch it and end with an exit code of their own.
 //
 //   cause_soak SECONDS [JOBS [SEED]]     JOBS: so many at least
 //
 // Every dlrun must name the rank that ended first, and end with its exit code (early: with 1).
-// Prints a score, and ends with 1 where it is not clean.
+// Where there is no majority among ranks that differ it must name both sides. Prints a score, and
+// ends with 1 where it is not clean.
 #include <signal.h>
 
 #include <algorithm>
@@ -43,7 +45,7 @@ struct Shape {
   int nodes, ranks;
 };
 constexpr Shape kShapes[] = {{2, 1}, {2, 2}, {3, 2}, {1, 3}, {2, 2}, {3, 2}};
-const char* const kWays[] = {"killed", "killed", "killed", "slow", "early"};
+const char* const kWays[] = {"killed", "killed", "killed", "slow", "early", "differs", "differs"};
 
 struct Game {
   Shape shape{};
@@ -53,6 +55,7 @@ struct Game {
   bool catches = false;
   std::uint64_t seed = 0;
 
+  int world() const { return shape.nodes * shape.ranks; }
   std::string text() const {
     return std::to_string(shape.nodes) + "x" + std::to_string(shape.ranks) + " " + way + " rank " +
            std::to_string(victim) + (in_part ? " in a part" : "") + (catches ? " caught" : "") +
@@ -64,7 +67,7 @@ Game draw(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto one_of = [&](std::size_t count) { return static_cast<std::size_t>(random() % count); };
   Game game{.shape = kShapes[one_of(std::size(kShapes))], .way = kWays[one_of(std::size(kWays))]};
-  const int world = game.shape.nodes * game.shape.ranks;
+  const int world = game.world();
   game.victim = static_cast<int>(one_of(static_cast<std::size_t>(world)));
   game.in_part = world >= 4 && one_of(3) == 0;
   game.catches = one_of(3) == 0;
@@ -76,14 +79,18 @@ Game draw(std::uint64_t seed) {
 int play(const Game& game) {
   std::mt19937_64 random(game.seed * 1000 + static_cast<std::uint64_t>(game.victim));
   const auto last = 3 + random() % 40;  // operations of a victim that ends by itself
-  init_process_group({.timeout = 50s});
+  // A recv from any rank ends only by its deadline where the sender has left.
+  init_process_group({.timeout = game.way == "early" ? 15s : 50s});
   const int own = rank();
   Ref<collectives::ProcessGroup> group = default_group();
   // Its ranks are numbered backwards, so that their numbers there are not those in the job.
   if (game.in_part) group = group->split({.color = own % 2, .key = -own});
   try {
-    tests::Operations operations(*group, game.seed, game.way != "early");
+    tests::Operations operations(*group, game.seed);
     for (std::uint64_t done = 0;; ++done) {
+      if (game.way == "differs" && done == last) {
+        operations.disagree(own == game.victim, static_cast<int>(game.seed));
+      }
       if (own == game.victim && game.way != "killed" && done == last) break;
       DL_CHECK(operations.next(), kInternal, "an operation gave a wrong result");
       if (done == 2) {
@@ -114,7 +121,8 @@ std::vector<std::string> arguments_of(const Game& game) {
 
 // What is wrong with how dlrun ended; empty: nothing.
 std::string fault_of(const Game& game, const std::string& err, int code) {
-  const int expected = game.way == "killed" ? 137 : game.way == "slow" ? 5 : 1;
+  const int own_code = game.way == "slow" ? 5 : game.way == "differs" && game.catches ? 3 : 1;
+  const int expected = game.way == "killed" ? 137 : own_code;
   const std::string how = game.way == "killed" ? "was killed by signal 9 (SIGKILL)"
                           : game.way == "early"
                               ? "ended with exit code 0"
@@ -123,6 +131,12 @@ std::string fault_of(const Game& game, const std::string& err, int code) {
   if (at == std::string::npos) return "dlrun says nothing";
   at += at == 0 ? 0 : 1;
   const std::string first = err.substr(at, err.find('\n', at) - at);
+  // Too few ranks may have come to that call for a majority: then both sides are named.
+  const std::string both = "dlrun: ranks made different calls: ";
+  if (game.way == "differs" && first.starts_with(both)) {
+    const std::string side = "rank " + std::to_string(game.victim) + " called ";
+    return first.find(side) == std::string::npos || code != expected ? first : "";
+  }
   const std::string who = "dlrun: rank " + std::to_string(game.victim) + " (node ";
   if (!first.starts_with(who) || first.find(how) == std::string::npos) return first;
   if (game.way == "early" && first.find("waiting for it in ") == std::string::npos) return first;
@@ -137,7 +151,7 @@ struct Score {
 void judge(const Game& game, Score& score) {
   const tests::TempDir home;
   const std::string endpoint = "127.0.0.1:" + std::to_string(tests::free_port());
-  const int world = game.shape.nodes * game.shape.ranks;
+  const int world = game.world();
   std::vector<std::unique_ptr<tests::Process>> nodes;
   for (int node = 0; node < game.shape.nodes; ++node) {
     std::vector<std::string> line = {tests::program("dlrun"), "--nproc-per-node",

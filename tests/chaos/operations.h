@@ -13,21 +13,38 @@
 namespace dl::tests {
 
 using collectives::ProcessGroup;
+using collectives::ReduceOp;
 
 // The same on every rank: all draw from one seed.
 class Operations {
  public:
   static constexpr std::size_t kMost = 200'000;  // elements
 
-  // `takes_from_any`: also messages from any source, of which a receiver cannot know that the rank
-  // that would have sent the last one has left.
-  Operations(ProcessGroup& group, std::uint64_t seed, bool takes_from_any = true)
+  Operations(ProcessGroup& group, std::uint64_t seed)
       : group_(group),
-        takes_from_any_(takes_from_any),
         ranks_(group.size()),
         random_(seed),
         in_(static_cast<std::size_t>(ranks_) * kMost),
         out_(in_.size()) {}
+
+  // One that the others call otherwise than the odd rank does.
+  void disagree(bool is_odd, int how) {
+    const auto reduce = [&](std::size_t count, ReduceOp op) {
+      group_.all_reduce({.input = in_.data(), .output = out_.data(), .count = count, .op = op})
+          ->wait();
+    };
+    if (!is_odd) return reduce(1000, ReduceOp::kSum);
+    switch (how % 4) {
+      case 0:
+        return group_.barrier()->wait();
+      case 1:
+        return reduce(1001, ReduceOp::kSum);
+      case 2:
+        return reduce(1000, ReduceOp::kMax);
+      default:
+        group_.broadcast({.buffer = out_.data(), .count = 1000, .root = 0})->wait();
+    }
+  }
 
   // False where the result is wrong.
   bool next() {
@@ -105,8 +122,7 @@ class Operations {
             ->wait();
         return true;
       case 15:
-        if (takes_from_any_) return gather_messages(count, root);
-        [[fallthrough]];
+        return gather_messages(count, root);
       default:
         group_.barrier()->wait();
         return true;
@@ -168,7 +184,6 @@ class Operations {
   }
 
   ProcessGroup& group_;
-  const bool takes_from_any_;
   const int ranks_;
   std::mt19937_64 random_;
   std::vector<float> in_, out_;

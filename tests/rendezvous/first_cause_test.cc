@@ -103,6 +103,15 @@ TEST(FirstCause, ARankThatIsBlamedFollowsTheOneThatFoundIt) {
   EXPECT_THAT(cause.finding()->notes, Not(Contains(HasSubstr("has not ended"))));
 }
 
+TEST(FirstCause, OfALostConnectionIsNeitherOfItsRanks) {
+  FirstCause cause;
+  cause.ended(follower(1, 1, Blame::kLink, 0));
+  cause.ended(follower(0, 1, Blame::kLink, 0));
+  ASSERT_TRUE(cause.finding());
+  EXPECT_THAT(cause.finding()->headline,
+              ::testing::StartsWith("ranks 0-1 lost a connection: barrier #12: "));
+}
+
 TEST(FirstCause, IsARankThatHearsFromTheOthersThatItHasLeft) {
   FirstCause cause;
   cause.ended(follower(0, 1, Blame::kLeft));
@@ -163,14 +172,36 @@ TEST(FirstCause, OfAMismatchIsTheOddOneOutWhoeverFoundIt) {
   }
 }
 
-TEST(FirstCause, OfAMismatchOfTwoIsTheOneThatDiffersFromTheLowest) {
+TEST(FirstCause, OfAMismatchWithoutAMajorityNamesBothSides) {
   for (const int found_by : {0, 1}) {
     FirstCause cause;
     cause.ended(differing(1, "broadcast #4", 1 - found_by, found_by));
     cause.ended(differing(0, "barrier #4", 1 - found_by, found_by));
     answer(cause);
     EXPECT_EQ(named(cause), 1);
+    EXPECT_EQ(cause.finding()->headline,
+              "ranks made different calls: rank 1 called broadcast #4, rank 0 called barrier #4");
   }
+}
+
+// Ranks 0 and 1 heard of it before they came to that call.
+TEST(FirstCause, OfAMismatchThatFewHaveReachedNamesBothSides) {
+  FirstCause cause;
+  cause.ended(differing(1, "", 3, 2));
+  cause.ended(differing(0, "", 3, 2));
+  cause.ended(differing(3, "barrier #4", 3, 2));
+  cause.ended(differing(2, "broadcast #4", 3, 2));
+  answer(cause);
+  EXPECT_EQ(cause.finding()->headline,
+            "ranks made different calls: rank 3 called barrier #4, rank 2 called broadcast #4");
+}
+
+TEST(FirstCause, OfCountsThatDoNotFitNamesBothRanks) {
+  FirstCause cause;
+  cause.ended(differing(0, "all_to_allv #4", 1, 0));
+  cause.ended(differing(1, "all_to_allv #4", 1, 0));
+  answer(cause);
+  EXPECT_THAT(cause.finding()->headline, ::testing::StartsWith("ranks 0-1 do not agree: "));
 }
 
 TEST(FirstCause, IsALostLinkWhereTwoHostsBlameEachOther) {
