@@ -18,13 +18,11 @@ using namespace std::chrono_literals;
 constexpr std::size_t kAhead = 4;
 // How late the thread takes up what nobody waits for: who calls mostly waits at once.
 constexpr auto kTakeUpTime = 1ms;
-// The most and the least part of a deadline that goes to Stagger's steps and answer.
-constexpr std::chrono::nanoseconds kMostStep = 250ms;
+// Stagger's, at most and as a part of a deadline.
+constexpr std::chrono::nanoseconds kMostStep = 10ms;
 constexpr int kStepsADeadline = 20;
 constexpr std::chrono::nanoseconds kMostAnswer = 500ms;
 constexpr int kAnswersADeadline = 10;
-// The least that is left of a deadline when a lane is entered: then it times out there, by name.
-constexpr std::chrono::nanoseconds kLeastTime = 1ms;
 
 struct Start {
   ProcessGroup* group;  // null: this rank takes no part in the lane
@@ -52,15 +50,12 @@ constexpr auto kOut = static_cast<std::size_t>(Lane::kOut);
 
 Stagger::Stagger(std::chrono::nanoseconds timeout) noexcept
     : step(std::min(kMostStep, timeout / kStepsADeadline)),
-      answer(std::min(kMostAnswer, timeout / kAnswersADeadline)),
-      agreement_(timeout == std::chrono::nanoseconds::max()
-                     ? timeout
-                     : timeout - answer - static_cast<int>(kLanes) * step) {}
+      answer(std::min(kMostAnswer, timeout / kAnswersADeadline)) {}
 
 std::chrono::nanoseconds Stagger::of(Lane lane, std::chrono::nanoseconds left) const noexcept {
-  if (left == std::chrono::nanoseconds::max()) return left;
-  const int later = static_cast<int>(kLanes) - 1 - static_cast<int>(lane);
-  return std::max(left - answer - later * step, kLeastTime);
+  const std::chrono::nanoseconds later = (static_cast<int>(lane) + 1) * step;
+  return left > std::chrono::nanoseconds::max() - later ? std::chrono::nanoseconds::max()
+                                                        : std::max(left, 0ns) + later;
 }
 
 Core::Core(Inner inner) : inner_(std::move(inner)), thread_([this] { run(); }) {}
@@ -72,9 +67,7 @@ void Core::submit(const Ref<Operation>& operation) {
   if (is_in_child()) throw_if_broken();
   release_finished();
   const std::lock_guard order(submit_mutex_);
-  const Stagger stagger(operation->timeout_);
-  operation->agreement_ = pass_on().agree(operation->descriptor_, {.timeout = stagger.agreement()},
-                                          operation->timeout_);
+  operation->agreement_ = pass_on().agree(operation->descriptor_, {.timeout = operation->timeout_});
   const Lock lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   queue_.push_back(operation);
@@ -148,10 +141,28 @@ void Core::step(const std::vector<Ref<Operation>>& operations) {
     waited_for_ = work;
   }
   try {
-    work->synchronize();
+    wait_for(first, work);
   } catch (const std::exception&) {
     rethrow(first, work, std::current_exception());
   }
+}
+
+// Asks for a sign of life early enough that the answers are there at the deadline.
+void Core::wait_for(const Operation& op, const Ref<Work>& work) {
+  const std::chrono::nanoseconds before = op.deadline_.left() - Stagger(op.timeout_).answer;
+  if (before > 0ns && op.timeout_ != std::chrono::nanoseconds::max()) {
+    try {
+      return work->synchronize(before);
+    } catch (const Error&) {
+      if (work->is_completed()) throw;
+    }
+    {
+      const Lock lock(mutex_);
+      asked_at_ = Deadline::Clock::now();
+    }
+    inner_.all->ask_peers();
+  }
+  work->synchronize();
 }
 
 // An operation begins in a lane when all before it have.

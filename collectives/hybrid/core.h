@@ -10,10 +10,10 @@
 // numbers it: differing calls are found there, whichever way they would go, before any byte moves.
 //
 // An error of an inner group breaks them all, with its text in that of the operation: whoever is
-// stuck in another one hears of it there. Deadlines are staggered, from the agreement over the
-// lanes (Stagger), as a rank that waits in a later one may wait for a rank that waits in an earlier
-// one for the culprit. And a rank that times out asks all ranks for a sign of life: one that gives
-// none is named rather than one that has not called. All of it ends by the operation's deadline.
+// stuck in another one hears of it there. Deadlines are staggered by some milliseconds, from the
+// agreement over the lanes (Stagger), as a rank that waits in a later one may wait for a rank that
+// waits in an earlier one for the culprit. And all ranks are asked for a sign of life shortly
+// before: one that gives none is named rather than one that has not called.
 //
 // Thread-safety: any member from any thread.
 #pragma once
@@ -42,20 +42,15 @@ struct Inner {
   std::array<Ref<ProcessGroup>, kLanes> lanes;
 };
 
-// How an operation's deadline is shared out: the agreement times out first, each lane a `step`
-// later, and `answer` is left to ask who is silent.
+// When what belongs to an operation times out: the agreement at its deadline, each lane a `step`
+// later. Who is silent is asked `answer` before the deadline.
 struct Stagger {
   explicit Stagger(std::chrono::nanoseconds timeout) noexcept;
 
-  // From the operation's begin, for the agreement.
-  std::chrono::nanoseconds agreement() const noexcept { return agreement_; }
-  // The timeout of a lane when `left` of the operation's own time is left; never zero.
+  // The timeout of a lane when `left` of the operation's own time is left.
   std::chrono::nanoseconds of(Lane lane, std::chrono::nanoseconds left) const noexcept;
 
   std::chrono::nanoseconds step, answer;
-
- private:
-  std::chrono::nanoseconds agreement_;
 };
 
 class Core final : public RefCounted {
@@ -99,6 +94,7 @@ class Core final : public RefCounted {
   void advance(Operation& op, bool& is_cross_open, bool& is_out_open);
   static const Ref<Work>& next_work(const Operation& op) noexcept;
   static bool is_over(const Operation& op, const Ref<Work>& work);
+  void wait_for(const Operation& op, const Ref<Work>& work);
   void begin(Operation& op, Lane lane);
   static void wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
                              Deadline until);
@@ -128,6 +124,7 @@ class Core final : public RefCounted {
   std::deque<Ref<Operation>> queue_;      // not settled
   std::vector<Ref<Operation>> finished_;  // whose owners are let go on a caller's thread
   Ref<Work> waited_for_;                  // by whoever conducts
+  std::optional<Deadline::Clock::time_point> asked_at_;  // all ranks, for a sign of life, at last
   std::exception_ptr error_;
   bool is_conducted_ = false;
   bool is_urgent_ = false;  // somebody wants the thread to take over now

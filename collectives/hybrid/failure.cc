@@ -17,9 +17,14 @@ Cause in_operation(Cause cause, const Descriptor& what) {
 
 // A rank that waits in one lane may time out on one that waits in another for the culprit, or that
 // the culprit keeps from calling at all. A rank that gives no sign of life is to blame.
-void blame_silent_ranks(Cause& cause, tcp::Group& all, std::chrono::nanoseconds limit) noexcept
+// `asked`: when they were asked whether they are there; never: they are now, and have until the
+// deadline.
+void blame_silent_ranks(Cause& cause, tcp::Group& all,
+                        std::optional<Deadline::Clock::time_point> asked, Deadline until) noexcept
     try {
-  const std::vector<Identity> silent = all.silent_peers(limit);
+  const auto now = Deadline::Clock::now();
+  if (!asked) all.ask_peers();
+  const std::vector<Identity> silent = all.silent_peers(asked.value_or(now), until);
   std::string names;
   for (const Identity& who : silent) {
     if (who.in_job() == cause.rank) return;  // the text says so
@@ -85,16 +90,24 @@ void Core::adopt(const std::exception_ptr& error, const Descriptor* what,
 void Core::fail(Cause cause, std::chrono::nanoseconds timeout) noexcept {
   if (is_in_child()) return;  // it does not speak for the rank
   Inner groups;
+  std::optional<Deadline::Clock::time_point> asked_at;
   {
     const Lock lock(mutex_);
     if (error_) return;
     groups = inner_;
+    asked_at = asked_at_;
     if (timeout == std::chrono::nanoseconds::zero()) {
       timeout = queue_.empty() ? std::chrono::nanoseconds::max() : queue_.front()->timeout_;
     }
   }
   if (cause.kind == ErrorKind::kTimeout && groups.all) {
-    blame_silent_ranks(cause, *groups.all, Stagger(timeout).answer);
+    const std::chrono::nanoseconds answer = Stagger(timeout).answer;
+    const auto now = Deadline::Clock::now();
+    // What was asked long ago was for an operation before.
+    const bool has_asked = asked_at && now - *asked_at < 2 * answer;
+    if (!has_asked) asked_at.reset();
+    blame_silent_ranks(cause, *groups.all, asked_at,
+                       has_asked ? Deadline::at(*asked_at + answer) : Deadline::after(answer));
   }
   bool is_reported = false;
   {

@@ -157,10 +157,9 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   if (operation.deadline.has_passed(now)) {
     const int missing = missing_rank(operation);
     recorder_.wait_for(operation.slot, missing);
-    Cause cause =
-        cause_in(operation.descriptor, ErrorKind::kTimeout,
-                 fmt::format("timed out after {} s {}", seconds_text(operation.stated_timeout),
-                             missing_text(operation)));
+    Cause cause = cause_in(operation.descriptor, ErrorKind::kTimeout,
+                           fmt::format("timed out after {} s {}", seconds_text(operation.timeout),
+                                       missing_text(operation)));
     if (missing >= 0) {
       const bool is_here = peer(missing).state == Peer::State::kHere;
       cause.blame = is_here ? Blame::kMissing : Blame::kLeft;

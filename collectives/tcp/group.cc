@@ -62,8 +62,7 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
 }
 
 Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
-                       void* output, Schedule schedule,
-                       std::optional<std::chrono::nanoseconds> stated_timeout) {
+                       void* output, Schedule schedule) {
   std::size_t leaving = 0;
   for (const Transfer& send : schedule.sends) leaving += send.bytes;
   Descriptor planned = what;
@@ -71,7 +70,6 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
   auto operation =
       make_ref<Collective>(engine_, core_, planned, call.timeout.value_or(how_.timeout), call.holds,
                            std::move(schedule), size(), input, output);
-  if (stated_timeout) operation->stated_timeout = *stated_timeout;
   core_->submit(*engine_, operation, leaving <= kInlineBytes);
   return operation;
 }
@@ -111,13 +109,11 @@ Ref<Work> Group::barrier(const BarrierOptions& o) {
   return start({.op = OpKind::kBarrier}, o.call, nullptr, nullptr, true);
 }
 
-Ref<Work> Group::agree(Descriptor& what, const CallOptions& call,
-                       std::chrono::nanoseconds stated_timeout) {
+Ref<Work> Group::agree(Descriptor& what, const CallOptions& call) {
   check_start(what, call);
   const Descriptor nothing{.op = OpKind::kBarrier};
-  Ref<Work> work =
-      start(what, call, nullptr, nullptr,
-            make_schedule(nothing, choices_.choose(nothing), rank(), size(), true), stated_timeout);
+  Ref<Work> work = start(what, call, nullptr, nullptr,
+                         make_schedule(nothing, choices_.choose(nothing), rank(), size(), true));
   what.sequence = static_cast<const Collective&>(*work).descriptor.sequence;
   return work;
 }
@@ -150,11 +146,13 @@ void Group::fail(const std::exception_ptr& cause) noexcept {
   }
 }
 
-std::vector<Identity> Group::silent_peers(std::chrono::nanoseconds limit) {
-  if (core_->is_in_child()) return {};
-  const Deadline until = Deadline::after(limit);
-  const auto asked = Deadline::Clock::now();
+void Group::ask_peers() {
+  if (core_->is_in_child()) return;
   engine_->inspect([&] { core_->ask_peers(); });
+}
+
+std::vector<Identity> Group::silent_peers(Deadline::Clock::time_point asked, Deadline until) {
+  if (core_->is_in_child()) return {};
   for (bool is_last = false;;) {
     const std::uint64_t known = core_->news();
     std::vector<Identity> silent;

@@ -54,14 +54,14 @@ class Group final : public ProcessGroup {
   const Plan& whole_plan() const noexcept { return how_.plan; }  // rank 0's
   // Collective: all ranks have called the same operation, whose bytes go another way. It takes a
   // number as this group's own do, which is written into `what`. Ranks that differ get kMismatch.
-  // `stated_timeout`: what a text says in place of the call's.
-  Ref<Work> agree(Descriptor& what, const CallOptions& call,
-                  std::chrono::nanoseconds stated_timeout);
+  Ref<Work> agree(Descriptor& what, const CallOptions& call);
   // After a mismatch, what this rank has called in that place.
   std::string own_call() const { return core_->own_call(); }
-  // Asks all ranks for a sign of life, and waits for it for at most `limit`: who gives none. Empty
-  // if all do, and if the group is broken.
-  std::vector<Identity> silent_peers(std::chrono::nanoseconds limit);
+  // Asks all ranks for a sign of life.
+  void ask_peers();
+  // Who has given none since `asked`; waits for those until the deadline. Empty if all have, and if
+  // the group is broken.
+  std::vector<Identity> silent_peers(Deadline::Clock::time_point asked, Deadline until);
 
  private:
   ~Group() override;
@@ -71,7 +71,7 @@ class Group final : public ProcessGroup {
   Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output,
                   bool in_place);
   Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output,
-                  Schedule schedule, std::optional<std::chrono::nanoseconds> stated_timeout = {});
+                  Schedule schedule);
   Ref<Work> start_gather(const Descriptor& what, const GathervOptions& options);
   Ref<Work> start_scatter(const Descriptor& what, const ScattervOptions& options);
   Ref<Work> start_all_to_all(const Descriptor& what, const AllToAllvOptions& options);

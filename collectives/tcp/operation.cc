@@ -24,7 +24,6 @@ std::size_t slice_bytes(std::size_t transfer_bytes) noexcept {
 Operation::Operation(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
                      std::chrono::nanoseconds time, Ref<RefCounted> owner)
     : timeout(time),
-      stated_timeout(time),
       begin(Deadline::Clock::now()),
       deadline(Deadline::after(time)),
       descriptor(what),

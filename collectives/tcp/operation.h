@@ -39,9 +39,6 @@ class Operation : public Work {
   bool sleep_until(Deadline until) { return completion_.wait_until(until); }
 
   const std::chrono::nanoseconds timeout;
-  // What texts say: a group that this one is part of may want to hear of it earlier than its own
-  // caller.
-  std::chrono::nanoseconds stated_timeout;
   Deadline::Clock::time_point begin;  // driver, once it is submitted
   Deadline deadline;
   Descriptor descriptor;

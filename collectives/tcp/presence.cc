@@ -220,7 +220,9 @@ Signs Core::signs_of(const Identity& who) const noexcept {
   };
   for (const Peer& p : peers_) {
     if (!p.side || !is_same(p.who, who)) continue;
-    signs.heard = std::max({signs.heard, p.last_answer, p.last_heard});
+    signs.heard = std::max(signs.heard, p.last_answer);
+    // A broken group reads what has waited for long.
+    if (!is_poisoned()) signs.heard = std::max(signs.heard, p.last_heard);
     look(*p.side);
     for (const auto& lane : p.data) look(*lane);
   }

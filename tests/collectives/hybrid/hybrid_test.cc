@@ -263,11 +263,10 @@ TEST(HybridGroups, WaitForEverWithAnInfiniteTimeout) {
   run_layout("aabb", reduce, std::chrono::nanoseconds::max());
 }
 
-TEST(HybridStagger, EndsByTheDeadlineAndHasAnOrder) {
+TEST(HybridStagger, BeginsAtTheDeadlineAndHasAnOrder) {
   for (const std::chrono::nanoseconds timeout : {100ms + 0ns, 1s + 0ns, 10s + 0ns, 600s + 0ns}) {
     const hybrid::Stagger stagger(timeout);
-    std::chrono::nanoseconds last = stagger.agreement();
-    EXPECT_GE(last, timeout * 3 / 4);
+    std::chrono::nanoseconds last = timeout;
     for (const hybrid::Lane lane : {hybrid::Lane::kIn, hybrid::Lane::kCross, hybrid::Lane::kOut}) {
       // For one that begins at once, and for one that begins late.
       const std::chrono::nanoseconds late = timeout / 2;
@@ -276,10 +275,10 @@ TEST(HybridStagger, EndsByTheDeadlineAndHasAnOrder) {
       last += stagger.step;
       EXPECT_GT(stagger.of(lane, 0ns), 0ns);
     }
-    EXPECT_EQ(last + stagger.answer, timeout);
+    EXPECT_LE(last, timeout + 50ms);
+    EXPECT_LE(stagger.answer, timeout / 2);
   }
   const hybrid::Stagger never(std::chrono::nanoseconds::max());
-  EXPECT_EQ(never.agreement(), std::chrono::nanoseconds::max());
   EXPECT_EQ(never.of(hybrid::Lane::kOut, Deadline::never().left()),
             std::chrono::nanoseconds::max());
 }
