@@ -19,8 +19,14 @@ struct Identity {
   int shown() const noexcept { return known_as >= 0 ? known_as : rank; }
   // As dlrun knows it.
   int in_job() const noexcept { return job_rank >= 0 ? job_rank : shown(); }
-  // "rank 3 (node2, pid 4711)"
-  std::string text() const { return fmt::format("rank {} ({}, pid {})", shown(), host, pid); }
+  // "rank 3 (node2, pid 4711)": its rank in the job, and if its group numbers it otherwise
+  // "rank 3 (1 in the group, node2, pid 4711)".
+  std::string text() const {
+    const bool differs = in_job() != shown();
+    return fmt::format("rank {} ({}{}, pid {})", in_job(),
+                       differs ? fmt::format("{} in the group, ", shown()) : std::string(), host,
+                       pid);
+  }
 };
 
 }  // namespace dl::collectives

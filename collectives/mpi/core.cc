@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collectives/peer_process.h"
 #include "collectives/recording.h"
 
 namespace dl::collectives::mpi {
@@ -62,6 +63,11 @@ Core::Core(Engine& engine, Handle comm, std::vector<Identity> ranks, int rank, O
 }
 
 std::exception_ptr Core::error() const noexcept {
+  if (is_in_child()) {
+    return std::make_exception_ptr(
+        Error(ErrorKind::kInvalidArgument,
+              text_of_forked_child(name(), peers_[static_cast<std::size_t>(rank_)].who)));
+  }
   if (!is_poisoned()) return nullptr;
   const std::lock_guard lock(error_mutex_);
   return error_;
@@ -72,6 +78,8 @@ void Core::throw_if_broken() const {
 }
 
 void Core::submit(const Ref<Operation>& operation) {
+  // Before any lock: in a child another thread's would never be given back.
+  if (is_in_child()) throw_if_broken();
   std::vector<Ref<Operation>> over;  // dropped after the lock
   const std::lock_guard lock(mutex_);
   over.swap(finished_);
@@ -103,6 +111,7 @@ void Core::submit(const Ref<Operation>& operation) {
 }
 
 void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit) {
+  if (is_in_child()) throw_if_broken();
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   waiters_.fetch_add(1);
   wakes_at_once_.store(false, std::memory_order_relaxed);
@@ -154,6 +163,7 @@ Core::Polled Core::poll() noexcept {
 }
 
 void Core::abort(std::string_view reason) noexcept {
+  if (is_in_child()) return;  // it does not speak for the rank
   const std::lock_guard lock(mutex_);
   guarded([&] {
     fail(ErrorKind::kAborted,
@@ -163,6 +173,10 @@ void Core::abort(std::string_view reason) noexcept {
 }
 
 void Core::leave() noexcept {
+  if (is_in_child()) {
+    retain();  // what belongs to the parent's MPI stays as it is
+    return;
+  }
   std::vector<Ref<Operation>> over;  // dropped after the lock
   const std::lock_guard lock(mutex_);
   over.swap(finished_);

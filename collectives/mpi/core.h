@@ -27,6 +27,7 @@
 #include "collectives/record/recorder.h"
 #include "collectives/wait_policy.h"
 #include "core/base/error.h"
+#include "core/base/fork.h"
 
 namespace dl::collectives::mpi {
 
@@ -65,6 +66,8 @@ class Core final : public RefCounted {
   void abort(std::string_view reason) noexcept;
   // Says goodbye; the engine does the rest and drops the core when no message is under way.
   void leave() noexcept;
+  // This process is a forked child of the rank: it has no part in the group, and every call throws.
+  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
 
   // The engine's thread.
   enum class Polled : std::uint8_t { kIdle, kBusy, kMoved, kOver };
@@ -155,6 +158,7 @@ class Core final : public RefCounted {
     }
   }
 
+  const ForkMark fork_mark_{};
   Engine& engine_;
   const Module& mpi_;
   const Handle comm_;

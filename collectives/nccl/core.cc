@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "collectives/nccl/captured.h"
+#include "collectives/peer_process.h"
 #include "collectives/recording.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
@@ -41,6 +42,7 @@ std::string Operation::what() const {
 
 void Operation::wait(Stream stream) {
   if (stream.device.type == DeviceType::kCPU) return synchronize(std::nullopt);
+  if (core_->is_in_child()) core_->throw_if_broken();
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
   awaited_.store(true, std::memory_order_relaxed);
   core_->cuda_.wait_event(stream.handle, end_);
@@ -51,6 +53,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
            "{}: it is being captured into a graph, and the host cannot wait for it; use "
            "wait(stream)",
            text(descriptor_));
+  if (core_->is_in_child()) core_->throw_if_broken();
   const Deadline until = timeout ? Deadline::after(*timeout) : Deadline::never();
   std::unique_lock lock(core_->mutex_);
   const auto is_over = [this] { return is_completed(); };
@@ -63,6 +66,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
 }
 
 std::exception_ptr Operation::error() const noexcept {
+  if (core_->is_in_child()) return core_->error();
   if (!is_completed()) return nullptr;
   const std::lock_guard lock(core_->mutex_);
   return error_;
@@ -133,6 +137,10 @@ void Core::connect(const UniqueId& id, Deadline deadline) {
 }
 
 void Core::close() noexcept {
+  if (is_in_child()) {
+    retain();  // neither the watcher nor what CUDA and NCCL hold are this process's
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
@@ -141,7 +149,14 @@ void Core::close() noexcept {
   if (watcher_.joinable()) watcher_.join();
 }
 
+std::exception_ptr Core::error_in_child() const noexcept {
+  return std::make_exception_ptr(
+      Error(ErrorKind::kInvalidArgument,
+            text_of_forked_child(name_, ranks_[static_cast<std::size_t>(rank())])));
+}
+
 void Core::throw_if_broken() {
+  if (is_in_child()) std::rethrow_exception(error_in_child());
   hear_host();
   error_->check();
 }
@@ -253,6 +268,8 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
 }
 
 Ref<Operation> Core::begin_graph(const CapturedCalls& calls, const Stream& stream) {
+  // Before any lock: in a child another thread's would never be given back.
+  if (is_in_child()) throw_if_broken();
   const std::lock_guard launching(launch_mutex_);
   throw_if_broken();
   // As if they had been called now, so that the ranks' numbers agree where one calls in its place.
@@ -299,6 +316,7 @@ void Core::poison(ErrorKind kind, const std::string& text, bool tells) noexcept 
 }
 
 void Core::poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept {
+  if (is_in_child()) return;  // it does not speak for the rank
   const std::lock_guard lock(mutex_);
   if (error_->get()) return;
   error_->set(std::move(cause));

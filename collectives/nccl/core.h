@@ -25,6 +25,7 @@
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/first_error.h"
+#include "core/base/fork.h"
 
 namespace dl::collectives::nccl {
 
@@ -102,7 +103,11 @@ class Core final : public RefCounted {
 
   void abort(std::string_view reason) noexcept;
   void fail(const std::exception_ptr& cause) noexcept;
-  std::exception_ptr error() const noexcept { return error_->get(); }
+  std::exception_ptr error() const noexcept {
+    return is_in_child() ? error_in_child() : error_->get();
+  }
+  // This process is a forked child of the rank: it has no part in the group, and every call throws.
+  bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   const Ref<FirstError>& first_error() const noexcept { return error_; }
 
  private:
@@ -116,6 +121,7 @@ class Core final : public RefCounted {
   // The host group's failure is this one's.
   void hear_host() noexcept;
   void throw_if_broken();
+  std::exception_ptr error_in_child() const noexcept;
   // Polls until NCCL is through with a call, or the group is broken; throws as check(). A passed
   // deadline breaks it.
   void settle(Deadline deadline, const Descriptor& what);
@@ -146,6 +152,7 @@ class Core final : public RefCounted {
   };
   Missing who_is_missing(const Operation& late);
 
+  const ForkMark fork_mark_{};
   const NcclGroupOptions options_;
   const Module& nccl_;
   cuda::Runtime& cuda_;

@@ -41,6 +41,7 @@ class Group final : public ProcessGroup {
   // The watcher ends here: later Works only keep the events.
   ~Group() override {
     core_->close();
+    if (core_->is_in_child()) return;
     cuda_.deallocate(core_->options().device, token_);
   }
 

@@ -15,6 +15,7 @@
 #include "collectives/roster.h"
 #include "collectives/tcp/tcp_group.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/stopped.h"
 #include "core/base/version.h"
@@ -209,6 +210,9 @@ Plan plan_of_rank_0(const GroupOptions& options, const Record& theirs) {
 }  // namespace
 
 Mesh connect_mesh(const GroupOptions& options) {
+  require_open_files(static_cast<std::uint64_t>(options.size - 1) *
+                         static_cast<std::uint64_t>(lanes_of(options) + 1),
+                     fmt::format("group '{}' of {} ranks", options.name, options.size));
   const Deadline deadline = Deadline::after(options.connect_timeout);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
   const Identity self = this_process(options);

@@ -156,10 +156,11 @@ const Link& Core::ended_link(const Peer& p) const {
   return *ended;
 }
 
-// A link was reset by something else than the end of the peer's process.
+// A link was ended by something else than the end of the peer's process.
 bool Core::is_cut(const Peer& p) const {
   const Link& ended = ended_link(p);
-  return ended.is_reset() && (p.outlives_link || (p.is_late && !p.process && !have_links_ended(p)));
+  const bool is_over = ended.is_reset() || ended.health() == Link::Health::kClosed;
+  return is_over && (p.outlives_link || (p.is_late && !p.process && !have_links_ended(p)));
 }
 
 Blame Core::blame_of_gone(const Peer& p) const {
@@ -176,32 +177,27 @@ Blame Core::blame_of_gone(const Peer& p) const {
 // Also the blamed rank says it, when it has heard it.
 std::string Core::text_of_gone(const Peer& p) const {
   const Link& ended = ended_link(p);
-  switch (ended.health()) {
-    case Link::Health::kSilent:
-      return fmt::format("{} cannot be reached: its host has acknowledged nothing for 10 s",
-                         p.who.text());
-    case Link::Health::kGarbage:
-      return fmt::format("{} sent bytes that are no frame of dlrun", p.who.text());
-    case Link::Health::kReset:
-    case Link::Health::kOpen:
-      if (is_cut(p)) {
-        return fmt::format(
-            "a connection between {} and {} was reset, {}; does something between them end "
-            "connections (a firewall, a proxy, `ss -K`)?",
-            identity(rank_).text(), p.who.text(),
-            p.outlives_link ? "though both ran" : "while others between them are open");
-      }
-      if (!p.has_exited && !p.process) {
-        return fmt::format(
-            "{} cannot be reached any more: its connections to {} were reset; either it has ended, "
-            "and its own output says why, or something between them has reset them",
-            p.who.text(), identity(rank_).text());
-      }
-      break;
-    case Link::Health::kClosed:
-      break;
+  const std::string who = p.who.text();
+  if (ended.health() == Link::Health::kSilent) {
+    return fmt::format("{} cannot be reached: its host has acknowledged nothing for 10 s", who);
   }
-  return gone_text(p.who.text(), ended.health_text());
+  if (ended.health() == Link::Health::kGarbage) {
+    return fmt::format("{} sent bytes that are no frame of dlrun", who);
+  }
+  if (is_cut(p)) {
+    return fmt::format(
+        "a connection between {} and {} was {}, {}; does something between them end connections (a "
+        "firewall, a proxy, `ss -K`)?",
+        identity(rank_).text(), who, ended.is_reset() ? "reset" : "closed",
+        p.outlives_link ? "though both ran" : "while others between them are open");
+  }
+  if (ended.is_reset() && !p.has_exited && !p.process) {
+    return fmt::format(
+        "{} cannot be reached any more: its connections to {} were reset; either it has ended, and "
+        "its own output says why, or something between them has reset them",
+        who, identity(rank_).text());
+  }
+  return gone_text(who, ended.health_text());
 }
 
 void Core::ask_peers() {

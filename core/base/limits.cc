@@ -1,5 +1,6 @@
 #include "core/base/limits.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
 
@@ -7,18 +8,23 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/error.h"
+
 namespace dl {
 namespace {
+
+std::string cure_of(const rlimit& limit) {
+  return limit.rlim_cur < limit.rlim_max
+             ? fmt::format("`ulimit -n {}` is allowed", limit.rlim_max)
+             : "it is the hard limit, which root raises (limits.conf, LimitNOFILE=); fewer ranks "
+               "on this node need less";
+}
 
 std::string text_of_open_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
-  const std::string cure =
-      limit.rlim_cur < limit.rlim_max
-          ? fmt::format("`ulimit -n {}` is allowed", limit.rlim_max)
-          : "it is the hard limit, which root raises (limits.conf, LimitNOFILE=); fewer ranks on "
-            "this node need less";
-  return fmt::format("; the limit (ulimit -n) is {}, wanted more: {}", limit.rlim_cur, cure);
+  return fmt::format("; the limit (ulimit -n) is {} and one more is wanted: {}", limit.rlim_cur,
+                     cure_of(limit));
 }
 
 }  // namespace
@@ -29,6 +35,19 @@ std::uint64_t file_size_limit() noexcept {
   return is_limited ? limit.rlim_cur : std::numeric_limits<std::uint64_t>::max();
 }
 
+void require_open_files(std::uint64_t more, std::string_view who) {
+  rlimit limit{};
+  // Counting costs a system call a number: only where it may matter.
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || more < limit.rlim_cur / 4) return;
+  std::uint64_t open = 0;
+  for (rlim_t fd = 0; fd < limit.rlim_cur && open + more <= limit.rlim_cur; ++fd) {
+    open += ::fcntl(static_cast<int>(fd), F_GETFD) >= 0 ? 1 : 0;
+  }
+  DL_CHECK(open + more <= limit.rlim_cur, kIo,
+           "{} wants {} more open files, {} are open, and the limit (ulimit -n) is {}: {}", who,
+           more, open, limit.rlim_cur, cure_of(limit));
+}
+
 bool is_out_of_files(int error) noexcept {
   return error == EMFILE || error == ENFILE;
 }
@@ -37,11 +56,13 @@ std::string system_error_text(int error) {
   std::string text = std::strerror(error);
   if (error == EMFILE) return text + text_of_open_files();
   if (error == ENFILE) {
-    return text + "; the whole system's limit (sysctl fs.file-max) is reached, wanted more";
+    return text + "; the whole system's limit (sysctl fs.file-max) is reached";
   }
   if (error == EFBIG && file_size_limit() != std::numeric_limits<std::uint64_t>::max()) {
-    return text + fmt::format("; the limit of a file (ulimit -f) is {} bytes, wanted more",
-                              file_size_limit());
+    return text + fmt::format(
+                      "; the limit of a file (ulimit -f) is {} bytes, and it wants to grow "
+                      "beyond",
+                      file_size_limit());
   }
   return text;
 }

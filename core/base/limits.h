@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace dl {
 
@@ -12,12 +13,16 @@ namespace dl {
 // UINT64_MAX: no limit. Growing one beyond it ends the process with SIGXFSZ, so look before.
 std::uint64_t file_size_limit() noexcept;
 
+// Throws kIo if this process may not open so many files more: with what it wants, what it has, and
+// the limit. `who`: "group 'world'". What would fail half-way is better told before.
+void require_open_files(std::uint64_t more, std::string_view who);
+
 // EMFILE or ENFILE: trying again helps only if something else is closed.
 bool is_out_of_files(int error) noexcept;
 
 // What std::strerror() says of an errno value. If a limit is why, also which, what it is and what
-// to do: "Too many open files; the limit (ulimit -n) is 256, wanted more: `ulimit -n 4096` is
-// allowed".
+// to do: "Too many open files; the limit (ulimit -n) is 256 and one more is wanted: `ulimit -n
+// 4096` is allowed".
 std::string system_error_text(int error);
 
 }  // namespace dl

@@ -15,9 +15,9 @@ using namespace std::chrono_literals;
 std::chrono::milliseconds patience_for(Blame blame) {
   switch (blame) {
     case Blame::kMissing:
-      return 500ms;  // it is late, and that is all that is known
-    case Blame::kUnreachable:
     case Blame::kLink:
+      return 500ms;  // nothing says that it ends
+    case Blame::kUnreachable:
       return 3s;  // the nodes' own connection says within this whether its host is gone
     default:
       return 5s;  // its connections have closed: the process mostly ends, but may take its time

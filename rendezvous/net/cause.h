@@ -23,7 +23,7 @@ enum class Blame : std::uint8_t {
   kMissing,      // it did not do its part before the deadline
   kBroke,        // it broke the group: abort(), an early destruction, or an error of its own
   kMismatch,     // it called something else
-  kLink,         // nothing: a connection to it was reset, and it runs
+  kLink,         // nothing: a connection to it was ended, and it runs
 };
 // "gone", "left", ...: as it stands in the control protocol.
 std::string_view name_of(Blame blame) noexcept;

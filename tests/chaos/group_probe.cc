@@ -4,10 +4,11 @@
 //   early RANK       it ends with 0 before the group is made
 //   leave RANK       it leaves with 0 while the others wait for it in a barrier
 //   reset RANK WHICH a connection of its group is reset, the first or the last that it has made, or
-//                    all of them
+//                    all of them; or "closed": all are closed, and it waits for SIGTERM
 //   slow SECONDS     all of them sum more than a slow line carries in so many seconds
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -71,12 +72,17 @@ int reset(bool is_here, const std::string& which) {
   if (is_here) {
     const std::vector<int> all = connections();
     for (std::size_t i = 0; i < all.size(); ++i) {
+      if (which == "closed") {
+        if (::shutdown(all[i], SHUT_RDWR) != 0) return 65;
+        continue;
+      }
       if ((which == "first" && i > 0) || (which == "last" && i + 1 < all.size())) continue;
       sockaddr nothing{};
       nothing.sa_family = AF_UNSPEC;
       if (::connect(all[i], &nothing, sizeof nothing) != 0) return 65;
     }
     if (all.empty()) return 66;
+    if (which == "closed") ::pause();
   }
   std::vector<float> much(1 << 20);
   for (int round = 0; round < 20; ++round) {

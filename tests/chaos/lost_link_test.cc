@@ -18,16 +18,16 @@ class ResetConnection : public testing::TestWithParam<Shape> {};
 
 TEST_P(ResetConnection, IsSaidAndNoRankIsCalledGone) {
   const auto& [nodes, ranks, backend] = GetParam();
-  for (const std::string which : {"first", "last", "all"}) {
+  for (const std::string which : {"first", "last", "all", "closed"}) {
     Job job(nodes, ranks, {"reset", "1", which}, {.backend = backend});
     for (int node = 0; node < nodes; ++node) {
       const int code = job.node(node).wait();
       const std::string err = job.node(node).err();
-      if (code == 0 && which != "all") continue;  // nothing needed that one
+      if (code == 0 && which != "all" && which != "closed") continue;  // nothing needed that one
       EXPECT_EQ(code, 1);
       EXPECT_THAT(err, testing::ContainsRegex("dlrun: ranks [0-9, -]+ lost a connection: "))
           << which << err;
-      EXPECT_THAT(err, HasSubstr(" was reset, ")) << which;
+      EXPECT_THAT(err, HasSubstr(which == "closed" ? " was closed, " : " was reset, ")) << which;
       EXPECT_THAT(err, Not(HasSubstr(" is gone"))) << which;
       EXPECT_THAT(err, Not(HasSubstr("its own output says why"))) << which;
     }

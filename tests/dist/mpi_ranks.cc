@@ -4,6 +4,9 @@
 //   mpirun -n N mpi_ranks own LEVEL    the program starts MPI with this level of threads, and ends
 //   it
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cerrno>
 
 #include <cstdio>
 #include <cstdlib>
@@ -331,6 +334,22 @@ void groups(ProcessGroup& g) {
   say(fmt::format("rank {}: {}", g.rank(), text));
 }
 
+// A child may not use what belongs to its parent's MPI.
+void fork_a_child(ProcessGroup& g) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);  // it hangs
+    const std::string text = thrown_by([&] { g.barrier()->wait(); });
+    g.abort("a child says so");
+    ::_exit(text.find("is a child that it forked") == std::string::npos ? 1 : 0);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  say(fmt::format("rank {}: its child ended with {}", g.rank(), status));
+  g.barrier()->wait();
+}
+
 void operations(ProcessGroup& g) {
   g.barrier()->wait();
   all_reductions(g);
@@ -338,6 +357,7 @@ void operations(ProcessGroup& g) {
     parts(g, unit);
   messages(g);
   groups(g);
+  fork_a_child(g);
   say(fmt::format("rank {} of {}: all right over {}", g.rank(), g.size(), g.backend()));
 }
 

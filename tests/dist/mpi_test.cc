@@ -58,6 +58,8 @@ TEST_P(Mpi, EveryOperationIsRight) {
     EXPECT_EQ(ran.code, 0) << ran.text;
     EXPECT_EQ(count(ran.text, "all right over mpi"), static_cast<std::size_t>(ranks)) << ran.text;
     for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_TRUE(has(ran.text, "rank " + std::to_string(rank) + ": its child ended with 0\n"))
+          << ran.text;
       EXPECT_TRUE(
           has(ran.text, "rank " + std::to_string(rank) + ": mismatch: all_reduce #3: rank "))
           << ran.text;

@@ -378,6 +378,27 @@ TEST_P(AnExit, WithoutDestroyingTheGroupIsAGoodbye) {
   EXPECT_EQ(ranks.status(2), 0);
 }
 
+// Without the handlers of exit() nothing is said, and what its kernel sends is all that comes.
+TEST_P(AnExit, OfWhichNobodyWasToldHarmsNoOperationThatNeedsItNoMore) {
+  if (GetParam() == std::string("shm")) GTEST_SKIP() << "every rank has a part in it to its end";
+  Signal others_go_on;
+  Ranks ranks({.backend = GetParam(), .timeout = 30s}, [&](ProcessGroup& group, int rank) {
+    if (!works(group, 3)) return 1;
+    std::vector<float> sent(1000, static_cast<float>(rank));
+    std::vector<float> all(kRanks * sent.size());
+    if (rank == 2) others_go_on.await();
+    group.gather({.input = sent.data(), .output = all.data(), .count = sent.size()})->wait();
+    if (rank == kVictim) ::_exit(0);
+    return rank != 0 || (all[sent.size()] == 1 && all.back() == 2) ? 0 : 2;
+  });
+  EXPECT_EQ(ranks.status(kVictim), 0);
+  // Longer than what an end is given to be explained.
+  std::this_thread::sleep_for(700ms);
+  others_go_on.give();
+  EXPECT_EQ(ranks.status(0), 0);
+  EXPECT_EQ(ranks.status(2), 0);
+}
+
 TEST_P(AnExit, IsAnErrorToThoseThatNeedTheRank) {
   Ranks ranks({.backend = GetParam(), .timeout = 30s}, [](ProcessGroup& group, int rank) {
     if (rank == kVictim) return works(group, 3) ? 7 : 1;

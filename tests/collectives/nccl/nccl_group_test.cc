@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <barrier>
@@ -430,6 +431,36 @@ TEST_F(Nccl, AnAbortByOneRankIsEveryRanks) {
     const Thrown thrown = thrown_by([&] { rank.group->barrier({.call = rank.call()}); });
     EXPECT_EQ(thrown.kind, ErrorKind::kAborted);
     EXPECT_THAT(thrown.text, HasSubstr("no more data"));
+  });
+}
+
+TEST_F(Nccl, AForkedChildIsToldThatTheGroupIsItsParentsAndLeavesItAlone) {
+  run(2, [&](Rank& rank) {
+    const auto works = [&] {
+      rank.group->barrier({.call = rank.call()})->synchronize();
+      return rank.group->error() == nullptr;
+    };
+    EXPECT_TRUE(works());
+    if (rank.rank() == 0) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(30);  // it hangs
+        int code = 1;
+        try {
+          rank.group->barrier({.call = rank.call()});
+        } catch (const Error& error) {
+          const std::string text = error.what();
+          if (text.find("is a child that it forked") != std::string::npos) code = 0;
+        }
+        rank.group->abort("a child says so");
+        rank.group = nullptr;
+        ::_exit(code);
+      }
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      EXPECT_EQ(status, 0);
+    }
+    EXPECT_TRUE(works());
   });
 }
 

@@ -43,6 +43,23 @@ TEST_P(Split, ByColorInTheOrderOfTheKey) {
   });
 }
 
+TEST_P(Split, TextsNameTheRanksOfTheJob) {
+  const int size = GetParam();
+  if (size < 3) GTEST_SKIP() << "nobody is renumbered";
+  run_ranks(size, [](ProcessGroup& group) {
+    const bool is_in = group.rank() != 0;
+    const Ref<ProcessGroup> rest = group.split({.color = is_in ? 7 : kNoColor});
+    if (!rest) return;
+    // Its rank 0 is rank 1 of the job.
+    if (rest->rank() == 0) return rest->abort("enough");
+    const Thrown thrown = thrown_by([&] {
+      for (;;) rest->barrier()->wait();
+    });
+    EXPECT_NE(thrown.text.find("was aborted by rank 1 (0 in the group, "), std::string::npos)
+        << thrown.text;
+  });
+}
+
 TEST_P(Split, WithoutAColorJoinsNone) {
   const int size = GetParam();
   run_ranks(size, [size](ProcessGroup& group) {

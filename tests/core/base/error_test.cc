@@ -58,12 +58,33 @@ TEST(SystemErrorText, NamesTheLimitThatIsWhy) {
     thrown = error.what();
   }
   ::setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_EQ(text, "Too many open files; the limit (ulimit -n) is 100, wanted more: `ulimit -n " +
-                      std::to_string(before.rlim_max) + "` is allowed");
+  EXPECT_EQ(
+      text,
+      "Too many open files; the limit (ulimit -n) is 100 and one more is wanted: `ulimit -n " +
+          std::to_string(before.rlim_max) + "` is allowed");
   EXPECT_EQ(thrown, "socket: " + text);
   EXPECT_TRUE(is_out_of_files(EMFILE));
   EXPECT_FALSE(is_out_of_files(EACCES));
   EXPECT_EQ(system_error_text(EACCES), "Permission denied");
+}
+
+TEST(RequireOpenFiles, NamesWhatIsWantedWhatIsOpenAndTheLimit) {
+  const auto ask_under_a_limit = [] {
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = 100;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    require_open_files(10, "a small group");
+    try {
+      require_open_files(99, "group 'world'");
+    } catch (const Error& error) {
+      std::fputs(error.what(), stderr);
+      std::_Exit(1);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(ask_under_a_limit(), testing::ExitedWithCode(1),
+              "group 'world' wants 99 more open files, [0-9]+ are open, and the limit "
+              "\\(ulimit -n\\) is 100: it is the hard limit");
 }
 
 TEST(SystemErrorText, NamesTheHardLimitAndTheLimitOfAFile) {
@@ -77,7 +98,7 @@ TEST(SystemErrorText, NamesTheHardLimitAndTheLimitOfAFile) {
     std::_Exit(file_size_limit() == 512 ? 0 : 1);
   };
   EXPECT_EXIT(say_under_limits(), testing::ExitedWithCode(0),
-              "is 100, wanted more: it is the hard limit.*is 512 bytes");
+              "is 100 and one more is wanted: it is the hard limit.*is 512 bytes");
 }
 
 TEST(ErrorDeathTest, UncaughtErrorEndsWithItsTextAndExitCodeOne) {
