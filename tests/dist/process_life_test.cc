@@ -372,6 +372,8 @@ TEST_P(AnExit, WithoutDestroyingTheGroupIsAGoodbye) {
     return 0;
   });
   EXPECT_EQ(ranks.status(kVictim), 0);
+  // Longer than what an end without a goodbye is given to be explained.
+  std::this_thread::sleep_for(700ms);
   others_go_on.give();
   others_go_on.give();
   EXPECT_EQ(ranks.status(0), 0);
