@@ -177,6 +177,9 @@ void Generation::on_exited(Rank& rank, int status) {
   rank.end.pid = rank.pid;
   rank.end.status = status;
   rank.end.stopped = stopping_;
+  if (WIFSIGNALED(status) && signals_sent_.contains(WTERMSIG(status))) {
+    rank.ended_by = WTERMSIG(status);
+  }
   judge(rank);
   check_ended();
 }
@@ -199,6 +202,7 @@ void Generation::stop(int to_send) {
 
 // Reaches every rank that was asked for before: the supervisor takes messages in order.
 void Generation::signal(int signal) {
+  signals_sent_.insert(signal);
   Message message;
   message.kind = MessageKind::kSignal;
   message.slot = kEverySlot;
@@ -333,6 +337,7 @@ RankFacts Generation::facts_of(const Rank& rank) const {
   one.pid = rank.pid;
   one.started = rank.pid > 0;
   one.ended = rank.ended;
+  one.ended_by = rank.ended_by;
   one.ran = std::chrono::duration_cast<std::chrono::milliseconds>(end - rank.started);
   one.end = rank.end;
   if (rank.err != nullptr) one.stderr_tail = rank.err->tail();

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -114,6 +115,7 @@ class Generation {
     bool ended = false;
     Clock::time_point started;
     Clock::time_point stopped;
+    int ended_by = 0;  // a signal of ours; 0: it ended in another way
     RankEnd end;
     std::unique_ptr<boost::asio::posix::stream_descriptor> lifeline;
     std::optional<rendezvous::PeerFailure> follows;  // as it said first
@@ -155,6 +157,7 @@ class Generation {
   int alive_ = 0;                       // of these, not ended
   rendezvous::FirstCause first_cause_;  // of one node; of several, of this node's ranks alone
   std::optional<rendezvous::Question> question_;  // not answered yet
+  std::set<int> signals_sent_;
   bool stopping_ = false;
   bool to_finish_ = false;  // finish() was called
   bool finished_ = false;

@@ -39,6 +39,58 @@ std::string seconds(std::chrono::milliseconds time) {
   return s < 10 ? fmt::format("{:.2f} s", s) : fmt::format("{:.1f} s", s);
 }
 
+// A program that its group's error ends exits with a code of its own, or aborts because nobody
+// catches the error. 128+15 after SIGTERM is how a shell's handler ends.
+bool may_end_for_its_group(const RankFacts& rank) {
+  const int status = rank.end.status;
+  if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGABRT;
+  const bool is_handlers_code =
+      WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == 128 + SIGINT;
+  return WEXITSTATUS(status) != 0 && !(rank.end.stopped && is_handlers_code);
+}
+
+std::string place_of(const rendezvous::Cause& cause) {
+  return cause.operation.empty() ? "a group" : cause.operation;
+}
+
+// "failed because of rank 1 in all_reduce #1042"; empty: it did not.
+std::string failure_for_another(const RankFacts& rank) {
+  using rendezvous::Blame;
+  if (!rank.end.follows || !may_end_for_its_group(rank)) return {};
+  const rendezvous::Cause& why = rank.end.follows->cause;
+  // The pair that met first need not have the odd rank in it, which the page names.
+  if (why.blame == Blame::kMismatch) {
+    const std::string& call = rank.end.follows->call;
+    return fmt::format("failed because of a mismatch{}",
+                       call.empty() ? "" : ", having called " + call);
+  }
+  if (why.rank == rank.rank) return {};
+  return fmt::format("failed because of {} in {}",
+                     why.rank >= 0 ? fmt::format("rank {}", why.rank) : std::string("a peer"),
+                     place_of(why));
+}
+
+std::string fate_of(const RankFacts& rank) {
+  using rendezvous::Blame;
+  if (!rank.started) return "not started";
+  if (!rank.ended) return "ended with the supervisor";
+  std::string fate;
+  if (rank.ended_by != 0) {
+    fate = fmt::format("ended by dlrun with {}", signal_name(rank.ended_by));
+  } else {
+    fate = failure_for_another(rank);
+    if (fate.empty()) fate = how_it_ended(rank.end.status);
+  }
+  if (rank.end.lost_peer) return "lost a peer, " + fate;
+  if (rank.end.follows) {
+    const rendezvous::Cause& why = rank.end.follows->cause;
+    if (why.blame == Blame::kMissing && why.rank == rank.rank) {
+      return fmt::format("had not done its part in {}, {}", place_of(why), fate);
+    }
+  }
+  return fate;
+}
+
 }  // namespace
 
 std::string signal_name(int signal) {
@@ -96,28 +148,7 @@ ErrorFile read_error_file(const std::string& content) {
 std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
   std::map<std::string, std::vector<int>> fates;
   for (const RankFacts& rank : all) {
-    if (rank.rank == cause) continue;
-    std::string fate;
-    if (!rank.started) {
-      fate = "not started";
-    } else if (!rank.ended) {
-      fate = "ended with the supervisor";
-    } else if (rank.end.follows && rank.end.is_follower() && rank.end.failed()) {
-      const rendezvous::Cause& why = rank.end.follows->cause;
-      fate = fmt::format("failed because of {} in {}",
-                         why.rank >= 0 && why.rank != rank.rank ? fmt::format("rank {}", why.rank)
-                                                                : std::string("a peer"),
-                         why.operation.empty() ? std::string("a group") : why.operation);
-    } else if (rank.end.stopped) {
-      fate = "ended by dlrun";
-      if (WIFSIGNALED(rank.end.status)) {
-        fate += fmt::format(" with {}", signal_name(WTERMSIG(rank.end.status)));
-      }
-    } else {
-      fate = how_it_ended(rank.end.status);
-    }
-    if (rank.end.lost_peer) fate.insert(0, "lost a peer, ");
-    fates[fate].push_back(rank.rank);
+    if (rank.rank != cause) fates[fate_of(rank)].push_back(rank.rank);
   }
   std::string text;
   for (const auto& [fate, ranks] : fates) {

@@ -21,6 +21,7 @@ struct RankFacts {
   pid_t pid = -1;
   bool started = false;
   bool ended = false;
+  int ended_by = 0;  // the signal of dlrun's that ended it; 0: it ended in another way
   std::chrono::milliseconds ran{0};
   RankEnd end;
   std::string stderr_tail;
@@ -43,8 +44,9 @@ std::string describe_end(const RankFacts& rank, const Place& place);
 // What the rank last said, one line each, without line breaks.
 std::vector<std::string> last_words(const RankFacts& rank);
 
-// "ranks 0, 2-7 were ended by dlrun; rank 1 had ended with exit code 0"; empty: there are no
-// others.
+// "ranks 0, 2-7: ended by dlrun with SIGTERM; rank 1: ended with exit code 0"; empty: there are no
+// others. Only a signal that dlrun sent is said to be dlrun's, and only a rank that ended by itself
+// after its group broke is said to have failed because of another one.
 std::string fate_of_others(int cause, const std::vector<RankFacts>& all);
 
 // What torch's `record` decorator wrote ({"message": {"message": ...}}), or any other text.

@@ -27,8 +27,8 @@ int stubborn() {
   while (true) ::pause();
 }
 
-// Fails because of rank 1.
-int follow() {
+// Its group broke, as rank 1 did not do its part.
+void say_broken() {
   dl::rendezvous::PeerFailure failure;
   failure.cause.blame = dl::rendezvous::Blame::kMissing;
   failure.cause.rank = 1;
@@ -36,7 +36,19 @@ int follow() {
   failure.cause.operation = "all_reduce #3";
   failure.cause.text = "rank 1 is gone";
   dl::rendezvous::report_peer_failure(failure);
+}
+
+// Fails because of rank 1.
+int follow() {
+  say_broken();
   return 4;
+}
+
+// Hears of it, and goes on.
+int late() {
+  say_broken();
+  say("told\n");
+  while (true) ::pause();
 }
 
 // Three lines of 1 MB of its own digit, in pieces of 10 kB.
@@ -64,6 +76,7 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "stubborn") return stubborn();
   if (what == "follow") return follow();
+  if (what == "late") return late();
   if (what == "long-lines") return long_lines();
   if (what == "key") return key();
   return 64;

@@ -1,0 +1,81 @@
+// What a failed job's page says of the ranks that are not the cause: each ended by itself, or by a
+// signal that dlrun really sent.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/free_port.h"
+#include "tests/support/gate.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using testing::HasSubstr;
+
+// Rank 0 fails once rank 1, which goes by "kill -SIGNAL itself" or "exit CODE" on SIGTERM, is up.
+TEST(Fates, OfARankThatDlrunDidNotEndIsItsOwn) {
+  struct Case {
+    const char* on_term;
+    const char* text;
+  };
+  for (const Case& one :
+       {Case{"kill -ABRT $$", "rank 1: was killed by signal 6 (SIGABRT)"},
+        Case{"kill -SEGV $$", "rank 1: was killed by signal 11 (SIGSEGV)"},
+        Case{"kill -HUP $$", "rank 1: was killed by signal 1 (SIGHUP)"},
+        Case{"exit 1", "rank 1: ended with exit code 1"},
+        Case{"exit 0", "rank 1: ended with exit code 0"},
+        Case{"trap - TERM; kill -TERM $$", "rank 1: ended by dlrun with SIGTERM"}}) {
+    SCOPED_TRACE(one.on_term);
+    const tests::Gate gate;
+    tests::Process job({tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",
+                        "ulimit -c 0; if test $RANK = 0; then " + gate.wait() +
+                            "exit 3; fi; trap '" + one.on_term + "' TERM; " + gate.opener() +
+                            "while :; do sleep 0.01; done"});
+    EXPECT_EQ(job.wait(), 3);
+    EXPECT_THAT(job.err(), HasSubstr(std::string("the others: ") + one.text + "\n"));
+  }
+}
+
+// Rank 1 does not come to an operation, and hears that rank 0 has given it up.
+TEST(Fates, OfTheRankThatATimeoutIsAboutIsNotThatOfAVictim) {
+  for (const int nodes : {1, 2}) {
+    const tests::TempDir home;
+    const tests::Gate gate;
+    const std::string endpoint = "127.0.0.1:" + std::to_string(tests::free_port());
+    const std::string probe = tests::program("../tests/launcher_probe");
+    std::vector<std::unique_ptr<tests::Process>> jobs;
+    for (int node = 0; node < nodes; ++node) {
+      std::vector<std::string> line = {tests::program("dlrun"), "--nproc-per-node",
+                                       std::to_string(2 / nodes)};
+      if (nodes > 1) {
+        line.insert(line.end(), {"--nnodes", "2", "--node-rank", std::to_string(node),
+                                 "--rdzv-endpoint", endpoint});
+      }
+      line.insert(line.end(), {"sh", "-c",
+                               "if test $RANK = 0; then " + gate.wait() + "exec " + probe +
+                                   " follow; fi; exec " + probe + " late"});
+      jobs.push_back(std::make_unique<tests::Process>(
+          line, tests::Process::Options{.environment = {"XDG_CONFIG_HOME=" + home.path(),
+                                                        "DLRUN_NODE_ID=" + std::to_string(node)}}));
+    }
+    ASSERT_TRUE(jobs.back()->wait_for_out("told")) << jobs.back()->err();
+    gate.open();
+    for (const auto& job : jobs) {
+      EXPECT_EQ(job->wait(), 4) << job->err();
+      EXPECT_THAT(job->err(), HasSubstr("it says that it failed because of rank 1 in all_reduce "
+                                        "#3, which has not ended on its own"));
+    }
+    EXPECT_THAT(jobs.back()->err(),
+                HasSubstr(std::string(nodes == 1 ? "the others" : "on this node") +
+                          ": rank 1: had not done its part in all_reduce #3, ended by dlrun with "
+                          "SIGTERM\n"));
+  }
+}
+
+}  // namespace
+}  // namespace dl

@@ -1,0 +1,90 @@
+#include "launcher/verdict/report.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <optional>
+#include <string>
+
+namespace dl::launcher {
+namespace {
+
+using rendezvous::Blame;
+
+// What rank 1 says that its group broke of, while rank 0 is the cause of the job's end.
+struct Broke {
+  Blame blame;
+  int rank;
+  const char* call = "";
+};
+
+struct Fate {
+  const char* name;
+  int status;
+  int ended_by;
+  bool stopped;
+  std::optional<Broke> broke;
+  const char* text;
+};
+
+constexpr int exit_code(int code) {
+  return code << 8;
+}
+
+// clang-format off
+const Fate kFates[] = {
+    {"dlrun's signal", SIGTERM, SIGTERM, true, std::nullopt, "ended by dlrun with SIGTERM"},
+    {"its own SIGSEGV", SIGSEGV, 0, true, std::nullopt, "was killed by signal 11 (SIGSEGV)"},
+    {"SIGSEGV in a broken group", SIGSEGV, 0, true, Broke{Blame::kGone, 0}, "was killed by signal 11 (SIGSEGV)"},
+    {"SIGKILL of another", SIGKILL, 0, true, std::nullopt, "was killed by signal 9 (SIGKILL)"},
+    {"its own exit", exit_code(1), 0, true, std::nullopt, "ended with exit code 1"},
+    {"good end", 0, 0, true, Broke{Blame::kGone, 0}, "ended with exit code 0"},
+    {"victim", exit_code(1), 0, false, Broke{Blame::kGone, 0}, "failed because of rank 0 in barrier #2"},
+    {"victim after the stop", exit_code(1), 0, true, Broke{Blame::kGone, 0}, "failed because of rank 0 in barrier #2"},
+    {"uncaught error", SIGABRT, 0, true, Broke{Blame::kGone, 0}, "failed because of rank 0 in barrier #2"},
+    {"victim of none that is known", exit_code(1), 0, true, Broke{Blame::kMissing, -1}, "failed because of a peer in barrier #2"},
+    {"heard of it, and was ended", SIGTERM, SIGTERM, true, Broke{Blame::kGone, 0}, "ended by dlrun with SIGTERM"},
+    {"heard of it, and its handler exits", exit_code(143), 0, true, Broke{Blame::kGone, 0}, "ended with exit code 143"},
+    {"late, and was ended", SIGTERM, SIGTERM, true, Broke{Blame::kMissing, 1}, "had not done its part in barrier #2, ended by dlrun with SIGTERM"},
+    {"late, and failed by itself", exit_code(1), 0, true, Broke{Blame::kMissing, 1}, "had not done its part in barrier #2, ended with exit code 1"},
+    {"mismatch with another pair", exit_code(1), 0, true, Broke{Blame::kMismatch, 2, "all_reduce #2"}, "failed because of a mismatch, having called all_reduce #2"},
+    {"heard of a mismatch", SIGTERM, SIGTERM, true, Broke{Blame::kMismatch, 2}, "ended by dlrun with SIGTERM"},
+};
+// clang-format on
+
+RankFacts facts_of(int rank, const Fate& fate) {
+  RankFacts facts;
+  facts.rank = rank;
+  facts.started = facts.ended = true;
+  facts.ended_by = fate.ended_by;
+  facts.end = {.rank = rank, .pid = 7, .status = fate.status, .stopped = fate.stopped};
+  if (fate.broke) {
+    rendezvous::PeerFailure& failure = facts.end.follows.emplace();
+    failure.cause = {.blame = fate.broke->blame, .rank = fate.broke->rank, .found_by = 0};
+    failure.cause.operation = "barrier #2";
+    failure.call = fate.broke->call;
+  }
+  return facts;
+}
+
+TEST(FateOfOthers, IsHowARankEndedAndWhoseSignalItWas) {
+  for (const Fate& fate : kFates) {
+    SCOPED_TRACE(fate.name);
+    EXPECT_EQ(fate_of_others(0, {facts_of(1, fate)}), std::string("rank 1: ") + fate.text);
+  }
+}
+
+TEST(FateOfOthers, NamesRanksOfOneFateTogetherAndLeavesOutTheCause) {
+  const Fate ended{"", SIGTERM, SIGTERM, true, std::nullopt, ""};
+  const Fate failed{"", SIGSEGV, 0, true, std::nullopt, ""};
+  RankFacts never;
+  never.rank = 5;
+  EXPECT_EQ(fate_of_others(2, {facts_of(0, ended), facts_of(1, ended), facts_of(2, failed),
+                               facts_of(3, failed), facts_of(4, ended), never}),
+            "ranks 0-1, 4: ended by dlrun with SIGTERM; rank 5: not started; rank 3: was killed by "
+            "signal 11 (SIGSEGV)");
+  EXPECT_EQ(fate_of_others(0, {facts_of(0, failed)}), "");
+}
+
+}  // namespace
+}  // namespace dl::launcher
