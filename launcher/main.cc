@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/output.h"
 #include "launcher/agent/generation.h"
 #include "launcher/autopsy/command.h"
 #include "launcher/cli/options.h"
@@ -29,13 +29,6 @@
 
 namespace dl::launcher {
 namespace {
-
-// Whoever starts dlrun with a standard stream closed must not have a pipe of ours take its number.
-void open_missing_standard_streams() {
-  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // takes the lowest number, fd
-  }
-}
 
 std::vector<VisibleGpu> gpus_to_give_out() {
   std::optional<std::string> mask;
@@ -111,7 +104,7 @@ int run(int argc, char** argv) {
 }  // namespace dl::launcher
 
 int main(int argc, char** argv) {
-  dl::launcher::open_missing_standard_streams();
+  dl::open_missing_standard_streams();
   try {
     dl::launcher::JobSignals::hold_what_ends_nothing();
     const int code = dl::launcher::run(argc, argv);

@@ -5,12 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <map>
 
 #include "collectives/algorithms/plan.h"
 #include "collectives/algorithms/reduce.h"
 #include "collectives/descriptor.h"
 #include "core/base/error.h"
+#include "core/base/output.h"
 #include "core/base/version.h"
 
 namespace dl::collectives::bench {
@@ -369,7 +371,9 @@ std::optional<int> parse(int argc, char** argv, Options& o) {
     if (app.count("-o") > 0) o.tune_file = words.reduction;
     understand(o, words, idle);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (app.exit(error) != 0) return 2;
+    require_written(stdout, "standard output");
+    return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "{}: {}\n", o.program, error.what());
     return 2;

@@ -18,6 +18,7 @@
 #include "core/base/error.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
+#include "core/base/output.h"
 #include "core/base/stopped.h"
 
 namespace dl {
@@ -170,6 +171,7 @@ void init_process_group(const ProcessGroupOptions& options) {
   DL_CHECK(
       session == nullptr, kInvalidArgument,
       "init_process_group: there is a default group already; call destroy_process_group first");
+  open_missing_standard_streams();  // no socket of ours may get what the program prints
   session = new Session(make_session(options));
   if (session->group->size() > 1) log::set_who(fmt::format("rank {}", session->group->rank()));
 }

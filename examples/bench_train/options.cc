@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/output.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
 #include "nn/layers/activation.h"
@@ -151,6 +152,7 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     exit_code = app.exit(error) == 0 ? 0 : 2;
+    if (exit_code == 0) dl::require_written(stdout, "standard output");
     return std::nullopt;
   }
   options.captured = mode == "captured";

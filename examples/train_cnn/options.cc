@@ -3,8 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
+#include "core/base/output.h"
 #include "core/base/version.h"
 
 namespace dl::examples {
@@ -77,7 +79,9 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kBadUsage;
+    if (app.exit(error) != 0) return kBadUsage;
+    require_written(stdout, "standard output");
+    return 0;
   }
   return o;
 }

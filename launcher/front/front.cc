@@ -25,6 +25,11 @@ AgentSettings settings_of(const Options& options, const JobOutput& output) {
   return settings;
 }
 
+std::string text_of_lost_output(int error) {
+  if (error == EBADF) return "standard output is closed: what ranks write to it is lost";
+  return fmt::format("write to standard output: {}", std::strerror(error));
+}
+
 }  // namespace
 
 Front::Front(const Options& options, Starter& starter)
@@ -115,7 +120,7 @@ void Front::on_output_lost(int error) {
   if (error == EPIPE) {
     agent_->stop({128 + SIGPIPE, ""}, SIGTERM);
   } else {
-    agent_->stop({1, fmt::format("write to standard output: {}", std::strerror(error))}, SIGTERM);
+    agent_->stop({1, text_of_lost_output(error)}, SIGTERM);
   }
 }
 
@@ -136,7 +141,7 @@ int Front::bring_out(Verdict verdict) {
   if (error == 0 || verdict.exit_code != 0) return verdict.exit_code;
   if (error == ETIME) return 128 + last_interrupt_;
   if (error == EPIPE) return 128 + SIGPIPE;
-  output_.say(fmt::format("write to standard output: {}", std::strerror(error)));
+  output_.say_last(text_of_lost_output(error));
   return 1;
 }
 

@@ -233,29 +233,46 @@ void JobOutput::show(const std::vector<std::string>& page) {
 }
 
 void JobOutput::finish() {
-  const auto has_taken_all = [this](const Sink& sink) {
-    return sink.is_broken() || (is_shown(sink) && sink.unwritten() == 0);
-  };
-  run_until([&] {
-    return (has_taken_all(out_) && has_taken_all(err())) || readers_are_given_up() ||
-           disk_is_given_up();
-  });
+  wait_for_sinks();
   if (own_err_ && !has_taken_all(err())) {
     for (const std::string& line : page_) out_.write(said_by_dlrun(line));
   }
+  say_what_is_lost();
   if (node_ != nullptr && !node_->broken_logs().empty()) {
     const std::set<int>& broken = node_->broken_logs();
     say(fmt::format("the logs of {} in {} are incomplete",
                     rendezvous::rank_list({broken.begin(), broken.end()}), node_->run_folder()));
   }
-  say_what_is_lost();
   run_until([&] { return disk_.is_idle() || disk_is_given_up(); });
   if (!disk_.is_idle() && has_logs()) {
-    say_beside(
-        nullptr,
-        fmt::format("the logs in {} are incomplete: the disk has taken nothing for {} s",
+    say(fmt::format("the logs in {} are incomplete: the disk has taken nothing for {} s",
                     node_->run_folder(), whole_seconds(Clock::now() - *disk_.waits_since())));
   }
+  wait_for_sinks();
+}
+
+void JobOutput::say_last(const std::string& line) {
+  say(line);
+  wait_for_sinks();
+}
+
+bool JobOutput::has_taken_all(const Sink& sink) const {
+  return sink.is_broken() || (is_shown(sink) && sink.unwritten() == 0);
+}
+
+void JobOutput::wait_for_sinks() {
+  run_until([this] {
+    return (has_taken_all(out_) && has_taken_all(err())) || readers_are_given_up() ||
+           disk_is_given_up();
+  });
+}
+
+// Where the bytes are that a reader has not taken.
+std::string JobOutput::where_the_lost_are() const {
+  if (!has_logs()) return " and are lost";
+  const bool is_whole = node_->broken_logs().empty() && !disk_is_given_up();
+  return fmt::format("; {} has {}", node_->run_folder(),
+                     is_whole ? "them" : "those that its disk has taken");
 }
 
 void JobOutput::say_what_is_lost() {
@@ -265,8 +282,7 @@ void JobOutput::say_what_is_lost() {
     if (bytes == 0) continue;
     if (sink == &out_) lost_ = ETIME;
     say_beside(sink, fmt::format("{} bytes for {} were not read in time{}", bytes, name_of(*sink),
-                                 has_logs() ? fmt::format("; {} has them", node_->run_folder())
-                                            : " and are lost"));
+                                 where_the_lost_are()));
   }
 }
 

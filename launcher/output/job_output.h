@@ -61,6 +61,8 @@ class JobOutput : public FrameTaker {
   void begin_finish();
   void show(const std::vector<std::string>& page);
   void finish();
+  // After finish().
+  void say_last(const std::string& line);
   bool is_finishing() const { return finishing_; }
   // The readers get until then, or a second if that is over by the time of begin_finish().
   void hurry_until(Clock::time_point deadline);
@@ -77,6 +79,7 @@ class JobOutput : public FrameTaker {
   static constexpr std::chrono::seconds kDiskPatience{10};
 
   Sink& err() { return own_err_ ? *own_err_ : out_; }
+  const Sink& err() const { return own_err_ ? *own_err_ : out_; }
   const Sink& sink_of(Stream stream) const {
     return stream == Stream::kOut || !own_err_ ? out_ : *own_err_;
   }
@@ -95,6 +98,9 @@ class JobOutput : public FrameTaker {
   bool readers_are_given_up() const;
   bool disk_is_given_up() const;
   bool is_shown(const Sink& sink) const;
+  bool has_taken_all(const Sink& sink) const;
+  void wait_for_sinks();
+  std::string where_the_lost_are() const;
   void say_what_is_lost();
 
   boost::asio::io_context& io_;

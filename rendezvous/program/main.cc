@@ -13,6 +13,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/output.h"
 #include "core/base/version.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"
@@ -84,9 +85,7 @@ int join(const Arguments& arguments) {
   return code;
 }
 
-}  // namespace
-
-int main(int count, char** values) {
+int run(int count, char** values) {
   CLI::App app{
       "The rendezvous of a dlrun job: how its nodes find each other, agree on who is in, and share "
       "small facts.\ndlrun starts it where it needs it. The job key comes from DLRUN_KEY_FD or "
@@ -124,13 +123,22 @@ int main(int count, char** values) {
   try {
     app.parse(count, values);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (app.exit(error) != 0) return 2;
+    require_written(stdout, "standard output");
+    return 0;
   }
 
   leave_signals_to_dlrun();
   log::set_who("rendezvous");
+  return serving->parsed() ? serve(arguments) : join(arguments);
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  open_missing_standard_streams();
   try {
-    return serving->parsed() ? serve(arguments) : join(arguments);
+    return run(count, values);
   } catch (const std::exception& error) {  // also of the system: no memory, no thread
     std::fprintf(stderr, "dlrun-rendezvous: %s\n", error.what());
     return 1;

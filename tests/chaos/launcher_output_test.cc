@@ -21,6 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
+using testing::Not;
 
 std::vector<std::string> dlrun(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), tests::program("dlrun"));
@@ -128,6 +129,21 @@ TEST(Output, ClosedStandardStreamsAreNobodyElsesNumbers) {
   EXPECT_THAT(job.err(), HasSubstr("[rank 1] x\n"));
 }
 
+TEST(Output, ClosedStandardOutputIsAnErrorIfSomethingIsWritten) {
+  const std::string line = tests::program("dlrun") + " --nproc-per-node 2 ";
+  tests::Process silent({"sh", "-c", line + "true >&-"});
+  EXPECT_EQ(silent.wait(), 0) << silent.err();
+  tests::Process loud({"sh", "-c", line + "echo hi >&-"});
+  EXPECT_EQ(loud.wait(), 1);
+  EXPECT_THAT(loud.err(),
+              HasSubstr("dlrun: standard output is closed: what ranks write to it is lost\n"));
+  for (const char* other : {" --help", " autopsy --help"}) {
+    tests::Process help({"sh", "-c", tests::program("dlrun") + other + " >&-"});
+    EXPECT_EQ(help.wait(), 1);
+    EXPECT_EQ(help.err(), "dlrun: write to standard output: Bad file descriptor\n");
+  }
+}
+
 TEST(Output, AnUnfinishedLastLineIsShown) {
   tests::Process job(dlrun({"--nproc-per-node", "1", "sh", "-c", "printf 'a\\nb'"}));
   EXPECT_EQ(job.wait(), 0);
@@ -189,6 +205,32 @@ TEST(Output, OfRanksThatFindsNoRoomEndsTheJobWithWhatTheSystemSays) {
        "ulimit -f 1; " + tests::program("dlrun") + " seq 1 2000 >" + folder.path() + "/out"});
   EXPECT_EQ(limited.wait(), 1);
   EXPECT_THAT(limited.err(), HasSubstr("dlrun: write to standard output: File too large\n"));
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What is said last has to come into a file, too, which a thread writes.
+TEST(Output, TheLastSentencesComeIntoAFileAndNoOtherStream) {
+  const tests::TempDir folder;
+  const std::string err = folder.path() + "/err";
+  tests::Process job({"sh", "-c",
+                      "ulimit -f 64; exec " + tests::program("dlrun") + " --log-dir " +
+                          folder.path() + "/logs seq 1 30000 2>" + err});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_THAT(job.out(), testing::EndsWith("[rank 0] 30000\n"));
+  EXPECT_THAT(job.out(), Not(HasSubstr("dlrun:")));
+  EXPECT_THAT(content_of(err), HasSubstr("dlrun: the logs of rank 0 in "));
+  EXPECT_THAT(content_of(err), testing::EndsWith(" are incomplete\n"));
+
+  tests::Process limited({"sh", "-c",
+                          "ulimit -f 1; exec " + tests::program("dlrun") + " seq 1 2000 >" +
+                              folder.path() + "/out 2>" + err});
+  EXPECT_EQ(limited.wait(), 1);
+  EXPECT_THAT(content_of(err),
+              testing::EndsWith("dlrun: write to standard output: File too large\n"));
 }
 
 TEST(Output, NoPrefixLeavesLinesAsTheyAre) {

@@ -26,6 +26,7 @@
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"
 #include "tests/rendezvous/cutting_proxy.h"
+#include "tests/support/process.h"
 #include "tests/support/program.h"
 
 namespace dl::rendezvous {
@@ -485,6 +486,14 @@ TEST_F(ProgramTest, ReferenceHoldsItsHelp) {
       begin = end + 1;
     }
     EXPECT_GT(begin, 100U);
+  }
+}
+
+TEST_F(ProgramTest, HelpThatFindsNoRoomIsAnError) {
+  for (const char* to : {">/dev/full", ">&-"}) {
+    tests::Process help({"sh", "-c", tests::program("dlrun-rendezvous") + " --help " + to});
+    EXPECT_EQ(help.wait(), 1);
+    EXPECT_THAT(help.err(), HasSubstr("dlrun-rendezvous: write to standard output: "));
   }
 }
 

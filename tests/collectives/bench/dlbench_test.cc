@@ -265,6 +265,7 @@ TEST(Dlbench, EndsWithASentenceWhereMemoryOrADiskIsFull) {
     EXPECT_EQ(job.wait(std::chrono::seconds(100)), 1) << arguments;
     EXPECT_EQ(job.err(), text);
   };
+  ends("--help >/dev/full", "error: write to standard output: not all of it could be written\n");
   ends("-b 8 -e 8 >/dev/full", "error: write to standard output: No space left on device\n");
   ends("-b 8 -e 8 -J /dev/full", "error: write to /dev/full: No space left on device\n");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end such a process
