@@ -12,6 +12,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/output.h"
 #include "launcher/agent/generation.h"
 #include "launcher/autopsy/command.h"
@@ -112,7 +113,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "dlrun: write to standard output: {}\n", std::strerror(errno));
     return code == 0 ? 1 : code;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "dlrun: {}\n", error.what());
+    fmt::print(stderr, "dlrun: {}\n", dl::text_with_limits(error));
     if (!dl::launcher::kill_descendants(dl::Deadline::after(std::chrono::seconds(30)))) {
       fmt::print(stderr, "dlrun: these are left, as SIGKILL does not end them:\n");
       for (const std::string& left : dl::launcher::living_descendants()) {

@@ -15,6 +15,7 @@
 #include "collectives/init/launch.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/output.h"
 
 namespace dl::collectives::bench {
@@ -83,7 +84,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "error: out of memory; choose a smaller -e, -m or -n\n");
   } catch (const std::system_error& error) {  // no thread can be made
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "error: {}\n", dl::text_with_limits(error));
   }
   std::fflush(stderr);
   ::_exit(1);  // other ranks may be waited for by what the process would tidy up

@@ -77,6 +77,10 @@ std::optional<double> memory_left_of_v1(const std::string& folder) {
                      folder + "/memory.stat", "total_inactive_file");
 }
 
+std::optional<double> pids_of(const std::string& folder) {
+  return number(small_file(folder + "/pids.max"));
+}
+
 using Limit = std::optional<double> (*)(const std::string& folder);
 
 // The least of all groups of `controller` that this process is in.
@@ -120,6 +124,12 @@ std::optional<std::uint64_t> memory_left_by_cgroup(const std::string& root) {
   // "No limit" of version 1 is a number close to 2^63.
   if (!left || *left > static_cast<double>(std::uint64_t{1} << 60)) return std::nullopt;
   return static_cast<std::uint64_t>(*left);
+}
+
+std::optional<std::uint64_t> pids_limit(const std::string& root) {
+  const std::optional<double> limit = least(root, "pids", &pids_of, &pids_of);
+  if (!limit) return std::nullopt;
+  return static_cast<std::uint64_t>(*limit);
 }
 
 }  // namespace dl

@@ -16,4 +16,7 @@ std::optional<double> cpu_quota(const std::string& root = "");
 // them first.
 std::optional<std::uint64_t> memory_left_by_cgroup(const std::string& root = "");
 
+// Processes and threads that the group may have (pids.max).
+std::optional<std::uint64_t> pids_limit(const std::string& root = "");
+
 }  // namespace dl

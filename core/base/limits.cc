@@ -7,6 +7,10 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <new>
+#include <system_error>
+
+#include "core/base/cgroup.h"
 
 #include "core/base/error.h"
 
@@ -25,6 +29,10 @@ std::string text_of_open_files() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
   return fmt::format("; the limit (ulimit -n) is {} and one more is wanted: {}", limit.rlim_cur,
                      cure_of(limit));
+}
+
+std::string limit_text(rlim_t limit) {
+  return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit);
 }
 
 }  // namespace
@@ -65,6 +73,42 @@ std::string system_error_text(int error) {
                       file_size_limit());
   }
   return text;
+}
+
+bool is_want_of_room(int error) noexcept {
+  return error == EAGAIN || error == ENOMEM || error == ENOSPC || is_out_of_files(error);
+}
+
+std::string spawn_error_text(int error) {
+  if (error != EAGAIN && error != ENOMEM) return system_error_text(error);
+  rlimit processes{RLIM_INFINITY, RLIM_INFINITY};
+  rlimit memory{RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(RLIMIT_NPROC, &processes);
+  ::getrlimit(RLIMIT_AS, &memory);
+  std::string text = std::strerror(error);
+  if (error == ENOMEM || memory.rlim_cur != RLIM_INFINITY) {
+    return text + fmt::format(
+                      "; no room for a process or thread more: the limits are {} bytes "
+                      "of memory (ulimit -v) and {} processes and threads (ulimit -u)",
+                      limit_text(memory.rlim_cur), limit_text(processes.rlim_cur));
+  }
+  text += fmt::format("; no process or thread more: the limit of this user (ulimit -u) is {}",
+                      limit_text(processes.rlim_cur));
+  if (const auto group = pids_limit()) {
+    text += fmt::format(", that of the control group (pids.max) is {}", *group);
+  }
+  return text;
+}
+
+std::string text_with_limits(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return "out of memory; is it limited (ulimit -v, memory.max of the control group)?";
+  }
+  const auto* const system = dynamic_cast<const std::system_error*>(&error);
+  const bool is_of_room =
+      system != nullptr && (system->code() == std::errc::resource_unavailable_try_again ||
+                            system->code() == std::errc::not_enough_memory);
+  return is_of_room ? spawn_error_text(system->code().value()) : error.what();
 }
 
 }  // namespace dl

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -24,5 +25,17 @@ bool is_out_of_files(int error) noexcept;
 // to do: "Too many open files; the limit (ulimit -n) is 256 and one more is wanted: `ulimit -n
 // 4096` is allowed".
 std::string system_error_text(int error);
+
+// EAGAIN, ENOMEM and the like: a limit or the machine, and not what was asked for.
+bool is_want_of_room(int error) noexcept;
+
+// The same for an errno value of fork(), clone() or the making of a thread: "Resource temporarily
+// unavailable; the system makes no further process or thread: ulimit -u is 4096, pids.max of the
+// control group is 42".
+std::string spawn_error_text(int error);
+
+// What an exception says; of a std::system_error of a thread that could not be made (whose own
+// words are "Resource temporarily unavailable") also which limit.
+std::string text_with_limits(const std::exception& error);
 
 }  // namespace dl

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "launcher/plan/environment.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/file_format.h"
@@ -157,11 +158,13 @@ void Generation::on_not_started(Rank& rank, const Message& message) {
   --alive_;
   rank.asked = false;
   const int error = message.number;
-  const int exit_code = error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  // The program is to blame only if it was come to.
+  const bool is_programs = message.text == "exec" && !is_want_of_room(error);
+  const int exit_code = !is_programs ? 1 : error == ENOENT ? kExitNotFound : kExitNotExecutable;
   const std::string& program = set_.plan.executable;
-  std::string why = std::strerror(error);
-  if (error == ENOENT && message.text == "exec") why = "its interpreter is not there";
-  if (error == ENOEXEC) why = why_not_executed(program);
+  std::string why = spawn_error_text(error);
+  if (is_programs && error == ENOENT) why = why_no_interpreter(program);
+  if (is_programs && error == ENOEXEC) why = why_not_executed(program);
   events_.on_not_started({exit_code, fmt::format("rank {} could not be started: {} of {}: {}",
                                                  number_of(rank), message.text, program, why)});
   check_ended();

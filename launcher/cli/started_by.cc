@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/env.h"
+#include "core/base/pmi.h"
 
 namespace dl::launcher {
 namespace {
@@ -43,17 +44,18 @@ std::string under_mpirun(std::int64_t rank, std::int64_t ranks) {
 
 std::string one_of_several_jobs() {
   if (env::is_set(Var::kJobId)) return "";  // a rank of dlrun's has started this one
-  const auto slurm = env::get_int(Var::kSlurmRank);
-  const auto tasks = env::get_int(Var::kSlurmStepTasks);
-  if (slurm && tasks && *tasks > 1) return under_srun(*slurm, *tasks);
   struct Mpi {
     Var rank, size;
   };
   for (const Mpi& mpi : {Mpi{Var::kOmpiRank, Var::kOmpiSize}, Mpi{Var::kPmiRank, Var::kPmiSize}}) {
+    if (mpi.rank == Var::kPmiRank && is_pmi_of_srun()) continue;
     const auto rank = env::get_int(mpi.rank);
     const auto size = env::get_int(mpi.size);
     if (rank && size && *size > 1) return under_mpirun(*rank, *size);
   }
+  const auto slurm = env::get_int(Var::kSlurmRank);
+  const auto tasks = env::get_int(Var::kSlurmStepTasks);
+  if (slurm && tasks && *tasks > 1) return under_srun(*slurm, *tasks);
   return "";
 }
 

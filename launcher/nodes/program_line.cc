@@ -33,6 +33,47 @@ char text_flag_of(std::string_view interpreter) {
   return interpreter == "perl" || interpreter == "ruby" || interpreter == "julia" ? 'e' : 'c';
 }
 
+// A program that executes the one behind its own arguments.
+struct Wrapper {
+  std::string_view name;
+  std::string_view with_value;  // letters of options whose value may be the next word
+  int operands;                 // words before the program
+};
+constexpr Wrapper kWrappers[] = {{"env", "uC", 0},       {"nice", "n", 0},     {"nohup", "", 0},
+                                 {"setsid", "", 0},      {"stdbuf", "ioe", 0}, {"ionice", "cn", 0},
+                                 {"timeout", "ks", 1},   {"taskset", "", 1},   {"chrt", "", 1},
+                                 {"numactl", "iNCmp", 0}};
+
+bool is_assignment(std::string_view word) {
+  const std::size_t equals = word.find('=');
+  return equals != std::string_view::npos && equals > 0;
+}
+
+// Where the program begins that `words` run in the end.
+std::size_t behind_wrappers(const std::vector<std::string>& words) {
+  std::size_t at = 0;
+  for (;;) {
+    const std::string name = last_part(words[at]);
+    const auto wrapper = std::find_if(std::begin(kWrappers), std::end(kWrappers),
+                                      [&](const Wrapper& known) { return known.name == name; });
+    if (wrapper == std::end(kWrappers)) return at;
+    std::size_t next = at + 1;
+    while (next < words.size() && words[next].starts_with('-')) {
+      const std::string& option = words[next++];
+      if (option == "--") break;
+      const bool takes_next =
+          option.size() == 2 && wrapper->with_value.find(option[1]) != std::string_view::npos;
+      if (takes_next) ++next;
+    }
+    if (name == "env") {
+      while (next < words.size() && is_assignment(words[next])) ++next;
+    }
+    next += static_cast<std::size_t>(wrapper->operands);
+    if (next >= words.size()) return at;  // it runs nothing
+    at = next;
+  }
+}
+
 bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          std::string_view("_-./=:,@%+").find(c) != std::string_view::npos ||
@@ -62,7 +103,9 @@ std::string line_of(const std::vector<std::string>& words) {
   return line;
 }
 
-std::string base_name_of(const std::vector<std::string>& words) {
+std::string base_name_of(const std::vector<std::string>& line) {
+  const std::vector<std::string> words(
+      line.begin() + static_cast<std::ptrdiff_t>(behind_wrappers(line)), line.end());
   std::string name = last_part(words.front());
   std::string interpreter = without_version(name);
   if (!is_interpreter(interpreter)) return name;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/base/env.h"
+#include "core/base/limits.h"
 #include "launcher/process/rank_files.h"
 #include "launcher/verdict/report.h"
 
@@ -34,7 +35,7 @@ std::uint32_t start_rendezvous(WardenClient& warden, NodeOutput& output, const U
 
 std::string how_helper_ended(const Message& news) {
   return news.kind == MessageKind::kNotStarted
-             ? fmt::format("could not be started: {}", std::strerror(news.number))
+             ? fmt::format("could not be started: {}", spawn_error_text(news.number))
              : how_it_ended(news.number);
 }
 

@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/unique_fd.h"
 
 namespace dl::launcher {
@@ -207,7 +208,7 @@ std::vector<Gpu> find_gpus(std::chrono::milliseconds deadline) {
   UniqueFd out(ends[0]);
   UniqueFd in(ends[1]);
   const pid_t child = ::fork();
-  if (child < 0) throw_errno(errno, "fork");
+  if (child < 0) throw_error(ErrorKind::kIo, "fork: {}", spawn_error_text(errno));
   if (child == 0) answer_and_exit(in.get());
   in.reset();
   bool in_time = false;

@@ -13,13 +13,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kNeed = "several nodes need one secret: give its file in --key-file";
+constexpr const char* kNoneKept = ", as none can be kept among this user's settings: ";
+
 fs::path users_key() {
   if (const auto config = env::get(env::Var::kXdgConfigHome))
     return fs::path(*config) / "dlrun/key";
   const auto home = env::get(env::Var::kHome);
-  DL_CHECK(home.has_value(), kNotFound,
-           "several nodes need one secret: give its file in --key-file (HOME is not set)");
+  DL_CHECK(home.has_value(), kNotFound, "{} (HOME is not set)", kNeed);
   return fs::path(*home) / ".config/dlrun/key";
+}
+
+[[noreturn]] void throw_no_key(int error, const fs::path& path) {
+  throw_errno(error, fmt::format("{}{}create {}", kNeed, kNoneKept, path.string()));
 }
 
 // Made aside and linked into place, so that of two dlruns that come first together both end up with
@@ -27,14 +33,18 @@ fs::path users_key() {
 void make_key(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  if (error) throw_errno(error.value(), fmt::format("create {}", path.parent_path().string()));
+  if (error) throw_no_key(error.value(), path.parent_path());
   // Not the pid: containers that share a home directory have the same ones.
   const auto random = rendezvous::JobKey::generate().hex().substr(0, 16);
   const std::string aside = fmt::format("{}.{}", path.string(), random);
-  rendezvous::JobKey::generate().write_file(aside);
+  try {
+    rendezvous::JobKey::generate().write_file(aside);
+  } catch (const Error& failed) {
+    throw_error(failed.kind(), "{}{}{}", kNeed, kNoneKept, failed.what());
+  }
   const int failed = ::link(aside.c_str(), path.c_str()) == 0 ? 0 : errno;
   ::unlink(aside.c_str());
-  if (failed != 0 && failed != EEXIST) throw_errno(failed, fmt::format("create {}", path.string()));
+  if (failed != 0 && failed != EEXIST) throw_no_key(failed, path);
 }
 
 }  // namespace

@@ -122,11 +122,11 @@ std::string obstacle_text(int obstacle) {
   return fmt::format("cannot be listened on ({})", std::strerror(obstacle));
 }
 
-void check_interface(const std::string& wanted) {
+void check_interface(const std::string& wanted, std::string_view given_in) {
   try {
     rendezvous::interface_addresses(wanted);
   } catch (const Error& error) {
-    throw_error(ErrorKind::kInvalidArgument, "--iface: {}", error.what());
+    throw_error(ErrorKind::kInvalidArgument, "{}: {}", given_in, error.what());
   }
 }
 
@@ -197,7 +197,11 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   bind(options, machine, plan);
   give_out_gpus(options, machine, plan);
   plan.omp_num_threads = std::max(1, machine.usable_cores() / ranks);
-  if (!options.iface.empty()) check_interface(options.iface);
+  if (!options.iface.empty()) {
+    check_interface(options.iface, "--iface");
+  } else if (const auto inherited = env::get(env::Var::kIface)) {
+    check_interface(*inherited, env::name_of(env::Var::kIface));
+  }
   plan.iface = options.iface;
   return plan;
 }

@@ -100,6 +100,13 @@ std::string what_elf(std::string_view head) {
   return "it is an ELF program for this machine, but damaged or cut off";
 }
 
+// Of a script: the first word behind `#!`; empty: there is none.
+std::string interpreter_in(std::string_view head) {
+  std::string_view line = head.substr(0, head.find('\n'));
+  line.remove_prefix(std::min(line.find_first_not_of(" \t", 2), line.size()));
+  return std::string(line.substr(0, line.find_first_of(" \t")));
+}
+
 }  // namespace
 
 bool is_shell_text(const std::string& path) {
@@ -119,11 +126,24 @@ std::string why_not_executed(const std::string& path) {
     if (head.starts_with(magic.bytes)) return fmt::format("it is {}", magic.what);
   }
   if (!head.starts_with("#!")) return "it is neither a program for this machine nor a text";
-  const std::size_t begin = std::min(head.find_first_not_of(" \t", 2), head.size());
-  const std::string interpreter = head.substr(begin, head.find_first_of(" \t\n", begin) - begin);
+  const std::string interpreter = interpreter_in(head);
+  if (interpreter.empty()) return "its `#!` line names no interpreter";
   return fmt::format("its interpreter {} cannot be executed: {}", interpreter,
                      is_elf(head_of(interpreter)) ? what_elf(head_of(interpreter))
                                                   : "it is no program for this machine");
+}
+
+std::string why_no_interpreter(const std::string& path) {
+  const std::string head = head_of(path);
+  if (is_elf(head)) return "the dynamic linker that it names is not there (another libc?)";
+  const std::string interpreter = interpreter_in(head);
+  if (interpreter.ends_with('\r')) {
+    return fmt::format(
+        "its interpreter `{}\\r` is not there: the file's lines end in CR LF, as on Windows; "
+        "`sed -i 's/\\r$//' {}` ends them in LF",
+        interpreter.substr(0, interpreter.size() - 1), path);
+  }
+  return fmt::format("its interpreter {} is not there", interpreter);
 }
 
 }  // namespace dl::launcher

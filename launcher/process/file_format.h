@@ -11,5 +11,7 @@ bool is_shell_text(const std::string& path);
 
 // A clause: "it is an ELF program for aarch64, and this machine is x86_64".
 std::string why_not_executed(const std::string& path);
+// The same of a file that is there, but for which exec says ENOENT.
+std::string why_no_interpreter(const std::string& path);
 
 }  // namespace dl::launcher

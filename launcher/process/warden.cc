@@ -9,6 +9,7 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/slots.h"
 #include "launcher/process/supervisor.h"
@@ -153,7 +154,7 @@ WardenHandle start_warden(const RankProgram& program, CommandLine line) {
   auto [ours, wardens] = make_channel();
   auto [our_supervisor, supervisors] = make_channel();
   const pid_t warden = ::fork();
-  if (warden < 0) throw_errno(errno, "fork");
+  if (warden < 0) throw_error(ErrorKind::kIo, "fork: {}", spawn_error_text(errno));
   if (warden == 0) {
     ours.reset();
     our_supervisor.reset();

@@ -87,6 +87,7 @@ Endpoint Endpoint::parse(std::string_view text) {
   };
   Endpoint endpoint;
   std::string_view port;
+  if (text.find("://") != std::string_view::npos) refuse("it is written without a scheme");
   if (text.starts_with('[')) {
     const std::size_t close = text.find(']');
     if (close == std::string_view::npos) refuse("']' is missing");

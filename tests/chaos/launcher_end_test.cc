@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -263,15 +264,43 @@ TEST(End, AProgramThatCannotBeExecutedIs126) {
   EXPECT_EQ(folder_job.wait(), 126);
 }
 
-TEST(End, AScriptWhoseInterpreterIsNotThereIs127) {
+TEST(End, AScriptWhoseInterpreterIsNotThereIs127AndOneWithoutAny126) {
+  struct Case {
+    const char* text;
+    int code;
+    const char* why;
+  };
+  for (const Case& one : {Case{"#!/no/such/interpreter -x\n", 127,
+                               ": its interpreter /no/such/interpreter is not "
+                               "there\n"},
+                          Case{"#!/bin/sh\r\n", 127,
+                               ": its interpreter `/bin/sh\\r` is not there: the file's lines end "
+                               "in CR LF, as on Windows; `sed -i 's/\\r$//' "},
+                          Case{"#!\n", 126, ": its `#!` line names no interpreter\n"},
+                          Case{"#! \t\n", 126, ": its `#!` line names no interpreter\n"}}) {
+    SCOPED_TRACE(one.text);
+    const tests::TempDir folder;
+    const std::string script = folder.path() + "/train";
+    std::ofstream(script) << one.text;
+    std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+    tests::Process job(dlrun({"--nproc-per-node", "2", script}));
+    EXPECT_EQ(job.wait(), one.code);
+    EXPECT_THAT(job.err(), HasSubstr(one.why));
+    EXPECT_THAT(tests::processes_with(job.mark()), IsEmpty());
+  }
+}
+
+// The program is not to blame: 1, as for anything else that dlrun cannot do.
+TEST(End, ALimitOfProcessesIsNamedAndIsNot126) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user, who has no processes";
   const tests::TempDir folder;
-  const std::string script = folder.path() + "/train";
-  std::ofstream(script) << "#!/no/such/interpreter\n";
-  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  tests::Process job(dlrun({"--nproc-per-node", "2", script}));
-  EXPECT_EQ(job.wait(), 127);
-  EXPECT_THAT(job.err(), HasSubstr("its interpreter is not there"));
-  EXPECT_THAT(tests::processes_with(job.mark()), IsEmpty());
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  tests::Process job({"setpriv", "--reuid", "54321", "--clear-groups", "prlimit", "--nproc=5:5",
+                      "env", "-C", folder.path(), tests::program("dlrun"), "--nproc-per-node", "16",
+                      "sleep", "300"});
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_THAT(job.err(), HasSubstr("could not be started: clone of "));
+  EXPECT_THAT(job.err(), HasSubstr("the limit of this user (ulimit -u) is 5"));
 }
 
 TEST(End, AScriptWithoutAnInterpreterIsRunByTheShell) {

@@ -1,5 +1,6 @@
 #include "launcher/plan/job_secret.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/base/error.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {
@@ -24,6 +26,20 @@ TEST(JobSecret, UsersKeyIsMadeOnceWhateverAnotherContainerIsMakingBeside) {
   EXPECT_EQ(job_secret(2, "").bytes(), key.bytes());
   const auto entries = std::filesystem::directory_iterator(folder);
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 2);
+  ::unsetenv("XDG_CONFIG_HOME");
+}
+
+TEST(JobSecret, SaysWhatToGiveWhereNoneCanBeKept) {
+  ::setenv("XDG_CONFIG_HOME", "/proc/nothing", 1);
+  try {
+    job_secret(2, "");
+    ADD_FAILURE() << "a key in /proc";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::StartsWith("several nodes need one secret: give its file in --key-file, "
+                                    "as none can be kept among this user's settings: create "
+                                    "/proc/nothing/dlrun: "));
+  }
   ::unsetenv("XDG_CONFIG_HOME");
 }
 

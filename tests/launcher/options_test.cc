@@ -136,6 +136,16 @@ TEST(Options, SeveralDlrunsUnderOneSrunAreRefusedWithTheLineThatMakesOneJob) {
         {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "1"}});
     EXPECT_EQ(refusal({"x"}), "accepted");
   }
+  {
+    // With srun's own PMI, and below an mpirun that runs inside a step.
+    const Variables set({{"SLURM_PROCID", "1"},
+                         {"SLURM_STEP_NUM_TASKS", "2"},
+                         {"PMI_RANK", "1"},
+                         {"PMI_SIZE", "2"}});
+    EXPECT_THAT(refusal({"x"}), HasSubstr("this is task 1 of 2 of one srun"));
+    const Variables inside(Variables::Entries{{"PMI_SIZE", "4"}});
+    EXPECT_THAT(refusal({"x"}), HasSubstr("this is rank 1 of 4 of one mpirun"));
+  }
   const Variables set({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
   EXPECT_THAT(refusal({"x"}), HasSubstr("this is rank 3 of 4 of one mpirun"));
 }

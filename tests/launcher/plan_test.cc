@@ -60,7 +60,8 @@ TEST(Plan, OpenMpThreadsAreTheCoresOverTheLocalRanks) {
 TEST(Plan, ABoundRankHasItsCpusAndThreads) {
   Machine machine = kMachine;
   machine.topology = read_topology(machine.cpus, "package:1 core:8 pu:2");
-  const NodePlan plan = make_plan(options({"--bind", "even", "--nproc-per-node", "2", "x"}), machine);
+  const NodePlan plan =
+      make_plan(options({"--bind", "even", "--nproc-per-node", "2", "x"}), machine);
   EXPECT_THAT(plan.ranks[0].binding.cpus, ElementsAre(0, 1));
   EXPECT_THAT(plan.ranks[1].binding.cpus, ElementsAre(2, 3, 8, 9));
   const std::vector<std::string> entries =
@@ -73,8 +74,8 @@ TEST(Plan, ABoundRankHasItsCpusAndThreads) {
 
 TEST(Plan, SeveralNodesAreNumberedThrough) {
   const NodePlan plan = make_plan(options({"--nnodes=3", "--node-rank=2", "--nproc-per-node=4",
-                                       "--rdzv-endpoint=head:29400", "x"}),
-                              kMachine);
+                                           "--rdzv-endpoint=head:29400", "x"}),
+                                  kMachine);
   const Meeting meeting = supposed_meeting(plan);
   EXPECT_EQ(meeting.world_size, 12);
   EXPECT_EQ(meeting.first_rank, 8);
@@ -148,6 +149,10 @@ TEST(Environment, NamesTheInterfaceThatWasGiven) {
   EXPECT_THAT(refusal({"--iface", "nosuch0", "x"}),
               AllOf(StartsWith("--iface: 'nosuch0' is neither an address nor a network interface"),
                     HasSubstr("this host has: lo 127.0.0.1")));
+  ::setenv("DLRUN_IFACE", "nosuch0", 1);
+  EXPECT_THAT(refusal({"x"}), StartsWith("DLRUN_IFACE: 'nosuch0' is neither an address nor "));
+  EXPECT_EQ(make_plan(options({"--iface", "lo", "x"}), kMachine).iface, "lo");
+  ::unsetenv("DLRUN_IFACE");
 }
 
 TEST(Environment, TheUsersChoicesWin) {

@@ -45,6 +45,14 @@ TEST_F(LaunchTest, TorchrunsVariablesGoBeforeMpirunsAndSruns) {
   expect(0, 2);
 }
 
+TEST_F(LaunchTest, PmiVariablesOfSrunAreToldBySrun) {
+  set("SLURM_PROCID", "1"), set("SLURM_STEP_NUM_TASKS", "2");
+  set("PMI_RANK", "1"), set("PMI_SIZE", "2");
+  EXPECT_EQ(find_launch(std::nullopt, std::nullopt).told_by, "srun");
+  set("PMI_SIZE", "4");  // of an mpirun inside the step
+  EXPECT_EQ(find_launch(std::nullopt, std::nullopt).told_by, "mpirun (PMI)");
+}
+
 TEST_F(LaunchTest, TheProgramsOwnNumbersGoFirst) {
   set("RANK", "0"), set("WORLD_SIZE", "2");
   const Launch launch = find_launch(7, 8);

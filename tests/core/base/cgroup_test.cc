@@ -60,6 +60,18 @@ TEST_F(ControlGroups, MemoryLeftIsTheLeastOfAllGroupsUpToTheRoot) {
   EXPECT_EQ(memory_left_by_cgroup(root()), 0U);
 }
 
+TEST_F(ControlGroups, ProcessesAndThreadsAreLimitedByTheLeastOfAllGroups) {
+  write("/proc/self/cgroup", "0::/job/step\n");
+  EXPECT_EQ(pids_limit(root()), std::nullopt);
+  write("/sys/fs/cgroup/job/step/pids.max", "max\n");
+  EXPECT_EQ(pids_limit(root()), std::nullopt);
+  write("/sys/fs/cgroup/job/pids.max", "42\n");
+  EXPECT_EQ(pids_limit(root()), 42U);
+  write("/proc/self/cgroup", "7:pids:/x\n");
+  write("/sys/fs/cgroup/pids/x/pids.max", "7\n");
+  EXPECT_EQ(pids_limit(root()), 7U);
+}
+
 TEST_F(ControlGroups, MemoryLeftByVersionOne) {
   write("/proc/self/cgroup", "7:memory:/slurm/job\n4:cpu,cpuacct:/c\n");
   write("/sys/fs/cgroup/memory/slurm/job/memory.limit_in_bytes", "9223372036854771712\n");

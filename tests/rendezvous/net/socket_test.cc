@@ -65,6 +65,8 @@ std::string host_of_next(Listener& listener) {
 }
 
 TEST(Endpoint, ParsesNamesAndBothFamilies) {
+  EXPECT_THAT(error_of(ErrorKind::kInvalidArgument, [&] { Endpoint::parse("http://node1:80"); }),
+              HasSubstr("it is written without a scheme"));
   EXPECT_EQ(Endpoint::parse("node1:29500"), (Endpoint{"node1", 29500}));
   EXPECT_EQ(Endpoint::parse("10.0.0.2:1"), (Endpoint{"10.0.0.2", 1}));
   EXPECT_EQ(Endpoint::parse("[fe80::1%eth0]:65535"), (Endpoint{"fe80::1%eth0", 65535}));
