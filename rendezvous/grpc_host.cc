@@ -15,8 +15,6 @@ namespace dl::rendezvous {
 GrpcHost::GrpcHost(Acceptor& acceptor, std::vector<std::string> purposes,
                    const std::vector<grpc::Service*>& services)
     : acceptor_(acceptor), purposes_(std::move(purposes)) {
-  quiet_grpc();
-  require_threads();
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kLongestMessage);
   for (grpc::Service* service : services) builder.RegisterService(service);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/deadline.h"
+#include "rendezvous/grpc_support.h"
 #include "rendezvous/net/acceptor.h"
 
 namespace dl::rendezvous {
@@ -29,6 +30,7 @@ class GrpcHost {
   void shutdown(Deadline deadline);
 
  private:
+  GrpcUse grpc_;
   Acceptor& acceptor_;
   std::vector<std::string> purposes_;
   std::unique_ptr<grpc::Server> server_;

@@ -55,6 +55,9 @@ void set_deadline(grpc::ClientContext& context, Deadline deadline) {
 class GrpcStore::Client {
  public:
   Client(GrpcStoreOptions options, Deadline deadline);
+  ~Client() {
+    if (link_) grpc_.keep(std::move(link_));
+  }
 
   template <typename Request, typename Reply>
   using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Reply*);
@@ -98,6 +101,7 @@ class GrpcStore::Client {
   void drop(const std::shared_ptr<Link>& link);
   void check_open();
 
+  GrpcUse grpc_;
   GrpcStoreOptions options_;
   std::uint64_t number_ = fresh_client_number();
   std::mutex mutex_;
@@ -116,8 +120,6 @@ class GrpcStore::Client {
 
 GrpcStore::Client::Client(GrpcStoreOptions options, Deadline deadline)
     : options_(std::move(options)) {
-  quiet_grpc();
-  require_threads();
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "store: make a pipe");
   pipe_end_.reset(ends[0]);
@@ -152,9 +154,12 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::connect(Deadline dea
   for (;;) {
     check_open();
     try {
-      const Deadline turn = Deadline::earlier(deadline, Deadline::after(kConnectTurn));
+      const Deadline turn = patience.until(Deadline::after(kConnectTurn));
       Connection connection = connect_and_prove(options_.endpoint, options_.hello, options_.key,
-                                                turn, {.hangup_fd = pipe_end_.get()});
+                                                Deadline::earlier(deadline, turn),
+                                                {.hangup_fd = pipe_end_.get(),
+                                                 .is_turn = turn.left() < deadline.left(),
+                                                 .goal = "the job's store"});
       auto link = std::make_shared<Link>();
       link->stub = pb::Store::NewStub(grpc::CreateCustomInsecureChannelFromFd(
           "dlrun-store", connection.fd.release(), channel_arguments()));

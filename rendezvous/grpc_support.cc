@@ -1,18 +1,49 @@
 #include "rendezvous/grpc_support.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
+#include <grpcpp/alarm.h>
+#include <grpcpp/completion_queue.h>
 
 #include <cerrno>
-#include <cstring>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "core/base/limits.h"
 #include "core/base/log.h"
 
 namespace dl::rendezvous {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kShutdownTime = 5s;
+constexpr auto kTimersTime = 10s;
+
+// Of the whole process; never destroyed, as a thread that is left behind may come back to it.
+struct Library {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int users = 0;
+  bool is_ending = false;
+  std::vector<std::shared_ptr<void>> kept;
+};
+Library& library() {
+  static Library* const only = new Library;
+  return *only;
+}
+
+[[noreturn]] void throw_no_thread(int error) {
+  throw_error(ErrorKind::kIo, "store: gRPC has not got the threads that it needs: {}",
+              spawn_error_text(error));
+}
 
 void quiet_grpc() {
   static std::once_flag once;
@@ -41,10 +72,75 @@ void require_threads() {
   }
   const std::size_t given = threads.size();
   for (std::thread& thread : threads) thread.join();
-  DL_CHECK(error == 0, kIo,
-           "store: {} threads are needed, and the system gives {}: {}; are processes (ulimit -u, "
-           "pids.max) or memory (ulimit -v) limited?",
-           kOfAClient, given, std::strerror(error));
+  DL_CHECK(error == 0, kIo, "store: {} threads are needed, and the system gives {}: {}", kOfAClient,
+           given, spawn_error_text(error));
+}
+
+// An alarm rings only if the thread of gRPC's timers is there.
+void require_timers() {
+  grpc::CompletionQueue queue;
+  grpc::Alarm alarm;
+  alarm.Set(&queue, std::chrono::system_clock::now(), nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  const auto limit = std::chrono::system_clock::now() + kTimersTime;
+  const bool rang = queue.AsyncNext(&tag, &ok, limit) == grpc::CompletionQueue::GOT_EVENT;
+  alarm.Cancel();
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  if (!rang) throw_no_thread(EAGAIN);
+}
+
+void shut_down(Library& grpc) {
+  std::vector<std::shared_ptr<void>> kept;
+  {
+    const std::lock_guard lock(grpc.mutex);
+    kept.swap(grpc.kept);
+  }
+  kept.clear();
+  ::grpc_shutdown();
+  const std::lock_guard lock(grpc.mutex);
+  grpc.is_ending = false;
+  grpc.changed.notify_all();
+}
+
+}  // namespace
+
+GrpcUse::GrpcUse() {
+  quiet_grpc();
+  Library& grpc = library();
+  std::unique_lock lock(grpc.mutex);
+  if (!grpc.changed.wait_for(lock, kShutdownTime, [&] { return !grpc.is_ending; })) {
+    throw_no_thread(EAGAIN);  // in its last life
+  }
+  require_threads();
+  if (grpc.users == 0) {
+    ::grpc_init();
+    require_timers();  // else it stays up: its end would wait for the thread
+  }
+  ++grpc.users;
+}
+
+void GrpcUse::keep(std::shared_ptr<void> channel) {
+  const std::lock_guard lock(library().mutex);
+  library().kept.push_back(std::move(channel));
+}
+
+GrpcUse::~GrpcUse() {
+  Library& grpc = library();
+  std::unique_lock lock(grpc.mutex);
+  if (--grpc.users > 0) return;
+  grpc.is_ending = true;
+  try {
+    std::thread([&grpc] { shut_down(grpc); }).detach();
+  } catch (const std::exception&) {
+    grpc.is_ending = false;  // it stays up, which does no harm
+    return;
+  }
+  if (grpc.changed.wait_for(lock, kShutdownTime, [&] { return !grpc.is_ending; })) return;
+  log::warning("store: gRPC waits for a thread that it has not got, and is left behind: {}",
+               spawn_error_text(EAGAIN));
 }
 
 grpc::ChannelArguments channel_arguments() {

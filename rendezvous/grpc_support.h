@@ -9,6 +9,7 @@
 #endif
 
 #include <exception>
+#include <memory>
 #include <string_view>
 
 #include "core/base/error.h"
@@ -22,12 +23,23 @@ inline constexpr std::string_view kMembershipPurpose = "membership";
 // A value of the greatest length, its key and Protobuf's own bytes.
 inline constexpr int kLongestMessage = static_cast<int>(kLongestValue) + (64 << 10);
 
-// gRPC's own log lines become debug lines of ours. Once a process, before the first use of gRPC.
-void quiet_grpc();
-
-// Throws kIo where the system does not give this process the threads that gRPC starts: gRPC would
-// not say so, and wait for them for ever.
-void require_threads();
+// gRPC's library, held up by whatever uses it: the first member of such a class. Its log lines
+// become debug lines of ours.
+//
+// Where a thread that gRPC wants is refused, gRPC neither says so nor goes on without it: calls
+// have no deadlines any more, and the end of its last object waits for that thread for ever. So
+// the threads are asked for before, its timers are tried, and the library is shut down by a thread
+// that can be left behind.
+class GrpcUse {
+ public:
+  // Throws kIo and names the limit if the system does not give this process gRPC's threads.
+  GrpcUse();
+  ~GrpcUse();
+  // The last channel's end may wait for a thread, too: it comes with the library's.
+  void keep(std::shared_ptr<void> channel);
+  GrpcUse(const GrpcUse&) = delete;
+  GrpcUse& operator=(const GrpcUse&) = delete;
+};
 
 // Channels made from a descriptor: no proxy, no retries behind our back.
 grpc::ChannelArguments channel_arguments();

@@ -10,6 +10,7 @@
 
 #include "collectives/peer_process.h"
 #include "collectives/recording.h"
+#include "core/base/thread.h"
 
 namespace dl::collectives::shm {
 namespace {
@@ -82,7 +83,7 @@ Core::Core(Links links, Options options)
   }
   parent_only_.add(event_.get());
   parent_only_.add(timer_.get());
-  thread_ = std::thread([this] { run(); });
+  thread_ = make_thread(fmt::format("group '{}'", name()), [this] { run(); });
 }
 
 Core::~Core() = default;

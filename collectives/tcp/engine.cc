@@ -15,6 +15,7 @@
 #include "collectives/tcp/core.h"
 #include "core/base/cpus.h"
 #include "core/base/error.h"
+#include "core/base/thread.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -52,7 +53,7 @@ Engine::Engine()
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
+  thread_ = make_thread("the engine of tcp groups", [this] { run(); });
   ::pthread_setname_np(thread_.native_handle(), "dlrun-progress");
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -16,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/thread.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -86,7 +87,7 @@ void Acceptor::forget(const std::string& purpose) noexcept {
 
 void Acceptor::start() {
   DL_CHECK(!thread_.joinable(), kInternal, "acceptor: started twice");
-  thread_ = std::thread([this] { run(); });
+  thread_ = make_thread("acceptor", [this] { run(); });
 }
 
 void Acceptor::run() {

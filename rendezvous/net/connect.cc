@@ -22,15 +22,15 @@ constexpr std::chrono::milliseconds kFirstProofPause = 10ms;
 constexpr std::chrono::milliseconds kLongestProofPause = 500ms;
 
 // Until the handshake is over.
-void prove_once(Proving& proving, Deadline deadline, int hangup_fd, const std::string& what,
-                Patience& patience) {
+void prove_once(Proving& proving, Deadline deadline, const ProveOptions& options,
+                const std::string& what, Patience& patience) {
   while (const short events = proving.go_on()) {
-    DL_CHECK(!deadline.has_passed(), kTimeout,
-             "{}: it took the connection and did not answer by the deadline", what);
+    DL_CHECK(!deadline.has_passed(), kTimeout, "{}: it took the connection and {}", what,
+             options.is_turn ? "does not answer" : "did not answer by the deadline");
     if (patience.should_speak()) {
       log::warning("{}: connected, and no answer for {} s", what, patience.waited().count());
     }
-    poll_one(proving.fd(), events, patience.until(deadline), hangup_fd);
+    poll_one(proving.fd(), events, patience.until(deadline), options.hangup_fd);
   }
 }
 
@@ -44,7 +44,7 @@ Connection prove_until(const std::function<UniqueFd()>& connect, const Hello& he
     UniqueFd fd = connect();
     const std::string address = peer_address(fd.get()).text();
     Proving proving(std::move(fd), key, hello);
-    prove_once(proving, deadline, options.hangup_fd, what, patience);
+    prove_once(proving, deadline, options, what, patience);
     if (proving.is_proved()) return {proving.release(), proving.peer(), address};
     const bool may_retry = proving.may_retry();
     if (!may_retry || !options.retry || deadline.has_passed()) {
@@ -64,14 +64,17 @@ Connection prove_until(const std::function<UniqueFd()>& connect, const Hello& he
 
 Connection connect_and_prove(const Endpoint& endpoint, const Hello& hello, const JobKey& key,
                              Deadline deadline, const ProveOptions& options) {
+  const std::string goal =
+      options.goal.empty() ? fmt::format("'{}'", hello.purpose) : std::string(options.goal);
   const auto connect = [&] {
     return connect_to(endpoint, deadline,
                       {.retry = options.retry,
-                       .what_for = fmt::format("'{}'", hello.purpose),
-                       .hangup_fd = options.hangup_fd});
+                       .what_for = goal,
+                       .hangup_fd = options.hangup_fd,
+                       .is_turn = options.is_turn});
   };
   return prove_until(connect, hello, key, deadline, options,
-                     fmt::format("connect to {} for '{}'", endpoint.text(), hello.purpose));
+                     fmt::format("connect to {} for {}", endpoint.text(), goal));
 }
 
 Connection connect_local_and_prove(std::string_view name, const Hello& hello, const JobKey& key,

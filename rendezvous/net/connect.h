@@ -18,6 +18,9 @@ struct ProveOptions {
   bool retry = true;
   // As in ConnectOptions.
   int hangup_fd = -1;
+  bool is_turn = false;
+  // What the connection is for, as a person says it: "the rendezvous"; empty: the purpose.
+  std::string_view goal{};
 };
 
 // A proved connection; its `peer` is what the server said of itself. Throws with the address and

@@ -120,8 +120,8 @@ UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline, const ConnectOp
       log::warning("{}: still trying after {} s: {}", what, patience.waited().count(),
                    obstacle.text);
     }
-    DL_CHECK(!deadline.has_passed(), kTimeout, "{}: gave up at the deadline: {}", what,
-             obstacle.text);
+    DL_CHECK(!deadline.has_passed(), kTimeout, "{}: {}{}", what,
+             options.is_turn ? "" : "gave up at the deadline: ", obstacle.text);
     poll_one(-1, 0, Deadline::earlier(deadline, Deadline::after(pause)), options.hangup_fd);
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);
   }

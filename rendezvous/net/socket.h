@@ -23,6 +23,8 @@ struct ConnectOptions {
   std::string what_for{};
   // The reading end of a pipe: when its other end is closed, the call ends with kAborted. -1: none.
   int hangup_fd = -1;
+  // The deadline is that of a turn: the caller goes on after it, and says so itself.
+  bool is_turn = false;
 };
 
 // poll() for one descriptor (-1: for none) until the deadline or a signal; true where it has one of

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,9 +14,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/thread.h"
 #include "rendezvous/grpc_support.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/net/connect.h"
@@ -51,6 +54,17 @@ std::string to_json_line(const google::protobuf::Message& message) {
   return line + "\n";
 }
 
+// A socket can be bound only to an address of its own host.
+bool is_of_this_host(const Endpoint& endpoint) try {
+  const std::vector<Address> all = resolve(endpoint, Deadline::after(1s));
+  return std::any_of(all.begin(), all.end(), [](const Address& address) {
+    const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    return !fd || ::bind(fd.get(), address.data(), address.size()) == 0 || errno != EADDRNOTAVAIL;
+  });
+} catch (const Error&) {
+  return true;  // nothing is known
+}
+
 }  // namespace
 
 Bridge::Bridge(BridgeOptions options)
@@ -58,8 +72,6 @@ Bridge::Bridge(BridgeOptions options)
       ended_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       standstill_(options_.silence.heartbeat_every(), options_.silence.dead_after / 10) {
   if (!ended_) throw_errno(errno, "eventfd");
-  quiet_grpc();
-  require_threads();
 }
 
 Bridge::~Bridge() {
@@ -143,21 +155,34 @@ Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
   Patience patience;
   for (;;) {
     try {
+      const Deadline turn = patience.until(Deadline::after(kConnectTurn));
       return connect_and_prove(options_.endpoint, hello, options_.key,
-                               Deadline::earlier(deadline, Deadline::after(kConnectTurn)),
-                               {.hangup_fd = options_.in});
+                               Deadline::earlier(deadline, turn),
+                               {.hangup_fd = options_.in,
+                                .is_turn = turn.left() < deadline.left(),
+                                .goal = "the rendezvous"});
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;
+      if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) {
+        throw_error(error.kind(), "{}{}", error.what(), wrong_host_text());
+      }
     }
     if (patience.should_speak()) {
       pb::ToNode message;
       pb::Waiting* waiting = message.mutable_waiting();
       waiting->set_what("the rendezvous");
       waiting->set_seconds(static_cast<int>(patience.waited().count()));
-      waiting->add_missing(options_.endpoint.text());
+      waiting->add_missing(options_.endpoint.text() + wrong_host_text());
       put(message);
     }
   }
+}
+
+// Node 0 serves on all addresses of its host, and nobody comes to one that is another host's.
+std::string Bridge::wrong_host_text() const {
+  if (!options_.serves || is_of_this_host(options_.endpoint)) return {};
+  return fmt::format(
+      " (this is node 0, which serves the rendezvous, and its host has no address {})",
+      options_.endpoint.host);
 }
 
 void Bridge::connect(pb::Join& join, Deadline deadline) {
@@ -184,7 +209,7 @@ void Bridge::connect(pb::Join& join, Deadline deadline) {
     standstill_.look(heard_, time_suspended());
   }
   next_heartbeat_ = Deadline::after(options_.silence.heartbeat_every());
-  receiver_ = std::thread([this] { receive(); });
+  receiver_ = make_thread("the membership", [this] { receive(); });
 }
 
 void Bridge::receive() {

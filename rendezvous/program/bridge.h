@@ -14,6 +14,7 @@
 
 #include "core/base/deadline.h"
 #include "core/base/unique_fd.h"
+#include "rendezvous/grpc_support.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/net/address.h"
 #include "rendezvous/net/handshake.h"
@@ -31,6 +32,7 @@ struct BridgeOptions {
   Silence silence = {};
   // After so long a dlrun that is stopped or does not turn its event loop ends the job.
   std::chrono::seconds agent_timeout{600};
+  bool serves = false;  // the service runs in this process
   int in = 0;
   int out = 1;
 };
@@ -51,6 +53,7 @@ class Bridge {
   Input next_line(std::string& line);
   bool handle_line(const std::string& line);
   void connect(dlrun::rendezvous::Join& join, Deadline deadline);
+  std::string wrong_host_text() const;
   Connection connect_in_turns(const Hello& hello, Deadline deadline);
   void receive();
   bool send(const dlrun::rendezvous::FromNode& message);
@@ -66,6 +69,7 @@ class Bridge {
   int end();
 
   BridgeOptions options_;
+  GrpcUse grpc_;
   std::string buffer_;
   std::string host_;  // as dlrun names it
   bool input_closed_ = false;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/output.h"
 #include "core/base/version.h"
@@ -51,6 +53,19 @@ void leave_signals_to_dlrun() {
   for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGPIPE}) ::signal(number, SIG_IGN);
 }
 
+// CLI's own check of a positive number shows its range with 309 digits.
+CLI::Validator whole_seconds() {
+  const auto why_not = [](const std::string& text) -> std::string {
+    constexpr int kMost = 1'000'000'000;
+    int seconds = 0;
+    const char* const end = text.data() + text.size();
+    const auto [last, error] = std::from_chars(text.data(), end, seconds);
+    if (error == std::errc() && last == end && seconds >= 1 && seconds <= kMost) return {};
+    return "wanted whole seconds from 1 to 1000000000, not " + text;
+  };
+  return {why_not, "POSITIVE"};
+}
+
 int serve(const Arguments& arguments) {
   RendezvousService service(Listener::from_fd(UniqueFd(arguments.fd)), require_key(), arguments.job,
                             std::chrono::seconds(arguments.dead_after));
@@ -78,7 +93,8 @@ int join(const Arguments& arguments) {
                    .key = key,
                    .timeout = std::chrono::seconds(arguments.timeout),
                    .silence = {.dead_after = std::chrono::seconds(arguments.dead_after)},
-                   .agent_timeout = std::chrono::seconds(arguments.agent_timeout)});
+                   .agent_timeout = std::chrono::seconds(arguments.agent_timeout),
+                   .serves = service.has_value()});
     code = bridge.run();
   }
   if (service) service->shutdown(Deadline::after(kFarewell));
@@ -109,16 +125,16 @@ int run(int count, char** values) {
   joining->add_option("--listen-fd", arguments.listen_fd,
                       "inherited descriptor that listens at the endpoint: serve there, too");
   joining->add_option("--timeout", arguments.timeout, "seconds to wait for the other nodes (600)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_seconds());
   joining
       ->add_option("--agent-timeout", arguments.agent_timeout,
                    "seconds after which a dlrun that is stopped or stuck ends the job (600)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_seconds());
   for (CLI::App* command : {serving, joining}) {
     command
         ->add_option("--dead-after", arguments.dead_after,
                      "seconds of silence after which the other side is lost (10)")
-        ->check(CLI::PositiveNumber);
+        ->check(whole_seconds());
   }
   try {
     app.parse(count, values);
@@ -140,7 +156,7 @@ int main(int count, char** values) {
   try {
     return run(count, values);
   } catch (const std::exception& error) {  // also of the system: no memory, no thread
-    std::fprintf(stderr, "dlrun-rendezvous: %s\n", error.what());
+    std::fprintf(stderr, "dlrun-rendezvous: %s\n", text_with_limits(error).c_str());
     return 1;
   }
 }

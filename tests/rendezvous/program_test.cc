@@ -436,7 +436,7 @@ TEST_F(ProgramTest, NodeThatStaysAwayIsNamedAtTheDeadline) {
   // The second where the service was kept from its core for all of the node's second.
   EXPECT_THAT(error["text"].get<std::string>(),
               AnyOf("the other nodes did not join within 1 s: waiting for node rank 1",
-                    AllOf(HasSubstr("connect to " + endpoint() + " for 'membership'"),
+                    AllOf(HasSubstr("connect to " + endpoint() + " for the rendezvous"),
                           EndsWith("did not answer by the deadline"))));
   EXPECT_EQ(a->wait(), 1);
 }
@@ -495,6 +495,27 @@ TEST_F(ProgramTest, HelpThatFindsNoRoomIsAnError) {
     EXPECT_EQ(help.wait(), 1);
     EXPECT_THAT(help.err(), HasSubstr("dlrun-rendezvous: write to standard output: "));
   }
+}
+
+TEST_F(ProgramTest, SecondsOutOfRangeAreNamedWithTheRange) {
+  for (const char* value : {"0", "-1", "1.5", "9999999999", "x"}) {
+    tests::Process bad({tests::program("dlrun-rendezvous"), "join", "--endpoint", "a:1", "--job",
+                        "j", "--timeout", value});
+    EXPECT_EQ(bad.wait(), 2);
+    EXPECT_THAT(bad.err(), HasSubstr(std::string("--timeout: wanted whole seconds from 1 to "
+                                                 "1000000000, not ") +
+                                     value + "\n"));
+  }
+}
+
+TEST_F(ProgramTest, ANode0WhoseHostHasNotTheEndpointsAddressSaysSo) {
+  tests::Process job({"env", "-u", "DLRUN_KEY_FD", tests::program("dlrun"), "--nnodes", "2",
+                      "--node-rank", "0", "--rdzv-endpoint", "[fe80::2%lo]:29400", "--join-timeout",
+                      "1", "true"});
+  EXPECT_EQ(job.wait(), 124);
+  EXPECT_THAT(job.err(), HasSubstr("connect to [fe80::2%lo]:29400 for the rendezvous: "));
+  EXPECT_THAT(job.err(), HasSubstr("(this is node 0, which serves the rendezvous, and its host has "
+                                   "no address fe80::2%lo)\n"));
 }
 
 TEST_F(ProgramTest, BadUsageIsExitCode2) {
