@@ -22,6 +22,7 @@
 #include "launcher/plan/machine.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
+#include "launcher/pmi/serve.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/job_signals.h"
 #include "launcher/process/program.h"
@@ -91,6 +92,12 @@ int run(int argc, char** argv) {
     return program.exit_code;
   }
   plan.executable = program.path;
+  try {
+    plan.serves_pmi = is_to_serve_pmi(options, plan.executable);
+  } catch (const Error& error) {
+    fmt::print(stderr, "dlrun: {}\n", error.what());
+    return kExitUsage;
+  }
   for (const std::string& line : plan.bindings_drawn) fmt::print(stderr, "dlrun: {}\n", line);
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),

@@ -125,7 +125,7 @@ void Agent::on_cause() {
   act(machine_.stop(SIGTERM, /*is_final=*/false));
 }
 
-void Agent::on_not_started(StopCause why) {
+void Agent::on_stop(StopCause why) {
   end_job(std::move(why), SIGTERM);
 }
 

@@ -64,7 +64,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   void on_rank_waits(int rank, const rendezvous::Waiting& waiting) override;
   void on_rank_goes_on(int rank) override;
   void on_cause() override;
-  void on_not_started(StopCause why) override;
+  void on_stop(StopCause why) override;
   void on_all_ended(bool all_well) override;
   void on_finished() override;
   void on_warden_lost() override;

@@ -35,7 +35,19 @@ Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting mee
           }),
       watch_timer_(io),
       start_timer_(io),
-      ranks_(set_.plan.ranks.size()) {}
+      ranks_(set_.plan.ranks.size()) {
+  if (set_.plan.serves_pmi) {
+    pmi_ = std::make_unique<PmiServer>(
+        io_, static_cast<int>(ranks_.size()),
+        PmiServer::Events{.on_note = [this](const std::string& line) { events_.on_note(line); },
+                          .on_abort =
+                              [this](int rank, int exit_code) {
+                                events_.on_stop(
+                                    {exit_code, fmt::format("rank {} called MPI_Abort with {}",
+                                                            rank, exit_code)});
+                              }});
+  }
+}
 
 // The start.
 
@@ -83,6 +95,7 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   if (rank.recorder) handles.recorder_fd = kRecorderFd;
   handles.error_file = path_of_descriptor(rank.error_memory.get());
   handles.progress_width = set_.settings.progress_columns;
+  if (pmi_) handles.pmi_fd = kPmiFd;
 
   Message spawn;
   spawn.kind = MessageKind::kSpawn;
@@ -99,6 +112,7 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   give(duplicate(set_.key.get()), kKeyFd);
   give(std::move(rank_lifeline), kLifelineFd);
   if (rank.recorder) give(duplicate(rank.recorder.get()), kRecorderFd);
+  if (pmi_) give(pmi_->add(number), kPmiFd);
   rank.started = Clock::now();
   supervisor_.send(std::move(spawn));
 
@@ -165,8 +179,8 @@ void Generation::on_not_started(Rank& rank, const Message& message) {
   std::string why = spawn_error_text(error);
   if (is_programs && error == ENOENT) why = why_no_interpreter(program);
   if (is_programs && error == ENOEXEC) why = why_not_executed(program);
-  events_.on_not_started({exit_code, fmt::format("rank {} could not be started: {} of {}: {}",
-                                                 number_of(rank), message.text, program, why)});
+  events_.on_stop({exit_code, fmt::format("rank {} could not be started: {} of {}: {}",
+                                          number_of(rank), message.text, program, why)});
   check_ended();
 }
 

@@ -20,6 +20,7 @@
 #include "launcher/agent/recorders.h"
 #include "launcher/output/node_output.h"
 #include "launcher/plan/plan.h"
+#include "launcher/pmi/pmi_server.h"
 #include "launcher/process/channel_client.h"
 #include "launcher/verdict/report.h"
 #include "rendezvous/first_cause/first_cause.h"
@@ -37,7 +38,8 @@ class GenerationEvents {
   virtual void on_rank_goes_on(int rank) = 0;
   // A rank of this node is the first cause, as far as this node knows.
   virtual void on_cause() = 0;
-  virtual void on_not_started(StopCause why) = 0;
+  // The job cannot go on: a rank could not be started, or has called MPI_Abort.
+  virtual void on_stop(StopCause why) = 0;
   // No rank runs or is being started; may come more than once.
   virtual void on_all_ended(bool all_well) = 0;
   // The supervisor has nothing left.
@@ -150,6 +152,7 @@ class Generation {
   bool judges_;
   GenerationEvents& events_;
   ChannelClient supervisor_;
+  std::unique_ptr<PmiServer> pmi_;  // null: the ranks are no MPI processes
   boost::asio::steady_timer watch_timer_;
   boost::asio::steady_timer start_timer_;
   std::vector<Rank> ranks_;
@@ -169,6 +172,7 @@ inline constexpr int kKeyFd = 190;
 inline constexpr int kLifelineFd = 191;
 inline constexpr int kListenerFd = 192;  // dlrun-rendezvous only
 inline constexpr int kRecorderFd = 193;
-inline constexpr int kHighestRankFd = kRecorderFd;
+inline constexpr int kPmiFd = 194;
+inline constexpr int kHighestRankFd = kPmiFd;
 
 }  // namespace dl::launcher

@@ -40,7 +40,7 @@ constexpr int kMostNodes = 1'000'000;
 // As typed: numbers are read here and not by CLI11, so that every refusal is a sentence of ours.
 struct Typed {
   std::string nnodes, nproc, node_rank, master_port, max_restarts, grace, join_timeout, bind,
-      rdzv_backend, gpus_per_rank, gpu_policy;
+      rdzv_backend, gpus_per_rank, gpu_policy, mpi;
   bool no_prefix = false;
   bool version = false;
   bool standalone = false;
@@ -154,6 +154,9 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
          add(app, "--bind", typed.bind,
              "what each rank is bound to; even: its own share of the cores (none)",
              "none|core|even|numa|socket"),
+         add(app, "--mpi", typed.mpi,
+             "serve MPICH programs; auto: if the program's file is linked to it (auto)",
+             "auto|pmi1|none"),
          add(app, "--gpus-per-rank", typed.gpus_per_rank, "GPUs that each rank is given (1)", "N"),
          add(app, "--gpu-policy", typed.gpu_policy,
              "a rank sees all and is told its own; sees its own; leave it alone",
@@ -309,6 +312,15 @@ void read(const Typed& typed, Options& options) {
              "--bind is `{}`, wanted none, core, even, numa or socket", typed.bind);
     options.bind = policy->second;
   }
+  if (!typed.mpi.empty()) {
+    DL_CHECK(typed.mpi == "auto" || typed.mpi == "pmi1" || typed.mpi == "none", kInvalidArgument,
+             "--mpi is `{}`, wanted auto, pmi1 or none", typed.mpi);
+    options.mpi = typed.mpi == "auto" ? Mpi::kAuto : typed.mpi == "pmi1" ? Mpi::kPmi1 : Mpi::kNone;
+  }
+  DL_CHECK(options.mpi != Mpi::kPmi1 || options.nnodes == 1, kInvalidArgument,
+           "--mpi pmi1 serves one node, but {} is {}: start an MPI program on several nodes with "
+           "mpirun or srun",
+           typed.name("--nnodes"), options.nnodes);
   if (!typed.gpus_per_rank.empty()) {
     options.gpus_per_rank = whole_number("--gpus-per-rank", typed.gpus_per_rank, 1, 1024);
   }

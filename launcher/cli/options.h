@@ -20,6 +20,12 @@ enum class GpuPolicy : std::uint8_t {
   kScope,  // each rank sees its own only
 };
 
+enum class Mpi : std::uint8_t {
+  kAuto,  // served if the program's file says that it is linked to MPICH or a relative
+  kPmi1,  // served
+  kNone,  // not served
+};
+
 struct Options {
   int nnodes = 1;
   std::optional<int> node_rank;
@@ -33,6 +39,7 @@ struct Options {
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
   std::string log_dir;
+  Mpi mpi = Mpi::kAuto;
   Bind bind = Bind::kNone;
   MapBy map_by = MapBy::kCore;
   bool report_bindings = false;

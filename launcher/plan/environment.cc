@@ -99,6 +99,13 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   if (!handles.key_file.empty()) text(Var::kKeyFile, handles.key_file);
   if (handles.lifeline_fd >= 0) number(Var::kLifelineFd, handles.lifeline_fd);
   if (handles.recorder_fd >= 0) number(Var::kRecorderFd, handles.recorder_fd);
+  if (handles.pmi_fd >= 0) {  // as Hydra's, MPICH's mpiexec
+    number(Var::kPmiFd, handles.pmi_fd);
+    number(Var::kPmiRank, rank_in_job);
+    number(Var::kPmiSize, meeting.world_size);
+    number(Var::kMpiLocalRank, rank.local_rank);
+    number(Var::kMpiLocalRanks, plan.local_world_size());
+  }
   // Rank 0's unfinished line is what the terminal shows last.
   if (handles.progress_width > 0 && rank_in_job == 0) {
     number(Var::kProgressWidth, handles.progress_width);

@@ -14,6 +14,7 @@ struct Handles {
   std::string key_file;
   int lifeline_fd = -1;
   int recorder_fd = -1;
+  int pmi_fd = -1;
   std::string error_file;
   int progress_width = 0;
 };

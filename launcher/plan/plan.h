@@ -66,6 +66,7 @@ struct NodePlan {
   std::string host;  // as the node itself names it
   int node_rank = 0;
   std::vector<LocalRank> ranks;
+  bool serves_pmi = false;                  // the ranks are processes of MPICH or a relative
   int omp_num_threads = 1;                  // of a rank that is not bound
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
   std::vector<VisibleGpu> gpus;             // that a rank would see, if dlrun looked for them

@@ -1,0 +1,64 @@
+// Serves PMI-1 to the ranks of one node, each over a socket of its own that it inherits (PMI_FD):
+// MPI_Init of MPICH and its relatives then knows rank and size, and finds the other ranks.
+//
+// One thread; io_context must outlive it. It must not be destroyed inside one of its callbacks.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+#include "launcher/pmi/pmi_space.h"
+
+namespace dl::launcher {
+
+class PmiServer {
+ public:
+  struct Events {
+    // A sentence for the user. A wait in MPI's start of more than kSilence is one.
+    std::function<void(const std::string&)> on_note;
+    // The rank has called MPI_Abort, and waits to be ended.
+    std::function<void(int rank, int exit_code)> on_abort;
+  };
+  PmiServer(boost::asio::io_context& io, int size, Events events);
+  PmiServer(const PmiServer&) = delete;
+  PmiServer& operator=(const PmiServer&) = delete;
+
+  // The rank's end of its connection. Throws kIo.
+  UniqueFd add(int rank);
+
+ private:
+  static constexpr std::chrono::seconds kSilence{5};
+  static constexpr std::size_t kLongestLine = 4096;
+
+  struct Connection {
+    explicit Connection(boost::asio::io_context& io) : socket(io) {}
+    boost::asio::posix::stream_descriptor socket;
+    std::string unread;
+    std::string unsent;
+    bool writes = false;
+  };
+
+  void wait_for_lines(int rank);
+  void read(int rank);
+  void take(int rank, std::string_view line);
+  void send(int rank, std::string_view text);
+  void write(int rank);
+  void drop(int rank, const std::string& why);
+  void watch_barrier();
+  Connection& of(int rank) { return *connections_.at(static_cast<std::size_t>(rank)); }
+
+  boost::asio::io_context& io_;
+  Events events_;
+  PmiSpace space_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  boost::asio::steady_timer timer_;
+};
+
+}  // namespace dl::launcher

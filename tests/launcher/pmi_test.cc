@@ -1,0 +1,151 @@
+// PMI-1, as MPICH speaks it: the rules, and which programs are linked to an MPI.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "launcher/pmi/pmi_space.h"
+#include "launcher/pmi/which_mpi.h"
+
+namespace dl::launcher {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string said(PmiSpace& space, int rank, std::string_view line) {
+  const PmiSpace::Answer answer = space.answer(rank, line);
+  EXPECT_EQ(answer.fault, "");
+  std::string text;
+  for (const PmiSpace::Line& one : answer.lines) text += one.text;
+  return text;
+}
+
+PmiSpace greeted(int size) {
+  PmiSpace space(size);
+  for (int rank = 0; rank < size; ++rank) {
+    EXPECT_EQ(said(space, rank, "cmd=init pmi_version=1 pmi_subversion=1"),
+              "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
+  }
+  return space;
+}
+
+TEST(PmiSpace, AnswersWhatMpiInitAsks) {
+  PmiSpace space = greeted(3);
+  EXPECT_EQ(said(space, 1, "cmd=get_maxes"),
+            "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n");
+  EXPECT_EQ(said(space, 1, "cmd=get_appnum"), "cmd=appnum appnum=0\n");
+  EXPECT_EQ(said(space, 1, "cmd=get_universe_size"), "cmd=universe_size size=3\n");
+  EXPECT_EQ(said(space, 1, "cmd=get_my_kvsname"), "cmd=my_kvsname kvsname=kvs\n");
+  EXPECT_EQ(said(space, 1, "cmd=get kvsname=kvs key=PMI_process_mapping"),
+            "cmd=get_result rc=0 msg=success value=(vector,(0,1,3))\n");
+  EXPECT_EQ(said(space, 1, "cmd=finalize"), "cmd=finalize_ack\n");
+}
+
+TEST(PmiSpace, KeepsWhatIsPutOnce) {
+  PmiSpace space = greeted(2);
+  EXPECT_EQ(said(space, 0, "cmd=put kvsname=kvs key=P0 value=a#b=c"),
+            "cmd=put_result rc=0 msg=success\n");
+  EXPECT_EQ(said(space, 1, "cmd=get kvsname=kvs key=P0"),
+            "cmd=get_result rc=0 msg=success value=a#b=c\n");
+  EXPECT_EQ(said(space, 1, "cmd=put kvsname=kvs key=P0 value=other"),
+            "cmd=put_result rc=-1 msg=duplicate_key\n");
+  EXPECT_EQ(said(space, 1, "cmd=get kvsname=kvs key=P1"),
+            "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
+  EXPECT_EQ(said(space, 1, "cmd=get kvsname=other key=P0"),
+            "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
+  EXPECT_EQ(said(space, 1, "cmd=put kvsname=kvs key=" + std::string(65, 'k') + " value=v"),
+            "cmd=put_result rc=-1 msg=too_long\n");
+}
+
+TEST(PmiSpace, ABarrierEndsWhenAllAreIn) {
+  PmiSpace space = greeted(3);
+  EXPECT_THAT(space.awaited(), IsEmpty());
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(said(space, 2, "cmd=barrier_in"), "");
+    EXPECT_EQ(said(space, 0, "cmd=barrier_in"), "");
+    EXPECT_THAT(space.waiting(), ElementsAre(0, 2));
+    EXPECT_THAT(space.awaited(), ElementsAre(1));
+    EXPECT_EQ(space.answer(1, "cmd=barrier_in").lines.size(), 3U);
+    EXPECT_THAT(space.waiting(), IsEmpty());
+  }
+}
+
+TEST(PmiSpace, RefusesToStartFurtherProcesses) {
+  PmiSpace space = greeted(1);
+  for (const char* line : {"mcmd=spawn", "nprocs=2", "execname=x", "cmd=init"}) {
+    EXPECT_EQ(said(space, 0, line), "");
+  }
+  EXPECT_THAT(said(space, 0, "endcmd"), HasSubstr("cmd=spawn_result rc=-1"));
+  EXPECT_EQ(said(space, 0, "cmd=get_appnum"), "cmd=appnum appnum=0\n");
+}
+
+TEST(PmiSpace, PassesOnTheCodeOfMpiAbort) {
+  const std::pair<const char*, int> codes[] = {
+      {"cmd=abort exitcode=7", 7},  {"cmd=abort", 1},
+      {"cmd=abort exitcode=0", 1},  {"cmd=abort exitcode=999", 1},
+      {"cmd=abort exitcode=-1", 1}, {"cmd=abort exitcode=x", 1}};
+  for (const auto& [line, code] : codes) {
+    EXPECT_EQ(greeted(2).answer(1, line).abort_code, code) << line;
+  }
+}
+
+TEST(PmiSpace, ClosesTheConnectionOfARankThatSpeaksOtherwise) {
+  for (const char* line : {"", "x", "cmd", "cmd=", "cmd=init pmi_version=2", "cmd=get_appnum"}) {
+    EXPECT_NE(PmiSpace(2).answer(0, line).fault, "") << line;
+  }
+  for (const char* line : {"cmd=fullinit", "cmd=put", "cmd=put kvsname=kvs key= value=1",
+                           "cmd=put key=a value=1", "kvs=1", "=", " cmd"}) {
+    PmiSpace space = greeted(2);
+    EXPECT_NE(space.answer(0, line).fault, "") << line;
+  }
+  PmiSpace space = greeted(2);
+  EXPECT_EQ(said(space, 0, "cmd=barrier_in"), "");
+  EXPECT_NE(space.answer(0, "cmd=barrier_in").fault, "") << "twice in one barrier";
+}
+
+std::string contents_of(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(WhichMpi, ReadsTheLibrariesOfAProgram) {
+  const std::string self = contents_of("/proc/self/exe");
+  const std::vector<std::string_view> needed = needed_libraries(self);
+  EXPECT_THAT(needed, ::testing::Contains("libc.so.6"));
+  EXPECT_EQ(which_mpi("/proc/self/exe").kind, MpiKind::kNone);
+  EXPECT_EQ(which_mpi("/there/is/none").kind, MpiKind::kNone);
+  EXPECT_EQ(which_mpi("/proc").kind, MpiKind::kNone);
+  EXPECT_THAT(needed_libraries(contents_of(__FILE__)), IsEmpty());
+}
+
+TEST(WhichMpi, SurvivesDamagedFiles) {
+  const std::string self = contents_of("/proc/self/exe");
+  for (std::size_t size = 0; size < 2048; size += 7) {
+    needed_libraries(std::string_view(self).substr(0, size));
+  }
+  // Numbers of the header and of the table of segments, each made huge.
+  for (std::size_t at = 16; at + 8 < 64 + 56 * 12; at += 2) {
+    std::string damaged = self.substr(0, std::size_t{1} << 16);
+    for (std::size_t i = 0; i < 8; ++i) damaged[at + i] = '\xff';
+    needed_libraries(damaged);
+  }
+}
+
+TEST(WhichMpi, KnowsTheNamesOfLibraries) {
+  for (const char* name : {"libmpich.so.12", "libmpi.so.12", "libmpi.so.12.1.8", "libmpifort.so.12",
+                           "libmpi_gnu_91.so.12", "libmpichfort.so.12"}) {
+    EXPECT_EQ(mpi_of_library(name), MpiKind::kMpich) << name;
+  }
+  for (const char* name :
+       {"libmpi.so.40", "libmpi.so.20", "libmpi_mpifh.so.40", "libmpi_cxx.so.40"}) {
+    EXPECT_EQ(mpi_of_library(name), MpiKind::kOpenMpi) << name;
+  }
+  for (const char* name : {"libc.so.6", "libmpich", "libmpi", "libmpiwrap.so", ""}) {
+    EXPECT_EQ(mpi_of_library(name), MpiKind::kNone) << name;
+  }
+}
+
+}  // namespace
+}  // namespace dl::launcher
