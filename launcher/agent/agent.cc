@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/supervisor.h"
+#include "launcher/torch_store/serve.h"
 
 namespace dl::launcher {
 
@@ -80,6 +81,13 @@ void Agent::meet() {
 }
 
 void Agent::begin_generation(Meeting meeting) {
+  try {
+    torch_store_ = serve_torch_store(
+        io_, plan_, meeting, [this](const std::string& line) { events_.on_sentence(line); });
+  } catch (const Error& error) {
+    end_job({1, error.what()}, SIGTERM);
+    return;
+  }
   generation_ = std::make_unique<Generation>(
       io_, Generation::Setting{plan_, settings_, key_, output_}, std::move(meeting),
       /*judges=*/plan_.job.nnodes == 1, warden_.begin_generation(),
@@ -302,6 +310,7 @@ void Agent::begin_next() {
   machine_ = EndMachine(/*has_others=*/plan_.job.nnodes > 1);
   previous_ = std::move(generation_);
   job_failure_.reset();
+  torch_store_.reset();  // no key and no client of the old generation reaches the next one
   meet();
 }
 

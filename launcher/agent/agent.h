@@ -22,6 +22,7 @@
 #include "launcher/output/node_output.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/warden_client.h"
+#include "launcher/torch_store/torch_store.h"
 
 namespace dl::launcher {
 
@@ -92,6 +93,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   void say_who_is_left(const std::vector<std::string>& left);
   void keep_recorders();
   int cause_rank() const;
+  bool wanted_store_port(const RankFacts& rank0) const;
 
   boost::asio::io_context& io_;
   const NodePlan& plan_;
@@ -103,11 +105,12 @@ class Agent : public AgentOrders, private GenerationEvents {
   boost::asio::steady_timer grace_timer_;
   boost::asio::steady_timer verdict_timer_;
   boost::asio::steady_timer left_timer_;
-  std::unique_ptr<StoreService> store_;  // one node
-  std::unique_ptr<OtherNodes> others_;   // several
-  bool is_over_ = false;                 // on_over() was called
-  bool gave_up_ = false;                 // though processes are left
-  bool keeps_recorders_ = false;         // is at it
+  std::unique_ptr<StoreService> store_;      // one node
+  std::unique_ptr<OtherNodes> others_;       // several
+  std::unique_ptr<TorchStore> torch_store_;  // the generation's; null: none is served here
+  bool is_over_ = false;                     // on_over() was called
+  bool gave_up_ = false;                     // though processes are left
+  bool keeps_recorders_ = false;             // is at it
 
   // The current generation's:
   int attempt_ = 0;

@@ -14,11 +14,16 @@
 #include "launcher/autopsy/page.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/rank_files.h"
+#include "launcher/verdict/lost_peer.h"
 
 namespace dl::launcher {
 namespace {
 
 namespace record = collectives::record;
+
+constexpr const char* kPortHint =
+    "  dlrun serves PyTorch's store at MASTER_PORT; for a program that listens there itself set "
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1";
 
 void add_lines(std::string_view text, std::vector<std::string>& page) {
   while (!text.empty()) {
@@ -63,7 +68,22 @@ Verdict Agent::verdict() const {
   }
   if (!generation_ || !generation_->finding()) return {};
   const Meeting& met = generation_->meeting();
-  return verdict_on(*generation_->finding(), facts, met.first_rank, {plan_.host, met.group_rank});
+  Verdict found =
+      verdict_on(*generation_->finding(), facts, met.first_rank, {plan_.host, met.group_rank});
+  if (cause_rank() == 0 && wanted_store_port(facts.front())) found.page.emplace_back(kPortHint);
+  return found;
+}
+
+// Whether dlrun took a program for PyTorch's that listens on MASTER_PORT itself.
+bool Agent::wanted_store_port(const RankFacts& rank0) const {
+  if (!torch_store_) return false;
+  const std::string port = std::to_string(torch_store_->port());
+  for (const std::string* said : {&rank0.stderr_tail, &rank0.stdout_tail}) {
+    // Other ranks may be clients of the store where rank 0 believes that it serves.
+    const bool names_port = said->find(port) != std::string::npos;
+    if (says_port_was_taken(*said) && (names_port || !torch_store_->was_used())) return true;
+  }
+  return false;
 }
 
 int Agent::cause_rank() const {

@@ -63,8 +63,8 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   number(Var::kTorchRestartCount, 0);
   number(Var::kTorchMaxRestarts, 0);
   text(Var::kTorchRunId, plan.job.name);
-  // Python's truth value: dlrun serves no TCPStore, rank 0 does.
-  text(Var::kTorchUseAgentStore, "False");
+  // Python's truth values.
+  text(Var::kTorchUseAgentStore, meeting.torch_store ? "True" : "False");
   if (!handles.error_file.empty()) text(Var::kTorchErrorFile, handles.error_file);
   if (!env::get(Var::kOmpNumThreads)) {
     number(Var::kOmpNumThreads,

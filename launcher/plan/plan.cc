@@ -14,6 +14,7 @@
 #include "launcher/bind/drawing.h"
 #include "launcher/output/log_folder.h"
 #include "launcher/plan/port.h"
+#include "launcher/plan/torch_program.h"
 #include "rendezvous/net/address.h"
 #include "rendezvous/net/utf8.h"
 
@@ -203,6 +204,7 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
     check_interface(*inherited, env::name_of(env::Var::kIface));
   }
   plan.iface = options.iface;
+  plan.wants_torch_store = wants_torch_store(job.program);
   return plan;
 }
 
@@ -233,8 +235,9 @@ Meeting supposed_meeting(const NodePlan& plan) {
   meeting.first_rank = plan.node_rank * plan.local_world_size();
   meeting.master_addr = plan.job.master_addr;
   meeting.run = plan.job.run;
+  meeting.torch_store = plan.wants_torch_store;
   if (plan.job.master_port) {
-    // Rank 0 listens on node 0; elsewhere the port says nothing.
+    // Node 0 listens, or its rank 0; elsewhere the port says nothing.
     const auto port = static_cast<std::uint16_t>(*plan.job.master_port);
     const int obstacle = plan.node_rank == 0 ? port_obstacle(port) : 0;
     DL_CHECK(obstacle == 0, kIo,

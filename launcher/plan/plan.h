@@ -71,8 +71,9 @@ struct NodePlan {
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
   std::vector<VisibleGpu> gpus;             // that a rank would see, if dlrun looked for them
   GpuPolicy gpu_policy = GpuPolicy::kLeave;
-  std::string iface;       // empty: not given
-  std::string executable;  // what is executed, found along PATH
+  std::string iface;               // empty: not given
+  std::string executable;          // what is executed, found along PATH
+  bool wants_torch_store = false;  // see torch_program.h
 
   int local_world_size() const { return static_cast<int>(ranks.size()); }
 };
@@ -85,15 +86,16 @@ struct Meeting {
   int group_rank = 0;
   std::string master_addr;
   int master_port = 0;
-  std::string store;  // "host:port"
-  std::string run;    // names the folder under --log-dir
+  std::string store;         // "host:port"
+  std::string run;           // names the folder under --log-dir
+  bool torch_store = false;  // dlrun serves PyTorch's TCPStore at MASTER_PORT
 };
 
 // Whether `options` cannot be followed without knowing the GPUs, or the cores.
 bool needs_gpus(const Options& options);
 bool needs_topology(const Options& options);
 
-// Throws kInvalidArgument with one sentence. Does not look for the program.
+// Throws kInvalidArgument with one sentence. That the program is there is not checked.
 JobPlan make_job_plan(const Options& options, const HostSource& source);
 // For a user who starts a dlrun on each node: this node's plan.
 NodePlan make_plan(const Options& options, const Machine& machine);

@@ -34,4 +34,10 @@ bool says_peer_was_lost(std::string_view last_words) {
   });
 }
 
+bool says_port_was_taken(std::string_view last_words) {
+  const std::string_view message = last_message(last_words);
+  return message.find("ddress already in use") != std::string_view::npos ||
+         message.find("EADDRINUSE") != std::string_view::npos;
+}
+
 }  // namespace dl::launcher

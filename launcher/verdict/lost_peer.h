@@ -12,5 +12,7 @@ namespace dl::launcher {
 // `last_words`: the end of the rank's stderr. Counts what follows the last Python traceback's
 // beginning; where there is none, the last lines.
 bool says_peer_was_lost(std::string_view last_words);
+// Whether it could not listen on a port, as another process does: for a hint, no more.
+bool says_port_was_taken(std::string_view last_words);
 
 }  // namespace dl::launcher

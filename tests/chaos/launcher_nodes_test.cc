@@ -77,6 +77,31 @@ TEST_F(Nodes, RanksOfBothAreOneJob) {
   EXPECT_THAT(one->out(), HasSubstr("[rank 3] 3/4 1/2 1/2 10.0.0.1 10.0.0.1:29400\n"));
 }
 
+// Ranks of both nodes find PyTorch's store on node 0, which listens on the interface between them.
+TEST_F(Nodes, Node0ServesPyTorchsStoreOnOneInterface) {
+  const std::vector<std::string> program = {"env", tests::program("../tests/torch_store_probe"),
+                                            "loopback"};
+  const auto one = node_of(1, program);
+  const auto zero = node_of(0, program);
+  EXPECT_EQ(zero->wait(), 0) << zero->err();
+  EXPECT_EQ(one->wait(), 0) << one->err();
+  for (const auto* node : {&zero, &one}) {
+    EXPECT_THAT((*node)->out(), HasSubstr("] all are here\n"));
+    EXPECT_THAT((*node)->out(), HasSubstr("] nobody listens on loopback\n"));
+  }
+}
+
+TEST_F(Nodes, PyTorchsStoreOutlivesRank0) {
+  const std::vector<std::string> program = {"env", tests::program("../tests/torch_store_probe"),
+                                            "outlive"};
+  const auto one = node_of(1, program, {"--grace", "300"});
+  const auto zero = node_of(0, program, {"--grace", "300"});
+  EXPECT_EQ(zero->wait(), 128 + SIGKILL);
+  EXPECT_EQ(one->wait(), 128 + SIGKILL);
+  EXPECT_THAT(zero->out(), HasSubstr("[rank 1] left by rank 0, and still by rank 0\n"));
+  EXPECT_THAT(one->out(), HasSubstr("[rank 2] left by rank 0, and still by rank 0\n"));
+}
+
 TEST_F(Nodes, AFailureOnOneEndsBothWithTheSameCauseAndExitCode) {
   for (const std::string failing : {"1", "2"}) {
     const std::string script =

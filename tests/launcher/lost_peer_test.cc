@@ -23,5 +23,12 @@ TEST(LostPeer, IsWhatTheLastMessageSays) {
   EXPECT_FALSE(says_peer_was_lost(later));
 }
 
+TEST(PortTaken, IsWhatTheLastMessageSays) {
+  EXPECT_TRUE(says_port_was_taken("OSError: [Errno 98] Address already in use\n"));
+  EXPECT_TRUE(says_port_was_taken("bind: address already in use\n"));
+  EXPECT_TRUE(says_port_was_taken("Error: listen EADDRINUSE: 0.0.0.0:15000\n"));
+  EXPECT_FALSE(says_port_was_taken("ValueError: bad batch\n"));
+}
+
 }  // namespace
 }  // namespace dl::launcher

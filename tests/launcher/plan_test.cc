@@ -16,6 +16,7 @@
 #include "core/base/unique_fd.h"
 #include "launcher/plan/environment.h"
 #include "launcher/plan/port.h"
+#include "launcher/plan/torch_program.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {
@@ -112,6 +113,7 @@ TEST(Environment, IsTorchrunsContract) {
   meeting.world_size = 2;
   meeting.master_addr = "127.0.0.1";
   meeting.master_port = 1;
+  meeting.torch_store = true;
   const auto entries = rank_environment(plan, meeting, plan.ranks[1], {});
   for (const char* entry : {"RANK=1",
                             "WORLD_SIZE=2",
@@ -127,7 +129,7 @@ TEST(Environment, IsTorchrunsContract) {
                             "TORCHELASTIC_RESTART_COUNT=0",
                             "TORCHELASTIC_MAX_RESTARTS=0",
                             "TORCHELASTIC_RUN_ID=job7",
-                            "TORCHELASTIC_USE_AGENT_STORE=False",
+                            "TORCHELASTIC_USE_AGENT_STORE=True",
                             "OMP_NUM_THREADS=3",
                             "PYTHONUNBUFFERED=1",
                             "DLRUN_JOB_ID=job7",
@@ -135,6 +137,36 @@ TEST(Environment, IsTorchrunsContract) {
                             "DLRUN_NODE_ID=job7/0"}) {
     EXPECT_THAT(entries, Contains(entry));
   }
+}
+
+TEST(TorchProgram, MayBeWhatIsNoNativeProgram) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"python", "train.py"},
+                                             {"/opt/env/bin/python3.11", "-m", "pkg.train"},
+                                             {"numactl", "-N", "0", "python3", "x"},
+                                             {"nice", "./run.sh"},
+                                             {"sh", "-c", "exec python train.py"},
+                                             {"env", "A=1", "train"}}) {
+    EXPECT_TRUE(may_be_torch(words)) << words.front();
+  }
+  const tests::TempDir folder;
+  const std::string script = folder.path() + "/train";
+  std::ofstream(script) << "#!/usr/bin/python3\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  EXPECT_TRUE(may_be_torch({script}));
+  EXPECT_FALSE(may_be_torch({"/proc/self/exe"}));
+  EXPECT_FALSE(may_be_torch({"true"}));
+  EXPECT_FALSE(may_be_torch({folder.path() + "/not-there"}));
+}
+
+TEST(TorchProgram, IsServedAsItsUserSays) {
+  ::setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1", 1);
+  EXPECT_FALSE(wants_torch_store({"python", "train.py"}));
+  ::setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0", 1);
+  EXPECT_TRUE(wants_torch_store({"true"}));
+  ::unsetenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
+  EXPECT_TRUE(make_plan(options({"python", "train.py"}), kMachine).wants_torch_store);
+  EXPECT_FALSE(make_plan(options({"true"}), kMachine).wants_torch_store);
 }
 
 TEST(Environment, NamesTheInterfaceThatWasGiven) {

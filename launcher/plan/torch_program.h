@@ -1,0 +1,18 @@
+// Whether dlrun serves PyTorch's TCPStore to a program (launcher/torch_store), and so tells it by
+// TORCHELASTIC_USE_AGENT_STORE, or leaves MASTER_PORT to rank 0.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dl::launcher {
+
+// Whether the words may start a PyTorch program: a script, a shell, `env`, or a line that names
+// Python or a .py or .sh file. A native program may listen on MASTER_PORT itself.
+bool may_be_torch(const std::vector<std::string>& words);
+
+// may_be_torch(), unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE says otherwise: 1 never, any other
+// value always, as with torchrun.
+bool wants_torch_store(const std::vector<std::string>& words);
+
+}  // namespace dl::launcher

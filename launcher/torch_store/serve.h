@@ -1,0 +1,23 @@
+// The agent store of one generation, on the node that is to have it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "launcher/plan/plan.h"
+#include "launcher/torch_store/torch_store.h"
+
+namespace dl::launcher {
+
+// Listens at the meeting's MASTER_ADDR and MASTER_PORT if the plan wants a store and this is node
+// 0; null elsewhere. Says in `meeting.torch_store` whether there is one: not where MASTER_ADDR is
+// no address of this host, which `say` is told, as rank 0 serves then. On one node, a port that
+// dlrun has chosen and that was taken since is replaced in `meeting`. Throws kConnection where the
+// port is taken.
+std::unique_ptr<TorchStore> serve_torch_store(boost::asio::io_context& io, const NodePlan& plan,
+                                              Meeting& meeting,
+                                              const std::function<void(const std::string&)>& say);
+
+}  // namespace dl::launcher
