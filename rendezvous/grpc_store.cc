@@ -276,6 +276,9 @@ Reply GrpcStore::Client::change(const std::string& what, Method<Request, Reply> 
   }
   request.mutable_id()->set_client(number_);
   request.mutable_id()->set_sequence(sequence);
+  if (options_.hello.generation != kAnyGeneration) {
+    request.mutable_id()->set_fence(options_.hello.generation + 1);
+  }
   const auto is_over = [&] {
     const std::lock_guard lock(mutex_);
     under_way_.erase(sequence);

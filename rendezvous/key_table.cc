@@ -93,6 +93,19 @@ bool KeyTable::erase(std::string_view key) {
   return true;
 }
 
+void KeyTable::forget(const std::function<bool(std::string_view)>& is_old) {
+  const std::lock_guard lock(mutex_);
+  for (auto at = entries_.begin(); at != entries_.end();) {
+    if (!is_old(at->first)) {
+      ++at;
+      continue;
+    }
+    by_version_.erase(at->second.version);
+    marks_.erase(at->second.version);
+    at = entries_.erase(at);
+  }
+}
+
 std::vector<std::string> KeyTable::missing(const std::vector<std::string>& keys) const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> result;

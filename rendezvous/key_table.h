@@ -31,6 +31,9 @@ class KeyTable {
   Store::Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
                               std::string_view desired);
   bool erase(std::string_view key);
+  // Forgets keys without leaving marks, for keys that no running process asks for: those that
+  // `is_old` names.
+  void forget(const std::function<bool(std::string_view)>& is_old);
   std::vector<std::string> missing(const std::vector<std::string>& keys) const;
 
   // How a wait ended.

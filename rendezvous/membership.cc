@@ -124,14 +124,18 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
         const auto found = nodes_.find(id);
         if (found == nodes_.end()) break;
         lose(id, fmt::format("{} was lost: {}", name_of(found->second), message.leave().reason()),
-             message.leave().exit_code(), out);
+             message.leave().exit_code(), now, out);
         break;
       }
       pb::Failed cause;
       cause.set_rank(-1);
       cause.set_local_rank(-1);
       cause.set_text(message.leave().reason());
-      fail(id, std::move(cause), out);
+      if (is_member(id)) {
+        fail(id, std::move(cause), /*is_final=*/true, now, out);
+      } else {
+        fail_next(id, std::move(cause), out);
+      }
       forget(id);
       break;
     }
@@ -162,7 +166,7 @@ void Membership::join(NodeId id, const pb::Join& facts, Time now, Outbox& out) {
   nodes_[id] = {.facts = facts, .heard = now};
   if (joined_.empty()) gathering_.emplace(now);
   joined_.push_back(id);
-  if (static_cast<int>(joined_.size()) == job_->nnodes()) close_generation(out);
+  if (static_cast<int>(joined_.size()) == job_->nnodes()) close_generation(now, out);
 }
 
 void Membership::refuse(NodeId id, const pb::Join& facts, const std::string& reason,
@@ -262,7 +266,7 @@ std::string Membership::address_of(const Node& node) const {
   return node.facts.address();
 }
 
-void Membership::close_generation(Outbox& out) {
+void Membership::close_generation(Time now, Outbox& out) {
   members_ = order_of_ranks();
   pb::Generation common;
   common.set_number(number_);
@@ -303,6 +307,8 @@ void Membership::close_generation(Outbox& out) {
   gathering_.reset();
   first_cause_ = FirstCause(std::move(hosts));
   asked_.reset();
+  if (number_ == 0) restarts_ = RestartPolicy(job_->max_restarts());
+  began_ = now;
 }
 
 // To each node whose line differs from node 0's, and to node 0 once.
@@ -341,18 +347,43 @@ void Membership::barrier(NodeId id, const std::string& name, Time now, Outbox& o
   }
 }
 
-void Membership::fail(NodeId id, pb::Failed cause, Outbox& out) {
+void Membership::fail(NodeId id, pb::Failed cause, bool is_final, Time now, Outbox& out) {
   // What a node says about a generation that has ended, or before there is one, concerns nobody.
   if (!is_member(id)) return;
   const Node& node = nodes_.at(id);
   cause.set_group_rank(node.group_rank);
   cause.set_host(node.facts.host());
+  const Restart restart = restarts_.decide(
+      {.exit_code = cause.signal() != 0 ? 128 + cause.signal() : cause.exit_code(),
+       .is_final = is_final,
+       .ran = std::chrono::duration_cast<std::chrono::milliseconds>(now - began_)});
+  cause.set_again(restart.again);
+  cause.set_delay_ms(static_cast<int>(restart.delay.count()));
+  cause.set_restart(restart.number);
+  cause.set_max_restarts(restarts_.most());
   for (const NodeId member : members_) {
     Outgoing message{.to = member, .message = {}};
     *message.message.mutable_failed() = cause;
     out.push_back(std::move(message));
   }
   end_generation();
+  is_over_ = !restart.again;
+}
+
+// The others wait for it, or are about to.
+void Membership::fail_next(NodeId id, pb::Failed cause, Outbox& out) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end() || number_ == 0 || is_over_) return;
+  const auto before = previous_ranks_.find(found->second.facts.node_id());
+  cause.set_group_rank(before == previous_ranks_.end() ? -1 : before->second);
+  cause.set_host(found->second.facts.host());
+  for (const auto& [other, node] : nodes_) {
+    if (other == id) continue;
+    Outgoing message{.to = other, .message = {}};
+    *message.message.mutable_failed() = cause;
+    out.push_back(std::move(message));
+  }
+  is_over_ = true;
 }
 
 Membership::NodeId Membership::node_of(int rank) const {
@@ -365,7 +396,7 @@ Membership::NodeId Membership::node_of(int rank) const {
 
 void Membership::rank_failed(NodeId id, const pb::Failed& failed, Time now, Outbox& out) {
   if (!is_member(id)) return;
-  if (failed.rank() < 0) return fail(id, failed, out);
+  if (failed.rank() < 0) return fail(id, failed, /*is_final=*/true, now, out);
   first_cause_.ended(end_from(failed));
   settle(now, out);
 }
@@ -400,7 +431,7 @@ void Membership::settle(Time now, Outbox& out) {
       detail += end->detail;
     }
     cause.set_detail(detail);
-    return fail(node, std::move(cause), out);
+    return fail(node, std::move(cause), /*is_final=*/false, now, out);
   }
   const std::optional<Question>& question = first_cause_.question();
   if (!question || question == asked_) return;
@@ -428,6 +459,7 @@ void Membership::done(NodeId id, Time now, Outbox& out) {
     out.push_back(std::move(message));
   }
   end_generation();
+  is_over_ = true;
 }
 
 void Membership::end_generation() {
@@ -448,7 +480,7 @@ void Membership::forget(NodeId id) {
   if (nodes_.empty() && number_ == 0) job_.reset();
 }
 
-void Membership::lose(NodeId id, const std::string& text, int exit_code, Outbox& out) {
+void Membership::lose(NodeId id, const std::string& text, int exit_code, Time now, Outbox& out) {
   const auto found = nodes_.find(id);
   if (found == nodes_.end()) return;
   pb::Failed cause;
@@ -459,7 +491,7 @@ void Membership::lose(NodeId id, const std::string& text, int exit_code, Outbox&
   cause.set_node_lost(true);
   cause.set_text(text);
   const std::size_t before = out.size();
-  fail(id, std::move(cause), out);
+  fail(id, std::move(cause), /*is_final=*/false, now, out);
   out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
                            [&](const Outgoing& message) { return message.to == id; }),
             out.end());
@@ -481,7 +513,7 @@ Membership::Outbox Membership::on_lost(NodeId id, Time now) {
            : fmt::format("lost the connection to {}: it was closed or reset; its dlrun-rendezvous "
                          "has ended, or something between them ends connections",
                          name),
-       0, out);
+       0, now, out);
   return out;
 }
 
@@ -546,7 +578,7 @@ Membership::Outbox Membership::on_time(Time now) {
                   "and do both run?",
                   label_of(nodes_.at(members_.front())), label_of(nodes_.at(id)), how)
             : fmt::format("{} was lost: {}", name_of(nodes_.at(id)), how);
-    lose(id, text, 0, out);
+    lose(id, text, 0, now, out);
     // It may only have been stopped, and should then hear that it is too late.
     Outgoing farewell{.to = id, .message = {}, .last = true};
     farewell.message.mutable_error()->set_kind("connection");

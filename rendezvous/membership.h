@@ -16,6 +16,7 @@
 
 #include "core/base/deadline.h"
 #include "rendezvous/first_cause/first_cause.h"
+#include "rendezvous/first_cause/restart_policy.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/rendezvous.pb.h"
 #include "rendezvous/standstill.h"
@@ -73,7 +74,7 @@ class Membership {
   // gives them the time back.
   void look_at_clock(Time now, Outbox& out);
   // `text` is one line for the user, of all nodes.
-  void lose(NodeId id, const std::string& text, int exit_code, Outbox& out);
+  void lose(NodeId id, const std::string& text, int exit_code, Time now, Outbox& out);
   void tell_of_agent(NodeId id, const dlrun::rendezvous::Agent& agent, Outbox& out) const;
   void join(NodeId id, const dlrun::rendezvous::Join& facts, Time now, Outbox& out);
   std::optional<std::string> objection(NodeId id, const dlrun::rendezvous::Join& facts) const;
@@ -82,11 +83,14 @@ class Membership {
               Outbox& out) const;
   void refuse_other_jobs(const dlrun::rendezvous::Join& first, Outbox& out);
   void warn_of_other_lines(Outbox& out) const;
-  void close_generation(Outbox& out);
+  void close_generation(Time now, Outbox& out);
   std::vector<NodeId> order_of_ranks() const;
   std::string address_of(const Node& node) const;
   void barrier(NodeId id, const std::string& name, Time now, Outbox& out);
-  void fail(NodeId id, dlrun::rendezvous::Failed cause, Outbox& out);
+  // `is_final`: no generation follows, whatever --max-restarts says.
+  void fail(NodeId id, dlrun::rendezvous::Failed cause, bool is_final, Time now, Outbox& out);
+  // A node leaves between two generations.
+  void fail_next(NodeId id, dlrun::rendezvous::Failed cause, Outbox& out);
   void done(NodeId id, Time now, Outbox& out);
   // What a rank has done, for the first cause.
   void rank_failed(NodeId id, const dlrun::rendezvous::Failed& failed, Time now, Outbox& out);
@@ -111,7 +115,10 @@ class Membership {
   // What makes a node one of this job: the facts of node 0, or of the first one to join until node
   // 0 is there. Empty: nobody has joined.
   std::optional<dlrun::rendezvous::Join> job_;
-  int number_ = 0;  // of the running generation, or of the one being gathered
+  RestartPolicy restarts_;
+  Time began_{};          // the running generation
+  bool is_over_ = false;  // the last generation has ended, and none follows
+  int number_ = 0;        // of the running generation, or of the one being gathered
   std::map<std::string, int> previous_ranks_;  // by node id
   std::map<int, std::string> previous_names_;  // by group rank
   std::map<std::string, Waiters> barriers_;

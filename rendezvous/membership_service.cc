@@ -1,5 +1,6 @@
 #include "rendezvous/membership_service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -78,8 +79,9 @@ class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromN
   bool finished_ = false;
 };
 
-MembershipService::MembershipService(Membership::Options options)
-    : membership_(options), thread_([this] { run(); }) {
+MembershipService::MembershipService(Membership::Options options,
+                                     std::function<void(std::uint64_t)> on_generation)
+    : on_generation_(std::move(on_generation)), membership_(options), thread_([this] { run(); }) {
   hand_over(this);
 }
 
@@ -173,6 +175,11 @@ void MembershipService::handle(const Event& event) {
 }
 
 void MembershipService::deliver(Membership::Outbox outbox) {
+  const auto begins = std::ranges::find_if(
+      outbox, [](const Membership::Outgoing& out) { return out.message.has_generation(); });
+  if (begins != outbox.end()) {
+    on_generation_(static_cast<std::uint64_t>(begins->message.generation().number()));
+  }
   for (Membership::Outgoing& outgoing : outbox) {
     Stream* stream = nullptr;
     {

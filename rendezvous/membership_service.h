@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,7 +22,9 @@ namespace dl::rendezvous {
 
 class MembershipService final : public dlrun::rendezvous::Membership::CallbackService {
  public:
-  explicit MembershipService(Membership::Options options);
+  // `on_generation` is called on the service's thread before the nodes hear of a new generation.
+  MembershipService(Membership::Options options,
+                    std::function<void(std::uint64_t generation)> on_generation);
   ~MembershipService() override;
 
   grpc::ServerBidiReactor<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>* Join(
@@ -53,6 +56,7 @@ class MembershipService final : public dlrun::rendezvous::Membership::CallbackSe
   Membership::NodeId next_node_ = 1;
   bool stopping_ = false;
 
+  std::function<void(std::uint64_t)> on_generation_;
   Membership membership_;  // of the thread
   std::thread thread_;
 };

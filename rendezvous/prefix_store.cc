@@ -1,5 +1,6 @@
 #include "rendezvous/prefix_store.h"
 
+#include <charconv>
 #include <utility>
 
 #include "rendezvous/store_checks.h"
@@ -11,6 +12,15 @@ PrefixStore::PrefixStore(Store& store, std::string prefix)
 
 std::string PrefixStore::generation_prefix(std::uint64_t generation) {
   return "gen" + std::to_string(generation) + "/";
+}
+
+bool PrefixStore::is_of_generation_before(std::uint64_t generation, std::string_view key) {
+  if (!key.starts_with("gen")) return false;
+  key.remove_prefix(3);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);
+  return error == std::errc() && end != key.data() + key.size() && *end == '/' &&
+         number < generation;
 }
 
 std::string PrefixStore::full(std::string_view call, std::string_view key) const {

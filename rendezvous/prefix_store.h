@@ -14,6 +14,8 @@ class PrefixStore final : public Store {
   PrefixStore(Store& store, std::string prefix);
   // The keys of one generation: the prefix is "gen<number>/".
   static std::string generation_prefix(std::uint64_t generation);
+  // Whether the key belongs to a generation before this one.
+  static bool is_of_generation_before(std::uint64_t generation, std::string_view key);
 
   void set(std::string_view key, std::string_view value, Deadline deadline) override;
   std::string get(std::string_view key, Deadline deadline) override;

@@ -35,7 +35,8 @@ struct RendezvousService::Impl {
        std::chrono::milliseconds dead_after)
       : acceptor(std::move(listener), key, introduce(job)),
         store(table),
-        membership({.silence = {.dead_after = dead_after}}),
+        membership({.silence = {.dead_after = dead_after}},
+                   [this](std::uint64_t generation) { store.begin_generation(generation); }),
         host(acceptor, {std::string(kStorePurpose), std::string(kMembershipPurpose)},
              {&store, &membership}) {
     acceptor.start();
@@ -58,6 +59,10 @@ RendezvousService::~RendezvousService() {
 
 const Address& RendezvousService::address() const noexcept {
   return impl_->acceptor.address();
+}
+
+void RendezvousService::begin_generation(std::uint64_t generation) {
+  impl_->store.begin_generation(generation);
 }
 
 void RendezvousService::shutdown(Deadline deadline) {

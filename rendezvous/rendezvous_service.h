@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,8 @@ class RendezvousService {
   RendezvousService& operator=(const RendezvousService&) = delete;
 
   const Address& address() const noexcept;
+  // Fences the store: for a job whose generations this service's membership does not count.
+  void begin_generation(std::uint64_t generation);
   // Lets nobody in any more, gives the nodes until the deadline to leave, and ends what is left.
   void shutdown(Deadline deadline);
 

@@ -1,5 +1,7 @@
 #include "rendezvous/store_service.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -8,6 +10,7 @@
 
 #include "rendezvous/grpc_support.h"
 #include "rendezvous/net/handshake.h"
+#include "rendezvous/prefix_store.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -100,7 +103,13 @@ StoreService::~StoreService() {
 grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Message* reply,
                                 const std::function<void()>& change) {
   const std::lock_guard lock(answers_mutex_);
+  if (id.fence() != 0 && id.fence() < fence_) {
+    return {grpc::StatusCode::ABORTED,
+            fmt::format("store: refused: this process is of generation {}, and generation {} runs",
+                        id.fence() - 1, fence_ - 1)};
+  }
   Client& client = clients_[id.client()];
+  client.fence = id.fence();
   // The first sending of a request can arrive after its repetition has been answered.
   if (id.sequence() < client.oldest) {
     return {grpc::StatusCode::CANCELLED, "this request was answered on another connection"};
@@ -120,6 +129,17 @@ grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Messa
     given.status = to_status(error);
   }
   return given.status;
+}
+
+void StoreService::begin_generation(std::uint64_t generation) {
+  const std::lock_guard lock(answers_mutex_);
+  fence_ = generation + 1;
+  std::erase_if(clients_, [this](const auto& entry) {
+    return entry.second.fence != 0 && entry.second.fence < fence_;
+  });
+  table_.forget([generation](std::string_view key) {
+    return PrefixStore::is_of_generation_before(generation, key);
+  });
 }
 
 grpc::ServerUnaryReactor* StoreService::Open(grpc::CallbackServerContext* context,

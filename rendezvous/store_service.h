@@ -21,6 +21,10 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
   explicit StoreService(KeyTable& table);
   ~StoreService() override;
 
+  // From now on changes by clients of an earlier generation are refused; their keys, and what is
+  // remembered of them, go. Any thread.
+  void begin_generation(std::uint64_t generation);
+
   grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
                                  const dlrun::rendezvous::OpenRequest* request,
                                  dlrun::rendezvous::OpenReply* reply) override;
@@ -56,6 +60,7 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
     std::string reply;
   };
   struct Client {
+    std::uint64_t fence = 0;                  // its generation + 1; 0: none
     std::uint64_t oldest = 0;                 // requests below it are over for the client
     std::map<std::uint64_t, Answer> answers;  // by sequence
   };
@@ -67,6 +72,7 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
   std::uint64_t incarnation_;
   std::mutex answers_mutex_;
   std::unordered_map<std::uint64_t, Client> clients_;
+  std::uint64_t fence_ = 0;  // of the running generation
 };
 
 }  // namespace dl::rendezvous

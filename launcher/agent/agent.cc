@@ -29,6 +29,7 @@ Agent::Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings se
       grace_timer_(io),
       verdict_timer_(io),
       left_timer_(io),
+      delay_timer_(io),
       machine_(/*has_others=*/plan.job.nnodes > 1) {
   warden_.on_events({.on_swept = [this](int status) { on_swept(status); },
                      .on_gone = [this](std::optional<int> status) { on_warden_gone(status); }});
@@ -93,6 +94,9 @@ void Agent::begin_generation(Meeting meeting) {
       /*judges=*/plan_.job.nnodes == 1, warden_.begin_generation(),
       static_cast<GenerationEvents&>(*this));
   const Meeting& met = generation_->meeting();
+  began_ = Clock::now();
+  attempt_ = static_cast<int>(met.generation);
+  if (store_) store_->begin_generation(met.generation);
   const int count = plan_.local_world_size();
   std::vector<int> ranks;
   for (int i = 0; i < count; ++i) ranks.push_back(met.first_rank + i);
@@ -149,8 +153,9 @@ void Agent::on_note(const std::string& line) {
 void Agent::on_job_failed(JobFailure failure) {
   const bool is_of_this_node =
       failure.rank < 0 && generation_ && failure.group_rank == generation_->meeting().group_rank;
+  const bool again = failure.restart.again;
   if (!is_of_this_node && !stop_cause_) job_failure_ = std::move(failure);
-  act(machine_.stop(SIGTERM, /*is_final=*/false));
+  act(machine_.stop(SIGTERM, /*is_final=*/!again));
   act(machine_.others_agreed());
   check_ended();
 }
@@ -241,7 +246,8 @@ void Agent::act(EndMachine::Action action) {
       });
       return;
     case Do::kDecide:
-      act(machine_.decided(events_.on_verdict(verdict())));
+      restart_ = events_.on_verdict(verdict());
+      act(machine_.decided(restart_.again));
       return;
     case Do::kLeaveOthers:
       others_->close();
@@ -302,16 +308,29 @@ void Agent::on_finished() {
 }
 
 void Agent::begin_next() {
-  output_.drain();
+  output_.drain_ranks();
   const Verdict last = verdict();
   keep_files(last);
-  events_.on_begins_again(last);
+  events_.on_begins_again(last, restart_);
   ++attempt_;
   machine_ = EndMachine(/*has_others=*/plan_.job.nnodes > 1);
   previous_ = std::move(generation_);
   job_failure_.reset();
   torch_store_.reset();  // no key and no client of the old generation reaches the next one
-  meet();
+  if (restart_.delay.count() == 0) {
+    meet_again();
+  } else {
+    after(delay_timer_, restart_.delay, &Agent::meet_again);
+  }
+}
+
+void Agent::meet_again() {
+  if (machine_.is_stopping()) return;
+  try {
+    meet();
+  } catch (const Error& error) {
+    end_job({1, error.what()}, SIGTERM);
+  }
 }
 
 // A supervisor or warden that is gone.
@@ -326,8 +345,8 @@ int shell_code(int status) {
 
 void Agent::on_supervisor_lost() {
   if (is_over_ || std::exchange(supervisor_is_lost_, true)) return;
-  if (warden_.is_gone()) {  // on_warden_gone() came first and has given the cause
-    end_without_supervisor(1, "the supervisor is gone");
+  if (warden_is_gone_) {
+    end_without_supervisor(1, "the warden and the supervisor are gone");
     return;
   }
   warden_.wake();  // it says kSwept
@@ -362,6 +381,7 @@ void Agent::on_warden_lost() {
 
 void Agent::on_warden_gone(std::optional<int> status) {
   if (is_over_) return;
+  warden_is_gone_ = true;
   const int code = shell_code(status.value_or(0));
   const std::string how = "the warden " + how_it_ended(status.value_or(0));
   if (supervisor_is_lost_) {

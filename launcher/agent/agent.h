@@ -59,6 +59,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   void meet();
   void begin_generation(Meeting meeting);
   void begin_next();
+  void meet_again();
 
   void on_rank_started(int rank, pid_t pid) override;
   void on_rank_ended(const RankEnd& end, int local_rank) override;
@@ -105,6 +106,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   boost::asio::steady_timer grace_timer_;
   boost::asio::steady_timer verdict_timer_;
   boost::asio::steady_timer left_timer_;
+  boost::asio::steady_timer delay_timer_;    // before the next generation
   std::unique_ptr<StoreService> store_;      // one node
   std::unique_ptr<OtherNodes> others_;       // several
   std::unique_ptr<TorchStore> torch_store_;  // the generation's; null: none is served here
@@ -120,6 +122,9 @@ class Agent : public AgentOrders, private GenerationEvents {
   std::optional<StopCause> stop_cause_;
   std::optional<JobFailure> job_failure_;  // of several nodes, as all have heard it
   bool supervisor_is_lost_ = false;
+  bool warden_is_gone_ = false;
+  Clock::time_point began_{};
+  rendezvous::Restart restart_;
 };
 
 }  // namespace dl::launcher

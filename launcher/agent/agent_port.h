@@ -7,8 +7,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "rendezvous/first_cause/restart_policy.h"
 
 namespace dl::launcher {
 
@@ -36,6 +39,9 @@ struct Verdict {
   std::vector<std::string> page;  // lines for the user
   bool keeps_recorders = false;
   bool may_begin_again = false;  // a rank failed, or a node was lost
+  std::chrono::milliseconds ran{0};
+  // Several nodes: what all of them do now. None: the front decides.
+  std::optional<rendezvous::Restart> agreed = std::nullopt;
 };
 
 // What happens to a rank.
@@ -83,10 +89,10 @@ class AgentEvents {
   virtual void on_sentence(const std::string& line) = 0;
   virtual void on_attempt(int attempt, int first_rank, int ranks) = 0;
   virtual void on_rank(const RankNews& news) = 0;
-  // All nodes agree on how the generation ended. True: begin the next one.
-  virtual bool on_verdict(const Verdict& verdict) = 0;
+  // All ranks have ended, and all nodes agree on why. Returns whether the next generation begins.
+  virtual rendezvous::Restart on_verdict(const Verdict& verdict) = 0;
   // The generation is over, and the next one begins.
-  virtual void on_begins_again(const Verdict& verdict) = 0;
+  virtual void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) = 0;
   // The agent has nothing left to do; its streams are not drained.
   virtual void on_over() = 0;
 };

@@ -62,16 +62,20 @@ Verdict Agent::verdict() const {
     add_lines(job_failure_->detail, failed.page);
     const std::string fate = fate_of_others(job_failure_->rank, facts);
     if (!fate.empty()) failed.page.push_back(fmt::format("  on this node: {}", fate));
+    failed.agreed = job_failure_->restart;
     if (job_failure_->exit_code != 0) failed.exit_code = job_failure_->exit_code;
     if (job_failure_->signal != 0) failed.exit_code = 128 + job_failure_->signal;
     return failed;
   }
   if (!generation_ || !generation_->finding()) return {};
   const Meeting& met = generation_->meeting();
-  Verdict found =
+  Verdict failed =
       verdict_on(*generation_->finding(), facts, met.first_rank, {plan_.host, met.group_rank});
-  if (cause_rank() == 0 && wanted_store_port(facts.front())) found.page.emplace_back(kPortHint);
-  return found;
+  failed.ran = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began_);
+  // Without the other nodes' word this one does not go on alone.
+  if (others_) failed.may_begin_again = false;
+  if (cause_rank() == 0 && wanted_store_port(facts.front())) failed.page.emplace_back(kPortHint);
+  return failed;
 }
 
 // Whether dlrun took a program for PyTorch's that listens on MASTER_PORT itself.

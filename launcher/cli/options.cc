@@ -182,8 +182,8 @@ void declare(CLI::App& app, Typed& typed, Options& options) {
          add_flag(app, "--json", options.json, "with --dry-run: as JSON")});
   group("How it ends",
         {add(app, "--grace", typed.grace, "time between SIGTERM and SIGKILL (10)", "SECONDS"),
-         add(app, "--max-restarts", typed.max_restarts, "only 0: a failed job is not started again",
-             "0")});
+         add(app, "--max-restarts", typed.max_restarts,
+             "begin a failed job again, at most N times (0)", "N")});
   group("Taken for torchrun's sake, always so",
         {add_flag(app, "--standalone", typed.standalone, "one node, with no address to give"),
          add_flag(app, "--no-python", typed.no_python, "the program is run as it stands"),
@@ -291,10 +291,7 @@ void read(const Typed& typed, Options& options) {
     options.master_port = whole_number(typed.name("--master-port"), typed.master_port, 1, 65535);
   }
   if (!typed.max_restarts.empty()) {
-    DL_CHECK(typed.max_restarts == "0", kInvalidArgument,
-             "{} is `{}`: starting a failed job again is not supported; leave it out, or say "
-             "--max-restarts 0",
-             typed.name("--max-restarts"), typed.max_restarts);
+    options.max_restarts = whole_number(typed.name("--max-restarts"), typed.max_restarts, 0, kMost);
   }
   if (!typed.grace.empty()) options.grace = seconds("--grace", typed.grace);
   if (!typed.join_timeout.empty()) {

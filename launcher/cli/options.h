@@ -38,6 +38,7 @@ struct Options {
   std::string key_file;
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
+  int max_restarts = 0;
   std::string log_dir;
   Mpi mpi = Mpi::kAuto;
   Bind bind = Bind::kNone;

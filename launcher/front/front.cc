@@ -38,7 +38,8 @@ Front::Front(const Options& options, Starter& starter)
       output_(io_, disk_, options.prefix, [this](int error) { on_output_lost(error); }),
       agent_(starter.start(
           {io_, disk_, output_, *this, settings_of(options, output_), options.key_file})),
-      signals_(io_, [this](int signal) { on_signal(signal); }) {
+      signals_(io_, [this](int signal) { on_signal(signal); }),
+      restarts_(options.max_restarts) {
   output_.show_node(agent_->node_output());
 }
 
@@ -53,12 +54,20 @@ void Front::on_attempt(int, int, int) {}
 
 void Front::on_rank(const RankNews&) {}
 
-bool Front::on_verdict(const Verdict&) {
-  return false;
+rendezvous::Restart Front::on_verdict(const Verdict& verdict) {
+  if (verdict.agreed) return *verdict.agreed;
+  if (!verdict.may_begin_again) return {};
+  return restarts_.decide({.exit_code = verdict.exit_code, .ran = verdict.ran});
 }
 
-void Front::on_begins_again(const Verdict& verdict) {
+void Front::on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) {
   for (const std::string& line : verdict.page) output_.say(line);
+  const auto wait = std::chrono::duration_cast<std::chrono::seconds>(restart.delay).count();
+  output_.say(fmt::format("restart {} of {}: all ranks begin again{}", restart.number, restart.most,
+                          wait == 0 ? ""
+                                    : fmt::format(" in {} s, as they fail soon after each "
+                                                  "start",
+                                                  wait)));
 }
 
 // Signals.

@@ -16,6 +16,7 @@
 #include "launcher/output/disk_thread.h"
 #include "launcher/output/job_output.h"
 #include "launcher/process/job_signals.h"
+#include "rendezvous/first_cause/restart_policy.h"
 
 namespace dl::launcher {
 
@@ -33,8 +34,8 @@ class Front : private AgentEvents {
   void on_sentence(const std::string& line) override { output_.say(line); }
   void on_attempt(int attempt, int first_rank, int ranks) override;
   void on_rank(const RankNews& news) override;
-  bool on_verdict(const Verdict& verdict) override;
-  void on_begins_again(const Verdict& verdict) override;
+  rendezvous::Restart on_verdict(const Verdict& verdict) override;
+  void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) override;
   void on_over() override { io_.stop(); }
 
   void on_signal(int signal);
@@ -50,6 +51,7 @@ class Front : private AgentEvents {
   JobOutput output_;
   std::unique_ptr<AgentOrders> agent_;
   JobSignals signals_;
+  rendezvous::RestartPolicy restarts_;
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal
   Clock::time_point began_ = Clock::now();

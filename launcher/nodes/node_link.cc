@@ -59,6 +59,10 @@ JobFailure read_failure(const json& failed) {
   failure.group_rank = failed.at("group_rank").get<int>();
   failure.host = failed.at("host").get<std::string>();
   failure.node_lost = failed.at("node_lost").get<bool>();
+  failure.restart.again = failed.at("again").get<bool>();
+  failure.restart.delay = std::chrono::milliseconds(failed.at("delay_ms").get<int>());
+  failure.restart.number = failed.at("restart").get<int>();
+  failure.restart.most = failed.at("max_restarts").get<int>();
   return failure;
 }
 
@@ -89,7 +93,8 @@ void NodeLink::join(const NodePlan& plan, int master_port) {
                  {"pid", ::getpid()},
                  {"program", base_name_of(plan.job.program)},
                  {"line", line_of(plan.job.program).substr(0, kLongestLine)},
-                 {"named", plan.job.named}}));
+                 {"named", plan.job.named},
+                 {"max_restarts", plan.job.max_restarts}}));
   beat();
 }
 

@@ -15,6 +15,7 @@
 #include "core/base/unique_fd.h"
 #include "launcher/plan/plan.h"
 #include "rendezvous/first_cause/first_cause.h"
+#include "rendezvous/first_cause/restart_policy.h"
 
 namespace dl::launcher {
 
@@ -30,6 +31,8 @@ struct JobFailure {
   int group_rank = -1;
   std::string host;
   bool node_lost = false;
+  // What all nodes do now.
+  rendezvous::Restart restart;
 };
 
 struct NodeEvents {

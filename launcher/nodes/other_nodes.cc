@@ -62,6 +62,7 @@ void OtherNodes::join(int master_port) {
     return;
   }
   takes_part_ = true;
+  is_to_join_again_ = false;
   link_.join(plan_, master_port);
 }
 
@@ -78,8 +79,8 @@ void OtherNodes::goes_on(int rank) {
 }
 
 void OtherNodes::leave(const std::string& reason) {
-  if (!std::exchange(takes_part_, false)) return;
-  link_.leave(reason);
+  const bool is_between = std::exchange(is_to_join_again_, false);
+  if (std::exchange(takes_part_, false) || is_between) link_.leave(reason);
 }
 
 void OtherNodes::close() {
@@ -102,6 +103,7 @@ void OtherNodes::kill() {
 
 void OtherNodes::on_failed(JobFailure failure) {
   takes_part_ = false;
+  is_to_join_again_ = failure.restart.again;
   events_.on_failed(std::move(failure));
 }
 

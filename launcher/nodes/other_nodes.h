@@ -72,6 +72,7 @@ class OtherNodes {
   bool helper_runs_ = true;
   // Whether the helper's end, or what it says, concerns a generation that has no verdict yet.
   bool takes_part_ = false;
+  bool is_to_join_again_ = false;
   bool closing_ = false;
   bool closed_ = false;
   int lost_code_ = 1;

@@ -1,5 +1,9 @@
 #include "launcher/nodes/store_service.h"
 
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
 #include <string>
 
 #include "launcher/nodes/listener.h"
@@ -31,7 +35,9 @@ void StoreService::wait_for_client() {
 
 void StoreService::start() {
   Pipe lifeline = make_pipe();
+  ::fcntl(lifeline.write.get(), F_SETFL, O_NONBLOCK);  // one that is stopped reads nothing
   lifeline_ = std::move(lifeline.write);
+  tell_generation();
   start_rendezvous(
       warden_, output_, key_,
       {.arguments = {"serve", "--fd", std::to_string(kRendezvousListenerFd), "--job", job_},
@@ -41,6 +47,18 @@ void StoreService::start() {
       [this](const Message& news) {
         if (news.kind != MessageKind::kStarted && !closed_) on_lost_(how_helper_ended(news));
       });
+}
+
+void StoreService::begin_generation(std::uint64_t generation) {
+  generation_ = generation;
+  tell_generation();
+}
+
+// A pipe has room for some thousand of them, and a service that is gone says so otherwise.
+void StoreService::tell_generation() {
+  if (!lifeline_) return;
+  const std::string line = fmt::format("generation {}\n", generation_);
+  [[maybe_unused]] const ssize_t written = ::write(lifeline_.get(), line.data(), line.size());
 }
 
 void StoreService::close() {

@@ -7,6 +7,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -24,12 +25,15 @@ class StoreService {
 
   // "127.0.0.1:PORT", for DLRUN_STORE
   const std::string& address() const { return address_; }
+  // The ranks of this generation are about to start: changes by earlier ones are refused.
+  void begin_generation(std::uint64_t generation);
   // From now on a client starts no service, and the service's end is as it should be.
   void close();
 
  private:
   void wait_for_client();
   void start();
+  void tell_generation();
 
   WardenClient& warden_;
   NodeOutput& output_;
@@ -39,6 +43,7 @@ class StoreService {
   std::string address_;
   boost::asio::posix::stream_descriptor door_;  // listens until the service does
   UniqueFd lifeline_;                           // the service ends when it closes
+  std::uint64_t generation_ = 0;
   bool closed_ = false;
 };
 

@@ -25,8 +25,8 @@ std::string failed_to(std::string_view what, const std::string& path, int error)
   return fmt::format("--log-dir: {} {}: {}", what, path, std::strerror(error));
 }
 
-UniqueFd new_log(const std::string& path, std::string& error) {
-  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+UniqueFd new_log(const std::string& path, std::string& error, int flags = O_EXCL) {
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | flags | O_APPEND | O_CLOEXEC, 0666));
   if (!file) error = failed_to("create", path, errno);
   return file;
 }
@@ -64,7 +64,7 @@ std::string new_run_name(const std::string& job) {
 }
 
 LogFolder make_log_folder(const std::string& log_dir, const std::string& run, int node, int attempt,
-                          const std::vector<int>& ranks) {
+                          bool with_own, const std::vector<int>& ranks) {
   LogFolder made;
   if (run.empty() || run.front() == '.' || run.find('/') != std::string::npos) {  // node 0 gave it
     made.error = fmt::format("--log-dir: `{}` is no name for a folder of one run", run);
@@ -78,7 +78,10 @@ LogFolder make_log_folder(const std::string& log_dir, const std::string& run, in
     made.error = failed_to("create", made.attempt, error.value());
     return made;
   }
-  if (attempt == 0) made.own = new_log(fmt::format("{}/node_{}.log", made.run, node), made.error);
+  if (with_own) {
+    made.own = new_log(fmt::format("{}/node_{}.log", made.run, node), made.error,
+                       attempt == 0 ? O_EXCL : 0);
+  }
   for (const int rank : ranks) {
     const std::string own = fmt::format("{}/{}", made.attempt, rank);
     fs::create_directory(own, error);

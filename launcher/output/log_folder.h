@@ -26,11 +26,13 @@ struct LogFolder {
   std::string no_link;  // why `latest` does not lead here; empty: it does
   std::string run;      // DIR/<run>
   std::string attempt;  // DIR/<run>/attempt_<n>
-  UniqueFd own;         // what dlrun says; attempt 0 alone makes it
+  UniqueFd own;         // what dlrun says
   std::vector<Files> ranks;
 };
+// `with_own`: opens the log of what dlrun says, too; a dlrun that comes back goes on in the file of
+// the one before.
 LogFolder make_log_folder(const std::string& log_dir, const std::string& run, int node, int attempt,
-                          const std::vector<int>& ranks);
+                          bool with_own, const std::vector<int>& ranks);
 
 // Where the logs of the last attempt of the last run under `path` are, or of the run `path`;
 // `path` itself where it is neither.

@@ -39,8 +39,8 @@ void NodeOutput::begin_attempt(int attempt, const std::string& run, int node,
     ready("");
     return;
   }
-  disk_.run([log_dir = log_dir_, run, node, attempt,
-             ranks] { return make_log_folder(log_dir, run, node, attempt, ranks); },
+  disk_.run([log_dir = log_dir_, run, node, attempt, with_own = own_log_ == nullptr,
+             ranks] { return make_log_folder(log_dir, run, node, attempt, with_own, ranks); },
             [this, ranks, ready = std::move(ready)](LogFolder made) {
               if (made.error.empty()) {
                 run_folder_ = made.run;
@@ -81,8 +81,14 @@ RankStream& NodeOutput::add(UniqueFd pipe, Stream stream, int rank) {
 // The streams of earlier attempts, once the front has all of them.
 void NodeOutput::forget_settled() {
   std::erase_if(streams_, [this](const std::unique_ptr<RankStream>& stream) {
-    return stream->id().attempt < attempt_ && stream->is_settled();
+    return stream->id().attempt + 1 < attempt_ && stream->is_settled();
   });
+}
+
+void NodeOutput::drain_ranks() {
+  for (const auto& stream : streams_) {
+    if (stream->id().rank >= 0) stream->drain();
+  }
 }
 
 void NodeOutput::drain() {

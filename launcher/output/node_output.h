@@ -44,11 +44,13 @@ class NodeOutput {
   void begin_attempt(int attempt, const std::string& run, int node, const std::vector<int>& ranks,
                      std::function<void(std::string)> ready);
 
-  // A stream of a rank, or of a helper (-1), from the pipe's reading end on. The object lives until
-  // the attempt after its own begins.
+  // A stream of a rank, or of a helper (-1), from the pipe's reading end on. The object lives at
+  // least until the second attempt after its own begins.
   RankStream& add(UniqueFd pipe, Stream stream, int rank);
 
-  // Once every writer is dead: takes what is left in the pipes.
+  // Once every rank is dead: takes what is left in their pipes.
+  void drain_ranks();
+  // Once every writer is dead: takes what is left in all pipes.
   void drain();
 
   // Appends what dlrun said to this node's log.

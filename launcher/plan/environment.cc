@@ -60,8 +60,8 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   text(Var::kRoleName, "default");
   text(Var::kMasterAddr, meeting.master_addr);
   number(Var::kMasterPort, meeting.master_port);
-  number(Var::kTorchRestartCount, 0);
-  number(Var::kTorchMaxRestarts, 0);
+  number(Var::kTorchRestartCount, static_cast<std::int64_t>(meeting.generation));
+  number(Var::kTorchMaxRestarts, plan.job.max_restarts);
   text(Var::kTorchRunId, plan.job.name);
   // Python's truth values.
   text(Var::kTorchUseAgentStore, meeting.torch_store ? "True" : "False");

@@ -158,6 +158,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   job.nnodes = options.nnodes;
   job.hosts = source.hosts();
   job.program = options.program;
+  job.max_restarts = options.max_restarts;
   const int slots = job.hosts.front().slots;
   DL_CHECK(std::int64_t{options.nnodes} * slots <= kMostRanks, kInvalidArgument,
            "{} nodes (--nnodes) of {} ranks (--nproc-per-node) are more than {} ranks",

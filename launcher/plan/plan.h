@@ -57,7 +57,8 @@ struct JobPlan {
   std::vector<Host> hosts;
   std::string rdzv_endpoint;  // "host:port" at which several nodes meet; empty on one node
   std::string master_addr;
-  std::optional<int> master_port;    // as the user gave it
+  std::optional<int> master_port;  // as the user gave it
+  int max_restarts = 0;
   std::vector<std::string> program;  // as typed
 };
 

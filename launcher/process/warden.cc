@@ -59,13 +59,13 @@ class Warden {
 
  private:
   void serve() {
-    reap();
-    if (to_kill_.has_passed()) {
+    pollfd ready[] = {{signals_.get(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
+    ::poll(ready, 2, to_kill_.poll_timeout());  // it passes over a number below 0
+    if (ready[0].revents != 0) reap();
+    if (supervisor_ > 0 && to_kill_.has_passed()) {
       ::kill(supervisor_, SIGKILL);
       to_kill_ = Deadline::never();
     }
-    pollfd ready[] = {{signals_.get(), POLLIN, 0}, {channel_.get(), POLLIN, 0}};
-    ::poll(ready, 2, to_kill_.poll_timeout());
     if (ready[1].revents == 0) return;
     Message message;
     switch (receive_message(channel_.get(), message)) {

@@ -45,8 +45,6 @@ class WardenClient {
   void kill();
   // Waits for a warden that is dead or dying, so that its status is known; on_gone is called first.
   void wait_for_end();
-  // It has been waited for: on_gone has been called.
-  bool is_gone() const { return pid_ <= 0; }
 
   // `on_news` gets kStarted, kNotStarted and kExited of this helper. A helper gets no signal when
   // dlrun dies before it, so it must end when its standard input closes.

@@ -135,7 +135,9 @@ bool Bridge::handle_line(const std::string& line) {
   if (message.has_join()) {
     join_by_ = Deadline::after(options_.timeout);
     host_ = message.join().host();
-    if (stream_ == nullptr) connect(*message.mutable_join(), join_by_);
+    if (stream_ == nullptr) connect(message.join(), join_by_);
+    message.mutable_join()->set_service_address(service_address_);
+    if (message.join().address().empty()) message.mutable_join()->set_address(own_address_);
     const std::lock_guard lock(out_mutex_);
     joining_ = true;
     asked_ = false;
@@ -185,7 +187,7 @@ std::string Bridge::wrong_host_text() const {
       options_.endpoint.host);
 }
 
-void Bridge::connect(pb::Join& join, Deadline deadline) {
+void Bridge::connect(const pb::Join& join, Deadline deadline) {
   const Hello hello{
       .job = options_.job,
       .generation = kAnyGeneration,
@@ -193,8 +195,8 @@ void Bridge::connect(pb::Join& join, Deadline deadline) {
       .from = fmt::format("dlrun of host {} (pid {})", join.host(), join.pid()).substr(0, 255)};
   Connection connection = connect_in_turns(hello, deadline);
   const int fd = connection.fd.get();
-  join.set_service_address(peer_address(fd).host());
-  if (join.address().empty()) join.set_address(local_address(fd).host());
+  service_address_ = peer_address(fd).host();
+  own_address_ = local_address(fd).host();
   stub_ = pb::Membership::NewStub(grpc::CreateCustomInsecureChannelFromFd(
       "dlrun-membership", connection.fd.release(), channel_arguments()));
   stream_ = stub_->Join(&context_);
@@ -248,7 +250,7 @@ void Bridge::put(const pb::ToNode& message) {
     joining_ = false;
     running_ = true;
   }
-  if (message.has_failed() || message.has_all_done()) running_ = false;
+  if (message.has_failed() || message.has_all_done()) joining_ = running_ = false;
   told_ = message.has_refused() || message.has_error();
   if (message.has_waiting()) {
     last_waiting_ = fmt::format("waiting for {}", fmt::join(message.waiting().missing(), ", "));

@@ -52,7 +52,7 @@ class Bridge {
 
   Input next_line(std::string& line);
   bool handle_line(const std::string& line);
-  void connect(dlrun::rendezvous::Join& join, Deadline deadline);
+  void connect(const dlrun::rendezvous::Join& join, Deadline deadline);
   std::string wrong_host_text() const;
   Connection connect_in_turns(const Hello& hello, Deadline deadline);
   void receive();
@@ -71,7 +71,9 @@ class Bridge {
   BridgeOptions options_;
   GrpcUse grpc_;
   std::string buffer_;
-  std::string host_;  // as dlrun names it
+  std::string host_;             // as dlrun names it
+  std::string service_address_;  // of the service, as this node reaches it
+  std::string own_address_;      // from which it does
   bool input_closed_ = false;
   UniqueFd ended_;  // eventfd: the service's stream has ended
 

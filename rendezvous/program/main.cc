@@ -10,6 +10,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -66,14 +67,30 @@ CLI::Validator whole_seconds() {
   return {why_not, "POSITIVE"};
 }
 
+// "generation 3": the ranks of this generation are about to start.
+void obey(RendezvousService& service, std::string_view line) {
+  constexpr std::string_view kGeneration = "generation ";
+  std::uint64_t number = 0;
+  if (!line.starts_with(kGeneration)) return;
+  line.remove_prefix(kGeneration.size());
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
+  if (error == std::errc()) service.begin_generation(number);
+}
+
 int serve(const Arguments& arguments) {
   RendezvousService service(Listener::from_fd(UniqueFd(arguments.fd)), require_key(), arguments.job,
                             std::chrono::seconds(arguments.dead_after));
-  std::array<char, 256> ignored;
+  std::string lines;
+  std::array<char, 256> bytes;
   for (;;) {
-    const ssize_t n = ::read(arguments.lifeline_fd, ignored.data(), ignored.size());
+    const ssize_t n = ::read(arguments.lifeline_fd, bytes.data(), bytes.size());
     if (n == 0) break;
     if (n < 0 && errno != EINTR) throw_errno(errno, "read the lifeline");
+    if (n > 0) lines.append(bytes.data(), static_cast<std::size_t>(n));
+    for (std::size_t end; (end = lines.find('\n')) != std::string::npos;) {
+      obey(service, std::string_view(lines).substr(0, end));
+      lines.erase(0, end + 1);
+    }
   }
   service.shutdown(Deadline::after(kFarewell));
   return 0;

@@ -34,7 +34,7 @@ bool is_ready(const tests::Process& job) {
       [&] { return tests::processes_with(job.mark()).size() >= 2 * kFamilySize + 3; });
 }
 
-// It takes milliseconds; the limit is for loaded machines.
+// It takes milliseconds, though the limit is for loaded machines.
 bool all_gone(const tests::Process& job, std::chrono::milliseconds limit = tests::kPatience) {
   return tests::eventually(limit, [&] { return tests::processes_with(job.mark()).empty(); });
 }

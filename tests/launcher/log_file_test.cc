@@ -135,14 +135,14 @@ TEST(LogFolder, OfARunIsNeverAnotherOnes) {
   const std::string run = new_run_name("a job/../x");
   EXPECT_EQ(run.find('/'), std::string::npos);
   EXPECT_NE(run, new_run_name("a job/../x"));
-  const LogFolder made = make_log_folder(folder.path(), run, 0, 0, {0, 1});
+  const LogFolder made = make_log_folder(folder.path(), run, 0, 0, true, {0, 1});
   EXPECT_EQ(made.error + made.no_link, "");
   EXPECT_EQ(made.ranks.size(), 2U);
   // Another node of the job, in the same place; but nobody else's files.
-  EXPECT_EQ(make_log_folder(folder.path(), run, 1, 0, {2, 3}).error, "");
-  EXPECT_NE(make_log_folder(folder.path(), run, 2, 0, {3}).error.find("File exists"),
+  EXPECT_EQ(make_log_folder(folder.path(), run, 1, 0, true, {2, 3}).error, "");
+  EXPECT_NE(make_log_folder(folder.path(), run, 2, 0, true, {3}).error.find("File exists"),
             std::string::npos);
-  EXPECT_NE(make_log_folder(folder.path(), "../x", 0, 0, {0}).error, "");
+  EXPECT_NE(make_log_folder(folder.path(), "../x", 0, 0, true, {0}).error, "");
   EXPECT_EQ(newest_attempt(folder.path()), folder.path() + "/latest/attempt_0");
   EXPECT_EQ(newest_attempt(folder.path() + "/" + run), folder.path() + "/" + run + "/attempt_0");
   EXPECT_EQ(newest_attempt("/dev"), "/dev");

@@ -95,7 +95,7 @@ TEST(Options, AVariableThatIsWrongIsNamed) {
   EXPECT_THAT(refused("PET_NNODES", "1:4"), HasSubstr("PET_NNODES is `1:4`: a job whose number"));
   EXPECT_EQ(refused("PET_NNODES", "2"), "PET_NNODES is 2: give this node's number in --node-rank");
   EXPECT_EQ(refused("PET_NODE_RANK", "1"), "PET_NODE_RANK is 1 but --nnodes is 1");
-  EXPECT_THAT(refused("PET_MAX_RESTARTS", "3"), HasSubstr("PET_MAX_RESTARTS is `3`"));
+  EXPECT_THAT(refused("PET_MAX_RESTARTS", "x"), HasSubstr("PET_MAX_RESTARTS is `x`"));
   EXPECT_THAT(refused("PET_RDZV_BACKEND", "etcd"), HasSubstr("PET_RDZV_BACKEND is `etcd`"));
   EXPECT_EQ(refused("PET_MODULE", "1"),
             "PET_MODULE=1 of torchrun is not supported: write `dlrun ... python -m MODULE`");
@@ -194,7 +194,8 @@ TEST(Options, TorchrunsOptionsThatAreNotThereAreRefusedByName) {
     EXPECT_THAT(refusal({name, "value", "x"}), HasSubstr("of torchrun is not supported")) << name;
   }
   EXPECT_THAT(refusal({"--tee=3", "x"}), HasSubstr("--tee of torchrun"));
-  EXPECT_THAT(refusal({"--max-restarts", "3", "x"}), HasSubstr("--max-restarts is `3`"));
+  EXPECT_EQ(parse({"--max-restarts", "3", "x"}).max_restarts, 3);
+  EXPECT_THAT(refusal({"--max-restarts", "-1", "x"}), HasSubstr("--max-restarts is `-1`"));
   EXPECT_THAT(refusal({"--nnodes", "1:4", "x"}), HasSubstr("--nnodes is `1:4`"));
   EXPECT_THAT(refusal({"--rdzv_backend=etcd", "x"}), HasSubstr("--rdzv-backend is `etcd`"));
   EXPECT_EQ(refusal({"--bogus", "x"}), "there is no option --bogus; `dlrun --help` lists them all");

@@ -15,6 +15,8 @@
 #include "rendezvous/grpc_support.h"
 #include "rendezvous/net/acceptor.h"
 #include "rendezvous/net/patience.h"
+#include "rendezvous/prefix_store.h"
+#include "rendezvous/rendezvous_service.h"
 #include "tests/rendezvous/cutting_proxy.h"
 #include "tests/rendezvous/store_conformance.h"
 
@@ -329,6 +331,52 @@ TEST_F(GrpcStoreTest, HundredsOfWaitsNeedNoThreadEachInTheServer) {
   server.local().set("go", "", soon());
   for (std::thread& thread : waiting) thread.join();
   EXPECT_EQ(done, kWaits);
+}
+
+TEST(StoreFence, RefusesLateChangesOfAnEarlierGenerationAndForgetsItsKeys) {
+  const JobKey key = JobKey::generate();
+  RendezvousService service(Listener::bind({.host = "127.0.0.1"}), key, "j1");
+  const auto client = [&](std::uint64_t generation) {
+    return GrpcStore({.endpoint = {"127.0.0.1", service.address().port()},
+                      .key = key,
+                      .hello = {.job = "j1", .generation = generation, .from = "rank 1"}},
+                     soon());
+  };
+  GrpcStore old = client(0);
+  old.set("gen0/a", "1", soon());
+  old.set("own", "1", soon());
+  service.begin_generation(1);
+  const auto refusal = [](const auto& change) -> std::string {
+    try {
+      change();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kAborted);
+      return error.what();
+    }
+    return "done";
+  };
+  for (const auto& text :
+       {refusal([&] { old.set("own", "2", soon()); }), refusal([&] { old.add("n", 1, soon()); }),
+        refusal([&] { old.erase("own", soon()); }),
+        refusal([&] { old.compare_and_set("x", std::nullopt, "1", soon()); })}) {
+    EXPECT_NE(text.find("this process is of generation 0, and generation 1 runs"),
+              std::string::npos)
+        << text;
+  }
+  GrpcStore young = client(1);
+  EXPECT_EQ(young.try_get("own", soon()), "1");
+  EXPECT_EQ(young.try_get("gen0/a", soon()), std::nullopt);
+  young.set("own", "3", soon());
+  GrpcStore agent = client(kAnyGeneration);  // of no generation
+  agent.set("own", "4", soon());
+}
+
+TEST(StoreFence, ForgetsKeysOfEarlierGenerationsOnly) {
+  EXPECT_TRUE(PrefixStore::is_of_generation_before(2, "gen0/x"));
+  EXPECT_TRUE(PrefixStore::is_of_generation_before(2, "gen1/"));
+  for (const char* key : {"gen2/x", "gen10/x", "gen1", "gen/x", "gen1x/y", "general/1", "x"}) {
+    EXPECT_FALSE(PrefixStore::is_of_generation_before(2, key)) << key;
+  }
 }
 
 }  // namespace

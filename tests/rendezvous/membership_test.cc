@@ -457,6 +457,54 @@ TEST_F(MembershipTest, EndsWhenAllAreDone) {
   EXPECT_TRUE(out[1].message.has_all_done());
 }
 
+TEST_F(MembershipTest, NodeZeroSaysHowOftenAJobBeginsAgainAndAllHearTheSame) {
+  pb::FromNode zero = join("a", 2, 0), one = join("b", 2, 1);
+  zero.mutable_join()->set_max_restarts(2);
+  one.mutable_join()->set_max_restarts(9);
+  for (const int restart : {1, 2, 0}) {
+    say(2, one);
+    ASSERT_EQ(say(1, zero).size(), 2U) << restart;
+    const Outbox out = say(1, failed(0, 7));
+    ASSERT_EQ(out.size(), 2U);
+    for (const Membership::Outgoing& outgoing : out) {
+      EXPECT_EQ(outgoing.message.failed().again(), restart != 0);
+      EXPECT_EQ(outgoing.message.failed().restart(), restart);
+    }
+  }
+}
+
+TEST_F(MembershipTest, ALostNodeIsWaitedForAndOneThatLeavesIsNot) {
+  for (const bool lost : {true, false}) {
+    Membership membership({.suspended = &suspended});
+    pb::FromNode zero = join("a", 2, 0);
+    zero.mutable_join()->set_max_restarts(1);
+    membership.on_message(1, zero, now_);
+    ASSERT_EQ(membership.on_message(2, join("b", 2, 1), now_).size(), 2U);
+    pb::FromNode leave;
+    leave.mutable_leave()->set_reason("stopped by SIGINT");
+    const Outbox out = lost ? membership.on_lost(2, now_) : membership.on_message(2, leave, now_);
+    ASSERT_GE(out.size(), 1U);
+    EXPECT_EQ(out[0].message.failed().again(), lost);
+  }
+}
+
+TEST_F(MembershipTest, LeavingBetweenTwoGenerationsEndsTheJob) {
+  pb::FromNode zero = join("a", 2, 0);
+  zero.mutable_join()->set_max_restarts(3);
+  say(1, zero);
+  say(2, join("b", 2, 1));
+  ASSERT_TRUE(say(2, failed(2, 7))[0].message.failed().again());
+  say(1, zero);
+  pb::FromNode leave;
+  leave.mutable_leave()->set_reason("stopped by SIGINT");
+  const Outbox out = say(2, leave);
+  ASSERT_EQ(out.size(), 1U);
+  EXPECT_EQ(out[0].to, 1U);
+  EXPECT_EQ(out[0].message.failed().text(), "stopped by SIGINT");
+  EXPECT_EQ(out[0].message.failed().group_rank(), 1);
+  EXPECT_FALSE(out[0].message.failed().again());
+}
+
 TEST_F(MembershipTest, NextGenerationKeepsTheRanksAndTakesAReplacement) {
   say(1, join("a", 2));
   say(2, join("b", 2));

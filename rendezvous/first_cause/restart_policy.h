@@ -1,0 +1,45 @@
+// Whether a job that failed begins again: the rule alone, without processes or clocks. dlrun
+// decides by it for a job of one node, the rendezvous service for one of several, so that all nodes
+// do the same.
+//
+// One thread at a time.
+#pragma once
+
+#include <chrono>
+
+namespace dl::rendezvous {
+
+// How a generation failed.
+struct Failure {
+  int exit_code = 1;      // as a shell gives it: 128+n for signal n
+  bool is_final = false;  // a node ends the job: Ctrl-C, a program that cannot be started, ...
+  std::chrono::milliseconds ran{0};  // since all ranks were asked for
+};
+
+struct Restart {
+  bool again = false;
+  std::chrono::milliseconds delay{0};  // before the next generation begins
+  int number = 0;                      // of this restart, from 1
+  int most = 0;                        // --max-restarts
+};
+
+class RestartPolicy {
+ public:
+  // `most`: --max-restarts, for the whole job.
+  explicit RestartPolicy(int most = 0) : most_(most) {}
+
+  // Not if the user's words are wrong: exit code 2 is a program's for bad usage, 126 and 127 are a
+  // shell's for a program that it cannot run. The third failure in a row within kQuick of a start,
+  // and each further one, is followed by a delay of 1, 2, then 4 s.
+  Restart decide(const Failure& failure);
+  int most() const { return most_; }
+
+  static constexpr std::chrono::seconds kQuick{5};
+
+ private:
+  int most_;
+  int used_ = 0;
+  int quick_ = 0;  // failures in a row
+};
+
+}  // namespace dl::rendezvous
