@@ -76,13 +76,13 @@ bool Core::advance(Operation& op) {
   bool moved = false;
   if (op.next_to_agree < size()) {
     moved = agree(op);
-    if (is_poisoned()) return true;
+    if (is_closed()) return true;
   }
   const bool agreed = op.next_to_agree == size();
   if (op.plan.path == Path::kInline) {
     if (!agreed) return moved;
     finish_inline(op);
-    finish_front(nullptr);
+    finish_front();
     return true;
   }
   if (op.plan.path == Path::kDirect) return advance_direct(op) || moved;
@@ -92,7 +92,7 @@ bool Core::advance(Operation& op) {
   if (agreed && (!phases.stages || op.staged == chunks) &&
       (!phases.reduces || op.reduced == chunks) && (!phases.copies || op.copied == chunks)) {
     publish(own().consumed, op.first_chunk + chunks);
-    finish_front(nullptr);
+    finish_front();
     return true;
   }
   return moved;

@@ -99,13 +99,15 @@ void Core::submit(const Ref<Operation>& operation) {
   op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_crowded_);
   const bool is_inline = op.plan.path == Path::kInline;
   release_finished();
-  if (is_poisoned()) refuse(op.descriptor);
+  if (is_closed()) refuse(op.descriptor);
   if (is_crowded_) note_cpu();
   claim(op);
   const bool drives = take_role();
   try {
     const std::lock_guard lock(submit_mutex_);
-    if (is_poisoned()) std::rethrow_exception(first_cause());
+    if (is_poisoned() && next_sequence_ > spared_until_.load()) {
+      std::rethrow_exception(first_cause());
+    }
     op.descriptor.sequence = next_sequence_++;
     op.hash = hash(op.descriptor, salt_);
     const record::What what = record_of(op.descriptor, op.hash);
@@ -197,7 +199,10 @@ void Core::poll() noexcept {
 // what it has done.
 void Core::give_role_back() {
   driving_.store(false);
-  while (poisoned_.load() && has_operations() && take_role()) {
+  const auto is_anything_to_end = [this] {
+    return has_to_end_.load() || (is_closed() && has_operations());
+  };
+  while (poisoned_.load() && is_anything_to_end() && take_role()) {
     end_all();
     driving_.store(false);
   }
@@ -291,18 +296,19 @@ bool Core::has_front() {
 
 bool Core::step() {
   if (is_poisoned()) {
-    end_all();
-    return false;
+    const bool closed = is_closed();
+    if (closed || has_to_end_.load()) end_all();
+    if (closed) return false;
   }
   return guarded([this] {
-    const bool moved = has_messages() && advance_messages();
-    return (!is_poisoned() && has_front() && advance(*front_)) || moved;
+    const bool moved = !is_poisoned() && has_messages() && advance_messages();
+    return (!has_to_end_.load() && has_front() && advance(*front_)) || moved;
   });
 }
 
-void Core::finish_front(std::exception_ptr error) {
+void Core::finish_front() {
   Ref<Operation> over = std::move(front_);
-  if (error) withdraw_memory(*over);
+  completed_.store(over->descriptor.sequence, std::memory_order_release);
   waiting_.fetch_sub(1);
   // Nobody looks any more at the cell that the next operation will write.
   const std::size_t cell = (over->descriptor.sequence + 1) % 2;
@@ -312,7 +318,13 @@ void Core::finish_front(std::exception_ptr error) {
   // Operations take turns with others of their kind: the next one is taken to be as long as the one
   // before the last.
   for (std::size_t i = 0; i < lines_used_[cell]; ++i) fetch_to_write(&own().more[cell].lines[i]);
-  finish(std::move(over), std::move(error));
+  finish(std::move(over), nullptr);
+}
+
+void Core::end(Ref<Operation> op, const std::exception_ptr& error) noexcept {
+  withdraw_memory(*op);
+  waiting_.fetch_sub(1);
+  finish(std::move(op), error);
 }
 
 void Core::finish(Ref<Pending> over, std::exception_ptr error) noexcept {

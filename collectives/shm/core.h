@@ -101,7 +101,7 @@ class Core final : public RefCounted {
   void abort(std::string_view reason) noexcept;
   // Breaks the group; the first cause counts. Where another rank is to blame the agent hears of it,
   // so that it looks for the first cause there.
-  void fail(Cause cause) noexcept;
+  void fail(Cause cause) noexcept { fail(std::move(cause), completed_.load()); }
   // Moves what can be moved without waiting, and sees to it that operations go on although nobody
   // waits for them.
   void poll() noexcept;
@@ -122,6 +122,10 @@ class Core final : public RefCounted {
   Block& own() const noexcept { return *peers_[static_cast<std::size_t>(rank_)].block; }
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
+  // Broken, and no operation is spared any more (spared_until_).
+  bool is_closed() const noexcept {
+    return is_poisoned() && completed_.load() >= spared_until_.load();
+  }
   bool has_messages() const noexcept { return messages_waiting_.load() > 0; }
   bool has_operations() const noexcept { return waiting_.load() > 0 || has_messages(); }
 
@@ -141,7 +145,8 @@ class Core final : public RefCounted {
   bool has_front();                        // makes the next one the front one where there is none
   void begin(Ref<Operation> op) noexcept;  // under submit_mutex_: makes it the front one
   std::uint8_t recorded_path(const Operation& op) const noexcept;
-  void finish_front(std::exception_ptr error);
+  void finish_front();
+  void end(Ref<Operation> op, const std::exception_ptr& error) noexcept;
   // Ends what is counted nowhere any more; its owner goes on a caller's thread.
   void finish(Ref<Pending> over, std::exception_ptr error) noexcept;
 
@@ -222,9 +227,15 @@ class Core final : public RefCounted {
   std::vector<Identity> departed() const;  // ranks that have left or are gone
 
   // failure.cc
-  void end_all() noexcept;  // driver
+  // `spared`: where the cause is an abort, operations up to this number are complete on the rank
+  // that called it; in a group that is broken already, no later ones are spared any more.
+  void fail(Cause cause, std::uint64_t spared) noexcept;
+  void spare_only(std::uint64_t until) noexcept;
+  void tell_failed() noexcept;
+  void end_all() noexcept;  // driver: all that is not spared
+  void take_what_has_come() noexcept;
   std::exception_ptr first_cause() const noexcept;
-  bool adopt_peers_cause() noexcept;
+  bool adopt_peers_cause(bool is_driver = false) noexcept;
   void fail_mismatch(const Descriptor& operation, const Peer& p, std::string text);
   // Throws for an operation that is called when the group is broken.
   [[noreturn]] void refuse(const Descriptor& called);
@@ -298,6 +309,12 @@ class Core final : public RefCounted {
   mutable std::mutex error_mutex_;
   std::exception_ptr error_;
   std::atomic<bool> poisoned_{false};
+  // After an abort() the operations up to this number go on, since they are complete on the rank
+  // that aborted: the error belongs to those behind them. Written under error_mutex_.
+  std::atomic<std::uint64_t> spared_until_{0};
+  std::atomic<bool> is_aborted_{false};
+  std::atomic<bool> has_to_end_{false};      // what is not spared any more
+  std::atomic<std::uint64_t> completed_{0};  // the last operation that went well
 
   std::mutex passed_mutex_;
   std::condition_variable passed_on_;

@@ -103,7 +103,7 @@ bool Core::advance_direct(Operation& op) {
     return true;
   }
   if (!all_have(&Peer::consumed, &Block::consumed, wanted)) return false;
-  finish_front(nullptr);
+  finish_front();
   return true;
 }
 

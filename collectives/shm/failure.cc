@@ -69,25 +69,48 @@ void Core::refuse(const Descriptor& called) {
   std::rethrow_exception(error);
 }
 
-void Core::fail(Cause cause) noexcept {
+void Core::fail(Cause cause, std::uint64_t spared) noexcept {
   if (is_in_child()) return;  // it does not speak for the rank
   const int self = identity(rank_).in_job();
   {
-    const std::lock_guard lock(error_mutex_);
-    if (error_) return;
+    std::unique_lock lock(error_mutex_);
+    if (error_) {
+      lock.unlock();
+      // What goes wrong with a spared operation ends it with the cause that was first.
+      return spare_only(spared);
+    }
     if (cause.found_by < 0) cause.found_by = self;
     error_ = std::make_exception_ptr(GroupError(cause));
     const std::string said = encode(as_told(cause, self), kMostCauseBytes);
     Block& block = own();
     block.cause_bytes = static_cast<std::uint32_t>(said.size());
     std::memcpy(block.cause, said.data(), said.size());
+    is_aborted_.store(cause.kind == ErrorKind::kAborted);
+    block.spared.store(is_aborted_.load() ? spared : 0, std::memory_order_relaxed);
+    spared_until_.store(is_aborted_.load() ? spared : completed_.load());
     block.presence.store(Presence::kFailed, std::memory_order_release);
     log_.broken(name_of(cause.kind), cause.text);
     poisoned_.store(true);
+    has_to_end_.store(true);
   }
   if (cause.blame != Blame::kNone && options_.reports_failures) {
     rendezvous::report_peer_failure({.cause = cause, .call = call_of(cause)});
   }
+  tell_failed();
+}
+
+void Core::spare_only(std::uint64_t until) noexcept {
+  {
+    const std::lock_guard lock(error_mutex_);
+    if (until >= spared_until_.load() || is_closed()) return;
+    spared_until_.store(std::max(until, completed_.load()));
+    own().spared.store(spared_until_.load(), std::memory_order_release);
+    has_to_end_.store(true);
+  }
+  tell_failed();
+}
+
+void Core::tell_failed() noexcept {
   for (Peer& p : peers_) {
     ring(p.block->bell);
     if (p.socket) send_note(p, Note::Kind::kFailed);
@@ -96,17 +119,24 @@ void Core::fail(Cause cause) noexcept {
 }
 
 void Core::end_all() noexcept {
+  has_to_end_.store(false);
   const std::exception_ptr cause = first_cause();
+  if (is_aborted_.load() && !under_way_.empty()) take_what_has_come();
   end_messages(cause);
-  if (front_) finish_front(cause);
+  const auto is_doomed = [this](const Ref<Operation>& op) {
+    return op->descriptor.sequence > spared_until_.load();
+  };
+  if (front_ && is_doomed(front_)) end(std::move(front_), cause);
   for (;;) {
+    Ref<Operation> last;
     {
       const std::lock_guard lock(submit_mutex_);
-      if (queue_.empty()) return;
-      front_ = std::move(queue_.front());
-      queue_.pop_front();
+      const auto first = std::ranges::find_if(queue_, is_doomed);
+      if (first == queue_.end()) return;
+      last = std::move(*first);
+      queue_.erase(first);
     }
-    finish_front(cause);
+    end(std::move(last), cause);
   }
 }
 
@@ -116,11 +146,18 @@ void Core::abort(std::string_view reason) noexcept {
                             reason)});
 }
 
-// Takes over the cause that a peer has found; true where the group is broken now.
-bool Core::adopt_peers_cause() noexcept {
+// Takes over the cause that a peer has found; true where operations are to end now.
+bool Core::adopt_peers_cause(bool is_driver) noexcept {
   for (const Peer& p : peers_) {
     if (p.who.rank == rank_ || presence_of(p) != Presence::kFailed) continue;
+    // The ring with its messages may still be in the socket, which the progress thread reads.
+    if (is_driver && has_messages() && !p.is_gone.load() && !p.line.has_in_segment.load()) continue;
     const Block& block = *p.block;
+    const std::uint64_t spared = block.spared.load(std::memory_order_acquire);
+    if (is_poisoned()) {
+      spare_only(spared);
+      continue;
+    }
     auto cause = rendezvous::decode_cause(
         {block.cause, std::min<std::size_t>(block.cause_bytes, kMostCauseBytes)});
     if (!cause) {
@@ -130,9 +167,9 @@ bool Core::adopt_peers_cause() noexcept {
                                         "be read",
                                         name(), p.who.text())};
     }
-    fail(std::move(*cause));
+    fail(std::move(*cause), spared);
   }
-  return is_poisoned();
+  return is_closed() || has_to_end_.load();
 }
 
 void Core::fail_mismatch(const Descriptor& operation, const Peer& p, std::string text) {
@@ -155,18 +192,18 @@ void Core::leave_out_stops(Clock::time_point now) {
 }
 
 void Core::look(Clock::time_point now) {
-  if (adopt_peers_cause()) return;
+  if (adopt_peers_cause(true)) return;
   leave_out_stops(now);
   look_at_messages(now);
-  if (is_poisoned() || !front_) return;
+  if (is_closed() || has_to_end_.load() || !front_) return;
   look_at_peers(*front_);
-  if (!front_) return;
+  if (is_closed() || !front_) return;
   look_at_clock(*front_, now);
-  if (is_poisoned()) return;
+  if (is_closed()) return;
   const std::lock_guard lock(submit_mutex_);
   for (const Ref<Operation>& op : queue_) {
     look_at_clock(*op, now);
-    if (is_poisoned()) return;
+    if (is_closed()) return;
   }
 }
 

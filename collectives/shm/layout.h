@@ -74,7 +74,10 @@ struct Block {
 
   // Read when a wait gets long.
   alignas(kApartBytes) Word called;  // sequence number of this rank's last call
-  Atomic<Presence> presence;         // written after what follows
+  // In a broken group: operations up to this number are complete on the rank that broke it, and go
+  // on. Before presence; it only falls after that.
+  Word spared;
+  Atomic<Presence> presence;  // written after what follows
   std::uint32_t cause_bytes;
   char cause[kMostCauseBytes];  // as encode(Cause) has it
 

@@ -203,13 +203,14 @@ bool Core::receive_from(Peer& p) {
     if (!line.has_in_segment.load(std::memory_order_acquire)) return false;
     line.in.open(RingPlace::in(line.in_segment.data()));
   }
+  const bool was_broken = is_poisoned();
   bool moved = false;
   for (std::size_t got = 0; got < kMostSliceBytes; moved = true) {
     if (!line.is_amid_frame) {
       if (!wants_frames(p) || !line.in.next(line.frame)) break;
       begin_frame(p);
-      if (is_poisoned()) return true;
       line.is_amid_frame = true;
+      if (is_poisoned() != was_broken) return true;
       got += kFrameBytes;
     }
     if (line.in.left() > 0) {
@@ -222,7 +223,7 @@ bool Core::receive_from(Peer& p) {
     if (line.in.left() > 0) continue;
     line.is_amid_frame = false;
     end_frame(p);
-    if (is_poisoned()) return true;
+    if (is_poisoned() != was_broken) return true;
   }
   return moved;
 }
@@ -333,7 +334,18 @@ void Core::end_messages(const std::exception_ptr& cause) noexcept {
   }
 }
 
+// What peers had sent before this rank heard of an abort needs them no more.
+void Core::take_what_has_come() noexcept try {
+  for (Peer& p : peers_) {
+    while (receive_from(p)) {
+    }
+  }
+} catch (const std::exception&) {
+  // The messages end with the cause that is known.
+}
+
 void Core::look_at_messages(Clock::time_point now) {
+  if (is_poisoned()) return;
   int here = 0;
   for (const Peer& p : peers_) here += p.is_gone.load(std::memory_order_acquire) ? 0 : 1;
   for (Peer& p : peers_) {
@@ -346,7 +358,8 @@ void Core::look_at_messages(Clock::time_point now) {
     for (const Ref<Message>& message : under_way_) {
       if (message->peer == p.who.rank ||
           (message->peer == kAnySource && (!has_left || here == 1))) {
-        if (!adopt_peers_cause()) fail_gone(p, *message);
+        adopt_peers_cause();
+        if (!is_poisoned()) fail_gone(p, *message);
         return;
       }
     }

@@ -84,7 +84,7 @@ void Core::stop() noexcept {
     }
     give_role_back();
   }
-  if (has_operations()) {
+  if (has_operations() || (is_poisoned() && !is_closed())) {
     fail({.kind = ErrorKind::kAborted,
           .text = fmt::format("{} destroyed group '{}' while an operation was under way",
                               peer(rank_).who.text(), name())});
@@ -107,7 +107,7 @@ void Core::stop() noexcept {
 void Core::leave_at_exit() {
   const auto begin = Clock::now();
   auto last_move = begin;
-  while (has_operations() && !is_poisoned()) {
+  while (has_operations() && !is_closed()) {
     bool moved = false;
     if (take_role()) {
       moved = step() || sleep(kExitNap);
@@ -138,10 +138,12 @@ void Core::read_notes(Peer& p) {
       fail({.kind = ErrorKind::kIo, .text = text_of_lost_descriptor(name(), p.who)});
       return;
     }
-    if (received.bytes != sizeof note) return;
+    if (received.bytes != sizeof note) {
+      adopt_peers_cause();  // its note is not sent where the socket is full
+      return;
+    }
     if (note.kind == Note::Kind::kProbe) send_note(p, Note::Kind::kReply);
     if (note.kind == Note::Kind::kReply) p.last_answer.store(Clock::now());
-    if (note.kind == Note::Kind::kFailed) adopt_peers_cause();
     if (note.kind == Note::Kind::kRing && received.passed) take_ring(p, std::move(received.passed));
     if (note.kind == Note::Kind::kMemory && received.passed) {
       const std::lock_guard lock(passed_mutex_);

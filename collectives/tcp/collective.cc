@@ -73,7 +73,7 @@ bool Core::transmit_data(Peer& p) {
 
 bool Core::receive_data(Peer& p) {
   bool moved = false;
-  for (int slice = 0; slice < kSlicesARound && !is_poisoned(); ++slice) {
+  for (int slice = 0; slice < kSlicesARound && !is_closed(); ++slice) {
     Link& lane = incoming_lane(p);
     const FrameHeader* header = lane.header();
     if (header == nullptr) break;
@@ -177,6 +177,7 @@ void Core::finish_front() {
   Ref<Collective> over = std::move(queue_.front());
   queue_.pop_front();
   if (!queue_.empty()) record_start(*queue_.front());
+  completed_ = over->descriptor.sequence;
   past_.push_back(over->descriptor);
   if (past_.size() > kPastOperations) past_.pop_front();
   over->end(nullptr);

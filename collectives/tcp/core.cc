@@ -73,6 +73,14 @@ void Core::throw_if_broken() const {
   if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
 }
 
+void Core::throw_if_refused(OpKind op) {
+  const std::exception_ptr broken = error();
+  if (!broken) return;
+  if (is_in_child() || op == OpKind::kSend || op == OpKind::kRecv) std::rethrow_exception(broken);
+  const std::lock_guard lock(submit_mutex_);
+  if (next_collective_ > spared_until_.load()) std::rethrow_exception(broken);
+}
+
 void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
   // Before any lock: in a child another thread's would never be given back.
   if (is_in_child()) throw_if_broken();
@@ -80,7 +88,8 @@ void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
   const std::lock_guard lock(submit_mutex_);
   Descriptor& d = operation->descriptor;
   const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
-  if (const std::exception_ptr broken = error()) {
+  const std::exception_ptr broken = error();
+  if (broken && (is_message || next_collective_ > spared_until_.load())) {
     if (!is_message) report_late_call(cause_of(broken), d, next_collective_, reports_failures_);
     std::rethrow_exception(broken);
   }
@@ -135,22 +144,25 @@ void Core::attach() {
 }
 
 void Core::start(Ref<Operation> operation) {
-  if (is_poisoned() || is_retiring_) {
-    operation->end(is_poisoned() ? error()
-                                 : std::make_exception_ptr(Error(
-                                       ErrorKind::kAborted,
-                                       fmt::format("{}: group '{}' was destroyed before it began",
-                                                   text(operation->descriptor), name_))));
+  const Descriptor& d = operation->descriptor;
+  const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
+  const bool is_broken = is_poisoned() && (is_message || d.sequence > spared_until_.load());
+  if (is_broken || is_retiring_) {
+    operation->end(is_broken ? error()
+                             : std::make_exception_ptr(
+                                   Error(ErrorKind::kAborted,
+                                         fmt::format("{}: group '{}' was destroyed before it began",
+                                                     text(operation->descriptor), name_))));
     const std::lock_guard lock(finished_mutex_);
     finished_.push_back(std::move(operation));
     return;
   }
-  if (operation->descriptor.op == OpKind::kSend || operation->descriptor.op == OpKind::kRecv) {
+  if (is_message) {
     record_start(*operation);
     guarded([&] { start_message(Ref<Message>(static_cast<Message*>(operation.get()))); });
     return;
   }
-  last_called_ = operation->descriptor.sequence;
+  last_called_ = d.sequence;
   if (queue_.empty()) record_start(*operation);
   queue_.emplace_back(static_cast<Collective*>(operation.get()));
 }
@@ -180,7 +192,7 @@ void Core::leave_at_exit() {
 
 void Core::go_on_leaving(Engine::Clock::time_point now, bool moved) {
   if (moved) last_move_ = now;
-  if (is_poisoned() || (queue_.empty() && messages_.empty())) {
+  if (is_closed() || (queue_.empty() && messages_.empty())) {
     is_leaving_ = false;
     retire();
   } else if (now - last_move_ > kExitQuiet || now - leave_begin_ > kExitTime) {
@@ -195,7 +207,7 @@ void Core::retire() {
   if (is_retiring_) return;
   is_retiring_ = true;
   retire_by_ = Engine::Clock::now() + kRetireTime;
-  if (is_poisoned()) return;
+  if (is_poisoned()) return spare_only(completed_);
   if (!queue_.empty() || !messages_.empty()) {
     const Operation& under_way =
         queue_.empty() ? static_cast<Operation&>(*messages_.front()) : *queue_.front();
@@ -216,10 +228,12 @@ bool Core::close_if_retired() {
   const auto has_left = [this](Peer& p) {
     if (!is_other(p)) return true;
     const bool side_ended = p.side->health() != Link::Health::kOpen;
-    // What is left on the data link of a broken group belongs to nobody.
-    const bool data_left = is_poisoned() || std::ranges::all_of(p.data, [](const auto& lane) {
-                             return !lane->is_sending() && lane->is_drained();
-                           });
+    // What is left on the data link of a broken group belongs to nobody, unless an abort has spared
+    // what the peer still reads.
+    const bool data_left =
+        (is_poisoned() && !spares_peers_) || std::ranges::all_of(p.data, [this](const auto& lane) {
+          return (is_poisoned() || !lane->is_sending()) && lane->is_drained();
+        });
     return side_ended ||
            (data_left && p.out.empty() && !p.side->is_sending() && p.side->is_drained());
   };
@@ -245,11 +259,11 @@ bool Core::advance(Engine::Clock::time_point now) {
     for (Peer& p : peers_) {
       if (is_other(p)) moved |= advance_side(p, now);
     }
-    if (!is_poisoned()) {
+    if (!is_closed()) {
       for (Peer& p : peers_) {
         if (is_other(p)) moved |= advance_data(p, now);
       }
-      if (!queue_.empty() && !is_poisoned()) {
+      if (!queue_.empty()) {
         moved |= queue_.front()->combine_ready();
         if (queue_.front()->is_finished()) {
           finish_front();

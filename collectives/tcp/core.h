@@ -117,6 +117,8 @@ class Core final : public RefCounted {
   // After a mismatch, what this rank has called in that place.
   std::string own_call() const;
   void throw_if_broken() const;
+  // The same before a call of `op`, which a broken group may spare.
+  void throw_if_refused(OpKind op);
   // Numbers the operation and hands it to the engine.
   void submit(Engine& engine, const Ref<Operation>& operation, bool drive);
   // Lets go of operations that are over; on the caller's thread, as owners may run users' code.
@@ -161,6 +163,10 @@ class Core final : public RefCounted {
  private:
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
+  // Driver: broken, and no collective is spared any more (spared_until_).
+  bool is_closed() const noexcept {
+    return is_poisoned() && completed_ >= spared_until_.load(std::memory_order_relaxed);
+  }
   bool is_other(const Peer& p) const noexcept { return p.who.rank != rank_; }
   void tell_news() noexcept;
 
@@ -198,7 +204,11 @@ class Core final : public RefCounted {
   // that it looks for the first cause there. `told_by`: the rank of this group that found the cause
   // and has told all others; -1: this one. What another found is passed on, as it may have gone
   // before everybody had heard it, and what comes from this rank's end would count instead.
-  void fail(Cause cause, int told_by = -1);
+  // `spared`: collectives up to this number are complete on a rank that aborted the group.
+  void fail(Cause cause, int told_by = -1, std::uint64_t spared = 0);
+  // In a group that is broken already: spares collectives up to this number only.
+  void spare_only(std::uint64_t until);
+  void tell_abort(const Cause& cause, int told_by);
   // What this rank has called under the number of the operation in which the cause was found.
   std::string call_of(const Cause& cause) const;
   void end_all(const std::exception_ptr& error);
@@ -250,6 +260,9 @@ class Core final : public RefCounted {
   std::exception_ptr gone_rank_;
   std::string own_call_;
   std::atomic<bool> poisoned_{false};
+  // Written before poisoned_. After an abort() the collectives up to this number go on, since they
+  // are complete on the rank that aborted: the error belongs to the operations behind them.
+  std::atomic<std::uint64_t> spared_until_{0};
 
   std::mutex finished_mutex_;
   std::vector<Ref<Operation>> finished_;
@@ -260,6 +273,8 @@ class Core final : public RefCounted {
   std::vector<Ref<Message>> messages_;
   std::deque<Descriptor> past_;  // the last collectives that are over, to quote from
   std::uint64_t last_called_ = 0;
+  std::uint64_t completed_ = 0;  // the last collective that went well
+  bool spares_peers_ = false;    // broken by an abort: peers may still read what has left
   std::uint64_t next_request_ = 1;
   Matching<Message> matching_;
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();

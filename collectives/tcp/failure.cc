@@ -30,8 +30,10 @@ std::string Core::call_of(const Cause& cause) const {
   return past == nullptr ? std::string() : call_text(*past);
 }
 
-void Core::fail(Cause cause, int told_by) {
-  if (is_poisoned()) return;
+void Core::fail(Cause cause, int told_by, std::uint64_t spared) {
+  // What goes wrong with a spared collective ends it with the cause that was first.
+  if (is_poisoned()) return spare_only(told_by >= 0 ? spared : completed_);
+  spares_peers_ = cause.kind == ErrorKind::kAborted;
   const int self = identity(rank_).in_job();
   if (cause.found_by < 0) cause.found_by = self;
   const std::exception_ptr error = std::make_exception_ptr(GroupError(cause));
@@ -44,10 +46,18 @@ void Core::fail(Cause cause, int told_by) {
     error_ = error;
     own_call_ = std::move(own_call);
   }
+  spared_until_.store(told_by >= 0 && spares_peers_ ? spared : completed_);
   poisoned_.store(true, std::memory_order_release);
   tell_news();
-  const std::string said = encode(as_told(cause, self), kMostAbortBytes);
+  tell_abort(cause, told_by);
+  recorder_.broken(dl::name_of(cause.kind), cause.text);
+  end_all(error);
+}
+
+void Core::tell_abort(const Cause& cause, int told_by) {
+  const std::string said = encode(as_told(cause, identity(rank_).in_job()), kMostAbortBytes);
   const auto* const bytes = reinterpret_cast<const std::byte*>(said.data());
+  const std::uint64_t spared = spares_peers_ ? spared_until_.load() : 0;
   for (Peer& p : peers_) {
     if (!is_other(p)) continue;
     // Nothing that waited to be said matters now. But a slice under way must end, or what follows
@@ -63,20 +73,29 @@ void Core::fail(Cause cause, int told_by) {
     if (p.who.rank == told_by) continue;
     push(p,
          {.type = FrameType::kAbort,
-          .descriptor = {.root = told_by >= 0 ? told_by : rank_},
+          .descriptor = {.sequence = spared, .root = told_by >= 0 ? told_by : rank_},
           .detail = static_cast<std::uint8_t>(cause.kind)},
          {bytes, bytes + said.size()});
     transmit_side(p);
   }
-  recorder_.broken(dl::name_of(cause.kind), cause.text);
-  end_all(error);
+}
+
+void Core::spare_only(std::uint64_t until) {
+  if (is_closed() || until >= spared_until_.load()) return;
+  spared_until_.store(std::max(until, completed_));
+  const std::exception_ptr first = error();
+  if (until <= completed_) tell_abort(cause_of(first), -1);
+  end_all(first);
 }
 
 void Core::end_all(const std::exception_ptr& error) {
   std::vector<Ref<Operation>> over;
-  for (Ref<Collective>& operation : queue_) over.emplace_back(std::move(operation));
+  while (!queue_.empty() && queue_.back()->descriptor.sequence > spared_until_.load()) {
+    over.emplace_back(std::move(queue_.back()));
+    queue_.pop_back();
+  }
+  std::ranges::reverse(over);
   for (Ref<Message>& message : messages_) over.emplace_back(std::move(message));
-  queue_.clear();
   messages_.clear();
   matching_.clear();
   for (Peer& p : peers_) {
@@ -98,9 +117,7 @@ void Core::end_all(const std::exception_ptr& error) {
 void Core::on_control(Peer& p, const FrameHeader& header) {
   switch (header.type) {
     case FrameType::kProbe:
-      if (!is_poisoned()) {
-        push(p, {.type = FrameType::kProbeReply, .descriptor = {.sequence = last_called_}});
-      }
+      push(p, {.type = FrameType::kProbeReply, .descriptor = {.sequence = last_called_}});
       return;
     case FrameType::kProbeReply:
       p.last_called = std::max(p.last_called, header.descriptor.sequence);
@@ -120,7 +137,8 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
                "group '{}': {} broke the group, with a cause that cannot be read", name_,
                p.who.text());
       const int root = header.descriptor.root;
-      fail(std::move(*cause), root >= 0 && root < size() && root != rank_ ? root : p.who.rank);
+      fail(std::move(*cause), root >= 0 && root < size() && root != rank_ ? root : p.who.rank,
+           header.descriptor.sequence);
       return;
     }
     default:
@@ -144,11 +162,11 @@ void Core::look_at_clocks(Clock::time_point now) {
   timer_ = next_end_look_;
   for (const Ref<Message>& message : messages_) {
     look_at_clock(*message, now);
-    if (is_poisoned()) return;
+    if (is_closed()) return;
   }
   for (const Ref<Collective>& operation : queue_) {
     look_at_clock(*operation, now);
-    if (is_poisoned()) return;
+    if (is_closed() || queue_.empty()) return;
   }
 }
 

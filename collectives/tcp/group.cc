@@ -51,7 +51,7 @@ void Group::leave_at_exit() {
 
 void Group::check_start(const Descriptor& what, const CallOptions& call) const {
   check_call(what, call, "tcp");
-  core_->throw_if_broken();
+  core_->throw_if_refused(what.op);
 }
 
 Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,

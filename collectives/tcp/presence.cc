@@ -79,7 +79,7 @@ bool Core::is_surely_gone(Peer& p) noexcept {
 void Core::look_at_ended_peers(Clock::time_point now) {
   next_end_look_ = Clock::time_point::max();
   for (Peer& p : peers_) {
-    if (!is_other(p) || is_poisoned()) continue;
+    if (!is_other(p) || is_closed()) continue;
     // Nothing more comes once the next frame's lane has ended; the others may still hold data.
     const bool data_ended = incoming_lane(p).health() != Link::Health::kOpen;
     const bool side_ended = p.side->health() != Link::Health::kOpen;

@@ -184,7 +184,7 @@ bool Core::step() {
   return front_.descriptor.op == OpKind::kSend ? talk() : advance(front_);
 }
 
-void Core::finish_front(const std::exception_ptr&) {
+void Core::finish_front() {
   front_.is_over = true;
 }
 

@@ -143,7 +143,7 @@ class Core {
   Block& own() noexcept { return *peers_[static_cast<std::size_t>(rank_)].block; }
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   int size() const noexcept { return static_cast<int>(peers_.size()); }
-  bool is_poisoned() const noexcept { return false; }
+  bool is_closed() const noexcept { return false; }
   bool adopt_peers_cause() noexcept { return false; }
   bool has_operations() const noexcept { return runs_ && !front_.is_over; }
   std::byte* slot(Peer& p, std::uint64_t chunk) noexcept {
@@ -170,7 +170,7 @@ class Core {
   void begin_talk(const Call& call);
   bool talk();
   bool step();
-  void finish_front(const std::exception_ptr& error);
+  void finish_front();
   void fail_mismatch(const Descriptor& operation, const Peer& p, const std::string& text) noexcept;
 
   // wake.cc
