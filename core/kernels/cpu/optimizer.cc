@@ -83,7 +83,10 @@ void adam_at(D d, const Adam<T>& t, const AdamFactors& f, std::int64_t i) {
   auto g = hn::LoadU(d, t.gradient + i);
   if (f.weight_decay != 0) g = hn::MulAdd(set(f.weight_decay), p, g);
   auto m = hn::LoadU(d, t.mean + i);
-  m = hn::MulAdd(set(1 - f.keep1), hn::Sub(g, m), m);
+  // From the nearer end, as PyTorch's lerp: g - m loses a g that is much smaller than m.
+  const auto apart = hn::Sub(g, m);
+  m = 1 - f.keep1 < 0.5 ? hn::MulAdd(set(1 - f.keep1), apart, m)
+                        : hn::NegMulAdd(set(f.keep1), apart, g);
   const auto v = hn::MulAdd(hn::Mul(set(1 - f.keep2), g), g,
                             hn::Mul(set(f.keep2), hn::LoadU(d, t.square + i)));
   hn::StoreU(m, d, t.mean + i);

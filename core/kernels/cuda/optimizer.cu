@@ -76,6 +76,7 @@ __global__ void __launch_bounds__(kThreads)
   auto* const mean = static_cast<T*>(list.pointers[chunk.tensor][2]);
   auto* const square = static_cast<T*>(list.pointers[chunk.tensor][3]);
   const T decay = static_cast<T>(step.weight_decay);
+  const T keep1 = static_cast<T>(step.beta1);
   const T take1 = static_cast<T>(1 - step.beta1);
   const T keep2 = static_cast<T>(step.beta2);
   const T take2 = static_cast<T>(1 - step.beta2);
@@ -85,7 +86,8 @@ __global__ void __launch_bounds__(kThreads)
     T g = gradient[i];
     if (decay != 0) g += decay * p;
     T m = mean[i];
-    m += take1 * (g - m);
+    // From the nearer end, as PyTorch's lerp: g - m loses a g that is much smaller than m.
+    m = take1 < static_cast<T>(0.5) ? m + take1 * (g - m) : g - keep1 * (g - m);
     const T v = keep2 * square[i] + take2 * g * g;
     mean[i] = m;
     square[i] = v;

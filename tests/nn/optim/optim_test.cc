@@ -101,6 +101,17 @@ TEST(Adam, StepsAsPyTorchDoes) {
       make<Adam>(AdamOptions{.lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-4, .weight_decay = 0.1}));
 }
 
+// PyTorch 2.8 gives 0.80099019: what is kept of a gradient must not depend on the one before it.
+TEST(Adam, WithBeta1OfZeroTakesTheGradientItself) {
+  const Tensor p = tensor({1.0f}).requires_grad_();
+  Adam adam({p}, {.lr = 0.1, .betas = {0, 0}});
+  for (const float g : {30.0f, 1e-6f}) {
+    p.set_grad(tensor({g}));
+    adam.step();
+  }
+  EXPECT_NEAR(p.detach().item<float>(), 0.80099019, 1e-6);
+}
+
 TEST(Optimizer, StepsF64BesideF32) {
   std::vector<Tensor> params = start();
   params[1] = params[1].detach().to(DType::kF64).requires_grad_();
