@@ -1,5 +1,6 @@
 // Core's half that finds out what went wrong and says it to everybody.
 #include "collectives/hybrid/core.h"
+#include "collectives/not_over.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::hybrid {
@@ -166,14 +167,17 @@ std::exception_ptr Core::error_of(const Operation& op) noexcept {
 
 void Core::throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
                           const Ref<Work>& work) {
-  std::string why = "it has not begun";
+  std::string why = "waiting for its own part";
   try {
     if (work) work->synchronize(std::chrono::nanoseconds(0));
+  } catch (const NotOver& inner) {
+    why = inner.operation() == text(op.descriptor_)
+              ? inner.missing()
+              : fmt::format("in {}, {}", inner.operation(), inner.missing());
   } catch (const Error& error) {
     why = error.what();
   }
-  throw_error(ErrorKind::kTimeout, "{}: not over after {:.3g} s; {}", text(op.descriptor_),
-              std::chrono::duration<double>(limit).count(), why);
+  throw NotOver(op.descriptor_, limit, why);
 }
 
 // The inner groups, which are older, do the same after it.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "collectives/not_over.h"
 #include "collectives/peer_process.h"
 #include "collectives/recording.h"
 #include "core/base/thread.h"
@@ -182,8 +183,7 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
   // It may have looked while the role was taken.
   wake_thread();
   if (op.is_over()) return;
-  throw_error(ErrorKind::kTimeout, "{}: not over after {} s, {}; it goes on", text(op.descriptor),
-              seconds_text(*limit), missing);
+  throw NotOver(op.descriptor, *limit, missing);
 }
 
 void Core::poll() noexcept {

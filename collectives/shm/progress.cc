@@ -50,7 +50,8 @@ void Core::run() {
       entries.push_back({is_here ? p.process.get() : -1, POLLIN, 0});
     }
     // Whoever has the role wakes this thread where it leaves something to do.
-    const bool may_drive = has_operations() && helpers_.load() == 0 && !driving_.load();
+    const bool may_drive =
+        has_operations() && helpers_.load() == 0 && visitors_.load() == 0 && !driving_.load();
     ::poll(entries.data(), entries.size(), may_drive ? 0 : -1);
     std::uint64_t count = 0;
     if (entries[0].revents != 0) {
@@ -65,7 +66,9 @@ void Core::run() {
       // A child that it has forked may keep the socket open.
       if (entries[i + processes].revents != 0) note_gone(peers_[i]);
     }
-    if (!has_operations() || helpers_.load() > 0 || !take_role()) continue;
+    // A visitor that found the role taken at every try would wait until the operation is over; it
+    // wakes this thread when it leaves.
+    if (!has_operations() || helpers_.load() > 0 || visitors_.load() > 0 || !take_role()) continue;
     thread_drives_.store(true);
     drive(nullptr, Deadline::after(kDriveTime));
     thread_drives_.store(false);

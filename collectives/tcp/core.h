@@ -150,11 +150,14 @@ class Core final : public RefCounted {
   Engine::Clock::time_point next_timer() const noexcept { return timer_; }
   // For whom an operation waits: "waiting for rank 2 (node1, pid 4711), which has not called it
   // ..."
-  std::string missing_text(const Operation& operation) const;
+  // `asked`: ranks that have not answered since then may have called it meanwhile.
+  std::string missing_text(const Operation& operation, Engine::Clock::time_point asked = {}) const;
   // Asks all that are here for a sign of life.
   void ask_peers();
   // Who has given none since then. Empty where the group is broken.
   std::vector<Identity> silent_peers(Engine::Clock::time_point asked) const;
+  // All that are here have said since then what they have called last.
+  bool have_answered(Engine::Clock::time_point asked) const;
   // When this group's links have last brought something of this rank's process.
   Signs signs_of(const Identity& who) const noexcept;
   // The rank that an operation waits for first; -1: not known.

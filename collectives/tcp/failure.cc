@@ -230,7 +230,7 @@ int Core::missing_rank(const Operation& operation) const {
   return first([&](const Peer& p) { return running.needs(p.who.rank); });
 }
 
-std::string Core::missing_text(const Operation& operation) const {
+std::string Core::missing_text(const Operation& operation, Clock::time_point asked) const {
   const Descriptor& d = operation.descriptor;
   const auto contact = [&](const Peer& p) { return contact_with(p, operation.questions); };
   if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
@@ -241,7 +241,8 @@ std::string Core::missing_text(const Operation& operation) const {
   }
   if (is_behind(operation)) {
     const Collective& first = *queue_.front();
-    return fmt::format("behind {}, which is {}", text(first.descriptor), missing_text(first));
+    return fmt::format("behind {}, which is {}", text(first.descriptor),
+                       missing_text(first, asked));
   }
   std::string missing;
   const auto add = [&](const Peer& p, std::string_view why) {
@@ -257,6 +258,7 @@ std::string Core::missing_text(const Operation& operation) const {
         add(p, "which has not answered yet, as the line to it is slow");
         break;
       case Contact::kAnswers:
+        if (p.last_answer < asked) break;
         add(p, p.last_called == 0
                    ? std::string("which has not called it, nor anything before it")
                    : fmt::format("which has not called it (its last call was #{})", p.last_called));
@@ -267,6 +269,13 @@ std::string Core::missing_text(const Operation& operation) const {
     for (const Peer& p : peers_) {
       if (is_other(p) && contact(p) == Contact::kSilent) {
         add(p, "which has called it and does not answer any more (stopped?)");
+      }
+    }
+  }
+  if (missing.empty()) {
+    for (const Peer& p : peers_) {
+      if (is_other(p) && p.last_called < d.sequence && p.last_answer < asked) {
+        add(p, "which has not answered yet whether it has called it");
       }
     }
   }

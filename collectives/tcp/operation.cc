@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collectives/algorithms/reduce.h"
+#include "collectives/not_over.h"
 #include "collectives/tcp/core.h"
 #include "collectives/tcp/engine.h"
 #include "core/base/error.h"
@@ -13,6 +14,9 @@ namespace {
 
 // A pipeline wants several slices a transfer; a slice wants to be worth its system calls.
 constexpr std::size_t kLeastSliceBytes = 32 * 1024;
+// How long a rank whose time is up waits for the others' answers, to name only ranks that are
+// missing.
+constexpr std::chrono::milliseconds kAnswerTime{100};
 
 std::size_t slice_bytes(std::size_t transfer_bytes) noexcept {
   const std::size_t quarter = (transfer_bytes / 4 + 4095) / 4096 * 4096;
@@ -55,12 +59,18 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
     if (core_->is_in_child()) core_->throw_if_broken();
     const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
     if (!engine_->help(*this, core_->wait_policy(), until) && !sleep_until(until)) {
-      std::string missing;
-      engine_->inspect([&] { missing = core_->missing_text(*this); });
-      if (!is_over()) {
-        throw_error(ErrorKind::kTimeout, "{}: not over after {} s, {}; it goes on",
-                    text(descriptor), seconds_text(*limit), missing);
+      const auto asked = Deadline::Clock::now();
+      const Deadline answers = Deadline::after(kAnswerTime);
+      engine_->inspect([&] { core_->ask_peers(); });
+      bool are_heard = false;
+      while (!are_heard && !is_over()) {
+        const std::uint64_t known = core_->news();
+        engine_->inspect([&] { are_heard = core_->have_answered(asked); });
+        if (are_heard || !core_->wait_for_news(known, answers)) break;
       }
+      std::string missing;
+      engine_->inspect([&] { missing = core_->missing_text(*this, asked); });
+      if (!is_over()) throw NotOver(descriptor, *limit, missing);
     }
   }
   if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);

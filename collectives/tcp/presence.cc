@@ -236,6 +236,12 @@ Contact Core::contact_with(const Peer& p, const Questions& questions) const {
                                                  : Contact::kAnswers;
 }
 
+bool Core::have_answered(Clock::time_point asked) const {
+  return std::ranges::all_of(peers_, [&](const Peer& p) {
+    return !is_other(p) || p.state != Peer::State::kHere || p.last_answer >= asked;
+  });
+}
+
 std::vector<Identity> Core::silent_peers(Clock::time_point asked) const {
   std::vector<Identity> silent;
   for (const Peer& p : peers_) {

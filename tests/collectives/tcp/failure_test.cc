@@ -208,6 +208,39 @@ TEST(Deadline, OfTheGroupHoldsWhereACallGivesNone) {
   expect_all(thrown, ErrorKind::kTimeout, {"waiting for rank 1 ("});
 }
 
+// All have passed a barrier and three of them are inside the operation: only the one that stays
+// away is named. Time and again, since nobody else may keep the caller from throwing.
+TEST(Synchronize, WithATimeoutNamesTheMissingRankOnly) {
+  std::latch timed_out(3);
+  run_ranks(4, [&](ProcessGroup& group) {
+    group.barrier()->wait();
+    if (group.rank() == 2) {
+      timed_out.wait();
+      all_reduce(group, 200'000)->wait();
+      all_reduce(group, 10)->wait();
+      return;
+    }
+    const Ref<Work> first = all_reduce(group, 200'000);
+    const Ref<Work> second = all_reduce(group, 10);
+    for (int i = 0; i < 8; ++i) {
+      const Thrown thrown = thrown_by([&] { second->synchronize(20ms); });
+      EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
+      EXPECT_NE(thrown.text.find("not over after 0.02 s, "), std::string::npos) << thrown.text;
+      EXPECT_EQ(thrown.text.find("after 0 s"), std::string::npos) << thrown.text;
+      EXPECT_EQ(thrown.text.find("nor anything before it"), std::string::npos) << thrown.text;
+      for (int rank = 0; rank < 4; ++rank) {
+        // One that the machine kept from answering is not accused of anything.
+        const std::size_t named = thrown.text.find("rank " + std::to_string(rank) + " (");
+        if (rank == 2 || named == std::string::npos) continue;
+        EXPECT_EQ(thrown.text.find("has not called it", named), std::string::npos) << thrown.text;
+      }
+    }
+    timed_out.count_down();
+    first->wait();
+    second->wait();
+  });
+}
+
 TEST(Synchronize, WithATimeoutThrowsAndLeavesTheOperationUnderWay) {
   run_ranks(2, [](ProcessGroup& group) {
     if (group.rank() == 0) {
