@@ -15,9 +15,10 @@ using Pair = std::array<std::int64_t, 2>;
 constexpr std::int64_t window_count(std::int64_t size, std::int64_t kernel, std::int64_t stride,
                                     std::int64_t padding, std::int64_t dilation,
                                     bool ceil_mode = false) noexcept {
-  const std::int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
+  const std::int64_t room =
+      size + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
   if (room < 0) return 0;
-  const std::int64_t steps = (room + (ceil_mode ? stride - 1 : 0)) / stride;
+  const std::int64_t steps = room / stride;
   return ceil_mode && steps * stride >= size + padding ? steps : steps + 1;
 }
 

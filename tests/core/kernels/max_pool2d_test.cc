@@ -100,6 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool2dOf, testing::Values(
     Pool2dShape{.n = 1, .c = 3, .h = 8, .w = 8, .kh = 2, .kw = 3, .stride_h = 2, .stride_w = 2, .dilation_h = 3, .dilation_w = 2},
     Pool2dShape{.n = 1, .c = 9, .h = 6, .w = 7, .kh = 2, .kw = 2, .stride_h = 2, .stride_w = 2, .ceil_mode = true},
     Pool2dShape{.n = 1, .c = 9, .h = 1, .w = 5, .kh = 2, .kw = 2, .stride_h = 1, .stride_w = 1, .pad_h = 1, .dilation_h = 2},
+    Pool2dShape{.n = 2, .c = 9, .h = 2, .w = 2, .kh = 3, .kw = 3, .stride_h = 3, .stride_w = 3, .ceil_mode = true},
     Pool2dShape{.n = 1, .c = 4, .h = 20, .w = 20, .kh = 20, .kw = 20, .stride_h = 20, .stride_w = 20}));
 // clang-format on
 
@@ -123,6 +124,13 @@ TEST(MaxPool2d, SizesArePyTorchs) {
                          .ceil_mode = true}
                  .out_h()),
             2);
+  // A window that is larger than the image hangs over, too.
+  const Pool2dShape larger{.h = 2, .w = 2, .kh = 3, .kw = 3, .stride_h = 3, .stride_w = 3};
+  EXPECT_EQ(larger.out_h(), 0);
+  EXPECT_EQ((Pool2dShape{
+                .h = 2, .w = 2, .kh = 3, .kw = 3, .stride_h = 3, .stride_w = 3, .ceil_mode = true}
+                 .out_h()),
+            1);
 }
 
 // As in PyTorch, whose loop takes each NaN that it meets.
