@@ -172,7 +172,7 @@ inline constexpr int kKeyFd = 190;
 inline constexpr int kLifelineFd = 191;
 inline constexpr int kListenerFd = 192;  // dlrun-rendezvous only
 inline constexpr int kRecorderFd = 193;
-inline constexpr int kPmiFd = 194;
-inline constexpr int kHighestRankFd = kPmiFd;
+inline constexpr int kPmiFd = kListenerFd;  // ranks have no listener
+inline constexpr int kHighestRankFd = kRecorderFd;
 
 }  // namespace dl::launcher
