@@ -154,6 +154,33 @@ TEST(Restart, LeavesNeitherDescriptorsNorProcessesBehind) {
   EXPECT_EQ(seen[1], seen[2]);
 }
 
+TEST(Restart, AnExampleGoesOnFromItsCheckpointAndEndsWithTheSameBits) {
+  const tests::TempDir folder;
+  const auto run = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> line = {tests::program("dlrun"),
+                                     "--nproc-per-node",
+                                     "2",
+                                     "--max-restarts",
+                                     "1",
+                                     tests::program("resume"),
+                                     "--checkpoint",
+                                     folder.path() + "/" + name,
+                                     "--steps",
+                                     "40",
+                                     "--save-every",
+                                     "10"};
+    line.insert(line.end(), more.begin(), more.end());
+    auto job = std::make_unique<tests::Process>(line);
+    EXPECT_EQ(job->wait(), 0) << job->err();
+    return job;
+  };
+  run("whole", {});
+  const auto broken = run("broken", {"--die-at", "25"});
+  EXPECT_THAT(broken->err(), HasSubstr("restart 1 of 1"));
+  EXPECT_THAT(broken->out(), HasSubstr("attempt begins at step 20\n"));
+  EXPECT_EQ(read(folder.path() + "/broken"), read(folder.path() + "/whole"));
+}
+
 TEST(Restart, CtrlCEndsAJobThatWaitsToBeginAgain) {
   tests::Process job(line_of({"--max-restarts", "9"}, "exit 1"));
   ASSERT_TRUE(job.wait_for_err("all ranks begin again in 4 s"));
