@@ -22,6 +22,7 @@
 #include "launcher/plan/machine.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
+#include "launcher/plan/surroundings.h"
 #include "launcher/pmi/serve.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/job_signals.h"
@@ -50,6 +51,13 @@ std::vector<VisibleGpu> gpus_to_show() {
   }
 }
 
+// Longer than stdio's buffer, so that the write may fail here and not at the end.
+void show(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
+    throw_errno(errno, "write to standard output");
+  }
+}
+
 int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
     return autopsy::run({argv + 2, argv + argc});
@@ -59,10 +67,11 @@ int run(int argc, char** argv) {
   try {
     auto parsed = parse_options({argv + 1, argv + argc});
     if (const auto* information = std::get_if<Information>(&parsed)) {
-      fmt::print("{}", information->text);
+      show(information->text);
       return 0;
     }
     options = std::get<Options>(std::move(parsed));
+    take_surroundings(options);
     Machine machine = this_machine();
     if (needs_gpus(options)) {
       machine.gpus = gpus_to_give_out();
@@ -75,18 +84,16 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
   }
-  for (const std::string& line : options.remarks) fmt::print(stderr, "dlrun: {}\n", line);
-  if (plan.job.nnodes == 1 && !options.rdzv_endpoint.empty()) {
-    fmt::print(stderr, "dlrun: --rdzv-endpoint {} is not used, as one node has nobody to meet\n",
-               options.rdzv_endpoint);
-  }
+  for (const std::string& line : remarks_on(options, plan)) fmt::print(stderr, "dlrun: {}\n", line);
   if (options.dry_run) {
     const Meeting meeting = supposed_meeting(plan);
-    fmt::print("{}", options.json ? plan_as_json(plan, meeting) : plan_as_table(plan, meeting));
+    show(options.json ? plan_as_json(options.settings, plan, meeting)
+                      : plan_as_table(options.settings, plan, meeting));
     return 0;
   }
+  if (options.verbose) fmt::print(stderr, "{}", plan_in_short(options.settings, plan));
   for (const std::string& line : shared_gpus(plan)) fmt::print(stderr, "dlrun: {}\n", line);
-  const Program program = find_program(plan.job.program.front());
+  const Program program = find_program(plan.job.program.front(), options.script);
   if (program.exit_code != 0) {
     fmt::print(stderr, "dlrun: {}\n", program.error);
     return program.exit_code;

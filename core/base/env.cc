@@ -38,6 +38,14 @@ bool is_set(Var var) noexcept {
   return value_of(var) != nullptr;
 }
 
+bool exists(const std::string& name) noexcept {
+  return std::getenv(name.c_str()) != nullptr;
+}
+
+void set(const std::string& name, const std::string& value) {
+  ::setenv(name.c_str(), value.c_str(), 1);
+}
+
 void set_unless_set(Var var, const std::string& value) {
   ::setenv(std::string(name_of(var)).c_str(), value.c_str(), 0);
 }

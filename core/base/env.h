@@ -29,6 +29,9 @@ std::string_view name_of(Var var) noexcept;
 // Unset and empty both give nullopt; is_set() tells them apart.
 bool is_set(Var var) noexcept;
 std::optional<std::string> get(Var var);
+// A variable of the user's choice (dlrun -x).
+bool exists(const std::string& name) noexcept;
+void set(const std::string& name, const std::string& value);
 // The names of all variables that begin so and have a value, in alphabetical order.
 std::vector<std::string> names_with_prefix(std::string_view prefix);
 // For libraries that read the environment themselves. Not while another thread reads it.

@@ -169,9 +169,10 @@ void Agent::stop(StopCause cause, int signal) {
 void Agent::end_job(StopCause cause, int signal) {
   if (is_over_) return;
   if (others_) {
-    others_->leave(
-        fmt::format("node {} (host {}): {}", plan_.node_rank, plan_.host,
-                    cause.text.empty() ? "nobody reads its output any more" : cause.text));
+    const int number = generation_ ? generation_->meeting().group_rank : plan_.node_rank;
+    others_->leave(fmt::format(
+        "{} (host {}): {}", number < 0 ? "a node" : fmt::format("node {}", number), plan_.host,
+        cause.text.empty() ? "nobody reads its output any more" : cause.text));
   }
   const bool has_cause =
       stop_cause_ || job_failure_ || (generation_ && generation_->finding().has_value());

@@ -3,366 +3,283 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <functional>
-#include <map>
 
 #include "core/base/error.h"
 #include "core/base/version.h"
-#include "launcher/cli/refused_options.h"
+#include "launcher/cli/completion.h"
+#include "launcher/cli/option_table.h"
+#include "launcher/cli/option_text.h"
+#include "launcher/cli/option_variables.h"
+#include "launcher/cli/python.h"
 #include "launcher/cli/started_by.h"
-#include "launcher/cli/torchrun_environment.h"
+#include "launcher/cli/words.h"
 
 namespace dl::launcher {
 namespace {
 
-constexpr const char* kDescription =
-    "Starts a program as the ranks of one job, watches over them, and ends them together.\n"
-    "Each rank finds torchrun's environment variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, "
-    "...";
-
-constexpr const char* kFooter =
-    "Exit code: that of the rank that caused the failure, 128+N for signal N; 2 bad usage; 124 a\n"
-    "deadline passed; 126 the program cannot be executed; 127 it was not found.\n"
-    "\n"
-    "A job that hangs: `kill -USR1` dlrun, and it says who is waited for; so does `dlrun autopsy "
-    "DIR`\n"
-    "of a --log-dir after a failure.\n"
-    "\n"
-    "  dlrun --nproc-per-node 2 ./train --epochs 3\n"
-    "  dlrun --nproc-per-node auto python train.py\n"
-    "  dlrun --nnodes 2 --node-rank 0 --rdzv-endpoint node0:29400 ./train     (the same with 1 "
-    "there)";
-
-constexpr int kMostNodes = 1'000'000;
-
-// As typed: numbers are read here and not by CLI11, so that every refusal is a sentence of ours.
-struct Typed {
-  std::string nnodes, nproc, node_rank, master_port, max_restarts, grace, join_timeout, bind,
-      rdzv_backend, gpus_per_rank, gpu_policy, mpi;
-  bool no_prefix = false;
-  bool version = false;
-  bool standalone = false;
-  bool no_python = false;
-  std::map<std::string, std::string*, std::less<>> values;  // all of them, by option
-  std::map<std::string_view, std::string_view> variables;   // that gave a value, by option
-
-  // What the user knows a value by: "--nnodes", or "PET_NNODES".
-  std::string_view name(std::string_view option) const {
-    const auto found = variables.find(option);
-    return found == variables.end() ? option : found->second;
-  }
-};
-
-int whole_number(std::string_view option, const std::string& text, int least, int most,
-                 std::string_view else_wanted = "") {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool read = error == std::errc() && end == text.data() + text.size();
-  DL_CHECK(read && value >= least && value <= most, kInvalidArgument,
-           "{} is `{}`, wanted a whole number from {} to {}{}", option, text, least, most,
-           else_wanted);
-  return value;
-}
-
-std::chrono::milliseconds seconds(std::string_view option, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool read = error == std::errc() && end == text.data() + text.size();
-  DL_CHECK(read && std::isfinite(value) && value >= 0 && value <= 1e9, kInvalidArgument,
-           "{} is `{}`, wanted a number of seconds from 0 to 1000000000", option, text);
-  return std::chrono::milliseconds(std::llround(value * 1000));
-}
-
-// "--nproc-per-node" may be typed "--nproc_per_node", as with torchrun.
-CLI::Option* add_option(CLI::App& app, const std::string& name, std::string& into,
-                        const std::string& help, const std::string& value) {
-  std::string underscored = name;
-  std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
-  const std::string names = underscored == name ? name : name + "," + underscored;
-  return app.add_option(names, into, help)->type_name(value)->take_last();
-}
-
-CLI::Option* add_flag(CLI::App& app, const std::string& name, bool& into, const std::string& help) {
-  std::string underscored = name;
-  std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
-  const std::string names = underscored == name ? name : name + "," + underscored;
-  return app.add_flag(names, into, help);
-}
-
-// One line an option, its torchrun spelling with underscores left out.
-class HelpFormat : public CLI::Formatter {
+// What the line and the variables give, by row of the table; the line's first.
+class Given {
  public:
-  HelpFormat() { column_width(32); }
-  std::string make_option_name(const CLI::Option* option, bool) const override {
-    std::string name;
-    for (const std::string& s : option->get_snames()) name += "-" + s + ", ";
-    return name + "--" + option->get_lnames().front();
+  void add(Typed typed) { all_.push_back(std::move(typed)); }
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  const Typed* find(std::string_view name) const {
+    const auto found = std::find_if(all_.begin(), all_.end(),
+                                    [&](const Typed& typed) { return typed.row->name == name; });
+    return found == all_.end() ? nullptr : &*found;
   }
-  std::string make_option_opts(const CLI::Option* option) const override {
-    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
+  // Every option in the order of the table.
+  void read_into(Options& options) const {
+    for (const OptionRow& row : option_table()) {
+      for (const Typed& typed : all_) {
+        if (typed.row == &row) row.read(options, typed);
+      }
+    }
   }
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: dlrun [options] [--] program [arguments...]\n";
-  }
+  std::vector<Setting> settings() const;  // in the order of the table, with defaults
+
+ private:
+  std::vector<Typed> all_;
 };
 
-void check_together(const Typed& typed, const Options& options) {
+std::vector<Setting> Given::settings() const {
+  std::vector<Setting> settings;
+  for (const OptionRow& row : option_table()) {
+    bool is_given = false;
+    for (const Typed& typed : all_) {
+      if (typed.row != &row) continue;
+      is_given = true;
+      settings.push_back({.option = std::string(row.name),
+                          .value = row.is_flag() ? "on" : typed.value,
+                          .by = typed.variable.empty() ? SetBy::kLine : SetBy::kVariable,
+                          .variable = std::string(typed.variable)});
+    }
+    if (is_given || row.fallback.empty()) continue;
+    settings.push_back({.option = std::string(row.name),
+                        .value = std::string(row.fallback),
+                        .by = SetBy::kDefault,
+                        .variable = ""});
+  }
+  return settings;
+}
+
+// The options of a line whose words are spelled out.
+Given given_by_line(std::vector<std::string> words) {
+  CLI::App app;
+  app.set_help_flag();
+  std::vector<std::pair<const OptionRow*, CLI::Option*>> added;
+  for (const OptionRow& row : option_table()) {
+    if (row.group == Group::kRefused) continue;
+    const std::string name(row.name);
+    CLI::Option* const option = row.is_flag() ? app.add_flag(name) : app.add_option(name);
+    if (!row.is_flag()) {
+      option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    }
+    added.emplace_back(&row, option);
+  }
+  try {
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    app.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    throw_error(ErrorKind::kInvalidArgument, "{}", error.what());
+  }
+  Given given;
+  for (const auto& [row, option] : added) {
+    if (option->count() == 0) continue;
+    if (row->is_flag()) {
+      given.add({row, "", ""});
+      continue;
+    }
+    const std::vector<std::string>& values = option->results();
+    for (auto value = row->repeats ? values.begin() : values.end() - 1; value != values.end();
+         ++value) {
+      given.add({row, *value, ""});
+    }
+  }
+  return given;
+}
+
+std::optional<Information> information_of(const Given& given) {
+  if (given.has("--help")) return Information{options_as_help()};
+  if (given.has("--version")) return Information{fmt::format("dlrun {}\n", kVersion)};
+  if (const Typed* shell = given.find("--print-completion")) {
+    return Information{completion_for(shell->value)};
+  }
+  return std::nullopt;
+}
+
+int number_of_nodes(const Given& given) {
+  const Typed* const nnodes = given.find("--nnodes");
+  if (nnodes == nullptr) return 1;
+  Options only;
+  nnodes->row->read(only, *nnodes);
+  return only.nnodes;
+}
+
+// A line that says that the job has one node overrides every variable that only several nodes need.
+void add_variables(Given& given, std::vector<std::string>& remarks) {
+  FoundVariables found = option_variables();
+  remarks = std::move(found.remarks);
+  const bool nodes_on_line = given.has("--nnodes");
+  const bool line_says_one =
+      given.has("--standalone") || (nodes_on_line && number_of_nodes(given) == 1);
+  const auto is_of_nodes = [](std::string_view option) {
+    return option == "--nnodes" || option == "--node-rank" || option.starts_with("--master-");
+  };
+  std::optional<Typed> endpoint;
+  for (Typed& typed : found.options) {
+    const std::string_view name = typed.row->name;
+    if (given.has(name) || (line_says_one && is_of_nodes(name))) continue;
+    if (name == "--standalone" && nodes_on_line) continue;
+    if (name == "--rdzv-endpoint") {
+      endpoint = std::move(typed);
+    } else {
+      given.add(std::move(typed));
+    }
+  }
+  if (endpoint && number_of_nodes(given) > 1) given.add(std::move(*endpoint));
+}
+
+// "PET_NNODES" if that variable gave the value.
+std::string_view known_as(const Given& given, std::string_view option) {
+  const Typed* const typed = given.find(option);
+  return typed == nullptr ? option : typed->name();
+}
+
+void check_nodes(const Given& given, const Options& options) {
   const bool several = options.nnodes > 1;
-  const std::string_view nnodes = typed.name("--nnodes");
-  const std::string_view node_rank = typed.name("--node-rank");
-  DL_CHECK(several || !options.node_rank || *options.node_rank == 0, kInvalidArgument,
-           "{} is {} but {} is 1", node_rank, options.node_rank.value_or(0), nnodes);
-  DL_CHECK(!options.node_rank || *options.node_rank < options.nnodes, kInvalidArgument,
+  const std::string_view nnodes = known_as(given, "--nnodes");
+  const std::string_view node_rank = known_as(given, "--node-rank");
+  DL_CHECK(!given.has("--standalone") || !several, kInvalidArgument,
+           "--standalone means one node, but {} is {}", nnodes, options.nnodes);
+  DL_CHECK(several || options.node_rank.value_or(0) == 0, kInvalidArgument, "{} is {} but {} is 1",
+           node_rank, options.node_rank.value_or(0), nnodes);
+  DL_CHECK(options.node_rank.value_or(0) < options.nnodes, kInvalidArgument,
            "{} is {}, wanted less than {}, which is {}", node_rank, options.node_rank.value_or(0),
            nnodes, options.nnodes);
-  DL_CHECK(!several || options.node_rank, kInvalidArgument,
-           "{} is {}: give this node's number in --node-rank", nnodes, options.nnodes);
+  const Typed* const backend = given.find("--rdzv-backend");
+  const bool is_static = backend != nullptr && backend->value == "static";
+  DL_CHECK(!several || options.node_rank || !is_static, kInvalidArgument,
+           "{} is {} and {} is static: give this node's number in --node-rank", nnodes,
+           options.nnodes, known_as(given, "--rdzv-backend"));
+  DL_CHECK(options.mpi != Mpi::kPmi1 || !several, kInvalidArgument,
+           "--mpi pmi1 serves one node, but {} is {}: start an MPI program on several nodes with "
+           "mpirun or srun",
+           nnodes, options.nnodes);
   const bool endpoint = !options.rdzv_endpoint.empty() ||
                         (!options.master_addr.empty() && options.master_port.has_value());
   DL_CHECK(!several || endpoint, kInvalidArgument,
            "{} is {}: give node 0's address in --rdzv-endpoint HOST:PORT", nnodes, options.nnodes);
-  if (several || typed.standalone) return;
+  if (several || given.has("--standalone")) return;
   if (const std::string why = one_of_several_jobs(); !why.empty()) {
     throw_error(ErrorKind::kInvalidArgument, "{}", why);
   }
 }
 
-void declare(CLI::App& app, Typed& typed, Options& options) {
-  const auto add = [&typed](CLI::App& to, const std::string& name, std::string& into,
-                            const std::string& help, const std::string& value) {
-    typed.values[name] = &into;
-    return add_option(to, name, into, help, value);
-  };
-  app.formatter(std::make_shared<HelpFormat>());
-  app.footer(kFooter);
-  app.prefix_command();  // from the first word that is no option on, everything is the program's
-  app.set_help_flag("-h,--help", "print this and exit");
-  app.add_flag("--version", typed.version, "print the version and exit");
-
-  const auto group = [](const std::string& name, std::initializer_list<CLI::Option*> made) {
-    for (CLI::Option* option : made) option->group(name);
-  };
-  group("Who runs",
-        {add(app, "--nproc-per-node", typed.nproc,
-             "ranks on this node (1); gpu, cpu: one a GPU, a core; auto: gpu, else cpu",
-             "N|gpu|cpu|auto"),
-         add(app, "--nnodes", typed.nnodes, "nodes of the job (1), each with a dlrun of its own",
-             "N"),
-         add(app, "--node-rank", typed.node_rank, "number of this node, from 0", "R"),
-         add(app, "--bind", typed.bind,
-             "what each rank is bound to; even: its own share of the cores (none)",
-             "none|core|even|numa|socket"),
-         add(app, "--mpi", typed.mpi,
-             "serve MPICH programs; auto: if the program's file is linked to it (auto)",
-             "auto|pmi1|none"),
-         add(app, "--gpus-per-rank", typed.gpus_per_rank, "GPUs that each rank is given (1)", "N"),
-         add(app, "--gpu-policy", typed.gpu_policy,
-             "a rank sees all and is told its own; sees its own; leave it alone",
-             "keep|scope|leave")});
-  group("How nodes and ranks meet",
-        {add(app, "--rdzv-endpoint", options.rdzv_endpoint, "where node 0's dlrun listens",
-             "HOST:PORT"),
-         add(app, "--rdzv-id", options.rdzv_id, "name of the job, the same on all nodes", "NAME"),
-         add(app, "--key-file", options.key_file,
-             "the job's secret, mode 0600 (~/.config/dlrun/key, made on first use)", "FILE"),
-         add(app, "--join-timeout", typed.join_timeout, "longest wait for the other nodes (600)",
-             "SECONDS"),
-         add(app, "--iface", options.iface, "what this node's ranks listen on (all that lead out)",
-             "NAME|ADDRESS|CIDR"),
-         add(app, "--master-addr", options.master_addr, "MASTER_ADDR of the ranks", "ADDRESS"),
-         add(app, "--master-port", typed.master_port, "MASTER_PORT of the ranks (a free one)",
-             "PORT")});
-  group("What is shown and kept",
-        {add(app, "--log-dir", options.log_dir,
-             "also keep output, in DIR/latest/attempt_0/<rank>/stdout.log", "DIR"),
-         add_flag(app, "--no-prefix", typed.no_prefix, "lines without `[rank N] `"),
-         add_flag(app, "--dry-run", options.dry_run, "print who would run where, and exit"),
-         add_flag(app, "--json", options.json, "with --dry-run: as JSON")});
-  group("How it ends",
-        {add(app, "--grace", typed.grace, "time between SIGTERM and SIGKILL (10)", "SECONDS"),
-         add(app, "--max-restarts", typed.max_restarts,
-             "begin a failed job again, at most N times (0)", "N")});
-  group("Taken for torchrun's sake, always so",
-        {add_flag(app, "--standalone", typed.standalone, "one node, with no address to give"),
-         add_flag(app, "--no-python", typed.no_python, "the program is run as it stands"),
-         add(app, "--rdzv-backend", typed.rdzv_backend, "dlrun's own rendezvous in its place",
-             "c10d|static")});
-}
-
-// CLI11 takes the next word for the value of `--log-dir=`, and nobody means an empty one: a
-// variable of the calling script is not set. It takes values for flags, too.
-void refuse_wrong_values(const CLI::App& app, const std::vector<std::string>& arguments) {
-  for (std::size_t i = 0; i < arguments.size() && arguments[i].starts_with("--"); ++i) {
-    const std::size_t equals = arguments[i].find('=');
-    const CLI::Option* const option = app.get_option_no_throw(arguments[i].substr(0, equals));
-    if (option == nullptr) return;  // the program, or refused later
-    const std::string& name = option->get_lnames().front();
-    const bool is_next_word = equals == std::string::npos;
-    if (option->get_items_expected_max() == 0) {  // a flag
-      DL_CHECK(is_next_word, kInvalidArgument, "--{} takes no value", name);
-      continue;
-    }
-    if (is_next_word) ++i;
-    DL_CHECK(i < arguments.size(), kInvalidArgument, "--{} needs a value: {}", name,
-             option->get_type_name());
-    const bool empty = is_next_word ? arguments[i].empty() : equals + 1 == arguments[i].size();
-    DL_CHECK(!empty, kInvalidArgument, "--{} has an empty value, wanted {}; or leave it out", name,
-             option->get_type_name());
-  }
-}
-
-// CLI11 leaves two empty lines between groups.
-std::string help_of(const CLI::App& app) {
-  std::string text = app.help();
-  for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
-  return text;
-}
-
-// What CLI11 did not know begins with the program, or is an option that is not there.
-std::vector<std::string> program_of(const CLI::App& app) {
-  std::vector<std::string> program = app.remaining();
-  if (!program.empty() && program.front() == "--") {
-    program.erase(program.begin());
-  } else if (!program.empty() && program.front().starts_with('-')) {
-    throw Error(ErrorKind::kInvalidArgument, refusal_of(program.front()));
-  }
-  DL_CHECK(!program.empty() && !program.front().empty(), kInvalidArgument,
-           "no program given; `dlrun --help` shows how");
-  return program;
-}
-
-int number_of_nodes(std::string_view name, const std::string& text) {
-  const std::size_t colon = text.find(':');  // torchrun's LEAST:MOST
-  const std::string least = text.substr(0, colon);
-  DL_CHECK(colon == std::string::npos || text.substr(colon + 1) == least, kInvalidArgument,
-           "{} is `{}`: a job whose number of nodes changes is not supported; give one number",
-           name, text);
-  return whole_number(name, least, 1, kMostNodes);
-}
-
-// A line that says that the job has one node says so about all that only several need.
-void take_environment(Typed& typed, Options& options) {
-  TorchrunEnvironment environment = torchrun_environment();
-  options.remarks = std::move(environment.remarks);
-  const bool line_says_one =
-      typed.standalone || (!typed.nnodes.empty() && number_of_nodes("--nnodes", typed.nnodes) == 1);
-  if (typed.nnodes.empty()) typed.standalone |= environment.standalone;
-  const auto take = [&](const EnvironmentOption& found) {
-    std::string& value = *typed.values.at(std::string(found.option));
-    if (!value.empty()) return;
-    value = found.value;
-    typed.variables[found.option] = found.variable;
-  };
-  const auto is_of_nodes = [](std::string_view option) {
-    return option == "--nnodes" || option == "--node-rank" || option.starts_with("--master-");
-  };
-  std::optional<EnvironmentOption> endpoint;
-  for (const EnvironmentOption& found : environment.options) {
-    if (line_says_one && is_of_nodes(found.option)) continue;
-    if (found.option == "--rdzv-endpoint") {
-      endpoint = found;
-    } else {
-      take(found);
+void check_ranks(const Given& given, Options& options) {
+  DL_CHECK(options.hosts.empty() || options.nnodes == 1, kInvalidArgument,
+           "{} starts the whole job from here, and {} is {}: leave one of them out",
+           given.has("--hosts") ? "--hosts" : "--hostfile", known_as(given, "--nnodes"),
+           options.nnodes);
+  DL_CHECK(!given.has("--hosts") || !given.has("--hostfile"), kInvalidArgument,
+           "--hosts and --hostfile both name the hosts; leave one of them out");
+  // As mpirun: a host takes as many ranks as it has slots.
+  if (options.hosts.size() == 1 && options.hosts.front().slots) {
+    const int slots = *options.hosts.front().slots;
+    DL_CHECK(options.np.value_or(1) <= slots, kInvalidArgument,
+             "--np is {}, and {} has {} slot{}; write {}:{}", options.np.value_or(1),
+             options.hosts.front().host, slots, slots == 1 ? "" : "s", options.hosts.front().host,
+             options.np.value_or(1));
+    if (!options.np && !given.has("--nproc-per-node")) {
+      options.nproc_per_node = std::to_string(slots);
     }
   }
-  const bool several =
-      !typed.nnodes.empty() && number_of_nodes(typed.name("--nnodes"), typed.nnodes) > 1;
-  if (endpoint && several) take(*endpoint);
-}
-
-void read(const Typed& typed, Options& options) {
-  constexpr int kMost = 1'000'000;
-  if (!typed.nnodes.empty()) options.nnodes = number_of_nodes(typed.name("--nnodes"), typed.nnodes);
-  if (!typed.nproc.empty()) {
-    const std::string_view name = typed.name("--nproc-per-node");
-    DL_CHECK(typed.nproc != "xpu", kInvalidArgument,
-             "{} xpu is not supported; give a number, or cpu for one rank a core", name);
-    if (typed.nproc != "auto" && typed.nproc != "cpu" && typed.nproc != "gpu") {
-      whole_number(name, typed.nproc, 1, kMost, ", or gpu, cpu or auto");
-    }
-    options.nproc_per_node = typed.nproc;
-  }
-  if (!typed.node_rank.empty()) {
-    options.node_rank = whole_number(typed.name("--node-rank"), typed.node_rank, 0, kMost);
-  }
-  if (!typed.master_port.empty()) {
-    options.master_port = whole_number(typed.name("--master-port"), typed.master_port, 1, 65535);
-  }
-  if (!typed.max_restarts.empty()) {
-    options.max_restarts = whole_number(typed.name("--max-restarts"), typed.max_restarts, 0, kMost);
-  }
-  if (!typed.grace.empty()) options.grace = seconds("--grace", typed.grace);
-  if (!typed.join_timeout.empty()) {
-    options.join_timeout = seconds("--join-timeout", typed.join_timeout);
-  }
-  if (!typed.bind.empty()) {
-    const std::pair<std::string_view, Bind> policies[] = {{"none", Bind::kNone},
-                                                          {"core", Bind::kCore},
-                                                          {"even", Bind::kEven},
-                                                          {"numa", Bind::kNuma},
-                                                          {"socket", Bind::kSocket}};
-    const auto* const policy =
-        std::ranges::find(policies, typed.bind, [](const auto& row) { return row.first; });
-    DL_CHECK(policy != std::end(policies), kInvalidArgument,
-             "--bind is `{}`, wanted none, core, even, numa or socket", typed.bind);
-    options.bind = policy->second;
-  }
-  if (!typed.mpi.empty()) {
-    DL_CHECK(typed.mpi == "auto" || typed.mpi == "pmi1" || typed.mpi == "none", kInvalidArgument,
-             "--mpi is `{}`, wanted auto, pmi1 or none", typed.mpi);
-    options.mpi = typed.mpi == "auto" ? Mpi::kAuto : typed.mpi == "pmi1" ? Mpi::kPmi1 : Mpi::kNone;
-  }
-  DL_CHECK(options.mpi != Mpi::kPmi1 || options.nnodes == 1, kInvalidArgument,
-           "--mpi pmi1 serves one node, but {} is {}: start an MPI program on several nodes with "
-           "mpirun or srun",
-           typed.name("--nnodes"), options.nnodes);
-  if (!typed.gpus_per_rank.empty()) {
-    options.gpus_per_rank = whole_number("--gpus-per-rank", typed.gpus_per_rank, 1, 1024);
-  }
-  if (!typed.gpu_policy.empty()) {
-    const std::string& policy = typed.gpu_policy;
-    DL_CHECK(policy == "keep" || policy == "scope" || policy == "leave", kInvalidArgument,
-             "--gpu-policy is `{}`, wanted keep, scope or leave", policy);
-    options.gpu_policy = policy == "keep"    ? GpuPolicy::kKeep
-                         : policy == "scope" ? GpuPolicy::kScope
-                                             : GpuPolicy::kLeave;
-    DL_CHECK(policy != "leave" || !options.gpus_per_rank, kInvalidArgument,
-             "--gpu-policy leave gives out no GPUs, but --gpus-per-rank is {}",
-             options.gpus_per_rank.value_or(0));
-  }
+  if (!options.np) return;
+  const std::string_view per_node = known_as(given, "--nproc-per-node");
+  DL_CHECK(*options.np % options.nnodes == 0, kInvalidArgument,
+           "--np is {}, and {} nodes ({}) cannot share that many ranks equally; give each its "
+           "number in --nproc-per-node",
+           *options.np, options.nnodes, known_as(given, "--nnodes"));
+  const std::string each = std::to_string(*options.np / options.nnodes);
   DL_CHECK(
-      typed.rdzv_backend.empty() || typed.rdzv_backend == "c10d" || typed.rdzv_backend == "static",
-      kInvalidArgument, "{} is `{}`: the nodes always meet through dlrun's own; leave it out",
-      typed.name("--rdzv-backend"), typed.rdzv_backend);
-  options.prefix = !typed.no_prefix;
-  DL_CHECK(!typed.standalone || options.nnodes == 1, kInvalidArgument,
-           "--standalone means one node, but {} is {}", typed.name("--nnodes"), options.nnodes);
+      !given.has("--nproc-per-node") || options.nproc_per_node == each || !options.hosts.empty(),
+      kInvalidArgument, "--np is {} on {} node{}, but {} is {}; leave one of them out", *options.np,
+      options.nnodes, options.nnodes == 1 ? "" : "s", per_node, options.nproc_per_node);
+  options.nproc_per_node = each;
+}
+
+void check_placement(const Given& given, Options& options) {
+  DL_CHECK(!given.has("--bind") || !given.has("--bind-to"), kInvalidArgument,
+           "--bind and --bind-to are one setting; leave one of them out");
+  DL_CHECK(
+      !given.has("--map-by") || options.bind != Bind::kNone || options.report_bindings,
+      kInvalidArgument,
+      "--map-by says in which order ranks take cores: give --bind or --bind-to, or leave it out");
+  DL_CHECK(options.gpu_policy != GpuPolicy::kLeave || !options.gpus_per_rank, kInvalidArgument,
+           "--gpu-policy leave gives out no GPUs, but --gpus-per-rank is {}",
+           options.gpus_per_rank.value_or(0));
+  if (!options.virtual_local_rank) return;
+  DL_CHECK(options.gpu_policy.value_or(GpuPolicy::kScope) == GpuPolicy::kScope, kInvalidArgument,
+           "{} shows each rank its own GPU alone, and --gpu-policy does not; leave one of them out",
+           known_as(given, "--virtual-local-rank"));
+  options.gpu_policy = GpuPolicy::kScope;
+}
+
+void check_output(const Given& given, const Options& options) {
+  const Typed* const redirects = given.find("--redirects");
+  const bool hides = options.redirects.all != Streams() || !options.redirects.by_local_rank.empty();
+  DL_CHECK(!hides || !options.log_dir.empty(), kInvalidArgument,
+           "{} is `{}`: give --log-dir DIR, or what is not shown is kept nowhere",
+           known_as(given, "--redirects"), redirects == nullptr ? "" : redirects->value);
+  const Typed* const prefix = given.find("--log-line-prefix-template");
+  DL_CHECK(prefix == nullptr || !prefix->variable.empty() || !given.has("--no-prefix"),
+           kInvalidArgument, "--log-line-prefix-template and --no-prefix exclude each other");
+  DL_CHECK(!given.has("--tag-output") || !given.has("--no-prefix"), kInvalidArgument,
+           "--tag-output and --no-prefix exclude each other");
   DL_CHECK(!options.json || options.dry_run, kInvalidArgument, "--json needs --dry-run");
+  const Typed* const shutdown = given.find("--shutdown-timeout");
+  DL_CHECK(!given.has("--grace") || shutdown == nullptr || !shutdown->variable.empty(),
+           kInvalidArgument,
+           "--grace and --shutdown-timeout are one setting; leave one of them out");
 }
 
 }  // namespace
 
-std::variant<Options, Information> parse_options(std::vector<std::string> arguments) {
+Streams Options::shown_streams(int local_rank) const {
+  const bool passes = local_ranks_filter.empty() ||
+                      std::find(local_ranks_filter.begin(), local_ranks_filter.end(), local_rank) !=
+                          local_ranks_filter.end();
+  if (!passes) return {};
+  const Streams hidden = redirects.of(local_rank);
+  const Streams teed = tee.of(local_rank);
+  return {.out = !hidden.out || teed.out, .err = !hidden.err || teed.err};
+}
+
+std::variant<Options, Information> parse_options(const std::vector<std::string>& arguments) {
+  SpelledOut words = spell_out(arguments);
+  Given given = given_by_line(std::move(words.options));
+  if (std::optional<Information> information = information_of(given)) return *information;
+  DL_CHECK(!words.program.empty() && !words.program.front().empty(), kInvalidArgument,
+           "no program given; `dlrun --help` shows how");
+  DL_CHECK(words.program.front() != "-", kInvalidArgument,
+           "there is no option -; `dlrun --help` lists them all");
   Options options;
-  Typed typed;
-  CLI::App app(kDescription, "dlrun");
-  declare(app, typed, options);
-  refuse_wrong_values(app, arguments);
-  try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-    app.parse(std::move(arguments));
-  } catch (const CLI::CallForHelp&) {
-    return Information{help_of(app)};
-  } catch (const CLI::ParseError& error) {
-    throw_error(ErrorKind::kInvalidArgument, "{}", error.what());
-  }
-  if (typed.version) return Information{fmt::format("dlrun {}\n", kVersion)};
-  options.program = program_of(app);
-  take_environment(typed, options);
-  read(typed, options);
-  check_together(typed, options);
+  add_variables(given, options.remarks);
+  given.read_into(options);
+  check_nodes(given, options);
+  check_ranks(given, options);
+  check_placement(given, options);
+  check_output(given, options);
+  options.settings = given.settings();
+  // -n or the slots of a host have taken the default's place.
+  std::erase_if(options.settings, [&](const Setting& setting) {
+    return setting.by == SetBy::kDefault && setting.option == "--nproc-per-node" &&
+           setting.value != options.nproc_per_node;
+  });
+  ProgramLine line = program_line(std::move(words.program), {.module = given.has("--module"),
+                                                             .no_python = given.has("--no-python"),
+                                                             .run_path = given.has("--run-path")});
+  options.program = std::move(line.words);
+  options.script = std::move(line.script);
   return options;
 }
 

@@ -43,7 +43,7 @@ std::string under_mpirun(std::int64_t rank, std::int64_t ranks) {
 }  // namespace
 
 std::string one_of_several_jobs() {
-  if (env::is_set(Var::kJobId)) return "";  // a rank of dlrun's has started this one
+  if (env::is_set(Var::kJobId)) return "";  // a rank of another dlrun started this dlrun
   struct Mpi {
     Var rank, size;
   };

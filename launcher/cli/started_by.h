@@ -1,12 +1,12 @@
-// Whether dlrun is one of several that srun or mpirun has started.
+// Whether srun or mpirun has started several copies of dlrun.
 #pragma once
 
 #include <string>
 
 namespace dl::launcher {
 
-// The sentence that says so and gives the line that makes one job of them; empty if dlrun was
-// started alone. For a dlrun of one node: each would run a job of its own, and all the same work.
+// The sentence that says so and gives the line that starts one job instead; empty if dlrun was
+// started once. Ask only for a job of one node: each copy would run the whole job.
 std::string one_of_several_jobs();
 
 }  // namespace dl::launcher

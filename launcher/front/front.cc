@@ -7,23 +7,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "launcher/cli/line_prefix.h"
+#include "launcher/plan/machine.h"
+#include "launcher/process/program.h"
 #include "launcher/verdict/report.h"
 
 namespace dl::launcher {
 namespace {
-
-AgentSettings settings_of(const Options& options, const JobOutput& output) {
-  AgentSettings settings;
-  settings.grace = options.grace;
-  settings.join_timeout = options.join_timeout;
-  settings.log_dir = options.log_dir;
-  settings.master_addr = options.master_addr;
-  if (output.out().is_terminal()) {
-    const int prefix = static_cast<int>(output.prefix_of(0).size());
-    settings.progress_columns = std::max(0, output.out().columns() - 1 - prefix);
-  }
-  return settings;
-}
 
 std::string text_of_lost_output(int error) {
   if (error == EBADF) return "standard output is closed: what ranks write to it is lost";
@@ -34,23 +24,66 @@ std::string text_of_lost_output(int error) {
 
 Front::Front(const Options& options, Starter& starter)
     : options_(options),
+      host_(this_machine().host),
       disk_(io_),
-      output_(io_, disk_, options.prefix, [this](int error) { on_output_lost(error); }),
-      agent_(starter.start(
-          {io_, disk_, output_, *this, settings_of(options, output_), options.key_file})),
+      output_(
+          io_, disk_, [this](const StreamId& id) { return look_of(id); },
+          [this](int error) { on_output_lost(error); }),
+      agent_(starter.start({io_, disk_, output_, *this, settings(), options.key_file})),
       signals_(io_, [this](int signal) { on_signal(signal); }),
-      restarts_(options.max_restarts) {
+      restarts_(options.max_restarts),
+      timeout_(io_) {
   output_.show_node(agent_->node_output());
 }
 
+AgentSettings Front::settings() const {
+  AgentSettings settings;
+  settings.grace = options_.grace;
+  settings.join_timeout = options_.join_timeout;
+  settings.log_dir = options_.log_dir;
+  settings.master_addr = options_.master_addr;
+  if (output_.out().is_terminal()) {
+    const int prefix = static_cast<int>(look_of({.attempt = 0, .rank = 0}).prefix.size());
+    settings.progress_columns = std::max(0, output_.out().columns() - 1 - prefix);
+  }
+  return settings;
+}
+
+LineLook Front::look_of(const StreamId& id) const {
+  const int local_rank = id.rank - first_rank_;
+  const Streams shown = options_.shown_streams(local_rank);
+  return {.prefix = line_prefix_of(options_.line_prefix, {.role_name = options_.role,
+                                                          .rank = id.rank,
+                                                          .local_rank = local_rank,
+                                                          .hostname = host_}),
+          .shown = id.stream == Stream::kOut ? shown.out : shown.err,
+          .timestamps = options_.timestamps};
+}
+
 int Front::run() {
+  limit_time();
   agent_->begin();
   io_.run();
+  timeout_.cancel();
   output_.begin_finish();
   return bring_out(agent_->finish());
 }
 
-void Front::on_attempt(int, int, int) {}
+void Front::limit_time() {
+  if (!options_.timeout) return;
+  timeout_.expires_after(*options_.timeout);
+  timeout_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    const std::chrono::duration<double> limit = *options_.timeout;
+    agent_->stop({kExitTimeout,
+                  fmt::format("the job has run for {:g} s, which is its --timeout", limit.count())},
+                 SIGTERM);
+  });
+}
+
+void Front::on_attempt(int, int first_rank, int) {
+  first_rank_ = first_rank;
+}
 
 void Front::on_rank(const RankNews&) {}
 
@@ -72,7 +105,16 @@ void Front::on_begins_again(const Verdict& verdict, const rendezvous::Restart& r
 
 // Signals.
 
+bool Front::is_to_handle(int signal) const {
+  const std::vector<int>& named = options_.signals_to_handle;
+  return std::find(named.begin(), named.end(), signal) != named.end();
+}
+
 void Front::on_signal(int signal) {
+  if (is_to_handle(signal)) {
+    end_for(signal);
+    return;
+  }
   switch (meaning_of(signal)) {
     case SignalMeaning::kSuspend:
       suspend();
@@ -104,9 +146,10 @@ void Front::end_for(int signal) {
   }
   const std::chrono::duration<double> ran = Clock::now() - began_;
   // Ranks get SIGINT for Ctrl-C, as they would without dlrun: Python's KeyboardInterrupt.
+  const bool as_it_is = signal == SIGINT || is_to_handle(signal);
   agent_->stop(
       {128 + signal, fmt::format("stopped by {} after {:.1f} s", signal_name(signal), ran.count())},
-      signal == SIGINT ? SIGINT : SIGTERM);
+      as_it_is ? signal : SIGTERM);
 }
 
 void Front::suspend() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -38,7 +39,14 @@ class Front : private AgentEvents {
   void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) override;
   void on_over() override { io_.stop(); }
 
+  // How a rank's lines look, by the options.
+  LineLook look_of(const StreamId& id) const;
+  AgentSettings settings() const;
+  void limit_time();
+
   void on_signal(int signal);
+  // By --signals-to-handle: ends the job and goes to the ranks as it is.
+  bool is_to_handle(int signal) const;
   void end_for(int signal);
   void suspend();
   void report();
@@ -46,12 +54,15 @@ class Front : private AgentEvents {
   int bring_out(Verdict verdict);
 
   const Options& options_;
+  std::string host_;    // of the agent
+  int first_rank_ = 0;  // of the agent
   boost::asio::io_context io_{1};
   DiskThread disk_;
   JobOutput output_;
   std::unique_ptr<AgentOrders> agent_;
   JobSignals signals_;
   rendezvous::RestartPolicy restarts_;
+  boost::asio::steady_timer timeout_;
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal
   Clock::time_point began_ = Clock::now();

@@ -35,7 +35,7 @@ Listening listen_on_loopback() {
   return {std::move(fd), fmt::format("127.0.0.1:{}", ntohs(here.sin_port))};
 }
 
-Listening listen_everywhere(const std::string& endpoint, const std::string& host) {
+Listening listen_everywhere(const std::string& endpoint, const std::string& host, Listens listens) {
   const int port = std::atoi(endpoint.c_str() + endpoint.rfind(':') + 1);  // checked by make_plan()
   UniqueFd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   bool listening = false;
@@ -55,6 +55,7 @@ Listening listen_everywhere(const std::string& endpoint, const std::string& host
     any.sin_port = htons(static_cast<std::uint16_t>(port));
     listening = bind_and_listen(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof any);
   }
+  if (!listening && errno == EADDRINUSE && listens == Listens::kIfFree) return {};
   DL_CHECK(listening || errno != EADDRINUSE, kIo, "--rdzv-endpoint {}: port {} is taken on {}",
            endpoint, port, host);
   if (!listening) throw_errno(errno, fmt::format("--rdzv-endpoint {}: listening", endpoint));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/unique_fd.h"
+#include "launcher/plan/plan.h"
 
 namespace dl::launcher {
 
@@ -18,7 +19,8 @@ struct Listening {
 Listening listen_on_loopback();
 
 // On every address of this host, IPv4 and IPv6, at the port of `endpoint` ("host:port"). Throws
-// kIo: "--rdzv-endpoint a:29400: port 29400 is taken on HOST".
-Listening listen_everywhere(const std::string& endpoint, const std::string& host);
+// kIo: "--rdzv-endpoint a:29400: port 29400 is taken on HOST"; with Listens::kIfFree there is no
+// descriptor then.
+Listening listen_everywhere(const std::string& endpoint, const std::string& host, Listens listens);
 
 }  // namespace dl::launcher

@@ -81,13 +81,13 @@ NodeLink::NodeLink(boost::asio::io_context& io, NodeEvents events)
   wait_for_lines();
 }
 
-void NodeLink::join(const NodePlan& plan, int master_port) {
+void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
   send(one_line("join",
-                {{"node_id", fmt::format("{}/{}/{}", plan.job.name, plan.node_rank, plan.job.run)},
+                {{"node_id", fmt::format("{}/{}/{}", plan.job.name, node_rank, plan.job.run)},
                  {"host", plan.host},
-                 {"address", ""},
+                 {"address", plan.local_addr},
                  {"slots", plan.local_world_size()},
-                 {"node_rank", plan.node_rank},
+                 {"node_rank", node_rank},
                  {"nnodes", plan.job.nnodes},
                  {"master_port", master_port},
                  {"pid", ::getpid()},

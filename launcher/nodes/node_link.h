@@ -53,7 +53,8 @@ class NodeLink {
   UniqueFd take_stdin() { return std::move(helper_in_); }
   UniqueFd take_stdout() { return std::move(helper_out_); }
 
-  void join(const NodePlan& plan, int master_port);
+  // `node_rank`: -1: any.
+  void join(const NodePlan& plan, int node_rank, int master_port);
   // `local_rank`: on this node. One that failed, or ended with 0.
   void ended(const rendezvous::RankEnd& end, int local_rank);
   void waits(int rank, const rendezvous::Waiting& waiting);

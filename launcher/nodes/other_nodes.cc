@@ -16,6 +16,7 @@ OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOu
                        const UniqueFd& key, const NodePlan& plan,
                        std::chrono::milliseconds join_timeout, OtherNodesEvents events)
     : plan_(plan),
+      node_rank_(plan.node_rank),
       warden_(warden),
       events_(std::move(events)),
       link_(io,
@@ -39,7 +40,11 @@ OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOu
 void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
                        std::chrono::milliseconds join_timeout) {
   UniqueFd listener;
-  if (plan_.node_rank == 0) listener = listen_everywhere(plan_.job.rdzv_endpoint, plan_.host).fd;
+  if (plan_.listens != Listens::kNo) {
+    listener = listen_everywhere(plan_.job.rdzv_endpoint, plan_.host, plan_.listens).fd;
+  }
+  // The endpoint is an address of the node that listens: node 0.
+  if (node_rank_ < 0 && listener) node_rank_ = 0;
   const auto timeout =
       std::max<std::int64_t>(1, std::chrono::ceil<std::chrono::seconds>(join_timeout).count());
   RendezvousStart helper{.arguments = {"join", "--endpoint", plan_.job.rdzv_endpoint, "--job",
@@ -63,7 +68,7 @@ void OtherNodes::join(int master_port) {
   }
   takes_part_ = true;
   is_to_join_again_ = false;
-  link_.join(plan_, master_port);
+  link_.join(plan_, node_rank_, master_port);
 }
 
 void OtherNodes::ended(const rendezvous::RankEnd& end, int local_rank) {

@@ -64,6 +64,7 @@ class OtherNodes {
   void say_closed();
 
   const NodePlan& plan_;
+  int node_rank_;  // that this node asks for; -1: any
   WardenClient& warden_;
   OtherNodesEvents events_;
   NodeLink link_;

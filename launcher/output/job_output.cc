@@ -35,11 +35,12 @@ std::string said_by_dlrun(const std::string& line) {
 
 }  // namespace
 
-JobOutput::JobOutput(boost::asio::io_context& io, DiskThread& disk, bool prefix,
+JobOutput::JobOutput(boost::asio::io_context& io, DiskThread& disk,
+                     std::function<LineLook(const StreamId&)> look,
                      std::function<void(int)> on_lost)
     : io_(io),
       disk_(disk),
-      prefix_(prefix),
+      look_(std::move(look)),
       on_lost_(std::move(on_lost)),
       out_(io, disk_, STDOUT_FILENO,
            [this](int error) {
@@ -60,19 +61,17 @@ void JobOutput::take(const Frame& frame) {
   auto found = lines_.find(frame.id);
   if (found == lines_.end()) {
     if (frame.bytes.empty()) return;  // it has written nothing
+    LineLook look = frame.id.rank < 0 ? LineLook() : look_(frame.id);
+    if (!look.shown) return;
     found = lines_
-                .try_emplace(frame.id, sink_of(frame.id.stream), prefix_of(frame.id.rank),
+                .try_emplace(frame.id, sink_of(frame.id.stream), std::move(look),
                              /*shows_status=*/frame.id.rank == 0)
                 .first;
   }
-  if (!frame.bytes.empty()) found->second.take(frame.bytes);
+  if (!frame.bytes.empty()) found->second.take(frame.bytes, frame.time);
   if (!frame.is_last) return;
   found->second.end();
   lines_.erase(found);
-}
-
-std::string JobOutput::prefix_of(int rank) const {
-  return prefix_ && rank >= 0 ? fmt::format("[rank {}] ", rank) : "";
 }
 
 void JobOutput::say(const std::string& line) {

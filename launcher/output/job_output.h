@@ -29,10 +29,10 @@ class JobOutput : public FrameTaker {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `prefix`: each line says who wrote it. `on_lost`: stdout takes nothing any more, an errno
-  // value.
-  JobOutput(boost::asio::io_context& io, DiskThread& disk, bool prefix,
-            std::function<void(int)> on_lost);
+  // `look` of a rank's stream, asked when its first bytes come. `on_lost`: stdout takes nothing any
+  // more, an errno value.
+  JobOutput(boost::asio::io_context& io, DiskThread& disk,
+            std::function<LineLook(const StreamId&)> look, std::function<void(int)> on_lost);
 
   // The node whose streams come here: asked which ranks wait for a reader, and its log has dlrun's
   // sentences. Null: none any more.
@@ -46,8 +46,6 @@ class JobOutput : public FrameTaker {
 
   // What dlrun itself says, without "dlrun: " and the end of line.
   void say(const std::string& line);
-  // What a line of this rank begins with.
-  std::string prefix_of(int rank) const;
 
   // Which ranks stand still because of a reader or a disk, a sentence each; empty: none.
   std::vector<std::string> who_stands_still() const;
@@ -105,7 +103,7 @@ class JobOutput : public FrameTaker {
 
   boost::asio::io_context& io_;
   DiskThread& disk_;
-  bool prefix_;
+  std::function<LineLook(const StreamId&)> look_;
   std::function<void(int)> on_lost_;
   Sink out_;
   std::unique_ptr<Sink> own_err_;  // null: stdout and stderr are one file, and one Sink

@@ -64,7 +64,7 @@ void LineSplitter::hold(std::string_view bytes) {
 }
 
 void LineSplitter::begin_line(std::string& out) {
-  out.append(prefix_);
+  out.append(stamp_).append(prefix_);
   if (went_on_) out.append(kWentOn);
 }
 

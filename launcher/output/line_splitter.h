@@ -28,6 +28,9 @@ class LineSplitter {
   LineSplitter(std::string prefix, For target, std::size_t longest = kLongest)
       : prefix_(std::move(prefix)), target_(target), longest_(longest) {}
 
+  // From now on each line begins with this text, before the prefix: the time of --timestamp-output.
+  void set_stamp(std::string stamp) { stamp_ = std::move(stamp); }
+
   // Appends what may be written now to `out`.
   void feed(std::string_view bytes, std::string& out);
   // The stream has ended: a last line without `\n` gets one.
@@ -44,6 +47,7 @@ class LineSplitter {
   void end_line(std::string_view last_part, std::string& out);
   void give_part(std::string& out);
 
+  std::string stamp_;
   std::string prefix_;
   For target_;
   std::size_t longest_;

@@ -3,15 +3,19 @@
 #include <optional>
 #include <utility>
 
+#include "launcher/output/timestamp.h"
+
 namespace dl::launcher {
 
-RankLines::RankLines(Sink& sink, std::string prefix, bool shows_status)
+RankLines::RankLines(Sink& sink, LineLook look, bool shows_status)
     : sink_(sink),
       shows_status_(shows_status),
-      splitter_(std::move(prefix),
+      timestamps_(look.timestamps),
+      splitter_(std::move(look.prefix),
                 sink.is_terminal() ? LineSplitter::For::kTerminal : LineSplitter::For::kFile) {}
 
-void RankLines::take(std::string_view bytes) {
+void RankLines::take(std::string_view bytes, std::chrono::system_clock::time_point time) {
+  if (timestamps_) splitter_.set_stamp(timestamp(time));
   splitter_.feed(bytes, lines_);
   show();
 }

@@ -4,6 +4,7 @@
 // One thread. The Sink must outlive it.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -12,12 +13,20 @@
 
 namespace dl::launcher {
 
+// How a stream's lines look.
+struct LineLook {
+  std::string prefix;
+  bool shown = true;
+  bool timestamps = false;  // each line begins with the time at which it was read
+};
+
 class RankLines {
  public:
   // `shows_status`: its unfinished line is the terminal's last line.
-  RankLines(Sink& sink, std::string prefix, bool shows_status);
+  RankLines(Sink& sink, LineLook look, bool shows_status);
 
-  void take(std::string_view bytes);
+  // `time`: when the agent read the bytes.
+  void take(std::string_view bytes, std::chrono::system_clock::time_point time);
   // Ends an unfinished line.
   void end();
   const Sink& sink() const { return sink_; }
@@ -27,6 +36,7 @@ class RankLines {
 
   Sink& sink_;
   bool shows_status_;
+  bool timestamps_;
   LineSplitter splitter_;
   std::string lines_;
   bool status_is_mine_ = false;

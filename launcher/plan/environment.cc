@@ -51,13 +51,13 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   const int rank_in_job = meeting.first_rank + rank.local_rank;
   number(Var::kRank, rank_in_job);
   number(Var::kWorldSize, meeting.world_size);
-  number(Var::kLocalRank, rank.local_rank);
+  number(Var::kLocalRank, plan.virtual_local_rank ? 0 : rank.local_rank);
   number(Var::kLocalWorldSize, plan.local_world_size());
   number(Var::kGroupRank, meeting.group_rank);
   number(Var::kGroupWorldSize, plan.job.nnodes);
   number(Var::kRoleRank, rank_in_job);
   number(Var::kRoleWorldSize, meeting.world_size);
-  text(Var::kRoleName, "default");
+  text(Var::kRoleName, plan.job.role);
   text(Var::kMasterAddr, meeting.master_addr);
   number(Var::kMasterPort, meeting.master_port);
   number(Var::kTorchRestartCount, static_cast<std::int64_t>(meeting.generation));
@@ -72,7 +72,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   }
   add_places(rank.binding, set);
   if (!env::get(Var::kTorchNcclErrors)) text(Var::kTorchNcclErrors, "1");
-  // Output goes through a pipe, where Python would keep lines back.
+  // Output goes through a pipe, and Python buffers what it writes to one.
   if (!env::get(Var::kPythonUnbuffered)) text(Var::kPythonUnbuffered, "1");
 
   if (!rank.gpus.empty()) {

@@ -8,7 +8,7 @@
 
 namespace dl::launcher {
 
-// What only the running launcher knows; the defaults leave the variable out (`--dry-run`).
+// What is known only once the job runs; --dry-run keeps the defaults, which set no variable.
 struct Handles {
   int key_fd = -1;
   std::string key_file;

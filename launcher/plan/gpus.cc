@@ -164,7 +164,7 @@ std::vector<Gpu> gpus_of_proc(const std::string& root) {
     std::ifstream file(folder / "information");
     for (std::string line; std::getline(file, line);) {
       if (line.starts_with("Model:")) gpu.name = value_of(line);
-      // Question marks until somebody has used the GPU.
+      // Question marks until a process has used the GPU.
       if (line.starts_with("GPU UUID:") && line.find('?') == std::string::npos) {
         gpu.uuid = value_of(line);
       }

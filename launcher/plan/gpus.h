@@ -1,8 +1,8 @@
 // Which NVIDIA GPUs this process may use, without linking CUDA or starting it.
 //
-// The driver's management library (libnvidia-ml.so.1) is asked in a child process, as it may hang
-// or crash where a GPU has fallen off the bus; where it is not installed, as in some containers,
-// /proc/driver/nvidia tells.
+// A child process asks the driver's management library (libnvidia-ml.so.1), which may hang or crash
+// after a GPU has fallen off the bus. If the library is not installed, as in some containers,
+// /proc/driver/nvidia is read.
 #pragma once
 
 #include <chrono>
@@ -14,29 +14,29 @@
 namespace dl::launcher {
 
 struct Gpu {
-  std::string uuid;  // "GPU-8932f937-..."; empty where it could not be read
+  std::string uuid;  // "GPU-8932f937-..."; empty if it could not be read
   std::string name;  // "NVIDIA H200"
   // A GPU in MIG mode can only be used through its instances, "MIG-...", which may be none.
   bool partitioned = false;
   std::vector<std::string> instances;
-  bool instances_known = true;  // /proc does not tell
+  bool instances_known = true;  // false if only /proc was read
 };
 
-// In the driver's order; empty where there is no driver. Throws kIo where the driver is there and
-// does not answer, kTimeout where it has not by the deadline. Call it before any thread exists.
+// In the driver's order; empty if there is no driver. Throws kIo if the driver is there and fails,
+// kTimeout if it does not answer by the deadline. Call it before any thread exists.
 std::vector<Gpu> find_gpus(std::chrono::milliseconds deadline = std::chrono::seconds(30));
 
 // What a process that has CUDA_VISIBLE_DEVICES set to `mask` sees.
 struct VisibleGpu {
   std::string token;  // how CUDA_VISIBLE_DEVICES names it: "2", "GPU-8932f937", "MIG-..."
-  std::string uuid;   // empty where unknown
+  std::string uuid;   // empty if unknown
   std::string name;
 
   bool is_instance() const { return token.starts_with("MIG-"); }
 };
 
 // In the order in which the process numbers them. `mask` nullopt: the variable is not set. Throws
-// kInvalidArgument with one sentence where CUDA would silently show fewer GPUs than are named.
+// kInvalidArgument with one sentence if CUDA would silently show fewer GPUs than are named.
 std::vector<VisibleGpu> visible_gpus(const std::vector<Gpu>& gpus,
                                      const std::optional<std::string>& mask);
 

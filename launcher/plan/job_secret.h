@@ -1,4 +1,4 @@
-// The key of a job, from where the user put it.
+// The job's key, from the file, the environment or the user's own.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace dl::launcher {
 
-// One node: a fresh key. Several: the key in `key_file`, else that of the environment, else the
-// user's own, ~/.config/dlrun/key, which is made at its first use: it is there on every node that
-// shares the home directory.
+// One node: a fresh key. Several nodes: the key in `key_file`, else the environment's, else the
+// user's own, ~/.config/dlrun/key. That file is made at its first use, and every node that shares
+// the home directory has it.
 // Throws Error with one sentence.
 rendezvous::JobKey job_secret(int nnodes, const std::string& key_file);
 

@@ -15,10 +15,10 @@ struct Machine {
   std::vector<int> cpus;  // that this process may run on, ascending
   // CPU time that the control group grants, in CPUs; nullopt: no limit.
   std::optional<double> quota;
-  // That a rank would see. Not part of this_machine(): asking the driver takes longer than a
-  // launch.
+  // GPUs that a rank would see. this_machine() leaves them out: asking the driver takes longer than
+  // a launch.
   std::vector<VisibleGpu> gpus = {};
-  // The cores of `cpus`. Not part of this_machine() either.
+  // The cores of `cpus`; this_machine() leaves them out, too.
   std::optional<Topology> topology = {};
 
   // CPUs or granted CPU time, whichever is less, at least 1.

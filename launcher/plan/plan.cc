@@ -14,6 +14,7 @@
 #include "launcher/bind/drawing.h"
 #include "launcher/output/log_folder.h"
 #include "launcher/plan/port.h"
+#include "launcher/plan/this_host.h"
 #include "launcher/plan/torch_program.h"
 #include "rendezvous/net/address.h"
 #include "rendezvous/net/utf8.h"
@@ -50,7 +51,7 @@ int local_ranks(const Options& options, const Machine& machine) {
   return std::stoi(wanted);
 }
 
-// Rank r has GPUs r * n to r * n + n - 1. Ranks share GPUs, in turn, only where each has one.
+// Rank r has GPUs r * n to r * n + n - 1. Ranks share GPUs, in turn, only if each has one.
 void give_out_gpus(const Options& options, const Machine& machine, NodePlan& plan) {
   plan.gpus = machine.gpus;
   const bool asked = options.gpus_per_rank || options.gpu_policy;
@@ -64,7 +65,9 @@ void give_out_gpus(const Options& options, const Machine& machine, NodePlan& pla
   const int each = options.gpus_per_rank.value_or(1);
   const int ranks = plan.local_world_size();
   DL_CHECK(gpus > 0, kInvalidArgument, "{}: this process sees no GPU",
-           options.gpus_per_rank ? "--gpus-per-rank" : "--gpu-policy");
+           options.gpus_per_rank        ? "--gpus-per-rank"
+           : options.virtual_local_rank ? "--virtual-local-rank"
+                                        : "--gpu-policy");
   DL_CHECK(each == 1 || std::int64_t{each} * ranks <= gpus, kInvalidArgument,
            "--gpus-per-rank {}: {} ranks would need {} GPUs, and {} can be seen", each, ranks,
            std::int64_t{each} * ranks, gpus);
@@ -123,6 +126,27 @@ std::string obstacle_text(int obstacle) {
   return fmt::format("cannot be listened on ({})", std::strerror(obstacle));
 }
 
+// As torchrun's c10d: the node whose address the endpoint is.
+Listens listens_at(const rendezvous::Endpoint& endpoint, std::optional<bool> is_host,
+                   int node_rank) {
+  if (is_host) return *is_host ? Listens::kYes : Listens::kNo;
+  if (node_rank >= 0) return node_rank == 0 ? Listens::kYes : Listens::kNo;
+  return is_this_host(endpoint.host) ? Listens::kIfFree : Listens::kNo;
+}
+
+void check_hosts(const Options& options) {
+  for (const HostSlots& host : options.hosts) {
+    DL_CHECK(
+        is_this_host(host.host), kInvalidArgument,
+        "{} is not this machine, and starting ranks on other hosts is not supported yet; start "
+        "a dlrun on each with --nnodes and --rdzv-endpoint",
+        host.host);
+  }
+  DL_CHECK(options.hosts.size() <= 1, kInvalidArgument,
+           "{} and {} are both this machine; name it once, with all its slots",
+           options.hosts.front().host, options.hosts.back().host);
+}
+
 void check_interface(const std::string& wanted, std::string_view given_in) {
   try {
     rendezvous::interface_addresses(wanted);
@@ -144,6 +168,7 @@ bool needs_gpus(const Options& options) {
 }
 
 std::vector<Host> ThisMachine::hosts() const {
+  if (!options_.hosts.empty()) check_hosts(options_);
   return {{machine_.host, local_ranks(options_, machine_)}};
 }
 
@@ -157,6 +182,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
            "--rdzv-id holds bytes that are no printable UTF-8; give another name");
   job.nnodes = options.nnodes;
   job.hosts = source.hosts();
+  job.role = options.role;
   job.program = options.program;
   job.max_restarts = options.max_restarts;
   const int slots = job.hosts.front().slots;
@@ -191,6 +217,11 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   plan.job = job;
   plan.host = machine.host;
   plan.node_rank = node_rank;
+  plan.local_addr = options.local_addr;
+  plan.virtual_local_rank = options.virtual_local_rank;
+  if (job.nnodes > 1) {
+    plan.listens = listens_at(place_to_meet(job.rdzv_endpoint), options.is_host, node_rank);
+  }
   const Host& host =
       job.hosts.size() == 1 ? job.hosts.front() : job.hosts.at(static_cast<std::size_t>(node_rank));
   const int ranks = host.slots;
@@ -211,7 +242,33 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
 
 NodePlan make_plan(const Options& options, const Machine& machine) {
   return make_node_plan(make_job_plan(options, ThisMachine(options, machine)),
-                        options.node_rank.value_or(0), options, machine);
+                        options.node_rank.value_or(options.nnodes == 1 ? 0 : -1), options, machine);
+}
+
+std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan) {
+  std::vector<std::string> lines = options.remarks;
+  const auto check = [&](std::string_view option, int local_rank) {
+    if (local_rank < plan.local_world_size()) return;
+    lines.push_back(fmt::format("{} names local rank {}, and this node has {} ranks", option,
+                                local_rank, plan.local_world_size()));
+  };
+  for (const auto& [rank, streams] : options.redirects.by_local_rank) check("--redirects", rank);
+  for (const auto& [rank, streams] : options.tee.by_local_rank) check("--tee", rank);
+  for (const int rank : options.local_ranks_filter) check("--local-ranks-filter", rank);
+  // `localhost:0` is how torchrun's own lines say that there is nothing to meet.
+  const bool says_none = options.rdzv_endpoint.ends_with(":0");
+  if (plan.job.nnodes == 1 && !options.rdzv_endpoint.empty() && !says_none) {
+    lines.push_back(fmt::format("--rdzv-endpoint {} is not used: a job of one node meets no other",
+                                options.rdzv_endpoint));
+  }
+  for (const Exported& variable : options.exports) {
+    if (variable.value || env::exists(variable.name)) continue;
+    lines.push_back(
+        fmt::format("-x {0}: {0} is not set in dlrun's environment, and the ranks have "
+                    "none either",
+                    variable.name));
+  }
+  return lines;
 }
 
 std::vector<std::string> shared_gpus(const NodePlan& plan) {
@@ -232,8 +289,8 @@ std::vector<std::string> shared_gpus(const NodePlan& plan) {
 Meeting supposed_meeting(const NodePlan& plan) {
   Meeting meeting;
   meeting.world_size = plan.job.nnodes * plan.local_world_size();
-  meeting.group_rank = plan.node_rank;
-  meeting.first_rank = plan.node_rank * plan.local_world_size();
+  meeting.group_rank = std::max(0, plan.node_rank);
+  meeting.first_rank = meeting.group_rank * plan.local_world_size();
   meeting.master_addr = plan.job.master_addr;
   meeting.run = plan.job.run;
   meeting.torch_store = plan.wants_torch_store;

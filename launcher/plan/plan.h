@@ -59,13 +59,24 @@ struct JobPlan {
   std::string master_addr;
   std::optional<int> master_port;  // as the user gave it
   int max_restarts = 0;
-  std::vector<std::string> program;  // as typed
+  std::string role = "default";      // of all ranks
+  std::vector<std::string> program;  // with its interpreter, if it has one
+};
+
+// Whether a node listens where the nodes meet.
+enum class Listens : std::uint8_t {
+  kNo,
+  kIfFree,  // unless another process of this host does already
+  kYes,
 };
 
 struct NodePlan {
   JobPlan job;
-  std::string host;  // as the node itself names it
-  int node_rank = 0;
+  std::string host;   // as the node itself names it
+  int node_rank = 0;  // -1: the nodes are numbered as they come
+  Listens listens = Listens::kNo;
+  std::string local_addr;  // at which other nodes reach this one; empty: found out
+  bool virtual_local_rank = false;
   std::vector<LocalRank> ranks;
   bool serves_pmi = false;                  // the ranks are processes of MPICH or a relative
   int omp_num_threads = 1;                  // of a rank that is not bound
@@ -100,15 +111,19 @@ bool needs_topology(const Options& options);
 JobPlan make_job_plan(const Options& options, const HostSource& source);
 // For a user who starts a dlrun on each node: this node's plan.
 NodePlan make_plan(const Options& options, const Machine& machine);
-// The part of node `node_rank`, to be made on that node. Throws kInvalidArgument.
+// The part of node `node_rank` (-1: not numbered yet), to be made on that node. Throws
+// kInvalidArgument.
 NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
                         const Machine& machine);
+
+// What the user should know of `options` on this node, a sentence each.
+std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan);
 
 // "GPU 0 (NVIDIA H200) is shared by local ranks 0, 1": a line for each GPU that several ranks have.
 std::vector<std::string> shared_gpus(const NodePlan& plan);
 
 // The meeting of a job on one node, or what `--dry-run` supposes of several: each has as many ranks
-// as this one. Chooses MASTER_PORT where the user did not.
+// as this one. Chooses MASTER_PORT if the user did not.
 Meeting supposed_meeting(const NodePlan& plan);
 
 }  // namespace dl::launcher

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "launcher/bind/drawing.h"
@@ -35,17 +36,57 @@ std::string plural(int n, const char* what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
 }
 
+std::string set_by(const Setting& setting) {
+  switch (setting.by) {
+    case SetBy::kDefault:
+      return "default";
+    case SetBy::kLine:
+      return "line";
+    case SetBy::kVariable:
+      return setting.variable;
+    case SetBy::kSlurm:
+      return "slurm";
+  }
+  return "";
+}
+
+std::string settings_as_table(const std::vector<Setting>& settings) {
+  std::size_t options = 0, values = 0;
+  for (const Setting& setting : settings) {
+    options = std::max(options, setting.option.size());
+    values = std::max(values, std::min<std::size_t>(24, setting.value.size()));
+  }
+  std::string text = "\nwho set what\n";
+  for (const Setting& setting : settings) {
+    text += fmt::format("  {:<{}}  {:<{}}  {}\n", setting.option, options, setting.value, values,
+                        set_by(setting));
+  }
+  return text;
+}
+
+std::string headline_of(const NodePlan& plan, int world_size) {
+  std::string text =
+      fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job.name, plural(world_size, "rank"),
+                  plural(plan.job.nnodes, "node"), fmt::join(plan.job.program, " "));
+  if (plan.job.rdzv_endpoint.empty()) return text;
+  return text + fmt::format(
+                    "the nodes meet at {}; this is {}, and the others are supposed to be "
+                    "like it\n",
+                    plan.job.rdzv_endpoint,
+                    plan.node_rank < 0 ? "a node that is numbered when it comes"
+                                       : fmt::format("node {}", plan.node_rank));
+}
+
 }  // namespace
 
-std::string plan_as_table(const NodePlan& plan, const Meeting& meeting) {
-  std::string text = fmt::format("job {}: {} on {}\nprogram: {}\n", plan.job.name,
-                                 plural(meeting.world_size, "rank"),
-                                 plural(plan.job.nnodes, "node"), fmt::join(plan.job.program, " "));
-  if (!plan.job.rdzv_endpoint.empty()) {
-    text += fmt::format(
-        "the nodes meet at {}; this is node {}, and the others are supposed to be like it\n",
-        plan.job.rdzv_endpoint, plan.node_rank);
-  }
+std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& plan) {
+  return headline_of(plan, plan.job.nnodes * plan.local_world_size()) +
+         settings_as_table(settings) + "\n";
+}
+
+std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& plan,
+                          const Meeting& meeting) {
+  std::string text = headline_of(plan, meeting.world_size);
   const bool gpus = !plan.ranks.front().gpus.empty();
   text +=
       fmt::format("\n  rank  node  local  CPUs          {}host\n", gpus ? "GPUs          " : "");
@@ -59,6 +100,7 @@ std::string plan_as_table(const NodePlan& plan, const Meeting& meeting) {
   text += gpu_lines(plan);
   for (const std::string& line : plan.bindings_drawn) text += "\n" + line;
   if (!plan.bindings_drawn.empty()) text += "\n";
+  text += settings_as_table(settings);
   text += fmt::format("\nenvironment of rank {}\n", meeting.first_rank);
   for (const std::string& entry : rank_environment(plan, meeting, plan.ranks.front(), {})) {
     text += fmt::format("  {}\n", entry);
@@ -66,7 +108,8 @@ std::string plan_as_table(const NodePlan& plan, const Meeting& meeting) {
   return text;
 }
 
-std::string plan_as_json(const NodePlan& plan, const Meeting& meeting) {
+std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& plan,
+                         const Meeting& meeting) {
   using nlohmann::ordered_json;
   ordered_json ranks = ordered_json::array();
   for (const LocalRank& rank : plan.ranks) {
@@ -87,10 +130,15 @@ std::string plan_as_json(const NodePlan& plan, const Meeting& meeting) {
   for (const VisibleGpu& gpu : plan.gpus) {
     gpus.push_back({{"token", gpu.token}, {"uuid", gpu.uuid}, {"name", gpu.name}});
   }
+  ordered_json options = ordered_json::array();
+  for (const Setting& setting : settings) {
+    options.push_back(
+        {{"option", setting.option}, {"value", setting.value}, {"set_by", set_by(setting)}});
+  }
   const ordered_json plan_json = {
       {"job", plan.job.name},
       {"nnodes", plan.job.nnodes},
-      {"node_rank", plan.node_rank},
+      {"node_rank", plan.node_rank < 0 ? ordered_json(nullptr) : ordered_json(plan.node_rank)},
       {"host", plan.host},
       {"nproc_per_node", plan.local_world_size()},
       {"world_size", meeting.world_size},
@@ -98,6 +146,7 @@ std::string plan_as_json(const NodePlan& plan, const Meeting& meeting) {
       {"rdzv_endpoint", plan.job.rdzv_endpoint.empty() ? ordered_json(nullptr)
                                                        : ordered_json(plan.job.rdzv_endpoint)},
       {"gpus", gpus},
+      {"settings", options},
       {"ranks", ranks}};
   return plan_json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

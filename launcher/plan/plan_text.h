@@ -1,4 +1,4 @@
-// What `--dry-run` prints.
+// What --dry-run and --verbose print.
 #pragma once
 
 #include <string>
@@ -7,12 +7,18 @@
 
 namespace dl::launcher {
 
-std::string plan_as_table(const NodePlan& plan, const Meeting& meeting);
+std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& plan,
+                          const Meeting& meeting);
+// What --verbose prints: the same without the environment and without numbers of ranks that are
+// known only when the nodes have met.
+std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& plan);
 // One object:
 //   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...], rdzv_endpoint or null,
 //   gpus [{token, uuid, name}],
-//   ranks [{rank, local_rank, node, cpus [...] or null, gpus [index into gpus, ...] or null,
+//   settings [{option, value, set_by}], set_by being "default", "line", "slurm" or a variable's
+//   name, ranks [{rank, local_rank, node, cpus [...] or null, gpus [index into gpus, ...] or null,
 //           environment {NAME: value}}]
-std::string plan_as_json(const NodePlan& plan, const Meeting& meeting);
+std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& plan,
+                         const Meeting& meeting);
 
 }  // namespace dl::launcher

@@ -5,13 +5,13 @@
 
 namespace dl::launcher {
 
-// Why nobody of this user could listen on the port, on every address of this node, just now:
-// EADDRINUSE, EACCES (ports below 1024 are root's, as a rule); 0 where somebody could.
+// Why a process of this user could not listen on the port, on every address of this node, just now:
+// EADDRINUSE, EACCES (ports below 1024 are root's, as a rule); 0 if it could.
 int port_obstacle(std::uint16_t port);
 
-// A free port below the range from which the kernel serves ports to outgoing connections, so that
-// none of those takes it before rank 0 listens. Chosen at random, so that jobs which start together
-// do not meet. Throws kIo where no port is free.
+// A free port below the ephemeral range: an outgoing connection cannot take it before rank 0
+// listens. Chosen at random, so that jobs that start together choose different ones. Throws kIo if
+// no port is free.
 std::uint16_t choose_port();
 
 }  // namespace dl::launcher

@@ -35,7 +35,7 @@ class Mask {
       const std::size_t comma = std::min(mask_.find(',', at), mask_.size());
       const std::string token = trimmed(mask_.substr(at, comma - at));
       at = comma + 1;
-      // The list ends there, for CUDA; SLURM writes NoDevFiles where it gives a step no GPU.
+      // CUDA reads the list up to here. SLURM writes NoDevFiles for a step without a GPU.
       if (token == "-1" || token == "NoDevFiles") break;
       if (token.empty() && at > mask_.size()) break;  // "0,1,", as scripts make it
       VisibleGpu gpu = find(token);
@@ -86,7 +86,7 @@ class Mask {
     return {token, gpu.uuid, gpu.name};
   }
 
-  // The beginning of a UUID is enough where only one GPU has it.
+  // The beginning of a UUID is enough if only one GPU has it.
   VisibleGpu find_uuid(const std::string& token) const {
     const Gpu* found = nullptr;
     for (const Gpu& gpu : gpus_) {

@@ -38,14 +38,16 @@ Program refused(const std::string& path, int error) {
   std::string text = fmt::format("{} cannot be executed: {}", path,
                                  error == ENOEXEC ? "it has no `#!` line" : std::strerror(error));
   if (path.ends_with(".py")) {
-    text += fmt::format("; for a Python script write `python {}`", path);
+    text += "; without --no-python it runs with python3";
   }
   return {path, kExitNotExecutable, text};
 }
 
 }  // namespace
 
-Program find_program(const std::string& name) {
+namespace {
+
+Program find_executable(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     const int error = why_not(name);
     return error == 0 ? Program{name, 0, ""} : refused(name, error);
@@ -66,10 +68,37 @@ Program find_program(const std::string& name) {
   if (!close.path.empty()) return close;
   if (::access(name.c_str(), F_OK) == 0) {
     return {name, kExitNotFound,
-            fmt::format("{0} is not on PATH; for the file in this folder write `{1}./{0}`", name,
-                        name.ends_with(".py") ? "python " : "")};
+            fmt::format("{0} is not on PATH; for the file in this folder write `./{0}`", name)};
   }
   return {name, kExitNotFound, fmt::format("there is no program {} on PATH", name)};
+}
+
+// Each rank's interpreter would say so, and end with a code that means something else.
+Program without_script(const std::string& script) {
+  struct stat found{};
+  if (::stat(script.c_str(), &found) != 0) {
+    return {script, errno == ENOENT || errno == ENOTDIR ? kExitNotFound : kExitNotExecutable,
+            errno == ENOENT || errno == ENOTDIR
+                ? fmt::format("there is no script {}; --no-python looks for a program of that name",
+                              script)
+                : fmt::format("{} cannot be read: {}", script, std::strerror(errno))};
+  }
+  if (::access(script.c_str(), R_OK) == 0) return {};
+  return {script, kExitNotExecutable,
+          fmt::format("{} cannot be read: {}", script, std::strerror(errno))};
+}
+
+}  // namespace
+
+Program find_program(const std::string& name, const std::string& script) {
+  Program program = find_executable(name);
+  if (script.empty()) return program;
+  if (program.exit_code != 0) {
+    program.error += fmt::format(", which {} needs; PYTHON_EXEC may name another one", script);
+    return program;
+  }
+  const Program missing = without_script(script);
+  return missing.exit_code == 0 ? program : missing;
 }
 
 }  // namespace dl::launcher

@@ -16,7 +16,8 @@ struct Program {
   std::string error;  // one sentence, then
 };
 
-// As a shell would: along PATH, unless the name has a slash.
-Program find_program(const std::string& name);
+// As a shell would: along PATH, unless the name has a slash. `script`: the file that the program,
+// an interpreter, reads; it must be there, too. Empty: none.
+Program find_program(const std::string& name, const std::string& script = "");
 
 }  // namespace dl::launcher

@@ -250,14 +250,14 @@ TEST(End, AProgramThatCannotBeExecutedIs126) {
   const tests::TempDir folder;
   const std::string script = folder.path() + "/train.py";
   std::ofstream(script) << "print('hi')\n";
-  tests::Process job(dlrun({script}));
+  tests::Process job(dlrun({"--no-python", script}));
   EXPECT_EQ(job.wait(), 126);
   EXPECT_EQ(job.err(), "dlrun: " + script +
-                           " cannot be executed: Permission denied; for a Python " +
-                           "script write `python " + script + "`\n");
+                           " cannot be executed: Permission denied; without --no-python it runs "
+                           "with python3\n");
   // The shell, which runs scripts without an interpreter, would not make sense of it.
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  tests::Process executable(dlrun({script}));
+  tests::Process executable(dlrun({"--no-python", script}));
   EXPECT_EQ(executable.wait(), 126);
   EXPECT_THAT(executable.err(), HasSubstr("it has no `#!` line"));
   tests::Process folder_job(dlrun({folder.path()}));
@@ -358,11 +358,15 @@ TEST(End, ALimitOfFileSizeEndsNoRank) {
 }
 
 TEST(End, AnEndpointThatOneNodeDoesNotNeedIsSaid) {
-  tests::Process job(dlrun({"--rdzv-endpoint", "localhost:0", "echo", "ran"}));
+  tests::Process job(dlrun({"--rdzv-endpoint", "localhost:1", "echo", "ran"}));
   EXPECT_EQ(job.wait(), 0);
   EXPECT_EQ(job.err(),
-            "dlrun: --rdzv-endpoint localhost:0 is not used, as one node has nobody to meet\n");
+            "dlrun: --rdzv-endpoint localhost:1 is not used: a job of one node meets no other\n");
   EXPECT_THAT(job.out(), HasSubstr("ran"));
+  // torchrun's own lines say so.
+  tests::Process none(dlrun({"--rdzv-endpoint", "localhost:0", "true"}));
+  EXPECT_EQ(none.wait(), 0);
+  EXPECT_EQ(none.err(), "");
 }
 
 TEST(End, ATakenMasterPortIsSaidBeforeAnythingStarts) {

@@ -102,6 +102,22 @@ TEST_F(Nodes, PyTorchsStoreOutlivesRank0) {
   EXPECT_THAT(one->out(), HasSubstr("[rank 2] left by rank 0, and still by rank 0\n"));
 }
 
+TEST_F(Nodes, TheNodeWhoseAddressTheEndpointIsListensAndIsNodeZero) {
+  const auto start = [&](int host) {
+    return std::make_unique<tests::Process>(
+        hosts_->on(host, {tests::program("dlrun"), "--nnodes=2", "--rdzv-backend=c10d",
+                          "--rdzv-endpoint=" + hosts_->address(0), "-n", "2", "sh", "-c",
+                          "echo node $GROUP_RANK $MASTER_ADDR"}),
+        tests::Process::Options{.environment = {"XDG_CONFIG_HOME=" + home_.path()}});
+  };
+  const auto one = start(1);  // the node that does not listen may come first
+  const auto zero = start(0);
+  EXPECT_EQ(zero->wait(), 0) << zero->err();
+  EXPECT_EQ(one->wait(), 0) << one->err();
+  EXPECT_EQ(zero->out(), "[rank 0] node 0 10.0.0.1\n");
+  EXPECT_EQ(one->out(), "[rank 1] node 1 10.0.0.1\n");
+}
+
 TEST_F(Nodes, AFailureOnOneEndsBothWithTheSameCauseAndExitCode) {
   for (const std::string failing : {"1", "2"}) {
     const std::string script =

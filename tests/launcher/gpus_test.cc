@@ -114,7 +114,7 @@ TEST(Gpus, AnAnswerThatEndsEarlyIsNoAnswer) {
 
 NodePlan plan_of(std::vector<std::string> arguments, const std::vector<Gpu>& gpus) {
   Machine machine{"box", {0, 1, 2, 3, 4, 5}, std::nullopt, visible_gpus(gpus, std::nullopt)};
-  return make_plan(std::get<Options>(parse_options(std::move(arguments))), machine);
+  return make_plan(std::get<Options>(parse_options(arguments)), machine);
 }
 
 std::vector<std::string> environment(const NodePlan& plan, std::size_t rank) {
@@ -136,7 +136,7 @@ TEST(GpuPlan, GpuAndAutoMeanOneRankAGpu) {
 
 TEST(GpuPlan, LooksForGpusOnlyWhereTheyMatter) {
   const auto needs = [](std::vector<std::string> arguments) {
-    return needs_gpus(std::get<Options>(parse_options(std::move(arguments))));
+    return needs_gpus(std::get<Options>(parse_options(arguments)));
   };
   EXPECT_FALSE(needs({"--nproc-per-node=4", "x"}));
   EXPECT_FALSE(needs({"--nproc-per-node=cpu", "x"}));

@@ -40,7 +40,7 @@ TEST(NodeLink, SaysThatItTurnsAndThatItsUserStopsIt) {
     const ssize_t n = ::read(helper.get(), text, sizeof text);
     return std::string(text, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
   };
-  link.join(plan, 1);
+  link.join(plan, plan.node_rank, 1);
   constexpr const char* kTurns = "{\"agent\":{\"state\":\"TURNS\"}}\n";
   EXPECT_TRUE(said().ends_with(kTurns));
   io.run_one();  // the next beat

@@ -3,26 +3,27 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <sstream>
 
 #include "core/base/error.h"
 
 namespace dl::launcher {
 namespace {
 
+using namespace std::chrono_literals;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 Options parse(std::vector<std::string> arguments) {
-  return std::get<Options>(parse_options(std::move(arguments)));
+  return std::get<Options>(parse_options(arguments));
 }
 
 std::string refusal(std::vector<std::string> arguments) {
   try {
-    parse_options(std::move(arguments));
+    parse_options(arguments);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
     return error.what();
@@ -58,7 +59,12 @@ TEST(Options, TorchrunsVariablesAreTakenBelowTheLine) {
                        {"PET_RDZV_BACKEND", "c10d"},
                        {"PET_MAX_RESTARTS", "0"},
                        {"PET_LOG_DIR", "logs"},
-                       {"PET_NO_PYTHON", "0"}});
+                       {"PET_NO_PYTHON", "0"},
+                       {"PET_ROLE", "trainer"},
+                       {"PET_TEE", "3"},
+                       {"PET_RDZV_CONF", "join_timeout=30"},
+                       {"PET_SHUTDOWN_TIMEOUT", "4"},
+                       {"PET_SIGNALS_TO_HANDLE", "SIGTERM,SIGUSR1"}});
   const Options all = parse({"x"});
   EXPECT_EQ(all.nproc_per_node, "4");
   EXPECT_EQ(all.nnodes, 2);
@@ -69,6 +75,12 @@ TEST(Options, TorchrunsVariablesAreTakenBelowTheLine) {
   EXPECT_EQ(all.rdzv_id, "job7");
   EXPECT_EQ(all.log_dir, "logs");
   EXPECT_THAT(all.remarks, ElementsAre());
+  EXPECT_EQ(all.role, "trainer");
+  EXPECT_EQ(all.tee.of(0), (Streams{true, true}));
+  EXPECT_EQ(all.join_timeout, 30s);
+  EXPECT_EQ(all.grace, 4s);
+  EXPECT_THAT(all.signals_to_handle, ElementsAre(SIGTERM, SIGUSR1));
+  EXPECT_EQ(parse({"--grace=1", "x"}).grace, 1s);
   const Options typed = parse({"--nproc-per-node", "2", "--node-rank=0", "x"});
   EXPECT_EQ(typed.nproc_per_node, "2");
   EXPECT_EQ(typed.nnodes, 2);
@@ -93,21 +105,24 @@ TEST(Options, AVariableThatIsWrongIsNamed) {
             "PET_NPROC_PER_NODE is `many`, wanted a whole number from 1 to 1000000, or gpu, cpu or "
             "auto");
   EXPECT_THAT(refused("PET_NNODES", "1:4"), HasSubstr("PET_NNODES is `1:4`: a job whose number"));
-  EXPECT_EQ(refused("PET_NNODES", "2"), "PET_NNODES is 2: give this node's number in --node-rank");
+  EXPECT_EQ(refused("PET_NNODES", "2"),
+            "PET_NNODES is 2: give node 0's address in --rdzv-endpoint HOST:PORT");
   EXPECT_EQ(refused("PET_NODE_RANK", "1"), "PET_NODE_RANK is 1 but --nnodes is 1");
   EXPECT_THAT(refused("PET_MAX_RESTARTS", "x"), HasSubstr("PET_MAX_RESTARTS is `x`"));
   EXPECT_THAT(refused("PET_RDZV_BACKEND", "etcd"), HasSubstr("PET_RDZV_BACKEND is `etcd`"));
-  EXPECT_EQ(refused("PET_MODULE", "1"),
-            "PET_MODULE=1 of torchrun is not supported: write `dlrun ... python -m MODULE`");
+  EXPECT_EQ(refused("PET_MODULE", "2"), "PET_MODULE is `2`, wanted 0 or 1");
+  EXPECT_THAT(refused("PET_TEE", "4"), HasSubstr("PET_TEE is `4`, wanted 0 (neither)"));
   EXPECT_EQ(refused("PET_STANDALONE", "yes"), "PET_STANDALONE=yes is not a whole number");
 }
 
 TEST(Options, VariablesOfOptionsThatAreNotThereAreSaidAndForeignOnesAreNot) {
-  const Variables set(
-      {{"PET_RDZV_CONF", "timeout=9"}, {"PET_DATA_DIR", "/scans"}, {"PET_ROLE", ""}});
-  EXPECT_THAT(parse({"x"}).remarks,
-              ElementsAre("PET_RDZV_CONF of torchrun is not used: dlrun's rendezvous has "
-                          "--join-timeout and nothing else to set"));
+  const Variables set({{"PET_DUPLICATE_STDOUT_FILTERS", "loss"},
+                       {"PET_DATA_DIR", "/scans"},
+                       {"PET_DUPLICATE_STDERR_FILTERS", ""}});
+  EXPECT_THAT(
+      parse({"x"}).remarks,
+      ElementsAre("PET_DUPLICATE_STDOUT_FILTERS of torchrun is not used: with --log-dir DIR, "
+                  "`grep` finds the words in DIR/latest/attempt_0/*/stdout.log"));
 }
 
 TEST(Options, SeveralDlrunsUnderOneSrunAreRefusedWithTheLineThatMakesOneJob) {
@@ -150,65 +165,6 @@ TEST(Options, SeveralDlrunsUnderOneSrunAreRefusedWithTheLineThatMakesOneJob) {
   EXPECT_THAT(refusal({"x"}), HasSubstr("this is rank 3 of 4 of one mpirun"));
 }
 
-TEST(Options, DashesAndUnderscoresAreTheSame) {
-  for (const char* name : {"--nproc-per-node", "--nproc_per_node"}) {
-    EXPECT_EQ(parse({name, "3", "x"}).nproc_per_node, "3");
-    EXPECT_EQ(parse({std::string(name) + "=3", "x"}).nproc_per_node, "3");
-  }
-  EXPECT_EQ(parse({"--master_port", "2000", "x"}).master_port, 2000);
-}
-
-TEST(Options, EverythingFromTheProgramOnIsTheProgramsOwn) {
-  EXPECT_THAT(parse({"./train", "--nproc-per-node", "2", "--", "-h"}).program,
-              ElementsAre("./train", "--nproc-per-node", "2", "--", "-h"));
-  EXPECT_EQ(parse({"./train", "--nproc-per-node", "2"}).nproc_per_node, "1");
-  EXPECT_THAT(parse({"--grace", "1", "--", "--odd", "--version"}).program,
-              ElementsAre("--odd", "--version"));
-  EXPECT_THAT(parse({"x", ""}).program, ElementsAre("x", ""));
-}
-
-TEST(Options, TorchrunsOptionsThatAreNotThereAreRefusedByName) {
-  for (const char* name : {"--rdzv-conf",
-                           "--monitor-interval",
-                           "--start-method",
-                           "--event-log-handler",
-                           "--role",
-                           "-m",
-                           "--module",
-                           "--run-path",
-                           "-r",
-                           "--redirects",
-                           "-t",
-                           "--tee=3",
-                           "--log-line-prefix-template",
-                           "--local-ranks-filter",
-                           "--duplicate-stdout-filters",
-                           "--duplicate-stderr-filters",
-                           "--local-addr",
-                           "--logs-specs",
-                           "--numa-binding",
-                           "--signals-to-handle",
-                           "--shutdown-timeout",
-                           "--virtual-local-rank",
-                           "--print-completion"}) {
-    EXPECT_THAT(refusal({name, "value", "x"}), HasSubstr("of torchrun is not supported")) << name;
-  }
-  EXPECT_THAT(refusal({"--tee=3", "x"}), HasSubstr("--tee of torchrun"));
-  EXPECT_EQ(parse({"--max-restarts", "3", "x"}).max_restarts, 3);
-  EXPECT_THAT(refusal({"--max-restarts", "-1", "x"}), HasSubstr("--max-restarts is `-1`"));
-  EXPECT_THAT(refusal({"--nnodes", "1:4", "x"}), HasSubstr("--nnodes is `1:4`"));
-  EXPECT_THAT(refusal({"--rdzv_backend=etcd", "x"}), HasSubstr("--rdzv-backend is `etcd`"));
-  EXPECT_EQ(refusal({"--bogus", "x"}), "there is no option --bogus; `dlrun --help` lists them all");
-}
-
-TEST(Options, TorchrunsHarmlessOptionsAreTaken) {
-  EXPECT_THAT(parse({"--standalone", "--no-python", "--max-restarts=0", "--rdzv_backend=c10d",
-                     "--rdzv_endpoint=localhost:0", "x"})
-                  .program,
-              ElementsAre("x"));
-  EXPECT_EQ(parse({"--nnodes=1:1", "x"}).nnodes, 1);
-}
-
 TEST(Options, BadValuesAreQuotedBack) {
   EXPECT_EQ(
       refusal({"--nproc-per-node", "0", "x"}),
@@ -246,13 +202,25 @@ TEST(Options, AValueThatIsMissingOrThatAFlagDoesNotTakeIsRefused) {
   EXPECT_EQ(refusal({"--no_prefix=false", "x"}), "--no-prefix takes no value");
 }
 
-TEST(Options, SeveralNodesNeedANumberAndAPlaceToMeet) {
-  EXPECT_THAT(refusal({"--nnodes", "2", "x"}), HasSubstr("--node-rank"));
-  EXPECT_THAT(refusal({"--nnodes", "2", "--node-rank", "1", "x"}), HasSubstr("--rdzv-endpoint"));
+TEST(Options, SeveralNodesNeedAPlaceToMeetAndANumberOnlyForTheStaticRendezvous) {
+  EXPECT_THAT(refusal({"--nnodes", "2", "x"}), HasSubstr("--rdzv-endpoint"));
+  EXPECT_EQ(refusal({"--nnodes", "2", "--rdzv-backend=static", "--rdzv-endpoint=a:1", "x"}),
+            "--nnodes is 2 and --rdzv-backend is static: give this node's number in --node-rank");
   EXPECT_THAT(refusal({"--nnodes", "2", "--node-rank", "2", "--rdzv-endpoint", "a:1", "x"}),
               HasSubstr("wanted less than --nnodes"));
-  EXPECT_EQ(*parse({"--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "a:1", "x"}).node_rank,
-            1);
+  EXPECT_THAT(refusal({"--node-rank", "1", "x"}), HasSubstr("--node-rank is 1 but --nnodes is 1"));
+  EXPECT_THAT(refusal({"--standalone", "--nnodes=2", "--rdzv-endpoint=a", "x"}),
+              HasSubstr("--standalone means one node"));
+  const auto counted = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--nnodes=2", "--rdzv-endpoint=a:1"});
+    more.emplace_back("x");
+    return parse(std::move(more));
+  };
+  EXPECT_EQ(counted({"--node-rank", "1"}).node_rank, 1);
+  EXPECT_FALSE(counted({}).node_rank);
+  EXPECT_FALSE(counted({"--rdzv_backend=c10d"}).is_host);
+  EXPECT_EQ(counted({"--rdzv_conf", "is_host=1, join_timeout=7"}).is_host, true);
+  EXPECT_EQ(counted({"--rdzv_conf", "is_host=No"}).is_host, false);
   EXPECT_EQ(*parse({"--nnodes=2", "--node-rank=1", "--master-addr=a", "--master-port=5", "x"})
                  .master_port,
             5);
@@ -264,34 +232,29 @@ TEST(Options, NoProgramIsSaidSo) {
   EXPECT_THAT(refusal({"--json", "x"}), HasSubstr("--json needs --dry-run"));
 }
 
-TEST(Options, HelpNamesEveryOptionAndVersionTheVersion) {
-  const std::string help = std::get<Information>(parse_options({"--help"})).text;
-  for (const char* name : {"--nproc-per-node", "--nnodes", "--node-rank", "--rdzv-endpoint",
-                           "--master-port", "--log-dir", "--grace", "--dry-run", "--bind"}) {
-    EXPECT_THAT(help, HasSubstr(name));
-  }
-  EXPECT_THAT(std::get<Information>(parse_options({"--version"})).text, HasSubstr("dlrun 0."));
+TEST(Options, VersionAndHelpGoBeforeWhatFollows) {
+  EXPECT_THAT(std::get<Information>(parse_options({"--version", "--bogus"})).text,
+              HasSubstr("dlrun 0."));
+  EXPECT_THAT(std::get<Information>(parse_options({"-h"})).text, HasSubstr("Usage: dlrun"));
+  EXPECT_THAT(refusal({"--bogus", "--help"}), HasSubstr("there is no option --bogus"));
 }
 
-TEST(Options, ReferenceQuotesHelpAndTheManualNamesWhatItNames) {
-  const auto contents = [](const std::string& path) {
-    const char* const root = std::getenv("DLRUN_TEST_SOURCE");
-    std::ifstream file(std::string(root == nullptr ? "." : root) + "/" + path);
-    return std::string{std::istreambuf_iterator<char>(file), {}};
-  };
-  const std::string help = std::get<Information>(parse_options({"--help"})).text;
-  std::string manual = contents("launcher/dlrun.1");
-  std::erase(manual, '\\');  // roff writes \-\-grace
-  EXPECT_THAT(contents("docs/reference/dlrun.md"), HasSubstr("```\n" + help + "```\n"));
-  std::istringstream words(help);
-  int options = 0;
-  for (std::string word; words >> word;) {
-    if (!word.starts_with("--") || word.size() < 4) continue;
-    if (word.back() == ':') word.pop_back();
-    EXPECT_THAT(manual, HasSubstr(word));
-    ++options;
+TEST(Options, DryRunIsToldWhoSetWhat) {
+  const Variables set({{"PET_ROLE", "trainer"}, {"PET_GRACE", "3"}});
+  std::vector<std::string> said;
+  for (const Setting& setting :
+       parse({"--nnodes=1", "--tee", "1", "--json", "--dry-run", "x"}).settings) {
+    const char* const by = setting.by == SetBy::kLine      ? "line"
+                           : setting.by == SetBy::kDefault ? "default"
+                                                           : setting.variable.c_str();
+    said.push_back(setting.option + " " + setting.value + " " + by);
   }
-  EXPECT_GT(options, 15);
+  for (const char* line : {"--nproc-per-node 1 default", "--nnodes 1 line", "--tee 1 line",
+                           "--role trainer PET_ROLE", "--grace 10 default", "--dry-run on line"}) {
+    EXPECT_THAT(said, Contains(line));
+  }
+  const Options counted = parse({"-n", "3", "x"});
+  for (const Setting& setting : counted.settings) EXPECT_NE(setting.option, "--nproc-per-node");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ using testing::StartsWith;
 const Machine kMachine{"box", {0, 1, 2, 3, 8, 9}, std::nullopt};
 
 Options options(std::vector<std::string> arguments) {
-  return std::get<Options>(parse_options(std::move(arguments)));
+  return std::get<Options>(parse_options(arguments));
 }
 
 std::string refusal(std::vector<std::string> arguments) {
@@ -84,8 +84,8 @@ TEST(Plan, SeveralNodesAreNumberedThrough) {
 }
 
 TEST(Plan, EndpointsThatAreNoneAreQuotedBack) {
-  for (const char* bad : {"head", "head:", ":1", "head:0", "head:x", "head:70000", "fe80::1:29400",
-                          "[fe80::1:29400"}) {
+  for (const char* bad :
+       {"head:", ":1", "head:0", "head:x", "head:70000", "fe80::1:29400", "[fe80::1:29400"}) {
     EXPECT_THAT(
         refusal({"--nnodes=2", "--node-rank=0", std::string("--rdzv-endpoint=") + bad, "x"}),
         AllOf(StartsWith("--rdzv-endpoint"), HasSubstr(bad)));

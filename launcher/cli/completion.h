@@ -1,0 +1,12 @@
+// --print-completion: what a shell needs to complete dlrun's command line.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace dl::launcher {
+
+// The script for "bash" or "zsh". Throws kInvalidArgument for another shell.
+std::string completion_for(std::string_view shell);
+
+}  // namespace dl::launcher

@@ -1,0 +1,70 @@
+// Every option of dlrun, in one table: the parser, --help, the manual page, the reference, shell
+// completion, the PET_ variables and the refusals of torchrun's options all come from it.
+//
+// A new option is a row here and a reader (readers.h). options_test compares the manual and the
+// reference with the table; with DLRUN_TEST_REWRITE=1 in its environment it writes them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/env.h"
+#include "launcher/cli/options.h"
+
+namespace dl::launcher {
+
+enum class Group : std::uint8_t {
+  kInformation,  // prints something and ends dlrun
+  kStarted,
+  kWhere,
+  kMeet,
+  kShown,
+  kEnds,
+  kTaken,    // for another launcher's sake, without an effect
+  kRefused,  // by name: `about` is what to do instead, a clause
+};
+
+enum class Origin : std::uint8_t { kTorchrun, kMpirun, kOwn };
+
+// An option and the value that it was given.
+struct Typed;
+
+struct OptionRow {
+  std::string_view name = {};  // "--nproc-per-node"; "-x" for an option without a long name
+  char letter = 0;             // 'm' of -m; 0: none
+  std::string_view also =
+      {};  // other whole spellings, separated by blanks; underscores need no mention
+  std::string_view value = {};  // what it takes, as --help shows it; empty: nothing
+  Group group = Group::kStarted;
+  Origin origin = Origin::kOwn;
+  std::string_view fallback = {};  // the default, for --dry-run; empty: it has none
+  std::string_view help = {};      // one line
+  std::string_view about = {};     // for the reference and the manual, Markdown; empty: as `help`
+  void (*read)(Options& options, const Typed& typed) = nullptr;
+  // Read if the line does not give the option; the first of them that is set counts.
+  std::optional<env::Var> variable = std::nullopt;
+  std::optional<env::Var> other_variable = std::nullopt;
+  bool repeats = false;  // each one counts, not only the last
+
+  bool is_flag() const { return value.empty(); }
+};
+
+struct Typed {
+  const OptionRow* row = nullptr;
+  std::string value;          // empty of a flag
+  std::string_view variable;  // that gave it; empty: the line did
+
+  // What the user knows the value by: "--nnodes", or "PET_NNODES".
+  std::string_view name() const { return variable.empty() ? row->name : variable; }
+};
+
+// All rows. Readers are called in this order.
+std::span<const OptionRow> option_table();
+// The row of this name. Throws kInternal if there is none.
+const OptionRow& option_named(std::string_view name);
+
+std::string_view title_of(Group group);
+
+}  // namespace dl::launcher

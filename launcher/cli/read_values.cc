@@ -1,0 +1,49 @@
+// What several readers share.
+#include <charconv>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "launcher/cli/readers.h"
+
+namespace dl::launcher::read {
+
+int whole_number(std::string_view name, std::string_view text, int least, int most,
+                 std::string_view else_wanted) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool read = error == std::errc() && end == text.data() + text.size();
+  DL_CHECK(read && value >= least && value <= most, kInvalidArgument,
+           "{} is `{}`, wanted a whole number from {} to {}{}", name, text, least, most,
+           else_wanted);
+  return value;
+}
+
+std::chrono::milliseconds seconds(std::string_view name, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool read = error == std::errc() && end == text.data() + text.size();
+  DL_CHECK(read && std::isfinite(value) && value >= 0 && value <= 1e9, kInvalidArgument,
+           "{} is `{}`, wanted a number of seconds from 0 to 1000000000", name, text);
+  return std::chrono::milliseconds(std::llround(value * 1000));
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+void nothing(Options&, const Typed&) {}
+
+}  // namespace dl::launcher::read

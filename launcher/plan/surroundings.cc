@@ -1,0 +1,28 @@
+#include "launcher/plan/surroundings.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+
+namespace dl::launcher {
+
+void take_surroundings(Options& options) {
+  for (const Exported& variable : options.exports) {
+    if (variable.value) env::set(variable.name, *variable.value);
+  }
+  if (options.wdir.empty()) return;
+  for (std::string* const path : {&options.log_dir, &options.key_file}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path);
+  }
+  DL_CHECK(::chdir(options.wdir.c_str()) == 0, kInvalidArgument, "--wdir {}: {}", options.wdir,
+           std::strerror(errno));
+  // A shell would have set it; programs take it for the name of their folder.
+  env::set("PWD", std::filesystem::current_path());
+}
+
+}  // namespace dl::launcher

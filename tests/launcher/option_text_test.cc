@@ -1,0 +1,118 @@
+// The manual, the reference and the completion scripts say what the table of options says.
+#include "launcher/cli/option_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "core/base/error.h"
+#include "launcher/cli/completion.h"
+#include "launcher/cli/option_table.h"
+#include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl::launcher {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string path_of(const std::string& file) {
+  const char* const root = std::getenv("DLRUN_TEST_SOURCE");
+  return std::string(root == nullptr ? "." : root) + "/" + file;
+}
+
+std::string contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The part of a file between two lines is `text`; DLRUN_TEST_REWRITE=1 makes it so.
+void expect_part(const std::string& file, const std::string& begin, const std::string& end,
+                 const std::string& text) {
+  const std::string whole = contents_of(path_of(file));
+  const std::size_t from = whole.find(begin) + begin.size();
+  const std::size_t to = whole.find(end, from);
+  ASSERT_NE(whole.find(begin), std::string::npos) << file << " has no line " << begin;
+  ASSERT_NE(to, std::string::npos) << file << " has no line " << end;
+  if (const char* rewrite = std::getenv("DLRUN_TEST_REWRITE"); rewrite != nullptr) {
+    std::ofstream(path_of(file), std::ios::binary)
+        << whole.substr(0, from) << text << whole.substr(to);
+    return;
+  }
+  EXPECT_EQ(whole.substr(from, to - from), text)
+      << file << " is not what option_table.cc says; launcher_test with DLRUN_TEST_REWRITE=1 "
+      << "writes it";
+}
+
+TEST(OptionText, TheManualAndTheReferenceAreThoseOfTheTable) {
+  expect_part("launcher/dlrun.1", ".SH OPTIONS\n", ".SH SIGNALS\n",
+              "An option may be written with dashes or underscores, and shorter if it is clear "
+              "which one is meant.\n" +
+                  options_as_roff());
+  expect_part("docs/reference/dlrun.md", "# dlrun\n\n```\n", "```\n", options_as_help());
+  expect_part("docs/reference/dlrun.md", "<!-- begin of the table of options -->\n",
+              "<!-- end of the table of options -->\n", options_as_markdown());
+}
+
+TEST(OptionText, EveryRowSaysWhatItIs) {
+  for (const OptionRow& row : option_table()) {
+    EXPECT_TRUE(row.group == Group::kRefused ? !row.about.empty() : !row.help.empty()) << row.name;
+    EXPECT_EQ(row.group == Group::kRefused, row.read == nullptr) << row.name;
+    EXPECT_LE(row.help.size(), 72U) << row.name;
+    if (row.group == Group::kRefused) continue;
+    EXPECT_THAT(options_as_help(), HasSubstr(std::string(row.name)));
+  }
+}
+
+TEST(OptionText, NoTwoRowsShareASpelling) {
+  std::vector<std::string> spellings;
+  for (const OptionRow& row : option_table()) {
+    spellings.emplace_back(row.name);
+    if (row.letter != 0) spellings.push_back(std::string("-") + row.letter);
+  }
+  std::sort(spellings.begin(), spellings.end());
+  EXPECT_EQ(std::adjacent_find(spellings.begin(), spellings.end()), spellings.end());
+}
+
+// What bash offers for a line.
+std::string offered_by_bash(const std::string& line) {
+  const tests::TempDir folder;
+  std::ofstream(folder.path() + "/complete") << completion_for("bash");
+  tests::Process bash({"bash", "--norc", "-c",
+                       "cd " + folder.path() + "; . ./complete; touch train.py; COMP_WORDS=(" +
+                           line +
+                           "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _dlrun; "
+                           "echo \"${COMPREPLY[@]}\""});
+  EXPECT_EQ(bash.wait(), 0) << bash.err();
+  EXPECT_EQ(bash.err(), "");
+  return bash.out();
+}
+
+TEST(Completion, BashCompletesOptionsTheirWordsAndThenTheProgram) {
+  EXPECT_EQ(offered_by_bash("dlrun --nproc"), "--nproc-per-node\n");
+  EXPECT_EQ(offered_by_bash("dlrun --bind ''"), "none core even numa socket\n");
+  EXPECT_EQ(offered_by_bash("dlrun --bind = e"), "even\n");
+  EXPECT_EQ(offered_by_bash("dlrun --bind = none --gpu-policy s"), "scope\n");
+  EXPECT_EQ(offered_by_bash("dlrun --rdzv-id ''"), "\n");
+  EXPECT_THAT(offered_by_bash("dlrun -n 2 trai"), HasSubstr("train.py"));
+  EXPECT_EQ(offered_by_bash("dlrun -n 2 ls --tee"), "\n");
+  EXPECT_THAT(offered_by_bash("dlrun --"), Not(HasSubstr("--logs-specs")));
+}
+
+TEST(Completion, ScriptsAreForBashAndZsh) {
+  EXPECT_THAT(completion_for("zsh"), testing::StartsWith("#compdef dlrun\n"));
+  EXPECT_THAT(completion_for("zsh"), HasSubstr("'--bind=["));
+  try {
+    completion_for("tcsh");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "--print-completion is `tcsh`, wanted bash or zsh");
+  }
+}
+
+}  // namespace
+}  // namespace dl::launcher
