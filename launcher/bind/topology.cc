@@ -15,7 +15,7 @@
 namespace dl::launcher {
 namespace {
 
-constexpr const char* kLibrary = "libhwloc.so.15";
+constexpr const char* kHwlocLibrary = "libhwloc.so.15";
 
 // The functions of hwloc that are used. hwloc 2.x keeps their binary interface.
 struct Hwloc {
@@ -30,7 +30,7 @@ struct Hwloc {
   decltype(&hwloc_bitmap_intersects) intersects = nullptr;
 
   Hwloc() {
-    void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void* const library = ::dlopen(kHwlocLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
       const char* const why = ::dlerror();
       throw_error(ErrorKind::kNotFound,
@@ -39,7 +39,8 @@ struct Hwloc {
     }
     const auto find = [library](const char* symbol, auto& into) {
       into = reinterpret_cast<std::remove_reference_t<decltype(into)>>(::dlsym(library, symbol));
-      DL_CHECK(into != nullptr, kNotFound, "--bind needs hwloc 2: {} has no {}", kLibrary, symbol);
+      DL_CHECK(into != nullptr, kNotFound, "--bind needs hwloc 2: {} has no {}", kHwlocLibrary,
+               symbol);
     };
     find("hwloc_topology_init", init);
     find("hwloc_topology_destroy", destroy);
