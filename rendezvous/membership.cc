@@ -505,16 +505,32 @@ Membership::Outbox Membership::on_lost(NodeId id, Time now) {
   if (found == nodes_.end()) return out;
   const std::string name = name_of(found->second);
   const Silence& silence = options_.silence;
-  const auto stood = standstill_.recent(now, silence.standstill(), silence.dead_after);
-  lose(id,
-       stood
-           ? fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(),
-                         name)
-           : fmt::format("lost the connection to {}: it was closed or reset; its dlrun-rendezvous "
-                         "has ended, or something between them ends connections",
-                         name),
-       0, now, out);
+  const auto silent_for = std::chrono::round<std::chrono::seconds>(now - found->second.heard);
+  std::string text;
+  if (const auto stood = standstill_.recent(now, silence.standstill(), silence.dead_after)) {
+    text =
+        fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(), name);
+  } else if (now - found->second.heard >= silence.named_after()) {
+    // The system has given up the connection before the last heartbeat was too old.
+    text = text_of_silence(id, fmt::format("no heartbeat for {} s", silent_for.count()));
+  } else {
+    text = fmt::format(
+        "lost the connection to {}: it was closed or reset; its dlrun-rendezvous "
+        "has ended, or something between them ends connections",
+        name);
+  }
+  lose(id, text, 0, now, out);
   return out;
+}
+
+// Silence does not tell a dead host from a broken network.
+std::string Membership::text_of_silence(NodeId id, const std::string& how) const {
+  if (!is_member(id) || id == members_.front()) {
+    return fmt::format("{} was lost: {}", name_of(nodes_.at(id)), how);
+  }
+  return fmt::format(
+      "hosts {} and {} lost each other: {}; is the network between them up, and do both run?",
+      label_of(nodes_.at(members_.front())), label_of(nodes_.at(id)), how);
 }
 
 void Membership::look_at_clock(Time now, Outbox& out) {
@@ -570,15 +586,7 @@ Membership::Outbox Membership::on_time(Time now) {
   for (const NodeId id : silent) {
     const std::string how = fmt::format(
         "no heartbeat for {} s", std::chrono::round<std::chrono::seconds>(dead_after).count());
-    // Silence does not tell a dead host from a broken network.
-    const std::string text =
-        is_member(id) && id != members_.front()
-            ? fmt::format(
-                  "hosts {} and {} lost each other: {}; is the network between them up, "
-                  "and do both run?",
-                  label_of(nodes_.at(members_.front())), label_of(nodes_.at(id)), how)
-            : fmt::format("{} was lost: {}", name_of(nodes_.at(id)), how);
-    lose(id, text, 0, now, out);
+    lose(id, text_of_silence(id, how), 0, now, out);
     // It may only have been stopped, and should then hear that it is too late.
     Outgoing farewell{.to = id, .message = {}, .last = true};
     farewell.message.mutable_error()->set_kind("connection");

@@ -72,6 +72,7 @@ class Membership {
 
   // Every entry begins with it. Says to all nodes that this service stood still, if it did, and
   // gives them the time back.
+  std::string text_of_silence(NodeId id, const std::string& how) const;
   void look_at_clock(Time now, Outbox& out);
   // `text` is one line for the user, of all nodes.
   void lose(NodeId id, const std::string& text, int exit_code, Time now, Outbox& out);

@@ -36,9 +36,23 @@ UniqueFd connect_to(const std::string& host) {
   return rendezvous::connect_to({host, port}, Deadline::after(kPatience));
 }
 
+// As PyTorch's client: the store may be on a node that begins a little later.
+UniqueFd connect_in_time(const std::string& host) {
+  const Deadline deadline = Deadline::after(kPatience);
+  while (true) {
+    try {
+      return connect_to(host);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kConnection || deadline.has_passed()) throw;
+    }
+    constexpr int kRetryMs = 20;
+    ::poll(nullptr, 0, kRetryMs);
+  }
+}
+
 class Client {
  public:
-  Client() : fd_(connect_to(env::get(Var::kMasterAddr).value())) { send(wire::hello()); }
+  Client() : fd_(connect_in_time(env::get(Var::kMasterAddr).value())) { send(wire::hello()); }
 
   void send(const std::string& bytes) {
     if (::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
