@@ -195,7 +195,7 @@ TEST(Socket, TakenPortIsSaid) {
                        [&] { Listener::bind({.host = "127.0.0.1", .port = listener.port()}); }),
               ::testing::AllOf(HasSubstr("listen on " + listener.address().text()),
                                HasSubstr("Address already in use; another program has this port")));
-  EXPECT_THAT(error_of(ErrorKind::kConnection, [] { Listener::bind({.host = "240.0.0.1"}); }),
+  EXPECT_THAT(error_of(ErrorKind::kNotFound, [] { Listener::bind({.host = "240.0.0.1"}); }),
               HasSubstr("no network interface of this host"));
 }
 
