@@ -81,13 +81,17 @@ void Front::limit_time() {
   });
 }
 
-void Front::on_attempt(int, int first_rank, int) {
+void Front::on_attempt(int attempt, int first_rank, int ranks) {
+  state_.attempt_began(attempt, first_rank, ranks, Clock::now());
   first_rank_ = first_rank;
 }
 
-void Front::on_rank(const RankNews&) {}
+void Front::on_rank(const RankNews& news) {
+  state_.rank_changed(news, Clock::now());
+}
 
 rendezvous::Restart Front::on_verdict(const Verdict& verdict) {
+  state_.attempt_ended(verdict, Clock::now());
   if (verdict.agreed) return *verdict.agreed;
   if (!verdict.may_begin_again) return {};
   return restarts_.decide({.exit_code = verdict.exit_code, .ran = verdict.ran});
@@ -163,6 +167,7 @@ void Front::report() {
   if (output_.is_finishing()) {
     output_.say("all ranks have ended; what is left is to write their output");
   } else {
+    for (const std::string& line : state_.page(Clock::now())) output_.say(line);
     agent_->report();
   }
 }

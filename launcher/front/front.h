@@ -13,6 +13,7 @@
 
 #include "launcher/agent/agent_port.h"
 #include "launcher/cli/options.h"
+#include "launcher/front/job_state.h"
 #include "launcher/front/starter.h"
 #include "launcher/output/disk_thread.h"
 #include "launcher/output/job_output.h"
@@ -62,6 +63,7 @@ class Front : private AgentEvents {
   std::unique_ptr<AgentOrders> agent_;
   JobSignals signals_;
   rendezvous::RestartPolicy restarts_;
+  JobState state_;
   boost::asio::steady_timer timeout_;
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal
