@@ -22,6 +22,7 @@
 #include "rendezvous/grpc_support.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/net/connect.h"
+#include "rendezvous/net/race.h"
 #include "rendezvous/net/socket.h"
 
 namespace dl::rendezvous {
@@ -72,6 +73,10 @@ Bridge::Bridge(BridgeOptions options)
       ended_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       standstill_(options_.silence.heartbeat_every(), options_.silence.dead_after / 10) {
   if (!ended_) throw_errno(errno, "eventfd");
+  if (!options_.other_endpoints.empty()) {
+    ways_ = options_.other_endpoints;
+    ways_.insert(ways_.begin(), options_.endpoint);
+  }
 }
 
 Bridge::~Bridge() {
@@ -158,6 +163,7 @@ Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
   for (;;) {
     try {
       const Deadline turn = patience.until(Deadline::after(kConnectTurn));
+      if (!ways_.empty()) choose_endpoint(hello, Deadline::earlier(deadline, turn));
       return connect_and_prove(options_.endpoint, hello, options_.key,
                                Deadline::earlier(deadline, turn),
                                {.hangup_fd = options_.in,
@@ -185,6 +191,11 @@ std::string Bridge::wrong_host_text() const {
   return fmt::format(
       " (this is node 0, which serves the rendezvous, and its host has no address {})",
       options_.endpoint.host);
+}
+
+// From now on options_.endpoint is the address that leads there from this node.
+void Bridge::choose_endpoint(const Hello& hello, Deadline deadline) {
+  options_.endpoint = find_way(ways_, /*rank=*/-1, "the rendezvous", hello, options_.key, deadline);
 }
 
 void Bridge::connect(const pb::Join& join, Deadline deadline) {
@@ -225,7 +236,15 @@ void Bridge::receive() {
     if (message.has_error()) {
       message.mutable_error()->set_text(with_standstill(message.error().text()));
     }
-    if (message.has_generation()) message.mutable_generation()->set_store(options_.endpoint.text());
+    if (message.has_generation()) {
+      pb::Generation& generation = *message.mutable_generation();
+      generation.set_store(options_.endpoint.text());
+      // Of node 0's addresses the one that leads there from this node.
+      if (std::ranges::any_of(
+              ways_, [&](const Endpoint& way) { return way.host == generation.master_addr(); })) {
+        generation.set_master_addr(options_.endpoint.host);
+      }
+    }
     put(message);
     std::string late;
     if (message.has_waiting()) {

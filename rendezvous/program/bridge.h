@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/base/deadline.h"
 #include "core/base/unique_fd.h"
@@ -26,6 +27,8 @@ namespace dl::rendezvous {
 
 struct BridgeOptions {
   Endpoint endpoint;
+  // Further addresses of that place; all are raced.
+  std::vector<Endpoint> other_endpoints = {};
   std::string job;
   JobKey key;
   std::chrono::seconds timeout{600};  // for a generation to be complete
@@ -54,6 +57,7 @@ class Bridge {
   bool handle_line(const std::string& line);
   void connect(const dlrun::rendezvous::Join& join, Deadline deadline);
   std::string wrong_host_text() const;
+  void choose_endpoint(const Hello& hello, Deadline deadline);
   Connection connect_in_turns(const Hello& hello, Deadline deadline);
   void receive();
   bool send(const dlrun::rendezvous::FromNode& message);
@@ -69,6 +73,7 @@ class Bridge {
   int end();
 
   BridgeOptions options_;
+  std::vector<Endpoint> ways_;  // several addresses of the service; empty: it has one
   GrpcUse grpc_;
   std::string buffer_;
   std::string host_;             // as dlrun names it

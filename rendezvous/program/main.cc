@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -33,7 +34,7 @@ constexpr std::chrono::seconds kFarewell{2};
 
 struct Arguments {
   std::string job;
-  std::string endpoint;
+  std::vector<std::string> endpoints;
   int fd = -1;
   int listen_fd = -1;
   int lifeline_fd = 0;
@@ -105,7 +106,10 @@ int join(const Arguments& arguments) {
   }
   int code = 0;
   {
-    Bridge bridge({.endpoint = Endpoint::parse(arguments.endpoint),
+    std::vector<Endpoint> endpoints;
+    for (const std::string& text : arguments.endpoints) endpoints.push_back(Endpoint::parse(text));
+    Bridge bridge({.endpoint = endpoints.front(),
+                   .other_endpoints = {endpoints.begin() + 1, endpoints.end()},
                    .job = arguments.job,
                    .key = key,
                    .timeout = std::chrono::seconds(arguments.timeout),
@@ -137,7 +141,12 @@ int run(int count, char** values) {
 
   CLI::App* joining = app.add_subcommand(
       "join", "take part as a node, on behalf of dlrun: JSON lines on standard input and output");
-  joining->add_option("--endpoint", arguments.endpoint, "HOST:PORT of the service")->required();
+  joining
+      ->add_option("--endpoint", arguments.endpoints,
+                   "HOST:PORT of the service; several are further addresses of it")
+      ->required()
+      ->allow_extra_args(false)
+      ->take_all();
   joining->add_option("--job", arguments.job, "name of the job")->required();
   joining->add_option("--listen-fd", arguments.listen_fd,
                       "inherited descriptor that listens at the endpoint: serve there, too");
