@@ -19,6 +19,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/front/front.h"
 #include "launcher/front/starter.h"
+#include "launcher/plan/gpus.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/plan_text.h"
@@ -29,17 +30,12 @@
 #include "launcher/process/program.h"
 #include "launcher/process/rank_files.h"
 #include "launcher/process/warden.h"
+#include "launcher/remote/agent_mode.h"
+#include "launcher/remote/hosts_job.h"
+#include "launcher/remote/ssh.h"
 
 namespace dl::launcher {
 namespace {
-
-std::vector<VisibleGpu> gpus_to_give_out() {
-  std::optional<std::string> mask;
-  if (env::is_set(env::Var::kCudaVisibleDevices)) {
-    mask = env::get(env::Var::kCudaVisibleDevices).value_or("");
-  }
-  return visible_gpus(find_gpus(), mask);
-}
 
 // --dry-run shows them where nobody asked for them, and then goes on without.
 std::vector<VisibleGpu> gpus_to_show() {
@@ -62,6 +58,9 @@ int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
     return autopsy::run({argv + 2, argv + argc});
   }
+  if (argc > 1 && std::string_view(argv[1]) == remote::kAgentWord) {
+    return remote::run_agent({argc, argv});
+  }
   NodePlan plan;
   Options options;
   try {
@@ -71,6 +70,7 @@ int run(int argc, char** argv) {
       return 0;
     }
     options = std::get<Options>(std::move(parsed));
+    if (remote::is_for_hosts(options)) return remote::run_on_hosts(options, {argc, argv});
     take_surroundings(options);
     Machine machine = this_machine();
     if (needs_gpus(options)) {

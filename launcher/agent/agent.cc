@@ -48,7 +48,7 @@ void Agent::begin() {
         });
   } else {
     others_ = std::make_unique<OtherNodes>(
-        io_, warden_, output_, key_, plan_, settings_.join_timeout,
+        io_, warden_, output_, key_, plan_, settings_.join_timeout, std::move(listener_),
         OtherNodesEvents{
             .on_meeting =
                 [this](Meeting meeting) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/unique_fd.h"
@@ -45,6 +46,13 @@ class Agent : public AgentOrders, private GenerationEvents {
   std::vector<std::string> left_behind() const override;
   void keep_files(const Verdict& verdict) override;
   NodeOutput* node_output() override { return &output_; }
+
+  // Node 0 of several: the descriptor that listens at the plan's endpoint; before begin().
+  void listen_with(UniqueFd listener) { listener_ = std::move(listener); }
+  // What each rank of the last generation left as its error file.
+  std::vector<std::pair<int, std::string>> error_files() const {
+    return generation_ ? generation_->error_files() : std::vector<std::pair<int, std::string>>();
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -107,6 +115,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   boost::asio::steady_timer verdict_timer_;
   boost::asio::steady_timer left_timer_;
   boost::asio::steady_timer delay_timer_;    // before the next generation
+  UniqueFd listener_;                        // none: OtherNodes makes it
   std::unique_ptr<StoreService> store_;      // one node
   std::unique_ptr<OtherNodes> others_;       // several
   std::unique_ptr<TorchStore> torch_store_;  // the generation's; null: none is served here

@@ -77,6 +77,7 @@ struct Options {
   std::string nproc_per_node = "1";  // a number from 1, "auto", "cpu" or "gpu"
   std::optional<int> np;             // ranks of the whole job
   std::vector<HostSlots> hosts;
+  std::string ssh = "ssh";      // with its options, as a shell line; starts agents on `hosts`
   std::string rdzv_endpoint;    // HOST:PORT of the first agent; empty: not given
   std::optional<bool> is_host;  // whether this node listens there; empty: if the address is its own
   std::string rdzv_id;          // name of the job; empty: made up

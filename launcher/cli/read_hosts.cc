@@ -93,4 +93,8 @@ void hostfile(Options& options, const Typed& typed) {
            typed.value, file.eof() ? "names no host" : "cannot be read");
 }
 
+void ssh(Options& options, const Typed& typed) {
+  options.ssh = typed.value;
+}
+
 }  // namespace dl::launcher::read

@@ -58,6 +58,7 @@ void master_port(Options& options, const Typed& typed);
 // read_hosts.cc
 void hosts(Options& options, const Typed& typed);
 void hostfile(Options& options, const Typed& typed);
+void ssh(Options& options, const Typed& typed);
 
 // read_output.cc
 void log_dir(Options& options, const Typed& typed);

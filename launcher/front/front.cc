@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "launcher/cli/line_prefix.h"
 #include "launcher/plan/machine.h"
@@ -50,7 +51,8 @@ AgentSettings Front::settings() const {
 }
 
 LineLook Front::look_of(const StreamId& id) const {
-  const int local_rank = id.rank - first_rank_;
+  const auto next = first_ranks_.upper_bound(id.rank);
+  const int local_rank = next == first_ranks_.begin() ? id.rank : id.rank - *std::prev(next);
   const Streams shown = options_.shown_streams(local_rank);
   return {.prefix = line_prefix_of(options_.line_prefix, {.role_name = options_.role,
                                                           .rank = id.rank,
@@ -83,7 +85,9 @@ void Front::limit_time() {
 
 void Front::on_attempt(int attempt, int first_rank, int ranks) {
   state_.attempt_began(attempt, first_rank, ranks, Clock::now());
-  first_rank_ = first_rank;
+  if (attempt != attempt_) first_ranks_.clear();
+  attempt_ = attempt;
+  first_ranks_.insert(first_rank);
 }
 
 void Front::on_rank(const RankNews& news) {

@@ -8,6 +8,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,8 +56,9 @@ class Front : private AgentEvents {
   int bring_out(Verdict verdict);
 
   const Options& options_;
-  std::string host_;    // of the agent
-  int first_rank_ = 0;  // of the agent
+  std::string host_;  // of the agent
+  int attempt_ = 0;
+  std::set<int> first_ranks_;  // of each agent in this attempt
   boost::asio::io_context io_{1};
   DiskThread disk_;
   JobOutput output_;

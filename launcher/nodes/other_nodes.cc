@@ -14,7 +14,8 @@ namespace dl::launcher {
 
 OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOutput& output,
                        const UniqueFd& key, const NodePlan& plan,
-                       std::chrono::milliseconds join_timeout, OtherNodesEvents events)
+                       std::chrono::milliseconds join_timeout, UniqueFd listener,
+                       OtherNodesEvents events)
     : plan_(plan),
       node_rank_(plan.node_rank),
       warden_(warden),
@@ -34,13 +35,12 @@ OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOu
                                           const std::string& text) { on_error(kind, text); },
                        .on_line = [this](const std::string& line) { events_.on_sentence(line); }}),
       farewell_(io) {
-  start(key, output, join_timeout);
+  start(key, output, join_timeout, std::move(listener));
 }
 
 void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
-                       std::chrono::milliseconds join_timeout) {
-  UniqueFd listener;
-  if (plan_.listens != Listens::kNo) {
+                       std::chrono::milliseconds join_timeout, UniqueFd listener) {
+  if (plan_.listens != Listens::kNo && !listener) {
     listener = listen_everywhere(plan_.job.rdzv_endpoint, plan_.host, plan_.listens).fd;
   }
   // The endpoint is an address of the node that listens: node 0.
@@ -52,6 +52,9 @@ void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
                          .in = link_.take_stdin(),
                          .out = link_.take_stdout(),
                          .listener = {}};
+  for (const std::string& endpoint : plan_.job.other_endpoints) {
+    helper.arguments.insert(helper.arguments.end(), {"--endpoint", endpoint});
+  }
   if (listener) {
     helper.arguments.insert(helper.arguments.end(),
                             {"--listen-fd", std::to_string(kRendezvousListenerFd)});

@@ -31,10 +31,10 @@ struct OtherNodesEvents {
 
 class OtherNodes {
  public:
-  // Starts the helper; node 0 listens at the endpoint. Throws kIo.
+  // Starts the helper; node 0 listens at the endpoint, with `listener` if there is one. Throws kIo.
   OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOutput& output,
              const UniqueFd& key, const NodePlan& plan, std::chrono::milliseconds join_timeout,
-             OtherNodesEvents events);
+             UniqueFd listener, OtherNodesEvents events);
 
   // Takes part in the next generation. `master_port`: free on this host.
   void join(int master_port);
@@ -56,7 +56,8 @@ class OtherNodes {
   static constexpr std::chrono::seconds kFarewell{3};
 
  private:
-  void start(const UniqueFd& key, NodeOutput& output, std::chrono::milliseconds join_timeout);
+  void start(const UniqueFd& key, NodeOutput& output, std::chrono::milliseconds join_timeout,
+             UniqueFd listener);
   void on_failed(JobFailure failure);
   void on_error(const std::string& kind, const std::string& text);
   void on_helper_news(const Message& news);

@@ -40,6 +40,9 @@ struct VisibleGpu {
 std::vector<VisibleGpu> visible_gpus(const std::vector<Gpu>& gpus,
                                      const std::optional<std::string>& mask);
 
+// The same of this process. Throws as both of them.
+std::vector<VisibleGpu> gpus_to_give_out();
+
 // The parts of find_gpus() that read text, for tests.
 // `root` stands for "/".
 std::vector<Gpu> gpus_of_proc(const std::string& root = "");

@@ -134,19 +134,6 @@ Listens listens_at(const rendezvous::Endpoint& endpoint, std::optional<bool> is_
   return is_this_host(endpoint.host) ? Listens::kIfFree : Listens::kNo;
 }
 
-void check_hosts(const Options& options) {
-  for (const HostSlots& host : options.hosts) {
-    DL_CHECK(
-        is_this_host(host.host), kInvalidArgument,
-        "{} is not this machine, and starting ranks on other hosts is not supported yet; start "
-        "a dlrun on each with --nnodes and --rdzv-endpoint",
-        host.host);
-  }
-  DL_CHECK(options.hosts.size() <= 1, kInvalidArgument,
-           "{} and {} are both this machine; name it once, with all its slots",
-           options.hosts.front().host, options.hosts.back().host);
-}
-
 void check_interface(const std::string& wanted, std::string_view given_in) {
   try {
     rendezvous::interface_addresses(wanted);
@@ -168,8 +155,31 @@ bool needs_gpus(const Options& options) {
 }
 
 std::vector<Host> ThisMachine::hosts() const {
-  if (!options_.hosts.empty()) check_hosts(options_);
   return {{machine_.host, local_ranks(options_, machine_)}};
+}
+
+std::vector<Host> HostList::hosts() const {
+  std::vector<Host> hosts;
+  int left = options_.np.value_or(0);
+  for (const HostSlots& host : options_.hosts) {
+    const std::string& each = options_.nproc_per_node;
+    DL_CHECK(host.slots || options_.np || each.find_first_not_of("0123456789") == std::string::npos,
+             kInvalidArgument,
+             "--nproc-per-node is `{}`: give the number of ranks of each host, as in --hosts {}:4",
+             each, host.host);
+    // As mpirun, a host without a number has one slot if --np says how many ranks there are.
+    int slots = host.slots ? *host.slots : options_.np ? 1 : std::stoi(each);
+    if (options_.np) {
+      slots = std::min(slots, left);
+      left -= slots;
+    }
+    if (slots > 0) hosts.push_back({host.host, slots});
+  }
+  DL_CHECK(left == 0, kInvalidArgument,
+           "--np is {}, and the hosts have {} slots; give each its number, as in --hosts {}:{}",
+           options_.np.value_or(0), options_.np.value_or(0) - left, options_.hosts.front().host,
+           options_.np.value_or(0));
+  return hosts;
 }
 
 JobPlan make_job_plan(const Options& options, const HostSource& source) {
@@ -180,8 +190,10 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
            job.name.size());
   DL_CHECK(rendezvous::is_printable_utf8(job.name), kInvalidArgument,
            "--rdzv-id holds bytes that are no printable UTF-8; give another name");
-  job.nnodes = options.nnodes;
   job.hosts = source.hosts();
+  // Agents of several hosts hear from the front where they meet.
+  const bool are_known = job.hosts.size() > 1;
+  job.nnodes = are_known ? static_cast<int>(job.hosts.size()) : options.nnodes;
   job.role = options.role;
   job.program = options.program;
   job.max_restarts = options.max_restarts;
@@ -191,7 +203,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
            options.nnodes, slots, kMostRanks);
   job.master_addr = options.master_addr;
   job.master_port = options.master_port;
-  if (job.nnodes > 1) {
+  if (job.nnodes > 1 && !are_known) {
     // As with torchrun, --master-addr and --master-port alone say where to meet. The ranks' own
     // port is then another one.
     job.rdzv_endpoint = options.rdzv_endpoint;
@@ -204,7 +216,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
     if (!job.named) job.name = "default";
     const rendezvous::Endpoint endpoint = place_to_meet(job.rdzv_endpoint);
     if (job.master_addr.empty()) job.master_addr = endpoint.host;
-  } else if (job.master_addr.empty()) {
+  } else if (job.master_addr.empty() && !are_known) {
     job.master_addr = "127.0.0.1";
   }
   job.run = new_run_name(job.name);

@@ -48,6 +48,16 @@ class ThisMachine : public HostSource {
   const Machine& machine_;
 };
 
+// Those of --hosts and --hostfile. A host without a number of slots has --nproc-per-node ranks.
+class HostList : public HostSource {
+ public:
+  explicit HostList(const Options& options) : options_(options) {}
+  std::vector<Host> hosts() const override;
+
+ private:
+  const Options& options_;
+};
+
 struct JobPlan {
   std::string name;
   bool named = false;  // by the user
@@ -56,6 +66,7 @@ struct JobPlan {
   // One a node, by node rank; or this node's alone, if the user starts a dlrun on each node.
   std::vector<Host> hosts;
   std::string rdzv_endpoint;  // "host:port" at which several nodes meet; empty on one node
+  std::vector<std::string> other_endpoints;  // further addresses of that place
   std::string master_addr;
   std::optional<int> master_port;  // as the user gave it
   int max_restarts = 0;

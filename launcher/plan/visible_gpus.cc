@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/plan/gpus.h"
 
@@ -123,6 +124,14 @@ class Mask {
 std::vector<VisibleGpu> visible_gpus(const std::vector<Gpu>& gpus,
                                      const std::optional<std::string>& mask) {
   return mask ? Mask(gpus, *mask).read() : all_of(gpus);
+}
+
+std::vector<VisibleGpu> gpus_to_give_out() {
+  std::optional<std::string> mask;
+  if (env::is_set(env::Var::kCudaVisibleDevices)) {
+    mask = env::get(env::Var::kCudaVisibleDevices).value_or("");
+  }
+  return visible_gpus(find_gpus(), mask);
 }
 
 }  // namespace dl::launcher

@@ -1,0 +1,104 @@
+#include "launcher/output/frame_logs.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "launcher/output/log_folder.h"
+#include "launcher/process/rank_files.h"
+
+namespace dl::launcher {
+
+FrameLogs::FrameLogs(DiskThread& disk, FrameTaker& next, Place place,
+                     std::function<void(const std::string&)> say,
+                     std::function<void(const std::string&)> fail)
+    : disk_(disk),
+      next_(next),
+      place_(std::move(place)),
+      say_(std::move(say)),
+      fail_(std::move(fail)) {}
+
+void FrameLogs::begin_attempt(int attempt) {
+  if (place_.log_dir.empty() || !begun_.insert(attempt).second) return;
+  std::vector<int> ranks(static_cast<std::size_t>(place_.ranks));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  disk_.run(
+      [place = place_, attempt, ranks] {
+        return make_log_folder(place.log_dir, place.run, /*node=*/0, attempt,
+                               /*with_own=*/false, ranks);
+      },
+      [this, attempt](LogFolder made) {
+        if (!made.error.empty()) {
+          fail_(made.error);
+          return;
+        }
+        folders_[attempt] = made.attempt;
+        for (std::size_t rank = 0; rank < made.ranks.size(); ++rank) {
+          for (const Stream stream : {Stream::kOut, Stream::kErr}) {
+            const StreamId id{attempt, static_cast<int>(rank), stream};
+            UniqueFd& file = stream == Stream::kOut ? made.ranks[rank].out : made.ranks[rank].err;
+            logs_[id] =
+                std::make_unique<LogFile>(disk_, std::move(file), [this, id] { on_broken(id); });
+          }
+        }
+        if (!made.no_link.empty()) say_(made.no_link);
+        for (Waiting& one : std::exchange(waiting_, {})) {
+          one.frame.bytes = one.bytes;
+          take(one.frame);
+        }
+        on_room();
+      });
+}
+
+void FrameLogs::keep(int attempt, int rank, const std::string& name, const std::string& bytes) {
+  const auto folder = folders_.find(attempt);
+  if (folder == folders_.end()) return;
+  disk_.run([path = fmt::format("{}/{}/{}", folder->second, rank, name),
+             bytes] { return write_file(path, bytes); },
+            [this](const std::string& failed) {
+              if (!failed.empty()) say_(failed);
+            });
+}
+
+LogFile* FrameLogs::full_log() const {
+  const auto full =
+      std::ranges::find_if(logs_, [](const auto& log) { return log.second->is_full(); });
+  return full == logs_.end() ? nullptr : full->second.get();
+}
+
+void FrameLogs::when_room(Stream stream, std::function<void()> ready) {
+  LogFile* const full = full_log();
+  if (full == nullptr && waiting_.empty()) {
+    next_.when_room(stream, std::move(ready));
+    return;
+  }
+  for_disk_.push_back(std::move(ready));
+  if (full != nullptr && for_disk_.size() == 1) full->when_room([this] { on_room(); });
+}
+
+void FrameLogs::on_room() {
+  for (const auto& ready : std::exchange(for_disk_, {})) ready();
+}
+
+void FrameLogs::take(const Frame& frame) {
+  const int attempt = frame.id.attempt;
+  if (!place_.log_dir.empty() && frame.id.rank >= 0 && !folders_.contains(attempt)) {
+    waiting_.push_back({frame, std::string(frame.bytes)});
+    return;
+  }
+  if (const auto log = logs_.find(frame.id); log != logs_.end() && !frame.bytes.empty()) {
+    log->second->append(frame.bytes);
+  }
+  next_.take(frame);
+}
+
+// The first one is said; a full disk breaks many.
+void FrameLogs::on_broken(StreamId id) {
+  if (std::exchange(said_broken_, true)) return;
+  say_(fmt::format("the log of rank {} in {}/{} is incomplete: {}; the job goes on", id.rank,
+                   place_.log_dir, place_.run, logs_.at(id)->error()));
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,66 @@
+// The files under --log-dir of a job whose ranks run on other hosts: what comes in frames is
+// written where the front runs, and goes on to what shows it. The layout is node_output.h's.
+//
+// One thread. All that it is made with must outlive it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/output/disk_thread.h"
+#include "launcher/output/frame.h"
+#include "launcher/output/log_file.h"
+
+namespace dl::launcher {
+
+class FrameLogs : public FrameTaker {
+ public:
+  struct Place {
+    std::string log_dir;  // empty: there are no logs, and all frames just go on
+    std::string run;
+    int ranks = 0;  // of the job
+  };
+  // `say`: a sentence for the user; `fail`: one that ends the job.
+  FrameLogs(DiskThread& disk, FrameTaker& next, Place place,
+            std::function<void(const std::string&)> say,
+            std::function<void(const std::string&)> fail);
+
+  // Makes the folders of this attempt, at its first call.
+  void begin_attempt(int attempt);
+  // A file that a rank left.
+  void keep(int attempt, int rank, const std::string& name, const std::string& bytes);
+
+  bool has_room(Stream stream) const override { return next_.has_room(stream) && !is_full(); }
+  void when_room(Stream stream, std::function<void()> ready) override;
+  // Frames of an attempt whose folders are being made wait for them.
+  void take(const Frame& frame) override;
+
+ private:
+  struct Waiting {
+    Frame frame;
+    std::string bytes;
+  };
+
+  LogFile* full_log() const;
+  bool is_full() const { return !waiting_.empty() || full_log() != nullptr; }
+  void on_room();
+  void on_broken(StreamId id);
+
+  DiskThread& disk_;
+  FrameTaker& next_;
+  Place place_;
+  std::function<void(const std::string&)> say_;
+  std::function<void(const std::string&)> fail_;
+  std::set<int> begun_;                 // attempts
+  std::map<int, std::string> folders_;  // of attempts that are made
+  std::map<StreamId, std::unique_ptr<LogFile>> logs_;
+  std::vector<Waiting> waiting_;
+  std::vector<std::function<void()>> for_disk_;
+  bool said_broken_ = false;
+};
+
+}  // namespace dl::launcher

@@ -1,0 +1,359 @@
+#include "launcher/remote/agent_mode.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "core/base/deadline.h"
+#include "core/base/error.h"
+#include "core/base/version.h"
+#include "launcher/agent/agent.h"
+#include "launcher/bind/topology.h"
+#include "launcher/cli/options.h"
+#include "launcher/plan/gpus.h"
+#include "launcher/plan/machine.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/job_signals.h"
+#include "launcher/process/program.h"
+#include "launcher/process/rank_files.h"
+#include "launcher/process/warden.h"
+#include "launcher/remote/frame_writer.h"
+#include "launcher/remote/messages.h"
+#include "launcher/verdict/report.h"
+#include "rendezvous/first_cause/restart_policy.h"
+#include "rendezvous/net/address.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/socket.h"
+
+namespace dl::launcher::remote {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// For the front's next word before there is anything to end.
+constexpr std::chrono::minutes kPatience{10};
+// A front that says nothing for so long is gone: it sends Alive every two seconds.
+constexpr std::chrono::seconds kFrontIsGone{10};
+constexpr std::chrono::seconds kTick{1};
+
+// The front's two streams, with nothing else at the numbers of standard input and output.
+struct Streams {
+  UniqueFd in;
+  UniqueFd out;
+};
+
+Streams take_streams() {
+  constexpr int kFirst = 256;  // above all numbers that children see
+  Streams streams{UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, kFirst)),
+                  UniqueFd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, kFirst))};
+  if (!streams.in || !streams.out) throw_errno(errno, "duplicating standard input and output");
+  const UniqueFd null = open_null();
+  ::dup2(null.get(), STDIN_FILENO);
+  ::dup2(null.get(), STDOUT_FILENO);
+  return streams;
+}
+
+// Before the event loop: messages go one by one, and each is waited for.
+class Opening {
+ public:
+  explicit Opening(Streams streams) : streams_(std::move(streams)) {}
+
+  void write(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(streams_.out.get(), bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) ::_exit(1);  // the front is gone
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    }
+  }
+  void say(const Value& value) const {
+    const std::vector<std::uint8_t> frame = encode(value);
+    write({reinterpret_cast<const char*>(frame.data()), frame.size()});
+  }
+  // The next message of type T; beats are passed over. Ends this process if the front is gone.
+  template <typename T>
+  T await() {
+    const Deadline deadline = Deadline::after(kPatience);
+    for (;;) {
+      while (std::optional<Value> value = decoder_.next()) {
+        if (T* const wanted = std::get_if<T>(&*value)) return std::move(*wanted);
+        if (std::holds_alternative<Stop>(*value)) ::_exit(0);
+      }
+      pollfd ready{streams_.in.get(), POLLIN, 0};
+      if (::poll(&ready, 1, deadline.poll_timeout()) == 0) ::_exit(1);
+      std::array<std::uint8_t, 4096> part;
+      const ssize_t n = ::read(streams_.in.get(), part.data(), part.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) ::_exit(1);
+      decoder_.feed(std::span(part).first(static_cast<std::size_t>(n)));
+    }
+  }
+
+  Streams take_streams() { return std::move(streams_); }
+  Decoder take_decoder() { return std::move(decoder_); }
+
+ private:
+  Streams streams_;
+  Decoder decoder_{/*after_magic=*/false};
+};
+
+// A node's part as it will run; an Error becomes a Refused.
+struct Node {
+  Options options;
+  NodePlan plan;
+  UniqueFd listener;  // node 0 of several
+};
+
+// Why this host cannot do what the front wants.
+struct Refusal {
+  int exit_code;
+  std::string text;
+};
+
+void enter(const Start& start) {
+  for (const std::string& entry : start.environment) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) continue;
+    ::setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, /*overwrite=*/1);
+  }
+  if (::chdir(start.directory.c_str()) != 0) {
+    throw Refusal{1, fmt::format("working directory {}: {}; it must be there on all hosts, or give "
+                                 "another with --wdir",
+                                 start.directory, std::strerror(errno))};
+  }
+  // For programs that ask their shell's variable.
+  ::setenv("PWD", start.directory.c_str(), /*overwrite=*/1);
+}
+
+// Where the other nodes may reach a port of this host.
+std::vector<std::string> endpoints_at(std::uint16_t port) {
+  std::vector<std::string> endpoints;
+  for (const rendezvous::Address& address : rendezvous::host_addresses()) {
+    endpoints.push_back(rendezvous::Endpoint{address.host(), port}.text());
+  }
+  return endpoints;
+}
+
+std::string option_value(const std::vector<std::string>& line, std::string_view name) {
+  const auto found = std::ranges::find(line, name);
+  return found == line.end() || found + 1 == line.end() ? "" : *(found + 1);
+}
+
+Node make_node(const Start& start, Opening& opening) {
+  Node node;
+  std::vector<std::string> line = start.options;
+  std::vector<std::string> others;
+  if (option_value(line, "--nnodes") != "1") {
+    std::vector<std::string> endpoints;
+    if (option_value(line, "--node-rank") == "0") {
+      auto listening = rendezvous::Listener::bind({});
+      const std::uint16_t port = listening.port();
+      node.listener = listening.release();
+      endpoints = endpoints_at(port);
+      opening.say(Listening{endpoints});
+      endpoints.resize(std::min<std::size_t>(endpoints.size(), 1));  // itself, by any of them
+    } else {
+      endpoints = opening.await<Meet>().endpoints;
+    }
+    if (endpoints.empty()) throw Refusal{1, "node 0 has no network address"};
+    line.insert(line.begin(), {"--rdzv-endpoint", endpoints.front()});
+    others.assign(endpoints.begin() + 1, endpoints.end());
+  }
+  auto parsed = parse_options(std::move(line));
+  if (!std::holds_alternative<Options>(parsed)) throw Refusal{1, "the front sent no program"};
+  node.options = std::get<Options>(std::move(parsed));
+  Machine machine = this_machine();
+  if (needs_gpus(node.options)) machine.gpus = gpus_to_give_out();
+  if (needs_topology(node.options)) machine.topology = read_topology(machine.cpus);
+  node.plan = make_plan(node.options, machine);
+  node.plan.host = start.host;
+  node.plan.job.other_endpoints = std::move(others);
+  const Program program = find_program(node.plan.job.program.front(), node.options.script);
+  if (program.exit_code != 0) throw Refusal{program.exit_code, program.error};
+  node.plan.executable = program.path;
+  return node;
+}
+
+class AgentMode : private AgentEvents {
+ public:
+  AgentMode(Node node, const Start& start, WardenHandle warden, Opening opening)
+      : node_(std::move(node)),
+        streams_(opening.take_streams()),
+        disk_(io_),
+        writer_(io_, std::move(streams_.in), std::move(streams_.out), opening.take_decoder(),
+                {.on_value = [this](Value value) { on_value(value); },
+                 .on_closed = [this](const std::string&) { on_front_gone(); }}),
+        agent_(io_, node_.plan,
+               {.grace = node_.options.grace,
+                .join_timeout = node_.options.join_timeout,
+                .log_dir = {},
+                .master_addr = node_.options.master_addr,
+                .progress_columns = start.progress_columns},
+               rendezvous::JobKey::from_hex(start.key).to_memfd(), std::move(warden), disk_,
+               writer_, static_cast<AgentEvents&>(*this)),
+        signals_(io_, [this](int signal) { on_signal(signal); }),
+        timer_(io_),
+        restarts_(node_.options.max_restarts) {
+    if (node_.listener) agent_.listen_with(std::move(node_.listener));
+  }
+
+  int run() {
+    watch_front();
+    try {
+      agent_.begin();
+      io_.run();
+    } catch (const Error& error) {
+      writer_.send(Refused{1, error.what()});
+    }
+    const Verdict verdict = agent_.finish();
+    for (const auto& [rank, text] : agent_.error_files()) {
+      writer_.send(
+          RankFile{.attempt = attempt_, .rank = rank, .name = "error.json", .bytes = text});
+    }
+    writer_.send(Over{verdict, agent_.left_behind()});
+    is_over_ = true;
+    // The front reads at its own pace, and may be suspended.
+    for (io_.restart(); writer_.unsent() > 0;) io_.run_one();
+    return 0;
+  }
+
+ private:
+  void on_sentence(const std::string& line) override { writer_.send(Sentence{line}); }
+  void on_attempt(int attempt, int first_rank, int ranks) override {
+    attempt_ = attempt;
+    writer_.send(Attempt{attempt, first_rank, ranks});
+  }
+  void on_rank(const RankNews& news) override { writer_.send(news); }
+  rendezvous::Restart on_verdict(const Verdict& verdict) override {
+    rendezvous::Restart restart;
+    if (verdict.agreed) {
+      restart = *verdict.agreed;
+    } else if (verdict.may_begin_again) {
+      restart = restarts_.decide({.exit_code = verdict.exit_code, .ran = verdict.ran});
+    }
+    if (!restart.again) writer_.send(Decided{verdict});
+    return restart;
+  }
+  void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) override {
+    if (node_.plan.node_rank != 0) return;
+    for (const std::string& line : verdict.page) on_sentence(line);
+    on_sentence(
+        fmt::format("restart {} of {}: all ranks begin again", restart.number, restart.most));
+  }
+  void on_over() override { io_.stop(); }
+
+  void on_value(const Value& value) {
+    heard_ = Clock::now();
+    if (const auto* credit = std::get_if<Credit>(&value)) {
+      writer_.give(credit->stream, credit->bytes);
+    } else if (const auto* stop = std::get_if<Stop>(&value)) {
+      agent_.stop({stop->exit_code, stop->text}, stop->signal);
+    } else if (const auto* signal = std::get_if<SignalRanks>(&value)) {
+      agent_.signal_ranks(signal->signal);
+    } else if (const auto* order = std::get_if<Order>(&value)) {
+      on_order(order->what);
+    }
+  }
+
+  void on_order(Order::What what) {
+    switch (what) {
+      case Order::What::kHurry:
+        agent_.hurry();
+        return;
+      case Order::What::kSuspend:
+        front_is_suspended_ = true;
+        agent_.suspend();
+        return;
+      case Order::What::kResume:
+        front_is_suspended_ = false;
+        agent_.resume();
+        return;
+      case Order::What::kReport:
+        agent_.report();
+        return;
+    }
+  }
+
+  void on_signal(int signal) {
+    if (meaning_of(signal) != SignalMeaning::kEndJob) return;
+    // A second one means it.
+    if (std::exchange(interrupted_, true)) {
+      agent_.hurry();
+      return;
+    }
+    agent_.stop({128 + signal, fmt::format("the dlrun of host {} was stopped by {}",
+                                           node_.plan.host, signal_name(signal))},
+                SIGTERM);
+  }
+
+  // The supervisor sees this process end, and ends the ranks.
+  void on_front_gone() { ::_exit(is_over_ ? 0 : 1); }
+
+  void watch_front() {
+    timer_.expires_after(kTick);
+    timer_.async_wait([this, asleep_from = Clock::now()](const boost::system::error_code& error) {
+      if (error) return;
+      // Time in which this process did not run itself is no silence of the front.
+      const Clock::time_point now = Clock::now();
+      const Clock::duration late = now - asleep_from - kTick;
+      if (late > kTick) heard_ = std::min(now, heard_ + late);
+      if (front_is_suspended_) heard_ = now;
+      if (now - heard_ >= kFrontIsGone) on_front_gone();
+      watch_front();
+    });
+  }
+
+  Node node_;
+  Streams streams_;
+  boost::asio::io_context io_{1};
+  DiskThread disk_;
+  FrameWriter writer_;
+  Agent agent_;
+  JobSignals signals_;
+  boost::asio::steady_timer timer_;
+  rendezvous::RestartPolicy restarts_;
+  Clock::time_point heard_ = Clock::now();
+  int attempt_ = 0;
+  bool front_is_suspended_ = false;
+  bool interrupted_ = false;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+int run_agent(CommandLine line) {
+  Opening opening(take_streams());
+  opening.write(kMagic);
+  opening.say(Hello{.protocol = kProtocolVersion, .version = std::string(kVersion)});
+  Start start = opening.await<Start>();
+  try {
+    enter(start);
+    Node node = make_node(start, opening);
+    const int ranks = node.plan.local_world_size();
+    const rlimit open_files =
+        raise_descriptor_limit(descriptors_for(ranks, /*with_logs=*/false), ranks, kHighestRankFd);
+    JobSignals::hold();
+    WardenHandle warden =
+        start_warden({node.plan.executable, node.plan.job.program, open_files}, line);
+    return AgentMode(std::move(node), start, std::move(warden), std::move(opening)).run();
+  } catch (const Refusal& refusal) {
+    opening.say(Refused{refusal.exit_code, refusal.text});
+  } catch (const Error& error) {
+    opening.say(
+        Refused{error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1, error.what()});
+  }
+  return 0;
+}
+
+}  // namespace dl::launcher::remote

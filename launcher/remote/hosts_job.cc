@@ -1,0 +1,108 @@
+#include "launcher/remote/hosts_job.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "launcher/agent/generation.h"
+#include "launcher/front/front.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/this_host.h"
+#include "launcher/process/job_signals.h"
+#include "launcher/process/rank_files.h"
+#include "launcher/process/warden.h"
+#include "launcher/remote/node_line.h"
+#include "launcher/remote/remote_nodes.h"
+#include "launcher/remote/ssh.h"
+
+namespace dl::launcher::remote {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Three pipes to each ssh, and what one in the making needs.
+constexpr int kFdsOfHost = 8;
+
+// dlrun's own settings, which mean the same on every host. Not those of one machine: descriptors,
+// folders of modules, network interfaces.
+constexpr std::array kSettings = {
+    env::Var::kRecorder, env::Var::kBackend,       env::Var::kAlgorithm,
+    env::Var::kPlan,     env::Var::kTimeout,       env::Var::kLog,
+    env::Var::kMpi,      env::Var::kOmpNumThreads, env::Var::kRecorderDir};
+
+// Of the environment the ranks get what -x names and dlrun's own.
+std::vector<std::string> environment_of(const Options& options) {
+  std::vector<std::string> entries;
+  for (const env::Var setting : kSettings) {
+    if (const auto value = env::get(setting)) {
+      entries.push_back(fmt::format("{}={}", env::name_of(setting), *value));
+    }
+  }
+  for (const Exported& one : options.exports) {
+    std::string value;
+    if (one.value) {
+      value = *one.value;
+    } else {
+      // A name that the user chose, which no table has.
+      const char* const own = std::getenv(one.name.c_str());
+      DL_CHECK(own != nullptr, kInvalidArgument, "-x {}: it is not set here; give -x {}=VALUE",
+               one.name, one.name);
+      value = own;
+    }
+    entries.push_back(fmt::format("{}={}", one.name, value));
+  }
+  return entries;
+}
+
+std::string directory_of(const Options& options) {
+  std::error_code error;
+  const fs::path here = fs::current_path(error);
+  if (error) throw_errno(error.value(), "the working directory");
+  return (here / options.wdir).lexically_normal();
+}
+
+}  // namespace
+
+bool is_for_hosts(const Options& options) {
+  return options.hosts.size() > 1 ||
+         (options.hosts.size() == 1 && !is_this_host(options.hosts.front().host));
+}
+
+int run_on_hosts(const Options& options, CommandLine line) {
+  RemoteJob job;
+  job.plan = make_job_plan(options, HostList(options));
+  job.join_timeout = options.join_timeout;
+  job.dlrun = fs::read_symlink("/proc/self/exe");
+  const std::vector<std::string> ssh = words_of("--ssh", options.ssh);
+  Start start;
+  start.directory = directory_of(options);
+  start.environment = environment_of(options);
+  int ranks = 0;
+  for (const Host& host : job.plan.hosts) {
+    start.host = host.name;
+    start.options = node_line(options, job.plan, static_cast<int>(job.starts.size()));
+    job.starts.push_back(start);
+    job.commands.push_back(agent_command(ssh, host.name, job.dlrun));
+    ranks += host.slots;
+  }
+  if (options.dry_run) {
+    fmt::print("{}", job_plan_text(job.plan));
+    return 0;
+  }
+  const int hosts = static_cast<int>(job.plan.hosts.size());
+  const int logs = options.log_dir.empty() ? 0 : 2 * ranks;
+  const rlimit open_files = raise_descriptor_limit(
+      descriptors_for(0, !options.log_dir.empty()) + hosts * kFdsOfHost + logs, hosts,
+      kHighestRankFd);
+  JobSignals::hold();
+  StartOnHosts starter(std::move(job), start_warden({{}, {}, open_files}, line));
+  return Front(options, starter).run();
+}
+
+}  // namespace dl::launcher::remote

@@ -1,0 +1,146 @@
+// What a front and the agent of a remote node say to each other, as values, and how each is
+// written: the calls of agent_port.h and the frames of output/frame.h, for two processes that are
+// connected by a pair of byte streams. docs/protocol.md, "A front and its remote agents", has the
+// bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "launcher/agent/agent_port.h"
+#include "launcher/output/frame.h"
+
+namespace dl::launcher::remote {
+
+// An agent's first bytes. A login shell may have written something before them.
+inline constexpr std::string_view kMagic(
+    "\x89"
+    "DLAGT\r\n",
+    8);
+// A frame: its type (u8), three zero bytes, the size of the body (u32), the body.
+inline constexpr std::size_t kHeader = 8;
+// Holds a program's arguments and environment, which Linux limits to a few MiB.
+inline constexpr std::size_t kMostBody = std::size_t{8} << 20;
+// The most of a rank's output in one frame.
+inline constexpr std::size_t kMostOutput = std::size_t{64} << 10;
+// Bytes of one stream that an agent may send before the front has given it credit for more.
+inline constexpr std::uint32_t kFirstCredit = 1 << 20;
+
+// From the agent.
+
+// First; keeps its form in all versions.
+struct Hello {
+  std::uint32_t protocol = 0;  // kProtocolVersion
+  std::string version;         // kVersion
+};
+// The agent cannot do what Start says, and ends.
+struct Refused {
+  int exit_code = 1;  // dlrun's
+  std::string text;   // a sentence without the host's name
+};
+// Node 0: where its rendezvous listens.
+struct Listening {
+  std::vector<std::string> endpoints;  // "10.0.0.1:4711", "[fd00::1]:4711"; the preferred one first
+};
+struct Sentence {
+  std::string text;
+};
+struct Attempt {
+  int attempt = 0;
+  int first_rank = 0;
+  int ranks = 0;
+};
+// An output frame.
+struct Output {
+  StreamId id;
+  std::int64_t time_us = 0;  // since 1970
+  bool is_last = false;
+  std::string bytes;  // at most kMostOutput
+};
+// All nodes agree on how the generation ended.
+struct Decided {
+  Verdict verdict;
+};
+// A file that a rank left after a failure, for the front's log folder.
+struct RankFile {
+  int attempt = 0;
+  int rank = 0;
+  std::string name;  // "error.json"
+  std::string bytes;
+};
+// The agent's last message: nothing of the job is left on its host but `left`, a line each.
+struct Over {
+  Verdict verdict;
+  std::vector<std::string> left;
+};
+
+// From the front.
+
+struct Start {
+  std::string key;                       // the job's, 64 hexadecimal digits
+  std::string host;                      // the node's name, as the user wrote it
+  std::vector<std::string> options;      // this node's dlrun line, with the program
+  std::string directory;                 // the ranks' working directory
+  std::vector<std::string> environment;  // "NAME=value", over what the login gave
+  int progress_columns = 0;              // as in AgentSettings
+};
+// Other nodes than 0: where the rendezvous is.
+struct Meet {
+  std::vector<std::string> endpoints;
+};
+struct Stop {
+  int exit_code = 1;
+  std::string text;
+  int signal = 0;
+};
+struct SignalRanks {
+  int signal = 0;
+};
+struct Order {
+  enum class What : std::uint8_t { kHurry, kSuspend, kResume, kReport };
+  What what = What::kHurry;
+};
+// The front has shown so much of a stream.
+struct Credit {
+  Stream stream = Stream::kOut;
+  std::uint32_t bytes = 0;
+};
+// The front runs. An agent that hears nothing for a while ends.
+struct Alive {};
+
+// The order is that of the types on the wire, from 1.
+using Value = std::variant<Hello, Refused, Listening, Sentence, Attempt, RankNews, Output, Decided,
+                           RankFile, Over, Start, Meet, Stop, SignalRanks, Order, Credit, Alive>;
+
+// The whole frame. Throws kInvalidArgument if the body would have more than kMostBody bytes.
+std::vector<std::uint8_t> encode(const Value& value);
+
+// Takes frames out of the bytes that come in.
+class Decoder {
+ public:
+  // `after_magic`: the other side begins with kMagic, and what comes before it is skipped.
+  explicit Decoder(bool after_magic) : awaits_magic_(after_magic) {}
+
+  void feed(std::span<const std::uint8_t> bytes);
+  // The next value; none: more bytes are needed. Throws kParse for bytes that are no frame; the
+  // decoder is of no use then.
+  std::optional<Value> next();
+  // No part of a frame is waiting for its rest.
+  bool is_empty() const { return at_ == bytes_.size(); }
+
+ private:
+  bool skip_to_magic();
+
+  bool awaits_magic_;
+  std::size_t skipped_ = 0;
+  std::vector<std::uint8_t> bytes_;
+  std::size_t at_ = 0;  // of the first byte that no value was made of
+};
+
+}  // namespace dl::launcher::remote

@@ -1,0 +1,83 @@
+#include "launcher/remote/node_line.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+
+namespace dl::launcher::remote {
+namespace {
+
+std::string in_seconds(std::chrono::milliseconds time) {
+  return fmt::format("{:.3f}", std::chrono::duration<double>(time).count());
+}
+
+std::string word_of(Bind bind) {
+  switch (bind) {
+    case Bind::kNone:
+      return "";
+    case Bind::kCore:
+      return "core";
+    case Bind::kEven:
+      return "even";
+    case Bind::kNuma:
+      return "numa";
+    case Bind::kSocket:
+      return "socket";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> node_line(const Options& options, const JobPlan& plan, int node) {
+  std::vector<std::string> line;
+  const auto add = [&line](std::string name, std::string value) {
+    if (value.empty()) return;
+    line.push_back(std::move(name));
+    line.push_back(std::move(value));
+  };
+  add("--nnodes", std::to_string(plan.nnodes));
+  add("--node-rank", std::to_string(node));
+  add("--nproc-per-node", std::to_string(plan.hosts[static_cast<std::size_t>(node)].slots));
+  add("--rdzv-id", plan.name);
+  add("--grace", in_seconds(options.grace));
+  add("--join-timeout", in_seconds(options.join_timeout));
+  add("--iface", options.iface);
+  add("--master-addr", options.master_addr);
+  if (options.master_port) add("--master-port", std::to_string(*options.master_port));
+  if (options.max_restarts > 0) add("--max-restarts", std::to_string(options.max_restarts));
+  if (options.mpi == Mpi::kPmi1) add("--mpi", "pmi1");
+  if (options.mpi == Mpi::kNone) add("--mpi", "none");
+  add("--bind", word_of(options.bind));
+  if (options.gpus_per_rank) add("--gpus-per-rank", std::to_string(*options.gpus_per_rank));
+  if (options.gpu_policy) {
+    add("--gpu-policy", *options.gpu_policy == GpuPolicy::kLeave  ? "leave"
+                        : *options.gpu_policy == GpuPolicy::kKeep ? "keep"
+                                                                  : "scope");
+  }
+  add("--role", options.role);
+  if (options.bind != Bind::kNone && options.map_by != MapBy::kCore) {
+    add("--map-by", options.map_by == MapBy::kNuma ? "numa" : "socket");
+  }
+  if (options.report_bindings) line.emplace_back("--report-bindings");
+  if (options.virtual_local_rank) line.emplace_back("--virtual-local-rank");
+  line.emplace_back("--no-python");  // the program has its interpreter by now
+  line.emplace_back("--");
+  line.insert(line.end(), plan.program.begin(), plan.program.end());
+  return line;
+}
+
+std::string job_plan_text(const JobPlan& plan) {
+  int first_rank = 0;
+  std::string text;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const Host& host = plan.hosts[i];
+    text += fmt::format("node {}  host {}  ranks {} to {}\n", i, host.name, first_rank,
+                        first_rank + host.slots - 1);
+    first_rank += host.slots;
+  }
+  return fmt::format("job {}: {} ranks on {} hosts, started by ssh\n{}", plan.name, first_rank,
+                     plan.hosts.size(), text);
+}
+
+}  // namespace dl::launcher::remote

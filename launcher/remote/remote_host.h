@@ -1,0 +1,113 @@
+// One remote host of a job: the process that connects it (ssh, or the agent itself on this host),
+// and the conversation with its agent.
+//
+// One thread. All that it is made with must outlive it. It must not be destroyed inside one of its
+// own events.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/process/warden_client.h"
+#include "launcher/remote/channel.h"
+#include "launcher/remote/messages.h"
+#include "launcher/remote/ssh.h"
+
+namespace dl::launcher::remote {
+
+class RemoteHost;
+
+class RemoteHostEvents {
+ public:
+  virtual ~RemoteHostEvents() = default;
+  // The agent is there and of this version; it has got its Start.
+  virtual void on_answered(RemoteHost& host) = 0;
+  virtual void on_listening(RemoteHost& host, const std::vector<std::string>& endpoints) = 0;
+  virtual void on_sentence(RemoteHost& host, const std::string& text) = 0;
+  virtual void on_attempt(RemoteHost& host, const Attempt& attempt) = 0;
+  virtual void on_rank(const RankNews& news) = 0;
+  virtual void on_output(RemoteHost& host, const Output& output) = 0;
+  virtual void on_decided(RemoteHost& host, Verdict verdict) = 0;
+  // Once at most: the host cannot take part, or not any more. A sentence with its name.
+  virtual void on_failed(RemoteHost& host, int exit_code, const std::string& text) = 0;
+  virtual void on_file(const RankFile& file) = 0;
+  virtual void on_over(RemoteHost& host, const Over& over) = 0;
+  // Last: the process that connected it has ended, and all that it wrote was read.
+  virtual void on_gone(RemoteHost& host) = 0;
+};
+
+class RemoteHost {
+ public:
+  RemoteHost(boost::asio::io_context& io, WardenClient& warden, int node, AgentCommand command,
+             std::string dlrun, Start start, RemoteHostEvents& events);
+  RemoteHost(const RemoteHost&) = delete;
+  RemoteHost& operator=(const RemoteHost&) = delete;
+
+  void connect();
+  void send(const Value& value) {
+    if (channel_) channel_->send(value);
+  }
+  // The agent ends when it sees the end of its input.
+  void close() {
+    if (channel_) channel_->close();
+  }
+  // Ends ssh, and with it the agent.
+  void kill();
+
+  int node() const { return node_; }
+  const std::string& name() const { return start_.host; }
+  bool is_connecting() const { return connecting_ && !answered_ && !gone_; }
+  bool has_answered() const { return answered_; }
+  // It has begun, and neither ended nor failed.
+  bool is_there() const { return answered_ && !over_ && !gone_ && !failed_; }
+  bool is_over() const { return over_; }
+  bool is_gone() const { return gone_ || !connecting_; }
+
+  // Streams of its ranks that have not ended.
+  std::set<StreamId>& open_streams() { return open_streams_; }
+  // Bytes of output that were taken and not acknowledged.
+  std::uint32_t& owed(Stream stream) { return owed_[static_cast<std::size_t>(stream)]; }
+  bool& waits_for_room(Stream stream) { return waits_[static_cast<std::size_t>(stream)]; }
+
+ private:
+  void on_value(Value value);
+  void greet(const Hello& hello);
+  void fail(int exit_code, const std::string& text);
+  void on_news(const Message& news);
+  void read_said();
+  void check_gone();
+
+  boost::asio::io_context& io_;
+  WardenClient& warden_;
+  int node_;
+  AgentCommand command_;
+  std::string dlrun_;
+  Start start_;
+  RemoteHostEvents& events_;
+  std::unique_ptr<Channel> channel_;
+  boost::asio::posix::stream_descriptor err_;
+  std::string said_;  // on standard error: before the answer all of it, then the unfinished line
+  std::uint32_t slot_ = 0;
+  std::optional<int> status_;  // as waitpid() gives it
+  std::string not_started_;
+  std::string wrong_;  // what came instead of a message
+  bool connecting_ = false;
+  bool answered_ = false;
+  bool over_ = false;
+  bool failed_ = false;
+  bool in_ended_ = false;
+  bool err_ended_ = false;
+  bool gone_ = false;
+  std::set<StreamId> open_streams_;
+  std::uint32_t owed_[2] = {0, 0};
+  bool waits_[2] = {false, false};
+};
+
+}  // namespace dl::launcher::remote

@@ -1,0 +1,292 @@
+#include "launcher/remote/remote_nodes.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/deadline.h"
+#include "launcher/plan/job_secret.h"
+#include "launcher/process/descendants.h"
+#include "launcher/process/program.h"
+
+namespace dl::launcher::remote {
+namespace {
+
+// Output that is acknowledged in one message.
+constexpr std::uint32_t kCreditPart = kFirstCredit / 8;
+constexpr std::size_t kMostRemembered = 64;
+
+int ranks_of_job(const JobPlan& plan) {
+  int ranks = 0;
+  for (const Host& host : plan.hosts) ranks += host.slots;
+  return ranks;
+}
+
+}  // namespace
+
+RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
+    : io_(start.io),
+      job_(std::move(job)),
+      output_(
+          start.disk, start.output,
+          {.log_dir = start.settings.log_dir,
+           .run = job_.plan.run,
+           .ranks = ranks_of_job(job_.plan)},
+          [this](const std::string& line) { events_.on_sentence(line); },
+          [this](const std::string& failed) { end_job({1, {failed}}, SIGTERM); }),
+      events_(start.events),
+      warden_(io_, std::move(warden)),
+      beat_timer_(io_),
+      start_timer_(io_),
+      farewell_timer_(io_) {
+  const std::string key = job_secret(/*nnodes=*/1, start.key_file).hex();
+  warden_.on_events({.on_swept = {}, .on_gone = [this](std::optional<int>) {
+                       end_job({1, {"the warden of dlrun's ssh processes is gone"}}, SIGTERM);
+                       for (const auto& host : hosts_) host->close();
+                     }});
+  for (std::size_t i = 0; i < job_.plan.hosts.size(); ++i) {
+    job_.starts[i].key = key;
+    job_.starts[i].progress_columns = start.settings.progress_columns;
+    hosts_.push_back(std::make_unique<RemoteHost>(
+        io_, warden_, static_cast<int>(i), job_.commands[i], job_.dlrun, std::move(job_.starts[i]),
+        static_cast<RemoteHostEvents&>(*this)));
+  }
+}
+
+RemoteNodes::~RemoteNodes() = default;
+
+// The start.
+
+void RemoteNodes::begin() {
+  output_.begin_attempt(0);
+  start_some();
+  watch_start();
+  beat();
+}
+
+void RemoteNodes::start_some() {
+  while (begun_ < hosts_.size() && !stop_) {
+    const auto connecting =
+        std::ranges::count_if(hosts_, [](const auto& host) { return host->is_connecting(); });
+    if (static_cast<std::size_t>(connecting) >= kMostStarting) return;
+    hosts_[begun_++]->connect();
+  }
+}
+
+// Says whom it waits for, and gives up when the nodes' own time to join is over.
+void RemoteNodes::watch_start() {
+  start_timer_.expires_after(kSilence);
+  start_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error || stop_) return;
+    std::vector<std::string> missing;
+    for (const auto& host : hosts_) {
+      if (host->is_connecting()) missing.push_back(host->name());
+    }
+    if (missing.empty()) return;
+    const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - began_);
+    const std::string who =
+        fmt::format("{} {}", missing.size() == 1 ? "host" : "hosts", fmt::join(missing, ", "));
+    if (waited >= job_.join_timeout) {
+      end_job(
+          {kExitTimeout, {fmt::format("no dlrun answered within {} s on {}", waited.count(), who)}},
+          SIGTERM);
+      return;
+    }
+    events_.on_sentence(fmt::format("waiting for {} for {} s", who, waited.count()));
+    watch_start();
+  });
+}
+
+void RemoteNodes::on_answered(RemoteHost& host) {
+  if (stop_) {
+    host.send(Stop{.exit_code = 1, .text = stop_->first, .signal = stop_->second});
+    return;
+  }
+  if (host.node() != 0 && !endpoints_.empty()) host.send(Meet{endpoints_});
+  start_some();
+}
+
+void RemoteNodes::on_listening(RemoteHost& from, const std::vector<std::string>& endpoints) {
+  if (from.node() != 0 || !endpoints_.empty()) return;
+  endpoints_ = endpoints;
+  for (const auto& host : hosts_) {
+    if (host->node() != 0 && host->is_there()) host->send(Meet{endpoints_});
+  }
+}
+
+// While it runs.
+
+// An agent takes silence for a front that is gone.
+void RemoteNodes::beat() {
+  for (const auto& host : hosts_) {
+    if (host->is_there()) host->send(Alive{});
+  }
+  beat_timer_.expires_after(kBeat);
+  beat_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) beat();
+  });
+}
+
+// All nodes say what concerns the whole job.
+void RemoteNodes::on_sentence(RemoteHost& host, const std::string& text) {
+  if (std::ranges::find(said_, text) != said_.end()) return;
+  if (said_.size() == kMostRemembered) said_.erase(said_.begin());
+  said_.push_back(text);
+  events_.on_sentence(fmt::format("host {}: {}", host.name(), text));
+}
+
+void RemoteNodes::on_attempt(RemoteHost&, const Attempt& attempt) {
+  output_.begin_attempt(attempt.attempt);
+  events_.on_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
+}
+
+void RemoteNodes::on_output(RemoteHost& host, const Output& output) {
+  const Stream stream = output.id.stream;
+  if (output.is_last) {
+    host.open_streams().erase(output.id);
+  } else {
+    host.open_streams().insert(output.id);
+  }
+  output_.take(
+      {.id = output.id,
+       .time = std::chrono::system_clock::time_point(std::chrono::microseconds(output.time_us)),
+       .bytes = output.bytes,
+       .is_last = output.is_last});
+  host.owed(stream) += static_cast<std::uint32_t>(output.bytes.size());
+  if (host.owed(stream) >= kCreditPart) give_credit(host, stream);
+}
+
+void RemoteNodes::give_credit(RemoteHost& host, Stream stream) {
+  if (host.waits_for_room(stream)) return;
+  if (!output_.has_room(stream)) {
+    host.waits_for_room(stream) = true;
+    output_.when_room(stream, [this, &host, stream] {
+      host.waits_for_room(stream) = false;
+      give_credit(host, stream);
+    });
+    return;
+  }
+  if (host.owed(stream) == 0) return;
+  host.send(Credit{stream, std::exchange(host.owed(stream), 0)});
+}
+
+// Orders.
+
+void RemoteNodes::stop(StopCause cause, int signal) {
+  Verdict verdict{cause.exit_code, {}};
+  if (!cause.text.empty()) verdict.page.push_back(cause.text);
+  end_job(std::move(verdict), signal);
+}
+
+void RemoteNodes::end_job(Verdict verdict, int signal) {
+  const std::string text = verdict.page.empty() ? "" : verdict.page.front();
+  const int exit_code = verdict.exit_code;
+  if (!verdict_) verdict_ = std::move(verdict);
+  if (stop_) return;
+  stop_.emplace(text, signal);
+  for (const auto& host : hosts_) {
+    if (host->is_there()) {
+      host->send(Stop{.exit_code = exit_code, .text = text, .signal = signal});
+    } else if (!host->has_answered()) {
+      host->kill();
+    }
+  }
+  check_over();
+}
+
+void RemoteNodes::hurry() {
+  if (++hurried_ > 1) {
+    for (const auto& host : hosts_) host->kill();
+    return;
+  }
+  for (const auto& host : hosts_) {
+    host->send(Order{Order::What::kHurry});
+    if (!host->has_answered()) host->kill();
+  }
+}
+
+void RemoteNodes::signal_ranks(int signal) {
+  for (const auto& host : hosts_) host->send(SignalRanks{signal});
+}
+
+void RemoteNodes::suspend() {
+  for (const auto& host : hosts_) host->send(Order{Order::What::kSuspend});
+}
+
+void RemoteNodes::resume() {
+  for (const auto& host : hosts_) host->send(Order{Order::What::kResume});
+}
+
+void RemoteNodes::report() {
+  said_.clear();
+  for (const auto& host : hosts_) {
+    if (host->is_there()) {
+      host->send(Order{Order::What::kReport});
+    } else if (host->is_connecting()) {
+      events_.on_sentence(fmt::format("host {} has not answered", host->name()));
+    }
+  }
+}
+
+// The end.
+
+void RemoteNodes::on_decided(RemoteHost&, Verdict verdict) {
+  if (verdict.exit_code != 0 && !verdict_) verdict_ = std::move(verdict);
+}
+
+void RemoteNodes::on_failed(RemoteHost&, int exit_code, const std::string& text) {
+  end_job({exit_code, {text}}, SIGTERM);
+}
+
+void RemoteNodes::on_file(const RankFile& file) {
+  output_.keep(file.attempt, file.rank, file.name, file.bytes);
+}
+
+void RemoteNodes::on_over(RemoteHost& host, const Over& over) {
+  if (over.verdict.exit_code != 0 && !verdict_) verdict_ = over.verdict;
+  for (const std::string& line : over.left) {
+    left_.push_back(fmt::format("host {}: {}", host.name(), line));
+  }
+  host.close();
+  check_over();
+}
+
+void RemoteNodes::on_gone(RemoteHost& host) {
+  // An agent that was lost has not ended them.
+  for (const StreamId& id : std::exchange(host.open_streams(), {})) {
+    output_.take(
+        {.id = id, .time = std::chrono::system_clock::now(), .bytes = {}, .is_last = true});
+  }
+  start_some();
+  check_over();
+}
+
+void RemoteNodes::check_over() {
+  if (is_over_) return;
+  const bool all_gone = std::ranges::all_of(
+      hosts_, [&](const auto& host) { return host->is_gone() && (stop_ || host->is_over()); });
+  if (all_gone) {
+    is_over_ = true;
+    for (auto* const timer : {&beat_timer_, &start_timer_, &farewell_timer_}) timer->cancel();
+    events_.on_over();
+    return;
+  }
+  const bool all_said = std::ranges::all_of(
+      hosts_, [](const auto& host) { return host->is_over() || host->is_gone(); });
+  if (!all_said) return;
+  farewell_timer_.expires_after(kFarewell);
+  farewell_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    for (const auto& host : hosts_) host->kill();
+  });
+}
+
+Verdict RemoteNodes::finish() {
+  kill_descendants(Deadline::after(kSilence));
+  return verdict_.value_or(Verdict());
+}
+
+}  // namespace dl::launcher::remote

@@ -1,0 +1,121 @@
+// All nodes of a job whose agents are on other hosts, as the front sees them: it starts an agent on
+// each, introduces them to each other, passes orders on, and puts together what comes back.
+//
+//   dlrun (front) ── warden ── ssh ······ sshd ── dlrun (agent) ── warden ── supervisor ── ranks
+//
+// An agent's standard input and output are the connection. When it ends, the agent ends with all
+// that it has started; so nothing is left if dlrun or ssh is killed, or a cable is cut.
+//
+// One thread. All that it is made with must outlive it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/agent_port.h"
+#include "launcher/front/starter.h"
+#include "launcher/output/disk_thread.h"
+#include "launcher/output/frame.h"
+#include "launcher/output/frame_logs.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/warden_client.h"
+#include "launcher/remote/remote_host.h"
+
+namespace dl::launcher::remote {
+
+struct RemoteJob {
+  JobPlan plan;                            // with a host a node
+  std::vector<AgentCommand> commands;      // of each node
+  std::string dlrun;                       // the path of this program
+  std::vector<Start> starts;               // of each node
+  std::chrono::milliseconds join_timeout;  // for all agents to answer
+};
+
+class RemoteNodes : public AgentOrders, private RemoteHostEvents {
+ public:
+  RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden);
+  ~RemoteNodes() override;
+
+  void begin() override;
+  void stop(StopCause cause, int signal) override;
+  void hurry() override;
+  void signal_ranks(int signal) override;
+  void suspend() override;
+  void resume() override;
+  void report() override;
+
+  Verdict finish() override;
+  std::vector<std::string> left_behind() const override { return left_; }
+  // What the agents send is kept when it comes.
+  void keep_files(const Verdict&) override {}
+  NodeOutput* node_output() override { return nullptr; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // Agents that are being started at one time: an sshd refuses more than a few, a user's jump host
+  // may be behind all of them.
+  static constexpr std::size_t kMostStarting = 64;
+  static constexpr std::chrono::seconds kBeat{2};
+  static constexpr std::chrono::seconds kSilence{5};
+  // For ssh to end when its agent has said its last word.
+  static constexpr std::chrono::seconds kFarewell{3};
+
+  void on_answered(RemoteHost& host) override;
+  void on_listening(RemoteHost& host, const std::vector<std::string>& endpoints) override;
+  void on_sentence(RemoteHost& host, const std::string& text) override;
+  void on_attempt(RemoteHost& host, const Attempt& attempt) override;
+  void on_rank(const RankNews& news) override { events_.on_rank(news); }
+  void on_output(RemoteHost& host, const Output& output) override;
+  void on_decided(RemoteHost& host, Verdict verdict) override;
+  void on_failed(RemoteHost& host, int exit_code, const std::string& text) override;
+  void on_file(const RankFile& file) override;
+  void on_over(RemoteHost& host, const Over& over) override;
+  void on_gone(RemoteHost& host) override;
+
+  void start_some();
+  void give_credit(RemoteHost& host, Stream stream);
+  void end_job(Verdict verdict, int signal);
+  void beat();
+  void watch_start();
+  void check_over();
+
+  boost::asio::io_context& io_;
+  RemoteJob job_;
+  FrameLogs output_;
+  AgentEvents& events_;
+  WardenClient warden_;
+  std::vector<std::unique_ptr<RemoteHost>> hosts_;
+  std::size_t begun_ = 0;
+  std::vector<std::string> endpoints_;  // once node 0 listens
+  std::optional<Verdict> verdict_;      // of the first that had a failure to tell
+  std::vector<std::string> said_;       // sentences of nodes, so that each is shown once
+  std::vector<std::string> left_;
+  boost::asio::steady_timer beat_timer_;
+  boost::asio::steady_timer start_timer_;
+  boost::asio::steady_timer farewell_timer_;
+  Clock::time_point began_ = Clock::now();
+  std::optional<std::pair<std::string, int>> stop_;  // why and by which signal
+  int hurried_ = 0;
+  bool is_over_ = false;
+};
+
+// Starts the agents of a job on its hosts.
+class StartOnHosts : public Starter {
+ public:
+  StartOnHosts(RemoteJob job, WardenHandle warden)
+      : job_(std::move(job)), warden_(std::move(warden)) {}
+  std::unique_ptr<AgentOrders> start(AgentStart start) override {
+    return std::make_unique<RemoteNodes>(std::move(start), std::move(job_), std::move(warden_));
+  }
+
+ private:
+  RemoteJob job_;
+  WardenHandle warden_;
+};
+
+}  // namespace dl::launcher::remote

@@ -1,0 +1,37 @@
+// How the agent of a host is started: by the user's own ssh, or directly if the host is this one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dl::launcher::remote {
+
+// The hidden word with which dlrun is an agent: it reads a Start on its standard input.
+inline constexpr const char* kAgentWord = "--as-remote-agent";
+
+// A host that does not answer for so long is an error.
+inline constexpr int kConnectSeconds = 5;
+// ssh ends after so long a silence of the host: a cable that was cut.
+inline constexpr int kSilenceSeconds = 10;
+
+struct AgentCommand {
+  std::string path;
+  std::vector<std::string> argv;
+  bool by_ssh = true;
+};
+
+// `ssh`: the words of --ssh. `dlrun`: the absolute path of this program, which must be the same on
+// the host. Throws kInvalidArgument.
+AgentCommand agent_command(const std::vector<std::string>& ssh, const std::string& host,
+                           const std::string& dlrun);
+
+// "ssh -F 'my file'" as words; quotes as in a shell. Throws kInvalidArgument.
+std::vector<std::string> words_of(std::string_view option, std::string_view text);
+
+// Why an agent ended (`status` as waitpid() gives it) before it said a word: a sentence with the
+// host's name. `said`: what came on its standard error.
+std::string why_not_started(const std::string& host, const AgentCommand& command, int status,
+                            std::string_view said, const std::string& dlrun);
+
+}  // namespace dl::launcher::remote

@@ -1,0 +1,224 @@
+// Jobs of --hosts, on hosts with a real sshd.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "core/base/version.h"
+#include "launcher/remote/messages.h"
+#include "tests/support/process.h"
+#include "tests/support/ssh_hosts.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Ssh : public testing::Test {
+ protected:
+  // dlrun on the front's machine.
+  static std::unique_ptr<tests::Process> dlrun(const tests::SshHosts& hosts,
+                                               const std::vector<std::string>& options,
+                                               const std::vector<std::string>& program) {
+    std::vector<std::string> line = {tests::program("dlrun"), "--ssh", hosts.ssh()};
+    line.insert(line.end(), options.begin(), options.end());
+    line.insert(line.end(), program.begin(), program.end());
+    return std::make_unique<tests::Process>(hosts.from_front(line));
+  }
+  static std::vector<std::string> sh(const std::string& script) { return {"sh", "-c", script}; }
+
+  static bool gone(const tests::Process& job, std::chrono::milliseconds limit = tests::kPatience) {
+    return tests::eventually(limit, [&] { return tests::processes_with(job.mark()).empty(); });
+  }
+};
+
+TEST_F(Ssh, RanksOfAllHostsAreOneJob) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(3);
+  const tests::TempDir here;
+  const auto job =
+      dlrun(hosts, {"--wdir", here.path(), "-x", "COLOUR=dark blue", "--hosts", "a:2,b,c:2"},
+            sh("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE "
+               "$GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_ADDR $COLOUR $(pwd)"));
+  EXPECT_EQ(job->wait(), 0) << job->err();
+  const std::string rest = " " + hosts.address(1) + " dark blue " + here.path() + "\n";
+  for (const std::string line :
+       {"[rank 0] 0/5 0/2 0/3", "[rank 1] 1/5 1/2 0/3", "[rank 2] 2/5 0/1 1/3",
+        "[rank 3] 3/5 0/2 2/3", "[rank 4] 4/5 1/2 2/3"}) {
+    EXPECT_THAT(job->out(), HasSubstr(line + rest));
+  }
+  EXPECT_EQ(job->err(), "");
+  EXPECT_TRUE(gone(*job));
+}
+
+TEST_F(Ssh, HostsWithIpv6AloneAreOneJob) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2, {.ipv6_only = true});
+  const auto job =
+      dlrun(hosts, {"--hosts", "a,b"}, {tests::program("../tests/group_probe"), "throw", "-1"});
+  EXPECT_EQ(job->wait(), 0) << job->err();
+}
+
+TEST_F(Ssh, TheFirstCauseIsShownOnceWithItsExitCode) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto job = dlrun(hosts, {"--grace", "1", "--hosts", "a:2,b:2"},
+                         sh("test $RANK = 2 && { echo why >&2; exit 7; }; exec sleep 300"));
+  EXPECT_EQ(job->wait(), 7);
+  EXPECT_THAT(job->err(),
+              AllOf(HasSubstr("dlrun: rank 2 (node 1, host b, pid "),
+                    HasSubstr(" ended with exit code 7"), HasSubstr("dlrun:     | why")));
+  const std::string err = job->err();
+  EXPECT_EQ(err.find("exit code 7"), err.rfind("exit code 7")) << err;
+  EXPECT_TRUE(gone(*job));
+}
+
+TEST_F(Ssh, NothingIsLeftAfterCtrlCOrSigkillOfTheFront) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  for (const int signal : {SIGINT, SIGKILL}) {
+    const auto job = dlrun(hosts, {"--grace", "1", "--hosts", "a:2,b:2"},
+                           sh("trap '' INT HUP; echo ready; sleep 300 & setsid sleep 300"));
+    for (int rank = 0; rank < 4; ++rank) {
+      ASSERT_TRUE(job->wait_for_out("[rank " + std::to_string(rank) + "] ready")) << job->err();
+    }
+    job->signal(signal);
+    EXPECT_EQ(job->wait(), 128 + signal) << job->err();
+    EXPECT_TRUE(gone(*job)) << signal;
+  }
+}
+
+TEST_F(Ssh, AnAgentOrAnSshThatDiesEndsTheJobAndIsNamed) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  for (const std::string victim : {"ssh", "dlrun"}) {
+    const auto job = dlrun(hosts, {"--hosts", "a:2,b:2"}, sh("echo ready; exec sleep 300"));
+    for (int rank = 0; rank < 4; ++rank) {
+      ASSERT_TRUE(job->wait_for_out("[rank " + std::to_string(rank) + "] ready")) << job->err();
+    }
+    for (const pid_t pid : tests::processes_with(job->mark())) {
+      if (pid == job->pid() || tests::name_of(pid) != victim) continue;
+      ::kill(pid, SIGKILL);
+      break;
+    }
+    EXPECT_EQ(job->wait(), 1) << job->err();
+    EXPECT_THAT(job->err(), HasSubstr("lost"));
+    EXPECT_TRUE(gone(*job)) << victim;
+  }
+}
+
+TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto job = dlrun(hosts, {"--hosts", "a,b"}, sh("echo ready; exec sleep 300"));
+  ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"));
+  hosts.cut(0);  // of the front: the hosts still see each other
+  EXPECT_EQ(job->wait(), 1);
+  EXPECT_THAT(job->err(), HasSubstr("was lost: "));
+  EXPECT_TRUE(gone(*job));
+}
+
+TEST_F(Ssh, OutputOfAllRanksComesWholeAndIsKeptOnTheFront) {
+  DL_NEED_SSH_HOSTS();
+  constexpr int kLines = 20'000;
+  constexpr int kLong = 20;
+  const tests::SshHosts hosts(2);
+  const tests::TempDir logs;
+  const std::string script =
+      "awk -v r=$RANK 'BEGIN{for(i=0;i<" + std::to_string(kLines) +
+      ";i++)printf \"%d %d %050d\\n\",r,i,i; s=\"x\"; while(length(s)<150000) s=s s; for(i=0;i<" +
+      std::to_string(kLong) + ";i++)print r,i,s}'";
+  const auto job = dlrun(hosts, {"--hosts", "a:2,b:2", "--log-dir", logs.path()}, sh(script));
+  EXPECT_EQ(job->wait(), 0) << job->err();
+  std::map<int, int> next;
+  std::istringstream lines(job->out());
+  std::map<int, std::string> all;
+  for (std::string line; std::getline(lines, line);) {
+    int prefix = -1, rank = -1, number = -1;
+    ASSERT_EQ(std::sscanf(line.c_str(), "[rank %d] %d %d", &prefix, &rank, &number), 3) << line;
+    ASSERT_EQ(prefix, rank);
+    ASSERT_EQ(number, next[rank] % kLines);
+    ASSERT_EQ(line.size() > 150'000, next[rank] >= kLines);
+    ++next[rank];
+    all[rank] += line.substr(line.find("] ") + 2) + "\n";
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(next[rank], kLines + kLong);
+    std::ostringstream kept;
+    kept << std::ifstream(logs.path() + "/latest/attempt_0/" + std::to_string(rank) + "/stdout.log")
+                .rdbuf();
+    EXPECT_TRUE(kept.str() == all[rank]) << rank;
+  }
+}
+
+// What a host says in place of an agent's first words: each is one sentence with its name.
+
+TEST_F(Ssh, AHostThatCannotTakePartIsOneSentence) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto says = [&](const std::vector<std::string>& options, const std::string& sentence) {
+    const auto job = dlrun(hosts, options, {"true"});
+    EXPECT_NE(job->wait(), 0);
+    EXPECT_THAT(job->err(), HasSubstr(sentence));
+    EXPECT_EQ(std::ranges::count(job->err(), '\n'), 1) << job->err();
+    EXPECT_TRUE(gone(*job));
+  };
+  says({"--hosts", "a,nowhere.invalid"}, "host nowhere.invalid: there is no host of this name");
+  says({"--hosts", "a,10.77.0.99"}, "host 10.77.0.99: ");
+  says({"--hosts", "b," + hosts.address(1), "--wdir", "/no/such/place"},
+       "working directory /no/such/place: No such file or directory");
+  // No key, and a host that ssh does not know.
+  for (const auto& [option, sentence] : std::map<std::string, std::string>{
+           {"PubkeyAuthentication=no", "host b: ssh cannot log in without a password"},
+           {"UserKnownHostsFile=/dev/null", "host b: ssh does not know the host's key"}}) {
+    says({"--ssh", hosts.ssh() + " -o " + option, "--hosts", "b"}, sentence);
+  }
+}
+
+TEST_F(Ssh, AProgramThatIsNotThereEndsAsOnOneNode) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto job = dlrun(hosts, {"--hosts", "a,b"}, {"no-such-program"});
+  EXPECT_EQ(job->wait(), 127);
+  EXPECT_THAT(job->err(), HasSubstr("no-such-program"));
+}
+
+TEST_F(Ssh, AHostWithoutThisDlrunIsOneSentence) {
+  DL_NEED_SSH_HOSTS();
+  const tests::TempDir dir;
+  std::string hello(launcher::remote::kMagic);
+  const auto frame =
+      launcher::remote::encode(launcher::remote::Hello{.protocol = 999, .version = "99.1"});
+  hello.append(frame.begin(), frame.end());
+  std::ofstream(dir.path() + "/hello", std::ios::binary) << hello;
+  for (const auto& [command, sentence] : std::map<std::string, std::string>{
+           {"exec /no/such/dlrun", "host a has no dlrun at "},
+           {"cat " + dir.path() + "/hello", "host a has dlrun 99.1 (protocol 999) at "},
+           {"echo dlrun: unknown option >&2; exit 2", "host a has another version of dlrun at "},
+           {"echo oops >&2; exit 3", "before its dlrun answered: oops"}}) {
+    const tests::SshHosts hosts(1, {.sshd = "ForceCommand " + command + "\n"});
+    const auto job = dlrun(hosts, {"--hosts", "a"}, {"true"});
+    EXPECT_EQ(job->wait(), 1);
+    EXPECT_THAT(job->err(), HasSubstr(sentence));
+    EXPECT_TRUE(gone(*job));
+  }
+}
+
+TEST_F(Ssh, WhatALoginWritesDoesNoHarm) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(
+      1, {.sshd = "ForceCommand echo welcome; echo warning >&2; eval \"$SSH_ORIGINAL_COMMAND\"\n"});
+  const auto job = dlrun(hosts, {"--hosts", "a:2"}, sh("echo up $RANK"));
+  EXPECT_EQ(job->wait(), 0) << job->err();
+  EXPECT_THAT(job->out(), AllOf(HasSubstr("[rank 0] up 0\n"), Not(HasSubstr("welcome"))));
+}
+
+}  // namespace
+}  // namespace dl

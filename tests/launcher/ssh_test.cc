@@ -1,0 +1,80 @@
+#include "launcher/remote/ssh.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+
+namespace dl::launcher::remote {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+AgentCommand by_ssh() {
+  return agent_command({"sh", "-F", "f"}, "b", "/opt/it's/dlrun");
+}
+
+TEST(SshCommand, IsTheUsersOwnWithBatchModeAndOneQuotedCommand) {
+  const AgentCommand command = by_ssh();
+  EXPECT_EQ(command.argv[1], "-F");
+  EXPECT_THAT(command.argv, testing::Contains("BatchMode=yes"));
+  EXPECT_THAT(command.argv, testing::Contains("ConnectTimeout=5"));
+  const std::size_t n = command.argv.size();
+  EXPECT_EQ(command.argv[n - 2], "b");
+  EXPECT_EQ(command.argv[n - 3], "--");
+  EXPECT_EQ(command.argv[n - 1], "exec '/opt/it'\\''s/dlrun' --as-remote-agent");
+}
+
+TEST(SshCommand, ThisHostNeedsNoSsh) {
+  const AgentCommand command = agent_command({"no-such-ssh"}, "localhost", "/opt/dlrun");
+  EXPECT_FALSE(command.by_ssh);
+  EXPECT_THAT(command.argv, ElementsAre("/opt/dlrun", "--as-remote-agent"));
+}
+
+TEST(SshCommand, AnSshThatIsNotThereIsRefused) {
+  EXPECT_THROW(agent_command({"no-such-ssh"}, "b", "/opt/dlrun"), Error);
+}
+
+TEST(SshWords, AreThoseOfAShell) {
+  EXPECT_THAT(words_of("--ssh", " ssh  -F 'my file' -o \"A=b c\" x''y"),
+              ElementsAre("ssh", "-F", "my file", "-o", "A=b c", "xy"));
+  EXPECT_THROW(words_of("--ssh", "ssh 'x"), Error);
+  EXPECT_THROW(words_of("--ssh", "  "), Error);
+}
+
+TEST(SshFailure, IsOneSentenceWithTheHostsName) {
+  struct Row {
+    int exit_code;
+    const char* said;
+    const char* sentence;
+  };
+  for (const Row& row : {
+           Row{255, "No ED25519 host key is known\r\nHost key verification failed.\r\n",
+               "host b: ssh does not know the host's key"},
+           Row{255, "root@b: Permission denied (publickey,password).\r\n",
+               "host b: ssh cannot log in without a password"},
+           Row{255, "ssh: Could not resolve hostname b: Name or service not known\r\n",
+               "host b: there is no host of this name"},
+           Row{255, "ssh: connect to host b port 22: Connection timed out\r\n",
+               "host b does not answer within 5 s"},
+           Row{255, "ssh: connect to host b port 22: Connection refused\r\n",
+               "host b: ssh cannot connect: ssh: connect to host b port 22: Connection refused"},
+           Row{255, "", "host b: ssh failed without a word"},
+           Row{127, "sh: 1: exec: /opt/dlrun: not found\n", "host b has no dlrun at /opt/dlrun;"},
+           Row{126, "sh: 1: exec: /opt/dlrun: Permission denied\n",
+               "host b: /opt/dlrun cannot be executed: "},
+           Row{2, "dlrun: --as-remote-agent is no option\n",
+               "host b has another version of dlrun at /opt/dlrun"},
+           Row{3, "", "host b: ssh ended with exit code 3 before its dlrun answered"},
+       }) {
+    const std::string text =
+        why_not_started("b", by_ssh(), row.exit_code << 8, row.said, "/opt/dlrun");
+    EXPECT_THAT(text, HasSubstr(row.sentence));
+    EXPECT_THAT(text, Not(HasSubstr("\n")));
+  }
+}
+
+}  // namespace
+}  // namespace dl::launcher::remote
