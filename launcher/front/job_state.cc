@@ -22,10 +22,13 @@ void JobState::log(JobEvent event) {
 }
 
 void JobState::attempt_began(int attempt, int first_rank, int ranks, Time now) {
+  const bool is_new = ranks_.empty() || attempt != attempt_;
+  if (is_new) ranks_.clear();
+  for (int i = 0; i < ranks; ++i) ranks_.emplace_back().rank = first_rank + i;
+  std::ranges::sort(ranks_, {}, &RankStatus::rank);
+  if (!is_new) return;
   attempt_ = attempt;
   began_ = now;
-  ranks_.assign(static_cast<std::size_t>(ranks), {});
-  for (int i = 0; i < ranks; ++i) ranks_[static_cast<std::size_t>(i)].rank = first_rank + i;
   log({.time = now, .what = JobEvent::What::kAttemptBegan, .attempt = attempt, .text = {}});
 }
 

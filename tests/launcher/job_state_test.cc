@@ -30,6 +30,15 @@ TEST(JobState, SaysWhereEachRankStandsAndHowEarlierAttemptsEnded) {
                           "attempt 1, which began 1.0 s ago: ranks 2-4 are being started"));
 }
 
+TEST(JobState, HasTheRanksOfAllNodes) {
+  JobState state;
+  state.attempt_began(0, 2, 2, {});
+  state.attempt_began(0, 0, 2, {});
+  ASSERT_EQ(state.ranks().size(), 4U);
+  EXPECT_EQ(state.ranks()[3].rank, 3);
+  EXPECT_EQ(state.events().size(), 1U);
+}
+
 TEST(JobState, RemembersABoundedNumberOfEvents) {
   JobState state;
   for (int attempt = 0; attempt < 5000; ++attempt) state.attempt_began(attempt, 0, 1, {});
