@@ -374,6 +374,7 @@ void Agent::end_without_supervisor(int exit_code, const std::string& how) {
   left_timer_.cancel();
   if (generation_) generation_->forget_ranks();
   end_job({exit_code == 0 ? 1 : exit_code, how + "; all ranks were ended"}, SIGTERM);
+  act(machine_.swept());  // a sweep that was under way
 }
 
 void Agent::on_warden_lost() {

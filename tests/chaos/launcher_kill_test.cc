@@ -71,6 +71,20 @@ TEST(Kill, OfTheSupervisorLeavesNothingAndIsSaid) {
   EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
 }
 
+TEST(Kill, OfASupervisorThatSweepsLeavesNothingAndIsSaid) {
+  // The rank has ended, and what it has left behind has work to do, which the supervisor waits for.
+  tests::Process job({tests::program("dlrun"), "sh", "-c",
+                      "setsid sh -c 'trap \"\" TERM; echo ready pid $$; while :; do :; done' & "
+                      "exit 0"});
+  ASSERT_TRUE(job.wait_for_out("ready pid "));
+  const pid_t left = tests::number_after("pid ", job.out());
+  ::kill(find(job, "rank-supervisor"), SIGKILL);
+  EXPECT_EQ(job.wait(), 137);
+  EXPECT_EQ(tests::state_of(left), '\0');
+  EXPECT_TRUE(all_gone(job));
+  EXPECT_THAT(job.err(), HasSubstr("the supervisor was killed by signal 9 (SIGKILL)"));
+}
+
 TEST(Kill, OfTheWardenEndsTheJobAndIsSaid) {
   tests::Process job(family_job());
   ASSERT_TRUE(is_ready(job)) << job.err();
