@@ -139,15 +139,13 @@ TEST(Restart, LeavesNeitherDescriptorsNorProcessesBehind) {
     return open;
   };
   std::vector<std::size_t> seen;
-  std::size_t processes = 0;
   for (int attempt = 0; attempt < 3; ++attempt) {
     const std::string begun = "attempt " + std::to_string(attempt) + " pid ";
     ASSERT_TRUE(tests::eventually([&] { return count(job.out(), begun) == 2; })) << job.err();
     // One generation more is kept: handlers of its that wait may still run.
     seen.push_back(descriptors());
-    const std::size_t now = tests::processes_with(job.mark()).size();
-    if (attempt == 0) processes = now;
-    EXPECT_EQ(now, processes);
+    // Two ranks, dlrun, its warden and a supervisor; one that executes has no environment to read.
+    EXPECT_TRUE(tests::eventually([&] { return tests::processes_with(job.mark()).size() == 5; }));
     ::kill(tests::number_after(begun, job.out()), SIGKILL);
   }
   EXPECT_EQ(job.wait(), 137);
