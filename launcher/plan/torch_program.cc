@@ -26,6 +26,7 @@ bool is_shell(std::string_view word) {
 }
 
 bool is_script(const std::string& path) {
+  if (!answers(path)) return false;
   std::array<char, 4> begin{};
   std::ifstream file(path, std::ios::binary);
   return file.read(begin.data(), begin.size()) && std::string_view(begin.data(), begin.size()) !=

@@ -1,7 +1,12 @@
 #include "launcher/process/program.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +15,7 @@
 #include <string_view>
 
 #include "core/base/env.h"
+#include "core/base/unique_fd.h"
 
 namespace dl::launcher {
 namespace {
@@ -99,6 +105,33 @@ Program find_program(const std::string& name, const std::string& script) {
   }
   const Program missing = without_script(script);
   return missing.exit_code == 0 ? program : missing;
+}
+
+bool answers(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return false;
+  // Network, FUSE and memory file systems have no device.
+  if (major(status.st_dev) != 0) return true;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return false;
+  const UniqueFd ours(ends[0]);
+  UniqueFd theirs(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    char byte = 0;
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const bool can_read = file >= 0 && ::read(file, &byte, 1) == 1;
+    ::_exit(can_read && ::write(ends[1], &byte, 1) == 1 ? 0 : 1);
+  }
+  theirs.reset();
+  constexpr int kPatienceMs = 1000;
+  pollfd answer{ours.get(), POLLIN, 0};
+  const bool ended = ::poll(&answer, 1, kPatienceMs) == 1;
+  const bool has_read = (answer.revents & POLLIN) != 0;
+  if (!ended) ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, ended ? 0 : WNOHANG);
+  return has_read;
 }
 
 }  // namespace dl::launcher

@@ -20,4 +20,9 @@ struct Program {
 // an interpreter, reads; it must be there, too. Empty: none.
 Program find_program(const std::string& name, const std::string& script = "");
 
+// Whether the file can be read now, so that dlrun may look into it: a file system that hangs would
+// hold dlrun before it can say so. Files on disks of this machine are taken to answer; others are
+// tried in a child, which gets a second. For a process without threads.
+bool answers(const std::string& path);
+
 }  // namespace dl::launcher
