@@ -156,11 +156,13 @@ void Core::wait_for(const Operation& op, const Ref<Work>& work) {
     } catch (const Error&) {
       if (work->is_completed()) throw;
     }
+    Ref<tcp::Group> all;  // none where the group has been destroyed and only its Work is left
     {
       const Lock lock(mutex_);
-      asked_at_ = Deadline::Clock::now();
+      all = inner_.all;
+      if (all) asked_at_ = Deadline::Clock::now();
     }
-    inner_.all->ask_peers();
+    if (all) all->ask_peers();
   }
   work->synchronize();
 }
@@ -307,7 +309,11 @@ void Core::wait_for_works(const Operation& op, std::optional<std::chrono::nanose
     for (const Ref<Work>& work : lanes) {
       if (!work) continue;
       try {
-        work->synchronize(limit ? std::optional(until.left()) : std::nullopt);
+        if (limit) {
+          work->synchronize(until.left());
+        } else {
+          wait_for(op, work);
+        }
       } catch (const std::exception&) {
         if (limit && !work->is_completed()) throw_not_over(op, *limit, work);
       }

@@ -96,8 +96,8 @@ class Core final : public RefCounted {
   static bool is_over(const Operation& op, const Ref<Work>& work);
   void wait_for(const Operation& op, const Ref<Work>& work);
   void begin(Operation& op, Lane lane);
-  static void wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
-                             Deadline until);
+  void wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
+                      Deadline until);
   bool are_earlier_over(const Operation& op) const noexcept;
   // Under the lock.
   void settle(Operation& op);

@@ -154,7 +154,11 @@ class Core final : public RefCounted {
   std::string missing_text(const Operation& operation, Engine::Clock::time_point asked = {}) const;
   // Asks all that are here for a sign of life.
   void ask_peers();
-  // Who has given none since then. Empty where the group is broken.
+  // Somebody who is here has given none since then: silent, or the line to it is slow. False where
+  // the group is broken.
+  bool awaits_signs(Engine::Clock::time_point asked) const;
+  // Who has given none since then, though the question has arrived. Empty where the group is
+  // broken.
   std::vector<Identity> silent_peers(Engine::Clock::time_point asked) const;
   // All that are here have said since then what they have called last.
   bool have_answered(Engine::Clock::time_point asked) const;

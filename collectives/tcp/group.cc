@@ -156,8 +156,14 @@ std::vector<Identity> Group::silent_peers(Deadline::Clock::time_point asked, Dea
   for (bool is_last = false;;) {
     const std::uint64_t known = core_->news();
     std::vector<Identity> silent;
-    engine_->inspect([&] { silent = core_->silent_peers(asked); });
-    if (silent.empty() || is_last) return silent;
+    bool awaits_signs = false;
+    engine_->inspect([&] {
+      silent = core_->silent_peers(asked);
+      awaits_signs = core_->awaits_signs(asked);
+    });
+    // Nobody is silent while the question is on its way, which it is as long as the host of a
+    // stopped rank has not acknowledged it.
+    if (!awaits_signs || is_last) return silent;
     // Bytes that come are a sign of life, too, and no news.
     is_last = !core_->wait_for_news(known, until);
   }

@@ -59,8 +59,8 @@ class Group final : public ProcessGroup {
   std::string own_call() const { return core_->own_call(); }
   // Asks all ranks for a sign of life.
   void ask_peers();
-  // Who has given none since `asked`; waits for those until the deadline. Empty if all have, and if
-  // the group is broken.
+  // Who has given none since `asked`, which has reached it; waits for all ranks' signs until the
+  // deadline. Empty if all have given one, and if the group is broken.
   std::vector<Identity> silent_peers(Deadline::Clock::time_point asked, Deadline until);
 
  private:

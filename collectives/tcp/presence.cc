@@ -242,6 +242,13 @@ bool Core::have_answered(Clock::time_point asked) const {
   });
 }
 
+bool Core::awaits_signs(Clock::time_point asked) const {
+  return !is_poisoned() && std::ranges::any_of(peers_, [&](const Peer& p) {
+    return is_other(p) && p.state == Peer::State::kHere &&
+           contact_with(p, asked) != Contact::kAnswers;
+  });
+}
+
 std::vector<Identity> Core::silent_peers(Clock::time_point asked) const {
   std::vector<Identity> silent;
   for (const Peer& p : peers_) {
