@@ -266,8 +266,8 @@ class ProcessGroup : public RefCounted {
   virtual Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                                   Ref<RefCounted> owner = {});
 
-  // Ends with kAborted and this reason, on every rank, every operation that is not over on this one,
-  // and poisons the group. What this rank has completed goes on elsewhere. Never blocks.
+  // Ends with kAborted and this reason, on every rank, every operation that is not over on this
+  // one, and poisons the group. What this rank has completed goes on elsewhere. Never blocks.
   virtual void abort(std::string_view reason) noexcept = 0;
   // The first cause of a poisoned group, else null.
   virtual std::exception_ptr error() const noexcept = 0;
