@@ -236,17 +236,20 @@ void JobOutput::finish() {
   if (own_err_ && !has_taken_all(err())) {
     for (const std::string& line : page_) out_.write(said_by_dlrun(line));
   }
+  const auto is_settled = [&] { return disk_.is_idle() || disk_is_given_up(); };
+  run_until(is_settled);  // the last bytes of a log may be those that its disk does not take
+  const bool disk_has_all = disk_.is_idle();
   say_what_is_lost();
   if (node_ != nullptr && !node_->broken_logs().empty()) {
     const std::set<int>& broken = node_->broken_logs();
     say(fmt::format("the logs of {} in {} are incomplete",
                     rendezvous::rank_list({broken.begin(), broken.end()}), node_->run_folder()));
   }
-  run_until([&] { return disk_.is_idle() || disk_is_given_up(); });
-  if (!disk_.is_idle() && has_logs()) {
+  if (!disk_has_all && !disk_.is_idle() && has_logs()) {
     say(fmt::format("the logs in {} are incomplete: the disk has taken nothing for {} s",
                     node_->run_folder(), whole_seconds(Clock::now() - *disk_.waits_since())));
   }
+  run_until(is_settled);
   wait_for_sinks();
 }
 
