@@ -85,7 +85,7 @@ std::string part_mismatch_text(const Descriptor& descriptor, std::string_view th
                                std::uint64_t expected);
 // Whom a send or recv waits for.
 std::string missing_message_text(const Descriptor& message, std::string_view who, bool is_silent);
-// The same for a recv from any rank; `departed`: ranks that cannot send it any more.
+// Whom a recv from any rank waits for. `departed`: ranks that cannot send it any more.
 std::string missing_sender_text(const Descriptor& message, const std::vector<Identity>& departed);
 // Of a rank whose process has ended; `link`: "closed", "reset".
 std::string gone_text(std::string_view who, std::string_view link = "closed");

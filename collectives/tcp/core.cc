@@ -228,8 +228,8 @@ bool Core::close_if_retired() {
   const auto has_left = [this](Peer& p) {
     if (!is_other(p)) return true;
     const bool side_ended = p.side->health() != Link::Health::kOpen;
-    // What is left on the data link of a broken group belongs to nobody, unless an abort has spared
-    // what the peer still reads.
+    // A broken group does not send the rest of its data, unless an abort has spared operations that
+    // the peer still runs.
     const bool data_left =
         (is_poisoned() && !spares_peers_) || std::ranges::all_of(p.data, [this](const auto& lane) {
           return (is_poisoned() || !lane->is_sending()) && lane->is_drained();

@@ -117,7 +117,7 @@ class Core final : public RefCounted {
   // After a mismatch, what this rank has called in that place.
   std::string own_call() const;
   void throw_if_broken() const;
-  // The same before a call of `op`, which a broken group may spare.
+  // throw_if_broken() before a call of `op`. A broken group still takes calls that it spares.
   void throw_if_refused(OpKind op);
   // Numbers the operation and hands it to the engine.
   void submit(Engine& engine, const Ref<Operation>& operation, bool drive);
@@ -154,8 +154,8 @@ class Core final : public RefCounted {
   std::string missing_text(const Operation& operation, Engine::Clock::time_point asked = {}) const;
   // Asks all that are here for a sign of life.
   void ask_peers();
-  // Somebody who is here has given none since then: silent, or the line to it is slow. False where
-  // the group is broken.
+  // Whether a rank that is here has given no sign of life since then: it is silent, or the line to
+  // it is slow. False if the group is broken.
   bool awaits_signs(Engine::Clock::time_point asked) const;
   // Who has given none since then, though the question has arrived. Empty where the group is
   // broken.

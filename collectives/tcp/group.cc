@@ -161,8 +161,8 @@ std::vector<Identity> Group::silent_peers(Deadline::Clock::time_point asked, Dea
       silent = core_->silent_peers(asked);
       awaits_signs = core_->awaits_signs(asked);
     });
-    // Nobody is silent while the question is on its way, which it is as long as the host of a
-    // stopped rank has not acknowledged it.
+    // A rank counts as silent only after its host has acknowledged the question. The host of a
+    // stopped rank does that some 40 ms late.
     if (!awaits_signs || is_last) return silent;
     // Bytes that come are a sign of life, too, and no news.
     is_last = !core_->wait_for_news(known, until);

@@ -66,8 +66,8 @@ bool Core::have_links_ended(const Peer& p) noexcept {
          std::ranges::all_of(p.data, [](const auto& lane) { return lane->has_ended(); });
 }
 
-// The links of a process that ends do so one after another; where it can be seen it is asked, since
-// something on the way may have ended them.
+// The links of a process that ends close one after another, but a machine on the way may close them
+// too. If the process can be seen, its pidfd decides.
 bool Core::is_surely_gone(Peer& p) noexcept {
   if (p.has_exited || !have_links_ended(p)) return p.has_exited;
   if (!p.process) return true;
@@ -127,8 +127,8 @@ void Core::look_at_ended_peers(Clock::time_point now) {
       if (!had_called || (is_needed && data_ended)) return fail_gone(p, running);
       continue;
     }
-    // What needs nothing more of it goes on, whatever has become of it: every rank has links of its
-    // own to it, so that one that still needs it fails, and says so to all.
+    // An operation that needs nothing more from this rank goes on. A rank that still needs it has
+    // links of its own to it, fails, and tells all others.
     const bool is_over = data_ended || refuses || p.has_exited;
     if (is_needed && ((data_ended && is_gone) || (is_over && p.is_late))) {
       return fail_gone(p, running);

@@ -29,9 +29,9 @@ std::string system_error_text(int error);
 // EAGAIN, ENOMEM and the like: a limit or the machine, and not what was asked for.
 bool is_want_of_room(int error) noexcept;
 
-// The same for an errno value of fork(), clone() or the making of a thread: "Resource temporarily
-// unavailable; the system makes no further process or thread: ulimit -u is 4096, pids.max of the
-// control group is 42".
+// What an errno value of fork(), clone() or std::thread means, with the limit: "Resource
+// temporarily unavailable; the system makes no further process or thread: ulimit -u is 4096,
+// pids.max of the control group is 42".
 std::string spawn_error_text(int error);
 
 // What an exception says; of a std::system_error of a thread that could not be made (whose own

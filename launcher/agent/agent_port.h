@@ -23,7 +23,7 @@ struct AgentSettings {
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
   std::string log_dir;      // empty: no logs
   std::string master_addr;  // as the user gave it; empty: chosen
-  // Columns that a progress line of rank 0 may have; 0: nobody sees one.
+  // Columns that a progress line of rank 0 may have; 0: it is not shown.
   int progress_columns = 0;
 };
 

@@ -220,11 +220,7 @@ void Generation::stop(int to_send) {
 // Reaches every rank that was asked for before: the supervisor takes messages in order.
 void Generation::signal(int signal) {
   signals_sent_.insert(signal);
-  Message message;
-  message.kind = MessageKind::kSignal;
-  message.slot = kEverySlot;
-  message.number = signal;
-  supervisor_.send(std::move(message));
+  supervisor_.send(signal_message(kEverySlot, signal));
 }
 
 void Generation::finish(int patience_ms) {

@@ -25,7 +25,7 @@ const char* state_word(char state) {
     case 'I':
       return "sleeps";
     case 'D':
-      return "waits for a device";
+      return "waits in the kernel";
     case 'T':
       return "is stopped";
     case 't':
@@ -43,7 +43,7 @@ const char* thread_word(char state) {
     case 'R':
       return "running";
     case 'D':
-      return "waiting for a device";
+      return "waiting in the kernel";
     case 'T':
     case 't':
       return "stopped";

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +46,16 @@ UniqueFd take_signals() {
 void drain_signals(int signals) {
   signalfd_siginfo drained[16];
   while (::read(signals, drained, sizeof drained) > 0) {
+  }
+}
+
+void reap_children(int signals, const std::function<void(pid_t pid, int status)>& on_ended) {
+  drain_signals(signals);
+  while (true) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) return;
+    on_ended(pid, status);
   }
 }
 

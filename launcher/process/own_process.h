@@ -1,6 +1,10 @@
 // What the warden and each supervisor do to themselves after fork().
 #pragma once
 
+#include <sys/types.h>
+
+#include <functional>
+
 #include "core/base/unique_fd.h"
 
 namespace dl::launcher {
@@ -22,5 +26,8 @@ void let_go_of_standard_streams();
 UniqueFd take_signals();
 // Empties that descriptor.
 void drain_signals(int signals);
+// Empties it, and waits for every child that has ended. `on_ended`: its status as waitpid() gives
+// it.
+void reap_children(int signals, const std::function<void(pid_t pid, int status)>& on_ended);
 
 }  // namespace dl::launcher

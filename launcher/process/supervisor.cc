@@ -78,13 +78,7 @@ class Supervisor {
   }
 
   void reap() {
-    drain_signals(signals_.get());
-    while (true) {
-      int status = 0;
-      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
-      if (pid <= 0) return;
-      on_child_ended(pid, status);
-    }
+    reap_children(signals_.get(), [this](pid_t pid, int status) { on_child_ended(pid, status); });
   }
 
   void on_child_ended(pid_t pid, int status) {

@@ -78,6 +78,14 @@ class Reader {
 
 }  // namespace
 
+Message signal_message(std::uint32_t slot, int signal) {
+  Message message;
+  message.kind = MessageKind::kSignal;
+  message.slot = slot;
+  message.number = signal;
+  return message;
+}
+
 std::pair<UniqueFd, UniqueFd> make_channel() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {

@@ -49,6 +49,9 @@ struct Message {
   std::vector<UniqueFd> fds;
 };
 
+// kSignal for the process group of `slot`, or of every slot (kEverySlot).
+Message signal_message(std::uint32_t slot, int signal);
+
 // Both ends, close-on-exec, blocking.
 std::pair<UniqueFd, UniqueFd> make_channel();
 

@@ -65,11 +65,7 @@ std::uint32_t WardenClient::start_helper(Helper helper,
 }
 
 void WardenClient::signal_helper(std::uint32_t slot, int signal) {
-  Message message;
-  message.kind = MessageKind::kSignal;
-  message.slot = slot;
-  message.number = signal;
-  channel_.send(std::move(message));
+  channel_.send(signal_message(slot, signal));
 }
 
 void WardenClient::on_message(Message message) {

@@ -204,11 +204,11 @@ TEST(AutopsyOnRequest, OfAProgramWithoutARecorderShowsWhatTheKernelKnows) {
     ASSERT_TRUE(run.wait_for_out("[rank 0] ready ") && run.wait_for_out("[rank 1] ready "));
     const std::string rank =
         "sh:" + std::to_string(tests::number_after("[rank 1] ready ", run.out()));
-    // Asked until the shell has come to its sleep; a rank may be heard of before the supervisor's
-    // word that it is started.
+    // Asked until `sleep` sleeps, as it may still be starting; a rank may be heard of before the
+    // supervisor's word that it is started.
     EXPECT_TRUE(tests::eventually([&] {
       run.signal(SIGUSR1);
-      return run.wait_for_err("sleep:", 1s) && run.wait_for_err(rank + " ", 1s);
+      return run.wait_for_err("sleeps", 1s) && run.wait_for_err(rank + " ", 1s);
     })) << run.err();
     EXPECT_THAT(run.err(),
                 HasSubstr(recorder == std::string("on")
