@@ -18,6 +18,9 @@
 namespace dl::optim {
 namespace {
 
+// In the state only of optimizers that a scheduler has seen, as in PyTorch.
+constexpr std::string_view kInitialLr = "initial_lr";
+
 std::string state_key(std::size_t parameter, std::string_view name) {
   return fmt::format("state.{}.{}", parameter, name);
 }
@@ -48,6 +51,22 @@ void Optimizer::append(const std::vector<Tensor>& params) {
   const std::size_t begin = parameters_.size();
   parameters_.insert(parameters_.end(), params.begin(), params.end());
   groups_.push_back({begin, parameters_.size()});
+  initial_lrs_.emplace_back();
+}
+
+double& Optimizer::initial_lr(std::size_t group) {
+  std::optional<double>& rate = initial_lrs_[checked_group(group)];
+  if (!rate) rate = lr(group);
+  return *rate;
+}
+
+double* Optimizer::find_option(std::string_view name, std::size_t group) {
+  for (const OptionRef& ref : options_of(checked_group(group))) {
+    if (ref.name == name && std::holds_alternative<double*>(ref.value)) {
+      return std::get<double*>(ref.value);
+    }
+  }
+  return nullptr;
 }
 
 void Optimizer::require_not_negative(std::string_view option, double value) const {
@@ -136,6 +155,10 @@ nn::StateDict Optimizer::state_dict() const {
                            },
                            ref.value)});
     }
+    if (initial_lrs_[g]) {
+      state.push_back(
+          {option_key(g, kInitialLr), tensor(*initial_lrs_[g], {.dtype = DType::kF64})});
+    }
     std::vector<std::int64_t> indices;
     for (std::size_t p = groups_[g].begin; p < groups_[g].end; ++p) {
       indices.push_back(static_cast<std::int64_t>(p));
@@ -167,6 +190,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
   // Everything is checked, and copied, before the first change.
   std::vector<std::pair<Tensor*, Tensor>> tensors;
   std::vector<std::pair<std::variant<double*, bool*>, double>> options;
+  std::vector<std::optional<double>> initial_lrs(groups_.size());
   std::size_t used = 0;
 
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
@@ -214,6 +238,12 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
       options.emplace_back(ref.value, found->second->item<double>());
       ++used;
     }
+    const auto initial = given.find(option_key(g, kInitialLr));
+    if (initial == given.end()) continue;
+    DL_CHECK(initial->second->numel() == 1, kMismatch,
+             "{}: load_state_dict: \"{}\" is not one number", name_, initial->first);
+    initial_lrs[g] = initial->second->item<double>();
+    ++used;
   }
   DL_CHECK(used == given.size() && used == state.size(), kMismatch,
            "{}: load_state_dict: the state has {} entries, of which {} are known here; was it "
@@ -234,6 +264,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
                    auto* to) { *to = static_cast<std::remove_pointer_t<decltype(to)>>(number); },
                place);
   }
+  initial_lrs_ = std::move(initial_lrs);
 }
 
 }  // namespace dl::optim

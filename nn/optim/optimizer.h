@@ -19,6 +19,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <variant>
@@ -65,6 +66,12 @@ class Optimizer {
   std::size_t group_count() const noexcept { return groups_.size(); }
   // A group's learning rate, to read or to set. Throws kIndex.
   virtual double& lr(std::size_t group = 0) = 0;
+  // The rate that schedules count from: lr() when it is first asked for, as the first LRScheduler
+  // does. In state_dict() from then on. Throws kIndex.
+  double& initial_lr(std::size_t group = 0);
+  // A group's option by its name in state_dict(), as "momentum" or "betas.0"; null if this
+  // optimizer has no such number. Throws kIndex.
+  double* find_option(std::string_view name, std::size_t group = 0);
 
   // All that continues a run, as tensors with PyTorch's names: "state.<parameter>.<name>" and
   // "param_groups.<group>.<option>", where a parameter is counted as in parameters(). Options are
@@ -164,8 +171,9 @@ class Optimizer {
   std::string_view name_;
   std::vector<Tensor> parameters_;
   std::vector<Range> groups_;
-  std::vector<Tensor> gradients_;  // while a step works on them
-  Tensor found_inf_;               // of step_unless(), while it steps on a device
+  std::vector<std::optional<double>> initial_lrs_;  // of each group
+  std::vector<Tensor> gradients_;                   // while a step works on them
+  Tensor found_inf_;                                // of step_unless(), while it steps on a device
   struct Rate {
     std::size_t group;
     Tensor on_device;  // 0-d f64

@@ -200,6 +200,45 @@ def optim():
     return a
 
 
+def schedulers():
+    """nn/optim/lr_scheduler: the rates of two groups (0.1 and 0.02) at the start and after each of 50 steps; of a cycle the momenta too."""
+    from torch.optim import lr_scheduler as lrs
+    a = {"metrics": torch.cat([torch.linspace(1, 0.5, 10), torch.full((20,), 0.5), torch.linspace(0.49, 0.6, 20)]).double()}
+    cases = {"step": lambda o: [lrs.StepLR(o, 7, 0.3)],
+             "multi_step": lambda o: [lrs.MultiStepLR(o, [3, 20, 20, 31], 0.5)],
+             "constant": lambda o: [lrs.ConstantLR(o, 0.25, 8)],
+             "linear": lambda o: [lrs.LinearLR(o, 0.2, 0.7, 13)],
+             "exponential": lambda o: [lrs.ExponentialLR(o, 0.93)],
+             "polynomial": lambda o: [lrs.PolynomialLR(o, 40, 1.7)],
+             "cosine": lambda o: [lrs.CosineAnnealingLR(o, 12, 0.001)],
+             "warm_restarts": lambda o: [lrs.CosineAnnealingWarmRestarts(o, 5, 2, 0.002)],
+             "warm_restarts_even": lambda o: [lrs.CosineAnnealingWarmRestarts(o, 6)],
+             "lambda": lambda o: [lrs.LambdaLR(o, lambda e: 1 / (1 + e))],
+             "lambdas": lambda o: [lrs.LambdaLR(o, [lambda e: 0.9 ** e, lambda e: 1 + e])],
+             "multiplicative": lambda o: [lrs.MultiplicativeLR(o, lambda e: 1 - e / 100)],
+             "chained": lambda o: [lrs.ExponentialLR(o, 0.95), lrs.LinearLR(o, 0.1, 1, 10), lrs.StepLR(o, 9, 0.5)],
+             "sequential": lambda o: [lrs.SequentialLR(o, [lrs.LinearLR(o, 0.1, 1, 5), lrs.CosineAnnealingLR(o, 30), lrs.ExponentialLR(o, 0.9)], [5, 35])],
+             "one_cycle": lambda o: [lrs.OneCycleLR(o, 0.4, 50)],
+             "one_cycle_linear": lambda o: [lrs.OneCycleLR(o, [0.4, 0.2], 50, anneal_strategy="linear", pct_start=0.4, div_factor=10,
+                                                           base_momentum=0.8, max_momentum=[0.9, 0.99], three_phase=True)],
+             "plateau": lambda o: [lrs.ReduceLROnPlateau(o, factor=0.5, patience=3, cooldown=2, min_lr=[0.001, 0.005])],
+             "plateau_max": lambda o: [lrs.ReduceLROnPlateau(o, mode="max", threshold=0.01, threshold_mode="abs", patience=2)]}
+    for name, make in cases.items():
+        opt = torch.optim.SGD([{"params": [nn.Parameter(torch.zeros(1))], "lr": 0.1}, {"params": [nn.Parameter(torch.zeros(1))], "lr": 0.02}], momentum=0.9)
+        made = make(opt)
+        rates, momenta = [], []
+        for step in range(51):
+            rates.append([g["lr"] for g in opt.param_groups])
+            momenta.append([g["momentum"] for g in opt.param_groups])
+            opt.step()
+            for scheduler in made if step < 50 else []:
+                scheduler.step(*[a["metrics"][step]] if "plateau" in name else [])
+        a[name] = torch.tensor(rates, dtype=torch.float64)
+        if "cycle" in name:
+            a[f"{name}.momentum"] = torch.tensor(momenta, dtype=torch.float64)
+    return a
+
+
 def training():
     """Losses of the first steps of SGD with momentum 0.9 and lr 0.01, from seed 123: weights, then inputs, then targets."""
     a = {}
@@ -250,7 +289,7 @@ def train_cnn():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, dtypes, modules, optim, training, train_cnn)}
+TOPICS = {f.__name__: f for f in (random, samplers, resize, dtypes, modules, optim, schedulers, training, train_cnn)}
 
 
 def main():

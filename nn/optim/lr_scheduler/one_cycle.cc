@@ -1,0 +1,103 @@
+#include "nn/optim/lr_scheduler/one_cycle.h"
+
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace dl::optim {
+namespace {
+
+constexpr const char* kName = "OneCycleLR";
+
+double of_group(const std::vector<double>& values, std::size_t group) {
+  return values[values.size() == 1 ? 0 : group];
+}
+
+// The option that follows the momentum's cycle; null if the optimizer has none.
+double* momentum_of(Optimizer& optimizer, std::size_t group) {
+  double* const beta1 = optimizer.find_option("betas.0", group);
+  return beta1 != nullptr ? beta1 : optimizer.find_option("momentum", group);
+}
+
+void check(const OneCycleLROptions& o, Optimizer& optimizer) {
+  const std::size_t groups = optimizer.group_count();
+  const auto check_count = [groups](const char* option, const std::vector<double>& values) {
+    DL_CHECK(values.size() == 1 || values.size() == groups, kInvalidArgument,
+             "{}: {} has {} numbers, wanted 1 or one for each of {} parameter groups", kName,
+             option, values.size(), groups);
+  };
+  check_count("max_lr", o.max_lr);
+  check_count("base_momentum", o.base_momentum);
+  check_count("max_momentum", o.max_momentum);
+  DL_CHECK(o.total_steps >= 1, kInvalidArgument, "{}: total_steps is {}, wanted at least 1", kName,
+           o.total_steps);
+  DL_CHECK(o.pct_start >= 0 && o.pct_start <= 1, kInvalidArgument,
+           "{}: pct_start is {}, wanted 0 to 1", kName, o.pct_start);
+  DL_CHECK(o.anneal_strategy == "cos" || o.anneal_strategy == "linear", kInvalidArgument,
+           "{}: anneal_strategy is \"{}\", wanted \"cos\" or \"linear\"", kName, o.anneal_strategy);
+  DL_CHECK(o.div_factor > 0 && o.final_div_factor > 0, kInvalidArgument,
+           "{}: div_factor is {} and final_div_factor {}, wanted more than 0", kName, o.div_factor,
+           o.final_div_factor);
+  DL_CHECK(!o.cycle_momentum || momentum_of(optimizer, 0) != nullptr, kInvalidArgument,
+           "{}: cycle_momentum needs an optimizer with momentum or betas; set cycle_momentum = "
+           "false",
+           kName);
+}
+
+// Checks the options, and gives the optimizer the rates that the schedule counts from.
+Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& options) {
+  check(options, optimizer);
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
+    optimizer.initial_lr(g) = of_group(options.max_lr, g) / options.div_factor;
+  }
+  return optimizer;
+}
+
+}  // namespace
+
+OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
+    : LRScheduler(kName, prepared(optimizer, options)), options_(std::move(options)) {
+  const auto steps = static_cast<double>(options_.total_steps);
+  const double first = 1 / options_.div_factor;
+  const double last = first / options_.final_div_factor;
+  const double rise = options_.pct_start * steps - 1;
+  phases_.push_back({rise, first, 1, 1, 0});
+  if (options_.three_phase) {
+    phases_.push_back({2 * options_.pct_start * steps - 2, 1, first, 0, 1});
+    phases_.push_back({steps - 1, first, last, 1, 1});
+  } else {
+    phases_.push_back({steps - 1, 1, last, 0, 1});
+  }
+  set_rates();
+}
+
+double OneCycleLR::between(double from, double to, double share) const {
+  if (options_.anneal_strategy == "linear") return from + (to - from) * share;
+  return to + (from - to) / 2 * (std::cos(std::numbers::pi * share) + 1);
+}
+
+void OneCycleLR::set_rates() {
+  DL_CHECK(last_epoch() <= options_.total_steps, kInvalidArgument,
+           "{}: step {} of a schedule of {} steps (total_steps)", kName, last_epoch(),
+           options_.total_steps);
+  const auto now = static_cast<double>(last_epoch());
+  std::size_t i = 0;
+  while (i + 1 < phases_.size() && now > phases_[i].end) ++i;
+  const Phase& phase = phases_[i];
+  const double start = i == 0 ? 0 : phases_[i - 1].end;
+  const double share = phase.end > start ? (now - start) / (phase.end - start) : 1;
+  set_each([&](const LRMoment& at) {
+    return of_group(options_.max_lr, at.group) * between(phase.from_lr, phase.to_lr, share);
+  });
+  if (!options_.cycle_momentum) return;
+  for (std::size_t g = 0; g < optimizer().group_count(); ++g) {
+    const double base = of_group(options_.base_momentum, g);
+    const double range = of_group(options_.max_momentum, g) - base;
+    *momentum_of(optimizer(), g) =
+        base + range * between(phase.from_momentum, phase.to_momentum, share);
+  }
+}
+
+}  // namespace dl::optim

@@ -1,0 +1,98 @@
+#include "nn/optim/lr_scheduler/reduce_on_plateau.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/tensor/factories.h"
+#include "nn/optim/lr_scheduler/scheduler_state.h"
+
+namespace dl::optim {
+namespace {
+
+constexpr const char* kName = "ReduceLROnPlateau";
+
+}  // namespace
+
+ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options)
+    : optimizer_(&optimizer), options_(std::move(options)) {
+  const ReduceLROnPlateauOptions& o = options_;
+  DL_CHECK(o.mode == "min" || o.mode == "max", kInvalidArgument,
+           "{}: mode is \"{}\", wanted \"min\" or \"max\"", kName, o.mode);
+  DL_CHECK(o.threshold_mode == "rel" || o.threshold_mode == "abs", kInvalidArgument,
+           "{}: threshold_mode is \"{}\", wanted \"rel\" or \"abs\"", kName, o.threshold_mode);
+  DL_CHECK(o.factor < 1, kInvalidArgument, "{}: factor is {}, wanted less than 1", kName, o.factor);
+  check_groups();
+  const double infinity = std::numeric_limits<double>::infinity();
+  best_ = o.mode == "min" ? infinity : -infinity;
+}
+
+void ReduceLROnPlateau::check_groups() const {
+  DL_CHECK(options_.min_lr.size() == 1 || options_.min_lr.size() == optimizer_->group_count(),
+           kInvalidArgument,
+           "{}: min_lr has {} numbers, wanted 1 or one for each of {} parameter groups", kName,
+           options_.min_lr.size(), optimizer_->group_count());
+}
+
+bool ReduceLROnPlateau::is_better(double metric) const {
+  const double sign = options_.mode == "min" ? -1 : 1;
+  const double margin = sign * options_.threshold;
+  const double bar = options_.threshold_mode == "rel" ? best_ * (1 + margin) : best_ + margin;
+  return options_.mode == "min" ? metric < bar : metric > bar;
+}
+
+void ReduceLROnPlateau::step(double metric) {
+  check_groups();
+  ++last_epoch_;
+  if (is_better(metric)) {
+    best_ = metric;
+    num_bad_epochs_ = 0;
+  } else {
+    ++num_bad_epochs_;
+  }
+  if (cooldown_counter_ > 0) {
+    --cooldown_counter_;
+    num_bad_epochs_ = 0;
+  }
+  if (num_bad_epochs_ > options_.patience) {
+    lower_rates();
+    cooldown_counter_ = options_.cooldown;
+    num_bad_epochs_ = 0;
+  }
+}
+
+void ReduceLROnPlateau::lower_rates() {
+  for (std::size_t g = 0; g < optimizer_->group_count(); ++g) {
+    const double least = options_.min_lr[options_.min_lr.size() == 1 ? 0 : g];
+    double& lr = optimizer_->lr(g);
+    const double lower = std::max(lr * options_.factor, least);
+    if (lr - lower > options_.eps) lr = lower;
+  }
+}
+
+std::vector<double> ReduceLROnPlateau::get_last_lr() const {
+  std::vector<double> rates;
+  for (std::size_t g = 0; g < optimizer_->group_count(); ++g) rates.push_back(optimizer_->lr(g));
+  return rates;
+}
+
+nn::StateDict ReduceLROnPlateau::state_dict() const {
+  return {{"best", tensor(best_, {.dtype = DType::kF64})},
+          {"num_bad_epochs", tensor(num_bad_epochs_)},
+          {"cooldown_counter", tensor(cooldown_counter_)},
+          {"last_epoch", tensor(last_epoch_)}};
+}
+
+void ReduceLROnPlateau::load_state_dict(const nn::StateDict& state) {
+  const SchedulerState given(kName, state);
+  const double best = given.number("best");
+  const std::int64_t num_bad_epochs = given.integer("num_bad_epochs");
+  const std::int64_t cooldown_counter = given.integer("cooldown_counter");
+  last_epoch_ = given.integer("last_epoch");
+  best_ = best;
+  num_bad_epochs_ = num_bad_epochs;
+  cooldown_counter_ = cooldown_counter;
+}
+
+}  // namespace dl::optim

@@ -1,0 +1,60 @@
+// ReduceLROnPlateau: lowers the learning rates when a measured value stops getting better.
+//
+//     optim::ReduceLROnPlateau scheduler(opt, {.factor = 0.5, .patience = 3});
+//     scheduler.step(validation_loss);  // after each epoch
+//
+// The optimizer must outlive it. Thread-safety: none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nn/optim/optimizer.h"
+#include "nn/serialize/state_dict.h"
+
+namespace dl::optim {
+
+struct ReduceLROnPlateauOptions {
+  std::string mode = "min";    // or "max": whether less or more is better
+  double factor = 0.1;         // less than 1
+  std::int64_t patience = 10;  // this many steps may be no better, the next one lowers the rates
+  double threshold = 1e-4;     // by how much a value must be better to count
+  std::string threshold_mode = "rel";  // share of the best value; or "abs"
+  std::int64_t cooldown = 0;           // steps after a lowering in which none is counted as bad
+  std::vector<double> min_lr{0};       // one for all groups, or each
+  double eps = 1e-8;                   // a change of a rate that is not larger is left out
+};
+
+class ReduceLROnPlateau final {
+ public:
+  // Throws kInvalidArgument for a bad option.
+  explicit ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
+
+  // NaN counts as no better. Throws kInvalidArgument if a parameter group was added that min_lr
+  // lacks.
+  void step(double metric);
+  void step(const Tensor& metric) { step(metric.item<double>()); }
+
+  std::int64_t last_epoch() const noexcept { return last_epoch_; }
+  std::vector<double> get_last_lr() const;
+
+  // PyTorch's names: best, num_bad_epochs, cooldown_counter, last_epoch. load_state_dict() throws
+  // kMismatch, and changes nothing then.
+  nn::StateDict state_dict() const;
+  void load_state_dict(const nn::StateDict& state);
+
+ private:
+  bool is_better(double metric) const;
+  void check_groups() const;
+  void lower_rates();
+
+  Optimizer* optimizer_;
+  ReduceLROnPlateauOptions options_;
+  double best_;
+  std::int64_t last_epoch_ = 0;
+  std::int64_t num_bad_epochs_ = 0;
+  std::int64_t cooldown_counter_ = 0;
+};
+
+}  // namespace dl::optim

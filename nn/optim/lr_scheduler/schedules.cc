@@ -1,0 +1,166 @@
+#include "nn/optim/lr_scheduler/schedules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/base/error.h"
+
+namespace dl::optim {
+namespace {
+
+using Lambdas = std::vector<std::function<double(std::int64_t)>>;
+
+void require_at_least_1(const char* scheduler, const char* option, std::int64_t value) {
+  DL_CHECK(value >= 1, kInvalidArgument, "{}: {} is {}, wanted at least 1", scheduler, option,
+           value);
+}
+
+void require_finite(const char* scheduler, const char* option, double value) {
+  DL_CHECK(std::isfinite(value), kInvalidArgument, "{}: {} is {}, wanted a finite number",
+           scheduler, option, value);
+}
+
+// A factor that a rate is divided by later, too.
+void require_factor(const char* scheduler, const char* option, double value) {
+  DL_CHECK(value > 0 && value <= 1, kInvalidArgument,
+           "{}: {} is {}, wanted more than 0 and at most 1", scheduler, option, value);
+}
+
+void check_lambdas(const char* scheduler, const Lambdas& lambdas, std::size_t groups) {
+  DL_CHECK(lambdas.size() == 1 || lambdas.size() == groups, kInvalidArgument,
+           "{}: lr_lambda has {} functions, wanted 1 or one for each of {} parameter groups",
+           scheduler, lambdas.size(), groups);
+  DL_CHECK(std::ranges::all_of(lambdas, [](const auto& f) { return f != nullptr; }),
+           kInvalidArgument, "{}: lr_lambda holds an empty function", scheduler);
+}
+
+double factor_of(const Lambdas& lambdas, const LRMoment& now) {
+  return lambdas[lambdas.size() == 1 ? 0 : now.group](now.epoch);
+}
+
+// Half a cosine from `from` at share 0 to `to` at share 1.
+double cosine_between(double from, double to, double share) {
+  return to + (from - to) * (1 + std::cos(std::numbers::pi * share)) / 2;
+}
+
+}  // namespace
+
+void StepLROptions::check(std::size_t) const {
+  require_at_least_1(kName, "step_size", step_size);
+  require_finite(kName, "gamma", gamma);
+}
+
+double StepLROptions::next_rate(const LRMoment& now) const {
+  return now.epoch == 0 || now.epoch % step_size != 0 ? now.lr : now.lr * gamma;
+}
+
+void MultiStepLROptions::check(std::size_t) const {
+  require_finite(kName, "gamma", gamma);
+}
+
+double MultiStepLROptions::next_rate(const LRMoment& now) const {
+  const auto times = static_cast<double>(std::ranges::count(milestones, now.epoch));
+  return times == 0 ? now.lr : now.lr * std::pow(gamma, times);
+}
+
+void ConstantLROptions::check(std::size_t) const {
+  require_factor(kName, "factor", factor);
+  require_at_least_1(kName, "total_iters", total_iters);
+}
+
+double ConstantLROptions::next_rate(const LRMoment& now) const {
+  if (now.epoch == 0) return now.lr * factor;
+  return now.epoch == total_iters ? now.lr * (1 / factor) : now.lr;
+}
+
+void LinearLROptions::check(std::size_t) const {
+  require_factor(kName, "start_factor", start_factor);
+  DL_CHECK(end_factor >= 0 && end_factor <= 1, kInvalidArgument,
+           "{}: end_factor is {}, wanted 0 to 1", kName, end_factor);
+  require_at_least_1(kName, "total_iters", total_iters);
+}
+
+double LinearLROptions::next_rate(const LRMoment& now) const {
+  if (now.epoch == 0) return now.lr * start_factor;
+  if (now.epoch > total_iters) return now.lr;
+  const double slope = end_factor - start_factor;
+  const double before =
+      static_cast<double>(total_iters) * start_factor + static_cast<double>(now.epoch - 1) * slope;
+  return now.lr * (1 + slope / before);
+}
+
+void ExponentialLROptions::check(std::size_t) const {
+  require_finite(kName, "gamma", gamma);
+}
+
+double ExponentialLROptions::next_rate(const LRMoment& now) const {
+  return now.epoch == 0 ? now.lr : now.lr * gamma;
+}
+
+void PolynomialLROptions::check(std::size_t) const {
+  require_at_least_1(kName, "total_iters", total_iters);
+  require_finite(kName, "power", power);
+}
+
+double PolynomialLROptions::next_rate(const LRMoment& now) const {
+  if (now.epoch == 0 || now.epoch > total_iters) return now.lr;
+  const auto share_left = [this](std::int64_t epoch) {
+    return 1 - static_cast<double>(epoch) / static_cast<double>(total_iters);
+  };
+  return now.lr * std::pow(share_left(now.epoch) / share_left(now.epoch - 1), power);
+}
+
+void CosineAnnealingLROptions::check(std::size_t) const {
+  require_at_least_1(kName, "T_max", T_max);
+  require_finite(kName, "eta_min", eta_min);
+}
+
+double CosineAnnealingLROptions::next_rate(const LRMoment& now) const {
+  if (now.epoch == 0) return now.lr;
+  const double step = std::numbers::pi / static_cast<double>(T_max);
+  // Out of the valley, where the ratio below divides by 0.
+  if ((now.epoch - 1 - T_max) % (2 * T_max) == 0) {
+    return now.lr + (now.base_lr - eta_min) * (1 - std::cos(step)) / 2;
+  }
+  const auto height = [step](std::int64_t epoch) {
+    return 1 + std::cos(step * static_cast<double>(epoch));
+  };
+  return height(now.epoch) / height(now.epoch - 1) * (now.lr - eta_min) + eta_min;
+}
+
+void CosineAnnealingWarmRestartsOptions::check(std::size_t) const {
+  require_at_least_1(kName, "T_0", T_0);
+  require_at_least_1(kName, "T_mult", T_mult);
+  require_finite(kName, "eta_min", eta_min);
+}
+
+double CosineAnnealingWarmRestartsOptions::next_rate(const LRMoment& now) const {
+  std::int64_t length = T_0;
+  std::int64_t at = now.epoch;
+  if (T_mult == 1) {
+    at %= length;
+  } else {
+    for (; at >= length; length *= T_mult) at -= length;
+  }
+  return cosine_between(now.base_lr, eta_min,
+                        static_cast<double>(at) / static_cast<double>(length));
+}
+
+void LambdaLROptions::check(std::size_t groups) const {
+  check_lambdas(kName, lr_lambda, groups);
+}
+
+double LambdaLROptions::next_rate(const LRMoment& now) const {
+  return now.base_lr * factor_of(lr_lambda, now);
+}
+
+void MultiplicativeLROptions::check(std::size_t groups) const {
+  check_lambdas(kName, lr_lambda, groups);
+}
+
+double MultiplicativeLROptions::next_rate(const LRMoment& now) const {
+  return now.epoch == 0 ? now.lr : now.lr * factor_of(lr_lambda, now);
+}
+
+}  // namespace dl::optim

@@ -1,0 +1,148 @@
+// The schedules that are a formula: each is a struct of options and the function next_rate().
+// Formulas and names of options are PyTorch's. E below is last_epoch(), in steps of the scheduler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "nn/optim/lr_scheduler/lr_scheduler.h"
+
+namespace dl::optim {
+
+// A schedule of one's own is such a struct, with kName, check() and next_rate(now).
+template <typename Options>
+class Schedule final : public LRScheduler {
+ public:
+  // Throws kInvalidArgument for a bad option, and changes nothing then.
+  Schedule(Optimizer& optimizer, Options options)
+      : LRScheduler(Options::kName, optimizer), options_(std::move(options)) {
+    options_.check(optimizer.group_count());
+    set_rates();
+  }
+
+  const Options& options() const noexcept { return options_; }
+
+ private:
+  void set_rates() override {
+    set_each([this](const LRMoment& now) { return options_.next_rate(now); });
+  }
+
+  Options options_;
+};
+
+// lr *= gamma every step_size steps.
+struct StepLROptions {
+  std::int64_t step_size;  // at least 1
+  double gamma = 0.1;
+
+  static constexpr const char* kName = "StepLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using StepLR = Schedule<StepLROptions>;
+
+// lr *= gamma when E is in milestones; twice for one that is there twice.
+struct MultiStepLROptions {
+  std::vector<std::int64_t> milestones;
+  double gamma = 0.1;
+
+  static constexpr const char* kName = "MultiStepLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using MultiStepLR = Schedule<MultiStepLROptions>;
+
+// lr = base_lr factor until E = total_iters, then base_lr.
+struct ConstantLROptions {
+  double factor = 1.0 / 3;  // more than 0, at most 1
+  std::int64_t total_iters = 5;
+
+  static constexpr const char* kName = "ConstantLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using ConstantLR = Schedule<ConstantLROptions>;
+
+// lr goes on a line from base_lr start_factor to base_lr end_factor, which it reaches at E =
+// total_iters.
+struct LinearLROptions {
+  double start_factor = 1.0 / 3;  // more than 0, at most 1
+  double end_factor = 1;          // in [0, 1]
+  std::int64_t total_iters = 5;
+
+  static constexpr const char* kName = "LinearLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using LinearLR = Schedule<LinearLROptions>;
+
+// lr *= gamma at each step.
+struct ExponentialLROptions {
+  double gamma;
+
+  static constexpr const char* kName = "ExponentialLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using ExponentialLR = Schedule<ExponentialLROptions>;
+
+// lr = base_lr (1 - E / total_iters)^power, 0 from E = total_iters on.
+struct PolynomialLROptions {
+  std::int64_t total_iters = 5;  // at least 1
+  double power = 1;
+
+  static constexpr const char* kName = "PolynomialLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using PolynomialLR = Schedule<PolynomialLROptions>;
+
+// lr = eta_min + (base_lr - eta_min) (1 + cos(pi E / T_max)) / 2 (Loshchilov and Hutter 2017);
+// after T_max it rises again.
+struct CosineAnnealingLROptions {
+  std::int64_t T_max;  // at least 1
+  double eta_min = 0;
+
+  static constexpr const char* kName = "CosineAnnealingLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using CosineAnnealingLR = Schedule<CosineAnnealingLROptions>;
+
+// The cosine from base_lr down to eta_min over T_0 steps, then again over T_0 T_mult, and so on
+// (Loshchilov and Hutter 2017).
+struct CosineAnnealingWarmRestartsOptions {
+  std::int64_t T_0;         // at least 1
+  std::int64_t T_mult = 1;  // at least 1
+  double eta_min = 0;
+
+  static constexpr const char* kName = "CosineAnnealingWarmRestarts";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using CosineAnnealingWarmRestarts = Schedule<CosineAnnealingWarmRestartsOptions>;
+
+// lr = base_lr lr_lambda(E).
+struct LambdaLROptions {
+  std::vector<std::function<double(std::int64_t epoch)>> lr_lambda;  // one for all groups, or each
+
+  static constexpr const char* kName = "LambdaLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using LambdaLR = Schedule<LambdaLROptions>;
+
+// lr *= lr_lambda(E) from the first step on.
+struct MultiplicativeLROptions {
+  std::vector<std::function<double(std::int64_t epoch)>> lr_lambda;  // one for all groups, or each
+
+  static constexpr const char* kName = "MultiplicativeLR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using MultiplicativeLR = Schedule<MultiplicativeLROptions>;
+
+}  // namespace dl::optim

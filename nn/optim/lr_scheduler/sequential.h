@@ -1,0 +1,37 @@
+// SequentialLR: one scheduler after another.
+//
+//     optim::LinearLR warmup(opt, {.start_factor = 0.1, .total_iters = 5});
+//     optim::CosineAnnealingLR cosine(opt, {.T_max = 85});
+//     optim::SequentialLR scheduler(opt, {&warmup, &cosine}, {5});
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/optim/lr_scheduler/lr_scheduler.h"
+
+namespace dl::optim {
+
+class SequentialLR final : public LRScheduler {
+ public:
+  // The rates are those of schedulers[0] before milestones[0], of schedulers[1] from there on, and
+  // so on; each counts from 0 and from the optimizer's initial_lr() when its time comes. The
+  // schedulers must outlive this one, and only this one steps them. Throws kInvalidArgument if
+  // there is not one milestone fewer than schedulers, if milestones do not rise, or if a scheduler
+  // is null or another optimizer's.
+  SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> schedulers,
+               std::vector<std::int64_t> milestones);
+
+  // With the state of all schedulers, as "_schedulers.<i>.<name>".
+  nn::StateDict state_dict() const override;
+  void load_state_dict(const nn::StateDict& state) override;
+
+ private:
+  void set_rates() override;
+  void load_all(const nn::StateDict& state);
+
+  std::vector<LRScheduler*> schedulers_;
+  std::vector<std::int64_t> milestones_;
+};
+
+}  // namespace dl::optim

@@ -1,0 +1,274 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/autograd/leaf.h"
+#include "core/base/error.h"
+#include "core/tensor/factories.h"
+#include "nn/optim/adam.h"
+#include "nn/optim/lr_scheduler/one_cycle.h"
+#include "nn/optim/lr_scheduler/reduce_on_plateau.h"
+#include "nn/optim/lr_scheduler/schedules.h"
+#include "nn/optim/lr_scheduler/sequential.h"
+#include "nn/optim/sgd.h"
+#include "tests/nn/support.h"
+
+namespace dl::optim {
+namespace {
+
+const parity::Arrays& arrays() {
+  static const parity::Arrays kArrays("schedulers");
+  return kArrays;
+}
+
+Tensor parameter() {
+  return zeros({1}).requires_grad_();
+}
+
+// Two groups with rates of 0.1 and 0.02, as in make_arrays.py.
+SGD two_groups() {
+  return SGD({{.params = {parameter()}, .options = {.lr = 0.1, .momentum = 0.9}},
+              {.params = {parameter()}, .options = {.lr = 0.02, .momentum = 0.9}}});
+}
+
+// Steps 50 times, and compares the rates before each step and at the end with PyTorch's.
+void expect_pytorchs(const std::string& name, SGD& opt,
+                     const std::function<void(std::size_t step)>& step) {
+  const auto rates = arrays().get<double>(name);
+  const auto momenta = arrays().has(name + ".momentum") ? arrays().get<double>(name + ".momentum")
+                                                        : std::vector<double>();
+  ASSERT_EQ(rates.size(), 102u);
+  for (std::size_t i = 0; i <= 50; ++i) {
+    for (std::size_t g = 0; g < 2; ++g) {
+      const double wanted = rates[2 * i + g];
+      EXPECT_NEAR(opt.lr(g), wanted, 1e-12 * std::max(0.01, std::abs(wanted)))
+          << name << ", group " << g << ", after step " << i;
+      if (!momenta.empty()) {
+        EXPECT_NEAR(opt.options(g).momentum, momenta[2 * i + g], 1e-12) << name << ", step " << i;
+      }
+    }
+    if (i < 50) step(i);
+  }
+}
+
+void expect_pytorchs(const std::string& name, SGD& opt,
+                     const std::vector<LRScheduler*>& schedulers) {
+  expect_pytorchs(name, opt, [&](std::size_t) {
+    for (LRScheduler* scheduler : schedulers) scheduler->step();
+  });
+}
+
+template <typename Scheduler, typename Options>
+void expect_pytorchs(const std::string& name, Options options) {
+  SGD opt = two_groups();
+  Scheduler scheduler(opt, std::move(options));
+  expect_pytorchs(name, opt, std::vector<LRScheduler*>{&scheduler});
+  EXPECT_EQ(scheduler.last_epoch(), 50);
+  EXPECT_EQ(scheduler.get_last_lr(), (std::vector{opt.lr(0), opt.lr(1)}));
+}
+
+TEST(LRScheduler, GivesPyTorchsRates) {
+  using Epoch = std::int64_t;
+  expect_pytorchs<StepLR>("step", StepLROptions{.step_size = 7, .gamma = 0.3});
+  expect_pytorchs<MultiStepLR>("multi_step",
+                               MultiStepLROptions{.milestones = {3, 20, 20, 31}, .gamma = 0.5});
+  expect_pytorchs<ConstantLR>("constant", ConstantLROptions{.factor = 0.25, .total_iters = 8});
+  expect_pytorchs<LinearLR>(
+      "linear", LinearLROptions{.start_factor = 0.2, .end_factor = 0.7, .total_iters = 13});
+  expect_pytorchs<ExponentialLR>("exponential", ExponentialLROptions{.gamma = 0.93});
+  expect_pytorchs<PolynomialLR>("polynomial", PolynomialLROptions{.total_iters = 40, .power = 1.7});
+  expect_pytorchs<CosineAnnealingLR>("cosine",
+                                     CosineAnnealingLROptions{.T_max = 12, .eta_min = 0.001});
+  expect_pytorchs<CosineAnnealingWarmRestarts>(
+      "warm_restarts", CosineAnnealingWarmRestartsOptions{.T_0 = 5, .T_mult = 2, .eta_min = 0.002});
+  expect_pytorchs<CosineAnnealingWarmRestarts>("warm_restarts_even",
+                                               CosineAnnealingWarmRestartsOptions{.T_0 = 6});
+  expect_pytorchs<LambdaLR>(
+      "lambda", LambdaLROptions{{[](Epoch e) { return 1 / (1 + static_cast<double>(e)); }}});
+  expect_pytorchs<LambdaLR>("lambdas",
+                            LambdaLROptions{{[](Epoch e) { return std::pow(0.9, e); },
+                                             [](Epoch e) { return 1 + static_cast<double>(e); }}});
+  expect_pytorchs<MultiplicativeLR>(
+      "multiplicative",
+      MultiplicativeLROptions{{[](Epoch e) { return 1 - static_cast<double>(e) / 100; }}});
+}
+
+TEST(LRScheduler, ChainsAsPyTorchsDo) {
+  SGD opt = two_groups();
+  ExponentialLR exponential(opt, {.gamma = 0.95});
+  LinearLR linear(opt, {.start_factor = 0.1, .end_factor = 1, .total_iters = 10});
+  StepLR step(opt, {.step_size = 9, .gamma = 0.5});
+  expect_pytorchs("chained", opt, {&exponential, &linear, &step});
+}
+
+TEST(SequentialLR, GivesPyTorchsRates) {
+  SGD opt = two_groups();
+  LinearLR warmup(opt, {.start_factor = 0.1, .end_factor = 1, .total_iters = 5});
+  CosineAnnealingLR cosine(opt, {.T_max = 30});
+  ExponentialLR exponential(opt, {.gamma = 0.9});
+  SequentialLR scheduler(opt, {&warmup, &cosine, &exponential}, {5, 35});
+  expect_pytorchs("sequential", opt, {&scheduler});
+}
+
+TEST(OneCycleLR, GivesPyTorchsRatesAndMomenta) {
+  expect_pytorchs<OneCycleLR>("one_cycle", OneCycleLROptions{.max_lr = {0.4}, .total_steps = 50});
+  expect_pytorchs<OneCycleLR>("one_cycle_linear", OneCycleLROptions{.max_lr = {0.4, 0.2},
+                                                                    .total_steps = 50,
+                                                                    .pct_start = 0.4,
+                                                                    .anneal_strategy = "linear",
+                                                                    .base_momentum = {0.8},
+                                                                    .max_momentum = {0.9, 0.99},
+                                                                    .div_factor = 10,
+                                                                    .three_phase = true});
+}
+
+TEST(OneCycleLR, CyclesAdamsFirstBetaAndRefusesAStepTooMany) {
+  Adam adam({parameter()});
+  OneCycleLR scheduler(adam, {.max_lr = {0.1}, .total_steps = 10});
+  EXPECT_EQ(adam.options().betas.first, 0.95);
+  for (int i = 0; i < 10; ++i) scheduler.step();
+  const double last = adam.lr();
+  EXPECT_ERROR(scheduler.step(), kInvalidArgument,
+               "OneCycleLR: step 11 of a schedule of 10 steps (total_steps)");
+  EXPECT_EQ(scheduler.last_epoch(), 10);
+  EXPECT_EQ(adam.lr(), last);
+}
+
+TEST(ReduceLROnPlateau, GivesPyTorchsRates) {
+  const auto metrics = arrays().get<double>("metrics");
+  {
+    SGD opt = two_groups();
+    ReduceLROnPlateau scheduler(
+        opt, {.factor = 0.5, .patience = 3, .cooldown = 2, .min_lr = {0.001, 0.005}});
+    expect_pytorchs("plateau", opt, [&](std::size_t i) { scheduler.step(metrics[i]); });
+    EXPECT_EQ(scheduler.get_last_lr(), (std::vector{opt.lr(0), opt.lr(1)}));
+  }
+  SGD opt = two_groups();
+  ReduceLROnPlateau scheduler(
+      opt, {.mode = "max", .patience = 2, .threshold = 0.01, .threshold_mode = "abs"});
+  expect_pytorchs("plateau_max", opt, [&](std::size_t i) {
+    scheduler.step(tensor(metrics[i], {.dtype = DType::kF64}));
+  });
+}
+
+TEST(ReduceLROnPlateau, CountsNaNAsNoBetter) {
+  SGD opt({parameter()}, {.lr = 1});
+  ReduceLROnPlateau scheduler(opt, {.patience = 0});
+  scheduler.step(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(opt.lr(), 0.1);
+}
+
+// A run of 10 steps, saved, and continued by new objects goes on as the run without a stop.
+TEST(LRScheduler, ContinuesFromItsState) {
+  const auto metrics = arrays().get<double>("metrics");
+  SGD opt = two_groups();
+  LinearLR warmup(opt, {.start_factor = 0.1, .end_factor = 1, .total_iters = 5});
+  CosineAnnealingLR cosine(opt, {.T_max = 30});
+  SequentialLR scheduler(opt, {&warmup, &cosine}, {5});
+  ReduceLROnPlateau plateau(opt, {.patience = 2});
+  for (std::size_t i = 0; i < 20; ++i) {
+    scheduler.step();
+    plateau.step(metrics[i]);
+  }
+  const nn::StateDict of_optimizer = opt.state_dict();
+  EXPECT_NE(nn::find(of_optimizer, "param_groups.1.initial_lr"), nullptr);
+
+  SGD opt2 = two_groups();
+  opt2.load_state_dict(of_optimizer);
+  LinearLR warmup2(opt2, {.start_factor = 0.1, .end_factor = 1, .total_iters = 5});
+  CosineAnnealingLR cosine2(opt2, {.T_max = 30});
+  SequentialLR scheduler2(opt2, {&warmup2, &cosine2}, {5});
+  ReduceLROnPlateau plateau2(opt2, {.patience = 2});
+  scheduler2.load_state_dict(scheduler.state_dict());
+  plateau2.load_state_dict(plateau.state_dict());
+  opt2.load_state_dict(of_optimizer);
+  EXPECT_EQ(scheduler2.last_epoch(), 20);
+  for (std::size_t i = 20; i < 45; ++i) {
+    scheduler.step();
+    scheduler2.step();
+    plateau.step(metrics[i]);
+    plateau2.step(metrics[i]);
+    EXPECT_EQ(opt.lr(0), opt2.lr(0)) << i;
+    EXPECT_EQ(opt.lr(1), opt2.lr(1)) << i;
+  }
+}
+
+TEST(LRScheduler, RefusesAStateOfAnotherAndKeepsItsOwn) {
+  SGD opt = two_groups();
+  StepLR step(opt, {.step_size = 2});
+  StepLR other(opt, {.step_size = 3});
+  SequentialLR sequence(opt, {&step, &other}, {4});
+  for (int i = 0; i < 5; ++i) sequence.step();
+  nn::StateDict state = sequence.state_dict();
+  state.pop_back();
+  state.front().tensor = tensor(std::int64_t{77});
+  EXPECT_ERROR(sequence.load_state_dict(state), kMismatch,
+               "StepLR: load_state_dict: \"_last_lr\" has 0 numbers, wanted 2; does the state "
+               "belong to another scheduler or model?");
+  EXPECT_EQ(sequence.last_epoch(), 5);
+
+  SGD one({parameter()});
+  ExponentialLR exponential(one, {.gamma = 0.9});
+  EXPECT_ERROR(exponential.load_state_dict(step.state_dict()), kMismatch,
+               "ExponentialLR: load_state_dict: \"base_lrs\" has 2 numbers, wanted 1; does the "
+               "state belong to another scheduler or model?");
+}
+
+TEST(LRScheduler, RefusesBadOptions) {
+  SGD opt = two_groups();
+  EXPECT_ERROR(StepLR(opt, {.step_size = 0}), kInvalidArgument,
+               "StepLR: step_size is 0, wanted at least 1");
+  EXPECT_ERROR(LinearLR(opt, {.start_factor = 0}), kInvalidArgument,
+               "LinearLR: start_factor is 0, wanted more than 0 and at most 1");
+  EXPECT_ERROR(LinearLR(opt, {.end_factor = 1.5}), kInvalidArgument,
+               "LinearLR: end_factor is 1.5, wanted 0 to 1");
+  EXPECT_ERROR(ConstantLR(opt, {.factor = std::nan("")}), kInvalidArgument,
+               "ConstantLR: factor is nan, wanted more than 0 and at most 1");
+  EXPECT_ERROR(ExponentialLR(opt, {.gamma = std::nan("")}), kInvalidArgument,
+               "ExponentialLR: gamma is nan, wanted a finite number");
+  EXPECT_ERROR(CosineAnnealingLR(opt, {.T_max = -1}), kInvalidArgument,
+               "CosineAnnealingLR: T_max is -1, wanted at least 1");
+  EXPECT_ERROR(CosineAnnealingWarmRestarts(opt, {.T_0 = 1, .T_mult = 0}), kInvalidArgument,
+               "CosineAnnealingWarmRestarts: T_mult is 0, wanted at least 1");
+  EXPECT_ERROR(PolynomialLR(opt, {.total_iters = 0}), kInvalidArgument,
+               "PolynomialLR: total_iters is 0, wanted at least 1");
+  EXPECT_ERROR(
+      LambdaLR(opt, {{}}), kInvalidArgument,
+      "LambdaLR: lr_lambda has 0 functions, wanted 1 or one for each of 2 parameter groups");
+  EXPECT_ERROR(MultiplicativeLR(opt, {{nullptr}}), kInvalidArgument,
+               "MultiplicativeLR: lr_lambda holds an empty function");
+  EXPECT_ERROR(OneCycleLR(opt, {.max_lr = {1, 2, 3}, .total_steps = 5}), kInvalidArgument,
+               "OneCycleLR: max_lr has 3 numbers, wanted 1 or one for each of 2 parameter groups");
+  EXPECT_ERROR(ReduceLROnPlateau(opt, {.mode = "least"}), kInvalidArgument,
+               "ReduceLROnPlateau: mode is \"least\", wanted \"min\" or \"max\"");
+  EXPECT_ERROR(ReduceLROnPlateau(opt, {.factor = 1}), kInvalidArgument,
+               "ReduceLROnPlateau: factor is 1, wanted less than 1");
+  SGD foreign = two_groups();
+  StepLR step(opt, {.step_size = 1});
+  StepLR of_another(foreign, {.step_size = 1});
+  EXPECT_ERROR(SequentialLR(opt, {&step, &of_another}, {2}), kInvalidArgument,
+               "SequentialLR: scheduler 1 is null or another optimizer's");
+  EXPECT_ERROR(
+      SequentialLR(opt, {&step}, {2}), kInvalidArgument,
+      "SequentialLR: 1 schedulers and 1 milestones, wanted one milestone fewer than schedulers");
+  EXPECT_ERROR(SequentialLR(opt, {&step, &step, &step}, {2, 2}), kInvalidArgument,
+               "SequentialLR: milestones 2, 2 do not rise");
+}
+
+TEST(LRScheduler, RefusesAGroupThatItDoesNotKnow) {
+  SGD opt({parameter()});
+  StepLR scheduler(opt, {.step_size = 1});
+  opt.add_param_group({parameter()}, {});
+  EXPECT_ERROR(scheduler.step(), kInvalidArgument,
+               "StepLR: the optimizer has 2 parameter groups, 1 when the scheduler was made; make "
+               "the scheduler after the last add_param_group()");
+  EXPECT_EQ(scheduler.last_epoch(), 0);
+}
+
+}  // namespace
+}  // namespace dl::optim
