@@ -20,17 +20,13 @@
 #include "core/device/parallel.h"
 #include "core/random/distributions.h"
 #include "core/tensor/factories.h"
+#include "nn/data/batch_order.h"
 #include "nn/data/sample_error.h"
 
 namespace dl::data {
 namespace {
 
 constexpr std::chrono::seconds kPatience{5};  // before the log says who is waited for
-
-std::int64_t batches(std::int64_t samples, const DataLoaderOptions& options) noexcept {
-  const std::int64_t full = samples / options.batch_size;
-  return full + (options.drop_last || samples % options.batch_size == 0 ? 0 : 1);
-}
 
 Shape batch_shape(std::int64_t count, const Field& field) {
   Shape shape(1 + field.shape.size(), count);
@@ -50,19 +46,32 @@ void check_fields(const std::vector<Field>& fields) {
   }
 }
 
+std::shared_ptr<const Dataset> checked(const DatasetRef& dataset,
+                                       const DataLoaderOptions& options) {
+  DL_CHECK(dataset.share() != nullptr, kInvalidArgument, "DataLoader: the dataset is null");
+  check_fields(dataset->fields());
+  DL_CHECK(options.batch_size >= 1, kInvalidArgument,
+           "DataLoader: batch_size is {}, wanted at least 1", options.batch_size);
+  DL_CHECK(options.num_workers >= 0, kInvalidArgument,
+           "DataLoader: num_workers is {}, wanted at least 0", options.num_workers);
+  DL_CHECK(options.prefetch_factor >= 1, kInvalidArgument,
+           "DataLoader: prefetch_factor is {}, wanted at least 1", options.prefetch_factor);
+  return dataset.share();
+}
+
 }  // namespace
 
 // One epoch: its owner and its workers share it, so that a worker that is left behind in a read()
 // finds it when that returns. Nothing but read() and size() touches the dataset.
 class DataLoader::Epoch::Impl {
  public:
-  Impl(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> order,
-       const DataLoaderOptions& options, int workers)
+  Impl(std::shared_ptr<const Dataset> dataset, BatchOrder order, const DataLoaderOptions& options,
+       int workers)
       : dataset_(std::move(dataset)),
         fields_(dataset_->fields()),
         order_(std::move(order)),
         options_(options),
-        batches_(batches(static_cast<std::int64_t>(order_.size()), options)),
+        batches_(order_.size()),
         slots_(static_cast<std::size_t>(
             std::min(std::int64_t{workers} * options.prefetch_factor, batches_))) {}
 
@@ -179,7 +188,7 @@ class DataLoader::Epoch::Impl {
     return slots_[static_cast<std::size_t>(batch) % slots_.size()];
   }
   std::int64_t first_sample(std::int64_t batch) const noexcept {
-    return order_[static_cast<std::size_t>(batch * options_.batch_size)];
+    return order_.batch(batch).front();
   }
   std::string sample_text(const Slot& slot) const {
     return fmt::format("sample {} (batch {})", slot.sample.value_or(first_sample(slot.number)),
@@ -208,9 +217,7 @@ class DataLoader::Epoch::Impl {
   // each one, and returns early where that is false.
   template <typename GoOn>
   Batch read(SamplePlace& place, const GoOn& go_on) const {
-    const auto first = static_cast<std::size_t>(place.batch * options_.batch_size);
-    const std::span<const std::int64_t> indices = std::span(order_).subspan(
-        first, std::min(static_cast<std::size_t>(options_.batch_size), order_.size() - first));
+    const std::span<const std::int64_t> indices = order_.batch(place.batch);
     Batch batch;
     for (const Field& field : fields_) {
       batch.fields.push_back(empty(batch_shape(static_cast<std::int64_t>(indices.size()), field),
@@ -233,7 +240,7 @@ class DataLoader::Epoch::Impl {
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::vector<Field> fields_;
-  const std::vector<std::int64_t> order_;
+  const BatchOrder order_;
   const DataLoaderOptions options_;
   const std::int64_t batches_;
 
@@ -298,26 +305,37 @@ std::optional<Batch> DataLoader::Epoch::next() {
   return impl_->next();
 }
 
-// Holds a borrowed dataset by a pointer that does not destroy it.
-DataLoader::DataLoader(const Dataset& dataset, Sampler& sampler, DataLoaderOptions options)
-    : DataLoader(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &dataset), sampler,
-                 options) {}
-
-DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, Sampler& sampler,
-                       DataLoaderOptions options)
-    : dataset_(std::move(dataset)), sampler_(sampler), options_(options) {
-  DL_CHECK(dataset_ != nullptr, kInvalidArgument, "DataLoader: the dataset is null");
-  check_fields(dataset_->fields());
-  DL_CHECK(options.batch_size >= 1, kInvalidArgument,
-           "DataLoader: batch_size is {}, wanted at least 1", options.batch_size);
-  DL_CHECK(options.num_workers >= 0, kInvalidArgument,
-           "DataLoader: num_workers is {}, wanted at least 0", options.num_workers);
-  DL_CHECK(options.prefetch_factor >= 1, kInvalidArgument,
-           "DataLoader: prefetch_factor is {}, wanted at least 1", options.prefetch_factor);
+DataLoader::DataLoader(DatasetRef dataset, Sampler& sampler, DataLoaderOptions options)
+    : dataset_(checked(dataset, options)), options_(options) {
+  DL_CHECK(!options.shuffle, kInvalidArgument,
+           "DataLoader: shuffle = true beside a sampler, which gives the order already");
+  orders_ = fixed_batches(sampler, options.batch_size, options.drop_last);
 }
 
+DataLoader::DataLoader(DatasetRef dataset, BatchSampler& sampler, DataLoaderOptions options)
+    : dataset_(checked(dataset, options)), options_(options), orders_(sampled_batches(sampler)) {
+  DL_CHECK(!options.shuffle && options.batch_size == 1 && !options.drop_last, kInvalidArgument,
+           "DataLoader: shuffle, batch_size or drop_last beside a batch sampler, which gives the "
+           "batches already");
+}
+
+DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options)
+    : dataset_(checked(dataset, options)), options_(options) {
+  std::unique_ptr<Sampler> sampler;
+  if (options.shuffle) {
+    sampler = std::make_unique<RandomSampler>(dataset_->size());
+  } else {
+    sampler = std::make_unique<SequentialSampler>(dataset_->size());
+  }
+  orders_ = fixed_batches(std::move(sampler), options.batch_size, options.drop_last);
+}
+
+DataLoader::DataLoader(DataLoader&&) noexcept = default;
+DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
+DataLoader::~DataLoader() = default;
+
 std::int64_t DataLoader::size() const noexcept {
-  return batches(sampler_.size(), options_);
+  return orders_->size();
 }
 
 DataLoader::Epoch DataLoader::epoch() const {
@@ -325,15 +343,8 @@ DataLoader::Epoch DataLoader::epoch() const {
   // is drawn after it, the sampler's order first, would be another stream's.
   std::int64_t seed = 0;
   random::fill_random(std::span(&seed, 1), default_generator());
-  const std::int64_t announced = sampler_.size();
-  std::vector<std::int64_t> order = sampler_.indices();
-  DL_CHECK(
-      static_cast<std::int64_t>(order.size()) == announced, kInvalidArgument,
-      "DataLoader: the sampler's size() is {}, but its indices() returned {}; both must be the "
-      "number of samples in an epoch",
-      announced, order.size());
-  const auto useful =
-      static_cast<int>(std::min<std::int64_t>(options_.num_workers, batches(announced, options_)));
+  BatchOrder order = orders_->next();
+  const auto useful = static_cast<int>(std::min<std::int64_t>(options_.num_workers, order.size()));
   auto impl = std::make_shared<Epoch::Impl>(dataset_, std::move(order), options_, useful);
   return Epoch(std::move(impl), useful);
 }

@@ -1,11 +1,11 @@
 // DataLoader: a dataset, in a sampler's order, as batches of tensors.
 //
 //   DataLoader loader(dataset, sampler, {.batch_size = 64, .num_workers = 2, .drop_last = true});
-//   for (const Batch& batch : loader) step(batch[0], batch[1]);
+//   for (const auto& [x, y] : loader) step(x, y);  // or const Batch& batch: batch[0], batch[1]
 //
-// The loader borrows the sampler, which must outlive it, and borrows or shares the dataset. Batches
-// come in the sampler's order and hold the same bytes for any number of workers: a worker reads
-// whole batches into their own memory, ahead of the loop by at most prefetch_factor batches a
+// The loader borrows the sampler, which must outlive it, and takes the dataset as a DatasetRef.
+// Batches come in the sampler's order and hold the same bytes for any number of workers: a worker
+// reads whole batches into their own memory, ahead of the loop by at most prefetch_factor batches a
 // worker. Workers open no parallel region. A batch's tensors belong to the caller.
 //
 // Errors: an exception that a dataset throws comes out of next() at the batch where it happened, in
@@ -28,15 +28,19 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/tensor/tensor.h"
-#include "nn/data/dataset.h"
+#include "nn/data/dataset_ref.h"
 #include "nn/data/sampler.h"
 
 namespace dl::data {
+
+class BatchOrders;
 
 // One tensor for each field of the dataset: [batch size, field's shape...].
 struct Batch {
@@ -51,8 +55,21 @@ struct Batch {
   }
 };
 
+// A batch of two fields has two names: const auto& [x, y] = batch. Throws kInvalidArgument for a
+// batch of another number of fields.
+template <std::size_t I>
+const Tensor& get(const Batch& batch) {
+  DL_CHECK(batch.fields.size() == 2, kInvalidArgument,
+           "Batch: [x, y] names 2 fields, the dataset has {}; use batch[0], batch[1], ...",
+           batch.fields.size());
+  return batch.fields[I];
+}
+
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
+  // Without a sampler: a new order each epoch, from default_generator() as PyTorch's; else 0, 1,
+  // ...
+  bool shuffle = false;
   int num_workers = 0;      // 0: next() reads, on the caller's thread
   int prefetch_factor = 2;  // batches that each worker reads ahead
   bool drop_last = false;   // leave out a last batch that is not full
@@ -107,12 +124,16 @@ class DataLoader {
     std::optional<Batch> batch_;
   };
 
-  // Throws kInvalidArgument unless batch_size and prefetch_factor are at least 1, num_workers at
-  // least 0, and the dataset has fields whose sizes are at least 0. The first borrows the dataset,
-  // the second shares it.
-  DataLoader(const Dataset& dataset, Sampler& sampler, DataLoaderOptions options = {});
-  DataLoader(std::shared_ptr<const Dataset> dataset, Sampler& sampler,
-             DataLoaderOptions options = {});
+  // The order is the sampler's, the batch sampler's, or by options.shuffle. Throws kInvalidArgument
+  // unless batch_size and prefetch_factor are at least 1, num_workers at least 0, and the dataset
+  // is not null and has fields whose sizes are at least 0; for shuffle beside a sampler; and for
+  // shuffle, batch_size or drop_last beside a batch sampler.
+  DataLoader(DatasetRef dataset, Sampler& sampler, DataLoaderOptions options = {});
+  DataLoader(DatasetRef dataset, BatchSampler& sampler, DataLoaderOptions options = {});
+  explicit DataLoader(DatasetRef dataset, DataLoaderOptions options = {});
+  DataLoader(DataLoader&&) noexcept;
+  DataLoader& operator=(DataLoader&&) noexcept;
+  ~DataLoader();
 
   // Batches in an epoch, by the sampler's size().
   std::int64_t size() const noexcept;
@@ -127,8 +148,15 @@ class DataLoader {
  private:
   // Shared with workers that are left behind.
   std::shared_ptr<const Dataset> dataset_;
-  Sampler& sampler_;
   DataLoaderOptions options_;
+  std::unique_ptr<BatchOrders> orders_;
 };
 
 }  // namespace dl::data
+
+template <>
+struct std::tuple_size<dl::data::Batch> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I>
+struct std::tuple_element<I, dl::data::Batch> {
+  using type = dl::Tensor;
+};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/random/distributions.h"
@@ -65,6 +66,21 @@ std::vector<std::int64_t> RandomSampler::indices() {
     order.insert(order.end(), next.begin(), next.begin() + std::min(left, dataset_size_));
   }
   return order;
+}
+
+WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
+                                             WeightedRandomSamplerOptions options)
+    : weights_(std::move(weights)), num_samples_(num_samples), options_(options) {
+  DL_CHECK(num_samples >= 1, kInvalidArgument,
+           "WeightedRandomSampler: num_samples is {}, wanted at least 1", num_samples);
+  random::check_multinomial(weights_, num_samples, options.replacement);
+}
+
+std::vector<std::int64_t> WeightedRandomSampler::indices() {
+  Generator& generator = options_.generator ? *options_.generator : default_generator();
+  std::vector<std::int64_t> drawn(static_cast<std::size_t>(num_samples_));
+  random::fill_multinomial(drawn, weights_, options_.replacement, generator);
+  return drawn;
 }
 
 DistributedSampler::DistributedSampler(std::int64_t dataset_size, DistributedSamplerOptions options)

@@ -55,6 +55,39 @@ class RandomSampler final : public Sampler {
   RandomSamplerOptions options_;
 };
 
+struct WeightedRandomSamplerOptions {
+  bool replacement = true;
+  Generator* generator = nullptr;  // null: default_generator()
+};
+
+// num_samples indices, each drawn with its share of the weights' sum:
+// torch.utils.data.WeightedRandomSampler, index by index with replacement (fill_multinomial() says
+// what differs without).
+class WeightedRandomSampler final : public Sampler {
+ public:
+  // Throws kInvalidArgument unless num_samples is at least 1 and the weights are finite, at least
+  // 0, not all 0 and, without replacement, num_samples of them more than 0.
+  WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
+                        WeightedRandomSamplerOptions options = {});
+  std::int64_t size() const noexcept override { return num_samples_; }
+  std::vector<std::int64_t> indices() override;
+
+ private:
+  std::vector<double> weights_;
+  std::int64_t num_samples_;
+  WeightedRandomSamplerOptions options_;
+};
+
+// Which samples each batch of an epoch holds; batches may differ in size, as buckets of similar
+// lengths do.
+class BatchSampler {
+ public:
+  virtual ~BatchSampler() = default;
+  // How many batches batches() returns.
+  virtual std::int64_t size() const noexcept = 0;
+  virtual std::vector<std::vector<std::int64_t>> batches() = 0;
+};
+
 // What becomes of the samples at the end that do not divide by the number of ranks.
 enum class Remainder : std::uint8_t {
   kPad,     // the first samples of the order are visited again: every rank gets as many

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
-from torch.utils.data import DistributedSampler, RandomSampler
+from torch.utils.data import DistributedSampler, RandomSampler, WeightedRandomSampler, random_split
 
 ARRAYS = pathlib.Path(__file__).resolve().parent / "arrays"
 
@@ -68,6 +68,13 @@ def samplers():
     g = seeded(5)
     a["random_twice"] = [*RandomSampler(range(10), generator=g), *RandomSampler(range(10), generator=g)]
     a["random_replacement"] = list(RandomSampler(range(10), replacement=True, num_samples=70, generator=seeded(5)))
+    g = seeded(5)
+    weighted = WeightedRandomSampler([0.1, 5, 0, 2.5, 0.7], 60, generator=g)
+    a["weighted"], a["weighted_again"] = list(weighted), list(weighted)
+    g = seeded(42)
+    for i, part in enumerate(random_split(range(103), [0.5, 0.3, 0.2], generator=g)):
+        a[f"split_shares_{i}"] = part.indices
+    a["split_numbers_1"] = random_split(range(103), [100, 3], generator=g)[1].indices
     torch.manual_seed(123)
     r = RandomSampler(range(100))
     a["random_default_generator"] = [*r, *r]

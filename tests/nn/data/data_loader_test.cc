@@ -64,6 +64,56 @@ TEST(DataLoader, ShufflesAsPyTorchDoesWithTheSameSeed) {
   EXPECT_EQ(default_generator().random() % 1'000'000, 725721U);
 }
 
+TEST(DataLoader, ShufflesWithoutASamplerAsWithARandomOne) {
+  const Numbers dataset(10);
+  RandomSampler sampler(10);
+  manual_seed(7);
+  const auto sampled = all_targets(DataLoader(dataset, sampler, {.batch_size = 4}));
+  manual_seed(7);
+  EXPECT_EQ(all_targets(DataLoader(dataset, {.batch_size = 4, .shuffle = true})), sampled);
+  EXPECT_THAT(all_targets(DataLoader(dataset, {.batch_size = 8})),
+              ElementsAre(ElementsAre(0, 10, 20, 30, 40, 50, 60, 70), ElementsAre(80, 90)));
+  EXPECT_THAT([&] { DataLoader(dataset, sampler, {.shuffle = true}); },
+              ThrowsMessage<Error>("DataLoader: shuffle = true beside a sampler, which gives the "
+                                   "order already"));
+}
+
+class TwoBatches : public BatchSampler {
+ public:
+  explicit TwoBatches(std::vector<std::vector<std::int64_t>> batches)
+      : batches_(std::move(batches)) {}
+  std::int64_t size() const noexcept override { return 2; }
+  std::vector<std::vector<std::int64_t>> batches() override { return batches_; }
+
+ private:
+  std::vector<std::vector<std::int64_t>> batches_;
+};
+
+TEST(DataLoader, TakesTheBatchesOfABatchSampler) {
+  const Numbers dataset(10);
+  TwoBatches sampler({{3, 1, 2}, {9}});
+  for (const int workers : {0, 2}) {
+    const DataLoader loader(dataset, sampler, {.num_workers = workers});
+    EXPECT_EQ(loader.size(), 2);
+    EXPECT_THAT(all_targets(loader), ElementsAre(ElementsAre(30, 10, 20), ElementsAre(90)));
+  }
+  EXPECT_THAT([&] { DataLoader(dataset, sampler, {.batch_size = 3}); },
+              ThrowsMessage<Error>("DataLoader: shuffle, batch_size or drop_last beside a batch "
+                                   "sampler, which gives the batches already"));
+  TwoBatches empty({{3}, {}});
+  EXPECT_THAT([&] { DataLoader(dataset, empty).epoch(); },
+              ThrowsMessage<Error>("DataLoader: batch 1 of the batch sampler holds no sample"));
+  TwoBatches single(std::vector<std::vector<std::int64_t>>{{3}});
+  EXPECT_THAT([&] { DataLoader(dataset, single).epoch(); },
+              ThrowsMessage<Error>("DataLoader: the batch sampler's size() is 2, but its batches() "
+                                   "returned 1; both must be the number of batches in an epoch"));
+}
+
+TEST(DataLoader, OwnsATemporaryDataset) {
+  const DataLoader loader(Numbers(3), {.batch_size = 3});
+  EXPECT_THAT(all_targets(loader), ElementsAre(ElementsAre(0, 10, 20)));
+}
+
 TEST(DataLoader, LeavesOutAnIncompleteBatchWhereAskedTo) {
   const Numbers dataset(5);
   SequentialSampler sampler(5);

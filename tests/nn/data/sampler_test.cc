@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "core/base/error.h"
 #include "tests/parity/arrays.h"
@@ -63,6 +65,42 @@ TEST(RandomSampler, RefusesToDrawFromNothing) {
   EXPECT_THAT([] { RandomSampler sampler(0); },
               testing::ThrowsMessage<Error>(
                   "RandomSampler: asked for 0 samples of a dataset of 0, wanted at least 1 of 1"));
+}
+
+TEST(WeightedRandomSampler, HasPyTorchsOrderWithReplacement) {
+  Generator generator(5);
+  WeightedRandomSampler sampler({0.1, 5, 0, 2.5, 0.7}, 60, {.generator = &generator});
+  EXPECT_EQ(sampler.size(), 60);
+  EXPECT_EQ(sampler.indices(), wanted("weighted"));
+  EXPECT_EQ(sampler.indices(), wanted("weighted_again"));
+}
+
+// Among 20,000 draws of 2 of 3, each pair comes as often as drawing one after the other says.
+TEST(WeightedRandomSampler, DrawsByWeightWithoutReplacement) {
+  Generator generator(1);
+  WeightedRandomSampler sampler({1, 2, 5, 0}, 2, {.replacement = false, .generator = &generator});
+  std::map<Indices, double> share;
+  for (int i = 0; i < 20'000; ++i) share[sampler.indices()] += 1.0 / 20'000;
+  ASSERT_EQ(share.size(), 6U);
+  const double weights[] = {1, 2, 5};
+  for (const auto& [pair, found] : share) {
+    const double first = weights[pair[0]] / 8;
+    EXPECT_NEAR(found, first * weights[pair[1]] / (8 - weights[pair[0]]), 0.015);
+  }
+}
+
+TEST(WeightedRandomSampler, RefusesWhatCannotBeDrawn) {
+  const auto refuses = [](std::vector<double> weights, std::int64_t count, bool replacement,
+                          const std::string& text) {
+    EXPECT_THAT([&] { WeightedRandomSampler(weights, count, {.replacement = replacement}); },
+                testing::ThrowsMessage<Error>(testing::HasSubstr(text)));
+  };
+  refuses({1, 2}, 0, true, "WeightedRandomSampler: num_samples is 0, wanted at least 1");
+  refuses({1, -2}, 1, true, "weight 1 is -2, wanted a finite number of at least 0");
+  refuses({1, std::nan("")}, 1, true, "weight 1 is nan");
+  refuses({0, 0}, 1, true, "none of the 2 weights is more than 0");
+  refuses({}, 1, true, "none of the 0 weights");
+  refuses({1, 0, 2}, 3, false, "cannot draw 3 numbers without replacement where 2 weights");
 }
 
 TEST(DistributedSampler, HasPyTorchsIndicesOnEveryRank) {
