@@ -17,6 +17,7 @@
 #include "launcher/agent/generation.h"
 #include "launcher/autopsy/command.h"
 #include "launcher/cli/options.h"
+#include "launcher/cli/slurm_line.h"
 #include "launcher/front/front.h"
 #include "launcher/front/starter.h"
 #include "launcher/plan/gpus.h"
@@ -33,6 +34,9 @@
 #include "launcher/remote/agent_mode.h"
 #include "launcher/remote/hosts_job.h"
 #include "launcher/remote/ssh.h"
+#include "launcher/slurm/commands.h"
+#include "launcher/srun/srun_front.h"
+#include "launcher/srun/srun_task.h"
 
 namespace dl::launcher {
 namespace {
@@ -54,6 +58,12 @@ void show(const std::string& text) {
   }
 }
 
+void find_time_of_preemption(Options& options) {
+  if (!options.preempt_before || options.dry_run) return;
+  const auto end = end_of_slurm_job(env::get(env::Var::kSlurmJobId).value_or(""));
+  if (end) options.preempt_at = *end - *options.preempt_before;
+}
+
 int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
     return autopsy::run({argv + 2, argv + argc});
@@ -63,15 +73,34 @@ int run(int argc, char** argv) {
   }
   NodePlan plan;
   Options options;
+  UniqueFd orders;  // of a front that has started this dlrun by srun
   try {
+    orders = become_task_of_srun();
     auto parsed = parse_options({argv + 1, argv + argc});
     if (const auto* information = std::get_if<Information>(&parsed)) {
       show(information->text);
       return 0;
     }
     options = std::get<Options>(std::move(parsed));
-    if (remote::is_for_hosts(options)) return remote::run_on_hosts(options, {argc, argv});
+    if (remote::is_for_hosts(options)) {
+      find_time_of_preemption(options);
+      return remote::run_on_hosts(options, {argc, argv});
+    }
     take_surroundings(options);
+    if (orders) {
+      options.key_file.clear();  // the key came with the start
+      options.first_node_speaks = true;
+    } else if (const auto allocation = needs_srun(options)) {
+      if (!options.dry_run) {
+        JobSignals::hold();
+        return run_front_of_srun(options, *allocation, {argv + 1, argv + argc});
+      }
+      options.nnodes = static_cast<int>(allocation->hosts.size());
+      options.node_rank = 0;
+      options.rdzv_endpoint =
+          SlurmStep{.job = allocation->job, .step = "0", .hosts = {allocation->hosts.front().name}}
+              .endpoint();
+    }
     Machine machine = this_machine();
     if (needs_gpus(options)) {
       machine.gpus = gpus_to_give_out();
@@ -99,6 +128,8 @@ int run(int argc, char** argv) {
     return program.exit_code;
   }
   plan.executable = program.path;
+  // One node's request is enough for all.
+  if (plan.node_rank == 0) find_time_of_preemption(options);
   try {
     plan.serves_pmi = is_to_serve_pmi(options, plan.executable);
   } catch (const Error& error) {
@@ -110,9 +141,17 @@ int run(int argc, char** argv) {
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
                                                    ranks, kHighestRankFd);
   JobSignals::hold();
-  StartHere starter(plan,
-                    start_warden({plan.executable, plan.job.program, open_files}, {argc, argv}));
-  return Front(options, starter).run();
+  try {
+    StartHere starter(plan,
+                      start_warden({plan.executable, plan.job.program, open_files}, {argc, argv}));
+    Front front(options, starter);
+    if (orders) front.take_orders(std::move(orders));
+    return front.run();
+  } catch (...) {
+    // A node that cannot take part must not let the other tasks of its step wait for it.
+    if (!options.slurm_step.empty()) end_slurm_step(options.slurm_step);
+    throw;
+  }
 }
 
 }  // namespace

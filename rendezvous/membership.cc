@@ -116,6 +116,12 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
       goes_on(id, message.goes_on().rank());
       settle(now, out);
       break;
+    case pb::FromNode::kPreempt:
+      if (is_member(id)) preempt(message.preempt().why(), out);
+      break;
+    case pb::FromNode::kCalled:
+      if (is_member(id)) called(id, message.called().calls(), out);
+      break;
     case pb::FromNode::kDone:
       if (is_member(id)) done(id, now, out);
       break;
@@ -355,7 +361,8 @@ void Membership::fail(NodeId id, pb::Failed cause, bool is_final, Time now, Outb
   cause.set_host(node.facts.host());
   const Restart restart = restarts_.decide(
       {.exit_code = cause.signal() != 0 ? 128 + cause.signal() : cause.exit_code(),
-       .is_final = is_final,
+       // A job that is to make room does not begin again.
+       .is_final = is_final || calls_.has_value(),
        .ran = std::chrono::duration_cast<std::chrono::milliseconds>(now - began_)});
   cause.set_again(restart.again);
   cause.set_delay_ms(static_cast<int>(restart.delay.count()));
@@ -462,11 +469,34 @@ void Membership::done(NodeId id, Time now, Outbox& out) {
   is_over_ = true;
 }
 
+void Membership::preempt(const std::string& why, Outbox& out) {
+  if (calls_) return;
+  calls_.emplace();
+  for (const NodeId member : members_) {
+    Outgoing request{.to = member, .message = {}};
+    request.message.mutable_preempt()->set_why(why);
+    out.push_back(std::move(request));
+  }
+}
+
+// One more than any rank has made: no rank is beyond it, and none of its calls before was true.
+void Membership::called(NodeId id, std::uint64_t calls, Outbox& out) {
+  if (!calls_ || !calls_->emplace(id, calls).second || calls_->size() != members_.size()) return;
+  std::uint64_t most = 0;
+  for (const auto& [node, count] : *calls_) most = std::max(most, count);
+  for (const NodeId member : members_) {
+    Outgoing checkpoint{.to = member, .message = {}};
+    checkpoint.message.mutable_checkpoint()->set_call(most + 1);
+    out.push_back(std::move(checkpoint));
+  }
+}
+
 void Membership::end_generation() {
   for (const NodeId member : members_) nodes_.at(member).group_rank = -1;
   members_.clear();
   first_cause_ = FirstCause();
   asked_.reset();
+  calls_.reset();
   barriers_.clear();
   ending_.reset();
   ++number_;

@@ -96,6 +96,9 @@ class Membership {
   // What a rank has done, for the first cause.
   void rank_failed(NodeId id, const dlrun::rendezvous::Failed& failed, Time now, Outbox& out);
   void goes_on(NodeId id, int rank);
+  // A request to save and end.
+  void preempt(const std::string& why, Outbox& out);
+  void called(NodeId id, std::uint64_t calls, Outbox& out);
   // Sends the first cause, or asks what it has to know.
   void settle(Time now, Outbox& out);
   NodeId node_of(int rank) const;
@@ -129,6 +132,8 @@ class Membership {
   std::optional<Question> asked_;      // last
   Time answer_by_{};                   // else the silent are taken to go on
   std::set<NodeId> answered_;          // where all were asked
+  // Since a request to save: what each node has answered.
+  std::optional<std::map<NodeId, std::uint64_t>> calls_;
   std::optional<Time> last_heartbeat_;
 };
 

@@ -9,6 +9,7 @@
 #include "collectives/init/choice.h"
 #include "collectives/init/launch.h"
 #include "collectives/init/meeting.h"
+#include "collectives/init/preemption_signals.h"
 #include "collectives/mpi/mpi_group.h"
 #include "collectives/recording.h"
 #include "collectives/shm/shm_group.h"
@@ -172,6 +173,7 @@ void init_process_group(const ProcessGroupOptions& options) {
       session == nullptr, kInvalidArgument,
       "init_process_group: there is a default group already; call destroy_process_group first");
   open_missing_standard_streams();  // no socket of ours may get what the program prints
+  outlive_signals_of_preemption();
   session = new Session(make_session(options));
   if (session->group->size() > 1) log::set_who(fmt::format("rank {}", session->group->rank()));
 }

@@ -62,6 +62,14 @@ void Agent::begin() {
                 [this](rendezvous::Question question) {
                   if (generation_) generation_->ask(question);
                 },
+            .on_preempt =
+                [this](const std::string& why) {
+                  if (checkpointing_) checkpointing_->request(why);
+                },
+            .on_checkpoint =
+                [this](std::uint64_t call) {
+                  if (checkpointing_) checkpointing_->agree(call);
+                },
             .on_lost = [this](int exit_code,
                               const std::string& text) { end_job({exit_code, text}, SIGTERM); },
             .on_closed = [this] { act(machine_.others_left()); },
@@ -89,8 +97,12 @@ void Agent::begin_generation(Meeting meeting) {
     end_job({1, error.what()}, SIGTERM);
     return;
   }
+  open_checkpoint_door(meeting);
   generation_ = std::make_unique<Generation>(
-      io_, Generation::Setting{plan_, settings_, key_, output_}, std::move(meeting),
+      io_,
+      Generation::Setting{plan_, settings_, key_, output_,
+                          checkpointing_ ? checkpointing_->name() : ""},
+      std::move(meeting),
       /*judges=*/plan_.job.nnodes == 1, warden_.begin_generation(),
       static_cast<GenerationEvents&>(*this));
   const Meeting& met = generation_->meeting();
@@ -110,6 +122,21 @@ void Agent::begin_generation(Meeting meeting) {
     if (const std::string why = why_no_recorders(); !why.empty()) events_.on_sentence(why);
     generation_->start();
   });
+}
+
+void Agent::open_checkpoint_door(const Meeting& meeting) {
+  if (!settings_.preempt_wait) return;
+  CheckpointEvents events;
+  if (others_) {
+    events.ask_all = [this](const std::string& why) { others_->preempt(why); };
+    events.say_calls = [this](std::uint64_t calls) { others_->called(calls); };
+  }
+  events.on_late = [this](const std::string& complaint) { end_job({1, complaint}, SIGTERM); };
+  events.on_sentence = [this](const std::string& line) { events_.on_sentence(line); };
+  checkpointing_ =
+      std::make_unique<Checkpointing>(io_, meeting.first_rank, plan_.local_world_size(),
+                                      *settings_.preempt_wait, std::move(events));
+  if (early_request_) checkpointing_->ask(*std::exchange(early_request_, std::nullopt));
 }
 
 // What happens.
@@ -198,6 +225,14 @@ void Agent::signal_ranks(int signal) {
   if (generation_) generation_->signal(signal);
 }
 
+void Agent::ask_to_save(const std::string& why) {
+  if (checkpointing_ && !checkpointing_->is_over()) {
+    checkpointing_->ask(why);
+  } else {
+    early_request_ = why;  // for the generation that begins next, if one does
+  }
+}
+
 void Agent::suspend() {
   signal_ranks(SIGSTOP);
   if (generation_) generation_->flush(Deadline::after(kSilence));
@@ -219,6 +254,7 @@ void Agent::act(EndMachine::Action action) {
   using Do = EndMachine::Do;
   switch (action.what) {
     case Do::kSignalRanks:
+      if (checkpointing_) checkpointing_->announce_end();
       if (generation_) generation_->stop(action.signal);
       return;
     case Do::kStartGrace:
@@ -317,6 +353,9 @@ void Agent::begin_next() {
   machine_ = EndMachine(/*has_others=*/plan_.job.nnodes > 1);
   previous_ = std::move(generation_);
   job_failure_.reset();
+  // The other nodes had not heard of the request when this generation failed.
+  if (checkpointing_ && checkpointing_->is_requested()) early_request_ = checkpointing_->why();
+  checkpointing_.reset();
   torch_store_.reset();  // no key and no client of the old generation reaches the next one
   if (restart_.delay.count() == 0) {
     meet_again();

@@ -22,6 +22,7 @@
 #include "launcher/nodes/store_service.h"
 #include "launcher/output/node_output.h"
 #include "launcher/plan/plan.h"
+#include "launcher/preempt/checkpointing.h"
 #include "launcher/process/warden_client.h"
 #include "launcher/torch_store/torch_store.h"
 
@@ -38,6 +39,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   void stop(StopCause cause, int signal) override;
   void hurry() override;
   void signal_ranks(int signal) override;
+  void ask_to_save(const std::string& why) override;
   void suspend() override;
   void resume() override;
   void report() override;
@@ -68,6 +70,9 @@ class Agent : public AgentOrders, private GenerationEvents {
   void begin_generation(Meeting meeting);
   void begin_next();
   void meet_again();
+  void open_checkpoint_door(const Meeting& meeting);
+  Verdict verdict_on_saving() const;
+  void say_who_has_not_saved(Verdict& verdict) const;
 
   void on_rank_started(int rank, pid_t pid) override;
   void on_rank_ended(const RankEnd& end, int local_rank) override;
@@ -126,8 +131,10 @@ class Agent : public AgentOrders, private GenerationEvents {
   // The current generation's:
   int attempt_ = 0;
   EndMachine machine_;
-  std::unique_ptr<Generation> generation_;  // once the nodes have met
-  std::unique_ptr<Generation> previous_;    // handlers of its that wait may still run
+  std::unique_ptr<Generation> generation_;        // once the nodes have met
+  std::optional<std::string> early_request_;      // to save, before there is a
+  std::unique_ptr<Checkpointing> checkpointing_;  // null: the job is not to be preempted
+  std::unique_ptr<Generation> previous_;          // handlers of its that wait may still run
   std::optional<StopCause> stop_cause_;
   std::optional<JobFailure> job_failure_;  // of several nodes, as all have heard it
   bool supervisor_is_lost_ = false;

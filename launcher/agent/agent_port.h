@@ -21,8 +21,12 @@ class NodeOutput;
 struct AgentSettings {
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
+  // That the ranks get to come to dl::should_checkpoint(); nullopt: the job is not to be preempted.
+  std::optional<std::chrono::milliseconds> preempt_wait;
   std::string log_dir;      // empty: no logs
   std::string master_addr;  // as the user gave it; empty: chosen
+  // Pages of other nodes go nowhere, unless the first node is lost.
+  bool first_node_speaks = false;
   // Columns that a progress line of rank 0 may have; 0: it is not shown.
   int progress_columns = 0;
 };
@@ -64,6 +68,8 @@ class AgentOrders {
   virtual void hurry() = 0;
   // To the process group of every rank.
   virtual void signal_ranks(int signal) = 0;
+  // Asks all ranks of the job to save and end. `why`: a clause for the user, "SIGTERM".
+  virtual void ask_to_save(const std::string& why) = 0;
   // dlrun is about to be stopped (Ctrl-Z), and goes on.
   virtual void suspend() = 0;
   virtual void resume() = 0;

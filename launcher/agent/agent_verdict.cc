@@ -65,9 +65,10 @@ Verdict Agent::verdict() const {
     failed.agreed = job_failure_->restart;
     if (job_failure_->exit_code != 0) failed.exit_code = job_failure_->exit_code;
     if (job_failure_->signal != 0) failed.exit_code = 128 + job_failure_->signal;
+    say_who_has_not_saved(failed);
     return failed;
   }
-  if (!generation_ || !generation_->finding()) return {};
+  if (!generation_ || !generation_->finding()) return verdict_on_saving();
   const Meeting& met = generation_->meeting();
   Verdict failed =
       verdict_on(*generation_->finding(), facts, met.first_rank, {plan_.host, met.group_rank});
@@ -75,7 +76,42 @@ Verdict Agent::verdict() const {
   // Without the other nodes' word this one does not go on alone.
   if (others_) failed.may_begin_again = false;
   if (cause_rank() == 0 && wanted_store_port(facts.front())) failed.page.emplace_back(kPortHint);
+  say_who_has_not_saved(failed);
   return failed;
+}
+
+Verdict Agent::verdict_on_saving() const {
+  if (!checkpointing_) return {};
+  const std::uint64_t call = checkpointing_->preemption().call().value_or(0);
+  switch (checkpointing_->outcome()) {
+    case Preemption::Outcome::kNone:
+      return {};
+    case Preemption::Outcome::kSaved: {
+      Verdict saved{.exit_code = kExitSaved, .page = {}};
+      if (generation_->meeting().group_rank == 0) {
+        saved.page.push_back(fmt::format(
+            "saved: every rank returned from call {} of dl::should_checkpoint() with true and "
+            "ended with 0; start the job again to go on",
+            call));
+      }
+      return saved;
+    }
+    case Preemption::Outcome::kPartly:
+      return {.exit_code = 1,
+              .page = {fmt::format("not saved: some ranks ended before call {} of "
+                                   "dl::should_checkpoint(), at which the others returned true; "
+                                   "do all ranks call it equally often?",
+                                   call)}};
+  }
+  return {};
+}
+
+// Ranks that have saved and ended are missed by one that did not, and are not to blame.
+void Agent::say_who_has_not_saved(Verdict& verdict) const {
+  if (!checkpointing_ || !checkpointing_->is_requested()) return;
+  verdict.may_begin_again = false;
+  const std::string sentence = checkpointing_->who_has_not_saved();
+  if (!sentence.empty()) verdict.page.insert(verdict.page.begin(), sentence);
 }
 
 // Whether dlrun took a program for PyTorch's that listens on MASTER_PORT itself.
@@ -167,7 +203,11 @@ void Agent::say_who_is_left(const std::vector<std::string>& left) {
 Verdict Agent::finish() {
   end_descendants();
   output_.drain();
-  return verdict();
+  Verdict last = verdict();
+  const bool first_is_lost =
+      job_failure_ && job_failure_->node_lost && job_failure_->group_rank <= 0;
+  if (settings_.first_node_speaks && plan_.node_rank > 0 && !first_is_lost) last.page.clear();
+  return last;
 }
 
 void Agent::end_descendants() {

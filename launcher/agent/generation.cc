@@ -1,13 +1,16 @@
 #include "launcher/agent/generation.h"
 
 #include <fmt/core.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "launcher/plan/environment.h"
@@ -20,6 +23,18 @@
 namespace dl::launcher {
 
 using rendezvous::kAnyRank;
+
+namespace {
+
+// SLURM signals every process of a step, unless its proctrack plugin knows the step's own child: a
+// rank that does not handle the signal is ended by it, and tells nothing of a cause.
+bool is_signal_of_slurm(int status) {
+  if (!WIFSIGNALED(status) || !env::is_set(env::Var::kSlurmJobId)) return false;
+  const int signal = WTERMSIG(status);
+  return signal == SIGTERM || signal == SIGUSR1 || signal == SIGUSR2;
+}
+
+}  // namespace
 
 Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting meeting, bool judges,
                        UniqueFd channel, GenerationEvents& events)
@@ -94,6 +109,7 @@ void Generation::start_rank(Rank& rank, const LocalRank& where) {
   handles.lifeline_fd = kLifelineFd;
   if (rank.recorder) handles.recorder_fd = kRecorderFd;
   handles.error_file = path_of_descriptor(rank.error_memory.get());
+  handles.checkpoint = set_.checkpoint;
   handles.progress_width = set_.settings.progress_columns;
   if (pmi_) handles.pmi_fd = kPmiFd;
 
@@ -193,11 +209,18 @@ void Generation::on_exited(Rank& rank, int status) {
   rank.end.rank = number_of(rank);
   rank.end.pid = rank.pid;
   rank.end.status = status;
-  rank.end.stopped = stopping_;
+  const bool is_slurms = !stopping_ && is_signal_of_slurm(status);
+  rank.end.stopped = stopping_ || is_slurms;
   if (WIFSIGNALED(status) && signals_sent_.contains(WTERMSIG(status))) {
     rank.ended_by = WTERMSIG(status);
   }
   judge(rank);
+  if (is_slurms) {
+    events_.on_stop({128 + WTERMSIG(status),
+                     fmt::format("rank {} was ended by {}, which SLURM sends to every process of a "
+                                 "step; the job ends",
+                                 number_of(rank), signal_name(WTERMSIG(status)))});
+  }
   check_ended();
 }
 

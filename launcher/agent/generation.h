@@ -38,7 +38,8 @@ class GenerationEvents {
   virtual void on_rank_goes_on(int rank) = 0;
   // A rank of this node is the first cause, as far as this node knows.
   virtual void on_cause() = 0;
-  // The job cannot go on: a rank could not be started, or has called MPI_Abort.
+  // The job cannot go on: a rank could not be started, has called MPI_Abort, or was ended by a
+  // signal that SLURM sends to every process of a step.
   virtual void on_stop(StopCause why) = 0;
   // No rank runs or is being started; may come more than once.
   virtual void on_all_ended(bool all_well) = 0;
@@ -60,6 +61,7 @@ class Generation {
     const AgentSettings& settings;
     const UniqueFd& key;
     NodeOutput& output;
+    std::string checkpoint;  // as in Handles
   };
   // `channel`: to its supervisor. `judges`: this node finds the first cause; else it is asked.
   Generation(boost::asio::io_context& io, Setting setting, Meeting meeting, bool judges,

@@ -18,8 +18,9 @@ constexpr std::string_view kHelpHead =
     "Usage: dlrun [options] [--] program [arguments...]\n";
 
 constexpr std::string_view kHelpFoot =
-    "Exit code: that of the rank that caused the failure, 128+N for signal N; 2 bad usage; 124 a\n"
-    "deadline passed; 126 the program cannot be executed; 127 it was not found.\n"
+    "Exit code: that of the rank that caused the failure, 128+N for signal N; 2 bad usage; 75 all\n"
+    "ranks have saved on request (--preempt); 124 a deadline passed; 126 the program cannot be\n"
+    "executed; 127 it was not found.\n"
     "\n"
     "A job that hangs: `kill -USR1` dlrun, and it says who is waited for; so does `dlrun autopsy "
     "DIR`\n"

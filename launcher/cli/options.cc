@@ -11,6 +11,7 @@
 #include "launcher/cli/option_text.h"
 #include "launcher/cli/option_variables.h"
 #include "launcher/cli/python.h"
+#include "launcher/cli/slurm_line.h"
 #include "launcher/cli/started_by.h"
 #include "launcher/cli/words.h"
 
@@ -265,6 +266,10 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   Options options;
   add_variables(given, options.remarks);
   given.read_into(options);
+  const bool says_nnodes = given.has("--nnodes");
+  options.says_nodes = given.has("--standalone") || says_nnodes || options.node_rank ||
+                       !options.rdzv_endpoint.empty() || !options.hosts.empty();
+  if (!given.has("--standalone") && options.hosts.empty()) take_slurm_step(options, says_nnodes);
   check_nodes(given, options);
   check_ranks(given, options);
   check_placement(given, options);

@@ -94,6 +94,22 @@ struct Options {
   std::vector<int> signals_to_handle;                // each ends the job and is passed on as it is
   std::string log_dir;
   Mpi mpi = Mpi::kAuto;
+  // Requests to save and end (dl::should_checkpoint()).
+  bool preempt_on_term = false;
+  bool preempt_on_usr2 = false;
+  std::optional<std::chrono::milliseconds> preempt_before;  // the end of SLURM's allocation
+  // When that is; found out at the start.
+  std::optional<std::chrono::system_clock::time_point> preempt_at;
+  std::chrono::milliseconds preempt_wait{std::chrono::seconds(25)};
+  bool may_be_preempted() const { return preempt_on_term || preempt_on_usr2 || preempt_before; }
+  // preempt_wait, if the job may be preempted.
+  std::optional<std::chrono::milliseconds> patience_with_saving() const {
+    return may_be_preempted() ? std::optional(preempt_wait) : std::nullopt;
+  }
+  // "4711.0" if this dlrun is one of those that a step of srun has started, one a node.
+  std::string slurm_step;
+  bool says_nodes = false;         // the line names nodes or says --standalone
+  bool first_node_speaks = false;  // other nodes' pages would say the same
   Bind bind = Bind::kNone;
   MapBy map_by = MapBy::kCore;
   bool report_bindings = false;

@@ -115,6 +115,27 @@ void grace(Options& options, const Typed& typed) {
   options.grace = seconds(typed.name(), typed.value);
 }
 
+void preempt(Options& options, const Typed&) {
+  options.preempt_on_term = true;
+}
+
+void preempt_usr2(Options& options, const Typed&) {
+  options.preempt_on_usr2 = true;
+}
+
+void preempt_before(Options& options, const Typed& typed) {
+  options.preempt_before = seconds(typed.name(), typed.value);
+  DL_CHECK(env::get(env::Var::kSlurmJobId).has_value(), kInvalidArgument,
+           "--preempt-before counts from the end of a SLURM allocation, and SLURM_JOB_ID is not "
+           "set; --preempt takes SIGTERM as the request");
+}
+
+void preempt_wait(Options& options, const Typed& typed) {
+  options.preempt_wait = seconds(typed.name(), typed.value);
+  DL_CHECK(options.may_be_preempted(), kInvalidArgument,
+           "--preempt-wait needs --preempt, --preempt-usr2 or --preempt-before");
+}
+
 void timeout(Options& options, const Typed& typed) {
   options.timeout = seconds(typed.name(), typed.value);
   DL_CHECK(options.timeout->count() > 0, kInvalidArgument,

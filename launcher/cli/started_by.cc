@@ -15,20 +15,11 @@ using env::Var;
 constexpr const char* kInsist = "For {} jobs of their own: --standalone";
 
 std::string under_srun(std::int64_t task, std::int64_t tasks) {
-  const std::int64_t nodes = env::get_int(Var::kSlurmStepNodes).value_or(1);
-  std::string text = fmt::format(
-      "this is task {} of {} of one srun, and each would be a job of its own that does the same. ",
-      task, tasks);
-  if (nodes > 1) {
-    text += fmt::format(
-        "For one job: srun --ntasks-per-node=1 sh -c 'dlrun --nnodes $SLURM_STEP_NUM_NODES "
-        "--node-rank $SLURM_NODEID --rdzv-endpoint $(scontrol show hostnames $SLURM_STEP_NODELIST "
-        "| head -n 1):29400{} ...'. ",
-        tasks > nodes ? fmt::format(" --nproc-per-node {}", tasks / nodes) : "");
-  } else {
-    text += fmt::format("For one job: srun --ntasks=1 dlrun --nproc-per-node {} ... . ", tasks);
-  }
-  return text + fmt::format(kInsist, tasks);
+  return fmt::format(
+             "this is task {} of {} of one srun, and each would be a job of its own that does the "
+             "same. For one job: srun --ntasks-per-node=1 dlrun, without --nnodes 1. ",
+             task, tasks) +
+         fmt::format(kInsist, tasks);
 }
 
 std::string under_mpirun(std::int64_t rank, std::int64_t ranks) {

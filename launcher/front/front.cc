@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -33,7 +34,9 @@ Front::Front(const Options& options, Starter& starter)
       agent_(starter.start({io_, disk_, output_, *this, settings(), options.key_file})),
       signals_(io_, [this](int signal) { on_signal(signal); }),
       restarts_(options.max_restarts),
-      timeout_(io_) {
+      timeout_(io_),
+      allocation_timer_(io_),
+      orders_(io_) {
   output_.show_node(agent_->node_output());
 }
 
@@ -42,6 +45,8 @@ AgentSettings Front::settings() const {
   settings.grace = options_.grace;
   settings.join_timeout = options_.join_timeout;
   settings.log_dir = options_.log_dir;
+  settings.first_node_speaks = options_.first_node_speaks;
+  settings.preempt_wait = options_.patience_with_saving();
   settings.master_addr = options_.master_addr;
   if (output_.out().is_terminal()) {
     const int prefix = static_cast<int>(look_of({.attempt = 0, .rank = 0}).prefix.size());
@@ -65,6 +70,7 @@ LineLook Front::look_of(const StreamId& id) const {
 int Front::run() {
   limit_time();
   agent_->begin();
+  watch_allocation();
   io_.run();
   timeout_.cancel();
   output_.begin_finish();
@@ -81,6 +87,28 @@ void Front::limit_time() {
                   fmt::format("the job has run for {:g} s, which is its --timeout", limit.count())},
                  SIGTERM);
   });
+}
+
+void Front::take_orders(UniqueFd fd) {
+  orders_.assign(fd.release());
+  wait_for_order();
+}
+
+void Front::wait_for_order() {
+  orders_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [this](const boost::system::error_code& error) {
+                       if (error) return;
+                       unsigned char signal = SIGTERM;
+                       const ssize_t n = ::recv(orders_.native_handle(), &signal, 1, MSG_DONTWAIT);
+                       if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+                         wait_for_order();
+                       } else if (n <= 0) {
+                         end_for(SIGHUP);  // the dlrun that started this one is gone
+                       } else {
+                         on_signal(signal);
+                         wait_for_order();
+                       }
+                     });
 }
 
 void Front::on_attempt(int attempt, int first_rank, int ranks) {
@@ -119,6 +147,7 @@ bool Front::is_to_handle(int signal) const {
 }
 
 void Front::on_signal(int signal) {
+  if (asks_to_save(signal)) return;
   if (is_to_handle(signal)) {
     end_for(signal);
     return;
@@ -139,6 +168,29 @@ void Front::on_signal(int signal) {
       end_for(signal);
       return;
   }
+}
+
+bool Front::asks_to_save(int signal) {
+  // SLURM may send one signal to dlrun both by itself and through srun.
+  constexpr std::chrono::seconds kOneRequest{2};
+  const bool is_request = (signal == SIGTERM && options_.preempt_on_term) ||
+                          (signal == SIGUSR2 && options_.preempt_on_usr2);
+  if (!is_request || output_.is_finishing() || interrupts_ > 0) return false;
+  if (asked_to_save_) return signal != SIGTERM || Clock::now() < *asked_to_save_ + kOneRequest;
+  asked_to_save_ = Clock::now();
+  agent_->ask_to_save(signal_name(signal));
+  return true;
+}
+
+void Front::watch_allocation() {
+  if (!options_.preempt_at) return;
+  const auto left = *options_.preempt_at - std::chrono::system_clock::now();
+  allocation_timer_.expires_after(std::max<std::chrono::system_clock::duration>(left, {}));
+  allocation_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error || interrupts_ > 0 || asked_to_save_) return;
+    asked_to_save_ = Clock::now();
+    agent_->ask_to_save("the end of SLURM's allocation, which is near");
+  });
 }
 
 void Front::end_for(int signal) {

@@ -5,13 +5,16 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "core/base/unique_fd.h"
 #include "launcher/agent/agent_port.h"
 #include "launcher/cli/options.h"
 #include "launcher/front/job_state.h"
@@ -26,6 +29,9 @@ namespace dl::launcher {
 class Front : private AgentEvents {
  public:
   Front(const Options& options, Starter& starter);
+
+  // Signals come from there too, a byte each; its end ends the job.
+  void take_orders(UniqueFd fd);
 
   // Runs the job to its end and returns dlrun's exit code. Throws Error for what goes wrong before
   // the first rank.
@@ -50,6 +56,10 @@ class Front : private AgentEvents {
   // By --signals-to-handle: ends the job and goes to the ranks as it is.
   bool is_to_handle(int signal) const;
   void end_for(int signal);
+  // True: the signal is a request to save, or a part of one.
+  bool asks_to_save(int signal);
+  void watch_allocation();
+  void wait_for_order();
   void suspend();
   void report();
   void on_output_lost(int error);
@@ -67,6 +77,9 @@ class Front : private AgentEvents {
   rendezvous::RestartPolicy restarts_;
   JobState state_;
   boost::asio::steady_timer timeout_;
+  boost::asio::steady_timer allocation_timer_;
+  boost::asio::posix::stream_descriptor orders_;
+  std::optional<Clock::time_point> asked_to_save_;
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal
   Clock::time_point began_ = Clock::now();

@@ -56,8 +56,11 @@ Listening listen_everywhere(const std::string& endpoint, const std::string& host
     listening = bind_and_listen(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof any);
   }
   if (!listening && errno == EADDRINUSE && listens == Listens::kIfFree) return {};
-  DL_CHECK(listening || errno != EADDRINUSE, kIo, "--rdzv-endpoint {}: port {} is taken on {}",
-           endpoint, port, host);
+  DL_CHECK(
+      listening || errno != EADDRINUSE, kIo,
+      "--rdzv-endpoint {}: port {} is taken on {}; give another in --rdzv-endpoint HOST:PORT, the "
+      "same on all nodes",
+      endpoint, port, host);
   if (!listening) throw_errno(errno, fmt::format("--rdzv-endpoint {}: listening", endpoint));
   return {std::move(fd), endpoint};
 }

@@ -143,6 +143,14 @@ void NodeLink::goes_on(int rank) {
   send(one_line("goes_on", {{"rank", rank}}));
 }
 
+void NodeLink::preempt(const std::string& why) {
+  send(one_line("preempt", {{"why", why}}));
+}
+
+void NodeLink::called(std::uint64_t calls) {
+  send(one_line("called", {{"calls", calls}}));
+}
+
 void NodeLink::done() {
   send(one_line("done", json::object()));
 }
@@ -223,6 +231,11 @@ void NodeLink::take(const std::string& line) {
       events_.on_question(
           {.rank = look.at("rank").get<int>(),
            .patience = std::chrono::milliseconds(look.at("milliseconds").get<int>())});
+    } else if (message.contains("preempt")) {
+      events_.on_preempt(message["preempt"].at("why").get<std::string>());
+    } else if (message.contains("checkpoint")) {
+      // A 64-bit number is a string in Protobuf's JSON.
+      events_.on_checkpoint(std::stoull(message["checkpoint"].at("call").get<std::string>()));
     } else if (message.contains("refused")) {
       events_.on_error("refused", message["refused"].at("reason").get<std::string>());
     } else if (message.contains("error")) {

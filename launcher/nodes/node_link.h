@@ -40,6 +40,9 @@ struct NodeEvents {
   std::function<void(JobFailure)> on_failed;
   std::function<void()> on_all_done;
   std::function<void(rendezvous::Question)> on_question;
+  // The ranks are to save: the request, and at which call.
+  std::function<void(std::string why)> on_preempt;
+  std::function<void(std::uint64_t call)> on_checkpoint;
   // The job cannot go on: `kind` is an ErrorKind's name ("timeout"), or "refused".
   std::function<void(std::string kind, std::string text)> on_error;
   std::function<void(std::string line)> on_line;  // for the user; the job goes on
@@ -60,6 +63,9 @@ class NodeLink {
   void waits(int rank, const rendezvous::Waiting& waiting);
   // The answer to on_question.
   void goes_on(int rank);
+  // A request to save, to all nodes; and the answer to on_preempt.
+  void preempt(const std::string& why);
+  void called(std::uint64_t calls);
   // Before dlrun stops itself (Ctrl-Z), and when it goes on: without it, it would be taken for one
   // that hangs.
   void suspended() { say_state("SUSPENDED"); }

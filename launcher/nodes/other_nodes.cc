@@ -31,6 +31,8 @@ OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOu
                            },
                        .on_question =
                            [this](rendezvous::Question question) { events_.on_question(question); },
+                       .on_preempt = [this](const std::string& why) { events_.on_preempt(why); },
+                       .on_checkpoint = [this](std::uint64_t call) { events_.on_checkpoint(call); },
                        .on_error = [this](const std::string& kind,
                                           const std::string& text) { on_error(kind, text); },
                        .on_line = [this](const std::string& line) { events_.on_sentence(line); }}),
@@ -84,6 +86,14 @@ void OtherNodes::waits(int rank, const rendezvous::Waiting& waiting) {
 
 void OtherNodes::goes_on(int rank) {
   if (takes_part_) link_.goes_on(rank);
+}
+
+void OtherNodes::preempt(const std::string& why) {
+  if (takes_part_) link_.preempt(why);
+}
+
+void OtherNodes::called(std::uint64_t calls) {
+  if (takes_part_) link_.called(calls);
 }
 
 void OtherNodes::leave(const std::string& reason) {

@@ -22,6 +22,9 @@ struct OtherNodesEvents {
   std::function<void(JobFailure)> on_failed;
   std::function<void()> on_all_done;
   std::function<void(rendezvous::Question)> on_question;
+  // As in NodeEvents.
+  std::function<void(std::string why)> on_preempt;
+  std::function<void(std::uint64_t call)> on_checkpoint;
   // This node is not part of the job any more.
   std::function<void(int exit_code, std::string text)> on_lost;
   // After close().
@@ -42,6 +45,8 @@ class OtherNodes {
   void ended(const rendezvous::RankEnd& end, int local_rank);
   void waits(int rank, const rendezvous::Waiting& waiting);
   void goes_on(int rank);
+  void preempt(const std::string& why);
+  void called(std::uint64_t calls);
   void done() { link_.done(); }
   // The job ends because of this node, and this is its last word.
   void leave(const std::string& reason);

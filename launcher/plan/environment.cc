@@ -98,6 +98,7 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   if (handles.key_fd >= 0) number(Var::kKeyFd, handles.key_fd);
   if (!handles.key_file.empty()) text(Var::kKeyFile, handles.key_file);
   if (handles.lifeline_fd >= 0) number(Var::kLifelineFd, handles.lifeline_fd);
+  if (!handles.checkpoint.empty()) text(Var::kCheckpoint, handles.checkpoint);
   if (handles.recorder_fd >= 0) number(Var::kRecorderFd, handles.recorder_fd);
   if (handles.pmi_fd >= 0) {  // as Hydra's, MPICH's mpiexec
     number(Var::kPmiFd, handles.pmi_fd);

@@ -17,6 +17,7 @@ struct Handles {
   int pmi_fd = -1;
   std::string error_file;
   int progress_width = 0;
+  std::string checkpoint;  // where the rank asks whether to save; empty: nowhere
 };
 
 // "NAME=value", to be set over the environment that dlrun was started with.

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/cgroup.h"
+#include "core/base/env.h"
 #include "core/base/error.h"
 
 namespace dl::launcher {
@@ -38,6 +39,11 @@ Machine this_machine() {
     if (failed != EINVAL || room > (1 << 20)) throw_errno(failed, "sched_getaffinity");
   }
   machine.quota = cpu_quota();
+  // SLURM confines a job to its CPUs only where its administrator says so.
+  const auto allocated = env::get_int(env::Var::kSlurmCpusOnNode);
+  if (allocated && *allocated > 0 && *allocated < machine.quota.value_or(HUGE_VAL)) {
+    machine.quota = static_cast<double>(*allocated);
+  }
   return machine;
 }
 

@@ -13,7 +13,8 @@ namespace dl::launcher {
 struct Machine {
   std::string host;       // as the kernel names it
   std::vector<int> cpus;  // that this process may run on, ascending
-  // CPU time that the control group grants, in CPUs; nullopt: no limit.
+  // CPU time that the control group grants, or the CPUs that SLURM has allocated on this node, if
+  // they are fewer; nullopt: no limit.
   std::optional<double> quota;
   // GPUs that a rank would see. this_machine() leaves them out: asking the driver takes longer than
   // a launch.

@@ -197,8 +197,10 @@ class AgentMode : private AgentEvents {
         agent_(io_, node_.plan,
                {.grace = node_.options.grace,
                 .join_timeout = node_.options.join_timeout,
+                .preempt_wait = node_.options.patience_with_saving(),
                 .log_dir = {},
                 .master_addr = node_.options.master_addr,
+                .first_node_speaks = false,
                 .progress_columns = start.progress_columns},
                rendezvous::JobKey::from_hex(start.key).to_memfd(), std::move(warden), disk_,
                writer_, static_cast<AgentEvents&>(*this)),
@@ -261,6 +263,8 @@ class AgentMode : private AgentEvents {
       agent_.stop({stop->exit_code, stop->text}, stop->signal);
     } else if (const auto* signal = std::get_if<SignalRanks>(&value)) {
       agent_.signal_ranks(signal->signal);
+    } else if (const auto* save = std::get_if<Save>(&value)) {
+      agent_.ask_to_save(save->why);
     } else if (const auto* order = std::get_if<Order>(&value)) {
       on_order(order->what);
     }

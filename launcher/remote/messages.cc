@@ -123,6 +123,8 @@ void fields(Io& io, T& v) {
     io(v.what);
   } else if constexpr (std::is_same_v<V, Credit>) {
     io(v.stream), io(v.bytes);
+  } else if constexpr (std::is_same_v<V, Save>) {
+    io(v.why);
   } else {
     static_assert(std::is_same_v<V, Alive>);
   }

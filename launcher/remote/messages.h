@@ -113,10 +113,15 @@ struct Credit {
 };
 // The front runs. An agent that hears nothing for a while ends.
 struct Alive {};
+// To node 0: all ranks of the job are asked to save and end.
+struct Save {
+  std::string why;  // a clause, "SIGTERM"
+};
 
 // The order is that of the types on the wire, from 1.
-using Value = std::variant<Hello, Refused, Listening, Sentence, Attempt, RankNews, Output, Decided,
-                           RankFile, Over, Start, Meet, Stop, SignalRanks, Order, Credit, Alive>;
+using Value =
+    std::variant<Hello, Refused, Listening, Sentence, Attempt, RankNews, Output, Decided, RankFile,
+                 Over, Start, Meet, Stop, SignalRanks, Order, Credit, Alive, Save>;
 
 // The whole frame. Throws kInvalidArgument if the body would have more than kMostBody bytes.
 std::vector<std::uint8_t> encode(const Value& value);

@@ -45,6 +45,10 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
   add("--iface", options.iface);
   add("--master-addr", options.master_addr);
   if (options.master_port) add("--master-port", std::to_string(*options.master_port));
+  if (const auto wait = options.patience_with_saving()) {
+    line.emplace_back("--preempt");
+    add("--preempt-wait", in_seconds(*wait));
+  }
   if (options.max_restarts > 0) add("--max-restarts", std::to_string(options.max_restarts));
   if (options.mpi == Mpi::kPmi1) add("--mpi", "pmi1");
   if (options.mpi == Mpi::kNone) add("--mpi", "none");

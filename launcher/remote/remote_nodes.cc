@@ -106,6 +106,7 @@ void RemoteNodes::on_answered(RemoteHost& host) {
     return;
   }
   if (host.node() != 0 && !endpoints_.empty()) host.send(Meet{endpoints_});
+  if (host.node() == 0 && to_save_) host.send(Save{*std::exchange(to_save_, std::nullopt)});
   start_some();
 }
 
@@ -210,6 +211,15 @@ void RemoteNodes::hurry() {
 
 void RemoteNodes::signal_ranks(int signal) {
   for (const auto& host : hosts_) host->send(SignalRanks{signal});
+}
+
+// The nodes tell each other.
+void RemoteNodes::ask_to_save(const std::string& why) {
+  if (hosts_.front()->is_there()) {
+    hosts_.front()->send(Save{why});
+  } else {
+    to_save_ = why;
+  }
 }
 
 void RemoteNodes::suspend() {

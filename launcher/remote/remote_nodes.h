@@ -45,6 +45,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   void stop(StopCause cause, int signal) override;
   void hurry() override;
   void signal_ranks(int signal) override;
+  void ask_to_save(const std::string& why) override;
   void suspend() override;
   void resume() override;
   void report() override;
@@ -100,6 +101,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   boost::asio::steady_timer farewell_timer_;
   Clock::time_point began_ = Clock::now();
   std::optional<std::pair<std::string, int>> stop_;  // why and by which signal
+  std::optional<std::string> to_save_;               // why; node 0 has not answered
   int hurried_ = 0;
   bool is_over_ = false;
 };

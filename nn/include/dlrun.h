@@ -11,6 +11,7 @@
 // one that calls collectives on its own tensors dlrun::tensor_collectives.
 #pragma once
 
+#include "collectives/checkpoint.h"
 #include "collectives/init.h"
 #include "collectives/tensor_api.h"
 #include "core/autocast/autocast.h"

@@ -50,9 +50,12 @@ JobKey require_key() {
   return *key;
 }
 
-// The terminal's signals go to every process of the job at once, and it is dlrun that answers them.
+// The terminal's signals, and SLURM's, go to every process of the job at once, and dlrun answers
+// them. This process ends when its input or its lifeline closes.
 void leave_signals_to_dlrun() {
-  for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGPIPE}) ::signal(number, SIG_IGN);
+  for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2}) {
+    ::signal(number, SIG_IGN);
+  }
 }
 
 // CLI's own check of a positive number shows its range with 309 digits.

@@ -114,6 +114,19 @@ TEST_F(Ssh, AnAgentOrAnSshThatDiesEndsTheJobAndIsNamed) {
   }
 }
 
+TEST_F(Ssh, ARequestToSaveReachesTheRanksOfAllHosts) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto job = dlrun(hosts, {"--preempt", "--hosts", "a,b"},
+                         {tests::program("../tests/checkpoint_rank"), "100000000"});
+  ASSERT_TRUE(job->wait_for_out("[rank 0] up") && job->wait_for_out("[rank 1] up")) << job->err();
+  job->signal(SIGTERM);
+  EXPECT_EQ(job->wait(), 75) << job->err();
+  const int saved = tests::number_after("[rank 0] saved at ", job->out());
+  EXPECT_GT(saved, 0) << job->out();
+  EXPECT_THAT(job->out(), HasSubstr("[rank 1] saved at " + std::to_string(saved) + "\n"));
+}
+
 TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);

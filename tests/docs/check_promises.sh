@@ -4,7 +4,7 @@ set -eu
 cd "$1"
 bad=0
 for name in $(grep -o '`[a-z0-9_]*_test`' docs/promises.md | tr -d '`' | sort -u); do
-  grep -rqE "(dl_test\(|add_test\(NAME )$name( |\$)" tests --include=CMakeLists.txt || {
+  grep -rqE "(dl_[a-z_]*test\(|add_test\(NAME )$name( |\$)" tests --include=CMakeLists.txt || {
     echo "docs/promises.md names $name, which is no test"
     bad=1
   }

@@ -125,25 +125,52 @@ TEST(Options, VariablesOfOptionsThatAreNotThereAreSaidAndForeignOnesAreNot) {
                   "`grep` finds the words in DIR/latest/attempt_0/*/stdout.log"));
 }
 
-TEST(Options, SeveralDlrunsUnderOneSrunAreRefusedWithTheLineThatMakesOneJob) {
+TEST(Options, OneDlrunANodeOfAStepOfSrunIsOneJobWithNothingTyped) {
+  const Variables set({{"SLURM_PROCID", "1"},
+                       {"SLURM_STEP_NUM_TASKS", "3"},
+                       {"SLURM_STEP_NUM_NODES", "3"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
+                       {"SLURM_STEP_NODELIST", "n[07-08],m1"},
+                       {"SLURM_NODEID", "1"},
+                       {"SLURM_JOB_ID", "4711"},
+                       {"SLURM_STEP_ID", "2"}});
+  const Options options = parse({"x"});
+  EXPECT_EQ(options.nnodes, 3);
+  EXPECT_EQ(options.node_rank, 1);
+  EXPECT_EQ(options.rdzv_endpoint, "n07:10333");  // 10000 + (4711 + 2 * 311) % 5000
+  EXPECT_EQ(options.rdzv_id, "slurm-4711.2");
+  EXPECT_EQ(parse({"--nnodes=3", "x"}).node_rank, 1);
+  EXPECT_EQ(parse({"--rdzv-endpoint=a:1", "x"}).rdzv_endpoint, "a:1");
+  EXPECT_EQ(parse({"--rdzv-id=j", "x"}).rdzv_id, "j");
+  EXPECT_EQ(parse({"--standalone", "x"}).nnodes, 1);
+  EXPECT_EQ(parse({"--nnodes=2", "--node-rank=0", "--rdzv-endpoint=a:1", "x"}).rdzv_id, "");
+  EXPECT_EQ(
+      refusal({"--nnodes=2", "x"}),
+      "--nnodes is 2, but this step of srun has 3 nodes; leave it out, or say srun --nodes=2");
+  EXPECT_THAT(refusal({"--nnodes=1", "x"}), HasSubstr("this is task 1 of 3 of one srun"));
+  const Variables inside(Variables::Entries{{"DLRUN_JOB_ID", "j"}});
+  EXPECT_EQ(parse({"x"}).nnodes, 1);
+}
+
+TEST(Options, SeveralDlrunsOnANodeUnderSrunAreRefused) {
   {
-    const Variables set(
-        {{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NUM_NODES", "2"}});
+    const Variables set({{"SLURM_PROCID", "1"},
+                         {"SLURM_STEP_NUM_TASKS", "4"},
+                         {"SLURM_STEP_NUM_NODES", "2"},
+                         {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                         {"SLURM_STEP_NODELIST", "n[1-2]"},
+                         {"SLURM_NODEID", "0"}});
     EXPECT_EQ(refusal({"x"}),
-              "this is task 1 of 2 of one srun, and each would be a job of its own that does the "
-              "same. For one job: srun --ntasks-per-node=1 sh -c 'dlrun --nnodes "
-              "$SLURM_STEP_NUM_NODES --node-rank $SLURM_NODEID --rdzv-endpoint $(scontrol show "
-              "hostnames $SLURM_STEP_NODELIST | head -n 1):29400 ...'. For 2 jobs of their own: "
+              "this is one of 4 tasks of an srun that starts several on a node: start one dlrun a "
+              "node: srun --ntasks-per-node=1, or leave srun out. For 4 jobs of their own: "
               "--standalone");
     EXPECT_EQ(refusal({"--standalone", "x"}), "accepted");
     EXPECT_EQ(refusal({"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=a:1", "x"}), "accepted");
-    const Variables inside(Variables::Entries{{"DLRUN_JOB_ID", "j"}});
-    EXPECT_EQ(refusal({"x"}), "accepted");
   }
   {
     const Variables set(
         {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "1"}});
-    EXPECT_THAT(refusal({"x"}), HasSubstr("srun --ntasks=1 dlrun --nproc-per-node 4"));
+    EXPECT_THAT(refusal({"x"}), HasSubstr("start one dlrun a node"));
   }
   {
     // In a batch script, and in a step of one task.
@@ -157,7 +184,7 @@ TEST(Options, SeveralDlrunsUnderOneSrunAreRefusedWithTheLineThatMakesOneJob) {
                          {"SLURM_STEP_NUM_TASKS", "2"},
                          {"PMI_RANK", "1"},
                          {"PMI_SIZE", "2"}});
-    EXPECT_THAT(refusal({"x"}), HasSubstr("this is task 1 of 2 of one srun"));
+    EXPECT_THAT(refusal({"x"}), HasSubstr("start one dlrun a node: srun --ntasks-per-node=1"));
     const Variables inside(Variables::Entries{{"PMI_SIZE", "4"}});
     EXPECT_THAT(refusal({"x"}), HasSubstr("this is rank 1 of 4 of one mpirun"));
   }

@@ -36,7 +36,8 @@ std::vector<Value> one_of_each() {
           SignalRanks{12},
           Order{Order::What::kReport},
           Credit{Stream::kErr, 1u << 20},
-          Alive{}};
+          Alive{},
+          Save{"SIGTERM"}};
 }
 
 std::vector<Value> decode(Decoder& decoder, std::span<const std::uint8_t> bytes) {

@@ -473,6 +473,28 @@ TEST_F(MembershipTest, NodeZeroSaysHowOftenAJobBeginsAgainAndAllHearTheSame) {
   }
 }
 
+TEST_F(MembershipTest, ARequestToSaveHasOneAnswerForAllAndNoGenerationAfterIt) {
+  pb::FromNode zero = join("a", 2, 0);
+  zero.mutable_join()->set_max_restarts(3);
+  say(1, zero);
+  say(2, join("b", 2, 1));
+  pb::FromNode preempt, called;
+  preempt.mutable_preempt()->set_why("SIGTERM");
+  EXPECT_EQ(say(2, preempt).size(), 2U);
+  EXPECT_TRUE(say(1, preempt).empty());  // once
+  called.mutable_called()->set_calls(7);
+  EXPECT_TRUE(say(2, called).empty());
+  called.mutable_called()->set_calls(5);
+  const Outbox answer = say(1, called);
+  ASSERT_EQ(answer.size(), 2U);
+  for (const Membership::Outgoing& outgoing : answer) {
+    EXPECT_EQ(outgoing.message.checkpoint().call(), 8U);
+  }
+  const Outbox out = say(1, failed(0, 7));
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_FALSE(out[0].message.failed().again());
+}
+
 TEST_F(MembershipTest, ALostNodeIsWaitedForAndOneThatLeavesIsNot) {
   for (const bool lost : {true, false}) {
     Membership membership({.suspended = &suspended});

@@ -65,18 +65,24 @@ class SlurmCluster {
   }
 
   // What a command of SLURM's answers; throws if it fails.
-  std::string ask(const std::vector<std::string>& line) const {
-    Process command(line, options());
+  std::string ask(const std::vector<std::string>& line,
+                  const std::vector<std::string>& environment = {}) const {
+    // A job keeps the environment of sbatch, and must outlive the Process: without its mark.
+    std::vector<std::string> unmarked = {"env", "-u", "DLRUN_TEST_MARK"};
+    unmarked.insert(unmarked.end(), line.begin(), line.end());
+    Process command(unmarked, options(environment));
     if (command.wait() != 0) throw std::runtime_error(line[0] + ": " + command.err());
     return command.out();
   }
   // sbatch: the job's number. Its output is in folder()/<number>.out.
-  std::string submit(const std::string& script, std::vector<std::string> line = {}) const {
+  // `environment`: not by --export, which makes SLURM log the user in anew, for up to a minute.
+  std::string submit(const std::string& script, std::vector<std::string> line = {},
+                     const std::vector<std::string>& environment = {}) const {
     line.insert(line.begin(), {"sbatch", "--parsable", "--output=" + folder() + "/%j.out"});
     const std::string file = folder() + "/" + new_mark().substr(new_mark().find('=') + 1) + ".sh";
     std::ofstream(file) << script;
     line.push_back(file);
-    std::string number = ask(line);
+    std::string number = ask(line, environment);
     return number.substr(0, number.find('\n'));
   }
   std::string output_of(const std::string& job) const {

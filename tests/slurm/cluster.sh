@@ -44,7 +44,7 @@ SelectTypeParameters=CR_Core_Memory
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SchedulerType=sched/backfill
-SchedulerParameters=sched_min_interval=20000
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=1
 GresTypes=gpu
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none

@@ -1,0 +1,49 @@
+#include "launcher/cli/slurm_line.h"
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "launcher/slurm/allocation.h"
+
+namespace dl::launcher {
+
+void take_slurm_step(Options& options, bool says_nnodes) {
+  if (options.node_rank || (says_nnodes && options.nnodes == 1)) return;
+  const auto step = slurm_step();
+  if (!step || step->tasks == 1) return;
+  // An mpirun that runs inside the step: started_by.h judges it.
+  for (const env::Var size : {env::Var::kOmpiSize, env::Var::kPmiSize}) {
+    if (const auto ranks = env::get_int(size); ranks && *ranks != step->tasks) return;
+  }
+  DL_CHECK(step->one_task_a_node, kInvalidArgument,
+           "this is one of {} tasks of an srun that starts several on a node: start one dlrun a "
+           "node: srun --ntasks-per-node=1, or leave srun out. For {} jobs of their own: "
+           "--standalone",
+           step->tasks, step->tasks);
+  const int nodes = static_cast<int>(step->hosts.size());
+  DL_CHECK(nodes == step->tasks, kInvalidArgument,
+           "SLURM_STEP_NODELIST has {} nodes, but SLURM_STEP_NUM_TASKS is {}; is SLURM's "
+           "environment passed on from another job?",
+           nodes, step->tasks);
+  DL_CHECK(!says_nnodes || options.nnodes == nodes, kInvalidArgument,
+           "--nnodes is {}, but this step of srun has {} nodes; leave it out, or say srun "
+           "--nodes={}",
+           options.nnodes, nodes, options.nnodes);
+  options.nnodes = nodes;
+  options.slurm_step = step->id();
+  options.node_rank = step->node;
+  if (options.rdzv_endpoint.empty() && !(options.master_port && !options.master_addr.empty())) {
+    options.rdzv_endpoint = step->endpoint();
+  }
+  if (options.rdzv_id.empty()) options.rdzv_id = step->name();
+}
+
+std::optional<SlurmAllocation> needs_srun(const Options& options) {
+  if (options.says_nodes) return std::nullopt;
+  auto allocation = slurm_allocation();
+  // SLURM names the node only to what it starts there itself.
+  const bool is_here = env::is_set(env::Var::kSlurmdNodeName);
+  if (!allocation || (allocation->hosts.size() == 1 && is_here)) return std::nullopt;
+  return allocation;
+}
+
+}  // namespace dl::launcher

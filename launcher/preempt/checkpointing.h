@@ -1,0 +1,67 @@
+// One generation of one node and a request to save and end: the door for its ranks, the agreement
+// with the other nodes, and the time that the ranks get.
+//
+// One thread, that of the event loop; nothing runs after its destructor.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "launcher/preempt/checkpoint_door.h"
+#include "launcher/preempt/preemption.h"
+
+namespace dl::launcher {
+
+struct CheckpointEvents {
+  // Both are empty on one node. Tells all nodes, this one included, whose request() follows.
+  std::function<void(const std::string& why)> ask_all;
+  // Tells them the most calls that a rank of this node has made; agree() follows.
+  std::function<void(std::uint64_t calls)> say_calls;
+  // The ranks have not come to the call in time: the job ends, with this sentence.
+  std::function<void(const std::string& complaint)> on_late;
+  std::function<void(const std::string& line)> on_sentence;
+};
+
+class Checkpointing {
+ public:
+  Checkpointing(boost::asio::io_context& io, int first_rank, int ranks,
+                std::chrono::milliseconds patience, CheckpointEvents events);
+
+  const std::string& name() const { return door_.name(); }
+
+  // What the user's dlrun was told; `why` is a clause, "SIGTERM". Once; later ones do nothing.
+  void ask(const std::string& why);
+  // What all nodes are told.
+  void request(const std::string& why);
+  void agree(std::uint64_t call);
+
+  bool is_requested() const { return asked_ || preemption_.is_requested(); }
+  const std::string& why() const { return why_; }
+  // The generation ends for another reason, and requests do nothing any more.
+  bool is_over() const { return ends_; }
+  void announce_end();
+
+  // Of a node whose ranks have all ended with 0.
+  Preemption::Outcome outcome() const { return preemption_.outcome(door_.calls()); }
+  // The sentence, if some ranks of this node have returned true and others have not; else empty.
+  std::string who_has_not_saved() const;
+  const Preemption& preemption() const { return preemption_; }
+
+ private:
+  void watch(std::chrono::milliseconds time);
+
+  CheckpointDoor door_;
+  Preemption preemption_;
+  CheckpointEvents events_;
+  std::chrono::milliseconds patience_;
+  boost::asio::steady_timer timer_;
+  std::string why_;
+  bool asked_ = false;
+  bool ends_ = false;
+  std::shared_ptr<char> alive_ = std::make_shared<char>();  // the timer's handler looks at it
+};
+
+}  // namespace dl::launcher

@@ -1,0 +1,78 @@
+#include "launcher/srun/srun_task.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include "core/base/deadline.h"
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "rendezvous/net/connect.h"
+#include "rendezvous/net/job_key.h"
+
+namespace dl::launcher {
+namespace {
+
+using env::Var;
+
+constexpr std::chrono::seconds kTimeToConnect{30};
+
+// Not a byte more than the line: what srun passes on is the same for every task.
+rendezvous::JobKey key_from_input() {
+  std::string text;
+  for (char byte = 0; text.size() <= 2 * rendezvous::JobKey::kBytes;) {
+    const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
+    if (n < 0 && errno == EINTR) continue;
+    DL_CHECK(n > 0, kIo, "the key of the job has not come on standard input through srun");
+    if (byte == '\n') break;
+    text += byte;
+  }
+  return rendezvous::JobKey::from_hex(text);
+}
+
+UniqueFd connect_back(const rendezvous::JobKey& key, Stream stream, int node) {
+  const auto host = env::get(Var::kSlurmLaunchAddress);
+  DL_CHECK(host.has_value(), kNotFound, "srun has not set {}",
+           env::name_of(Var::kSlurmLaunchAddress));
+  const auto port = static_cast<std::uint16_t>(env::require_int(Var::kSrunFront));
+  rendezvous::Connection connection =
+      rendezvous::connect_and_prove({*host, port},
+                                    {.job = std::string(kSrunJob),
+                                     .generation = rendezvous::kAnyGeneration,
+                                     .purpose = std::string(purpose_of(stream)),
+                                     .from = fmt::format("dlrun of node {}", node),
+                                     .rank = node},
+                                    key, Deadline::after(kTimeToConnect));
+  // Whoever writes here waits until there is room.
+  const int flags = ::fcntl(connection.fd.get(), F_GETFL);
+  ::fcntl(connection.fd.get(), F_SETFL, flags & ~O_NONBLOCK);
+  return std::move(connection.fd);
+}
+
+}  // namespace
+
+UniqueFd become_task_of_srun() {
+  if (!env::is_set(Var::kSrunFront)) return {};
+  const int node = static_cast<int>(env::require_int(Var::kSlurmNodeId));
+  const rendezvous::JobKey key = key_from_input();
+  const UniqueFd out = connect_back(key, Stream::kOut, node);
+  UniqueFd err = connect_back(key, Stream::kErr, node);
+  if (::dup2(out.get(), STDOUT_FILENO) < 0 || ::dup2(err.get(), STDERR_FILENO) < 0) {
+    throw_errno(errno, "dup2");
+  }
+  const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ::dup2(nothing.get(), STDIN_FILENO);
+  // For job_secret(). Ranks get one of their own.
+  ::setenv(std::string(env::name_of(Var::kKeyFd)).c_str(),
+           std::to_string(key.to_memfd().release()).c_str(), 1);
+  // A dlrun that a rank starts is on its own.
+  ::unsetenv(std::string(env::name_of(Var::kSrunFront)).c_str());
+  return err;
+}
+
+}  // namespace dl::launcher

@@ -1,0 +1,25 @@
+// The memory that a rank and its dlrun share for dl::should_checkpoint(): a page of its own for
+// each rank. docs/protocol.md, "Checkpoint and end", says how the two agree.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace dl::rendezvous {
+
+struct CheckpointPage {
+  // dlrun: 1 from the request on.
+  std::atomic<std::uint64_t> requested;
+  // The rank: how often it has called, stored before it looks at `requested`.
+  std::atomic<std::uint64_t> calls;
+  // dlrun: 1 when it is about to send the rank a signal that ends it.
+  std::atomic<std::uint64_t> ends;
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+inline constexpr std::size_t kCheckpointPageBytes = 4096;
+// dlrun sends this byte with the page's descriptor.
+inline constexpr char kCheckpointHello = 'p';
+
+}  // namespace dl::rendezvous

@@ -1,0 +1,57 @@
+#include "launcher/slurm/hostlist.h"
+
+#include <gmock/gmock.h>
+
+#include "core/base/error.h"
+
+namespace dl::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Names = std::vector<std::string>;
+
+TEST(Hostlist, IsExpandedAsScontrolDoes) {
+  struct Case {
+    const char* text;
+    Names names;
+  };
+  for (const Case& one : {
+           Case{"n1", {"n1"}},
+           Case{"n[1-3,07],m4", {"n1", "n2", "n3", "n07", "m4"}},
+           Case{"n[08-11]", {"n08", "n09", "n10", "n11"}},
+           Case{"n[9-10]-ib", {"n9-ib", "n10-ib"}},
+           Case{"r[1-2]n[01-02]", {"r1n01", "r1n02", "r2n01", "r2n02"}},
+           Case{"a,b,a", {"a", "b", "a"}},
+           Case{"node.example.org,n[3]", {"node.example.org", "n3"}},
+           Case{"[1-2]", {"1", "2"}},
+       }) {
+    EXPECT_EQ(expand_hostlist(one.text), one.names) << one.text;
+  }
+}
+
+TEST(Hostlist, ThatIsNoneIsRefusedAndQuoted) {
+  for (const char* const text : {"", ",", "a,", ",a", "n[", "n[]", "n]", "n[1-3", "n[3-1]", "n[1-]",
+                                 "n[-1]", "n[a]", "n[1,,2]", "n[1-2-3]", "n[[1]]", "n[1-99999999]",
+                                 "n[0-9999][0-9999]", "n[1-99999999999999999999]"}) {
+    try {
+      expand_hostlist(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kParse);
+      EXPECT_THAT(error.what(), HasSubstr("is no list of hosts of SLURM's")) << text;
+    }
+  }
+}
+
+TEST(Counts, HaveOneNumberANode) {
+  EXPECT_THAT(expand_counts("8(x2),4"), ElementsAre(8, 8, 4));
+  EXPECT_THAT(expand_counts("1"), ElementsAre(1));
+  for (const char* const text :
+       {"", "8(x2", "8(x0)", "8(2)", "(x2)", "8,", "-1", "x", "1(x99999999)", "8(x2)3"}) {
+    EXPECT_THROW(expand_counts(text), Error) << text;
+  }
+}
+
+}  // namespace
+}  // namespace dl::launcher

@@ -1,0 +1,90 @@
+// The templates of deploy/slurm, as a user submits them.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/slurm/cluster.h"
+
+namespace dl {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class Templates : public tests::SlurmTest {
+ protected:
+  // A folder with a program ./train, and dlrun in PATH.
+  std::string submit(const std::string& name, const std::string& train) {
+    const std::string program = work_.path() + "/train";
+    std::ofstream(program) << "#!/bin/sh\n" << train;
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    const std::string bin = tests::program("");
+    const std::string number =
+        cluster().ask({"sbatch", "--parsable", "--chdir=" + work_.path(),
+                       std::string(DLRUN_TEST_SOURCE) + "/deploy/slurm/" + name},
+                      {"PATH=" + bin + ":" + std::getenv("PATH")});
+    return number.substr(0, number.find('\n'));
+  }
+  std::string output_of(const std::string& job) const {
+    std::ifstream file(work_.path() + "/train-" + job + ".out");
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  tests::TempDir work_;
+};
+
+TEST_F(Templates, OneNode) {
+  const std::string job = submit("one_node.sbatch", "echo of $WORLD_SIZE");
+  EXPECT_EQ(cluster().wait(job), "0:0") << output_of(job);
+  EXPECT_THAT(output_of(job), AllOf(HasSubstr("[rank 0] of 2\n"), HasSubstr("[rank 1] of 2\n")));
+}
+
+TEST_F(Templates, SeveralNodes) {
+  const std::string job = submit("several_nodes.sbatch", "echo of $WORLD_SIZE on $(hostname)");
+  EXPECT_EQ(cluster().wait(job), "0:0") << output_of(job);
+  EXPECT_THAT(output_of(job),
+              AllOf(HasSubstr("[rank 0] of 4 on n1\n"), HasSubstr("[rank 3] of 4 on n2\n")));
+}
+
+TEST_F(Templates, SixteenRanksOnTwoNodesWithEightGpus) {
+  const std::string job = submit(
+      "gpus.sbatch", "echo $LOCAL_RANK of $WORLD_SIZE on $(hostname): $CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(cluster().wait(job), "0:0") << output_of(job);
+  EXPECT_THAT(output_of(job), AllOf(HasSubstr("[rank 0] 0 of 16 on n1: 0,1,2,3,4,5,6,7\n"),
+                                    HasSubstr("[rank 15] 7 of 16 on n2: 0,1,2,3,4,5,6,7\n")));
+}
+
+TEST_F(Templates, AJobThatSlurmPreemptsSavesIsRequeuedAndGoesOn) {
+  const std::string rank = tests::program("../tests/checkpoint_rank");
+  // The second run has one step more than the first one has saved.
+  const std::string job = submit(
+      "requeue.sbatch", "file=" + work_.path() +
+                            "/step\nsteps=100000000\n"
+                            "[ \"${SLURM_RESTART_COUNT:-0}\" = 0 ] || steps=$(($(cat $file) + 1))\n"
+                            "exec " +
+                            rank + " $steps $file\n");
+  ASSERT_TRUE(tests::eventually([&] {
+    const std::string out = output_of(job);
+    return out.find("[rank 0] up") != std::string::npos &&
+           out.find("[rank 3] up") != std::string::npos;
+  })) << output_of(job);
+  const std::string urgent =
+      cluster().submit("#!/bin/sh\n", {"--partition=urgent", "--nodes=2", "--exclusive"});
+  EXPECT_EQ(cluster().wait(urgent), "0:0");
+  EXPECT_EQ(cluster().wait(job), "0:0") << output_of(job);
+  EXPECT_EQ(cluster().field(job, "Restarts"), "1");
+  const std::string out = output_of(job);
+  const int saved = tests::number_after("[rank 0] saved at ", out);
+  EXPECT_GT(saved, 0) << out;
+  for (const char* const rank_name : {"0", "1", "2", "3"}) {
+    const std::string who = std::string("[rank ") + rank_name + "] ";
+    EXPECT_THAT(out, AllOf(HasSubstr(who + "saved at " + std::to_string(saved) + "\n"),
+                           HasSubstr(who + "done at " + std::to_string(saved + 1) + "\n")));
+  }
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+}  // namespace
+}  // namespace dl

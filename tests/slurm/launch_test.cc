@@ -1,0 +1,224 @@
+// dlrun started by SLURM: one job, whatever starts it.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "core/base/unique_fd.h"
+#include "tests/slurm/cluster.h"
+
+namespace dl {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kWho =
+    "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE "
+    "$(hostname)";
+
+class Slurm : public tests::SlurmTest {
+ protected:
+  tests::Process::Options with_key() const {
+    return cluster().options({"XDG_CONFIG_HOME=" + home_.path()});
+  }
+  std::vector<std::string> srun(std::vector<std::string> options,
+                                std::vector<std::string> dlrun) const {
+    options.insert(options.begin(), "srun");
+    options.push_back(tests::program("dlrun"));
+    options.insert(options.end(), dlrun.begin(), dlrun.end());
+    return options;
+  }
+
+  // Whether it is the dlrun that was started here, and not one of its tasks.
+  static bool front(pid_t pid) {
+    if (tests::name_of(pid) != "dlrun") return false;
+    std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+    for (std::string variable; std::getline(file, variable, '\0');) {
+      if (variable.starts_with("SLURM_STEP_ID=")) return false;
+    }
+    return true;
+  }
+  static UniqueFd listen_on(int port) {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_port = ::htons(static_cast<std::uint16_t>(port));
+    if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0 ||
+        ::listen(fd.get(), 8) != 0) {
+      throw std::runtime_error("port " + std::to_string(port));
+    }
+    return fd;
+  }
+
+  tests::TempDir home_;
+};
+
+TEST_F(Slurm, OneDlrunANodeIsOneJobWithNothingTyped) {
+  tests::Process job(srun({"--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=4"},
+                          {"--nproc-per-node=2", "sh", "-c", kWho}),
+                     with_key());
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(
+      job.out(),
+      AllOf(HasSubstr("[rank 0] 0/4 0/2 0/2 n1\n"), HasSubstr("[rank 1] 1/4 1/2 0/2 n1\n"),
+            HasSubstr("[rank 2] 2/4 0/2 1/2 n2\n"), HasSubstr("[rank 3] 3/4 1/2 1/2 n2\n")));
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(Slurm, SeveralTasksANodeAreRefused) {
+  tests::Process job(srun({"--ntasks=4"}, {"true"}), with_key());
+  EXPECT_EQ(job.wait(), 2);
+  EXPECT_THAT(job.err(), HasSubstr("start one dlrun a node: srun --ntasks-per-node=1, or leave "
+                                   "srun out"));
+}
+
+TEST_F(Slurm, TheExitCodeIsTheFirstCausesOnEveryNode) {
+  tests::Process job(srun({"--nodes=2"}, {"--nproc-per-node=2", "sh", "-c",
+                                          "test $RANK = 3 && exit 7; exec sleep 300"}),
+                     with_key());
+  EXPECT_EQ(job.wait(), 7) << job.err();
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 3 (node 1, host n2, pid "));
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(Slurm, CountsTheCpusThatTheAllocationGives) {
+  tests::Process job(srun({"--nodes=2", "--cpus-per-task=1"},
+                          {"--nproc-per-node=cpu", "sh", "-c", "echo of $LOCAL_WORLD_SIZE"}),
+                     with_key());
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), HasSubstr("[rank 0] of 1\n"));
+}
+
+TEST_F(Slurm, APortThatIsTakenIsNamedAndEndsTheJobAtOnce) {
+  const std::string before = cluster().submit("#!/bin/sh\n");
+  cluster().wait(before);
+  const int port = 10000 + (std::stoi(before) + 1) % 5000;  // of the next job's first step
+  const UniqueFd taken = listen_on(port);
+  tests::Process job(srun({"--nodes=2"}, {"true"}), with_key());
+  EXPECT_NE(job.wait(), 0);
+  EXPECT_THAT(job.err(), HasSubstr("port " + std::to_string(port) +
+                                   " is taken on n1; give another "
+                                   "in --rdzv-endpoint HOST:PORT"));
+}
+
+// In a batch script, with no srun typed.
+
+TEST_F(Slurm, InABatchScriptTheLineOfAWorkstationRunsOnAllNodes) {
+  const std::string job = cluster().submit(
+      "#!/bin/sh\nexec " + tests::program("dlrun") + " --nproc-per-node=2 sh -c '" + kWho + "'\n",
+      {"--nodes=2", "--ntasks=6"});
+  EXPECT_EQ(cluster().wait(job), "0:0") << cluster().output_of(job);
+  EXPECT_THAT(
+      cluster().output_of(job),
+      AllOf(HasSubstr("[rank 0] 0/4 0/2 0/2 n1\n"), HasSubstr("[rank 1] 1/4 1/2 0/2 n1\n"),
+            HasSubstr("[rank 2] 2/4 0/2 1/2 n2\n"), HasSubstr("[rank 3] 3/4 1/2 1/2 n2\n")));
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(Slurm, TheKeyIsOnNoCommandLineAndInNoFile) {
+  const std::string job = cluster().submit(
+      "#!/bin/sh\nexport HOME=" + home_.path() + "\nexec " + tests::program("dlrun") +
+          " sh -c 'test -n \"$DLRUN_KEY_FD\" && ! cat /proc/[0-9]*/cmdline | tr -d \"\\000\" | "
+          "grep -qF -f /proc/$$/fd/$DLRUN_KEY_FD && echo not there'\n",
+      {"--nodes=2"});
+  EXPECT_EQ(cluster().wait(job), "0:0") << cluster().output_of(job);
+  EXPECT_THAT(cluster().output_of(job),
+              AllOf(HasSubstr("[rank 0] not there"), HasSubstr("[rank 1] not there")));
+  EXPECT_TRUE(std::filesystem::is_empty(home_.path()));
+}
+
+TEST_F(Slurm, BelowSallocTheFrontIsOnTheLoginNode) {
+  tests::Process job(
+      {"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "--nproc-per-node=2", "sh", "-c",
+       "test $RANK = 2 && { echo why >&2; exit 7; }; exec sleep 300"},
+      cluster().options());
+  EXPECT_EQ(job.wait(), 7) << job.err();
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 2 (node 1, host n2, pid "));
+  EXPECT_THAT(job.err(), HasSubstr("[rank 2] why\n"));
+  // One page, though each node has its own.
+  const std::size_t first = job.err().find("ended with exit code 7");
+  EXPECT_EQ(job.err().find("ended with exit code 7", first + 1), std::string::npos) << job.err();
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(Slurm, NoLineIsTorn) {
+  // 2 x 2 ranks: lines of 70 bytes, and of 150 kB.
+  tests::Process job(
+      {"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "--nproc-per-node=2", "awk",
+       "BEGIN { s = sprintf(\"%070d\", 0); for (l = s; length(l) < 150000;) l = l s; for (i = 0; i "
+       "< 5000; ++i) { print s; if (i % 250 == 0) print l } }"},
+      cluster().options());
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  std::istringstream lines(job.out());
+  int small = 0, large = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string body = line.substr(std::min<std::size_t>(9, line.size()));
+    const bool whole = line.starts_with("[rank ") &&
+                       body.find_first_not_of('0') == std::string::npos &&
+                       (body.size() == 70 || body.size() == 150010);
+    ASSERT_TRUE(whole) << line.substr(0, 100) << " of " << line.size();
+    ++(body.size() == 70 ? small : large);
+  }
+  EXPECT_EQ(small, 4 * 5000);
+  EXPECT_EQ(large, 4 * 20);
+}
+
+TEST_F(Slurm, SignalsToTheFrontReachTheRanks) {
+  tests::Process job({"salloc", "--quiet", "--nodes=2", "sh", "-c",
+                      "exec " + tests::program("dlrun") + " sh -c 'echo up; exec sleep 300'"},
+                     cluster().options());
+  ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
+  for (const pid_t pid : tests::processes_with(job.mark())) {
+    if (front(pid)) ::kill(pid, SIGINT);
+  }
+  EXPECT_EQ(job.wait(), 130) << job.err();
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: stopped by SIGINT"));
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(Slurm, SigkillOfTheFrontLeavesNothing) {
+  tests::Process job({"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "sh", "-c",
+                      "setsid sleep 300 & echo up; exec sleep 300"},
+                     cluster().options());
+  ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
+  for (const pid_t pid : tests::processes_with(job.mark())) {
+    if (front(pid)) ::kill(pid, SIGKILL);
+  }
+  job.wait();  // salloc's code says nothing of its command's signal
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(Slurm, TheAllocationsEndIsARequestToSave) {
+  // The job has 60 s; 59 s before its end is now.
+  const std::string job =
+      cluster().submit("#!/bin/sh\nexec " + tests::program("dlrun") + " --preempt-before 59 " +
+                           tests::program("../tests/checkpoint_rank") + " 100000000\n",
+                       {"--nodes=2", "--time=1"});
+  EXPECT_EQ(cluster().wait(job), "75:0") << cluster().output_of(job);
+  EXPECT_THAT(cluster().output_of(job),
+              AllOf(HasSubstr("the end of SLURM's allocation, which is near: the ranks are asked"),
+                    HasSubstr("[rank 0] saved at "), HasSubstr("[rank 1] saved at ")));
+}
+
+TEST_F(Slurm, ScancelLeavesNothing) {
+  const tests::TempDir folder;
+  const std::string job = cluster().submit(
+      "#!/bin/sh\nexec srun --nodes=2 " + tests::program("dlrun") +
+          " --nproc-per-node=2 sh -c 'setsid sleep 300 & echo up $RANK; exec sleep 300'\n",
+      {"--nodes=2"}, {"XDG_CONFIG_HOME=" + home_.path()});
+  EXPECT_TRUE(tests::eventually([&] {
+    const std::string out = cluster().output_of(job);
+    return out.find("up 0") != std::string::npos && out.find("up 3") != std::string::npos;
+  })) << cluster().output_of(job);
+  cluster().ask({"scancel", job});
+  cluster().wait(job);
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+}  // namespace
+}  // namespace dl
