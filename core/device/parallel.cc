@@ -3,23 +3,42 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace dl {
 namespace {
 
 constinit thread_local bool serial = false;
+constinit std::atomic<bool> told_of_too_many{false};
+
+// Also for libraries, which ask OpenMP and not num_threads().
+int take_the_most(int wanted) noexcept {
+  omp_set_num_threads(kMostThreads);
+  if (!told_of_too_many.exchange(true)) {
+    try {
+      log::warning(
+          "OMP_NUM_THREADS is {}: loops are divided among {} threads, the most there may be",
+          wanted, kMostThreads);
+    } catch (...) {
+      // No memory for a sentence.
+    }
+  }
+  return kMostThreads;
+}
 
 }  // namespace
 
 int num_threads() noexcept {
-  return omp_get_max_threads();
+  const int wanted = omp_get_max_threads();
+  return wanted <= kMostThreads ? wanted : take_the_most(wanted);
 }
 
 void set_num_threads(int threads) {
-  DL_CHECK(threads >= 1, kInvalidArgument, "set_num_threads: {} threads, wanted at least 1",
-           threads);
+  DL_CHECK(threads >= 1 && threads <= kMostThreads, kInvalidArgument,
+           "set_num_threads: {} threads, wanted a number from 1 to {}", threads, kMostThreads);
   omp_set_num_threads(threads);
 }
 
@@ -32,7 +51,7 @@ SerialScope::~SerialScope() {
 }
 
 int detail::usable_threads() noexcept {
-  return serial || omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
+  return serial || omp_in_parallel() != 0 ? 1 : num_threads();
 }
 
 void detail::parallel_ranges(std::int64_t count, std::int64_t grain, RangeBody call,
@@ -41,7 +60,7 @@ void detail::parallel_ranges(std::int64_t count, std::int64_t grain, RangeBody c
   const std::int64_t wanted = count <= grain ? 1 : (count + grain - 1) / grain;
   const std::int64_t threads = wanted == 1 || serial || omp_in_parallel() != 0
                                    ? 1
-                                   : std::min<std::int64_t>(wanted, omp_get_max_threads());
+                                   : std::min<std::int64_t>(wanted, num_threads());
   if (threads == 1) {
     call(body, 0, count);
     return;

@@ -8,9 +8,13 @@
 
 namespace dl {
 
-// Threads of one parallel loop: OMP_NUM_THREADS, or what set_num_threads() said last.
+// More than any machine has; OpenMP ends a process that opens a region of very many.
+inline constexpr int kMostThreads = 4096;
+
+// Threads of one parallel loop, 1 to kMostThreads: OMP_NUM_THREADS, or what set_num_threads() said
+// last on this thread. A larger OMP_NUM_THREADS becomes kMostThreads, with a warning.
 int num_threads() noexcept;
-// At least 1; throws kInvalidArgument otherwise.
+// Throws kInvalidArgument if it is not from 1 to kMostThreads.
 void set_num_threads(int threads);
 
 // While it lives, parallel loops of this thread run on this thread alone.
