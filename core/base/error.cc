@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "core/base/limits.h"
+#include "core/base/printable.h"
 
 namespace dl {
 namespace {
@@ -82,7 +83,8 @@ std::string_view name_of(ErrorKind kind) noexcept {
   return "unknown";
 }
 
-Error::Error(ErrorKind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {
+Error::Error(ErrorKind kind, const std::string& text)
+    : std::runtime_error(printable(text)), kind_(kind) {
   install_terminate_handler();
 }
 

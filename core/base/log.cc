@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/base/env.h"
+#include "core/base/printable.h"
 
 namespace dl::log {
 namespace {
@@ -72,7 +73,7 @@ void set_who(std::string_view who) {
 
 void write(Level level, std::string_view line) noexcept {
   try {
-    logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+    logger().log(to_spdlog(level), spdlog::string_view_t(printable(line)));
   } catch (...) {
     // A log line that cannot be written has nowhere to be reported.
   }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <set>
 
+#include "core/base/printable.h"
 #include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {
@@ -30,7 +31,7 @@ std::set<int> as_set(const std::vector<int>& numbers) {
 }
 
 std::string said_by_dlrun(const std::string& line) {
-  return fmt::format("dlrun: {}\n", line);
+  return fmt::format("dlrun: {}\n", printable(line));
 }
 
 }  // namespace

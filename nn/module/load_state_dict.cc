@@ -7,15 +7,16 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/leaf.h"
+#include "core/base/printable.h"
 #include "nn/module/module.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {
 namespace {
 
-std::string quoted(const std::vector<std::string>& names) {
+std::string list_of(const std::vector<std::string>& names) {
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + '"';
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + quoted_name(name);
   return text;
 }
 
@@ -30,10 +31,10 @@ IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTen
   check_not_moved("load_state_dict");
   std::unordered_map<std::string_view, const Tensor*> given;
   for (const NamedTensor& entry : state) {
-    DL_CHECK(entry.tensor.defined(), kInvalidArgument,
-             "load_state_dict: \"{}\" is an undefined tensor", entry.name);
+    DL_CHECK(entry.tensor.defined(), kInvalidArgument, "load_state_dict: {} is an undefined tensor",
+             quoted_name(entry.name));
     DL_CHECK(given.emplace(entry.name, &entry.tensor).second, kInvalidArgument,
-             "load_state_dict: the state holds \"{}\" twice", entry.name);
+             "load_state_dict: the state holds {} twice", quoted_name(entry.name));
   }
   std::unordered_map<std::string_view, const SkippedTensor*> unreadable;
   for (const SkippedTensor& entry : skipped) unreadable.emplace(entry.name, &entry);
@@ -45,7 +46,8 @@ IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTen
     const auto found = given.find(own.name);
     if (found == given.end()) {
       if (const auto entry = unreadable.find(own.name); entry != unreadable.end()) {
-        wanted += fmt::format("\n\tCannot load \"{}\": {}.", own.name, entry->second->reason);
+        wanted +=
+            fmt::format("\n\tCannot load {}: {}.", quoted_name(own.name), entry->second->reason);
         unreadable.erase(entry);
       } else {
         keys.missing.push_back(own.name);
@@ -72,10 +74,10 @@ IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTen
   // PyTorch's text and order; a shape that does not fit is an error with strict = false as well.
   std::string problems;
   if (options.strict && !keys.missing.empty()) {
-    problems += fmt::format("\n\tMissing key(s) in state_dict: {}.", quoted(keys.missing));
+    problems += fmt::format("\n\tMissing key(s) in state_dict: {}.", list_of(keys.missing));
   }
   if (options.strict && !keys.unexpected.empty()) {
-    problems += fmt::format("\n\tUnexpected key(s) in state_dict: {}.", quoted(keys.unexpected));
+    problems += fmt::format("\n\tUnexpected key(s) in state_dict: {}.", list_of(keys.unexpected));
   }
   problems += wanted + mismatches;
   DL_CHECK(problems.empty(), kMismatch, "Error(s) in loading state_dict for {}{}{}:{}", type_name(),

@@ -10,6 +10,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/leaf.h"
+#include "core/base/printable.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
 #include "core/tensor/factories.h"
@@ -184,7 +185,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
   std::unordered_map<std::string_view, const Tensor*> given;
   for (const nn::NamedTensor& entry : state) {
     DL_CHECK(entry.tensor.defined(), kInvalidArgument,
-             "{}: load_state_dict: \"{}\" is an undefined tensor", name_, entry.name);
+             "{}: load_state_dict: {} is an undefined tensor", name_, quoted_name(entry.name));
     given.emplace(entry.name, &entry.tensor);
   }
   // Everything is checked, and copied, before the first change.

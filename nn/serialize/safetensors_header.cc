@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace dl::nn {
 namespace {
@@ -119,9 +120,11 @@ class HeaderReader {
   }
   bool end_array() { return end(); }
 
-  [[noreturn]] bool parse_error(std::size_t, const std::string&, const Json::exception& error) {
-    throw_error(ErrorKind::kParse, "{}: the header is not JSON: {}", file_,
-                shown_name(error.what()));
+  [[noreturn]] bool parse_error(std::size_t byte, const std::string&, const Json::exception&) {
+    throw_error(ErrorKind::kParse,
+                "{}: the header is not JSON from byte {} of it on; is the file whole, and a "
+                "safetensors file?",
+                file_, byte);
   }
 
  private:
@@ -320,9 +323,8 @@ void check_spans(std::vector<Span>& spans, std::uint64_t data_bytes, std::string
 
 std::string shown_name(std::string_view text) {
   constexpr std::size_t kMost = 60;
-  std::string result = "\"";
-  for (const char c : text.substr(0, kMost)) result += c >= ' ' && c != 0x7f ? c : '?';
-  return result + (text.size() > kMost ? "...\"" : "\"");
+  if (text.size() <= kMost) return quoted_name(text);
+  return quoted_name(std::string(text.substr(0, kMost)) + "...");
 }
 
 std::uint64_t safetensors_header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes,
@@ -365,25 +367,34 @@ std::string format_safetensors_header(const SafetensorsHeader& header, std::stri
                 shown_name(*again));
   }
   std::string text = "{";
-  const auto add_key = [&](const std::string& key) {
-    if (text.size() > 1) text += ',';
-    text += Json(key).dump() + ':';
+  const auto add = [&](std::string_view what, const std::string& value) {
+    try {
+      text += Json(value).dump();
+    } catch (const Json::exception&) {
+      throw_error(ErrorKind::kInvalidArgument, "{}: {} {} is not UTF-8", name, what,
+                  shown_name(value));
+    }
   };
-  try {
-    if (!header.metadata.empty()) {
-      add_key(std::string(kMetadata));
-      text += Json(header.metadata).dump();
+  const auto add_key = [&](std::string_view what, const std::string& key) {
+    if (!text.ends_with('{')) text += ',';
+    add(what, key);
+    text += ':';
+  };
+  if (!header.metadata.empty()) {
+    add_key("metadata", std::string(kMetadata));
+    text += '{';
+    for (const auto& [key, value] : header.metadata) {
+      add_key("the metadata's key", key);
+      add("the metadata's text", value);
     }
-    for (const SafetensorsEntry& entry : header.entries) {
-      add_key(entry.name);
-      fmt::format_to(std::back_inserter(text),
-                     R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                     kDTypeNames[static_cast<std::size_t>(entry.dtype)],
-                     fmt::join(entry.shape, ","), entry.begin, entry.end);
-    }
-  } catch (const Json::exception& error) {
-    throw_error(ErrorKind::kInvalidArgument, "{}: a name or a metadata text is not UTF-8: {}", name,
-                shown_name(error.what()));
+    text += '}';
+  }
+  for (const SafetensorsEntry& entry : header.entries) {
+    add_key("the tensor's name", entry.name);
+    fmt::format_to(std::back_inserter(text),
+                   R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                   kDTypeNames[static_cast<std::size_t>(entry.dtype)], fmt::join(entry.shape, ","),
+                   entry.begin, entry.end);
   }
   text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');

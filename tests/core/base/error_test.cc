@@ -23,6 +23,14 @@ TEST(Error, CarriesKindAndText) {
   }
 }
 
+// A NUL would end the text for every reader of what(), and an escape sequence would rule the
+// terminal.
+TEST(Error, ControlBytesOfANameFromOutsideAreShownAsTheirCode) {
+  const Error error(ErrorKind::kParse,
+                    std::string("tensor \"0.w\0eight\"\x1b[2J\r\x7f:\n\tis ü", 32));
+  EXPECT_STREQ(error.what(), "tensor \"0.w\\x00eight\"\\x1b[2J\\x0d\\x7f:\n\tis ü");
+}
+
 TEST(Error, TextIsNotBuiltWhereTheConditionHolds) {
   int built = 0;
   const auto text = [&] { return ++built; };

@@ -54,6 +54,16 @@ TEST(LoadStateDict, ListsEverythingThatDoesNotFit) {
   EXPECT_EQ(values<float>(model.get_parameter("0.bias")), before) << "half a state was loaded";
 }
 
+// Names come from files.
+TEST(LoadStateDict, ShowsControlBytesOfNamesAsTheirCode) {
+  Sequential model = two_layers();
+  StateDict state = model.state_dict();
+  state.push_back({.name = std::string("0.w\0eight\nMissing", 17), .tensor = tensor({1.0f})});
+  EXPECT_THAT([&] { model.load_state_dict(state); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr(
+                  "\n\tUnexpected key(s) in state_dict: \"0.w\\x00eight\\x0aMissing\".")));
+}
+
 TEST(LoadStateDict, NotStrictReportsAndLoadsTheRest) {
   Sequential model = two_layers();
   const IncompatibleKeys keys =

@@ -71,7 +71,7 @@ TEST(SafetensorsHeader, RefusesLengthsThatTheFileDoesNotHave) {
 TEST(SafetensorsHeader, RefusesWhatIsNotItsJson) {
   expect_refused("[1]", "f is not a safetensors file: its header does not begin with {");
   EXPECT_THAT([] { parse(R"({"a":)"); },
-              ThrowsMessage<Error>(HasSubstr("f: the header is not JSON: ")));
+              ThrowsMessage<Error>(HasSubstr("f: the header is not JSON from byte ")));
   expect_refused(R"({"a":1})", R"(f: tensor "a" is described by number, wanted an object)");
   expect_refused(R"({"a":{"a":{"a":{"a":{}}}}})", R"(f: tensor "a" has no dtype)");
   expect_refused(R"({"a":[1]})", R"(f: tensor "a" is described by array, wanted an object)");
@@ -81,7 +81,7 @@ TEST(SafetensorsHeader, RefusesWhatIsNotItsJson) {
   expect_refused(R"({"__metadata__":{},"__metadata__":{}})",
                  R"(f: "__metadata__" appears twice in the header)");
   EXPECT_THAT([] { parse(R"({} x)", 0); },
-              ThrowsMessage<Error>(HasSubstr("f: the header is not JSON: ")));
+              ThrowsMessage<Error>(HasSubstr("f: the header is not JSON from byte ")));
 }
 
 TEST(SafetensorsHeader, RefusesNamesAndFieldsTwice) {
@@ -200,7 +200,9 @@ TEST(SafetensorsHeader, WritesNoNameThatAReaderWouldRefuse) {
               ThrowsMessage<Error>("f: a tensor cannot be called __metadata__, the format reserves "
                                    "that name"));
   EXPECT_THAT([&] { named({"\xff"}); },
-              ThrowsMessage<Error>(HasSubstr("f: a name or a metadata text is not UTF-8")));
+              ThrowsMessage<Error>("f: the tensor's name \"\xff\" is not UTF-8"));
+  EXPECT_THAT([] { format_safetensors_header({.metadata = {{"k", "\xff"}}}, "f"); },
+              ThrowsMessage<Error>("f: the metadata's text \"\xff\" is not UTF-8"));
 }
 
 }  // namespace
