@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "collectives/algorithms/plan.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "core/base/unique_fd.h"
 
 namespace dl::collectives {
@@ -75,21 +75,13 @@ bool is_name(std::string_view name) {
   });
 }
 
-template <typename Number>
-std::optional<Number> number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // "65536", "64K", "max"
 std::uint64_t bytes_of(std::string_view text) {
   if (text == "max") return UINT64_MAX;
   const std::size_t unit =
       text.empty() ? std::string_view::npos : std::string_view("KMG").find(text.back());
   const bool has_unit = unit != std::string_view::npos;
-  const auto count = number<std::uint64_t>(has_unit ? text.substr(0, text.size() - 1) : text);
+  const auto count = read_number<std::uint64_t>(has_unit ? text.substr(0, text.size() - 1) : text);
   const std::uint64_t scale = has_unit ? std::uint64_t{1024} << (10 * unit) : 1;
   DL_CHECK(count && *count <= UINT64_MAX / scale, kInvalidArgument,
            "'{}' is no number of bytes; wanted one like 65536, 64K or max", text);
@@ -98,7 +90,7 @@ std::uint64_t bytes_of(std::string_view text) {
 
 int members_of(std::string_view text, std::string_view what) {
   if (text == kAny) return 0;
-  const auto count = number<int>(text);
+  const auto count = read_number<int>(text);
   DL_CHECK(count && *count > 0, kInvalidArgument, "'{}' is no number of {}; wanted one or *", text,
            what);
   return *count;
@@ -126,7 +118,7 @@ void read_link(const std::vector<std::string_view>& words, Plan& plan) {
     const std::string_view word = words[i + 2];
     const std::string_view name = std::string_view("aobg").substr(i, 1);
     const auto value = word.starts_with(name) && word.substr(1).starts_with('=')
-                           ? number<double>(word.substr(2))
+                           ? read_number<double>(word.substr(2))
                            : std::nullopt;
     DL_CHECK(value && std::isfinite(*value) && *value >= 0 && *value <= 1, kInvalidArgument,
              "'{}' is not {}=SECONDS with a number from 0 to 1", word, name);

@@ -36,15 +36,10 @@ int nodes_of(const Options& options) {
 }
 
 // No group is made, so that a job can be explained from anywhere; where there is one, by rank 0.
-int explain_job(const Options& options) {
-  const Launch launch = find_launch(std::nullopt, std::nullopt);
+int explain_job(const Options& options, const Launch& launch, int ranks) {
   if (launch.rank != 0) return 0;
-  const int ranks = options.ranks > 0 ? options.ranks : launch.world_size;
-  const int nodes = nodes_of(options);
-  DL_CHECK(nodes <= ranks, kInvalidArgument, "--explain: {} ranks cannot be on {} nodes", ranks,
-           nodes);
-  explain(options, find_plan(options.plan, options.algorithm), {.ranks = ranks, .nodes = nodes},
-          stdout);
+  explain(options, find_plan(options.plan, options.algorithm),
+          {.ranks = ranks, .nodes = nodes_of(options)}, stdout);
   return 0;
 }
 
@@ -70,6 +65,18 @@ int bench(const Options& options, const std::vector<std::string>& command) {
   return code;
 }
 
+int run_as_told(const Options& options, const std::vector<std::string>& command) {
+  const Launch launch = find_launch(std::nullopt, std::nullopt);
+  const int ranks = options.ranks > 0 ? options.ranks : launch.world_size;
+  try {
+    check_for_ranks(options, ranks, nodes_of(options));
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}: {}\n", options.program, error.what());
+    return 2;
+  }
+  return options.explain ? explain_job(options, launch, ranks) : bench(options, command);
+}
+
 }  // namespace
 }  // namespace dl::collectives::bench
 
@@ -77,8 +84,7 @@ int main(int argc, char** argv) {
   dl::collectives::bench::Options options;
   if (const auto end = dl::collectives::bench::parse(argc, argv, options)) return *end;
   try {
-    const int code = options.explain ? dl::collectives::bench::explain_job(options)
-                                     : dl::collectives::bench::bench(options, {argv, argv + argc});
+    const int code = dl::collectives::bench::run_as_told(options, {argv, argv + argc});
     dl::require_written(stdout, "standard output");
     return code;
   } catch (const std::bad_alloc&) {

@@ -12,6 +12,7 @@
 #include "collectives/algorithms/reduce.h"
 #include "collectives/descriptor.h"
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "core/base/output.h"
 #include "core/base/version.h"
 
@@ -97,18 +98,8 @@ std::vector<Idle> idle_flags() {
           {"-M", "--memory", 0, "there is no GPU memory to report", "nvidia-smi reports it", 0}};
 }
 
-// CLI11 takes -1 for 2^64 - 1, and its own ranges are written with 309 digits.
-CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
-  return {[least, most](const std::string& text) {
-            std::uint64_t value = 0;
-            const char* const last = text.data() + text.size();
-            const auto [end, error] = std::from_chars(text.data(), last, value);
-            const bool fits =
-                error == std::errc{} && end == last && value >= least && value <= most;
-            return fits ? std::string()
-                        : fmt::format("'{}' is no whole number from {} to {}", text, least, most);
-          },
-          ""};
+CLI::Validator whole(std::int64_t least, std::uint64_t most) {
+  return {whole_number(least, most), ""};
 }
 
 // "64K" becomes "65536"; powers of 1024, with or without a B or iB behind them.
@@ -174,38 +165,38 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
       ->transform(size_from(0));
   auto* factor = app.add_option("-f,--stepfactor", o.step_factor,
                                 "sizes are multiplied by this (4; as *_perf they are added to)")
-                     ->check(whole_number(2, 1 << 20));
+                     ->transform(whole(2, 1 << 20));
   app.add_option("-i,--stepbytes", o.step_bytes, "this is added to sizes")
       ->transform(size_from(1))
       ->excludes(factor);
   app.add_option("-n,--iters", o.iterations, "iterations (by size, 25 to 1000)")
-      ->check(whole_number(0, kMostIterations));
+      ->transform(whole(0, kMostIterations));
   app.add_option("-w,--warmup_iters", o.warmup, "iterations that do not count (3)")
-      ->check(whole_number(0, kMostIterations));
+      ->transform(whole(0, kMostIterations));
   app.add_option("-m,--agg_iters", o.aggregate, "operations under way at once in an iteration (1)")
-      ->check(whole_number(1, 1024));
+      ->transform(whole(1, 1024));
   app.add_option("-N,--run_cycles", o.cycles, "times that all is run; 0: until stopped (1)")
-      ->check(whole_number(0, kMostCycles));
+      ->transform(whole(0, kMostCycles));
   app.add_option("-c,--check", o.check, "compare the results; 0: do not (1)")
-      ->check(whole_number(0, kMostIterations));
+      ->transform(whole(0, kMostIterations));
   app.add_option("-d,--datatype", words.dtype, "element type, or all (float)");
   app.add_option("-o,--op", words.reduction, "reduction, or all (sum)");
   app.add_option("-r,--root", words.root, "root of operations that have one, or all (0)");
   app.add_option("-a,--average", words.average,
                  "an iteration's time: 0 rank 0's, 1 the mean, 2 the least, 3 the most (3)")
-      ->check(whole_number(0, 3));
+      ->transform(whole(0, 3));
   app.add_option("-C,--report_cputime", o.call_time, "1: the time until the call has returned");
   app.add_option("-I,--per_iter_timing", o.per_iteration, "1: min, max, p99 and variation");
   app.add_option("-K,--per_iter_skip", o.skip, "first iterations that the figures leave out")
-      ->check(whole_number(0, kMostIterations));
+      ->transform(whole(0, kMostIterations));
   app.add_option("-S,--report_timestamps", o.timestamps, "1: the time of day in each row");
   app.add_option("-u,--unalign", o.unalign, "elements by which buffers are off their alignment")
-      ->check(whole_number(0, 1 << 20));
+      ->transform(whole(0, 1 << 20));
   app.add_option("-J,--output_file", o.output_file,
                  "also write nccl-tests' JSON (*.json) or a table (*.csv)")
       ->check(some_name());
   app.add_option("-T,--timeout", words.timeout, "deadline of an operation in seconds (600)")
-      ->check(whole_number(1, 1 << 30));
+      ->transform(whole(1, 1 << 30));
   for (Idle& each : idle) {
     app.add_option(fmt::format("{},{}", each.flag, each.long_flag), each.value,
                    fmt::format("no meaning on CPUs: {}", each.why));
@@ -239,10 +230,10 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
   auto* explain =
       app.add_flag("--explain", o.explain, "say which algorithm each size takes, and run nothing");
   app.add_option("--ranks", o.ranks, "with --explain: so many ranks (as launched)")
-      ->check(whole_number(1, 1 << 20))
+      ->transform(whole(1, 1 << 20))
       ->needs(explain);
   app.add_option("--nodes", o.nodes, "with --explain: on so many nodes (as launched)")
-      ->check(whole_number(1, 1 << 20))
+      ->transform(whole(1, 1 << 20))
       ->needs(explain);
   app.add_flag("--tune", o.tune,
                "measure the machine in some seconds and write a plan into the file that -o names "
@@ -320,9 +311,8 @@ void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
   if (words.root == kAll) {
     o.root.reset();
   } else {
-    int root = 0;
-    DL_CHECK(CLI::detail::lexical_cast(words.root, root), kInvalidArgument,
-             "-r is '{}', wanted a rank or all", words.root);
+    const std::optional<int> root = read_number<int>(words.root);
+    DL_CHECK(root && *root >= 0, kInvalidArgument, "-r is '{}', wanted a rank or all", words.root);
     o.root = root;
   }
   const bool one_pair = o.dtypes.size() == 1 && o.reductions.size() == 1;
@@ -379,6 +369,16 @@ std::optional<int> parse(int argc, char** argv, Options& o) {
     return 2;
   }
   return std::nullopt;
+}
+
+void check_for_ranks(const Options& o, int ranks, int nodes) {
+  if (o.tune) return;
+  DL_CHECK(!o.operation->rooted || !o.root || *o.root < ranks, kInvalidArgument,
+           "-r {} is no rank; there are {}", *o.root, ranks);
+  DL_CHECK(o.explain || o.operation->name != "sendrecv" || ranks > 1, kInvalidArgument,
+           "sendrecv needs a neighbour; start it with dlrun --nproc-per-node 2 or more");
+  DL_CHECK(!o.explain || nodes <= ranks, kInvalidArgument,
+           "--explain: {} ranks cannot be on {} nodes", ranks, nodes);
 }
 
 std::size_t next_size(const Options& o, std::size_t bytes) noexcept {

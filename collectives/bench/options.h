@@ -60,6 +60,10 @@ struct Options {
 // Prints help or a sentence and returns the exit code where the program is to end at once.
 std::optional<int> parse(int argc, char** argv, Options& options);
 
+// Throws kInvalidArgument if the command line asks for what so many ranks on so many nodes cannot
+// do.
+void check_for_ranks(const Options& options, int ranks, int nodes);
+
 // The size after this one; 0 after the last.
 std::size_t next_size(const Options& options, std::size_t bytes) noexcept;
 std::size_t iterations_for(const Options& options, std::size_t bytes) noexcept;

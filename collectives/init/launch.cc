@@ -28,7 +28,8 @@ constexpr Source kSources[] = {
 
 int to_int(std::int64_t value, std::string_view name) {
   DL_CHECK(value >= 0 && value <= std::numeric_limits<int>::max(), kInvalidArgument,
-           "{}={} is no number of a rank", name, value);
+           "{}={} is out of range: ranks and their number are whole numbers from 0 to {}", name,
+           value, std::numeric_limits<int>::max());
   return static_cast<int>(value);
 }
 

@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
+#include <limits>
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 
 namespace dl::env {
 namespace {
@@ -71,11 +72,15 @@ std::optional<std::string> get(Var var) {
 std::optional<std::int64_t> get_int(Var var) {
   const std::optional<std::string> text = get(var);
   if (!text) return std::nullopt;
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  DL_CHECK(error == std::errc() && end == text->data() + text->size(), kInvalidArgument,
-           "{}={} is not a whole number", name_of(var), *text);
-  return value;
+  const auto value = read_number<std::int64_t>(*text);
+  if (value) return value;
+  const std::size_t digits = text->starts_with('-') ? 1 : 0;
+  DL_CHECK(text->size() > digits && text->find_first_not_of("0123456789", digits) == text->npos,
+           kInvalidArgument, "{}={} is not a whole number", name_of(var), *text);
+  using Limits = std::numeric_limits<std::int64_t>;
+  throw_error(ErrorKind::kInvalidArgument,
+              "{}={} is out of range: wanted a whole number from {} to {}", name_of(var), *text,
+              Limits::min(), Limits::max());
 }
 
 std::int64_t require_int(Var var) {

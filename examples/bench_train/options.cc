@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "core/base/output.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
@@ -58,18 +59,8 @@ CLI::Validator one_of(std::vector<std::string> known, const std::string& what) {
       "");
 }
 
-// CLI11's own texts for ranges end in 309 digits.
-CLI::Validator from_to(std::int64_t least, std::int64_t most) {
-  return CLI::Validator(
-      [least, most](std::string& value) -> std::string {
-        std::int64_t number = 0;
-        if (CLI::detail::lexical_cast(value, number) && number >= least && number <= most) {
-          return {};
-        }
-        return value + " is not a whole number from " + std::to_string(least) + " to " +
-               std::to_string(most);
-      },
-      "");
+CLI::Validator from_to(std::int64_t least, std::uint64_t most) {
+  return {dl::whole_number(least, most), ""};
 }
 
 }  // namespace
@@ -85,7 +76,7 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
   std::vector<std::string> names;
   for (const Work& work : works()) names.push_back(work.name);
 
-  constexpr std::int64_t kMost = 1'000'000'000;
+  constexpr std::uint64_t kMost = 1'000'000'000;
   std::string work;
   std::string mode = "eager";
   std::string matmul = "ieee";
@@ -110,9 +101,9 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
       ->required()
       ->check(one_of(names, "the work"));
   app.add_option("--batch", options.batch, "samples of one rank's step (mlp 8, cnn 64, conv18 256)")
-      ->check(from_to(1, kMost));
+      ->transform(from_to(1, kMost));
   app.add_option("--threads", options.threads, "OpenMP threads (OMP_NUM_THREADS, or all cores)")
-      ->check(from_to(1, 4096));
+      ->transform(from_to(1, dl::kMostThreads));
   app.add_option("--device", options.device, "cpu, cuda (the GPU that is this rank's) or cuda:N")
       ->check(CLI::Validator(
           [](std::string& value) -> std::string {
@@ -139,14 +130,15 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
   app.add_option("--optim", options.optim, "sgd (lr 0.01, momentum 0.9) or adam (lr 0.001)")
       ->check(one_of({"sgd", "adam"}, "the optimizer"));
   app.add_option("--warmup", options.warmup, "steps that are not timed (5)")
-      ->check(from_to(0, kMost));
-  app.add_option("--steps", options.steps, "steps that are timed (30)")->check(from_to(1, kMost));
+      ->transform(from_to(0, kMost));
+  app.add_option("--steps", options.steps, "steps that are timed (30)")
+      ->transform(from_to(1, kMost));
   app.add_option("--per-sync", options.per_sync,
                  "steps between two waits for the GPU; more than 1 measures throughput (1)")
-      ->check(from_to(1, kMost));
+      ->transform(from_to(1, kMost));
   app.add_flag("--no-sync", options.no_sync,
                "several ranks: a barrier instead of the all-reduce, the control for DDP's cost");
-  app.add_option("--seed", options.seed, "of weights and data (123)")->check(from_to(0, kMost));
+  app.add_option("--seed", options.seed, "of weights and data (123)")->transform(from_to(0, kMost));
   app.add_flag("--json", options.json, "print one JSON object");
   try {
     app.parse(argc, argv);

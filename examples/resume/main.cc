@@ -13,11 +13,15 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "collectives/init.h"
 #include "collectives/objects.h"
 #include "core/base/env.h"
+#include "core/base/error.h"
+#include "core/base/number.h"
+#include "core/base/output.h"
 #include "core/ops/activation.h"
 #include "core/ops/reduce.h"
 #include "core/random/generator.h"
@@ -52,9 +56,14 @@ std::int64_t load(const Options& options, nn::Module& model, collectives::Proces
   if (group.rank() == 0 && std::filesystem::exists(options.checkpoint)) {
     const nn::Safetensors found = nn::load_safetensors(options.checkpoint);
     model.load_state_dict(found);
-    step = found.metadata.at(kStepKey);
+    const auto entry = found.metadata.find(kStepKey);
+    step = entry == found.metadata.end() ? "" : entry->second;
   }
-  return std::stoll(collectives::broadcast_bytes(group, step, /*root=*/0));
+  const std::string agreed = collectives::broadcast_bytes(group, step, /*root=*/0);
+  const std::optional<std::int64_t> number = read_number<std::int64_t>(agreed);
+  DL_CHECK(number && *number >= 0, kParse, "{}: its {} is '{}', wanted a step's number",
+           options.checkpoint, kStepKey, agreed);
+  return *number;
 }
 
 double train(const Options& options) {
@@ -95,6 +104,10 @@ double train(const Options& options) {
   return loss;
 }
 
+CLI::Validator steps_from(std::int64_t least) {
+  return {whole_number(least, 1'000'000'000), ""};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -102,15 +115,18 @@ int main(int argc, char** argv) {
   CLI::App app{"Fits a small network, and goes on from its checkpoint when it is started again.",
                "resume"};
   app.add_option("--checkpoint", options.checkpoint, "file of rank 0: model and step")->required();
-  app.add_option("--steps", options.steps, "of the whole run")->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps, "of the whole run")->transform(steps_from(1));
   app.add_option("--save-every", options.save_every, "steps between two checkpoints")
-      ->check(CLI::PositiveNumber);
+      ->transform(steps_from(1));
   app.add_option("--die-at", options.die_at,
-                 "the last rank of the first attempt kills itself after this step");
+                 "the last rank of the first attempt kills itself after this step")
+      ->transform(steps_from(1));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (app.exit(error) != 0) return 2;
+    require_written(stdout, "standard output");
+    return 0;
   }
   train(options);
 }

@@ -1,13 +1,17 @@
 #include "examples/train_cnn/options.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <string>
 
+#include "core/base/error.h"
+#include "core/base/number.h"
 #include "core/base/output.h"
 #include "core/base/version.h"
+#include "core/device/cuda/cuda.h"
+#include "core/device/parallel.h"
 
 namespace dl::examples {
 namespace {
@@ -17,18 +21,28 @@ std::string refuse_empty(const std::string& name) {
   return name.empty() ? "an empty name; leave it out" : std::string();
 }
 
-// CLI11 takes -1 for 2^64 - 1, and as much for anything larger.
-std::string refuse_no_seed(const std::string& text) {
-  std::uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  const bool read = error == std::errc() && end == text.data() + text.size();
-  return read ? std::string() : "'" + text + "' is no whole number from 0 to 2^64 - 1";
+CLI::Validator whole(std::int64_t least, std::uint64_t most) {
+  return {whole_number(least, most), ""};
+}
+
+CLI::Validator real(double least, double most) {
+  return {real_number(least, most), ""};
+}
+
+std::string refuse_no_device(const std::string& text) {
+  if (text == "cuda") return {};  // whether there is one is asked later
+  try {
+    cuda::parse_device(text);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 }  // namespace
 
 std::variant<Options, int> parse_options(int argc, const char* const* argv) {
-  constexpr std::int64_t kMost = 1'000'000'000;
+  constexpr std::uint64_t kMost = 1'000'000'000;
   constexpr int kBadUsage = 2;
   Options o;
   CLI::App app(
@@ -41,34 +55,35 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_option("--data-dir", o.data_dir, "folder with the files of the set")->check(refuse_empty);
   app.add_option("--epochs", o.epochs, "passes over the training set; 0 only evaluates")
-      ->check(CLI::Range(std::int64_t{0}, kMost))
+      ->transform(whole(0, kMost))
       ->capture_default_str();
   app.add_option("--batch-size", o.batch_size, "samples a step on each rank")
-      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->transform(whole(1, kMost))
       ->capture_default_str();
   app.add_option("--lr", o.lr, "learning rate of SGD")
-      ->check(CLI::Range(0.0, 1e9))
+      ->transform(real(0, 1e9))
       ->capture_default_str();
   app.add_option("--momentum", o.momentum, "momentum of SGD")
-      ->check(CLI::Range(0.0, 1.0))
+      ->transform(real(0, 1))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of initial weights and shuffles; the same on every rank")
-      ->check(refuse_no_seed)
+      ->transform(whole(0, std::numeric_limits<std::uint64_t>::max()))
       ->capture_default_str();
   app.add_option("--device", o.device,
                  "where to compute: cpu, cuda (the GPU that is this rank's) or cuda:N")
+      ->check(refuse_no_device)
       ->capture_default_str();
   app.add_option("--threads", o.threads, "threads a rank computes with; default OMP_NUM_THREADS")
-      ->check(CLI::Range(1, 4096));
+      ->transform(whole(1, kMostThreads));
   app.add_option("--workers", o.workers, "threads a rank reads data with; 0 reads between steps")
-      ->check(CLI::Range(0, 4096))
+      ->transform(whole(0, kMostThreads))
       ->capture_default_str();
   app.add_option("--save", o.save, "write the trained parameters to this safetensors file")
       ->check(refuse_empty);
   app.add_option("--load", o.load, "begin with the parameters of this safetensors file")
       ->check(refuse_empty);
   app.add_option("--log-every", o.log_every, "steps between two lines")
-      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->transform(whole(1, kMost))
       ->capture_default_str();
   app.add_option("--amp", o.amp, "mixed precision: products and convolutions in bf16 or f16")
       ->check(CLI::IsMember({"off", "bf16", "f16"}))

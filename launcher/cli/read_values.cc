@@ -1,30 +1,26 @@
 // What several readers share.
-#include <charconv>
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "launcher/cli/readers.h"
 
 namespace dl::launcher::read {
 
 int whole_number(std::string_view name, std::string_view text, int least, int most,
                  std::string_view else_wanted) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool read = error == std::errc() && end == text.data() + text.size();
-  DL_CHECK(read && value >= least && value <= most, kInvalidArgument,
+  const std::optional<int> value = read_number<int>(text);
+  DL_CHECK(value && *value >= least && *value <= most, kInvalidArgument,
            "{} is `{}`, wanted a whole number from {} to {}{}", name, text, least, most,
            else_wanted);
-  return value;
+  return *value;
 }
 
 std::chrono::milliseconds seconds(std::string_view name, std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool read = error == std::errc() && end == text.data() + text.size();
-  DL_CHECK(read && std::isfinite(value) && value >= 0 && value <= 1e9, kInvalidArgument,
+  const std::optional<double> value = read_number<double>(text);
+  DL_CHECK(value && *value >= 0 && *value <= 1e9, kInvalidArgument,
            "{} is `{}`, wanted a number of seconds from 0 to 1000000000", name, text);
-  return std::chrono::milliseconds(std::llround(value * 1000));
+  return std::chrono::milliseconds(std::llround(*value * 1000));
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {

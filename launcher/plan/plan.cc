@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include <fmt/ranges.h>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/output/log_folder.h"
 #include "launcher/plan/port.h"
@@ -84,15 +84,12 @@ void give_out_gpus(const Options& options, const Machine& machine, NodePlan& pla
   }
 }
 
-// The user's OMP_NUM_THREADS, if it is one number: threads that --bind core makes room for.
+// The user's OMP_NUM_THREADS, or the first of its numbers: threads that --bind core makes room for.
 std::optional<int> threads_of_user() {
   const std::optional<std::string> text = env::get(env::Var::kOmpNumThreads);
-  int threads = 0;
-  if (!text ||
-      std::from_chars(text->data(), text->data() + text->size(), threads).ec != std::errc()) {
-    return std::nullopt;
-  }
-  return threads > 0 ? std::optional(threads) : std::nullopt;
+  if (!text) return std::nullopt;
+  const std::optional<int> threads = read_number<int>(text->substr(0, text->find(',')));
+  return threads && *threads > 0 ? threads : std::nullopt;
 }
 
 void bind(const Options& options, const Machine& machine, NodePlan& plan) {

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <charconv>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "launcher/plan/gpus.h"
 
 namespace dl::launcher {
@@ -74,9 +74,8 @@ class Mask {
   VisibleGpu find(const std::string& token) const {
     if (token.starts_with("MIG-")) return find_instance(token);
     if (token.starts_with("GPU-")) return find_uuid(token);
-    int index = 0;
-    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
-    if (error != std::errc() || end != token.data() + token.size() || index < 0) {
+    const int index = read_number<int>(token).value_or(-1);
+    if (index < 0) {
       refuse(fmt::format("`{}` is neither a GPU's number nor GPU-... nor MIG-...", token));
     }
     if (std::cmp_greater_equal(index, gpus_.size())) {

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/base/log.h"
+#include "core/base/number.h"
 #include "core/base/output.h"
 #include "core/base/version.h"
 #include "rendezvous/net/job_key.h"
@@ -58,27 +58,17 @@ void leave_signals_to_dlrun() {
   }
 }
 
-// CLI's own check of a positive number shows its range with 309 digits.
 CLI::Validator whole_seconds() {
-  const auto why_not = [](const std::string& text) -> std::string {
-    constexpr int kMost = 1'000'000'000;
-    int seconds = 0;
-    const char* const end = text.data() + text.size();
-    const auto [last, error] = std::from_chars(text.data(), end, seconds);
-    if (error == std::errc() && last == end && seconds >= 1 && seconds <= kMost) return {};
-    return "wanted whole seconds from 1 to 1000000000, not " + text;
-  };
-  return {why_not, "POSITIVE"};
+  return {whole_number(1, 1'000'000'000), "POSITIVE"};
 }
 
 // "generation 3": the ranks of this generation are about to start.
 void obey(RendezvousService& service, std::string_view line) {
   constexpr std::string_view kGeneration = "generation ";
-  std::uint64_t number = 0;
   if (!line.starts_with(kGeneration)) return;
   line.remove_prefix(kGeneration.size());
-  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
-  if (error == std::errc()) service.begin_generation(number);
+  const auto number = read_number<std::uint64_t>(line);
+  if (number) service.begin_generation(*number);
 }
 
 int serve(const Arguments& arguments) {
@@ -154,16 +144,16 @@ int run(int count, char** values) {
   joining->add_option("--listen-fd", arguments.listen_fd,
                       "inherited descriptor that listens at the endpoint: serve there, too");
   joining->add_option("--timeout", arguments.timeout, "seconds to wait for the other nodes (600)")
-      ->check(whole_seconds());
+      ->transform(whole_seconds());
   joining
       ->add_option("--agent-timeout", arguments.agent_timeout,
                    "seconds after which a dlrun that is stopped or stuck ends the job (600)")
-      ->check(whole_seconds());
+      ->transform(whole_seconds());
   for (CLI::App* command : {serving, joining}) {
     command
         ->add_option("--dead-after", arguments.dead_after,
                      "seconds of silence after which the other side is lost (10)")
-        ->check(whole_seconds());
+        ->transform(whole_seconds());
   }
   try {
     app.parse(count, values);

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/cuda/module.h"
 #include "core/device/cuda/watched_error.h"
@@ -228,16 +228,17 @@ int home_device() {
 }
 
 Device rank_device() {
-  std::int64_t index = 0;
+  int index = 0;
   if (const auto gpus = env::get(env::Var::kGpus)) {
-    const char* const end = gpus->data() + gpus->size();
-    const auto [rest, error] = std::from_chars(gpus->data(), end, index);
-    DL_CHECK(error == std::errc() && (rest == end || *rest == ','), kInvalidArgument,
+    const std::optional<int> first = read_number<int>(gpus->substr(0, gpus->find(',')));
+    DL_CHECK(first.has_value(), kInvalidArgument,
              "DLRUN_GPUS={}: wanted numbers of devices, as 2 or 2,3", *gpus);
+    index = *first;
   } else {
-    index = env::get_int(env::Var::kLocalRank).value_or(0) % runtime().device_count();
+    const std::int64_t local_rank = env::get_int(env::Var::kLocalRank).value_or(0);
+    index = static_cast<int>(local_rank % runtime().device_count());
   }
-  check_index(static_cast<int>(index));
+  check_index(index);
   return {DeviceType::kCUDA, static_cast<std::int16_t>(index)};
 }
 
@@ -247,9 +248,7 @@ Device parse_device(std::string_view text) {
   constexpr std::string_view kPrefix = "cuda:";
   int index = -1;
   if (text.starts_with(kPrefix)) {
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + kPrefix.size(), end, index);
-    if (error != std::errc() || rest != end) index = -1;
+    index = read_number<int>(text.substr(kPrefix.size())).value_or(-1);
   }
   DL_CHECK(index >= 0 && index < kMostDevices, kInvalidArgument,
            "device \"{}\": wanted cpu, cuda or cuda:N with N from 0", text);

@@ -91,6 +91,18 @@ TEST_F(LaunchTest, HalfOfAnMpirunsPairIsNoWorldOfOne) {
   EXPECT_THROW(find_launch(std::nullopt, std::nullopt), Error);
 }
 
+TEST_F(LaunchTest, ANumberThatIsTooLargeIsAnErrorThatSaysTheRange) {
+  set("RANK", "0"), set("WORLD_SIZE", "99999999999");
+  try {
+    find_launch(std::nullopt, std::nullopt);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "WORLD_SIZE=99999999999 is out of range: ranks and their number are whole numbers "
+                 "from 0 to 2147483647");
+  }
+}
+
 TEST_F(LaunchTest, ARankOutsideOfItsWorldIsAnError) {
   set("RANK", "2"), set("WORLD_SIZE", "2");
   EXPECT_THROW(find_launch(std::nullopt, std::nullopt), Error);

@@ -25,7 +25,7 @@ TEST(Env, ReadsWholeNumbers) {
 }
 
 TEST(Env, RefusesWhatIsNotAWholeNumberByName) {
-  for (const char* bad : {"abc", "3x", " 3", "3.5", "99999999999999999999"}) {
+  for (const char* bad : {"abc", "3x", " 3", "3.5", "+", "-"}) {
     ::setenv("RANK", bad, 1);
     try {
       get_int(Var::kRank);
@@ -33,6 +33,18 @@ TEST(Env, RefusesWhatIsNotAWholeNumberByName) {
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()), std::string("RANK=") + bad + " is not a whole number");
     }
+  }
+}
+
+TEST(Env, ANumberOfTooManyDigitsIsOutOfRange) {
+  ::setenv("RANK", "99999999999999999999", 1);
+  try {
+    get_int(Var::kRank);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "RANK=99999999999999999999 is out of range: wanted a whole number from "
+                 "-9223372036854775808 to 9223372036854775807");
   }
 }
 

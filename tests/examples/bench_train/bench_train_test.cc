@@ -64,7 +64,7 @@ TEST(BenchTrain, RefusesWhatIsNotThereByName) {
   refuse({"mlp", "--mode", "captured"}, "--mode captured needs a GPU: --device cuda");
   refuse({"mlp", "--device", "tpu"}, "tpu");
   refuse({"mlp", "--optim", "adamw"}, "the optimizer \"adamw\" is not there; there is: sgd, adam");
-  refuse({"mlp", "--batch", "0"}, "--batch: 0 is not a whole number from 1 to 1000000000");
+  refuse({"mlp", "--batch", "0"}, "--batch: '0' is no whole number from 1 to 1000000000");
   refuse({"mlp", "--foreach"}, "--foreach");
   refuse({}, "work is required");
 }

@@ -61,7 +61,15 @@ TEST(Options, TakeEveryFlag) {
 TEST(Options, BadUsageIsExitCodeTwoAndNamesTheFlag) {
   for (const auto& [flag, value] : {std::pair{"--epochs", "-1"},
                                     {"--batch-size", "0"},
+                                    {"--epochs", "1.5"},
+                                    {"--epochs", "0x2"},
                                     {"--lr", "x"},
+                                    {"--lr", "nan"},
+                                    {"--lr", "inf"},
+                                    {"--lr", "-1"},
+                                    {"--momentum", "nan"},
+                                    {"--momentum", "1.1"},
+                                    {"--device", "gpu"},
                                     {"--threads", "0"},
                                     {"--log-every", "0"},
                                     {"--seed", "-1"},
@@ -74,6 +82,15 @@ TEST(Options, BadUsageIsExitCodeTwoAndNamesTheFlag) {
     EXPECT_EQ(code, 2) << flag;
     EXPECT_NE(text.find(flag), std::string::npos) << text;
   }
+}
+
+TEST(Options, ANumberThatIsNoneIsQuotedWithWhatIsWanted) {
+  EXPECT_NE(
+      refuse({"--epochs", "1.5"}).second.find("'1.5' is no whole number from 0 to 1000000000"),
+      std::string::npos);
+  EXPECT_NE(refuse({"--lr", "nan"}).second.find("'nan' is no number from 0 to 1000000000"),
+            std::string::npos);
+  EXPECT_EQ(std::get<Options>(parse({"--epochs", "010"})).epochs, 10);
 }
 
 TEST(Options, HelpAndVersionAreNoErrors) {

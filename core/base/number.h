@@ -1,0 +1,43 @@
+// The one reader of numbers that arrive as texts: options, variables, files.
+//
+// A number is the whole of its text, decimal and finite: "", " 5", "5x", "0x5", "nan" and "1e999"
+// are none.
+//
+// Thread-safety: everything here may be used from any thread.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace dl {
+
+// Empty if `text` is no number, or none that a T holds.
+template <typename T>
+  requires std::integral<T> || std::floating_point<T>
+std::optional<T> read_number(std::string_view text) noexcept {
+  T value{};
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value);
+  if (error != std::errc() || end != last) return std::nullopt;
+  if constexpr (std::floating_point<T>) {
+    if (!std::isfinite(value)) return std::nullopt;
+  }
+  return value;
+}
+
+// What a program's option is checked with (CLI::Validator): leaves the number in its plain form in
+// `text`, so that a parser that knows octal numbers reads the same one, and returns "". Otherwise
+// returns "'5x' is no whole number from 0 to 10".
+using NumberCheck = std::function<std::string(std::string& text)>;
+
+NumberCheck whole_number(std::int64_t least, std::uint64_t most);
+NumberCheck real_number(double least, double most);
+
+}  // namespace dl
