@@ -11,8 +11,9 @@ add_link_options(-Wl,--as-needed)
 # kind of tag also counts for what those libraries need in turn, which nobody has prepared for that.
 add_link_options(-Wl,--disable-new-dtags)
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
-set(CMAKE_BUILD_RPATH "\$ORIGIN/../lib")
 set(CMAKE_INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}" "\$ORIGIN")
+# As long as the installed one: CMake fills up a shorter one with colons, and the loader takes an empty path for the current folder.
+set(CMAKE_BUILD_RPATH "\$ORIGIN/../lib" "\$ORIGIN")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug, RelWithDebInfo or MinSizeRel" FORCE)

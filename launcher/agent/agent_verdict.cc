@@ -55,9 +55,9 @@ Verdict Agent::verdict() const {
     if (stop_cause_->text.empty()) return {stop_cause_->exit_code, {}};
     return {stop_cause_->exit_code, {stop_cause_->text}, /*keeps_recorders=*/true};
   }
-  const std::vector<RankFacts> facts =
-      generation_ ? generation_->facts() : std::vector<RankFacts>();
   if (job_failure_) {
+    const std::vector<RankFacts> facts =
+        generation_ ? generation_->facts() : std::vector<RankFacts>();
     Verdict failed{1, {job_failure_->text}, /*keeps_recorders=*/true};
     add_lines(job_failure_->detail, failed.page);
     const std::string fate = fate_of_others(job_failure_->rank, facts);
@@ -69,6 +69,7 @@ Verdict Agent::verdict() const {
     return failed;
   }
   if (!generation_ || !generation_->finding()) return verdict_on_saving();
+  const std::vector<RankFacts> facts = generation_->facts();
   const Meeting& met = generation_->meeting();
   Verdict failed =
       verdict_on(*generation_->finding(), facts, met.first_rank, {plan_.host, met.group_rank});

@@ -1,7 +1,5 @@
 #include "launcher/cli/options.h"
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 
 #include "core/base/error.h"
@@ -21,7 +19,12 @@ namespace {
 // What the line and the variables give, by row of the table; the line's first.
 class Given {
  public:
-  void add(Typed typed) { all_.push_back(std::move(typed)); }
+  // Takes the place of an earlier value, unless each one counts.
+  void add(Typed typed) {
+    if (!typed.row->repeats)
+      std::erase_if(all_, [&](const Typed& t) { return t.row == typed.row; });
+    all_.push_back(std::move(typed));
+  }
   bool has(std::string_view name) const { return find(name) != nullptr; }
   const Typed* find(std::string_view name) const {
     const auto found = std::find_if(all_.begin(), all_.end(),
@@ -61,42 +64,6 @@ std::vector<Setting> Given::settings() const {
                         .variable = ""});
   }
   return settings;
-}
-
-// The options of a line whose words are spelled out.
-Given given_by_line(std::vector<std::string> words) {
-  CLI::App app;
-  app.set_help_flag();
-  std::vector<std::pair<const OptionRow*, CLI::Option*>> added;
-  for (const OptionRow& row : option_table()) {
-    if (row.group == Group::kRefused) continue;
-    const std::string name(row.name);
-    CLI::Option* const option = row.is_flag() ? app.add_flag(name) : app.add_option(name);
-    if (!row.is_flag()) {
-      option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    }
-    added.emplace_back(&row, option);
-  }
-  try {
-    std::reverse(words.begin(), words.end());  // as CLI11 wants them
-    app.parse(std::move(words));
-  } catch (const CLI::ParseError& error) {
-    throw_error(ErrorKind::kInvalidArgument, "{}", error.what());
-  }
-  Given given;
-  for (const auto& [row, option] : added) {
-    if (option->count() == 0) continue;
-    if (row->is_flag()) {
-      given.add({row, "", ""});
-      continue;
-    }
-    const std::vector<std::string>& values = option->results();
-    for (auto value = row->repeats ? values.begin() : values.end() - 1; value != values.end();
-         ++value) {
-      given.add({row, *value, ""});
-    }
-  }
-  return given;
 }
 
 std::optional<Information> information_of(const Given& given) {
@@ -257,7 +224,8 @@ Streams Options::shown_streams(int local_rank) const {
 
 std::variant<Options, Information> parse_options(const std::vector<std::string>& arguments) {
   SpelledOut words = spell_out(arguments);
-  Given given = given_by_line(std::move(words.options));
+  Given given;
+  for (Typed& typed : words.options) given.add(std::move(typed));
   if (std::optional<Information> information = information_of(given)) return *information;
   DL_CHECK(!words.program.empty() && !words.program.front().empty(), kInvalidArgument,
            "no program given; `dlrun --help` shows how");

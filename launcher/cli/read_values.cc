@@ -42,4 +42,14 @@ std::string_view trimmed(std::string_view text) {
 
 void nothing(Options&, const Typed&) {}
 
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    const std::size_t end = words.find(' ');
+    if (words.substr(0, end) == word) return true;
+    if (end == std::string_view::npos) return false;
+    words.remove_prefix(end + 1);
+  }
+  return false;
+}
+
 }  // namespace dl::launcher::read

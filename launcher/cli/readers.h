@@ -16,6 +16,8 @@ std::chrono::milliseconds seconds(std::string_view name, std::string_view text);
 // The words between the separators; empty ones too.
 std::vector<std::string> split(std::string_view text, char separator);
 std::string_view trimmed(std::string_view text);
+// Whether `word` is one of `words`, which blanks separate.
+bool has_word(std::string_view words, std::string_view word);
 
 // read_job.cc
 void nproc_per_node(Options& options, const Typed& typed);

@@ -4,6 +4,8 @@
 
 #include <iterator>
 
+#include "launcher/cli/readers.h"
+
 namespace dl::launcher {
 namespace {
 
@@ -97,16 +99,6 @@ constexpr Refused kRefused[] = {
 };
 // clang-format on
 
-bool has_word(std::string_view words, std::string_view word) {
-  while (!words.empty()) {
-    const std::size_t end = words.find(' ');
-    if (words.substr(0, end) == word) return true;
-    if (end == std::string_view::npos) return false;
-    words.remove_prefix(end + 1);
-  }
-  return false;
-}
-
 }  // namespace
 
 std::optional<std::string> why_refused(std::string_view word) {
@@ -116,7 +108,7 @@ std::optional<std::string> why_refused(std::string_view word) {
   const bool single = word.starts_with('-') && !word.starts_with("--");
   for (const std::string_view spelled : {word, std::string_view(doubled)}) {
     for (const Refused& refused : kRefused) {
-      if (!has_word(refused.words, spelled)) continue;
+      if (!read::has_word(refused.words, spelled)) continue;
       if (spelled != word && (!single || refused.whose == "srun" || word.size() == 2)) continue;
       return fmt::format("{} of {} is not supported: {}", word, refused.whose, refused.instead);
     }

@@ -23,10 +23,7 @@ std::string with_dashes(std::string_view name) {
 
 const OptionRow* row_of(std::string_view name) {
   for (const OptionRow& row : option_table()) {
-    if (row.name == name) return &row;
-    for (const std::string& other : read::split(row.also, ' ')) {
-      if (!other.empty() && other == name) return &row;
-    }
+    if (row.name == name || read::has_word(row.also, name)) return &row;
   }
   return nullptr;
 }
@@ -162,7 +159,7 @@ class Speller {
     done_ = row.group == Group::kInformation;
     if (row.is_flag()) {
       DL_CHECK(value == nullptr, kInvalidArgument, "{} takes no value", row.name);
-      out_.options.emplace_back(row.name);
+      out_.options.push_back({&row, "", ""});
       return;
     }
     if (value == nullptr) {
@@ -175,8 +172,7 @@ class Speller {
     }
     DL_CHECK(!value->empty(), kInvalidArgument, "{} has an empty value, wanted {}; or leave it out",
              row.name, row.value);
-    out_.options.emplace_back(row.name);
-    out_.options.push_back(*value);
+    out_.options.push_back({&row, *value, ""});
   }
 
   const std::vector<std::string>& words_;

@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "launcher/cli/option_table.h"
+
 namespace dl::launcher {
 
 struct SpelledOut {
-  // "--tee", "3", "--module": names of rows of option_table(), each with its value if it takes one.
-  std::vector<std::string> options;
+  std::vector<Typed> options;        // in the order of the line
   std::vector<std::string> program;  // with its arguments; empty: none was given
 };
 

@@ -26,7 +26,7 @@ std::string text_of_lost_output(int error) {
 
 Front::Front(const Options& options, Starter& starter)
     : options_(options),
-      host_(this_machine().host),
+      host_(host_name()),
       disk_(io_),
       output_(
           io_, disk_, [this](const StreamId& id) { return look_of(id); },

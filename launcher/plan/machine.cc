@@ -20,11 +20,15 @@ int Machine::usable_cores() const {
   return cores;
 }
 
-Machine this_machine() {
-  Machine machine;
+std::string host_name() {
   char host[HOST_NAME_MAX + 1] = {};
   if (::gethostname(host, sizeof host - 1) != 0) throw_errno(errno, "gethostname");
-  machine.host = host;
+  return host;
+}
+
+Machine this_machine() {
+  Machine machine;
+  machine.host = host_name();
 
   // The kernel's set may be larger than cpu_set_t on big machines.
   for (int room = CPU_SETSIZE;; room *= 2) {

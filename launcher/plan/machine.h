@@ -27,5 +27,7 @@ struct Machine {
 };
 
 Machine this_machine();
+// Its `host` alone.
+std::string host_name();
 
 }  // namespace dl::launcher

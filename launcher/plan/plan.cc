@@ -216,7 +216,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   } else if (job.master_addr.empty() && !are_known) {
     job.master_addr = "127.0.0.1";
   }
-  job.run = new_run_name(job.name);
+  if (job.nnodes > 1 || !options.log_dir.empty()) job.run = new_run_name(job.name);
   return job;
 }
 

@@ -61,7 +61,8 @@ class HostList : public HostSource {
 struct JobPlan {
   std::string name;
   bool named = false;  // by the user
-  std::string run;     // a name that no other run has; the job goes by node 0's
+  std::string run;     // a name that no other run has; the job goes by node 0's;
+                       // empty if one node keeps no logs
   int nnodes = 1;
   // One a node, by node rank; or this node's alone, if the user starts a dlrun on each node.
   std::vector<Host> hosts;

@@ -9,7 +9,7 @@
 namespace dl::launcher {
 
 bool is_this_host(const std::string& host) {
-  if (host == "localhost" || host == this_machine().host) return true;
+  if (host == "localhost" || host == host_name()) return true;
   try {
     const std::vector<rendezvous::Address> theirs =
         rendezvous::resolve({host, 0}, Deadline::after(std::chrono::seconds(5)));

@@ -155,21 +155,40 @@ void kill_descendants_but(const std::function<bool(pid_t)>& is_kept,
   }
 }
 
-bool kill_descendants(Deadline deadline) noexcept {
-  constexpr useconds_t kLongestPause = 2000;
-  for (useconds_t pause = 20;; pause = std::min(2 * pause, kLongestPause)) {
-    try {
-      signal_children(SIGKILL);
-    } catch (...) {
-      // Out of memory: the next round looks again.
-    }
-    pid_t reaped;
-    while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
-    }
-    if (reaped < 0 && errno == ECHILD) return true;
-    if (deadline.has_passed()) return false;
-    ::usleep(pause);
+namespace {
+
+// True: none is left.
+bool kill_and_reap_children() noexcept {
+  try {
+    signal_children(SIGKILL);
+  } catch (...) {
+    // Out of memory: the next round looks again.
   }
+  pid_t reaped;
+  while ((reaped = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+  }
+  return reaped < 0 && errno == ECHILD;
+}
+
+}  // namespace
+
+bool kill_descendants(Deadline deadline) noexcept {
+  // Blocked, SIGCHLD ends the pause below. Another thread may take it: the pause is short.
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
+  sigset_t child;
+  sigset_t before;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  ::pthread_sigmask(SIG_BLOCK, &child, &before);
+  const bool all_gone = [&] {
+    while (true) {
+      if (kill_and_reap_children()) return true;
+      if (deadline.has_passed()) return false;
+      ::sigtimedwait(&child, nullptr, &kPause);
+    }
+  }();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return all_gone;
 }
 
 std::string why_it_stays(pid_t pid) {

@@ -31,6 +31,10 @@ void let_go_of_standard_streams() {
   if (null > 2) ::close(null);
 }
 
+void take_default_actions() {
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+}
+
 UniqueFd take_signals() {
   sigset_t all;
   ::sigfillset(&all);

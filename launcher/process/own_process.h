@@ -22,6 +22,10 @@ void rename_process(const char* name, CommandLine line);
 // dlrun ends.
 void let_go_of_standard_streams();
 
+// Gives every signal its default action, for this process, those that it forks, and the programs
+// that they execute (spawn.h).
+void take_default_actions();
+
 // Blocks every signal. The descriptor is readable when a child has ended. Throws kIo.
 UniqueFd take_signals();
 // Empties that descriptor.

@@ -67,9 +67,7 @@ DL_IN_BORROWED_MEMORY int child(void* argument) {
 
 }  // namespace
 
-Spawner::Spawner() : stack_(std::make_unique<std::byte[]>(kStackBytes)) {
-  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
-}
+Spawner::Spawner() : stack_(std::make_unique<std::byte[]>(kStackBytes)) {}
 
 Spawned Spawner::spawn(const SpawnRequest& request) {
   const Spawned spawned = spawn_as_it_is(request);

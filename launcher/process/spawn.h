@@ -2,8 +2,8 @@
 // CLONE_VM | CLONE_VFORK), so that the cost does not grow with the parent, and what went wrong in
 // it is simply there when the parent goes on.
 //
-// The child gets its own process group, has every signal's default action and none blocked. For a
-// single-threaded process only.
+// The child gets its own process group and has no signal blocked; for signals it has this process's
+// actions, which must be the default ones (own_process.h). For a single-threaded process only.
 #pragma once
 
 #include <sched.h>
@@ -41,7 +41,6 @@ struct Spawned {
 
 class Spawner {
  public:
-  // Gives all signals their default action, for this process as well.
   Spawner();
   // What the kernel does not execute is given to /bin/sh if it is text (file_format.h).
   Spawned spawn(const SpawnRequest& request);

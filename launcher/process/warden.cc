@@ -131,6 +131,7 @@ class Warden {
 [[noreturn]] void be_warden(const RankProgram& program, CommandLine line, UniqueFd channel,
                             UniqueFd first_supervisor) {
   ::setsid();
+  take_default_actions();
   let_go_of_standard_streams();
   become_subreaper();
   Warden warden(program, line, std::move(channel), take_signals());

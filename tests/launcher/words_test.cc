@@ -18,7 +18,12 @@ using testing::IsEmpty;
 using testing::StartsWith;
 
 std::vector<std::string> options(std::vector<std::string> words) {
-  return spell_out(words).options;
+  std::vector<std::string> spelled;
+  for (const Typed& typed : spell_out(words).options) {
+    spelled.emplace_back(typed.row->name);
+    if (!typed.row->is_flag()) spelled.push_back(typed.value);
+  }
+  return spelled;
 }
 
 std::string spelling_refusal(const std::vector<std::string>& words) {
