@@ -67,3 +67,4 @@
 #include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
 #include "nn/serialize/safetensors.h"
+#include "nn/utils/clip_grad.h"

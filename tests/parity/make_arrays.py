@@ -246,6 +246,28 @@ def schedulers():
     return a
 
 
+def clip():
+    """nn/utils/clip_grad: two gradients, 9 and 2 x 3 elements, one with three times the other's size, clipped; and the norms before."""
+    g = seeded(3)
+    start = [torch.randn(9, generator=g), 3 * torch.randn(2, 3, generator=g)]
+    a = {"gradients.0": start[0], "gradients.1": start[1]}
+
+    def clipped(name, clip):
+        params = [nn.Parameter(torch.zeros_like(x)) for x in start]
+        for p, x in zip(params, start):
+            p.grad = x.clone()
+        norm = clip(params)
+        a.update({f"{name}.{i}": p.grad for i, p in enumerate(params)})
+        if norm is not None:
+            a[f"{name}.norm"] = norm
+
+    for norm_type in (1, 2, 3.5, float("inf")):
+        for max_norm in (0.5, 100):
+            clipped(f"norm_{norm_type}_{max_norm}", lambda p: nn.utils.clip_grad_norm_(p, max_norm, norm_type))
+    clipped("value", lambda p: nn.utils.clip_grad_value_(p, 0.7))
+    return a
+
+
 def training():
     """Losses of the first steps of SGD with momentum 0.9 and lr 0.01, from seed 123: weights, then inputs, then targets."""
     a = {}
@@ -296,7 +318,7 @@ def train_cnn():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, dtypes, modules, optim, schedulers, training, train_cnn)}
+TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn)}
 
 
 def main():
