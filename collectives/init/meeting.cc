@@ -232,13 +232,8 @@ std::unique_ptr<Meeting> meet_at(const MeetingOptions& options, const Endpoint& 
 
 std::unique_ptr<Meeting> meet_by_environment(const MeetingOptions& options, Deadline deadline) {
   if (const auto store = env::get(env::Var::kStore)) {
-    const std::optional<JobKey> key = JobKey::from_environment();
-    DL_CHECK(
-        key.has_value(), kInvalidArgument,
-        "DLRUN_STORE is {} and there is no job key; DLRUN_KEY_FD or DLRUN_KEY_FILE must come with "
-        "it",
-        *store);
-    return std::make_unique<RemoteMeeting>(options, Endpoint::parse(*store), key, deadline);
+    return std::make_unique<RemoteMeeting>(options, Endpoint::parse(*store),
+                                           JobKey::require_from_environment(), deadline);
   }
   const auto host = env::get(env::Var::kMasterAddr);
   const auto port = env::get_int(env::Var::kMasterPort);

@@ -134,6 +134,17 @@ std::optional<JobKey> JobKey::from_environment() {
   return std::nullopt;
 }
 
+JobKey JobKey::require_from_environment() {
+  const std::optional<JobKey> key = from_environment();
+  DL_CHECK(key.has_value(), kInvalidArgument,
+           "no job key: {} and {} are not set; start the program with dlrun, or make a file with "
+           "`(umask 077; openssl rand -hex 32 > job.key)` and set {} to it in every process of the "
+           "job",
+           env::name_of(env::Var::kKeyFd), env::name_of(env::Var::kKeyFile),
+           env::name_of(env::Var::kKeyFile));
+  return *key;
+}
+
 JobKey JobKey::from_file(const std::string& path) {
   return read_key_file(path, fmt::format("job key {}", path));
 }

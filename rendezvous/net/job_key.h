@@ -25,6 +25,8 @@ class JobKey {
   // a regular file that only its owner can read), else nullopt. Throws kIo, kParse and
   // kInvalidArgument with a sentence.
   static std::optional<JobKey> from_environment();
+  // The same, and where it gives nullopt kInvalidArgument with what to do.
+  static JobKey require_from_environment();
   // The same from a file whose path came another way.
   static JobKey from_file(const std::string& path);
 

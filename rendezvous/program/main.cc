@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/base/log.h"
@@ -43,13 +42,6 @@ struct Arguments {
   int agent_timeout = 600;
 };
 
-JobKey require_key() {
-  std::optional<JobKey> key = JobKey::from_environment();
-  DL_CHECK(key.has_value(), kInvalidArgument, "no job key: set {} or {}",
-           env::name_of(env::Var::kKeyFd), env::name_of(env::Var::kKeyFile));
-  return *key;
-}
-
 // The terminal's signals, and SLURM's, go to every process of the job at once, and dlrun answers
 // them. This process ends when its input or its lifeline closes.
 void leave_signals_to_dlrun() {
@@ -72,7 +64,8 @@ void obey(RendezvousService& service, std::string_view line) {
 }
 
 int serve(const Arguments& arguments) {
-  RendezvousService service(Listener::from_fd(UniqueFd(arguments.fd)), require_key(), arguments.job,
+  RendezvousService service(Listener::from_fd(UniqueFd(arguments.fd)),
+                            JobKey::require_from_environment(), arguments.job,
                             std::chrono::seconds(arguments.dead_after));
   std::string lines;
   std::array<char, 256> bytes;
@@ -91,7 +84,7 @@ int serve(const Arguments& arguments) {
 }
 
 int join(const Arguments& arguments) {
-  const JobKey key = require_key();
+  const JobKey key = JobKey::require_from_environment();
   std::optional<RendezvousService> service;
   if (arguments.listen_fd >= 0) {
     service.emplace(Listener::from_fd(UniqueFd(arguments.listen_fd)), key, arguments.job,

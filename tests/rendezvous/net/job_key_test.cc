@@ -130,5 +130,21 @@ TEST(JobKey, NothingInTheEnvironmentIsNoKey) {
   EXPECT_FALSE(JobKey::from_environment().has_value());
 }
 
+TEST(JobKey, AKeyThatMustBeThereIsAskedForWithWhatToDo) {
+  {
+    const KeyEnvironment environment("", "");
+    EXPECT_EQ(error_of([] { JobKey::require_from_environment(); }),
+              "no job key: DLRUN_KEY_FD and DLRUN_KEY_FILE are not set; start the program with "
+              "dlrun, or make a file with `(umask 077; openssl rand -hex 32 > job.key)` and set "
+              "DLRUN_KEY_FILE to it in every process of the job");
+  }
+  const tests::TempDir directory;
+  const std::string path = directory.path() + "/key";
+  const JobKey key = JobKey::generate();
+  key.write_file(path);
+  const KeyEnvironment environment("", path);
+  EXPECT_EQ(JobKey::require_from_environment().bytes(), key.bytes());
+}
+
 }  // namespace
 }  // namespace dl::rendezvous
