@@ -4,7 +4,9 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "rendezvous/grpc_host.h"
@@ -36,9 +38,12 @@ struct RendezvousService::Impl {
       : acceptor(std::move(listener), key, introduce(job)),
         store(table),
         membership({.silence = {.dead_after = dead_after}},
-                   [this](std::uint64_t generation) { store.begin_generation(generation); }),
-        host(acceptor, {std::string(kStorePurpose), std::string(kMembershipPurpose)},
-             {&store, &membership}) {
+                   [this](std::uint64_t generation) { store.begin_generation(generation); }) {
+    acceptor.prepare();  // a failure after gRPC's start would wait for gRPC's end
+    host.emplace(
+        acceptor,
+        std::vector<std::string>{std::string(kStorePurpose), std::string(kMembershipPurpose)},
+        std::vector<grpc::Service*>{&store, &membership});
     acceptor.start();
   }
 
@@ -46,7 +51,7 @@ struct RendezvousService::Impl {
   Acceptor acceptor;
   StoreService store;
   MembershipService membership;
-  GrpcHost host;
+  std::optional<GrpcHost> host;
 };
 
 RendezvousService::RendezvousService(Listener listener, const JobKey& key, const std::string& job,
@@ -69,7 +74,7 @@ void RendezvousService::shutdown(Deadline deadline) {
   impl_->membership.wait_empty(deadline);
   impl_->table.close("the rendezvous service has ended");
   // An idle client keeps its connection, and gRPC would wait for that.
-  impl_->host.shutdown(Deadline::after(kServiceFarewell));
+  impl_->host->shutdown(Deadline::after(kServiceFarewell));
 }
 
 }  // namespace dl::rendezvous

@@ -85,8 +85,9 @@ struct Hosted {
         generation(options.generation),
         key(with),
         acceptor(Listener::bind({.host = where.host, .port = where.port}), key, hello_of(options),
-                 static_cast<std::size_t>(options.launch.world_size)),
-        server(acceptor) {
+                 static_cast<std::size_t>(options.launch.world_size)) {
+    acceptor.prepare();  // a failure after gRPC's start would wait for gRPC's end
+    server.emplace(acceptor);
     acceptor.start();
   }
   bool serves(const MeetingOptions& options, const Endpoint& where, const JobKey& with) const {
@@ -99,7 +100,7 @@ struct Hosted {
   std::uint64_t generation;
   JobKey key;
   Acceptor acceptor;
-  GrpcStoreServer server;
+  std::optional<GrpcStoreServer> server;
 };
 
 // The one that this process serves; constant-initialised. Nothing destroys it: threads of other
@@ -115,7 +116,7 @@ rendezvous::Store& host(const MeetingOptions& options, const Endpoint& endpoint,
     delete std::exchange(hosted, nullptr);
     hosted = new Hosted(options, endpoint, with);
   }
-  return hosted->server.local();
+  return hosted->server->local();
 }
 
 class HostedMeeting final : public Meeting {

@@ -100,9 +100,18 @@ std::string spawn_error_text(int error) {
   return text;
 }
 
+std::string out_of_memory_text() {
+  rlimit memory{RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(RLIMIT_AS, &memory);
+  if (memory.rlim_cur == RLIM_INFINITY) {
+    return "out of memory; is it limited (memory.max of the control group)?";
+  }
+  return fmt::format("out of memory: the limit (ulimit -v) is {} bytes", memory.rlim_cur);
+}
+
 std::string text_with_limits(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return "out of memory; is it limited (ulimit -v, memory.max of the control group)?";
+    return out_of_memory_text();
   }
   const auto* const system = dynamic_cast<const std::system_error*>(&error);
   const bool is_of_room =

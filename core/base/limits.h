@@ -34,8 +34,11 @@ bool is_want_of_room(int error) noexcept;
 // pids.max of the control group is 42".
 std::string spawn_error_text(int error);
 
-// What an exception says; of a std::system_error of a thread that could not be made (whose own
-// words are "Resource temporarily unavailable") also which limit.
+// "out of memory: the limit (ulimit -v) is 314572800 bytes".
+std::string out_of_memory_text();
+
+// What an exception says; of a std::bad_alloc the above, of a std::system_error of a thread that
+// could not be made (whose own words are "Resource temporarily unavailable") also which limit.
 std::string text_with_limits(const std::exception& error);
 
 }  // namespace dl

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/thread.h"
 
@@ -66,6 +67,8 @@ Acceptor::Acceptor(Listener listener, const JobKey& key, Hello self, std::size_t
 Acceptor::~Acceptor() {
   if (!thread_.joinable()) return;
   stopping_.store(true, std::memory_order_release);
+  started_.store(true, std::memory_order_release);
+  started_.notify_one();
   const std::uint64_t one = 1;
   // An eventfd takes this write unless its count is about to overflow.
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
@@ -85,19 +88,27 @@ void Acceptor::forget(const std::string& purpose) noexcept {
   std::erase_if(routes_, [&](const Route& route) { return route.purpose == purpose; });
 }
 
-void Acceptor::start() {
-  DL_CHECK(!thread_.joinable(), kInternal, "acceptor: started twice");
+void Acceptor::prepare() {
+  DL_CHECK(!thread_.joinable(), kInternal, "acceptor: prepared twice");
   thread_ = make_thread("acceptor", [this] { run(); });
 }
 
+void Acceptor::start() {
+  DL_CHECK(!started_.load(std::memory_order_relaxed), kInternal, "acceptor: started twice");
+  if (!thread_.joinable()) prepare();
+  started_.store(true, std::memory_order_release);
+  started_.notify_one();
+}
+
 void Acceptor::run() {
+  started_.wait(false, std::memory_order_acquire);
   while (!stopping_.load(std::memory_order_acquire)) {
     pollfd entry{.fd = epoll_.get(), .events = POLLIN, .revents = 0};
     ::poll(&entry, 1, -1);
     try {
       process();
     } catch (const std::exception& error) {
-      log::error("acceptor on {}: {}", address().text(), error.what());
+      log::error("acceptor on {}: {}", address().text(), text_with_limits(error));
     }
   }
 }
@@ -160,7 +171,7 @@ void Acceptor::drive_or_drop(std::uint64_t id) {
   } catch (const std::exception& error) {
     const bool was_pending = pending_.erase(id) > 0;
     if (was_pending) dropped_.fetch_add(1, std::memory_order_relaxed);
-    log_drop(fmt::format("dropped a connection: {}", error.what()));
+    log_drop(fmt::format("dropped a connection: {}", text_with_limits(error)));
   }
 }
 
@@ -237,7 +248,7 @@ void Acceptor::hand_over(Connection connection) {
       handler(std::move(connection));
     }
   } catch (const std::exception& error) {
-    log_drop(fmt::format("closed the connection of {}: {}", who, error.what()));
+    log_drop(fmt::format("closed the connection of {}: {}", who, text_with_limits(error)));
   }
 }
 

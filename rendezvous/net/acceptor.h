@@ -53,6 +53,9 @@ class Acceptor {
   // takes. Harmless where the purpose is not served.
   void forget(const std::string& purpose) noexcept;
 
+  // Makes the thread, which serves nothing before start(): what may lack room for a thread fails
+  // before others depend on this acceptor. Throws kIo.
+  void prepare();
   void start();
 
   int poll_fd() const noexcept { return epoll_.get(); }
@@ -114,6 +117,7 @@ class Acceptor {
   std::atomic<std::uint64_t> proved_{0};
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> dropped_{0};
+  std::atomic<bool> started_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

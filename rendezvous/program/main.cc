@@ -1,4 +1,6 @@
 // dlrun-rendezvous: the rendezvous of a job, as a program of its own, so that dlrun links no gRPC.
+#include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -6,7 +8,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +45,34 @@ struct Arguments {
   int dead_after = 10;
   int agent_timeout = 600;
 };
+
+// gRPC has many threads, which are idle mostly. With the usual stacks and heaps for each of them a
+// service would need 700 MB of address space (ulimit -v).
+void take_little_memory() {
+  constexpr std::size_t kStack = std::size_t{1} << 20;
+  ::mallopt(M_ARENA_MAX, 2);
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, kStack);
+  ::pthread_setattr_default_np(&attributes);
+  ::pthread_attr_destroy(&attributes);
+}
+
+// Made beforehand, as there is no memory for it then.
+std::array<char, 200> out_of_memory_sentence{};
+
+// A service that has no memory answers nobody: better it ends, and dlrun the job.
+[[noreturn]] void end_without_memory() {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, out_of_memory_sentence.data(),
+                                                   std::strlen(out_of_memory_sentence.data()));
+  ::_exit(1);
+}
+
+void end_when_out_of_memory() {
+  const std::string text = fmt::format("dlrun-rendezvous: {}\n", out_of_memory_text());
+  text.copy(out_of_memory_sentence.data(), out_of_memory_sentence.size() - 1);
+  std::set_new_handler(end_without_memory);
+}
 
 // The terminal's signals, and SLURM's, go to every process of the job at once, and dlrun answers
 // them. This process ends when its input or its lifeline closes.
@@ -166,6 +198,8 @@ int run(int count, char** values) {
 int main(int count, char** values) {
   open_missing_standard_streams();
   try {
+    take_little_memory();
+    end_when_out_of_memory();
     return run(count, values);
   } catch (const std::exception& error) {  // also of the system: no memory, no thread
     std::fprintf(stderr, "dlrun-rendezvous: %s\n", text_with_limits(error).c_str());

@@ -497,6 +497,50 @@ TEST_F(ProgramTest, HelpThatFindsNoRoomIsAnError) {
   }
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map terabytes
+// Whatever there is room for: it serves, or it ends with a sentence, and keeps no client waiting.
+TEST_F(ProgramTest, UnderALimitOfMemoryItServesOrEndsWithTheLimit) {
+  ::fcntl(key_fd_.get(), F_SETFD, 0);
+  for (const int megabytes : {30, 60, 100, 200, 300, 400, 500, 700}) {
+    SCOPED_TRACE(std::to_string(megabytes) + " MB");
+    int stdin_pipe[2];
+    ASSERT_EQ(::pipe2(stdin_pipe, O_CLOEXEC), 0);
+    const UniqueFd read_end(stdin_pipe[0]);
+    const UniqueFd lifeline(stdin_pipe[1]);
+    Listener listener = Listener::bind({.host = "127.0.0.1"});
+    const Endpoint endpoint = Endpoint::parse(listener.address().text());
+    ::fcntl(listener.fd(), F_SETFD, 0);
+    tests::Process service({"sh", "-c",
+                            "ulimit -v $((" + std::to_string(megabytes) + " * 1000)); exec " +
+                                tests::program("dlrun-rendezvous") + " serve --job j1 --fd " +
+                                std::to_string(listener.fd())},
+                           {.stdin_fd = read_end.get()});
+    {
+      const Listener only_the_service_listens = std::move(listener);
+    }
+    bool is_served = false;
+    const auto has_ended = [&] {
+      const char state = tests::state_of(service.pid());
+      return state == 'Z' || state == '\0';
+    };
+    EXPECT_TRUE(tests::eventually([&] {
+      try {
+        GrpcStore store({.endpoint = endpoint, .key = key_, .hello = {.job = "j1", .from = "test"}},
+                        Deadline::after(2s));
+        store.set("x", "y", Deadline::after(2s));
+        is_served = store.get("x", Deadline::after(2s)) == "y";
+      } catch (const Error&) {
+        // Tried again until it has ended.
+      }
+      return is_served || has_ended();
+    }));
+    if (is_served) continue;
+    service.wait();
+    EXPECT_THAT(service.err(), AnyOf(HasSubstr("(ulimit -v)"), HasSubstr("shared libraries")));
+  }
+}
+#endif
+
 TEST_F(ProgramTest, SecondsOutOfRangeAreNamedWithTheRange) {
   for (const char* value : {"0", "-1", "1.5", "9999999999", "x"}) {
     tests::Process bad({tests::program("dlrun-rendezvous"), "join", "--endpoint", "a:1", "--job",
