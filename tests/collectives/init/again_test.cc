@@ -1,0 +1,135 @@
+// A process that leaves its group and joins another one, again and again.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "collectives/init.h"
+#include "core/base/error.h"
+#include "rendezvous/grpc_store_server.h"
+#include "rendezvous/net/acceptor.h"
+#include "rendezvous/net/job_key.h"
+#include "tests/collectives/init/processes.h"
+#include "tests/support/free_port.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace tests;
+
+// Inits, sums and destroys again and again, with another backend each time; whether every sum came.
+int come_and_go(int rank, int size, int times, const std::string& method) {
+  // Two nodes; the ranks of the first share memory in a hybrid group.
+  ::setenv("DLRUN_NODE_ID", 2 * rank < size ? "first" : "second", 1);
+  for (int i = 0; i < times; ++i) {
+    const char* const backends[] = {"auto", "tcp", "hybrid"};
+    init_process_group({.backend = backends[i % 3],
+                        .init_method = method,
+                        .rank = rank,
+                        .world_size = size,
+                        .timeout = 60s,
+                        .name = i % 5 == 4 ? "other" : "world"});
+    if (const int status = sum_of_ranks(size); status != 0) return status;
+  }
+  return 0;
+}
+
+TEST(InitAgain, WhereRankZeroServes) {
+  const tests::TempDir directory;
+  rendezvous::JobKey::generate().write_file(directory.path() + "/key");
+  const std::string method = "tcp://127.0.0.1:" + std::to_string(tests::free_port());
+  EXPECT_EQ(run_processes(3,
+                          [&](int rank) {
+                            ::setenv("DLRUN_KEY_FILE", (directory.path() + "/key").c_str(), 1);
+                            return come_and_go(rank, 3, 50, method);
+                          }),
+            (std::vector<int>{0, 0, 0}));
+}
+
+TEST(InitAgain, ByTheEnvironment) {
+  const tests::TempDir directory;
+  rendezvous::JobKey::generate().write_file(directory.path() + "/key");
+  const std::string port = std::to_string(tests::free_port());
+  EXPECT_EQ(run_processes(3,
+                          [&](int rank) {
+                            ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+                            ::setenv("MASTER_PORT", port.c_str(), 1);
+                            ::setenv("DLRUN_KEY_FILE", (directory.path() + "/key").c_str(), 1);
+                            return come_and_go(rank, 3, 10, "env://");
+                          }),
+            (std::vector<int>{0, 0, 0}));
+}
+
+TEST(InitAgain, ByADirectory) {
+  const tests::TempDir directory;
+  const std::string meet = directory.path() + "/meet";
+  EXPECT_EQ(run_processes(3, [&](int rank) { return come_and_go(rank, 3, 12, "file://" + meet); }),
+            (std::vector<int>{0, 0, 0}));
+  EXPECT_FALSE(std::filesystem::exists(meet));
+}
+
+// Serves a store as dlrun does, in a process of its own, until this object goes.
+class StoreService {
+ public:
+  StoreService(const std::string& endpoint, const std::string& key_file) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "pipe2");
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::close(ends[1]);
+      const rendezvous::Endpoint at = rendezvous::Endpoint::parse(endpoint);
+      rendezvous::Acceptor acceptor(rendezvous::Listener::bind({.host = at.host, .port = at.port}),
+                                    rendezvous::JobKey::from_file(key_file),
+                                    {.job = "local", .from = "the service"});
+      rendezvous::GrpcStoreServer server(acceptor);
+      acceptor.start();
+      char byte = 0;
+      while (::read(ends[0], &byte, 1) < 0 && errno == EINTR) {
+      }
+      ::_exit(0);
+    }
+    ::close(ends[0]);
+    lifeline_ = ends[1];
+  }
+  ~StoreService() {
+    ::close(lifeline_);
+    ::waitpid(child_, nullptr, 0);
+  }
+  StoreService(const StoreService&) = delete;
+  StoreService& operator=(const StoreService&) = delete;
+
+ private:
+  pid_t child_ = -1;
+  int lifeline_ = -1;
+};
+
+TEST(InitAgain, AtTheJobsServiceAndFromOneProgramToTheNext) {
+  const tests::TempDir directory;
+  const std::string key = directory.path() + "/key";
+  rendezvous::JobKey::generate().write_file(key);
+  const std::string endpoint = "127.0.0.1:" + std::to_string(tests::free_port());
+  const StoreService service(endpoint, key);
+  EXPECT_EQ(run_processes(3,
+                          [&](int rank) {
+                            ::setenv("DLRUN_STORE", endpoint.c_str(), 1);
+                            ::setenv("DLRUN_KEY_FILE", key.c_str(), 1);
+                            for (int program = 0; program < 3; ++program) {
+                              const std::vector<int> statuses = run_processes(
+                                  1, [&](int) { return come_and_go(rank, 3, 17, "env://"); });
+                              if (statuses != std::vector<int>{0}) return 1;
+                            }
+                            return 0;
+                          }),
+            (std::vector<int>{0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace dl
