@@ -1,6 +1,7 @@
 #include "collectives/at_exit.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
@@ -16,6 +17,8 @@ namespace {
 std::mutex at_exit_mutex;
 std::vector<AtExit*>* at_exit_objects = nullptr;
 const ForkMark* at_exit_process = nullptr;
+constinit std::atomic<std::uint64_t> at_exit_count{0};
+constinit thread_local Leaving* leaving_of_thread = nullptr;
 
 }  // namespace
 
@@ -25,15 +28,13 @@ void leave_all() noexcept {
   while (!at_exit_objects->empty()) {
     const AtExit* const newest = at_exit_objects->back();
     at_exit_objects->pop_back();
-    try {
-      newest->leave_();
-    } catch (const std::exception& error) {
-      log::warning("leaving the other ranks: {}", error.what());
-    }
+    newest->run();
   }
 }
 
-AtExit::AtExit(std::function<void()> leave) : leave_(std::move(leave)) {
+AtExit::AtExit(std::function<void()> leave)
+    : leave_(std::move(leave)), number_(at_exit_count.fetch_add(1)) {
+  if (leaving_of_thread != nullptr) leaving_of_thread->numbers_.push_back(number_);
   const std::lock_guard lock(at_exit_mutex);
   const bool is_first = at_exit_objects == nullptr;
   if (is_first || at_exit_process->is_in_child()) {
@@ -43,6 +44,31 @@ AtExit::AtExit(std::function<void()> leave) : leave_(std::move(leave)) {
   }
   if (is_first) std::atexit([] { leave_all(); });
   at_exit_objects->push_back(this);
+}
+
+void AtExit::run() const noexcept {
+  try {
+    leave_();
+  } catch (const std::exception& error) {
+    log::warning("leaving the other ranks: {}", error.what());
+  }
+}
+
+Leaving::Recording::Recording(Leaving& leaving) noexcept {
+  leaving_of_thread = &leaving;
+}
+
+Leaving::Recording::~Recording() {
+  leaving_of_thread = nullptr;
+}
+
+void Leaving::leave() const noexcept {
+  if (at_exit_process == nullptr || at_exit_process->is_in_child()) return;
+  const std::lock_guard lock(at_exit_mutex);
+  for (std::size_t i = at_exit_objects->size(); i > 0; --i) {
+    const AtExit* const object = (*at_exit_objects)[i - 1];
+    if (std::ranges::find(numbers_, object->number_) != numbers_.end()) object->run();
+  }
 }
 
 AtExit::~AtExit() {

@@ -5,11 +5,13 @@
 // static storage that are older than the first AtExit are destroyed: libraries that a function
 // needs must have been used before that. Not for _exit(), a signal, or a forked child. Other
 // threads may still use the object meanwhile. A function must not drop the last reference to an
-// object that has an AtExit. Thread-safety: any thread.
+// object that has an AtExit. Thread-safety: any thread; a Leaving belongs to its owner.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace dl::collectives {
 
@@ -27,7 +29,28 @@ class AtExit {
 
  private:
   friend void leave_all() noexcept;
+  friend class Leaving;
+  void run() const noexcept;
   const std::function<void()> leave_;
+  const std::uint64_t number_;
+};
+
+// Leaving before the exit: of all that a thread makes while it has a Recording of this.
+class Leaving {
+ public:
+  class Recording {
+   public:
+    explicit Recording(Leaving& leaving) noexcept;
+    ~Recording();
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+  };
+  // Those that still live, the newest first. At exit they do it again.
+  void leave() const noexcept;
+
+ private:
+  friend class AtExit;
+  std::vector<std::uint64_t> numbers_;
 };
 
 }  // namespace dl::collectives

@@ -52,6 +52,7 @@ class DeviceGroup final : public ProcessGroup {
     return of(OpKind::kRecv, o).recv(o);
   }
   [[gnu::noinline]] Ref<Work> batch(std::span<const PeerMessage> messages) override {
+    refuse_if_ended("batch");
     if (messages.empty()) return host_->batch(messages);
     const Device device = call_of(messages.front()).stream.device;
     for (const PeerMessage& message : messages) {
@@ -97,17 +98,21 @@ class DeviceGroup final : public ProcessGroup {
 
   // The new group meets over NCCL by itself, at its own first collective with CUDA memory.
   Ref<ProcessGroup> split(const SplitOptions& o) override {
+    refuse_if_ended("split");
     Ref<ProcessGroup> made = host_->split(o);
     if (!made) return made;
     DeviceGroupOptions options = options_;
     options.timeout = o.timeout.value_or(options_.timeout);
+    options.ended = nullptr;
     return make_ref<DeviceGroup>(std::move(made), options, make_);
   }
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override {
+    refuse_if_ended("allocate_symmetric");
     return host_->allocate_symmetric(bytes);
   }
   Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                           Ref<RefCounted> owner) override {
+    refuse_if_ended("register_symmetric");
     return host_->register_symmetric(data, bytes, std::move(owner));
   }
 
@@ -137,9 +142,21 @@ class DeviceGroup final : public ProcessGroup {
     return on(op, o.call.stream.device);
   }
   ProcessGroup& on(OpKind op, Device device) {
+    if (has_ended()) [[unlikely]]
+      refuse_if_ended(name_of(op));
     if (device.type == DeviceType::kCPU) [[likely]]
       return *host_;
     return device_part(name_of(op), device, op == OpKind::kSend || op == OpKind::kRecv);
+  }
+
+  bool has_ended() const noexcept {
+    return options_.ended && options_.ended->is_so.load(std::memory_order_relaxed);
+  }
+  [[gnu::noinline]] void refuse_if_ended(std::string_view call) const {
+    DL_CHECK(!has_ended(), kInvalidArgument,
+             "{}: destroy_process_group() has ended group '{}'; call init_process_group() and take "
+             "default_group() again",
+             call, name());
   }
 
   Ref<ProcessGroup> part() const noexcept {

@@ -7,6 +7,7 @@
 // Thread-safety: process_group.h.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -17,11 +18,18 @@
 
 namespace dl::collectives {
 
+// destroy_process_group() has ended the default group: a program that still holds it may not call
+// it any more. Groups that it was split into are on their own.
+struct Ended final : RefCounted {
+  std::atomic<bool> is_so{false};
+};
+
 struct DeviceGroupOptions {
   std::chrono::nanoseconds timeout{};  // of an operation, and of NCCL's meeting
   bool must_be_nccl = false;           // else kConnection, where pinned memory would do
   Ref<nccl::Notices> notices{};
   std::shared_ptr<record::Recorder> recorder{};
+  Ref<Ended> ended{};
 };
 
 // Opens what NCCL needs. Throws kNotImplemented, kNotFound or kMismatch, in one sentence, where

@@ -4,6 +4,7 @@
 #include <limits>
 #include <mutex>
 
+#include "collectives/at_exit.h"
 #include "collectives/device_group.h"
 #include "collectives/hybrid/hybrid_group.h"
 #include "collectives/init/choice.h"
@@ -46,6 +47,8 @@ struct Session {
   std::unique_ptr<collectives::Meeting> meeting;
   Ref<collectives::nccl::Notices> notices{};  // lives on in groups; closed before the store goes
   Ref<ProcessGroup> group;
+  Ref<collectives::Ended> ended = make_ref<collectives::Ended>();
+  collectives::Leaving leaving{};
 };
 
 // MPI knows who is in the job and how to reach them: no meeting, store or key.
@@ -89,10 +92,11 @@ Session make_session(const ProcessGroupOptions& options) {
   const collectives::Launch launch = collectives::find_launch(options.rank, options.world_size);
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
   if (launch.world_size == 1) {
-    return {.meeting = nullptr,
-            .group =
-                collectives::make_device_group(collectives::make_solo_group(options.name),
-                                               {.timeout = timeout, .must_be_nccl = must_be_nccl})};
+    Session alone;
+    alone.group = collectives::make_device_group(
+        collectives::make_solo_group(options.name),
+        {.timeout = timeout, .must_be_nccl = must_be_nccl, .ended = alone.ended});
+    return alone;
   }
   watch_for_stops();
   const collectives::MeetingOptions where{
@@ -147,7 +151,8 @@ Session make_session(const ProcessGroupOptions& options) {
   session.group = collectives::make_device_group(session.group, {.timeout = timeout,
                                                                  .must_be_nccl = must_be_nccl,
                                                                  .notices = session.notices,
-                                                                 .recorder = recorder});
+                                                                 .recorder = recorder,
+                                                                 .ended = session.ended});
   // Until everybody has found everybody, rank 0 must serve the store.
   session.group->barrier({.call = {.timeout = std::max(deadline.left(), kLeastTime)}})->wait();
   session.meeting->joined();
@@ -174,7 +179,12 @@ void init_process_group(const ProcessGroupOptions& options) {
       "init_process_group: there is a default group already; call destroy_process_group first");
   open_missing_standard_streams();  // no socket of ours may get what the program prints
   outlive_signals_of_preemption();
-  session = new Session(make_session(options));
+  collectives::Leaving leaving;
+  {
+    const collectives::Leaving::Recording recording(leaving);
+    session = new Session(make_session(options));
+  }
+  session->leaving = std::move(leaving);
   if (session->group->size() > 1) log::set_who(fmt::format("rank {}", session->group->rank()));
 }
 
@@ -182,8 +192,10 @@ void destroy_process_group() {
   const std::lock_guard lock(session_mutex);
   // A child's is its parent's, and stays as it is.
   if (session == nullptr || session->made_in.is_in_child()) return;
+  session->ended->is_so.store(true);
   session->group = nullptr;
   if (session->notices) session->notices->close();
+  session->leaving.leave();  // what the program still holds
   delete session;
   session = nullptr;
 }

@@ -1,0 +1,116 @@
+// What the other ranks hear of a rank that leaves while its program still holds the default group.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "collectives/init.h"
+#include "core/base/error.h"
+#include "tests/collectives/init/processes.h"
+#include "tests/support/temp_dir.h"
+
+namespace dl {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace tests;
+
+// As a program would: older than whatever the group registers for the exit.
+Ref<collectives::ProcessGroup>& kept() {
+  static Ref<collectives::ProcessGroup> group;
+  return group;
+}
+
+// Three ranks, of which the last keeps the default group and does `leave`. The others' statuses: 0
+// if they hear in good time that it has left.
+std::vector<int> run_leaving(const std::string& backend, const std::function<int(Meet&)>& leave) {
+  const TempDir directory;
+  Meet others_know(3);
+  return run_processes(3, [&](int rank) {
+    // Two nodes; the ranks of the first share memory in a hybrid group.
+    if (backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank == 2 ? "second" : "first", 1);
+    kept();
+    init_process_group({.backend = backend,
+                        .init_method = "file://" + directory.path() + "/meet",
+                        .rank = rank,
+                        .world_size = 3,
+                        .timeout = 60s});
+    int status = sum_and_stay(3);
+    if (status != 0) return status;
+    if (rank == 2) {
+      kept() = default_group();
+      return leave(others_know);
+    }
+    try {
+      default_group()->barrier()->wait();
+      status = 10;
+    } catch (const Error& error) {
+      status = holds("rank 2 (")(error.what()) + holds(" has left group 'world' without calling it")(error.what());
+    }
+    others_know.arrive_and_wait();
+    return status;
+  });
+}
+
+class LeavingWithTheGroupKept : public testing::TestWithParam<const char*> {};
+
+TEST_P(LeavingWithTheGroupKept, DestroyIsHeardWhileTheProcessGoesOn) {
+  EXPECT_EQ(run_leaving(GetParam(),
+                        [](Meet& others_know) {
+                          destroy_process_group();
+                          others_know.arrive_and_wait();
+                          return 0;
+                        }),
+            (std::vector<int>{0, 0, 0}));
+}
+
+TEST_P(LeavingWithTheGroupKept, ExitAfterDestroyIsHeard) {
+  EXPECT_EQ(run_leaving(GetParam(),
+                        [](Meet& others_know) {
+                          destroy_process_group();
+                          others_know.arrive();
+                          std::exit(0);
+                          return 0;
+                        }),
+            (std::vector<int>{0, 0, 0}));
+}
+
+TEST_P(LeavingWithTheGroupKept, ExitWithoutDestroyIsHeard) {
+  EXPECT_EQ(run_leaving(GetParam(),
+                        [](Meet& others_know) {
+                          others_know.arrive();
+                          std::exit(0);
+                          return 0;
+                        }),
+            (std::vector<int>{0, 0, 0}));
+}
+
+TEST_P(LeavingWithTheGroupKept, ItsCallsAreRefusedAfterDestroy) {
+  EXPECT_EQ(run_leaving(GetParam(),
+                        [](Meet& others_know) {
+                          destroy_process_group();
+                          others_know.arrive_and_wait();
+                          const auto refused = [](const auto& call) {
+                            try {
+                              call();
+                            } catch (const Error& error) {
+                              return holds("destroy_process_group() has ended group 'world'")(
+                                  error.what());
+                            }
+                            return 1;
+                          };
+                          return refused([] { kept()->barrier()->wait(); }) +
+                                 refused([] { kept()->split({.color = 0}); }) +
+                                 refused([] { kept()->allocate_symmetric(4096); });
+                        }),
+            (std::vector<int>{0, 0, 0}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, LeavingWithTheGroupKept, testing::Values("tcp", "shm", "hybrid"),
+                         [](const auto& backend) { return std::string(backend.param); });
+
+}  // namespace
+}  // namespace dl
