@@ -121,9 +121,11 @@ class DeviceGroup final : public ProcessGroup {
     host_->abort(reason);
   }
   int rank_in_job() const noexcept override { return host_->rank_in_job(); }
-  void fail(const std::exception_ptr& cause) noexcept override {
-    if (const Ref<ProcessGroup> device = part()) device->fail(cause);
-    host_->fail(cause);
+  // Each part counts its own operations.
+  void fail(const std::exception_ptr& cause,
+            std::optional<std::uint64_t> /*spared*/) noexcept override {
+    if (const Ref<ProcessGroup> device = part()) device->fail(cause, std::nullopt);
+    host_->fail(cause, std::nullopt);
   }
   std::exception_ptr gone_rank() const override { return host_->gone_rank(); }
   std::exception_ptr error() const noexcept override {

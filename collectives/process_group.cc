@@ -48,7 +48,8 @@ Ref<Work> ProcessGroup::all_to_allv(const AllToAllvOptions&) {
   refuse(*this, "all_to_allv");
 }
 
-void ProcessGroup::fail(const std::exception_ptr& cause) noexcept try {
+void ProcessGroup::fail(const std::exception_ptr& cause,
+                        std::optional<std::uint64_t> /*spared*/) noexcept try {
   abort(cause_of(cause).text);
 } catch (...) {
   abort("a rank has run out of memory");

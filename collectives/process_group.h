@@ -278,7 +278,9 @@ class ProcessGroup : public RefCounted {
   // This rank's number in the job, whatever this group numbers it.
   virtual int rank_in_job() const noexcept { return rank(); }
   // Like abort(), with a cause that is known already: an error as error() gives it.
-  virtual void fail(const std::exception_ptr& cause) noexcept;
+  // `spared`: if the cause is an abort, collectives up to this number go on; null: those go on that
+  // this rank has completed. Backends that cannot spare any ignore it.
+  virtual void fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept;
   // A rank whose process has ended without leaving the group, as the error that it is; null where
   // none is known. It is noticed though this group has nothing under way.
   virtual std::exception_ptr gone_rank() const { return nullptr; }

@@ -18,8 +18,11 @@ struct Made {
 Ref<SymmetricMemory> allocate_on_node(Core& core, std::size_t bytes) {
   auto* const in = dynamic_cast<shm::Group*>(&core.lane(Lane::kIn));
   auto* const out = dynamic_cast<shm::Group*>(&core.lane(Lane::kOut));
-  return in != nullptr && out != nullptr ? in->allocate_with(*out, bytes)
-                                         : make_ordinary_memory(bytes, {});
+  if (in == nullptr || out == nullptr) return make_ordinary_memory(bytes, {});
+  Ref<SymmetricMemory> memory = in->allocate_with(*out, bytes);
+  core.count_calls(Lane::kIn, in->calls());
+  core.count_calls(Lane::kOut, out->calls());
+  return memory;
 }
 
 }  // namespace

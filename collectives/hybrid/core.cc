@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
 
 #include "collectives/algorithms/reduce.h"
 #include "core/base/cpus.h"
@@ -67,9 +68,23 @@ void Core::submit(const Ref<Operation>& operation) {
   if (is_in_child()) throw_if_broken();
   release_finished();
   const std::lock_guard order(submit_mutex_);
-  operation->agreement_ = pass_on().agree(operation->descriptor_, {.timeout = operation->timeout_});
+  tcp::Group& group = pass_on();
+  {
+    // Before it has a number: an abort that is heard meanwhile may spare it in the lanes.
+    const Lock lock(mutex_);
+    const LaneCalls calls = operation->calls();
+    std::ranges::transform(calls_, calls, calls_.begin(), std::plus());
+  }
+  try {
+    operation->agreement_ = group.agree(operation->descriptor_, {.timeout = operation->timeout_});
+  } catch (...) {
+    const Lock lock(mutex_);
+    const LaneCalls calls = operation->calls();
+    std::ranges::transform(calls_, calls, calls_.begin(), std::minus());
+    throw;
+  }
   const Lock lock(mutex_);
-  if (error_) std::rethrow_exception(error_);
+  if (error_ && !is_spared(*operation)) std::rethrow_exception(error_);
   queue_.push_back(operation);
   changed_.notify_all();
 }
@@ -101,12 +116,7 @@ void Core::conduct(Lock& lock) {
   is_conducted_ = true;
   std::vector<Ref<Operation>> operations(queue_.begin(), queue_.end());
   lock.unlock();
-  const std::chrono::nanoseconds timeout = operations.front()->timeout_;
-  try {
-    step(operations);
-  } catch (const std::exception&) {
-    adopt(std::current_exception(), nullptr, timeout);
-  }
+  step(operations);
   // The last reference to one is dropped by a caller.
   operations.clear();
   lock.lock();
@@ -122,28 +132,31 @@ void Core::conduct(Lock& lock) {
   changed_.notify_all();
 }
 
-void Core::step(const std::vector<Ref<Operation>>& operations) {
-  bool is_cross_open = true;
-  bool is_out_open = true;
-  for (const Ref<Operation>& op : operations) {
-    if (!op->is_agreed_) {
-      if (!is_over(*op, op->agreement_)) break;
-      op->is_agreed_ = true;
-    }
-    advance(*op, is_cross_open, is_out_open);
-  }
+void Core::step(const std::vector<Ref<Operation>>& operations) noexcept {
   const Operation& first = *operations.front();
-  if (first.is_agreed_ && first.begun_[kOut] == first.slices_.size()) return;
-  const Ref<Work>& work = next_work(first);
-  {
-    const Lock lock(mutex_);
-    if (error_) return;
-    waited_for_ = work;
-  }
+  const Operation* current = &first;
   try {
+    bool is_cross_open = true;
+    bool is_out_open = true;
+    for (const Ref<Operation>& op : operations) {
+      current = op.get();
+      if (!op->is_agreed_) {
+        if (!is_over(op->agreement_)) break;
+        op->is_agreed_ = true;
+      }
+      advance(*op, is_cross_open, is_out_open);
+    }
+    current = &first;
+    if (first.is_agreed_ && first.begun_[kOut] == first.slices_.size()) return;
+    const Ref<Work>& work = next_work(first);
+    {
+      const Lock lock(mutex_);
+      if (error_ && !is_spared(first)) return;
+      waited_for_ = work;
+    }
     wait_for(first, work);
   } catch (const std::exception&) {
-    rethrow(first, work, std::current_exception());
+    fail_in(*current, std::current_exception());
   }
 }
 
@@ -172,12 +185,12 @@ void Core::advance(Operation& op, bool& is_cross_open, bool& is_out_open) {
   const std::size_t slices = op.slices_.size();
   while (op.begun_[kIn] < slices) begin(op, Lane::kIn);
   while (is_cross_open && op.begun_[kCross] < slices &&
-         is_over(op, op.works_[op.begun_[kCross]][kIn])) {
+         is_over(op.works_[op.begun_[kCross]][kIn])) {
     begin(op, Lane::kCross);
   }
   is_cross_open = is_cross_open && op.begun_[kCross] == slices;
   while (is_out_open && op.begun_[kOut] < op.begun_[kCross] &&
-         is_over(op, op.works_[op.begun_[kOut]][kCross])) {
+         is_over(op.works_[op.begun_[kOut]][kCross])) {
     const Division& d = op.slices_[op.begun_[kOut]].division;
     if (d.ranks > 0) finish(d.dtype, ReduceOp::kAvg, d.data, d.count, d.ranks);
     begin(op, Lane::kOut);
@@ -194,10 +207,10 @@ const Ref<Work>& Core::next_work(const Operation& op) noexcept {
                                                    : op.works_[next_out][kCross];
 }
 
-bool Core::is_over(const Operation& op, const Ref<Work>& work) {
+bool Core::is_over(const Ref<Work>& work) {
   if (!work) return true;
   if (!work->is_completed()) return false;
-  if (const std::exception_ptr error = work->error()) rethrow(op, work, error);
+  if (const std::exception_ptr error = work->error()) std::rethrow_exception(error);
   return true;
 }
 
@@ -206,12 +219,8 @@ void Core::begin(Operation& op, Lane lane) {
   const std::size_t slice = op.begun_[at];
   // Somebody may still wait for the culprit in the agreement, or in an earlier lane.
   const std::chrono::nanoseconds left = Stagger(op.timeout_).of(lane, op.deadline_.left());
-  try {
-    op.works_[slice][at] =
-        std::visit(Start{inner_.lanes[at].get(), {.timeout = left}}, op.slices_[slice].calls[at]);
-  } catch (const std::exception&) {
-    rethrow(op, nullptr, std::current_exception());
-  }
+  op.works_[slice][at] =
+      std::visit(Start{inner_.lanes[at].get(), {.timeout = left}}, op.slices_[slice].calls[at]);
   ++op.begun_[at];
 }
 

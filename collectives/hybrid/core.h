@@ -15,6 +15,12 @@
 // waits in an earlier one for the culprit. And all ranks are asked for a sign of life shortly
 // before: one that gives none is named rather than one that has not called.
 //
+// An abort spares the operations that are complete on the rank that aborts: the others need nothing
+// more of it there, and finish them. That rank tells the group of all ranks the number of the last
+// one, and each lane how many of its collectives belong to them. A rank that hears of an abort in a
+// lane first does not know the number yet: the operation that failed there is not spared, and those
+// before it go on until the number comes, or until they fail, too.
+//
 // Thread-safety: any member from any thread.
 #pragma once
 
@@ -77,7 +83,12 @@ class Core final : public RefCounted {
   std::exception_ptr error_of(const Operation& operation) noexcept;
   // Breaks the group on every rank; the first cause counts.
   // `timeout`: of the operation, for an error of kind kTimeout; zero: of the first under way.
-  void fail(Cause cause, std::chrono::nanoseconds timeout = {}) noexcept;
+  // `spared`: if the cause is an abort, operations up to this number go on; null: those that are
+  // complete on this rank. In a group that is broken already, no later ones are spared any more.
+  void fail(Cause cause, std::chrono::nanoseconds timeout = {},
+            std::optional<std::uint64_t> spared = {}) noexcept;
+  // So many collectives have been called in the lane, while no operation is under way.
+  void count_calls(Lane lane, std::uint64_t calls) noexcept;
   // What was called before and is not over, so that a later operation does not seem to be over
   // first.
   std::vector<Ref<Work>> under_way();
@@ -90,10 +101,10 @@ class Core final : public RefCounted {
   void conduct(Lock& lock);
   // Whoever conducts, without the lock: starts what can be started, then waits for what the first
   // operation needs next.
-  void step(const std::vector<Ref<Operation>>& operations);
+  void step(const std::vector<Ref<Operation>>& operations) noexcept;
   void advance(Operation& op, bool& is_cross_open, bool& is_out_open);
   static const Ref<Work>& next_work(const Operation& op) noexcept;
-  static bool is_over(const Operation& op, const Ref<Work>& work);
+  static bool is_over(const Ref<Work>& work);
   void wait_for(const Operation& op, const Ref<Work>& work);
   void begin(Operation& op, Lane lane);
   void wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
@@ -105,15 +116,18 @@ class Core final : public RefCounted {
   void release_finished();
 
   // failure.cc
-  void adopt(const std::exception_ptr& error, const Descriptor* what,
-             std::chrono::nanoseconds timeout = {}) noexcept;
-  // An inner group's error as one of the operation.
-  [[noreturn]] static void rethrow(const Operation& op, const Ref<Work>& work,
-                                   const std::exception_ptr& error);
+  // Breaks the group with an inner group's error in an operation.
+  void fail_in(const Operation& op, const std::exception_ptr& error) noexcept;
   [[noreturn]] static void throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
                                           const Ref<Work>& work);
   Inner inner() noexcept;
-  void end_all();  // under the lock, while nobody conducts
+  void spare_only(std::optional<std::uint64_t> until) noexcept;
+  void tell_inner_groups() noexcept;
+  // Under the lock.
+  bool is_spared(const Operation& op) const noexcept { return op.sequence() <= spared_until_; }
+  std::uint64_t completed() const noexcept;  // the last operation, with all before it
+  LaneCalls calls_until(std::uint64_t sequence) const noexcept;
+  void end_all();  // what is not spared; while nobody conducts
 
   const ForkMark fork_mark_{};
   Inner inner_;
@@ -126,6 +140,8 @@ class Core final : public RefCounted {
   Ref<Work> waited_for_;                  // by whoever conducts
   std::optional<Deadline::Clock::time_point> asked_at_;  // all ranks, for a sign of life, at last
   std::exception_ptr error_;
+  std::uint64_t spared_until_ = 0;  // after an abort: operations up to this number go on
+  LaneCalls calls_{};               // in each lane, of all operations that have been called
   bool is_conducted_ = false;
   bool is_urgent_ = false;  // somebody wants the thread to take over now
   bool is_stopping_ = false;

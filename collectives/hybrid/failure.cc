@@ -1,10 +1,17 @@
 // Core's half that finds out what went wrong and says it to everybody.
+#include <algorithm>
+#include <functional>
+#include <limits>
+
 #include "collectives/hybrid/core.h"
 #include "collectives/not_over.h"
 #include "rendezvous/net/lifeline.h"
 
 namespace dl::collectives::hybrid {
 namespace {
+
+// Spared is what the group of all ranks has heard of.
+constexpr std::uint64_t kAsHeard = std::numeric_limits<std::uint64_t>::max();
 
 // A cause that an inner operation found says nothing of the operation that was called.
 Cause in_operation(Cause cause, const Descriptor& what) {
@@ -57,9 +64,12 @@ std::exception_ptr Core::error() noexcept {
   const Inner groups = inner();
   std::exception_ptr found = groups.all->error();
   for (const Ref<ProcessGroup>& lane : groups.lanes) {
-    if (!found && lane) found = lane->error();
+    if (found || !lane) continue;
+    found = lane->error();
+    // The group of all ranks hears of it, too, and of what it spares.
+    if (found && cause_of(found).kind == ErrorKind::kAborted) found = nullptr;
   }
-  if (found) adopt(found, nullptr);
+  if (found) fail(cause_of(found), {}, kAsHeard);
   return found;
 }
 
@@ -73,28 +83,29 @@ tcp::Group& Core::pass_on() {
   return all();
 }
 
-void Core::rethrow(const Operation& op, const Ref<Work>& work, const std::exception_ptr& error) {
-  Cause cause = cause_of(error);
-  if (work == op.agreement_) cause.is_whole = true;
-  throw GroupError(in_operation(std::move(cause), op.descriptor_));
-}
-
-void Core::adopt(const std::exception_ptr& error, const Descriptor* what,
-                 std::chrono::nanoseconds timeout) noexcept {
+void Core::fail_in(const Operation& op, const std::exception_ptr& error) noexcept {
+  const std::uint64_t before = op.sequence() - 1;
   try {
-    fail(what == nullptr ? cause_of(error) : in_operation(cause_of(error), *what), timeout);
+    Cause cause = cause_of(error);
+    if (!op.is_agreed_) cause.is_whole = true;
+    fail(in_operation(std::move(cause), op.descriptor_), op.timeout_, before);
   } catch (...) {
-    fail(Cause{});  // out of memory
+    fail(Cause{}, {}, before);  // out of memory
   }
 }
 
-void Core::fail(Cause cause, std::chrono::nanoseconds timeout) noexcept {
+void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
+                std::optional<std::uint64_t> spared) noexcept {
   if (is_in_child()) return;  // it does not speak for the rank
   Inner groups;
   std::optional<Deadline::Clock::time_point> asked_at;
   {
-    const Lock lock(mutex_);
-    if (error_) return;
+    Lock lock(mutex_);
+    if (error_) {
+      lock.unlock();
+      // What goes wrong with a spared operation ends it with the cause that was first.
+      return spare_only(spared);
+    }
     groups = inner_;
     asked_at = asked_at_;
     if (timeout == std::chrono::nanoseconds::zero()) {
@@ -112,12 +123,19 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout) noexcept {
   }
   bool is_reported = false;
   {
-    const Lock lock(mutex_);
-    if (error_) return;
+    Lock lock(mutex_);
+    if (error_) {
+      lock.unlock();
+      return spare_only(spared);
+    }
     // What all ranks have heard goes before what this one has found.
     const std::exception_ptr heard = inner_.all ? inner_.all->error() : nullptr;
     if (heard) cause = cause_of(heard);
     is_reported = heard != nullptr;
+    if (cause.kind == ErrorKind::kAborted) {
+      spared_until_ = spared.value_or(completed());
+      if (heard) spared_until_ = std::min(spared_until_, inner_.all->spared());
+    }
     if (cause.found_by < 0 && groups.all) cause.found_by = groups.all->identity().in_job();
     error_ = std::make_exception_ptr(GroupError(cause));
     if (!is_conducted_) end_all();
@@ -127,19 +145,82 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout) noexcept {
     rendezvous::report_peer_failure(
         {.cause = cause, .call = groups.all ? groups.all->own_call() : std::string()});
   }
-  const std::exception_ptr known = std::make_exception_ptr(GroupError(cause));
-  if (groups.all) groups.all->fail(known);
-  for (const Ref<ProcessGroup>& lane : groups.lanes) {
-    if (lane) lane->fail(known);
+  tell_inner_groups();
+}
+
+void Core::spare_only(std::optional<std::uint64_t> until) noexcept {
+  {
+    const Lock lock(mutex_);
+    const std::uint64_t last = until.value_or(completed());
+    if (last >= spared_until_) return;
+    spared_until_ = last;
+    if (!is_conducted_) end_all();
+    changed_.notify_all();
+  }
+  tell_inner_groups();
+}
+
+// The group of all ranks first: it brings the number of the last operation that is spared, of which
+// a lane knows nothing.
+void Core::tell_inner_groups() noexcept {
+  Inner groups;
+  std::exception_ptr cause;
+  std::uint64_t spared = 0;
+  LaneCalls calls{};
+  {
+    const Lock lock(mutex_);
+    groups = inner_;
+    cause = error_;
+    spared = spared_until_;
+    calls = calls_until(spared);
+  }
+  const bool is_abort = cause_of(cause).kind == ErrorKind::kAborted;
+  const auto only_after_abort = [is_abort](std::uint64_t number) {
+    return is_abort ? std::optional(number) : std::nullopt;
+  };
+  if (groups.all) groups.all->fail(cause, only_after_abort(spared));
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    // A rank that is alone in a lane waits for nobody there.
+    if (!groups.lanes[i] || groups.lanes[i]->size() == 1) continue;
+    groups.lanes[i]->fail(cause, only_after_abort(calls[i]));
   }
 }
 
-void Core::end_all() {
-  for (const Ref<Operation>& op : queue_) {
-    op->error_ = error_;
-    settle(*op);
+std::uint64_t Core::completed() const noexcept {
+  std::uint64_t last = inner_.all ? inner_.all->completed() : 0;
+  const auto is_before = [&](const Ref<Operation>& op) {
+    last = std::min(last, op->sequence() - 1);
+  };
+  for (const Ref<Operation>& op : finished_) {
+    if (!op->are_works_over()) is_before(op);
   }
-  queue_.clear();
+  std::ranges::for_each(queue_, is_before);
+  return last;
+}
+
+LaneCalls Core::calls_until(std::uint64_t sequence) const noexcept {
+  LaneCalls until = calls_;
+  const auto leave_out = [&](const Ref<Operation>& op) {
+    if (op->sequence() <= sequence) return;
+    const LaneCalls calls = op->calls();
+    std::ranges::transform(until, calls, until.begin(), std::minus());
+  };
+  std::ranges::for_each(finished_, leave_out);
+  std::ranges::for_each(queue_, leave_out);
+  return until;
+}
+
+void Core::count_calls(Lane lane, std::uint64_t calls) noexcept {
+  const Lock lock(mutex_);
+  calls_[static_cast<std::size_t>(lane)] = calls;
+}
+
+void Core::end_all() {
+  while (!queue_.empty() && !is_spared(*queue_.back())) {
+    queue_.back()->error_ = error_;
+    settle(*queue_.back());
+    queue_.pop_back();
+  }
 }
 
 std::exception_ptr Core::error_of(const Operation& op) noexcept {
@@ -156,7 +237,7 @@ std::exception_ptr Core::error_of(const Operation& op) noexcept {
     for (const Ref<Work>& work : lanes) {
       const std::exception_ptr error = work ? work->error() : nullptr;
       if (!error) continue;
-      adopt(error, &op.descriptor_, op.timeout_);
+      fail_in(op, error);
       const Lock lock(mutex_);
       return error_;
     }
@@ -187,7 +268,9 @@ void Core::leave_at_exit() {
   changed_.notify_all();
   const Deadline last = Deadline::after(kExitTime);
   for (std::uint64_t seen = steps_;; seen = steps_) {
-    const auto is_over = [this] { return queue_.empty() || error_; };
+    const auto is_over = [this] {
+      return queue_.empty() || (error_ && !is_spared(*queue_.front()));
+    };
     const auto moved = [&] { return is_over() || steps_ != seen; };
     if (is_over() || last.has_passed()) return;
     if (!wait_until(changed_, lock, Deadline::after(kExitQuiet), moved)) return;
@@ -218,6 +301,7 @@ void Core::stop() noexcept {
   {
     Lock lock(mutex_);
     changed_.wait(lock, [this] { return !is_conducted_; });
+    spared_until_ = 0;
     end_all();
     over.swap(finished_);
     std::swap(groups, inner_);

@@ -61,7 +61,7 @@ Ref<Work> Group::all_gather(const AllGatherOptions& o) {
   check_call(what, o.call, backend());
   auto slices = route(o, places_, rank());
   if (!slices) return pass_on(&ProcessGroup::all_gather, o);
-  core_->throw_if_broken();
+  core_->pass_on().throw_if_refused(what.op);
   const std::size_t bytes = o.count * size_of(o.dtype);
   auto* const own = static_cast<std::byte*>(o.output) + static_cast<std::size_t>(rank()) * bytes;
   if (own != o.input) std::memcpy(own, o.input, bytes);

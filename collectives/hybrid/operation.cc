@@ -38,6 +38,16 @@ bool Operation::are_works_over() const noexcept {
   });
 }
 
+LaneCalls Operation::calls() const noexcept {
+  LaneCalls calls{};
+  for (const Slice& slice : slices_) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      if (!std::holds_alternative<std::monostate>(slice.calls[lane])) ++calls[lane];
+    }
+  }
+  return calls;
+}
+
 bool Operation::is_completed() const noexcept {
   return core_->may_be_over(*this) && are_works_over();
 }

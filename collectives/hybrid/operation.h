@@ -17,6 +17,9 @@ namespace dl::collectives::hybrid {
 
 class Core;
 
+// A number of collectives for each lane.
+using LaneCalls = std::array<std::uint64_t, kLanes>;
+
 class Operation final : public Work {
  public:
   // `memory`: what the route needs besides the caller's buffers.
@@ -34,6 +37,9 @@ class Operation final : public Work {
   friend class Core;
   ~Operation() override;
   bool are_works_over() const noexcept;
+  std::uint64_t sequence() const noexcept { return descriptor_.sequence; }
+  // How many collectives it calls in each lane.
+  LaneCalls calls() const noexcept;
 
   const Ref<Core> core_;
   Descriptor descriptor_;

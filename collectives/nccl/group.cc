@@ -186,7 +186,10 @@ class Group final : public ProcessGroup {
   }
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
-  void fail(const std::exception_ptr& cause) noexcept override { core_->fail(cause); }
+  void fail(const std::exception_ptr& cause,
+            std::optional<std::uint64_t> /*spared*/) noexcept override {
+    core_->fail(cause);
+  }
   std::exception_ptr error() const noexcept override { return core_->error(); }
   Ref<FirstError> background_error() const noexcept override { return core_->first_error(); }
 

@@ -330,7 +330,7 @@ void Core::end_everything() noexcept {
   if (tells && cause_of(cause).blame == Blame::kNone) {
     options_.host->abort(why);
   } else if (tells) {
-    options_.host->fail(cause);
+    options_.host->fail(cause, std::nullopt);
   }
   // A launch under way sees that the group is broken, and leaves NCCL alone; later ones do not come
   // to it. Held no longer: the end of a graph waits for whoever launches it, and that one for this.

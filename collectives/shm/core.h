@@ -101,7 +101,11 @@ class Core final : public RefCounted {
   void abort(std::string_view reason) noexcept;
   // Breaks the group; the first cause counts. Where another rank is to blame the agent hears of it,
   // so that it looks for the first cause there.
-  void fail(Cause cause) noexcept { fail(std::move(cause), completed_.load()); }
+  // `spared`: if the cause is an abort, operations up to this number go on; null: those that this
+  // rank has completed. In a group that is broken already, no later ones are spared any more.
+  void fail(Cause cause, std::optional<std::uint64_t> spared = {}) noexcept;
+  // How many collectives this rank has called.
+  std::uint64_t calls() const noexcept { return own().called.load(); }
   // Moves what can be moved without waiting, and sees to it that operations go on although nobody
   // waits for them.
   void poll() noexcept;
@@ -227,9 +231,6 @@ class Core final : public RefCounted {
   std::vector<Identity> departed() const;  // ranks that have left or are gone
 
   // failure.cc
-  // `spared`: where the cause is an abort, operations up to this number are complete on the rank
-  // that called it; in a group that is broken already, no later ones are spared any more.
-  void fail(Cause cause, std::uint64_t spared) noexcept;
   void spare_only(std::uint64_t until) noexcept;
   void tell_failed() noexcept;
   void end_all() noexcept;  // driver: all that is not spared

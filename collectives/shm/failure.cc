@@ -69,8 +69,9 @@ void Core::refuse(const Descriptor& called) {
   std::rethrow_exception(error);
 }
 
-void Core::fail(Cause cause, std::uint64_t spared) noexcept {
+void Core::fail(Cause cause, std::optional<std::uint64_t> given) noexcept {
   if (is_in_child()) return;  // it does not speak for the rank
+  const std::uint64_t spared = given.value_or(completed_.load());
   const int self = identity(rank_).in_job();
   {
     std::unique_lock lock(error_mutex_);

@@ -50,7 +50,12 @@ class Group final : public ProcessGroup {
   std::exception_ptr error() const noexcept override { return core_->error(); }
   std::exception_ptr gone_rank() const override { return core_->gone_rank(); }
   int rank_in_job() const noexcept override { return how_.in_job(); }
-  void fail(const std::exception_ptr& cause) noexcept override { core_->fail(cause_of(cause)); }
+  void fail(const std::exception_ptr& cause,
+            std::optional<std::uint64_t> spared) noexcept override {
+    core_->fail(cause_of(cause), spared);
+  }
+  // For a group that this one is part of: how many collectives this rank has called.
+  std::uint64_t calls() const noexcept { return core_->calls(); }
 
  private:
   ~Group() override { core_->stop(); }

@@ -219,7 +219,11 @@ class StagedGroup final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override { host_->abort(reason); }
   int rank_in_job() const noexcept override { return host_->rank_in_job(); }
-  void fail(const std::exception_ptr& cause) noexcept override { host_->fail(cause); }
+  // The host's numbers are not this group's: a staged operation may be several of its.
+  void fail(const std::exception_ptr& cause,
+            std::optional<std::uint64_t> /*spared*/) noexcept override {
+    host_->fail(cause, std::nullopt);
+  }
   std::exception_ptr error() const noexcept override { return host_->error(); }
 
  private:

@@ -119,6 +119,9 @@ class Core final : public RefCounted {
   void throw_if_broken() const;
   // throw_if_broken() before a call of `op`. A broken group still takes calls that it spares.
   void throw_if_refused(OpKind op);
+  // The last collective that is complete here, and the last one that a broken group goes on with.
+  std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
+  std::uint64_t spared() const noexcept { return spared_until_.load(); }
   // Numbers the operation and hands it to the engine.
   void submit(Engine& engine, const Ref<Operation>& operation, bool drive);
   // Lets go of operations that are over; on the caller's thread, as owners may run users' code.
@@ -138,7 +141,9 @@ class Core final : public RefCounted {
   void start(Ref<Operation> operation);
   void abort(const std::string& reason);
   // Breaks the group with a cause that is known already.
-  void break_with(Cause cause) { fail(std::move(cause)); }
+  void break_with(Cause cause, std::optional<std::uint64_t> spared) {
+    fail(std::move(cause), -1, spared);
+  }
   void retire();
   // As retire(), when the process ends: first lets what is under way come to its end as long as it
   // moves; says nothing if something is left then.
@@ -211,8 +216,9 @@ class Core final : public RefCounted {
   // that it looks for the first cause there. `told_by`: the rank of this group that found the cause
   // and has told all others; -1: this one. What another found is passed on, as it may have gone
   // before everybody had heard it, and what comes from this rank's end would count instead.
-  // `spared`: collectives up to this number are complete on a rank that aborted the group.
-  void fail(Cause cause, int told_by = -1, std::uint64_t spared = 0);
+  // `spared`: if the cause is an abort, collectives up to this number go on; null: those that this
+  // rank has completed.
+  void fail(Cause cause, int told_by = -1, std::optional<std::uint64_t> spared = {});
   // In a group that is broken already: spares collectives up to this number only.
   void spare_only(std::uint64_t until);
   void tell_abort(const Cause& cause, int told_by);
@@ -280,8 +286,8 @@ class Core final : public RefCounted {
   std::vector<Ref<Message>> messages_;
   std::deque<Descriptor> past_;  // the last collectives that are over, to quote from
   std::uint64_t last_called_ = 0;
-  std::uint64_t completed_ = 0;  // the last collective that went well
-  bool spares_peers_ = false;    // broken by an abort: peers may still read what has left
+  std::atomic<std::uint64_t> completed_{0};  // the last collective that went well
+  bool spares_peers_ = false;  // broken by an abort: peers may still read what has left
   std::uint64_t next_request_ = 1;
   Matching<Message> matching_;
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();

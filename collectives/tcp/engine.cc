@@ -158,7 +158,7 @@ void Engine::execute(Request& request) {
       request.core->abort(request.text);
       break;
     case Request::Kind::kFail:
-      request.core->break_with(std::move(request.cause));
+      request.core->break_with(std::move(request.cause), request.spared);
       break;
     case Request::Kind::kRetire:
       request.core->retire();

@@ -53,8 +53,9 @@ class Engine final : public RefCounted {
     enum class Kind : std::uint8_t { kAdd, kStart, kAbort, kFail, kRetire, kLeave } kind;
     Ref<Core> core;
     Ref<Operation> operation{};
-    std::string text{};  // with kAbort
-    Cause cause{};       // with kFail
+    std::string text{};                     // with kAbort
+    Cause cause{};                          // with kFail
+    std::optional<std::uint64_t> spared{};  // with kFail
   };
   // `drive`: become the driver for one round where nobody is; otherwise the thread is woken.
   void post(Request request, bool drive);

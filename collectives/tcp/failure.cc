@@ -30,9 +30,9 @@ std::string Core::call_of(const Cause& cause) const {
   return past == nullptr ? std::string() : call_text(*past);
 }
 
-void Core::fail(Cause cause, int told_by, std::uint64_t spared) {
+void Core::fail(Cause cause, int told_by, std::optional<std::uint64_t> spared) {
   // What goes wrong with a spared collective ends it with the cause that was first.
-  if (is_poisoned()) return spare_only(told_by >= 0 ? spared : completed_);
+  if (is_poisoned()) return spare_only(spared.value_or(completed_));
   spares_peers_ = cause.kind == ErrorKind::kAborted;
   const int self = identity(rank_).in_job();
   if (cause.found_by < 0) cause.found_by = self;
@@ -46,7 +46,7 @@ void Core::fail(Cause cause, int told_by, std::uint64_t spared) {
     error_ = error;
     own_call_ = std::move(own_call);
   }
-  spared_until_.store(told_by >= 0 && spares_peers_ ? spared : completed_);
+  spared_until_.store(spares_peers_ ? spared.value_or(completed_) : completed_.load());
   poisoned_.store(true, std::memory_order_release);
   tell_news();
   tell_abort(cause, told_by);
@@ -82,7 +82,7 @@ void Core::tell_abort(const Cause& cause, int told_by) {
 
 void Core::spare_only(std::uint64_t until) {
   if (is_closed() || until >= spared_until_.load()) return;
-  spared_until_.store(std::max(until, completed_));
+  spared_until_.store(std::max(until, completed_.load()));
   const std::exception_ptr first = error();
   if (until <= completed_) tell_abort(cause_of(first), -1);
   end_all(first);

@@ -136,10 +136,13 @@ Ref<Work> Group::recv(const RecvOptions& o) {
   return start_message(descriptor_of(o), o.call, o.peer, o.buffer);
 }
 
-void Group::fail(const std::exception_ptr& cause) noexcept {
+void Group::fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept {
   if (core_->is_in_child()) return;  // it does not speak for the rank
   try {
-    engine_->post({.kind = Engine::Request::Kind::kFail, .core = core_, .cause = cause_of(cause)},
+    engine_->post({.kind = Engine::Request::Kind::kFail,
+                   .core = core_,
+                   .cause = cause_of(cause),
+                   .spared = spared},
                   true);
   } catch (...) {
     // Out of memory: the peers notice this rank's end instead.

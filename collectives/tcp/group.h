@@ -45,7 +45,7 @@ class Group final : public ProcessGroup {
   void abort(std::string_view reason) noexcept override;
   std::exception_ptr error() const noexcept override { return core_->error(); }
   std::exception_ptr gone_rank() const override { return core_->gone_rank(); }
-  void fail(const std::exception_ptr& cause) noexcept override;
+  void fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept override;
   int rank_in_job() const noexcept override { return how_.in_job(); }
 
   // For a group that this one is part of. -------------------------------------------------------
@@ -57,6 +57,11 @@ class Group final : public ProcessGroup {
   Ref<Work> agree(Descriptor& what, const CallOptions& call);
   // After a mismatch, what this rank has called in that place.
   std::string own_call() const { return core_->own_call(); }
+  // The last collective that this rank has completed, and the last one that an abort has spared.
+  std::uint64_t completed() const noexcept { return core_->completed(); }
+  std::uint64_t spared() const noexcept { return core_->spared(); }
+  // Throws if a call of `op` would be refused, as the group is broken.
+  void throw_if_refused(OpKind op) const { core_->throw_if_refused(op); }
   // Asks all ranks for a sign of life.
   void ask_peers();
   // Who has given none since `asked`, which has reached it; waits for all ranks' signs until the

@@ -53,6 +53,64 @@ TEST(Abort, LeavesAloneWhatIsCompleteOnARankThatGoes) {
   }
 }
 
+// The root of a broadcast is done long before the others: its bytes wait in the connections.
+TEST(Abort, LeavesAloneABroadcastThatIsCompleteOnItsRoot) {
+  for (int round = 0; round < 8; ++round) {
+    run_ranks(4, [&](ProcessGroup& group) {
+      const int root = round % 4;
+      std::vector<float> x(200'000, group.rank() == root ? 3.0f : 0.0f);
+      std::vector<float> sums(150'000, 1.0f);
+      const auto broadcast = [&] {
+        return group.broadcast({.buffer = x.data(), .count = x.size(), .root = root});
+      };
+      if (group.rank() == root) {
+        group.all_reduce({.input = sums.data(), .output = sums.data(), .count = sums.size()})
+            ->wait();
+        broadcast()->wait();
+        group.abort("loss is NaN");
+      } else {
+        // One after the other, and the second without waiting for the first.
+        const Ref<Work> sum =
+            group.all_reduce({.input = sums.data(), .output = sums.data(), .count = sums.size()});
+        const Ref<Work> copy = broadcast();
+        copy->wait();
+        sum->wait();
+        EXPECT_EQ(x.front(), 3.0f);
+        EXPECT_EQ(x.back(), 3.0f);
+        EXPECT_EQ(sums.back(), 4.0f);
+      }
+      expect_aborted(group);
+    });
+  }
+}
+
+// What the rank that aborts has called and not completed ends everywhere, the rest does not.
+TEST(Abort, EndsOnlyWhatIsBehindTheLastCompleteOperation) {
+  for (int round = 0; round < 6; ++round) {
+    run_ranks(4, [&](ProcessGroup& group) {
+      const int who = round % 4;
+      std::vector<float> x(120'000, 1.0f);
+      std::vector<float> y(120'000, 1.0f);
+      const auto sum = [&](std::vector<float>& of) {
+        return group.all_reduce({.input = of.data(), .output = of.data(), .count = of.size()});
+      };
+      const Ref<Work> first = sum(x);
+      if (group.rank() == who) {
+        // Nobody else can complete it before the one that never calls it.
+        first->wait();
+        group.abort("loss is NaN");
+      } else {
+        const Ref<Work> second = sum(y);
+        const Thrown thrown = thrown_by([&] { second->wait(); });
+        EXPECT_EQ(thrown.kind, ErrorKind::kAborted) << thrown.text;
+        first->wait();
+      }
+      EXPECT_EQ(x.back(), 4.0f);
+      expect_aborted(group);
+    });
+  }
+}
+
 TEST(Abort, LeavesAloneAMessageThatHasLeft) {
   for (int round = 0; round < 6; ++round) {
     run_ranks(3, [&](ProcessGroup& group) {

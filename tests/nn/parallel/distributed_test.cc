@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <mutex>
+#include <stop_token>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -303,6 +305,48 @@ TEST(DdpUnused, IsAnErrorOnEveryRankThatNamesTheParameter) {
                 HasSubstr("backward gave no gradient to 1 of 4 parameters on rank 1: b;"));
     EXPECT_EQ(thrown_by([&] { ddp(ones({1, 2})); }).text, error.text);
   });
+}
+
+// One weight that costs nothing to compute, and one that takes long to reduce: the rank that leaves
+// the long one out is through with its next pass while others still reduce. Long enough for a
+// hybrid group to take it through its lanes.
+struct Unequal : Module {
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = sum(mul(x, small));
+    return use_large ? add(y, sum(mul(x, large))) : y;
+  }
+  bool use_large = true;
+  Tensor& small = register_parameter("small", ones({1}));
+  Tensor& large = register_parameter("large", ones({150'000}));
+};
+
+// Not of the step before, nor of the constructor, in which other ranks may still be.
+TEST(DdpUnused, IsAnErrorOfTheStepThatCausedIt) {
+  for (const int good_steps : {0, 1, 2}) {
+    for (int who = 0; who < 4; ++who) {
+      run_ranks(4, [&](ProcessGroup& group) {
+        // The sooner a rank hears of the error, the more is still under way there.
+        const std::jthread watcher([&](const std::stop_token& end) {
+          while (!end.stop_requested() && !group.error()) std::this_thread::yield();
+        });
+        Unequal net;
+        const Tensor x = full({1}, group.rank() + 1.0);
+        DistributedDataParallel ddp(net, Ref<ProcessGroup>(&group));
+        for (int step = 0; step < good_steps; ++step) {
+          net.zero_grad();
+          ddp(x).backward();
+          EXPECT_EQ(net.large.grad().data<float>()[0], 2.5f);
+          EXPECT_EQ(net.large.grad().data<float>()[149'999], 2.5f);
+        }
+        net.use_large = group.rank() != who;
+        const Tensor loss = ddp(x);
+        const Thrown error = thrown_by([&] { loss.backward(); });
+        EXPECT_THAT(error.text,
+                    HasSubstr("backward gave no gradient to 1 of 2 parameters on rank " +
+                              std::to_string(who) + ": large;"));
+      });
+    }
+  }
 }
 
 TEST(DdpUnused, CountsAsZerosWhereOtherRanksUsedIt) {
