@@ -346,20 +346,25 @@ void Core::take_what_has_come() noexcept try {
 
 void Core::look_at_messages(Clock::time_point now) {
   if (is_poisoned()) return;
-  int here = 0;
-  for (const Peer& p : peers_) here += p.is_gone.load(std::memory_order_acquire) ? 0 : 1;
+  std::vector<Peer*> gone;
   for (Peer& p : peers_) {
-    if (!p.is_gone.load(std::memory_order_acquire)) continue;
-    // What it wrote before it went counts: only what is missing then will never come.
-    while (guarded([&] { return receive_from(p); }) && !is_poisoned()) {
+    if (p.is_gone.load(std::memory_order_acquire)) gone.push_back(&p);
+  }
+  // What they wrote before they went counts: only what is missing then will never come. A message
+  // from any rank may be in the last one's ring.
+  for (Peer* const p : gone) {
+    while (guarded([&] { return receive_from(*p); }) && !is_poisoned()) {
     }
     if (is_poisoned()) return;
-    const bool has_left = p.block->presence.load(std::memory_order_acquire) == Presence::kLeft;
+  }
+  const bool is_alone = gone.size() + 1 == peers_.size();
+  for (const Peer* const p : gone) {
+    const bool has_left = p->block->presence.load(std::memory_order_acquire) == Presence::kLeft;
     for (const Ref<Message>& message : under_way_) {
-      if (message->peer == p.who.rank ||
-          (message->peer == kAnySource && (!has_left || here == 1))) {
+      if (message->peer == p->who.rank ||
+          (message->peer == kAnySource && (!has_left || is_alone))) {
         adopt_peers_cause();
-        if (!is_poisoned()) fail_gone(p, *message);
+        if (!is_poisoned()) fail_gone(*p, *message);
         return;
       }
     }

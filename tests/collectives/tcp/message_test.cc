@@ -288,6 +288,35 @@ TEST(Messages, FromAnySourceEndWithTheDeadlineOrWithTheLastPeer) {
   });
 }
 
+// The others leave at the same moment: what the one has sent is still taken when none is left.
+TEST(Messages, FromAnySourceAreTakenWhenAllOthersHaveLeft) {
+  for (int round = 0; round < 20; ++round) {
+    run_ranks(3, [&](ProcessGroup& group) {
+      const int x = round;
+      int got = -1;
+      const auto recv = [&](std::uint32_t tag) {
+        return group.recv(
+            {.buffer = &got, .count = 1, .dtype = DType::kI32, .peer = kAnySource, .tag = tag});
+      };
+      const auto send = [&](int peer, std::uint32_t tag) {
+        group.send({.buffer = &x, .count = 1, .dtype = DType::kI32, .peer = peer, .tag = tag})
+            ->wait();
+      };
+      // Both begin to leave when this rank has asked.
+      if (group.rank() == 0) {
+        const Ref<Work> last = recv(1);
+        send(1, 0);
+        send(2, 0);
+        last->wait();
+        EXPECT_EQ(got, round);
+      } else {
+        recv(0)->wait();
+        if (group.rank() == 2) send(0, 1);
+      }
+    });
+  }
+}
+
 TEST(Messages, InABatchGoAllAtOnce) {
   run_ranks(3, [](ProcessGroup& group) {
     const std::size_t count = 100'000;
