@@ -211,17 +211,24 @@ TEST(Deadline, OfTheGroupHoldsWhereACallGivesNone) {
 // All have passed a barrier and three of them are inside the operation: only the one that stays
 // away is named. Time and again, since nobody else may keep the caller from throwing.
 TEST(Synchronize, WithATimeoutNamesTheMissingRankOnly) {
+  std::latch called(3);
   std::latch timed_out(3);
   run_ranks(4, [&](ProcessGroup& group) {
+    std::vector<float> large(200'000);
+    std::vector<float> small(10);
+    const auto sum = [&](std::vector<float>& x) {
+      return group.all_reduce({.input = x.data(), .output = x.data(), .count = x.size()});
+    };
     group.barrier()->wait();
     if (group.rank() == 2) {
       timed_out.wait();
-      all_reduce(group, 200'000)->wait();
-      all_reduce(group, 10)->wait();
+      sum(large)->wait();
+      sum(small)->wait();
       return;
     }
-    const Ref<Work> first = all_reduce(group, 200'000);
-    const Ref<Work> second = all_reduce(group, 10);
+    const Ref<Work> first = sum(large);
+    const Ref<Work> second = sum(small);
+    called.arrive_and_wait();
     for (int i = 0; i < 8; ++i) {
       const Thrown thrown = thrown_by([&] { second->synchronize(20ms); });
       EXPECT_EQ(thrown.kind, ErrorKind::kTimeout);
