@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -35,7 +36,7 @@
 #include "launcher/remote/hosts_job.h"
 #include "launcher/remote/ssh.h"
 #include "launcher/slurm/commands.h"
-#include "launcher/srun/srun_front.h"
+#include "launcher/srun/srun_job.h"
 #include "launcher/srun/srun_task.h"
 
 namespace dl::launcher {
@@ -69,13 +70,12 @@ int run(int argc, char** argv) {
     return autopsy::run({argv + 2, argv + argc});
   }
   if (argc > 1 && std::string_view(argv[1]) == remote::kAgentWord) {
-    return remote::run_agent({argc, argv});
+    LinesToFront lines = connect_as_task_of_srun().value_or(LinesToFront());
+    return remote::run_agent({argc, argv}, std::move(lines.in), std::move(lines.out));
   }
   NodePlan plan;
   Options options;
-  UniqueFd orders;  // of a front that has started this dlrun by srun
   try {
-    orders = become_task_of_srun();
     auto parsed = parse_options({argv + 1, argv + argc});
     if (const auto* information = std::get_if<Information>(&parsed)) {
       show(information->text);
@@ -86,21 +86,11 @@ int run(int argc, char** argv) {
       find_time_of_preemption(options);
       return remote::run_on_hosts(options, {argc, argv});
     }
-    take_surroundings(options);
-    if (orders) {
-      options.key_file.clear();  // the key came with the start
-      options.first_node_speaks = true;
-    } else if (const auto allocation = needs_srun(options)) {
-      if (!options.dry_run) {
-        JobSignals::hold();
-        return run_front_of_srun(options, *allocation, {argv + 1, argv + argc});
-      }
-      options.nnodes = static_cast<int>(allocation->hosts.size());
-      options.node_rank = 0;
-      options.rdzv_endpoint =
-          SlurmStep{.job = allocation->job, .step = "0", .hosts = {allocation->hosts.front().name}}
-              .endpoint();
+    if (const auto allocation = needs_srun(options)) {
+      find_time_of_preemption(options);
+      return run_on_allocation(options, *allocation, {argc, argv});
     }
+    take_surroundings(options);
     Machine machine = this_machine();
     if (needs_gpus(options)) {
       machine.gpus = gpus_to_give_out();
@@ -145,7 +135,6 @@ int run(int argc, char** argv) {
     StartHere starter(plan,
                       start_warden({plan.executable, plan.job.program, open_files}, {argc, argv}));
     Front front(options, starter);
-    if (orders) front.take_orders(std::move(orders));
     return front.run();
   } catch (...) {
     // A node that cannot take part must not let the other tasks of its step wait for it.

@@ -5,17 +5,20 @@
 // Fits a small network to a function. Every --save-every steps rank 0 writes model and step to the
 // checkpoint; each attempt begins with what it finds there. A step's batch follows from the step's
 // number, and SGD without momentum keeps nothing, so that a run that was interrupted ends with the
-// same parameters, bit for bit, as one that was not.
+// same parameters, bit for bit, as one that was not. If dlrun is asked to make room (--preempt),
+// the checkpoint is that of the last step.
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
 
+#include "collectives/checkpoint.h"
 #include "collectives/init.h"
 #include "collectives/objects.h"
 #include "core/base/env.h"
@@ -77,6 +80,7 @@ double train(const Options& options) {
   nn::Sequential model{nn::Linear(kInputs, 32), nn::ReLU(), nn::Linear(32, 1)};
   const std::int64_t begin = load(options, model, *group);
   if (first) fmt::print("attempt begins at step {}\n", begin);
+  std::fflush(stdout);
   nn::parallel::DistributedDataParallel ddp(model, group);
   optim::SGD optimizer(model.parameters(), {.lr = 0.05});
 
@@ -91,9 +95,15 @@ double train(const Options& options) {
     error.backward();
     optimizer.step();
     loss = error.item<double>();
-    if (first && (step + 1) % options.save_every == 0) {
+    const bool makes_room = should_checkpoint();
+    if (first && (makes_room || (step + 1) % options.save_every == 0)) {
       nn::save_safetensors(options.checkpoint, model.state_dict(),
                            {{kStepKey, std::to_string(step + 1)}});
+    }
+    if (makes_room) {
+      if (first) fmt::print("makes room after step {}\n", step + 1);
+      destroy_process_group();
+      return loss;
     }
     if (dies && step + 1 == options.die_at) ::kill(::getpid(), SIGKILL);
   }

@@ -25,8 +25,6 @@ struct AgentSettings {
   std::optional<std::chrono::milliseconds> preempt_wait;
   std::string log_dir;      // empty: no logs
   std::string master_addr;  // as the user gave it; empty: chosen
-  // Pages of other nodes go nowhere, unless the first node is lost.
-  bool first_node_speaks = false;
   // Columns that a progress line of rank 0 may have; 0: it is not shown.
   int progress_columns = 0;
 };

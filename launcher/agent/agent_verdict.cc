@@ -204,11 +204,7 @@ void Agent::say_who_is_left(const std::vector<std::string>& left) {
 Verdict Agent::finish() {
   end_descendants();
   output_.drain();
-  Verdict last = verdict();
-  const bool first_is_lost =
-      job_failure_ && job_failure_->node_lost && job_failure_->group_rank <= 0;
-  if (settings_.first_node_speaks && plan_.node_rank > 0 && !first_is_lost) last.page.clear();
-  return last;
+  return verdict();
 }
 
 void Agent::end_descendants() {

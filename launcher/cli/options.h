@@ -108,8 +108,7 @@ struct Options {
   }
   // "4711.0" if this dlrun is one of those that a step of srun has started, one a node.
   std::string slurm_step;
-  bool says_nodes = false;         // the line names nodes or says --standalone
-  bool first_node_speaks = false;  // other nodes' pages would say the same
+  bool says_nodes = false;  // the line names nodes or says --standalone
   Bind bind = Bind::kNone;
   MapBy map_by = MapBy::kCore;
   bool report_bindings = false;

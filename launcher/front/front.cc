@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -36,7 +35,7 @@ Front::Front(const Options& options, Starter& starter)
       restarts_(options.max_restarts),
       timeout_(io_),
       allocation_timer_(io_),
-      orders_(io_) {
+      save_requests_(options.preempt_on_term, options.preempt_on_usr2) {
   output_.show_node(agent_->node_output());
 }
 
@@ -45,7 +44,6 @@ AgentSettings Front::settings() const {
   settings.grace = options_.grace;
   settings.join_timeout = options_.join_timeout;
   settings.log_dir = options_.log_dir;
-  settings.first_node_speaks = options_.first_node_speaks;
   settings.preempt_wait = options_.patience_with_saving();
   settings.master_addr = options_.master_addr;
   if (output_.out().is_terminal()) {
@@ -87,28 +85,6 @@ void Front::limit_time() {
                   fmt::format("the job has run for {:g} s, which is its --timeout", limit.count())},
                  SIGTERM);
   });
-}
-
-void Front::take_orders(UniqueFd fd) {
-  orders_.assign(fd.release());
-  wait_for_order();
-}
-
-void Front::wait_for_order() {
-  orders_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
-                     [this](const boost::system::error_code& error) {
-                       if (error) return;
-                       unsigned char signal = SIGTERM;
-                       const ssize_t n = ::recv(orders_.native_handle(), &signal, 1, MSG_DONTWAIT);
-                       if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-                         wait_for_order();
-                       } else if (n <= 0) {
-                         end_for(SIGHUP);  // the dlrun that started this one is gone
-                       } else {
-                         on_signal(signal);
-                         wait_for_order();
-                       }
-                     });
 }
 
 void Front::on_attempt(int attempt, int first_rank, int ranks) {
@@ -171,15 +147,17 @@ void Front::on_signal(int signal) {
 }
 
 bool Front::asks_to_save(int signal) {
-  // SLURM may send one signal to dlrun both by itself and through srun.
-  constexpr std::chrono::seconds kOneRequest{2};
-  const bool is_request = (signal == SIGTERM && options_.preempt_on_term) ||
-                          (signal == SIGUSR2 && options_.preempt_on_usr2);
-  if (!is_request || output_.is_finishing() || interrupts_ > 0) return false;
-  if (asked_to_save_) return signal != SIGTERM || Clock::now() < *asked_to_save_ + kOneRequest;
-  asked_to_save_ = Clock::now();
-  agent_->ask_to_save(signal_name(signal));
-  return true;
+  if (output_.is_finishing() || interrupts_ > 0) return false;
+  switch (save_requests_.take(signal, Clock::now())) {
+    case SaveRequests::Is::kFirst:
+      agent_->ask_to_save(signal_name(signal));
+      return true;
+    case SaveRequests::Is::kRepeated:
+      return true;
+    case SaveRequests::Is::kNone:
+      return false;
+  }
+  return false;
 }
 
 void Front::watch_allocation() {
@@ -187,8 +165,7 @@ void Front::watch_allocation() {
   const auto left = *options_.preempt_at - std::chrono::system_clock::now();
   allocation_timer_.expires_after(std::max<std::chrono::system_clock::duration>(left, {}));
   allocation_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error || interrupts_ > 0 || asked_to_save_) return;
-    asked_to_save_ = Clock::now();
+    if (error || interrupts_ > 0 || !save_requests_.ask(Clock::now())) return;
     agent_->ask_to_save("the end of SLURM's allocation, which is near");
   });
 }

@@ -5,22 +5,20 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "core/base/unique_fd.h"
 #include "launcher/agent/agent_port.h"
 #include "launcher/cli/options.h"
 #include "launcher/front/job_state.h"
 #include "launcher/front/starter.h"
 #include "launcher/output/disk_thread.h"
 #include "launcher/output/job_output.h"
+#include "launcher/preempt/save_requests.h"
 #include "launcher/process/job_signals.h"
 #include "rendezvous/first_cause/restart_policy.h"
 
@@ -29,9 +27,6 @@ namespace dl::launcher {
 class Front : private AgentEvents {
  public:
   Front(const Options& options, Starter& starter);
-
-  // Signals come from there too, a byte each; its end ends the job.
-  void take_orders(UniqueFd fd);
 
   // Runs the job to its end and returns dlrun's exit code. Throws Error for what goes wrong before
   // the first rank.
@@ -59,7 +54,6 @@ class Front : private AgentEvents {
   // True: the signal is a request to save, or a part of one.
   bool asks_to_save(int signal);
   void watch_allocation();
-  void wait_for_order();
   void suspend();
   void report();
   void on_output_lost(int error);
@@ -78,8 +72,7 @@ class Front : private AgentEvents {
   JobState state_;
   boost::asio::steady_timer timeout_;
   boost::asio::steady_timer allocation_timer_;
-  boost::asio::posix::stream_descriptor orders_;
-  std::optional<Clock::time_point> asked_to_save_;
+  SaveRequests save_requests_;
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal
   Clock::time_point began_ = Clock::now();

@@ -20,25 +20,25 @@ FrameLogs::FrameLogs(DiskThread& disk, FrameTaker& next, Place place,
       say_(std::move(say)),
       fail_(std::move(fail)) {}
 
-void FrameLogs::begin_attempt(int attempt) {
-  if (place_.log_dir.empty() || !begun_.insert(attempt).second) return;
-  std::vector<int> ranks(static_cast<std::size_t>(place_.ranks));
-  std::iota(ranks.begin(), ranks.end(), 0);
+void FrameLogs::begin_attempt(int attempt, int first_rank, int count) {
+  if (place_.log_dir.empty() || !begun_.emplace(attempt, first_rank).second) return;
+  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), first_rank);
   disk_.run(
       [place = place_, attempt, ranks] {
         return make_log_folder(place.log_dir, place.run, /*node=*/0, attempt,
                                /*with_own=*/false, ranks);
       },
-      [this, attempt](LogFolder made) {
+      [this, attempt, first_rank](LogFolder made) {
         if (!made.error.empty()) {
           fail_(made.error);
           return;
         }
         folders_[attempt] = made.attempt;
-        for (std::size_t rank = 0; rank < made.ranks.size(); ++rank) {
+        for (std::size_t i = 0; i < made.ranks.size(); ++i) {
           for (const Stream stream : {Stream::kOut, Stream::kErr}) {
-            const StreamId id{attempt, static_cast<int>(rank), stream};
-            UniqueFd& file = stream == Stream::kOut ? made.ranks[rank].out : made.ranks[rank].err;
+            const StreamId id{attempt, first_rank + static_cast<int>(i), stream};
+            UniqueFd& file = stream == Stream::kOut ? made.ranks[i].out : made.ranks[i].err;
             logs_[id] =
                 std::make_unique<LogFile>(disk_, std::move(file), [this, id] { on_broken(id); });
           }
@@ -83,13 +83,13 @@ void FrameLogs::on_room() {
 }
 
 void FrameLogs::take(const Frame& frame) {
-  const int attempt = frame.id.attempt;
-  if (!place_.log_dir.empty() && frame.id.rank >= 0 && !folders_.contains(attempt)) {
-    waiting_.push_back({frame, std::string(frame.bytes)});
-    return;
-  }
-  if (const auto log = logs_.find(frame.id); log != logs_.end() && !frame.bytes.empty()) {
-    log->second->append(frame.bytes);
+  if (!place_.log_dir.empty() && frame.id.rank >= 0) {
+    const auto log = logs_.find(frame.id);
+    if (log == logs_.end()) {
+      waiting_.push_back({frame, std::string(frame.bytes)});
+      return;
+    }
+    if (!frame.bytes.empty()) log->second->append(frame.bytes);
   }
   next_.take(frame);
 }

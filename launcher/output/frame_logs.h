@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/output/disk_thread.h"
@@ -22,21 +23,20 @@ class FrameLogs : public FrameTaker {
   struct Place {
     std::string log_dir;  // empty: there are no logs, and all frames just go on
     std::string run;
-    int ranks = 0;  // of the job
   };
   // `say`: a sentence for the user; `fail`: one that ends the job.
   FrameLogs(DiskThread& disk, FrameTaker& next, Place place,
             std::function<void(const std::string&)> say,
             std::function<void(const std::string&)> fail);
 
-  // Makes the folders of this attempt, at its first call.
-  void begin_attempt(int attempt);
+  // Makes the folders of these ranks of one node. Before the first of their frames.
+  void begin_attempt(int attempt, int first_rank, int count);
   // A file that a rank left.
   void keep(int attempt, int rank, const std::string& name, const std::string& bytes);
 
   bool has_room(Stream stream) const override { return next_.has_room(stream) && !is_full(); }
   void when_room(Stream stream, std::function<void()> ready) override;
-  // Frames of an attempt whose folders are being made wait for them.
+  // Frames of a rank whose folder is being made wait for it.
   void take(const Frame& frame) override;
 
  private:
@@ -55,8 +55,8 @@ class FrameLogs : public FrameTaker {
   Place place_;
   std::function<void(const std::string&)> say_;
   std::function<void(const std::string&)> fail_;
-  std::set<int> begun_;                 // attempts
-  std::map<int, std::string> folders_;  // of attempts that are made
+  std::set<std::pair<int, int>> begun_;  // attempts, and the first rank of each node
+  std::map<int, std::string> folders_;   // of attempts that are made
   std::map<StreamId, std::unique_ptr<LogFile>> logs_;
   std::vector<Waiting> waiting_;
   std::vector<std::function<void()>> for_disk_;

@@ -25,7 +25,7 @@ struct LocalRank {
 
 struct Host {
   std::string name;  // as the kernel, the user or SLURM names it
-  int slots = 1;     // ranks that run there
+  int slots = 1;     // ranks that run there; 0: the node counts them itself
 };
 
 // Which hosts a job runs on: this machine, --hosts or --hostfile, a SLURM allocation.

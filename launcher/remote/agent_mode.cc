@@ -24,6 +24,7 @@
 #include "launcher/plan/gpus.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/plan.h"
+#include "launcher/preempt/save_requests.h"
 #include "launcher/process/job_signals.h"
 #include "launcher/process/program.h"
 #include "launcher/process/rank_files.h"
@@ -53,10 +54,10 @@ struct Streams {
   UniqueFd out;
 };
 
-Streams take_streams() {
+Streams take_streams(int in, int out) {
   constexpr int kFirst = 256;  // above all numbers that children see
-  Streams streams{UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, kFirst)),
-                  UniqueFd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, kFirst))};
+  Streams streams{UniqueFd(::fcntl(in, F_DUPFD_CLOEXEC, kFirst)),
+                  UniqueFd(::fcntl(out, F_DUPFD_CLOEXEC, kFirst))};
   if (!streams.in || !streams.out) throw_errno(errno, "duplicating standard input and output");
   const UniqueFd null = open_null();
   ::dup2(null.get(), STDIN_FILENO);
@@ -197,15 +198,17 @@ class AgentMode : private AgentEvents {
         agent_(io_, node_.plan,
                {.grace = node_.options.grace,
                 .join_timeout = node_.options.join_timeout,
-                .preempt_wait = node_.options.patience_with_saving(),
+                .preempt_wait = start.preempt_wait < 0
+                                    ? std::nullopt
+                                    : std::optional(std::chrono::milliseconds(start.preempt_wait)),
                 .log_dir = {},
                 .master_addr = node_.options.master_addr,
-                .first_node_speaks = false,
                 .progress_columns = start.progress_columns},
                rendezvous::JobKey::from_hex(start.key).to_memfd(), std::move(warden), disk_,
                writer_, static_cast<AgentEvents&>(*this)),
         signals_(io_, [this](int signal) { on_signal(signal); }),
         timer_(io_),
+        save_requests_(node_.options.preempt_on_term, node_.options.preempt_on_usr2),
         restarts_(node_.options.max_restarts) {
     if (node_.listener) agent_.listen_with(std::move(node_.listener));
   }
@@ -289,8 +292,34 @@ class AgentMode : private AgentEvents {
     }
   }
 
+  // A person's signals go to the front, SLURM's to each agent.
   void on_signal(int signal) {
-    if (meaning_of(signal) != SignalMeaning::kEndJob) return;
+    switch (save_requests_.take(signal, Clock::now())) {
+      case SaveRequests::Is::kFirst:
+        agent_.ask_to_save(signal_name(signal));
+        return;
+      case SaveRequests::Is::kRepeated:
+        return;
+      case SaveRequests::Is::kNone:
+        break;
+    }
+    switch (meaning_of(signal)) {
+      case SignalMeaning::kReport:
+        agent_.report();
+        return;
+      case SignalMeaning::kForward:
+        agent_.signal_ranks(signal);
+        return;
+      case SignalMeaning::kSystem:
+      case SignalMeaning::kSuspend:
+        return;
+      case SignalMeaning::kEndJob:
+        end_for(signal);
+        return;
+    }
+  }
+
+  void end_for(int signal) {
     // A second one means it.
     if (std::exchange(interrupted_, true)) {
       agent_.hurry();
@@ -326,6 +355,7 @@ class AgentMode : private AgentEvents {
   Agent agent_;
   JobSignals signals_;
   boost::asio::steady_timer timer_;
+  SaveRequests save_requests_;
   rendezvous::RestartPolicy restarts_;
   Clock::time_point heard_ = Clock::now();
   int attempt_ = 0;
@@ -336,8 +366,10 @@ class AgentMode : private AgentEvents {
 
 }  // namespace
 
-int run_agent(CommandLine line) {
-  Opening opening(take_streams());
+int run_agent(CommandLine line, UniqueFd in, UniqueFd out) {
+  Opening opening(take_streams(in ? in.get() : STDIN_FILENO, out ? out.get() : STDOUT_FILENO));
+  in.reset();
+  out.reset();
   opening.write(kMagic);
   opening.say(Hello{.protocol = kProtocolVersion, .version = std::string(kVersion)});
   Start start = opening.await<Start>();

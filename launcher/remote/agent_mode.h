@@ -1,14 +1,15 @@
 // dlrun as the agent of a remote node: a front without terminal, whose orders and events travel
-// over its standard input and output (messages.h).
+// over its standard input and output, or over other descriptors (messages.h).
 #pragma once
 
+#include "core/base/unique_fd.h"
 #include "launcher/process/own_process.h"
 
 namespace dl::launcher::remote {
 
 // Runs one node's part of the job that the front describes, and returns the exit code of this
 // process, which says nothing about the job. Ends at once, with all that it has started, when the
-// front is gone.
-int run_agent(CommandLine line);
+// front is gone. `in`, `out`: the connection; none: standard input and output.
+int run_agent(CommandLine line, UniqueFd in, UniqueFd out);
 
 }  // namespace dl::launcher::remote

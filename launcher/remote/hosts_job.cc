@@ -4,6 +4,7 @@
 
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "launcher/remote/node_line.h"
 #include "launcher/remote/remote_nodes.h"
 #include "launcher/remote/ssh.h"
+#include "launcher/remote/ssh_line.h"
 
 namespace dl::launcher::remote {
 namespace {
@@ -28,6 +30,8 @@ namespace fs = std::filesystem;
 
 // Three pipes to each ssh, and what one in the making needs.
 constexpr int kFdsOfHost = 8;
+// Ranks of a node that counts them itself, as far as room for logs is concerned.
+constexpr int kMostCounted = 256;
 
 // dlrun's own settings, which mean the same on every host. Not those of one machine: descriptors,
 // folders of modules, network interfaces.
@@ -75,11 +79,29 @@ bool is_for_hosts(const Options& options) {
 }
 
 int run_on_hosts(const Options& options, CommandLine line) {
+  const auto lines = [&options](const JobPlan& plan, const std::string& dlrun) -> MakeLines {
+    const std::vector<std::string> ssh = words_of("--ssh", options.ssh);
+    std::vector<std::pair<std::string, AgentCommand>> commands;
+    for (const Host& host : plan.hosts) {
+      commands.emplace_back(host.name, agent_command(ssh, host.name, dlrun));
+    }
+    return [commands, dlrun](boost::asio::io_context& io, WardenClient& warden) {
+      std::vector<std::unique_ptr<AgentLine>> made;
+      for (const auto& [host, command] : commands) {
+        made.push_back(std::make_unique<SshLine>(io, warden, host, command, dlrun));
+      }
+      return made;
+    };
+  };
+  return run_job_on(HostList(options), {.starter = "ssh", .lines = lines}, options, line);
+}
+
+int run_job_on(const HostSource& source, const Reach& reach, const Options& options,
+               CommandLine line) {
   RemoteJob job;
-  job.plan = make_job_plan(options, HostList(options));
+  job.plan = make_job_plan(options, source);
   job.join_timeout = options.join_timeout;
   job.dlrun = fs::read_symlink("/proc/self/exe");
-  const std::vector<std::string> ssh = words_of("--ssh", options.ssh);
   Start start;
   start.directory = directory_of(options);
   start.environment = environment_of(options);
@@ -88,13 +110,14 @@ int run_on_hosts(const Options& options, CommandLine line) {
     start.host = host.name;
     start.options = node_line(options, job.plan, static_cast<int>(job.starts.size()));
     job.starts.push_back(start);
-    job.commands.push_back(agent_command(ssh, host.name, job.dlrun));
-    ranks += host.slots;
+    ranks += host.slots > 0 ? host.slots : kMostCounted;
   }
   if (options.dry_run) {
-    fmt::print("{}", job_plan_text(job.plan));
+    fmt::print("{}", job_plan_text(job.plan, reach.starter));
     return 0;
   }
+  job.lines = reach.lines(job.plan, job.dlrun);
+  for (const std::string& remark : options.remarks) fmt::print(stderr, "dlrun: {}\n", remark);
   const int hosts = static_cast<int>(job.plan.hosts.size());
   const int logs = options.log_dir.empty() ? 0 : 2 * ranks;
   const rlimit open_files = raise_descriptor_limit(

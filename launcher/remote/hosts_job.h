@@ -1,16 +1,31 @@
-// A job on the hosts of --hosts or --hostfile, from the user's line to dlrun's exit code.
+// A job whose agents are on other hosts, from the user's line to dlrun's exit code.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "launcher/cli/options.h"
+#include "launcher/plan/plan.h"
 #include "launcher/process/own_process.h"
+#include "launcher/remote/remote_nodes.h"
 
 namespace dl::launcher::remote {
 
 // Whether --hosts or --hostfile names a host that is not this machine.
 bool is_for_hosts(const Options& options);
 
+// How the agents of a job are started and reached.
+struct Reach {
+  std::string starter;  // "ssh", for --dry-run
+  // `dlrun`: the path of this program.
+  std::function<MakeLines(const JobPlan& plan, const std::string& dlrun)> lines;
+};
+
 // Throws Error: kInvalidArgument for bad usage, anything else for what goes wrong before the first
 // agent is started.
+int run_job_on(const HostSource& source, const Reach& reach, const Options& options,
+               CommandLine line);
+// The same, on the hosts of --hosts or --hostfile.
 int run_on_hosts(const Options& options, CommandLine line);
 
 }  // namespace dl::launcher::remote

@@ -89,6 +89,7 @@ struct Start {
   std::string directory;                 // the ranks' working directory
   std::vector<std::string> environment;  // "NAME=value", over what the login gave
   int progress_columns = 0;              // as in AgentSettings
+  std::int64_t preempt_wait = -1;        // ms, as in AgentSettings; -1: none
 };
 // Other nodes than 0: where the rendezvous is.
 struct Meet {

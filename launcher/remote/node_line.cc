@@ -38,17 +38,16 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
   };
   add("--nnodes", std::to_string(plan.nnodes));
   add("--node-rank", std::to_string(node));
-  add("--nproc-per-node", std::to_string(plan.hosts[static_cast<std::size_t>(node)].slots));
+  const int slots = plan.hosts[static_cast<std::size_t>(node)].slots;
+  add("--nproc-per-node", slots > 0 ? std::to_string(slots) : options.nproc_per_node);
   add("--rdzv-id", plan.name);
   add("--grace", in_seconds(options.grace));
   add("--join-timeout", in_seconds(options.join_timeout));
   add("--iface", options.iface);
   add("--master-addr", options.master_addr);
   if (options.master_port) add("--master-port", std::to_string(*options.master_port));
-  if (const auto wait = options.patience_with_saving()) {
-    line.emplace_back("--preempt");
-    add("--preempt-wait", in_seconds(*wait));
-  }
+  if (options.preempt_on_term) line.emplace_back("--preempt");
+  if (options.preempt_on_usr2) line.emplace_back("--preempt-usr2");
   if (options.max_restarts > 0) add("--max-restarts", std::to_string(options.max_restarts));
   if (options.mpi == Mpi::kPmi1) add("--mpi", "pmi1");
   if (options.mpi == Mpi::kNone) add("--mpi", "none");
@@ -71,17 +70,22 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
   return line;
 }
 
-std::string job_plan_text(const JobPlan& plan) {
+std::string job_plan_text(const JobPlan& plan, const std::string& starter) {
   int first_rank = 0;
+  bool counted = true;
   std::string text;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
     const Host& host = plan.hosts[i];
-    text += fmt::format("node {}  host {}  ranks {} to {}\n", i, host.name, first_rank,
-                        first_rank + host.slots - 1);
+    text += fmt::format("node {}  host {}  ", i, host.name);
+    text += host.slots > 0
+                ? fmt::format("ranks {} to {}\n", first_rank, first_rank + host.slots - 1)
+                : "ranks: the host counts them\n";
     first_rank += host.slots;
+    counted = counted && host.slots > 0;
   }
-  return fmt::format("job {}: {} ranks on {} hosts, started by ssh\n{}", plan.name, first_rank,
-                     plan.hosts.size(), text);
+  return fmt::format("job {}: {} on {} hosts, started by {}\n{}", plan.name,
+                     counted ? fmt::format("{} ranks", first_rank) : "ranks", plan.hosts.size(),
+                     starter, text);
 }
 
 }  // namespace dl::launcher::remote

@@ -14,7 +14,7 @@ namespace dl::launcher::remote {
 // alone (logs, hosts) or comes later (where the nodes meet).
 std::vector<std::string> node_line(const Options& options, const JobPlan& plan, int node);
 
-// What --dry-run prints.
-std::string job_plan_text(const JobPlan& plan);
+// What --dry-run prints. `starter`: what starts the agents, "ssh".
+std::string job_plan_text(const JobPlan& plan, const std::string& starter);
 
 }  // namespace dl::launcher::remote

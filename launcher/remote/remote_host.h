@@ -1,24 +1,19 @@
-// One remote host of a job: the process that connects it (ssh, or the agent itself on this host),
-// and the conversation with its agent.
+// One remote host of a job: the conversation with its agent, over whatever line reaches it.
 //
 // One thread. All that it is made with must outlive it. It must not be destroyed inside one of its
 // own events.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "launcher/process/warden_client.h"
+#include "launcher/remote/agent_line.h"
 #include "launcher/remote/channel.h"
 #include "launcher/remote/messages.h"
-#include "launcher/remote/ssh.h"
 
 namespace dl::launcher::remote {
 
@@ -39,13 +34,14 @@ class RemoteHostEvents {
   virtual void on_failed(RemoteHost& host, int exit_code, const std::string& text) = 0;
   virtual void on_file(const RankFile& file) = 0;
   virtual void on_over(RemoteHost& host, const Over& over) = 0;
-  // Last: the process that connected it has ended, and all that it wrote was read.
+  // Last: its line has ended, and all that it wrote was read.
   virtual void on_gone(RemoteHost& host) = 0;
 };
 
 class RemoteHost {
  public:
-  RemoteHost(boost::asio::io_context& io, WardenClient& warden, int node, AgentCommand command,
+  // `dlrun`: the path of dlrun, for error texts.
+  RemoteHost(boost::asio::io_context& io, int node, std::unique_ptr<AgentLine> line,
              std::string dlrun, Start start, RemoteHostEvents& events);
   RemoteHost(const RemoteHost&) = delete;
   RemoteHost& operator=(const RemoteHost&) = delete;
@@ -58,8 +54,11 @@ class RemoteHost {
   void close() {
     if (channel_) channel_->close();
   }
-  // Ends ssh, and with it the agent.
-  void kill();
+  // Ends the line, and with it the agent.
+  void kill() {
+    close();
+    if (connecting_) line_->kill();
+  }
 
   int node() const { return node_; }
   const std::string& name() const { return start_.host; }
@@ -69,6 +68,7 @@ class RemoteHost {
   bool is_there() const { return answered_ && !over_ && !gone_ && !failed_; }
   bool is_over() const { return over_; }
   bool is_gone() const { return gone_ || !connecting_; }
+  bool has_failed() const { return failed_; }
 
   // Streams of its ranks that have not ended.
   std::set<StreamId>& open_streams() { return open_streams_; }
@@ -78,32 +78,24 @@ class RemoteHost {
 
  private:
   void on_value(Value value);
+  void open(UniqueFd in, UniqueFd out);
   void greet(const Hello& hello);
   void fail(int exit_code, const std::string& text);
-  void on_news(const Message& news);
-  void read_said();
   void check_gone();
 
   boost::asio::io_context& io_;
-  WardenClient& warden_;
   int node_;
-  AgentCommand command_;
   std::string dlrun_;
   Start start_;
   RemoteHostEvents& events_;
-  std::unique_ptr<Channel> channel_;
-  boost::asio::posix::stream_descriptor err_;
-  std::string said_;  // on standard error: before the answer all of it, then the unfinished line
-  std::uint32_t slot_ = 0;
-  std::optional<int> status_;  // as waitpid() gives it
-  std::string not_started_;
+  std::unique_ptr<Channel> channel_;  // null: the line is not open
+  std::unique_ptr<AgentLine> line_;
   std::string wrong_;  // what came instead of a message
   bool connecting_ = false;
   bool answered_ = false;
   bool over_ = false;
   bool failed_ = false;
   bool in_ended_ = false;
-  bool err_ended_ = false;
   bool gone_ = false;
   std::set<StreamId> open_streams_;
   std::uint32_t owed_[2] = {0, 0};

@@ -19,22 +19,13 @@ namespace {
 constexpr std::uint32_t kCreditPart = kFirstCredit / 8;
 constexpr std::size_t kMostRemembered = 64;
 
-int ranks_of_job(const JobPlan& plan) {
-  int ranks = 0;
-  for (const Host& host : plan.hosts) ranks += host.slots;
-  return ranks;
-}
-
 }  // namespace
 
 RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
     : io_(start.io),
       job_(std::move(job)),
       output_(
-          start.disk, start.output,
-          {.log_dir = start.settings.log_dir,
-           .run = job_.plan.run,
-           .ranks = ranks_of_job(job_.plan)},
+          start.disk, start.output, {.log_dir = start.settings.log_dir, .run = job_.plan.run},
           [this](const std::string& line) { events_.on_sentence(line); },
           [this](const std::string& failed) { end_job({1, {failed}}, SIGTERM); }),
       events_(start.events),
@@ -44,15 +35,18 @@ RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
       farewell_timer_(io_) {
   const std::string key = job_secret(/*nnodes=*/1, start.key_file).hex();
   warden_.on_events({.on_swept = {}, .on_gone = [this](std::optional<int>) {
-                       end_job({1, {"the warden of dlrun's ssh processes is gone"}}, SIGTERM);
+                       end_job({1, {"the warden of the processes that reach the hosts is gone"}},
+                               SIGTERM);
                        for (const auto& host : hosts_) host->close();
                      }});
+  std::vector<std::unique_ptr<AgentLine>> lines = job_.lines(io_, warden_);
   for (std::size_t i = 0; i < job_.plan.hosts.size(); ++i) {
     job_.starts[i].key = key;
     job_.starts[i].progress_columns = start.settings.progress_columns;
-    hosts_.push_back(std::make_unique<RemoteHost>(
-        io_, warden_, static_cast<int>(i), job_.commands[i], job_.dlrun, std::move(job_.starts[i]),
-        static_cast<RemoteHostEvents&>(*this)));
+    if (const auto wait = start.settings.preempt_wait) job_.starts[i].preempt_wait = wait->count();
+    hosts_.push_back(std::make_unique<RemoteHost>(io_, static_cast<int>(i), std::move(lines[i]),
+                                                  job_.dlrun, std::move(job_.starts[i]),
+                                                  static_cast<RemoteHostEvents&>(*this)));
   }
 }
 
@@ -61,7 +55,6 @@ RemoteNodes::~RemoteNodes() = default;
 // The start.
 
 void RemoteNodes::begin() {
-  output_.begin_attempt(0);
   start_some();
   watch_start();
   beat();
@@ -140,7 +133,7 @@ void RemoteNodes::on_sentence(RemoteHost& host, const std::string& text) {
 }
 
 void RemoteNodes::on_attempt(RemoteHost&, const Attempt& attempt) {
-  output_.begin_attempt(attempt.attempt);
+  output_.begin_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
   events_.on_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
 }
 
@@ -244,7 +237,11 @@ void RemoteNodes::report() {
 // The end.
 
 void RemoteNodes::on_decided(RemoteHost&, Verdict verdict) {
-  if (verdict.exit_code != 0 && !verdict_) verdict_ = std::move(verdict);
+  if (verdict.exit_code == 0) return;
+  // One node may have more to say than another.
+  const bool says_more =
+      verdict_ && verdict_->page.empty() && verdict_->exit_code == verdict.exit_code;
+  if (!verdict_ || says_more) verdict_ = std::move(verdict);
 }
 
 void RemoteNodes::on_failed(RemoteHost&, int exit_code, const std::string& text) {
@@ -284,8 +281,9 @@ void RemoteNodes::check_over() {
     events_.on_over();
     return;
   }
-  const bool all_said = std::ranges::all_of(
-      hosts_, [](const auto& host) { return host->is_over() || host->is_gone(); });
+  const bool all_said = std::ranges::all_of(hosts_, [](const auto& host) {
+    return host->is_over() || host->is_gone() || host->has_failed();
+  });
   if (!all_said) return;
   farewell_timer_.expires_after(kFarewell);
   farewell_timer_.async_wait([this](const boost::system::error_code& error) {

@@ -3,8 +3,8 @@
 //
 //   dlrun (front) ── warden ── ssh ······ sshd ── dlrun (agent) ── warden ── supervisor ── ranks
 //
-// An agent's standard input and output are the connection. When it ends, the agent ends with all
-// that it has started; so nothing is left if dlrun or ssh is killed, or a cable is cut.
+// When an agent's connection (agent_line.h) ends, the agent ends with all that it has started; so
+// nothing is left if dlrun or ssh is killed, or a cable is cut.
 //
 // One thread. All that it is made with must outlive it.
 #pragma once
@@ -12,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,13 +25,18 @@
 #include "launcher/output/frame_logs.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/warden_client.h"
+#include "launcher/remote/agent_line.h"
 #include "launcher/remote/remote_host.h"
 
 namespace dl::launcher::remote {
 
+// Makes a line to the agent of each node. Both references outlive the lines.
+using MakeLines =
+    std::function<std::vector<std::unique_ptr<AgentLine>>(boost::asio::io_context&, WardenClient&)>;
+
 struct RemoteJob {
-  JobPlan plan;                            // with a host a node
-  std::vector<AgentCommand> commands;      // of each node
+  JobPlan plan;  // with a host a node
+  MakeLines lines;
   std::string dlrun;                       // the path of this program
   std::vector<Start> starts;               // of each node
   std::chrono::milliseconds join_timeout;  // for all agents to answer

@@ -35,7 +35,7 @@ rendezvous::JobKey key_from_input() {
   return rendezvous::JobKey::from_hex(text);
 }
 
-UniqueFd connect_back(const rendezvous::JobKey& key, Stream stream, int node) {
+UniqueFd connect_back(const rendezvous::JobKey& key, bool to_agent, int node) {
   const auto host = env::get(Var::kSlurmLaunchAddress);
   DL_CHECK(host.has_value(), kNotFound, "srun has not set {}",
            env::name_of(Var::kSlurmLaunchAddress));
@@ -44,11 +44,11 @@ UniqueFd connect_back(const rendezvous::JobKey& key, Stream stream, int node) {
       rendezvous::connect_and_prove({*host, port},
                                     {.job = std::string(kSrunJob),
                                      .generation = rendezvous::kAnyGeneration,
-                                     .purpose = std::string(purpose_of(stream)),
+                                     .purpose = std::string(purpose_of(to_agent)),
                                      .from = fmt::format("dlrun of node {}", node),
                                      .rank = node},
                                     key, Deadline::after(kTimeToConnect));
-  // Whoever writes here waits until there is room.
+  // A Channel that takes it over sets it as it needs it.
   const int flags = ::fcntl(connection.fd.get(), F_GETFL);
   ::fcntl(connection.fd.get(), F_SETFL, flags & ~O_NONBLOCK);
   return std::move(connection.fd);
@@ -56,23 +56,15 @@ UniqueFd connect_back(const rendezvous::JobKey& key, Stream stream, int node) {
 
 }  // namespace
 
-UniqueFd become_task_of_srun() {
-  if (!env::is_set(Var::kSrunFront)) return {};
+std::optional<LinesToFront> connect_as_task_of_srun() {
+  if (!env::is_set(Var::kSrunFront)) return std::nullopt;
   const int node = static_cast<int>(env::require_int(Var::kSlurmNodeId));
   const rendezvous::JobKey key = key_from_input();
-  const UniqueFd out = connect_back(key, Stream::kOut, node);
-  UniqueFd err = connect_back(key, Stream::kErr, node);
-  if (::dup2(out.get(), STDOUT_FILENO) < 0 || ::dup2(err.get(), STDERR_FILENO) < 0) {
-    throw_errno(errno, "dup2");
-  }
-  const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  ::dup2(nothing.get(), STDIN_FILENO);
-  // For job_secret(). Ranks get one of their own.
-  ::setenv(std::string(env::name_of(Var::kKeyFd)).c_str(),
-           std::to_string(key.to_memfd().release()).c_str(), 1);
+  LinesToFront lines{.in = connect_back(key, /*to_agent=*/true, node),
+                     .out = connect_back(key, /*to_agent=*/false, node)};
   // A dlrun that a rank starts is on its own.
   ::unsetenv(std::string(env::name_of(Var::kSrunFront)).c_str());
-  return err;
+  return lines;
 }
 
 }  // namespace dl::launcher

@@ -2,7 +2,7 @@
 //
 //   checkpoint_rank STEPS [FILE | never RANK]
 // FILE keeps the step: rank 0 writes it when asked to save, and all go on from it. `never RANK`:
-// that rank does not call should_checkpoint(). It says "up" after the first step, and at its end
+// that rank does not call should_checkpoint(). It says "up" after its first step, and at its end
 // "saved at N", or "done at N".
 #include <unistd.h>
 
@@ -21,11 +21,12 @@ int main(int argc, char** argv) {
   dl::init_process_group();
   long step = 0;
   if (!file.empty()) std::ifstream(file) >> step;
+  const long first = step;
   unsigned random = static_cast<unsigned>(::getpid());
   for (; step < steps; ++step) {
     float x = 1;
     dl::default_group()->all_reduce({.input = &x, .output = &x, .count = 1})->wait();
-    if (step == 0) std::printf("up\n");
+    if (step == first) std::printf("up\n");
     std::fflush(stdout);
     // Ranks are not equally fast.
     if (::rand_r(&random) % 4 == 0) ::usleep(::rand_r(&random) % 500);

@@ -181,6 +181,29 @@ TEST(Preempted, AJobThatIsDoneWithoutARequestEndsWithZero) {
   EXPECT_THAT(job.out(), HasSubstr("done at 20"));
 }
 
+// The example, and what it has learned, bit for bit.
+TEST(Preempted, ARunThatMadeRoomEndsWithTheParametersOfOneThatDidNot) {
+  const tests::TempDir folder;
+  const auto run = [&](const std::string& name, const std::string& steps) {
+    return std::make_unique<tests::Process>(
+        Line{tests::program("dlrun"), "--preempt", "--nproc-per-node=2", tests::program("resume"),
+             "--checkpoint", folder.path() + "/" + name, "--steps", steps, "--save-every=1000000"});
+  };
+  const auto first = run("divided", "1000000");
+  ASSERT_TRUE(first->wait_for_out("attempt begins at step 0")) << first->err();
+  first->signal(SIGTERM);
+  EXPECT_EQ(first->wait(), kExitSaved) << first->err();
+  const int saved = tests::number_after("makes room after step ", first->out());
+  ASSERT_GT(saved, 0) << first->out();
+  const std::string steps = std::to_string(saved + 50);
+  const auto second = run("divided", steps);
+  EXPECT_EQ(second->wait(), 0) << second->err();
+  EXPECT_THAT(second->out(), HasSubstr("attempt begins at step " + std::to_string(saved) + "\n"));
+  const auto whole = run("whole", steps);
+  EXPECT_EQ(whole->wait(), 0) << whole->err();
+  EXPECT_THAT(second->out(), HasSubstr(whole->out().substr(whole->out().find("done: step "))));
+}
+
 // The code of the guide.
 TEST(Preempted, RanksInPythonToo) {
   if (std::system("python3 -c 'import socket; socket.recv_fds' 2> /dev/null") != 0) {

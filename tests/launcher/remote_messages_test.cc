@@ -30,7 +30,7 @@ std::vector<Value> one_of_each() {
           Decided{verdict},
           RankFile{0, 3, "error.json", "{}"},
           Over{verdict, {"pid 4"}},
-          Start{"00ff", "node1", {"--nnodes", "2", "--", "x", ""}, "/home/u", {"A=b", "C="}, 78},
+          Start{"00ff", "node1", {"--nnodes", "2", "--", "x", ""}, "/home/u", {"A=b", "C="}, 78, 25000},
           Meet{{"10.0.0.1:4711"}},
           Stop{130, "stopped by SIGINT", 2},
           SignalRanks{12},

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -191,6 +192,67 @@ TEST_F(Slurm, SigkillOfTheFrontLeavesNothing) {
   }
   job.wait();  // salloc's code says nothing of its command's signal
   EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(Slurm, SigkillOfSrunOrOfANodesDlrunEndsTheJobAndLeavesNothing) {
+  for (const std::string victim : {"srun", "dlrun"}) {
+    tests::Process job({"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "--grace=1",
+                        "sh", "-c", "setsid sleep 300 & echo up; exec sleep 300"},
+                       cluster().options());
+    ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
+    std::vector<pid_t> pids = tests::processes_with(job.mark());
+    std::sort(pids.begin(), pids.end());  // srun has a child of the same name
+    for (const pid_t pid : pids) {
+      if (tests::name_of(pid) != victim || front(pid)) continue;
+      ::kill(pid, SIGKILL);
+      break;
+    }
+    EXPECT_EQ(job.wait(), 1) << job.err();
+    EXPECT_THAT(job.err(), HasSubstr(" was lost: ")) << victim;
+    EXPECT_TRUE(cluster().is_swept()) << victim;
+  }
+}
+
+TEST_F(Slurm, TheFrontHasTheLogsOfAllNodesThoughEachCountsItsOwnRanks) {
+  const tests::TempDir logs;
+  const std::string job = cluster().submit(
+      "#!/bin/sh\nexec " + tests::program("dlrun") +
+          " --nproc-per-node=cpu --log-dir=" + logs.path() + " sh -c 'echo $RANK of $WORLD_SIZE'\n",
+      {"--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2"});
+  EXPECT_EQ(cluster().wait(job), "0:0") << cluster().output_of(job);
+  for (const std::string rank : {"0", "1", "2", "3"}) {
+    std::ifstream log(logs.path() + "/latest/attempt_0/" + rank + "/stdout.log");
+    std::string line;
+    std::getline(log, line);
+    EXPECT_EQ(line, rank + " of 4");
+  }
+}
+
+TEST_F(Slurm, NpCountsTheRanksOfTheWholeJob) {
+  const auto job = [&](const std::string& np) {
+    return cluster().submit("#!/bin/sh\nexec " + tests::program("dlrun") + " --np " + np +
+                                " sh -c 'echo of $WORLD_SIZE'\n",
+                            {"--nodes=2"});
+  };
+  const std::string four = job("4");
+  EXPECT_EQ(cluster().wait(four), "0:0") << cluster().output_of(four);
+  EXPECT_THAT(cluster().output_of(four), HasSubstr("[rank 3] of 4\n"));
+  const std::string three = job("3");
+  EXPECT_EQ(cluster().wait(three), "2:0") << cluster().output_of(three);
+  EXPECT_THAT(cluster().output_of(three), HasSubstr("cannot share that many ranks equally"));
+}
+
+TEST_F(Slurm, AJobBeginsAgainInItsAllocation) {
+  const std::string job =
+      cluster().submit("#!/bin/sh\nexec " + tests::program("dlrun") +
+                           " --max-restarts=1 sh -c 'test $TORCHELASTIC_RESTART_COUNT = 1 || test "
+                           "$RANK = 0 || exit 3; test $TORCHELASTIC_RESTART_COUNT = 1 || exec "
+                           "sleep 300; echo again'\n",
+                       {"--nodes=2"});
+  EXPECT_EQ(cluster().wait(job), "0:0") << cluster().output_of(job);
+  EXPECT_THAT(cluster().output_of(job),
+              AllOf(HasSubstr("[rank 0] again\n"), HasSubstr("[rank 1] again\n"),
+                    HasSubstr("restart 1 of 1")));
 }
 
 TEST_F(Slurm, TheAllocationsEndIsARequestToSave) {

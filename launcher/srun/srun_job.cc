@@ -1,0 +1,109 @@
+#include "launcher/srun/srun_job.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <stdlib.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "launcher/plan/plan.h"
+#include "launcher/process/program.h"
+#include "launcher/remote/hosts_job.h"
+#include "launcher/remote/ssh.h"
+#include "launcher/slurm/hostlist.h"
+#include "launcher/srun/srun_step.h"
+
+namespace dl::launcher {
+namespace {
+
+// The nodes of an allocation. --nproc-per-node counts the ranks of each, and may be a word that
+// only the node itself can count.
+class AllocatedHosts : public HostSource {
+ public:
+  AllocatedHosts(const Options& options, const SlurmAllocation& allocation)
+      : options_(options), allocation_(allocation) {}
+
+  std::vector<Host> hosts() const override {
+    const int nodes = static_cast<int>(allocation_.hosts.size());
+    DL_CHECK(options_.np.value_or(0) % nodes == 0, kInvalidArgument,
+             "--np is {}, and the {} nodes of SLURM's allocation cannot share that many ranks "
+             "equally; give each its number in --nproc-per-node",
+             *options_.np, nodes);
+    const std::string& each = options_.nproc_per_node;
+    int slots = each.find_first_not_of("0123456789") == std::string::npos ? std::stoi(each) : 0;
+    if (options_.np) slots = *options_.np / nodes;
+    std::vector<Host> hosts;
+    for (const SlurmHost& host : allocation_.hosts) hosts.push_back({host.name, slots});
+    return hosts;
+  }
+
+ private:
+  const Options& options_;
+  const SlurmAllocation& allocation_;
+};
+
+// If GPUs are counted for each task of the job, srun would take them for those of one task a node.
+std::optional<std::int64_t> gpus_of_a_node() {
+  const auto each = env::get(env::Var::kSlurmGpusPerTask);  // "2", "tesla:2"
+  if (!each) return std::nullopt;
+  if (const auto gpus = env::get_int(env::Var::kSlurmGpusOnNode)) return gpus;
+  const std::vector<int> tasks =
+      expand_counts(env::get(env::Var::kSlurmTasksPerNode).value_or("1"));
+  return std::int64_t{tasks.front()} * expand_counts(each->substr(each->rfind(':') + 1)).front();
+}
+
+std::vector<std::string> line_of_srun(const std::string& dlrun, std::size_t nodes) {
+  const Program srun = find_program("srun");
+  DL_CHECK(srun.exit_code == 0, kNotFound, "{}; is SLURM's bin folder in PATH?", srun.error);
+  // --overlap: the batch script's own step holds CPUs. --mem=0: all of the job's memory.
+  std::vector<std::string> line = {srun.path,
+                                   fmt::format("--nodes={}", nodes),
+                                   fmt::format("--ntasks={}", nodes),
+                                   "--ntasks-per-node=1",
+                                   "--mpi=none",
+                                   "--cpu-bind=none",
+                                   "--overlap",
+                                   "--quiet",
+                                   "--mem=0",
+                                   "--kill-on-bad-exit=0",
+                                   "--export=ALL"};
+  if (const auto gpus = gpus_of_a_node()) {
+    line.push_back(fmt::format("--gpus-per-node={}", *gpus));
+  }
+  line.push_back(dlrun);
+  line.emplace_back(remote::kAgentWord);
+  return line;
+}
+
+// What srun would read, against its own options above. Before the warden, which starts srun.
+void clear_environment_for_srun() {
+  for (const char* const name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE",
+                                 "SLURM_GPUS_PER_TASK", "SRUN_CPUS_PER_TASK"}) {
+    ::unsetenv(name);
+  }
+}
+
+}  // namespace
+
+int run_on_allocation(const Options& options, const SlurmAllocation& allocation, CommandLine line) {
+  const AllocatedHosts hosts(options, allocation);
+  return remote::run_job_on(hosts,
+                            {.starter = "srun",
+                             .lines =
+                                 [](const JobPlan& plan, const std::string& dlrun) {
+                                   std::vector<std::string> names;
+                                   for (const Host& host : plan.hosts) names.push_back(host.name);
+                                   std::vector<std::string> srun =
+                                       line_of_srun(dlrun, names.size());
+                                   clear_environment_for_srun();
+                                   return lines_of_srun(std::move(srun), std::move(names));
+                                 }},
+                            options, line);
+}
+
+}  // namespace dl::launcher
