@@ -8,7 +8,7 @@
 //     loss.backward();
 //
 // While a guard lives on a thread, an operation on tensors of its device type first casts its
-// floating inputs by that device's policy in op_list.def: products and convolutions to `dtype`,
+// floating inputs by that device's policy in op_list.def and core/elementwise/list.def: products and convolutions to `dtype`,
 // losses to float32, on CUDA exponentials and sums as well; all others compute in what they are
 // given (operands of different dtypes in the wider one). float64 and integers are left alone, and
 // so are operations in place. Parameters stay float32 and so do their gradients: the cast is

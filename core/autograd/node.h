@@ -1,20 +1,24 @@
 // Node: one recorded operation, which turns gradients of its outputs into gradients of its inputs.
 //
-// An operation with a node of its own is written like this (core/ops/activation.cc is the model):
+// An operation with a node of its own is written like this (core/ops/softmax.cc is the model):
 //
-//     struct ReluBackward final : Node {
-//       std::string_view name() const noexcept override { return "relu"; }
+//     struct SoftmaxBackward final : Node {
+//       std::string_view name() const noexcept override { return "softmax"; }
 //       void backward(BackwardContext& context) override {
 //         const Tensor grad = empty_like(saved(0));
-//         call<Op::kReluBackward>(grad.device(), context.grad_output(), saved(0), grad);
+//         call<Op::kSoftmaxBackward>(grad.device(), context.grad_output(), saved(0), dim, grad);
 //         context.give(0, grad);                 // the gradient of input 0
 //       }
+//       std::int64_t dim = 0;
 //     };
 //
-//     Tensor relu(const Tensor& input) {
+//     Tensor softmax(const Tensor& input, std::int64_t dim) {
 //       Tensor output = empty_like(input);
-//       call<Op::kRelu>(input.device(), input, output);
-//       if (Node* node = record<ReluBackward>(output, input)) node->save_output(output);
+//       call<Op::kSoftmax>(input.device(), input, dim, output);
+//       if (auto* node = record<SoftmaxBackward>(output, input)) {
+//         node->dim = dim;
+//         node->save_output(output);
+//       }
 //       return output;
 //     }
 //

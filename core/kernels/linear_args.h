@@ -3,11 +3,18 @@
 
 #include <cstdint>
 
+#include "core/elementwise/list.h"
+
 namespace dl {
 
 // The function that follows x W^T + b. GELU stands here in its tanh form only: libraries that fuse
 // it have no other.
 enum class Activation : std::uint8_t { kNone, kRelu, kGeluTanh };
+
+// The same by itself; of kNone there is none.
+constexpr UnaryFn unary_of(Activation activation) noexcept {
+  return activation == Activation::kRelu ? UnaryFn::kRelu : UnaryFn::kGeluTanh;
+}
 
 // Bytes of a row of a ReLU's mask: one bit a column, in multiples of 128 bits as cuBLASLt wants
 // them.

@@ -2,6 +2,7 @@
 
 #include "core/ops/autocast.h"
 #include "core/ops/common.h"
+#include "core/ops/takes.h"
 #include "core/tensor/promote.h"
 
 namespace dl {
@@ -68,25 +69,25 @@ DType common_dtype(const Tensor& a, const Tensor& b, std::string_view op) {
   return result_type(a, b, op);
 }
 
-Operands prepare(const Tensor& a, const Tensor& b, std::string_view op) {
-  return prepare(a, b, common_dtype(a, b, op), op);
+// The dtype that operands of a common dtype are computed in.
+DType computed_in(BinaryFn fn, DType common) {
+  return computed_dtype(common, facts(fn).takes, facts(fn).name);
 }
 
-DType quotient(DType dtype) {
-  return is_floating(dtype) ? dtype : DType::kF32;
-}
-
-template <Op op>
-Tensor run(const Operands& operands) {
-  call<op>(operands.out.device(), operands.a, operands.b, operands.out);
+Tensor run(BinaryFn fn, const Operands& operands) {
+  call<Op::kBinary>(operands.out.device(), fn, operands.a, operands.b, Parameters{}, operands.out);
   return operands.out;
 }
 
-template <Op op>
-Tensor compare(const Tensor& a, const Tensor& b) {
-  const std::string_view name = info(op).name;
-  const DType dtype = common_dtype(a, b, name);
-  return run<op>({promoted(a, dtype), promoted(b, dtype), place_for(a, b, DType::kBool, name)});
+// Of operands with this common dtype.
+Tensor run_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common) {
+  return run(fn, prepare(a, b, computed_in(fn, common), facts(fn).name));
+}
+
+Tensor compare(BinaryFn fn, const Tensor& a, const Tensor& b) {
+  const std::string_view name = facts(fn).name;
+  const DType dtype = computed_in(fn, common_dtype(a, b, name));
+  return run(fn, {promoted(a, dtype), promoted(b, dtype), place_for(a, b, DType::kBool, name)});
 }
 
 DType dtype_with(const Tensor& tensor, Scalar value, std::string_view op) {
@@ -161,7 +162,7 @@ struct DivBackward final : BinaryNode {
 };
 
 struct ExtremeBackward final : BinaryNode {
-  std::string_view name() const noexcept override { return operation; }
+  std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();
     const Tensor& a = saved(0);
@@ -173,20 +174,19 @@ struct ExtremeBackward final : BinaryNode {
         context.give(input, shares[input].of(masked(share, eq(lost, false))));
       }
     };
-    give(0, is_minimum ? lt(b, a) : lt(a, b));
-    give(1, is_minimum ? lt(a, b) : lt(b, a));
+    give(0, fn == BinaryFn::kMinimum ? lt(b, a) : lt(a, b));
+    give(1, fn == BinaryFn::kMinimum ? lt(a, b) : lt(b, a));
   }
-  std::string_view operation;
-  bool is_minimum = false;
+  BinaryFn fn{};
 };
 
 struct ScaleBackward final : Node {
-  std::string_view name() const noexcept override { return operation; }
+  std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
     const Tensor& grad = context.grad_output();
     context.give(0, factor == 1.0 ? grad : mul(grad, factor));
   }
-  std::string_view operation;
+  BinaryFn fn{};
   double factor = 1.0;
 };
 
@@ -207,22 +207,24 @@ N* record_binary(const Tensor& out, const Tensor& a, const Tensor& b) {
   return node.get();
 }
 
-// Results of an operation with a number: the gradient is scaled by `factor`.
-Tensor scaled(const Tensor& out, const Tensor& input, double factor, std::string_view op) {
+// With a number; the gradient is scaled by `factor`.
+Tensor scaled(BinaryFn fn, const Tensor& input, Scalar number, double factor) {
+  const std::string_view op = facts(fn).name;
+  const DType dtype = computed_in(fn, dtype_with(input, number, op));
+  const Tensor out = run(fn, prepare(input, as_number(number, dtype, op), dtype, op));
   if (auto* node = record<ScaleBackward>(out, input)) {
-    node->operation = op;
+    node->fn = fn;
     node->factor = factor;
   }
   return out;
 }
 
-Tensor extreme(const Tensor& a, const Tensor& b, bool is_minimum) {
-  const std::string_view op = is_minimum ? "minimum" : "maximum";
-  const Operands operands = prepare(a, b, op);
-  const Tensor out = is_minimum ? run<Op::kMinimum>(operands) : run<Op::kMaximum>(operands);
+Tensor extreme(BinaryFn fn, const Tensor& a, const Tensor& b) {
+  const std::string_view op = facts(fn).name;
+  const Operands operands = prepare(a, b, computed_in(fn, common_dtype(a, b, op)), op);
+  const Tensor out = run(fn, operands);
   if (auto* node = record_binary<ExtremeBackward>(out, a, b)) {
-    node->operation = op;
-    node->is_minimum = is_minimum;
+    node->fn = fn;
     node->save(operands.a.detach());
     node->save(operands.b.detach());
   }
@@ -238,19 +240,20 @@ void check_writable(const Tensor& self, const Shape& result, DType dtype, std::s
            name_of(dtype), name_of(self.dtype()));
 }
 
-// Writes op(self, other) into self, computing in `dtype`.
-template <Op op, typename... Parameters>
-void write(Tensor& self, const Tensor& other, DType dtype, std::string_view name,
-           const Parameters&... parameters) {
+// Writes fn(self, other) into self, computing in `dtype`.
+void write(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype, std::string_view name,
+           const Parameters& parameters = {}) {
+  computed_in(fn, dtype);
   check_writable(self, broadcast_shapes(self.sizes(), other.sizes(), name), dtype, name);
   const Tensor operand = operand_of(other.detach(), dtype);
+  const Device device = self.device();
   if (dtype == self.dtype()) {
-    call<op>(self.device(), self, readable_during_write(operand, self), parameters..., self);
+    call<Op::kBinary>(device, fn, self, readable_during_write(operand, self), parameters, self);
   } else {
     const NoGradGuard no_grad;
     const Operands operands = prepare(self.detach(), operand, dtype, name);
-    call<op>(self.device(), operands.a, operands.b, parameters..., operands.out);
-    call<Op::kCopy>(self.device(), operands.out, self);
+    call<Op::kBinary>(device, fn, operands.a, operands.b, parameters, operands.out);
+    call<Op::kCopy>(device, operands.out, self);
   }
   self.bump_version();
 }
@@ -269,14 +272,15 @@ bool check_operands(const Tensor& self, const Tensor& other, std::string_view op
 
 // self = op(self, other), with N for backward, which saves both operands where they are needed: as
 // they were before the write, so what is overwritten is copied first.
-template <Op op, typename N>
-void write_saving(Tensor& self, const Tensor& other, DType dtype, std::string_view name) {
+template <typename N>
+void write_saving(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype,
+                  std::string_view name) {
   const bool recorded = check_operands(self, other, name);
   const bool keeps_self = recorded && asks_gradient(other);
   const Tensor before = keeps_self ? self.detach().clone() : Tensor();
   const Tensor operand = recorded && may_overlap(self, other) ? other.detach().clone() : other;
   const Ref<N> node = make_node_of<N>(self, other);
-  write<op>(self, operand, dtype, name);
+  write(fn, self, operand, dtype, name);
   if (!node) return;
   node->save(before);
   node->save(operand);
@@ -284,13 +288,13 @@ void write_saving(Tensor& self, const Tensor& other, DType dtype, std::string_vi
 }
 
 Tensor sub_as(const Tensor& a, const Tensor& b, DType dtype) {
-  const Tensor out = run<Op::kSub>(prepare(a, b, dtype, "sub"));
+  const Tensor out = run_as(BinaryFn::kSub, a, b, dtype);
   record_binary<SubBackward>(out, a, b);
   return out;
 }
 
 Tensor div_as(const Tensor& a, const Tensor& b, DType dtype) {
-  const Tensor out = run<Op::kDiv>(prepare(a, b, dtype, "div"));
+  const Tensor out = run_as(BinaryFn::kDiv, a, b, dtype);
   if (Node* node = record_binary<DivBackward>(out, a, b)) {
     node->save(asks_gradient(b) ? a : Tensor());
     node->save(b);
@@ -298,16 +302,10 @@ Tensor div_as(const Tensor& a, const Tensor& b, DType dtype) {
   return out;
 }
 
-// With a number.
-template <Op op>
-Tensor run_with(const Tensor& a, Scalar b, DType dtype) {
-  return run<op>(prepare(a, as_number(b, dtype, info(op).name), dtype, info(op).name));
-}
-
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  const Tensor out = run<Op::kAdd>(prepare(a, b, "add"));
+  const Tensor out = run_as(BinaryFn::kAdd, a, b, common_dtype(a, b, "add"));
   record_binary<AddBackward>(out, a, b);
   return out;
 }
@@ -317,7 +315,7 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
-  const Tensor out = run<Op::kMul>(prepare(a, b, "mul"));
+  const Tensor out = run_as(BinaryFn::kMul, a, b, common_dtype(a, b, "mul"));
   if (Node* node = record_binary<MulBackward>(out, a, b)) {
     node->save(asks_gradient(b) ? a : Tensor());
     node->save(asks_gradient(a) ? b : Tensor());
@@ -326,70 +324,62 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor div(const Tensor& a, const Tensor& b) {
-  return div_as(a, b, quotient(common_dtype(a, b, "div")));
+  return div_as(a, b, common_dtype(a, b, "div"));
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
-  return extreme(a, b, true);
+  return extreme(BinaryFn::kMinimum, a, b);
 }
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
-  return extreme(a, b, false);
+  return extreme(BinaryFn::kMaximum, a, b);
 }
 
 Tensor add(const Tensor& a, Scalar b) {
-  return scaled(run_with<Op::kAdd>(a, b, dtype_with(a, b, "add")), a, 1.0, "add");
+  return scaled(BinaryFn::kAdd, a, b, 1.0);
 }
 
 Tensor sub(const Tensor& a, Scalar b) {
-  return scaled(run_with<Op::kSub>(a, b, dtype_with(a, b, "sub")), a, 1.0, "sub");
+  return scaled(BinaryFn::kSub, a, b, 1.0);
 }
 
 Tensor mul(const Tensor& a, Scalar b) {
-  return scaled(run_with<Op::kMul>(a, b, dtype_with(a, b, "mul")), a, b.as_double(), "mul");
+  return scaled(BinaryFn::kMul, a, b, b.as_double());
 }
 
 Tensor div(const Tensor& a, Scalar b) {
-  return scaled(run_with<Op::kDiv>(a, b, quotient(dtype_with(a, b, "div"))), a, 1.0 / b.as_double(),
-                "div");
+  return scaled(BinaryFn::kDiv, a, b, 1.0 / b.as_double());
 }
 
 Tensor operator-(Scalar a, const Tensor& b) {
-  const DType dtype = dtype_with(b, a, "sub");
+  const DType dtype = computed_in(BinaryFn::kSub, dtype_with(b, a, "sub"));
   return sub_as(as_number(a, dtype, "sub"), b, dtype);
 }
 
 Tensor operator/(Scalar a, const Tensor& b) {
   // A reciprocal, to which autocast does what it does to pow.
-  if (const auto cast = autocast_of<Op::kPow>(b)) return a / cast(b);
-  const DType dtype = quotient(dtype_with(b, a, "div"));
+  if (const auto cast = autocast_of(UnaryFn::kPow, b)) return a / cast(b);
+  const DType dtype = computed_in(BinaryFn::kDiv, dtype_with(b, a, "div"));
   return div_as(as_number(a, dtype, "div"), b, dtype);
 }
 
-Tensor neg(const Tensor& input) {
-  check_defined(input, "neg", "the input");
-  const Tensor out = empty_like(input);
-  call<Op::kNeg>(input.device(), input, out);
-  return scaled(out, input, -1.0, "neg");
-}
-
 Tensor eq(const Tensor& a, const Tensor& b) {
-  return compare<Op::kEq>(a, b);
+  return compare(BinaryFn::kEq, a, b);
 }
 Tensor ne(const Tensor& a, const Tensor& b) {
-  return compare<Op::kNe>(a, b);
+  return compare(BinaryFn::kNe, a, b);
 }
 Tensor lt(const Tensor& a, const Tensor& b) {
-  return compare<Op::kLt>(a, b);
+  return compare(BinaryFn::kLt, a, b);
 }
 Tensor le(const Tensor& a, const Tensor& b) {
-  return compare<Op::kLe>(a, b);
+  return compare(BinaryFn::kLe, a, b);
 }
 Tensor gt(const Tensor& a, const Tensor& b) {
-  return compare<Op::kLt>(b, a);
+  return compare(BinaryFn::kLt, b, a);
 }
 Tensor ge(const Tensor& a, const Tensor& b) {
-  return compare<Op::kLe>(b, a);
+  return compare(BinaryFn::kLe, b, a);
 }
 Tensor eq(const Tensor& a, Scalar b) {
   return eq(a, as_element(a, b, "eq"));
@@ -416,16 +406,18 @@ Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
   get("add_");
   constexpr std::string_view kName = "add_";
   check_operands(*this, other, kName);
-  const DType dtype = result_type(*this, other, kName);
+  const DType dtype = computed_in(BinaryFn::kAdd, result_type(*this, other, kName));
   DL_CHECK(alpha.kind() != Scalar::Kind::kFloating || is_floating(dtype), kDType,
            "{}: alpha is {} and the result {}, wanted a whole number", kName, alpha.str(),
            name_of(dtype));
   check_fits(alpha, dtype, kName);
   const Ref<AddBackward> node = make_node_of<AddBackward>(*this, other);
   if (alpha.as_double() == 1.0) {
-    write<Op::kAdd>(*this, other, dtype, kName);
+    write(BinaryFn::kAdd, *this, other, dtype, kName);
   } else {
-    write<Op::kAddScaled>(*this, other, dtype, kName, alpha);
+    const Parameters factor{.a = alpha.as_double(),
+                            .whole = static_cast<std::int64_t>(alpha.to<std::uint64_t>())};
+    write(BinaryFn::kAddScaled, *this, other, dtype, kName, factor);
   }
   if (node) {
     node->factor = alpha.as_double();
@@ -444,7 +436,7 @@ Tensor& Tensor::sub_(const Tensor& other) {
   constexpr std::string_view kName = "sub_";
   check_operands(*this, other, kName);
   const Ref<SubBackward> node = make_node_of<SubBackward>(*this, other);
-  write<Op::kSub>(*this, other, result_type(*this, other, kName), kName);
+  write(BinaryFn::kSub, *this, other, result_type(*this, other, kName), kName);
   if (node) detail::attach(*this, node, 0);
   return *this;
 }
@@ -452,7 +444,8 @@ Tensor& Tensor::sub_(const Tensor& other) {
 Tensor& Tensor::mul_(const Tensor& other) {
   get("mul_");
   check_defined(other, "mul_", "the operand");
-  write_saving<Op::kMul, MulBackward>(*this, other, result_type(*this, other, "mul_"), "mul_");
+  write_saving<MulBackward>(BinaryFn::kMul, *this, other, result_type(*this, other, "mul_"),
+                            "mul_");
   return *this;
 }
 
@@ -464,14 +457,15 @@ Tensor& Tensor::mul_(Scalar other) {
 Tensor& Tensor::div_(const Tensor& other) {
   get("div_");
   check_defined(other, "div_", "the operand");
-  const DType dtype = quotient(result_type(*this, other, "div_"));
-  write_saving<Op::kDiv, DivBackward>(*this, other, dtype, "div_");
+  const DType dtype = computed_in(BinaryFn::kDiv, result_type(*this, other, "div_"));
+  write_saving<DivBackward>(BinaryFn::kDiv, *this, other, dtype, "div_");
   return *this;
 }
 
 Tensor& Tensor::div_(Scalar other) {
   get("div_");
-  return div_(as_number(other, quotient(dtype_with(*this, other, "div_")), "div_"));
+  return div_(
+      as_number(other, computed_in(BinaryFn::kDiv, dtype_with(*this, other, "div_")), "div_"));
 }
 
 }  // namespace dl

@@ -7,6 +7,7 @@
 // that does not fit into the tensor's integer dtype (core/tensor/scalar.h).
 #pragma once
 
+#include "core/ops/elementwise.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {
@@ -25,8 +26,6 @@ Tensor add(const Tensor& a, Scalar b);
 Tensor sub(const Tensor& a, Scalar b);
 Tensor mul(const Tensor& a, Scalar b);
 Tensor div(const Tensor& a, Scalar b);
-
-Tensor neg(const Tensor& input);
 
 // Comparisons give bool and have no gradient.
 Tensor eq(const Tensor& a, const Tensor& b);

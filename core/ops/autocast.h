@@ -48,4 +48,11 @@ InputCast autocast_of(const Tensor& first) noexcept {
   return {kPolicies[static_cast<std::size_t>(device)], device};
 }
 
+// For a row of core/elementwise/list.def.
+template <typename Fn>
+InputCast autocast_of(Fn fn, const Tensor& first) noexcept {
+  const DeviceType device = first.defined() ? first.device().type : DeviceType::kCPU;
+  return {policy_of(fn, device), device};
+}
+
 }  // namespace dl

@@ -76,7 +76,7 @@ Pair output_size(const Tensor& input, const Pair& kernel, const Args& args,
 Tensor unclipped(BackwardContext& context, const Tensor& output) {
   Tensor grad = laid_out(context.grad_output(), kLast);
   const Tensor result = empty_like(output);
-  call<Op::kReluBackward>(grad.device(), grad, output, result);
+  call<Op::kUnaryBackward>(grad.device(), UnaryFn::kRelu, grad, output, Parameters{}, result);
   return result;
 }
 

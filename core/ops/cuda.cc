@@ -31,7 +31,7 @@ struct Opening;
 template <Op op, typename R, typename... Args>
 struct Opening<op, R (*)(Args...)> {
   static R call(Args... args) {
-    open_kernels(info(op).name);
+    open_kernels(name_of_call<op>(args...));
     return dl::call<op>(Device{DeviceType::kCUDA, 0}, args...);
   }
 };

@@ -1,20 +1,6 @@
 #include "core/ops/dispatch.h"
 
 namespace dl {
-namespace {
-
-constexpr OpInfo kInfo[] = {
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
-  {name, #kernel, Gradient::gradcheck},
-#include "core/ops/op_list.def"
-#undef DL_OP
-};
-
-}  // namespace
-
-const OpInfo& info(Op op) noexcept {
-  return kInfo[static_cast<std::size_t>(op)];
-}
 
 void fill_cpu_kernels(KernelTable& table) noexcept {
 #define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \

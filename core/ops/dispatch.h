@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/device/stream.h"
+#include "core/elementwise/list.h"
 #include "core/kernels/cpu/all.h"
 
 namespace dl {
@@ -31,23 +32,21 @@ inline constexpr std::size_t kOpCount = 0
 // NOLINTEND(bugprone-macro-parentheses)
 inline constexpr std::size_t kDeviceTypeCount = 2;
 
-// What autocast does to an operation's floating inputs on a device.
-enum class AutocastPolicy : std::uint8_t {
-  kLow,     // to the low precision type: matmul, convolution
-  kFull,    // to float32: losses; on CUDA also exp, sums, softmax
-  kWidest,  // nothing: operands of different dtypes meet in the wider one, as they always do
-  kKeep,    // nothing
-};
-
-enum class Gradient : std::uint8_t { kGradcheck, kNoGradient };
-
 struct OpInfo {
   std::string_view name;
   std::string_view kernel;
   Gradient gradient;
 };
 
-const OpInfo& info(Op op) noexcept;
+inline constexpr OpInfo kOpInfo[] = {
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+  {name, #kernel, Gradient::gradcheck},
+#include "core/ops/op_list.def"
+#undef DL_OP
+};
+constexpr const OpInfo& info(Op op) noexcept {
+  return kOpInfo[static_cast<std::size_t>(op)];
+}
 
 constexpr AutocastPolicy policy_of(Op op, DeviceType device) noexcept {
   constexpr AutocastPolicy kPolicies[kOpCount][kDeviceTypeCount] = {
@@ -57,6 +56,12 @@ constexpr AutocastPolicy policy_of(Op op, DeviceType device) noexcept {
 #undef DL_OP
   };
   return kPolicies[static_cast<std::size_t>(op)][static_cast<std::size_t>(device)];
+}
+template <typename Fn>
+constexpr AutocastPolicy policy_of(Fn fn, DeviceType device) noexcept
+  requires requires { facts(fn).on_cpu; }
+{
+  return device == DeviceType::kCUDA ? facts(fn).on_cuda : facts(fn).on_cpu;
 }
 
 template <Op op>
@@ -93,8 +98,8 @@ void fill_cpu_kernels(KernelTable& table) noexcept;
 void fill_cuda_kernels(KernelTable& table) noexcept;  // with what opens the module
 KernelTable& kernel_table() noexcept;
 
-// Which list of operations a module's kernels are for: a hash of op_list.def's rows and of what
-// kernels are passed.
+// Which list of operations a module's kernels are for: a hash of the rows of op_list.def and
+// of core/elementwise/list.def, and of what kernels are passed.
 constexpr std::uint64_t kernels_abi() noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   const auto mix = [&hash](std::string_view text) {
@@ -104,7 +109,22 @@ constexpr std::uint64_t kernels_abi() noexcept {
   mix(#enumerator " " #kernel ";");
 #include "core/ops/op_list.def"
 #undef DL_OP
+  for (const UnaryFacts& row : kUnaryFacts) mix(row.name);
+  for (const BinaryFacts& row : kBinaryFacts) mix(row.name);
   return hash ^ sizeof(TensorImpl);
+}
+
+// The operation that a call runs, as texts name it: of a family, the one that the first argument
+// says.
+template <Op op, typename... Args>
+std::string_view name_of_call(const Args&...) noexcept {
+  return info(op).name;
+}
+template <Op op, typename Fn, typename... Args>
+std::string_view name_of_call(Fn fn, const Args&...) noexcept
+  requires requires { facts(fn).name; }
+{
+  return facts(fn).name;
 }
 
 template <Op op, typename... Args>

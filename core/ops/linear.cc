@@ -84,11 +84,7 @@ struct LinearBackward final : Node {
     const Device device = grad.device();
     if (activation != Activation::kNone && !slope_applied) {
       const Tensor before = empty_like(grad);
-      if (activation == Activation::kRelu) {
-        call<Op::kReluBackward>(device, grad, seen(), before);
-      } else {
-        call<Op::kGeluBackward>(device, grad, seen(), true, before);
-      }
+      call<Op::kUnaryBackward>(device, unary_of(activation), grad, seen(), Parameters{}, before);
       grad = before;
     }
     const Tensor& rows = saved(0);

@@ -160,6 +160,12 @@ class Tensor {
   Tensor& div_(const Tensor& other);
   Tensor& div_(Scalar other);
 
+  // core/ops: x.relu() and x.relu_() for every row of DL_UNARY in core/elementwise/list.def.
+#define DL_UNARY(enumerator, name, ...) \
+  Tensor name() const;                  \
+  Tensor& name##_();
+#include "core/elementwise/list.def"
+
   // core/autograd. A leaf is a tensor that no recorded operation made; gradients gather in leaves.
   bool requires_grad() const {
     const TensorImpl& impl = get("requires_grad");

@@ -10,6 +10,7 @@ is not Intel's: on those PyTorch draws bernoulli_(p) from MKL instead of its own
 import gzip
 import hashlib
 import pathlib
+import re
 import sys
 
 import torch
@@ -19,6 +20,7 @@ from torch import nn
 from torch.utils.data import DistributedSampler, RandomSampler, WeightedRandomSampler, random_split
 
 ARRAYS = pathlib.Path(__file__).resolve().parent / "arrays"
+ROOT = ARRAYS.parents[2]
 
 
 def seeded(seed):
@@ -318,7 +320,47 @@ def train_cnn():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn)}
+def rows():
+    """The rows of functions of one element in core/elementwise/list.def, each a list of its columns."""
+    text = (ROOT / "core/elementwise/list.def").read_text()
+    return [[column.strip() for column in found[1].split(",")]
+            for found in re.finditer(r"^DL_UNARY(?:_WITH)?\((.*)\)$", text, re.MULTILINE)]
+
+
+def torch_function(name, a, b):
+    """PyTorch's function for a row; those that are not found by their name stand here."""
+    others = {
+        "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+        "pow": lambda x: torch.pow(x, a),
+    }
+    return others.get(name) or getattr(torch, name, None) or getattr(F, name)
+
+
+def elementwise():
+    """core/elementwise: values and slopes of every row in float64, and the largest errors of PyTorch's own float32."""
+    a = {}
+    for columns in rows():
+        name, low, high = columns[1], float(columns[5]), float(columns[6])
+        f = torch_function(name, *(float(x) for x in (columns[10:] or ("0", "0"))))
+        turns = torch.arange(1, 64, dtype=torch.float64) * 0.6180339887498949 % 1
+        x = low + (0.01 + 0.98 * turns) * (high - low)
+        x[-1] = 0 if low < 0 else x[-1]
+        x = x.to(torch.float32).to(torch.float64)  # the same numbers in both dtypes
+        both = {}
+        for dtype in (torch.float64, torch.float32):
+            leaf = x.detach().clone().to(dtype).requires_grad_()
+            y = f(leaf)
+            y.sum().backward()
+            both[dtype] = y.detach().to(torch.float64), leaf.grad.to(torch.float64)
+        a[f"{name}.x"] = x
+        for kind, exact, single in zip(("", "slope_"), both[torch.float64], both[torch.float32]):
+            a[f"{name}.{'slope' if kind else 'y'}"] = exact
+            largest = exact.abs().max().clamp(min=1e-300)
+            a[f"{name}.float32_{kind}error"] = ((single - exact).abs().max() / largest).reshape(1)
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise)}
 
 
 def main():

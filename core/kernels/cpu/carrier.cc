@@ -1,5 +1,6 @@
 #include "core/kernels/cpu/carrier.h"
 
+#include "core/kernels/cpu/elementwise/half_rows.h"
 #include "core/tensor/dtype_types.h"
 
 namespace dl::kernels::cpu {
@@ -9,7 +10,13 @@ template <typename To, typename From>
 void move(const From* from, std::int64_t from_step, To* to, std::int64_t to_step,
           std::int64_t count) {
   if (from_step == 1 && to_step == 1) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = convert<To>(from[i]);
+    if constexpr (kIsReduced<From> && std::is_same_v<To, float>) {
+      widen(from, to, count);
+    } else if constexpr (kIsReduced<To> && std::is_same_v<From, float>) {
+      narrow(from, to, count);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) to[i] = convert<To>(from[i]);
+    }
   } else {
     for (std::int64_t i = 0; i < count; ++i) to[i * to_step] = convert<To>(from[i * from_step]);
   }
@@ -29,12 +36,14 @@ void store(const void* block, void* to, std::int64_t step, std::int64_t count) {
 
 Load load_as(DType dtype, DType carrier) noexcept {
   return visit_all(dtype, [carrier]<typename T>() -> Load {
+    if (carrier == DType::kF32) return &load<T, float>;
     return carrier == DType::kF64 ? &load<T, double> : &load<T, std::int64_t>;
   });
 }
 
 Store store_from(DType carrier, DType dtype) noexcept {
   return visit_all(dtype, [carrier]<typename T>() -> Store {
+    if (carrier == DType::kF32) return &store<float, T>;
     return carrier == DType::kF64 ? &store<double, T> : &store<std::int64_t, T>;
   });
 }

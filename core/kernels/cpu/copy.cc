@@ -59,34 +59,14 @@ void visit_width(std::size_t width, const Body& body) {
   }
 }
 
-// Runs of the conversions that mixed precision consists of, without a carrier; null for others.
-using ConvertRun = void (*)(const void* from, std::int64_t from_step, void* to,
-                            std::int64_t to_step, std::int64_t length);
-template <typename From, typename To>
-void convert_run(const void* from, std::int64_t from_step, void* to, std::int64_t to_step,
-                 std::int64_t length) {
-  const auto* in = static_cast<const From*>(from);
-  auto* out = static_cast<To*>(to);
-  if (from_step == 1 && to_step == 1) {
-    for (std::int64_t i = 0; i < length; ++i) out[i] = To(float{in[i]});
-  } else {
-    for (std::int64_t i = 0; i < length; ++i) out[i * to_step] = To(float{in[i * from_step]});
-  }
-}
-
-ConvertRun direct_run(DType from, DType to) noexcept {
-  if (from == DType::kF32 && to == DType::kBF16) return &convert_run<float, BFloat16>;
-  if (from == DType::kF32 && to == DType::kF16) return &convert_run<float, Half>;
-  if (from == DType::kBF16 && to == DType::kF32) return &convert_run<BFloat16, float>;
-  if (from == DType::kF16 && to == DType::kF32) return &convert_run<Half, float>;
-  return nullptr;
-}
-
 void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tensor& destination) {
-  // int64 carries integers exactly; only towards and from floating dtypes a double is needed.
+  // int64 carries integers exactly; only towards and from floating dtypes a floating carrier is
+  // needed, and float32 is one for what is no wider.
   const bool floats = is_floating(source.dtype()) ||
                       (source.dtype() == DType::kU64 && is_floating(destination.dtype()));
-  const DType carrier = floats ? DType::kF64 : DType::kI64;
+  const auto is_narrow = [](DType dtype) { return carrier_of(dtype) == DType::kF32; };
+  const bool narrow = is_narrow(source.dtype()) && is_narrow(destination.dtype());
+  const DType carrier = narrow ? DType::kF32 : floats ? DType::kF64 : DType::kI64;
   const Load load = load_as(source.dtype(), carrier);
   const Store store = store_from(carrier, destination.dtype());
   const char* const from = static_cast<const char*>(source.data_ptr());
@@ -95,21 +75,17 @@ void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tens
   const auto to_width = static_cast<std::int64_t>(size_of(destination.dtype()));
   const std::int64_t to_step = loop.inner_stride(0);
   const std::int64_t from_step = loop.inner_stride(1);
-  if (const ConvertRun run = direct_run(source.dtype(), destination.dtype())) {
-    parallel_for(loop.count, kCopyGrain, [&](std::int64_t begin, std::int64_t end) {
-      walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
-        run(from + at[1] * from_width, from_step, to + at[0] * to_width, to_step, length);
-      });
-    });
-    return;
-  }
   parallel_for(loop.count, kCopyGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      const char* const in = from + at[1] * from_width;
+      char* const out = to + at[0] * to_width;
+      if (to_step == 1 && destination.dtype() == carrier) return load(in, from_step, out, length);
+      if (from_step == 1 && source.dtype() == carrier) return store(in, out, to_step, length);
       std::array<std::uint64_t, kBlock> block;
       for (std::int64_t i = 0; i < length; i += kBlock) {
         const std::int64_t count = std::min(kBlock, length - i);
-        load(from + (at[1] + i * from_step) * from_width, from_step, block.data(), count);
-        store(block.data(), to + (at[0] + i * to_step) * to_width, to_step, count);
+        load(in + i * from_step * from_width, from_step, block.data(), count);
+        store(block.data(), out + i * to_step * to_width, to_step, count);
       }
     });
   });

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "core/device/parallel.h"
-#include "core/kernels/functors.h"
 
 namespace dl::kernels::cpu {
 namespace {

@@ -259,15 +259,14 @@ bool linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activatio
   }
   const Tensor& before = kept.defined() ? kept : y;
   affine_map(x, weight, bias, false, before);
-  gelu(before, true, y);
+  unary(UnaryFn::kGeluTanh, before, {}, y);
   return true;
 }
 
 void linear_backward_input(const Tensor& dy, const Tensor& weight, Activation activation,
                            const Tensor& seen, const Tensor&, const Tensor& dx) {
   matmul(dy, weight, false, dx);
-  if (activation == Activation::kRelu) relu_backward(dx, seen, dx);
-  if (activation == Activation::kGeluTanh) gelu_backward(dx, seen, true, dx);
+  if (activation != Activation::kNone) unary_backward(unary_of(activation), dx, seen, {}, dx);
 }
 
 void linear_backward_weight(const Tensor& dy, const Tensor& x, bool accumulate,

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/device/parallel.h"
-#include "core/kernels/functors.h"
+#include "core/kernels/formulas.h"
 
 namespace dl::kernels {
 
@@ -12,7 +12,7 @@ namespace dl::kernels {
 template <typename T>
 void relu_in_place(std::int64_t n, T* y) {
   parallel_for(n, 16 * 1024, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = Relu()(y[i]);
+    for (std::int64_t i = begin; i < end; ++i) y[i] = formulas::Relu::value(y[i]);
   });
 }
 

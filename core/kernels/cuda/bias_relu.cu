@@ -2,7 +2,7 @@
 
 #include "core/kernels/cuda/alignment.h"
 #include "core/kernels/cuda/device_types.h"
-#include "core/kernels/functors.h"
+#include "core/kernels/formulas.h"
 #include "core/kernels/linear_args.h"
 
 namespace dl::kernels::cuda {
@@ -12,7 +12,7 @@ template <typename T>
 __device__ T biased(T element, const T* bias, std::int64_t column, bool relu) {
   Wide<T> value = wide(element);
   if (bias != nullptr) value += wide(bias[column]);
-  return narrow<T>(relu ? Relu()(value) : value);
+  return narrow<T>(relu ? formulas::Relu::value(value) : value);
 }
 
 // One pack of a row a thread; kCount divides the columns.
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
     auto values = place;
     for (int i = 0; i < kCount; ++i) {
       values.at[i] = biased(values.at[i], bias, column + i, true);
-      const Wide<T> slope = ReluBackward()(Wide<T>(1), wide(values.at[i]));
+      const Wide<T> slope = formulas::Relu::gradient(Wide<T>(1), wide(values.at[i]));
       bits |= (slope != 0 ? 1U : 0U) << (column + i - 8 * byte);
     }
     place = values;

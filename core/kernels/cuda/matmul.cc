@@ -89,7 +89,8 @@ bool linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activatio
                      launch.stream());
   }
   DL_CUDA_LAUNCHED("bias_relu");
-  if (activation == Activation::kGeluTanh && !applies_gelu(e)) gelu(target(e), true, y);
+  if (activation == Activation::kGeluTanh && !applies_gelu(e))
+    unary(UnaryFn::kGeluTanh, target(e), {}, y);
   return masked || activation == Activation::kGeluTanh;
 }
 
@@ -111,8 +112,7 @@ void linear_backward_input(const Tensor& dy, const Tensor& weight, Activation ac
     return;
   }
   plain_product(Stored(dy), Stored(weight), false, out, dx, launch);
-  if (activation == Activation::kRelu) relu_backward(dx, seen, dx);
-  if (activation == Activation::kGeluTanh) gelu_backward(dx, seen, true, dx);
+  if (activation != Activation::kNone) unary_backward(unary_of(activation), dx, seen, {}, dx);
 }
 
 void linear_backward_weight(const Tensor& dy, const Tensor& x, bool accumulate,

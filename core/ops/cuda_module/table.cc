@@ -19,14 +19,9 @@
 namespace dl::cuda {
 namespace {
 
-constexpr const char* kNames[] = {
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) name,
-#include "core/ops/op_list.def"
-#undef DL_OP
-};
-
 const char* name_of_op(int op) {
-  return op >= 0 && static_cast<std::size_t>(op) < kOpCount ? kNames[op] : "an operation";
+  return op >= 0 && static_cast<std::size_t>(op) < kOpCount ? info(static_cast<Op>(op)).name.data()
+                                                            : "an operation";
 }
 
 template <typename T>
@@ -96,7 +91,7 @@ struct Wrapped<op, R (*)(Args...)> {
     };
     (look(args), ...);
     const Running running({.index = static_cast<int>(op),
-                           .name = kNames[static_cast<std::size_t>(op)],
+                           .name = name_of_call<op>(args...).data(),
                            .describe = &describe,
                            .arguments = &arguments});
     const OnDevice on(device);

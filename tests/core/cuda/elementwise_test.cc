@@ -7,6 +7,7 @@
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/cuda/on_device.h"
+#include "tests/core/ops/rows.h"
 
 namespace dl::testing {
 namespace {
@@ -19,21 +20,24 @@ class CudaElementwise : public OnDevice {};
 // Sizes around the width of a load and of a block, and none.
 const std::vector<Shape> kShapes = {{0}, {}, {1}, {7}, {8}, {33, 31}, {2, 3, 5, 129}, {70001}};
 
-TEST_F(CudaElementwise, UnaryOperations) {
-  for (const Shape& shape : kShapes) {
-    const Tensor x = numbers(shape);
-    const Tensor p = positive(shape);
-    compare("neg", [](const Inputs& in) { return neg(in[0]); }, {x});
-    compare("relu", [](const Inputs& in) { return relu(in[0]); }, {x});
-    compare("exp", [](const Inputs& in) { return exp(in[0]); }, {x});
-    compare("tanh", [](const Inputs& in) { return tanh(in[0]); }, {x});
-    compare("sigmoid", [](const Inputs& in) { return sigmoid(in[0]); }, {x});
-    compare("log", [](const Inputs& in) { return log(in[0]); }, {p});
-    compare("sqrt", [](const Inputs& in) { return sqrt(in[0]); }, {p});
-    compare("gelu", [](const Inputs& in) { return gelu(in[0]); }, {x});
-    compare("gelu_tanh", [](const Inputs& in) { return gelu(in[0], GeluForm::kTanh); }, {x});
-    compare("pow", [](const Inputs& in) { return pow(in[0], 1.7); }, {p});
-    compare("square", [](const Inputs& in) { return pow(in[0], 2.0); }, {x});
+TEST_F(CudaElementwise, EveryRowOfOneElement) {
+  for (const UnaryFacts& row : kUnaryFacts) {
+    const auto f = [&](const Inputs& in) { return apply(row, in[0]); };
+    const std::string name(row.name);
+    if (row.cuda == CudaKernel::kMissing) {
+      EXPECT_ERROR(apply(row, zeros({2}, {.device = kGPU})), kNotImplemented,
+                   name + ": not on CUDA yet; use x.cpu()");
+      continue;
+    }
+    for (const Shape& shape : kShapes) compare(name, f, {numbers_for(row, shape)});
+    compare(name + ", transposed", [&](const Inputs& in) { return apply(row, in[0].t()); },
+            {numbers_for(row, {33, 31})});
+    if (!computes_integers(row.takes)) continue;
+    for (const DType dtype : kIntegers) {
+      const Tensor here = arange(-120, 137).to(dtype);
+      expect_same(apply(row, here.to(kGPU)), apply(row, here),
+                  name + " of " + std::string(name_of(dtype)));
+    }
   }
 }
 

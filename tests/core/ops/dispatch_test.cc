@@ -29,13 +29,16 @@ TEST(Dispatch, NamesAreUnique) {
     EXPECT_TRUE(names.insert(info(static_cast<Op>(op)).name).second);
     EXPECT_TRUE(kernels.insert(info(static_cast<Op>(op)).kernel).second);
   }
+  for (const UnaryFacts& row : kUnaryFacts) EXPECT_TRUE(names.insert(row.name).second) << row.name;
+  for (const BinaryFacts& row : kBinaryFacts)
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
 }
 
 TEST(Dispatch, ADeviceThatIsNotThereRefusesByTheOperationsName) {
   if (cuda::is_available()) GTEST_SKIP() << "there is a CUDA device here";
   const Tensor x = zeros({2});
   try {
-    call<Op::kRelu>(Device{DeviceType::kCUDA, 0}, x, x);
+    call<Op::kUnary>(Device{DeviceType::kCUDA, 0}, UnaryFn::kRelu, x, Parameters{}, x);
     ADD_FAILURE() << "relu ran on a device that is not there";
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),

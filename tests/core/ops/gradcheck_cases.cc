@@ -95,38 +95,6 @@ void gradcheck_minimum() {
 void gradcheck_maximum() {
   check_binary("maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); });
 }
-void gradcheck_neg() {
-  check_unary("neg", [](const Tensor& a) { return -a; });
-}
-void gradcheck_exp() {
-  check_unary("exp", [](const Tensor& a) { return exp(a); });
-}
-void gradcheck_log() {
-  check_unary("log", [](const Tensor& a) { return log(a); }, true);
-}
-void gradcheck_sqrt() {
-  check_unary("sqrt", [](const Tensor& a) { return sqrt(a); }, true);
-}
-void gradcheck_tanh() {
-  check_unary("tanh", [](const Tensor& a) { return tanh(a); });
-}
-void gradcheck_sigmoid() {
-  check_unary("sigmoid", [](const Tensor& a) { return sigmoid(a); });
-}
-void gradcheck_gelu() {
-  for (const GeluForm form : {GeluForm::kErf, GeluForm::kTanh}) {
-    check_unary("gelu", [form](const Tensor& a) { return gelu(a, form); });
-  }
-}
-void gradcheck_pow() {
-  for (const double exponent : {-1.5, 0.0, 0.5, 1.0, 2.0, 3.0}) {
-    check_unary("pow", [exponent](const Tensor& a) { return pow(a, exponent); }, true);
-  }
-}
-void gradcheck_relu() {
-  check_unary("relu", [](const Tensor& a) { return relu(a); });
-}
-
 void gradcheck_sum() {
   check_unary("sum", [](const Tensor& a) { return sum(a); });
   for (const Dims& dims : {Dims{0}, Dims{1}, Dims{-1, 0}, Dims{0, 1, 2}}) {

@@ -1,5 +1,5 @@
-// One function for each row of op_list.def that asks for a gradcheck. A row without one does not
-// link, and the linker names it.
+// One function for each row of op_list.def, and each of DL_BINARY in core/elementwise/list.def,
+// that asks for a gradcheck. A row without one does not link, and the linker names it.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,9 @@ namespace dl::testing {
 #define DL_COMPOSED(name) void gradcheck_##name();
 #include "core/ops/op_list.def"
 #undef DL_OP
+#define DL_BINARY(enumerator, name, Formula, takes, gives, on_cpu, on_cuda, cuda, gradcheck) \
+  DL_DECLARE_##gradcheck(name)
+#include "core/elementwise/list.def"
 
 // A float64 leaf of numbers in (-2, 2), none of which is near 0 or near another, the same in every
 // run.

@@ -1,0 +1,105 @@
+// The rows of list.def as values: the enumerators UnaryFn and BinaryFn, and what each row says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace dl {
+
+// What the gradient is computed from, beside the gradient of the output.
+enum class Saves : std::uint8_t { kNothing, kInput, kOutput };
+
+// Dtypes that an operation takes.
+enum class Takes : std::uint8_t {
+  kAll,
+  kNumbers,    // all but bool
+  kFloating,   // floating ones only
+  kIntoFloat,  // all; integers and bool become float32 first
+};
+constexpr bool computes_integers(Takes takes) noexcept {
+  return takes == Takes::kAll || takes == Takes::kNumbers;
+}
+
+enum class Gives : std::uint8_t { kSame, kBool };  // the result's dtype: the operands', or bool
+
+// How CUDA computes an operation.
+enum class CudaKernel : std::uint8_t {
+  kHot,      // kernels of its own for dense float16, bfloat16 and float32
+  kShared,   // one kernel for all such rows, which chooses at run time
+  kMissing,  // none yet: refused by name
+};
+
+// What autocast does to an operation's floating inputs on a device.
+enum class AutocastPolicy : std::uint8_t {
+  kLow,     // to the low precision type: matmul, convolution
+  kFull,    // to float32: losses; on CUDA also exp, sums, softmax
+  kWidest,  // nothing: operands of different dtypes meet in the wider one, as they always do
+  kKeep,    // nothing
+};
+
+enum class Gradient : std::uint8_t { kGradcheck, kNoGradient };
+
+// Numbers that an operation has beside its tensors: the exponent of pow, the alpha of add_.
+struct Parameters {
+  double a = 0;
+  double b = 0;
+  std::int64_t whole = 0;  // a as an integer, for integer dtypes
+};
+
+enum class UnaryFn : std::uint8_t {
+#define DL_UNARY_FN(enumerator, ...) enumerator,
+#include "core/elementwise/list.def"
+};
+enum class BinaryFn : std::uint8_t {
+#define DL_BINARY(enumerator, ...) enumerator,
+#include "core/elementwise/list.def"
+};
+
+struct UnaryFacts {
+  UnaryFn fn;
+  std::string_view name;
+  Saves saves;
+  Takes takes;
+  double low, high;  // numbers for tests
+  AutocastPolicy on_cpu, on_cuda;
+  CudaKernel cuda;
+  Parameters sample;  // for tests
+  bool has_method;    // x.name(); false for rows of DL_UNARY_WITH
+};
+struct BinaryFacts {
+  BinaryFn fn;
+  std::string_view name;
+  Takes takes;
+  Gives gives;
+  AutocastPolicy on_cpu, on_cuda;
+  CudaKernel cuda;
+  Gradient gradient;
+};
+
+// clang-format off
+inline constexpr UnaryFacts kUnaryFacts[] = {
+#define DL_UNARY_ROW(enumerator, name, Formula, saves, takes, low, high, on_cpu, on_cuda, cuda, a, b, method)   \
+  {UnaryFn::enumerator, #name, Saves::saves, Takes::takes, low, high, AutocastPolicy::on_cpu,                  \
+   AutocastPolicy::on_cuda, CudaKernel::cuda, {a, b, 0}, method},
+#define DL_UNARY(...) DL_UNARY_ROW(__VA_ARGS__, 0, 0, true)
+#define DL_UNARY_WITH(...) DL_UNARY_ROW(__VA_ARGS__, false)
+#include "core/elementwise/list.def"
+#undef DL_UNARY_ROW
+};
+inline constexpr BinaryFacts kBinaryFacts[] = {
+#define DL_BINARY(enumerator, name, Formula, takes, gives, on_cpu, on_cuda, cuda, gradcheck)                    \
+  {BinaryFn::enumerator, #name, Takes::takes, Gives::gives, AutocastPolicy::on_cpu, AutocastPolicy::on_cuda,   \
+   CudaKernel::cuda, Gradient::gradcheck},
+#include "core/elementwise/list.def"
+};
+// clang-format on
+
+constexpr const UnaryFacts& facts(UnaryFn fn) noexcept {
+  return kUnaryFacts[static_cast<std::size_t>(fn)];
+}
+constexpr const BinaryFacts& facts(BinaryFn fn) noexcept {
+  return kBinaryFacts[static_cast<std::size_t>(fn)];
+}
+
+}  // namespace dl

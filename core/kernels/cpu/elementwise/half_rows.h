@@ -1,0 +1,16 @@
+// Dense runs of float16 and bfloat16 from and to float32, on the vectors of the processor at hand.
+// Rounded to nearest even, as Half and BFloat16 are; NaN stays NaN.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor/half.h"
+
+namespace dl::kernels::cpu {
+
+void widen(const BFloat16* from, float* to, std::int64_t count) noexcept;
+void widen(const Half* from, float* to, std::int64_t count) noexcept;
+void narrow(const float* from, BFloat16* to, std::int64_t count) noexcept;
+void narrow(const float* from, Half* to, std::int64_t count) noexcept;
+
+}  // namespace dl::kernels::cpu

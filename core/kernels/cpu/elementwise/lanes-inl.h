@@ -1,0 +1,204 @@
+// Lanes: a vector of float, as the formulas see a number, and the formulas for it. Included once
+// for each of Highway's targets.
+//
+// Highway's functions are defined for finite arguments in a range; the functions here are defined
+// for all and give what std:: gives for infinities, NaN and zeros, with errors of at most 4 units
+// in the last place.
+#if defined(DL_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef DL_LANES_INL_H_
+#undef DL_LANES_INL_H_
+#else
+#define DL_LANES_INL_H_
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/kernels/cpu/elementwise/rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace dl::kernels::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Lanes {
+  using D = hn::ScalableTag<float>;
+  HWY_INLINE explicit Lanes(hn::Vec<D> x) : v(x) {}
+  HWY_INLINE explicit Lanes(float x) : v(hn::Set(D(), x)) {}
+  HWY_INLINE explicit Lanes(double x) : Lanes(static_cast<float>(x)) {}
+  HWY_INLINE explicit Lanes(int x) : Lanes(static_cast<float>(x)) {}
+  hn::Vec<D> v;
+};
+struct LaneMask {
+  hn::Mask<Lanes::D> m;
+};
+
+HWY_INLINE Lanes operator+(Lanes a, Lanes b) {
+  return Lanes(hn::Add(a.v, b.v));
+}
+HWY_INLINE Lanes operator-(Lanes a, Lanes b) {
+  return Lanes(hn::Sub(a.v, b.v));
+}
+HWY_INLINE Lanes operator*(Lanes a, Lanes b) {
+  return Lanes(hn::Mul(a.v, b.v));
+}
+HWY_INLINE Lanes operator/(Lanes a, Lanes b) {
+  return Lanes(hn::Div(a.v, b.v));
+}
+HWY_INLINE Lanes operator-(Lanes a) {
+  return Lanes(hn::Neg(a.v));
+}
+HWY_INLINE LaneMask operator<(Lanes a, Lanes b) {
+  return {hn::Lt(a.v, b.v)};
+}
+HWY_INLINE LaneMask operator<=(Lanes a, Lanes b) {
+  return {hn::Le(a.v, b.v)};
+}
+HWY_INLINE LaneMask operator==(Lanes a, Lanes b) {
+  return {hn::Eq(a.v, b.v)};
+}
+HWY_INLINE LaneMask operator!=(Lanes a, Lanes b) {
+  return {hn::Not(hn::Eq(a.v, b.v))};  // true of NaN, which hn::Ne is not
+}
+HWY_INLINE Lanes select(LaneMask condition, Lanes yes, Lanes no) {
+  return Lanes(hn::IfThenElse(condition.m, yes.v, no.v));
+}
+HWY_INLINE Lanes keep_nan(Lanes x, Lanes y) {
+  return select(x != x, x, y);
+}
+
+// function(x[i], y[i]) one lane after the other, for what has no vector form.
+template <typename F>
+HWY_INLINE Lanes lane_by_lane(F function, Lanes x, Lanes y) {
+  const Lanes::D d;
+  HWY_ALIGN float a[hn::MaxLanes(d)];
+  HWY_ALIGN float b[hn::MaxLanes(d)];
+  hn::Store(x.v, d, a);
+  hn::Store(y.v, d, b);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i) a[i] = function(a[i], b[i]);
+  return Lanes(hn::Load(d, a));
+}
+
+HWY_INLINE Lanes exp_of(Lanes x) {
+  const Lanes::D d;
+  return keep_nan(x, Lanes(hn::Exp(d, hn::Min(x.v, hn::Set(d, 104.0f)))));
+}
+
+HWY_INLINE Lanes expm1_of(Lanes x) {
+  const Lanes::D d;
+  const Lanes y(hn::Expm1(d, hn::Min(x.v, hn::Set(d, 104.0f))));
+  return select(x == Lanes(0), x, keep_nan(x, y));
+}
+
+// y, but for x = 0, infinity, below 0 and NaN what a logarithm gives.
+HWY_INLINE Lanes with_ends_of_log(Lanes x, Lanes y, Lanes pole) {
+  const Lanes inf(std::numeric_limits<float>::infinity());
+  y = select(x == inf, x, y);
+  y = select(x == pole, -inf, y);
+  return select(x < pole, Lanes(std::numeric_limits<float>::quiet_NaN()), keep_nan(x, y));
+}
+
+HWY_INLINE Lanes log_of(Lanes x) {
+  return with_ends_of_log(x, Lanes(hn::Log(Lanes::D(), x.v)), Lanes(0));
+}
+
+HWY_INLINE Lanes log1p_of(Lanes x) {
+  const Lanes y = with_ends_of_log(x, Lanes(hn::Log1p(Lanes::D(), x.v)), Lanes(-1));
+  return select(x == Lanes(0), x, y);
+}
+
+HWY_INLINE Lanes sqrt_of(Lanes x) {
+  return Lanes(hn::Sqrt(x.v));
+}
+
+HWY_INLINE Lanes tanh_of(Lanes x) {
+  const Lanes::D d;
+  const auto bound = hn::Set(d, 20.0f);  // tanh is 1 in float32 from 9.1 on
+  const Lanes y(hn::Tanh(d, hn::Min(hn::Max(x.v, hn::Neg(bound)), bound)));
+  return select(x == Lanes(0), x, keep_nan(x, y));  // zero keeps its sign
+}
+
+// The error function. Below 0.93 a polynomial in x^2, above 1 - e^p(|x|); both are minimax fits of
+// 1 unit in the last place.
+HWY_INLINE Lanes erf_of(Lanes x) {
+  const Lanes::D d;
+  const auto set = [&](float c) HWY_ATTR { return hn::Set(d, c); };
+  const auto t = hn::Min(hn::Abs(x.v), set(4.0f));  // erf is 1 in float32 from 3.92 on
+  const auto s = hn::Mul(t, t);
+  auto large = hn::MulAdd(set(-1.72853470e-5f), t, set(3.83197126e-4f));
+  const auto odd = hn::MulAdd(set(-3.88396438e-3f), t, set(2.42546219e-2f));
+  large = hn::MulAdd(large, s, odd);
+  large = hn::MulAdd(large, t, set(-1.06777877e-1f));
+  large = hn::MulAdd(large, t, set(-6.34846687e-1f));
+  large = hn::MulAdd(large, t, set(-1.28717512e-1f));
+  large = hn::MulAdd(large, t, hn::Neg(t));
+  large = hn::CopySign(hn::Sub(set(1.0f), hn::Exp(d, large)), x.v);
+  auto small = set(-5.96761703e-4f);
+  small = hn::MulAdd(small, s, set(4.99119423e-3f));
+  small = hn::MulAdd(small, s, set(-2.67681349e-2f));
+  small = hn::MulAdd(small, s, set(1.12819925e-1f));
+  small = hn::MulAdd(small, s, set(-3.76125336e-1f));
+  small = hn::MulAdd(small, s, set(1.28379166e-1f));
+  small = hn::MulAdd(small, x.v, x.v);
+  return keep_nan(x, Lanes(hn::IfThenElse(hn::Gt(t, set(0.927734375f)), large, small)));
+}
+
+HWY_INLINE Lanes pow_of(Lanes x, Lanes exponent) {
+  return lane_by_lane([](float a, float b) { return std::pow(a, b); }, x, exponent);
+}
+
+// f(i) for a vector that begins at element i of the operands and of `out`. The tail of a run is
+// computed in a padded copy, by the same instructions.
+template <std::size_t kOperands, typename F>
+HWY_INLINE void for_each_vector(const RowArguments& run, const F& f) {
+  const Lanes::D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  HWY_ALIGN float pad[kOperands][hn::MaxLanes(d)] = {};
+  const float* in[kOperands];
+  std::int64_t step[kOperands];
+  for (std::size_t k = 0; k < kOperands; ++k) {
+    in[k] = static_cast<const float*>(run.in[k]);
+    step[k] = run.step[k] * lanes;
+  }
+  auto* out = static_cast<float*>(run.out);
+  std::int64_t whole = run.count / lanes;
+  const std::int64_t tail = run.count - whole * lanes;
+  float* const out_tail = out + whole * lanes;
+  for (bool in_tail = false;; in_tail = true) {
+    for (std::int64_t i = 0; i < whole; ++i) {
+      f(in, out);
+      for (std::size_t k = 0; k < kOperands; ++k) in[k] += step[k];
+      out += lanes;
+    }
+    if (in_tail) break;
+    if (tail == 0) return;
+    for (std::size_t k = 0; k < kOperands; ++k) {
+      const std::int64_t count = step[k] == 0 ? lanes : tail;
+      std::memcpy(pad[k], in[k], static_cast<std::size_t>(count) * sizeof(float));
+      in[k] = pad[k];
+    }
+    out = pad[0];
+    whole = 1;
+  }
+  std::memcpy(out_tail, pad[0], static_cast<std::size_t>(tail) * sizeof(float));
+}
+
+}  // namespace dl::kernels::cpu::HWY_NAMESPACE
+
+#define DL_INLINE HWY_INLINE
+#define DL_FORMULAS_NAMESPACE dl::kernels::cpu::HWY_NAMESPACE
+#include "core/kernels/formulas-inl.h"
+
+namespace dl::kernels::cpu::HWY_NAMESPACE {
+HWY_INLINE Given<Lanes> given(const Parameters& parameters) {
+  return {Lanes(parameters.a), Lanes(parameters.b)};
+}
+}  // namespace dl::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,186 @@
+#include "core/kernels/cpu/elementwise/loops.h"
+
+#include <array>
+#include <cstring>
+
+#include "core/device/parallel.h"
+#include "core/kernels/cpu/carrier.h"
+#include "core/kernels/strided_loop.h"
+
+namespace dl::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kElementwiseGrain = 32 * 1024;  // elements worth a thread
+constexpr std::size_t kMostInputs = 2;
+
+using Block = std::array<std::uint64_t, kBlock>;
+
+// True where a walk over the memory in order meets the same element of both.
+bool lie_alike(const Tensor& a, const Tensor& b) {
+  if (a.sizes() != b.sizes()) return false;
+  if (a.is_contiguous() && b.is_contiguous()) return true;
+  return a.is_channels_last() && b.is_channels_last();
+}
+
+Row choose(const Rows& rows, DType dtype) {
+  switch (carrier_of(dtype)) {
+    case DType::kF32:
+      return rows.f32;
+    case DType::kF64:
+      return rows.f64;
+    default:
+      return dtype == DType::kU64 ? rows.u64 : rows.i64;
+  }
+}
+
+// bools `step` apart, from a block of them.
+void store_bools(const void* block, void* to, std::int64_t step, std::int64_t count) {
+  const auto* const from = static_cast<const bool*>(block);
+  auto* const out = static_cast<bool*>(to);
+  for (std::int64_t i = 0; i < count; ++i) out[i * step] = from[i];
+}
+
+// Whether rows can work on a tensor's own memory.
+bool is_carried(DType dtype, DType carrier) {
+  return dtype != carrier && !(dtype == DType::kU64 && carrier == DType::kI64);
+}
+
+struct Input {
+  const char* data = nullptr;
+  std::int64_t width = 0;
+  Load load = nullptr;
+  bool carried = false;
+};
+
+struct Operation {
+  Row row = nullptr;
+  Parameters parameters;
+  std::size_t input_count = 0;
+  std::array<Input, kMostInputs> inputs;
+  char* out = nullptr;
+  std::int64_t out_width = 0;
+  std::size_t carrier_width = 0;
+  Store store = nullptr;
+  bool store_carried = false;
+
+  // A run of elements: where the operands begin (the output first), in elements, and their steps.
+  void run(const std::int64_t* at, const std::int64_t* step, std::int64_t length) const {
+    RowArguments arguments{
+        .in = {}, .step = {}, .out = nullptr, .count = length, .parameters = parameters};
+    std::array<Block, kMostInputs> blocks;
+    Block result;
+    bool dense = true;  // all operands are rows as they lie
+    for (std::size_t k = 0; k < input_count; ++k) {
+      const Input& input = inputs[k];
+      const std::int64_t input_step = step[k + 1];
+      arguments.in[k] = input.data + at[k + 1] * input.width;
+      arguments.step[k] = 1;
+      if (input_step == 0 && length > 1) {
+        splat(input, arguments.in[k], blocks[k]);
+        arguments.in[k] = blocks[k].data();
+        arguments.step[k] = 0;
+      } else if (input.carried || (input_step != 1 && length > 1)) {
+        dense = false;
+      }
+    }
+    const bool writes_dense = !store_carried && (step[0] == 1 || length == 1);
+    if (dense && writes_dense) {
+      arguments.out = out + at[0] * out_width;
+      return row(arguments);
+    }
+    std::array<const void*, kMostInputs> begin{arguments.in[0], arguments.in[1]};
+    for (std::int64_t i = 0; i < length; i += kBlock) {
+      arguments.count = std::min(kBlock, length - i);
+      for (std::size_t k = 0; k < input_count; ++k) {
+        const Input& input = inputs[k];
+        const std::int64_t input_step = step[k + 1];
+        if (arguments.step[k] == 0) continue;
+        const char* const from = static_cast<const char*>(begin[k]) + i * input_step * input.width;
+        if (!input.carried && input_step == 1) {
+          arguments.in[k] = from;
+        } else {
+          input.load(from, input_step, blocks[k].data(), arguments.count);
+          arguments.in[k] = blocks[k].data();
+        }
+      }
+      char* const to = out + (at[0] + i * step[0]) * out_width;
+      arguments.out = writes_dense ? static_cast<void*>(to) : result.data();
+      row(arguments);
+      if (!writes_dense) store(result.data(), to, step[0], arguments.count);
+    }
+  }
+
+  // One value, repeated for a vector of it.
+  void splat(const Input& input, const void* from, Block& block) const {
+    input.load(from, 1, block.data(), 1);
+    auto* const bytes = reinterpret_cast<char*>(block.data());
+    for (std::size_t i = carrier_width; i < static_cast<std::size_t>(kSplat); i += carrier_width) {
+      std::memcpy(bytes + i, bytes, carrier_width);
+    }
+  }
+};
+
+Operation prepare(const Rows& rows, std::span<const Tensor> inputs, const Parameters& parameters,
+                  const Tensor& output) {
+  const DType dtype = rows.give_bool ? inputs[0].dtype() : output.dtype();
+  const DType carrier = carrier_of(dtype);
+  Operation result{.row = choose(rows, dtype),
+                   .parameters = parameters,
+                   .input_count = inputs.size(),
+                   .inputs = {},
+                   .out = static_cast<char*>(output.data_ptr()),
+                   .out_width = static_cast<std::int64_t>(size_of(output.dtype())),
+                   .carrier_width = size_of(carrier),
+                   .store = nullptr,
+                   .store_carried = !rows.give_bool && is_carried(output.dtype(), carrier)};
+  result.store = rows.give_bool ? &store_bools : store_from(carrier, output.dtype());
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const DType from = inputs[k].dtype();
+    result.inputs[k] = {static_cast<const char*>(inputs[k].data_ptr()),
+                        static_cast<std::int64_t>(size_of(from)), load_as(from, carrier),
+                        is_carried(from, carrier)};
+  }
+  return result;
+}
+
+template <std::size_t kInputs>
+void run_strided(const Operation& operation, std::span<const Tensor> inputs, const Tensor& output) {
+  const Shape& shape = output.sizes();
+  std::array<Strides, kInputs + 1> strides{output.strides()};
+  for (std::size_t k = 0; k < kInputs; ++k) {
+    strides[k + 1] = broadcast_strides(inputs[k].sizes(), inputs[k].strides(), shape);
+  }
+  const auto loop = make_loop<kInputs + 1>(shape, strides);
+  std::array<std::int64_t, kInputs + 1> step;
+  for (std::size_t k = 0; k < step.size(); ++k) step[k] = loop.inner_stride(k);
+  parallel_for(loop.count, kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      operation.run(at, step.data(), length);
+    });
+  });
+}
+
+}  // namespace
+
+void run_rows(const Rows& rows, std::span<const Tensor> inputs, const Parameters& parameters,
+              const Tensor& output) {
+  if (output.numel() == 0) return;
+  const Operation operation = prepare(rows, inputs, parameters, output);
+  std::array<std::int64_t, kMostInputs + 1> step{1};
+  bool flat = true;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const bool alike = lie_alike(inputs[k], output);
+    step[k + 1] = alike ? 1 : 0;
+    flat = flat && (alike || inputs[k].numel() == 1);
+  }
+  if (!flat) {
+    return inputs.size() == 1 ? run_strided<1>(operation, inputs, output)
+                              : run_strided<2>(operation, inputs, output);
+  }
+  parallel_for(output.numel(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
+    const std::array<std::int64_t, kMostInputs + 1> at{begin, begin * step[1], begin * step[2]};
+    operation.run(at.data(), step.data(), end - begin);
+  });
+}
+
+}  // namespace dl::kernels::cpu

@@ -1,0 +1,273 @@
+// What one element of each element-wise operation is. Written once, for every number type N: float,
+// double and Whole<T> (numbers.h) in loops of scalars and on CUDA, and vectors of float on the CPU
+// (cpu/elementwise/lanes-inl.h). float16 and bfloat16 are computed as float.
+//
+// Included once for each instruction set, so it has no guard: the includer defines DL_INLINE, which
+// stands before each function, and DL_FORMULAS_NAMESPACE, where `select`, `exp_of` and the like are
+// found for its number types. No branches: a vector has no single answer to a comparison.
+//
+// A formula of one element has value(x), and slope(s): the derivative as a function of what the row
+// saves, the input x or the output y. A formula whose gradient is not gradient times slope, because
+// of its rounding or of infinite gradients, has gradient(g, s) in its place. A formula with
+// parameters takes them last, as Given<N>.
+
+namespace DL_FORMULAS_NAMESPACE {
+
+template <typename N>
+struct Given {
+  N a;
+  N b;
+};
+
+// -x
+struct Neg {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return -x;
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N) {
+    return -g;
+  }
+};
+
+// max(x, 0); NaN stays NaN. The gradient at 0 is 0.
+struct Relu {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return select(x < N(0), N(0), x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N y) {
+    return select(y <= N(0), N(0), g);
+  }
+};
+
+// 1 / (1 + e^-x)
+struct Sigmoid {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return N(1) / (N(1) + exp_of(-x));
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N y) {
+    return g * (N(1) - y) * y;
+  }
+};
+
+// The hyperbolic tangent.
+struct Tanh {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return tanh_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N y) {
+    return N(1) - y * y;
+  }
+};
+
+// x Phi(x), Phi being the normal distribution's (Hendrycks and Gimpel 2016).
+struct Gelu {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return N(0.5) * x * (N(1) + erf_of(x * N(0.7071067811865475244)));  // 1 / sqrt(2)
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    const N cdf = N(0.5) * (N(1) + erf_of(x * N(0.7071067811865475244)));
+    const N density = N(0.3989422804014326779) * exp_of(N(-0.5) * x * x);  // 1 / sqrt(2 pi)
+    return cdf + x * density;
+  }
+};
+
+// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), PyTorch's approximate = "tanh".
+struct GeluTanh {
+  template <typename N>
+  static DL_INLINE N inner(N x) {
+    return N(0.7978845608028653559) * (x + N(0.044715) * x * x * x);
+  }
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return N(0.5) * x * (N(1) + tanh_of(inner(x)));
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    const N t = tanh_of(inner(x));
+    const N inner_slope = N(0.7978845608028653559) * (N(1) + N(3 * 0.044715) * x * x);
+    return N(0.5) * (N(1) + t + x * ((N(1) - t * t) * inner_slope));
+  }
+};
+
+// e^x
+struct Exp {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return exp_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N y) {
+    return y;
+  }
+};
+
+// The natural logarithm.
+struct Log {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return log_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / x;
+  }
+};
+
+// The square root.
+struct Sqrt {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return sqrt_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N y) {
+    return g / (N(2) * y);
+  }
+};
+
+// x x
+struct Square {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x * x;
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return N(2) * x;
+  }
+};
+
+// x^a
+struct Pow {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return pow_of(x, p.a);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(p.a == N(0), N(0), g * (p.a * pow_of(x, p.a - N(1))));
+  }
+};
+
+// Of two elements.
+
+struct Add {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return a + b;
+  }
+};
+
+// a + alpha b
+struct AddScaled {
+  template <typename N>
+  static DL_INLINE N value(N a, N b, const Given<N>& alpha) {
+    return a + alpha.a * b;
+  }
+};
+
+struct Sub {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return a - b;
+  }
+};
+
+struct Mul {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return a * b;
+  }
+};
+
+struct Div {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return a / b;
+  }
+};
+
+// NaN wins, as in PyTorch.
+struct Minimum {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return select(a != a, a, select(b != b, b, select(b < a, b, a)));
+  }
+};
+struct Maximum {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return select(a != a, a, select(b != b, b, select(a < b, b, a)));
+  }
+};
+
+struct Equal {
+  template <typename N>
+  static DL_INLINE auto value(N a, N b) {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <typename N>
+  static DL_INLINE auto value(N a, N b) {
+    return a != b;
+  }
+};
+struct Less {
+  template <typename N>
+  static DL_INLINE auto value(N a, N b) {
+    return a < b;
+  }
+};
+struct LessEqual {
+  template <typename N>
+  static DL_INLINE auto value(N a, N b) {
+    return a <= b;
+  }
+};
+
+// Calls of a formula, with or without parameters.
+
+template <typename F, typename N>
+DL_INLINE N value_of(N x, const Given<N>& p) {
+  if constexpr (requires { F::value(x, p); }) {
+    return F::value(x, p);
+  } else {
+    return F::value(x);
+  }
+}
+template <typename F, typename N>
+DL_INLINE auto value_of(N a, N b, const Given<N>& p) {
+  if constexpr (requires { F::value(a, b, p); }) {
+    return F::value(a, b, p);
+  } else {
+    return F::value(a, b);
+  }
+}
+// The gradient of the input, from that of the output and what the row saves.
+template <typename F, typename N>
+DL_INLINE N gradient_of(N g, N saved, const Given<N>& p) {
+  if constexpr (requires { F::gradient(g, saved, p); }) {
+    return F::gradient(g, saved, p);
+  } else if constexpr (requires { F::gradient(g, saved); }) {
+    return F::gradient(g, saved);
+  } else if constexpr (requires { F::slope(saved, p); }) {
+    return g * F::slope(saved, p);
+  } else {
+    return g * F::slope(saved);
+  }
+}
+
+}  // namespace DL_FORMULAS_NAMESPACE
+#undef DL_INLINE
+#undef DL_FORMULAS_NAMESPACE

@@ -1,0 +1,27 @@
+// Functions of one element: relu(x), relu_(x), exp(x) and so on, one for each row of DL_UNARY in
+// core/elementwise/list.def. docs/reference/operations.md lists them.
+//
+// They take tensors of any strides and keep shape, dtype and layout. The dtypes that a function
+// takes stand in its row; others throw kDType. name_(x) writes the result into x, counts as one
+// write of it, and throws kInvalidArgument for a leaf that requires gradients.
+#pragma once
+
+#include "core/elementwise/list.h"
+#include "core/tensor/tensor.h"
+
+namespace dl {
+
+// The row's function, with the row's parameters.
+Tensor unary(UnaryFn fn, const Tensor& input, const Parameters& parameters = {});
+Tensor& unary_(UnaryFn fn, Tensor& input, const Parameters& parameters = {});
+
+#define DL_UNARY(enumerator, name, ...)        \
+  inline Tensor name(const Tensor& input) {    \
+    return unary(UnaryFn::enumerator, input);  \
+  }                                            \
+  inline Tensor& name##_(Tensor& input) {      \
+    return unary_(UnaryFn::enumerator, input); \
+  }
+#include "core/elementwise/list.def"
+
+}  // namespace dl
