@@ -129,7 +129,7 @@ std::string missing_sender_text(const Descriptor& message, const std::vector<Ide
 }
 
 std::string gone_text(std::string_view who, std::string_view link) {
-  return fmt::format("{} is gone (its connection is {}); its own output says why", who, link);
+  return fmt::format("{} is gone (its connection is {}); its own output may say why", who, link);
 }
 
 std::string part_mismatch_text(const Descriptor& d, std::string_view theirs_who, std::uint64_t sent,

@@ -147,7 +147,7 @@ void say_here(const RosterOptions& options, Deadline deadline) {
 
 void check_alive(const std::string& group, const Identity& who) {
   DL_CHECK(!has_ended(who), kPeerFailed,
-           "group '{}': {} is gone before the group was made; its own output says why", group,
+           "group '{}': {} is gone before the group was made; its own output may say why", group,
            who.text());
 }
 

@@ -58,7 +58,8 @@ struct Peer {
   Line line{};
 
   // Written by the progress thread.
-  std::atomic<bool> is_gone{false};  // its socket has closed, or its process has ended
+  std::atomic<bool> is_gone{false};         // its socket has closed, or its process has ended
+  std::atomic<bool> is_socket_held{false};  // its process has ended, and a child has its socket
   std::atomic<Deadline::Clock::time_point> last_answer{};
 };
 
@@ -225,6 +226,7 @@ class Core final : public RefCounted {
   void look_at_messages(Clock::time_point now);
   void fail_gone(const Peer& p, const Message& message);
   // Of a peer that has left or is gone.
+  static std::string text_of_gone(const Peer& p);
   std::string text_of_ended(const Peer& p) const;
   static Blame blame_of_ended(const Peer& p) noexcept;
   std::string missing_text(const Message& message) const;

@@ -37,6 +37,12 @@ std::exception_ptr Core::error() const noexcept {
   return is_poisoned() ? first_cause() : nullptr;
 }
 
+std::string Core::text_of_gone(const Peer& p) {
+  return gone_text(p.who.text(), p.is_socket_held.load(std::memory_order_relaxed)
+                                     ? "open, but its process has ended"
+                                     : "closed");
+}
+
 std::exception_ptr Core::gone_rank() const {
   if (is_in_child()) return nullptr;
   for (const Peer& p : peers_) {
@@ -46,7 +52,7 @@ std::exception_ptr Core::gone_rank() const {
                                                .blame = Blame::kGone,
                                                .rank = p.who.in_job(),
                                                .found_by = identity(rank_).in_job(),
-                                               .text = gone_text(p.who.text())}));
+                                               .text = text_of_gone(p)}));
   }
   return nullptr;
 }
@@ -225,7 +231,7 @@ Blame Core::blame_of_ended(const Peer& p) noexcept {
 }
 
 std::string Core::text_of_ended(const Peer& p) const {
-  if (presence_of(p) != Presence::kLeft) return gone_text(p.who.text());
+  if (presence_of(p) != Presence::kLeft) return text_of_gone(p);
   return fmt::format("{} has left group '{}' without calling it (its last call was #{})",
                      p.who.text(), name(), p.block->called.load());
 }

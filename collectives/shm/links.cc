@@ -105,7 +105,7 @@ Segment receive_segment(const GroupOptions& options, const Links::Peer& peer, De
     rendezvous::Received received =
         rendezvous::receive_passing(peer.socket.get(), std::as_writable_bytes(std::span(&note, 1)));
     DL_CHECK(!received.ended, kConnection,
-             "group '{}': {} is gone before it has shared its memory; its own output says why",
+             "group '{}': {} is gone before it has shared its memory; its own output may say why",
              options.name, peer.who.text());
     DL_CHECK(!received.lost_passed, kIo, "{}", text_of_lost_descriptor(options.name, peer.who));
     if (received.bytes > 0) {

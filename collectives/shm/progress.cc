@@ -159,7 +159,9 @@ void Core::read_notes(Peer& p) {
 
 void Core::note_gone(Peer& p) {
   read_notes(p);
-  if (p.is_gone.exchange(true, std::memory_order_acq_rel)) return;
+  if (p.is_gone.load(std::memory_order_relaxed)) return;
+  p.is_socket_held.store(true, std::memory_order_relaxed);
+  p.is_gone.store(true, std::memory_order_release);
   ring(own().bell);
   adopt_peers_cause();
 }

@@ -194,10 +194,11 @@ std::string Core::text_of_gone(const Peer& p) const {
   if (ended.is_reset() && !p.has_exited && !p.process) {
     return fmt::format(
         "{} cannot be reached any more: its connections to {} were reset; either it has ended, and "
-        "its own output says why, or something between them has reset them",
+        "its own output may say why, or something between them has reset them",
         who, identity(rank_).text());
   }
-  return gone_text(who, ended.health_text());
+  const bool is_held = p.has_exited && ended.health() == Link::Health::kOpen && !ended.refuses();
+  return gone_text(who, is_held ? "open, but its process has ended" : ended.health_text());
 }
 
 void Core::ask_peers() {

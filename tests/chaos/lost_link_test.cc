@@ -29,7 +29,7 @@ TEST_P(ResetConnection, IsSaidAndNoRankIsCalledGone) {
           << which << err;
       EXPECT_THAT(err, HasSubstr(which == "closed" ? " was closed, " : " was reset, ")) << which;
       EXPECT_THAT(err, Not(HasSubstr(" is gone"))) << which;
-      EXPECT_THAT(err, Not(HasSubstr("its own output says why"))) << which;
+      EXPECT_THAT(err, Not(HasSubstr("its own output"))) << which;
     }
   }
 }
