@@ -24,7 +24,9 @@ std::optional<int> size_from(Var var) {
 }
 
 std::optional<Starter> found_starter() {
-  if (env::get(Var::kOmpiRank)) {
+  // dlrun sets the names alone, for programs that read them.
+  const bool is_dlruns = env::get(Var::kJobId) && !env::get(Var::kPmixRank);
+  if (env::get(Var::kOmpiRank) && !is_dlruns) {
     return Starter{"mpirun (Open MPI)", kOpenMpi, size_from(Var::kOmpiSize)};
   }
   // A PMIx server that sets nothing else: srun --mpi=pmix.

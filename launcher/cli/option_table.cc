@@ -28,7 +28,7 @@ constexpr OptionRow kTable[] = {
      .read = read::nproc_per_node, .variable = Var::kPetNproc},
     {.name = "--np", .letter = 'n', .also = "-np --n", .value = "N", .origin = Origin::kMpirun,
      .help = "ranks of the whole job, on all its nodes together",
-     .about = "ranks of the whole job, as with mpirun. Several nodes share them equally, so N must be a multiple of `--nnodes`. With `--hosts` the default is the number of slots",
+     .about = "ranks of the whole job, as with mpirun. Several nodes share them equally, so N must be a multiple of `--nnodes`. With `--hosts` the default is the number of slots. Ranks also find their numbers in `OMPI_COMM_WORLD_RANK`, `_SIZE`, `_LOCAL_RANK` and `_LOCAL_SIZE`, which programs for Open MPI's mpirun read (`DLRUN_MPIRUN_NAMES=1`: with any line; 0: with none; not in an MPICH program)",
      .read = read::np},
     {.name = "--module", .letter = 'm', .origin = Origin::kTorchrun,
      .help = "the program is a Python module, as with `python -m`",

@@ -36,7 +36,11 @@ constexpr env::Var kOwnVariables[] = {env::Var::kRank,
                                       env::Var::kKeyFd,
                                       env::Var::kLifelineFd,
                                       env::Var::kRecorderFd,
-                                      env::Var::kGpus};
+                                      env::Var::kGpus,
+                                      env::Var::kOmpiRank,
+                                      env::Var::kOmpiSize,
+                                      env::Var::kOmpiLocalRank,
+                                      env::Var::kOmpiLocalSize};
 
 bool is_variable_name(std::string_view name) {
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&

@@ -107,6 +107,13 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
     number(Var::kMpiLocalRank, rank.local_rank);
     number(Var::kMpiLocalRanks, plan.local_world_size());
   }
+  // An MPI program of MPICH's would be taken for one of Open MPI's.
+  if (plan.has_mpirun_names && handles.pmi_fd < 0) {
+    number(Var::kOmpiRank, rank_in_job);
+    number(Var::kOmpiSize, meeting.world_size);
+    number(Var::kOmpiLocalRank, plan.virtual_local_rank ? 0 : rank.local_rank);
+    number(Var::kOmpiLocalSize, plan.local_world_size());
+  }
   // Rank 0's unfinished line is what the terminal shows last.
   if (handles.progress_width > 0 && rank_in_job == 0) {
     number(Var::kProgressWidth, handles.progress_width);

@@ -220,6 +220,11 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   return job;
 }
 
+bool has_mpirun_names(const Options& options) {
+  const std::optional<std::int64_t> wanted = env::get_int(env::Var::kMpirunNames);
+  return wanted ? *wanted != 0 : options.np.has_value();
+}
+
 NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
                         const Machine& machine) {
   NodePlan plan;
@@ -246,6 +251,7 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
   }
   plan.iface = options.iface;
   plan.wants_torch_store = wants_torch_store(job.program);
+  plan.has_mpirun_names = has_mpirun_names(options);
   return plan;
 }
 

@@ -90,6 +90,7 @@ struct NodePlan {
   std::string local_addr;  // at which other nodes reach this one; empty: found out
   bool virtual_local_rank = false;
   std::vector<LocalRank> ranks;
+  bool has_mpirun_names = false;            // ranks find Open MPI's OMPI_COMM_WORLD_... as well
   bool serves_pmi = false;                  // the ranks are processes of MPICH or a relative
   int omp_num_threads = 1;                  // of a rank that is not bound
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
@@ -127,6 +128,9 @@ NodePlan make_plan(const Options& options, const Machine& machine);
 // kInvalidArgument.
 NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
                         const Machine& machine);
+
+// Whether ranks find their numbers by Open MPI's names, too: a script for `mpirun -n` reads them.
+bool has_mpirun_names(const Options& options);
 
 // What the user should know of `options` on this node, a sentence each.
 std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan);

@@ -48,6 +48,9 @@ std::vector<std::string> environment_of(const Options& options) {
       entries.push_back(fmt::format("{}={}", env::name_of(setting), *value));
     }
   }
+  // The agents' lines have no -n.
+  entries.push_back(fmt::format("{}={}", env::name_of(env::Var::kMpirunNames),
+                                has_mpirun_names(options) ? 1 : 0));
   for (const Exported& one : options.exports) {
     std::string value;
     if (one.value) {

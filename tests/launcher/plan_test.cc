@@ -169,6 +169,31 @@ TEST(TorchProgram, IsServedAsItsUserSays) {
   EXPECT_FALSE(make_plan(options({"true"}), kMachine).wants_torch_store);
 }
 
+// A script for `mpirun -n` reads them; dlrun's own programs and torch's must not be misled.
+TEST(Environment, HasOpenMpisNamesForALineOfMpirun) {
+  const auto entries_of = [](std::vector<std::string> line, const Handles& handles = {}) {
+    const NodePlan plan = make_plan(options(std::move(line)), kMachine);
+    Meeting meeting = supposed_meeting(plan);
+    meeting.first_rank = 4;
+    meeting.world_size = 6;
+    return rank_environment(plan, meeting, plan.ranks[1], handles);
+  };
+  const auto none = testing::Not(Contains(StartsWith("OMPI_")));
+  EXPECT_THAT(
+      entries_of({"-n", "2", "x"}),
+      AllOf(Contains("OMPI_COMM_WORLD_RANK=5"), Contains("OMPI_COMM_WORLD_SIZE=6"),
+            Contains("OMPI_COMM_WORLD_LOCAL_RANK=1"), Contains("OMPI_COMM_WORLD_LOCAL_SIZE=2")));
+  Handles pmi;
+  pmi.pmi_fd = 7;
+  EXPECT_THAT(entries_of({"-n", "2", "x"}, pmi), none);
+  EXPECT_THAT(entries_of({"--nproc-per-node", "2", "x"}), none);
+  ::setenv("DLRUN_MPIRUN_NAMES", "1", 1);
+  EXPECT_THAT(entries_of({"--nproc-per-node", "2", "x"}), Contains("OMPI_COMM_WORLD_RANK=5"));
+  ::setenv("DLRUN_MPIRUN_NAMES", "0", 1);
+  EXPECT_THAT(entries_of({"-n", "2", "x"}), none);
+  ::unsetenv("DLRUN_MPIRUN_NAMES");
+}
+
 TEST(Environment, NamesTheInterfaceThatWasGiven) {
   for (const char* const iface : {"lo", "127.0.0.1", "127.0.0.0/8"}) {
     const NodePlan plan = make_plan(options({"--iface", iface, "x"}), kMachine);
