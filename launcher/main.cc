@@ -59,18 +59,12 @@ void show(const std::string& text) {
   }
 }
 
-void find_time_of_preemption(Options& options) {
-  if (!options.preempt_before || options.dry_run) return;
-  const auto end = end_of_slurm_job(env::get(env::Var::kSlurmJobId).value_or(""));
-  if (end) options.preempt_at = *end - *options.preempt_before;
-}
-
 int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
     return autopsy::run({argv + 2, argv + argc});
   }
   if (argc > 1 && std::string_view(argv[1]) == remote::kAgentWord) {
-    LinesToFront lines = connect_as_task_of_srun().value_or(LinesToFront());
+    LinesToFront lines = connect_as_task_of_srun({argc, argv}).value_or(LinesToFront());
     return remote::run_agent({argc, argv}, std::move(lines.in), std::move(lines.out));
   }
   NodePlan plan;
@@ -83,11 +77,10 @@ int run(int argc, char** argv) {
     }
     options = std::get<Options>(std::move(parsed));
     if (remote::is_for_hosts(options)) {
-      find_time_of_preemption(options);
+      options.preempt_at = time_of_preemption(options);
       return remote::run_on_hosts(options, {argc, argv});
     }
     if (const auto allocation = needs_srun(options)) {
-      find_time_of_preemption(options);
       return run_on_allocation(options, *allocation, {argc, argv});
     }
     take_surroundings(options);
@@ -119,7 +112,7 @@ int run(int argc, char** argv) {
   }
   plan.executable = program.path;
   // One node's request is enough for all.
-  if (plan.node_rank == 0) find_time_of_preemption(options);
+  if (plan.node_rank == 0) options.preempt_at = time_of_preemption(options);
   try {
     plan.serves_pmi = is_to_serve_pmi(options, plan.executable);
   } catch (const Error& error) {

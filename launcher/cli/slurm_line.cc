@@ -3,6 +3,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/slurm/allocation.h"
+#include "launcher/slurm/commands.h"
 
 namespace dl::launcher {
 
@@ -44,6 +45,13 @@ std::optional<SlurmAllocation> needs_srun(const Options& options) {
   const bool is_here = env::is_set(env::Var::kSlurmdNodeName);
   if (!allocation || (allocation->hosts.size() == 1 && is_here)) return std::nullopt;
   return allocation;
+}
+
+std::optional<std::chrono::system_clock::time_point> time_of_preemption(const Options& options) {
+  if (!options.preempt_before || options.dry_run) return std::nullopt;
+  const auto end = end_of_slurm_job(env::get(env::Var::kSlurmJobId).value_or(""));
+  if (!end) return std::nullopt;
+  return *end - *options.preempt_before;
 }
 
 }  // namespace dl::launcher

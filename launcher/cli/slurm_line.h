@@ -1,6 +1,7 @@
 // What a line leaves out when `srun` starts it, one dlrun a node: taken from the step.
 #pragma once
 
+#include <chrono>
 #include <optional>
 
 #include "launcher/cli/options.h"
@@ -17,5 +18,9 @@ void take_slurm_step(Options& options, bool says_nnodes);
 // The allocation whose nodes this line means, if they need an srun: the line names no nodes, stands
 // in a batch script or below salloc, and the allocation has several nodes or is elsewhere.
 std::optional<SlurmAllocation> needs_srun(const Options& options);
+
+// When --preempt-before says that the ranks are asked to save; nullopt: never, or --dry-run. Runs
+// squeue, and throws as end_of_slurm_job().
+std::optional<std::chrono::system_clock::time_point> time_of_preemption(const Options& options);
 
 }  // namespace dl::launcher

@@ -11,6 +11,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/cli/slurm_line.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/program.h"
 #include "launcher/remote/hosts_job.h"
@@ -91,7 +92,9 @@ void clear_environment_for_srun() {
 }  // namespace
 
 int run_on_allocation(const Options& options, const SlurmAllocation& allocation, CommandLine line) {
-  const AllocatedHosts hosts(options, allocation);
+  Options timed = options;
+  timed.preempt_at = time_of_preemption(options);
+  const AllocatedHosts hosts(timed, allocation);
   return remote::run_job_on(hosts,
                             {.starter = "srun",
                              .lines =
@@ -103,7 +106,7 @@ int run_on_allocation(const Options& options, const SlurmAllocation& allocation,
                                    clear_environment_for_srun();
                                    return lines_of_srun(std::move(srun), std::move(names));
                                  }},
-                            options, line);
+                            timed, line);
 }
 
 }  // namespace dl::launcher

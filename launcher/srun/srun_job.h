@@ -1,4 +1,5 @@
 // A job on the nodes of a SLURM allocation, from the user's line to dlrun's exit code.
+// In dlrun-srun; dlrun executes that (hand_over.cc).
 #pragma once
 
 #include "launcher/cli/options.h"

@@ -56,7 +56,7 @@ UniqueFd connect_back(const rendezvous::JobKey& key, bool to_agent, int node) {
 
 }  // namespace
 
-std::optional<LinesToFront> connect_as_task_of_srun() {
+std::optional<LinesToFront> connect_as_task_of_srun(CommandLine) {
   if (!env::is_set(Var::kSrunFront)) return std::nullopt;
   const int node = static_cast<int>(env::require_int(Var::kSlurmNodeId));
   const rendezvous::JobKey key = key_from_input();

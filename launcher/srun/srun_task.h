@@ -1,10 +1,12 @@
-// dlrun as a task of the step that another dlrun has started by srun (srun_step.h).
+// dlrun as a task of the step that another dlrun has started by srun (srun_step.h). In dlrun-srun;
+// dlrun executes that (hand_over.cc).
 #pragma once
 
 #include <optional>
 #include <string_view>
 
 #include "core/base/unique_fd.h"
+#include "launcher/process/own_process.h"
 
 namespace dl::launcher {
 
@@ -22,6 +24,6 @@ struct LinesToFront {
 
 // Reads the key from standard input and connects to the front. nullopt: this process is no such
 // task. Throws Error.
-std::optional<LinesToFront> connect_as_task_of_srun();
+std::optional<LinesToFront> connect_as_task_of_srun(CommandLine line);
 
 }  // namespace dl::launcher

@@ -1,0 +1,39 @@
+// dlrun's own versions of what dlrun-srun does: they execute that program, which stands beside
+// dlrun, in dlrun's place. The handshake of srun's tasks needs cryptography, and loading its
+// libraries would cost every launch a third of its time, also those without SLURM.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "core/base/env.h"
+#include "core/base/error.h"
+#include "launcher/srun/srun_job.h"
+#include "launcher/srun/srun_task.h"
+
+namespace dl::launcher {
+namespace {
+
+[[noreturn]] void hand_over(CommandLine line) {
+  const std::filesystem::path program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "dlrun-srun";
+  ::execv(program.c_str(), line.argv);
+  throw_error(ErrorKind::kNotFound,
+              "{}, which stands beside dlrun for SLURM's allocations, cannot be executed: {}",
+              program.string(), std::strerror(errno));
+}
+
+}  // namespace
+
+int run_on_allocation(const Options&, const SlurmAllocation&, CommandLine line) {
+  hand_over(line);
+}
+
+std::optional<LinesToFront> connect_as_task_of_srun(CommandLine line) {
+  if (!env::is_set(env::Var::kSrunFront)) return std::nullopt;
+  hand_over(line);
+}
+
+}  // namespace dl::launcher
