@@ -81,6 +81,10 @@ void Agent::begin() {
 void Agent::meet() {
   Meeting meeting = supposed_meeting(plan_);
   if (others_) {
+    if (plan_.wants_torch_store && others_->is_node_0()) {
+      store_port_.reset();
+      store_port_ = hold_store_port(plan_, meeting.master_port);
+    }
     others_->join(meeting.master_port);
     return;
   }
@@ -91,8 +95,9 @@ void Agent::meet() {
 
 void Agent::begin_generation(Meeting meeting) {
   try {
-    torch_store_ = serve_torch_store(
-        io_, plan_, meeting, [this](const std::string& line) { events_.on_sentence(line); });
+    torch_store_ =
+        serve_torch_store(io_, plan_, meeting, std::exchange(store_port_, std::nullopt),
+                          [this](const std::string& line) { events_.on_sentence(line); });
   } catch (const Error& error) {
     end_job({1, error.what()}, SIGTERM);
     return;

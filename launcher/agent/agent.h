@@ -24,6 +24,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/preempt/checkpointing.h"
 #include "launcher/process/warden_client.h"
+#include "launcher/torch_store/store_port.h"
 #include "launcher/torch_store/torch_store.h"
 
 namespace dl::launcher {
@@ -126,6 +127,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   std::unique_ptr<TorchStore> torch_store_;  // the generation's; null: none is served here
   bool is_over_ = false;                     // on_over() was called
   bool gave_up_ = false;                     // though processes are left
+  std::optional<StorePort> store_port_;      // until the nodes have met
   bool keeps_recorders_ = false;             // is at it
 
   // The current generation's:

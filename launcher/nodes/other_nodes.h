@@ -39,6 +39,8 @@ class OtherNodes {
              const UniqueFd& key, const NodePlan& plan, std::chrono::milliseconds join_timeout,
              UniqueFd listener, OtherNodesEvents events);
 
+  // Whether this node asks to be node 0, and so will be.
+  bool is_node_0() const { return node_rank_ == 0; }
   // Takes part in the next generation. `master_port`: free on this host.
   void join(int master_port);
   // What this node knows of its ranks; nothing is sent once a verdict is known.

@@ -10,7 +10,11 @@ namespace {
 
 constexpr int kBacklog = 4096;  // all ranks come at once
 
-rendezvous::Listener listen_for(const NodePlan& plan, Meeting& meeting) {
+rendezvous::Listener listen_for(const NodePlan& plan, Meeting& meeting,
+                                const std::optional<StorePort>& held) {
+  if (held && held->port() == meeting.master_port) {
+    return held->listen_at(meeting.master_addr, kBacklog);
+  }
   constexpr int kTries = 100;
   const bool may_choose = plan.job.nnodes == 1 && !plan.job.master_port;
   for (int i = 0;; ++i) {
@@ -29,12 +33,13 @@ rendezvous::Listener listen_for(const NodePlan& plan, Meeting& meeting) {
 
 std::unique_ptr<TorchStore> serve_torch_store(boost::asio::io_context& io, const NodePlan& plan,
                                               Meeting& meeting,
+                                              const std::optional<StorePort>& held,
                                               const std::function<void(const std::string&)>& say) {
   meeting.torch_store = plan.wants_torch_store;
   if (!meeting.torch_store || meeting.group_rank != 0) return nullptr;
   try {
     return std::make_unique<TorchStore>(
-        io, listen_for(plan, meeting),
+        io, listen_for(plan, meeting, held),
         TorchStoreOptions{.most_connections = connections_for(meeting.world_size), .say = say});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kNotFound) {

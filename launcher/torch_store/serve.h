@@ -7,6 +7,7 @@
 #include <string>
 
 #include "launcher/plan/plan.h"
+#include "launcher/torch_store/store_port.h"
 #include "launcher/torch_store/torch_store.h"
 
 namespace dl::launcher {
@@ -14,10 +15,12 @@ namespace dl::launcher {
 // Listens at the meeting's MASTER_ADDR and MASTER_PORT if the plan wants a store and this is node
 // 0; null elsewhere. Says in `meeting.torch_store` whether there is one: not where MASTER_ADDR is
 // no address of this host, which `say` is told, as rank 0 serves then. On one node, a port that
-// dlrun has chosen and that was taken since is replaced in `meeting`. Throws kConnection where the
+// dlrun has chosen and that was taken since is replaced in `meeting`; on several, `held` has kept
+// it. Throws kConnection where the
 // port is taken.
 std::unique_ptr<TorchStore> serve_torch_store(boost::asio::io_context& io, const NodePlan& plan,
                                               Meeting& meeting,
+                                              const std::optional<StorePort>& held,
                                               const std::function<void(const std::string&)>& say);
 
 }  // namespace dl::launcher

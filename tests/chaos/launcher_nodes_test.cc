@@ -91,6 +91,28 @@ TEST_F(Nodes, Node0ServesPyTorchsStoreOnOneInterface) {
   }
 }
 
+// Nodes meet minutes after node 0 has looked at the port.
+TEST_F(Nodes, ThePortOfPyTorchsStoreIsKeptUntilTheNodesHaveMet) {
+  constexpr std::uint16_t kPort = 23456;
+  const auto take_port = [&] {
+    return hosts_->on(0, {"python3", "-c",
+                          "import socket; s = socket.socket(); "
+                          "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
+                          "s.bind(('10.0.0.1', " +
+                              std::to_string(kPort) + ")); s.listen()"});
+  };
+  const std::vector<std::string> options = {"--master-port", std::to_string(kPort)};
+  const std::vector<std::string> program = {"env", tests::program("../tests/torch_store_probe"),
+                                            "loopback"};
+  const auto zero = node_of(0, program, options);
+  ASSERT_TRUE(tests::eventually([&] { return tests::Process(take_port()).wait() != 0; }));
+  const auto one = node_of(1, program, options);
+  EXPECT_EQ(zero->wait(), 0) << zero->err();
+  EXPECT_EQ(one->wait(), 0) << one->err();
+  EXPECT_THAT(zero->out(), HasSubstr("] all are here\n"));
+  EXPECT_THAT(zero->out(), HasSubstr("] nobody listens on loopback\n"));
+}
+
 TEST_F(Nodes, PyTorchsStoreOutlivesRank0) {
   const std::vector<std::string> program = {"env", tests::program("../tests/torch_store_probe"),
                                             "outlive"};
