@@ -58,11 +58,11 @@ function(dl_test_base)
   endif()
 endfunction()
 
-# dl_test(NAME SOURCES... [PRIVATE LIBS...] [LABELS unit|dist|chaos|parity...] [ENVIRONMENT VAR=VALUE...])
+# dl_test(NAME SOURCES... [PRIVATE LIBS...] [LABELS unit|dist|chaos|parity...] [ENVIRONMENT VAR=VALUE...] [SHARDS N])
 # One GoogleTest program and one ctest entry. The default label is `unit`. The timeout is for what hangs: a loaded
-# machine takes many times as long.
+# machine takes many times as long. SHARDS: so many processes at once share the tests, for a program that mostly waits.
 function(dl_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PRIVATE;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "SOURCES;PRIVATE;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -74,7 +74,11 @@ function(dl_test name)
   if(DLRUN_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM dlrun_test_base)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
+  if(ARG_SHARDS)
+    add_test(NAME ${name} COMMAND "${PROJECT_SOURCE_DIR}/tests/support/shards.sh" ${ARG_SHARDS} $<TARGET_FILE:${name}>)
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+  endif()
   if(DLRUN_SANITIZE MATCHES "thread")
     # TSan knows nothing of libgomp's barriers, and would report every parallel loop. Suppressions need both stacks: a long history.
     list(APPEND ARG_ENVIRONMENT "OMP_NUM_THREADS=1"

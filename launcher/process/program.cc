@@ -119,6 +119,8 @@ bool answers(const std::string& path) {
   const pid_t child = ::fork();
   if (child < 0) return false;
   if (child == 0) {
+    // It may outlive dlrun, whose readers must see the end of its output.
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
     char byte = 0;
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     const bool can_read = file >= 0 && ::read(file, &byte, 1) == 1;

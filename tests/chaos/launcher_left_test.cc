@@ -1,8 +1,11 @@
 // What SIGKILL does not end, and what does not come to its start: said, and no reason to wait for
 // ever. The file system that hangs is a FUSE of ours (hung_fs.c), which needs root.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
@@ -41,7 +44,11 @@ TEST_F(HungFileSystem, HoldsNeitherAJobsEndNorItsStart) {
   // Rank 1 is in the kernel's hands: the shell itself opens the file.
   tests::Process ends(dlrun({"--grace", "0.1", "--nproc-per-node", "2", "sh", "-c",
                              "echo up; test $RANK = 0 && exec sleep 300; : < " + file()}));
-  tests::Process starts(dlrun({"--grace", "0.1", "--nproc-per-node", "2", file()}));
+  int out[2];
+  ASSERT_EQ(::pipe2(out, O_CLOEXEC), 0);
+  tests::Process starts(dlrun({"--grace", "0.1", "--nproc-per-node", "2", file()}),
+                        {.stdout_fd = out[1]});
+  ::close(out[1]);
   ASSERT_TRUE(ends.wait_for_out("[rank 0] up") && ends.wait_for_out("[rank 1] up"));
   ASSERT_TRUE(server_.wait_for_out("open\nopen\n")) << server_.out();
   ends.signal(SIGTERM);
@@ -59,6 +66,13 @@ TEST_F(HungFileSystem, HoldsNeitherAJobsEndNorItsStart) {
   EXPECT_THAT(ends.err(), testing::ContainsRegex("rank 1, pid [0-9]+: state D \\(uninterrupt"));
   EXPECT_THAT(ends.err(), Not(HasSubstr("rank 0, pid")));
   EXPECT_THAT(starts.err(), HasSubstr("rank 1, which is not started yet"));
+
+  // What dlrun asked the file system before the start holds its output no longer than dlrun.
+  char byte;
+  pollfd end{out[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&end, 1, std::chrono::milliseconds(tests::kPatience).count()), 1);
+  EXPECT_EQ(::read(out[0], &byte, 1), 0);
+  ::close(out[0]);
 
   // Once the file system is gone, nothing of the jobs is left.
   server_.signal(SIGTERM);
