@@ -8,17 +8,17 @@
 namespace dl::kernels::cpu {
 
 void unary(UnaryFn fn, const Tensor& input, const Parameters& parameters, const Tensor& out) {
-  run_rows(rows_of(fn), std::array{input}, parameters, out);
+  run_rows(rows_of(fn), std::array{&input}, parameters, out);
 }
 
 void unary_backward(UnaryFn fn, const Tensor& grad, const Tensor& saved,
                     const Parameters& parameters, const Tensor& out) {
-  run_rows(gradient_rows_of(fn), std::array{grad, saved}, parameters, out);
+  run_rows(gradient_rows_of(fn), std::array{&grad, &saved}, parameters, out);
 }
 
 void binary(BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& parameters,
             const Tensor& out) {
-  run_rows(rows_of(fn), std::array{a, b}, parameters, out);
+  run_rows(rows_of(fn), std::array{&a, &b}, parameters, out);
 }
 
 }  // namespace dl::kernels::cpu

@@ -158,7 +158,7 @@ template <std::size_t kOperands, typename F>
 HWY_INLINE void for_each_vector(const RowArguments& run, const F& f) {
   const Lanes::D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  HWY_ALIGN float pad[kOperands][hn::MaxLanes(d)] = {};
+  HWY_ALIGN float pad[kOperands][hn::MaxLanes(d)];
   const float* in[kOperands];
   std::int64_t step[kOperands];
   for (std::size_t k = 0; k < kOperands; ++k) {
@@ -179,6 +179,7 @@ HWY_INLINE void for_each_vector(const RowArguments& run, const F& f) {
     if (tail == 0) return;
     for (std::size_t k = 0; k < kOperands; ++k) {
       const std::int64_t count = step[k] == 0 ? lanes : tail;
+      hn::Store(hn::Zero(d), d, pad[k]);
       std::memcpy(pad[k], in[k], static_cast<std::size_t>(count) * sizeof(float));
       in[k] = pad[k];
     }

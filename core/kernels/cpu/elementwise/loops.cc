@@ -114,15 +114,16 @@ struct Operation {
   void splat(const Input& input, const void* from, Block& block) const {
     input.load(from, 1, block.data(), 1);
     auto* const bytes = reinterpret_cast<char*>(block.data());
-    for (std::size_t i = carrier_width; i < static_cast<std::size_t>(kSplat); i += carrier_width) {
-      std::memcpy(bytes + i, bytes, carrier_width);
+    for (std::size_t filled = carrier_width; filled < static_cast<std::size_t>(kSplat);
+         filled *= 2) {
+      std::memcpy(bytes + filled, bytes, filled);
     }
   }
 };
 
-Operation prepare(const Rows& rows, std::span<const Tensor> inputs, const Parameters& parameters,
-                  const Tensor& output) {
-  const DType dtype = rows.give_bool ? inputs[0].dtype() : output.dtype();
+Operation prepare(const Rows& rows, std::span<const Tensor* const> inputs,
+                  const Parameters& parameters, const Tensor& output) {
+  const DType dtype = rows.give_bool ? inputs[0]->dtype() : output.dtype();
   const DType carrier = carrier_of(dtype);
   Operation result{.row = choose(rows, dtype),
                    .parameters = parameters,
@@ -135,8 +136,8 @@ Operation prepare(const Rows& rows, std::span<const Tensor> inputs, const Parame
                    .store_carried = !rows.give_bool && is_carried(output.dtype(), carrier)};
   result.store = rows.give_bool ? &store_bools : store_from(carrier, output.dtype());
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    const DType from = inputs[k].dtype();
-    result.inputs[k] = {static_cast<const char*>(inputs[k].data_ptr()),
+    const DType from = inputs[k]->dtype();
+    result.inputs[k] = {static_cast<const char*>(inputs[k]->data_ptr()),
                         static_cast<std::int64_t>(size_of(from)), load_as(from, carrier),
                         is_carried(from, carrier)};
   }
@@ -144,11 +145,12 @@ Operation prepare(const Rows& rows, std::span<const Tensor> inputs, const Parame
 }
 
 template <std::size_t kInputs>
-void run_strided(const Operation& operation, std::span<const Tensor> inputs, const Tensor& output) {
+void run_strided(const Operation& operation, std::span<const Tensor* const> inputs,
+                 const Tensor& output) {
   const Shape& shape = output.sizes();
   std::array<Strides, kInputs + 1> strides{output.strides()};
   for (std::size_t k = 0; k < kInputs; ++k) {
-    strides[k + 1] = broadcast_strides(inputs[k].sizes(), inputs[k].strides(), shape);
+    strides[k + 1] = broadcast_strides(inputs[k]->sizes(), inputs[k]->strides(), shape);
   }
   const auto loop = make_loop<kInputs + 1>(shape, strides);
   std::array<std::int64_t, kInputs + 1> step;
@@ -162,16 +164,16 @@ void run_strided(const Operation& operation, std::span<const Tensor> inputs, con
 
 }  // namespace
 
-void run_rows(const Rows& rows, std::span<const Tensor> inputs, const Parameters& parameters,
+void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Parameters& parameters,
               const Tensor& output) {
   if (output.numel() == 0) return;
   const Operation operation = prepare(rows, inputs, parameters, output);
   std::array<std::int64_t, kMostInputs + 1> step{1};
   bool flat = true;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    const bool alike = lie_alike(inputs[k], output);
+    const bool alike = lie_alike(*inputs[k], output);
     step[k + 1] = alike ? 1 : 0;
-    flat = flat && (alike || inputs[k].numel() == 1);
+    flat = flat && (alike || inputs[k]->numel() == 1);
   }
   if (!flat) {
     return inputs.size() == 1 ? run_strided<1>(operation, inputs, output)
