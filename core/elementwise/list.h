@@ -59,6 +59,7 @@ enum class BinaryFn : std::uint8_t {
 struct UnaryFacts {
   UnaryFn fn;
   std::string_view name;
+  std::string_view text;  // for the reference
   Saves saves;
   Takes takes;
   double low, high;  // numbers for tests
@@ -70,6 +71,7 @@ struct UnaryFacts {
 struct BinaryFacts {
   BinaryFn fn;
   std::string_view name;
+  std::string_view text;  // for the reference
   Takes takes;
   Gives gives;
   AutocastPolicy on_cpu, on_cuda;
@@ -79,8 +81,8 @@ struct BinaryFacts {
 
 // clang-format off
 inline constexpr UnaryFacts kUnaryFacts[] = {
-#define DL_UNARY_ROW(enumerator, name, Formula, saves, takes, low, high, on_cpu, on_cuda, cuda, a, b, method)   \
-  {UnaryFn::enumerator, #name, Saves::saves, Takes::takes, low, high, AutocastPolicy::on_cpu,                  \
+#define DL_UNARY_ROW(enumerator, name, Formula, text, saves, takes, low, high, on_cpu, on_cuda, cuda, a, b, method)   \
+  {UnaryFn::enumerator, #name, text, Saves::saves, Takes::takes, low, high, AutocastPolicy::on_cpu,                  \
    AutocastPolicy::on_cuda, CudaKernel::cuda, {a, b, 0}, method},
 #define DL_UNARY(...) DL_UNARY_ROW(__VA_ARGS__, 0, 0, true)
 #define DL_UNARY_WITH(...) DL_UNARY_ROW(__VA_ARGS__, false)
@@ -88,8 +90,8 @@ inline constexpr UnaryFacts kUnaryFacts[] = {
 #undef DL_UNARY_ROW
 };
 inline constexpr BinaryFacts kBinaryFacts[] = {
-#define DL_BINARY(enumerator, name, Formula, takes, gives, on_cpu, on_cuda, cuda, gradcheck)                    \
-  {BinaryFn::enumerator, #name, Takes::takes, Gives::gives, AutocastPolicy::on_cpu, AutocastPolicy::on_cuda,   \
+#define DL_BINARY(enumerator, name, Formula, text, takes, gives, on_cpu, on_cuda, cuda, gradcheck)                    \
+  {BinaryFn::enumerator, #name, text, Takes::takes, Gives::gives, AutocastPolicy::on_cpu, AutocastPolicy::on_cuda,   \
    CudaKernel::cuda, Gradient::gradcheck},
 #include "core/elementwise/list.def"
 };

@@ -7,6 +7,7 @@ when a test needs another array, in an environment with torch, numpy and safeten
 Each topic is one function below and one file arrays/<topic>.safetensors. Written with torch 2.15 on a CPU with AVX2 that
 is not Intel's: on those PyTorch draws bernoulli_(p) from MKL instead of its own generator.
 """
+import csv
 import gzip
 import hashlib
 import pathlib
@@ -323,8 +324,8 @@ def train_cnn():
 def rows():
     """The rows of functions of one element in core/elementwise/list.def, each a list of its columns."""
     text = (ROOT / "core/elementwise/list.def").read_text()
-    return [[column.strip() for column in found[1].split(",")]
-            for found in re.finditer(r"^DL_UNARY(?:_WITH)?\((.*)\)$", text, re.MULTILINE)]
+    found = re.findall(r"^DL_UNARY(?:_WITH)?\((k.*)\)$", text, re.MULTILINE)
+    return list(csv.reader(found, skipinitialspace=True, escapechar="\\"))
 
 
 def torch_function(name, a, b):
@@ -340,8 +341,8 @@ def elementwise():
     """core/elementwise: values and slopes of every row in float64, and the largest errors of PyTorch's own float32."""
     a = {}
     for columns in rows():
-        name, low, high = columns[1], float(columns[5]), float(columns[6])
-        f = torch_function(name, *(float(x) for x in (columns[10:] or ("0", "0"))))
+        name, low, high = columns[1], float(columns[6]), float(columns[7])
+        f = torch_function(name, *(float(x) for x in (columns[11:] or ("0", "0"))))
         turns = torch.arange(1, 64, dtype=torch.float64) * 0.6180339887498949 % 1
         x = low + (0.01 + 0.98 * turns) * (high - low)
         x[-1] = 0 if low < 0 else x[-1]

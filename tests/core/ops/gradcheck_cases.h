@@ -19,7 +19,7 @@ namespace dl::testing {
 #define DL_COMPOSED(name) void gradcheck_##name();
 #include "core/ops/op_list.def"
 #undef DL_OP
-#define DL_BINARY(enumerator, name, Formula, takes, gives, on_cpu, on_cuda, cuda, gradcheck) \
+#define DL_BINARY(enumerator, name, Formula, text, takes, gives, on_cpu, on_cuda, cuda, gradcheck) \
   DL_DECLARE_##gradcheck(name)
 #include "core/elementwise/list.def"
 

@@ -20,7 +20,7 @@ namespace dl {
   }
 #include "core/ops/op_list.def"
 #undef DL_OP
-#define DL_BINARY(enumerator, name, Formula, takes, gives, on_cpu, on_cuda, cuda, gradcheck) \
+#define DL_BINARY(enumerator, name, Formula, text, takes, gives, on_cpu, on_cuda, cuda, gradcheck) \
   DL_TEST_##gradcheck(name)
 #include "core/elementwise/list.def"
 
