@@ -15,6 +15,11 @@ enum class Activation : std::uint8_t { kNone, kRelu, kGeluTanh };
 constexpr UnaryFn unary_of(Activation activation) noexcept {
   return activation == Activation::kRelu ? UnaryFn::kRelu : UnaryFn::kGeluTanh;
 }
+// kNone for a function that no linear layer is computed together with.
+constexpr Activation activation_of(UnaryFn fn) noexcept {
+  if (fn == UnaryFn::kRelu) return Activation::kRelu;
+  return fn == UnaryFn::kGeluTanh ? Activation::kGeluTanh : Activation::kNone;
+}
 
 // Bytes of a row of a ReLU's mask: one bit a column, in multiples of 128 bits as cuBLASLt wants
 // them.

@@ -31,11 +31,13 @@ Tensor dropout_mask(const Shape& shape, double p, Generator& generator) {
 
 }  // namespace
 
-Tensor relu(const Tensor& input, ReLUOptions options) {
-  if (!options.inplace) return dl::relu(input);
-  Tensor same = input;
-  return relu_(same);
-}
+#define DL_ACTIVATION(Layer, function, enumerator)                  \
+  Tensor function(const Tensor& input, ActivationOptions options) { \
+    if (!options.inplace) return dl::function(input);               \
+    Tensor same = input;                                            \
+    return dl::function##_(same);                                   \
+  }
+#include "nn/functional/activations.def"
 
 GeluForm gelu_form(std::string_view approximate) {
   DL_CHECK(approximate == "none" || approximate == "tanh", kInvalidArgument,

@@ -17,11 +17,15 @@
 
 namespace dl::nn::functional {
 
-struct ReLUOptions {
+struct ActivationOptions {
   bool inplace = false;  // overwrite the input, which must not be a leaf that requires gradients
 };
-// max(0, x)
-Tensor relu(const Tensor& input, ReLUOptions options = {});
+// relu(x, options) and the other functions of activations.def; docs/reference/operations.md says
+// what they compute.
+#define DL_ACTIVATION(Layer, function, enumerator) \
+  Tensor function(const Tensor& input, ActivationOptions options = {});
+#define DL_PLAIN_ACTIVATION(Layer, function) using dl::function;
+#include "nn/functional/activations.def"
 
 struct GELUOptions {
   std::string approximate = "none";  // or "tanh", as in PyTorch

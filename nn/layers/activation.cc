@@ -2,22 +2,27 @@
 
 #include <utility>
 
-#include "nn/functional/functional.h"
-
 namespace dl::nn {
 
-Tensor ReLU::forward(const Tensor& input) {
-  check_not_moved("a call");
-  return functional::relu(input, {.inplace = options.inplace});
-}
+#define DL_ACTIVATION(Layer, function, enumerator) \
+  Tensor Layer::forward(const Tensor& input) {     \
+    check_not_moved("a call");                     \
+    return functional::function(input, options);   \
+  }
+#define DL_PLAIN_ACTIVATION(Layer, function)   \
+  Tensor Layer::forward(const Tensor& input) { \
+    check_not_moved("a call");                 \
+    return functional::function(input);        \
+  }
+#include "nn/functional/activations.def"
 
-GELU::GELU(GELUOptions given) : options(std::move(given)) {
+GELU::GELU(functional::GELUOptions given) : options(std::move(given)) {
   functional::gelu_form(options.approximate);
 }
 
 Tensor GELU::forward(const Tensor& input) {
   check_not_moved("a call");
-  return functional::gelu(input, {.approximate = options.approximate});
+  return functional::gelu(input, options);
 }
 
 }  // namespace dl::nn

@@ -3,37 +3,39 @@
 
 #include <string>
 
+#include "nn/functional/functional.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
 
-struct ReLUOptions {
-  bool inplace = false;  // overwrite the input
-};
-
-// max(0, x)
-class ReLU : public Module {
- public:
-  explicit ReLU(ReLUOptions given = {}) : options(given) {}
-
-  Tensor forward(const Tensor& input) override;
-  Activation activation() const override {
-    return is_exactly<ReLU>() ? Activation::kRelu : Activation::kNone;
-  }
-  std::string extra_repr() const override { return options.inplace ? "inplace=True" : ""; }
-
-  ReLUOptions options;
-};
-
-struct GELUOptions {
-  std::string approximate = "none";  // or "tanh"
-};
+// A layer for each row of nn/functional/activations.def: ReLU({.inplace = true}), Tanh().
+#define DL_ACTIVATION(Layer, function, enumerator)                                         \
+  class Layer : public Module {                                                            \
+   public:                                                                                 \
+    explicit Layer(functional::ActivationOptions given = {}) : options(given) {}           \
+                                                                                           \
+    Tensor forward(const Tensor& input) override;                                          \
+    Activation activation() const override {                                               \
+      return is_exactly<Layer>() ? activation_of(UnaryFn::enumerator) : Activation::kNone; \
+    }                                                                                      \
+    std::string extra_repr() const override {                                              \
+      return options.inplace ? "inplace=True" : "";                                        \
+    }                                                                                      \
+                                                                                           \
+    functional::ActivationOptions options;                                                 \
+  };
+#define DL_PLAIN_ACTIVATION(Layer, function)      \
+  class Layer : public Module {                   \
+   public:                                        \
+    Tensor forward(const Tensor& input) override; \
+  };
+#include "nn/functional/activations.def"
 
 // x times the normal distribution's share below x (Hendrycks and Gimpel 2016).
 class GELU : public Module {
  public:
   // Throws kInvalidArgument unless options.approximate is "none" or "tanh".
-  explicit GELU(GELUOptions options = {});
+  explicit GELU(functional::GELUOptions options = {});
 
   Tensor forward(const Tensor& input) override;
   Activation activation() const override {
@@ -42,7 +44,7 @@ class GELU : public Module {
   }
   std::string extra_repr() const override { return "approximate='" + options.approximate + "'"; }
 
-  const GELUOptions options;
+  const functional::GELUOptions options;
 };
 
 }  // namespace dl::nn
