@@ -55,6 +55,19 @@ struct Sigmoid {
   }
 };
 
+// x / (1 + e^-x)
+struct Silu {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x / (N(1) + exp_of(-x));
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    const N s = N(1) / (N(1) + exp_of(-x));
+    return s * (N(1) + x * (N(1) - s));
+  }
+};
+
 // The hyperbolic tangent.
 struct Tanh {
   template <typename N>
