@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +37,8 @@
 #include "launcher/remote/hosts_job.h"
 #include "launcher/remote/ssh.h"
 #include "launcher/slurm/commands.h"
+#include "launcher/slurm/munge.h"
+#include "launcher/slurm/step_key.h"
 #include "launcher/srun/srun_job.h"
 #include "launcher/srun/srun_task.h"
 
@@ -59,7 +62,30 @@ void show(const std::string& text) {
   }
 }
 
-int run(int argc, char** argv) {
+void use_key(const rendezvous::JobKey& key) {
+  // For job_secret(). Ranks get one of their own.
+  env::set(std::string(env::name_of(env::Var::kKeyFd)), std::to_string(key.to_memfd().release()));
+}
+
+// One dlrun a node, all of which srun has started: they need one key before they can meet. Without
+// MUNGE it is the user's own file. The result is to be given out, on the first node.
+std::unique_ptr<StepKey> key_of_step(const Options& options) {
+  const bool has_key =
+      !options.key_file.empty() || env::is_set(env::Var::kKeyFd) || env::is_set(env::Var::kKeyFile);
+  if (options.slurm_step.empty() || has_key || !has_munge()) return nullptr;
+  const std::optional<SlurmStep> step = slurm_step();
+  if (step->node > 0) {
+    use_key(fetch_step_key(*step, options.join_timeout));
+    return nullptr;
+  }
+  auto made = std::make_unique<StepKey>(
+      *step, std::chrono::duration_cast<std::chrono::seconds>(options.join_timeout));
+  use_key(made->key());
+  return made;
+}
+
+// `step`: set if others of a step of srun wait for this node.
+int run(int argc, char** argv, std::string& step) {
   if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
     return autopsy::run({argv + 2, argv + argc});
   }
@@ -123,17 +149,14 @@ int run(int argc, char** argv) {
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
                                                    ranks, kHighestRankFd);
+  step = options.slurm_step;
+  const std::unique_ptr<StepKey> key = key_of_step(options);
   JobSignals::hold();
-  try {
-    StartHere starter(plan,
-                      start_warden({plan.executable, plan.job.program, open_files}, {argc, argv}));
-    Front front(options, starter);
-    return front.run();
-  } catch (...) {
-    // A node that cannot take part must not let the other tasks of its step wait for it.
-    if (!options.slurm_step.empty()) end_slurm_step(options.slurm_step);
-    throw;
-  }
+  StartHere starter(plan,
+                    start_warden({plan.executable, plan.job.program, open_files}, {argc, argv}));
+  if (key) key->serve();
+  Front front(options, starter);
+  return front.run();
 }
 
 }  // namespace
@@ -141,14 +164,17 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   dl::open_missing_standard_streams();
+  std::string step;
   try {
     dl::launcher::JobSignals::hold_what_ends_nothing();
-    const int code = dl::launcher::run(argc, argv);
+    const int code = dl::launcher::run(argc, argv, step);
     if (std::fflush(stdout) == 0) return code;
     fmt::print(stderr, "dlrun: write to standard output: {}\n", std::strerror(errno));
     return code == 0 ? 1 : code;
   } catch (const std::exception& error) {
     fmt::print(stderr, "dlrun: {}\n", dl::text_with_limits(error));
+    // A node that cannot take part must not let the others wait for it.
+    if (!step.empty()) dl::launcher::end_slurm_step(step);
     if (!dl::launcher::kill_descendants(dl::Deadline::after(std::chrono::seconds(30)))) {
       fmt::print(stderr, "dlrun: these are left, as SIGKILL does not end them:\n");
       for (const std::string& left : dl::launcher::living_descendants()) {

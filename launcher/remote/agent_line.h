@@ -16,7 +16,7 @@ class AgentLine {
   struct Events {
     // Once: what the agent writes comes from `in`, what it is to read goes to `out`.
     std::function<void(UniqueFd in, UniqueFd out)> on_open;
-    // What the line itself says once the agent has answered: "ssh: ...".
+    // What the line itself says once the agent has answered, as it is shown: "srun: error: ...".
     std::function<void(const std::string& line)> on_said;
     // has_ended() may have changed.
     std::function<void()> on_ended;

@@ -31,7 +31,7 @@ void RemoteHost::connect() {
   connecting_ = true;
   line_->connect(
       {.on_open = [this](UniqueFd in, UniqueFd out) { open(std::move(in), std::move(out)); },
-       .on_said = [this](const std::string& line) { events_.on_sentence(*this, line); },
+       .on_said = [this](const std::string& line) { events_.on_line_said(line); },
        .on_ended = [this] { check_gone(); }});
 }
 

@@ -26,6 +26,7 @@ class RemoteHostEvents {
   virtual void on_answered(RemoteHost& host) = 0;
   virtual void on_listening(RemoteHost& host, const std::vector<std::string>& endpoints) = 0;
   virtual void on_sentence(RemoteHost& host, const std::string& text) = 0;
+  virtual void on_line_said(const std::string& text) = 0;
   virtual void on_attempt(RemoteHost& host, const Attempt& attempt) = 0;
   virtual void on_rank(const RankNews& news) = 0;
   virtual void on_output(RemoteHost& host, const Output& output) = 0;

@@ -75,6 +75,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   void on_answered(RemoteHost& host) override;
   void on_listening(RemoteHost& host, const std::vector<std::string>& endpoints) override;
   void on_sentence(RemoteHost& host, const std::string& text) override;
+  void on_line_said(const std::string& text) override { events_.on_sentence(text); }
   void on_attempt(RemoteHost& host, const Attempt& attempt) override;
   void on_rank(const RankNews& news) override { events_.on_rank(news); }
   void on_output(RemoteHost& host, const Output& output) override;

@@ -85,7 +85,7 @@ void SshLine::read_said() {
     for (std::size_t end; (end = said_.find('\n')) != std::string::npos;) {
       const std::string line = said_.substr(0, end);
       said_.erase(0, end + 1);
-      if (!line.empty()) events_.on_said(line);
+      if (!line.empty()) events_.on_said(fmt::format("host {}: {}", host_, line));
     }
   }
   if (said_.size() > kMostSaid) said_.erase(0, said_.size() - kMostSaid);

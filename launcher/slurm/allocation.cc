@@ -29,6 +29,14 @@ std::uint64_t number_or_zero(const std::string& text) {
   return number;
 }
 
+constexpr std::uint64_t kFirstPort = 10000;
+constexpr std::uint64_t kPorts = 5000;
+
+// 311 is coprime to the number of ports: 5000 jobs have 5000 ports, and their first steps too.
+std::uint64_t port_of(const SlurmStep& step) {
+  return (number_or_zero(step.job) + 311 * number_or_zero(step.step)) % kPorts;
+}
+
 }  // namespace
 
 std::string SlurmStep::name() const {
@@ -36,11 +44,11 @@ std::string SlurmStep::name() const {
 }
 
 std::string SlurmStep::endpoint() const {
-  constexpr std::uint64_t kFirst = 10000;
-  constexpr std::uint64_t kPorts = 5000;
-  // 311 is coprime to the number of ports: 5000 jobs have 5000 ports, and their first steps too.
-  const std::uint64_t port = kFirst + (number_or_zero(job) + 311 * number_or_zero(step)) % kPorts;
-  return fmt::format("{}:{}", hosts.front(), port);
+  return fmt::format("{}:{}", hosts.front(), kFirstPort + port_of(*this));
+}
+
+std::string SlurmStep::key_endpoint() const {
+  return fmt::format("{}:{}", hosts.front(), kFirstPort + kPorts + port_of(*this));
 }
 
 std::optional<SlurmStep> slurm_step() {

@@ -36,6 +36,8 @@ struct SlurmStep {
   // below those that dlrun chooses at random; jobs with numbers that follow each other have
   // different ones.
   std::string endpoint() const;
+  // Where it gives out the job's key (step_key.h): 5000 above.
+  std::string key_endpoint() const;
 };
 
 // nullopt: not under SLURM, or in a step (srun). In a batch script or below salloc.

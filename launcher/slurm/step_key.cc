@@ -1,0 +1,109 @@
+#include "launcher/slurm/step_key.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <exception>
+#include <utility>
+
+#include "core/base/deadline.h"
+#include "core/base/error.h"
+#include "launcher/slurm/munge.h"
+
+namespace dl::launcher {
+namespace {
+
+constexpr std::size_t kMostSealed = 4096;
+// For the first node's next byte, once it listens.
+constexpr std::chrono::seconds kPatienceWithFirst{10};
+constexpr std::chrono::seconds kMostLife{3600};
+
+// Another step's key must not pass for this one's.
+std::string head_of(const SlurmStep& step) {
+  return "dlrun-key " + step.name() + " ";
+}
+
+std::string read_all(int fd) {
+  const Deadline deadline = Deadline::after(kPatienceWithFirst);
+  std::string text;
+  while (text.size() <= kMostSealed) {
+    std::array<char, 1024> part;
+    const ssize_t n = ::recv(fd, part.data(), part.size(), MSG_DONTWAIT);
+    if (n == 0) break;
+    if (n > 0) {
+      text.append(part.data(), static_cast<std::size_t>(n));
+    } else if (errno == EAGAIN) {
+      DL_CHECK(!deadline.has_passed(), kTimeout, "the first node has not given the job's key");
+      pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+      ::poll(&ready, 1, deadline.poll_timeout());
+    } else if (errno != EINTR) {
+      throw_errno(errno, "receive the job's key from the first node");
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+StepKey::StepKey(const SlurmStep& step, std::chrono::seconds life)
+    : key_(rendezvous::JobKey::generate()),
+      listener_(rendezvous::Listener::bind(
+          {.port = rendezvous::Endpoint::parse(step.key_endpoint()).port})),
+      sealed_(munge_seal(head_of(step) + key_.hex(), std::min(life, kMostLife))),
+      wake_(::eventfd(0, EFD_CLOEXEC)) {
+  if (!wake_) throw_errno(errno, "eventfd");
+}
+
+void StepKey::serve() {
+  thread_ = std::thread([this] { run(); });
+}
+
+StepKey::~StepKey() {
+  if (!thread_.joinable()) return;
+  ::eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+void StepKey::run() {
+  for (;;) {
+    pollfd ready[] = {{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                      {.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+    ::poll(ready, 2, -1);
+    if (ready[0].revents != 0) return;
+    try {
+      // It has room in a new connection's buffer.
+      if (auto caller = listener_.accept()) {
+        [[maybe_unused]] const ssize_t n =
+            ::send(caller->fd.get(), sealed_.data(), sealed_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      }
+    } catch (const std::exception&) {
+      // No descriptor is free: the caller tries again.
+      pollfd pause{.fd = wake_.get(), .events = POLLIN, .revents = 0};
+      ::poll(&pause, 1, 100);
+    }
+  }
+}
+
+rendezvous::JobKey fetch_step_key(const SlurmStep& step, std::chrono::milliseconds patience) {
+  const Deadline deadline = Deadline::after(patience);
+  std::string sealed;
+  while (sealed.empty()) {  // a first node without a free descriptor says nothing
+    const UniqueFd first =
+        rendezvous::connect_to(rendezvous::Endpoint::parse(step.key_endpoint()), deadline,
+                               {.retry = true, .what_for = "the job's key"});
+    sealed = read_all(first.get());
+  }
+  const std::string text = munge_open(sealed);
+  const std::string head = head_of(step);
+  DL_CHECK(text.starts_with(head), kAuthentication,
+           "{} gave the key of another job; give one in --key-file", step.key_endpoint());
+  return rendezvous::JobKey::from_hex(text.substr(head.size()));
+}
+
+}  // namespace dl::launcher
