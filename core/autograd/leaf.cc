@@ -43,6 +43,7 @@ void LeafNode::check(const Tensor& grad, std::string_view what) const {
 
 void LeafNode::accumulate(Tensor gradient) {
   check(gradient, "backward");
+  if (guard_) guard_();
   if (defined_) {
     grad_.add_(gradient);
   } else if (fixed_) {
@@ -92,6 +93,7 @@ void LeafNode::set_destination(const Tensor& destination) {
 GradTarget LeafNode::target() const {
   if (has_hooks()) return {};
   if (!fixed_ && !defined_) return {};
+  if (guard_) guard_();
   return {grad_, defined_};
 }
 
@@ -148,6 +150,11 @@ void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept {
 
 void set_grad_destination(const Tensor& leaf, const Tensor& destination) {
   require_leaf(leaf, "set_grad_destination").set_destination(destination);
+}
+
+void set_grad_guard(const Tensor& leaf, std::function<void()> guard) {
+  if (guard) return require_leaf(leaf, "set_grad_guard").set_guard(std::move(guard));
+  if (LeafNode* const node = leaf_node(leaf)) node->set_guard(nullptr);
 }
 
 void set_grad_error(const Tensor& leaf, Ref<FirstError> error) {

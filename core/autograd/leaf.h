@@ -46,6 +46,8 @@ class LeafNode final : public Node {
   void run_ready() const;
   void run_failed(const std::exception_ptr& error) const;
 
+  void set_guard(std::function<void()> guard) { guard_ = std::move(guard); }
+
   const Ref<FirstError>& error() const noexcept { return error_; }
   void set_error(Ref<FirstError> error) noexcept { error_ = std::move(error); }
 
@@ -67,6 +69,7 @@ class LeafNode final : public Node {
     GradFailed failed;
   };
   std::vector<Listener> listeners_;  // their numbers ascend
+  std::function<void()> guard_;
   Ref<FirstError> error_;
 };
 
@@ -84,6 +87,10 @@ void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
 // gradient that is there already is copied. An undefined destination leaves the gradient where it
 // is and lets go of the promise about its address.
 void set_grad_destination(const Tensor& leaf, const Tensor& destination);
+
+// Called before a backward pass writes into the leaf's gradient; what it throws ends the pass. It
+// stays with the leaf until another one comes; null: none.
+void set_grad_guard(const Tensor& leaf, std::function<void()> guard);
 
 // What may spoil the leaf's gradient: once it has an error, optimizers throw that in place of a
 // step. It stays with the leaf until another one comes, or clear_grad_error().

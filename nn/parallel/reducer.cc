@@ -70,6 +70,7 @@ Reducer::Reducer(StateDict parameters, Ref<collectives::ProcessGroup> group, Red
     slots_[i].hook = on_grad_ready(
         parameter, [this, i] { on_ready(i); },
         [this](const std::exception_ptr& error) { on_failed(error); });
+    set_grad_guard(parameter, [this, i] { check_not_travelling(i); });
     set_grad_error(parameter, failed_);
   }
 }
@@ -84,6 +85,7 @@ Reducer::~Reducer() {
   }
   for (const Slot& slot : slots_) {
     remove_grad_ready(slot.parameter, slot.hook);
+    set_grad_guard(slot.parameter, nullptr);
     if (slot.parameter.requires_grad()) set_grad_destination(slot.parameter, Tensor());
     if (slot.parameter.is_cuda()) continue;  // the error may be yet to come
     if (failed_->get()) slot.parameter.zero_grad();
@@ -161,10 +163,32 @@ void Reducer::on_failed(const std::exception_ptr& error) {
       "DistributedDataParallel: the last backward pass did not end: {}", text_of(error));
   // An error of the group is known to the other ranks.
   if (!group_->error()) tell_others(text);
+  let_buckets_end();
   failed_->set(std::make_exception_ptr(
       Error(ErrorKind::kAborted, text + "; the gradients are not averaged, and the other ranks "
                                         "have been told: end the program after an error in "
                                         "backward")));
+}
+
+// A broken group ends the operations of its buckets a little later than abort() returns, and until
+// then they use the gradients' memory.
+void Reducer::let_buckets_end() noexcept {
+  for (const Bucket& bucket : buckets_) {
+    if (!bucket.work || bucket.memory.is_cuda()) continue;
+    try {
+      bucket.work->synchronize();
+    } catch (const std::exception&) {
+      // The pass has failed already, and says why.
+    }
+  }
+}
+
+// Before a gradient is written: the bucket of one that is final may be under way.
+void Reducer::check_not_travelling(std::size_t i) {
+  drop_broken_capture();
+  if (!in_pass_ || !slots_[i].ready) return;
+  failed_->check();
+  guarded([&] { check_not_nested(i); });
 }
 
 void Reducer::check_not_nested(std::size_t i) const {

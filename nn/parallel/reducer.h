@@ -100,6 +100,8 @@ class Reducer {
   void on_ready(std::size_t slot);
   // The backward pass that uses parameters ends with this exception.
   void on_failed(const std::exception_ptr& error);
+  void let_buckets_end() noexcept;
+  void check_not_travelling(std::size_t i);
   void begin_pass();
   // Refuses a gradient that another backward pass brings than the one under way.
   void check_not_nested(std::size_t slot) const;
