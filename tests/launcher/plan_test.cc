@@ -59,6 +59,7 @@ TEST(Plan, OpenMpThreadsAreTheCoresOverTheLocalRanks) {
 
 // binding_test.cc has the rules.
 TEST(Plan, ABoundRankHasItsCpusAndThreads) {
+  ::unsetenv("OMP_NUM_THREADS");  // what the user has set counts
   Machine machine = kMachine;
   machine.topology = read_topology(machine.cpus, "package:1 core:8 pu:2");
   const NodePlan plan =
