@@ -18,6 +18,7 @@
 #include "launcher/remote/ssh.h"
 #include "launcher/slurm/hostlist.h"
 #include "launcher/srun/srun_step.h"
+#include "launcher/srun/srun_task.h"
 
 namespace dl::launcher {
 namespace {
@@ -92,6 +93,7 @@ void clear_environment_for_srun() {
 }  // namespace
 
 int run_on_allocation(const Options& options, const SlurmAllocation& allocation, CommandLine line) {
+  be_called_dlrun();
   Options timed = options;
   timed.preempt_at = time_of_preemption(options);
   const AllocatedHosts hosts(timed, allocation);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -56,8 +57,13 @@ UniqueFd connect_back(const rendezvous::JobKey& key, bool to_agent, int node) {
 
 }  // namespace
 
+void be_called_dlrun() {
+  ::prctl(PR_SET_NAME, "dlrun");
+}
+
 std::optional<LinesToFront> connect_as_task_of_srun(CommandLine) {
   if (!env::is_set(Var::kSrunFront)) return std::nullopt;
+  be_called_dlrun();
   const int node = static_cast<int>(env::require_int(Var::kSlurmNodeId));
   const rendezvous::JobKey key = key_from_input();
   LinesToFront lines{.in = connect_back(key, /*to_agent=*/true, node),

@@ -16,6 +16,9 @@ constexpr std::string_view purpose_of(bool to_agent) {
   return to_agent ? "to agent" : "from agent";
 }
 
+// As `ps` and `killall` know it: the user has started dlrun, and not dlrun-srun.
+void be_called_dlrun();
+
 // A task's two connections to its front.
 struct LinesToFront {
   UniqueFd in;
