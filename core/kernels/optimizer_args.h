@@ -1,5 +1,4 @@
-// What the optimizers' kernels are told. Formulas are those of torch.optim.SGD and
-// torch.optim.Adam.
+// What the optimizers' kernels are told. Formulas are those of torch.optim.SGD, Adam and AdamW.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +37,8 @@ struct AdamTensor {
 
 struct AdamStep {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
-  std::int64_t step = 1;  // counted from 1; CUDA reads AdamTensor::step
+  bool decoupled = false;  // weight_decay shrinks the parameter, and is not part of the gradient
+  std::int64_t step = 1;   // counted from 1; CUDA reads AdamTensor::step
 };
 
 }  // namespace dl::kernels

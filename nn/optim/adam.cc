@@ -5,22 +5,27 @@
 
 namespace dl::optim {
 
-Adam::Adam(const std::vector<Tensor>& params, AdamOptions options) : Optimizer("Adam") {
+template <typename Options>
+AdamOf<Options>::AdamOf(const std::vector<Tensor>& params, Options options)
+    : Optimizer(Options::kName) {
   add_param_group(params, options);
 }
 
-Adam::Adam(const std::vector<ParamGroup<AdamOptions>>& groups) : Optimizer("Adam") {
-  DL_CHECK(!groups.empty(), kInvalidArgument, "Adam: the list of parameter groups is empty");
+template <typename Options>
+AdamOf<Options>::AdamOf(const std::vector<ParamGroup<Options>>& groups)
+    : Optimizer(Options::kName) {
+  DL_CHECK(!groups.empty(), kInvalidArgument, "{}: the list of parameter groups is empty", name());
   for (const auto& group : groups) add_param_group(group.params, group.options);
 }
 
-void Adam::add_param_group(const std::vector<Tensor>& params, AdamOptions options) {
+template <typename Options>
+void AdamOf<Options>::add_param_group(const std::vector<Tensor>& params, Options options) {
   require_not_negative("lr", options.lr);
   require_not_negative("eps", options.eps);
   require_not_negative("weight_decay", options.weight_decay);
-  const auto check_beta = [](int index, double beta) {
+  const auto check_beta = [this](int index, double beta) {
     DL_CHECK(beta >= 0 && beta < 1, kInvalidArgument,
-             "Adam: beta {} is {}, wanted at least 0 and less than 1", index, beta);
+             "{}: beta {} is {}, wanted at least 0 and less than 1", name(), index, beta);
   };
   check_beta(0, options.betas.first);
   check_beta(1, options.betas.second);
@@ -29,7 +34,8 @@ void Adam::add_param_group(const std::vector<Tensor>& params, AdamOptions option
   moments_.resize(parameters().size());
 }
 
-void Adam::step() {
+template <typename Options>
+void AdamOf<Options>::step() {
   gathered_.clear();  // what an exception left behind
   const std::vector<Tensor>& gradients = take_gradients();
   // Made before the first change, as making them may throw.
@@ -49,7 +55,7 @@ void Adam::step() {
       const Tensor& grad = gradients[i];
       if (!grad.defined()) continue;
       const Moments& m = moments_[i];
-      float* const count = m.step.data<float>();
+      float* const count = m.step.template data<float>();
       const bool on_device = p.device().type == DeviceType::kCUDA;  // the kernel counts there
       if (!on_device) {
         const auto own = static_cast<std::int64_t>(*count += 1);
@@ -70,13 +76,15 @@ void Adam::step() {
   drop_gradients();
 }
 
-void Adam::flush(std::size_t group, std::int64_t t) {
-  const AdamOptions& options = options_[group];
+template <typename Options>
+void AdamOf<Options>::flush(std::size_t group, std::int64_t t) {
+  const Options& options = options_[group];
   const kernels::AdamStep step{.lr = options.lr,
                                .beta1 = options.betas.first,
                                .beta2 = options.betas.second,
                                .eps = options.eps,
                                .weight_decay = options.weight_decay,
+                               .decoupled = Options::kDecoupled,
                                .step = t};
   for (const auto& list : gathered_.lists) {
     if (list.items.empty()) continue;
@@ -86,8 +94,9 @@ void Adam::flush(std::size_t group, std::int64_t t) {
   gathered_.clear();
 }
 
-std::vector<Optimizer::OptionRef> Adam::options_of(std::size_t group) {
-  AdamOptions& o = options_[group];
+template <typename Options>
+std::vector<Optimizer::OptionRef> AdamOf<Options>::options_of(std::size_t group) {
+  Options& o = options_[group];
   return {{"lr", &o.lr},
           {"betas.0", &o.betas.first},
           {"betas.1", &o.betas.second},
@@ -95,9 +104,13 @@ std::vector<Optimizer::OptionRef> Adam::options_of(std::size_t group) {
           {"weight_decay", &o.weight_decay}};
 }
 
-std::vector<Optimizer::StateRef> Adam::state_of(std::size_t parameter) {
+template <typename Options>
+std::vector<Optimizer::StateRef> AdamOf<Options>::state_of(std::size_t parameter) {
   Moments& m = moments_[parameter];
   return {{"step", &m.step, false}, {"exp_avg", &m.exp_avg}, {"exp_avg_sq", &m.exp_avg_sq}};
 }
+
+template class AdamOf<AdamOptions>;
+template class AdamOf<AdamWOptions>;
 
 }  // namespace dl::optim

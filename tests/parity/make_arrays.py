@@ -192,7 +192,9 @@ def optim():
              "sgd_nesterov": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.01),
              "sgd_dampening": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8, dampening=0.3, weight_decay=0.1),
              "adam": lambda p: torch.optim.Adam(p),
-             "adam_options": lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1)}
+             "adam_options": lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1),
+             "adamw": lambda p: torch.optim.AdamW(p),
+             "adamw_options": lambda p: torch.optim.AdamW(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3)}
     for name, make in cases.items():
         params = [nn.Parameter(x.clone()) for x in start]
         opt = make(params)

@@ -17,9 +17,9 @@ namespace dl::kernels {
 namespace {
 
 // Adam with the parts of the formula that are the same for all elements worked out:
-// p -= size * m / (sqrt(v) * root + eps).
+// p = shrink * p - size * m / (sqrt(v) * root + eps).
 struct AdamFactors {
-  double keep1, keep2, eps, weight_decay, size, root;
+  double keep1, keep2, eps, weight_decay, shrink, size, root;
 };
 
 template <typename T>
@@ -79,9 +79,10 @@ void sgd_at(D d, const Sgd<T>& t, const SgdStep& step, std::int64_t i) {
 template <typename D, typename T>
 void adam_at(D d, const Adam<T>& t, const AdamFactors& f, std::int64_t i) {
   const auto set = [d](double v) HWY_ATTR { return hn::Set(d, static_cast<T>(v)); };
-  const auto p = hn::LoadU(d, t.parameter + i);
+  auto p = hn::LoadU(d, t.parameter + i);
   auto g = hn::LoadU(d, t.gradient + i);
   if (f.weight_decay != 0) g = hn::MulAdd(set(f.weight_decay), p, g);
+  if (f.shrink != 1) p = hn::Mul(set(f.shrink), p);
   auto m = hn::LoadU(d, t.mean + i);
   // From the nearer end, as PyTorch's lerp: g - m loses a g that is much smaller than m.
   const auto apart = hn::Sub(g, m);
@@ -160,7 +161,8 @@ AdamFactors factors(const AdamStep& s) {
   return {.keep1 = s.beta1,
           .keep2 = s.beta2,
           .eps = s.eps,
-          .weight_decay = s.weight_decay,
+          .weight_decay = s.decoupled ? 0 : s.weight_decay,
+          .shrink = s.decoupled ? 1 - s.lr * s.weight_decay : 1,
           .size = s.lr / (1 - std::pow(s.beta1, t)),
           .root = 1 / std::sqrt(1 - std::pow(s.beta2, t))};
 }

@@ -60,13 +60,16 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads)
     adam_kernel(TensorList<5> list, AdamStep step, OptimizerScalars scalars) {
   if (is_skipped(scalars)) return;
-  // p -= size * m / (sqrt(v) * root + eps), of which each block works out the factors once.
+  // p = shrink * p - size * m / (sqrt(v) * root + eps), of which each block works out the factors
+  // once.
+  __shared__ T shrink;
   __shared__ T size;
   __shared__ T root;
   const Chunk chunk = chunk_of(list);
   if (threadIdx.x == 0) {
     const double t = *static_cast<const float*>(list.pointers[chunk.tensor][4]);
     const double lr = scalars.lr != nullptr ? *scalars.lr : step.lr;
+    shrink = static_cast<T>(step.decoupled ? 1 - lr * step.weight_decay : 1);
     size = static_cast<T>(lr / (1 - std::pow(step.beta1, t)));
     root = static_cast<T>(1 / std::sqrt(1 - std::pow(step.beta2, t)));
   }
@@ -75,7 +78,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto* const gradient = static_cast<const T*>(list.pointers[chunk.tensor][1]);
   auto* const mean = static_cast<T*>(list.pointers[chunk.tensor][2]);
   auto* const square = static_cast<T*>(list.pointers[chunk.tensor][3]);
-  const T decay = static_cast<T>(step.weight_decay);
+  const T decay = static_cast<T>(step.decoupled ? 0 : step.weight_decay);
   const T keep1 = static_cast<T>(step.beta1);
   const T take1 = static_cast<T>(1 - step.beta1);
   const T keep2 = static_cast<T>(step.beta2);
@@ -91,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
     const T v = keep2 * square[i] + take2 * g * g;
     mean[i] = m;
     square[i] = v;
-    parameter[i] = p - size * m / (std::sqrt(v) * root + eps);
+    parameter[i] = shrink * p - size * m / (std::sqrt(v) * root + eps);
   }
 }
 

@@ -44,6 +44,7 @@ TEST_F(CudaTraining, OptimizersStepAsOnTheCPU) {
       with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.3}),
       with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}),
       with<optim::Adam>(optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1}),
+      with<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .weight_decay = 0.1}),
   };
   for (const Make& make : all) {
     for (const DType dtype : {DType::kF32, DType::kF64}) {

@@ -102,6 +102,20 @@ TEST(Adam, StepsAsPyTorchDoes) {
 }
 
 // PyTorch 2.8 gives 0.80099019: what is kept of a gradient must not depend on the one before it.
+TEST(AdamW, StepsAsPyTorchDoes) {
+  expect_pytorchs("adamw", make<AdamW>(AdamWOptions{}));
+  expect_pytorchs("adamw_options",
+                  make<AdamW>(AdamWOptions{
+                      .lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-4, .weight_decay = 0.3}));
+}
+
+TEST(AdamW, NamesItselfInErrors) {
+  EXPECT_ERROR(AdamW(start(), {.eps = -1}), kInvalidArgument,
+               "AdamW: eps is -1, wanted at least 0");
+  EXPECT_ERROR(AdamW(start(), {.betas = {0.9, 1}}), kInvalidArgument,
+               "AdamW: beta 1 is 1, wanted at least 0 and less than 1");
+}
+
 TEST(Adam, WithBeta1OfZeroTakesTheGradientItself) {
   const Tensor p = tensor({1.0f}).requires_grad_();
   Adam adam({p}, {.lr = 0.1, .betas = {0, 0}});
@@ -296,6 +310,7 @@ TEST(Optimizer, StateResumesARun) {
                  make<SGD>(SGDOptions{}));
   expect_resumes(make<Adam>(AdamOptions{.lr = 0.02, .betas = {0.8, 0.9}}),
                  make<Adam>(AdamOptions{}));
+  expect_resumes(make<AdamW>(AdamWOptions{.lr = 0.02}), make<AdamW>(AdamWOptions{}));
 }
 
 TEST(Optimizer, RefusesAForeignState) {
