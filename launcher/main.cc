@@ -37,10 +37,9 @@
 #include "launcher/remote/hosts_job.h"
 #include "launcher/remote/ssh.h"
 #include "launcher/slurm/commands.h"
-#include "launcher/slurm/munge.h"
-#include "launcher/slurm/step_key.h"
 #include "launcher/srun/srun_job.h"
 #include "launcher/srun/srun_task.h"
+#include "launcher/srun/step_key.h"
 
 namespace dl::launcher {
 namespace {
@@ -62,28 +61,6 @@ void show(const std::string& text) {
   }
 }
 
-void use_key(const rendezvous::JobKey& key) {
-  // For job_secret(). Ranks get one of their own.
-  env::set(std::string(env::name_of(env::Var::kKeyFd)), std::to_string(key.to_memfd().release()));
-}
-
-// One dlrun a node, all of which srun has started: they need one key before they can meet. Without
-// MUNGE it is the user's own file. The result is to be given out, on the first node.
-std::unique_ptr<StepKey> key_of_step(const Options& options) {
-  const bool has_key =
-      !options.key_file.empty() || env::is_set(env::Var::kKeyFd) || env::is_set(env::Var::kKeyFile);
-  if (options.slurm_step.empty() || has_key || !has_munge()) return nullptr;
-  const std::optional<SlurmStep> step = slurm_step();
-  if (step->node > 0) {
-    use_key(fetch_step_key(*step, options.join_timeout));
-    return nullptr;
-  }
-  auto made = std::make_unique<StepKey>(
-      *step, std::chrono::duration_cast<std::chrono::seconds>(options.join_timeout));
-  use_key(made->key());
-  return made;
-}
-
 // `step`: set if others of a step of srun wait for this node.
 int run(int argc, char** argv, std::string& step) {
   if (argc > 1 && std::string_view(argv[1]) == "autopsy") {
@@ -95,6 +72,7 @@ int run(int argc, char** argv, std::string& step) {
   }
   NodePlan plan;
   Options options;
+  std::unique_ptr<KeyGiver> key;
   try {
     auto parsed = parse_options({argv + 1, argv + argc});
     if (const auto* information = std::get_if<Information>(&parsed)) {
@@ -109,6 +87,10 @@ int run(int argc, char** argv, std::string& step) {
     if (const auto allocation = needs_srun(options)) {
       return run_on_allocation(options, *allocation, {argc, argv});
     }
+    if (!options.dry_run) {
+      step = options.slurm_step;
+      key = key_of_step(options, {argc, argv});  // may execute dlrun-srun, with all still to do
+    }
     take_surroundings(options);
     Machine machine = this_machine();
     if (needs_gpus(options)) {
@@ -120,6 +102,7 @@ int run(int argc, char** argv, std::string& step) {
     plan = make_plan(options, machine);
   } catch (const Error& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
+    if (!step.empty()) end_slurm_step(step);
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
   }
   for (const std::string& line : remarks_on(options, plan)) fmt::print(stderr, "dlrun: {}\n", line);
@@ -149,8 +132,6 @@ int run(int argc, char** argv, std::string& step) {
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
                                                    ranks, kHighestRankFd);
-  step = options.slurm_step;
-  const std::unique_ptr<StepKey> key = key_of_step(options);
   JobSignals::hold();
   StartHere starter(plan,
                     start_warden({plan.executable, plan.job.program, open_files}, {argc, argv}));

@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "launcher/slurm/allocation.h"
 #include "launcher/slurm/commands.h"
+#include "launcher/slurm/munge.h"
 
 namespace dl::launcher {
 
@@ -45,6 +46,12 @@ std::optional<SlurmAllocation> needs_srun(const Options& options) {
   const bool is_here = env::is_set(env::Var::kSlurmdNodeName);
   if (!allocation || (allocation->hosts.size() == 1 && is_here)) return std::nullopt;
   return allocation;
+}
+
+bool needs_step_key(const Options& options) {
+  const bool has_key =
+      !options.key_file.empty() || env::is_set(env::Var::kKeyFd) || env::is_set(env::Var::kKeyFile);
+  return !options.slurm_step.empty() && !has_key && has_munge();
 }
 
 std::optional<std::chrono::system_clock::time_point> time_of_preemption(const Options& options) {

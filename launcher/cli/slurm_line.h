@@ -19,6 +19,10 @@ void take_slurm_step(Options& options, bool says_nnodes);
 // in a batch script or below salloc, and the allocation has several nodes or is elsewhere.
 std::optional<SlurmAllocation> needs_srun(const Options& options);
 
+// One dlrun a node, all of which srun has started: whether they need a key before they can meet,
+// and MUNGE is there to pass it on. Without MUNGE the key is the user's own file.
+bool needs_step_key(const Options& options);
+
 // When --preempt-before says that the ranks are asked to save; nullopt: never, or --dry-run. Runs
 // squeue, and throws as end_of_slurm_job().
 std::optional<std::chrono::system_clock::time_point> time_of_preemption(const Options& options);

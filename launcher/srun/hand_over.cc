@@ -10,8 +10,10 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "launcher/cli/slurm_line.h"
 #include "launcher/srun/srun_job.h"
 #include "launcher/srun/srun_task.h"
+#include "launcher/srun/step_key.h"
 
 namespace dl::launcher {
 namespace {
@@ -28,6 +30,11 @@ namespace {
 }  // namespace
 
 int run_on_allocation(const Options&, const SlurmAllocation&, CommandLine line) {
+  hand_over(line);
+}
+
+std::unique_ptr<KeyGiver> key_of_step(const Options& options, CommandLine line) {
+  if (!needs_step_key(options)) return nullptr;
   hand_over(line);
 }
 

@@ -43,9 +43,11 @@ class Slurm : public tests::SlurmTest {
     return options;
   }
 
+  // dlrun, or what it executes in its place.
+  static bool is_dlrun(const std::string& name) { return name == "dlrun" || name == "dlrun-srun"; }
   // Whether it is the dlrun that was started here, and not one of its tasks.
   static bool front(pid_t pid) {
-    if (tests::name_of(pid) != "dlrun") return false;
+    if (!is_dlrun(tests::name_of(pid))) return false;
     std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
     for (std::string variable; std::getline(file, variable, '\0');) {
       if (variable.starts_with("SLURM_STEP_ID=")) return false;
@@ -222,7 +224,8 @@ TEST_F(Slurm, SigkillOfSrunOrOfANodesDlrunEndsTheJobAndLeavesNothing) {
     std::vector<pid_t> pids = tests::processes_with(job.mark());
     std::sort(pids.begin(), pids.end());  // srun has a child of the same name
     for (const pid_t pid : pids) {
-      if (tests::name_of(pid) != victim || front(pid)) continue;
+      const std::string name = tests::name_of(pid);
+      if ((is_dlrun(name) ? "dlrun" : name) != victim || front(pid)) continue;
       ::kill(pid, SIGKILL);
       break;
     }

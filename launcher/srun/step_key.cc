@@ -1,4 +1,4 @@
-#include "launcher/slurm/step_key.h"
+#include "launcher/srun/step_key.h"
 
 #include <fmt/core.h>
 #include <poll.h>
@@ -9,12 +9,22 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <exception>
+#include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "core/base/deadline.h"
+#include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/unique_fd.h"
+#include "launcher/cli/slurm_line.h"
+#include "launcher/slurm/allocation.h"
 #include "launcher/slurm/munge.h"
+#include "rendezvous/net/job_key.h"
+#include "rendezvous/net/socket.h"
 
 namespace dl::launcher {
 namespace {
@@ -49,7 +59,28 @@ std::string read_all(int fd) {
   return text;
 }
 
-}  // namespace
+// On the first node. `life`: how long other nodes may ask.
+class StepKey : public KeyGiver {
+ public:
+  StepKey(const SlurmStep& step, std::chrono::seconds life);
+  ~StepKey() override;
+  StepKey(const StepKey&) = delete;
+  StepKey& operator=(const StepKey&) = delete;
+
+  const rendezvous::JobKey& key() const { return key_; }
+  void serve() override {
+    thread_ = std::thread([this] { run(); });
+  }
+
+ private:
+  void run();
+
+  rendezvous::JobKey key_;
+  rendezvous::Listener listener_;
+  std::string sealed_;
+  UniqueFd wake_;
+  std::thread thread_;
+};
 
 StepKey::StepKey(const SlurmStep& step, std::chrono::seconds life)
     : key_(rendezvous::JobKey::generate()),
@@ -58,10 +89,6 @@ StepKey::StepKey(const SlurmStep& step, std::chrono::seconds life)
       sealed_(munge_seal(head_of(step) + key_.hex(), std::min(life, kMostLife))),
       wake_(::eventfd(0, EFD_CLOEXEC)) {
   if (!wake_) throw_errno(errno, "eventfd");
-}
-
-void StepKey::serve() {
-  thread_ = std::thread([this] { run(); });
 }
 
 StepKey::~StepKey() {
@@ -90,6 +117,7 @@ void StepKey::run() {
   }
 }
 
+// Waits for the first node until `patience` is over.
 rendezvous::JobKey fetch_step_key(const SlurmStep& step, std::chrono::milliseconds patience) {
   const Deadline deadline = Deadline::after(patience);
   std::string sealed;
@@ -104,6 +132,26 @@ rendezvous::JobKey fetch_step_key(const SlurmStep& step, std::chrono::millisecon
   DL_CHECK(text.starts_with(head), kAuthentication,
            "{} gave the key of another job; give one in --key-file", step.key_endpoint());
   return rendezvous::JobKey::from_hex(text.substr(head.size()));
+}
+
+void use_key(const rendezvous::JobKey& key) {
+  // For job_secret(). Ranks get one of their own.
+  env::set(std::string(env::name_of(env::Var::kKeyFd)), std::to_string(key.to_memfd().release()));
+}
+
+}  // namespace
+
+std::unique_ptr<KeyGiver> key_of_step(const Options& options, CommandLine) {
+  if (!needs_step_key(options)) return nullptr;
+  const std::optional<SlurmStep> step = slurm_step();
+  if (step->node > 0) {
+    use_key(fetch_step_key(*step, options.join_timeout));
+    return nullptr;
+  }
+  auto made = std::make_unique<StepKey>(
+      *step, std::chrono::duration_cast<std::chrono::seconds>(options.join_timeout));
+  use_key(made->key());
+  return made;
 }
 
 }  // namespace dl::launcher
