@@ -114,16 +114,15 @@ int run(int argc, char** argv, std::string& step) {
   }
   if (options.verbose) fmt::print(stderr, "{}", plan_in_short(options.settings, plan));
   for (const std::string& line : shared_gpus(plan)) fmt::print(stderr, "dlrun: {}\n", line);
-  const Program program = find_program(plan.job.program.front(), options.script);
+  const Program& program = plan.program;
   if (program.exit_code != 0) {
     fmt::print(stderr, "dlrun: {}\n", program.error);
     return program.exit_code;
   }
-  plan.executable = program.path;
   // One node's request is enough for all.
   if (plan.node_rank == 0) options.preempt_at = time_of_preemption(options);
   try {
-    plan.serves_pmi = is_to_serve_pmi(options, plan.executable);
+    plan.serves_pmi = is_to_serve_pmi(options, program);
   } catch (const Error& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
     return kExitUsage;
@@ -133,8 +132,7 @@ int run(int argc, char** argv, std::string& step) {
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
                                                    ranks, kHighestRankFd);
   JobSignals::hold();
-  StartHere starter(plan,
-                    start_warden({plan.executable, plan.job.program, open_files}, {argc, argv}));
+  StartHere starter(plan, start_warden({program.path, plan.job.program, open_files}, {argc, argv}));
   if (key) key->serve();
   Front front(options, starter);
   return front.run();

@@ -147,7 +147,7 @@ void Generation::watch_start() {
         fmt::format("{} {} not started yet after {} s: the system does not come to the end of "
                     "executing {}; does its file system hang?",
                     rank_list(missing), missing.size() == 1 ? "is" : "are", kSilence.count(),
-                    set_.plan.executable));
+                    set_.plan.program.path));
   });
 }
 
@@ -191,7 +191,7 @@ void Generation::on_not_started(Rank& rank, const Message& message) {
   // The program is to blame only if it was come to.
   const bool is_programs = message.text == "exec" && !is_want_of_room(error);
   const int exit_code = !is_programs ? 1 : error == ENOENT ? kExitNotFound : kExitNotExecutable;
-  const std::string& program = set_.plan.executable;
+  const std::string& program = set_.plan.program.path;
   std::string why = spawn_error_text(error);
   if (is_programs && error == ENOENT) why = why_no_interpreter(program);
   if (is_programs && error == ENOEXEC) why = why_not_executed(program);
@@ -412,7 +412,7 @@ std::vector<std::string> Generation::who_is_left() const {
           fmt::format("rank {}, pid {}: {}", number_of(rank), rank.pid, why_it_stays(rank.pid)));
     } else if (rank.asked && !rank.ended) {
       left.push_back(fmt::format("rank {}, which is not started yet: executing {} does not end",
-                                 number_of(rank), set_.plan.executable));
+                                 number_of(rank), set_.plan.program.path));
     }
   }
   return left;

@@ -250,7 +250,8 @@ NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& option
     check_interface(*inherited, env::name_of(env::Var::kIface));
   }
   plan.iface = options.iface;
-  plan.wants_torch_store = wants_torch_store(job.program);
+  if (!job.program.empty()) plan.program = find_program(job.program.front(), options.script);
+  plan.wants_torch_store = wants_torch_store(job.program, plan.program);
   plan.has_mpirun_names = has_mpirun_names(options);
   return plan;
 }

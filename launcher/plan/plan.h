@@ -14,6 +14,7 @@
 #include "launcher/bind/binding.h"
 #include "launcher/cli/options.h"
 #include "launcher/plan/machine.h"
+#include "launcher/process/program.h"
 
 namespace dl::launcher {
 
@@ -97,7 +98,7 @@ struct NodePlan {
   std::vector<VisibleGpu> gpus;             // that a rank would see, if dlrun looked for them
   GpuPolicy gpu_policy = GpuPolicy::kLeave;
   std::string iface;               // empty: not given
-  std::string executable;          // what is executed, found along PATH
+  Program program;                 // what is executed, found along PATH, or why it cannot be
   bool wants_torch_store = false;  // see torch_program.h
 
   int local_world_size() const { return static_cast<int>(ranks.size()); }

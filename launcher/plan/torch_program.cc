@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "core/base/env.h"
-#include "launcher/process/program.h"
 
 namespace dl::launcher {
 namespace {
@@ -25,10 +24,10 @@ bool is_shell(std::string_view word) {
   return std::ranges::find(kNames, word.substr(word.rfind('/') + 1)) != kNames.end();
 }
 
-bool is_script(const std::string& path) {
-  if (!answers(path)) return false;
+bool is_script(const Program& program) {
+  if (!program.can_be_read) return false;
   std::array<char, 4> begin{};
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(program.path, std::ios::binary);
   return file.read(begin.data(), begin.size()) && std::string_view(begin.data(), begin.size()) !=
                                                       "\x7f"
                                                       "ELF";
@@ -36,15 +35,14 @@ bool is_script(const std::string& path) {
 
 }  // namespace
 
-bool may_be_torch(const std::vector<std::string>& words) {
+bool may_be_torch(const std::vector<std::string>& words, const Program& program) {
   if (words.empty()) return false;
-  return is_shell(words.front()) || std::ranges::any_of(words, names_script) ||
-         is_script(find_program(words.front()).path);
+  return is_shell(words.front()) || std::ranges::any_of(words, names_script) || is_script(program);
 }
 
-bool wants_torch_store(const std::vector<std::string>& words) {
+bool wants_torch_store(const std::vector<std::string>& words, const Program& program) {
   const std::optional<std::string> disabled = env::get(env::Var::kTorchNoAgentStore);
-  return disabled ? *disabled != "1" : may_be_torch(words);
+  return disabled ? *disabled != "1" : may_be_torch(words, program);
 }
 
 }  // namespace dl::launcher

@@ -5,14 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/program.h"
+
 namespace dl::launcher {
 
 // Whether the words may start a PyTorch program: a script, a shell, `env`, or a line that names
-// Python or a .py or .sh file. A native program may listen on MASTER_PORT itself.
-bool may_be_torch(const std::vector<std::string>& words);
+// Python or a .py or .sh file. `program`: what the first one is. A native program may listen on
+// MASTER_PORT itself.
+bool may_be_torch(const std::vector<std::string>& words, const Program& program);
 
 // may_be_torch(), unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE says otherwise: 1 never, any other
 // value always, as with torchrun.
-bool wants_torch_store(const std::vector<std::string>& words);
+bool wants_torch_store(const std::vector<std::string>& words, const Program& program);
 
 }  // namespace dl::launcher

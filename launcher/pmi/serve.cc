@@ -5,20 +5,20 @@
 
 namespace dl::launcher {
 
-bool is_to_serve_pmi(const Options& options, const std::string& executable) {
+bool is_to_serve_pmi(const Options& options, const Program& program) {
   if (options.mpi != Mpi::kAuto) return options.mpi == Mpi::kPmi1;
-  const WhichMpi mpi = which_mpi(executable);
+  const WhichMpi mpi = program.can_be_read ? which_mpi(program.path) : WhichMpi();
   if (mpi.kind == MpiKind::kNone) return false;
   constexpr const char* kInsist =
       "--mpi none starts it all the same, each rank as a job of its own";
   DL_CHECK(mpi.kind != MpiKind::kOpenMpi, kInvalidArgument,
            "{} is linked to Open MPI ({}), whose processes dlrun cannot join: start it with "
            "`mpirun -n N` or `srun --mpi=pmix`; {}",
-           executable, mpi.library, kInsist);
+           program.path, mpi.library, kInsist);
   DL_CHECK(options.nnodes == 1, kInvalidArgument,
            "{} is linked to MPICH ({}), whose processes dlrun joins on one node only: start it on "
            "{} nodes with `mpirun -n N --hosts ...` or `srun --mpi=pmi2`; {}",
-           executable, mpi.library, options.nnodes, kInsist);
+           program.path, mpi.library, options.nnodes, kInsist);
   return true;
 }
 

@@ -12,7 +12,6 @@
 #include <optional>
 
 #include "core/base/unique_fd.h"
-#include "launcher/process/program.h"
 
 namespace dl::launcher {
 namespace {
@@ -110,7 +109,6 @@ MpiKind mpi_of_library(std::string_view name) {
 }
 
 WhichMpi which_mpi(const std::string& path) {
-  if (!answers(path)) return {};
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status{};
   if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_size <= 0) return {};

@@ -49,10 +49,6 @@ Program refused(const std::string& path, int error) {
   return {path, kExitNotExecutable, text};
 }
 
-}  // namespace
-
-namespace {
-
 Program find_executable(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     const int error = why_not(name);
@@ -94,19 +90,6 @@ Program without_script(const std::string& script) {
           fmt::format("{} cannot be read: {}", script, std::strerror(errno))};
 }
 
-}  // namespace
-
-Program find_program(const std::string& name, const std::string& script) {
-  Program program = find_executable(name);
-  if (script.empty()) return program;
-  if (program.exit_code != 0) {
-    program.error += fmt::format(", which {} needs; PYTHON_EXEC may name another one", script);
-    return program;
-  }
-  const Program missing = without_script(script);
-  return missing.exit_code == 0 ? program : missing;
-}
-
 bool answers(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return false;
@@ -134,6 +117,20 @@ bool answers(const std::string& path) {
   if (!ended) ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, ended ? 0 : WNOHANG);
   return has_read;
+}
+
+}  // namespace
+
+Program find_program(const std::string& name, const std::string& script) {
+  Program program = find_executable(name);
+  if (program.exit_code == 0) {
+    program.can_be_read = answers(program.path);
+  } else if (!script.empty()) {
+    program.error += fmt::format(", which {} needs; PYTHON_EXEC may name another one", script);
+  }
+  if (script.empty() || program.exit_code != 0) return program;
+  const Program missing = without_script(script);
+  return missing.exit_code == 0 ? program : missing;
 }
 
 }  // namespace dl::launcher

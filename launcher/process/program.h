@@ -14,15 +14,13 @@ struct Program {
   std::string path;   // what execve() takes
   int exit_code = 0;  // kExitNotExecutable or kExitNotFound where it cannot be run
   std::string error;  // one sentence, then
+  // Whether dlrun may look into it: a file system that hangs would hold dlrun before it can say so.
+  // Files on disks of this machine are taken to answer; others are tried in a child, for a second.
+  bool can_be_read = false;
 };
 
 // As a shell would: along PATH, unless the name has a slash. `script`: the file that the program,
-// an interpreter, reads; it must be there, too. Empty: none.
+// an interpreter, reads; it must be there, too. Empty: none. For a process without threads.
 Program find_program(const std::string& name, const std::string& script = "");
-
-// Whether the file can be read now, so that dlrun may look into it: a file system that hangs would
-// hold dlrun before it can say so. Files on disks of this machine are taken to answer; others are
-// tried in a child, which gets a second. For a process without threads.
-bool answers(const std::string& path);
 
 }  // namespace dl::launcher

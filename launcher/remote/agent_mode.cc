@@ -180,9 +180,8 @@ Node make_node(const Start& start, Opening& opening) {
   node.plan = make_plan(node.options, machine);
   node.plan.host = start.host;
   node.plan.job.other_endpoints = std::move(others);
-  const Program program = find_program(node.plan.job.program.front(), node.options.script);
+  const Program& program = node.plan.program;
   if (program.exit_code != 0) throw Refusal{program.exit_code, program.error};
-  node.plan.executable = program.path;
   return node;
 }
 
@@ -381,7 +380,7 @@ int run_agent(CommandLine line, UniqueFd in, UniqueFd out) {
         raise_descriptor_limit(descriptors_for(ranks, /*with_logs=*/false), ranks, kHighestRankFd);
     JobSignals::hold();
     WardenHandle warden =
-        start_warden({node.plan.executable, node.plan.job.program, open_files}, line);
+        start_warden({node.plan.program.path, node.plan.job.program, open_files}, line);
     return AgentMode(std::move(node), start, std::move(warden), std::move(opening)).run();
   } catch (const Refusal& refusal) {
     opening.say(Refused{refusal.exit_code, refusal.text});

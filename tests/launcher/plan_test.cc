@@ -17,6 +17,7 @@
 #include "launcher/plan/environment.h"
 #include "launcher/plan/port.h"
 #include "launcher/plan/torch_program.h"
+#include "launcher/process/program.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {
@@ -148,23 +149,24 @@ TEST(TorchProgram, MayBeWhatIsNoNativeProgram) {
                                              {"nice", "./run.sh"},
                                              {"sh", "-c", "exec python train.py"},
                                              {"env", "A=1", "train"}}) {
-    EXPECT_TRUE(may_be_torch(words)) << words.front();
+    EXPECT_TRUE(may_be_torch(words, {})) << words.front();
   }
   const tests::TempDir folder;
   const std::string script = folder.path() + "/train";
   std::ofstream(script) << "#!/usr/bin/python3\n";
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  EXPECT_TRUE(may_be_torch({script}));
-  EXPECT_FALSE(may_be_torch({"/proc/self/exe"}));
-  EXPECT_FALSE(may_be_torch({"true"}));
-  EXPECT_FALSE(may_be_torch({folder.path() + "/not-there"}));
+  EXPECT_TRUE(may_be_torch({script}, find_program(script)));
+  EXPECT_FALSE(may_be_torch({"/proc/self/exe"}, find_program("/proc/self/exe")));
+  EXPECT_FALSE(may_be_torch({"true"}, find_program("true")));
+  EXPECT_FALSE(
+      may_be_torch({folder.path() + "/not-there"}, find_program(folder.path() + "/not-there")));
 }
 
 TEST(TorchProgram, IsServedAsItsUserSays) {
   ::setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1", 1);
-  EXPECT_FALSE(wants_torch_store({"python", "train.py"}));
+  EXPECT_FALSE(wants_torch_store({"python", "train.py"}, {}));
   ::setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0", 1);
-  EXPECT_TRUE(wants_torch_store({"true"}));
+  EXPECT_TRUE(wants_torch_store({"true"}, {}));
   ::unsetenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE");
   EXPECT_TRUE(make_plan(options({"python", "train.py"}), kMachine).wants_torch_store);
   EXPECT_FALSE(make_plan(options({"true"}), kMachine).wants_torch_store);
