@@ -23,12 +23,14 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "collectives/init.h"
 #include "core/base/error.h"
 #include "tests/chaos/operations.h"
+#include "tests/chaos/soak_arguments.h"
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
@@ -226,20 +228,15 @@ int soak(int seconds, std::uint64_t jobs, std::uint64_t seed) {
 }  // namespace dl
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> given(argv + 1, argv + argc);
-  if (given.size() == 6 && given[0] == "rank") {
-    return dl::play({.way = given[1],
-                     .victim = std::atoi(given[2].c_str()),
-                     .in_part = given[3] == "1",
-                     .catches = given[4] == "1",
-                     .seed = std::strtoull(given[5].c_str(), nullptr, 10)});
+  const dl::tests::SoakArguments given(argc, argv, "cause_soak SECONDS [JOBS [SEED]]");
+  // As it starts itself, for a rank.
+  if (argc == 7 && std::string_view(given.text(1)) == "rank") {
+    return dl::play({.way = given.text(2),
+                     .victim = static_cast<int>(given.number(3)),
+                     .in_part = given.number(4) == 1,
+                     .catches = given.number(5) == 1,
+                     .seed = given.number(6)});
   }
-  if (given.empty() || given.size() > 3) {
-    std::fprintf(stderr, "cause_soak SECONDS [JOBS [SEED]]\n");
-    return 64;
-  }
-  const auto number = [&](std::size_t i, std::uint64_t otherwise) {
-    return i < given.size() ? std::strtoull(given[i].c_str(), nullptr, 10) : otherwise;
-  };
-  return dl::soak(static_cast<int>(number(0, 0)), number(1, 1), number(2, std::random_device()()));
+  return dl::soak(given.seconds(), given.number_or(2, 1),
+                  given.number_or(3, std::random_device()()));
 }

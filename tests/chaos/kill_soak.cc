@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "core/base/unique_fd.h"
+#include "tests/chaos/soak_arguments.h"
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
@@ -272,14 +273,13 @@ int soak_of_kills(int seconds, std::uint64_t seed, int kills) {
 }  // namespace dl
 
 int main(int argc, char** argv) {
-  const int seconds = argc > 1 ? std::atoi(argv[1]) : 0;
-  if (seconds <= 0) {
-    std::fprintf(stderr, "usage: kill_soak SECONDS [SEED [KILLS]]\n");
-    return 2;
-  }
+  const dl::tests::SoakArguments given(argc, argv, "kill_soak SECONDS [SEED [KILLS]]");
+  const int seconds = given.seconds();
+  const std::uint64_t seed = given.number_or(2, 1);
+  const auto kills =
+      static_cast<int>(std::min<std::uint64_t>(given.number_or(3, 1'000'000), 1'000'000));
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   ::setenv("DLRUN_TEST_BIN", folder.c_str(), 0);
-  return dl::soak_of_kills(seconds, argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1,
-                           argc > 3 ? std::atoi(argv[3]) : 1'000'000);
+  return dl::soak_of_kills(seconds, seed, kills);
 }

@@ -38,6 +38,7 @@
 #include "core/base/fork.h"
 #include "core/base/stopped.h"
 #include "tests/chaos/operations.h"
+#include "tests/chaos/soak_arguments.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -302,13 +303,11 @@ int soak(int seconds, std::uint64_t seed, const std::vector<std::string>& backen
 }  // namespace dl
 
 int main(int argc, char** argv) {
-  const int seconds = argc > 1 ? std::atoi(argv[1]) : 0;
-  if (seconds <= 0) {
-    std::fprintf(stderr, "usage: soak SECONDS [SEED [BACKEND]]\n");
-    return 2;
-  }
+  const dl::tests::SoakArguments given(argc, argv, "soak SECONDS [SEED [BACKEND]]");
+  const int seconds = given.seconds();
+  const std::uint64_t seed = given.number_or(2, 1);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  return dl::soak(seconds, argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1,
-                  argc > 3 ? std::vector<std::string>{argv[3]}
-                           : std::vector<std::string>{"tcp", "shm", "hybrid"});
+  return dl::soak(seconds, seed,
+                  given.has(3) ? std::vector<std::string>{given.text(3)}
+                               : std::vector<std::string>{"tcp", "shm", "hybrid"});
 }
