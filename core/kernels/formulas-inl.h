@@ -68,6 +68,131 @@ struct Silu {
   }
 };
 
+// x tanh(log(1 + e^x)) (Misra 2019).
+struct Mish {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x * tanh_of(log1p_of(exp_of(x)));
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    const N t = tanh_of(log1p_of(exp_of(x)));
+    const N sigmoid = N(1) / (N(1) + exp_of(-x));
+    return t + x * sigmoid * (N(1) - t * t);
+  }
+};
+
+// log(1 / (1 + e^-x)), without overflow.
+struct LogSigmoid {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return select(x < N(0), x, N(0)) - log1p_of(exp_of(-abs_of(x)));
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return N(1) / (N(1) + exp_of(x));
+  }
+};
+
+// x / (1 + |x|)
+struct Softsign {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x / (N(1) + abs_of(x));
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    const N d = N(1) + abs_of(x);
+    return N(1) / (d * d);
+  }
+};
+
+// min(max(x, 0), 6); NaN stays NaN. The gradient at 0 and at 6 is 0.
+struct Relu6 {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return select(x < N(0), N(0), select(N(6) < x, N(6), x));
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N y) {
+    return select(y <= N(0), N(0), select(N(6) <= y, N(0), g));
+  }
+};
+
+// min(max(x + 3, 0), 6) / 6
+struct Hardsigmoid {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return Relu6::value(x + N(3)) / N(6);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return select(N(-3) < x, select(x < N(3), g / N(6), N(0)), N(0));
+  }
+};
+
+// x min(max(x + 3, 0), 6) / 6 (Howard et al. 2019).
+struct Hardswish {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x * Relu6::value(x + N(3)) / N(6);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return select(x <= N(-3), N(0), select(x < N(3), g * (x / N(3) + N(0.5)), g));
+  }
+};
+
+// x, or a x below 0.
+struct LeakyRelu {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return select(N(0) < x, x, x * p.a);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(N(0) < x, g, g * p.a);
+  }
+};
+
+// x, or a (e^x - 1) below 0.
+struct Elu {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return select(x <= N(0), p.a * expm1_of(x), x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(x <= N(0), g * p.a * exp_of(x), g);
+  }
+};
+
+// log(1 + e^(a x)) / a, or x where a x is more than b.
+struct Softplus {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    const N z = x * p.a;
+    return select(p.b < z, x, log1p_of(exp_of(z)) / p.a);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    const N z = exp_of(x * p.a);
+    return select(p.b < x * p.a, g, g * z / (z + N(1)));
+  }
+};
+
+// min(max(x, a), b); NaN stays NaN.
+struct Hardtanh {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return select(x < p.a, p.a, select(p.b < x, p.b, x));
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(x <= p.a, N(0), select(p.b <= x, N(0), g));
+  }
+};
+
 // The hyperbolic tangent.
 struct Tanh {
   template <typename N>
@@ -157,6 +282,186 @@ struct Square {
   template <typename N>
   static DL_INLINE N slope(N x) {
     return N(2) * x;
+  }
+};
+
+// 1 / sqrt(x)
+struct Rsqrt {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return N(1) / sqrt_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N y) {
+    return N(-0.5) * (y * y * y);
+  }
+};
+
+// 1 / x
+struct Reciprocal {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return N(1) / x;
+  }
+  template <typename N>
+  static DL_INLINE N slope(N y) {
+    return -(y * y);
+  }
+};
+
+// e^x - 1
+struct Expm1 {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return expm1_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N y) {
+    return y + N(1);
+  }
+};
+
+// log(1 + x)
+struct Log1p {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return log1p_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / (x + N(1));
+  }
+};
+
+// The logarithm of base 2.
+struct Log2 {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return log2_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / (x * N(0.6931471805599453094));  // log(2)
+  }
+};
+
+// The logarithm of base 10.
+struct Log10 {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return log10_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / (x * N(2.3025850929940456840));  // log(10)
+  }
+};
+
+// The sine.
+struct Sin {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return sin_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return cos_of(x);
+  }
+};
+
+// The cosine.
+struct Cos {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return cos_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return -sin_of(x);
+  }
+};
+
+// The error function.
+struct Erf {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return erf_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return N(1.1283791670955125739) * exp_of(-(x * x));  // 2 / sqrt(pi)
+  }
+};
+
+// -1, 0 or 1; 0 of NaN.
+struct Sign {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return select(x < N(0), N(-1), select(N(0) < x, N(1), N(0)));
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N, N) {
+    return N(0);
+  }
+};
+
+// The magnitude. The gradient at 0 is 0.
+struct Abs {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return abs_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g * Sign::value(x);
+  }
+};
+
+// The next whole number below.
+struct Floor {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return floor_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N, N) {
+    return N(0);
+  }
+};
+
+// The next whole number above.
+struct Ceil {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return ceil_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N, N) {
+    return N(0);
+  }
+};
+
+// The nearest whole number; halves go to the even one.
+struct Round {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return round_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N, N) {
+    return N(0);
+  }
+};
+
+// The whole part.
+struct Trunc {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return trunc_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N, N) {
+    return N(0);
   }
 };
 

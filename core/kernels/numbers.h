@@ -71,11 +71,41 @@ DL_FUNCTION_OF(log1p)
 DL_FUNCTION_OF(sqrt)
 DL_FUNCTION_OF(tanh)
 DL_FUNCTION_OF(erf)
+DL_FUNCTION_OF(log2)
+DL_FUNCTION_OF(log10)
+DL_FUNCTION_OF(sin)
+DL_FUNCTION_OF(cos)
+DL_FUNCTION_OF(abs)
+DL_FUNCTION_OF(floor)
+DL_FUNCTION_OF(ceil)
+DL_FUNCTION_OF(trunc)
 #undef DL_FUNCTION_OF
 
 template <std::floating_point N>
 DL_HOST_DEVICE N pow_of(N x, N exponent) {
   return std::pow(x, exponent);
+}
+
+// Halves go to the even number, unless a program has changed the rounding mode.
+template <std::floating_point N>
+DL_HOST_DEVICE N round_of(N x) {
+  return std::nearbyint(x);
+}
+
+// Integers are whole.
+#define DL_WHOLE_OF(name)                    \
+  template <typename T>                      \
+  DL_HOST_DEVICE Whole<T> name(Whole<T> x) { \
+    return x;                                \
+  }
+DL_WHOLE_OF(floor_of)
+DL_WHOLE_OF(ceil_of)
+DL_WHOLE_OF(round_of)
+DL_WHOLE_OF(trunc_of)
+#undef DL_WHOLE_OF
+template <typename T>
+DL_HOST_DEVICE Whole<T> abs_of(Whole<T> x) {
+  return select(x < Whole<T>(T(0)), -x, x);
 }
 
 }  // namespace dl::kernels

@@ -19,4 +19,11 @@ Tensor gelu(const Tensor& input, GeluForm form = GeluForm::kErf);
 
 Tensor pow(const Tensor& base, double exponent);
 
+// PyTorch's functions of these names, with its defaults.
+Tensor leaky_relu(const Tensor& input, double negative_slope = 0.01);
+Tensor elu(const Tensor& input, double alpha = 1.0);
+Tensor softplus(const Tensor& input, double beta = 1.0, double threshold = 20.0);
+// Throws kInvalidArgument unless min_val < max_val.
+Tensor hardtanh(const Tensor& input, double min_val = -1.0, double max_val = 1.0);
+
 }  // namespace dl

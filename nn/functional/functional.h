@@ -72,8 +72,12 @@ struct DropoutOptions {
 Tensor dropout(const Tensor& input, double p = 0.5, DropoutOptions options = {},
                Generator& generator = default_generator());
 
+using dl::elu;
+using dl::hardtanh;
+using dl::leaky_relu;
 using dl::log_softmax;
 using dl::softmax;
+using dl::softplus;
 // Losses: core/ops/loss.h says what they take and throw.
 using dl::cross_entropy;
 using dl::mse_loss;

@@ -112,6 +112,49 @@ HWY_INLINE Lanes log1p_of(Lanes x) {
   return select(x == Lanes(0), x, y);
 }
 
+HWY_INLINE Lanes log2_of(Lanes x) {
+  return with_ends_of_log(x, Lanes(hn::Log2(Lanes::D(), x.v)), Lanes(0));
+}
+
+HWY_INLINE Lanes log10_of(Lanes x) {
+  return with_ends_of_log(x, Lanes(hn::Log10(Lanes::D(), x.v)), Lanes(0));
+}
+
+// y, and function(x) in the lanes where x is NaN or too large for Highway's sine and cosine.
+template <typename F>
+HWY_INLINE Lanes with_large_angles(Lanes x, Lanes y, F function) {
+  const Lanes::D d;
+  const LaneMask large{hn::Not(hn::Le(hn::Abs(x.v), hn::Set(d, 39000.0f)))};
+  if (hn::AllFalse(d, large.m)) return y;
+  return select(large, lane_by_lane([=](float a, float) { return function(a); }, x, x), y);
+}
+
+HWY_INLINE Lanes sin_of(Lanes x) {
+  const Lanes y(hn::Sin(Lanes::D(), x.v));
+  return with_large_angles(x, y, [](float a) { return std::sin(a); });
+}
+
+HWY_INLINE Lanes cos_of(Lanes x) {
+  const Lanes y(hn::Cos(Lanes::D(), x.v));
+  return with_large_angles(x, y, [](float a) { return std::cos(a); });
+}
+
+HWY_INLINE Lanes abs_of(Lanes x) {
+  return Lanes(hn::Abs(x.v));
+}
+HWY_INLINE Lanes floor_of(Lanes x) {
+  return keep_nan(x, Lanes(hn::Floor(x.v)));
+}
+HWY_INLINE Lanes ceil_of(Lanes x) {
+  return keep_nan(x, Lanes(hn::Ceil(x.v)));
+}
+HWY_INLINE Lanes round_of(Lanes x) {
+  return keep_nan(x, Lanes(hn::Round(x.v)));
+}
+HWY_INLINE Lanes trunc_of(Lanes x) {
+  return keep_nan(x, Lanes(hn::Trunc(x.v)));
+}
+
 HWY_INLINE Lanes sqrt_of(Lanes x) {
   return Lanes(hn::Sqrt(x.v));
 }
