@@ -1,0 +1,153 @@
+// docs/reference/operations.md is what the lists of operations say.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "core/elementwise/list.h"
+#include "core/ops/dispatch.h"
+
+namespace dl {
+namespace {
+
+std::string text_of(Takes takes) {
+  switch (takes) {
+    case Takes::kAll:
+      return "all";
+    case Takes::kNumbers:
+      return "all but bool";
+    case Takes::kFloating:
+      return "floating";
+    case Takes::kIntoFloat:
+      return "all; integers and bool become float32";
+  }
+  return "";
+}
+
+std::string text_of(CudaKernel kernel) {
+  switch (kernel) {
+    case CudaKernel::kHot:
+      return "yes";
+    case CudaKernel::kShared:
+      return "yes, a shared kernel";
+    case CudaKernel::kMissing:
+      return "not yet";
+  }
+  return "";
+}
+
+std::string text_of(AutocastPolicy policy) {
+  switch (policy) {
+    case AutocastPolicy::kLow:
+      return "to the guard's dtype";
+    case AutocastPolicy::kFull:
+      return "to float32";
+    default:
+      return "";
+  }
+}
+
+// A cell's text: a bar would end it.
+std::string cell(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '|') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+template <typename... Cells>
+void add_row(std::string& page, const Cells&... cells) {
+  page += "|";
+  ((page += " " + cell(cells) + " |"), ...);
+  page += "\n";
+}
+
+std::string operations_page() {
+  std::string page =
+      "# Operations\n\n"
+      "Made from `core/elementwise/list.def` and `core/ops/op_list.def`; the test "
+      "`Reference.OfOperations` compares\n"
+      "them. Names and results are PyTorch's unless a text says otherwise. All operations run on "
+      "the CPU. What PyTorch\n"
+      "has and dlrun has not stands in [missing.md](missing.md).\n\n"
+      "## Functions of one element\n\n"
+      "A function `f` of the first table is written `f(x)`, `f_(x)`, `x.f()` or `x.f_()`; the "
+      "forms with `_` write the\n"
+      "result into `x`. The second table has functions with numbers beside their tensor. Shape, "
+      "layout and dtype stay.\n"
+      "All have a gradient; that of a step is zero.\n\n";
+  const char* const head =
+      "| operation | result | dtypes | CUDA | autocast on CUDA |\n|---|---|---|---|---|\n";
+  for (const bool has_method : {true, false}) {
+    page += head;
+    for (const UnaryFacts& row : kUnaryFacts) {
+      if (row.has_method != has_method) continue;
+      add_row(page, "`" + std::string(row.name) + "`", row.text, text_of(row.takes),
+              text_of(row.cuda), text_of(row.on_cuda));
+    }
+    page += "\n";
+  }
+  page +=
+      "## Functions of two elements\n\n"
+      "Operands are broadcast and promoted by PyTorch's rules; a number may stand in the place of "
+      "a tensor for `add`,\n"
+      "`sub`, `mul`, `div` and comparisons. `gt` and `ge` are `lt` and `le` the other way round; "
+      "`add_scaled` is\n"
+      "`a.add_(b, alpha)`.\n\n"
+      "| operation | result | dtypes | gradient | CUDA |\n|---|---|---|---|---|\n";
+  for (const BinaryFacts& row : kBinaryFacts) {
+    const bool differentiable =
+        row.gradient == Gradient::kGradcheck || row.fn == BinaryFn::kAddScaled;
+    add_row(page, "`" + std::string(row.name) + "`", row.text, text_of(row.takes),
+            differentiable ? "yes" : "no", text_of(row.cuda));
+  }
+  page +=
+      "\n## All others\n\n"
+      "Operations with a gradient and a kernel of their own on both devices; `core/ops/` and "
+      "`nn/functional/` declare them.\n\n"
+      "| operation | autocast on the CPU | autocast on CUDA |\n|---|---|---|\n";
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    const Op op = static_cast<Op>(i);
+    if (info(op).gradient != Gradient::kGradcheck) continue;
+    add_row(page, "`" + std::string(info(op).name) + "`", text_of(policy_of(op, DeviceType::kCPU)),
+            text_of(policy_of(op, DeviceType::kCUDA)));
+  }
+  return page;
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string source() {
+  const char* const given = std::getenv("DLRUN_TEST_SOURCE");
+  return given != nullptr ? given : DLRUN_SOURCE_DIR;
+}
+
+TEST(Reference, OfOperations) {
+  const std::string committed = source() + "/docs/reference/operations.md";
+  const std::string wanted = operations_page();
+  if (read(committed) == wanted) return;
+  const std::string made = testing::TempDir() + "operations.md";
+  std::ofstream(made, std::ios::binary) << wanted;
+  ADD_FAILURE() << "the page differs from the lists: cp " << made << " " << committed;
+}
+
+TEST(Reference, WhatIsMissingIsNotThere) {
+  const std::string page = read(source() + "/docs/reference/missing.md");
+  ASSERT_FALSE(page.empty());
+  for (const UnaryFacts& row : kUnaryFacts) {
+    EXPECT_EQ(page.find("`" + std::string(row.name) + "`"), page.npos) << row.name << " is there";
+  }
+  for (const BinaryFacts& row : kBinaryFacts) {
+    EXPECT_EQ(page.find("`" + std::string(row.name) + "`"), page.npos) << row.name << " is there";
+  }
+}
+
+}  // namespace
+}  // namespace dl
