@@ -40,7 +40,7 @@ Verdict verdict_on(const rendezvous::Finding& found, const std::vector<RankFacts
   verdict.page.push_back(found.headline.empty() ? describe_end(named, place) + found.clause
                                                 : found.headline);
   verdict.page.insert(verdict.page.end(), found.notes.begin(), found.notes.end());
-  const std::vector<std::string> words = last_words(named);
+  const std::vector<std::string> words = last_words(named, /*by_name=*/!found.headline.empty());
   verdict.page.insert(verdict.page.end(), words.begin(), words.end());
   if (const std::string others = fate_of_others(named.rank, all); !others.empty()) {
     verdict.page.push_back(fmt::format("  the others: {}", others));

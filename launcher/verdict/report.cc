@@ -157,7 +157,9 @@ std::string fate_of_others(int cause, const std::vector<RankFacts>& all) {
   return text;
 }
 
-std::vector<std::string> last_words(const RankFacts& cause) {
+std::vector<std::string> last_words(const RankFacts& cause, bool by_name) {
+  const std::string it = by_name ? fmt::format("rank {}", cause.rank) : "it";
+  const std::string its = by_name ? it + "'s" : "its";
   std::vector<std::string> page;
   if (WIFSIGNALED(cause.end.status) && WTERMSIG(cause.end.status) == SIGKILL) {
     page.push_back("  dlrun did not send this signal; where memory runs out, the kernel does");
@@ -173,15 +175,15 @@ std::vector<std::string> last_words(const RankFacts& cause) {
                       std::any_of(
                           lines.begin(), lines.end(),
                           [&](auto& line) { return line.find(left.back()) != std::string::npos; });
-    if (!said) page.push_back("  it left in its error file:");
+    if (!said) page.push_back(fmt::format("  {} left in its error file:", it));
     for (std::size_t i = 0; i < left.size() && !said; ++i) {
       page.push_back(fmt::format("    | {}", left[i]));
     }
   }
   if (lines.empty()) {
-    if (cause.error_file.empty()) page.push_back("  it wrote nothing");
+    if (cause.error_file.empty()) page.push_back(fmt::format("  {} wrote nothing", it));
   } else {
-    page.push_back(fmt::format("  its last lines on {}:", spoke ? "stderr" : "stdout"));
+    page.push_back(fmt::format("  {} last lines on {}:", its, spoke ? "stderr" : "stdout"));
     for (const std::string& line : lines) page.push_back(fmt::format("    | {}", line));
   }
   return page;

@@ -41,8 +41,9 @@ std::string how_it_ended(int status);
 // colon the message in its error file.
 std::string describe_end(const RankFacts& rank, const Place& place);
 
-// What the rank last said, one line each, without line breaks.
-std::vector<std::string> last_words(const RankFacts& rank);
+// What the rank last said, one line each, without line breaks. By name if the line above is about
+// several ranks or hosts.
+std::vector<std::string> last_words(const RankFacts& rank, bool by_name = false);
 
 // "ranks 0, 2-7: ended by dlrun with SIGTERM; rank 1: ended with exit code 0"; empty: there are no
 // others. Only a signal that dlrun sent is said to be dlrun's, and only a rank that ended by itself

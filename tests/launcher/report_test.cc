@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dl::launcher {
 namespace {
@@ -84,6 +85,19 @@ TEST(FateOfOthers, NamesRanksOfOneFateTogetherAndLeavesOutTheCause) {
             "ranks 0-1, 4: ended by dlrun with SIGTERM; rank 5: not started; rank 3: was killed by "
             "signal 11 (SIGSEGV)");
   EXPECT_EQ(fate_of_others(0, {facts_of(0, failed)}), "");
+}
+
+TEST(LastWords, AreOfTheRankByNameBelowALineAboutSeveral) {
+  RankFacts rank;
+  rank.rank = 3;
+  rank.end.status = exit_code(1);
+  EXPECT_EQ(last_words(rank), std::vector<std::string>{"  it wrote nothing"});
+  EXPECT_EQ(last_words(rank, /*by_name=*/true), std::vector<std::string>{"  rank 3 wrote nothing"});
+  rank.stderr_tail = "an error\n";
+  EXPECT_EQ(last_words(rank),
+            (std::vector<std::string>{"  its last lines on stderr:", "    | an error"}));
+  EXPECT_EQ(last_words(rank, /*by_name=*/true),
+            (std::vector<std::string>{"  rank 3's last lines on stderr:", "    | an error"}));
 }
 
 }  // namespace
