@@ -107,12 +107,7 @@ rendezvous::Restart Front::on_verdict(const Verdict& verdict) {
 
 void Front::on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) {
   for (const std::string& line : verdict.page) output_.say(line);
-  const auto wait = std::chrono::duration_cast<std::chrono::seconds>(restart.delay).count();
-  output_.say(fmt::format("restart {} of {}: all ranks begin again{}", restart.number, restart.most,
-                          wait == 0 ? ""
-                                    : fmt::format(" in {} s, as they fail soon after each "
-                                                  "start",
-                                                  wait)));
+  output_.say(restart_sentence(restart));
 }
 
 // Signals.

@@ -252,8 +252,7 @@ class AgentMode : private AgentEvents {
   void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) override {
     if (node_.plan.node_rank != 0) return;
     for (const std::string& line : verdict.page) on_sentence(line);
-    on_sentence(
-        fmt::format("restart {} of {}: all ranks begin again", restart.number, restart.most));
+    on_sentence(restart_sentence(restart));
   }
   void on_over() override { io_.stop(); }
 

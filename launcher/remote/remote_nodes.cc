@@ -251,6 +251,8 @@ void RemoteNodes::on_failed(RemoteHost&, int exit_code, const std::string& text)
 void RemoteNodes::on_file(const RankFile& file) {
   output_.keep(file.attempt, file.rank, file.name, file.bytes);
 }
+  // Another node may have seen first that it lost this one, and cannot say why.
+  if (verdict_ && !stop_) verdict_->page.push_back(text);
 
 void RemoteNodes::on_over(RemoteHost& host, const Over& over) {
   if (over.verdict.exit_code != 0 && !verdict_) verdict_ = over.verdict;

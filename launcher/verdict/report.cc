@@ -189,4 +189,12 @@ std::vector<std::string> last_words(const RankFacts& cause, bool by_name) {
   return page;
 }
 
+std::string restart_sentence(const rendezvous::Restart& restart) {
+  std::string text =
+      fmt::format("restart {} of {}: all ranks begin again", restart.number, restart.most);
+  const auto wait = std::chrono::duration_cast<std::chrono::seconds>(restart.delay).count();
+  if (wait > 0) text += fmt::format(" in {} s, as they fail soon after each start", wait);
+  return text;
+}
+
 }  // namespace dl::launcher

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rendezvous/first_cause/first_cause.h"
+#include "rendezvous/first_cause/restart_policy.h"
 
 namespace dl::launcher {
 
@@ -58,5 +59,8 @@ struct ErrorFile {
 ErrorFile read_error_file(const std::string& content);
 
 std::string signal_name(int signal);
+
+// "restart 1 of 3: all ranks begin again in 2 s, as they fail soon after each start"
+std::string restart_sentence(const rendezvous::Restart& restart);
 
 }  // namespace dl::launcher

@@ -1,6 +1,7 @@
-// A soak over the processes of dlrun: jobs of two ranks on one node, or on two (two dlruns on this
-// machine), whose ranks have daemons. One process of the job, or two in sequence, are killed with
-// SIGKILL at random moments: dlrun, its supervisor, its warden, dlrun-rendezvous, a rank, or a
+// A soak over the processes of dlrun: jobs of two ranks on one node, on two (two dlruns on this
+// machine), or on two or three hosts by ssh (namespaces with an sshd; as root), whose ranks have
+// daemons. One process of the job, or two in sequence, are killed with SIGKILL at random moments:
+// dlrun, its supervisor, its warden, dlrun-rendezvous, an ssh, the dlrun of a host, a rank, or a
 // process that a rank has started.
 //
 //   kill_soak SECONDS [SEED [KILLS]]      ends after SECONDS, or earlier after KILLS
@@ -24,10 +25,12 @@
 #include <string>
 #include <vector>
 
+#include "core/base/process_stat.h"
 #include "core/base/unique_fd.h"
 #include "tests/chaos/soak_arguments.h"
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"
+#include "tests/support/ssh_hosts.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -44,9 +47,20 @@ constexpr const char* kFamily =
     "setsid sleep 300 & (setsid sh -c 'sleep 300 & sleep 300' &); "
     "(trap '' TERM HUP INT; sleep 300 & sleep 300) & echo ready $$; wait";
 
-enum Role : int { kDlrun, kSupervisor, kWarden, kRendezvous, kRank, kDescendant, kRoles };
+enum Role : int {
+  kDlrun,
+  kSupervisor,
+  kWarden,
+  kRendezvous,
+  kRank,
+  kDescendant,
+  kSsh,
+  kAgent,
+  kRoles
+};
 constexpr std::array<const char*, kRoles> kNames = {
-    "dlrun", "the supervisor", "the warden", "dlrun-rendezvous", "a rank", "a rank's child"};
+    "dlrun",  "the supervisor", "the warden", "dlrun-rendezvous",
+    "a rank", "a rank's child", "an ssh",     "the dlrun of a host"};
 
 struct Score {
   std::array<int, kRoles> kills{};
@@ -69,8 +83,14 @@ struct Victim {
   void kill() const { ::syscall(SYS_pidfd_send_signal, handle.get(), SIGKILL, nullptr, 0); }
 };
 
+pid_t parent_of(pid_t pid) {
+  return read_stat("/proc/" + std::to_string(pid)).parent;
+}
+
 struct Job {
-  std::vector<std::unique_ptr<tests::Process>> nodes;
+  std::vector<std::unique_ptr<tests::Process>> nodes;  // the dlruns that a person started
+  std::size_t rank_count = kRanks;                     // of each
+  bool by_ssh = false;
 
   std::vector<pid_t> with_role(std::size_t node, Role role) const {
     const tests::Process& dlrun = *nodes[node];
@@ -84,12 +104,16 @@ struct Job {
     std::vector<pid_t> found;
     for (const pid_t pid : tests::processes_with(dlrun.mark())) {
       const std::string name = tests::name_of(pid);
-      const Role its = name == "rank-supervisor"        ? kSupervisor
-                       : name == "rank-warden"          ? kWarden
-                       : name.starts_with("dlrun-rend") ? kRendezvous
-                       : name == "sleep"                ? kDescendant
-                                                        : kRoles;
-      if (its == role) found.push_back(pid);
+      const Role its = name == "rank-supervisor"               ? kSupervisor
+                       : name == "rank-warden"                 ? kWarden
+                       : name.starts_with("dlrun-rend")        ? kRendezvous
+                       : name == "sleep"                       ? kDescendant
+                       : name == "ssh"                         ? kSsh
+                       : name == "dlrun" && pid != dlrun.pid() ? kAgent
+                                                               : kRoles;
+      // That of a job by ssh has no ranks on this machine.
+      const bool is_idle = by_ssh && its == kSupervisor && parent_of(parent_of(pid)) == dlrun.pid();
+      if (its == role && !is_idle) found.push_back(pid);
     }
     return found;
   }
@@ -112,8 +136,19 @@ Job start(std::size_t nodes, const std::string& home) {
   return job;
 }
 
+// Two or three hosts.
+Job start_by_ssh(const tests::SshHosts& hosts, int count) {
+  Job job;
+  job.rank_count = static_cast<std::size_t>(count * kRanks);
+  job.by_ssh = true;
+  job.nodes.push_back(std::make_unique<tests::Process>(hosts.from_front(
+      {tests::program("dlrun"), "--ssh", hosts.ssh(), "--hosts", count == 2 ? "a,b" : "a,b,c",
+       "--nproc-per-node", std::to_string(kRanks), "--grace", "1", "sh", "-c", kFamily})));
+  return job;
+}
+
 bool is_ready(const Job& job) {
-  return std::ranges::all_of(job.nodes, [](const auto& dlrun) {
+  return std::ranges::all_of(job.nodes, [&](const auto& dlrun) {
     return tests::eventually(kHang, [&] {
       const std::string out = dlrun->out();
       std::size_t ranks = 0;
@@ -121,7 +156,7 @@ bool is_ready(const Job& job) {
            at = out.find("ready ", at + 1)) {
         ranks += out.find('\n', at) != std::string::npos ? 1 : 0;
       }
-      return ranks == kRanks;
+      return ranks == job.rank_count;
     });
   });
 }
@@ -129,11 +164,15 @@ bool is_ready(const Job& job) {
 // What a dlrun of the victim's node says of its death.
 bool says(const std::string& err, const Victim& victim) {
   switch (victim.role) {
+    case kSsh:
+    case kAgent:
+      return err.find("was lost: ") != std::string::npos;
     case kSupervisor:
       return err.find("the supervisor was killed by signal 9") != std::string::npos ||
              err.find("the supervisor is gone too") != std::string::npos;
     case kWarden:
-      return err.find("the warden was killed by signal 9") != std::string::npos;
+      return err.find("the warden was killed by signal 9") != std::string::npos ||
+             err.find("the warden of dlrun's ssh processes is gone") != std::string::npos;
     case kRendezvous:
       return err.find("dlrun-rendezvous, which the ranks meet through, was killed by signal 9") !=
              std::string::npos;
@@ -148,7 +187,13 @@ bool says(const std::string& err, const Victim& victim) {
 class Soak {
  public:
   Soak(std::uint64_t seed, Clock::time_point end, int kills)
-      : seed_(seed), end_(end), kills_(kills) {}
+      : seed_(seed), end_(end), kills_(kills) {
+    if (const std::string why = tests::SshHosts::why_not(); why.empty()) {
+      hosts_ = std::make_unique<tests::SshHosts>(3);
+    } else {
+      std::printf("kill_soak: no jobs by ssh: %s\n", why.c_str());
+    }
+  }
 
   Score run() {
     while (Clock::now() < end_ && score_.all_kills() < kills_)
@@ -160,7 +205,9 @@ class Soak {
   void play(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     ++score_.jobs;
-    Job job = start(1 + seed % 2, home_.path());
+    const std::uint64_t kind = seed % (hosts_ ? 4 : 2);
+    Job job =
+        kind < 2 ? start(1 + kind, home_.path()) : start_by_ssh(*hosts_, static_cast<int>(kind));
     if (!is_ready(job)) {
       ++score_.never_began;
       std::printf("seed %llu: the ranks did not begin: %s\n", static_cast<unsigned long long>(seed),
@@ -198,7 +245,7 @@ class Soak {
       const std::size_t node = random() % job.nodes.size();
       const auto role = static_cast<Role>(random() % kRoles);
       const std::vector<pid_t> pids = job.with_role(node, role);
-      if (pids.empty()) continue;  // one node has no dlrun-rendezvous
+      if (pids.empty()) continue;  // one node has no dlrun-rendezvous, and no ssh
       const pid_t pid = pids[random() % pids.size()];
       if (std::ranges::find(chosen, pid) != chosen.end()) continue;
       chosen.push_back(pid);
@@ -225,6 +272,8 @@ class Soak {
       const std::string err = dlrun.err();
       const bool said = std::ranges::any_of(victims, [&](const Victim& victim) {
         if (victim.role == kDescendant) return false;
+        // Of several hosts, another one may be the first to notice.
+        if (job.by_ssh && err.find("lost") != std::string::npos) return true;
         if (victim.node == node) return says(err, victim);
         return err.find("lost") != std::string::npos ||
                err.find("killed by signal 9") != std::string::npos;
@@ -250,6 +299,7 @@ class Soak {
   Clock::time_point end_;
   int kills_;
   tests::TempDir home_;
+  std::unique_ptr<tests::SshHosts> hosts_;  // null: none can be made here
   Score score_;
 };
 

@@ -127,6 +127,66 @@ TEST_F(Ssh, ARequestToSaveReachesTheRanksOfAllHosts) {
   EXPECT_THAT(job->out(), HasSubstr("[rank 1] saved at " + std::to_string(saved) + "\n"));
 }
 
+// Restarts (docs/guides/restarts.md).
+
+TEST_F(Ssh, ARankThatFailsBeginsAllAgainOnAllHosts) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const tests::TempDir logs;
+  const auto job =
+      dlrun(hosts, {"--hosts", "a:2,b:2", "--max-restarts", "2", "--log-dir", logs.path()},
+            sh("echo attempt $TORCHELASTIC_RESTART_COUNT rank $RANK of $WORLD_SIZE; "
+               "test $TORCHELASTIC_RESTART_COUNT = 2 && exit 0; "
+               "test $RANK = 3 && exit $((40 + TORCHELASTIC_RESTART_COUNT)); "
+               "sleep 300 & setsid sleep 300"));
+  EXPECT_EQ(job->wait(), 0) << job->err();
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string number = std::to_string(rank);
+    for (const std::string attempt : {"0", "1", "2"}) {
+      const std::string line = "attempt " + attempt + " rank " + number + " of 4\n";
+      // Of the first ones, a rank may have been ended before it came to its line.
+      if (attempt != "2" && rank != 3) continue;
+      EXPECT_THAT(job->out(), HasSubstr("[rank " + number + "] " + line));
+      std::ifstream kept(logs.path() + "/latest/attempt_" + attempt + "/" + number + "/stdout.log");
+      EXPECT_EQ(std::string(std::istreambuf_iterator<char>(kept), {}), line);
+    }
+  }
+  const std::string err = job->err();
+  for (const std::string once :
+       {"rank 3 (node 1, host b, pid ", "ended with exit code 40 ", "ended with exit code 41 ",
+        "restart 1 of 2: all ranks begin again\n", "restart 2 of 2: all ranks begin again\n"}) {
+    EXPECT_THAT(err, HasSubstr(once));
+  }
+  EXPECT_EQ(err.find("exit code 40"), err.rfind("exit code 40")) << err;
+  EXPECT_TRUE(gone(*job));
+}
+
+// What is dlrun's own on a host does not begin again: the job ends, and says what was lost.
+TEST_F(Ssh, ALostAgentSupervisorOrWardenEndsTheJobDespiteRestarts) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  for (const auto& [victim, sentence] : std::map<std::string, std::string>{
+           {"dlrun", "was lost: "},
+           {"ssh", "was lost: "},
+           {"rank-supervisor", "the supervisor was killed by signal 9"},
+           {"rank-warden", "the warden "}}) {
+    const auto job =
+        dlrun(hosts, {"--hosts", "a,b", "--max-restarts", "5"}, sh("echo ready; exec sleep 300"));
+    ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"))
+        << job->err();
+    std::vector<pid_t> found;
+    for (const pid_t pid : tests::processes_with(job->mark())) {
+      if (pid != job->pid() && tests::name_of(pid) == victim) found.push_back(pid);
+    }
+    ASSERT_FALSE(found.empty()) << victim;
+    ::kill(found.back(), SIGKILL);
+    EXPECT_NE(job->wait(), 0) << victim;
+    EXPECT_THAT(job->err(), HasSubstr(sentence)) << victim;
+    EXPECT_THAT(job->err(), Not(HasSubstr("begin again"))) << victim;
+    EXPECT_TRUE(gone(*job)) << victim;
+  }
+}
+
 TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);
