@@ -56,6 +56,8 @@ class Agent : public AgentOrders, private GenerationEvents {
   std::vector<std::pair<int, std::string>> error_files() const {
     return generation_ ? generation_->error_files() : std::vector<std::pair<int, std::string>>();
   }
+  // The flight recorders of its ranks that tell something, if `verdict` wants them kept.
+  std::vector<RecorderCopy> recorders(const Verdict& verdict) const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -106,6 +108,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   void sweep(int patience_ms);
   std::vector<std::string> who_is_left() const;
   void say_who_is_left(const std::vector<std::string>& left);
+  std::vector<RecorderCopy> recorders() const;
   void keep_recorders();
   int cause_rank() const;
   bool wanted_store_port(const RankFacts& rank0) const;
@@ -124,10 +127,10 @@ class Agent : public AgentOrders, private GenerationEvents {
   UniqueFd listener_;                        // none: OtherNodes makes it
   std::unique_ptr<StoreService> store_;      // one node
   std::unique_ptr<OtherNodes> others_;       // several
+  std::optional<StorePort> store_port_;      // until the nodes have met
   std::unique_ptr<TorchStore> torch_store_;  // the generation's; null: none is served here
   bool is_over_ = false;                     // on_over() was called
   bool gave_up_ = false;                     // though processes are left
-  std::optional<StorePort> store_port_;      // until the nodes have met
   bool keeps_recorders_ = false;             // is at it
 
   // The current generation's:

@@ -148,12 +148,22 @@ void Agent::keep_files(const Verdict& verdict) {
   if (verdict.keeps_recorders) keep_recorders();
 }
 
-// Writes what a program of ours has recorded; other programs record nothing.
+std::vector<RecorderCopy> Agent::recorders(const Verdict& verdict) const {
+  return verdict.keeps_recorders ? recorders() : std::vector<RecorderCopy>();
+}
+
+// What a program of ours has recorded; other programs record nothing.
+std::vector<RecorderCopy> Agent::recorders() const {
+  if (!generation_) return {};
+  std::vector<RecorderCopy> copies = generation_->copy_recorders(cause_rank());
+  if (std::ranges::none_of(copies, &RecorderCopy::was_opened)) copies.clear();
+  return copies;
+}
+
 void Agent::keep_recorders() {
-  if (!output_.has_logs() || !generation_ || keeps_recorders_) return;
-  auto copies =
-      std::make_shared<std::vector<RecorderCopy>>(generation_->copy_recorders(cause_rank()));
-  if (std::ranges::none_of(*copies, &RecorderCopy::was_opened)) return;
+  if (!output_.has_logs() || keeps_recorders_) return;
+  auto copies = std::make_shared<std::vector<RecorderCopy>>(recorders());
+  if (copies->empty()) return;
   keeps_recorders_ = true;
   output_.on_disk(
       [copies](const std::string& folder) {

@@ -52,14 +52,15 @@ void FrameLogs::begin_attempt(int attempt, int first_rank, int count) {
       });
 }
 
-void FrameLogs::keep(int attempt, int rank, const std::string& name, const std::string& bytes) {
+bool FrameLogs::keep(int attempt, int rank, const std::string& name, const std::string& bytes) {
   const auto folder = folders_.find(attempt);
-  if (folder == folders_.end()) return;
+  if (folder == folders_.end()) return false;
   disk_.run([path = fmt::format("{}/{}/{}", folder->second, rank, name),
              bytes] { return write_file(path, bytes); },
             [this](const std::string& failed) {
               if (!failed.empty()) say_(failed);
             });
+  return true;
 }
 
 LogFile* FrameLogs::full_log() const {

@@ -31,8 +31,10 @@ class FrameLogs : public FrameTaker {
 
   // Makes the folders of these ranks of one node. Before the first of their frames.
   void begin_attempt(int attempt, int first_rank, int count);
-  // A file that a rank left.
-  void keep(int attempt, int rank, const std::string& name, const std::string& bytes);
+  // DIR/RUN, for a sentence.
+  std::string run_folder() const { return place_.log_dir + "/" + place_.run; }
+  // A file that a rank left. False: there are no logs.
+  bool keep(int attempt, int rank, const std::string& name, const std::string& bytes);
 
   bool has_room(Stream stream) const override { return next_.has_room(stream) && !is_full(); }
   void when_room(Stream stream, std::function<void()> ready) override;

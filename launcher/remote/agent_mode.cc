@@ -13,8 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <utility>
 
+#include "collectives/record/snapshot.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/version.h"
@@ -31,6 +33,7 @@
 #include "launcher/process/warden.h"
 #include "launcher/remote/frame_writer.h"
 #include "launcher/remote/messages.h"
+#include "launcher/remote/rank_input.h"
 #include "launcher/verdict/report.h"
 #include "rendezvous/first_cause/restart_policy.h"
 #include "rendezvous/net/address.h"
@@ -210,6 +213,9 @@ class AgentMode : private AgentEvents {
         save_requests_(node_.options.preempt_on_term, node_.options.preempt_on_usr2),
         restarts_(node_.options.max_restarts) {
     if (node_.listener) agent_.listen_with(std::move(node_.listener));
+    if (node_.plan.node_rank == 0) {
+      input_.emplace(io_, [this](std::uint32_t bytes) { writer_.send(InputRoom{bytes}); });
+    }
   }
 
   int run() {
@@ -221,10 +227,7 @@ class AgentMode : private AgentEvents {
       writer_.send(Refused{1, error.what()});
     }
     const Verdict verdict = agent_.finish();
-    for (const auto& [rank, text] : agent_.error_files()) {
-      writer_.send(
-          RankFile{.attempt = attempt_, .rank = rank, .name = "error.json", .bytes = text});
-    }
+    send_files(verdict);
     writer_.send(Over{verdict, agent_.left_behind()});
     is_over_ = true;
     // The front reads at its own pace, and may be suspended.
@@ -233,6 +236,18 @@ class AgentMode : private AgentEvents {
   }
 
  private:
+  // What the ranks of a generation have left, for the front's logs.
+  void send_files(const Verdict& verdict) {
+    const auto send = [this](int rank, std::string_view name, std::string bytes) {
+      writer_.send(RankFile{attempt_, rank, std::string(name), std::move(bytes)});
+    };
+    for (auto& [rank, text] : agent_.error_files()) send(rank, "error.json", std::move(text));
+    for (const RecorderCopy& copy : agent_.recorders(verdict)) {
+      send(copy.memory->header.rank, collectives::record::kFileName,
+           {reinterpret_cast<const char*>(copy.memory.get()), sizeof *copy.memory});
+    }
+  }
+
   void on_sentence(const std::string& line) override { writer_.send(Sentence{line}); }
   void on_attempt(int attempt, int first_rank, int ranks) override {
     attempt_ = attempt;
@@ -250,6 +265,7 @@ class AgentMode : private AgentEvents {
     return restart;
   }
   void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) override {
+    send_files(verdict);
     if (node_.plan.node_rank != 0) return;
     for (const std::string& line : verdict.page) on_sentence(line);
     on_sentence(restart_sentence(restart));
@@ -266,6 +282,8 @@ class AgentMode : private AgentEvents {
       agent_.signal_ranks(signal->signal);
     } else if (const auto* save = std::get_if<Save>(&value)) {
       agent_.ask_to_save(save->why);
+    } else if (const auto* input = std::get_if<Input>(&value)) {
+      if (input_) input_->take(input->bytes);
     } else if (const auto* order = std::get_if<Order>(&value)) {
       on_order(order->what);
     }
@@ -351,6 +369,7 @@ class AgentMode : private AgentEvents {
   DiskThread disk_;
   FrameWriter writer_;
   Agent agent_;
+  std::optional<RankInput> input_;  // node 0
   JobSignals signals_;
   boost::asio::steady_timer timer_;
   SaveRequests save_requests_;

@@ -125,6 +125,8 @@ void fields(Io& io, T& v) {
     io(v.stream), io(v.bytes);
   } else if constexpr (std::is_same_v<V, Save>) {
     io(v.why);
+  } else if constexpr (std::is_same_v<V, Input> || std::is_same_v<V, InputRoom>) {
+    io(v.bytes);
   } else {
     static_assert(std::is_same_v<V, Alive>);
   }

@@ -31,6 +31,8 @@ inline constexpr std::size_t kMostBody = std::size_t{8} << 20;
 inline constexpr std::size_t kMostOutput = std::size_t{64} << 10;
 // Bytes of one stream that an agent may send before the front has given it credit for more.
 inline constexpr std::uint32_t kFirstCredit = 1 << 20;
+// Bytes of input that the front may send before the agent has room for more.
+inline constexpr std::uint32_t kFirstInput = 1 << 16;
 
 // From the agent.
 
@@ -71,7 +73,7 @@ struct Decided {
 struct RankFile {
   int attempt = 0;
   int rank = 0;
-  std::string name;  // "error.json"
+  std::string name;  // "error.json", "flight.rec"
   std::string bytes;
 };
 // The agent's last message: nothing of the job is left on its host but `left`, a line each.
@@ -118,11 +120,19 @@ struct Alive {};
 struct Save {
   std::string why;  // a clause, "SIGTERM"
 };
+// To node 0: of the front's standard input, for rank 0. At most what there is room for.
+struct Input {
+  std::string bytes;  // empty: the end
+};
+// From node 0: room for so many bytes more; kFirstInput of them need none.
+struct InputRoom {
+  std::uint32_t bytes = 0;
+};
 
 // The order is that of the types on the wire, from 1.
-using Value =
-    std::variant<Hello, Refused, Listening, Sentence, Attempt, RankNews, Output, Decided, RankFile,
-                 Over, Start, Meet, Stop, SignalRanks, Order, Credit, Alive, Save>;
+using Value = std::variant<Hello, Refused, Listening, Sentence, Attempt, RankNews, Output, Decided,
+                           RankFile, Over, Start, Meet, Stop, SignalRanks, Order, Credit, Alive,
+                           Save, Input, InputRoom>;
 
 // The whole frame. Throws kInvalidArgument if the body would have more than kMostBody bytes.
 std::vector<std::uint8_t> encode(const Value& value);

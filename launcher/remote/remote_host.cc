@@ -63,6 +63,9 @@ void RemoteHost::on_value(Value value) {
           [&](const Output& v) { events_.on_output(*this, v); },
           [&](Decided& v) { events_.on_decided(*this, std::move(v.verdict)); },
           [&](const RankFile& v) { events_.on_file(v); },
+          [&](const InputRoom& v) {
+            if (node_ == 0) events_.on_input_room(v.bytes);
+          },
           [&](const Over& v) {
             over_ = true;
             events_.on_over(*this, v);

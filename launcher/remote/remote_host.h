@@ -34,6 +34,8 @@ class RemoteHostEvents {
   // Once at most: the host cannot take part, or not any more. A sentence with its name.
   virtual void on_failed(RemoteHost& host, int exit_code, const std::string& text) = 0;
   virtual void on_file(const RankFile& file) = 0;
+  // Rank 0's host has room for so many bytes more.
+  virtual void on_input_room(std::uint32_t bytes) = 0;
   virtual void on_over(RemoteHost& host, const Over& over) = 0;
   // Last: its line has ended, and all that it wrote was read.
   virtual void on_gone(RemoteHost& host) = 0;

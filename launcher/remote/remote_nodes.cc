@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/record/snapshot.h"
 #include "core/base/deadline.h"
 #include "launcher/plan/job_secret.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/program.h"
+#include "launcher/process/rank_files.h"
 
 namespace dl::launcher::remote {
 namespace {
@@ -30,6 +32,8 @@ RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
           [this](const std::string& failed) { end_job({1, {failed}}, SIGTERM); }),
       events_(start.events),
       warden_(io_, std::move(warden)),
+      input_(io_, stdin_for_rank(),
+             [this](std::string bytes) { hosts_.front()->send(Input{std::move(bytes)}); }),
       beat_timer_(io_),
       start_timer_(io_),
       farewell_timer_(io_) {
@@ -132,7 +136,8 @@ void RemoteNodes::on_sentence(RemoteHost& host, const std::string& text) {
   events_.on_sentence(fmt::format("host {}: {}", host.name(), text));
 }
 
-void RemoteNodes::on_attempt(RemoteHost&, const Attempt& attempt) {
+void RemoteNodes::on_attempt(RemoteHost& host, const Attempt& attempt) {
+  if (host.node() == 0 && !std::exchange(gives_input_, true)) input_.give(kFirstInput);
   output_.begin_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
   events_.on_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
 }
@@ -221,6 +226,7 @@ void RemoteNodes::suspend() {
 
 void RemoteNodes::resume() {
   for (const auto& host : hosts_) host->send(Order{Order::What::kResume});
+  input_.resume();
 }
 
 void RemoteNodes::report() {
@@ -245,14 +251,21 @@ void RemoteNodes::on_decided(RemoteHost&, Verdict verdict) {
 }
 
 void RemoteNodes::on_failed(RemoteHost&, int exit_code, const std::string& text) {
+  // Another node may have seen first that it lost this one, and cannot say why.
+  if (verdict_ && !stop_) verdict_->page.push_back(text);
   end_job({exit_code, {text}}, SIGTERM);
 }
 
 void RemoteNodes::on_file(const RankFile& file) {
-  output_.keep(file.attempt, file.rank, file.name, file.bytes);
+  if (!output_.keep(file.attempt, file.rank, file.name, file.bytes)) return;
+  has_recorders_ = has_recorders_ || file.name == collectives::record::kFileName;
 }
-  // Another node may have seen first that it lost this one, and cannot say why.
-  if (verdict_ && !stop_) verdict_->page.push_back(text);
+
+void RemoteNodes::keep_files(const Verdict& verdict) {
+  if (verdict.exit_code == 0 || !has_recorders_) return;
+  events_.on_sentence(
+      fmt::format("  the last operations of each rank: dlrun autopsy {}", output_.run_folder()));
+}
 
 void RemoteNodes::on_over(RemoteHost& host, const Over& over) {
   if (over.verdict.exit_code != 0 && !verdict_) verdict_ = over.verdict;

@@ -26,6 +26,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/process/warden_client.h"
 #include "launcher/remote/agent_line.h"
+#include "launcher/remote/input_pump.h"
 #include "launcher/remote/remote_host.h"
 
 namespace dl::launcher::remote {
@@ -59,7 +60,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   Verdict finish() override;
   std::vector<std::string> left_behind() const override { return left_; }
   // What the agents send is kept when it comes.
-  void keep_files(const Verdict&) override {}
+  void keep_files(const Verdict& verdict) override;
   NodeOutput* node_output() override { return nullptr; }
 
  private:
@@ -82,6 +83,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   void on_decided(RemoteHost& host, Verdict verdict) override;
   void on_failed(RemoteHost& host, int exit_code, const std::string& text) override;
   void on_file(const RankFile& file) override;
+  void on_input_room(std::uint32_t bytes) override { input_.give(bytes); }
   void on_over(RemoteHost& host, const Over& over) override;
   void on_gone(RemoteHost& host) override;
 
@@ -97,6 +99,9 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   FrameLogs output_;
   AgentEvents& events_;
   WardenClient warden_;
+  InputPump input_;  // for rank 0
+  bool gives_input_ = false;
+  bool has_recorders_ = false;  // in the log folder
   std::vector<std::unique_ptr<RemoteHost>> hosts_;
   std::size_t begun_ = 0;
   std::vector<std::string> endpoints_;  // once node 0 listens

@@ -231,6 +231,52 @@ TEST_F(Ssh, OutputOfAllRanksComesWholeAndIsKeptOnTheFront) {
   }
 }
 
+TEST_F(Ssh, StandardInputGoesToRank0AsFarAsItReads) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const tests::TempDir here;
+  // More than all buffers on the way.
+  const std::string path = here.path() + "/input";
+  std::string input;
+  for (int i = 0; input.size() < 3'000'000; ++i) input += "line " + std::to_string(i) + "\n";
+  std::ofstream(path, std::ios::binary) << input;
+  const std::string line = tests::program("dlrun") + " --ssh '" + hosts.ssh() + "' --wdir " +
+                           here.path() + " --hosts a:2,b:1 ";
+  // A file, a pipe, and one that nobody reads or ends.
+  for (const std::string& how : {"exec " + line + "sh -c 'cat > got.$RANK' < input",
+                                 "cat input | " + line + "sh -c 'cat > got.$RANK'"}) {
+    tests::Process job(hosts.from_front({"sh", "-c", "cd " + here.path() + "; " + how}));
+    EXPECT_EQ(job.wait(), 0) << job.err();
+    const auto got = [&](int rank) {
+      std::ostringstream text;
+      text << std::ifstream(here.path() + "/got." + std::to_string(rank), std::ios::binary).rdbuf();
+      return text.str();
+    };
+    EXPECT_TRUE(got(0) == input) << how;
+    EXPECT_EQ(got(1) + got(2), "") << how;
+  }
+  tests::Process job(hosts.from_front(
+      {"sh", "-c",
+       "cd " + here.path() + "; yes | " + line + "sh -c 'test $RANK != 0 || head -n 2'"}));
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_EQ(job.out(), "[rank 0] y\n[rank 0] y\n");
+}
+
+TEST_F(Ssh, FlightRecordersOfAllHostsComeToTheFront) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const tests::TempDir logs;
+  const auto job = dlrun(hosts, {"--hosts", "a:2,b:1", "--log-dir", logs.path()},
+                         {tests::program("../tests/group_probe"), "throw", "2"});
+  EXPECT_NE(job->wait(), 0);
+  EXPECT_THAT(job->err(),
+              HasSubstr("the last operations of each rank: dlrun autopsy " + logs.path()));
+  tests::Process autopsy({tests::program("dlrun"), "autopsy", logs.path()});
+  EXPECT_EQ(autopsy.wait(), 0) << autopsy.err();
+  EXPECT_THAT(autopsy.out(),
+              AllOf(HasSubstr("rank 2 (b, pid "), HasSubstr("ranks 0-1 waited for it")));
+}
+
 // What a host says in place of an agent's first words: each is one sentence with its name.
 
 TEST_F(Ssh, AHostThatCannotTakePartIsOneSentence) {
