@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <utility>
+
+#include "launcher/process/descendants.h"
 
 namespace dl::launcher {
 
@@ -66,6 +69,17 @@ std::uint32_t WardenClient::start_helper(Helper helper,
 
 void WardenClient::signal_helper(std::uint32_t slot, int signal) {
   channel_.send(signal_message(slot, signal));
+}
+
+void WardenClient::end_orphans() {
+  signal_children(SIGKILL);
+  for (auto& [slot, on_news] : std::exchange(helpers_, {})) {
+    Message ended;
+    ended.kind = MessageKind::kExited;
+    ended.slot = slot;
+    ended.number = SIGKILL;
+    on_news(ended);
+  }
 }
 
 void WardenClient::on_message(Message message) {

@@ -50,6 +50,9 @@ class WardenClient {
   // dlrun dies before it, so it must end when its standard input closes.
   std::uint32_t start_helper(Helper helper, std::function<void(const Message&)> on_news);
   void signal_helper(std::uint32_t slot, int signal);
+  // The warden is gone and its helpers are this process's children: kills them, and tells of the
+  // end of each, as the warden would.
+  void end_orphans();
 
  private:
   void on_message(Message message);

@@ -41,7 +41,8 @@ RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
   warden_.on_events({.on_swept = {}, .on_gone = [this](std::optional<int>) {
                        end_job({1, {"the warden of the processes that reach the hosts is gone"}},
                                SIGTERM);
-                       for (const auto& host : hosts_) host->close();
+                       // Nobody else would tell of their end.
+                       warden_.end_orphans();
                      }});
   std::vector<std::unique_ptr<AgentLine>> lines = job_.lines(io_, warden_);
   for (std::size_t i = 0; i < job_.plan.hosts.size(); ++i) {

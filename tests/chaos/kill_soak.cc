@@ -172,7 +172,8 @@ bool says(const std::string& err, const Victim& victim) {
              err.find("the supervisor is gone too") != std::string::npos;
     case kWarden:
       return err.find("the warden was killed by signal 9") != std::string::npos ||
-             err.find("the warden of dlrun's ssh processes is gone") != std::string::npos;
+             err.find("the warden of the processes that reach the hosts is gone") !=
+                 std::string::npos;
     case kRendezvous:
       return err.find("dlrun-rendezvous, which the ranks meet through, was killed by signal 9") !=
              std::string::npos;

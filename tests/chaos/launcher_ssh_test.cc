@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "core/base/process_stat.h"
 #include "core/base/version.h"
 #include "launcher/remote/messages.h"
 #include "tests/support/process.h"
@@ -185,6 +186,19 @@ TEST_F(Ssh, ALostAgentSupervisorOrWardenEndsTheJobDespiteRestarts) {
     EXPECT_THAT(job->err(), Not(HasSubstr("begin again"))) << victim;
     EXPECT_TRUE(gone(*job)) << victim;
   }
+}
+
+TEST_F(Ssh, TheFrontsOwnWardenEndsTheJobWhenItDies) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto job = dlrun(hosts, {"--hosts", "a,b"}, sh("echo ready; exec sleep 300"));
+  ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"));
+  for (const pid_t pid : tests::processes_with(job->mark())) {
+    if (read_stat("/proc/" + std::to_string(pid)).parent == job->pid()) ::kill(pid, SIGKILL);
+  }
+  EXPECT_EQ(job->wait(), 1);
+  EXPECT_THAT(job->err(), HasSubstr("the warden of the processes that reach the hosts is gone"));
+  EXPECT_TRUE(gone(*job));
 }
 
 TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {
