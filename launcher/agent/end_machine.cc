@@ -37,6 +37,7 @@ void EndMachine::advance(Actions& out) {
 
 EndMachine::Actions EndMachine::stop(int signal, bool is_final) {
   Actions out;
+  is_final_ = is_final_ || is_final;
   if (is_final && decision_ == Decision::kAgain) decision_ = Decision::kEnd;
   if (!stopping_ && !over_) {
     stopping_ = true;
@@ -65,7 +66,8 @@ EndMachine::Actions EndMachine::others_agreed() {
 
 EndMachine::Actions EndMachine::decided(bool again) {
   Actions out;
-  if (decision_ == Decision::kAsked) decision_ = again ? Decision::kAgain : Decision::kEnd;
+  if (decision_ == Decision::kAsked)
+    decision_ = again && !is_final_ ? Decision::kAgain : Decision::kEnd;
   advance(out);
   return out;
 }

@@ -69,7 +69,8 @@ class EndMachine {
   bool agreed_;
   bool left_;  // the other nodes have heard this node's last word
   bool stopping_ = false;
-  bool ended_ = false;  // the ranks
+  bool is_final_ = false;  // somebody ended the job: no generation follows
+  bool ended_ = false;     // the ranks
   bool all_well_ = false;
   bool said_done_ = false;
   bool awaits_ = false;
