@@ -8,12 +8,13 @@
 //     loss.backward();
 //
 // While a guard lives on a thread, an operation on tensors of its device type first casts its
-// floating inputs by that device's policy in op_list.def and core/elementwise/list.def: products and convolutions to `dtype`,
-// losses to float32, on CUDA exponentials and sums as well; all others compute in what they are
-// given (operands of different dtypes in the wider one). float64 and integers are left alone, and
-// so are operations in place. Parameters stay float32 and so do their gradients: the cast is
-// recorded. It is spelled as PyTorch's, and nests as PyTorch's: the innermost guard counts, and one
-// with enabled = false switches it off. Backward runs with all guards switched off.
+// floating inputs by that device's policy in op_list.def and core/elementwise/list.def: products
+// and convolutions to `dtype`, losses to float32, on CUDA exponentials and sums as well; all others
+// compute in what they are given (operands of different dtypes in the wider one). float64 and
+// integers are left alone, and so are operations in place. Parameters stay float32 and so do their
+// gradients: the cast is recorded. It is spelled as PyTorch's, and nests as PyTorch's: the
+// innermost guard counts, and one with enabled = false switches it off. Backward runs with all
+// guards switched off.
 //
 // A float32 leaf that requires gradients (a weight) is cast once: the result is kept until the
 // thread's outermost guard ends, or the leaf is written to.

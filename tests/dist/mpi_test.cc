@@ -164,8 +164,8 @@ TEST(MpiThatIsNotThere, SaysWhichModuleIsMissingWhere) {
   const std::string folder = program("mpi_test." + std::to_string(::getpid()));
   fs::create_directory(folder);
   fs::create_hard_link(program("dlbench"), folder + "/dlbench");
-  const Ran ran =
-      shell(without_mpi("env PMI_RANK=0 PMI_SIZE=1 " + folder + "/dlbench all_reduce --backend mpi"));
+  const Ran ran = shell(
+      without_mpi("env PMI_RANK=0 PMI_SIZE=1 " + folder + "/dlbench all_reduce --backend mpi"));
   fs::remove_all(folder);
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran.text,

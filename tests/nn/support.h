@@ -3,10 +3,12 @@
 
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/tensor/factories.h"
 #include "tests/core/support.h"
 #include "tests/parity/arrays.h"
 
@@ -16,6 +18,17 @@ namespace dl::nn {
 inline std::string text_of(const parity::Arrays& arrays, const std::string& name) {
   const auto bytes = arrays.get<std::uint8_t>(name);
   return {bytes.begin(), bytes.end()};
+}
+
+// A float32 array of PyTorch's as a tensor.
+inline Tensor tensor_of(const parity::Arrays& arrays, const std::string& name) {
+  Shape shape;
+  for (const std::size_t size : arrays.shape(name)) {
+    shape.push_back(static_cast<std::int64_t>(size));
+  }
+  const Tensor result = empty(shape);
+  std::ranges::copy(arrays.get<float>(name), result.data<float>());
+  return result;
 }
 
 // Of the elements in row-major order.

@@ -48,7 +48,8 @@ std::vector<int> run_leaving(const std::string& backend, const std::function<int
       default_group()->barrier()->wait();
       status = 10;
     } catch (const Error& error) {
-      status = holds("rank 2 (")(error.what()) + holds(" has left group 'world' without calling it")(error.what());
+      status = holds("rank 2 (")(error.what()) +
+               holds(" has left group 'world' without calling it")(error.what());
     }
     others_know.arrive_and_wait();
     return status;

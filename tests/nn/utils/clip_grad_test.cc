@@ -25,13 +25,7 @@ const parity::Arrays& arrays() {
 }
 
 Tensor array(const std::string& name) {
-  Shape shape;
-  for (const std::size_t size : arrays().shape(name)) {
-    shape.push_back(static_cast<std::int64_t>(size));
-  }
-  const Tensor result = empty(shape);
-  std::ranges::copy(arrays().get<float>(name), result.data<float>());
-  return result;
+  return tensor_of(arrays(), name);
 }
 
 // A parameter with each gradient, and between them one without.
