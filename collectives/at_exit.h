@@ -45,7 +45,7 @@ class Leaving {
     Recording(const Recording&) = delete;
     Recording& operator=(const Recording&) = delete;
   };
-  // Those that still live, the newest first. At exit they do it again.
+  // Calls the hooks of all objects that still live, the newest first. Exit calls them again.
   void leave() const noexcept;
 
  private:

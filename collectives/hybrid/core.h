@@ -127,7 +127,7 @@ class Core final : public RefCounted {
   bool is_spared(const Operation& op) const noexcept { return op.sequence() <= spared_until_; }
   std::uint64_t completed() const noexcept;  // the last operation, with all before it
   LaneCalls calls_until(std::uint64_t sequence) const noexcept;
-  void end_all();  // what is not spared; while nobody conducts
+  void end_all();  // ends every operation that is not spared; no thread may conduct
 
   const ForkMark fork_mark_{};
   Inner inner_;

@@ -180,7 +180,7 @@ void Core::tell_inner_groups() noexcept {
   };
   if (groups.all) groups.all->fail(cause, only_after_abort(spared));
   for (std::size_t i = 0; i < kLanes; ++i) {
-    // A rank that is alone in a lane waits for nobody there.
+    // A lane of one rank has no peer to tell.
     if (!groups.lanes[i] || groups.lanes[i]->size() == 1) continue;
     groups.lanes[i]->fail(cause, only_after_abort(calls[i]));
   }

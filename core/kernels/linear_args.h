@@ -11,7 +11,7 @@ namespace dl {
 // it have no other.
 enum class Activation : std::uint8_t { kNone, kRelu, kGeluTanh };
 
-// The same by itself; of kNone there is none.
+// The element-wise function of an activation other than kNone.
 constexpr UnaryFn unary_of(Activation activation) noexcept {
   return activation == Activation::kRelu ? UnaryFn::kRelu : UnaryFn::kGeluTanh;
 }

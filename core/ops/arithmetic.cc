@@ -79,7 +79,7 @@ Tensor run(BinaryFn fn, const Operands& operands) {
   return operands.out;
 }
 
-// Of operands with this common dtype.
+// Runs `fn`, whose operands have this common dtype.
 Tensor run_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common) {
   return run(fn, prepare(a, b, computed_in(fn, common), facts(fn).name));
 }

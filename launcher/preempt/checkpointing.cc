@@ -47,7 +47,7 @@ void Checkpointing::announce_end() {
   door_.announce_end();
 }
 
-// Saving itself may take as long as it likes: whoever made the request sets that limit.
+// Saving itself may take as long as it likes: the sender of the request sets that limit.
 void Checkpointing::watch(std::chrono::milliseconds time) {
   timer_.expires_after(time);
   timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {

@@ -44,7 +44,7 @@ class Checkpointing {
   bool is_over() const { return ends_; }
   void announce_end();
 
-  // Of a node whose ranks have all ended with 0.
+  // What the request has come to, when all ranks of this node have ended with 0.
   Preemption::Outcome outcome() const { return preemption_.outcome(door_.calls()); }
   // The sentence, if some ranks of this node have returned true and others have not; else empty.
   std::string who_has_not_saved() const;

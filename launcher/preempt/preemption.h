@@ -35,7 +35,7 @@ class Preemption {
   void agree(std::uint64_t call) { call_ = call; }
   std::optional<std::uint64_t> call() const { return call_; }
 
-  // Those that have not returned true yet; all of them as long as the nodes have not agreed.
+  // Ranks that have not returned true yet; all ranks until the nodes have agreed.
   std::vector<RankCalls> not_there(std::span<const RankCalls> ranks) const;
   // "not saved: rank 3 has never called dl::should_checkpoint()". Only if not_there() is not empty.
   std::string complaint(std::span<const RankCalls> ranks) const;

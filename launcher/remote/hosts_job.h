@@ -25,7 +25,7 @@ struct Reach {
 // agent is started.
 int run_job_on(const HostSource& source, const Reach& reach, const Options& options,
                CommandLine line);
-// The same, on the hosts of --hosts or --hostfile.
+// run_job_on() for --hosts and --hostfile, by ssh.
 int run_on_hosts(const Options& options, CommandLine line);
 
 }  // namespace dl::launcher::remote

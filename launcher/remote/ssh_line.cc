@@ -16,7 +16,7 @@
 namespace dl::launcher::remote {
 namespace {
 
-// Of a login's noise, whose last line says why it failed.
+// Bytes kept of what a login prints; its last line says why it failed.
 constexpr std::size_t kMostSaid = std::size_t{16} << 10;
 
 }  // namespace

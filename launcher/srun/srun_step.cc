@@ -38,7 +38,7 @@ using remote::AgentLine;
 
 // SLURM ends the tasks of an srun that was killed; an agent that still runs then is let go.
 constexpr std::chrono::seconds kTimeToEndStep{5};
-// Of srun's words before the agents answer.
+// Bytes kept of what srun prints before the agents answer.
 constexpr std::size_t kMostSaid = 2000;
 
 class SrunStep {

@@ -59,7 +59,7 @@ std::optional<StorePort> StorePort::hold(std::uint16_t port) {
 }
 
 rendezvous::Listener StorePort::listen_at(const std::string& host, int backlog) const {
-  // Of the addresses of a name, the one that this host has.
+  // A name may have several addresses: take the one of this host.
   const std::string own = rendezvous::Listener::bind({.host = host}).address().host();
   UniqueFd fd = listening(numeric(own, port_), backlog);
   if (!fd) {

@@ -25,9 +25,9 @@ class JobKey {
   // a regular file that only its owner can read), else nullopt. Throws kIo, kParse and
   // kInvalidArgument with a sentence.
   static std::optional<JobKey> from_environment();
-  // The same, and where it gives nullopt kInvalidArgument with what to do.
+  // from_environment(), but throws kInvalidArgument if there is no key; the text says what to do.
   static JobKey require_from_environment();
-  // The same from a file whose path came another way.
+  // Reads a file as DLRUN_KEY_FILE is read.
   static JobKey from_file(const std::string& path);
 
   std::string hex() const;

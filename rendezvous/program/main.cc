@@ -61,7 +61,7 @@ void take_little_memory() {
 // Made beforehand, as there is no memory for it then.
 std::array<char, 200> out_of_memory_sentence{};
 
-// A service that has no memory answers nobody: better it ends, and dlrun the job.
+// A service without memory cannot answer: it ends, and dlrun then ends the job.
 [[noreturn]] void end_without_memory() {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, out_of_memory_sentence.data(),
                                                    std::strlen(out_of_memory_sentence.data()));

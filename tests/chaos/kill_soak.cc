@@ -273,7 +273,7 @@ class Soak {
       const std::string err = dlrun.err();
       const bool said = std::ranges::any_of(victims, [&](const Victim& victim) {
         if (victim.role == kDescendant) return false;
-        // Of several hosts, another one may be the first to notice.
+        // Another host may notice first.
         if (job.by_ssh && err.find("lost") != std::string::npos) return true;
         if (victim.node == node) return says(err, victim);
         return err.find("lost") != std::string::npos ||

@@ -145,7 +145,7 @@ TEST_F(Ssh, ARankThatFailsBeginsAllAgainOnAllHosts) {
     const std::string number = std::to_string(rank);
     for (const std::string attempt : {"0", "1", "2"}) {
       const std::string line = "attempt " + attempt + " rank " + number + " of 4\n";
-      // Of the first ones, a rank may have been ended before it came to its line.
+      // A rank of the first attempts may have been ended before it printed its line.
       if (attempt != "2" && rank != 3) continue;
       EXPECT_THAT(job->out(), HasSubstr("[rank " + number + "] " + line));
       std::ifstream kept(logs.path() + "/latest/attempt_" + attempt + "/" + number + "/stdout.log");
@@ -162,7 +162,7 @@ TEST_F(Ssh, ARankThatFailsBeginsAllAgainOnAllHosts) {
   EXPECT_TRUE(gone(*job));
 }
 
-// What is dlrun's own on a host does not begin again: the job ends, and says what was lost.
+// dlrun's own processes on a host are not restarted: the job ends, and says what was lost.
 TEST_F(Ssh, ALostAgentSupervisorOrWardenEndsTheJobDespiteRestarts) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);

@@ -9,7 +9,7 @@
 namespace dl::optim {
 namespace {
 
-constexpr const char* kName = "OneCycleLR";
+constexpr const char* kOneCycleName = "OneCycleLR";
 
 double of_group(const std::vector<double>& values, std::size_t group) {
   return values[values.size() == 1 ? 0 : group];
@@ -21,34 +21,35 @@ double* momentum_of(Optimizer& optimizer, std::size_t group) {
   return beta1 != nullptr ? beta1 : optimizer.find_option("momentum", group);
 }
 
-void check(const OneCycleLROptions& o, Optimizer& optimizer) {
+void check_one_cycle(const OneCycleLROptions& o, Optimizer& optimizer) {
   const std::size_t groups = optimizer.group_count();
   const auto check_count = [groups](const char* option, const std::vector<double>& values) {
     DL_CHECK(values.size() == 1 || values.size() == groups, kInvalidArgument,
-             "{}: {} has {} numbers, wanted 1 or one for each of {} parameter groups", kName,
-             option, values.size(), groups);
+             "{}: {} has {} numbers, wanted 1 or one for each of {} parameter groups",
+             kOneCycleName, option, values.size(), groups);
   };
   check_count("max_lr", o.max_lr);
   check_count("base_momentum", o.base_momentum);
   check_count("max_momentum", o.max_momentum);
-  DL_CHECK(o.total_steps >= 1, kInvalidArgument, "{}: total_steps is {}, wanted at least 1", kName,
-           o.total_steps);
+  DL_CHECK(o.total_steps >= 1, kInvalidArgument, "{}: total_steps is {}, wanted at least 1",
+           kOneCycleName, o.total_steps);
   DL_CHECK(o.pct_start >= 0 && o.pct_start <= 1, kInvalidArgument,
-           "{}: pct_start is {}, wanted 0 to 1", kName, o.pct_start);
+           "{}: pct_start is {}, wanted 0 to 1", kOneCycleName, o.pct_start);
   DL_CHECK(o.anneal_strategy == "cos" || o.anneal_strategy == "linear", kInvalidArgument,
-           "{}: anneal_strategy is \"{}\", wanted \"cos\" or \"linear\"", kName, o.anneal_strategy);
+           "{}: anneal_strategy is \"{}\", wanted \"cos\" or \"linear\"", kOneCycleName,
+           o.anneal_strategy);
   DL_CHECK(o.div_factor > 0 && o.final_div_factor > 0, kInvalidArgument,
-           "{}: div_factor is {} and final_div_factor {}, wanted more than 0", kName, o.div_factor,
-           o.final_div_factor);
+           "{}: div_factor is {} and final_div_factor {}, wanted more than 0", kOneCycleName,
+           o.div_factor, o.final_div_factor);
   DL_CHECK(!o.cycle_momentum || momentum_of(optimizer, 0) != nullptr, kInvalidArgument,
            "{}: cycle_momentum needs an optimizer with momentum or betas; set cycle_momentum = "
            "false",
-           kName);
+           kOneCycleName);
 }
 
 // Checks the options, and gives the optimizer the rates that the schedule counts from.
 Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& options) {
-  check(options, optimizer);
+  check_one_cycle(options, optimizer);
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
     optimizer.initial_lr(g) = of_group(options.max_lr, g) / options.div_factor;
   }
@@ -58,7 +59,7 @@ Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& options) {
 }  // namespace
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
-    : LRScheduler(kName, prepared(optimizer, options)), options_(std::move(options)) {
+    : LRScheduler(kOneCycleName, prepared(optimizer, options)), options_(std::move(options)) {
   const auto steps = static_cast<double>(options_.total_steps);
   const double first = 1 / options_.div_factor;
   const double last = first / options_.final_div_factor;
@@ -80,7 +81,7 @@ double OneCycleLR::between(double from, double to, double share) const {
 
 void OneCycleLR::set_rates() {
   DL_CHECK(last_epoch() <= options_.total_steps, kInvalidArgument,
-           "{}: step {} of a schedule of {} steps (total_steps)", kName, last_epoch(),
+           "{}: step {} of a schedule of {} steps (total_steps)", kOneCycleName, last_epoch(),
            options_.total_steps);
   const auto now = static_cast<double>(last_epoch());
   std::size_t i = 0;

@@ -11,7 +11,7 @@
 namespace dl::optim {
 namespace {
 
-constexpr const char* kName = "ReduceLROnPlateau";
+constexpr const char* kPlateauName = "ReduceLROnPlateau";
 
 }  // namespace
 
@@ -19,10 +19,12 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
     : optimizer_(&optimizer), options_(std::move(options)) {
   const ReduceLROnPlateauOptions& o = options_;
   DL_CHECK(o.mode == "min" || o.mode == "max", kInvalidArgument,
-           "{}: mode is \"{}\", wanted \"min\" or \"max\"", kName, o.mode);
+           "{}: mode is \"{}\", wanted \"min\" or \"max\"", kPlateauName, o.mode);
   DL_CHECK(o.threshold_mode == "rel" || o.threshold_mode == "abs", kInvalidArgument,
-           "{}: threshold_mode is \"{}\", wanted \"rel\" or \"abs\"", kName, o.threshold_mode);
-  DL_CHECK(o.factor < 1, kInvalidArgument, "{}: factor is {}, wanted less than 1", kName, o.factor);
+           "{}: threshold_mode is \"{}\", wanted \"rel\" or \"abs\"", kPlateauName,
+           o.threshold_mode);
+  DL_CHECK(o.factor < 1, kInvalidArgument, "{}: factor is {}, wanted less than 1", kPlateauName,
+           o.factor);
   check_groups();
   const double infinity = std::numeric_limits<double>::infinity();
   best_ = o.mode == "min" ? infinity : -infinity;
@@ -31,8 +33,8 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
 void ReduceLROnPlateau::check_groups() const {
   DL_CHECK(options_.min_lr.size() == 1 || options_.min_lr.size() == optimizer_->group_count(),
            kInvalidArgument,
-           "{}: min_lr has {} numbers, wanted 1 or one for each of {} parameter groups", kName,
-           options_.min_lr.size(), optimizer_->group_count());
+           "{}: min_lr has {} numbers, wanted 1 or one for each of {} parameter groups",
+           kPlateauName, options_.min_lr.size(), optimizer_->group_count());
 }
 
 bool ReduceLROnPlateau::is_better(double metric) const {
@@ -85,7 +87,7 @@ nn::StateDict ReduceLROnPlateau::state_dict() const {
 }
 
 void ReduceLROnPlateau::load_state_dict(const nn::StateDict& state) {
-  const SchedulerState given(kName, state);
+  const SchedulerState given(kPlateauName, state);
   const double best = given.number("best");
   const std::int64_t num_bad_epochs = given.integer("num_bad_epochs");
   const std::int64_t cooldown_counter = given.integer("cooldown_counter");

@@ -58,7 +58,7 @@ nn::StateDict SequentialLR::state_dict() const {
 }
 
 void SequentialLR::load_state_dict(const nn::StateDict& state) {
-  // What is there, in case one of them refuses its part.
+  // To go back to if a scheduler refuses its part.
   const nn::StateDict before = state_dict();
   try {
     load_all(state);
