@@ -35,10 +35,11 @@ std::string under_mpirun(std::int64_t rank, std::int64_t ranks) {
 
 std::string one_of_several_jobs() {
   if (env::is_set(Var::kJobId)) return "";  // a rank of another dlrun started this dlrun
-  struct Mpi {
+  struct Names {
     Var rank, size;
   };
-  for (const Mpi& mpi : {Mpi{Var::kOmpiRank, Var::kOmpiSize}, Mpi{Var::kPmiRank, Var::kPmiSize}}) {
+  for (const Names& mpi :
+       {Names{Var::kOmpiRank, Var::kOmpiSize}, Names{Var::kPmiRank, Var::kPmiSize}}) {
     if (mpi.rank == Var::kPmiRank && is_pmi_of_srun()) continue;
     const auto rank = env::get_int(mpi.rank);
     const auto size = env::get_int(mpi.size);
