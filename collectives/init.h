@@ -59,7 +59,7 @@ struct ProcessGroupOptions {
 // kAuthentication, kConnection.
 void init_process_group(const ProcessGroupOptions& options = {});
 // Says goodbye to the other ranks, which may still be working. Harmless where there is no group.
-// Whoever still holds the default group can no longer call it: calls throw kInvalidArgument. If it
+// A program that still holds the default group cannot call it: calls throw kInvalidArgument. If it
 // is held while operations are under way, they go on for as long as they move, at most 5 s; when
 // the last reference is dropped, what is left of them ends. The backend "mpi" says its goodbye only
 // then.

@@ -88,8 +88,8 @@ void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept;
 // is and lets go of the promise about its address.
 void set_grad_destination(const Tensor& leaf, const Tensor& destination);
 
-// Called before a backward pass writes into the leaf's gradient; what it throws ends the pass. It
-// stays with the leaf until another one comes; null: none.
+// Sets a function that a backward pass calls before it writes into the leaf's gradient. If the
+// function throws, the pass ends with that exception. Replaces the guard before; null removes it.
 void set_grad_guard(const Tensor& leaf, std::function<void()> guard);
 
 // What may spoil the leaf's gradient: once it has an error, optimizers throw that in place of a

@@ -1,5 +1,5 @@
-// Functions of one element that have numbers or a form beside their tensor; those that have none
-// are in elementwise.h.
+// Functions of one element that take numbers or the name of a form beside the tensor. Functions of
+// a tensor alone are in elementwise.h.
 //
 // All take floating tensors of any strides and keep shape, dtype and layout.
 #pragma once

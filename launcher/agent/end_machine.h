@@ -69,7 +69,7 @@ class EndMachine {
   bool agreed_;
   bool left_;  // the other nodes have heard this node's last word
   bool stopping_ = false;
-  bool is_final_ = false;  // somebody ended the job: no generation follows
+  bool is_final_ = false;  // the job was told to end: no generation follows
   bool ended_ = false;     // the ranks
   bool all_well_ = false;
   bool said_done_ = false;

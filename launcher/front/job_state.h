@@ -40,7 +40,7 @@ class JobState {
   // The oldest events are forgotten, so that restarts need no more memory.
   static constexpr std::size_t kMostEvents = 4096;
 
-  // Of one node's ranks: once for each node that this front has started.
+  // The ranks of one node begin an attempt. Called once for each node of this front.
   void attempt_began(int attempt, int first_rank, int ranks, Time now);
   void rank_changed(const RankNews& news, Time now);
   void attempt_ended(const Verdict& verdict, Time now);

@@ -238,7 +238,7 @@ void JobOutput::finish() {
     for (const std::string& line : page_) out_.write(said_by_dlrun(line));
   }
   const auto is_settled = [&] { return disk_.is_idle() || disk_is_given_up(); };
-  run_until(is_settled);  // the last bytes of a log may be those that its disk does not take
+  run_until(is_settled);  // a disk may refuse the last bytes of a log
   const bool disk_has_all = disk_.is_idle();
   say_what_is_lost();
   if (node_ != nullptr && !node_->broken_logs().empty()) {

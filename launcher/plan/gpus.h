@@ -40,7 +40,7 @@ struct VisibleGpu {
 std::vector<VisibleGpu> visible_gpus(const std::vector<Gpu>& gpus,
                                      const std::optional<std::string>& mask);
 
-// The same of this process. Throws as both of them.
+// The visible GPUs of this process. Throws what the two functions above throw.
 std::vector<VisibleGpu> gpus_to_give_out();
 
 // The parts of find_gpus() that read text, for tests.

@@ -49,7 +49,7 @@ class ThisMachine : public HostSource {
   const Machine& machine_;
 };
 
-// Those of --hosts and --hostfile. A host without a number of slots has --nproc-per-node ranks.
+// The hosts of --hosts and --hostfile. A host without a number of slots has --nproc-per-node ranks.
 class HostList : public HostSource {
  public:
   explicit HostList(const Options& options) : options_(options) {}

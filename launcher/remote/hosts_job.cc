@@ -40,7 +40,7 @@ constexpr std::array kSettings = {
     env::Var::kPlan,     env::Var::kTimeout,       env::Var::kLog,
     env::Var::kMpi,      env::Var::kOmpNumThreads, env::Var::kRecorderDir};
 
-// Of the environment the ranks get what -x names and dlrun's own.
+// What ranks get of this environment: the variables that -x names, and dlrun's own.
 std::vector<std::string> environment_of(const Options& options) {
   std::vector<std::string> entries;
   for (const env::Var setting : kSettings) {

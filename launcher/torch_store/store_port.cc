@@ -25,8 +25,8 @@ UniqueFd socket_for(const Address& at) {
   return fd;
 }
 
-// It does not listen: a rank of another node that comes early is refused, and tries again. Without
-// SO_REUSEADDR, it is in the way of those that have it.
+// The socket does not listen: a rank of another node that comes early is refused, and tries again.
+// It has no SO_REUSEADDR, so that no other socket can bind the port, even one that has it.
 UniqueFd bound(const Address& at) {
   UniqueFd fd = socket_for(at);
   if (fd && ::bind(fd.get(), at.data(), at.size()) != 0) return {};

@@ -239,7 +239,7 @@ void Bridge::receive() {
     if (message.has_generation()) {
       pb::Generation& generation = *message.mutable_generation();
       generation.set_store(options_.endpoint.text());
-      // Of node 0's addresses the one that leads there from this node.
+      // Node 0 may have several addresses: name the one that this node has reached.
       if (std::ranges::any_of(
               ways_, [&](const Endpoint& way) { return way.host == generation.master_addr(); })) {
         generation.set_master_addr(options_.endpoint.host);

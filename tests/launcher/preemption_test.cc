@@ -68,8 +68,8 @@ class Model {
   static constexpr int kSteps = 3;
   static constexpr int kNone = -1;
   struct State {
-    // Of a rank: steps finished, calls stored, whether its load is next, whether it waits for the
-    // answer, at which call it returned true.
+    // For each rank: steps finished, calls stored, whether its load is next, whether it waits for
+    // the answer, at which call it returned true.
     std::array<std::int8_t, 2> calls{}, loads{}, waits{}, saved{kNone, kNone};
     std::array<std::int8_t, 2> requested{}, said{kNone, kNone};  // of a node
     std::int8_t answer = kNone;

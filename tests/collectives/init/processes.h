@@ -55,7 +55,7 @@ inline int sum_and_stay(int size) {
   return x == static_cast<float>(size * (size + 1) / 2) ? 0 : 3;
 }
 
-// The same, and leaves it.
+// sum_and_stay(), then leaves the default group.
 inline int sum_of_ranks(int size) {
   const int status = sum_and_stay(size);
   if (status == 2) return status;
