@@ -4,10 +4,6 @@
 #include "core/elementwise/list.h"
 #include "core/kernels/numbers.h"
 
-#if defined(__CUDACC__)
-#define DL_INLINE __forceinline__ __host__ __device__
-#else
-#define DL_INLINE inline
-#endif
+#define DL_INLINE DL_NUMBER_INLINE
 #define DL_FORMULAS_NAMESPACE dl::kernels::formulas
 #include "core/kernels/formulas-inl.h"

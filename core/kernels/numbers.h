@@ -9,6 +9,13 @@
 
 #include "core/tensor/half.h"
 
+// What stands before a formula that loops of scalars and device code call.
+#if defined(__CUDACC__)
+#define DL_NUMBER_INLINE __forceinline__ __host__ __device__
+#else
+#define DL_NUMBER_INLINE inline
+#endif
+
 namespace dl::kernels {
 
 // An integer that wraps around, as on every device; signed overflow would be undefined.
@@ -57,6 +64,12 @@ DL_HOST_DEVICE T element_of(Whole<T> x) {
 template <typename N>
 DL_HOST_DEVICE N select(bool condition, N yes, N no) {
   return condition ? yes : no;
+}
+
+// a b + c; vectors round it once.
+template <std::floating_point N>
+DL_HOST_DEVICE N mul_add(N a, N b, N c) {
+  return a * b + c;
 }
 
 #define DL_FUNCTION_OF(name)        \

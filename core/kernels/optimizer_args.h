@@ -1,7 +1,9 @@
-// What the optimizers' kernels are told. Formulas are those of torch.optim.SGD, Adam and AdamW.
+// What the kernel of the optimizers' steps is told. The rules, one for each kind of step, stand in
+// optimizer_rules-inl.h.
 #pragma once
 
 #include <cstdint>
+#include <variant>
 
 namespace dl::kernels {
 
@@ -12,33 +14,55 @@ struct OptimizerScalars {
   const float* found_inf = nullptr;  // not 0: nothing changes, step counts included; null: 0
 };
 
-// Pointers are to memory of the parameters' device and of their dtype, f32 or f64.
-struct SgdTensor {
-  std::int64_t n;
-  void* parameter;
-  const void* gradient;
-  void* momentum;   // null without momentum
-  bool first_step;  // the momentum buffer is not filled yet: it becomes the gradient itself
+inline constexpr int kMaxOptimizerState = 3;
+inline constexpr int kMaxOptimizerCounts = 2;
+
+// One parameter. Pointers are to memory of the parameters' device and of their dtype, f32 or f64.
+struct OptimizerTensor {
+  std::int64_t n = 0;
+  void* parameter = nullptr;
+  const void* gradient = nullptr;
+  void* state[kMaxOptimizerState] = {};  // in the rule's order; null where the step does without it
+  float* counts[kMaxOptimizerCounts] = {};  // of the parameter's own steps; the kernel raises them
+  bool first_step = false;  // `state` is not filled yet, for rules that begin otherwise
 };
 
+// The kinds of steps. kState and kCounts: how much of an OptimizerTensor the rule uses.
 struct SgdStep {
   double lr = 0, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
-};
-
-struct AdamTensor {
-  std::int64_t n;
-  void* parameter;
-  const void* gradient;
-  void* mean;    // exp_avg
-  void* square;  // exp_avg_sq
-  float* step;   // CUDA: the parameter's own count, which the kernel raises first; null on the CPU
+  static constexpr int kState = 1;  // momentum buffer
+  static constexpr int kCounts = 0;
 };
 
 struct AdamStep {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   bool decoupled = false;  // weight_decay shrinks the parameter, and is not part of the gradient
-  std::int64_t step = 1;   // counted from 1; CUDA reads AdamTensor::step
+  bool amsgrad = false;
+  static constexpr int kState = 3;  // means of the gradient and of its square; the largest of these
+  static constexpr int kCounts = 1;  // steps
 };
+
+struct NAdamStep {
+  double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum_decay = 0;
+  bool decoupled = false;
+  static constexpr int kState = 2;   // means of the gradient and of its square
+  static constexpr int kCounts = 2;  // steps; the product of all momenta so far
+};
+
+struct RMSpropStep {
+  double lr = 0, alpha = 0, eps = 0, weight_decay = 0, momentum = 0;
+  bool centered = false;
+  static constexpr int kState = 3;  // means of the gradient's square and of itself; momentum buffer
+  static constexpr int kCounts = 1;
+};
+
+struct AdagradStep {
+  double lr = 0, lr_decay = 0, eps = 0, weight_decay = 0;
+  static constexpr int kState = 1;  // sum of the gradient's squares
+  static constexpr int kCounts = 1;
+};
+
+using OptimizerStep = std::variant<SgdStep, AdamStep, NAdamStep, RMSpropStep, AdagradStep>;
 
 }  // namespace dl::kernels

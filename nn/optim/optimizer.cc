@@ -70,10 +70,6 @@ double* Optimizer::find_option(std::string_view name, std::size_t group) {
   return nullptr;
 }
 
-void Optimizer::require_not_negative(std::string_view option, double value) const {
-  DL_CHECK(value >= 0, kInvalidArgument, "{}: {} is {}, wanted at least 0", name_, option, value);
-}
-
 void Optimizer::zero_grad(bool set_to_none) const {
   for (const Tensor& p : parameters_) p.zero_grad(set_to_none);
 }
@@ -196,15 +192,18 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
 
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     std::size_t present = 0;
+    std::size_t required = 0;
+    std::size_t optional = 0;
     const std::vector<StateRef> refs = state_of(p);
     for (const StateRef& ref : refs) {
       const std::string key = state_key(p, ref.name);
       const auto found = given.find(key);
+      required += ref.optional ? 0 : 1;
       if (found == given.end()) {
         tensors.emplace_back(ref.tensor, Tensor());
         continue;
       }
-      ++present;
+      ++(ref.optional ? optional : present);
       const Tensor& value = *found->second;
       const Shape wanted = ref.like_parameter ? parameters_[p].sizes() : Shape();
       DL_CHECK(value.sizes() == wanted, kMismatch,
@@ -217,10 +216,10 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
                                .to(ref.like_parameter ? parameters_[p].dtype() : DType::kF32)
                                .clone(MemoryFormat::kContiguous));  // as the kernels read it
     }
-    DL_CHECK(present == 0 || present == refs.size(), kMismatch,
+    DL_CHECK(present == required || (present == 0 && optional == 0), kMismatch,
              "{}: load_state_dict: parameter {} has {} state tensors, wanted none or {}", name_, p,
-             present, refs.size());
-    used += present;
+             present + optional, required + optional);
+    used += present + optional;
   }
 
   for (std::size_t g = 0; g < groups_.size(); ++g) {

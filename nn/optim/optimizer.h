@@ -43,6 +43,12 @@ struct ParamGroup {
   Options options{};
 };
 
+// Where a group's option lives, and its name in state_dict().
+struct OptionRef {
+  std::string_view name;
+  std::variant<double*, bool*> value;
+};
+
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
@@ -89,16 +95,12 @@ class Optimizer {
   }
 
  protected:
-  // Where a group's option lives, and its name in state_dict().
-  struct OptionRef {
-    std::string_view name;
-    std::variant<double*, bool*> value;
-  };
   // Where a tensor of a parameter's state lives; undefined before the parameter's first step.
   struct StateRef {
     std::string_view name;
     Tensor* tensor;
-    bool like_parameter = true;  // its shape and dtype; else a 0-d f32
+    bool like_parameter;  // its shape and dtype; else a 0-d f32
+    bool optional;        // some options do without it
   };
   struct Range {
     std::size_t begin;
@@ -148,9 +150,6 @@ class Optimizer {
   }
   // The group's parameters in parameters().
   Range range_of(std::size_t group) const noexcept { return groups_[group]; }
-  // Refuses a number that is not at least 0; NaN as well.
-  void require_not_negative(std::string_view option, double value) const;
-
   // A parameter's first step makes state on its device, which a captured step would make again in
   // every launch: throws kInvalidArgument in a capture.
   void check_may_begin(const Tensor& parameter) const;

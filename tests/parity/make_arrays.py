@@ -194,7 +194,16 @@ def optim():
              "adam": lambda p: torch.optim.Adam(p),
              "adam_options": lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1),
              "adamw": lambda p: torch.optim.AdamW(p),
-             "adamw_options": lambda p: torch.optim.AdamW(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3)}
+             "adamw_options": lambda p: torch.optim.AdamW(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.3),
+             "adam_amsgrad": lambda p: torch.optim.Adam(p, lr=0.02, betas=(0.5, 0.6), amsgrad=True),
+             "nadam": lambda p: torch.optim.NAdam(p),
+             "nadam_options": lambda p: torch.optim.NAdam(p, lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1, momentum_decay=0.1),
+             "nadam_decoupled": lambda p: torch.optim.NAdam(p, lr=0.02, weight_decay=0.1, decoupled_weight_decay=True),
+             "rmsprop": lambda p: torch.optim.RMSprop(p),
+             "rmsprop_options": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.8, eps=1e-4, weight_decay=0.1, momentum=0.9),
+             "rmsprop_centered": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.4, eps=1e-2, centered=True),
+             "adagrad": lambda p: torch.optim.Adagrad(p),
+             "adagrad_options": lambda p: torch.optim.Adagrad(p, lr=0.05, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.3, eps=1e-4)}
     for name, make in cases.items():
         params = [nn.Parameter(x.clone()) for x in start]
         opt = make(params)

@@ -11,9 +11,7 @@
 namespace dl::kernels::cpu {
 
 // `device` is where all of the tensors are; `dtype` is f32 or f64.
-void sgd_step(Device device, DType dtype, std::span<const SgdTensor> tensors, const SgdStep& step,
-              const OptimizerScalars& scalars);
-void adam_step(Device device, DType dtype, std::span<const AdamTensor> tensors,
-               const AdamStep& step, const OptimizerScalars& scalars);
+void optimizer_step(Device device, DType dtype, std::span<const OptimizerTensor> tensors,
+                    const OptimizerStep& step, const OptimizerScalars& scalars);
 
 }  // namespace dl::kernels::cpu

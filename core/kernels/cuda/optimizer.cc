@@ -1,51 +1,50 @@
 #include "core/kernels/cuda/optimizer.h"
 
+#include <algorithm>
+#include <variant>
+
 #include "core/kernels/cuda/launch.h"
 #include "core/kernels/cuda/optimizer_kernels.h"
 
 namespace dl::kernels::cuda {
 
-void sgd_step(Device, DType dtype, std::span<const SgdTensor> tensors, const SgdStep& step,
-              const OptimizerScalars& scalars) {
+namespace {
+
+template <typename Step>
+void step_of(DType dtype, std::span<const OptimizerTensor> tensors, const Step& step,
+             const OptimizerScalars& scalars) {
+  constexpr int kPointers = kPointersOf<Step>;
   const Launch launch;
-  for_each_list<3>(
-      tensors.size(), [&](std::size_t i) { return tensors[i].n; },
-      [&](TensorList<3>& list, int slot, std::size_t i) {
-        const SgdTensor& t = tensors[i];
-        list.pointers[slot][0] = t.parameter;
-        list.pointers[slot][1] = const_cast<void*>(t.gradient);
-        list.pointers[slot][2] = t.momentum;
-        list.marks[slot] = t.first_step ? 1 : 0;
-      },
-      [&](const TensorList<3>& list, int blocks, int) {
-        sgd_launch(dtype, list, blocks, step, scalars, launch.stream());
+  const auto add = [&](ListOf<Step>& list, int slot, std::size_t i) {
+    const OptimizerTensor& t = tensors[i];
+    void** const to = list.pointers[slot];
+    to[0] = t.parameter;
+    to[1] = const_cast<void*>(t.gradient);
+    std::copy_n(t.state, Step::kState, to + 2);
+    std::copy_n(t.counts, Step::kCounts, to + 2 + Step::kState);
+    list.marks[slot] = t.first_step ? 1 : 0;
+  };
+  if constexpr (Step::kCounts > 0) {
+    // All counts first, one block a tensor: a tensor of many chunks stands in several lists below.
+    for_each_list<kPointers>(
+        tensors.size(), [](std::size_t) { return std::int64_t{1}; }, add,
+        [&](const ListOf<Step>& list, int, int count) {
+          raise_counts_launch(list, count, step, scalars, launch.stream());
+        });
+  }
+  for_each_list<kPointers>(
+      tensors.size(), [&](std::size_t i) { return tensors[i].n; }, add,
+      [&](const ListOf<Step>& list, int blocks, int) {
+        optimizer_launch(dtype, list, blocks, step, scalars, launch.stream());
       });
-  DL_CUDA_LAUNCHED("sgd_step");
+  DL_CUDA_LAUNCHED("optimizer_step");
 }
 
-void adam_step(Device, DType dtype, std::span<const AdamTensor> tensors, const AdamStep& step,
-               const OptimizerScalars& scalars) {
-  const Launch launch;
-  const auto add = [&](TensorList<5>& list, int slot, std::size_t i) {
-    const AdamTensor& t = tensors[i];
-    list.pointers[slot][0] = t.parameter;
-    list.pointers[slot][1] = const_cast<void*>(t.gradient);
-    list.pointers[slot][2] = t.mean;
-    list.pointers[slot][3] = t.square;
-    list.pointers[slot][4] = t.step;
-  };
-  // All counts first, one block a tensor: a tensor of many chunks stands in several lists below.
-  for_each_list<5>(
-      tensors.size(), [](std::size_t) { return std::int64_t{1}; }, add,
-      [&](const TensorList<5>& list, int, int count) {
-        count_steps_launch(list, count, scalars, launch.stream());
-      });
-  for_each_list<5>(
-      tensors.size(), [&](std::size_t i) { return tensors[i].n; }, add,
-      [&](const TensorList<5>& list, int blocks, int) {
-        adam_launch(dtype, list, blocks, step, scalars, launch.stream());
-      });
-  DL_CUDA_LAUNCHED("adam_step");
+}  // namespace
+
+void optimizer_step(Device, DType dtype, std::span<const OptimizerTensor> tensors,
+                    const OptimizerStep& step, const OptimizerScalars& scalars) {
+  std::visit([&](const auto& kind) { step_of(dtype, tensors, kind, scalars); }, step);
 }
 
 void amp_unscale(const Tensor& inverse_scale, std::span<const Tensor> gradients,

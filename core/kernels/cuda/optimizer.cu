@@ -2,6 +2,7 @@
 
 #include "core/kernels/cuda/device_types.h"
 #include "core/kernels/cuda/optimizer_kernels.h"
+#include "core/kernels/optimizer_rules.h"
 
 namespace dl::kernels::cuda {
 namespace {
@@ -23,78 +24,51 @@ __device__ bool is_skipped(const OptimizerScalars& scalars) {
   return scalars.found_inf != nullptr && *scalars.found_inf != 0;
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    sgd_kernel(TensorList<3> list, SgdStep step, OptimizerScalars scalars) {
-  if (is_skipped(scalars)) return;
-  const Chunk chunk = chunk_of(list);
-  auto* const parameter = static_cast<T*>(list.pointers[chunk.tensor][0]);
-  const auto* const gradient = static_cast<const T*>(list.pointers[chunk.tensor][1]);
-  auto* const momentum = static_cast<T*>(list.pointers[chunk.tensor][2]);
-  const bool first_step = list.marks[chunk.tensor] != 0;
-  const T lr = static_cast<T>(scalars.lr != nullptr ? *scalars.lr : step.lr);
-  const T decay = static_cast<T>(step.weight_decay);
-  const T keep = static_cast<T>(step.momentum);
-  const T take = static_cast<T>(1 - step.dampening);
-  for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
-    const T p = parameter[i];
-    T g = gradient[i];
-    if (decay != 0) g += decay * p;
-    if (momentum != nullptr) {
-      const T buffer = first_step ? g : keep * momentum[i] + take * g;
-      momentum[i] = buffer;
-      g = step.nesterov ? g + keep * buffer : buffer;
-    }
-    parameter[i] = p - lr * g;
-  }
-}
-
-__global__ void count_kernel(TensorList<5> list, int tensors, OptimizerScalars scalars) {
+template <typename Step>
+__global__ void raise_counts_kernel(ListOf<Step> list, int tensors, Step step,
+                                    OptimizerScalars scalars) {
   const int tensor = static_cast<int>(threadIdx.x);
-  if (tensor < tensors && !is_skipped(scalars)) {
-    *static_cast<float*>(list.pointers[tensor][4]) += 1;
+  if (tensor >= tensors || is_skipped(scalars)) return;
+  float* counts[Step::kCounts];
+  for (int k = 0; k < Step::kCounts; ++k) {
+    counts[k] = static_cast<float*>(list.pointers[tensor][2 + Step::kState + k]);
   }
+  formulas::raise_counts(step, counts);
 }
 
-template <typename T>
+template <typename Step, typename T>
 __global__ void __launch_bounds__(kThreads)
-    adam_kernel(TensorList<5> list, AdamStep step, OptimizerScalars scalars) {
+    optimizer_kernel(ListOf<Step> list, Step step, OptimizerScalars scalars) {
+  using Rule = formulas::RuleOf<Step>;
+  using Factors = typename Rule::template Factors<T>;
   if (is_skipped(scalars)) return;
-  // p = shrink * p - size * m / (sqrt(v) * root + eps), of which each block works out the factors
-  // once.
-  __shared__ T shrink;
-  __shared__ T size;
-  __shared__ T root;
   const Chunk chunk = chunk_of(list);
+  void* const* const pointers = list.pointers[chunk.tensor];
+  __shared__ Factors shared;  // worked out once a block
   if (threadIdx.x == 0) {
-    const double t = *static_cast<const float*>(list.pointers[chunk.tensor][4]);
+    float* counts[kMaxOptimizerCounts];
+    for (int k = 0; k < Step::kCounts; ++k) {
+      counts[k] = static_cast<float*>(pointers[2 + Step::kState + k]);
+    }
     const double lr = scalars.lr != nullptr ? *scalars.lr : step.lr;
-    shrink = static_cast<T>(step.decoupled ? 1 - lr * step.weight_decay : 1);
-    size = static_cast<T>(lr / (1 - std::pow(step.beta1, t)));
-    root = static_cast<T>(1 / std::sqrt(1 - std::pow(step.beta2, t)));
+    shared = Rule::template factors<T>(step, lr, formulas::counts_of<Step>(counts));
   }
   __syncthreads();
-  auto* const parameter = static_cast<T*>(list.pointers[chunk.tensor][0]);
-  const auto* const gradient = static_cast<const T*>(list.pointers[chunk.tensor][1]);
-  auto* const mean = static_cast<T*>(list.pointers[chunk.tensor][2]);
-  auto* const square = static_cast<T*>(list.pointers[chunk.tensor][3]);
-  const T decay = static_cast<T>(step.decoupled ? 0 : step.weight_decay);
-  const T keep1 = static_cast<T>(step.beta1);
-  const T take1 = static_cast<T>(1 - step.beta1);
-  const T keep2 = static_cast<T>(step.beta2);
-  const T take2 = static_cast<T>(1 - step.beta2);
-  const T eps = static_cast<T>(step.eps);
+  const Factors factors = shared;
+  auto* const parameter = static_cast<T*>(pointers[0]);
+  const auto* const gradient = static_cast<const T*>(pointers[1]);
+  T* state[Step::kState];
+  for (int k = 0; k < Step::kState; ++k) state[k] = static_cast<T*>(pointers[2 + k]);
+  const bool first_step = list.marks[chunk.tensor] != 0;
   for (std::int64_t i = chunk.begin + threadIdx.x; i < chunk.end; i += kThreads) {
-    const T p = parameter[i];
-    T g = gradient[i];
-    if (decay != 0) g += decay * p;
-    T m = mean[i];
-    // From the nearer end, as PyTorch's lerp: g - m loses a g that is much smaller than m.
-    m = take1 < static_cast<T>(0.5) ? m + take1 * (g - m) : g - keep1 * (g - m);
-    const T v = keep2 * square[i] + take2 * g * g;
-    mean[i] = m;
-    square[i] = v;
-    parameter[i] = shrink * p - size * m / (std::sqrt(v) * root + eps);
+    T p = parameter[i];
+    T s[Step::kState];
+    for (int k = 0; k < Step::kState; ++k) s[k] = state[k] != nullptr ? state[k][i] : T(0);
+    Rule::update(factors, first_step, p, gradient[i], s);
+    parameter[i] = p;
+    for (int k = 0; k < Step::kState; ++k) {
+      if (state[k] != nullptr) state[k][i] = s[k];
+    }
   }
 }
 
@@ -140,28 +114,34 @@ __global__ void update_scale_kernel(float* scale, std::int32_t* growth_tracker,
 
 }  // namespace
 
-void sgd_launch(DType dtype, const TensorList<3>& list, int blocks, const SgdStep& step,
-                const OptimizerScalars& scalars, cudaStream_t stream) {
+template <typename Step>
+void raise_counts_launch(const ListOf<Step>& list, int tensors, const Step& step,
+                         const OptimizerScalars& scalars, cudaStream_t stream) {
+  raise_counts_kernel<Step><<<1, kListTensors, 0, stream>>>(list, tensors, step, scalars);
+}
+
+template <typename Step>
+void optimizer_launch(DType dtype, const ListOf<Step>& list, int blocks, const Step& step,
+                      const OptimizerScalars& scalars, cudaStream_t stream) {
   if (dtype == DType::kF64) {
-    sgd_kernel<double><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
+    optimizer_kernel<Step, double><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
   } else {
-    sgd_kernel<float><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
+    optimizer_kernel<Step, float><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
   }
 }
 
-void count_steps_launch(const TensorList<5>& list, int tensors, const OptimizerScalars& scalars,
-                        cudaStream_t stream) {
-  count_kernel<<<1, kListTensors, 0, stream>>>(list, tensors, scalars);
-}
-
-void adam_launch(DType dtype, const TensorList<5>& list, int blocks, const AdamStep& step,
-                 const OptimizerScalars& scalars, cudaStream_t stream) {
-  if (dtype == DType::kF64) {
-    adam_kernel<double><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
-  } else {
-    adam_kernel<float><<<blocks, kThreads, 0, stream>>>(list, step, scalars);
-  }
-}
+#define DL_STEP(Step)                                                                \
+  template void optimizer_launch<Step>(DType, const ListOf<Step>&, int, const Step&, \
+                                       const OptimizerScalars&, cudaStream_t);
+#define DL_COUNTED_STEP(Step)                                                    \
+  DL_STEP(Step)                                                                  \
+  template void raise_counts_launch<Step>(const ListOf<Step>&, int, const Step&, \
+                                          const OptimizerScalars&, cudaStream_t);
+DL_STEP(SgdStep)
+DL_COUNTED_STEP(AdamStep)
+DL_COUNTED_STEP(NAdamStep)
+DL_COUNTED_STEP(RMSpropStep)
+DL_COUNTED_STEP(AdagradStep)
 
 void unscale_launch(const TensorList<1>& list, int blocks, const float* inverse_scale,
                     float* found_inf, cudaStream_t stream) {

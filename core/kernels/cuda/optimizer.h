@@ -10,10 +10,8 @@
 
 namespace dl::kernels::cuda {
 
-void sgd_step(Device device, DType dtype, std::span<const SgdTensor> tensors, const SgdStep& step,
-              const OptimizerScalars& scalars);
-void adam_step(Device device, DType dtype, std::span<const AdamTensor> tensors,
-               const AdamStep& step, const OptimizerScalars& scalars);
+void optimizer_step(Device device, DType dtype, std::span<const OptimizerTensor> tensors,
+                    const OptimizerStep& step, const OptimizerScalars& scalars);
 
 void amp_unscale(const Tensor& inverse_scale, std::span<const Tensor> gradients,
                  const Tensor& found_inf);

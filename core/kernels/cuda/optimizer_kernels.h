@@ -11,15 +11,19 @@
 
 namespace dl::kernels::cuda {
 
-// Pointers: parameter, gradient, momentum (or null). Mark: the tensor's first step.
-void sgd_launch(DType dtype, const TensorList<3>& list, int blocks, const SgdStep& step,
-                const OptimizerScalars& scalars, cudaStream_t stream);
-// Pointers: parameter, gradient, mean, square, step count (f32).
-void adam_launch(DType dtype, const TensorList<5>& list, int blocks, const AdamStep& step,
-                 const OptimizerScalars& scalars, cudaStream_t stream);
-// Adds one to the step count of tensors [first, tensors), unless an infinity was found.
-void count_steps_launch(const TensorList<5>& list, int tensors, const OptimizerScalars& scalars,
-                        cudaStream_t stream);
+// Pointers: parameter, gradient, state, step counts. Mark: the tensor's first step.
+template <typename Step>
+inline constexpr int kPointersOf = 2 + Step::kState + Step::kCounts;
+template <typename Step>
+using ListOf = TensorList<kPointersOf<Step>>;
+
+// Raises the counts of the list's first `tensors`, unless an infinity was found.
+template <typename Step>
+void raise_counts_launch(const ListOf<Step>& list, int tensors, const Step& step,
+                         const OptimizerScalars& scalars, cudaStream_t stream);
+template <typename Step>
+void optimizer_launch(DType dtype, const ListOf<Step>& list, int blocks, const Step& step,
+                      const OptimizerScalars& scalars, cudaStream_t stream);
 
 // Pointers: gradient. Mark: its dtype.
 void unscale_launch(const TensorList<1>& list, int blocks, const float* inverse_scale,

@@ -10,7 +10,7 @@
 namespace dl::kernels::cuda {
 
 inline constexpr std::int64_t kChunk = 64 * 1024;  // elements of a block
-inline constexpr int kListTensors = 40;
+inline constexpr int kListTensors = 36;
 inline constexpr int kListBlocks = 320;
 
 template <int kPointers>
@@ -21,7 +21,7 @@ struct TensorList {
   std::uint8_t tensor_of[kListBlocks];
   std::int32_t chunk_of[kListBlocks];
 };
-static_assert(sizeof(TensorList<5>) < 4096 - 256, "kernels have 4 KiB of arguments");
+static_assert(sizeof(TensorList<6>) < 4096 - 256, "kernels have 4 KiB of arguments");
 
 // launch(list, blocks, tensors) as often as it takes. add(list, slot, i) fills in tensor i's
 // pointers, sizes and mark; sizes are given by size_of(i).

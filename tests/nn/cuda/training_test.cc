@@ -9,7 +9,10 @@
 #include "nn/amp/grad_scaler.h"
 #include "nn/functional/functional.h"
 #include "nn/models/book_cnn.h"
+#include "nn/optim/adagrad.h"
 #include "nn/optim/adam.h"
+#include "nn/optim/nadam.h"
+#include "nn/optim/rmsprop.h"
 #include "nn/optim/sgd.h"
 #include "tests/core/cuda/on_device.h"
 
@@ -44,7 +47,10 @@ TEST_F(CudaTraining, OptimizersStepAsOnTheCPU) {
       with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.3}),
       with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true}),
       with<optim::Adam>(optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1}),
-      with<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .weight_decay = 0.1}),
+      with<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .weight_decay = 0.1, .amsgrad = true}),
+      with<optim::NAdam>(optim::NAdamOptions{.lr = 0.01, .weight_decay = 0.1}),
+      with<optim::RMSprop>(optim::RMSpropOptions{.lr = 0.01, .momentum = 0.9, .centered = true}),
+      with<optim::Adagrad>(optim::AdagradOptions{.lr = 0.01, .lr_decay = 0.1}),
   };
   for (const Make& make : all) {
     for (const DType dtype : {DType::kF32, DType::kF64}) {
@@ -111,6 +117,7 @@ TEST_F(CudaTraining, ABadStepChangesNothingOnTheDevice) {
       with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9}),
       with<optim::SGD>(optim::SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.3}),
       with<optim::Adam>(optim::AdamOptions{.lr = 0.01}),
+      with<optim::NAdam>(optim::NAdamOptions{.lr = 0.01}),
   };
   const std::string steps = "-++-+++-";
   for (const Make& make : all) {

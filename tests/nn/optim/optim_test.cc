@@ -10,7 +10,10 @@
 #include "core/base/error.h"
 #include "core/base/first_error.h"
 #include "core/tensor/factories.h"
+#include "nn/optim/adagrad.h"
 #include "nn/optim/adam.h"
+#include "nn/optim/nadam.h"
+#include "nn/optim/rmsprop.h"
 #include "nn/optim/sgd.h"
 #include "tests/nn/support.h"
 
@@ -61,7 +64,9 @@ void expect_pytorchs(const std::string& name, const Make& make) {
   }
   for (const std::string key : {"0", "1"}) {
     expect_close(params[std::stoul(key)], name + "." + key);
-    for (const std::string state : {"momentum_buffer", "step", "exp_avg", "exp_avg_sq"}) {
+    for (const std::string state :
+         {"momentum_buffer", "step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "mu_product",
+          "square_avg", "grad_avg", "sum"}) {
       const std::string wanted = name + ".state." + key + "." + state;
       const std::string own = "state." + key + "." + state;
       const nn::StateDict all = opt->state_dict();
@@ -101,6 +106,43 @@ TEST(AdamW, StepsAsPyTorchDoes) {
   expect_pytorchs("adamw_options",
                   make<AdamW>(AdamWOptions{
                       .lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-4, .weight_decay = 0.3}));
+}
+
+TEST(Amsgrad, StepsAsPyTorchDoes) {
+  expect_pytorchs("adam_amsgrad",
+                  make<Adam>(AdamOptions{.lr = 0.02, .betas = {0.5, 0.6}, .amsgrad = true}));
+}
+
+TEST(NAdam, StepsAsPyTorchDoes) {
+  expect_pytorchs("nadam", make<NAdam>(NAdamOptions{}));
+  expect_pytorchs("nadam_options", make<NAdam>(NAdamOptions{.lr = 0.02,
+                                                            .betas = {0.8, 0.95},
+                                                            .eps = 1e-4,
+                                                            .weight_decay = 0.1,
+                                                            .momentum_decay = 0.1}));
+  expect_pytorchs(
+      "nadam_decoupled",
+      make<NAdam>(NAdamOptions{.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true}));
+}
+
+TEST(RMSprop, StepsAsPyTorchDoes) {
+  expect_pytorchs("rmsprop", make<RMSprop>(RMSpropOptions{}));
+  expect_pytorchs(
+      "rmsprop_options",
+      make<RMSprop>(RMSpropOptions{
+          .lr = 0.02, .alpha = 0.8, .eps = 1e-4, .weight_decay = 0.1, .momentum = 0.9}));
+  expect_pytorchs(
+      "rmsprop_centered",
+      make<RMSprop>(RMSpropOptions{.lr = 0.02, .alpha = 0.4, .eps = 1e-2, .centered = true}));
+}
+
+TEST(Adagrad, StepsAsPyTorchDoes) {
+  expect_pytorchs("adagrad", make<Adagrad>(AdagradOptions{}));
+  expect_pytorchs("adagrad_options", make<Adagrad>(AdagradOptions{.lr = 0.05,
+                                                                  .lr_decay = 0.1,
+                                                                  .weight_decay = 0.1,
+                                                                  .initial_accumulator_value = 0.3,
+                                                                  .eps = 1e-4}));
 }
 
 TEST(AdamW, NamesItselfInErrors) {
@@ -305,6 +347,11 @@ TEST(Optimizer, StateResumesARun) {
   expect_resumes(make<Adam>(AdamOptions{.lr = 0.02, .betas = {0.8, 0.9}}),
                  make<Adam>(AdamOptions{}));
   expect_resumes(make<AdamW>(AdamWOptions{.lr = 0.02}), make<AdamW>(AdamWOptions{}));
+  expect_resumes(make<Adam>(AdamOptions{.amsgrad = true}), make<Adam>(AdamOptions{}));
+  expect_resumes(make<NAdam>(NAdamOptions{.lr = 0.02}), make<NAdam>(NAdamOptions{}));
+  expect_resumes(make<RMSprop>(RMSpropOptions{.momentum = 0.9, .centered = true}),
+                 make<RMSprop>(RMSpropOptions{}));
+  expect_resumes(make<Adagrad>(AdagradOptions{.lr_decay = 0.1}), make<Adagrad>(AdagradOptions{}));
 }
 
 TEST(Optimizer, RefusesAForeignState) {

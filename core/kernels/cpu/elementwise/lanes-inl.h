@@ -1,5 +1,5 @@
-// Lanes: a vector of float, as the formulas see a number, and the formulas for it. Included once
-// for each of Highway's targets.
+// Lanes: a vector of float, as the formulas see a number, and the formulas for it. LanesOf<double>
+// has the arithmetic alone. Included once for each of Highway's targets.
 //
 // Highway's functions are defined for finite arguments in a range; the functions here are defined
 // for all and give what std:: gives for infinities, NaN and zeros, with errors of at most 4 units
@@ -18,6 +18,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "core/kernels/cpu/elementwise/rows.h"
 
@@ -26,47 +27,70 @@ namespace dl::kernels::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-struct Lanes {
-  using D = hn::ScalableTag<float>;
-  HWY_INLINE explicit Lanes(hn::Vec<D> x) : v(x) {}
-  HWY_INLINE explicit Lanes(float x) : v(hn::Set(D(), x)) {}
-  HWY_INLINE explicit Lanes(double x) : Lanes(static_cast<float>(x)) {}
-  HWY_INLINE explicit Lanes(int x) : Lanes(static_cast<float>(x)) {}
+template <typename T>
+struct LanesOf {
+  using D = hn::ScalableTag<T>;
+  HWY_INLINE LanesOf() : v(hn::Zero(D())) {}
+  HWY_INLINE explicit LanesOf(hn::Vec<D> x) : v(x) {}
+  template <typename X>
+    requires std::is_arithmetic_v<X>
+  HWY_INLINE explicit LanesOf(X x) : v(hn::Set(D(), static_cast<T>(x))) {}
   hn::Vec<D> v;
 };
-struct LaneMask {
-  hn::Mask<Lanes::D> m;
+template <typename T>
+struct LaneMaskOf {
+  hn::Mask<hn::ScalableTag<T>> m;
 };
+using Lanes = LanesOf<float>;
+using LaneMask = LaneMaskOf<float>;
 
-HWY_INLINE Lanes operator+(Lanes a, Lanes b) {
-  return Lanes(hn::Add(a.v, b.v));
+template <typename T>
+HWY_INLINE LanesOf<T> operator+(LanesOf<T> a, LanesOf<T> b) {
+  return LanesOf<T>(hn::Add(a.v, b.v));
 }
-HWY_INLINE Lanes operator-(Lanes a, Lanes b) {
-  return Lanes(hn::Sub(a.v, b.v));
+template <typename T>
+HWY_INLINE LanesOf<T> operator-(LanesOf<T> a, LanesOf<T> b) {
+  return LanesOf<T>(hn::Sub(a.v, b.v));
 }
-HWY_INLINE Lanes operator*(Lanes a, Lanes b) {
-  return Lanes(hn::Mul(a.v, b.v));
+template <typename T>
+HWY_INLINE LanesOf<T> operator*(LanesOf<T> a, LanesOf<T> b) {
+  return LanesOf<T>(hn::Mul(a.v, b.v));
 }
-HWY_INLINE Lanes operator/(Lanes a, Lanes b) {
-  return Lanes(hn::Div(a.v, b.v));
+template <typename T>
+HWY_INLINE LanesOf<T> operator/(LanesOf<T> a, LanesOf<T> b) {
+  return LanesOf<T>(hn::Div(a.v, b.v));
 }
-HWY_INLINE Lanes operator-(Lanes a) {
-  return Lanes(hn::Neg(a.v));
+template <typename T>
+HWY_INLINE LanesOf<T> operator-(LanesOf<T> a) {
+  return LanesOf<T>(hn::Neg(a.v));
 }
-HWY_INLINE LaneMask operator<(Lanes a, Lanes b) {
+template <typename T>
+HWY_INLINE LanesOf<T> mul_add(LanesOf<T> a, LanesOf<T> b, LanesOf<T> c) {
+  return LanesOf<T>(hn::MulAdd(a.v, b.v, c.v));
+}
+template <typename T>
+HWY_INLINE LaneMaskOf<T> operator<(LanesOf<T> a, LanesOf<T> b) {
   return {hn::Lt(a.v, b.v)};
 }
-HWY_INLINE LaneMask operator<=(Lanes a, Lanes b) {
+template <typename T>
+HWY_INLINE LaneMaskOf<T> operator<=(LanesOf<T> a, LanesOf<T> b) {
   return {hn::Le(a.v, b.v)};
 }
-HWY_INLINE LaneMask operator==(Lanes a, Lanes b) {
+template <typename T>
+HWY_INLINE LaneMaskOf<T> operator==(LanesOf<T> a, LanesOf<T> b) {
   return {hn::Eq(a.v, b.v)};
 }
-HWY_INLINE LaneMask operator!=(Lanes a, Lanes b) {
+template <typename T>
+HWY_INLINE LaneMaskOf<T> operator!=(LanesOf<T> a, LanesOf<T> b) {
   return {hn::Not(hn::Eq(a.v, b.v))};  // true of NaN, which hn::Ne is not
 }
-HWY_INLINE Lanes select(LaneMask condition, Lanes yes, Lanes no) {
-  return Lanes(hn::IfThenElse(condition.m, yes.v, no.v));
+template <typename T>
+HWY_INLINE LanesOf<T> select(LaneMaskOf<T> condition, LanesOf<T> yes, LanesOf<T> no) {
+  return LanesOf<T>(hn::IfThenElse(condition.m, yes.v, no.v));
+}
+template <typename T>
+HWY_INLINE LanesOf<T> sqrt_of(LanesOf<T> x) {
+  return LanesOf<T>(hn::Sqrt(x.v));
 }
 HWY_INLINE Lanes keep_nan(Lanes x, Lanes y) {
   return select(x != x, x, y);
@@ -153,10 +177,6 @@ HWY_INLINE Lanes round_of(Lanes x) {
 }
 HWY_INLINE Lanes trunc_of(Lanes x) {
   return keep_nan(x, Lanes(hn::Trunc(x.v)));
-}
-
-HWY_INLINE Lanes sqrt_of(Lanes x) {
-  return Lanes(hn::Sqrt(x.v));
 }
 
 HWY_INLINE Lanes tanh_of(Lanes x) {

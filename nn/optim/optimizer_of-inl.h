@@ -1,0 +1,168 @@
+// The members of OptimizerOf<Options>, for the file that instantiates it. That file specialises
+// OptimizerFacts<Options>:
+//   using Step                what the kernel is told; step(options) makes it
+//   kName, kSlots             the optimizer's name; its state, counts first, as Step orders it
+//   refs(options)             the options by their names in state_dict()
+//   check(options)            throws for a bad one
+// and, where it differs from OptimizerDefaults:
+//   uses(options, slot)       whether a step with these options needs the slot
+//   start(options, slot)      the number that fills a slot before the first step
+//   begins_otherwise(options) whether a first step has a formula of its own
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/ops/dispatch.h"
+#include "core/tensor/factories.h"
+#include "nn/optim/optimizer_of.h"
+
+namespace dl::optim {
+
+struct StateSlot {
+  std::string_view name;
+  bool is_count = false;  // a 0-d f32; else of the parameter's shape and dtype
+  bool optional = false;  // some options do without it
+};
+
+template <typename Options>
+struct OptimizerFacts;
+
+template <typename Options>
+struct OptimizerDefaults {
+  static bool uses(const Options&, std::size_t) { return true; }
+  static double start(const Options&, std::size_t) { return 0; }
+  static bool begins_otherwise(const Options&) { return false; }
+};
+
+// Refuses a number that is not at least 0; NaN as well.
+inline void require_not_negative(std::string_view optimizer, std::string_view option,
+                                 double value) {
+  DL_CHECK(value >= 0, kInvalidArgument, "{}: {} is {}, wanted at least 0", optimizer, option,
+           value);
+}
+
+inline void require_betas(std::string_view optimizer, std::pair<double, double> betas) {
+  for (const int i : {0, 1}) {
+    const double beta = i == 0 ? betas.first : betas.second;
+    DL_CHECK(beta >= 0 && beta < 1, kInvalidArgument,
+             "{}: beta {} is {}, wanted at least 0 and less than 1", optimizer, i, beta);
+  }
+}
+
+template <typename Options>
+OptimizerOf<Options>::OptimizerOf(const std::vector<Tensor>& params, Options options)
+    : Optimizer(OptimizerFacts<Options>::kName) {
+  add_param_group(params, options);
+}
+
+template <typename Options>
+OptimizerOf<Options>::OptimizerOf(const std::vector<ParamGroup<Options>>& groups)
+    : Optimizer(OptimizerFacts<Options>::kName) {
+  DL_CHECK(!groups.empty(), kInvalidArgument, "{}: the list of parameter groups is empty", name());
+  for (const auto& group : groups) add_param_group(group.params, group.options);
+}
+
+template <typename Options>
+void OptimizerOf<Options>::add_param_group(const std::vector<Tensor>& params, Options options) {
+  OptimizerFacts<Options>::check(options);
+  append(params);
+  options_.push_back(options);
+  state_.resize(parameters().size() * std::size(OptimizerFacts<Options>::kSlots));
+}
+
+template <typename Options>
+Tensor* OptimizerOf<Options>::state_at(std::size_t parameter) {
+  return &state_[parameter * std::size(OptimizerFacts<Options>::kSlots)];
+}
+
+template <typename Options>
+void OptimizerOf<Options>::step() {
+  using Facts = OptimizerFacts<Options>;
+  using Step = typename Facts::Step;
+  static_assert(std::size(Facts::kSlots) == Step::kCounts + Step::kState);
+  const std::vector<Tensor>& gradients = take_gradients();
+  // Made before the first change, as making it may throw.
+  std::vector<std::pair<Tensor*, Tensor>> begun;
+  for (std::size_t g = 0; g < group_count(); ++g) {
+    for (std::size_t i = range_of(g).begin; i < range_of(g).end; ++i) {
+      if (!gradients[i].defined()) continue;
+      const Tensor& p = parameters()[i];
+      for (std::size_t slot = 0; slot < std::size(Facts::kSlots); ++slot) {
+        Tensor& state = state_at(i)[slot];
+        if (state.defined() || !Facts::uses(options_[g], slot)) continue;
+        check_may_begin(p);
+        const Shape shape = Facts::kSlots[slot].is_count ? Shape() : p.sizes();
+        const DType dtype = Facts::kSlots[slot].is_count ? DType::kF32 : p.dtype();
+        begun.emplace_back(&state, full(shape, Facts::start(options_[g], slot),
+                                        {.dtype = dtype, .device = p.device()}));
+      }
+    }
+  }
+  auto next_begun = begun.begin();
+  for (std::size_t g = 0; g < group_count(); ++g) {
+    const Options& options = options_[g];
+    gathered_.clear();  // of the group before, or what an exception left behind
+    for (std::size_t i = range_of(g).begin; i < range_of(g).end; ++i) {
+      if (!gradients[i].defined()) continue;
+      const Tensor& p = parameters()[i];
+      kernels::OptimizerTensor item{
+          .n = p.numel(), .parameter = p.data_ptr(), .gradient = gradients[i].data_ptr()};
+      for (std::size_t slot = 0; slot < std::size(Facts::kSlots); ++slot) {
+        Tensor& state = state_at(i)[slot];
+        if (next_begun != begun.end() && next_begun->first == &state) {
+          state = std::move((next_begun++)->second);
+          // What a step that may be skipped leaves has to be right for a next one.
+          item.first_step = !may_be_skipped();
+        }
+        if (!Facts::uses(options, slot)) continue;
+        if (slot < Step::kCounts) {
+          item.counts[slot] = state.template data<float>();
+        } else {
+          item.state[slot - Step::kCounts] = state.data_ptr();
+        }
+      }
+      gathered_.add(p, item);
+      p.bump_version();
+    }
+    for (const auto& list : gathered_.lists) {
+      if (list.items.empty()) continue;
+      call<Op::kOptimizerStep>(list.device, list.device, list.dtype, list.items,
+                               kernels::OptimizerStep(Facts::step(options)),
+                               scalars_for(list.device, g));
+    }
+  }
+  drop_gradients();
+}
+
+// Where a first step is another one than those after it, the host has to know whether it was taken.
+template <typename Options>
+bool OptimizerOf<Options>::can_be_skipped() const {
+  using Facts = OptimizerFacts<Options>;
+  for (std::size_t g = 0; g < group_count(); ++g) {
+    if (!Facts::begins_otherwise(options_[g])) continue;
+    for (std::size_t i = range_of(g).begin; i < range_of(g).end; ++i) {
+      const Tensor& first = state_[i * std::size(Facts::kSlots)];
+      if (!first.defined() && parameters()[i].grad().defined()) return false;
+    }
+  }
+  return true;
+}
+
+template <typename Options>
+std::vector<OptionRef> OptimizerOf<Options>::options_of(std::size_t group) {
+  return OptimizerFacts<Options>::refs(options_[group]);
+}
+
+template <typename Options>
+std::vector<Optimizer::StateRef> OptimizerOf<Options>::state_of(std::size_t parameter) {
+  std::vector<StateRef> refs;
+  Tensor* state = state_at(parameter);
+  for (const StateSlot& slot : OptimizerFacts<Options>::kSlots) {
+    refs.push_back({slot.name, state++, !slot.is_count, slot.optional});
+  }
+  return refs;
+}
+
+}  // namespace dl::optim

@@ -1,0 +1,40 @@
+// The optimizers whose step is a rule for one element (core/kernels/optimizer_rules-inl.h). They
+// differ in their Options, which optimizer_of-inl.h asks for the rest.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/kernels/optimizer_args.h"
+#include "nn/optim/optimizer.h"
+
+namespace dl::optim {
+
+template <typename Options>
+class OptimizerOf final : public Optimizer {
+ public:
+  // Throw kInvalidArgument for a bad option; see Optimizer for parameters.
+  explicit OptimizerOf(const std::vector<Tensor>& params, Options options = {});
+  explicit OptimizerOf(const std::vector<ParamGroup<Options>>& groups);
+
+  void add_param_group(const std::vector<Tensor>& params, Options options);
+  // A group's options, to read or to set. Throws kIndex.
+  Options& options(std::size_t group = 0) { return options_[checked_group(group)]; }
+  double& lr(std::size_t group = 0) override { return options(group).lr; }
+
+  void step() override;
+
+ private:
+  // A parameter's state, in the order of the optimizer's slots; undefined where it has none.
+  Tensor* state_at(std::size_t parameter);
+  bool can_be_skipped() const override;
+  std::vector<OptionRef> options_of(std::size_t group) override;
+  std::vector<StateRef> state_of(std::size_t parameter) override;
+
+  std::vector<Options> options_;  // of each group
+  std::vector<Tensor> state_;     // of each parameter, slot after slot
+  // What one call of the kernel works on; kept, so that a step allocates nothing.
+  Gathered<kernels::OptimizerTensor> gathered_;
+};
+
+}  // namespace dl::optim

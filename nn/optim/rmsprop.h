@@ -1,0 +1,26 @@
+// RMSprop: the gradient divided by the root of its running mean square (Tieleman and Hinton 2012),
+// PyTorch's formulas.
+//
+//   g = gradient + weight_decay p;  v = alpha v + (1 - alpha) g^2
+//   centered: v less the square of the gradient's running mean (Graves 2013) in v's place below
+//   d = g / (sqrt(v) + eps);  b = momentum b + d
+//   p = p - lr d, or p - lr b with a momentum
+#pragma once
+
+#include "nn/optim/optimizer_of.h"
+
+namespace dl::optim {
+
+struct RMSpropOptions {
+  double lr = 1e-2;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0;
+  bool centered = false;
+};
+
+extern template class OptimizerOf<RMSpropOptions>;
+using RMSprop = OptimizerOf<RMSpropOptions>;
+
+}  // namespace dl::optim
