@@ -69,5 +69,6 @@
 #include "nn/optim/sgd.h"
 #include "nn/parallel/capture_step.h"
 #include "nn/parallel/distributed.h"
+#include "nn/serialize/pth.h"
 #include "nn/serialize/safetensors.h"
 #include "nn/utils/clip_grad.h"

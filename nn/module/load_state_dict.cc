@@ -10,6 +10,7 @@
 #include "core/base/printable.h"
 #include "nn/module/module.h"
 #include "nn/serialize/safetensors_header.h"
+#include "nn/serialize/value.h"
 
 namespace dl::nn {
 namespace {
@@ -24,6 +25,10 @@ std::string list_of(const std::vector<std::string>& names) {
 
 IncompatibleKeys Module::load_state_dict(const StateDict& state, LoadStateOptions options) {
   return load(state, {}, "", options);
+}
+
+IncompatibleKeys Module::load_value(const Value& state, LoadStateOptions options) {
+  return load(state.as_state_dict(), {}, "", options);
 }
 
 IncompatibleKeys Module::load(const StateDict& state, std::span<const SkippedTensor> skipped,

@@ -49,6 +49,7 @@
 namespace dl::nn {
 
 class Module;
+class Value;
 struct Safetensors;
 struct SkippedTensor;
 
@@ -147,6 +148,12 @@ class Module {
   IncompatibleKeys load_state_dict(const File& file, LoadStateOptions options = {}) {
     return load(file.tensors, file.skipped, file.path, options);
   }
+  // Takes a dict of tensors from a file, as load_pth() returns it. Throws kMismatch also for a
+  // value that is none.
+  template <std::same_as<Value> V>
+  IncompatibleKeys load_state_dict(const V& state, LoadStateOptions options = {}) {
+    return load_value(state, options);
+  }
 
   // What dropout and its like ask; a new module is training.
   bool is_training() const {
@@ -202,6 +209,7 @@ class Module {
 
   IncompatibleKeys load(const StateDict& state, std::span<const SkippedTensor> skipped,
                         std::string_view path, LoadStateOptions options);
+  IncompatibleKeys load_value(const Value& state, LoadStateOptions options);
   [[noreturn]] void refuse_moved(std::string_view use) const;
   void require_free_name(std::string_view kind, std::string_view name) const;
   Module& set_training(bool training);

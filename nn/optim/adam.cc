@@ -25,6 +25,10 @@ struct AdamFacts : OptimizerDefaults<Options> {
     require_betas(kName, o.betas);
   }
   static bool uses(const Options& o, std::size_t slot) { return slot < 3 || o.amsgrad; }
+  static std::optional<bool> fixed_option(std::string_view name) {
+    if (name != "decoupled_weight_decay") return std::nullopt;
+    return OptimizerFacts<Options>::kDecoupled;
+  }
   static Step step(const Options& o) {
     return {.lr = o.lr,
             .beta1 = o.betas.first,

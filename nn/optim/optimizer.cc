@@ -14,23 +14,10 @@
 #include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
 #include "core/tensor/factories.h"
+#include "nn/optim/state_names.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::optim {
-namespace {
-
-// In the state only of optimizers that a scheduler has seen, as in PyTorch.
-constexpr std::string_view kInitialLr = "initial_lr";
-
-std::string state_key(std::size_t parameter, std::string_view name) {
-  return fmt::format("state.{}.{}", parameter, name);
-}
-
-std::string option_key(std::size_t group, std::string_view name) {
-  return fmt::format("param_groups.{}.{}", group, name);
-}
-
-}  // namespace
 
 void Optimizer::append(const std::vector<Tensor>& params) {
   DL_CHECK(!params.empty(), kInvalidArgument, "{}: the list of parameters is empty", name_);
@@ -160,7 +147,7 @@ nn::StateDict Optimizer::state_dict() const {
     for (std::size_t p = groups_[g].begin; p < groups_[g].end; ++p) {
       indices.push_back(static_cast<std::int64_t>(p));
     }
-    state.push_back({option_key(g, "params"), tensor(indices)});
+    state.push_back({option_key(g, kParams), tensor(indices)});
   }
   return state;
 }
@@ -223,7 +210,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
   }
 
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const std::string params_key = option_key(g, "params");
+    const std::string params_key = option_key(g, kParams);
     const auto params = given.find(params_key);
     const auto count = static_cast<std::int64_t>(groups_[g].end - groups_[g].begin);
     DL_CHECK(params != given.end() && params->second->numel() == count, kMismatch,

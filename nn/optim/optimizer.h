@@ -31,6 +31,7 @@
 #include "nn/serialize/state_dict.h"
 
 namespace dl::nn {
+class Value;
 struct Safetensors;
 struct SkippedTensor;
 }  // namespace dl::nn
@@ -92,6 +93,18 @@ class Optimizer {
   template <std::same_as<nn::Safetensors> File>
   void load_state_dict(const File& file) {
     load(file.tensors, file.skipped, file.path);
+  }
+
+  // The state as PyTorch lays it out, {"state": {0: {...}}, "param_groups": [{...}]}: what
+  // nn::save_pth() writes for torch.optim's optimizer of the same name.
+  nn::Value torch_state_dict() const;
+  // Takes what torch_state_dict() gave, or an optimizer of PyTorch in a file that nn::load_pth()
+  // has read; options that change no result (foreach, fused, capturable) and those of schedulers
+  // are left out. Throws kMismatch also for an option that is on and that this optimizer does not
+  // have (maximize); the text names it.
+  template <std::same_as<nn::Value> V>
+  void load_state_dict(const V& state) {
+    load_value(state);
   }
 
  protected:
@@ -160,10 +173,16 @@ class Optimizer {
   // Whether a step that the device skips leaves no trace on the host either.
   virtual bool can_be_skipped() const { return true; }
 
+  // What an option of PyTorch's is here, where it cannot be set: whether it is on.
+  virtual std::optional<bool> fixed_option(std::string_view) const { return std::nullopt; }
+
   virtual std::vector<OptionRef> options_of(std::size_t group) = 0;
   virtual std::vector<StateRef> state_of(std::size_t parameter) = 0;
 
  private:
+  void load_value(const nn::Value& state);
+  // The options of a group of PyTorch's, by our names, appended to `flat`.
+  void flatten_group(const nn::Value& group, std::size_t g, nn::StateDict& flat);
   void load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
             std::string_view path);
 

@@ -8,6 +8,7 @@
 //   uses(options, slot)       whether a step with these options needs the slot
 //   start(options, slot)      the number that fills a slot before the first step
 //   begins_otherwise(options) whether a first step has a formula of its own
+//   fixed_option(name)        an option of PyTorch's that cannot be set here: whether it is on
 #pragma once
 
 #include <string_view>
@@ -34,6 +35,7 @@ struct OptimizerDefaults {
   static bool uses(const Options&, std::size_t) { return true; }
   static double start(const Options&, std::size_t) { return 0; }
   static bool begins_otherwise(const Options&) { return false; }
+  static std::optional<bool> fixed_option(std::string_view) { return std::nullopt; }
 };
 
 // Refuses a number that is not at least 0; NaN as well.
@@ -148,6 +150,11 @@ bool OptimizerOf<Options>::can_be_skipped() const {
     }
   }
   return true;
+}
+
+template <typename Options>
+std::optional<bool> OptimizerOf<Options>::fixed_option(std::string_view name) const {
+  return OptimizerFacts<Options>::fixed_option(name);
 }
 
 template <typename Options>

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "core/kernels/optimizer_args.h"
@@ -28,6 +30,7 @@ class OptimizerOf final : public Optimizer {
   // A parameter's state, in the order of the optimizer's slots; undefined where it has none.
   Tensor* state_at(std::size_t parameter);
   bool can_be_skipped() const override;
+  std::optional<bool> fixed_option(std::string_view name) const override;
   std::vector<OptionRef> options_of(std::size_t group) override;
   std::vector<StateRef> state_of(std::size_t parameter) override;
 

@@ -1,21 +1,17 @@
 #include "nn/serialize/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <span>
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
 #include "core/tensor/factories.h"
 #include "nn/serialize/atomic_file.h"
+#include "nn/serialize/input_file.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {
@@ -27,36 +23,6 @@ static_assert(std::endian::native == std::endian::little,
 std::span<std::byte> bytes_of(const Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
-
-class InputFile {
- public:
-  explicit InputFile(const std::string& path) : path_(path) {
-    fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!fd_) throw_errno(errno, fmt::format("open {}", path));
-    struct stat info{};
-    if (::fstat(fd_.get(), &info) != 0) throw_errno(errno, fmt::format("stat {}", path));
-    DL_CHECK(S_ISREG(info.st_mode), kIo, "{} is not a regular file", path);
-    size_ = static_cast<std::uint64_t>(info.st_size);
-  }
-
-  std::uint64_t size() const noexcept { return size_; }
-
-  void read_at(std::uint64_t offset, std::span<std::byte> out) const {
-    while (!out.empty()) {
-      const ssize_t got = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw_errno(errno, fmt::format("read {}", path_));
-      DL_CHECK(got > 0, kIo, "{} became shorter while it was read", path_);
-      out = out.subspan(static_cast<std::size_t>(got));
-      offset += static_cast<std::uint64_t>(got);
-    }
-  }
-
- private:
-  std::string path_;
-  UniqueFd fd_;
-  std::uint64_t size_ = 0;
-};
 
 Tensor memory_for(const SafetensorsEntry& entry, const std::string& path) {
   try {

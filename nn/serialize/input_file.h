@@ -1,0 +1,29 @@
+// A regular file that is read at any place. Errors name the file. Thread-safety: read_at() may be
+// called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/base/unique_fd.h"
+
+namespace dl::nn {
+
+class InputFile {
+ public:
+  // Throws kNotFound or kIo.
+  explicit InputFile(const std::string& path);
+
+  std::uint64_t size() const noexcept { return size_; }
+  // Fills `out` from byte `offset` of the file on. Throws kIo.
+  void read_at(std::uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  std::string path_;
+  UniqueFd fd_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace dl::nn

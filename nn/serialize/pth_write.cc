@@ -1,0 +1,258 @@
+#include <fmt/core.h>
+
+#include <bit>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/base/error.h"
+#include "nn/serialize/atomic_file.h"
+#include "nn/serialize/pickle_reader.h"
+#include "nn/serialize/pth.h"
+#include "nn/serialize/safetensors_header.h"
+#include "nn/serialize/zip_writer.h"
+
+namespace dl::nn {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "elements are written as they lie in memory");
+
+// torch's class of a storage; null for dtypes that came after those classes.
+const char* storage_class_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::kF16:
+      return "HalfStorage";
+    case DType::kBF16:
+      return "BFloat16Storage";
+    case DType::kF32:
+      return "FloatStorage";
+    case DType::kF64:
+      return "DoubleStorage";
+    case DType::kI8:
+      return "CharStorage";
+    case DType::kU8:
+      return "ByteStorage";
+    case DType::kI16:
+      return "ShortStorage";
+    case DType::kI32:
+      return "IntStorage";
+    case DType::kI64:
+      return "LongStorage";
+    case DType::kBool:
+      return "BoolStorage";
+    case DType::kU16:
+    case DType::kU32:
+    case DType::kU64:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+// RFC 3629, which is what Python decodes.
+bool is_utf8(std::string_view text) noexcept {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<std::uint8_t>(text[i]);
+    const std::size_t length = lead < 0x80   ? 1
+                               : lead < 0xc2 ? 0
+                               : lead < 0xe0 ? 2
+                               : lead < 0xf0 ? 3
+                               : lead < 0xf5 ? 4
+                                             : 0;
+    if (length == 0 || length > text.size() - i) return false;
+    for (std::size_t k = 1; k < length; ++k) {
+      if ((static_cast<std::uint8_t>(text[i + k]) & 0xc0) != 0x80) return false;
+    }
+    const auto second = length > 1 ? static_cast<std::uint8_t>(text[i + 1]) : 0;
+    // Forms that are too long, surrogates, and what is beyond U+10FFFF.
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
+        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) {
+      return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+// Writes a value in protocol 2, as torch.save does.
+class PthPickle {
+ public:
+  explicit PthPickle(const std::string& path) : path_(path) {}
+
+  // The pickle. The storages that it names stand in storages(), each as a vector on the CPU.
+  std::string write(const Value& value) {
+    out_ = "\x80\x02";
+    put(value, 0);
+    out_ += '.';
+    return std::move(out_);
+  }
+  const std::vector<Tensor>& storages() const noexcept { return storages_; }
+
+ private:
+  void put_number(std::uint64_t value, std::size_t width) {
+    for (std::size_t i = 0; i < width; ++i) out_ += static_cast<char>(value >> (8 * i));
+  }
+  void put_global(std::string_view module, std::string_view name) {
+    out_ += fmt::format("c{}\n{}\n", module, name);
+  }
+  void put_bool(bool value) { out_ += value ? '\x88' : '\x89'; }
+  void put_int(std::int64_t value) {
+    if (value >= 0 && value <= 0xff) {
+      out_ += 'K';
+      put_number(static_cast<std::uint64_t>(value), 1);
+    } else if (value >= std::numeric_limits<std::int32_t>::min() &&
+               value <= std::numeric_limits<std::int32_t>::max()) {
+      out_ += 'J';
+      put_number(static_cast<std::uint64_t>(value), 4);
+    } else {
+      out_ += "\x8a\x08";
+      put_number(static_cast<std::uint64_t>(value), 8);
+    }
+  }
+  void put_float(double value) {
+    out_ += 'G';
+    put_number(__builtin_bswap64(std::bit_cast<std::uint64_t>(value)), 8);
+  }
+  void put_text(std::string_view text) {
+    DL_CHECK(is_utf8(text), kInvalidArgument, "save {}: the text {} is not UTF-8", path_,
+             shown_name(text));
+    DL_CHECK(text.size() <= 0xffffffff, kInvalidArgument, "save {}: a text has {} bytes", path_,
+             text.size());
+    out_ += 'X';
+    put_number(text.size(), 4);
+    out_ += text;
+  }
+  void put_sizes(std::span<const std::int64_t> sizes) {
+    out_ += '(';
+    for (const std::int64_t size : sizes) put_int(size);
+    out_ += 't';
+  }
+  void put(const Value& value, int depth);
+  void put_dict(const Value::Dict& dict, int depth);
+  void put_tensor(const Tensor& tensor);
+  std::size_t storage_of(const Tensor& tensor);
+
+  const std::string& path_;
+  std::string out_{};
+  std::vector<Tensor> storages_{};
+  std::vector<Tensor> kept_{};  // so that no storage below ends and leaves its address to another
+  std::unordered_map<const Storage*, std::size_t> numbers_{};
+};
+
+void PthPickle::put(const Value& value, int depth) {
+  DL_CHECK(depth < kMaxPickleDepth, kInvalidArgument,
+           "save {}: more than {} lists and dicts stand inside each other", path_, kMaxPickleDepth);
+  if (value.is_none()) {
+    out_ += 'N';
+  } else if (value.is_bool()) {
+    put_bool(value.as_bool());
+  } else if (value.is_int()) {
+    put_int(value.as_int());
+  } else if (value.is_float()) {
+    put_float(value.as_float());
+  } else if (value.is_string()) {
+    put_text(value.as_string());
+  } else if (value.is_tensor()) {
+    put_tensor(value.as_tensor());
+  } else if (value.is_dict()) {
+    put_dict(value.as_dict(), depth);
+  } else {
+    out_ += value.is_list() ? "](" : "(";
+    for (const Value& item : value.as_list()) put(item, depth + 1);
+    out_ += value.is_list() ? 'e' : 't';
+  }
+}
+
+void PthPickle::put_dict(const Value::Dict& dict, int depth) {
+  std::unordered_set<std::string_view> texts;
+  std::unordered_set<std::int64_t> numbers;
+  out_ += "}(";
+  for (const auto& [key, value] : dict) {
+    DL_CHECK(key.is_string() || key.is_int(), kInvalidArgument,
+             "save {}: a dict's key is {}, wanted a str or an int", path_, key.type_name());
+    DL_CHECK(key.is_string() ? texts.insert(key.as_string()).second
+                             : numbers.insert(key.as_int()).second,
+             kInvalidArgument, "save {}: a dict has the key {} twice", path_,
+             key.is_string() ? shown_name(key.as_string()) : std::to_string(key.as_int()));
+    put(key, depth + 1);
+    if (value.is_tensor() && !value.as_tensor().defined()) {
+      throw_error(ErrorKind::kInvalidArgument, "save {}: tensor {} is undefined", path_,
+                  key.is_string() ? shown_name(key.as_string()) : std::to_string(key.as_int()));
+    }
+    put(value, depth + 1);
+  }
+  out_ += 'u';
+}
+
+// _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, OrderedDict()), or v3 with a
+// dtype behind that.
+void PthPickle::put_tensor(const Tensor& tensor) {
+  DL_CHECK(tensor.defined(), kInvalidArgument, "save {}: a tensor is undefined", path_);
+  const std::size_t number = storage_of(tensor);
+  const Tensor& storage = storages_[number];
+  const char* const type = storage_class_of(tensor.dtype());
+  put_global("torch._utils", type != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+  out_ += "((";
+  put_text("storage");
+  if (type != nullptr) {
+    put_global("torch", type);
+  } else {
+    put_global("torch.storage", "UntypedStorage");
+  }
+  put_text(std::to_string(number));
+  put_text("cpu");
+  put_int(type != nullptr ? storage.numel() : static_cast<std::int64_t>(storage.nbytes()));
+  out_ += "tQ";
+  put_int(tensor.storage_offset());
+  put_sizes(tensor.sizes());
+  put_sizes(tensor.strides());
+  put_bool(tensor.requires_grad() && tensor.is_leaf());
+  put_global("collections", "OrderedDict");
+  out_ += ")R";
+  if (type == nullptr) put_global("torch", name_of(tensor.dtype()));
+  out_ += "tR";
+}
+
+std::size_t PthPickle::storage_of(const Tensor& tensor) {
+  const auto [found, is_new] = numbers_.emplace(tensor.storage().get(), storages_.size());
+  if (is_new) {
+    const auto count =
+        static_cast<std::int64_t>(tensor.storage()->bytes() / size_of(tensor.dtype()));
+    storages_.push_back(as_strided(tensor, {count}, {1}, 0).cpu());
+    kept_.push_back(tensor);
+  }
+  DL_CHECK(storages_[found->second].dtype() == tensor.dtype(), kDType,
+           "save {}: tensors of {} and {} share one storage; clone() one of them", path_,
+           name_of(storages_[found->second].dtype()), name_of(tensor.dtype()));
+  return found->second;
+}
+
+std::span<const std::byte> elements_of(const Tensor& storage) {
+  return {static_cast<const std::byte*>(storage.data_ptr()), storage.nbytes()};
+}
+
+}  // namespace
+
+void save_pth(const std::string& path, const Value& value) {
+  PthPickle pickle(path);
+  const std::string pickled = pickle.write(value);
+  AtomicFile file(path);
+  ZipWriter zip(file);
+  const auto add_text = [&](std::string_view name, std::string_view text) {
+    zip.add(fmt::format("archive/{}", name), std::as_bytes(std::span(text)));
+  };
+  add_text("data.pkl", pickled);
+  add_text("byteorder", "little");
+  for (std::size_t i = 0; i < pickle.storages().size(); ++i) {
+    zip.add(fmt::format("archive/data/{}", i), elements_of(pickle.storages()[i]));
+  }
+  add_text("version", "3\n");
+  zip.finish();
+  file.commit();
+}
+
+}  // namespace dl::nn
