@@ -2,15 +2,18 @@
 
 #include <fmt/core.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 
 #include "launcher/cli/line_prefix.h"
 #include "launcher/plan/machine.h"
 #include "launcher/process/program.h"
+#include "launcher/process/rank_files.h"
 #include "launcher/verdict/report.h"
 
 namespace dl::launcher {
@@ -67,6 +70,7 @@ LineLook Front::look_of(const StreamId& id) const {
 
 int Front::run() {
   limit_time();
+  discard_input_of_other_nodes();
   agent_->begin();
   watch_allocation();
   io_.run();
@@ -85,6 +89,17 @@ void Front::limit_time() {
                   fmt::format("the job has run for {:g} s, which is its --timeout", limit.count())},
                  SIGTERM);
   });
+}
+
+// srun sends its standard input to the dlrun of every node, and reads on only if all of them do.
+// Node 0's ranks read theirs.
+void Front::discard_input_of_other_nodes() {
+  if (options_.slurm_step.empty() || options_.node_rank.value_or(0) == 0) return;
+  constexpr std::uint32_t kPart = 64 << 10;
+  discarded_.emplace(io_, duplicate(STDIN_FILENO), [this](const std::string& bytes) {
+    discarded_->give(static_cast<std::uint32_t>(bytes.size()));
+  });
+  discarded_->give(kPart);
 }
 
 void Front::on_attempt(int attempt, int first_rank, int ranks) {

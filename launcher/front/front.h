@@ -8,6 +8,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "launcher/output/disk_thread.h"
 #include "launcher/output/job_output.h"
 #include "launcher/preempt/save_requests.h"
+#include "launcher/process/input_pump.h"
 #include "launcher/process/job_signals.h"
 #include "rendezvous/first_cause/restart_policy.h"
 
@@ -46,6 +48,7 @@ class Front : private AgentEvents {
   LineLook look_of(const StreamId& id) const;
   AgentSettings settings() const;
   void limit_time();
+  void discard_input_of_other_nodes();
 
   void on_signal(int signal);
   // By --signals-to-handle: ends the job and goes to the ranks as it is.
@@ -72,6 +75,7 @@ class Front : private AgentEvents {
   JobState state_;
   boost::asio::steady_timer timeout_;
   boost::asio::steady_timer allocation_timer_;
+  std::optional<InputPump> discarded_;
   SaveRequests save_requests_;
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal

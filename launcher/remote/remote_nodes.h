@@ -24,9 +24,9 @@
 #include "launcher/output/frame.h"
 #include "launcher/output/frame_logs.h"
 #include "launcher/plan/plan.h"
+#include "launcher/process/input_pump.h"
 #include "launcher/process/warden_client.h"
 #include "launcher/remote/agent_line.h"
-#include "launcher/remote/input_pump.h"
 #include "launcher/remote/remote_host.h"
 
 namespace dl::launcher::remote {

@@ -9,6 +9,7 @@
 
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"
+#include "tests/support/rank_input.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -66,6 +67,14 @@ TEST(Restart, OneOfEightRanksThatIsKilledBeginsAllAgain) {
   EXPECT_THAT(job.err(), AllOf(HasSubstr("dlrun: rank 5 (node 0, host "),
                                HasSubstr("was killed by signal 9 (SIGKILL)"),
                                HasSubstr("dlrun: restart 1 of 2: all ranks begin again\n")));
+}
+
+TEST(Restart, RankZeroReadsOnWhereTheAttemptBeforeHasStopped) {
+  tests::expect_input_goes_to_rank0(
+      [](const std::string& script) {
+        return std::make_unique<tests::Process>(std::vector<std::string>{"sh", "-c", script});
+      },
+      tests::program("dlrun") + " --nproc-per-node 2");
 }
 
 TEST(Restart, EndsWithTheLastFailureOnceTheyAreUsedUp) {

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <signal.h>
 #include <termios.h>
+#include <unistd.h>
 
 #include "core/base/unique_fd.h"
 #include "tests/support/gate.h"
@@ -53,6 +55,9 @@ class Terminal : public testing::Test {
       text_.append(part, static_cast<std::size_t>(n));
     }
     return text_;
+  }
+  void type(const std::string& keys) const {
+    EXPECT_EQ(::write(screen_.get(), keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
   }
   bool shows(const std::string& wanted) {
     return tests::eventually([&] { return text().find(wanted) != std::string::npos; });
@@ -109,6 +114,24 @@ TEST_F(Terminal, OverwrittenTextOfOtherRanksShowsItsLastState) {
   EXPECT_EQ(job->wait(), 0);
   EXPECT_TRUE(shows("[rank 1] ready\n")) << text();
   EXPECT_THAT(text(), Not(HasSubstr("2 %")));
+}
+
+// Ctrl-D ends the input of the attempt that reads, and not that of the next one; Ctrl-C ends the
+// job.
+TEST_F(Terminal, RankZeroReadsTheTerminalInEachAttempt) {
+  tests::Process job({"setsid", "--ctty", tests::program("dlrun"), "--nproc-per-node", "2",
+                      "--max-restarts", "1", "sh", "-c",
+                      "n=$TORCHELASTIC_RESTART_COUNT; test $RANK = 0 || exec sleep 300; cat; "
+                      "echo end $n; test $n = 1 || exit 3; exec sleep 300"},
+                     tests::Process::Options{.stdin_fd = line_.get()});
+  type("one\n\x04");
+  ASSERT_TRUE(job.wait_for_err("restart 1 of 1")) << job.out() << job.err();
+  type("two\n\x04");
+  ASSERT_TRUE(job.wait_for_out("[rank 0] end 1\n")) << job.out() << job.err();
+  EXPECT_EQ(job.out(), "[rank 0] one\n[rank 0] end 0\n[rank 0] two\n[rank 0] end 1\n");
+  type("\x03");
+  EXPECT_EQ(job.wait(), 128 + SIGINT) << job.err();
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: stopped by SIGINT"));
 }
 
 TEST_F(Terminal, TheReportComesLastAndOnALineOfItsOwn) {

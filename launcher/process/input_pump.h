@@ -1,6 +1,7 @@
-// The front's standard input on its way to rank 0: read as far as rank 0's host has room for it.
+// dlrun's standard input on its way to somewhere else, as a rank 0 on another host: read as far as
+// there is room for it.
 //
-// The descriptor stays blocking, as a terminal is shared with the shell; and a front in the
+// The descriptor stays blocking, as a terminal is shared with the shell; and a dlrun in the
 // background does not read from its terminal. One thread; the io_context must outlive it.
 #pragma once
 
@@ -12,7 +13,7 @@
 
 #include "core/base/unique_fd.h"
 
-namespace dl::launcher::remote {
+namespace dl::launcher {
 
 class InputPump {
  public:
@@ -22,7 +23,7 @@ class InputPump {
 
   // Room for so many bytes more. Nothing is read before the first call.
   void give(std::uint32_t bytes);
-  // The front may be in the foreground again.
+  // dlrun may be in the foreground again.
   void resume() { pump(); }
 
  private:
@@ -40,4 +41,4 @@ class InputPump {
   bool ended_ = false;
 };
 
-}  // namespace dl::launcher::remote
+}  // namespace dl::launcher

@@ -1,4 +1,4 @@
-#include "launcher/remote/input_pump.h"
+#include "launcher/process/input_pump.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -11,7 +11,7 @@
 
 #include "core/base/error.h"
 
-namespace dl::launcher::remote {
+namespace dl::launcher {
 namespace {
 
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 10;
@@ -69,4 +69,4 @@ void InputPump::read_some() {
   pump();
 }
 
-}  // namespace dl::launcher::remote
+}  // namespace dl::launcher
