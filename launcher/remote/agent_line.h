@@ -27,6 +27,8 @@ class AgentLine {
   virtual void connect(Events events) = 0;
   // The agent has said its first word: what came on the line's stderr before was a login's noise.
   virtual void on_answered() {}
+  // `in` has ended before the agent's last word.
+  virtual void on_closed() {}
   // Ends the line, and with it the agent.
   virtual void kill() = 0;
 

@@ -266,15 +266,15 @@ class AgentMode : private AgentEvents {
   }
   void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) override {
     send_files(verdict);
-    if (node_.plan.node_rank != 0) return;
-    for (const std::string& line : verdict.page) on_sentence(line);
-    on_sentence(restart_sentence(restart));
+    writer_.send(BeginsAgain{verdict, restart.number, restart.most, restart.delay.count()});
   }
   void on_over() override { io_.stop(); }
 
   void on_value(const Value& value) {
     heard_ = Clock::now();
-    if (const auto* credit = std::get_if<Credit>(&value)) {
+    if (std::holds_alternative<Alive>(value)) {
+      writer_.send(Alive{});
+    } else if (const auto* credit = std::get_if<Credit>(&value)) {
       writer_.give(credit->stream, credit->bytes);
     } else if (const auto* stop = std::get_if<Stop>(&value)) {
       agent_.stop({stop->exit_code, stop->text}, stop->signal);

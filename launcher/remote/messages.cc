@@ -108,6 +108,8 @@ void fields(Io& io, T& v) {
     io(v.id.attempt), io(v.id.rank), io(v.id.stream), io(v.time_us), io(v.is_last), io(v.bytes);
   } else if constexpr (std::is_same_v<V, Decided>) {
     verdict_fields(io, v.verdict);
+  } else if constexpr (std::is_same_v<V, BeginsAgain>) {
+    verdict_fields(io, v.verdict), io(v.number), io(v.most), io(v.delay_ms);
   } else if constexpr (std::is_same_v<V, RankFile>) {
     io(v.attempt), io(v.rank), io(v.name), io(v.bytes);
   } else if constexpr (std::is_same_v<V, Over>) {

@@ -69,6 +69,14 @@ struct Output {
 struct Decided {
   Verdict verdict;
 };
+// This node's generation has failed and is over, and the node is about to begin the next one. All
+// nodes do, unless one is lost or the front ends the job.
+struct BeginsAgain {
+  Verdict verdict;
+  int number = 0;  // of the restart, from 1
+  int most = 0;    // --max-restarts
+  std::int64_t delay_ms = 0;
+};
 // A file that a rank left after a failure, for the front's log folder.
 struct RankFile {
   int attempt = 0;
@@ -114,7 +122,8 @@ struct Credit {
   Stream stream = Stream::kOut;
   std::uint32_t bytes = 0;
 };
-// The front runs. An agent that hears nothing for a while ends.
+// The front runs; an agent that hears nothing for a while ends. The agent answers with the same: a
+// front that hears nothing after the job's end waits no more.
 struct Alive {};
 // To node 0: all ranks of the job are asked to save and end.
 struct Save {
@@ -132,7 +141,7 @@ struct InputRoom {
 // The order is that of the types on the wire, from 1.
 using Value = std::variant<Hello, Refused, Listening, Sentence, Attempt, RankNews, Output, Decided,
                            RankFile, Over, Start, Meet, Stop, SignalRanks, Order, Credit, Alive,
-                           Save, Input, InputRoom>;
+                           Save, Input, InputRoom, BeginsAgain>;
 
 // The whole frame. Throws kInvalidArgument if the body would have more than kMostBody bytes.
 std::vector<std::uint8_t> encode(const Value& value);

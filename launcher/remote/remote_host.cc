@@ -44,11 +44,13 @@ void RemoteHost::open(UniqueFd in, UniqueFd out) {
                             in_ended_ = true;
                             wrong_ = wrong;
                             if (!wrong.empty()) kill();
+                            if (!over_) line_->on_closed();
                             check_gone();
                           }});
 }
 
 void RemoteHost::on_value(Value value) {
+  heard_ = std::chrono::steady_clock::now();
   if (!answered_) {
     if (const auto* hello = std::get_if<Hello>(&value)) greet(*hello);
     return;
@@ -62,6 +64,7 @@ void RemoteHost::on_value(Value value) {
           [&](const RankNews& v) { events_.on_rank(v); },
           [&](const Output& v) { events_.on_output(*this, v); },
           [&](Decided& v) { events_.on_decided(*this, std::move(v.verdict)); },
+          [&](BeginsAgain& v) { events_.on_begins_again(*this, std::move(v)); },
           [&](const RankFile& v) { events_.on_file(v); },
           [&](const InputRoom& v) {
             if (node_ == 0) events_.on_input_room(v.bytes);
@@ -93,6 +96,10 @@ void RemoteHost::fail(int exit_code, const std::string& text) {
   if (std::exchange(failed_, true)) return;
   close();
   events_.on_failed(*this, exit_code, text);
+}
+
+void RemoteHost::lose(const std::string& how) {
+  fail(1, fmt::format("host {} was lost: {}", name(), how));
 }
 
 void RemoteHost::check_gone() {

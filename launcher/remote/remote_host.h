@@ -5,6 +5,7 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -31,6 +32,7 @@ class RemoteHostEvents {
   virtual void on_rank(const RankNews& news) = 0;
   virtual void on_output(RemoteHost& host, const Output& output) = 0;
   virtual void on_decided(RemoteHost& host, Verdict verdict) = 0;
+  virtual void on_begins_again(RemoteHost& host, BeginsAgain news) = 0;
   // Once at most: the host cannot take part, or not any more. A sentence with its name.
   virtual void on_failed(RemoteHost& host, int exit_code, const std::string& text) = 0;
   virtual void on_file(const RankFile& file) = 0;
@@ -73,6 +75,11 @@ class RemoteHost {
   bool is_gone() const { return gone_ || !connecting_; }
   bool has_failed() const { return failed_; }
 
+  // The agent has said something last.
+  std::chrono::steady_clock::time_point heard() const { return heard_; }
+  // It is taken for lost. `how`: a clause.
+  void lose(const std::string& how);
+
   // Streams of its ranks that have not ended.
   std::set<StreamId>& open_streams() { return open_streams_; }
   // Bytes of output that were taken and not acknowledged.
@@ -100,6 +107,7 @@ class RemoteHost {
   bool failed_ = false;
   bool in_ended_ = false;
   bool gone_ = false;
+  std::chrono::steady_clock::time_point heard_{};
   std::set<StreamId> open_streams_;
   std::uint32_t owed_[2] = {0, 0};
   bool waits_[2] = {false, false};

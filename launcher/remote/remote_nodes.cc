@@ -37,6 +37,7 @@ RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
       beat_timer_(io_),
       start_timer_(io_),
       farewell_timer_(io_) {
+  restarts_.resize(job_.plan.hosts.size());
   const std::string key = job_secret(/*nnodes=*/1, start.key_file).hex();
   warden_.on_events({.on_swept = {}, .on_gone = [this](std::optional<int>) {
                        end_job({1, {"the warden of the processes that reach the hosts is gone"}},
@@ -120,6 +121,7 @@ void RemoteNodes::on_listening(RemoteHost& from, const std::vector<std::string>&
 
 // An agent takes silence for a front that is gone.
 void RemoteNodes::beat() {
+  look_for_silence();
   for (const auto& host : hosts_) {
     if (host->is_there()) host->send(Alive{});
   }
@@ -127,6 +129,20 @@ void RemoteNodes::beat() {
   beat_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) beat();
   });
+}
+
+// While the job runs, the nodes notice each other's silence.
+void RemoteNodes::look_for_silence() {
+  const Clock::time_point now = Clock::now();
+  const Clock::duration late = now - std::exchange(last_beat_, now) - kBeat;
+  if (!verdict_) return;
+  // Time in which this process did not run itself is nobody's silence.
+  if (!ends_from_ || late > kBeat) ends_from_ = now;
+  for (const auto& host : hosts_) {
+    if (host->is_there() && now - std::max(host->heard(), *ends_from_) >= kMostSilence) {
+      host->lose(fmt::format("its dlrun has said nothing for {} s", kMostSilence.count()));
+    }
+  }
 }
 
 // All nodes say what concerns the whole job.
@@ -138,7 +154,10 @@ void RemoteNodes::on_sentence(RemoteHost& host, const std::string& text) {
 }
 
 void RemoteNodes::on_attempt(RemoteHost& host, const Attempt& attempt) {
-  if (host.node() == 0 && !std::exchange(gives_input_, true)) input_.give(kFirstInput);
+  if (host.node() == 0) {
+    if (!std::exchange(gives_input_, true)) input_.give(kFirstInput);
+    say_that_all_begin_again();  // the nodes have met, and another node's word may be on its way
+  }
   output_.begin_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
   events_.on_attempt(attempt.attempt, attempt.first_rank, attempt.ranks);
 }
@@ -184,7 +203,7 @@ void RemoteNodes::stop(StopCause cause, int signal) {
 void RemoteNodes::end_job(Verdict verdict, int signal) {
   const std::string text = verdict.page.empty() ? "" : verdict.page.front();
   const int exit_code = verdict.exit_code;
-  if (!verdict_) verdict_ = std::move(verdict);
+  if (!verdict_) keep(std::move(verdict));
   if (stop_) return;
   stop_.emplace(text, signal);
   for (const auto& host : hosts_) {
@@ -195,6 +214,16 @@ void RemoteNodes::end_job(Verdict verdict, int signal) {
     }
   }
   check_over();
+}
+
+// Before it, what failed last and was to begin again.
+void RemoteNodes::keep(Verdict verdict) {
+  if (next_) {
+    const std::vector<std::string>& before = next_->verdict.page;
+    verdict.page.insert(verdict.page.begin(), before.begin(), before.end());
+    next_.reset();
+  }
+  verdict_ = std::move(verdict);
 }
 
 void RemoteNodes::hurry() {
@@ -248,7 +277,24 @@ void RemoteNodes::on_decided(RemoteHost&, Verdict verdict) {
   // One node may have more to say than another.
   const bool says_more =
       verdict_ && verdict_->page.empty() && verdict_->exit_code == verdict.exit_code;
-  if (!verdict_ || says_more) verdict_ = std::move(verdict);
+  if (!verdict_ || says_more) keep(std::move(verdict));
+}
+
+// A node that is lost between two generations does not begin again, and then none does.
+void RemoteNodes::on_begins_again(RemoteHost& host, BeginsAgain news) {
+  restarts_[static_cast<std::size_t>(host.node())] = news.number;
+  if (host.node() == 0) next_ = std::move(news);
+  const auto begins = [this](int number) { return next_ && number >= next_->number; };
+  if (std::ranges::all_of(restarts_, begins)) say_that_all_begin_again();
+}
+
+void RemoteNodes::say_that_all_begin_again() {
+  if (!next_ || stop_) return;
+  const BeginsAgain news = *std::exchange(next_, std::nullopt);
+  events_.on_begins_again(news.verdict, {.again = true,
+                                         .delay = std::chrono::milliseconds(news.delay_ms),
+                                         .number = news.number,
+                                         .most = news.most});
 }
 
 void RemoteNodes::on_failed(RemoteHost&, int exit_code, const std::string& text) {
@@ -269,7 +315,7 @@ void RemoteNodes::keep_files(const Verdict& verdict) {
 }
 
 void RemoteNodes::on_over(RemoteHost& host, const Over& over) {
-  if (over.verdict.exit_code != 0 && !verdict_) verdict_ = over.verdict;
+  if (over.verdict.exit_code != 0 && !verdict_) keep(over.verdict);
   for (const std::string& line : over.left) {
     left_.push_back(fmt::format("host {}: {}", host.name(), line));
   }

@@ -70,6 +70,9 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   static constexpr std::size_t kMostStarting = 64;
   static constexpr std::chrono::seconds kBeat{2};
   static constexpr std::chrono::seconds kSilence{5};
+  // Once the job ends, an agent that says nothing for so long is lost: longer than one may take to
+  // end what SIGKILL does not end.
+  static constexpr std::chrono::seconds kMostSilence{45};
   // For ssh to end when its agent has said its last word.
   static constexpr std::chrono::seconds kFarewell{3};
 
@@ -81,6 +84,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   void on_rank(const RankNews& news) override { events_.on_rank(news); }
   void on_output(RemoteHost& host, const Output& output) override;
   void on_decided(RemoteHost& host, Verdict verdict) override;
+  void on_begins_again(RemoteHost& host, BeginsAgain news) override;
   void on_failed(RemoteHost& host, int exit_code, const std::string& text) override;
   void on_file(const RankFile& file) override;
   void on_input_room(std::uint32_t bytes) override { input_.give(bytes); }
@@ -90,7 +94,10 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   void start_some();
   void give_credit(RemoteHost& host, Stream stream);
   void end_job(Verdict verdict, int signal);
+  void keep(Verdict verdict);
+  void say_that_all_begin_again();
   void beat();
+  void look_for_silence();
   void watch_start();
   void check_over();
 
@@ -106,12 +113,16 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   std::size_t begun_ = 0;
   std::vector<std::string> endpoints_;  // once node 0 listens
   std::optional<Verdict> verdict_;      // of the first that had a failure to tell
+  std::optional<BeginsAgain> next_;     // node 0's word
+  std::vector<int> restarts_;           // number of the last one that each node has begun
   std::vector<std::string> said_;       // sentences of nodes, so that each is shown once
   std::vector<std::string> left_;
   boost::asio::steady_timer beat_timer_;
   boost::asio::steady_timer start_timer_;
   boost::asio::steady_timer farewell_timer_;
   Clock::time_point began_ = Clock::now();
+  Clock::time_point last_beat_ = began_;
+  std::optional<Clock::time_point> ends_from_;       // the job's end is known
   std::optional<std::pair<std::string, int>> stop_;  // why and by which signal
   std::optional<std::string> to_save_;               // why; node 0 has not answered
   int hurried_ = 0;

@@ -36,8 +36,11 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using remote::AgentLine;
 
-// SLURM ends the tasks of an srun that was killed; an agent that still runs then is let go.
+// SLURM ends the tasks of an srun that has ended; an agent that still runs then is let go.
 constexpr std::chrono::seconds kTimeToEndStep{5};
+// For srun to end, and to say why, after the first node's connection has ended. If that node has
+// vanished, srun may wait for it for minutes.
+constexpr std::chrono::seconds kTimeToSayWhy{2};
 // Bytes kept of what srun prints before the agents answer.
 constexpr std::size_t kMostSaid = 2000;
 
@@ -55,7 +58,8 @@ class SrunStep {
                   2 * nodes),
         door_(io, ::dup(acceptor_.poll_fd())),
         err_(io),
-        timer_(io) {
+        timer_(io),
+        say_why_(io) {
     for (const bool to_agent : {true, false}) {
       acceptor_.serve(std::string(purpose_of(to_agent)), rendezvous::kAnyGeneration,
                       [this, to_agent](rendezvous::Connection connection) {
@@ -80,9 +84,20 @@ class SrunStep {
     if ((node == 0 || !killed.is_open) && is_running()) warden_.signal_helper(slot_, SIGKILL);
   }
 
+  void on_closed(std::size_t node) {
+    if (node != 0 || !is_running()) return;
+    say_why_.expires_after(kTimeToSayWhy);
+    say_why_.async_wait([this](const boost::system::error_code& error) {
+      if (error) return;
+      first_is_lost_ = true;
+      nodes_.front().events.on_ended();
+    });
+  }
+
   // srun itself ends with the line of the first node.
   bool has_ended(std::size_t node) const {
-    return is_started_ && ((nodes_[node].is_open && node != 0) || !is_running());
+    const bool is_connection = node != 0 || first_is_lost_;
+    return is_started_ && ((nodes_[node].is_open && is_connection) || !is_running());
   }
 
   std::string how_srun_ended() const {
@@ -153,7 +168,7 @@ class SrunStep {
     } else {
       status_ = news.number;
     }
-    if (status_ && WIFSIGNALED(*status_)) {
+    if (status_) {
       timer_.expires_after(kTimeToEndStep);
       timer_.async_wait([this](const boost::system::error_code& error) {
         for (std::size_t i = 0; !error && i < nodes_.size(); ++i) kill(i);
@@ -201,11 +216,13 @@ class SrunStep {
   stream_descriptor err_;
   std::string said_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer say_why_;
   std::uint32_t slot_ = 0;
   std::optional<int> status_;  // of srun, as waitpid() gives it
   std::string not_started_;
   bool is_started_ = false;
   bool answered_ = false;
+  bool first_is_lost_ = false;
 };
 
 class SrunLine : public AgentLine {
@@ -215,6 +232,7 @@ class SrunLine : public AgentLine {
 
   void connect(Events events) override { step_->connect(node_, std::move(events)); }
   void on_answered() override { step_->on_answered(); }
+  void on_closed() override { step_->on_closed(node_); }
   void kill() override { step_->kill(node_); }
   bool has_ended() const override { return step_->has_ended(node_); }
   std::string why_not_started() const override {

@@ -40,7 +40,8 @@ std::vector<Value> one_of_each() {
       Alive{},
       Save{"SIGTERM"},
       Input{"y\n"},
-      InputRoom{1u << 16}};
+      InputRoom{1u << 16},
+      BeginsAgain{verdict, 2, 3, 4000}};
 }
 
 std::vector<Value> decode(Decoder& decoder, std::span<const std::uint8_t> bytes) {

@@ -11,6 +11,8 @@
 
 #include "core/base/unique_fd.h"
 #include "tests/slurm/cluster.h"
+#include "tests/slurm/processes.h"
+#include "tests/support/rank_input.h"
 
 namespace dl {
 namespace {
@@ -43,17 +45,6 @@ class Slurm : public tests::SlurmTest {
     return options;
   }
 
-  // dlrun, or what it executes in its place.
-  static bool is_dlrun(const std::string& name) { return name == "dlrun" || name == "dlrun-srun"; }
-  // Whether it is the dlrun that was started here, and not one of its tasks.
-  static bool front(pid_t pid) {
-    if (!is_dlrun(tests::name_of(pid))) return false;
-    std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
-    for (std::string variable; std::getline(file, variable, '\0');) {
-      if (variable.starts_with("SLURM_STEP_ID=")) return false;
-    }
-    return true;
-  }
   static UniqueFd listen_on(int port) {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in any{};
@@ -114,6 +105,23 @@ TEST_F(Slurm, CountsTheCpusThatTheAllocationGives) {
                      with_key());
   EXPECT_EQ(job.wait(), 0) << job.err();
   EXPECT_THAT(job.out(), HasSubstr("[rank 0] of 1\n"));
+}
+
+TEST_F(Slurm, StandardInputGoesToRank0AsFarAsItReads) {
+  tests::expect_input_goes_to_rank0(
+      [&](const std::string& script) {
+        return std::make_unique<tests::Process>(
+            std::vector<std::string>{"salloc", "--quiet", "--nodes=2", "sh", "-c", script},
+            cluster().options());
+      },
+      tests::program("dlrun"));
+  // srun gives its own input to both nodes.
+  tests::expect_input_goes_to_rank0(
+      [&](const std::string& script) {
+        return std::make_unique<tests::Process>(std::vector<std::string>{"sh", "-c", script},
+                                                cluster().options());
+      },
+      "srun --nodes=2 " + tests::program("dlrun"));
 }
 
 TEST_F(Slurm, APortThatIsTakenIsNamedAndEndsTheJobAtOnce) {
@@ -196,44 +204,11 @@ TEST_F(Slurm, SignalsToTheFrontReachTheRanks) {
                      cluster().options());
   ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
   for (const pid_t pid : tests::processes_with(job.mark())) {
-    if (front(pid)) ::kill(pid, SIGINT);
+    if (tests::is_front(pid)) ::kill(pid, SIGINT);
   }
   EXPECT_EQ(job.wait(), 130) << job.err();
   EXPECT_THAT(job.err(), HasSubstr("dlrun: stopped by SIGINT"));
   EXPECT_TRUE(cluster().is_swept());
-}
-
-TEST_F(Slurm, SigkillOfTheFrontLeavesNothing) {
-  tests::Process job({"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "sh", "-c",
-                      "setsid sleep 300 & echo up; exec sleep 300"},
-                     cluster().options());
-  ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
-  for (const pid_t pid : tests::processes_with(job.mark())) {
-    if (front(pid)) ::kill(pid, SIGKILL);
-  }
-  job.wait();  // salloc's code says nothing of its command's signal
-  EXPECT_TRUE(cluster().is_swept());
-}
-
-TEST_F(Slurm, SigkillOfSrunOrOfANodesDlrunEndsTheJobAndLeavesNothing) {
-  for (const std::string victim : {"srun", "dlrun"}) {
-    tests::Process job({"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "--grace=1",
-                        "sh", "-c", "setsid sleep 300 & echo up; exec sleep 300"},
-                       cluster().options());
-    ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
-    std::vector<pid_t> pids = tests::processes_with(job.mark());
-    std::sort(pids.begin(), pids.end());  // srun has a child of the same name
-    for (const pid_t pid : pids) {
-      const std::string name = tests::name_of(pid);
-      if ((is_dlrun(name) ? "dlrun" : name) != victim || front(pid)) continue;
-      ::kill(pid, SIGKILL);
-      break;
-    }
-    EXPECT_EQ(job.wait(), 1) << job.err();
-    // "host n1 was lost: ..."; or a node that has seen it first says that they lost each other.
-    EXPECT_THAT(job.err(), HasSubstr(" lost")) << victim;
-    EXPECT_TRUE(cluster().is_swept()) << victim;
-  }
 }
 
 TEST_F(Slurm, TheFrontHasTheLogsOfAllNodesThoughEachCountsItsOwnRanks) {

@@ -1,0 +1,131 @@
+// Processes of a job in SLURM are killed: the job ends, says why, and leaves nothing.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+
+#include "core/base/process_stat.h"
+#include "tests/slurm/cluster.h"
+#include "tests/slurm/processes.h"
+
+namespace dl {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+pid_t parent_of(pid_t pid) {
+  return read_stat("/proc/" + std::to_string(pid)).parent;
+}
+
+// What a process is, as far as its death goes; empty: it concerns nobody.
+std::string role_of(pid_t pid) {
+  const std::string name = tests::name_of(pid);
+  const std::string node = tests::variable_of(pid, "SLURM_NODEID");
+  if (tests::is_front(pid)) return "front";
+  // srun has a child of the same name.
+  if (name == "srun") return tests::name_of(parent_of(pid)) == name ? "" : name;
+  if (node.empty()) return "";  // the front's warden and supervisor, which have no ranks
+  if (tests::is_dlrun(pid)) return "dlrun of node " + node;
+  if (name == "rank-supervisor" || name == "rank-warden") return name;
+  if (name.starts_with("dlrun-rend")) return "dlrun-rendezvous";
+  if (name == "sleep" && tests::name_of(parent_of(pid)) == "rank-supervisor") return "rank";
+  return "";
+}
+
+class Kills : public tests::SlurmTest {
+ protected:
+  // Both ranks are up, and have a daemon each.
+  static std::unique_ptr<tests::Process> start(std::vector<std::string> line) {
+    line.insert(line.end(), {tests::program("dlrun"), "--grace=1", "--max-restarts=3", "sh", "-c",
+                             "setsid sleep 300 & echo up; exec sleep 300"});
+    auto job = std::make_unique<tests::Process>(line, cluster().options());
+    if (!job->wait_for_out("[rank 0] up") || !job->wait_for_out("[rank 1] up")) {
+      throw std::runtime_error("the ranks did not begin: " + job->err());
+    }
+    return job;
+  }
+  static std::unique_ptr<tests::Process> in_allocation() {
+    return start({"salloc", "--quiet", "--nodes=2"});
+  }
+  static std::map<std::string, std::vector<pid_t>> processes_of(const tests::Process& job) {
+    std::map<std::string, std::vector<pid_t>> found;
+    for (const pid_t pid : tests::processes_with(job.mark())) {
+      if (const std::string role = role_of(pid); !role.empty()) found[role].push_back(pid);
+    }
+    return found;
+  }
+};
+
+TEST_F(Kills, OfTheFrontLeaveNothing) {
+  const auto job = in_allocation();
+  ::kill(processes_of(*job)["front"].at(0), SIGKILL);
+  job->wait();  // salloc's code says nothing of its command's signal
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+TEST_F(Kills, WhatIsLostIsNamed) {
+  struct Row {
+    std::string role;
+    bool with_its_stepd;  // as if the node were gone
+    std::string host;
+  };
+  for (const Row& row : {Row{"srun", false, "host n"}, Row{"dlrun of node 1", false, "host n2"},
+                         Row{"dlrun of node 0", true, "host n1"}}) {
+    const std::string what = row.role + (row.with_its_stepd ? " and its slurmstepd" : "");
+    const auto job = in_allocation();
+    const pid_t victim = processes_of(*job)[row.role].at(0);
+    if (row.with_its_stepd) ::kill(parent_of(victim), SIGKILL);
+    ::kill(victim, SIGKILL);
+    EXPECT_EQ(job->wait(), 1) << what << job->err();
+    EXPECT_THAT(job->err(),
+                AllOf(HasSubstr(row.host), HasSubstr(" lost"), Not(HasSubstr("begin again"))))
+        << what;
+    EXPECT_TRUE(cluster().is_swept()) << what;
+  }
+}
+
+// 50 by hand: DLRUN_TEST_KILLS=50. DLRUN_TEST_SEED repeats one.
+TEST_F(Kills, AtRandomEndTheJobOrBeginItAgain) {
+  const char* const wanted = std::getenv("DLRUN_TEST_KILLS");
+  const char* const given = std::getenv("DLRUN_TEST_SEED");
+  const int kills = wanted == nullptr ? 2 : std::atoi(wanted);
+  const std::uint64_t first =
+      given == nullptr ? std::random_device()() : std::strtoull(given, nullptr, 10);
+  std::map<std::string, int> counts;
+  for (int i = 0; i < kills; ++i) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
+    std::mt19937_64 random(seed);
+    const bool one_a_node = random() % 2 == 0;
+    const auto job = one_a_node ? start({"srun", "--nodes=2"}) : in_allocation();
+    const auto found = processes_of(*job);
+    const auto& [role, pids] =
+        *std::next(found.begin(), static_cast<long>(random() % found.size()));
+    const std::string what = (one_a_node ? "srun dlrun: " : "salloc dlrun: ") + role;
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", " + what);
+    ++counts[what];
+    ::kill(pids[random() % pids.size()], SIGKILL);
+    if (role == "rank") {
+      // All ranks begin again, and then the job is ended.
+      EXPECT_TRUE(job->wait_for_err("restart 1 of 3")) << job->err();
+      ::kill(one_a_node ? job->pid() : found.at("front").at(0), SIGTERM);
+    }
+    const int code = job->wait();
+    const bool is_users = role == "front" || (one_a_node && role == "srun");
+    if (!is_users && role != "rank") {
+      EXPECT_NE(code, 0) << job->err();
+      EXPECT_THAT(job->err(),
+                  AnyOf(HasSubstr(" lost"), HasSubstr("killed by signal 9"), HasSubstr("is gone")));
+    }
+    EXPECT_TRUE(cluster().is_swept());
+  }
+  for (const auto& [what, count] : counts) std::printf("%3d x %s\n", count, what.c_str());
+}
+
+}  // namespace
+}  // namespace dl
