@@ -116,8 +116,11 @@ int run(int argc, char** argv, std::string& step) {
   for (const std::string& line : shared_gpus(plan)) fmt::print(stderr, "dlrun: {}\n", line);
   const Program& program = plan.program;
   if (program.exit_code != 0) {
-    fmt::print(stderr, "dlrun: {}\n", program.error);
-    return program.exit_code;
+    // Other nodes may have the program, and wait for this one.
+    const bool has_others = plan.job.nnodes > 1;
+    fmt::print(stderr, "dlrun: {}{}\n", program.error,
+               has_others ? "; the other nodes are told so when they have joined" : "");
+    if (!has_others) return program.exit_code;
   }
   // One node's request is enough for all.
   if (plan.node_rank == 0) options.preempt_at = time_of_preemption(options);
@@ -125,6 +128,7 @@ int run(int argc, char** argv, std::string& step) {
     plan.serves_pmi = is_to_serve_pmi(options, program);
   } catch (const Error& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
+    if (!step.empty()) end_slurm_step(step);
     return kExitUsage;
   }
   for (const std::string& line : plan.bindings_drawn) fmt::print(stderr, "dlrun: {}\n", line);

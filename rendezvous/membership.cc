@@ -137,6 +137,7 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
       cause.set_rank(-1);
       cause.set_local_rank(-1);
       cause.set_text(message.leave().reason());
+      cause.set_exit_code(message.leave().exit_code());
       if (is_member(id)) {
         fail(id, std::move(cause), /*is_final=*/true, now, out);
       } else {

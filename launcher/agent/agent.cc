@@ -94,6 +94,12 @@ void Agent::meet() {
 }
 
 void Agent::begin_generation(Meeting meeting) {
+  if (plan_.program.exit_code != 0) {
+    // main() has said it on this node; the others would wait for ranks that never start.
+    others_->leave(with_node(meeting.group_rank, plan_.program.error), plan_.program.exit_code);
+    end_job({plan_.program.exit_code, ""}, SIGTERM);
+    return;
+  }
   try {
     torch_store_ =
         serve_torch_store(io_, plan_, meeting, std::exchange(store_port_, std::nullopt),
@@ -170,6 +176,9 @@ void Agent::on_cause() {
 }
 
 void Agent::on_stop(StopCause why) {
+  if (others_) {
+    others_->leave(with_node(generation_->meeting().group_rank, why.text), why.exit_code);
+  }
   end_job(std::move(why), SIGTERM);
 }
 
@@ -198,13 +207,18 @@ void Agent::stop(StopCause cause, int signal) {
   end_job(std::move(cause), signal);
 }
 
+// A sentence for the other nodes.
+std::string Agent::with_node(int number, const std::string& text) const {
+  return fmt::format("{} (host {}): {}", number < 0 ? "a node" : fmt::format("node {}", number),
+                     plan_.host, text);
+}
+
 void Agent::end_job(StopCause cause, int signal) {
   if (is_over_) return;
   if (others_) {
     const int number = generation_ ? generation_->meeting().group_rank : plan_.node_rank;
-    others_->leave(fmt::format(
-        "{} (host {}): {}", number < 0 ? "a node" : fmt::format("node {}", number), plan_.host,
-        cause.text.empty() ? "nobody reads its output any more" : cause.text));
+    others_->leave(
+        with_node(number, cause.text.empty() ? "nobody reads its output any more" : cause.text));
   }
   const bool has_cause =
       stop_cause_ || job_failure_ || (generation_ && generation_->finding().has_value());

@@ -95,6 +95,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   void on_warden_late();
   void end_without_supervisor(int exit_code, const std::string& how);
 
+  std::string with_node(int number, const std::string& text) const;
   // Ends the job for good, and tells the other nodes why.
   void end_job(StopCause cause, int signal);
   void check_ended();

@@ -155,9 +155,10 @@ void NodeLink::done() {
   send(one_line("done", json::object()));
 }
 
-void NodeLink::leave(const std::string& reason) {
+void NodeLink::leave(const std::string& reason, int exit_code) {
   json fields = json::object();
   fields["reason"] = reason;
+  fields["exit_code"] = exit_code;
   send(one_line("leave", fields));
 }
 

@@ -96,9 +96,9 @@ void OtherNodes::called(std::uint64_t calls) {
   if (takes_part_) link_.called(calls);
 }
 
-void OtherNodes::leave(const std::string& reason) {
+void OtherNodes::leave(const std::string& reason, int exit_code) {
   const bool is_between = std::exchange(is_to_join_again_, false);
-  if (std::exchange(takes_part_, false) || is_between) link_.leave(reason);
+  if (std::exchange(takes_part_, false) || is_between) link_.leave(reason, exit_code);
 }
 
 void OtherNodes::close() {

@@ -124,6 +124,27 @@ TEST_F(Slurm, StandardInputGoesToRank0AsFarAsItReads) {
       "srun --nodes=2 " + tests::program("dlrun"));
 }
 
+// The other nodes have it, and would wait for ranks that never start.
+TEST_F(Slurm, AProgramThatOneNodeLacksEndsTheJobOnAllNodes) {
+  const tests::TempDir folder;
+  const std::string train = folder.path() + "/train";
+  std::ofstream(train) << "#!/bin/sh\nexec sleep 300\n";
+  std::filesystem::permissions(train, std::filesystem::perms::owner_all);
+  for (const std::string lacks : {"0", "1"}) {
+    // `train` of PATH.
+    tests::Process job({"srun", "--nodes=2", "sh", "-c",
+                        "test $SLURM_NODEID = " + lacks + " || PATH=" + folder.path() +
+                            ":$PATH; exec " + tests::program("dlrun") + " train"},
+                       cluster().options());
+    EXPECT_EQ(job.wait(), 127) << job.err();
+    const std::string node = "node " + lacks + " (host n" + (lacks == "0" ? "1" : "2") + ")";
+    EXPECT_THAT(job.err(),
+                AllOf(HasSubstr("dlrun: there is no program train on PATH; the other nodes"),
+                      HasSubstr("dlrun: " + node + ": there is no program train on PATH\n")));
+    EXPECT_TRUE(cluster().is_swept());
+  }
+}
+
 TEST_F(Slurm, APortThatIsTakenIsNamedAndEndsTheJobAtOnce) {
   const std::string before = cluster().submit("#!/bin/sh\n");
   cluster().wait(before);
