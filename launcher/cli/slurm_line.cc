@@ -4,7 +4,6 @@
 #include "core/base/error.h"
 #include "launcher/slurm/allocation.h"
 #include "launcher/slurm/commands.h"
-#include "launcher/slurm/munge.h"
 
 namespace dl::launcher {
 
@@ -51,7 +50,7 @@ std::optional<SlurmAllocation> needs_srun(const Options& options) {
 bool needs_step_key(const Options& options) {
   const bool has_key =
       !options.key_file.empty() || env::is_set(env::Var::kKeyFd) || env::is_set(env::Var::kKeyFile);
-  return !options.slurm_step.empty() && !has_key && has_munge();
+  return !options.slurm_step.empty() && !has_key;
 }
 
 std::optional<std::chrono::system_clock::time_point> time_of_preemption(const Options& options) {

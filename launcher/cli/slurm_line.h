@@ -19,8 +19,8 @@ void take_slurm_step(Options& options, bool says_nnodes);
 // in a batch script or below salloc, and the allocation has several nodes or is elsewhere.
 std::optional<SlurmAllocation> needs_srun(const Options& options);
 
-// One dlrun a node, all of which srun has started: whether they need a key before they can meet,
-// and MUNGE is there to pass it on. Without MUNGE the key is the user's own file.
+// One dlrun a node, all of which srun has started: whether the first one has to say what key they
+// meet with (step_key.h), as the line names none.
 bool needs_step_key(const Options& options);
 
 // When --preempt-before says that the ranks are asked to save; nullopt: never, or --dry-run. Runs

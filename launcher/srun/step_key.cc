@@ -13,6 +13,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -33,6 +34,9 @@ constexpr std::size_t kMostSealed = 4096;
 // For the first node's next byte, once it listens.
 constexpr std::chrono::seconds kPatienceWithFirst{10};
 constexpr std::chrono::seconds kMostLife{3600};
+
+// What a first node without MUNGE gives out.
+constexpr std::string_view kNone = "NONE";
 
 // Another step's key must not pass for this one's.
 std::string head_of(const SlurmStep& step) {
@@ -67,7 +71,8 @@ class StepKey : public KeyGiver {
   StepKey(const StepKey&) = delete;
   StepKey& operator=(const StepKey&) = delete;
 
-  const rendezvous::JobKey& key() const { return key_; }
+  // nullopt: there is no MUNGE to seal it with.
+  const std::optional<rendezvous::JobKey>& key() const { return key_; }
   void serve() override {
     thread_ = std::thread([this] { run(); });
   }
@@ -75,7 +80,7 @@ class StepKey : public KeyGiver {
  private:
   void run();
 
-  rendezvous::JobKey key_;
+  std::optional<rendezvous::JobKey> key_;
   rendezvous::Listener listener_;
   std::string sealed_;
   UniqueFd wake_;
@@ -83,12 +88,14 @@ class StepKey : public KeyGiver {
 };
 
 StepKey::StepKey(const SlurmStep& step, std::chrono::seconds life)
-    : key_(rendezvous::JobKey::generate()),
-      listener_(rendezvous::Listener::bind(
+    : listener_(rendezvous::Listener::bind(
           {.port = rendezvous::Endpoint::parse(step.key_endpoint()).port})),
-      sealed_(munge_seal(head_of(step) + key_.hex(), std::min(life, kMostLife))),
+      sealed_(kNone),
       wake_(::eventfd(0, EFD_CLOEXEC)) {
   if (!wake_) throw_errno(errno, "eventfd");
+  if (!has_munge()) return;
+  key_ = rendezvous::JobKey::generate();
+  sealed_ = munge_seal(head_of(step) + key_->hex(), std::min(life, kMostLife));
 }
 
 StepKey::~StepKey() {
@@ -117,8 +124,9 @@ void StepKey::run() {
   }
 }
 
-// Waits for the first node until `patience` is over.
-rendezvous::JobKey fetch_step_key(const SlurmStep& step, std::chrono::milliseconds patience) {
+// Waits for the first node until `patience` is over. nullopt: it has no MUNGE.
+std::optional<rendezvous::JobKey> fetch_step_key(const SlurmStep& step,
+                                                 std::chrono::milliseconds patience) {
   const Deadline deadline = Deadline::after(patience);
   std::string sealed;
   while (sealed.empty()) {  // a first node without a free descriptor says nothing
@@ -127,6 +135,12 @@ rendezvous::JobKey fetch_step_key(const SlurmStep& step, std::chrono::millisecon
                                {.retry = true, .what_for = "the job's key"});
     sealed = read_all(first.get());
   }
+  if (sealed == kNone) return std::nullopt;
+  DL_CHECK(
+      has_munge(), kNotFound,
+      "host {} has no MUNGE (`munge`, `unmunge` in PATH), by which {} gives out the job's key; "
+      "install it there, or give --key-file on all nodes",
+      step.hosts[static_cast<std::size_t>(step.node)], step.hosts.front());
   const std::string text = munge_open(sealed);
   const std::string head = head_of(step);
   DL_CHECK(text.starts_with(head), kAuthentication,
@@ -134,9 +148,11 @@ rendezvous::JobKey fetch_step_key(const SlurmStep& step, std::chrono::millisecon
   return rendezvous::JobKey::from_hex(text.substr(head.size()));
 }
 
-void use_key(const rendezvous::JobKey& key) {
+// nullopt: each node uses the user's own file.
+void use_key(const std::optional<rendezvous::JobKey>& key) {
+  if (!key) return;
   // For job_secret(). Ranks get one of their own.
-  env::set(std::string(env::name_of(env::Var::kKeyFd)), std::to_string(key.to_memfd().release()));
+  env::set(std::string(env::name_of(env::Var::kKeyFd)), std::to_string(key->to_memfd().release()));
 }
 
 }  // namespace

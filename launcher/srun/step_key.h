@@ -1,7 +1,8 @@
 // The key of a job whose dlruns srun has started one a node (`srun dlrun ...`), without a folder
 // that the nodes share: the first node makes it, and gives it to all who connect, sealed by MUNGE.
-// Only processes of the same user on the cluster's nodes can open it. In dlrun-srun; dlrun executes
-// that (hand_over.cc).
+// Only processes of the same user on the cluster's nodes can open it. If the first node has no
+// MUNGE, it says so, and all use the user's own file. In dlrun-srun; dlrun executes that
+// (hand_over.cc).
 #pragma once
 
 #include <memory>

@@ -145,6 +145,32 @@ TEST_F(Slurm, AProgramThatOneNodeLacksEndsTheJobOnAllNodes) {
   }
 }
 
+// MUNGE on one node alone.
+TEST_F(Slurm, ANodeWithoutMungeBesideOneThatHasItIsNamed) {
+  // All programs that the job needs, and no munge.
+  const tests::TempDir bin;
+  for (const std::string name : {"sh", "scancel", "true"}) {
+    std::filesystem::create_symlink("/usr/bin/" + name, bin.path() + "/" + name);
+  }
+  const auto job_without = [&](const std::string& node) {
+    return std::make_unique<tests::Process>(
+        std::vector<std::string>{"srun", "--nodes=2", "sh", "-c",
+                                 "test $SLURM_NODEID != " + node + " || PATH=" + bin.path() +
+                                     "; exec " + tests::program("dlrun") + " sh -c 'echo up'"},
+        with_key());
+  };
+  const auto second = job_without("1");
+  EXPECT_NE(second->wait(), 0);
+  EXPECT_THAT(second->err(),
+              HasSubstr("dlrun: host n2 has no MUNGE (`munge`, `unmunge` in PATH), by which n1 "
+                        "gives out the job's key"));
+  // If the first node has none, all use the user's file.
+  const auto first = job_without("0");
+  EXPECT_EQ(first->wait(), 0) << first->err();
+  EXPECT_THAT(first->out(), AllOf(HasSubstr("[rank 0] up"), HasSubstr("[rank 1] up")));
+  EXPECT_TRUE(cluster().is_swept());
+}
+
 TEST_F(Slurm, APortThatIsTakenIsNamedAndEndsTheJobAtOnce) {
   const std::string before = cluster().submit("#!/bin/sh\n");
   cluster().wait(before);
