@@ -1,15 +1,11 @@
 #include "rendezvous/membership.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/base/log.h"
-#include "rendezvous/net/address.h"
-#include "rendezvous/same_job.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -18,40 +14,8 @@ namespace pb = dlrun::rendezvous;
 
 // At the latest; see on_time().
 constexpr std::chrono::milliseconds kLookEvery{500};
-// For the node of a rank to answer beyond the time that it is given: as long as a rank that is
-// ending may take for it, and a node may be silent.
-constexpr std::chrono::seconds kAnswerTime{20};
-
-RankEnd end_from(const pb::Failed& failed) {
-  RankEnd end{.rank = failed.rank(),
-              .pid = failed.pid(),
-              .status = failed.signal() != 0 ? failed.signal() : failed.exit_code() << 8,
-              .lost_peer = failed.lost_peer(),
-              .text = failed.text(),
-              .detail = failed.detail()};
-  if (!failed.has_follows()) return end;
-  const pb::Follows& follows = failed.follows();
-  PeerFailure& failure = end.follows.emplace();
-  failure.cause.blame = blame_of(follows.blame()).value_or(Blame::kBroke);
-  failure.cause.rank = follows.rank();
-  failure.cause.found_by = follows.found_by();
-  failure.cause.operation = follows.operation();
-  failure.cause.text = follows.text();
-  failure.call = follows.call();
-  return end;
-}
-
 // Of nodes that are missing: a line that people read.
 constexpr std::size_t kMostNamed = 16;
-
-bool is_loopback(const std::string& address) {
-  try {
-    return resolve({address, 0}, Deadline::after(std::chrono::seconds(0))).front().is_loopback();
-  } catch (const Error&) {
-    // A name, or nothing: the node's own affair.
-    return false;
-  }
-}
 
 pb::ToNode waiting(const std::string& what, const Patience& patience, Membership::Time now,
                    const std::vector<std::string>& missing) {
@@ -161,187 +125,6 @@ Membership::Outbox Membership::on_message(NodeId id, const pb::FromNode& message
   return out;
 }
 
-void Membership::join(NodeId id, const pb::Join& facts, Time now, Outbox& out) {
-  if (const std::optional<std::string> reason = objection(id, facts)) {
-    refuse(id, facts, *reason, out);
-    return;
-  }
-  if (decides_for_the_job(facts)) {
-    refuse_other_jobs(facts, out);
-    job_ = facts;
-  }
-  nodes_[id] = {.facts = facts, .heard = now};
-  if (joined_.empty()) gathering_.emplace(now);
-  joined_.push_back(id);
-  if (static_cast<int>(joined_.size()) == job_->nnodes()) close_generation(now, out);
-}
-
-void Membership::refuse(NodeId id, const pb::Join& facts, const std::string& reason,
-                        Outbox& out) const {
-  log::warning("refused host {} (pid {}): {}", facts.host(), facts.pid(), reason);
-  Outgoing refusal{.to = id, .message = {}, .last = true};
-  refusal.message.mutable_refused()->set_reason(reason);
-  out.push_back(std::move(refusal));
-}
-
-// The endpoint is node 0's own: a stranger that came before node 0 does not say what the job is.
-bool Membership::decides_for_the_job(const pb::Join& facts) const {
-  return !job_ || (facts.node_rank() == 0 && job_->node_rank() != 0 && number_ == 0);
-}
-
-void Membership::refuse_other_jobs(const pb::Join& first, Outbox& out) {
-  for (const NodeId id : std::vector<NodeId>(joined_)) {
-    const pb::Join facts = nodes_.at(id).facts;
-    if (const std::optional<std::string> reason = why_another_job(first, facts)) {
-      refuse(id, facts, *reason, out);
-      forget(id);
-    }
-  }
-}
-
-std::optional<std::string> Membership::objection(NodeId id, const pb::Join& facts) const {
-  if (facts.node_id().empty() || facts.slots() < 1 || facts.nnodes() < 1) {
-    return fmt::format(
-        "a join needs a node id, at least one slot and at least one node, got '{}', {}, {}",
-        facts.node_id(), facts.slots(), facts.nnodes());
-  }
-  if (facts.node_rank() < -1 || facts.node_rank() >= facts.nnodes()) {
-    return fmt::format("there is no node rank {} in a job of {} nodes (0 to {})", facts.node_rank(),
-                       facts.nnodes(), facts.nnodes() - 1);
-  }
-  if (job_ && !decides_for_the_job(facts)) {
-    if (std::optional<std::string> reason = why_another_job(*job_, facts)) return reason;
-  }
-  if (!members_.empty()) {
-    std::vector<std::string> names;
-    for (const NodeId member : members_) names.push_back(nodes_.at(member).facts.host());
-    return is_member(id) ? fmt::format("generation {} is still running", number_)
-                         : fmt::format("generation {} is complete, its {} nodes are on: {}",
-                                       number_, job_->nnodes(), fmt::join(names, ", "));
-  }
-  for (const NodeId other : joined_) {
-    const Node& present = nodes_.at(other);
-    if (other == id) return "this node has joined already";
-    if (present.facts.node_id() == facts.node_id()) {
-      return fmt::format(
-          "node id '{}' is in use by host {} (pid {}); is this the same machine twice?",
-          facts.node_id(), present.facts.host(), present.facts.pid());
-    }
-    if (facts.node_rank() >= 0 && present.facts.node_rank() == facts.node_rank()) {
-      return fmt::format("node rank {} is taken by host {} (pid {})", facts.node_rank(),
-                         present.facts.host(), present.facts.pid());
-    }
-  }
-  return std::nullopt;
-}
-
-// Wished ranks first; the others keep the one of the generation before where it is free, and then
-// fill up in the order in which they joined.
-std::vector<Membership::NodeId> Membership::order_of_ranks() const {
-  constexpr NodeId kFree = 0;
-  std::vector<NodeId> ranks(joined_.size(), kFree);
-  std::vector<NodeId> rest;
-  for (const NodeId id : joined_) {
-    const int wish = nodes_.at(id).facts.node_rank();
-    if (wish >= 0) {
-      ranks[static_cast<std::size_t>(wish)] = id;
-    } else {
-      rest.push_back(id);
-    }
-  }
-  std::erase_if(rest, [&](NodeId id) {
-    const auto before = previous_ranks_.find(nodes_.at(id).facts.node_id());
-    if (before == previous_ranks_.end()) return false;
-    const auto rank = static_cast<std::size_t>(before->second);
-    if (rank >= ranks.size() || ranks[rank] != kFree) return false;
-    ranks[rank] = id;
-    return true;
-  });
-  for (const NodeId id : rest) *std::find(ranks.begin(), ranks.end(), kFree) = id;
-  return ranks;
-}
-
-// A node on the service's own host may know itself by a loopback address only (Debian's /etc/hosts
-// maps the host's name to 127.0.1.1); the others know a better one: that at which they reached the
-// service.
-std::string Membership::address_of(const Node& node) const {
-  if (!is_loopback(node.facts.address())) return node.facts.address();
-  for (const NodeId id : joined_) {
-    const std::string& seen = nodes_.at(id).facts.service_address();
-    if (!seen.empty() && !is_loopback(seen)) return seen;
-  }
-  return node.facts.address();
-}
-
-void Membership::close_generation(Time now, Outbox& out) {
-  members_ = order_of_ranks();
-  pb::Generation common;
-  common.set_number(number_);
-  common.set_group_world_size(job_->nnodes());
-  int first_rank = 0;
-  std::vector<std::string> hosts;
-  previous_ranks_.clear();
-  previous_names_.clear();
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    Node& node = nodes_.at(members_[i]);
-    node.group_rank = static_cast<int>(i);
-    node.first_rank = first_rank;
-    hosts.insert(hosts.end(), static_cast<std::size_t>(node.facts.slots()), label_of(node));
-    pb::Generation::Member* member = common.add_members();
-    member->set_group_rank(node.group_rank);
-    member->set_node_id(node.facts.node_id());
-    member->set_host(node.facts.host());
-    member->set_address(address_of(node));
-    member->set_slots(node.facts.slots());
-    member->set_first_rank(first_rank);
-    member->set_pid(node.facts.pid());
-    first_rank += node.facts.slots();
-    previous_ranks_[node.facts.node_id()] = node.group_rank;
-    previous_names_[node.group_rank] = node.facts.host();
-  }
-  common.set_world_size(first_rank);
-  common.set_master_addr(common.members(0).address());
-  common.set_master_port(nodes_.at(members_.front()).facts.master_port());
-  for (const pb::Generation::Member& member : common.members()) {
-    Outgoing message{.to = members_[static_cast<std::size_t>(member.group_rank())], .message = {}};
-    *message.message.mutable_generation() = common;
-    message.message.mutable_generation()->set_group_rank(member.group_rank());
-    message.message.mutable_generation()->set_first_rank(member.first_rank());
-    out.push_back(std::move(message));
-  }
-  warn_of_other_lines(out);
-  joined_.clear();
-  gathering_.reset();
-  first_cause_ = FirstCause(std::move(hosts));
-  asked_.reset();
-  if (number_ == 0) restarts_ = RestartPolicy(job_->max_restarts());
-  began_ = now;
-}
-
-// To each node whose line differs from node 0's, and to node 0 once.
-void Membership::warn_of_other_lines(Outbox& out) const {
-  const Node& first = nodes_.at(members_.front());
-  std::string shown;
-  std::size_t others = 0;
-  const auto tell = [&out](NodeId id, const std::string& text) {
-    Outgoing notice{.to = id, .message = {}};
-    notice.message.mutable_notice()->set_text(text);
-    out.push_back(std::move(notice));
-  };
-  for (const NodeId id : members_) {
-    const Node& node = nodes_.at(id);
-    if (!may_be_another_job(first.facts, node.facts)) continue;
-    const std::string text =
-        fmt::format("the nodes run different lines: {} `{}`, {} `{}`", name_of(first),
-                    quoted_line(first.facts), name_of(node), quoted_line(node.facts));
-    tell(id, text);
-    if (others++ == 0) shown = text;
-  }
-  if (others == 0) return;
-  tell(members_.front(),
-       others == 1 ? shown : fmt::format("{}; and {} more nodes", shown, others - 1));
-}
-
 void Membership::barrier(NodeId id, const std::string& name, Time now, Outbox& out) {
   const auto found = barriers_.try_emplace(name, Waiters{{}, Patience(now)}).first;
   found->second.arrived.insert(id);
@@ -351,108 +134,6 @@ void Membership::barrier(NodeId id, const std::string& name, Time now, Outbox& o
     Outgoing message{.to = member, .message = {}};
     message.message.mutable_barrier_done()->set_name(name);
     out.push_back(std::move(message));
-  }
-}
-
-void Membership::fail(NodeId id, pb::Failed cause, bool is_final, Time now, Outbox& out) {
-  // What a node says about a generation that has ended, or before there is one, concerns nobody.
-  if (!is_member(id)) return;
-  const Node& node = nodes_.at(id);
-  cause.set_group_rank(node.group_rank);
-  cause.set_host(node.facts.host());
-  const Restart restart = restarts_.decide(
-      {.exit_code = cause.signal() != 0 ? 128 + cause.signal() : cause.exit_code(),
-       // A job that is to make room does not begin again.
-       .is_final = is_final || calls_.has_value(),
-       .ran = std::chrono::duration_cast<std::chrono::milliseconds>(now - began_)});
-  cause.set_again(restart.again);
-  cause.set_delay_ms(static_cast<int>(restart.delay.count()));
-  cause.set_restart(restart.number);
-  cause.set_max_restarts(restarts_.most());
-  for (const NodeId member : members_) {
-    Outgoing message{.to = member, .message = {}};
-    *message.message.mutable_failed() = cause;
-    out.push_back(std::move(message));
-  }
-  end_generation();
-  is_over_ = !restart.again;
-}
-
-// The others wait for it, or are about to.
-void Membership::fail_next(NodeId id, pb::Failed cause, Outbox& out) {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end() || number_ == 0 || is_over_) return;
-  const auto before = previous_ranks_.find(found->second.facts.node_id());
-  cause.set_group_rank(before == previous_ranks_.end() ? -1 : before->second);
-  cause.set_host(found->second.facts.host());
-  for (const auto& [other, node] : nodes_) {
-    if (other == id) continue;
-    Outgoing message{.to = other, .message = {}};
-    *message.message.mutable_failed() = cause;
-    out.push_back(std::move(message));
-  }
-  is_over_ = true;
-}
-
-Membership::NodeId Membership::node_of(int rank) const {
-  const auto found = std::find_if(members_.begin(), members_.end(), [&](NodeId id) {
-    const Node& node = nodes_.at(id);
-    return rank >= node.first_rank && rank < node.first_rank + node.facts.slots();
-  });
-  return found == members_.end() ? members_.front() : *found;
-}
-
-void Membership::rank_failed(NodeId id, const pb::Failed& failed, Time now, Outbox& out) {
-  if (!is_member(id)) return;
-  if (failed.rank() < 0) return fail(id, failed, /*is_final=*/true, now, out);
-  first_cause_.ended(end_from(failed));
-  settle(now, out);
-}
-
-void Membership::goes_on(NodeId id, int rank) {
-  if (rank == kAnyRank) {
-    answered_.insert(id);
-    if (answered_.size() < members_.size()) return;
-  }
-  first_cause_.goes_on(rank);
-}
-
-void Membership::settle(Time now, Outbox& out) {
-  if (const std::optional<Finding>& found = first_cause_.finding()) {
-    const auto end = std::find_if(first_cause_.ends().begin(), first_cause_.ends().end(),
-                                  [&](const RankEnd& e) { return e.rank == found->rank; });
-    const NodeId node = node_of(found->rank);
-    pb::Failed cause;
-    cause.set_rank(found->rank);
-    cause.set_local_rank(found->rank - nodes_.at(node).first_rank);
-    cause.set_exit_code(found->exit_code);
-    std::string detail;
-    for (const std::string& note : found->notes) detail += note + "\n";
-    cause.set_text(found->headline);
-    if (end != first_cause_.ends().end()) {
-      cause.set_pid(end->pid);
-      if (WIFSIGNALED(end->status)) {
-        cause.set_exit_code(0);
-        cause.set_signal(WTERMSIG(end->status));
-      }
-      if (found->headline.empty()) cause.set_text(end->text + found->clause);
-      detail += end->detail;
-    }
-    cause.set_detail(detail);
-    return fail(node, std::move(cause), /*is_final=*/false, now, out);
-  }
-  const std::optional<Question>& question = first_cause_.question();
-  if (!question || question == asked_) return;
-  asked_ = question;
-  answered_.clear();
-  answer_by_ = now + question->patience + kAnswerTime;
-  Outgoing look{.to = 0, .message = {}};
-  look.message.mutable_look()->set_rank(question->rank);
-  look.message.mutable_look()->set_milliseconds(static_cast<int>(question->patience.count()));
-  for (const NodeId member : members_) {
-    if (question->rank != kAnyRank && member != node_of(question->rank)) continue;
-    look.to = member;
-    out.push_back(look);
   }
 }
 
@@ -509,59 +190,6 @@ void Membership::forget(NodeId id) {
   if (joined_.empty()) gathering_.reset();
   // If every node of a job that never began has left, the next node may belong to another job.
   if (nodes_.empty() && number_ == 0) job_.reset();
-}
-
-void Membership::lose(NodeId id, const std::string& text, int exit_code, Time now, Outbox& out) {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end()) return;
-  pb::Failed cause;
-  cause.set_rank(-1);
-  cause.set_local_rank(-1);
-  cause.set_pid(found->second.facts.pid());
-  cause.set_exit_code(exit_code);
-  cause.set_node_lost(true);
-  cause.set_text(text);
-  const std::size_t before = out.size();
-  fail(id, std::move(cause), /*is_final=*/false, now, out);
-  out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(),
-                           [&](const Outgoing& message) { return message.to == id; }),
-            out.end());
-  forget(id);
-}
-
-Membership::Outbox Membership::on_lost(NodeId id, Time now) {
-  Outbox out;
-  look_at_clock(now, out);
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end()) return out;
-  const std::string name = name_of(found->second);
-  const Silence& silence = options_.silence;
-  const auto silent_for = std::chrono::round<std::chrono::seconds>(now - found->second.heard);
-  std::string text;
-  if (const auto stood = standstill_.recent(now, silence.standstill(), silence.dead_after)) {
-    text =
-        fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(), name);
-  } else if (now - found->second.heard >= silence.named_after()) {
-    // The system has given up the connection before the last heartbeat was too old.
-    text = text_of_silence(id, fmt::format("no heartbeat for {} s", silent_for.count()));
-  } else {
-    text = fmt::format(
-        "lost the connection to {}: it was closed or reset; its dlrun-rendezvous "
-        "has ended, or something between them ends connections",
-        name);
-  }
-  lose(id, text, 0, now, out);
-  return out;
-}
-
-// Silence does not tell a dead host from a broken network.
-std::string Membership::text_of_silence(NodeId id, const std::string& how) const {
-  if (!is_member(id) || id == members_.front()) {
-    return fmt::format("{} was lost: {}", name_of(nodes_.at(id)), how);
-  }
-  return fmt::format(
-      "hosts {} and {} lost each other: {}; is the network between them up, and do both run?",
-      label_of(nodes_.at(members_.front())), label_of(nodes_.at(id)), how);
 }
 
 void Membership::look_at_clock(Time now, Outbox& out) {

@@ -72,11 +72,23 @@ class Membership {
 
   // Every entry begins with it. Says to all nodes that this service stood still, if it did, and
   // gives them the time back.
-  std::string text_of_silence(NodeId id, const std::string& how) const;
   void look_at_clock(Time now, Outbox& out);
-  // `text` is one line for the user, of all nodes.
-  void lose(NodeId id, const std::string& text, int exit_code, Time now, Outbox& out);
   void tell_of_agent(NodeId id, const dlrun::rendezvous::Agent& agent, Outbox& out) const;
+  void barrier(NodeId id, const std::string& name, Time now, Outbox& out);
+  void done(NodeId id, Time now, Outbox& out);
+  // A request to save and end.
+  void preempt(const std::string& why, Outbox& out);
+  void called(NodeId id, std::uint64_t calls, Outbox& out);
+  void end_generation();
+  void forget(NodeId id);
+  void speak(Time now, Outbox& out);
+  std::vector<std::string> missing_nodes() const;
+  std::vector<std::string> missing_members(const std::set<NodeId>& arrived) const;
+  std::string name_of(const Node& node) const;
+  static std::string label_of(const Node& node);  // of a member: "host-b (node 1)"
+  bool is_member(NodeId id) const;
+
+  // membership_gathering.cc
   void join(NodeId id, const dlrun::rendezvous::Join& facts, Time now, Outbox& out);
   std::optional<std::string> objection(NodeId id, const dlrun::rendezvous::Join& facts) const;
   bool decides_for_the_job(const dlrun::rendezvous::Join& facts) const;
@@ -87,29 +99,21 @@ class Membership {
   void close_generation(Time now, Outbox& out);
   std::vector<NodeId> order_of_ranks() const;
   std::string address_of(const Node& node) const;
-  void barrier(NodeId id, const std::string& name, Time now, Outbox& out);
+
+  // membership_failure.cc
   // `is_final`: no generation follows, whatever --max-restarts says.
   void fail(NodeId id, dlrun::rendezvous::Failed cause, bool is_final, Time now, Outbox& out);
   // A node leaves between two generations.
   void fail_next(NodeId id, dlrun::rendezvous::Failed cause, Outbox& out);
-  void done(NodeId id, Time now, Outbox& out);
   // What a rank has done, for the first cause.
   void rank_failed(NodeId id, const dlrun::rendezvous::Failed& failed, Time now, Outbox& out);
   void goes_on(NodeId id, int rank);
-  // A request to save and end.
-  void preempt(const std::string& why, Outbox& out);
-  void called(NodeId id, std::uint64_t calls, Outbox& out);
   // Sends the first cause, or asks what it has to know.
   void settle(Time now, Outbox& out);
   NodeId node_of(int rank) const;
-  void end_generation();
-  void forget(NodeId id);
-  void speak(Time now, Outbox& out);
-  std::vector<std::string> missing_nodes() const;
-  std::vector<std::string> missing_members(const std::set<NodeId>& arrived) const;
-  std::string name_of(const Node& node) const;
-  static std::string label_of(const Node& node);  // of a member: "host-b (node 1)"
-  bool is_member(NodeId id) const;
+  // `text` is one line for the user, of all nodes.
+  void lose(NodeId id, const std::string& text, int exit_code, Time now, Outbox& out);
+  std::string text_of_silence(NodeId id, const std::string& how) const;
 
   Options options_;
   Standstill standstill_;
