@@ -112,6 +112,21 @@ TEST_P(LeavingWithTheGroupKept, ItsCallsAreRefusedAfterDestroy) {
             (std::vector<int>{0, 0, 0}));
 }
 
+TEST(Meet, EndsWhereAProcessHasEndedWithoutComing) {
+  const Meet meet(3);
+  EXPECT_EQ(run_processes(3,
+                          [&](int process) {
+                            if (process == 1) return 3;
+                            try {
+                              meet.arrive_and_wait();
+                            } catch (const Error& error) {
+                              return holds("process 1 has ended before it came")(error.what());
+                            }
+                            return 10;
+                          }),
+            (std::vector<int>{0, 3, 0}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, LeavingWithTheGroupKept, testing::Values("tcp", "shm", "hybrid"),
                          [](const auto& backend) { return std::string(backend.param); });
 

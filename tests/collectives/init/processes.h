@@ -1,19 +1,24 @@
 // Ranks as processes of a test's own, and what they meet at.
 #pragma once
 
+#include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/init.h"
@@ -21,13 +26,50 @@
 
 namespace dl::tests {
 
+// A T in memory that forked processes share, made before they are.
+template <typename T>
+class Shared {
+ public:
+  Shared() {
+    void* const memory =
+        ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw_errno(errno, "mmap");
+    value_ = new (memory) T{};
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() { ::munmap(value_, sizeof(T)); }
+  T& operator*() const { return *value_; }
+  T* operator->() const { return value_; }
+
+ private:
+  T* value_;
+};
+
+// What the processes of run_processes() know of each other. A bit a process.
+struct Fates {
+  std::atomic<std::uint64_t> all{0};
+  std::atomic<std::uint64_t> ended{0};
+};
+inline Fates& fates() {
+  static const Shared<Fates> shared;
+  return *shared;
+}
+inline int& own_number() {
+  static int number = -1;
+  return number;
+}
+
 // Forks one process a rank before any thread or gRPC exists in this one; each runs `body` and ends
 // with its status. Returns the statuses.
 inline std::vector<int> run_processes(int size, const std::function<int(int rank)>& body) {
+  fates().all.store((std::uint64_t{1} << size) - 1);
+  fates().ended.store(0);
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
+      own_number() = rank;
       int status = 125;
       try {
         status = body(rank);
@@ -38,11 +80,26 @@ inline std::vector<int> run_processes(int size, const std::function<int(int rank
     }
     children.push_back(child);
   }
-  std::vector<int> statuses;
+  // In the order in which they end, so that Meet hears of it. Other children are not this
+  // function's.
+  std::vector<int> statuses(children.size());
+  std::vector<pollfd> ends;
   for (const pid_t child : children) {
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    statuses.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
+    if (fd < 0) throw_errno(errno, "pidfd_open");
+    ends.push_back({fd, POLLIN, 0});
+  }
+  for (std::size_t left = children.size(); left > 0;) {
+    ::poll(ends.data(), ends.size(), -1);
+    for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+      if (ends[rank].fd < 0 || ends[rank].revents == 0) continue;
+      int status = 0;
+      ::waitpid(children[rank], &status, 0);
+      statuses[rank] = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      fates().ended.fetch_or(std::uint64_t{1} << rank);
+      ::close(std::exchange(ends[rank].fd, -1));
+      --left;
+    }
   }
   return statuses;
 }
@@ -77,29 +134,30 @@ inline std::function<int(const std::string&)> holds(const std::string& text) {
   };
 }
 
-// Lets processes that were forked with it go on when all of them have come.
+// Lets processes of run_processes() go on when so many of them have come. Throws where too many
+// have ended without coming.
 class Meet {
  public:
-  explicit Meet(int processes) : missing_(map()) { missing_->store(processes); }
-  Meet(const Meet&) = delete;
-  Meet& operator=(const Meet&) = delete;
-  ~Meet() { ::munmap(missing_, sizeof *missing_); }
+  explicit Meet(int processes) : processes_(processes) {}
 
-  void arrive() const { missing_->fetch_sub(1); }
+  void arrive() const { arrived_->fetch_or(std::uint64_t{1} << own_number()); }
   void arrive_and_wait() const {
     arrive();
-    while (missing_->load() > 0) ::sched_yield();
+    for (;;) {
+      const std::uint64_t ended = fates().ended.load();  // what these did is seen below
+      const std::uint64_t arrived = arrived_->load();
+      if (std::popcount(arrived) >= processes_) return;
+      const std::uint64_t lost = ended & ~arrived;
+      DL_CHECK(std::popcount(fates().all.load() & ~lost) >= processes_, kPeerFailed,
+               "process {} has ended before it came to where {} processes are to meet",
+               std::countr_zero(lost), processes_);
+      ::sched_yield();
+    }
   }
 
  private:
-  static std::atomic<int>* map() {
-    void* const memory = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw_errno(errno, "mmap");
-    return new (memory) std::atomic<int>(0);
-  }
-
-  std::atomic<int>* missing_;
+  const int processes_;
+  const Shared<std::atomic<std::uint64_t>> arrived_;
 };
 
 }  // namespace dl::tests
