@@ -2,20 +2,28 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <iterator>
+
+#include "core/base/utf8.h"
 
 namespace dl {
 namespace {
 
-bool is_control(char c) noexcept {
-  return (c >= 0 && c < ' ') || c == 0x7f;
-}
-
-void append_shown(std::string& result, char c) {
-  if (is_control(c)) {
-    fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<unsigned>(c));
-  } else {
-    result += c;
+// `text`, but for control characters outside `allowed` and what is no UTF-8: these as their bytes.
+void append_shown(std::string& result, std::string_view text, std::string_view allowed) {
+  result.reserve(result.size() + text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text, i);
+    const std::string_view bytes = text.substr(i, std::max<std::size_t>(length, 1));
+    if (length > 0 && (!is_control(bytes) || allowed.find(bytes) != std::string_view::npos)) {
+      result += bytes;
+    } else {
+      for (const char c : bytes) {
+        fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<unsigned char>(c));
+      }
+    }
+    i += bytes.size();
   }
 }
 
@@ -23,20 +31,13 @@ void append_shown(std::string& result, char c) {
 
 std::string printable(std::string_view text) {
   std::string result;
-  result.reserve(text.size());
-  for (const char c : text) {
-    if (c == '\n' || c == '\t') {
-      result += c;
-    } else {
-      append_shown(result, c);
-    }
-  }
+  append_shown(result, text, "\n\t");
   return result;
 }
 
 std::string quoted_name(std::string_view name) {
   std::string result = "\"";
-  for (const char c : name) append_shown(result, c);
+  append_shown(result, name, "");
   return result + '"';
 }
 

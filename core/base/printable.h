@@ -12,10 +12,11 @@
 
 namespace dl {
 
-// `text` with every ASCII control character but tab and end of line as its code: "\x1b".
+// `text` with every control character but tab and end of line, and every byte that is no UTF-8, as
+// its code: "\x1b", "\xc2\x9b" (the control sequence of 8 bits), "\xff".
 std::string printable(std::string_view text);
 
-// "\"0.weight\"": in quotes, with every ASCII control character as its code.
+// "\"0.weight\"": in quotes, and tab and end of line as their codes, too.
 std::string quoted_name(std::string_view name);
 
 }  // namespace dl

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "core/base/printable.h"
 #include "launcher/autopsy/page.h"
 #include "launcher/process/program.h"
 
@@ -43,7 +44,7 @@ int run(const std::vector<std::string>& arguments) {
       as_json = true;
     } else if (!only_paths && argument.size() > 1 && argument[0] == '-') {
       fmt::print(stderr, "dlrun: autopsy has no option {}; `dlrun autopsy --help` lists them all\n",
-                 argument);
+                 printable(argument));
       return kExitUsage;
     } else {
       found.add_path(argument);
@@ -59,7 +60,7 @@ int run(const std::vector<std::string>& arguments) {
   } else {
     for (const std::string& line : page(found)) {
       fmt::print(found.ranks.empty() ? stderr : stdout, "{}{}\n",
-                 found.ranks.empty() ? "dlrun: autopsy: " : "", line);
+                 found.ranks.empty() ? "dlrun: autopsy: " : "", printable(line));
     }
   }
   return found.ranks.empty() ? 1 : 0;

@@ -11,13 +11,13 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/number.h"
+#include "core/base/utf8.h"
 #include "launcher/bind/drawing.h"
 #include "launcher/output/log_folder.h"
 #include "launcher/plan/port.h"
 #include "launcher/plan/this_host.h"
 #include "launcher/plan/torch_program.h"
 #include "rendezvous/net/address.h"
-#include "rendezvous/net/utf8.h"
 
 namespace dl::launcher {
 namespace {
@@ -185,7 +185,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   job.name = job.named ? options.rdzv_id : made_up_name();
   DL_CHECK(job.name.size() <= 255, kInvalidArgument, "--rdzv-id has {} bytes, wanted at most 255",
            job.name.size());
-  DL_CHECK(rendezvous::is_printable_utf8(job.name), kInvalidArgument,
+  DL_CHECK(is_printable_utf8(job.name), kInvalidArgument,
            "--rdzv-id holds bytes that are no printable UTF-8; give another name");
   job.hosts = source.hosts();
   // Agents of several hosts hear from the front where they meet.

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/utf8.h"
 #include "core/base/version.h"
-#include "rendezvous/net/utf8.h"
 #include "rendezvous/net/wire.h"
 
 namespace dl::rendezvous {

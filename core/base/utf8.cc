@@ -1,18 +1,18 @@
-#include "rendezvous/net/utf8.h"
+#include "core/base/utf8.h"
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 
-namespace dl::rendezvous {
+namespace dl {
 namespace {
 
 std::uint8_t byte_at(std::string_view text, std::size_t i) noexcept {
   return static_cast<std::uint8_t>(text[i]);
 }
 
-// Bytes of the sequence that starts at `i`, 0 where it is malformed (Unicode 15, table 3-7).
-std::size_t sequence_length(std::string_view text, std::size_t i) noexcept {
+}  // namespace
+
+// Unicode 15, table 3-7.
+std::size_t utf8_length(std::string_view text, std::size_t i) noexcept {
   const std::uint8_t lead = byte_at(text, i);
   if (lead < 0x80) return 1;
   if (lead < 0xC2 || lead > 0xF4) return 0;
@@ -29,11 +29,14 @@ std::size_t sequence_length(std::string_view text, std::size_t i) noexcept {
   return length;
 }
 
-}  // namespace
+bool is_control(std::string_view character) noexcept {
+  const std::uint8_t lead = byte_at(character, 0);
+  return lead < 0x20 || lead == 0x7F || (lead == 0xC2 && byte_at(character, 1) < 0xA0);
+}
 
 bool is_utf8(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = text[i] == '\0' ? 0 : sequence_length(text, i);
+    const std::size_t length = text[i] == '\0' ? 0 : utf8_length(text, i);
     if (length == 0) return false;
     i += length;
   }
@@ -41,8 +44,12 @@ bool is_utf8(std::string_view text) noexcept {
 }
 
 bool is_printable_utf8(std::string_view text) noexcept {
-  return is_utf8(text) && std::none_of(text.begin(), text.end(),
-                                       [](char c) { return (c >= 0 && c < 0x20) || c == 0x7F; });
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text, i);
+    if (length == 0 || is_control(text.substr(i, length))) return false;
+    i += length;
+  }
+  return true;
 }
 
-}  // namespace dl::rendezvous
+}  // namespace dl
