@@ -9,7 +9,8 @@
 // Errors: each operation ends by its deadline. A dead peer, a peer that runs another operation
 // (kMismatch, both sides are quoted), a passed deadline or abort() end it with an Error that names
 // operation, sequence number, peer and cause; the group is then poisoned: every later call throws
-// the first cause. The output of an operation that failed is undefined.
+// the first cause. A rank that hears of a failure still completes the collectives that are complete
+// on the rank that found it. The output of an operation that failed is undefined.
 //
 // Thread-safety: calls from several threads are serialised in the order in which they arrive; since
 // that order must be the same on all ranks, use one thread a group, or one group a thread. Groups
@@ -267,7 +268,8 @@ class ProcessGroup : public RefCounted {
                                                   Ref<RefCounted> owner = {});
 
   // Ends with kAborted and this reason, on every rank, every operation that is not over on this
-  // one, and poisons the group. What this rank has completed goes on elsewhere. Never blocks.
+  // one, and poisons the group. Collectives that this rank has completed go on elsewhere, as after
+  // every other failure. Never blocks.
   virtual void abort(std::string_view reason) noexcept = 0;
   // The first cause of a poisoned group, else null.
   virtual std::exception_ptr error() const noexcept = 0;
@@ -278,8 +280,9 @@ class ProcessGroup : public RefCounted {
   // This rank's number in the job, whatever this group numbers it.
   virtual int rank_in_job() const noexcept { return rank(); }
   // Like abort(), with a cause that is known already: an error as error() gives it.
-  // `spared`: if the cause is an abort, collectives up to this number go on; null: those go on that
-  // this rank has completed. Backends that cannot spare any ignore it.
+  // `spared`: collectives up to this number go on, as they are complete on the rank that found the
+  // cause and need nothing more from it; null: those that this rank has completed. In a group that
+  // is broken already it may only lower the number. Backends that cannot spare any ignore it.
   virtual void fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept;
   // A rank whose process has ended without leaving the group, as the error that it is; null where
   // none is known. It is noticed though this group has nothing under way.

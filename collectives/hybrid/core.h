@@ -15,11 +15,12 @@
 // waits in an earlier one for the culprit. And all ranks are asked for a sign of life shortly
 // before: one that gives none is named rather than one that has not called.
 //
-// An abort spares the operations that are complete on the rank that aborts: the others need nothing
-// more of it there, and finish them. That rank tells the group of all ranks the number of the last
-// one, and each lane how many of its collectives belong to them. A rank that hears of an abort in a
-// lane first does not know the number yet: the operation that failed there is not spared, and those
-// before it go on until the number comes, or until they fail, too.
+// A failure spares operations, as ProcessGroup::fail has it. The rank that fails tells the group of
+// all ranks the number of the last one, and each lane how many of its collectives belong to them. A
+// rank that hears of the failure in a lane first does not know the number yet: the operation that
+// failed there is not spared, and those before it go on until the number comes, or until they fail,
+// too. What the group of all ranks finds by itself spares all that were agreed on: a rank that
+// waits in a lane for a peer that is gone notices that there.
 //
 // Thread-safety: any member from any thread.
 #pragma once
@@ -83,8 +84,7 @@ class Core final : public RefCounted {
   std::exception_ptr error_of(const Operation& operation) noexcept;
   // Breaks the group on every rank; the first cause counts.
   // `timeout`: of the operation, for an error of kind kTimeout; zero: of the first under way.
-  // `spared`: if the cause is an abort, operations up to this number go on; null: those that are
-  // complete on this rank. In a group that is broken already, no later ones are spared any more.
+  // `spared`: as ProcessGroup::fail has it.
   void fail(Cause cause, std::chrono::nanoseconds timeout = {},
             std::optional<std::uint64_t> spared = {}) noexcept;
   // So many collectives have been called in the lane, while no operation is under way.
@@ -140,7 +140,7 @@ class Core final : public RefCounted {
   Ref<Work> waited_for_;                  // by whoever conducts
   std::optional<Deadline::Clock::time_point> asked_at_;  // all ranks, for a sign of life, at last
   std::exception_ptr error_;
-  std::uint64_t spared_until_ = 0;  // after an abort: operations up to this number go on
+  std::uint64_t spared_until_ = 0;  // of a broken group
   LaneCalls calls_{};               // in each lane, of all operations that have been called
   bool is_conducted_ = false;
   bool is_urgent_ = false;  // somebody wants the thread to take over now

@@ -66,10 +66,11 @@ std::exception_ptr Core::error() noexcept {
   for (const Ref<ProcessGroup>& lane : groups.lanes) {
     if (found || !lane) continue;
     found = lane->error();
-    // The group of all ranks hears of it, too, and of what it spares.
-    if (found && cause_of(found).kind == ErrorKind::kAborted) found = nullptr;
+    // What another rank has found the group of all ranks hears, too, with what it spares.
+    if (found && cause_of(found).found_by != groups.all->identity().in_job()) found = nullptr;
   }
-  if (found) fail(cause_of(found), {}, kAsHeard);
+  if (found)
+    fail(cause_of(found), {}, groups.all->error() ? std::optional(kAsHeard) : std::nullopt);
   return found;
 }
 
@@ -132,10 +133,8 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
     const std::exception_ptr heard = inner_.all ? inner_.all->error() : nullptr;
     if (heard) cause = cause_of(heard);
     is_reported = heard != nullptr;
-    if (cause.kind == ErrorKind::kAborted) {
-      spared_until_ = spared.value_or(completed());
-      if (heard) spared_until_ = std::min(spared_until_, inner_.all->spared());
-    }
+    spared_until_ = spared.value_or(completed());
+    if (heard) spared_until_ = std::min(spared_until_, inner_.all->spared());
     if (cause.found_by < 0 && groups.all) cause.found_by = groups.all->identity().in_job();
     error_ = std::make_exception_ptr(GroupError(cause));
     if (!is_conducted_) end_all();
@@ -174,15 +173,11 @@ void Core::tell_inner_groups() noexcept {
     spared = spared_until_;
     calls = calls_until(spared);
   }
-  const bool is_abort = cause_of(cause).kind == ErrorKind::kAborted;
-  const auto only_after_abort = [is_abort](std::uint64_t number) {
-    return is_abort ? std::optional(number) : std::nullopt;
-  };
-  if (groups.all) groups.all->fail(cause, only_after_abort(spared));
+  if (groups.all) groups.all->fail(cause, spared);
   for (std::size_t i = 0; i < kLanes; ++i) {
     // A lane of one rank has no peer to tell.
     if (!groups.lanes[i] || groups.lanes[i]->size() == 1) continue;
-    groups.lanes[i]->fail(cause, only_after_abort(calls[i]));
+    groups.lanes[i]->fail(cause, calls[i]);
   }
 }
 

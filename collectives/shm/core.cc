@@ -100,15 +100,16 @@ void Core::submit(const Ref<Operation>& operation) {
   op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_crowded_);
   const bool is_inline = op.plan.path == Path::kInline;
   release_finished();
-  if (is_closed()) refuse(op.descriptor);
+  if (is_closed()) {
+    const std::lock_guard lock(submit_mutex_);
+    refuse(op.descriptor);
+  }
   if (is_crowded_) note_cpu();
   claim(op);
   const bool drives = take_role();
   try {
     const std::lock_guard lock(submit_mutex_);
-    if (is_poisoned() && next_sequence_ > spared_until_.load()) {
-      std::rethrow_exception(first_cause());
-    }
+    if (is_poisoned() && next_sequence_ > spared_until_.load()) refuse(op.descriptor);
     op.descriptor.sequence = next_sequence_++;
     op.hash = hash(op.descriptor, salt_);
     const record::What what = record_of(op.descriptor, op.hash);

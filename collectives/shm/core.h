@@ -101,9 +101,7 @@ class Core final : public RefCounted {
   void wait(Pending& operation, std::optional<std::chrono::nanoseconds> limit);
   void abort(std::string_view reason) noexcept;
   // Breaks the group; the first cause counts. Where another rank is to blame the agent hears of it,
-  // so that it looks for the first cause there.
-  // `spared`: if the cause is an abort, operations up to this number go on; null: those that this
-  // rank has completed. In a group that is broken already, no later ones are spared any more.
+  // so that it looks for the first cause there. `spared`: as ProcessGroup::fail has it.
   void fail(Cause cause, std::optional<std::uint64_t> spared = {}) noexcept;
   // How many collectives this rank has called.
   std::uint64_t calls() const noexcept { return own().called.load(); }
@@ -127,7 +125,7 @@ class Core final : public RefCounted {
   Block& own() const noexcept { return *peers_[static_cast<std::size_t>(rank_)].block; }
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
-  // Broken, and no operation is spared any more (spared_until_).
+  // Broken, and every spared operation is over.
   bool is_closed() const noexcept {
     return is_poisoned() && completed_.load() >= spared_until_.load();
   }
@@ -238,9 +236,10 @@ class Core final : public RefCounted {
   void end_all() noexcept;  // driver: all that is not spared
   void take_what_has_come() noexcept;
   std::exception_ptr first_cause() const noexcept;
-  bool adopt_peers_cause(bool is_driver = false) noexcept;
+  bool adopt_peers_cause() noexcept;
+  void hear_of_failures();  // progress thread
   void fail_mismatch(const Descriptor& operation, const Peer& p, std::string text);
-  // Throws for an operation that is called when the group is broken.
+  // Throws for an operation that is called when the group is broken; under submit_mutex_.
   [[noreturn]] void refuse(const Descriptor& called);
   // What this rank has called under the number of the operation in which the cause was found.
   std::string call_of(const Cause& cause) const noexcept;
@@ -312,12 +311,9 @@ class Core final : public RefCounted {
   mutable std::mutex error_mutex_;
   std::exception_ptr error_;
   std::atomic<bool> poisoned_{false};
-  // After an abort() the operations up to this number go on, since they are complete on the rank
-  // that aborted: the error belongs to those behind them. Written under error_mutex_.
-  std::atomic<std::uint64_t> spared_until_{0};
-  std::atomic<bool> is_aborted_{false};
-  std::atomic<bool> has_to_end_{false};      // what is not spared any more
-  std::atomic<std::uint64_t> completed_{0};  // the last operation that went well
+  std::atomic<std::uint64_t> spared_until_{0};  // written under error_mutex_
+  std::atomic<bool> has_to_end_{false};         // what is not spared any more
+  std::atomic<std::uint64_t> completed_{0};     // the last operation that went well
 
   std::mutex passed_mutex_;
   std::condition_variable passed_on_;

@@ -70,7 +70,6 @@ std::string Core::call_of(const Cause& cause) const noexcept try {
 
 void Core::refuse(const Descriptor& called) {
   const std::exception_ptr error = first_cause();
-  const std::lock_guard lock(submit_mutex_);
   report_late_call(cause_of(error), called, next_sequence_, options_.reports_failures);
   std::rethrow_exception(error);
 }
@@ -92,9 +91,8 @@ void Core::fail(Cause cause, std::optional<std::uint64_t> given) noexcept {
     Block& block = own();
     block.cause_bytes = static_cast<std::uint32_t>(said.size());
     std::memcpy(block.cause, said.data(), said.size());
-    is_aborted_.store(cause.kind == ErrorKind::kAborted);
-    block.spared.store(is_aborted_.load() ? spared : 0, std::memory_order_relaxed);
-    spared_until_.store(is_aborted_.load() ? spared : completed_.load());
+    block.spared.store(spared, std::memory_order_relaxed);
+    spared_until_.store(spared);
     block.presence.store(Presence::kFailed, std::memory_order_release);
     log_.broken(name_of(cause.kind), cause.text);
     poisoned_.store(true);
@@ -128,7 +126,8 @@ void Core::tell_failed() noexcept {
 void Core::end_all() noexcept {
   has_to_end_.store(false);
   const std::exception_ptr cause = first_cause();
-  if (is_aborted_.load() && !under_way_.empty()) take_what_has_come();
+  // A rank that has read what makes no sense reads no more.
+  if (!under_way_.empty() && cause_of(cause).kind != ErrorKind::kInternal) take_what_has_come();
   end_messages(cause);
   const auto is_doomed = [this](const Ref<Operation>& op) {
     return op->descriptor.sequence > spared_until_.load();
@@ -154,11 +153,9 @@ void Core::abort(std::string_view reason) noexcept {
 }
 
 // Takes over the cause that a peer has found; true where operations are to end now.
-bool Core::adopt_peers_cause(bool is_driver) noexcept {
+bool Core::adopt_peers_cause() noexcept {
   for (const Peer& p : peers_) {
     if (p.who.rank == rank_ || presence_of(p) != Presence::kFailed) continue;
-    // The ring with its messages may still be in the socket, which the progress thread reads.
-    if (is_driver && has_messages() && !p.is_gone.load() && !p.line.has_in_segment.load()) continue;
     const Block& block = *p.block;
     const std::uint64_t spared = block.spared.load(std::memory_order_acquire);
     if (is_poisoned()) {
@@ -177,6 +174,18 @@ bool Core::adopt_peers_cause(bool is_driver) noexcept {
     fail(std::move(*cause), spared);
   }
   return is_closed() || has_to_end_.load();
+}
+
+// What peers passed before one of them failed is still in the sockets: rings with messages.
+void Core::hear_of_failures() {
+  const auto has_failed = [](const Peer& p) { return presence_of(p) == Presence::kFailed; };
+  if (is_closed() || std::ranges::none_of(peers_, has_failed)) return;
+  if (!is_poisoned()) {
+    for (Peer& p : peers_) {
+      if (p.socket && !p.is_gone.load(std::memory_order_relaxed)) read_notes(p);
+    }
+  }
+  adopt_peers_cause();
 }
 
 void Core::fail_mismatch(const Descriptor& operation, const Peer& p, std::string text) {
@@ -199,7 +208,9 @@ void Core::leave_out_stops(Clock::time_point now) {
 }
 
 void Core::look(Clock::time_point now) {
-  if (adopt_peers_cause(true)) return;
+  // Of a failure the progress thread hears first if there are messages: it reads the sockets.
+  if (!has_messages()) adopt_peers_cause();
+  if (is_closed() || has_to_end_.load()) return;
   leave_out_stops(now);
   look_at_messages(now);
   if (is_closed() || has_to_end_.load() || !front_) return;

@@ -74,8 +74,8 @@ struct Block {
 
   // Read when a wait gets long.
   alignas(kApartBytes) Word called;  // sequence number of this rank's last call
-  // In a broken group: operations up to this number are complete on the rank that broke it, and go
-  // on. Before presence; it only falls after that.
+  // In a broken group: operations up to this number go on (ProcessGroup::fail). Written before
+  // presence; it only falls after that.
   Word spared;
   Atomic<Presence> presence;  // written after what follows
   std::uint32_t cause_bytes;

@@ -334,7 +334,7 @@ void Core::end_messages(const std::exception_ptr& cause) noexcept {
   }
 }
 
-// What peers had sent before this rank heard of an abort needs them no more.
+// What peers had sent before this rank heard of the failure needs them no more.
 void Core::take_what_has_come() noexcept try {
   for (Peer& p : peers_) {
     while (receive_from(p)) {

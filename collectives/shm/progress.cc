@@ -66,6 +66,7 @@ void Core::run() {
       // A child that it has forked may keep the socket open.
       if (entries[i + processes].revents != 0) note_gone(peers_[i]);
     }
+    hear_of_failures();
     // A visitor that found the role taken at every try would wait until the operation is over; it
     // wakes this thread when it leaves.
     if (!has_operations() || helpers_.load() > 0 || visitors_.load() > 0 || !take_role()) continue;
@@ -134,17 +135,13 @@ void Core::read_notes(Peer& p) {
     if (received.ended) {
       p.is_gone.store(true, std::memory_order_release);
       ring(own().bell);
-      adopt_peers_cause();
       return;
     }
     if (received.lost_passed) {
       fail({.kind = ErrorKind::kIo, .text = text_of_lost_descriptor(name(), p.who)});
       return;
     }
-    if (received.bytes != sizeof note) {
-      adopt_peers_cause();  // its note is not sent where the socket is full
-      return;
-    }
+    if (received.bytes != sizeof note) return;
     if (note.kind == Note::Kind::kProbe) send_note(p, Note::Kind::kReply);
     if (note.kind == Note::Kind::kReply) p.last_answer.store(Clock::now());
     if (note.kind == Note::Kind::kRing && received.passed) take_ring(p, std::move(received.passed));
@@ -163,7 +160,6 @@ void Core::note_gone(Peer& p) {
   p.is_socket_held.store(true, std::memory_order_relaxed);
   p.is_gone.store(true, std::memory_order_release);
   ring(own().bell);
-  adopt_peers_cause();
 }
 
 // Of the messages that the peer is about to send.

@@ -14,6 +14,8 @@ using namespace std::chrono_literals;
 // A peer that does not read any more cannot keep this rank from leaving for longer.
 constexpr auto kRetireTime = 1s;
 constexpr auto kRetireLook = 1ms;
+// Peers that have not heard of a failure yet may send for so long before this rank acts on it.
+constexpr auto kMostTakeTime = 100ms;
 
 }  // namespace
 
@@ -205,6 +207,7 @@ void Core::go_on_leaving(Engine::Clock::time_point now, bool moved) {
 
 void Core::retire() {
   if (is_retiring_) return;
+  take_news();
   is_retiring_ = true;
   retire_by_ = Engine::Clock::now() + kRetireTime;
   if (is_poisoned()) return spare_only(completed_);
@@ -228,12 +231,12 @@ bool Core::close_if_retired() {
   const auto has_left = [this](Peer& p) {
     if (!is_other(p)) return true;
     const bool side_ended = p.side->health() != Link::Health::kOpen;
-    // A broken group does not send the rest of its data, unless an abort has spared operations that
-    // the peer still runs.
-    const bool data_left =
-        (is_poisoned() && !spares_peers_) || std::ranges::all_of(p.data, [this](const auto& lane) {
-          return (is_poisoned() || !lane->is_sending()) && lane->is_drained();
-        });
+    // A broken group does not send the rest of its data. What the kernel has of a collective that
+    // is complete here it sends after the end, too: a peer that still takes part in that one has
+    // sent nothing behind it that would be lost unread and reset the connection.
+    const bool data_left = is_poisoned() || std::ranges::all_of(p.data, [](const auto& lane) {
+                             return !lane->is_sending() && lane->is_drained();
+                           });
     return side_ended ||
            (data_left && p.out.empty() && !p.side->is_sending() && p.side->is_drained());
   };
@@ -271,11 +274,16 @@ bool Core::advance(Engine::Clock::time_point now) {
         }
       }
     }
+    if (!heard_.empty()) {
+      if (moved && now - heard_at_ < kMostTakeTime) return;
+      take_news();
+    }
     look_for_silence(now);
     look_at_processes(now);
     look_at_ended_peers(now);
     look_at_clocks(now);
   });
+  if (!heard_.empty()) timer_ = now;
   if (is_leaving_) go_on_leaving(now, moved);
   if (is_leaving_ || is_retiring_) timer_ = std::min(timer_, now + kRetireLook);
   return moved;

@@ -119,7 +119,8 @@ class Core final : public RefCounted {
   void throw_if_broken() const;
   // throw_if_broken() before a call of `op`. A broken group still takes calls that it spares.
   void throw_if_refused(OpKind op);
-  // The last collective that is complete here, and the last one that a broken group goes on with.
+  // The last collective that is complete here, and the last one that the broken group spares
+  // (ProcessGroup::fail).
   std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
   std::uint64_t spared() const noexcept { return spared_until_.load(); }
   // Numbers the operation and hands it to the engine.
@@ -148,7 +149,9 @@ class Core final : public RefCounted {
   // As retire(), when the process ends: first lets what is under way come to its end as long as it
   // moves; says nothing if something is left then.
   void leave_at_exit();
-  bool is_idle() const noexcept { return queue_.empty() && messages_.empty() && !is_retiring_; }
+  bool is_idle() const noexcept {
+    return queue_.empty() && messages_.empty() && heard_.empty() && !is_retiring_;
+  }
   bool close_if_retired();
   // Moves what can be moved, a few slices at most; true where something moved.
   bool advance(Engine::Clock::time_point now);
@@ -175,7 +178,7 @@ class Core final : public RefCounted {
  private:
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
-  // Driver: broken, and no collective is spared any more (spared_until_).
+  // Driver: broken, and every spared collective is over.
   bool is_closed() const noexcept {
     return is_poisoned() && completed_ >= spared_until_.load(std::memory_order_relaxed);
   }
@@ -216,9 +219,9 @@ class Core final : public RefCounted {
   // that it looks for the first cause there. `told_by`: the rank of this group that found the cause
   // and has told all others; -1: this one. What another found is passed on, as it may have gone
   // before everybody had heard it, and what comes from this rank's end would count instead.
-  // `spared`: if the cause is an abort, collectives up to this number go on; null: those that this
-  // rank has completed.
   void fail(Cause cause, int told_by = -1, std::optional<std::uint64_t> spared = {});
+  // Breaks the group with what peers have said (heard_).
+  void take_news();
   // In a group that is broken already: spares collectives up to this number only.
   void spare_only(std::uint64_t until);
   void tell_abort(const Cause& cause, int told_by);
@@ -273,9 +276,7 @@ class Core final : public RefCounted {
   std::exception_ptr gone_rank_;
   std::string own_call_;
   std::atomic<bool> poisoned_{false};
-  // Written before poisoned_. After an abort() the collectives up to this number go on, since they
-  // are complete on the rank that aborted: the error belongs to the operations behind them.
-  std::atomic<std::uint64_t> spared_until_{0};
+  std::atomic<std::uint64_t> spared_until_{0};  // written before poisoned_
 
   std::mutex finished_mutex_;
   std::vector<Ref<Operation>> finished_;
@@ -287,7 +288,15 @@ class Core final : public RefCounted {
   std::deque<Descriptor> past_;  // the last collectives that are over, to quote from
   std::uint64_t last_called_ = 0;
   std::atomic<std::uint64_t> completed_{0};  // the last collective that went well
-  bool spares_peers_ = false;  // broken by an abort: peers may still read what has left
+  // What peers have said of a failure. It breaks the group when all that came before it is taken:
+  // what has arrived whole needs nobody any more.
+  struct News {
+    Cause cause;
+    int told_by;
+    std::uint64_t spared;
+  };
+  std::vector<News> heard_;
+  Engine::Clock::time_point heard_at_{};
   std::uint64_t next_request_ = 1;
   Matching<Message> matching_;
   Engine::Clock::time_point timer_ = Engine::Clock::time_point::max();

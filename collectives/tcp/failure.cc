@@ -30,10 +30,17 @@ std::string Core::call_of(const Cause& cause) const {
   return past == nullptr ? std::string() : call_text(*past);
 }
 
+void Core::take_news() {
+  for (News& news : std::exchange(heard_, {})) {
+    fail(std::move(news.cause), news.told_by, news.spared);
+  }
+}
+
 void Core::fail(Cause cause, int told_by, std::optional<std::uint64_t> spared) {
+  // What peers have said goes before what this rank has found since.
+  take_news();
   // What goes wrong with a spared collective ends it with the cause that was first.
   if (is_poisoned()) return spare_only(spared.value_or(completed_));
-  spares_peers_ = cause.kind == ErrorKind::kAborted;
   const int self = identity(rank_).in_job();
   if (cause.found_by < 0) cause.found_by = self;
   const std::exception_ptr error = std::make_exception_ptr(GroupError(cause));
@@ -46,7 +53,7 @@ void Core::fail(Cause cause, int told_by, std::optional<std::uint64_t> spared) {
     error_ = error;
     own_call_ = std::move(own_call);
   }
-  spared_until_.store(spares_peers_ ? spared.value_or(completed_) : completed_.load());
+  spared_until_.store(spared.value_or(completed_));
   poisoned_.store(true, std::memory_order_release);
   tell_news();
   tell_abort(cause, told_by);
@@ -57,7 +64,6 @@ void Core::fail(Cause cause, int told_by, std::optional<std::uint64_t> spared) {
 void Core::tell_abort(const Cause& cause, int told_by) {
   const std::string said = encode(as_told(cause, identity(rank_).in_job()), kMostAbortBytes);
   const auto* const bytes = reinterpret_cast<const std::byte*>(said.data());
-  const std::uint64_t spared = spares_peers_ ? spared_until_.load() : 0;
   for (Peer& p : peers_) {
     if (!is_other(p)) continue;
     // Nothing that waited to be said matters now. But a slice under way must end, or what follows
@@ -73,7 +79,7 @@ void Core::tell_abort(const Cause& cause, int told_by) {
     if (p.who.rank == told_by) continue;
     push(p,
          {.type = FrameType::kAbort,
-          .descriptor = {.sequence = spared, .root = told_by >= 0 ? told_by : rank_},
+          .descriptor = {.sequence = spared_until_.load(), .root = told_by >= 0 ? told_by : rank_},
           .detail = static_cast<std::uint8_t>(cause.kind)},
          {bytes, bytes + said.size()});
     transmit_side(p);
@@ -137,8 +143,10 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
                "group '{}': {} broke the group, with a cause that cannot be read", name_,
                p.who.text());
       const int root = header.descriptor.root;
-      fail(std::move(*cause), root >= 0 && root < size() && root != rank_ ? root : p.who.rank,
-           header.descriptor.sequence);
+      if (heard_.empty()) heard_at_ = Clock::now();
+      heard_.push_back({.cause = std::move(*cause),
+                        .told_by = root >= 0 && root < size() && root != rank_ ? root : p.who.rank,
+                        .spared = header.descriptor.sequence});
       return;
     }
     default:

@@ -57,7 +57,8 @@ class Group final : public ProcessGroup {
   Ref<Work> agree(Descriptor& what, const CallOptions& call);
   // After a mismatch, what this rank has called in that place.
   std::string own_call() const { return core_->own_call(); }
-  // The last collective that this rank has completed, and the last one that an abort has spared.
+  // The last collective that this rank has completed, and the last one that the broken group
+  // spares.
   std::uint64_t completed() const noexcept { return core_->completed(); }
   std::uint64_t spared() const noexcept { return core_->spared(); }
   // Throws if a call of `op` would be refused, as the group is broken.
