@@ -57,6 +57,7 @@
 #include "nn/models/mlp.h"
 #include "nn/module/init.h"
 #include "nn/module/module.h"
+#include "nn/module/module_list.h"
 #include "nn/module/sequential.h"
 #include "nn/optim/adagrad.h"
 #include "nn/optim/adam.h"

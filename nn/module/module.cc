@@ -49,6 +49,7 @@ Module::Module(Module&& other) noexcept
     : parameters_(std::move(other.parameters_)),
       buffers_(std::move(other.buffers_)),
       children_(std::move(other.children_)),
+      hooks_(std::move(other.hooks_)),
       training_(other.training_),
       moved_from_(std::exchange(other.moved_from_, true)) {}
 
@@ -312,6 +313,20 @@ std::string Module::type_name() const {
   return std::string(colon == full.npos ? full : full.substr(colon + 1));
 }
 
+std::vector<std::string> Module::child_lines() const {
+  std::vector<std::string> lines;
+  std::vector<std::string> texts;
+  for (const Child& c : children_) texts.push_back(c.module->str());
+  for (std::size_t i = 0; i < texts.size();) {
+    std::size_t end = i + 1;
+    while (joins_equal_children() && end < texts.size() && texts[end] == texts[i]) ++end;
+    lines.push_back(end == i + 1 ? fmt::format("({}): {}", children_[i].name, texts[i])
+                                 : fmt::format("({}-{}): {} x {}", i, end - 1, end - i, texts[i]));
+    i = end;
+  }
+  return lines;
+}
+
 // The layout of PyTorch's Module.__repr__.
 std::string Module::str() const {
   check_not_moved("str");
@@ -325,8 +340,7 @@ std::string Module::str() const {
   if (children_.empty() && lines.size() <= 1) {
     return fmt::format("{}({})", type_name(), extra);
   }
-  for (const Child& c : children_)
-    lines.push_back(fmt::format("({}): {}", c.name, c.module->str()));
+  for (std::string& line : child_lines()) lines.push_back(std::move(line));
   std::string text = type_name() + "(\n";
   for (const std::string& line : lines) {
     text += "  ";

@@ -78,6 +78,26 @@ struct Fusion {
   Activation after = Activation::kNone;
 };
 
+namespace detail {
+struct ModuleHooks;
+}  // namespace detail
+
+// Removes a hook of a module. It may outlive the module, and may be dropped without removing the
+// hook.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  // Nothing happens a second time.
+  void remove();
+
+ private:
+  friend class Module;
+  HookHandle(std::weak_ptr<detail::ModuleHooks> hooks, std::uint64_t id)
+      : hooks_(std::move(hooks)), id_(id) {}
+  std::weak_ptr<detail::ModuleHooks> hooks_;
+  std::uint64_t id_ = 0;
+};
+
 class Module {
  public:
   Module() = default;
@@ -91,8 +111,21 @@ class Module {
   virtual Tensor forward(const Tensor& input);
   Tensor operator()(const Tensor& input) {
     check_not_moved("a call");
+    if (hooks_) [[unlikely]]
+      return call_with_hooks(input);
     return forward(input);
   }
+
+  // Functions that a call module(x) runs before and after forward(). A tensor that one returns
+  // takes the place of the input or output; an undefined one changes nothing. They run in the order
+  // of their registration, until their handle removes them; a module with hooks is not computed in
+  // one pass with another. A direct call of forward() runs none.
+  using ForwardPreHook = std::function<Tensor(Module& module, const Tensor& input)>;
+  using ForwardHook =
+      std::function<Tensor(Module& module, const Tensor& input, const Tensor& output)>;
+  HookHandle register_forward_pre_hook(ForwardPreHook hook);
+  HookHandle register_forward_hook(ForwardHook hook);
+  bool has_forward_hooks() const noexcept { return hooks_ != nullptr && !hooks_is_empty(); }
 
   // What a container needs to compute this module and the activation beside it in one pass; see
   // forward_chain() in sequential.h. A class that overrides forward() inherits these functions, so
@@ -196,6 +229,9 @@ class Module {
   void adopt(std::string name, std::unique_ptr<Module> module);
   std::size_t child_count() const noexcept { return children_.size(); }
   Module& child(std::size_t index) const noexcept { return *children_[index].module; }
+  const std::string& child_name(std::size_t index) const noexcept { return children_[index].name; }
+  // Whether str() shows equal modules beside each other as one line, "(0-2): 3 x ...".
+  virtual bool joins_equal_children() const { return false; }
 
  private:
   struct Child {
@@ -211,6 +247,10 @@ class Module {
                         std::string_view path, LoadStateOptions options);
   IncompatibleKeys load_value(const Value& state, LoadStateOptions options);
   [[noreturn]] void refuse_moved(std::string_view use) const;
+  Tensor call_with_hooks(const Tensor& input);
+  bool hooks_is_empty() const noexcept;
+  detail::ModuleHooks& hooks();
+  std::vector<std::string> child_lines() const;
   void require_free_name(std::string_view kind, std::string_view name) const;
   Module& set_training(bool training);
   // visit(prefix, module) for this module and all inside; a prefix is "" or ends with a dot.
@@ -224,6 +264,7 @@ class Module {
   std::list<NamedTensor> parameters_;
   std::list<Buffer> buffers_;
   std::vector<Child> children_;
+  std::shared_ptr<detail::ModuleHooks> hooks_;  // shared, because handles may outlive the module
   bool training_ = true;
   bool moved_from_ = false;
 };

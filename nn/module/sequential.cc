@@ -5,13 +5,18 @@
 namespace dl::nn {
 
 Tensor forward_chain(std::span<Module* const> modules, const Tensor& input) {
+  // A module with hooks is called by itself, so that they see its input and output.
   const auto activation = [&](std::size_t i) {
-    return i < modules.size() ? modules[i]->activation() : Activation::kNone;
+    return i < modules.size() && !modules[i]->has_forward_hooks() ? modules[i]->activation()
+                                                                  : Activation::kNone;
+  };
+  const auto can_fuse = [&](std::size_t i, const Fusion& fusion) {
+    return !modules[i]->has_forward_hooks() && modules[i]->can_fuse(fusion);
   };
   // Whether module i + 1 takes module i, an activation, before it.
   const auto goes_before = [&](std::size_t i) {
     return i + 1 < modules.size() && activation(i) != Activation::kNone &&
-           modules[i + 1]->can_fuse({.before = activation(i)});
+           can_fuse(i + 1, {.before = activation(i)});
   };
   Tensor value = input;
   for (std::size_t i = 0; i < modules.size(); ++i) {
@@ -21,8 +26,7 @@ Tensor forward_chain(std::span<Module* const> modules, const Tensor& input) {
       continue;
     }
     const Fusion with_next{.after = activation(i + 1)};
-    if (with_next.after != Activation::kNone && !goes_before(i + 1) &&
-        modules[i]->can_fuse(with_next)) {
+    if (with_next.after != Activation::kNone && !goes_before(i + 1) && can_fuse(i, with_next)) {
       value = modules[i]->forward_fused(value, with_next);
       ++i;
       continue;
@@ -30,18 +34,6 @@ Tensor forward_chain(std::span<Module* const> modules, const Tensor& input) {
     value = (*modules[i])(value);
   }
   return value;
-}
-
-Sequential::Sequential(std::initializer_list<Entry> modules) {
-  for (const Entry& entry : modules) {
-    adopt(entry.name_.empty() ? std::to_string(size()) : entry.name_, std::move(entry.module_));
-  }
-}
-
-Module& Sequential::operator[](std::size_t index) const {
-  check_not_moved("operator[]");
-  DL_CHECK(index < size(), kIndex, "Sequential: there is no module {} among {}", index, size());
-  return child(index);
 }
 
 Tensor Sequential::forward(const Tensor& input) {

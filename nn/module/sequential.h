@@ -11,14 +11,13 @@
 #pragma once
 
 #include <concepts>
-#include <cstddef>
 #include <initializer_list>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "nn/module/module.h"
+#include "nn/module/module_list.h"
 
 namespace dl::nn {
 
@@ -29,56 +28,25 @@ namespace dl::nn {
 // your own.
 Tensor forward_chain(std::span<Module* const> modules, const Tensor& input);
 
-class Sequential : public Module {
+class Sequential : public ModuleList {
  public:
-  // A module on its way into a Sequential.
-  class Entry {
-   public:
-    template <std::derived_from<Module> M>
-    Entry(M module)  // NOLINT(google-explicit-constructor)
-        : module_(std::make_unique<M>(std::move(module))) {}
-    template <std::derived_from<Module> M>
-    Entry(std::string name, M module)
-        : name_(std::move(name)), module_(std::make_unique<M>(std::move(module))) {}
-
-   private:
-    friend class Sequential;
-    std::string name_;
-    // An initializer_list gives its elements as const; this one is taken out of it once.
-    mutable std::unique_ptr<Module> module_;
-  };
+  using Entry = ModuleEntry;
 
   Sequential() = default;
-  Sequential(std::initializer_list<Entry> modules);
+  Sequential(std::initializer_list<ModuleEntry> modules) : ModuleList(modules) {}
 
-  // Appends a module under the next number, or under a name of its own; returns it where it now is.
-  template <std::derived_from<Module> M>
-  M& add(M module) {
-    return register_module(std::to_string(size()), std::move(module));
-  }
+  using ModuleList::add;
+  // Appends a module under a name of its own; returns it where it now is.
   template <std::derived_from<Module> M>
   M& add(std::string name, M module) {
     return register_module(std::move(name), std::move(module));
   }
 
-  std::size_t size() const {
-    check_not_moved("size");
-    return child_count();
-  }
-  // Throws kIndex.
-  Module& operator[](std::size_t index) const;
-  // The same as what it is: model.at<nn::Linear>(0). Throws kInvalidArgument where it is another.
-  template <std::derived_from<Module> M>
-  M& at(std::size_t index) const {
-    Module& found = (*this)[index];
-    auto* const typed = dynamic_cast<M*>(&found);
-    DL_CHECK(typed != nullptr, kInvalidArgument,
-             "Sequential: module {} is a {}, not what was asked for", index, found.type_name());
-    return *typed;
-  }
-
   // As forward_chain().
   Tensor forward(const Tensor& input) override;
+
+ protected:
+  bool joins_equal_children() const override { return false; }
 };
 
 }  // namespace dl::nn
