@@ -19,6 +19,25 @@ namespace dl {
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const Conv2dArgs& args = {});
 
+struct ConvTranspose2dArgs {
+  Pair stride{1, 1};
+  Pair padding{0, 0};         // taken off each side of the result
+  Pair output_padding{0, 0};  // added at the end of the result; smaller than the stride
+  Pair dilation{1, 1};
+  std::int64_t groups = 1;
+};
+
+// The gradient of a convolution by its input, as an operation: each input element adds its multiple
+// of the filters to the result.
+//   input   [N, C, H, W] floating
+//   weight  [C, O / groups, kh, kw]
+//   bias    [O], or undefined
+// Returns [N, O, H', W'] with
+// H' = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1.
+// Throws kShape, kDType and kInvalidArgument.
+Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTranspose2dArgs& args = {});
+
 // The largest element of each window; the gradient goes to the first of equal ones, as in PyTorch.
 //   input   [N, C, H, W] floating
 // Returns [N, C, H', W'] with H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1,

@@ -14,6 +14,7 @@
 
 #include "core/device/stream.h"
 #include "core/elementwise/list.h"
+#include "core/elementwise/losses.h"
 #include "core/kernels/cpu/all.h"
 
 namespace dl {
@@ -36,11 +37,14 @@ struct OpInfo {
   std::string_view name;
   std::string_view kernel;
   Gradient gradient;
+  bool has_cuda_kernel;
 };
 
 inline constexpr OpInfo kOpInfo[] = {
 #define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
-  {name, #kernel, Gradient::gradcheck},
+  {name, #kernel, Gradient::gradcheck, true},
+#define DL_CPU_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+  {name, #kernel, Gradient::gradcheck, false},
 #include "core/ops/op_list.def"
 #undef DL_OP
 };
@@ -99,7 +103,7 @@ void fill_cuda_kernels(KernelTable& table) noexcept;  // with what opens the mod
 KernelTable& kernel_table() noexcept;
 
 // Which list of operations a module's kernels are for: a hash of the rows of op_list.def and
-// of core/elementwise/list.def, and of what kernels are passed.
+// of core/elementwise's lists, and of what kernels are passed.
 constexpr std::uint64_t kernels_abi() noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   const auto mix = [&hash](std::string_view text) {
@@ -111,11 +115,12 @@ constexpr std::uint64_t kernels_abi() noexcept {
 #undef DL_OP
   for (const UnaryFacts& row : kUnaryFacts) mix(row.name);
   for (const BinaryFacts& row : kBinaryFacts) mix(row.name);
+  for (const PairLossFacts& row : kPairLossFacts) mix(row.name);
   return hash ^ sizeof(TensorImpl);
 }
 
-// The operation that a call runs, as texts name it: of a family, the one that the first argument
-// says.
+// The operation that a call runs, as texts name it: if the first argument says one (of a family, or
+// as a member `op`), that.
 template <Op op, typename... Args>
 std::string_view name_of_call(const Args&...) noexcept {
   return info(op).name;
@@ -125,6 +130,12 @@ std::string_view name_of_call(Fn fn, const Args&...) noexcept
   requires requires { facts(fn).name; }
 {
   return facts(fn).name;
+}
+template <Op op, typename First, typename... Args>
+std::string_view name_of_call(const First& first, const Args&...) noexcept
+  requires requires { std::string_view(first.op); }
+{
+  return first.op;
 }
 
 template <Op op, typename... Args>

@@ -378,7 +378,182 @@ def elementwise():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise)}
+def bf16_exact(x):
+    """The nearest numbers that every floating dtype holds, so that tests in all dtypes have the same inputs."""
+    return x.to(torch.bfloat16).to(torch.float64)
+
+
+def with_gradients(a, name, f, inputs):
+    """f of float64 leaves: its value, what stands for the gradient of its result, and the gradients of the inputs that have one."""
+    leaves = {key: value.clone().requires_grad_() if value.is_floating_point() and "weight" not in key else value for key, value in inputs.items()}
+    y = f(**leaves)
+    a[f"{name}.y"] = y.detach()
+    g = bf16_exact(0.5 + 0.25 * torch.cos(torch.arange(y.numel(), dtype=torch.float64)).reshape(y.shape))
+    a[f"{name}.g"] = g
+    y.backward(g)
+    for key, leaf in leaves.items():
+        if leaf.requires_grad and leaf.grad is not None:
+            a[f"{name}.d_{key}"] = leaf.grad
+
+
+def losses():
+    """core/ops/loss.h: every option of every loss; arrays CASE.input, CASE.target, CASE.weight, and CASE.REDUCTION.y, .g, .d_input, .d_target."""
+    r = seeded(11)
+    rand = lambda *shape: bf16_exact(torch.rand(*shape, generator=r, dtype=torch.float64))
+    randn = lambda *shape: bf16_exact(torch.randn(*shape, generator=r, dtype=torch.float64))
+    share = lambda *shape: bf16_exact(0.05 + 0.9 * rand(*shape))
+    classes = lambda shape: torch.randint(5, shape, generator=r)
+    some = lambda shape, ignored: torch.where(rand(*shape) < 0.2, ignored, classes(shape))
+    x, images = randn(7, 5), randn(3, 5, 2, 4)
+    y = some((3, 2, 4), -100)
+    soft = bf16_exact(torch.softmax(randn(7, 5), 1))
+    w = bf16_exact(0.5 + rand(5))
+    logp = lambda t: bf16_exact(torch.log_softmax(t, 1))
+    a, b = randn(6, 7), randn(6, 7)
+    cases = {
+        "cross_entropy": (F.cross_entropy, dict(input=x, target=classes((7,))), {}),
+        "cross_entropy_one": (F.cross_entropy, dict(input=randn(5), target=torch.tensor(3)), {}),
+        "cross_entropy_weight": (F.cross_entropy, dict(input=x, target=some((7,), -100), weight=w), {}),
+        "cross_entropy_ignore": (F.cross_entropy, dict(input=x, target=some((7,), 2)), dict(ignore_index=2)),
+        "cross_entropy_smooth": (F.cross_entropy, dict(input=x, target=some((7,), -100)), dict(label_smoothing=0.1)),
+        "cross_entropy_all": (F.cross_entropy, dict(input=images, target=y, weight=w), dict(label_smoothing=0.3)),
+        "cross_entropy_images": (F.cross_entropy, dict(input=images, target=y), {}),
+        "cross_entropy_soft": (F.cross_entropy, dict(input=x, target=soft), {}),
+        "cross_entropy_soft_all": (F.cross_entropy, dict(input=x, target=soft, weight=w), dict(label_smoothing=0.2)),
+        "cross_entropy_soft_images": (F.cross_entropy, dict(input=images, target=bf16_exact(torch.softmax(randn(3, 5, 2, 4), 1)), weight=w), {}),
+        "nll": (F.nll_loss, dict(input=logp(x), target=classes((7,))), {}),
+        "nll_all": (F.nll_loss, dict(input=logp(images), target=some((3, 2, 4), 1), weight=w), dict(ignore_index=1)),
+        "mse": (F.mse_loss, dict(input=a, target=b), {}),
+        "mse_broadcast": (F.mse_loss, dict(input=a, target=randn(7)), {}),
+        "l1": (F.l1_loss, dict(input=a, target=b), {}),
+        "l1_broadcast": (F.l1_loss, dict(input=randn(6, 1), target=b), {}),
+        "smooth_l1": (F.smooth_l1_loss, dict(input=a, target=b), {}),
+        "smooth_l1_beta": (F.smooth_l1_loss, dict(input=a, target=b), dict(beta=0.4)),
+        "smooth_l1_zero": (F.smooth_l1_loss, dict(input=a, target=b), dict(beta=0.0)),
+        "huber": (F.huber_loss, dict(input=a, target=b), {}),
+        "huber_delta": (F.huber_loss, dict(input=a, target=b), dict(delta=0.4)),
+        "bce": (F.binary_cross_entropy, dict(input=share(6, 7), target=share(6, 7)), {}),
+        "bce_weight": (F.binary_cross_entropy, dict(input=share(6, 7), target=share(6, 7), weight=rand(6, 1)), {}),
+        "bce_ends": (F.binary_cross_entropy, dict(input=torch.tensor([0, 1, 0, 1, 0.5], dtype=torch.float64), target=torch.tensor([0, 1, 1, 0, 1], dtype=torch.float64)), {}),
+        "bce_with_logits": (F.binary_cross_entropy_with_logits, dict(input=3 * a, target=share(6, 7)), {}),
+        "bce_with_logits_all": (F.binary_cross_entropy_with_logits, dict(input=3 * a, target=share(6, 7), weight=rand(6, 1), pos_weight=3 * rand(7)), {}),
+        "kl_div": (F.kl_div, dict(input=logp(x), target=soft), {}),
+        "kl_div_log": (F.kl_div, dict(input=logp(x), target=logp(randn(7, 5))), dict(log_target=True)),
+        "cosine": (F.cosine_embedding_loss, dict(input1=a, input2=b, target=torch.tensor([1, -1, 1, -1, -1, 1])), dict(margin=0.1)),
+    }
+    arrays = {}
+    for name, (f, inputs, options) in cases.items():
+        arrays.update({f"{name}.{key}": value.clone() for key, value in inputs.items()})
+        for reduction in ("none", "mean", "sum") + (("batchmean",) if "kl" in name else ()):
+            with_gradients(arrays, f"{name}.{reduction}", lambda f=f, options=options, reduction=reduction, **k: f(**k, **options, reduction=reduction), inputs)
+    for dim in (0, 1, -1):
+        with_gradients(arrays, f"cosine_similarity.{dim}", lambda input1, input2: F.cosine_similarity(input1, input2, dim=dim), dict(input1=a, input2=b))
+    return arrays
+
+
+def norms():
+    """core/ops/norm.h and nn/layers/norm.h: values, gradients, running statistics."""
+    r = seeded(12)
+    rand = lambda *shape: bf16_exact(0.5 + torch.rand(*shape, generator=r, dtype=torch.float64))
+    randn = lambda *shape: bf16_exact(torch.randn(*shape, generator=r, dtype=torch.float64) + 0.5)
+    a = {}
+
+    def case(name, f, **inputs):
+        a.update({f"{name}.{key}": value.clone() for key, value in inputs.items()})
+        with_gradients(a, name, f, inputs)
+
+    case("layer_norm", lambda input, scale, bias: F.layer_norm(input, (37,), scale, bias), input=randn(5, 37), scale=rand(37), bias=rand(37))
+    case("layer_norm_plain", lambda input: F.layer_norm(input, (3, 4), eps=1e-3), input=randn(2, 5, 3, 4))
+    case("layer_norm_no_bias", lambda input, scale: F.layer_norm(input, (3, 4), scale), input=randn(5, 3, 4), scale=rand(3, 4))
+    case("rms_norm", lambda input, scale: F.rms_norm(input, (37,), scale), input=randn(5, 37), scale=rand(37))
+    case("rms_norm_plain", lambda input: F.rms_norm(input, (3, 4), eps=0.1), input=randn(2, 3, 4))
+    case("group_norm", lambda input, scale, bias: F.group_norm(input, 3, scale, bias), input=randn(2, 6, 3, 5), scale=rand(6), bias=rand(6))
+    case("group_norm_flat", lambda input, scale, bias: F.group_norm(input, 2, scale, bias), input=randn(3, 6), scale=rand(6), bias=rand(6))
+    case("group_norm_plain", lambda input: F.group_norm(input, 1, eps=1e-2), input=randn(2, 4, 7))
+    means, variances = randn(6), rand(6)
+    a["mean"], a["variance"] = means.clone(), variances.clone()
+    for name, shape in (("1d", (9, 6)), ("1d_places", (3, 6, 7)), ("2d", (3, 6, 4, 5))):
+        for training in (True, False):
+            case(f"batch_norm_{name}{'' if training else '_eval'}",
+                 lambda input, scale, bias: F.batch_norm(input, means.clone(), variances.clone(), scale, bias, training, 0.2, 1e-3),
+                 input=randn(*shape), scale=rand(6), bias=rand(6))
+    for momentum in (0.3, None):
+        layer = nn.BatchNorm2d(6, momentum=momentum).double()
+        for step in range(3):
+            a[f"running.{step}"] = a["batch_norm_2d.input"] * (step + 1)
+            layer(a[f"running.{step}"])
+        for key in ("running_mean", "running_var", "num_batches_tracked"):
+            a[f"running.{momentum}.{key}"] = layer.state_dict()[key]
+    text = "\n".join(str(m) for m in (
+        nn.LayerNorm(5), nn.LayerNorm([2, 3], eps=1e-6, bias=False), nn.LayerNorm(4, elementwise_affine=False), nn.RMSNorm(5),
+        nn.RMSNorm([2, 3], eps=1e-6, elementwise_affine=False), nn.GroupNorm(2, 4), nn.GroupNorm(2, 4, eps=1e-3, affine=False), nn.BatchNorm1d(5),
+        nn.BatchNorm2d(5, eps=1e-3, momentum=None, affine=False), nn.BatchNorm2d(5, momentum=1.0, track_running_stats=False)))
+    a["text"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    return a
+
+
+def layers():
+    """nn/layers: pooling, resampling, convolutions, embedding, attention: values and gradients; and their texts."""
+    r = seeded(13)
+    randn = lambda *shape: bf16_exact(torch.randn(*shape, generator=r, dtype=torch.float64))
+    a = {}
+
+    def case(name, f, **inputs):
+        a.update({f"{name}.{key}": value.clone() for key, value in inputs.items()})
+        with_gradients(a, name, f, inputs)
+
+    image = randn(2, 3, 7, 6)
+    for name, options in {"plain": dict(kernel_size=2), "padded": dict(kernel_size=3, stride=2, padding=1), "ceil": dict(kernel_size=(3, 2), stride=(2, 3), ceil_mode=True),
+                          "ceil_padded": dict(kernel_size=3, stride=2, padding=1, ceil_mode=True, count_include_pad=False),
+                          "ceil_counted": dict(kernel_size=3, stride=2, padding=1, ceil_mode=True), "divisor": dict(kernel_size=2, padding=1, divisor_override=3)}.items():
+        case(f"avg_pool2d_{name}", lambda input, options=options: F.avg_pool2d(input, **options), input=image)
+    for name, size in {"1": 1, "3x4": (3, 4), "none": (None, 2), "more": (9, 8)}.items():
+        case(f"adaptive_avg_pool2d_{name}", lambda input, size=size: F.adaptive_avg_pool2d(input, size), input=image)
+    for name, options in {"nearest": dict(scale_factor=2.0), "nearest_size": dict(size=(5, 11)), "nearest_part": dict(scale_factor=0.7), "bilinear": dict(scale_factor=2.0, mode="bilinear"),
+                          "bilinear_size": dict(size=(4, 13), mode="bilinear"), "bilinear_part": dict(scale_factor=1.3, mode="bilinear"),
+                          "bilinear_corners": dict(size=(13, 4), mode="bilinear", align_corners=True)}.items():
+        case(f"upsample_{name}", lambda input, options=options: F.interpolate(input, **options), input=image)
+    for name, options in {"plain": dict(kernel_size=2), "ceil": dict(kernel_size=3, stride=2, padding=1, ceil_mode=True), "dilated": dict(kernel_size=2, stride=1, dilation=2)}.items():
+        case(f"max_pool2d_{name}", lambda input, options=options: F.max_pool2d(input, **options), input=image)
+    case("conv1d", lambda input, filters, bias: F.conv1d(input, filters, bias, stride=2, padding=1, dilation=2, groups=2), input=randn(2, 4, 11), filters=randn(6, 2, 3), bias=randn(6))
+    case("conv_transpose2d", lambda input, filters, bias: F.conv_transpose2d(input, filters, bias), input=randn(2, 4, 3, 4), filters=randn(4, 3, 3, 2), bias=randn(3))
+    case("conv_transpose2d_all", lambda input, filters: F.conv_transpose2d(input, filters, None, (2, 3), (1, 0), (1, 2), 2, (2, 1)),
+         input=randn(2, 4, 3, 4), filters=randn(4, 3, 3, 2))
+    index = torch.tensor([[1, 4, 0], [1, 1, 5]])
+    case("embedding", lambda table, index: F.embedding(index, table), table=randn(6, 4), index=index)
+    case("embedding_padding", lambda table, index: F.embedding(index, table, padding_idx=1), table=randn(6, 4), index=index)
+    q, k, v = randn(2, 3, 5, 4), randn(2, 3, 6, 4), randn(2, 3, 6, 7)
+    case("attention", lambda query, key, value: F.scaled_dot_product_attention(query, key, value), query=q, key=k, value=v)
+    case("attention_causal", lambda query, key, value: F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.3), query=q, key=k, value=v)
+    case("attention_mask", lambda query, key, value, mask: F.scaled_dot_product_attention(query, key, value, attn_mask=mask), query=q, key=k, value=v, mask=randn(5, 6))
+    torch.manual_seed(5)
+    layer = nn.MultiheadAttention(6, 2, batch_first=True)
+    for name, value in layer.state_dict().items():
+        a[f"multihead.{name}"] = value.double()
+    x, y = randn(2, 5, 6), randn(2, 4, 6)
+    hidden = torch.tensor([[False, False, True, False], [False, True, False, False]])
+    layer = layer.double()
+    a["multihead.query"], a["multihead.key"], a["multihead.hidden"] = x.clone(), y.clone(), hidden.long()
+    out, shares = layer(x, y, y, key_padding_mask=hidden)
+    a["multihead.y"], a["multihead.shares"] = out.detach(), shares.detach()
+    out.sum().backward()
+    for name, value in layer.named_parameters():
+        a[f"multihead.d_{name}"] = value.grad
+    torch.manual_seed(123)
+    a["dropout2d"] = nn.Dropout2d(0.3)(torch.ones(4, 5, 2, 3))
+    torch.manual_seed(123)
+    a["embedding.start"] = nn.Embedding(5, 3, padding_idx=-2).weight.detach()
+    text = "\n".join(str(m) for m in (
+        nn.Embedding(5, 3), nn.Embedding(5, 3, padding_idx=-1), nn.Dropout2d(0.3), nn.Softmax(1), nn.LogSoftmax(-1), nn.Unflatten(1, (2, 3)), nn.LeakyReLU(),
+        nn.LeakyReLU(0.2, inplace=True), nn.ELU(), nn.ELU(0.5, inplace=True), nn.Softplus(), nn.Softplus(2.0, 5.0), nn.Hardtanh(), nn.Hardtanh(-2.0, 3.0, True),
+        nn.AvgPool2d(2), nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.AdaptiveAvgPool2d(1), nn.AdaptiveAvgPool2d((3, None)), nn.Conv1d(3, 4, 3, padding=1),
+        nn.Conv1d(4, 4, 3, groups=2, bias=False), nn.ConvTranspose2d(3, 4, 2, stride=2), nn.ConvTranspose2d(3, 4, 3, 2, 1, 1, bias=False, dilation=2),
+        nn.Upsample(scale_factor=2), nn.Upsample((3, 4), mode="bilinear"), nn.Upsample(size=5)))
+    a["text"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers)}
 
 
 def main():

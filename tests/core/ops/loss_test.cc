@@ -70,18 +70,49 @@ TEST(LossErrors, NameTheFirstBadIndex) {
 
 TEST(LossErrors, SayWhatCameAndWhatWasWanted) {
   const Tensor x = zeros({4, 3});
+  EXPECT_ERROR(cross_entropy(zeros({}), tensor({0})), kShape,
+               "cross_entropy: the logits have shape [], wanted [N, C], [N, C, d...] or [C]");
   EXPECT_ERROR(cross_entropy(zeros({4}), tensor({0})), kShape,
-               "cross_entropy: the logits have shape [4], wanted [N, C]");
+               "cross_entropy: the target has shape [1], wanted [] for logits of shape [4]");
   EXPECT_ERROR(cross_entropy(x, tensor({0, 1})), kShape,
                "cross_entropy: the target has shape [2], wanted [4] for logits of shape [4, 3]");
-  EXPECT_ERROR(cross_entropy(x, zeros({4})), kDType,
-               "cross_entropy: the target is float32, wanted int64 class numbers");
+  EXPECT_ERROR(nll_loss(zeros({1, 3, 2}), tensor({{0, 3}})), kIndex,
+               "nll_loss: target[0, 1] is 3, wanted a class in [0, 3) or -100 for a row to ignore");
+  EXPECT_ERROR(cross_entropy(x, tensor({0, 1, 2, 0}), {.weight = ones({4})}), kShape,
+               "cross_entropy: the weight has shape [4], wanted [3], one of each class");
+  EXPECT_ERROR(cross_entropy(x, tensor({0, 1, 2, 0}), {.label_smoothing = 1.5}), kInvalidArgument,
+               "cross_entropy: label_smoothing is 1.5, wanted a share, 0 to 1");
+  EXPECT_ERROR(cross_entropy(x, tensor({0, 1, 2, 0}), {.reduction = Reduction::kBatchMean}),
+               kInvalidArgument,
+               "cross_entropy: the reduction is kBatchMean, which only kl_div has");
+  EXPECT_ERROR(cross_entropy(x, x, {.ignore_index = 1}), kInvalidArgument,
+               "cross_entropy: ignore_index is 1, but the target holds probabilities, not classes");
+  EXPECT_ERROR(
+      cross_entropy(x, zeros({4})), kShape,
+      "cross_entropy: the target, probabilities, has shape [4], wanted the logits' [4, 3]");
+  EXPECT_ERROR(cross_entropy(x, zeros({4}, {.dtype = DType::kI32})), kDType,
+               "cross_entropy: the target is int32, wanted int64 class numbers");
   EXPECT_ERROR(cross_entropy(x.to(DType::kI32), tensor({0, 1, 2, 0})), kDType,
                "cross_entropy: int32 is not supported; wanted a floating dtype");
   EXPECT_ERROR(cross_entropy(x, Tensor()), kInvalidArgument,
                "cross_entropy: the target is an undefined tensor");
-  EXPECT_ERROR(mse_loss(x, zeros({3, 4})), kShape,
-               "mse_loss: the input has shape [4, 3], the target [3, 4]; wanted one shape");
+  EXPECT_ERROR(
+      mse_loss(x, zeros({3, 4})), kShape,
+      "mse_loss: the shapes [4, 3] and [3, 4] cannot be broadcast together: 4 against 3 in "
+      "dimension 0");
+  EXPECT_ERROR(
+      binary_cross_entropy(x, zeros({3})), kShape,
+      "binary_cross_entropy: the input has shape [4, 3], the target [3]; wanted one shape");
+  EXPECT_ERROR(binary_cross_entropy(x, add(x, 1.5)), kInvalidArgument,
+               "binary_cross_entropy: element 0 of the target is no probability, 0 to 1; "
+               "binary_cross_entropy_with_logits takes any number");
+  EXPECT_ERROR(binary_cross_entropy_with_logits(x, x, {.pos_weight = ones({4})}), kShape,
+               "binary_cross_entropy_with_logits: the shapes [4] and [4, 3] cannot be broadcast "
+               "together: 3 against 4 in dimension 1");
+  EXPECT_ERROR(l1_loss(x, x, {Reduction::kBatchMean}), kInvalidArgument,
+               "l1_loss: the reduction is kBatchMean, which only kl_div of a batch has");
+  EXPECT_ERROR(huber_loss(x, x, {.delta = 0}), kInvalidArgument,
+               "huber_loss: delta is 0, wanted more than 0");
   EXPECT_ERROR(mse_loss(x, x.to(DType::kF64)), kDType,
                "mse_loss: the input is float32, but the target is float64");
 }

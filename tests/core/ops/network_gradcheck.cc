@@ -1,9 +1,11 @@
 // The gradient checks of a network's operations: convolution, pooling, products and losses.
 #include <gtest/gtest.h>
 
+#include "core/elementwise/losses.h"
 #include "core/ops/conv.h"
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
+#include "core/ops/norm.h"
 #include "tests/core/ops/gradcheck_cases.h"
 #include "tests/core/ops/random_tensor.h"
 
@@ -87,6 +89,96 @@ void gradcheck_mse_loss() {
   expect_right("mse_loss", f, {leaf({3, 4}, 1), leaf({3, 4}, 2)});
   const auto turned = [](const Inputs& in) { return mse_loss(in[0].t(), in[1]); };
   expect_right("mse_loss", turned, {leaf({4, 3}, 1), leaf({3, 4}, 2)});
+}
+
+void gradcheck_nll_loss() {
+  const Tensor target = tensor({1, 0, -100, 2});
+  const Tensor weight = tensor({0.5, 2.0, 1.0}, {.dtype = DType::kF64});
+  for (const Reduction reduction : {Reduction::kNone, Reduction::kMean, Reduction::kSum}) {
+    const auto f = [&](const Inputs& in) {
+      return nll_loss(in[0], target, {.weight = weight, .reduction = reduction});
+    };
+    expect_right("nll_loss", f, {leaf({4, 3}, 1)});
+    const auto smooth = [&](const Inputs& in) {
+      return cross_entropy(in[0], target.view({2, 2}),
+                           {.weight = weight, .reduction = reduction, .label_smoothing = 0.2});
+    };
+    expect_right("cross_entropy", smooth, {leaf({2, 3, 2}, 1)});
+  }
+}
+
+void gradcheck_batch_norm() {
+  for (const bool training : {true, false}) {
+    const auto f = [&](const Inputs& in) {
+      return batch_norm(in[0], zeros({3}, {.dtype = DType::kF64}),
+                        ones({3}, {.dtype = DType::kF64}), in[1], in[2], {.training = training});
+    };
+    expect_right("batch_norm", f, {leaf({4, 3}, 1), leaf({3}, 2), leaf({3}, 3)});
+    expect_right("batch_norm", f, {leaf({2, 3, 2, 2}, 1), leaf({3}, 2), leaf({3}, 3)});
+  }
+}
+
+TEST(Gradcheck, row_norm) {
+  const auto layer = [](const Inputs& in) { return layer_norm(in[0], {2, 3}, in[1], in[2]); };
+  expect_right("layer_norm", layer, {leaf({4, 2, 3}, 1), leaf({2, 3}, 2), leaf({2, 3}, 3)});
+  const auto rms = [](const Inputs& in) { return rms_norm(in[0], {5}, in[1]); };
+  expect_right("rms_norm", rms, {leaf({4, 5}, 1), leaf({5}, 2)});
+  const auto group = [](const Inputs& in) { return group_norm(in[0], 2, in[1], in[2]); };
+  expect_right("group_norm", group, {leaf({3, 4, 2}, 1), leaf({4}, 2), leaf({4}, 3)});
+}
+
+TEST(Gradcheck, pair_loss) {
+  const auto apply = [](PairLoss fn, const Inputs& in, Reduction reduction, double a) {
+    switch (fn) {
+      case PairLoss::kMse:
+        return mse_loss(in[0], in[1], {reduction});
+      case PairLoss::kL1:
+        return l1_loss(in[0], in[1], {reduction});
+      case PairLoss::kSmoothL1:
+        return smooth_l1_loss(in[0], in[1], {reduction, a});
+      case PairLoss::kHuber:
+        return huber_loss(in[0], in[1], {reduction, a});
+      case PairLoss::kBce:
+        return binary_cross_entropy(in[0], in[1], {.reduction = reduction});
+      case PairLoss::kBceWithLogits:
+        return binary_cross_entropy_with_logits(in[0], in[1], {.reduction = reduction});
+      case PairLoss::kKlDiv:
+        return kl_div(in[0], in[1], {.reduction = reduction});
+      case PairLoss::kKlDivLog:
+        return kl_div(in[0], in[1], {.reduction = reduction, .log_target = true});
+    }
+    return Tensor();
+  };
+  for (const PairLossFacts& row : kPairLossFacts) {
+    for (const Reduction reduction : {Reduction::kNone, Reduction::kMean, Reduction::kSum}) {
+      const auto between = [](const Shape& shape, double low, double high, std::uint64_t seed) {
+        Tensor x = random_tensor(shape, DType::kF64, seed);
+        for (std::int64_t i = 0; i < x.numel(); ++i) {
+          double& value = x.data<double>()[i];
+          value = low + (value + 1) / 2 * (high - low);
+        }
+        return x.requires_grad_();
+      };
+      const auto f = [&](const Inputs& in) { return apply(row.fn, in, reduction, row.a); };
+      expect_right(row.name, f,
+                   {between({3, 4}, row.low, row.high, 1),
+                    between({3, 4}, row.target_low, row.target_high, 2)});
+      expect_right(
+          row.name, f,
+          {between({37}, row.low, row.high, 3), between({37}, row.target_low, row.target_high, 4)});
+    }
+  }
+}
+
+TEST(Gradcheck, cosine_similarity) {
+  const auto f = [](const Inputs& in) { return cosine_similarity(in[0], in[1]); };
+  expect_right("cosine_similarity", f, {leaf({3, 4}, 1), leaf({3, 4}, 2)});
+  expect_right("cosine_similarity", f, {leaf({2, 3, 2}, 1), leaf({3, 1}, 2)});
+  const Tensor target = tensor({1, -1, -1});
+  const auto loss = [&](const Inputs& in) {
+    return cosine_embedding_loss(in[0], in[1], target, {.margin = -0.3});
+  };
+  expect_right("cosine_embedding_loss", loss, {leaf({3, 4}, 1), leaf({3, 4}, 2)});
 }
 
 }  // namespace dl::testing

@@ -69,7 +69,7 @@ void add_row(std::string& page, const Cells&... cells) {
 std::string operations_page() {
   std::string page =
       "# Operations\n\n"
-      "Made from `core/elementwise/list.def` and `core/ops/op_list.def`; the test "
+      "Made from the lists in `core/elementwise/` and `core/ops/op_list.def`; the test "
       "`Reference.OfOperations` compares\n"
       "them. Names and results are PyTorch's unless a text says otherwise. All operations run on "
       "the CPU. What PyTorch\n"
@@ -106,14 +106,25 @@ std::string operations_page() {
             differentiable ? "yes" : "no", text_of(row.cuda));
   }
   page +=
+      "\n## Losses of two elements\n\n"
+      "`f(input, target, options)`: x is an element of the input and t one of the target. "
+      "Floating dtypes, a gradient for both,\n"
+      "autocast to float32 on both devices. `core/ops/loss.h` has the options. On CUDA there is "
+      "only `mse_loss` so far.\n\n"
+      "| loss | of one element |\n|---|---|\n";
+  for (const PairLossFacts& row : kPairLossFacts) {
+    add_row(page, "`" + std::string(row.name) + "`", row.text);
+  }
+  page +=
       "\n## All others\n\n"
-      "Operations with a gradient and a kernel of their own on both devices; `core/ops/` and "
-      "`nn/functional/` declare them.\n\n"
-      "| operation | autocast on the CPU | autocast on CUDA |\n|---|---|---|\n";
+      "Operations with a gradient and a kernel of their own; `core/ops/` and `nn/functional/` "
+      "declare them.\n\n"
+      "| operation | CUDA | autocast on the CPU | autocast on CUDA |\n|---|---|---|---|\n";
   for (std::size_t i = 0; i < kOpCount; ++i) {
     const Op op = static_cast<Op>(i);
     if (info(op).gradient != Gradient::kGradcheck) continue;
-    add_row(page, "`" + std::string(info(op).name) + "`", text_of(policy_of(op, DeviceType::kCPU)),
+    add_row(page, "`" + std::string(info(op).name) + "`",
+            info(op).has_cuda_kernel ? "yes" : "not yet", text_of(policy_of(op, DeviceType::kCPU)),
             text_of(policy_of(op, DeviceType::kCUDA)));
   }
   return page;

@@ -1,0 +1,31 @@
+// Normalisation, forward and backward.
+//
+// Images and rows are float32, float64, or float16 and bfloat16, which are carried in float32.
+// Weights, biases and running statistics are of the image's dtype or float32, and may be undefined;
+// statistics that are kept for backward are float64 for float64, else float32.
+#pragma once
+
+#include "core/kernels/norm_args.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::kernels::cpu {
+
+// x, y and dx are contiguous. stats [rows, 2] receives each row's mean and 1 / deviation.
+void row_norm(const RowNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const Tensor& y, const Tensor& stats);
+// dx, dweight and dbias may be undefined.
+void row_norm_backward(const RowNormArgs& args, const Tensor& dy, const Tensor& x,
+                       const Tensor& weight, const Tensor& stats, const Tensor& dx,
+                       const Tensor& dweight, const Tensor& dbias);
+
+// x, y and dx lie in memory as args says. stats [2, channels] receives each channel's mean and
+// 1 / deviation. With batch statistics the running ones, if they are defined, move towards them,
+// the variance with divisor n - 1.
+void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
+                const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                const Tensor& y, const Tensor& stats);
+void batch_norm_backward(const BatchNormArgs& args, const Tensor& dy, const Tensor& x,
+                         const Tensor& weight, const Tensor& stats, const Tensor& dx,
+                         const Tensor& dweight, const Tensor& dbias);
+
+}  // namespace dl::kernels::cpu

@@ -1,0 +1,41 @@
+// The loops of normalisation on dense runs of float or double, on the vectors of the processor at
+// hand. Sums are of the run's type: callers keep runs short and add them in float64.
+#pragma once
+
+#include <cstdint>
+
+namespace dl::kernels::cpu {
+
+template <typename T>
+struct NormLoops {
+  // The sum of x, and of (x - shift)^2.
+  T (*sum)(std::int64_t n, const T* x);
+  T (*squares)(std::int64_t n, const T* x, T shift);
+  // y = (x - shift) scale weight + bias; null: 1 and 0.
+  void (*normalize)(std::int64_t n, const T* x, T shift, T scale, const T* weight, const T* bias,
+                    T* y);
+  // y = (x - shift) scale + add
+  void (*map)(std::int64_t n, const T* x, T shift, T scale, T add, T* y);
+  // sums[0] = sum of g weight, sums[1] = sum of g weight (x - shift); null: 1.
+  void (*dots)(std::int64_t n, const T* g, const T* x, T shift, const T* weight, T* sums);
+  // dx = a g weight + b (x - shift) + c; null: 1.
+  void (*combine)(std::int64_t n, const T* g, const T* x, T shift, const T* weight, T a, T b, T c,
+                  T* dx);
+  // by_g += g, by_x += g (x - shift) scale, element by element.
+  void (*gather)(std::int64_t n, const T* g, const T* x, T shift, T scale, T* by_g, T* by_x);
+
+  // Of `rows` rows of n columns: the same for each column.
+  void (*column_sums)(std::int64_t rows, std::int64_t n, const T* x, T* sums);
+  void (*column_squares)(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums);
+  void (*column_map)(std::int64_t rows, std::int64_t n, const T* x, const T* shift, const T* scale,
+                     const T* add, T* y);
+  void (*column_dots)(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
+                      T* by_g, T* by_x);
+  void (*column_combine)(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
+                         const T* a, const T* b, const T* c, T* dx);
+};
+
+template <typename T>
+const NormLoops<T>& norm_loops() noexcept;  // float and double
+
+}  // namespace dl::kernels::cpu

@@ -1,0 +1,260 @@
+// Normalisation of rows: layer_norm, group_norm, rms_norm.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/kernels/cpu/carried.h"
+#include "core/kernels/cpu/norm.h"
+#include "core/kernels/cpu/norm_loops.h"
+#include "core/kernels/cpu/parts.h"
+
+namespace dl::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kRowNormGrain = 8 * 1024;  // elements worth a thread
+constexpr std::int64_t kRunLength = 2048;         // of a sum in float32
+
+std::int64_t row_grain(const RowNormArgs& args) {
+  return kRowNormGrain / std::max<std::int64_t>(1, args.width()) + 1;
+}
+
+template <typename T>
+double long_sum(const NormLoops<T>& loops, std::int64_t n, const T* x) {
+  double total = 0;
+  for (std::int64_t i = 0; i < n; i += kRunLength) {
+    total += static_cast<double>(loops.sum(std::min(kRunLength, n - i), x + i));
+  }
+  return total;
+}
+
+template <typename T>
+double long_squares(const NormLoops<T>& loops, std::int64_t n, const T* x, T shift) {
+  double total = 0;
+  for (std::int64_t i = 0; i < n; i += kRunLength) {
+    total += static_cast<double>(loops.squares(std::min(kRunLength, n - i), x + i, shift));
+  }
+  return total;
+}
+
+// Two sums over a row or a channel of it: of g weight, and of g weight (x - shift).
+struct Dots {
+  double g = 0;
+  double x = 0;
+};
+
+template <typename T>
+Dots long_dots(const NormLoops<T>& loops, std::int64_t n, const T* g, const T* x, T shift,
+               const T* weight) {
+  Dots total;
+  for (std::int64_t i = 0; i < n; i += kRunLength) {
+    T sums[2];
+    loops.dots(std::min(kRunLength, n - i), g + i, x + i, shift,
+               weight == nullptr ? nullptr : weight + i, sums);
+    total.g += static_cast<double>(sums[0]);
+    total.x += static_cast<double>(sums[1]);
+  }
+  return total;
+}
+
+template <typename T>
+void forward_rows(const RowNormArgs& args, const Tensor& x, const Tensor& weight,
+                  const Tensor& bias, const Tensor& y, const Tensor& stats) {
+  const NormLoops<T>& loops = norm_loops<T>();
+  const CarriedIn<T> from(x);
+  const CarriedOut<T> to(y);
+  const CarriedAll<T> weights(weight);
+  const CarriedAll<T> biases(bias);
+  T* const kept = stats.data<T>();
+  const std::int64_t width = args.width();
+  parallel_for(args.rows, row_grain(args), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> read(from.is_converted() ? static_cast<std::size_t>(width) : 0);
+    std::vector<T> written(read.size());
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* const in = from.at(r * width, width, read.data());
+      T* const out = to.at(r * width, written.data());
+      const auto n = static_cast<double>(width);
+      const T mean = args.centered ? static_cast<T>(long_sum(loops, width, in) / n) : T(0);
+      const double variance = long_squares(loops, width, in, mean) / n;
+      const T scale = static_cast<T>(1 / std::sqrt(variance + args.eps));
+      kept[2 * r] = mean;
+      kept[2 * r + 1] = scale;
+      const std::int64_t first = r % args.groups * args.channels;
+      if (args.inner == 1) {
+        loops.normalize(width, in, mean, scale,
+                        weights.data() == nullptr ? nullptr : weights.data() + first,
+                        biases.data() == nullptr ? nullptr : biases.data() + first, out);
+      } else {
+        for (std::int64_t c = 0; c < args.channels; ++c) {
+          loops.map(args.inner, in + c * args.inner, mean, scale * weights.get(first + c, T(1)),
+                    biases.get(first + c, T(0)), out + c * args.inner);
+        }
+      }
+      to.done(r * width, width, out);
+    }
+  });
+}
+
+// Sums over rows for each channel of all groups: a thread's share.
+template <typename T>
+class ChannelSums {
+ public:
+  explicit ChannelSums(std::size_t channels) : by_g_(channels), by_x_(channels) {}
+  double* by_g() { return by_g_.data(); }
+  double* by_x() { return by_x_.data(); }
+  void add(const ChannelSums& other) {
+    for (std::size_t c = 0; c < by_g_.size(); ++c) {
+      by_g_[c] += other.by_g_[c];
+      by_x_[c] += other.by_x_[c];
+    }
+  }
+  // Adds runs of sums in T, and clears them.
+  void take(std::vector<T>& by_g, std::vector<T>& by_x) {
+    for (std::size_t c = 0; c < by_g_.size(); ++c) {
+      by_g_[c] += static_cast<double>(by_g[c]);
+      by_x_[c] += static_cast<double>(by_x[c]);
+    }
+    std::ranges::fill(by_g, T(0));
+    std::ranges::fill(by_x, T(0));
+  }
+
+ private:
+  std::vector<double> by_g_;  // of g: the bias's gradient
+  std::vector<double> by_x_;  // of g (x - mean) / deviation: the weight's
+};
+
+template <typename T>
+class RowNormGradient {
+ public:
+  RowNormGradient(const RowNormArgs& args, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                  const Tensor& stats, const Tensor& dx)
+      : args_(args),
+        dy_(dy),
+        x_(x),
+        weights_(weight),
+        stats_(stats.data<T>()),
+        dx_(dx.defined() ? dx : dy),
+        wants_dx_(dx.defined()) {}
+
+  std::size_t channels() const { return static_cast<std::size_t>(args_.groups * args_.channels); }
+
+  // Rows [begin, end): writes their gradients and adds to the sums.
+  void run(std::int64_t begin, std::int64_t end, ChannelSums<T>& sums) const {
+    constexpr std::int64_t kRowsAtOnce = 64;
+    const std::int64_t width = args_.width();
+    const auto room = [width](bool wanted) {
+      return std::vector<T>(wanted ? static_cast<std::size_t>(width) : 0);
+    };
+    std::vector<T> g_memory = room(dy_.is_converted());
+    std::vector<T> x_memory = room(x_.is_converted());
+    std::vector<T> written = room(dx_.is_converted());
+    std::vector<T> by_g(args_.inner == 1 ? channels() : 0);
+    std::vector<T> by_x(by_g.size());
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* const g = dy_.at(r * width, width, g_memory.data());
+      const T* const x = x_.at(r * width, width, x_memory.data());
+      const std::int64_t first = r % args_.groups * args_.channels;
+      Dots dots;
+      if (args_.inner == 1) {
+        dots = long_dots(loops_, width, g, x, stats_[2 * r], weights_from(first));
+        loops_.gather(width, g, x, stats_[2 * r], stats_[2 * r + 1], by_g.data() + first,
+                      by_x.data() + first);
+        if ((r - begin) % kRowsAtOnce == kRowsAtOnce - 1) sums.take(by_g, by_x);
+      } else {
+        dots = channel_dots(r, first, g, x, sums);
+      }
+      if (!wants_dx_) continue;
+      T* const out = dx_.at(r * width, written.data());
+      write_row(r, first, g, x, dots, out);
+      dx_.done(r * width, width, out);
+    }
+    if (args_.inner == 1) sums.take(by_g, by_x);
+  }
+
+ private:
+  const T* weights_from(std::int64_t first) const {
+    return weights_.data() == nullptr ? nullptr : weights_.data() + first;
+  }
+
+  Dots channel_dots(std::int64_t r, std::int64_t first, const T* g, const T* x,
+                    ChannelSums<T>& sums) const {
+    Dots total;
+    for (std::int64_t c = 0; c < args_.channels; ++c) {
+      const Dots of_channel = long_dots<T>(loops_, args_.inner, g + c * args_.inner,
+                                           x + c * args_.inner, stats_[2 * r], nullptr);
+      const auto weight = static_cast<double>(weights_.get(first + c, T(1)));
+      total.g += weight * of_channel.g;
+      total.x += weight * of_channel.x;
+      sums.by_g()[first + c] += of_channel.g;
+      sums.by_x()[first + c] += of_channel.x * static_cast<double>(stats_[2 * r + 1]);
+    }
+    return total;
+  }
+
+  // dx = scale (g weight - mean(g weight) - (x - mean) scale^2 mean(g weight (x - mean)))
+  void write_row(std::int64_t r, std::int64_t first, const T* g, const T* x, const Dots& dots,
+                 T* out) const {
+    const T mean = stats_[2 * r];
+    const auto scale = static_cast<double>(stats_[2 * r + 1]);
+    const auto n = static_cast<double>(args_.width());
+    const T by_x = static_cast<T>(-scale * scale * scale * dots.x / n);
+    const T constant = args_.centered ? static_cast<T>(-scale * dots.g / n) : T(0);
+    if (args_.inner == 1) {
+      loops_.combine(args_.width(), g, x, mean, weights_from(first), stats_[2 * r + 1], by_x,
+                     constant, out);
+      return;
+    }
+    for (std::int64_t c = 0; c < args_.channels; ++c) {
+      const std::int64_t at = c * args_.inner;
+      const T by_g = stats_[2 * r + 1] * weights_.get(first + c, T(1));
+      loops_.combine(args_.inner, g + at, x + at, mean, nullptr, by_g, by_x, constant, out + at);
+    }
+  }
+
+  const RowNormArgs& args_;
+  const NormLoops<T>& loops_ = norm_loops<T>();
+  CarriedIn<T> dy_;
+  CarriedIn<T> x_;
+  CarriedAll<T> weights_;
+  const T* stats_;
+  CarriedOut<T> dx_;
+  bool wants_dx_;
+};
+
+void store_sums(const double* sums, const Tensor& out) {
+  if (out.defined()) store_from(DType::kF64, out.dtype())(sums, out.data_ptr(), 1, out.numel());
+}
+
+template <typename T>
+void backward_rows(const RowNormArgs& args, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                   const Tensor& stats, const Tensor& dx, const Tensor& dweight,
+                   const Tensor& dbias) {
+  const RowNormGradient<T> gradient(args, dy, x, weight, stats, dx);
+  const std::int64_t grain = row_grain(args);
+  std::vector<ChannelSums<T>> sums(static_cast<std::size_t>(parts_of(args.rows, grain)),
+                                   ChannelSums<T>(gradient.channels()));
+  parallel_parts(args.rows, grain, [&](int part, std::int64_t begin, std::int64_t end) {
+    gradient.run(begin, end, sums[static_cast<std::size_t>(part)]);
+  });
+  for (std::size_t part = 1; part < sums.size(); ++part) sums[0].add(sums[part]);
+  store_sums(sums[0].by_x(), dweight);
+  store_sums(sums[0].by_g(), dbias);
+}
+
+}  // namespace
+
+void row_norm(const RowNormArgs& args, const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const Tensor& y, const Tensor& stats) {
+  if (x.dtype() == DType::kF64) return forward_rows<double>(args, x, weight, bias, y, stats);
+  forward_rows<float>(args, x, weight, bias, y, stats);
+}
+
+void row_norm_backward(const RowNormArgs& args, const Tensor& dy, const Tensor& x,
+                       const Tensor& weight, const Tensor& stats, const Tensor& dx,
+                       const Tensor& dweight, const Tensor& dbias) {
+  if (x.dtype() == DType::kF64) {
+    return backward_rows<double>(args, dy, x, weight, stats, dx, dweight, dbias);
+  }
+  backward_rows<float>(args, dy, x, weight, stats, dx, dweight, dbias);
+}
+
+}  // namespace dl::kernels::cpu

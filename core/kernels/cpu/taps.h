@@ -1,0 +1,14 @@
+// Sums along the rows and the columns of images: averages of windows, resampling, and the gradients
+// of both, which are such sums again.
+#pragma once
+
+#include "core/kernels/axis_taps.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::kernels::cpu {
+
+// y[n, c, i, j] = sum over taps of x[n, c, rows.index, columns.index] times both weights. Floating;
+// both channels-last.
+void taps2d(const Taps2d& taps, const Tensor& x, const Tensor& y);
+
+}  // namespace dl::kernels::cpu

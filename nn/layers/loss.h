@@ -1,0 +1,68 @@
+// Losses as modules: nn::CrossEntropyLoss({.label_smoothing = 0.1})(logits, target).
+//
+// core/ops/loss.h says what they compute, and has the options' defaults. Weights among the options
+// are buffers, as in PyTorch: they stand in the state_dict, and to() moves them.
+#pragma once
+
+#include "core/ops/loss.h"
+#include "nn/module/module.h"
+
+namespace dl::nn {
+
+// What the modules share: weights among the options, which are buffers.
+class Loss : public Module {
+ protected:
+  template <typename Options>
+  void register_weights(const Options& options) {
+    if constexpr (requires { options.weight; }) {
+      weight_ = &register_buffer("weight", options.weight);
+    }
+    if constexpr (requires { options.pos_weight; }) {
+      pos_weight_ = &register_buffer("pos_weight", options.pos_weight);
+    }
+  }
+  // The options with the buffers as they are now.
+  template <typename Options>
+  Options with_weights(Options options) const {
+    if constexpr (requires { options.weight; }) options.weight = *weight_;
+    if constexpr (requires { options.pos_weight; }) options.pos_weight = *pos_weight_;
+    return options;
+  }
+
+ private:
+  Tensor* weight_ = nullptr;
+  Tensor* pos_weight_ = nullptr;
+};
+
+// A module for each row of nn/functional/losses.def.
+#define DL_LOSS(Layer, function)                                         \
+  class Layer : public Loss {                                            \
+   public:                                                               \
+    explicit Layer(const Layer##Options& given = {}) : options(given) {  \
+      register_weights(given);                                           \
+    }                                                                    \
+                                                                         \
+    using Module::forward;                                               \
+    Tensor forward(const Tensor& input, const Tensor& target) const;     \
+    Tensor operator()(const Tensor& input, const Tensor& target) const { \
+      return forward(input, target);                                     \
+    }                                                                    \
+                                                                         \
+    const Layer##Options options;                                        \
+  };
+#include "nn/functional/losses.def"
+
+class CosineEmbeddingLoss : public Module {
+ public:
+  explicit CosineEmbeddingLoss(const CosineEmbeddingLossOptions& given = {}) : options(given) {}
+
+  using Module::forward;
+  Tensor forward(const Tensor& a, const Tensor& b, const Tensor& target) const;
+  Tensor operator()(const Tensor& a, const Tensor& b, const Tensor& target) const {
+    return forward(a, b, target);
+  }
+
+  const CosineEmbeddingLossOptions options;
+};
+
+}  // namespace dl::nn

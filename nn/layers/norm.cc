@@ -1,0 +1,176 @@
+#include "nn/layers/norm.h"
+
+#include "core/autograd/grad_mode.h"
+#include "core/ops/norm.h"
+#include "core/tensor/factories.h"
+#include "nn/layers/repr.h"
+#include "nn/module/init.h"
+
+namespace dl::nn {
+namespace {
+
+Tensor empty_if(bool wanted, const Shape& shape, DType dtype) {
+  return wanted ? empty(shape, {.dtype = dtype}) : Tensor();
+}
+
+void reset_affine(Tensor& weight, Tensor* bias) {
+  if (weight.defined()) init::ones_(weight);
+  if (bias != nullptr && bias->defined()) init::zeros_(*bias);
+}
+
+std::int64_t positive(std::int64_t value, std::string_view layer, std::string_view what) {
+  DL_CHECK(value > 0, kInvalidArgument, "{}: {} is {}, wanted at least 1", layer, what, value);
+  return value;
+}
+
+}  // namespace
+
+LayerNorm::LayerNorm(Shape shape, LayerNormOptions given)
+    : normalized_shape(std::move(shape)),
+      options(given),
+      weight(register_parameter("weight",
+                                empty_if(given.elementwise_affine, normalized_shape, given.dtype))),
+      bias(register_parameter("bias", empty_if(given.elementwise_affine && given.bias,
+                                               normalized_shape, given.dtype))) {
+  DL_CHECK(!normalized_shape.empty(), kInvalidArgument,
+           "LayerNorm: normalized_shape is [], wanted at least one dimension");
+  reset_parameters();
+}
+
+void LayerNorm::reset_parameters() {
+  check_not_moved("reset_parameters");
+  reset_affine(weight, &bias);
+}
+
+Tensor LayerNorm::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return layer_norm(input, normalized_shape, weight, bias, options.eps);
+}
+
+std::string LayerNorm::extra_repr() const {
+  check_not_moved("extra_repr");
+  return fmt::format("{}, eps={}, elementwise_affine={}, bias={}", python_tuple(normalized_shape),
+                     options.eps, python_bool(options.elementwise_affine),
+                     python_bool(bias.defined()));
+}
+
+RMSNorm::RMSNorm(Shape shape, RMSNormOptions given)
+    : normalized_shape(std::move(shape)),
+      options(given),
+      weight(register_parameter(
+          "weight", empty_if(given.elementwise_affine, normalized_shape, given.dtype))) {
+  DL_CHECK(!normalized_shape.empty(), kInvalidArgument,
+           "RMSNorm: normalized_shape is [], wanted at least one dimension");
+  reset_parameters();
+}
+
+void RMSNorm::reset_parameters() {
+  check_not_moved("reset_parameters");
+  reset_affine(weight, nullptr);
+}
+
+Tensor RMSNorm::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return rms_norm(input, normalized_shape, weight, options.eps);
+}
+
+std::string RMSNorm::extra_repr() const {
+  check_not_moved("extra_repr");
+  return fmt::format("{}, eps={}, elementwise_affine={}", python_tuple(normalized_shape),
+                     options.eps ? fmt::format("{}", *options.eps) : "None",
+                     python_bool(options.elementwise_affine));
+}
+
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, GroupNormOptions given)
+    : num_groups(positive(groups, "GroupNorm", "num_groups")),
+      num_channels(positive(channels, "GroupNorm", "num_channels")),
+      options(given),
+      weight(register_parameter("weight", empty_if(given.affine, {channels}, given.dtype))),
+      bias(register_parameter("bias",
+                              empty_if(given.affine && given.bias, {channels}, given.dtype))) {
+  DL_CHECK(channels % groups == 0, kInvalidArgument,
+           "GroupNorm: num_channels is {}, wanted a multiple of num_groups = {}", channels, groups);
+  reset_parameters();
+}
+
+void GroupNorm::reset_parameters() {
+  check_not_moved("reset_parameters");
+  reset_affine(weight, &bias);
+}
+
+Tensor GroupNorm::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return group_norm(input, num_groups, weight, bias, options.eps);
+}
+
+std::string GroupNorm::extra_repr() const {
+  check_not_moved("extra_repr");
+  return fmt::format("{}, {}, eps={}, affine={}, bias={}", num_groups, num_channels, options.eps,
+                     python_bool(options.affine), python_bool(bias.defined()));
+}
+
+BatchNorm::BatchNorm(std::int64_t features, BatchNormOptions given)
+    : num_features(positive(features, "BatchNorm", "num_features")),
+      options(given),
+      weight(register_parameter("weight", empty_if(given.affine, {features}, given.dtype))),
+      bias(register_parameter("bias",
+                              empty_if(given.affine && given.bias, {features}, given.dtype))),
+      running_mean(register_buffer("running_mean",
+                                   empty_if(given.track_running_stats, {features}, given.dtype))),
+      running_var(register_buffer("running_var",
+                                  empty_if(given.track_running_stats, {features}, given.dtype))),
+      num_batches_tracked(register_buffer("num_batches_tracked",
+                                          empty_if(given.track_running_stats, {}, DType::kI64))) {
+  reset_parameters();
+}
+
+void BatchNorm::reset_parameters() {
+  reset_running_stats();
+  reset_affine(weight, &bias);
+}
+
+void BatchNorm::reset_running_stats() {
+  check_not_moved("reset_running_stats");
+  if (!running_mean.defined()) return;
+  const NoGradGuard no_grad;
+  running_mean.zero_();
+  running_var.fill_(1);
+  num_batches_tracked.zero_();
+}
+
+Tensor BatchNorm::forward(const Tensor& input) {
+  check_not_moved("a call");
+  DL_CHECK(input.defined(), kInvalidArgument, "{}: the input is undefined", type_name());
+  check_input(input);
+  const bool tracks = running_mean.defined();
+  double momentum = options.momentum.value_or(0);
+  if (is_training() && tracks) {
+    const NoGradGuard no_grad;
+    num_batches_tracked.add_(1);
+    if (!options.momentum) momentum = 1 / num_batches_tracked.item<double>();
+  }
+  return batch_norm(
+      input, running_mean, running_var, weight, bias,
+      {.training = is_training() || !tracks, .momentum = momentum, .eps = options.eps});
+}
+
+std::string BatchNorm::extra_repr() const {
+  check_not_moved("extra_repr");
+  return fmt::format("{}, eps={}, momentum={}, affine={}, bias={}, track_running_stats={}",
+                     num_features, options.eps,
+                     options.momentum ? python_float(*options.momentum) : "None",
+                     python_bool(options.affine), python_bool(bias.defined()),
+                     python_bool(options.track_running_stats));
+}
+
+void BatchNorm1d::check_input(const Tensor& input) const {
+  DL_CHECK(input.dim() == 2 || input.dim() == 3, kShape,
+           "BatchNorm1d: the input has shape {}, wanted [N, C] or [N, C, L]", input.sizes().str());
+}
+
+void BatchNorm2d::check_input(const Tensor& input) const {
+  DL_CHECK(input.dim() == 4, kShape, "BatchNorm2d: the input has shape {}, wanted [N, C, H, W]",
+           input.sizes().str());
+}
+
+}  // namespace dl::nn

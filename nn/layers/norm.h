@@ -1,0 +1,134 @@
+// Normalisation: LayerNorm, RMSNorm, GroupNorm, BatchNorm1d, BatchNorm2d. core/ops/norm.h says what
+// they compute. Names in the state_dict are PyTorch's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/tensor/shape.h"
+#include "nn/module/module.h"
+
+namespace dl::nn {
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool elementwise_affine = true;  // has a weight, ones at first, and a bias, zeros
+  bool bias = true;
+  DType dtype = DType::kF32;
+};
+
+// Over the last dimensions: nn::LayerNorm(512), nn::LayerNorm({28, 28}).
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(Shape normalized_shape, LayerNormOptions options = {});
+  explicit LayerNorm(std::int64_t width, LayerNormOptions given = {})
+      : LayerNorm(Shape{width}, given) {}
+
+  Tensor forward(const Tensor& input) override;
+  void reset_parameters();
+  std::string extra_repr() const override;
+
+  Shape normalized_shape;
+  LayerNormOptions options;
+  Tensor& weight;  // [normalized_shape...]; undefined without elementwise_affine
+  Tensor& bias;
+};
+
+struct RMSNormOptions {
+  std::optional<double> eps{};  // default: the distance from 1 to the next number of the dtype
+  bool elementwise_affine = true;
+  DType dtype = DType::kF32;
+};
+
+class RMSNorm : public Module {
+ public:
+  explicit RMSNorm(Shape normalized_shape, RMSNormOptions options = {});
+  explicit RMSNorm(std::int64_t width, RMSNormOptions given = {}) : RMSNorm(Shape{width}, given) {}
+
+  Tensor forward(const Tensor& input) override;
+  void reset_parameters();
+  std::string extra_repr() const override;
+
+  Shape normalized_shape;
+  RMSNormOptions options;
+  Tensor& weight;
+};
+
+struct GroupNormOptions {
+  double eps = 1e-5;
+  bool affine = true;  // has a weight and a bias, one number a channel
+  bool bias = true;
+  DType dtype = DType::kF32;
+};
+
+class GroupNorm : public Module {
+ public:
+  // Throws kInvalidArgument unless num_groups divides num_channels.
+  GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions options = {});
+
+  // input [N, num_channels, d...]
+  Tensor forward(const Tensor& input) override;
+  void reset_parameters();
+  std::string extra_repr() const override;
+
+  std::int64_t num_groups;
+  std::int64_t num_channels;
+  GroupNormOptions options;
+  Tensor& weight;
+  Tensor& bias;
+};
+
+struct BatchNormOptions {
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;  // nullopt: the running statistics are those of all batches
+  bool affine = true;
+  bool bias = true;
+  bool track_running_stats = true;  // false: every input is normalised by itself, after eval() too
+  DType dtype = DType::kF32;
+};
+
+// What BatchNorm1d and BatchNorm2d share. While it trains, a batch is normalised by itself and
+// moves the running statistics; after eval() those are used.
+class BatchNorm : public Module {
+ public:
+  Tensor forward(const Tensor& input) override;
+  void reset_parameters();
+  void reset_running_stats();
+  std::string extra_repr() const override;
+
+  std::int64_t num_features;
+  BatchNormOptions options;
+  Tensor& weight;
+  Tensor& bias;
+  Tensor& running_mean;  // these three are undefined without track_running_stats
+  Tensor& running_var;
+  Tensor& num_batches_tracked;  // int64
+
+ protected:
+  BatchNorm(std::int64_t num_features, BatchNormOptions options);
+  // Throws kShape for an input of the wrong number of dimensions.
+  virtual void check_input(const Tensor& input) const = 0;
+};
+
+// input [N, C] or [N, C, L]
+class BatchNorm1d : public BatchNorm {
+ public:
+  explicit BatchNorm1d(std::int64_t features, BatchNormOptions given = {})
+      : BatchNorm(features, given) {}
+
+ protected:
+  void check_input(const Tensor& input) const override;
+};
+
+// input [N, C, H, W]
+class BatchNorm2d : public BatchNorm {
+ public:
+  explicit BatchNorm2d(std::int64_t features, BatchNormOptions given = {})
+      : BatchNorm(features, given) {}
+
+ protected:
+  void check_input(const Tensor& input) const override;
+};
+
+}  // namespace dl::nn

@@ -1,0 +1,168 @@
+#include "nn/layers/norm.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/autograd/gradcheck.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/norm.h"
+#include "tests/core/ops/random_tensor.h"
+#include "tests/nn/parity.h"
+#include "tests/nn/support.h"
+
+namespace dl::nn {
+namespace {
+
+using parity::Inputs;
+using Apply = std::function<Tensor(const Inputs&)>;
+
+TEST(Norms, AgreeWithPyTorch) {
+  const parity::Arrays arrays("norms");
+  const auto batch_norm_of = [&arrays](bool training, MemoryFormat format) -> Apply {
+    return [=, &arrays](const Inputs& in) {
+      const Tensor x = in["input"];
+      const auto running = [&](const char* name) {
+        return tensor(arrays.get<double>(name), {.dtype = DType::kF64}).to(x.dtype()).clone();
+      };
+      const Tensor shown = x.dim() == 4 ? x.contiguous(format) : x;
+      return batch_norm(shown, running("mean"), running("variance"), in["scale"], in["bias"],
+                        {.training = training, .momentum = 0.2, .eps = 1e-3});
+    };
+  };
+  std::map<std::string, Apply> cases{
+      {"layer_norm",
+       [](const Inputs& in) { return layer_norm(in["input"], {37}, in["scale"], in["bias"]); }},
+      {"layer_norm_plain",
+       [](const Inputs& in) { return layer_norm(in["input"], {3, 4}, {}, {}, 1e-3); }},
+      {"layer_norm_no_bias",
+       [](const Inputs& in) { return layer_norm(in["input"], {3, 4}, in["scale"]); }},
+      {"rms_norm", [](const Inputs& in) { return rms_norm(in["input"], {37}, in["scale"]); }},
+      {"rms_norm_plain", [](const Inputs& in) { return rms_norm(in["input"], {3, 4}, {}, 0.1); }},
+      {"group_norm",
+       [](const Inputs& in) { return group_norm(in["input"], 3, in["scale"], in["bias"]); }},
+      {"group_norm_flat",
+       [](const Inputs& in) { return group_norm(in["input"], 2, in["scale"], in["bias"]); }},
+      {"group_norm_plain",
+       [](const Inputs& in) { return group_norm(in["input"], 1, {}, {}, 1e-2); }},
+  };
+  for (const std::string name : {"1d", "1d_places", "2d"}) {
+    for (const bool training : {true, false}) {
+      cases["batch_norm_" + name + (training ? "" : "_eval")] =
+          batch_norm_of(training, MemoryFormat::kContiguous);
+    }
+  }
+  for (const auto& [name, apply] : cases) {
+    // PyTorch's eps without a number is the dtype's own.
+    parity::expect_agreement(arrays, name, name, apply, {.with_half = name != "rms_norm"});
+  }
+  for (const bool training : {true, false}) {
+    const std::string name = training ? "batch_norm_2d" : "batch_norm_2d_eval";
+    parity::expect_agreement(arrays, name, name,
+                             batch_norm_of(training, MemoryFormat::kChannelsLast));
+  }
+}
+
+TEST(Norms, PrintAsPyTorchDoes) {
+  std::string text;
+  const auto show = [&](const Module& module) {
+    text += (text.empty() ? "" : "\n") + module.str();
+  };
+  show(LayerNorm(5));
+  show(LayerNorm({2, 3}, {.eps = 1e-6, .bias = false}));
+  show(LayerNorm(4, {.elementwise_affine = false}));
+  show(RMSNorm(5));
+  show(RMSNorm({2, 3}, {.eps = 1e-6, .elementwise_affine = false}));
+  show(GroupNorm(2, 4));
+  show(GroupNorm(2, 4, {.eps = 1e-3, .affine = false}));
+  show(BatchNorm1d(5));
+  show(BatchNorm2d(5, {.eps = 1e-3, .momentum = std::nullopt, .affine = false}));
+  show(BatchNorm2d(5, {.momentum = 1, .track_running_stats = false}));
+  EXPECT_EQ(text, text_of(parity::Arrays("norms"), "text"));
+}
+
+TEST(BatchNorm, KeepsRunningStatisticsAsPyTorchDoes) {
+  const parity::Arrays arrays("norms");
+  const auto batch = [&](int step) {
+    return tensor(arrays.get<double>("running." + std::to_string(step)), {.dtype = DType::kF64})
+        .view({3, 6, 4, 5});
+  };
+  for (const std::optional<double> momentum : {std::optional(0.3), std::optional<double>()}) {
+    BatchNorm2d layer(6, {.momentum = momentum, .dtype = DType::kF64});
+    for (int step = 0; step < 3; ++step) layer(batch(step));
+    const std::string name = std::string("running.") + (momentum ? "0.3" : "None") + ".";
+    EXPECT_EQ(layer.num_batches_tracked.item<int>(),
+              arrays.get<std::int64_t>(name + "num_batches_tracked")[0]);
+    parity::expect_near_share(layer.running_mean, arrays.get<double>(name + "running_mean"), 1e-12,
+                              name + "mean");
+    parity::expect_near_share(layer.running_var, arrays.get<double>(name + "running_var"), 1e-12,
+                              name + "var");
+    // A copy of the state computes the same after eval(), and learns nothing there.
+    BatchNorm2d other(6, {.momentum = momentum, .dtype = DType::kF64});
+    other.load_state_dict(layer.state_dict());
+    other.eval();
+    layer.eval();
+    EXPECT_EQ(values<double>(other(batch(0))), values<double>(layer(batch(0))));
+    EXPECT_EQ(values<double>(other.running_mean), values<double>(layer.running_mean));
+    EXPECT_EQ(other.num_batches_tracked.item<int>(), 3);
+  }
+}
+
+TEST(Norms, TakeFloat32WeightsBesideSixteenBits) {
+  const Tensor x = random_tensor({6, 8}, DType::kBF16).requires_grad_();
+  LayerNorm layer(8);
+  const Tensor y = layer(x);
+  EXPECT_EQ(y.dtype(), DType::kBF16);
+  y.backward(ones({6, 8}, {.dtype = DType::kBF16}));
+  EXPECT_EQ(layer.weight.grad().dtype(), DType::kF32);
+  EXPECT_EQ(layer.bias.grad().dtype(), DType::kF32);
+  EXPECT_EQ(x.grad().dtype(), DType::kBF16);
+}
+
+TEST(Norms, EmptyBatchesHaveZeroGradients) {
+  LayerNorm layer(3);
+  const Tensor y = layer(zeros({0, 3}));
+  EXPECT_EQ(y.sizes(), Shape({0, 3}));
+  y.backward(zeros({0, 3}));
+  EXPECT_EQ(values<float>(layer.weight.grad()), std::vector<float>(3, 0));
+}
+
+TEST(Norms, ManyBlocksAndThreadsGiveWhatOneDoes) {
+  const Tensor images = random_tensor({4, 24, 40, 40}, DType::kF64);
+  const Tensor same = images.contiguous(MemoryFormat::kChannelsLast);
+  const auto run = [](const Tensor& x) {
+    return batch_norm(x, {}, {}, {}, {}, {.training = true, .eps = 1e-5});
+  };
+  parity::expect_near_share(run(same.to(DType::kF32)), values<double>(run(images)), 1e-6,
+                            "channels-last");
+  parity::expect_near_share(run(images.to(DType::kF32)), values<double>(run(images)), 1e-6,
+                            "row-major");
+  const Tensor far = add(images.to(DType::kF32), 1000);
+  parity::expect_near_share(run(far), values<double>(run(far.to(DType::kF64))), 2e-4,
+                            "a large mean");
+}
+
+TEST(NormErrors, SayWhatCameAndWhatWasWanted) {
+  EXPECT_ERROR(LayerNorm(4)(zeros({2, 3})), kShape,
+               "layer_norm: the input has shape [2, 3], wanted last dimensions [4]");
+  EXPECT_ERROR(LayerNorm(4)(zeros({2, 4}, {.dtype = DType::kI64})), kDType,
+               "layer_norm: int64 is not supported; wanted a floating dtype");
+  EXPECT_ERROR(layer_norm(zeros({2, 4}), {4}, ones({3})), kShape,
+               "layer_norm: the weight has shape [3], wanted [4]");
+  EXPECT_ERROR(layer_norm(zeros({2, 4}), {4}, ones({4}, {.dtype = DType::kF64})), kDType,
+               "layer_norm: the weight is float64, wanted float32");
+  EXPECT_ERROR(GroupNorm(2, 5), kInvalidArgument,
+               "GroupNorm: num_channels is 5, wanted a multiple of num_groups = 2");
+  EXPECT_ERROR(group_norm(zeros({2, 5, 3}), 2), kInvalidArgument,
+               "group_norm: the input [2, 5, 3] has 5 channels, wanted a multiple of the 2 groups");
+  EXPECT_ERROR(BatchNorm1d(3)(zeros({2, 3, 4, 5})), kShape,
+               "BatchNorm1d: the input has shape [2, 3, 4, 5], wanted [N, C] or [N, C, L]");
+  EXPECT_ERROR(BatchNorm1d(3)(zeros({1, 3})), kShape,
+               "batch_norm: the input has shape [1, 3], wanted more than one value a channel to "
+               "train on");
+  EXPECT_ERROR(BatchNorm2d(3)(zeros({2, 4, 5, 5})), kShape,
+               "batch_norm: the running_mean has shape [3], wanted [4]");
+}
+
+}  // namespace
+}  // namespace dl::nn
