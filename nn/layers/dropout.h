@@ -1,5 +1,5 @@
-// Dropout: while training, zeroes elements at random and scales the others up (Srivastava et al.
-// 2014).
+// Dropout, Dropout2d: while training, zeroes elements at random and scales the others up
+// (Srivastava et al. 2014).
 #pragma once
 
 #include <string>
@@ -15,6 +15,18 @@ class Dropout : public Module {
   explicit Dropout(double p = 0.5);
 
   // The input itself after eval().
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  double p;
+};
+
+// Zeroes whole channels [n, c] of images [N, C, H, W], or of [N, C, L] (Tompson et al. 2015).
+class Dropout2d : public Module {
+ public:
+  // As Dropout.
+  explicit Dropout2d(double p = 0.5);
+
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
 

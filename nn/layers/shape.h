@@ -1,9 +1,11 @@
-// Modules that compute nothing: Flatten, Identity.
+// Modules that compute nothing: Flatten, Unflatten, Identity.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "core/tensor/shape.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
@@ -22,6 +24,18 @@ class Flatten : public Module {
   std::string extra_repr() const override;
 
   FlattenOptions options;
+};
+
+// Divides a dimension into several: nn::Unflatten(1, {2, 3}). One of the sizes may be -1.
+class Unflatten : public Module {
+ public:
+  Unflatten(std::int64_t along, Shape sizes) : dim(along), unflattened_size(std::move(sizes)) {}
+
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  std::int64_t dim;
+  Shape unflattened_size;
 };
 
 class Identity : public Module {

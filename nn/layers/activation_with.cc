@@ -1,0 +1,85 @@
+#include "nn/layers/activation_with.h"
+
+#include "core/ops/activation.h"
+#include "core/ops/softmax.h"
+#include "nn/layers/repr.h"
+
+namespace dl::nn {
+namespace {
+
+// The row's function of the input, in its place if asked.
+Tensor run_row(UnaryFn fn, const Tensor& input, const Parameters& parameters, bool inplace) {
+  if (!inplace) return unary(fn, input, parameters);
+  Tensor same = input;
+  return unary_(fn, same, parameters);
+}
+
+const char* inplace_text(bool inplace) {
+  return inplace ? ", inplace=True" : "";
+}
+
+}  // namespace
+
+Tensor LeakyReLU::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return run_row(UnaryFn::kLeakyRelu, input, {.a = options.negative_slope}, options.inplace);
+}
+
+std::string LeakyReLU::extra_repr() const {
+  return "negative_slope=" + python_float(options.negative_slope) + inplace_text(options.inplace);
+}
+
+Tensor ELU::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return run_row(UnaryFn::kElu, input, {.a = options.alpha}, options.inplace);
+}
+
+std::string ELU::extra_repr() const {
+  return "alpha=" + python_float(options.alpha) + inplace_text(options.inplace);
+}
+
+Tensor Softplus::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return softplus(input, options.beta, options.threshold);
+}
+
+std::string Softplus::extra_repr() const {
+  return "beta=" + python_float(options.beta) + ", threshold=" + python_float(options.threshold);
+}
+
+Hardtanh::Hardtanh(HardtanhOptions given) : options(given) {
+  DL_CHECK(options.min_val < options.max_val, kInvalidArgument,
+           "Hardtanh: min_val is {} and max_val {}, wanted a smaller min_val", options.min_val,
+           options.max_val);
+}
+
+Tensor Hardtanh::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return run_row(UnaryFn::kHardtanh, input, {.a = options.min_val, .b = options.max_val},
+                 options.inplace);
+}
+
+std::string Hardtanh::extra_repr() const {
+  return "min_val=" + python_float(options.min_val) + ", max_val=" + python_float(options.max_val) +
+         inplace_text(options.inplace);
+}
+
+Tensor Softmax::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return softmax(input, dim);
+}
+
+std::string Softmax::extra_repr() const {
+  return fmt::format("dim={}", dim);
+}
+
+Tensor LogSoftmax::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return log_softmax(input, dim);
+}
+
+std::string LogSoftmax::extra_repr() const {
+  return fmt::format("dim={}", dim);
+}
+
+}  // namespace dl::nn

@@ -1,0 +1,79 @@
+// Activations with numbers, and softmax. core/ops/activation.h and core/ops/softmax.h say what they
+// compute.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "nn/module/module.h"
+
+namespace dl::nn {
+
+struct LeakyReLUOptions {
+  double negative_slope = 0.01;
+  bool inplace = false;  // overwrite the input, which must not be a leaf that requires gradients
+};
+class LeakyReLU : public Module {
+ public:
+  explicit LeakyReLU(LeakyReLUOptions given = {}) : options(given) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  LeakyReLUOptions options;
+};
+
+struct ELUOptions {
+  double alpha = 1;
+  bool inplace = false;
+};
+class ELU : public Module {
+ public:
+  explicit ELU(ELUOptions given = {}) : options(given) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  ELUOptions options;
+};
+
+struct SoftplusOptions {
+  double beta = 1;
+  double threshold = 20;  // beta x above it gives x
+};
+class Softplus : public Module {
+ public:
+  explicit Softplus(SoftplusOptions given = {}) : options(given) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  SoftplusOptions options;
+};
+
+struct HardtanhOptions {
+  double min_val = -1;
+  double max_val = 1;
+  bool inplace = false;
+};
+class Hardtanh : public Module {
+ public:
+  // Throws kInvalidArgument unless min_val < max_val.
+  explicit Hardtanh(HardtanhOptions given = {});
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  HardtanhOptions options;
+};
+
+// Along one dimension, which PyTorch's default would guess: nn::Softmax(-1).
+class Softmax : public Module {
+ public:
+  explicit Softmax(std::int64_t along) : dim(along) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  std::int64_t dim;
+};
+
+class LogSoftmax : public Module {
+ public:
+  explicit LogSoftmax(std::int64_t along) : dim(along) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  std::int64_t dim;
+};
+
+}  // namespace dl::nn

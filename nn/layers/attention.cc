@@ -1,0 +1,162 @@
+#include "nn/layers/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/ops/arithmetic.h"
+#include "core/ops/linear.h"
+#include "core/ops/reduce.h"
+#include "core/ops/softmax.h"
+#include "core/tensor/factories.h"
+#include "nn/functional/functional.h"
+#include "nn/module/init.h"
+
+namespace dl::nn {
+namespace {
+
+// Numbers to add for a bool mask: 0 where it is `seen`, else minus infinity.
+Tensor additive(const Tensor& mask, bool seen, const Tensor& like) {
+  const Tensor here = mask.cpu().contiguous();
+  Tensor numbers = empty(here.sizes());
+  for (std::int64_t i = 0; i < here.numel(); ++i) {
+    numbers.data<float>()[i] =
+        here.data<bool>()[i] == seen ? 0.0f : -std::numeric_limits<float>::infinity();
+  }
+  return numbers.to(like.dtype()).to(like.device());
+}
+
+// The mask as numbers to add, or undefined.
+Tensor mask_of(const Tensor& mask, bool seen, const Tensor& like, std::string_view op) {
+  if (!mask.defined()) return mask;
+  if (mask.dtype() == DType::kBool) return additive(mask, seen, like);
+  DL_CHECK(mask.dtype() == like.dtype(), kDType, "{}: the mask is {}, wanted bool or {}", op,
+           dl::name_of(mask.dtype()), dl::name_of(like.dtype()));
+  return mask;
+}
+
+Tensor causal(std::int64_t queries, std::int64_t keys, const Tensor& like) {
+  const Tensor seen = empty({queries, keys}, {.dtype = DType::kBool});
+  for (std::int64_t i = 0; i < queries; ++i) {
+    for (std::int64_t j = 0; j < keys; ++j) seen.data<bool>()[i * keys + j] = j <= i;
+  }
+  return additive(seen, true, like);
+}
+
+void check_vectors(const Tensor& query, const Tensor& key, const Tensor& value,
+                   std::string_view op) {
+  DL_CHECK(query.defined() && key.defined() && value.defined(), kInvalidArgument,
+           "{}: query, key or value is an undefined tensor", op);
+  DL_CHECK(
+      query.dim() >= 2 && key.dim() >= 2 && value.dim() >= 2 && query.size(-1) == key.size(-1) &&
+          key.size(-2) == value.size(-2),
+      kShape,
+      "{}: query, key and value have shapes {}, {} and {}, wanted [..., L, E], [..., S, E] and "
+      "[..., S, V]",
+      op, query.sizes().str(), key.sizes().str(), value.sizes().str());
+  DL_CHECK(query.dtype() == key.dtype() && key.dtype() == value.dtype(), kDType,
+           "{}: query, key and value are {}, {} and {}, wanted one dtype", op,
+           dl::name_of(query.dtype()), dl::name_of(key.dtype()), dl::name_of(value.dtype()));
+}
+
+// The shares that queries have in keys; masks are numbers to add, or undefined.
+Tensor shares_of(const Tensor& query, const Tensor& key, double scale, const Tensor& mask) {
+  Tensor scores = mul(matmul(query, key.transpose(-2, -1)), scale);
+  if (mask.defined()) scores = add(scores, mask);
+  return softmax(scores, -1);
+}
+
+std::int64_t head_width(std::int64_t width, std::int64_t heads) {
+  DL_CHECK(width > 0 && heads > 0 && width % heads == 0, kInvalidArgument,
+           "MultiheadAttention: embed_dim is {}, wanted a positive multiple of num_heads = {}",
+           width, heads);
+  return width / heads;
+}
+
+}  // namespace
+
+Tensor functional::scaled_dot_product_attention(const Tensor& query, const Tensor& key,
+                                                const Tensor& value,
+                                                const AttentionOptions& options) {
+  constexpr std::string_view kOp = "scaled_dot_product_attention";
+  check_vectors(query, key, value, kOp);
+  DL_CHECK(!options.is_causal || !options.attn_mask.defined(), kInvalidArgument,
+           "{}: attn_mask was given with is_causal; give one of them", kOp);
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
+  const Tensor mask = options.is_causal ? causal(query.size(-2), key.size(-2), query)
+                                        : mask_of(options.attn_mask, true, query, kOp);
+  const Tensor shares = shares_of(query, key, scale, mask);
+  return matmul(dropout(shares, options.dropout_p), value);
+}
+
+MultiheadAttention::MultiheadAttention(std::int64_t width, std::int64_t heads,
+                                       MultiheadAttentionOptions given)
+    : embed_dim(width),
+      num_heads(heads),
+      options(given),
+      in_proj_weight(register_parameter(
+          "in_proj_weight",
+          empty({3 * head_width(width, heads) * heads, width}, {.dtype = given.dtype}))),
+      in_proj_bias(register_parameter(
+          "in_proj_bias", given.bias ? empty({3 * width}, {.dtype = given.dtype}) : Tensor())),
+      out_proj(register_module("out_proj",
+                               Linear(width, width, {.bias = given.bias, .dtype = given.dtype}))) {
+  reset_parameters();
+}
+
+void MultiheadAttention::reset_parameters() {
+  check_not_moved("reset_parameters");
+  init::xavier_uniform_(in_proj_weight);
+  if (!in_proj_bias.defined()) return;
+  init::zeros_(in_proj_bias);
+  init::zeros_(out_proj.bias);
+}
+
+std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const Tensor& key,
+                                                      const Tensor& value,
+                                                      const MultiheadAttentionMasks& masks) {
+  constexpr std::string_view kOp = "MultiheadAttention";
+  check_not_moved("a call");
+  check_vectors(query, key, value, kOp);
+  DL_CHECK(
+      query.dim() == 3 && key.dim() == 3 && value.sizes() == key.sizes() &&
+          query.size(2) == embed_dim,
+      kShape,
+      "{}: query, key and value have shapes {}, {} and {}, wanted three dimensions, the last {}",
+      kOp, query.sizes().str(), key.sizes().str(), value.sizes().str(), embed_dim);
+  const auto batch_first = [this](const Tensor& x) {
+    return options.batch_first ? x : x.transpose(0, 1);
+  };
+  const std::int64_t width = embed_dim / num_heads;
+  // [N, places, E] -> [N, heads, places, width], by part 0, 1 or 2 of the projection.
+  const auto heads_of = [&](const Tensor& x, std::int64_t part) {
+    const Tensor projected = linear(
+        batch_first(x), in_proj_weight.narrow(0, part * embed_dim, embed_dim),
+        in_proj_bias.defined() ? in_proj_bias.narrow(0, part * embed_dim, embed_dim) : Tensor());
+    return projected.reshape({projected.size(0), projected.size(1), num_heads, width})
+        .transpose(1, 2);
+  };
+  const Tensor q = heads_of(query, 0);
+  const Tensor k = heads_of(key, 1);
+  const Tensor v = heads_of(value, 2);
+  Tensor mask = mask_of(masks.attn_mask, false, q, kOp);
+  if (mask.defined() && mask.dim() == 3) {
+    mask = mask.view({q.size(0), num_heads, mask.size(1), mask.size(2)});
+  }
+  if (masks.key_padding_mask.defined()) {
+    const Tensor& hidden = masks.key_padding_mask;
+    DL_CHECK(hidden.sizes() == Shape({k.size(0), k.size(2)}), kShape,
+             "{}: key_padding_mask has shape {}, wanted [{}, {}]", kOp, hidden.sizes().str(),
+             k.size(0), k.size(2));
+    const Tensor padding = mask_of(hidden, false, q, kOp).view({k.size(0), 1, 1, k.size(2)});
+    mask = mask.defined() ? add(mask, padding) : padding;
+  }
+  const Tensor shares = shares_of(q, k, 1 / std::sqrt(static_cast<double>(width)), mask);
+  const Tensor kept = functional::dropout(shares, options.dropout, {.training = is_training()});
+  const Tensor joined = matmul(kept, v).transpose(1, 2).reshape({q.size(0), q.size(2), embed_dim});
+  const Tensor output = out_proj(joined);
+  Tensor shown;
+  if (masks.need_weights) shown = masks.average_attn_weights ? mean(kept, {1}) : kept;
+  return {batch_first(output), shown};
+}
+
+}  // namespace dl::nn

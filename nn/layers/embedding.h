@@ -1,0 +1,34 @@
+// Embedding: a learned vector for each of a number of things.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "nn/module/module.h"
+
+namespace dl::nn {
+
+struct EmbeddingOptions {
+  std::optional<std::int64_t> padding_idx{};  // a row of zeros at first, which gets no gradient
+  DType dtype = DType::kF32;
+};
+
+class Embedding : public Module {
+ public:
+  // Throws kInvalidArgument for sizes that are not positive and a padding_idx that is no row.
+  Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, EmbeddingOptions options = {});
+
+  // input, int64 of any shape -> [input..., embedding_dim]. Throws kIndex.
+  Tensor forward(const Tensor& input) override;
+  // Draws N(0, 1), as PyTorch does.
+  void reset_parameters();
+  std::string extra_repr() const override;
+
+  std::int64_t num_embeddings;
+  std::int64_t embedding_dim;
+  EmbeddingOptions options;
+  Tensor& weight;  // [num_embeddings, embedding_dim]
+};
+
+}  // namespace dl::nn

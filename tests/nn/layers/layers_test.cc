@@ -1,0 +1,218 @@
+// Pooling, resampling, convolutions, embedding and attention against PyTorch's arrays.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/ops/conv.h"
+#include "core/ops/embedding.h"
+#include "core/ops/resample.h"
+#include "nn/functional/functional.h"
+#include "nn/layers/activation_with.h"
+#include "nn/layers/attention.h"
+#include "nn/layers/conv_variants.h"
+#include "nn/layers/dropout.h"
+#include "nn/layers/embedding.h"
+#include "nn/layers/resample.h"
+#include "nn/layers/shape.h"
+#include "tests/nn/parity.h"
+#include "tests/nn/support.h"
+
+namespace dl::nn {
+namespace {
+
+namespace F = functional;
+using parity::Inputs;
+using Apply = std::function<Tensor(const Inputs&)>;
+
+Apply averages(IntPair window, AvgPool2dOptions options = {}) {
+  return [=](const Inputs& in) { return AvgPool2d(window, options)(in["input"]); };
+}
+Apply adaptive(IntPair size) {
+  return [=](const Inputs& in) { return AdaptiveAvgPool2d(size)(in["input"]); };
+}
+Apply upsampled(const UpsampleOptions& options) {
+  return [=](const Inputs& in) { return Upsample(options)(in["input"]); };
+}
+Apply largest(IntPair window, F::MaxPool2dOptions options = {}) {
+  return [=](const Inputs& in) { return F::max_pool2d(in["input"], window, options); };
+}
+Apply attention(const AttentionOptions& options) {
+  return [=](const Inputs& in) {
+    AttentionOptions with = options;
+    with.attn_mask = in["mask"];
+    return F::scaled_dot_product_attention(in["query"], in["key"], in["value"], with);
+  };
+}
+
+std::map<std::string, Apply> layer_cases() {
+  constexpr auto kBilinear = UpsampleMode::kBilinear;
+  return {
+      {"avg_pool2d_plain", averages(2)},
+      {"avg_pool2d_padded", averages(3, {.stride = 2, .padding = 1})},
+      {"avg_pool2d_ceil", averages({3, 2}, {.stride = {{2, 3}}, .ceil_mode = true})},
+      {"avg_pool2d_ceil_padded",
+       averages(3, {.stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false})},
+      {"avg_pool2d_ceil_counted", averages(3, {.stride = 2, .padding = 1, .ceil_mode = true})},
+      {"avg_pool2d_divisor", averages(2, {.padding = 1, .divisor_override = 3})},
+      {"adaptive_avg_pool2d_1", adaptive(1)},
+      {"adaptive_avg_pool2d_3x4", adaptive({3, 4})},
+      {"adaptive_avg_pool2d_none", adaptive({0, 2})},
+      {"adaptive_avg_pool2d_more", adaptive({9, 8})},
+      {"upsample_nearest", upsampled({.scale_factor = 2})},
+      {"upsample_nearest_size", upsampled({.size = {{5, 11}}})},
+      {"upsample_nearest_part", upsampled({.scale_factor = 0.7})},
+      {"upsample_bilinear", upsampled({.scale_factor = 2, .mode = kBilinear})},
+      {"upsample_bilinear_size", upsampled({.size = {{4, 13}}, .mode = kBilinear})},
+      {"upsample_bilinear_part", upsampled({.scale_factor = 1.3, .mode = kBilinear})},
+      {"upsample_bilinear_corners",
+       upsampled({.size = {{13, 4}}, .mode = kBilinear, .align_corners = true})},
+      {"max_pool2d_plain", largest(2)},
+      {"max_pool2d_ceil", largest(3, {.stride = 2, .padding = 1, .ceil_mode = true})},
+      {"max_pool2d_dilated", largest(2, {.stride = 1, .dilation = 2})},
+      {"conv1d",
+       [](const Inputs& in) {
+         return F::conv1d(in["input"], in["filters"], in["bias"],
+                          {.stride = 2, .padding = 1, .dilation = 2, .groups = 2});
+       }},
+      {"conv_transpose2d",
+       [](const Inputs& in) {
+         return F::conv_transpose2d(in["input"], in["filters"], in["bias"]);
+       }},
+      {"conv_transpose2d_all",
+       [](const Inputs& in) {
+         return F::conv_transpose2d(in["input"], in["filters"], {},
+                                    {.stride = {2, 3},
+                                     .padding = {1, 0},
+                                     .output_padding = {1, 2},
+                                     .groups = 2,
+                                     .dilation = {2, 1}});
+       }},
+      {"embedding", [](const Inputs& in) { return embedding(in["table"], in["index"]); }},
+      {"embedding_padding",
+       [](const Inputs& in) { return embedding(in["table"], in["index"], 1); }},
+      {"attention", attention({})},
+      {"attention_causal", attention({.is_causal = true, .scale = 0.3})},
+      {"attention_mask", attention({})},
+  };
+}
+
+TEST(Layers, AgreeWithPyTorch) {
+  const parity::Arrays arrays("layers");
+  std::size_t made = 0;
+  for (const std::string& name : arrays.names()) made += name.ends_with(".g") ? 1 : 0;
+  EXPECT_EQ(layer_cases().size(), made) << "a case of layers.safetensors has no test";
+  for (const auto& [name, apply] : layer_cases()) {
+    parity::expect_agreement(arrays, name, name, apply, {.float32 = 2e-6, .roundings = 16});
+  }
+}
+
+TEST(MultiheadAttention, AgreesWithPyTorch) {
+  const parity::Arrays arrays("layers");
+  const auto array = [&](const std::string& name, const Shape& shape) {
+    return tensor(arrays.get<double>("multihead." + name), {.dtype = DType::kF64}).view(shape);
+  };
+  manual_seed(5);
+  MultiheadAttention layer(6, 2, {.batch_first = true});
+  for (const NamedTensor& p : layer.state_dict()) {
+    EXPECT_EQ(values<double>(p.tensor), arrays.get<double>("multihead." + p.name)) << p.name;
+  }
+  layer.to(DType::kF64);
+  const Tensor hidden =
+      tensor(arrays.get<std::int64_t>("multihead.hidden")).view({2, 4}).to(DType::kBool);
+  const Tensor x = array("query", {2, 5, 6});
+  const Tensor y = array("key", {2, 4, 6});
+  const auto [output, shares] = layer(x, y, y, {.key_padding_mask = hidden});
+  parity::expect_near_share(output.detach(), arrays.get<double>("multihead.y"), 1e-12, "y");
+  parity::expect_near_share(shares.detach(), arrays.get<double>("multihead.shares"), 1e-12,
+                            "shares");
+  output.backward(ones({2, 5, 6}, {.dtype = DType::kF64}));
+  for (const NamedTensor& p : layer.named_parameters()) {
+    parity::expect_near_share(p.tensor.grad(), arrays.get<double>("multihead.d_" + p.name), 1e-12,
+                              p.name);
+  }
+}
+
+TEST(Layers, PrintTheirArgumentsAsPyTorchDoes) {
+  std::string text;
+  const auto show = [&](const Module& module) {
+    text += (text.empty() ? "" : "\n") + module.str();
+  };
+  show(Embedding(5, 3));
+  show(Embedding(5, 3, {.padding_idx = -1}));
+  show(Dropout2d(0.3));
+  show(Softmax(1));
+  show(LogSoftmax(-1));
+  show(Unflatten(1, {2, 3}));
+  show(LeakyReLU());
+  show(LeakyReLU({.negative_slope = 0.2, .inplace = true}));
+  show(ELU());
+  show(ELU({.alpha = 0.5, .inplace = true}));
+  show(Softplus());
+  show(Softplus({.beta = 2, .threshold = 5}));
+  show(Hardtanh());
+  show(Hardtanh({.min_val = -2, .max_val = 3, .inplace = true}));
+  show(AvgPool2d(2));
+  show(AvgPool2d(3, {.stride = 2, .padding = 1, .ceil_mode = true}));
+  show(AdaptiveAvgPool2d(1));
+  show(AdaptiveAvgPool2d({3, 0}));
+  show(Conv1d(3, 4, 3, {.padding = 1}));
+  show(Conv1d(4, 4, 3, {.groups = 2, .bias = false}));
+  show(ConvTranspose2d(3, 4, 2, {.stride = 2}));
+  show(ConvTranspose2d(
+      3, 4, 3, {.stride = 2, .padding = 1, .output_padding = 1, .bias = false, .dilation = 2}));
+  show(Upsample({.scale_factor = 2}));
+  show(Upsample({.size = {{3, 4}}, .mode = UpsampleMode::kBilinear}));
+  show(Upsample({.size = 5}));
+  EXPECT_EQ(text, text_of(parity::Arrays("layers"), "text"));
+}
+
+TEST(Layers, DrawPyTorchsNumbers) {
+  const parity::Arrays arrays("layers");
+  manual_seed(123);
+  EXPECT_EQ(values<float>(Dropout2d(0.3)(ones({4, 5, 2, 3}))), arrays.get<float>("dropout2d"));
+  manual_seed(123);
+  EXPECT_EQ(values<float>(Embedding(5, 3, {.padding_idx = -2}).weight),
+            arrays.get<float>("embedding.start"));
+}
+
+TEST(Layers, ActivationsWriteInPlaceWhereAsked) {
+  const Tensor x = tensor({-1.0, 2.0});
+  EXPECT_EQ(values<float>(LeakyReLU({.negative_slope = 0.5})(x)), (std::vector<float>{-0.5, 2}));
+  EXPECT_TRUE(Hardtanh({.min_val = -0.5, .inplace = true})(x).is_same(x));
+  EXPECT_EQ(values<float>(x), (std::vector<float>{-0.5, 1}));
+  EXPECT_EQ(Unflatten(-1, {2, -1})(zeros({3, 6})).sizes(), Shape({3, 2, 3}));
+  EXPECT_EQ(values<float>(Softmax(0)(zeros({2}))), (std::vector<float>{0.5, 0.5}));
+}
+
+TEST(LayerErrors, SayWhatCameAndWhatWasWanted) {
+  EXPECT_ERROR(Embedding(4, 2)(tensor({0, 4})), kIndex,
+               "embedding: element 1 of the index is 4, wanted a row in [0, 4)");
+  EXPECT_ERROR(Embedding(4, 2)(zeros({2})), kDType,
+               "embedding: the index is float32, wanted int64");
+  EXPECT_ERROR(Embedding(4, 2, {.padding_idx = 4}), kInvalidArgument,
+               "Embedding: padding_idx is 4, wanted one of 4 rows");
+  EXPECT_ERROR(
+      AvgPool2d(3)(zeros({1, 1, 2, 2})), kShape,
+      "avg_pool2d: a window of 3 x 3 does not fit into the input [1, 1, 2, 2] with padding "
+      "(0, 0)");
+  EXPECT_ERROR(AvgPool2d(3)(zeros({2, 2})), kShape,
+               "avg_pool2d: the input has shape [2, 2], wanted [N, C, H, W]");
+  EXPECT_ERROR(Upsample({}), kInvalidArgument,
+               "Upsample: neither was given, wanted either size or scale_factor");
+  EXPECT_ERROR(ConvTranspose2d(2, 2, 3, {.output_padding = 1})(zeros({1, 2, 4, 4})),
+               kInvalidArgument,
+               "conv_transpose2d: output_padding is (1, 1), wanted at least 0 and less than the "
+               "stride (1, 1)");
+  EXPECT_ERROR(Conv1d(2, 2, 3)(zeros({2, 4})), kShape,
+               "conv1d: the input has shape [2, 4], wanted [N, C, L]");
+  EXPECT_ERROR(MultiheadAttention(6, 4), kInvalidArgument,
+               "MultiheadAttention: embed_dim is 6, wanted a positive multiple of num_heads = 4");
+  EXPECT_ERROR(F::scaled_dot_product_attention(zeros({2, 3}), zeros({4, 2}), zeros({4, 2})), kShape,
+               "scaled_dot_product_attention: query, key and value have shapes [2, 3], [4, 2] and "
+               "[4, 2], wanted [..., L, E], [..., S, E] and [..., S, V]");
+  EXPECT_ERROR(Hardtanh({.min_val = 1, .max_val = 0}), kInvalidArgument,
+               "Hardtanh: min_val is 1 and max_val 0, wanted a smaller min_val");
+}
+
+}  // namespace
+}  // namespace dl::nn
