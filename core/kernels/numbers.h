@@ -46,6 +46,11 @@ struct Whole {
   static DL_HOST_DEVICE Whole of(Bits bits) { return Whole(static_cast<T>(bits)); }
 };
 
+template <typename N>
+inline constexpr bool kIsWhole = false;
+template <typename T>
+inline constexpr bool kIsWhole<Whole<T>> = true;
+
 // The number that formulas see for an element of type T, and back.
 template <typename T>
 using NumberOf = typename std::conditional_t<

@@ -16,6 +16,7 @@
 #include "core/elementwise/list.h"
 #include "core/elementwise/losses.h"
 #include "core/kernels/cpu/all.h"
+#include "core/reductions/list.h"
 
 namespace dl {
 
@@ -102,8 +103,8 @@ void fill_cpu_kernels(KernelTable& table) noexcept;
 void fill_cuda_kernels(KernelTable& table) noexcept;  // with what opens the module
 KernelTable& kernel_table() noexcept;
 
-// Which list of operations a module's kernels are for: a hash of the rows of op_list.def and
-// of core/elementwise's lists, and of what kernels are passed.
+// Which list of operations a module's kernels are for: a hash of the rows of op_list.def and of the
+// families' lists, and of what kernels are passed.
 constexpr std::uint64_t kernels_abi() noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   const auto mix = [&hash](std::string_view text) {
@@ -116,6 +117,8 @@ constexpr std::uint64_t kernels_abi() noexcept {
   for (const UnaryFacts& row : kUnaryFacts) mix(row.name);
   for (const BinaryFacts& row : kBinaryFacts) mix(row.name);
   for (const PairLossFacts& row : kPairLossFacts) mix(row.name);
+  for (const ReductionFacts& row : kReductionFacts) mix(row.text);
+  for (const ExtremeFacts& row : kExtremeFacts) mix(row.name);
   return hash ^ sizeof(TensorImpl);
 }
 

@@ -1,10 +1,10 @@
 #include "core/ops/reduce.h"
 
-#include <numeric>
-
 #include "core/ops/arithmetic.h"
 #include "core/ops/autocast.h"
 #include "core/ops/common.h"
+#include "core/ops/reduce_gradient.h"
+#include "core/ops/takes.h"
 
 namespace dl {
 namespace {
@@ -15,21 +15,30 @@ Tensor divided(const Tensor& gradient, const Tensor& divisor) {
   return div(gradient.to(DType::kF32), divisor.to(DType::kF32)).to(gradient.dtype());
 }
 
-struct SumBackward final : Node {
-  std::string_view name() const noexcept override { return operation; }
+// Saved, if the gradient reads them: the input and the output.
+struct ReduceNode final : Node {
+  std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
-    Tensor grad = context.grad_output().reshape(kept_shape);
-    if (divisor != 1.0) grad = div(grad, divisor);
-    context.give(0, grad.expand(input_shape));
+    const bool reads = gradient_reads_values(fn);
+    context.give(0, gradient_of({.fn = fn,
+                                 .grad = context.grad_output().reshape(kept_shape),
+                                 .input = reads ? saved(0) : Tensor(),
+                                 .output = reads ? saved(1) : Tensor(),
+                                 .shape = input_shape,
+                                 .dims = dims,
+                                 .count = count,
+                                 .p = p}));
   }
-  std::string_view operation;
+  ReduceFn fn{};
   Shape input_shape;
   Shape kept_shape;  // of the result, with reduced dimensions of size 1
-  double divisor = 1.0;
+  Dims dims;
+  double count = 0;
+  double p = 0;
 };
 
-struct MaxBackward final : Node {
-  std::string_view name() const noexcept override { return "max"; }
+struct ExtremeNode final : Node {
+  std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
     const Tensor& indices = saved(0);
     const Tensor grad = zeros(input_shape, {.dtype = context.grad_output().dtype(),
@@ -38,134 +47,246 @@ struct MaxBackward final : Node {
     call<Op::kMaxBackward>(grad.device(), from, indices, dim, grad);
     context.give(0, grad);
   }
+  ExtremeFn fn{};
   Shape input_shape;
   std::int64_t dim = 0;
 };
 
-// Of the largest of all elements: equal ones share its gradient.
-struct MaxOfAllBackward final : Node {
-  std::string_view name() const noexcept override { return "max"; }
+// Of all elements: equal ones share the gradient.
+struct ExtremeOfAllNode final : Node {
+  std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
     const Tensor& input = saved(0);
-    const Tensor& largest = saved(1);
-    const bool is_nan = ne(largest, largest).item<bool>();
-    const Tensor winners = is_nan ? ne(input, input) : eq(input, largest);
+    const Tensor& best = saved(1);
+    const bool is_nan = ne(best, best).item<bool>();
+    const Tensor winners = is_nan ? ne(input, input) : eq(input, best);
     const Tensor share = divided(context.grad_output(), sum(winners));
     context.give(0, masked(share.expand(input.sizes()), winners));
   }
+  ExtremeFn fn{};
 };
 
-Tensor reduce(const Tensor& input, const Dims& dims, ReduceOptions options, bool is_mean,
-              std::string_view op) {
-  check_defined(input, op, "the input");
-  if (is_mean) check_floating(input, op);
-  Shape kept = input.sizes();
-  Dims reduced(kept.size(), 0);
-  double divisor = 1.0;
+DType result_dtype(Reduced gives, DType input) {
+  switch (gives) {
+    case Reduced::kInput:
+      return input;
+    case Reduced::kLong:
+      return is_floating(input) ? input : DType::kI64;
+    case Reduced::kTruth:
+      return input == DType::kU8 ? input : DType::kBool;
+    case Reduced::kIndex:
+      return DType::kI64;
+  }
+  return input;
+}
+
+bool keeps_smallest(ReduceFn fn) {
+  return fn == ReduceFn::kAmin || fn == ReduceFn::kNormSmallest;
+}
+
+// The integers are compared as int64.
+void check_ordered(DType dtype, std::string_view op) {
+  if (dtype == DType::kU64) refuse_dtype(op, dtype, "a smaller or signed integer");
+}
+
+void check_not_empty(const Shape& shape, std::size_t dim, bool smallest, std::string_view op) {
+  DL_CHECK(shape[dim] > 0, kShape, "{}: dimension {} of {} is empty and has no {} element", op, dim,
+           shape.str(), smallest ? "smallest" : "largest");
+}
+
+struct Shapes {
+  Shape kept;    // with reduced dimensions of size 1
+  Shape result;  // as asked
+  Dims dims;     // the reduced ones, in order
+  double count = 1;
+};
+
+Shapes shapes_of(const Shape& input, const Dims& dims, bool keepdim, std::string_view op) {
+  Shapes shapes{.kept = input, .result = {}, .dims = {}};
+  Dims reduced(input.size(), dims.empty() ? 1 : 0);
   for (const std::int64_t dim : dims) {
-    const std::size_t d = wrap_dim(dim, kept.size(), op);
-    if (kept.empty()) continue;
+    const std::size_t d = wrap_dim(dim, input.size(), op);
+    if (input.empty()) continue;
     DL_CHECK(reduced[d] == 0, kInvalidArgument, "{}: dimension {} is named twice", op, d);
     reduced[d] = 1;
-    if (is_mean) divisor *= static_cast<double>(kept[d]);
-    kept[d] = 1;
   }
-  const DType dtype = is_floating(input.dtype()) ? input.dtype() : DType::kI64;
-  Tensor result = empty(kept, {.dtype = dtype, .device = input.device()});
-  call<Op::kSum>(input.device(), input, divisor, result);
-  if (!options.keepdim) {
-    Shape shape;
-    for (std::size_t d = 0; d < kept.size(); ++d) {
-      if (reduced[d] == 0) shape.push_back(kept[d]);
+  for (std::size_t d = 0; d < input.size(); ++d) {
+    if (reduced[d] == 0) {
+      shapes.result.push_back(input[d]);
+      continue;
     }
-    const NoGradGuard no_grad;
-    result = result.view(shape).detach();
+    if (keepdim) shapes.result.push_back(1);
+    shapes.dims.push_back(static_cast<std::int64_t>(d));
+    shapes.count *= static_cast<double>(input[d]);
+    shapes.kept[d] = 1;
   }
-  if (auto* node = record<SumBackward>(result, input)) {
-    node->operation = op;
-    node->input_shape = input.sizes();
-    node->kept_shape = kept;
-    node->divisor = divisor;
-  }
-  return result;
+  return shapes;
 }
 
-Dims all_dims(const Tensor& input) {
-  Dims dims(input.sizes().size(), 0);
-  std::iota(dims.begin(), dims.end(), 0);
-  return dims;
+// Without history.
+Tensor reshaped(const Tensor& tensor, const Shape& shape) {
+  if (tensor.sizes() == shape) return tensor;
+  const NoGradGuard no_grad;
+  return tensor.view(shape).detach();
 }
 
-std::pair<Tensor, Tensor> max_along(const Tensor& input, std::int64_t dim, ReduceOptions options,
-                                    std::string_view op) {
-  check_defined(input, op, "the input");
-  if (input.dim() == 0) return max_along(input.view({1}), 0, {}, op);
-  const std::size_t d = wrap_dim(dim, input.sizes().size(), op);
-  Shape kept = input.sizes();
-  DL_CHECK(kept[d] > 0, kShape, "{}: dimension {} of {} is empty and has no largest element", op, d,
-           kept.str());
-  kept[d] = 1;
-  Tensor values = empty(kept, {.dtype = input.dtype(), .device = input.device()});
-  Tensor indices = empty(kept, {.dtype = DType::kI64, .device = input.device()});
-  call<Op::kMax>(input.device(), input, static_cast<std::int64_t>(d), values, indices);
-  const Tensor found = indices;
-  if (!options.keepdim) {
-    Shape shape = kept;
-    shape.erase(d);
-    values = values.view(shape).detach();
-    indices = indices.view(shape).detach();
-  }
-  if (auto* node = record<MaxBackward>(values, input)) {
-    node->input_shape = input.sizes();
-    node->dim = static_cast<std::int64_t>(d);
-    node->save(found);
-  }
-  return {values, indices};
+Tensor flat(const Tensor& input) {
+  return input.detach().reshape({-1});
 }
 
 }  // namespace
 
-Tensor sum(const Tensor& input, const Dims& dims, ReduceOptions options) {
-  if (const auto cast = autocast_of<Op::kSum>(input)) return sum(cast(input), dims, options);
-  check_defined(input, "sum", "the input");
-  return reduce(input, dims.empty() ? all_dims(input) : dims, options, false, "sum");
+Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptions options,
+              double p) {
+  if (const auto cast = autocast_of(fn, input)) return reduce(fn, cast(input), dims, options, p);
+  const ReductionFacts& row = facts(fn);
+  check_defined(input, row.name, "the input");
+  const Tensor operand = taken(input, row.takes, row.name);
+  const Shapes shapes = shapes_of(operand.sizes(), dims.dims(), options.keepdim, row.name);
+  if (row.of_nothing == OfNothing::kRefused) {
+    check_ordered(operand.dtype(), row.name);
+    for (const std::int64_t dim : shapes.dims) {
+      check_not_empty(operand.sizes(), static_cast<std::size_t>(dim), keeps_smallest(fn), row.name);
+    }
+  }
+  const Tensor kept = empty(
+      shapes.kept, {.dtype = result_dtype(row.gives, operand.dtype()), .device = operand.device()});
+  call<Op::kReduce>(operand.device(), fn, operand, p, kept);
+  const Tensor result = reshaped(kept, shapes.result);
+  if (row.gradient == Gradient::kNoGradient || !is_floating(result.dtype())) return result;
+  if (auto* node = record<ReduceNode>(result, operand)) {
+    node->fn = fn;
+    node->input_shape = operand.sizes();
+    node->kept_shape = shapes.kept;
+    node->dims = shapes.dims;
+    node->count = shapes.count;
+    node->p = p;
+    if (gradient_reads_values(fn)) {
+      node->save(operand);
+      node->save_output(kept);
+    }
+  }
+  return result;
 }
 
-Tensor sum(const Tensor& input) {
-  return sum(input, {}, {});
+Tensor var(const Tensor& input, const DimList& dims, VarOptions options) {
+  return reduce(ReduceFn::kVar, input, dims, {.keepdim = options.keepdim}, options.correction);
 }
 
-Tensor mean(const Tensor& input, const Dims& dims, ReduceOptions options) {
-  check_defined(input, "mean", "the input");
-  return reduce(input, dims.empty() ? all_dims(input) : dims, options, true, "mean");
+Tensor std(const Tensor& input, const DimList& dims, VarOptions options) {
+  return reduce(ReduceFn::kStd, input, dims, {.keepdim = options.keepdim}, options.correction);
 }
 
-Tensor mean(const Tensor& input) {
-  return mean(input, {}, {});
+Tensor norm(const Tensor& input, double p, const DimList& dims, ReduceOptions options) {
+  const ReduceFn fn = p == 2            ? ReduceFn::kNorm2
+                      : p == 1          ? ReduceFn::kNorm1
+                      : p == 0          ? ReduceFn::kNorm0
+                      : p == kInfinity  ? ReduceFn::kNormLargest
+                      : -p == kInfinity ? ReduceFn::kNormSmallest
+                                        : ReduceFn::kNormP;
+  return reduce(fn, input, dims, options, p);
 }
 
-std::pair<Tensor, Tensor> max(const Tensor& input, std::int64_t dim, ReduceOptions options) {
-  return max_along(input, dim, options, "max");
+namespace {
+
+std::pair<Tensor, Tensor> extreme_named(ExtremeFn fn, const Tensor& input, std::int64_t dim,
+                                        ReduceOptions options, std::string_view op) {
+  check_defined(input, op, "the input");
+  if (input.dim() == 0) {
+    wrap_dim(dim, 0, op);
+    return extreme_named(fn, input.view({1}), 0, {}, op);
+  }
+  const std::size_t d = wrap_dim(dim, input.sizes().size(), op);
+  check_ordered(input.dtype(), op);
+  check_not_empty(input.sizes(), d, fn == ExtremeFn::kMin, op);
+  const Shapes shapes =
+      shapes_of(input.sizes(), {static_cast<std::int64_t>(d)}, options.keepdim, op);
+  const Tensor kept_values = empty(shapes.kept, {.dtype = input.dtype(), .device = input.device()});
+  const Tensor places = empty(shapes.kept, {.dtype = DType::kI64, .device = input.device()});
+  call<Op::kExtreme>(input.device(), fn, input, static_cast<std::int64_t>(d), kept_values, places);
+  const Tensor values = reshaped(kept_values, shapes.result);
+  if (is_floating(values.dtype())) {
+    if (auto* node = record<ExtremeNode>(values, input)) {
+      node->fn = fn;
+      node->input_shape = input.sizes();
+      node->dim = static_cast<std::int64_t>(d);
+      node->save(places);
+    }
+  }
+  return {values, reshaped(places, shapes.result)};
 }
 
-Tensor argmax(const Tensor& input, std::int64_t dim, ReduceOptions options) {
-  check_defined(input, "argmax", "the input");
-  return max_along(input.detach(), dim, options, "argmax").second;
+}  // namespace
+
+std::pair<Tensor, Tensor> extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim,
+                                  ReduceOptions options) {
+  return extreme_named(fn, input, dim, options, facts(fn).name);
 }
 
-Tensor max(const Tensor& input) {
-  check_defined(input, "max", "the input");
-  const Tensor result = max_along(input.detach().reshape({-1}), 0, {}, "max").first;
-  if (auto* node = record<MaxOfAllBackward>(result, input)) {
+Tensor extreme(ExtremeFn fn, const Tensor& input) {
+  const std::string_view op = facts(fn).name;
+  check_defined(input, op, "the input");
+  const Tensor all = flat(input);
+  check_ordered(all.dtype(), op);
+  check_not_empty(all.sizes(), 0, fn == ExtremeFn::kMin, op);
+  // The reduction reads less than the extreme with its place does; CUDA has no kernel of it yet.
+  const bool has_reduction = !all.is_cuda() || facts(facts(fn).value).cuda != CudaKernel::kMissing;
+  const Tensor result =
+      has_reduction ? reduce(facts(fn).value, all) : extreme_named(fn, all, 0, {}, op).first;
+  if (auto* node = record<ExtremeOfAllNode>(result, input)) {
+    node->fn = fn;
     node->save(input);
     node->save_output(result);
   }
   return result;
 }
 
-Tensor argmax(const Tensor& input) {
-  check_defined(input, "argmax", "the input");
-  return max_along(input.detach().reshape({-1}), 0, {}, "argmax").second;
+Tensor place_of_extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim,
+                        ReduceOptions options) {
+  check_defined(input, facts(fn).arg_name, "the input");
+  return extreme_named(fn, input.detach(), dim, options, facts(fn).arg_name).second;
+}
+
+Tensor place_of_extreme(ExtremeFn fn, const Tensor& input) {
+  check_defined(input, facts(fn).arg_name, "the input");
+  return extreme_named(fn, flat(input), 0, {}, facts(fn).arg_name).second;
+}
+
+#define DL_REDUCTION(enumerator, name, ...)                               \
+  Tensor Tensor::name(const DimList& dims, ReduceOptions options) const { \
+    get(#name);                                                           \
+    return reduce(ReduceFn::enumerator, *this, dims, options);            \
+  }
+#define DL_EXTREME(enumerator, name, arg_name, ...)                                       \
+  std::pair<Tensor, Tensor> Tensor::name(std::int64_t dim, ReduceOptions options) const { \
+    get(#name);                                                                           \
+    return extreme(ExtremeFn::enumerator, *this, dim, options);                           \
+  }                                                                                       \
+  Tensor Tensor::name() const {                                                           \
+    get(#name);                                                                           \
+    return extreme(ExtremeFn::enumerator, *this);                                         \
+  }                                                                                       \
+  Tensor Tensor::arg_name(std::int64_t dim, ReduceOptions options) const {                \
+    get(#arg_name);                                                                       \
+    return place_of_extreme(ExtremeFn::enumerator, *this, dim, options);                  \
+  }                                                                                       \
+  Tensor Tensor::arg_name() const {                                                       \
+    get(#arg_name);                                                                       \
+    return place_of_extreme(ExtremeFn::enumerator, *this);                                \
+  }
+#include "core/reductions/list.def"
+
+Tensor Tensor::var(const DimList& dims, VarOptions options) const {
+  get("var");
+  return dl::var(*this, dims, options);
+}
+Tensor Tensor::std(const DimList& dims, VarOptions options) const {
+  get("std");
+  return dl::std(*this, dims, options);
+}
+Tensor Tensor::norm(double p, const DimList& dims, ReduceOptions options) const {
+  get("norm");
+  return dl::norm(*this, p, dims, options);
 }
 
 }  // namespace dl

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/ref.h"
@@ -23,6 +24,7 @@
 #include "core/tensor/dims.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/dtype_types.h"
+#include "core/tensor/reduce_options.h"
 #include "core/tensor/scalar.h"
 #include "core/tensor/shape.h"
 #include "core/tensor/tensor_impl.h"
@@ -165,6 +167,27 @@ class Tensor {
   Tensor name() const;                  \
   Tensor& name##_();
 #include "core/elementwise/list.def"
+
+  // core/ops: reductions, over all dimensions or some, one for each row of
+  // core/reductions/list.def (core/ops/reduce.h): x.sum(), x.mean(1), x.amax({0, 2}).
+#define DL_REDUCTION(enumerator, name, ...) \
+  Tensor name(const DimList& dims = {}, ReduceOptions options = {}) const;
+  // Values and indices along a dimension, or the value alone of all elements: x.max(1), x.max().
+#define DL_EXTREME(enumerator, name, arg_name, ...)                                   \
+  std::pair<Tensor, Tensor> name(std::int64_t dim, ReduceOptions options = {}) const; \
+  Tensor name() const;                                                                \
+  Tensor arg_name(std::int64_t dim, ReduceOptions options = {}) const;                \
+  Tensor arg_name() const;
+#include "core/reductions/list.def"
+  Tensor var(const DimList& dims = {}, VarOptions options = {}) const;
+  Tensor std(const DimList& dims = {}, VarOptions options = {}) const;
+  Tensor norm(double p = 2, const DimList& dims = {}, ReduceOptions options = {}) const;
+  // core/ops/order.h
+  Tensor cumsum(std::int64_t dim) const;
+  std::pair<Tensor, Tensor> sort(std::int64_t dim = -1, SortOptions options = {}) const;
+  Tensor argsort(std::int64_t dim = -1, SortOptions options = {}) const;
+  std::pair<Tensor, Tensor> topk(std::int64_t k, std::int64_t dim = -1,
+                                 TopkOptions options = {}) const;
 
   // core/autograd. A leaf is a tensor that no recorded operation made; gradients gather in leaves.
   bool requires_grad() const {

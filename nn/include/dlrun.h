@@ -33,6 +33,7 @@
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
 #include "core/ops/norm.h"
+#include "core/ops/order.h"
 #include "core/ops/reduce.h"
 #include "core/ops/resample.h"
 #include "core/ops/softmax.h"

@@ -553,7 +553,112 @@ def layers():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers)}
+def reduction_rows():
+    """The rows of core/reductions/list.def: (name, dtypes that it takes, whether it has a gradient, its number p)."""
+    text = (ROOT / "core/reductions/list.def").read_text()
+    rows = []
+    for line in re.findall(r"^DL_REDUCTION(?:_WITH)?\((k.*)\)$", text, re.MULTILINE):
+        columns = next(csv.reader([line], skipinitialspace=True))
+        p = float(columns[12].replace("kInfinity", "inf")) if len(columns) > 12 else 0.0
+        rows.append((columns[1], columns[4], columns[8] == "kGradcheck", p))
+    return rows
+
+
+def reduced(name, x, dims, p):
+    """PyTorch's reduction over several dimensions, which are kept."""
+    if name == "prod":
+        kept = [1 if d in dims else n for d, n in enumerate(x.shape)]
+        return x.movedim(dims, tuple(range(-len(dims), 0))).flatten(-len(dims)).prod(-1).reshape(kept)
+    if name == "count_nonzero":
+        return torch.count_nonzero(x, dims).reshape([1 if d in dims else n for d, n in enumerate(x.shape)])
+    if name in ("var", "std"):
+        return getattr(torch, name)(x, dim=dims, correction=p, keepdim=True)
+    if name == "norm":
+        return torch.linalg.vector_norm(x, ord=p, dim=dims, keepdim=True)
+    return getattr(torch, name)(x, dim=dims, keepdim=True)
+
+
+def reductions():
+    """core/reductions: each row over one, two and all dimensions, of ordinary numbers, of few different ones and of some that are
+    not finite; float64 values and gradients, and the largest errors of PyTorch's own float32. Of integers, bool: values and dtypes."""
+    nan, inf = float("nan"), float("inf")
+    turns = torch.arange(1, 61, dtype=torch.float64) * 0.6180339887498949 % 1
+    plain = (4 * turns - 1.7).to(torch.float32).to(torch.float64).reshape(3, 4, 5)
+    few = (torch.arange(60) * 7 % 5 - 1).to(torch.float64).reshape(3, 4, 5)
+    odd = plain.clone()
+    odd[0, 0, 0], odd[0, 1, 1], odd[1, 2, 2], odd[2, :, 3], odd[1, 0] = nan, inf, -inf, inf, -inf
+    inputs = {"plain": plain, "few": few, "odd": odd}
+    over = {"1": (1,), "02": (0, 2), "012": (0, 1, 2)}
+    a = {f"{kind}.x": x for kind, x in inputs.items()}
+    a["weights"] = (torch.arange(60, dtype=torch.float64) % 7 / 4 - 1)
+    for name, takes, gradient, p in reduction_rows():
+        for kind, x in inputs.items():
+            for where, dims in over.items():
+                key = f"{name}.{p:g}.{kind}.{where}"
+                both = {}
+                for dtype in (torch.float64, torch.float32):
+                    leaf = x.clone().to(dtype).requires_grad_(gradient)
+                    y = reduced(name, leaf, dims, p)
+                    if gradient:
+                        (y * a["weights"][:y.numel()].reshape(y.shape).to(dtype)).sum().backward()
+                    both[dtype] = y.detach().double(), (torch.zeros_like(x) if leaf.grad is None else leaf.grad.double()) if gradient else None
+                for i, what in enumerate(("y", "grad")[:2 if gradient else 1]):
+                    exact, single = both[torch.float64][i], both[torch.float32][i]
+                    a[f"{key}.{what}"] = exact
+                    finite = exact.isfinite() & single.isfinite()
+                    largest = exact[finite].abs().max().clamp(min=1e-300) if finite.any() else 1
+                    error = (single - exact)[finite].abs().max() if finite.any() else 0
+                    a[f"{key}.{what}.float32_error"] = torch.as_tensor(error / largest).double().reshape(1)
+        for dtype in (torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64) if takes == "kAll" else ():
+            if name in ("amax", "amin") or takes == "kAll":
+                y = reduced(name, few.to(dtype), (1,), p)
+                a[f"{name}.{str(dtype)[6:]}.dtype"] = text(str(y.dtype)[6:])
+                a[f"{name}.{str(dtype)[6:]}.y"] = y.double()
+        empty = None
+        try:
+            empty = reduced(name, torch.zeros(2, 0, dtype=torch.float64), (1,), p)
+        except (IndexError, RuntimeError):
+            pass
+        a[f"{name}.{p:g}.empty"] = torch.zeros(0, dtype=torch.float64) if empty is None else empty.double()
+    for name in ("max", "min"):
+        for kind, x in inputs.items():
+            for dim in (0, 1, 2):
+                leaf = x.clone().requires_grad_()
+                y, places = getattr(torch, name)(leaf, dim)
+                (y * a["weights"][:y.numel()].reshape(y.shape)).sum().backward()
+                a[f"{name}.{kind}.{dim}.y"], a[f"{name}.{kind}.{dim}.places"], a[f"{name}.{kind}.{dim}.grad"] = y.detach(), places, leaf.grad
+            leaf = x.clone().requires_grad_()
+            y = getattr(torch, name)(leaf)
+            y.backward()
+            a[f"{name}.{kind}.all.y"], a[f"{name}.{kind}.all.grad"] = y.detach(), leaf.grad
+            a[f"{name}.{kind}.all.places"] = getattr(torch, "arg" + name)(x)
+    return a
+
+
+def order():
+    """core/ops/order: sort (stable), topk and cumsum along each dimension of distinct numbers, few different ones, and some that are not
+    finite; cumsum's gradient."""
+    turns = torch.arange(1, 61, dtype=torch.float64) * 0.6180339887498949 % 1
+    plain = (4 * turns - 1.7).to(torch.float32).to(torch.float64).reshape(3, 4, 5)
+    few = (torch.arange(60) * 7 % 5 - 1).to(torch.float64).reshape(3, 4, 5)
+    few[0, 1] = -0.0
+    odd = plain.clone()
+    odd[0, 0, 0], odd[0, 0, 2], odd[1, 2, 2], odd[2, :, 3], odd[1, 0] = float("nan"), float("nan"), float("-inf"), float("inf"), -0.0
+    a = {}
+    for kind, x in (("plain", plain), ("few", few), ("odd", odd)):
+        a[f"{kind}.x"] = x
+        for dim in range(3):
+            for way, descending in (("up", False), ("down", True)):
+                a[f"sort.{kind}.{dim}.{way}.y"], a[f"sort.{kind}.{dim}.{way}.places"] = torch.sort(x, dim=dim, descending=descending, stable=True)
+            a[f"topk.{kind}.{dim}.y"], a[f"topk.{kind}.{dim}.places"] = torch.topk(x, 3, dim)
+            leaf = x.clone().requires_grad_()
+            y = leaf.cumsum(dim)
+            (y * few).sum().backward()
+            a[f"cumsum.{kind}.{dim}.y"], a[f"cumsum.{kind}.{dim}.grad"] = y.detach(), leaf.grad
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order)}
 
 
 def main():

@@ -9,6 +9,7 @@
 #include "core/kernels/cpu/nll_loss.h"
 #include "core/kernels/cpu/norm.h"
 #include "core/kernels/cpu/optimizer.h"
+#include "core/kernels/cpu/order.h"
 #include "core/kernels/cpu/pair_loss.h"
 #include "core/kernels/cpu/philox.h"
 #include "core/kernels/cpu/reduce.h"

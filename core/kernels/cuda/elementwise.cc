@@ -2,6 +2,7 @@
 
 #include "core/kernels/cuda/elementwise_kernels.h"
 #include "core/kernels/cuda/launch.h"
+#include "core/kernels/cuda/missing.h"
 #include "core/kernels/cuda/strided.h"
 
 namespace dl::kernels::cuda {
@@ -33,12 +34,6 @@ const void* moved(const void* data, std::int64_t elements, DType dtype) {
 }
 void* moved(void* data, std::int64_t elements, DType dtype) {
   return static_cast<char*>(data) + elements * static_cast<std::int64_t>(size_of(dtype));
-}
-
-template <typename Facts>
-void check_is_there(const Facts& row) {
-  DL_CHECK(row.cuda != CudaKernel::kMissing, kNotImplemented, "{}: not on CUDA yet; use x.cpu()",
-           row.name);
 }
 
 // out = f(a, b) by flat(a, b) if all lie alike and it serves, else in parts by

@@ -4,6 +4,7 @@
 
 #include "core/kernels/cuda/copy_kernels.h"
 #include "core/kernels/cuda/launch.h"
+#include "core/kernels/cuda/missing.h"
 #include "core/kernels/cuda/reduce_kernels.h"
 #include "core/kernels/cuda/strided.h"
 
@@ -43,10 +44,8 @@ void run(SumArgs args, const Launch& launch) {
   DL_CUDA_LAUNCHED("sum");
 }
 
-}  // namespace
-
+// The sums divided by `divisor`; of integers the sums alone.
 void sum(const Tensor& input, double divisor, const Tensor& out) {
-  if (out.numel() == 0) return;
   Shape kept;
   Shape reduced;
   std::array<Strides, 2> kept_strides;
@@ -76,6 +75,15 @@ void sum(const Tensor& input, double divisor, const Tensor& out) {
       launch);
 }
 
+}  // namespace
+
+void reduce(ReduceFn fn, const Tensor& input, double, const Tensor& out) {
+  check_is_there(facts(fn));
+  if (out.numel() == 0) return;
+  const double count = static_cast<double>(input.numel()) / static_cast<double>(out.numel());
+  sum(input, fn == ReduceFn::kMean ? count : 1.0, out);
+}
+
 void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool accumulate,
                  const Tensor& out) {
   if (columns == 0) return;
@@ -93,11 +101,10 @@ void sum_columns(const void* in, std::int64_t rows, std::int64_t columns, bool a
       launch);
 }
 
-void max(const Tensor& input, std::int64_t dim, const Tensor& values, const Tensor& indices) {
+void extreme(ExtremeFn fn, const Tensor& input, std::int64_t dim, const Tensor& values,
+             const Tensor& indices) {
+  check_is_there(facts(fn));
   if (values.numel() == 0) return;
-  if (input.dtype() == DType::kU64) {
-    refuse_dtype("max", input.dtype(), "a smaller or signed integer");
-  }
   const auto d = static_cast<std::size_t>(dim);
   const Shape& shape = values.sizes();
   Strides from = input.strides();

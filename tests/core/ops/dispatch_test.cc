@@ -32,6 +32,14 @@ TEST(Dispatch, NamesAreUnique) {
   for (const UnaryFacts& row : kUnaryFacts) EXPECT_TRUE(names.insert(row.name).second) << row.name;
   for (const BinaryFacts& row : kBinaryFacts)
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
+  for (const ReductionFacts& row : kReductionFacts) {
+    // The forms of norm share a name.
+    EXPECT_TRUE(names.insert(row.name).second || row.name == "norm") << row.name;
+  }
+  for (const ExtremeFacts& row : kExtremeFacts) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_TRUE(names.insert(row.arg_name).second) << row.arg_name;
+  }
 }
 
 TEST(Dispatch, ADeviceThatIsNotThereRefusesByTheOperationsName) {

@@ -7,8 +7,8 @@
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/index.h"
+#include "core/ops/order.h"
 #include "core/ops/random.h"
-#include "core/ops/reduce.h"
 #include "core/ops/softmax.h"
 
 namespace dl::testing {
@@ -95,23 +95,6 @@ void gradcheck_minimum() {
 void gradcheck_maximum() {
   check_binary("maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); });
 }
-void gradcheck_sum() {
-  check_unary("sum", [](const Tensor& a) { return sum(a); });
-  for (const Dims& dims : {Dims{0}, Dims{1}, Dims{-1, 0}, Dims{0, 1, 2}}) {
-    check("sum", [&](const Inputs& in) { return sum(in[0], dims); }, {numbers({2, 3, 2})});
-    check("mean", [&](const Inputs& in) { return mean(in[0], dims, {.keepdim = true}); },
-          {numbers({2, 3, 2})});
-  }
-}
-void gradcheck_max() {
-  for (const std::int64_t dim : {0, 1, 2}) {
-    check("max", [dim](const Inputs& in) { return max(in[0], dim).first; }, {numbers({2, 3, 4})});
-    check("max", [dim](const Inputs& in) { return max(in[0], dim, {.keepdim = true}).first; },
-          {numbers({2, 3, 4})});
-  }
-  check_unary("max", [](const Tensor& a) { return a.numel() == 0 ? a : max(a); });
-}
-
 void gradcheck_softmax() {
   for (const std::int64_t dim : {0, 1, -1}) {
     check("softmax", [dim](const Inputs& in) { return softmax(in[0], dim); }, {numbers({2, 3, 4})});
@@ -124,6 +107,26 @@ void gradcheck_log_softmax() {
           {numbers({2, 3, 4})});
   }
   check_unary("log_softmax", [](const Tensor& a) { return log_softmax(a, -1); });
+}
+
+void gradcheck_cumsum() {
+  for (const std::int64_t dim : {0, 1, -1}) {
+    check("cumsum", [dim](const Inputs& in) { return cumsum(in[0], dim); }, {numbers({2, 3, 4})});
+  }
+  check_unary("cumsum", [](const Tensor& a) { return cumsum(a, 0); });
+}
+void gradcheck_sort() {
+  for (const std::int64_t dim : {0, 1, -1}) {
+    check("sort", [dim](const Inputs& in) { return sort(in[0], dim, {.descending = true}).first; },
+          {numbers({2, 3, 4})});
+  }
+  check_unary("sort", [](const Tensor& a) { return sort(a, 0).first; });
+}
+void gradcheck_topk() {
+  for (const std::int64_t dim : {0, 1, -1}) {
+    check("topk", [dim](const Inputs& in) { return topk(in[0], 2, dim).first; },
+          {numbers({2, 3, 4})});
+  }
 }
 
 void gradcheck_index_select() {

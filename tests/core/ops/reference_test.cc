@@ -49,6 +49,20 @@ std::string text_of(AutocastPolicy policy) {
   }
 }
 
+std::string text_of(Reduced gives) {
+  switch (gives) {
+    case Reduced::kInput:
+      return "the input's";
+    case Reduced::kLong:
+      return "the input's; int64 of integers and bool";
+    case Reduced::kTruth:
+      return "bool; uint8 of uint8";
+    case Reduced::kIndex:
+      return "int64";
+  }
+  return "";
+}
+
 // A cell's text: a bar would end it.
 std::string cell(std::string_view text) {
   std::string result;
@@ -69,8 +83,8 @@ void add_row(std::string& page, const Cells&... cells) {
 std::string operations_page() {
   std::string page =
       "# Operations\n\n"
-      "Made from the lists in `core/elementwise/` and `core/ops/op_list.def`; the test "
-      "`Reference.OfOperations` compares\n"
+      "Made from the lists in `core/elementwise/`, `core/reductions/` and "
+      "`core/ops/op_list.def`; the test\n`Reference.OfOperations` compares "
       "them. Names and results are PyTorch's unless a text says otherwise. All operations run on "
       "the CPU. What PyTorch\n"
       "has and dlrun has not stands in [missing.md](missing.md).\n\n"
@@ -116,6 +130,27 @@ std::string operations_page() {
     add_row(page, "`" + std::string(row.name) + "`", row.text);
   }
   page +=
+      "\n## Reductions\n\n"
+      "`f(x)` and `x.f()` are over all dimensions, `x.f(1)` and `x.f({0, 1}, {.keepdim = true})` "
+      "over some. Each result is merged\n"
+      "in one order, whatever the number of threads.\n\n"
+      "| operation | result | dtypes | result's dtype | gradient | CUDA | autocast on CUDA |\n"
+      "|---|---|---|---|---|---|---|\n";
+  for (const ReductionFacts& row : kReductionFacts) {
+    add_row(page, "`" + std::string(row.name) + "`", row.text, text_of(row.takes),
+            text_of(row.gives), row.gradient == Gradient::kGradcheck ? "yes" : "no",
+            text_of(row.cuda), text_of(row.on_cuda));
+  }
+  page +=
+      "\nThese give a pair: `auto [values, indices] = x.max(1)`. `x.max()` of all elements is the "
+      "value alone. Along a dimension the\n"
+      "first of equals gets the gradient; of all elements they share it.\n\n"
+      "| operation | indices alone | result | CUDA |\n|---|---|---|---|\n";
+  for (const ExtremeFacts& row : kExtremeFacts) {
+    add_row(page, "`" + std::string(row.name) + "`", "`" + std::string(row.arg_name) + "`",
+            row.text, text_of(row.cuda));
+  }
+  page +=
       "\n## All others\n\n"
       "Operations with a gradient and a kernel of their own; `core/ops/` and `nn/functional/` "
       "declare them.\n\n"
@@ -157,6 +192,14 @@ TEST(Reference, WhatIsMissingIsNotThere) {
   }
   for (const BinaryFacts& row : kBinaryFacts) {
     EXPECT_EQ(page.find("`" + std::string(row.name) + "`"), page.npos) << row.name << " is there";
+  }
+  for (const ReductionFacts& row : kReductionFacts) {
+    EXPECT_EQ(page.find("`" + std::string(row.name) + "`"), page.npos) << row.name << " is there";
+  }
+  for (const ExtremeFacts& row : kExtremeFacts) {
+    for (const std::string_view name : {row.name, row.arg_name}) {
+      EXPECT_EQ(page.find("`" + std::string(name) + "`"), page.npos) << name << " is there";
+    }
   }
 }
 

@@ -1,0 +1,249 @@
+// The skeleton of reductions. Results are cut into tiles and, where there are few of them, their
+// elements into chunks; a task is a chunk of a tile. Sizes depend on shapes only, and chunks are
+// merged in their order, so that the number of threads changes no bit.
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "core/device/parallel.h"
+#include "core/kernels/cpu/reduce.h"
+#include "core/kernels/cpu/reduce/rows.h"
+#include "core/kernels/cpu/reduce/source.h"
+#include "core/kernels/strided_loop.h"
+#include "core/tensor/factories.h"
+
+namespace dl::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kTaskElements = 16 * 1024;    // the least that a tile or chunk reads
+constexpr std::int64_t kThreadElements = 48 * 1024;  // elements read, worth a thread
+constexpr std::int64_t kMostChunks = 64;
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+using Totals = std::array<std::uint64_t, kResults>;  // as double or int64
+using Pivots = std::array<double, kResults>;
+
+class Reducing {
+ public:
+  Reducing(ReduceFn fn, const Tensor& input, double p, const Tensor& pivots, const Tensor& out)
+      : reduction_(reduction_of(fn)),
+        source_(input),
+        floating_(source_.carrier != DType::kI64),
+        rows_(source_.carrier == DType::kF32   ? vector_rows_of(fn)
+              : source_.carrier == DType::kF64 ? reduction_.f64
+                                               : reduction_.i64),
+        pivots_(pivots.defined() ? pivots.data<double>() : nullptr),
+        p_(p),
+        out_(static_cast<char*>(out.data_ptr())),
+        out_width_(static_cast<std::int64_t>(size_of(out.dtype()))),
+        store_(store_from(floating_ ? DType::kF64 : DType::kI64, out.dtype())) {
+    part(input, pivots, out);
+    cut();
+  }
+
+  void run() const {
+    const std::int64_t tasks = tiles_ * chunks_;
+    const std::int64_t elements = tile_ * chunk_;
+    const std::int64_t grain =
+        std::max<std::int64_t>(1, kThreadElements / std::max<std::int64_t>(1, elements));
+    std::vector<std::uint64_t> partial(chunks_ > 1 ? static_cast<std::size_t>(chunks_ * kept_.count)
+                                                   : 0);
+    parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) one(t / chunks_, t % chunks_, partial.data());
+    });
+    if (chunks_ == 1) return;
+    for (std::int64_t tile = 0; tile < tiles_; ++tile) {
+      const std::int64_t first = tile * tile_;
+      const std::int64_t results = std::min(tile_, kept_.count - first);
+      std::uint64_t* const totals = partial.data() + first;
+      for (std::int64_t c = 1; c < chunks_; ++c) merge(totals, totals + c * kept_.count, results);
+      Pivots pivots;
+      read_pivots(first, results, pivots);
+      finish(first, results, totals, pivots);
+    }
+  }
+
+ private:
+  void part(const Tensor& input, const Tensor& pivots, const Tensor& out) {
+    Shape kept;
+    Shape reduced;
+    std::array<Strides, 3> kept_strides;
+    std::array<Strides, 1> reduced_strides;
+    const bool has_pivots = pivots.defined();
+    for (std::size_t d = 0; d < input.sizes().size(); ++d) {
+      if (input.sizes()[d] != out.sizes()[d]) {
+        reduced.push_back(input.sizes()[d]);
+        reduced_strides[0].push_back(input.strides()[d]);
+      } else {
+        kept.push_back(input.sizes()[d]);
+        kept_strides[0].push_back(out.strides()[d]);
+        kept_strides[1].push_back(input.strides()[d]);
+        kept_strides[2].push_back(has_pivots ? pivots.strides()[d] : out.strides()[d]);
+      }
+    }
+    kept_ = make_loop<3>(kept, kept_strides);
+    reduced_ = make_loop<1>(reduced, reduced_strides);
+    down_ = kept_.inner_stride(1) == 1 && kept_.inner_size() > 1 &&
+            (reduced_.inner_stride(0) != 1 || reduced_.count == 1);
+  }
+
+  void cut() {
+    const std::int64_t length = std::max<std::int64_t>(1, reduced_.count);
+    tile_ = down_ ? kResults : std::clamp<std::int64_t>(kTaskElements / length, 1, kResults);
+    tile_ = std::min(tile_, kept_.count);
+    tiles_ = ceil_div(kept_.count, tile_);
+    chunks_ =
+        std::clamp<std::int64_t>(tile_ * length / kTaskElements, 1, ceil_div(kMostChunks, tiles_));
+    // Of whole vectors and, down, of whole blocks of rows.
+    chunk_ = (ceil_div(length, chunks_) + 63) / 64 * 64;
+    chunks_ = ceil_div(length, chunk_);
+  }
+
+  void one(std::int64_t tile, std::int64_t chunk, std::uint64_t* partial) const {
+    const std::int64_t first = tile * tile_;
+    const std::int64_t results = std::min(tile_, kept_.count - first);
+    const std::int64_t begin = chunk * chunk_;
+    const std::int64_t end = std::min(reduced_.count, begin + chunk_);
+    Totals own;
+    std::uint64_t* const totals = chunks_ == 1 ? own.data() : partial + chunk * kept_.count + first;
+    Pivots pivots;
+    read_pivots(first, results, pivots);
+    if (floating_) {
+      reduction_.begin(reinterpret_cast<double*>(totals), results);
+    } else {
+      reduction_.begin_whole(reinterpret_cast<std::int64_t*>(totals), results);
+    }
+    std::int64_t done = 0;
+    walk(kept_, first, first + results, [&](const std::int64_t* at, std::int64_t length) {
+      const ReduceRun run{.in = nullptr,
+                          .count = 0,
+                          .step = 0,
+                          .results = length,
+                          .totals = totals + done,
+                          .pivots = pivots.data() + done,
+                          .p = p_};
+      down_ ? go_down(run, at[1], begin, end) : go_across(run, at[1], begin, end);
+      done += length;
+    });
+    if (chunks_ == 1) finish(first, results, totals, pivots);
+  }
+
+  void go_down(ReduceRun run, std::int64_t from, std::int64_t begin, std::int64_t end) const {
+    Source::Pack pack;
+    walk(reduced_, begin, end, [&](const std::int64_t* at, std::int64_t rows) {
+      source_.for_rows(from + at[0], reduced_.inner_stride(0), rows, run.results, pack,
+                       [&](const void* in, std::int64_t count, std::int64_t step, std::int64_t) {
+                         run.in = in;
+                         run.count = count;
+                         run.step = step;
+                         rows_.down(run);
+                       });
+    });
+  }
+
+  void go_across(ReduceRun run, std::int64_t from, std::int64_t begin, std::int64_t end) const {
+    const bool one_run = reduced_.shape.size() == 1;
+    if (one_run && !source_.carried && (reduced_.inner_stride(0) == 1 || end - begin == 1)) {
+      run.in = source_.at(from + begin * reduced_.inner_stride(0));
+      run.count = end - begin;
+      run.step = kept_.inner_stride(1);
+      return rows_.across(run);
+    }
+    Source::Pack pack;
+    const std::int64_t results = run.results;
+    auto* const totals = static_cast<std::uint64_t*>(run.totals);
+    const double* const pivots = run.pivots;
+    run.results = 1;
+    for (std::int64_t r = 0; r < results; ++r) {
+      run.totals = totals + r;
+      run.pivots = pivots + r;
+      const std::int64_t start = from + r * kept_.inner_stride(1);
+      walk(reduced_, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+        source_.for_blocks(start + at[0], reduced_.inner_stride(0), length, pack,
+                           [&](const void* in, std::int64_t count, std::int64_t) {
+                             run.in = in;
+                             run.count = count;
+                             rows_.across(run);
+                           });
+      });
+    }
+  }
+
+  void merge(std::uint64_t* a, const std::uint64_t* b, std::int64_t results) const {
+    if (floating_) {
+      reduction_.merge(reinterpret_cast<double*>(a), reinterpret_cast<const double*>(b), results);
+    } else {
+      reduction_.merge_whole(reinterpret_cast<std::int64_t*>(a),
+                             reinterpret_cast<const std::int64_t*>(b), results);
+    }
+  }
+
+  void read_pivots(std::int64_t first, std::int64_t results, Pivots& pivots) const {
+    if (pivots_ == nullptr) return;
+    std::int64_t done = 0;
+    walk(kept_, first, first + results, [&](const std::int64_t* at, std::int64_t length) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        pivots[static_cast<std::size_t>(done + i)] = pivots_[at[2] + i * kept_.inner_stride(2)];
+      }
+      done += length;
+    });
+  }
+
+  void finish(std::int64_t first, std::int64_t results, std::uint64_t* totals,
+              const Pivots& pivots) const {
+    if (floating_) {
+      reduction_.finish(reinterpret_cast<double*>(totals),
+                        pivots_ == nullptr ? nullptr : pivots.data(), results,
+                        static_cast<double>(reduced_.count), p_);
+    }
+    std::int64_t done = 0;
+    walk(kept_, first, first + results, [&](const std::int64_t* at, std::int64_t length) {
+      store_(totals + done, out_ + at[0] * out_width_, kept_.inner_stride(0), length);
+      done += length;
+    });
+  }
+
+  const Reduction& reduction_;
+  Source source_;
+  bool floating_;
+  ReduceRows rows_;
+  const double* pivots_;
+  double p_;
+  char* out_;
+  std::int64_t out_width_;
+  Store store_;
+  StridedLoop<3> kept_;     // out, in, pivots
+  StridedLoop<1> reduced_;  // in
+  bool down_ = false;       // results lie side by side, and their elements do not
+  std::int64_t tile_ = 1;   // results
+  std::int64_t tiles_ = 1;
+  std::int64_t chunk_ = 1;  // elements of a result
+  std::int64_t chunks_ = 1;
+};
+
+// What the reduction's terms are measured from, in float64.
+Tensor pivots_for(Pivot pivot, const Tensor& input, const Tensor& out) {
+  if (pivot == Pivot::kNone) return {};
+  const Tensor pivots = empty(out.sizes(), {.dtype = DType::kF64});
+  const ReduceFn fn = pivot == Pivot::kMean ? ReduceFn::kMean : ReduceFn::kAmax;
+  Reducing(fn, input, 0, {}, pivots).run();
+  if (pivot == Pivot::kLargest) {
+    double* const each = pivots.data<double>();
+    for (std::int64_t i = 0; i < pivots.numel(); ++i) {
+      if (std::isinf(each[i])) each[i] = 0;
+    }
+  }
+  return pivots;
+}
+
+}  // namespace
+
+void reduce(ReduceFn fn, const Tensor& input, double p, const Tensor& out) {
+  if (out.numel() == 0) return;
+  Reducing(fn, input, p, pivots_for(facts(fn).pivot, input, out), out).run();
+}
+
+}  // namespace dl::kernels::cpu

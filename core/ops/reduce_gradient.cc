@@ -1,0 +1,107 @@
+#include "core/ops/reduce_gradient.h"
+
+#include "core/ops/activation.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/common.h"
+#include "core/ops/reduce.h"
+
+namespace dl {
+namespace {
+
+constexpr ReduceOptions kKeepDim{.keepdim = true};
+
+// 0 where `divisor` is 0.
+Tensor safe_quotient(const Tensor& a, const Tensor& divisor) {
+  return masked(div(a, divisor), ne(divisor, 0.0));
+}
+
+// The gradient where `winners` are true, divided by their number. 0 / 0, as in PyTorch, if NaN is
+// the result and so none is equal to it.
+Tensor shared(const ReductionGradient& at, const Tensor& winners) {
+  const Tensor count = sum(winners, at.dims, kKeepDim).to(at.grad.dtype());
+  return div(masked(at.grad.expand(at.shape), winners), count);
+}
+
+// Each element gets the product of all others.
+Tensor of_product(const ReductionGradient& at) {
+  const Tensor& x = at.input;
+  const Tensor zero = eq(x, 0.0);
+  if (!any(zero).item<bool>()) return div(mul(at.grad, at.output), x);
+  const Tensor filled = add(x, zero.to(x.dtype()));  // 1 for 0
+  const Tensor without = mul(at.grad, prod(filled, at.dims, kKeepDim));
+  const Tensor zeros_there = sum(zero, at.dims, kKeepDim);
+  const Tensor none = minimum(ne(x, 0.0), eq(zeros_there, 0));
+  const Tensor only = minimum(zero, eq(zeros_there, 1));
+  return add(masked(div(without, filled), none), masked(without.expand(at.shape), only));
+}
+
+Tensor of_variance(const ReductionGradient& at, const Tensor& grad) {
+  const Tensor distance = sub(at.input, mean(at.input, at.dims, kKeepDim));
+  return mul(mul(grad, 2.0 / (at.count - at.p)), distance);
+}
+
+Tensor of_norm(const ReductionGradient& at) {
+  const Tensor& x = at.input;
+  const Tensor scale = safe_quotient(at.grad, pow(at.output, at.p - 1));
+  return mul(masked(mul(sign(x), pow(abs(x), at.p - 1)), ne(x, 0.0)), scale);
+}
+
+Tensor of_extreme_norm(const ReductionGradient& at) {
+  const Tensor size = abs(at.input);
+  const Tensor winners = maximum(eq(size, at.output), ne(size, size));
+  return mul(sign(at.input), shared(at, winners));
+}
+
+Tensor computed(const ReductionGradient& at) {
+  switch (at.fn) {
+    case ReduceFn::kSum:
+      return at.grad.expand(at.shape);
+    case ReduceFn::kMean:
+      return div(at.grad, at.count).expand(at.shape);
+    case ReduceFn::kProd:
+      return of_product(at);
+    case ReduceFn::kAmax:
+    case ReduceFn::kAmin:
+      return shared(at, eq(at.input, at.output));
+    case ReduceFn::kLogsumexp:
+      return mul(at.grad, exp(sub(at.input, at.output)));
+    case ReduceFn::kVar:
+      return of_variance(at, at.grad);
+    case ReduceFn::kStd:
+      return of_variance(at, safe_quotient(at.grad, mul(at.output, 2.0)));
+    case ReduceFn::kNorm2:
+      return mul(at.input, safe_quotient(at.grad, at.output));
+    case ReduceFn::kNorm1:
+      return mul(sign(at.input), at.grad);
+    case ReduceFn::kNorm0:
+      return zeros_like(at.input);
+    case ReduceFn::kNormLargest:
+    case ReduceFn::kNormSmallest:
+      return of_extreme_norm(at);
+    case ReduceFn::kNormP:
+      return of_norm(at);
+    case ReduceFn::kAny:
+    case ReduceFn::kAll:
+    case ReduceFn::kCountNonzero:
+      break;
+  }
+  throw_error(ErrorKind::kInternal, "{}: no gradient", facts(at.fn).name);
+}
+
+}  // namespace
+
+bool gradient_reads_values(ReduceFn fn) noexcept {
+  return fn != ReduceFn::kSum && fn != ReduceFn::kMean;
+}
+
+Tensor gradient_of(const ReductionGradient& at) {
+  if (!gradient_reads_values(at.fn) || size_of(at.grad.dtype()) > 2) return computed(at);
+  // Several steps, so in float32, rounded once.
+  ReductionGradient wide = at;
+  wide.grad = at.grad.to(DType::kF32);
+  wide.input = at.input.to(DType::kF32);
+  wide.output = at.output.to(DType::kF32);
+  return computed(wide).to(at.grad.dtype());
+}
+
+}  // namespace dl
