@@ -1,16 +1,67 @@
 #include "core/kernels/cpu/copy.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/carrier.h"
+#include "core/kernels/cpu/transpose.h"
 #include "core/kernels/strided_loop.h"
 
 namespace dl::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kCopyGrain = 64 * 1024;  // elements worth a thread
+
+// Between layouts whose innermost dimensions differ: dimension `turned` of the walk is dense in the
+// source, and the last one in the destination.
+template <typename Bits>
+void copy_turned(const StridedLoop<2>& loop, std::size_t turned, const void* source,
+                 void* destination) {
+  constexpr std::int64_t kBlockRows = 64;  // of the output, a task
+  const std::int64_t rows = loop.shape[turned];
+  const std::int64_t columns = loop.inner_size();
+  Shape outer_shape;
+  std::array<Strides, 2> outer_strides;
+  for (std::size_t d = 0; d + 1 < loop.shape.size(); ++d) {
+    if (d == turned) continue;
+    outer_shape.push_back(loop.shape[d]);
+    for (std::size_t k = 0; k < 2; ++k) outer_strides[k].push_back(loop.strides[k][d]);
+  }
+  const auto outer = make_loop<2>(outer_shape, outer_strides);
+  const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+  const std::int64_t elements = std::min(rows, kBlockRows) * columns;
+  const auto* const from = static_cast<const Bits*>(source);
+  auto* const to = static_cast<Bits*>(destination);
+  const std::int64_t to_step = loop.strides[0][turned];
+  parallel_for(
+      outer.count * blocks, std::max<std::int64_t>(1, kCopyGrain / elements),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t t = begin; t < end; ++t) {
+          const std::int64_t first = t % blocks * kBlockRows;
+          walk(outer, t / blocks, t / blocks + 1, [&](const std::int64_t* at, std::int64_t) {
+            transpose(from + at[1] + first, loop.inner_stride(1), to + at[0] + first * to_step,
+                      to_step, std::min(kBlockRows, rows - first), columns);
+          });
+        }
+      });
+}
+
+// Rows of dense elements.
+template <typename Bits>
+void copy_rows(const StridedLoop<2>& loop, const void* source, void* destination) {
+  const auto* const from = static_cast<const Bits*>(source);
+  auto* const to = static_cast<Bits*>(destination);
+  const std::int64_t length = loop.inner_size();
+  parallel_for(loop.shape[0], std::max<std::int64_t>(1, kCopyGrain / length),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   std::memcpy(to + r * loop.strides[0][0], from + r * loop.strides[1][0],
+                               static_cast<std::size_t>(length) * sizeof(Bits));
+                 }
+               });
+}
 
 // Same bytes on both sides: copied as unsigned integers of that width.
 template <typename Bits>
@@ -19,6 +70,15 @@ void copy_bits(const StridedLoop<2>& loop, const void* source, void* destination
   auto* to = static_cast<Bits*>(destination);
   const std::int64_t to_step = loop.inner_stride(0);
   const std::int64_t from_step = loop.inner_stride(1);
+  if (to_step == 1 && from_step == 1 && loop.shape.size() == 2) {
+    return copy_rows<Bits>(loop, source, destination);
+  }
+  if (to_step == 1 && from_step > 1) {
+    for (std::size_t d = 0; d + 1 < loop.shape.size(); ++d) {
+      if (loop.strides[1][d] != 1) continue;
+      return copy_turned<Bits>(loop, d, source, destination);
+    }
+  }
   parallel_for(loop.count, kCopyGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       Bits* out = to + at[0];

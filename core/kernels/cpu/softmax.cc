@@ -1,120 +1,174 @@
 #include "core/kernels/cpu/softmax.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/copy.h"
+#include "core/kernels/cpu/softmax_rows.h"
+#include "core/tensor/factories.h"
 
 namespace dl::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kSoftmaxGrain = 8 * 1024;  // elements worth a thread
+constexpr std::int64_t kCached = 32 * 1024;       // elements that are still near when read again
 
-// row(offset of its first element) for each of the lines along `dim`.
-template <typename Row>
-void for_each_row(const Tensor& tensor, std::int64_t dim, std::int64_t& size, std::int64_t& step,
-                  const Row& row) {
-  size = tensor.size(dim);
-  std::int64_t inner = 1;
-  for (std::int64_t d = dim + 1; d < tensor.dim(); ++d) inner *= tensor.size(d);
-  step = inner;
-  const std::int64_t rows = tensor.numel() / size;
-  parallel_for(rows, std::max<std::int64_t>(1, kSoftmaxGrain / size),
-               [&, inner](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t r = begin; r < end; ++r) {
-                   row((r / inner) * size * inner + r % inner);
-                 }
-               });
+// The lines along a dimension of a dense tensor.
+struct Lines {
+  Lines(const Tensor& tensor, std::int64_t dim) : size(tensor.size(dim)) {
+    for (std::int64_t d = dim + 1; d < tensor.dim(); ++d) step *= tensor.size(d);
+    count = tensor.numel() / size;
+  }
+  std::int64_t first_of(std::int64_t line) const { return line / step * size * step + line % step; }
+
+  std::int64_t size;
+  std::int64_t step = 1;  // from one element of a line to the next
+  std::int64_t count;
+};
+
+// one(first element) for each line, or side_by_side(first element, lines) for runs of neighbours.
+template <typename One, typename SideBySide>
+void for_lines(const Lines& lines, const One& one, const SideBySide& side_by_side) {
+  const std::int64_t most =
+      std::clamp<std::int64_t>(kCached / lines.size / 16 * 16, 16, kSoftmaxColumns);
+  const std::int64_t grain = std::max<std::int64_t>(1, kSoftmaxGrain / lines.size);
+  parallel_for(lines.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    if (lines.step == 1) {
+      for (std::int64_t i = begin; i < end; ++i) one(i * lines.size);
+      return;
+    }
+    for (std::int64_t i = begin; i < end;) {
+      const std::int64_t neighbours = std::min({most, end - i, lines.step - i % lines.step});
+      side_by_side(lines.first_of(i), neighbours);
+      i += neighbours;
+    }
+  });
 }
 
-template <bool kLog, typename T>
-void forward(const Tensor& input, std::int64_t dim, const Tensor& out) {
-  using M = OpMath<T>;
-  const T* const in = input.data<T>();
-  T* const to = out.data<T>();
-  std::int64_t size = 0;
-  std::int64_t step = 0;
-  for_each_row(input, dim, size, step, [&](std::int64_t at) {
-    const T* const x = in + at;
-    T* const y = to + at;
-    M largest = static_cast<M>(x[0]);
-    for (std::int64_t i = 1; i < size; ++i) {
-      const M value = static_cast<M>(x[i * step]);
+void forward_floats(bool is_log, const Tensor& input, std::int64_t dim, const Tensor& out) {
+  const Lines lines(input, dim);
+  const auto* const in = input.data<float>();
+  auto* const to = out.data<float>();
+  for_lines(
+      lines, [&](std::int64_t at) { softmax_line(is_log, in + at, to + at, lines.size); },
+      [&](std::int64_t at, std::int64_t columns) {
+        softmax_columns(is_log, in + at, to + at, lines.size, lines.step, columns);
+      });
+}
+
+void backward_floats(bool is_log, const Tensor& grad, const Tensor& output, std::int64_t dim,
+                     const Tensor& out) {
+  const Lines lines(output, dim);
+  const auto* const g = grad.data<float>();
+  const auto* const y = output.data<float>();
+  auto* const to = out.data<float>();
+  for_lines(
+      lines,
+      [&](std::int64_t at) { softmax_line_backward(is_log, g + at, y + at, to + at, lines.size); },
+      [&](std::int64_t at, std::int64_t columns) {
+        softmax_columns_backward(is_log, g + at, y + at, to + at, lines.size, lines.step, columns);
+      });
+}
+
+void forward_doubles(bool is_log, const Tensor& input, std::int64_t dim, const Tensor& out) {
+  const Lines lines(input, dim);
+  const auto* const in = input.data<double>();
+  auto* const to = out.data<double>();
+  const auto one = [&](std::int64_t at) {
+    const double* const x = in + at;
+    double* const y = to + at;
+    double largest = x[0];
+    for (std::int64_t i = 1; i < lines.size; ++i) {
+      const double value = x[i * lines.step];
       if (value > largest || value != value) largest = value;
     }
     double total = 0;
-    for (std::int64_t i = 0; i < size; ++i) {
-      const M e = std::exp(static_cast<M>(x[i * step]) - largest);
-      if constexpr (!kLog) y[i * step] = static_cast<T>(e);
-      total += static_cast<double>(e);
+    for (std::int64_t i = 0; i < lines.size; ++i) {
+      const double e = std::exp(x[i * lines.step] - largest);
+      y[i * lines.step] = e;
+      total += e;
     }
-    if constexpr (kLog) {
-      // Two subtractions: a large maximum would round the logarithm away.
-      const M log_total = static_cast<M>(std::log(total));
-      for (std::int64_t i = 0; i < size; ++i) {
-        y[i * step] = static_cast<T>(static_cast<M>(x[i * step]) - largest - log_total);
-      }
-    } else {
-      const M scale = static_cast<M>(1.0 / total);
-      for (std::int64_t i = 0; i < size; ++i) {
-        y[i * step] = static_cast<T>(static_cast<M>(y[i * step]) * scale);
-      }
+    const double log_total = std::log(total);
+    for (std::int64_t i = 0; i < lines.size; ++i) {
+      double& result = y[i * lines.step];
+      result = is_log ? x[i * lines.step] - largest - log_total : result / total;
     }
+  };
+  for_lines(lines, one, [&](std::int64_t at, std::int64_t columns) {
+    for (std::int64_t c = 0; c < columns; ++c) one(at + c);
   });
 }
 
 // softmax:     dx = y (g - sum(g y))
 // log_softmax: dx = g - e^y sum(g)
-template <bool kLog, typename T>
-void backward(const Tensor& grad, const Tensor& output, std::int64_t dim, const Tensor& out) {
-  using M = OpMath<T>;
-  const T* const gradient = grad.data<T>();
-  const T* const result = output.data<T>();
-  T* const to = out.data<T>();
-  std::int64_t size = 0;
-  std::int64_t step = 0;
-  for_each_row(output, dim, size, step, [&](std::int64_t at) {
-    const T* const g = gradient + at;
-    const T* const y = result + at;
+void backward_doubles(bool is_log, const Tensor& grad, const Tensor& output, std::int64_t dim,
+                      const Tensor& out) {
+  const Lines lines(output, dim);
+  const auto* const g = grad.data<double>();
+  const auto* const y = output.data<double>();
+  auto* const to = out.data<double>();
+  const auto one = [&](std::int64_t at) {
     double total = 0;
-    for (std::int64_t i = 0; i < size; ++i) {
-      const M value = static_cast<M>(g[i * step]);
-      total += static_cast<double>(kLog ? value : value * static_cast<M>(y[i * step]));
+    for (std::int64_t i = 0; i < lines.size; ++i) {
+      const std::int64_t k = at + i * lines.step;
+      total += is_log ? g[k] : g[k] * y[k];
     }
-    const M sum = static_cast<M>(total);
-    for (std::int64_t i = 0; i < size; ++i) {
-      const M gi = static_cast<M>(g[i * step]);
-      const M yi = static_cast<M>(y[i * step]);
-      to[at + i * step] = static_cast<T>(kLog ? gi - std::exp(yi) * sum : yi * (gi - sum));
+    for (std::int64_t i = 0; i < lines.size; ++i) {
+      const std::int64_t k = at + i * lines.step;
+      to[k] = is_log ? g[k] - std::exp(y[k]) * total : y[k] * (g[k] - total);
     }
+  };
+  for_lines(lines, one, [&](std::int64_t at, std::int64_t columns) {
+    for (std::int64_t c = 0; c < columns; ++c) one(at + c);
   });
+}
+
+Tensor as_floats(const Tensor& tensor) {
+  Tensor result = empty(tensor.sizes(), {.dtype = DType::kF32});
+  copy(tensor, result);
+  return result;
+}
+
+// float16 and bfloat16 are computed in float32.
+void forward(bool is_log, const Tensor& input, std::int64_t dim, const Tensor& out) {
+  if (input.numel() == 0) return;
+  if (input.dtype() == DType::kF32) return forward_floats(is_log, input, dim, out);
+  if (input.dtype() == DType::kF64) return forward_doubles(is_log, input, dim, out);
+  const Tensor floats = as_floats(input);
+  const Tensor result = empty(input.sizes(), {.dtype = DType::kF32});
+  forward_floats(is_log, floats, dim, result);
+  copy(result, out);
+}
+
+void backward(bool is_log, const Tensor& grad, const Tensor& output, std::int64_t dim,
+              const Tensor& out) {
+  if (grad.numel() == 0) return;
+  if (grad.dtype() == DType::kF32) return backward_floats(is_log, grad, output, dim, out);
+  if (grad.dtype() == DType::kF64) return backward_doubles(is_log, grad, output, dim, out);
+  const Tensor result = empty(grad.sizes(), {.dtype = DType::kF32});
+  backward_floats(is_log, as_floats(grad), as_floats(output), dim, result);
+  copy(result, out);
 }
 
 }  // namespace
 
 void softmax(const Tensor& input, std::int64_t dim, const Tensor& out) {
-  if (input.numel() == 0) return;
-  visit_floating(input.dtype(), "softmax",
-                 [&]<typename T>() { forward<false, T>(input, dim, out); });
+  forward(false, input, dim, out);
 }
 
 void log_softmax(const Tensor& input, std::int64_t dim, const Tensor& out) {
-  if (input.numel() == 0) return;
-  visit_floating(input.dtype(), "log_softmax",
-                 [&]<typename T>() { forward<true, T>(input, dim, out); });
+  forward(true, input, dim, out);
 }
 
 void softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
                       const Tensor& out) {
-  if (grad.numel() == 0) return;
-  visit_floating(grad.dtype(), "softmax",
-                 [&]<typename T>() { backward<false, T>(grad, output, dim, out); });
+  backward(false, grad, output, dim, out);
 }
 
 void log_softmax_backward(const Tensor& grad, const Tensor& output, std::int64_t dim,
                           const Tensor& out) {
-  if (grad.numel() == 0) return;
-  visit_floating(grad.dtype(), "log_softmax",
-                 [&]<typename T>() { backward<true, T>(grad, output, dim, out); });
+  backward(true, grad, output, dim, out);
 }
 
 }  // namespace dl::kernels::cpu

@@ -1,0 +1,20 @@
+// Softmax of dense float32 lines, on the vectors of the processor at hand. `is_log`: its logarithm.
+#pragma once
+
+#include <cstdint>
+
+namespace dl::kernels::cpu {
+
+inline constexpr std::int64_t kSoftmaxColumns = 512;  // the most that are worked on at once
+
+// One line of `size` elements side by side.
+void softmax_line(bool is_log, const float* in, float* out, std::int64_t size) noexcept;
+void softmax_line_backward(bool is_log, const float* grad, const float* output, float* out,
+                           std::int64_t size) noexcept;
+// `columns` lines side by side, whose elements are `step` apart.
+void softmax_columns(bool is_log, const float* in, float* out, std::int64_t size, std::int64_t step,
+                     std::int64_t columns) noexcept;
+void softmax_columns_backward(bool is_log, const float* grad, const float* output, float* out,
+                              std::int64_t size, std::int64_t step, std::int64_t columns) noexcept;
+
+}  // namespace dl::kernels::cpu
