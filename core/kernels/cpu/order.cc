@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,28 @@ A plus(A a, A b) {
     return a + b;
   } else {
     return static_cast<A>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  }
+}
+
+// The running sums of a block in its place, from `total` on. By fours, so that the next four wait
+// for one addition.
+template <typename A>
+void run_sums(A* block, std::int64_t count, A& total) {
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    A* const x = block + i;
+    const A two = plus(x[0], x[1]);
+    const A three = plus(two, x[2]);
+    const A four = plus(two, plus(x[2], x[3]));
+    x[0] = plus(total, x[0]);
+    x[1] = plus(total, two);
+    x[2] = plus(total, three);
+    x[3] = plus(total, four);
+    total = x[3];
+  }
+  for (; i < count; ++i) {
+    total = plus(total, block[i]);
+    block[i] = total;
   }
 }
 
@@ -82,11 +106,9 @@ void cumsum_in(DType carrier, const Tensor& input, std::int64_t dim, bool revers
           const std::int64_t count = std::min(kBlock, size - i);
           const std::int64_t first = reverse ? size - i - count : i;
           load(from + (in + first * step) * width, step, block.data(), count);
-          for (std::int64_t k = 0; k < count; ++k) {
-            A& element = block[static_cast<std::size_t>(reverse ? count - 1 - k : k)];
-            total = plus(total, element);
-            element = total;
-          }
+          if (reverse) std::reverse(block.begin(), block.begin() + count);
+          run_sums(block.data(), count, total);
+          if (reverse) std::reverse(block.begin(), block.begin() + count);
           store(block.data(), to + (result + first * out_step) * out_width, out_step, count);
         }
       }
@@ -94,17 +116,28 @@ void cumsum_in(DType carrier, const Tensor& input, std::int64_t dim, bool revers
   });
 }
 
-// An element's place in the order, as an unsigned number, and where it stands.
-struct Record {
+// An element as a number that orders as it does, and where it stands. Records order by both, so
+// that equal elements keep their order.
+struct WideRecord {
   std::uint64_t key;
   std::int64_t place;
+  static WideRecord of(std::uint64_t key, std::int64_t place) { return {key, place}; }
+  std::int64_t where() const { return place; }
+  std::uint64_t byte(std::size_t i) const { return key >> (8 * i) & 0xff; }
+  bool operator<(const WideRecord& b) const { return key != b.key ? key < b.key : place < b.place; }
 };
-
-bool goes_before(const Record& a, const Record& b) {
-  return a.key != b.key ? a.key < b.key : a.place < b.place;
-}
-
-constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
+// Of elements of at most four bytes, in lines of at most 2^32.
+struct NarrowRecord {
+  std::uint64_t both;
+  static NarrowRecord of(std::uint64_t key, std::int64_t place) {
+    return {key << 32 | static_cast<std::uint64_t>(place)};
+  }
+  std::int64_t where() const { return static_cast<std::int64_t>(both & 0xffffffff); }
+  std::uint64_t byte(std::size_t i) const { return both >> (32 + 8 * i) & 0xff; }
+  bool operator<(const NarrowRecord& b) const { return both < b.both; }
+};
+template <typename R>
+constexpr std::size_t kKeyBytes = std::is_same_v<R, NarrowRecord> ? 4 : 8;
 
 // Negative numbers turned round, positive ones above them; one key for both zeros, and the largest
 // for NaN.
@@ -116,105 +149,144 @@ std::uint64_t key_of(T x) {
   return (bits & kHighest) != 0 ? static_cast<Bits>(~bits) : static_cast<Bits>(bits | kHighest);
 }
 
-// The records of lines of one dtype, in the order asked for.
-class Records {
+std::uint64_t key_of(float x) {
+  return key_of<std::uint32_t>(x);
+}
+std::uint64_t key_of(double x) {
+  return key_of<std::uint64_t>(x);
+}
+std::uint64_t key_of(std::int64_t x) {
+  return static_cast<std::uint64_t>(x);
+}
+
+// Reads the records of lines of one dtype, keyed for the order that is asked for.
+template <typename R>
+class Reader {
  public:
-  Records(DType dtype, bool descending)
-      : load_(load_as(dtype, is_floating(dtype) ? DType::kF64 : DType::kI64)),
-        width_(static_cast<std::int64_t>(size_of(dtype))),
-        floating_(is_floating(dtype)),
-        narrow_(size_of(dtype) <= 4),
-        flip_((floating_ || dtype == DType::kU64 ? 0 : kSign) ^
-              (descending ? ~std::uint64_t{0} : 0)) {}
+  Reader(DType dtype, bool descending)
+      : load_(load_as(dtype, carrier_of(dtype))),
+        carrier_(carrier_of(dtype)),
+        width_(static_cast<std::int64_t>(size_of(dtype))) {
+    constexpr std::uint64_t kAll = kKeyBytes<R> == 8 ? ~std::uint64_t{0} : 0xffffffff;
+    const bool is_signed = carrier_ == DType::kI64 && dtype != DType::kU64;
+    // Four bytes hold all numbers of the narrow dtypes if negative ones are moved above 0.
+    if (is_signed) shift_ = std::uint64_t{1} << (8 * kKeyBytes<R> - 1);
+    if (dtype == DType::kU32) shift_ = 0;
+    if (descending) flip_ = kAll;
+  }
 
   void read(const char* data, std::int64_t first, std::int64_t step, std::int64_t size,
-            std::vector<Record>& records) const {
+            std::vector<R>& records) const {
+    const char* const from = data + first * width_;
+    if (carrier_ == DType::kF32) return read_as<float>(from, step, size, records);
+    if (carrier_ == DType::kF64) return read_as<double>(from, step, size, records);
+    read_as<std::int64_t>(from, step, size, records);
+  }
+
+ private:
+  template <typename T>
+  void read_as(const char* from, std::int64_t step, std::int64_t size,
+               std::vector<R>& records) const {
     records.resize(static_cast<std::size_t>(size));
-    std::array<std::uint64_t, kBlock> block;
+    std::array<T, kBlock> block;
     for (std::int64_t i = 0; i < size; i += kBlock) {
       const std::int64_t count = std::min(kBlock, size - i);
-      load_(data + (first + i * step) * width_, step, block.data(), count);
+      load_(from + i * step * width_, step, block.data(), count);
       for (std::int64_t k = 0; k < count; ++k) {
-        const std::uint64_t bits = block[static_cast<std::size_t>(k)];
-        std::uint64_t key = bits;
-        if (floating_) {
-          const auto x = std::bit_cast<double>(bits);
-          key = narrow_ ? key_of<std::uint32_t>(static_cast<float>(x)) : key_of<std::uint64_t>(x);
-        }
-        records[static_cast<std::size_t>(i + k)] = {key ^ flip_, i + k};
+        const std::uint64_t key = (key_of(block[static_cast<std::size_t>(k)]) + shift_) ^ flip_;
+        records[static_cast<std::size_t>(i + k)] = R::of(key, i + k);
       }
     }
   }
 
- private:
   Load load_;
+  DType carrier_;
   std::int64_t width_;
-  bool floating_;
-  bool narrow_;  // fewer bytes to sort by
-  std::uint64_t flip_;
+  std::uint64_t shift_ = 0;
+  std::uint64_t flip_ = 0;
 };
 
-// Stable, byte by byte from the lowest; a byte that all keys share takes no pass.
-void sort_records(std::vector<Record>& records, std::vector<Record>& spare) {
+// Byte by byte from the lowest; a byte that all keys share takes no pass.
+template <typename R>
+void sort_records(std::vector<R>& records, std::vector<R>& spare) {
   if (static_cast<std::int64_t>(records.size()) <= kFewRecords) {
-    std::sort(records.begin(), records.end(), goes_before);
+    std::sort(records.begin(), records.end());
     return;
   }
-  std::array<std::array<std::size_t, 256>, 8> counts{};
-  for (const Record& record : records) {
-    for (std::size_t byte = 0; byte < 8; ++byte) ++counts[byte][record.key >> (8 * byte) & 0xff];
+  std::array<std::array<std::uint32_t, 256>, kKeyBytes<R>> counts{};
+  for (const R& record : records) {
+    for (std::size_t i = 0; i < kKeyBytes<R>; ++i) ++counts[i][record.byte(i)];
   }
   spare.resize(records.size());
-  for (std::size_t byte = 0; byte < 8; ++byte) {
-    std::array<std::size_t, 256>& count = counts[byte];
-    if (count[records[0].key >> (8 * byte) & 0xff] == records.size()) continue;
-    std::size_t before = 0;
-    for (std::size_t& each : count) before += std::exchange(each, before);
-    for (const Record& record : records) {
-      spare[count[record.key >> (8 * byte) & 0xff]++] = record;
-    }
+  for (std::size_t i = 0; i < kKeyBytes<R>; ++i) {
+    std::array<std::uint32_t, 256>& count = counts[i];
+    if (count[records[0].byte(i)] == records.size()) continue;
+    std::uint32_t before = 0;
+    for (std::uint32_t& each : count) before += std::exchange(each, before);
+    for (const R& record : records) spare[count[record.byte(i)]++] = record;
     records.swap(spare);
   }
 }
 
-// order(records, spare) brings those that are wanted to the front, in their order.
-template <typename Order>
-void ordered(const Tensor& input, std::int64_t dim, bool descending, const Tensor& values,
-             const Tensor& indices, const Order& order) {
-  if (values.numel() == 0) return;
+// The first `wanted` in their order.
+template <typename R>
+void bring_first(std::vector<R>& records, std::int64_t wanted) {
+  const auto size = static_cast<std::int64_t>(records.size());
+  const auto middle = records.begin() + wanted;
+  if (wanted * 64 <= size) {
+    std::partial_sort(records.begin(), middle, records.end());
+    return;
+  }
+  if (wanted > 0 && wanted < size) std::nth_element(records.begin(), middle - 1, records.end());
+  std::sort(records.begin(), middle);
+}
+
+template <typename R>
+void order_lines(const Tensor& input, std::int64_t dim, bool descending, const Tensor& values,
+                 const Tensor& indices) {
   const std::int64_t size = input.size(dim);
   const std::int64_t wanted = values.size(dim);
   const std::int64_t step = input.stride(dim);
   const std::int64_t value_step = values.stride(dim);
   const std::int64_t index_step = indices.stride(dim);
-  const auto width = size_of(input.dtype());
+  const auto width = static_cast<std::int64_t>(size_of(input.dtype()));
   const auto* const from = static_cast<const char*>(input.data_ptr());
   auto* const to = static_cast<char*>(values.data_ptr());
   auto* const places = indices.data<std::int64_t>();
-  const Records reader(input.dtype(), descending);
+  const Reader<R> reader(input.dtype(), descending);
   const auto lines =
       lines_of<3>(values.sizes(), {values.strides(), indices.strides(), input.strides()}, dim);
-  parallel_for(
-      lines.count, std::max<std::int64_t>(1, kSortGrain / size),
-      [&](std::int64_t begin, std::int64_t end) {
-        std::vector<Record> records;
-        std::vector<Record> spare;
-        walk(lines, begin, end, [&](const std::int64_t* at, std::int64_t length) {
-          for (std::int64_t line = 0; line < length; ++line) {
-            const std::int64_t first = at[2] + line * lines.inner_stride(2);
-            reader.read(from, first, step, size, records);
-            order(records, spare);
-            const std::int64_t value = at[0] + line * lines.inner_stride(0);
-            const std::int64_t place = at[1] + line * lines.inner_stride(1);
-            for (std::int64_t i = 0; i < wanted; ++i) {
-              const std::int64_t source = records[static_cast<std::size_t>(i)].place;
-              std::memcpy(to + (value + i * value_step) * static_cast<std::int64_t>(width),
-                          from + (first + source * step) * static_cast<std::int64_t>(width), width);
-              places[place + i * index_step] = source;
-            }
-          }
-        });
-      });
+  parallel_for(lines.count, std::max<std::int64_t>(1, kSortGrain / size),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<R> records;
+                 std::vector<R> spare;
+                 walk(lines, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+                   for (std::int64_t line = 0; line < length; ++line) {
+                     const std::int64_t first = at[2] + line * lines.inner_stride(2);
+                     reader.read(from, first, step, size, records);
+                     wanted == size ? sort_records(records, spare) : bring_first(records, wanted);
+                     const std::int64_t value = at[0] + line * lines.inner_stride(0);
+                     const std::int64_t place = at[1] + line * lines.inner_stride(1);
+                     for (std::int64_t i = 0; i < wanted; ++i) {
+                       const std::int64_t source = records[static_cast<std::size_t>(i)].where();
+                       std::memcpy(to + (value + i * value_step) * width,
+                                   from + (first + source * step) * width,
+                                   static_cast<std::size_t>(width));
+                       places[place + i * index_step] = source;
+                     }
+                   }
+                 });
+               });
+}
+
+// Lines are at most 2^32 - 1 elements long for both kinds of record: counts are 32 bits wide.
+void order(const Tensor& input, std::int64_t dim, bool descending, const Tensor& values,
+           const Tensor& indices, std::string_view op) {
+  if (values.numel() == 0) return;
+  DL_CHECK(input.size(dim) < std::int64_t{1} << 32, kNotImplemented,
+           "{}: dimension {} of {} has 2^32 elements or more", op, dim, input.sizes().str());
+  size_of(input.dtype()) <= 4 ? order_lines<NarrowRecord>(input, dim, descending, values, indices)
+                              : order_lines<WideRecord>(input, dim, descending, values, indices);
 }
 
 }  // namespace
@@ -227,20 +299,12 @@ void cumsum(const Tensor& input, std::int64_t dim, bool reverse, const Tensor& o
 
 void sort(const Tensor& input, std::int64_t dim, bool descending, const Tensor& values,
           const Tensor& indices) {
-  ordered(input, dim, descending, values, indices, &sort_records);
+  order(input, dim, descending, values, indices, "sort");
 }
 
 void topk(const Tensor& input, std::int64_t dim, bool largest, const Tensor& values,
           const Tensor& indices) {
-  const auto k = static_cast<std::ptrdiff_t>(values.size(dim));
-  ordered(input, dim, largest, values, indices,
-          [k](std::vector<Record>& records, std::vector<Record>&) {
-            if (k > 0 && k < static_cast<std::ptrdiff_t>(records.size())) {
-              std::nth_element(records.begin(), records.begin() + (k - 1), records.end(),
-                               goes_before);
-            }
-            std::sort(records.begin(), records.begin() + k, goes_before);
-          });
+  order(input, dim, largest, values, indices, "topk");
 }
 
 }  // namespace dl::kernels::cpu

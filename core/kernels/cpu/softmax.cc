@@ -27,17 +27,15 @@ struct Lines {
   std::int64_t count;
 };
 
-// one(first element) for each line, or side_by_side(first element, lines) for runs of neighbours.
-template <typename One, typename SideBySide>
-void for_lines(const Lines& lines, const One& one, const SideBySide& side_by_side) {
+// behind(first element, lines) for lines that lie behind each other, or
+// side_by_side(first element, lines) for neighbours.
+template <typename Behind, typename SideBySide>
+void for_lines(const Lines& lines, const Behind& behind, const SideBySide& side_by_side) {
   const std::int64_t most =
       std::clamp<std::int64_t>(kCached / lines.size / 16 * 16, 16, kSoftmaxColumns);
   const std::int64_t grain = std::max<std::int64_t>(1, kSoftmaxGrain / lines.size);
   parallel_for(lines.count, grain, [&](std::int64_t begin, std::int64_t end) {
-    if (lines.step == 1) {
-      for (std::int64_t i = begin; i < end; ++i) one(i * lines.size);
-      return;
-    }
+    if (lines.step == 1) return behind(begin * lines.size, end - begin);
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t neighbours = std::min({most, end - i, lines.step - i % lines.step});
       side_by_side(lines.first_of(i), neighbours);
@@ -46,12 +44,23 @@ void for_lines(const Lines& lines, const One& one, const SideBySide& side_by_sid
   });
 }
 
+template <typename One>
+void for_each_line(const Lines& lines, const One& one) {
+  parallel_for(lines.count, std::max<std::int64_t>(1, kSoftmaxGrain / lines.size),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) one(lines.first_of(i));
+               });
+}
+
 void forward_floats(bool is_log, const Tensor& input, std::int64_t dim, const Tensor& out) {
   const Lines lines(input, dim);
   const auto* const in = input.data<float>();
   auto* const to = out.data<float>();
   for_lines(
-      lines, [&](std::int64_t at) { softmax_line(is_log, in + at, to + at, lines.size); },
+      lines,
+      [&](std::int64_t at, std::int64_t count) {
+        softmax_lines(is_log, in + at, to + at, lines.size, count);
+      },
       [&](std::int64_t at, std::int64_t columns) {
         softmax_columns(is_log, in + at, to + at, lines.size, lines.step, columns);
       });
@@ -65,7 +74,9 @@ void backward_floats(bool is_log, const Tensor& grad, const Tensor& output, std:
   auto* const to = out.data<float>();
   for_lines(
       lines,
-      [&](std::int64_t at) { softmax_line_backward(is_log, g + at, y + at, to + at, lines.size); },
+      [&](std::int64_t at, std::int64_t count) {
+        softmax_lines_backward(is_log, g + at, y + at, to + at, lines.size, count);
+      },
       [&](std::int64_t at, std::int64_t columns) {
         softmax_columns_backward(is_log, g + at, y + at, to + at, lines.size, lines.step, columns);
       });
@@ -95,9 +106,7 @@ void forward_doubles(bool is_log, const Tensor& input, std::int64_t dim, const T
       result = is_log ? x[i * lines.step] - largest - log_total : result / total;
     }
   };
-  for_lines(lines, one, [&](std::int64_t at, std::int64_t columns) {
-    for (std::int64_t c = 0; c < columns; ++c) one(at + c);
-  });
+  for_each_line(lines, one);
 }
 
 // softmax:     dx = y (g - sum(g y))
@@ -119,9 +128,7 @@ void backward_doubles(bool is_log, const Tensor& grad, const Tensor& output, std
       to[k] = is_log ? g[k] - std::exp(y[k]) * total : y[k] * (g[k] - total);
     }
   };
-  for_lines(lines, one, [&](std::int64_t at, std::int64_t columns) {
-    for (std::int64_t c = 0; c < columns; ++c) one(at + c);
-  });
+  for_each_line(lines, one);
 }
 
 Tensor as_floats(const Tensor& tensor) {

@@ -16,8 +16,20 @@ HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// out[i] = f(a[i], b[i]) for `count` elements, and the sum of all results. The tail is computed in
-// padded copies, by the same instructions.
+// e^x for x at most 0, and 0 of NaN. A line's largest element is NaN if one is; then all of its
+// powers are 0, their sum is too, and all results are NaN.
+HWY_INLINE Lanes exp_below(Lanes x) {
+  return Lanes(hn::Exp(Lanes::D(), x.v));
+}
+
+struct PowersBelow : AddTerms {
+  template <typename N>
+  static HWY_INLINE N term(N x, const Beside<N>& beside) {
+    return exp_below(x - beside.pivot);
+  }
+};
+
+// out[i] = f(a[i], b[i]) for `count` elements, and the sum of all results.
 template <typename F>
 HWY_INLINE float map_lanes(const float* a, const float* b, float* out, std::int64_t count,
                            const F& f) {
@@ -36,13 +48,8 @@ HWY_INLINE float map_lanes(const float* a, const float* b, float* out, std::int6
   }
   for (; i < count; i += lanes) {
     const auto rest = static_cast<std::size_t>(std::min(lanes, count - i));
-    HWY_ALIGN float pad_a[hn::MaxLanes(d)] = {};
-    HWY_ALIGN float pad_b[hn::MaxLanes(d)] = {};
-    std::memcpy(pad_a, a + i, rest * sizeof(float));
-    std::memcpy(pad_b, b + i, rest * sizeof(float));
-    const Lanes y = f(load(pad_a), load(pad_b));
-    hn::StoreU(y.v, d, pad_a);
-    std::memcpy(out + i, pad_a, rest * sizeof(float));
+    const Lanes y = f(load_first(a + i, rest), load_first(b + i, rest));
+    store_first(y, out + i, rest);
     total = total + Lanes(hn::IfThenElseZero(hn::FirstN(d, rest), y.v));
   }
   return merge_lanes<Total>(total + other);
@@ -69,25 +76,25 @@ HWY_INLINE double map_line(const float* a, const float* b, float* out, std::int6
   return total;
 }
 
-void line(bool is_log, const float* in, float* out, std::int64_t size) {
+void one_line(bool is_log, const float* in, float* out, std::int64_t size) {
   const Beside<Lanes> none{Lanes(0), Lanes(0)};
   const Lanes largest(merge_block<Largest>(in, size, none));
   if (is_log) {
-    const double total = merge_line<LogSumExp>(in, size, {largest, Lanes(0)});
+    const double total = merge_line<PowersBelow>(in, size, {largest, Lanes(0)});
     // Two subtractions: a large maximum would round the logarithm away.
     const Lanes log_total(std::log(total));
     map_line(in, in, out, size, [&](Lanes x, Lanes) HWY_ATTR { return x - largest - log_total; });
     return;
   }
   const double total =
-      map_line(in, in, out, size, [&](Lanes x, Lanes) HWY_ATTR { return exp_of(x - largest); });
+      map_line(in, in, out, size, [&](Lanes x, Lanes) HWY_ATTR { return exp_below(x - largest); });
   const Lanes scale(1.0 / total);
   map_line(out, out, out, size, [&](Lanes y, Lanes) HWY_ATTR { return y * scale; });
 }
 
 // softmax:     dx = y (g - sum(g y))
 // log_softmax: dx = g - e^y sum(g)
-void line_backward(bool is_log, const float* g, const float* y, float* out, std::int64_t size) {
+void one_line_backward(bool is_log, const float* g, const float* y, float* out, std::int64_t size) {
   if (is_log) {
     const Lanes total(merge_line<Total>(g, size, {Lanes(0), Lanes(0)}));
     map_line(g, y, out, size, [&](Lanes gi, Lanes yi) HWY_ATTR { return gi - exp_of(yi) * total; });
@@ -97,12 +104,23 @@ void line_backward(bool is_log, const float* g, const float* y, float* out, std:
   map_line(g, y, out, size, [&](Lanes gi, Lanes yi) HWY_ATTR { return yi * (gi - total); });
 }
 
+void lines_forward(bool is_log, const float* in, float* out, std::int64_t size,
+                   std::int64_t lines) {
+  for (std::int64_t i = 0; i < lines; ++i) one_line(is_log, in + i * size, out + i * size, size);
+}
+
+void lines_backward(bool is_log, const float* g, const float* y, float* out, std::int64_t size,
+                    std::int64_t lines) {
+  for (std::int64_t i = 0; i < lines * size; i += size) {
+    one_line_backward(is_log, g + i, y + i, out + i, size);
+  }
+}
+
 // A number for each column, and room for a whole vector behind the last.
 using Columns = float[kSoftmaxColumns + hn::MaxLanes(Lanes::D())];
 
 // out = f(a, b, fixed, state) for `size` rows of `columns` elements, `step` apart. `fixed` and
-// `state` have a number for each column, and f may change the state. No output: out is null. The
-// tail of a row is computed in padded copies.
+// `state` have a number for each column, and f may change the state. No output: out is null.
 template <typename F>
 HWY_INLINE void map_rows(const float* a, const float* b, float* out, const Columns& fixed,
                          Columns& state, std::int64_t size, std::int64_t step, std::int64_t columns,
@@ -111,8 +129,6 @@ HWY_INLINE void map_rows(const float* a, const float* b, float* out, const Colum
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t whole = columns / lanes * lanes;
   const auto rest = static_cast<std::size_t>(columns - whole);
-  HWY_ALIGN float pad_a[hn::MaxLanes(d)] = {};
-  HWY_ALIGN float pad_b[hn::MaxLanes(d)] = {};
   for (std::int64_t r = 0; r < size; ++r) {
     const float* const x = a + r * step;
     const float* const y = b + r * step;
@@ -124,15 +140,11 @@ HWY_INLINE void map_rows(const float* a, const float* b, float* out, const Colum
       if (z != nullptr) hn::StoreU(result.v, d, z + c);
     }
     if (rest == 0) continue;
-    std::memcpy(pad_a, x + whole, rest * sizeof(float));
-    std::memcpy(pad_b, y + whole, rest * sizeof(float));
     Lanes kept = load(state + whole);
-    const Lanes result = f(load(pad_a), load(pad_b), load(fixed + whole), kept);
+    const Lanes result =
+        f(load_first(x + whole, rest), load_first(y + whole, rest), load(fixed + whole), kept);
     hn::StoreU(kept.v, d, state + whole);
-    if (z == nullptr) continue;
-    HWY_ALIGN float pad[hn::MaxLanes(d)];
-    hn::Store(result.v, d, pad);
-    std::memcpy(z + whole, pad, rest * sizeof(float));
+    if (z != nullptr) store_first(result, z + whole, rest);
   }
 }
 
@@ -165,7 +177,7 @@ void columns_forward(bool is_log, const float* in, float* out, std::int64_t size
            });
   sum_rows(in, in, is_log ? nullptr : out, largest, sums, size, step, columns,
            [](Lanes x, Lanes, Lanes most, Lanes& total) HWY_ATTR {
-             const Lanes e = exp_of(x - most);
+             const Lanes e = exp_below(x - most);
              total = total + e;
              return e;
            });
@@ -211,17 +223,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dl::kernels::cpu {
 
-HWY_EXPORT(line);
-HWY_EXPORT(line_backward);
+HWY_EXPORT(lines_forward);
+HWY_EXPORT(lines_backward);
 HWY_EXPORT(columns_forward);
 HWY_EXPORT(columns_backward);
 
-void softmax_line(bool is_log, const float* in, float* out, std::int64_t size) noexcept {
-  HWY_DYNAMIC_DISPATCH(line)(is_log, in, out, size);
+void softmax_lines(bool is_log, const float* in, float* out, std::int64_t size,
+                   std::int64_t lines) noexcept {
+  HWY_DYNAMIC_DISPATCH(lines_forward)(is_log, in, out, size, lines);
 }
-void softmax_line_backward(bool is_log, const float* grad, const float* output, float* out,
-                           std::int64_t size) noexcept {
-  HWY_DYNAMIC_DISPATCH(line_backward)(is_log, grad, output, out, size);
+void softmax_lines_backward(bool is_log, const float* grad, const float* output, float* out,
+                            std::int64_t size, std::int64_t lines) noexcept {
+  HWY_DYNAMIC_DISPATCH(lines_backward)(is_log, grad, output, out, size, lines);
 }
 void softmax_columns(bool is_log, const float* in, float* out, std::int64_t size, std::int64_t step,
                      std::int64_t columns) noexcept {

@@ -7,10 +7,11 @@ namespace dl::kernels::cpu {
 
 inline constexpr std::int64_t kSoftmaxColumns = 512;  // the most that are worked on at once
 
-// One line of `size` elements side by side.
-void softmax_line(bool is_log, const float* in, float* out, std::int64_t size) noexcept;
-void softmax_line_backward(bool is_log, const float* grad, const float* output, float* out,
-                           std::int64_t size) noexcept;
+// `lines` lines behind each other, of `size` elements each.
+void softmax_lines(bool is_log, const float* in, float* out, std::int64_t size,
+                   std::int64_t lines) noexcept;
+void softmax_lines_backward(bool is_log, const float* grad, const float* output, float* out,
+                            std::int64_t size, std::int64_t lines) noexcept;
 // `columns` lines side by side, whose elements are `step` apart.
 void softmax_columns(bool is_log, const float* in, float* out, std::int64_t size, std::int64_t step,
                      std::int64_t columns) noexcept;

@@ -25,6 +25,28 @@ HWY_INLINE Lanes load(const float* from) {
   return Lanes(hn::LoadU(Lanes::D(), from));
 }
 
+// The first `count` lanes, and zeros.
+HWY_INLINE Lanes load_first(const float* from, std::size_t count) {
+  const Lanes::D d;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  return Lanes(hn::MaskedLoad(hn::FirstN(d, count), d, from));  // reads no more than that
+#else
+  HWY_ALIGN float pad[hn::MaxLanes(d)] = {};
+  std::memcpy(pad, from, count * sizeof(float));
+  return Lanes(hn::Load(d, pad));
+#endif
+}
+HWY_INLINE void store_first(Lanes x, float* to, std::size_t count) {
+  const Lanes::D d;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  hn::BlendedStore(x.v, hn::FirstN(d, count), d, to);
+#else
+  HWY_ALIGN float pad[hn::MaxLanes(d)];
+  hn::Store(x.v, d, pad);
+  std::memcpy(to, pad, count * sizeof(float));
+#endif
+}
+
 // The merge of a vector's lanes.
 template <typename F>
 HWY_INLINE float merge_lanes(Lanes v) {
@@ -60,10 +82,8 @@ HWY_INLINE float merge_block(const float* in, std::int64_t count, const Beside<L
   }
   for (; i + lanes <= count; i += lanes) a = F::merge(a, term(in + i));
   if (i < count) {
-    HWY_ALIGN float pad[hn::MaxLanes(d)] = {};
     const auto rest = static_cast<std::size_t>(count - i);
-    std::memcpy(pad, in + i, rest * sizeof(float));
-    const Lanes last = term(pad);
+    const Lanes last = F::term(load_first(in + i, rest), beside);
     a = F::merge(a, Lanes(hn::IfThenElse(hn::FirstN(d, rest), last.v, none.v)));
   }
   return merge_lanes<F>(a);

@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t kTaskElements = 16 * 1024;    // the least that a tile or chunk reads
 constexpr std::int64_t kThreadElements = 48 * 1024;  // elements read, worth a thread
 constexpr std::int64_t kMostChunks = 64;
+constexpr std::int64_t kWideRow = 128;  // results, at most kResults
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -111,11 +112,7 @@ class Reducing {
     std::uint64_t* const totals = chunks_ == 1 ? own.data() : partial + chunk * kept_.count + first;
     Pivots pivots;
     read_pivots(first, results, pivots);
-    if (floating_) {
-      reduction_.begin(reinterpret_cast<double*>(totals), results);
-    } else {
-      reduction_.begin_whole(reinterpret_cast<std::int64_t*>(totals), results);
-    }
+    begin_totals(totals, results);
     std::int64_t done = 0;
     walk(kept_, first, first + results, [&](const std::int64_t* at, std::int64_t length) {
       const ReduceRun run{.in = nullptr,
@@ -139,9 +136,39 @@ class Reducing {
                          run.in = in;
                          run.count = count;
                          run.step = step;
-                         rows_.down(run);
+                         down(run);
                        });
     });
+  }
+
+  // Rows of few results that lie close are read as wide ones of several rows each.
+  void down(ReduceRun run) const {
+    const std::int64_t at_once = kWideRow / run.results;
+    const std::int64_t wide_rows = at_once < 2 ? 0 : run.count / at_once;
+    if (run.step != run.results || wide_rows < 4) return rows_.down(run);
+    const std::int64_t results = run.results;
+    Totals totals;
+    Pivots pivots;
+    begin_totals(totals.data(), at_once * results);
+    if (pivots_ != nullptr) {
+      for (std::int64_t i = 0; i < at_once * results; ++i) {
+        pivots[static_cast<std::size_t>(i)] = run.pivots[i % results];
+      }
+    }
+    rows_.down({.in = run.in,
+                .count = wide_rows,
+                .step = at_once * results,
+                .results = at_once * results,
+                .totals = totals.data(),
+                .pivots = pivots.data(),
+                .p = p_});
+    for (std::int64_t k = 0; k < at_once; ++k) {
+      merge(static_cast<std::uint64_t*>(run.totals), totals.data() + k * results, results);
+    }
+    const std::int64_t done = wide_rows * at_once;
+    run.in = static_cast<const char*>(run.in) + done * results * source_.carrier_width();
+    run.count -= done;
+    if (run.count > 0) rows_.down(run);
   }
 
   void go_across(ReduceRun run, std::int64_t from, std::int64_t begin, std::int64_t end) const {
@@ -169,6 +196,14 @@ class Reducing {
                              rows_.across(run);
                            });
       });
+    }
+  }
+
+  void begin_totals(std::uint64_t* totals, std::int64_t results) const {
+    if (floating_) {
+      reduction_.begin(reinterpret_cast<double*>(totals), results);
+    } else {
+      reduction_.begin_whole(reinterpret_cast<std::int64_t*>(totals), results);
     }
   }
 

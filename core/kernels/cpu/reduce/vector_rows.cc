@@ -35,18 +35,37 @@ void across(const ReduceRun& run) {
   }
 }
 
+// The merge of `rows` rows of one vector of columns. Pairs first, as a chain would wait for each
+// merge.
+template <typename F, typename LoadRow>
+HWY_INLINE Lanes merge_rows(Lanes a, std::int64_t rows, const Beside<Lanes>& beside,
+                            const LoadRow& load_row) {
+  const auto term = [&](std::int64_t r) HWY_ATTR { return F::term(load_row(r), beside); };
+  if (rows != kRowsAtOnce) {
+    for (std::int64_t r = 0; r < rows; ++r) a = F::merge(a, term(r));
+    return a;
+  }
+  const Lanes low = F::merge(F::merge(term(0), term(1)), F::merge(term(2), term(3)));
+  const Lanes high = F::merge(F::merge(term(4), term(5)), F::merge(term(6), term(7)));
+  return F::merge(a, F::merge(low, high));
+}
+
 template <typename F, typename S, bool kPivot>
 void down(const ReduceRun& run) {
   const Lanes::D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto* const in = static_cast<const float*>(run.in);
   auto* const totals = static_cast<double*>(run.totals);
-  HWY_ALIGN float block[kResults];
-  HWY_ALIGN float pivots[kResults];
+  constexpr std::int64_t kRoom = kResults + hn::MaxLanes(Lanes::D());  // for a whole last vector
+  HWY_ALIGN float block[kRoom];
+  HWY_ALIGN float pivots[kRoom];
   const std::int64_t whole = run.results / lanes * lanes;
+  const auto rest = static_cast<std::size_t>(run.results - whole);
   if constexpr (kPivot) {
-    for (std::int64_t c = 0; c < whole; ++c) pivots[c] = static_cast<float>(run.pivots[c]);
+    for (std::int64_t c = 0; c < run.results; ++c) pivots[c] = static_cast<float>(run.pivots[c]);
+    std::fill_n(pivots + run.results, lanes, 0.0F);
   }
+  Beside<Lanes> beside{Lanes(0), Lanes(run.p)};
   const Lanes none = F::template identity<Lanes>();
   for (std::int64_t first = 0; first < run.count; first += kDownBlock) {
     const std::int64_t end = std::min(run.count, first + kDownBlock);
@@ -54,33 +73,24 @@ void down(const ReduceRun& run) {
       const std::int64_t rows = std::min(kRowsAtOnce, end - row);
       const float* const x = in + row * run.step;
       for (std::int64_t c = 0; c < whole; c += lanes) {
-        Beside<Lanes> beside{Lanes(0), Lanes(run.p)};
         if constexpr (kPivot) beside.pivot = load(pivots + c);
-        Lanes a = row == first ? none : load(block + c);
-        if (rows == kRowsAtOnce) {
-          for (std::int64_t r = 0; r < kRowsAtOnce; ++r) {
-            a = F::merge(a, F::term(load(x + r * run.step + c), beside));
-          }
-        } else {
-          for (std::int64_t r = 0; r < rows; ++r) {
-            a = F::merge(a, F::term(load(x + r * run.step + c), beside));
-          }
-        }
-        hn::StoreU(a.v, d, block + c);
+        const Lanes before = row == first ? none : load(block + c);
+        const Lanes after = merge_rows<F>(before, rows, beside, [&](std::int64_t r) HWY_ATTR {
+          return load(x + r * run.step + c);
+        });
+        hn::StoreU(after.v, d, block + c);
       }
+      if (rest == 0) continue;
+      if constexpr (kPivot) beside.pivot = load(pivots + whole);
+      const Lanes before = row == first ? none : load(block + whole);
+      const Lanes after = merge_rows<F>(before, rows, beside, [&](std::int64_t r) HWY_ATTR {
+        return load_first(x + r * run.step + whole, rest);
+      });
+      hn::StoreU(after.v, d, block + whole);
     }
-    for (std::int64_t c = 0; c < whole; ++c) {
+    for (std::int64_t c = 0; c < run.results; ++c) {
       totals[c] = S::merge(totals[c], static_cast<double>(block[c]));
     }
-  }
-  for (std::int64_t c = whole; c < run.results; ++c) {
-    reductions::Beside<float> beside{0, static_cast<float>(run.p)};
-    if constexpr (kPivot) beside.pivot = static_cast<float>(run.pivots[c]);
-    double total = totals[c];
-    for (std::int64_t row = 0; row < run.count; ++row) {
-      total = S::merge(total, static_cast<double>(S::term(in[row * run.step + c], beside)));
-    }
-    totals[c] = total;
   }
 }
 
