@@ -3,10 +3,10 @@
 //
 // They are over `dims`, counted from the end where negative, or over all. The result has the
 // input's dtype; sum and prod of integers and bool give int64, any and all bool (uint8 of uint8),
-// count_nonzero int64. float16, bfloat16 and float32 are rounded once. One order of merging,
-// whatever the number of threads. Throws kIndex for a dimension that is not there, kInvalidArgument
-// for one named twice, kDType for a dtype that the row does not take, and kShape for an extreme of
-// no elements.
+// count_nonzero int64. float16, bfloat16 and float32 are merged in float32 within blocks, in
+// float64 beyond, and rounded at the end. One order of merging, whatever the number of threads.
+// Throws kIndex for a dimension that is not there, kInvalidArgument for one named twice, kDType for
+// a dtype that the row does not take, and kShape for an extreme of no elements.
 #pragma once
 
 #include <cstdint>

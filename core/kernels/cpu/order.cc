@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -175,26 +174,26 @@ class Reader {
     if (descending) flip_ = kAll;
   }
 
-  void read(const char* data, std::int64_t first, std::int64_t step, std::int64_t size,
-            std::vector<R>& records) const {
+  // visit(record) for each element of a line, in order.
+  template <typename Visit>
+  void for_each(const char* data, std::int64_t first, std::int64_t step, std::int64_t size,
+                const Visit& visit) const {
     const char* const from = data + first * width_;
-    if (carrier_ == DType::kF32) return read_as<float>(from, step, size, records);
-    if (carrier_ == DType::kF64) return read_as<double>(from, step, size, records);
-    read_as<std::int64_t>(from, step, size, records);
+    if (carrier_ == DType::kF32) return visit_as<float>(from, step, size, visit);
+    if (carrier_ == DType::kF64) return visit_as<double>(from, step, size, visit);
+    visit_as<std::int64_t>(from, step, size, visit);
   }
 
  private:
-  template <typename T>
-  void read_as(const char* from, std::int64_t step, std::int64_t size,
-               std::vector<R>& records) const {
-    records.resize(static_cast<std::size_t>(size));
+  template <typename T, typename Visit>
+  void visit_as(const char* from, std::int64_t step, std::int64_t size, const Visit& visit) const {
     std::array<T, kBlock> block;
     for (std::int64_t i = 0; i < size; i += kBlock) {
       const std::int64_t count = std::min(kBlock, size - i);
       load_(from + i * step * width_, step, block.data(), count);
       for (std::int64_t k = 0; k < count; ++k) {
         const std::uint64_t key = (key_of(block[static_cast<std::size_t>(k)]) + shift_) ^ flip_;
-        records[static_cast<std::size_t>(i + k)] = R::of(key, i + k);
+        visit(R::of(key, i + k));
       }
     }
   }
@@ -228,20 +227,52 @@ void sort_records(std::vector<R>& records, std::vector<R>& spare) {
   }
 }
 
-// The first `wanted` in their order.
+// Keeps the first `wanted` of the records that it is given, as a heap whose top is the last.
 template <typename R>
-void bring_first(std::vector<R>& records, std::int64_t wanted) {
-  const auto size = static_cast<std::int64_t>(records.size());
-  const auto middle = records.begin() + wanted;
-  if (wanted * 64 <= size) {
-    std::partial_sort(records.begin(), middle, records.end());
+class Heap {
+ public:
+  Heap(std::vector<R>& records, std::int64_t wanted)
+      : records_(records), wanted_(static_cast<std::size_t>(wanted)) {
+    records_.clear();
+  }
+  void add(R record) {
+    if (records_.size() < wanted_) {
+      records_.push_back(record);
+      std::push_heap(records_.begin(), records_.end());
+    } else if (record < records_.front()) {
+      std::pop_heap(records_.begin(), records_.end());
+      records_.back() = record;
+      std::push_heap(records_.begin(), records_.end());
+    }
+  }
+
+ private:
+  std::vector<R>& records_;
+  std::size_t wanted_;
+};
+
+// The first `wanted` records of a line, in their order.
+template <typename R>
+void first_records(const Reader<R>& reader, const char* from, std::int64_t first, std::int64_t step,
+                   std::int64_t size, std::int64_t wanted, std::vector<R>& records,
+                   std::vector<R>& spare) {
+  if (wanted * 8 <= size) {
+    Heap<R> heap(records, wanted);
+    reader.for_each(from, first, step, size, [&](R record) { heap.add(record); });
+    std::sort_heap(records.begin(), records.end());
     return;
   }
-  if (wanted > 0 && wanted < size) std::nth_element(records.begin(), middle - 1, records.end());
-  std::sort(records.begin(), middle);
+  records.resize(static_cast<std::size_t>(size));
+  R* next = records.data();
+  reader.for_each(from, first, step, size, [&](R record) { *next++ = record; });
+  if (wanted == size) return sort_records(records, spare);
+  const auto end = records.begin() + wanted;
+  std::nth_element(records.begin(), end - 1, records.end());
+  std::sort(records.begin(), end);
 }
 
-template <typename R>
+// Bits: an unsigned integer of an element's width.
+template <typename R, typename Bits>
 void order_lines(const Tensor& input, std::int64_t dim, bool descending, const Tensor& values,
                  const Tensor& indices) {
   const std::int64_t size = input.size(dim);
@@ -249,9 +280,8 @@ void order_lines(const Tensor& input, std::int64_t dim, bool descending, const T
   const std::int64_t step = input.stride(dim);
   const std::int64_t value_step = values.stride(dim);
   const std::int64_t index_step = indices.stride(dim);
-  const auto width = static_cast<std::int64_t>(size_of(input.dtype()));
-  const auto* const from = static_cast<const char*>(input.data_ptr());
-  auto* const to = static_cast<char*>(values.data_ptr());
+  const auto* const from = static_cast<const Bits*>(input.data_ptr());
+  auto* const to = static_cast<Bits*>(values.data_ptr());
   auto* const places = indices.data<std::int64_t>();
   const Reader<R> reader(input.dtype(), descending);
   const auto lines =
@@ -263,15 +293,13 @@ void order_lines(const Tensor& input, std::int64_t dim, bool descending, const T
                  walk(lines, begin, end, [&](const std::int64_t* at, std::int64_t length) {
                    for (std::int64_t line = 0; line < length; ++line) {
                      const std::int64_t first = at[2] + line * lines.inner_stride(2);
-                     reader.read(from, first, step, size, records);
-                     wanted == size ? sort_records(records, spare) : bring_first(records, wanted);
+                     first_records(reader, reinterpret_cast<const char*>(from), first, step, size,
+                                   wanted, records, spare);
                      const std::int64_t value = at[0] + line * lines.inner_stride(0);
                      const std::int64_t place = at[1] + line * lines.inner_stride(1);
                      for (std::int64_t i = 0; i < wanted; ++i) {
                        const std::int64_t source = records[static_cast<std::size_t>(i)].where();
-                       std::memcpy(to + (value + i * value_step) * width,
-                                   from + (first + source * step) * width,
-                                   static_cast<std::size_t>(width));
+                       to[value + i * value_step] = from[first + source * step];
                        places[place + i * index_step] = source;
                      }
                    }
@@ -285,8 +313,16 @@ void order(const Tensor& input, std::int64_t dim, bool descending, const Tensor&
   if (values.numel() == 0) return;
   DL_CHECK(input.size(dim) < std::int64_t{1} << 32, kNotImplemented,
            "{}: dimension {} of {} has 2^32 elements or more", op, dim, input.sizes().str());
-  size_of(input.dtype()) <= 4 ? order_lines<NarrowRecord>(input, dim, descending, values, indices)
-                              : order_lines<WideRecord>(input, dim, descending, values, indices);
+  switch (size_of(input.dtype())) {
+    case 1:
+      return order_lines<NarrowRecord, std::uint8_t>(input, dim, descending, values, indices);
+    case 2:
+      return order_lines<NarrowRecord, std::uint16_t>(input, dim, descending, values, indices);
+    case 4:
+      return order_lines<NarrowRecord, std::uint32_t>(input, dim, descending, values, indices);
+    default:
+      return order_lines<WideRecord, std::uint64_t>(input, dim, descending, values, indices);
+  }
 }
 
 }  // namespace

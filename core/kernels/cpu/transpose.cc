@@ -23,30 +23,48 @@ constexpr std::int64_t kLineBytes = 64;
 // Columns of a panel: their pages of the input stay in the address cache while rows advance.
 constexpr std::int64_t kPanel = 256;
 
+// Four rows of four elements.
+void transpose_four(const std::uint32_t* from, std::int64_t from_step, std::uint32_t* to,
+                    std::int64_t to_step) {
+  const Four a = load_four(from);
+  const Four b = load_four(from + from_step);
+  const Four c = load_four(from + 2 * from_step);
+  const Four d = load_four(from + 3 * from_step);
+  const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  store_four(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), to);
+  store_four(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), to + to_step);
+  store_four(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), to + 2 * to_step);
+  store_four(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), to + 3 * to_step);
+}
+
+// A part of a tile.
+template <typename Bits>
+void transpose_part(const Bits* from, std::int64_t from_step, Bits* to, std::int64_t to_step,
+                    std::int64_t rows, std::int64_t columns) {
+  std::int64_t by_fours = 0;  // rows
+  if constexpr (std::is_same_v<Bits, std::uint32_t>) {
+    by_fours = columns % 4 == 0 ? rows / 4 * 4 : 0;
+    for (std::int64_t r = 0; r < by_fours; r += 4) {
+      for (std::int64_t c = 0; c < columns; c += 4) {
+        transpose_four(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
+      }
+    }
+  }
+  for (std::int64_t r = by_fours; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
+  }
+}
+
 // A whole tile, both of whose sides are a line of the cache long.
 template <typename Bits>
 void transpose_tile(const Bits* from, std::int64_t from_step, Bits* to, std::int64_t to_step) {
   constexpr std::int64_t kSide = kLineBytes / static_cast<std::int64_t>(sizeof(Bits));
   alignas(64) Bits tile[kSide * kSide];
   if constexpr (std::is_same_v<Bits, std::uint32_t>) {
-    for (std::int64_t c = 0; c < kSide; c += 4) {
-      const Bits* const in = from + c * from_step;
-      for (std::int64_t r = 0; r < kSide; r += 4) {
-        const Four a = load_four(in + r);
-        const Four b = load_four(in + from_step + r);
-        const Four e = load_four(in + 2 * from_step + r);
-        const Four f = load_four(in + 3 * from_step + r);
-        const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-        const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-        const Four ef_low = __builtin_shufflevector(e, f, 0, 4, 1, 5);
-        const Four ef_high = __builtin_shufflevector(e, f, 2, 6, 3, 7);
-        Bits* const out = tile + r * kSide + c;
-        store_four(__builtin_shufflevector(ab_low, ef_low, 0, 1, 4, 5), out);
-        store_four(__builtin_shufflevector(ab_low, ef_low, 2, 3, 6, 7), out + kSide);
-        store_four(__builtin_shufflevector(ab_high, ef_high, 0, 1, 4, 5), out + 2 * kSide);
-        store_four(__builtin_shufflevector(ab_high, ef_high, 2, 3, 6, 7), out + 3 * kSide);
-      }
-    }
+    transpose_part(from, from_step, tile, kSide, kSide, kSide);
   } else {
     for (std::int64_t c = 0; c < kSide; ++c) {
       for (std::int64_t r = 0; r < kSide; ++r) tile[r * kSide + c] = from[c * from_step + r];
@@ -73,10 +91,8 @@ void transpose(const Bits* from, std::int64_t from_step, Bits* to, std::int64_t 
         Bits* const out = to + r * to_step + c;
         if (height == kSide && width == kSide) {
           transpose_tile(in, from_step, out, to_step);
-          continue;
-        }
-        for (std::int64_t i = 0; i < height; ++i) {
-          for (std::int64_t k = 0; k < width; ++k) out[i * to_step + k] = in[k * from_step + i];
+        } else {
+          transpose_part(in, from_step, out, to_step, height, width);
         }
       }
     }
