@@ -213,8 +213,14 @@ void sort_records(std::vector<R>& records, std::vector<R>& spare) {
     return;
   }
   std::array<std::array<std::uint32_t, 256>, kKeyBytes<R>> counts{};
-  for (const R& record : records) {
-    for (std::size_t i = 0; i < kKeyBytes<R>; ++i) ++counts[i][record.byte(i)];
+  std::array<std::array<std::uint32_t, 256>, kKeyBytes<R>>
+      others{};  // so that equal bytes wait less
+  for (std::size_t k = 0; k < records.size(); ++k) {
+    auto& into = k % 2 == 0 ? counts : others;
+    for (std::size_t i = 0; i < kKeyBytes<R>; ++i) ++into[i][records[k].byte(i)];
+  }
+  for (std::size_t i = 0; i < kKeyBytes<R>; ++i) {
+    for (std::size_t byte = 0; byte < 256; ++byte) counts[i][byte] += others[i][byte];
   }
   spare.resize(records.size());
   for (std::size_t i = 0; i < kKeyBytes<R>; ++i) {
@@ -227,28 +233,40 @@ void sort_records(std::vector<R>& records, std::vector<R>& spare) {
   }
 }
 
-// Keeps the first `wanted` of the records that it is given, as a heap whose top is the last.
+// Keeps the first `wanted` of the records that it is given, and a few more until they are divided
+// again.
 template <typename R>
-class Heap {
+class FirstOf {
  public:
-  Heap(std::vector<R>& records, std::int64_t wanted)
-      : records_(records), wanted_(static_cast<std::size_t>(wanted)) {
+  FirstOf(std::vector<R>& records, std::int64_t wanted)
+      : records_(records), wanted_(wanted), room_(static_cast<std::size_t>(4 * wanted + 64)) {
     records_.clear();
+    records_.reserve(room_);
   }
   void add(R record) {
-    if (records_.size() < wanted_) {
-      records_.push_back(record);
-      std::push_heap(records_.begin(), records_.end());
-    } else if (record < records_.front()) {
-      std::pop_heap(records_.begin(), records_.end());
-      records_.back() = record;
-      std::push_heap(records_.begin(), records_.end());
-    }
+    if (full_ && !(record < last_)) return;
+    records_.push_back(record);
+    if (records_.size() == room_) divide();
+  }
+  void finish() {
+    divide();
+    std::sort(records_.begin(), records_.end());
   }
 
  private:
+  void divide() {
+    const auto end = records_.begin() + wanted_;
+    std::nth_element(records_.begin(), end - 1, records_.end());
+    records_.erase(end, records_.end());
+    last_ = records_.back();
+    full_ = true;
+  }
+
   std::vector<R>& records_;
-  std::size_t wanted_;
+  std::int64_t wanted_;
+  std::size_t room_;
+  bool full_ = false;
+  R last_{};  // of the wanted ones, when they were divided
 };
 
 // The first `wanted` records of a line, in their order.
@@ -257,10 +275,9 @@ void first_records(const Reader<R>& reader, const char* from, std::int64_t first
                    std::int64_t size, std::int64_t wanted, std::vector<R>& records,
                    std::vector<R>& spare) {
   if (wanted * 8 <= size) {
-    Heap<R> heap(records, wanted);
-    reader.for_each(from, first, step, size, [&](R record) { heap.add(record); });
-    std::sort_heap(records.begin(), records.end());
-    return;
+    FirstOf<R> best(records, wanted);
+    reader.for_each(from, first, step, size, [&](R record) { best.add(record); });
+    return best.finish();
   }
   records.resize(static_cast<std::size_t>(size));
   R* next = records.data();
