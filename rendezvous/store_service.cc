@@ -43,14 +43,14 @@ grpc::ServerUnaryReactor* answer(StoreService* service, grpc::CallbackServerCont
 // A call that waits in the table. Two may end it, the table and the caller's going away or running
 // out of time; whoever gets the ticket back does. gRPC knows of it from the moment at which the
 // service has returned it, and is done with it at OnDone(), so that start() is never overtaken.
-class Waiting final : public grpc::ServerUnaryReactor {
+class WaitingCall final : public grpc::ServerUnaryReactor {
  public:
   using Fill = std::function<void(KeyTable::Result)>;
 
   // `subscribe` makes the table call back; `fill` puts the result into the reply.
   template <typename Subscribe>
-  static Waiting* begin(KeyTable& table, Fill fill, const Subscribe& subscribe) {
-    return (new Waiting(table))->start(std::move(fill), subscribe);
+  static WaitingCall* begin(KeyTable& table, Fill fill, const Subscribe& subscribe) {
+    return (new WaitingCall(table))->start(std::move(fill), subscribe);
   }
 
   void OnCancel() override {
@@ -60,10 +60,10 @@ class Waiting final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  explicit Waiting(KeyTable& table) : table_(table) {}
+  explicit WaitingCall(KeyTable& table) : table_(table) {}
 
   template <typename Subscribe>
-  Waiting* start(Fill fill, const Subscribe& subscribe) {
+  WaitingCall* start(Fill fill, const Subscribe& subscribe) {
     try {
       ticket_ = subscribe([this, fill = std::move(fill)](KeyTable::Result result) {
         if (result.closed) {
@@ -171,7 +171,7 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
     });
   }
   take_over(this);
-  return Waiting::begin(
+  return WaitingCall::begin(
       table_, [reply](KeyTable::Result result) { reply->set_value(std::move(result.value)); },
       [&](KeyTable::Done done) {
         check_key("get", request->key());
@@ -182,7 +182,7 @@ grpc::ServerUnaryReactor* StoreService::Get(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* StoreService::Wait(grpc::CallbackServerContext*,
                                              const pb::KeysRequest* request, pb::WaitReply*) {
   take_over(this);
-  return Waiting::begin(
+  return WaitingCall::begin(
       table_, [](const KeyTable::Result&) {},
       [&](KeyTable::Done done) { return table_.when_present(keys_of(*request), std::move(done)); });
 }
@@ -234,7 +234,7 @@ grpc::ServerUnaryReactor* StoreService::Watch(grpc::CallbackServerContext*,
                                               const pb::WatchRequest* request,
                                               pb::WatchReply* reply) {
   take_over(this);
-  return Waiting::begin(
+  return WaitingCall::begin(
       table_,
       [reply](KeyTable::Result result) {
         for (Store::Change& change : result.changes) {
