@@ -17,6 +17,7 @@
 
 #include "core/base/limits.h"
 #include "core/base/log.h"
+#include "core/base/terminate.h"
 
 namespace dl::rendezvous {
 
@@ -109,13 +110,14 @@ void shut_down(Library& grpc) {
 
 GrpcUse::GrpcUse() {
   quiet_grpc();
+  end_with_text_when_uncaught();  // its threads may want memory that there is not
   Library& grpc = library();
   std::unique_lock lock(grpc.mutex);
   if (!grpc.changed.wait_for(lock, kShutdownTime, [&] { return !grpc.is_ending; })) {
     throw_no_thread(EAGAIN);  // in its last life
   }
-  require_threads();
   if (grpc.users == 0) {
+    require_threads();
     ::grpc_init();
     require_timers();  // else it stays up: its end would wait for the thread
   }

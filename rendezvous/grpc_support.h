@@ -27,9 +27,10 @@ inline constexpr int kLongestMessage = static_cast<int>(kLongestValue) + (64 << 
 // become debug lines of ours.
 //
 // Where a thread that gRPC wants is refused, gRPC neither says so nor goes on without it: calls
-// have no deadlines any more, and the end of its last object waits for that thread for ever. So
-// the threads are asked for before, its timers are tried, and the library is shut down by a thread
-// that can be left behind.
+// have no deadlines any more, and the end of its last object waits for that thread for ever. So the
+// first user asks for the threads before, its timers are tried, and the library is shut down by a
+// thread that can be left behind. A thread of gRPC's that has no memory ends the process with the
+// limit's name.
 class GrpcUse {
  public:
   // Throws kIo and names the limit if the system does not give this process gRPC's threads.

@@ -11,6 +11,7 @@
 #include "collectives/roster.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "rendezvous/file_store.h"
 #include "rendezvous/grpc_store.h"
@@ -33,6 +34,8 @@ using rendezvous::PrefixStore;
 constexpr std::chrono::milliseconds kTimeToLeave{5000};
 // After an init that has failed: its deadline may be what has passed.
 constexpr std::chrono::milliseconds kTimeToGiveUp{100};
+// For a store to answer the rank that serves it: a loaded machine needs seconds.
+constexpr std::chrono::seconds kTimeToAnswer{15};
 
 // The key of a job without one: no secret, but the same handshake with its checks. Loopback only.
 JobKey open_key() {
@@ -90,6 +93,22 @@ struct Hosted {
     server.emplace(acceptor);
     acceptor.start();
   }
+  // Once: gRPC says nothing if it has not got a thread that its server needs, and the other ranks
+  // would seem not to come.
+  void require_answer(const MeetingOptions& options, Deadline deadline) {
+    if (answers) return;
+    try {
+      GrpcStore client({.endpoint = endpoint, .key = key, .hello = hello_of(options)},
+                       Deadline::earlier(deadline, Deadline::after(kTimeToAnswer)));
+      client.try_get("answer", Deadline::earlier(deadline, Deadline::after(kTimeToAnswer)));
+      answers = true;
+    } catch (const Error& error) {
+      throw_error(ErrorKind::kIo,
+                  "store: this rank serves it, and it does not answer ({}); has it the threads and "
+                  "the memory that it needs? {}",
+                  error.what(), spawn_error_text(EAGAIN));
+    }
+  }
   bool serves(const MeetingOptions& options, const Endpoint& where, const JobKey& with) const {
     return where.text() == endpoint.text() && options.job == job &&
            options.generation == generation && with.bytes() == key.bytes();
@@ -101,6 +120,7 @@ struct Hosted {
   JobKey key;
   Acceptor acceptor;
   std::optional<GrpcStoreServer> server;
+  bool answers = false;
 };
 
 // The one that this process serves; constant-initialised. Nothing destroys it: threads of other
@@ -109,13 +129,14 @@ std::mutex hosted_mutex;
 Hosted* hosted = nullptr;
 
 rendezvous::Store& host(const MeetingOptions& options, const Endpoint& endpoint,
-                        const std::optional<JobKey>& key) {
+                        const std::optional<JobKey>& key, Deadline deadline) {
   const JobKey with = key ? *key : open_key();
   const std::lock_guard lock(hosted_mutex);
   if (hosted == nullptr || !hosted->serves(options, endpoint, with)) {
     delete std::exchange(hosted, nullptr);
     hosted = new Hosted(options, endpoint, with);
   }
+  hosted->require_answer(options, deadline);
   return hosted->server->local();
 }
 
@@ -123,7 +144,7 @@ class HostedMeeting final : public Meeting {
  public:
   HostedMeeting(const MeetingOptions& options, const Endpoint& endpoint,
                 const std::optional<JobKey>& key, Deadline deadline)
-      : generation_(host(options, endpoint, key), generation_of(options)),
+      : generation_(host(options, endpoint, key, deadline), generation_of(options)),
         place_(generation_, next_place(generation_, options, deadline)) {
     key_ = key;
     route_to_ = endpoint.host;

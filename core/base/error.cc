@@ -1,52 +1,13 @@
 #include "core/base/error.h"
 
-#include <unistd.h>
-
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <mutex>
 
 #include "core/base/limits.h"
 #include "core/base/printable.h"
+#include "core/base/terminate.h"
 
 namespace dl {
-namespace {
-
-std::terminate_handler previous_handler = nullptr;
-
-[[noreturn]] void end_with_text() {
-  if (const std::exception_ptr current = std::current_exception()) {
-    try {
-      std::rethrow_exception(current);
-    } catch (const Error& error) {
-      std::fflush(stdout);
-      std::string line = fmt::format("error: {}\n", error.what());
-      // One write, so that the line is not torn between ranks that fail together.
-      [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-      ::_exit(1);
-    } catch (...) {
-      // Not ours: the program's own handler shows it.
-    }
-  }
-  previous_handler();
-  std::abort();
-}
-
-void install_terminate_handler() noexcept {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    previous_handler = std::get_terminate();
-    if (previous_handler == __gnu_cxx::__verbose_terminate_handler) {
-      std::set_terminate(end_with_text);
-    }
-  });
-}
-
-}  // namespace
-
 std::string_view name_of(ErrorKind kind) noexcept {
   switch (kind) {
     case ErrorKind::kInvalidArgument:
@@ -85,7 +46,7 @@ std::string_view name_of(ErrorKind kind) noexcept {
 
 Error::Error(ErrorKind kind, const std::string& text)
     : std::runtime_error(printable(text)), kind_(kind) {
-  install_terminate_handler();
+  end_with_text_when_uncaught();
 }
 
 void throw_errno(int error, std::string_view what) {

@@ -2,6 +2,7 @@
 // fails.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -107,6 +108,34 @@ TEST_F(FewThreads, OfAGroupEndARankAndNeverHoldIt) {
                   without_thread(refused), dlbench("hybrid")}));
     }
     start("hybrid", refused, nodes);
+  }
+}
+
+// Without dlrun rank 0 serves the store, with threads of gRPC's that nobody has tried before. The
+// other rank reaches it, and gets no answer.
+TEST_F(FewThreads, OfTheRankThatServesTheStoreEndIt) {
+  struct Pair {
+    std::unique_ptr<tests::Process> host, other;
+  };
+  std::vector<Pair> pairs;
+  for (int from = 14; from <= 18; from += 2) {
+    const std::string port = std::to_string(tests::free_port());
+    const auto rank = [&](const std::string& number, const Line& before) {
+      return std::make_unique<tests::Process>(
+          joined({before, dlbench("tcp")}),
+          tests::Process::Options{.environment = {"RANK=" + number, "WORLD_SIZE=2",
+                                                  "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port}});
+    };
+    pairs.push_back({rank("0", {"env", "LD_PRELOAD=" + tests::program("../tests/libfew_threads.so"),
+                                "FEW_THREADS_FROM=" + std::to_string(from)}),
+                     rank("1", {})});
+  }
+  for (Pair& pair : pairs) {
+    const bool is_well = pair.host->wait() == 0;
+    EXPECT_TRUE(is_well || pair.host->err().find("(ulimit -u)") != std::string::npos)
+        << pair.host->err();
+    pair.other->signal(SIGKILL);
+    pair.other->wait();
   }
 }
 

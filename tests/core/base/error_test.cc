@@ -6,9 +6,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <string>
+#include <thread>
 
 #include "core/base/limits.h"
+#include "core/base/terminate.h"
 
 namespace dl {
 namespace {
@@ -114,6 +117,15 @@ TEST(ErrorDeathTest, UncaughtErrorEndsWithItsTextAndExitCodeOne) {
     throw_error(ErrorKind::kInternal, "the boiler is {}", "cold");
   };
   EXPECT_EXIT(throw_through_noexcept(), testing::ExitedWithCode(1), "error: the boiler is cold");
+}
+
+// In a thread of a library, say, which has no memory left.
+TEST(ErrorDeathTest, TheWantOfMemoryThatNobodyCatchesEndsTheProgramWithTheLimit) {
+  const auto want_memory = [] {
+    end_with_text_when_uncaught();
+    std::thread([] { throw std::bad_alloc(); }).join();
+  };
+  EXPECT_EXIT(want_memory(), testing::ExitedWithCode(1), "error: out of memory");
 }
 
 }  // namespace
