@@ -100,6 +100,7 @@ int run(int argc, char** argv, std::string& step) {
     }
     if (needs_topology(options)) machine.topology = read_topology(machine.cpus);
     plan = make_plan(options, machine);
+    plan.awaits_lost_nodes = options.slurm_step.empty();  // srun starts a task once
   } catch (const Error& error) {
     fmt::print(stderr, "dlrun: {}\n", error.what());
     if (!step.empty()) end_slurm_step(step);
@@ -114,9 +115,17 @@ int run(int argc, char** argv, std::string& step) {
   }
   if (options.verbose) fmt::print(stderr, "{}", plan_in_short(options.settings, plan));
   for (const std::string& line : shared_gpus(plan)) fmt::print(stderr, "dlrun: {}\n", line);
-  const Program& program = plan.program;
+  Program& program = plan.program;
+  if (program.exit_code == 0) {
+    try {
+      plan.serves_pmi = is_to_serve_pmi(options, program);
+    } catch (const Error& error) {
+      program.exit_code = kExitUsage;
+      program.error = error.what();
+    }
+  }
   if (program.exit_code != 0) {
-    // Other nodes may have the program, and wait for this one.
+    // Other nodes may be able to start theirs, and wait for this one.
     const bool has_others = plan.job.nnodes > 1;
     fmt::print(stderr, "dlrun: {}{}\n", program.error,
                has_others ? "; the other nodes are told so when they have joined" : "");
@@ -124,13 +133,6 @@ int run(int argc, char** argv, std::string& step) {
   }
   // One node's request is enough for all.
   if (plan.node_rank == 0) options.preempt_at = time_of_preemption(options);
-  try {
-    plan.serves_pmi = is_to_serve_pmi(options, program);
-  } catch (const Error& error) {
-    fmt::print(stderr, "dlrun: {}\n", error.what());
-    if (!step.empty()) end_slurm_step(step);
-    return kExitUsage;
-  }
   for (const std::string& line : plan.bindings_drawn) fmt::print(stderr, "dlrun: {}\n", line);
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),

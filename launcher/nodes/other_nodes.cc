@@ -121,6 +121,7 @@ void OtherNodes::kill() {
 
 void OtherNodes::on_failed(JobFailure failure) {
   takes_part_ = false;
+  if (failure.node_lost && !plan_.awaits_lost_nodes) failure.restart = {};
   is_to_join_again_ = failure.restart.again;
   events_.on_failed(std::move(failure));
 }

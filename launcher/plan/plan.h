@@ -100,6 +100,8 @@ struct NodePlan {
   std::string iface;               // empty: not given
   Program program;                 // what is executed, found along PATH, or why it cannot be
   bool wants_torch_store = false;  // see torch_program.h
+  // A node that is lost may come back: a person, or what watches over it, starts its dlrun anew.
+  bool awaits_lost_nodes = true;
 
   int local_world_size() const { return static_cast<int>(ranks.size()); }
 };

@@ -26,6 +26,7 @@
 #include "launcher/plan/gpus.h"
 #include "launcher/plan/machine.h"
 #include "launcher/plan/plan.h"
+#include "launcher/pmi/serve.h"
 #include "launcher/preempt/save_requests.h"
 #include "launcher/process/job_signals.h"
 #include "launcher/process/program.h"
@@ -182,9 +183,11 @@ Node make_node(const Start& start, Opening& opening) {
   if (needs_topology(node.options)) machine.topology = read_topology(machine.cpus);
   node.plan = make_plan(node.options, machine);
   node.plan.host = start.host;
+  node.plan.awaits_lost_nodes = false;  // the front ends the job
   node.plan.job.other_endpoints = std::move(others);
   const Program& program = node.plan.program;
   if (program.exit_code != 0) throw Refusal{program.exit_code, program.error};
+  node.plan.serves_pmi = is_to_serve_pmi(node.options, program);
   return node;
 }
 

@@ -145,6 +145,18 @@ TEST_F(Slurm, AProgramThatOneNodeLacksEndsTheJobOnAllNodes) {
   }
 }
 
+// Each rank would be a world of one.
+TEST_F(Slurm, AProgramOfAnMpiIsRefusedOnSeveralNodes) {
+  for (const std::string mpi : {"mpich", "openmpi"}) {
+    const std::string program = tests::program("../tests/mpi_sum_" + mpi);
+    if (!std::filesystem::exists(program)) continue;  // dist_mpi_launch_test says so
+    tests::Process job(salloc({"--nodes=2"}, {program}), cluster().options());
+    EXPECT_EQ(job.wait(), 2) << job.err();
+    EXPECT_EQ(job.out(), "");
+    EXPECT_THAT(job.err(), HasSubstr(program + " is linked to "));
+  }
+}
+
 // MUNGE on one node alone.
 TEST_F(Slurm, ANodeWithoutMungeBesideOneThatHasItIsNamed) {
   // All programs that the job needs, and no munge.
