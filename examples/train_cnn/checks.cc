@@ -13,11 +13,20 @@
 
 namespace dl::examples {
 
+std::string settings_of_steps(const Options& options) {
+  return fmt::format("--dataset {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}{}",
+                     options.dataset, options.batch_size, options.lr, options.momentum,
+                     options.seed, options.amp, options.capture ? " --capture" : "");
+}
+
 void require_equal_settings(const Options& options, collectives::ProcessGroup& group) {
-  const std::string mine = fmt::format(
-      "--dataset {} --epochs {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}{}",
-      options.dataset, options.epochs, options.batch_size, options.lr, options.momentum,
-      options.seed, options.amp, options.capture ? " --capture" : "");
+  const std::string checkpoints =
+      options.checkpoint_dir.empty()
+          ? ""
+          : fmt::format(" --checkpoint-dir {} --checkpoint-every {}{}", options.checkpoint_dir,
+                        options.checkpoint_every, options.resume ? " --resume" : "");
+  const std::string mine =
+      fmt::format("{} --epochs {}{}", settings_of_steps(options), options.epochs, checkpoints);
   const std::vector<std::string> all = collectives::all_gather_bytes(group, mine);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     DL_CHECK(all[rank] == all[0], kMismatch,
@@ -37,6 +46,15 @@ void require_writable(const std::string& path) {
   const bool is_new = !std::filesystem::exists(path, ignored);
   DL_CHECK(is_new || std::filesystem::is_regular_file(path, ignored), kInvalidArgument,
            "--save {} is a device or a pipe, wanted a file's name", path);
+}
+
+void require_writable_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  DL_CHECK(!error, kInvalidArgument, "--checkpoint-dir {}: cannot make it: {}", path,
+           error.message());
+  DL_CHECK(::access(path.c_str(), W_OK) == 0, kInvalidArgument,
+           "--checkpoint-dir {}: cannot write there: {}", path, std::strerror(errno));
 }
 
 }  // namespace dl::examples

@@ -32,6 +32,7 @@ void run(const Options& options) {
   const Ref<collectives::ProcessGroup> group = default_group();
   const bool first = group->rank() == 0;
   if (first && !options.save.empty()) require_writable(options.save);
+  if (first && !options.checkpoint_dir.empty()) require_writable_folder(options.checkpoint_dir);
   require_equal_settings(options, *group);
   Reporter reporter({.speaks = first,
                      .json = options.json,

@@ -82,6 +82,21 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->check(refuse_empty);
   app.add_option("--load", o.load, "begin with the parameters of this safetensors file")
       ->check(refuse_empty);
+  auto* const checkpoint_dir =
+      app.add_option("--checkpoint-dir", o.checkpoint_dir,
+                     "save checkpoints here, on rank 0; all ranks read them")
+          ->check(refuse_empty);
+  app.add_option("--checkpoint-every", o.checkpoint_every, "steps between two checkpoints")
+      ->transform(whole(1, kMost))
+      ->needs(checkpoint_dir)
+      ->capture_default_str();
+  app.add_option("--checkpoint-keep", o.keep, "newest checkpoints that stay")
+      ->transform(whole(1, 1'000'000))
+      ->needs(checkpoint_dir)
+      ->capture_default_str();
+  app.add_flag("--resume", o.resume,
+               "go on from the newest checkpoint; begin anew if there is none yet")
+      ->needs(checkpoint_dir);
   app.add_option("--log-every", o.log_every, "steps between two lines")
       ->transform(whole(1, kMost))
       ->capture_default_str();

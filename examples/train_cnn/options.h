@@ -20,6 +20,10 @@ struct Options {
   int workers = 1;  // threads that read data
   std::string save;
   std::string load;
+  std::string checkpoint_dir;           // empty: no checkpoints
+  std::int64_t checkpoint_every = 100;  // steps
+  int keep = 3;                         // checkpoints
+  bool resume = false;
   std::int64_t log_every = 10;  // steps
   std::string amp = "off";      // bf16 or f16: mixed precision
   std::string device = "cpu";   // cpu, cuda (dlrun's choice for this rank) or cuda:N

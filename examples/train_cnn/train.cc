@@ -1,8 +1,11 @@
 #include "examples/train_cnn/train.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "core/autocast/autocast.h"
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
+#include "examples/train_cnn/run_state.h"
 #include "nn/amp/grad_scaler.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/sampler.h"
@@ -95,23 +99,39 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
   const std::int64_t samples_a_step = options.batch_size * group->size();
   Progress now{.epochs = options.epochs, .steps = loader.size()};
   Trained result;
-  std::int64_t step_of_run = 0;
-  for (now.epoch = 1; now.epoch <= options.epochs; ++now.epoch) {
-    sampler.set_epoch(now.epoch - 1);
-    now.step = 0;
+  RunState state(options, {.model = model, .optimizer = optimizer, .scaler = scaler}, group);
+  const std::optional<Position> stopped = state.resume();
+  if (stopped) {
+    reporter.note(fmt::format("goes on after step {}, in epoch {}", stopped->step_of_run,
+                              stopped->epoch + 1));
+  }
+  const Position begin = stopped.value_or(Position{});
+  std::int64_t step_of_run = begin.step_of_run;
+  for (now.epoch = begin.epoch + 1; now.epoch <= options.epochs; ++now.epoch) {
+    now.step = now.epoch == begin.epoch + 1 ? begin.step : 0;
+    const std::int64_t done = now.step;
+    sampler.resume({.epoch = now.epoch - 1, .offset = done * samples_a_step});
     const auto start = Clock::now();
-    for (const data::Batch& batch : loader) {
+    data::DataLoader::Iterator batches = loader.begin();
+    if (done > 0) state.restore_random();
+    for (; batches != loader.end(); ++batches) {
+      const data::Batch& batch = *batches;
       const Tensor loss = take_step({batch[0], batch[1]})[0];
       ++now.step;
       ++step_of_run;
       if (reporter.wants_loss(step_of_run, now.step == now.steps)) {
         now.loss = mean_over_ranks(loss.item<double>(), *group);
       }
-      now.samples_per_s = static_cast<double>(now.step * samples_a_step) / seconds_since(start);
+      now.samples_per_s =
+          static_cast<double>((now.step - done) * samples_a_step) / seconds_since(start);
       reporter.step(step_of_run, now);
+      const bool ends_epoch = now.step == now.steps;
+      state.after_step({.epoch = ends_epoch ? now.epoch : now.epoch - 1,
+                        .step = ends_epoch ? 0 : now.step,
+                        .step_of_run = step_of_run});
     }
     result.seconds += seconds_since(start);
-    result.samples += now.steps * samples_a_step;
+    result.samples += (now.steps - done) * samples_a_step;
     reporter.epoch_done(now);
   }
   if (group->size() > 1 && options.epochs > 0) {

@@ -125,13 +125,12 @@ std::vector<std::int64_t> DistributedSampler::indices() {
   } else {
     order = counted(dataset_size_);
   }
-  const std::int64_t left = dataset_size_ - cursor_.offset;
   std::vector<std::int64_t> mine(static_cast<std::size_t>(size()));
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    // Padding goes around the samples that are left, from their first.
+    // Padding begins with the epoch's first samples, as if the run had not been stopped.
     const std::int64_t position =
         options_.rank + static_cast<std::int64_t>(i) * options_.num_replicas;
-    mine[i] = order[static_cast<std::size_t>(cursor_.offset + position % left)];
+    mine[i] = order[static_cast<std::size_t>((cursor_.offset + position) % dataset_size_)];
   }
   return mine;
 }

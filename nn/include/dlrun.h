@@ -43,6 +43,7 @@
 #include "core/tensor/print.h"
 #include "core/tensor/tensor.h"
 #include "nn/amp/grad_scaler.h"
+#include "nn/checkpoint/checkpoint.h"
 #include "nn/data/combine.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/dataset.h"

@@ -79,6 +79,29 @@ TEST(TrainCnn, SavesWhatAnyNumberOfRanksLoadsAndTestsTheSame) {
   }
 }
 
+// 1,433 images are 22 steps of 64; step 21 is the last but one of the first epoch.
+TEST(TrainCnn, GoesOnFromACheckpointWithTheSameBits) {
+  const TemporaryDirectory dir;
+  const std::string checkpoints = "--checkpoint-every 7 --checkpoint-dir " + dir.path() + "/c";
+  const Report whole = report_of(on_ranks(2, "--epochs 2 --batch-size 32"));
+  // What a run of one epoch leaves is what a longer one leaves that is killed then.
+  report_of(on_ranks(2, "--epochs 1 --batch-size 32 --resume " + checkpoints));
+  const Report rest = report_of(on_ranks(2, "--epochs 2 --batch-size 32 --resume " + checkpoints));
+  EXPECT_EQ(rest.steps.front()["step"], 22);
+  EXPECT_EQ(rest.steps.back()["step"], whole.steps.back()["step"]);
+  EXPECT_EQ(rest.end["parameters_sha256"], whole.end["parameters_sha256"]);
+
+  const auto refused = [&](const std::string& command) { return shell(command + " 2>&1").text; };
+  EXPECT_THAT(refused(train_cnn("--epochs 1 " + checkpoints)),
+              HasSubstr("/c holds checkpoints of an earlier run; go on with --resume, or name "
+                        "another folder"));
+  EXPECT_THAT(refused(train_cnn("--epochs 1 --checkpoint-dir /dev/null/c")),
+              HasSubstr("--checkpoint-dir /dev/null/c: cannot make it: Not a directory"));
+  EXPECT_THAT(refused(train_cnn("--epochs 3 --batch-size 32 --resume " + checkpoints)),
+              HasSubstr("/c is of a run with --dataset digits --batch-size 32 --lr 0.05 --momentum "
+                        "0.9 --seed 42 --amp off on 2 ranks, this one is started with "));
+}
+
 TEST(TrainCnn, SavesPyTorchsNames) {
   const TemporaryDirectory dir;
   const std::string file = dir.path() + "/model.safetensors";

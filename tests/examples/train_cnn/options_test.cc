@@ -75,6 +75,8 @@ TEST(Options, BadUsageIsExitCodeTwoAndNamesTheFlag) {
                                     {"--seed", "-1"},
                                     {"--seed", "18446744073709551616"},
                                     {"--save", ""},
+                                    {"--checkpoint-dir", ""},
+                                    {"--checkpoint-every", "10"},  // without a folder
                                     {"--data-dir", ""},
                                     {"--dataset", "imagenet"},
                                     {"--no-such-flag", "1"}}) {

@@ -176,6 +176,19 @@ TEST(DistributedSampler, ResumesAtTheExactSampleWithAnotherNumberOfRanks) {
   EXPECT_EQ(pieces, whole);
 }
 
+// 10 samples of 4 ranks: two are visited twice, and which must not depend on where the run stopped.
+TEST(DistributedSampler, ResumesWithThePaddingOfTheWholeEpoch) {
+  for (int rank = 0; rank < 4; ++rank) {
+    DistributedSampler sampler(10, {.num_replicas = 4, .rank = rank, .seed = 7});
+    sampler.resume({.epoch = 1});
+    const Indices whole = sampler.indices();
+    for (const int done : {1, 2}) {
+      sampler.resume({.epoch = 1, .offset = 4 * done});
+      EXPECT_EQ(sampler.indices(), Indices(whole.begin() + done, whole.end())) << rank;
+    }
+  }
+}
+
 TEST(DistributedSampler, ANewEpochForgetsTheOffset) {
   DistributedSampler sampler(10, {.num_replicas = 2});
   sampler.resume({.epoch = 1, .offset = 8});

@@ -1,0 +1,110 @@
+#include "examples/train_cnn/run_state.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "collectives/objects.h"
+#include "core/base/error.h"
+#include "core/base/number.h"
+#include "core/tensor/factories.h"
+#include "examples/train_cnn/checks.h"
+
+namespace dl::examples {
+namespace {
+
+constexpr const char* kNone = "none";
+
+std::string random_part(int rank) {
+  return fmt::format("random.{}", rank);
+}
+
+std::string bytes_of(const nn::StateDict& random) {
+  std::string bytes;
+  for (const auto& [name, tensor] : random) {
+    bytes.append(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
+  }
+  return bytes;
+}
+
+// A state as this rank's, with the bytes of another rank.
+nn::StateDict with_bytes(const nn::StateDict& like, std::string_view bytes) {
+  nn::StateDict state;
+  for (const auto& [name, tensor] : like) {
+    const Tensor copy = empty_like(tensor);
+    std::memcpy(copy.data_ptr(), bytes.data(), copy.nbytes());
+    bytes.remove_prefix(copy.nbytes());
+    state.push_back({name, copy});
+  }
+  return state;
+}
+
+}  // namespace
+
+RunState::RunState(const Options& options, Parts parts, const Ref<collectives::ProcessGroup>& group)
+    : options_(options), parts_(parts), group_(group) {
+  if (!options.checkpoint_dir.empty()) {
+    checkpoints_.emplace(options.checkpoint_dir, nn::CheckpointOptions{.keep = options.keep});
+  }
+}
+
+// All that decides what a step computes.
+std::string RunState::settings() const {
+  return fmt::format("{} on {} ranks", settings_of_steps(options_), group_->size());
+}
+
+std::optional<Position> RunState::resume() {
+  if (!checkpoints_) return std::nullopt;
+  std::string newest = kNone;
+  if (group_->rank() == 0) {
+    const std::vector<std::int64_t> steps = checkpoints_->steps();
+    DL_CHECK(steps.empty() || options_.resume, kInvalidArgument,
+             "--checkpoint-dir {} holds checkpoints of an earlier run; go on with --resume, or "
+             "name another folder",
+             options_.checkpoint_dir);
+    if (!steps.empty()) newest = std::to_string(steps.back());
+  }
+  // Rank 0 decides: a file system may show the others an older state of the folder.
+  newest = collectives::broadcast_bytes(*group_, newest, /*root=*/0);
+  const std::optional<std::int64_t> step = read_number<std::int64_t>(newest);
+  if (!step) return std::nullopt;
+  const nn::Checkpoint found = checkpoints_->load(*step);
+  const auto written = found.texts.find("settings");
+  DL_CHECK(written != found.texts.end() && written->second == settings(), kMismatch,
+           "the checkpoint of step {} in {} is of a run with {}, this one is started with {}",
+           *step, options_.checkpoint_dir,
+           written == found.texts.end() ? "nothing" : written->second, settings());
+  parts_.model.load_state_dict(found.part("model"));
+  parts_.optimizer.load_state_dict(found.part("optimizer"));
+  if (parts_.scaler.is_enabled()) parts_.scaler.load_state_dict(found.part("scaler"));
+  random_ = found.part(random_part(group_->rank()));
+  restore_random();
+  return Position{
+      .epoch = found.number("epoch"), .step = found.number("step"), .step_of_run = *step};
+}
+
+void RunState::restore_random() const {
+  nn::load_random_state(default_generator(), random_);
+}
+
+void RunState::after_step(const Position& position) {
+  if (!checkpoints_ || position.step_of_run % options_.checkpoint_every != 0) return;
+  const nn::StateDict mine = nn::random_state(default_generator());
+  const std::vector<std::string> random =
+      collectives::gather_bytes(*group_, bytes_of(mine), /*root=*/0);
+  if (group_->rank() != 0) return;
+  nn::Checkpoint checkpoint{
+      .step = position.step_of_run,
+      .parts = {{"model", parts_.model.state_dict()}, {"optimizer", parts_.optimizer.state_dict()}},
+      .numbers = {{"epoch", position.epoch}, {"step", position.step}},
+      .texts = {{"settings", settings()}}};
+  if (parts_.scaler.is_enabled()) checkpoint.parts["scaler"] = parts_.scaler.state_dict();
+  for (int rank = 0; rank < group_->size(); ++rank) {
+    checkpoint.parts[random_part(rank)] = with_bytes(mine, random[static_cast<std::size_t>(rank)]);
+  }
+  checkpoints_->save(checkpoint);
+}
+
+}  // namespace dl::examples

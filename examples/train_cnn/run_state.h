@@ -1,0 +1,53 @@
+// Checkpoints of a run: where it stands, and the way back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "collectives/process_group.h"
+#include "examples/train_cnn/options.h"
+#include "nn/amp/grad_scaler.h"
+#include "nn/checkpoint/checkpoint.h"
+#include "nn/module/module.h"
+#include "nn/optim/optimizer.h"
+
+namespace dl::examples {
+
+struct Position {
+  std::int64_t epoch = 0;  // from 0
+  std::int64_t step = 0;   // taken in this epoch
+  std::int64_t step_of_run = 0;
+};
+
+// With --checkpoint-dir; without it every member does nothing. All ranks make one and call the same
+// members: rank 0 writes, every rank reads.
+class RunState {
+ public:
+  struct Parts {
+    nn::Module& model;
+    optim::Optimizer& optimizer;
+    amp::GradScaler& scaler;
+  };
+  RunState(const Options& options, Parts parts, const Ref<collectives::ProcessGroup>& group);
+
+  // With --resume and a checkpoint: brings all parts to where it was, and says where. Throws
+  // kMismatch if it is of other settings or another number of ranks, and kInvalidArgument if the
+  // folder holds checkpoints and --resume is not given.
+  std::optional<Position> resume();
+  // Sets the random numbers anew to those of the checkpoint that resume() found. A loader draws one
+  // when an epoch begins, which a run that was stopped inside of it has drawn already.
+  void restore_random() const;
+  // Saves after every --checkpoint-every steps.
+  void after_step(const Position& position);
+
+ private:
+  std::string settings() const;
+
+  const Options& options_;
+  Parts parts_;
+  Ref<collectives::ProcessGroup> group_;
+  std::optional<nn::CheckpointDir> checkpoints_{};
+  nn::StateDict random_{};  // of this rank, in the checkpoint
+};
+
+}  // namespace dl::examples

@@ -1,0 +1,303 @@
+#include "nn/checkpoint/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/number.h"
+#include "core/base/unique_fd.h"
+#include "core/tensor/factories.h"
+#include "nn/serialize/atomic_file.h"
+#include "nn/serialize/input_file.h"
+#include "nn/serialize/safetensors.h"
+
+namespace dl::nn {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kSaving = ".saving-";      // is being written
+constexpr std::string_view kRemoving = ".removing-";  // is being removed
+constexpr const char* kDescription = "checkpoint.json";
+constexpr int kFormat = 1;
+constexpr std::uint64_t kMaxDescription = 64 << 20;
+
+class Sha256 {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    ok_ = ok_ && EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1;
+  }
+  std::string hex() {
+    std::array<unsigned char, 32> hash{};
+    ok_ = ok_ && EVP_DigestFinal_ex(context_.get(), hash.data(), nullptr) == 1;
+    DL_CHECK(ok_, kInternal, "OpenSSL could not compute a SHA-256");
+    return fmt::format("{:02x}", fmt::join(hash, ""));
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_{EVP_MD_CTX_new(),
+                                                                   EVP_MD_CTX_free};
+  bool ok_ = context_ != nullptr && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1;
+};
+
+std::string sha256_of(const InputFile& file) {
+  Sha256 hash;
+  std::vector<std::byte> bytes(std::size_t{1} << 20);
+  for (std::uint64_t at = 0; at < file.size();) {
+    const std::size_t some = std::min<std::uint64_t>(bytes.size(), file.size() - at);
+    file.read_at(at, std::span(bytes).first(some));
+    hash.add(std::span(bytes).first(some));
+    at += some;
+  }
+  return hash.hex();
+}
+
+std::string sha256_of(std::string_view text) {
+  Sha256 hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
+void sync_folder(const std::string& path) {
+  const UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder || ::fsync(folder.get()) != 0) throw_errno(errno, fmt::format("sync {}", path));
+}
+
+// Makes the folder and those above it, and brings their names to the disk.
+void make_folder(const fs::path& path) {
+  if (path.empty() || fs::is_directory(path)) return;
+  make_folder(path.parent_path());
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
+    throw_errno(errno, fmt::format("make {}", path.string()));
+  }
+  sync_folder(path.has_parent_path() ? path.parent_path().string() : ".");
+}
+
+void rename_folder(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    throw_errno(errno, fmt::format("rename {} to {}", from, to));
+  }
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) throw_errno(error.value(), fmt::format("remove {}", path));
+}
+
+void check_part_name(const std::string& name) {
+  const auto is_allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  };
+  DL_CHECK(!name.empty() && name.size() <= 100 && name.front() != '.' &&
+               std::ranges::all_of(name, is_allowed),
+           kInvalidArgument,
+           "save a checkpoint: a part is called {}, wanted a-z, 0-9, '_', '-' and '.'",
+           shown_name(name));
+}
+
+std::string file_of(const std::string& part) {
+  return part + ".safetensors";
+}
+
+// The description's text is protected by its own sum, which is taken over all else in it.
+std::string sealed(Json description) {
+  description["sha256"] = sha256_of(description.dump());
+  return description.dump(2) + "\n";
+}
+
+Json read_description(const std::string& path) {
+  const InputFile file(path);
+  DL_CHECK(file.size() <= kMaxDescription, kParse, "{} has {} bytes, wanted at most {}", path,
+           file.size(), kMaxDescription);
+  std::string text(file.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  Json description = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  DL_CHECK(description.is_object() && description.contains("sha256") &&
+               description["sha256"].is_string(),
+           kParse, "{} is no description of a checkpoint", path);
+  const std::string sum = description["sha256"];
+  description.erase("sha256");
+  DL_CHECK(sha256_of(description.dump(-1, ' ', false, Json::error_handler_t::replace)) == sum,
+           kParse, "{} is damaged: its SHA-256 is another than it says", path);
+  return description;
+}
+
+}  // namespace
+
+const StateDict& Checkpoint::part(const std::string& name) const {
+  const auto found = parts.find(name);
+  DL_CHECK(found != parts.end(), kNotFound, "the checkpoint of step {} has no part {}", step,
+           shown_name(name));
+  return found->second;
+}
+
+std::int64_t Checkpoint::number(const std::string& name) const {
+  const auto found = numbers.find(name);
+  DL_CHECK(found != numbers.end(), kNotFound, "the checkpoint of step {} has no number {}", step,
+           shown_name(name));
+  return found->second;
+}
+
+CheckpointDir::CheckpointDir(std::string path, CheckpointOptions options)
+    : path_(std::move(path)), options_(options) {
+  DL_CHECK(options_.keep >= 1, kInvalidArgument,
+           "CheckpointDir: keep is {}, wanted at least 1 checkpoint", options_.keep);
+  DL_CHECK(!path_.empty(), kInvalidArgument, "CheckpointDir: the folder has no name");
+}
+
+std::string CheckpointDir::folder_of(std::int64_t step) const {
+  return fmt::format("{}/{}{:012}", path_, kStepPrefix, step);
+}
+
+std::vector<std::int64_t> CheckpointDir::steps() const {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kStepPrefix)) continue;
+    const std::string digits = name.substr(kStepPrefix.size());
+    const std::size_t first = std::min(digits.find_first_not_of('0'), digits.size() - 1);
+    const auto step =
+        digits.empty() ? std::nullopt : read_number<std::int64_t>(digits.substr(first));
+    if (step && entry.path() == folder_of(*step)) steps.push_back(*step);
+  }
+  // There are none where there is no folder.
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw_errno(error.value(), fmt::format("read {}", path_));
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+void CheckpointDir::save(const Checkpoint& checkpoint) const {
+  const std::string target = folder_of(checkpoint.step);
+  DL_CHECK(checkpoint.step >= 0, kInvalidArgument, "save a checkpoint: its step is {}",
+           checkpoint.step);
+  DL_CHECK(!fs::exists(target), kInvalidArgument,
+           "save a checkpoint: {} is there already; is this the folder of another run?", target);
+  for (const auto& [name, state] : checkpoint.parts) check_part_name(name);
+  make_folder(path_);
+  // What an earlier process left that was killed.
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(kSaving) || name.starts_with(kRemoving)) remove_folder(entry.path());
+  }
+
+  const std::string aside = fmt::format("{}/{}{}", path_, kSaving, checkpoint.step);
+  make_folder(aside);
+  Json files = Json::object();
+  for (const auto& [name, state] : checkpoint.parts) {
+    const std::string file = fmt::format("{}/{}", aside, file_of(name));
+    save_safetensors(file, state);
+    const InputFile written(file);
+    files[file_of(name)] = {{"bytes", written.size()}, {"sha256", sha256_of(written)}};
+  }
+  std::string description;
+  try {
+    description = sealed({{"format", kFormat},
+                          {"step", checkpoint.step},
+                          {"files", files},
+                          {"numbers", checkpoint.numbers},
+                          {"texts", checkpoint.texts}});
+  } catch (const Json::exception&) {
+    throw_error(ErrorKind::kInvalidArgument, "save {}: a name or a text is not UTF-8", target);
+  }
+  // The last file: it brings the names of all of them to the disk.
+  AtomicFile file(fmt::format("{}/{}", aside, kDescription));
+  file.write(std::as_bytes(std::span(description)));
+  file.commit();
+  rename_folder(aside, target);
+  sync_folder(path_);
+  remove_old();
+}
+
+void CheckpointDir::remove_old() const {
+  const std::vector<std::int64_t> all = steps();
+  const auto keep = static_cast<std::size_t>(options_.keep);
+  for (std::size_t i = 0; i + keep < all.size(); ++i) {
+    // Under its name it is whole as long as it is there.
+    const std::string going = fmt::format("{}/{}{}", path_, kRemoving, all[i]);
+    rename_folder(folder_of(all[i]), going);
+    remove_folder(going);
+  }
+}
+
+Checkpoint CheckpointDir::load(std::int64_t step) const {
+  const std::string folder = folder_of(step);
+  const std::string about = fmt::format("{}/{}", folder, kDescription);
+  const Json description = read_description(about);
+  Checkpoint checkpoint{.step = step};
+  std::map<std::string, std::pair<std::uint64_t, std::string>> files;
+  try {
+    DL_CHECK(description.at("format") == kFormat, kParse, "{} is of format {}, wanted {}", about,
+             description.at("format").dump(), kFormat);
+    DL_CHECK(description.at("step") == step, kParse, "{} is of step {}, wanted {}", about,
+             description.at("step").dump(), step);
+    description.at("numbers").get_to(checkpoint.numbers);
+    description.at("texts").get_to(checkpoint.texts);
+    for (const auto& [name, file] : description.at("files").items()) {
+      files[name] = {file.at("bytes").get<std::uint64_t>(), file.at("sha256").get<std::string>()};
+    }
+  } catch (const Json::exception& error) {
+    throw_error(ErrorKind::kParse, "{} is no description of a checkpoint: {}", about, error.what());
+  }
+  for (const auto& [name, sum] : files) {
+    constexpr std::string_view kEnd = ".safetensors";
+    DL_CHECK(name.ends_with(kEnd) && name.find('/') == std::string::npos, kParse,
+             "{} names the file {}, which is no part of a checkpoint", about, shown_name(name));
+    const std::string path = fmt::format("{}/{}", folder, name);
+    const InputFile file(path);
+    DL_CHECK(file.size() == sum.first, kParse, "{} is damaged: it has {} bytes, wanted {}", path,
+             file.size(), sum.first);
+    DL_CHECK(sha256_of(file) == sum.second, kParse,
+             "{} is damaged: its SHA-256 is another than {} says", path, kDescription);
+    checkpoint.parts[name.substr(0, name.size() - kEnd.size())] =
+        std::move(load_safetensors(path).tensors);
+  }
+  return checkpoint;
+}
+
+std::optional<Checkpoint> CheckpointDir::load_latest() const {
+  const std::vector<std::int64_t> all = steps();
+  if (all.empty()) return std::nullopt;
+  return load(all.back());
+}
+
+StateDict random_state(const Generator& generator) {
+  const std::vector<std::byte> bytes = generator.state();
+  Tensor stream = empty({static_cast<std::int64_t>(bytes.size())}, {.dtype = DType::kU8});
+  std::memcpy(stream.data_ptr(), bytes.data(), bytes.size());
+  return {{"stream", stream},
+          {"philox_offset", tensor(generator.philox_offset(), {.dtype = DType::kU64})}};
+}
+
+void load_random_state(Generator& generator, const StateDict& state) {
+  const Tensor* const stream = find(state, "stream");
+  const Tensor* const offset = find(state, "philox_offset");
+  DL_CHECK(stream != nullptr && stream->dtype() == DType::kU8 && offset != nullptr &&
+               offset->dtype() == DType::kU64 && offset->numel() == 1,
+           kNotFound, "load_random_state: the state has no stream or no philox_offset");
+  const Tensor bytes = stream->contiguous();
+  generator.set_state({static_cast<const std::byte*>(bytes.data_ptr()), bytes.nbytes()});
+  generator.set_philox_offset(offset->item<std::uint64_t>());
+}
+
+}  // namespace dl::nn

@@ -1,0 +1,153 @@
+#include "nn/checkpoint/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/error.h"
+#include "core/random/tensor_random.h"
+#include "core/tensor/factories.h"
+#include "tests/nn/data/bytes.h"
+
+namespace dl::nn {
+namespace {
+
+using data::TemporaryDirectory;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Checkpoint checkpoint_of(std::int64_t step) {
+  return {.step = step,
+          .parts = {{"model", {{"w", full({64}, static_cast<double>(step))}}},
+                    {"optimizer", {{"step", full({}, step)}}}},
+          .numbers = {{"epoch", step / 10}},
+          .texts = {{"settings", "--seed 1"}}};
+}
+
+void expect_whole(const Checkpoint& checkpoint) {
+  EXPECT_EQ(checkpoint.part("model")[0].tensor.at<float>({63}),
+            static_cast<float>(checkpoint.step));
+  EXPECT_EQ(checkpoint.part("optimizer")[0].tensor.item<std::int64_t>(), checkpoint.step);
+  EXPECT_EQ(checkpoint.number("epoch"), checkpoint.step / 10);
+  EXPECT_EQ(checkpoint.texts.at("settings"), "--seed 1");
+}
+
+TEST(Checkpoint, KeepsTheNewest) {
+  const TemporaryDirectory dir;
+  const CheckpointDir checkpoints(dir.path() + "/a/b", {.keep = 2});
+  EXPECT_TRUE(checkpoints.steps().empty());
+  EXPECT_FALSE(checkpoints.load_latest());
+  for (const std::int64_t step : {0, 5, 10, 15}) checkpoints.save(checkpoint_of(step));
+  EXPECT_THAT(checkpoints.steps(), ElementsAre(10, 15));
+  expect_whole(*checkpoints.load_latest());
+  EXPECT_EQ(checkpoints.load_latest()->step, 15);
+  expect_whole(checkpoints.load(10));
+  const auto entries = std::filesystem::directory_iterator(dir.path() + "/a/b");
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 2) << "something else is left";
+}
+
+TEST(Checkpoint, RefusesWhatItCannotKeep) {
+  const TemporaryDirectory dir;
+  const CheckpointDir checkpoints(dir.path() + "/c");
+  checkpoints.save(checkpoint_of(3));
+  EXPECT_THAT([&] { checkpoints.save(checkpoint_of(3)); },
+              ThrowsMessage<Error>("save a checkpoint: " + dir.path() +
+                                   "/c/step-000000000003 is there already; is this the folder of "
+                                   "another run?"));
+  EXPECT_THAT([&] { checkpoints.save({.step = -1}); },
+              ThrowsMessage<Error>("save a checkpoint: its step is -1"));
+  EXPECT_THAT([&] { checkpoints.save({.step = 9, .parts = {{"../x", {}}}}); },
+              ThrowsMessage<Error>(HasSubstr("a part is called \"../x\", wanted a-z")));
+  EXPECT_THAT([&] { checkpoints.save({.step = 9, .texts = {{"t", "\xff"}}}); },
+              ThrowsMessage<Error>(HasSubstr("a name or a text is not UTF-8")));
+  EXPECT_THAT([&] { checkpoints.load(4); }, ThrowsMessage<Error>(HasSubstr("No such file")));
+  EXPECT_THAT([&] { checkpoints.load(3).part("scaler"); },
+              ThrowsMessage<Error>("the checkpoint of step 3 has no part \"scaler\""));
+  EXPECT_THAT([] { CheckpointDir("c", {.keep = 0}); },
+              ThrowsMessage<Error>("CheckpointDir: keep is 0, wanted at least 1 checkpoint"));
+  EXPECT_THAT(checkpoints.steps(), ElementsAre(3));
+}
+
+// Each bit of each file counts, and so does its length.
+TEST(Checkpoint, NamesTheFileThatIsDamaged) {
+  const TemporaryDirectory dir;
+  const CheckpointDir checkpoints(dir.path());
+  checkpoints.save(checkpoint_of(3));
+  const std::string folder = dir.path() + "/step-000000000003/";
+  for (const std::string name : {"model.safetensors", "optimizer.safetensors", "checkpoint.json"}) {
+    std::ifstream file(folder + name, std::ios::binary);
+    const std::string good{std::istreambuf_iterator<char>(file), {}};
+    const auto put = [&](const std::string& bytes) {
+      std::ofstream(folder + name, std::ios::binary) << bytes;
+    };
+    for (std::size_t at = 0; at < good.size(); at += 7) {
+      std::string bytes = good;
+      bytes[at] = static_cast<char>(bytes[at] ^ 2);
+      put(bytes);
+      EXPECT_THAT([&] { checkpoints.load_latest(); },
+                  ThrowsMessage<Error>(HasSubstr(folder + name)))
+          << at;
+    }
+    put(good.substr(0, good.size() / 2));
+    EXPECT_THROW(checkpoints.load_latest(), Error) << name;
+    std::filesystem::remove(folder + name);
+    EXPECT_THAT([&] { checkpoints.load_latest(); }, ThrowsMessage<Error>(HasSubstr(folder + name)));
+    put(good);
+    expect_whole(*checkpoints.load_latest());
+  }
+}
+
+// Whenever a process is killed that saves, the newest checkpoint is whole.
+TEST(Checkpoint, OutlivesASaveThatIsKilled) {
+  const TemporaryDirectory dir;
+  const CheckpointDir checkpoints(dir.path() + "/c", {.keep = 2});
+  std::int64_t last = -1;
+  for (int kill = 0; kill < 15; ++kill) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      try {
+        for (std::int64_t step = last + 1;; ++step) checkpoints.save(checkpoint_of(step));
+      } catch (...) {
+      }
+      ::_exit(1);
+    }
+    // Another moment of saving each time; what is held below holds at any.
+    while (checkpoints.steps().empty() || checkpoints.steps().back() == last) {
+      if (::waitpid(child, nullptr, WNOHANG) != 0) FAIL() << "the child could not save";
+    }
+    const timespec pause{.tv_sec = 0, .tv_nsec = kill * 700'000};
+    ::nanosleep(&pause, nullptr);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const auto found = checkpoints.load_latest();
+    ASSERT_TRUE(found && found->step > last);
+    expect_whole(*found);
+    last = found->step;
+  }
+}
+
+TEST(Checkpoint, KeepsThePlaceInARandomStream) {
+  const TemporaryDirectory dir;
+  const CheckpointDir checkpoints(dir.path());
+  Generator one(7);
+  randn({3}, {}, one);
+  one.philox(8);
+  checkpoints.save({.step = 1, .parts = {{"random", random_state(one)}}});
+  const float wanted = randn({1}, {}, one).item<float>();
+  Generator other(8);
+  load_random_state(other, checkpoints.load(1).part("random"));
+  EXPECT_EQ(randn({1}, {}, other).item<float>(), wanted);
+  EXPECT_EQ(other.philox_offset(), one.philox_offset());
+  EXPECT_THROW(load_random_state(other, {}), Error);
+}
+
+}  // namespace
+}  // namespace dl::nn
