@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "nn/serialize/atomic_file.h"
 #include "nn/serialize/pickle_reader.h"
 #include "nn/serialize/pth.h"
@@ -53,26 +54,11 @@ const char* storage_class_of(DType dtype) noexcept {
   return nullptr;
 }
 
-// RFC 3629, which is what Python decodes.
-bool is_utf8(std::string_view text) noexcept {
+// What Python decodes; a NUL is a character as any other.
+bool is_unicode(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<std::uint8_t>(text[i]);
-    const std::size_t length = lead < 0x80   ? 1
-                               : lead < 0xc2 ? 0
-                               : lead < 0xe0 ? 2
-                               : lead < 0xf0 ? 3
-                               : lead < 0xf5 ? 4
-                                             : 0;
-    if (length == 0 || length > text.size() - i) return false;
-    for (std::size_t k = 1; k < length; ++k) {
-      if ((static_cast<std::uint8_t>(text[i + k]) & 0xc0) != 0x80) return false;
-    }
-    const auto second = length > 1 ? static_cast<std::uint8_t>(text[i + 1]) : 0;
-    // Forms that are too long, surrogates, and what is beyond U+10FFFF.
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
-        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f)) {
-      return false;
-    }
+    const std::size_t length = utf8_length(text, i);
+    if (length == 0) return false;
     i += length;
   }
   return true;
@@ -118,7 +104,7 @@ class PthPickle {
     put_number(__builtin_bswap64(std::bit_cast<std::uint64_t>(value)), 8);
   }
   void put_text(std::string_view text) {
-    DL_CHECK(is_utf8(text), kInvalidArgument, "save {}: the text {} is not UTF-8", path_,
+    DL_CHECK(is_unicode(text), kInvalidArgument, "save {}: the text {} is not UTF-8", path_,
              shown_name(text));
     DL_CHECK(text.size() <= 0xffffffff, kInvalidArgument, "save {}: a text has {} bytes", path_,
              text.size());

@@ -271,8 +271,8 @@ TEST(Pth, RefusesToWriteWhatPyTorchCannotRead) {
   } kRows[] = {
       {Value::Dict{{"a", Tensor()}}, "tensor \"a\" is undefined"},
       {Tensor(), "a tensor is undefined"},
-      {"\xff", "the text \"\xff\" is not UTF-8"},
-      {"\xed\xa0\x80", "the text \"\xed\xa0\x80\" is not UTF-8"},
+      {"\xff", "the text \"\\xff\" is not UTF-8"},
+      {"\xed\xa0\x80", "the text \"\\xed\\xa0\\x80\" is not UTF-8"},
       {Value::Dict{{"a", 1}, {"a", 2}}, "a dict has the key \"a\" twice"},
       {Value::Dict{{2, 1}, {2, 2}}, "a dict has the key 2 twice"},
       {Value::Dict{{1.5, 1}}, "a dict's key is float, wanted a str or an int"},

@@ -200,9 +200,9 @@ TEST(SafetensorsHeader, WritesNoNameThatAReaderWouldRefuse) {
               ThrowsMessage<Error>("f: a tensor cannot be called __metadata__, the format reserves "
                                    "that name"));
   EXPECT_THAT([&] { named({"\xff"}); },
-              ThrowsMessage<Error>("f: the tensor's name \"\xff\" is not UTF-8"));
+              ThrowsMessage<Error>("f: the tensor's name \"\\xff\" is not UTF-8"));
   EXPECT_THAT([] { format_safetensors_header({.metadata = {{"k", "\xff"}}}, "f"); },
-              ThrowsMessage<Error>("f: the metadata's text \"\xff\" is not UTF-8"));
+              ThrowsMessage<Error>("f: the metadata's text \"\\xff\" is not UTF-8"));
 }
 
 }  // namespace
