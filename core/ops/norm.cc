@@ -222,7 +222,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
           (running_var.defined() && running_mean.is_contiguous() && running_var.is_contiguous()),
       kInvalidArgument, "batch_norm: running_mean and running_var must both be contiguous tensors");
   Tensor y = empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor stats = empty({2, input.size(1)}, {.dtype = stats_dtype(x), .device = x.device()});
+  const Tensor stats = empty({3, input.size(1)}, {.dtype = stats_dtype(x), .device = x.device()});
   call<Op::kBatchNorm>(x.device(), args, x, w, laid_out_or_none(bias), running_mean, running_var, y,
                        stats);
   if (moves) {

@@ -24,6 +24,10 @@ struct Moments {
   double mean = 0;
   double squares = 0;  // of the distances from the mean
 
+  // Of `n` elements whose distances from `near_mean`, a rounded mean, have these sums.
+  static Moments about(double near_mean, double n, double distances, double squared_distances) {
+    return {n, near_mean + distances / n, squared_distances - distances * distances / n};
+  }
   void join(const Moments& other) {
     if (other.count == 0) return;
     const double both = count + other.count;
@@ -63,26 +67,29 @@ std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const Carr
   std::vector<std::vector<Moments>> parts(
       static_cast<std::size_t>(parts_of(rows_of(args), rows_grain(args))),
       std::vector<Moments>(size));
-  parallel_parts(rows_of(args), rows_grain(args),
-                 [&](int part, std::int64_t begin, std::int64_t end) {
-                   std::vector<T> memory = block_memory<T>(in.is_converted(), at_once * channels);
-                   std::vector<T> means(size);
-                   std::vector<T> squares(size);
-                   std::vector<Moments>& mine = parts[static_cast<std::size_t>(part)];
-                   for (std::int64_t r = begin; r < end; r += at_once) {
-                     const std::int64_t rows = std::min(at_once, end - r);
-                     const T* const x = in.at(r * channels, rows * channels, memory.data());
-                     std::ranges::fill(means, T(0));
-                     std::ranges::fill(squares, T(0));
-                     loops.column_sums(rows, channels, x, means.data());
-                     for (T& mean : means) mean /= static_cast<T>(rows);
-                     loops.column_squares(rows, channels, x, means.data(), squares.data());
-                     for (std::size_t c = 0; c < size; ++c) {
-                       mine[c].join({static_cast<double>(rows), static_cast<double>(means[c]),
-                                     static_cast<double>(squares[c])});
-                     }
-                   }
-                 });
+  parallel_parts(
+      rows_of(args), rows_grain(args), [&](int part, std::int64_t begin, std::int64_t end) {
+        std::vector<T> memory = block_memory<T>(in.is_converted(), at_once * channels);
+        std::vector<T> means(size);
+        std::vector<T> distances(size);
+        std::vector<T> squares(size);
+        std::vector<Moments>& mine = parts[static_cast<std::size_t>(part)];
+        for (std::int64_t r = begin; r < end; r += at_once) {
+          const std::int64_t rows = std::min(at_once, end - r);
+          const T* const x = in.at(r * channels, rows * channels, memory.data());
+          std::ranges::fill(means, T(0));
+          std::ranges::fill(distances, T(0));
+          std::ranges::fill(squares, T(0));
+          loops.column_sums(rows, channels, x, means.data());
+          for (T& mean : means) mean /= static_cast<T>(rows);
+          loops.column_moments(rows, channels, x, means.data(), distances.data(), squares.data());
+          for (std::size_t c = 0; c < size; ++c) {
+            mine[c].join(Moments::about(static_cast<double>(means[c]), static_cast<double>(rows),
+                                        static_cast<double>(distances[c]),
+                                        static_cast<double>(squares[c])));
+          }
+        }
+      });
   for (std::size_t part = 1; part < parts.size(); ++part) {
     for (std::size_t c = 0; c < size; ++c) parts[0][c].join(parts[part][c]);
   }
@@ -108,8 +115,10 @@ Moments moments_of_channel(const BatchNormArgs& args, const CarriedIn<T>& in, st
   for_each_plane_block(args, c, [&](std::int64_t first, std::int64_t count) {
     const T* const x = in.at(first, count, memory);
     const T mean = loops.sum(count, x) / static_cast<T>(count);
-    result.join({static_cast<double>(count), static_cast<double>(mean),
-                 static_cast<double>(loops.squares(count, x, mean))});
+    T sums[2];
+    loops.moments(count, x, mean, sums);
+    result.join(Moments::about(static_cast<double>(mean), static_cast<double>(count),
+                               static_cast<double>(sums[0]), static_cast<double>(sums[1])));
   });
   return result;
 }
@@ -148,11 +157,13 @@ void find_stats(const BatchNormArgs& args, const CarriedIn<T>& in, const Tensor&
                 const Tensor& running_var, const Tensor& stats) {
   T* const means = stats.data<T>();
   T* const scales = means + args.channels;
+  T* const rests = scales + args.channels;
   if (!args.batch_statistics) {
     const CarriedAll<T> mean(running_mean);
     const CarriedAll<T> variance(running_var);
     for (std::int64_t c = 0; c < args.channels; ++c) {
       means[c] = mean.data()[c];
+      rests[c] = T(0);
       scales[c] = static_cast<T>(1 / std::sqrt(static_cast<double>(variance.data()[c]) + args.eps));
     }
     return;
@@ -161,6 +172,7 @@ void find_stats(const BatchNormArgs& args, const CarriedIn<T>& in, const Tensor&
   for (std::int64_t c = 0; c < args.channels; ++c) {
     const Moments& m = moments[static_cast<std::size_t>(c)];
     means[c] = static_cast<T>(m.mean);
+    rests[c] = static_cast<T>(m.mean - static_cast<double>(means[c]));
     scales[c] = static_cast<T>(1 / std::sqrt(m.squares / m.count + args.eps));
     if (running_mean.defined()) move_towards(running_mean, c, m.mean, args.momentum);
     if (running_var.defined()) {
@@ -184,7 +196,8 @@ void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& wei
   std::vector<T> adds(scales.size());
   for (std::int64_t c = 0; c < args.channels; ++c) {
     scales[static_cast<std::size_t>(c)] *= weights.get(c, T(1));
-    adds[static_cast<std::size_t>(c)] = biases.get(c, T(0));
+    adds[static_cast<std::size_t>(c)] =
+        biases.get(c, T(0)) - means[2 * args.channels + c] * scales[static_cast<std::size_t>(c)];
   }
   if (!args.channels_last) {
     for_each_channel<T>(args, [&](std::int64_t c, T* memory) {
@@ -287,7 +300,7 @@ struct Combination {
 
 template <typename T>
 Combination<T> combination_of(const BatchNormArgs& args, const BatchSums& sums,
-                              const CarriedAll<T>& weights, const T* scales) {
+                              const CarriedAll<T>& weights, const T* scales, const T* rests) {
   const auto size = static_cast<std::size_t>(args.channels);
   Combination<T> result{std::vector<T>(size), std::vector<T>(size), std::vector<T>(size)};
   const auto n = static_cast<double>(rows_of(args));
@@ -297,7 +310,8 @@ Combination<T> combination_of(const BatchNormArgs& args, const BatchSums& sums,
     result.a[c] = static_cast<T>(a);
     if (!args.batch_statistics) continue;
     result.b[c] = static_cast<T>(-a * scale * scale * sums.by_x[c] / n);
-    result.c[c] = static_cast<T>(-a * sums.by_g[c] / n);
+    const double of_rest = a * scale * scale * sums.by_x[c] / n * static_cast<double>(rests[c]);
+    result.c[c] = static_cast<T>(of_rest - a * sums.by_g[c] / n);
   }
   return result;
 }
@@ -345,10 +359,15 @@ void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x
   const CarriedIn<T> in(x);
   const T* const means = stats.data<T>();
   const T* const scales = means + args.channels;
+  const T* const rests = scales + args.channels;
   BatchSums sums = sums_of(args, gradient, in, means);
+  for (std::size_t c = 0; c < sums.by_x.size(); ++c) {
+    sums.by_x[c] -= static_cast<double>(rests[c]) * sums.by_g[c];
+  }
   if (dx.defined()) {
     const CarriedAll<T> weights(weight);
-    write_gradient(args, gradient, in, means, combination_of(args, sums, weights, scales), dx);
+    write_gradient(args, gradient, in, means, combination_of(args, sums, weights, scales, rests),
+                   dx);
   }
   if (dbias.defined()) {
     store_from(DType::kF64, dbias.dtype())(sums.by_g.data(), dbias.data_ptr(), 1, args.channels);

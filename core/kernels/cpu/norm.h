@@ -18,9 +18,9 @@ void row_norm_backward(const RowNormArgs& args, const Tensor& dy, const Tensor& 
                        const Tensor& weight, const Tensor& stats, const Tensor& dx,
                        const Tensor& dweight, const Tensor& dbias);
 
-// x, y and dx lie in memory as args says. stats [2, channels] receives each channel's mean and
-// 1 / deviation. With batch statistics the running ones, if they are defined, move towards them,
-// the variance with divisor n - 1.
+// x, y and dx lie in memory as args says. stats [3, channels] receives each channel's mean,
+// 1 / deviation, and what rounding took from the mean. With batch statistics the running ones, if
+// they are defined, move towards them, the variance with divisor n - 1.
 void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
                 const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                 const Tensor& y, const Tensor& stats);

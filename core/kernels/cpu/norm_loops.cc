@@ -22,11 +22,17 @@ T sum(std::int64_t n, const T* x) {
 }
 
 template <typename T>
-T squares(std::int64_t n, const T* x, T shift) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (std::int64_t i = 0; i < n; ++i) total += (x[i] - shift) * (x[i] - shift);
-  return total;
+void moments(std::int64_t n, const T* x, T shift, T* sums) {
+  T first = 0;
+  T second = 0;
+#pragma omp simd reduction(+ : first, second)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T d = x[i] - shift;
+    first += d;
+    second += d * d;
+  }
+  sums[0] = first;
+  sums[1] = second;
 }
 
 template <typename T>
@@ -103,12 +109,14 @@ void column_sums(std::int64_t rows, std::int64_t n, const T* x, T* sums) {
 }
 
 template <typename T>
-void column_squares(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums) {
+void column_moments(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums,
+                    T* squares) {
   for (std::int64_t r = 0; r < rows; ++r) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
       const T d = x[r * n + i] - shift[i];
-      sums[i] += d * d;
+      sums[i] += d;
+      squares[i] += d * d;
     }
   }
 }
@@ -149,14 +157,14 @@ void column_combine(std::int64_t rows, std::int64_t n, const T* g, const T* x, c
 template <typename T>
 constexpr NormLoops<T> kNormLoops{
     .sum = &sum<T>,
-    .squares = &squares<T>,
+    .moments = &moments<T>,
     .normalize = &normalize<T>,
     .map = &map<T>,
     .dots = &dots<T>,
     .combine = &combine<T>,
     .gather = &gather<T>,
     .column_sums = &column_sums<T>,
-    .column_squares = &column_squares<T>,
+    .column_moments = &column_moments<T>,
     .column_map = &column_map<T>,
     .column_dots = &column_dots<T>,
     .column_combine = &column_combine<T>,

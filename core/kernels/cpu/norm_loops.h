@@ -8,9 +8,10 @@ namespace dl::kernels::cpu {
 
 template <typename T>
 struct NormLoops {
-  // The sum of x, and of (x - shift)^2.
+  // The sum of x.
   T (*sum)(std::int64_t n, const T* x);
-  T (*squares)(std::int64_t n, const T* x, T shift);
+  // sums[0] = sum of x - shift, sums[1] = sum of (x - shift)^2.
+  void (*moments)(std::int64_t n, const T* x, T shift, T* sums);
   // y = (x - shift) scale weight + bias; null: 1 and 0.
   void (*normalize)(std::int64_t n, const T* x, T shift, T scale, const T* weight, const T* bias,
                     T* y);
@@ -26,7 +27,8 @@ struct NormLoops {
 
   // Of `rows` rows of n columns: the same for each column.
   void (*column_sums)(std::int64_t rows, std::int64_t n, const T* x, T* sums);
-  void (*column_squares)(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums);
+  void (*column_moments)(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums,
+                         T* squares);
   void (*column_map)(std::int64_t rows, std::int64_t n, const T* x, const T* shift, const T* scale,
                      const T* add, T* y);
   void (*column_dots)(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,

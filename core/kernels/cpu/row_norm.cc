@@ -31,7 +31,9 @@ template <typename T>
 double long_squares(const NormLoops<T>& loops, std::int64_t n, const T* x, T shift) {
   double total = 0;
   for (std::int64_t i = 0; i < n; i += kRunLength) {
-    total += static_cast<double>(loops.squares(std::min(kRunLength, n - i), x + i, shift));
+    T sums[2];
+    loops.moments(std::min(kRunLength, n - i), x + i, shift, sums);
+    total += static_cast<double>(sums[1]);
   }
   return total;
 }
