@@ -1,13 +1,31 @@
 // How a window moves over an image: what convolution and pooling are told besides their tensors.
-// Pairs are {height, width}. Aggregates, for designated initialisers.
+// Aggregates, for designated initialisers.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace dl {
 
-using Pair = std::array<std::int64_t, 2>;
+// A size in both directions of an image: one number, or {height, width}. It remembers how it was
+// given, because PyTorch prints some modules' arguments so.
+struct IntPair {
+  constexpr IntPair(std::int64_t both) noexcept  // NOLINT(google-explicit-constructor)
+      : h(both), w(both), one_number(true) {}
+  constexpr IntPair(std::int64_t height, std::int64_t width) noexcept : h(height), w(width) {}
+
+  constexpr std::int64_t& operator[](std::size_t d) noexcept { return d == 0 ? h : w; }
+  constexpr std::int64_t operator[](std::size_t d) const noexcept { return d == 0 ? h : w; }
+  constexpr bool is(std::int64_t both) const noexcept { return h == both && w == both; }
+  // core/ops: "(3, 3)"; and "3" where one number was given.
+  std::string tuple() const;
+  std::string as_given() const;
+
+  std::int64_t h;
+  std::int64_t w;
+  bool one_number = false;
+};
 
 // How many windows there are along one dimension; none or fewer where the window does not fit. With
 // ceil_mode the last one may hang over, but must start inside the image or its left padding, as in
@@ -23,18 +41,18 @@ constexpr std::int64_t window_count(std::int64_t size, std::int64_t kernel, std:
 }
 
 struct Conv2dArgs {
-  Pair stride{1, 1};
-  Pair padding{0, 0};  // zeros on each side
-  Pair dilation{1, 1};
+  IntPair stride = 1;
+  IntPair padding = 0;  // zeros on each side
+  IntPair dilation = 1;
   std::int64_t groups = 1;
   bool relu = false;  // the result is relu(convolution), computed in one pass
 };
 
 struct MaxPool2dArgs {
-  Pair kernel{1, 1};
-  Pair stride{1, 1};
-  Pair padding{0, 0};  // never wins; at most half the window
-  Pair dilation{1, 1};
+  IntPair kernel = 1;
+  IntPair stride = 1;
+  IntPair padding = 0;  // never wins; at most half the window
+  IntPair dilation = 1;
   bool ceil_mode = false;  // sizes are rounded up
   bool relu = false;       // the result is max_pool2d(relu(input)), computed in one pass
 };

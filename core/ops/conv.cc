@@ -1,5 +1,7 @@
 #include "core/ops/conv.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "core/ops/autocast.h"
@@ -7,6 +9,15 @@
 #include "core/ops/layout.h"
 
 namespace dl {
+
+std::string IntPair::tuple() const {
+  return fmt::format("({}, {})", h, w);
+}
+
+std::string IntPair::as_given() const {
+  return one_number ? fmt::format("{}", h) : tuple();
+}
+
 namespace {
 
 constexpr auto kLast = MemoryFormat::kChannelsLast;
@@ -14,7 +25,8 @@ constexpr auto kLast = MemoryFormat::kChannelsLast;
 // Above, products of two would overflow.
 constexpr std::int64_t kMostOfPair = std::numeric_limits<std::int32_t>::max();
 
-void check_pair(const Pair& pair, std::int64_t least, std::string_view op, std::string_view what) {
+void check_pair(const IntPair& pair, std::int64_t least, std::string_view op,
+                std::string_view what) {
   DL_CHECK(pair[0] >= least && pair[1] >= least, kInvalidArgument,
            "{}: {} is ({}, {}), wanted at least {}", op, what, pair[0], pair[1], least);
   DL_CHECK(pair[0] <= kMostOfPair && pair[1] <= kMostOfPair, kInvalidArgument,
@@ -63,8 +75,8 @@ void check_conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 }
 
 template <typename Args>
-Pair output_size(const Tensor& input, const Pair& kernel, const Args& args,
-                 bool ceil_mode = false) {
+IntPair output_size(const Tensor& input, const IntPair& kernel, const Args& args,
+                    bool ceil_mode = false) {
   const auto along = [&](std::size_t d) {
     return window_count(input.sizes()[d + 2], kernel[d], args.stride[d], args.padding[d],
                         args.dilation[d], ceil_mode);
@@ -148,7 +160,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
     return conv2d(cast(input), cast(weight), cast(bias), args);
   }
   check_conv2d(input, weight, bias, args);
-  const Pair size = output_size(input, {weight.size(2), weight.size(3)}, args);
+  const IntPair size = output_size(input, {weight.size(2), weight.size(3)}, args);
   DL_CHECK(size[0] > 0 && size[1] > 0, kShape,
            "conv2d: a window of {} x {} with dilation ({}, {}) does not fit into the input {} with "
            "padding ({}, {})",
@@ -181,7 +193,7 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
   DL_CHECK(args.kernel[0] * args.kernel[1] <= 65535, kInvalidArgument,
            "max_pool2d: a window of {} x {}, wanted at most 65535 elements", args.kernel[0],
            args.kernel[1]);
-  const Pair size = output_size(input, args.kernel, args, args.ceil_mode);
+  const IntPair size = output_size(input, args.kernel, args, args.ceil_mode);
   DL_CHECK(
       size[0] > 0 && size[1] > 0, kShape,
       "max_pool2d: a window of {} x {} with dilation ({}, {}) does not fit into the input {} with "

@@ -20,10 +20,10 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}
               const Conv2dArgs& args = {});
 
 struct ConvTranspose2dArgs {
-  Pair stride{1, 1};
-  Pair padding{0, 0};         // taken off each side of the result
-  Pair output_padding{0, 0};  // added at the end of the result; smaller than the stride
-  Pair dilation{1, 1};
+  IntPair stride = 1;
+  IntPair padding = 0;         // taken off each side of the result
+  IntPair output_padding = 0;  // added at the end of the result; smaller than the stride
+  IntPair dilation = 1;
   std::int64_t groups = 1;
 };
 

@@ -138,7 +138,7 @@ Tensor avg_pool2d(const Tensor& input, const AvgPool2dArgs& args) {
   return run_taps(input, taps);
 }
 
-Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& size) {
+Tensor adaptive_avg_pool2d(const Tensor& input, const IntPair& size) {
   check_images(input, "adaptive_avg_pool2d");
   DL_CHECK(size[0] >= 0 && size[1] >= 0, kInvalidArgument,
            "adaptive_avg_pool2d: output_size is ({}, {}), wanted at least 1, or 0 for the input's",

@@ -14,9 +14,9 @@
 namespace dl {
 
 struct AvgPool2dArgs {
-  Pair kernel{1, 1};
-  Pair stride{1, 1};
-  Pair padding{0, 0};  // zeros on each side; at most half the window
+  IntPair kernel = 1;
+  IntPair stride = 1;
+  IntPair padding = 0;  // zeros on each side; at most half the window
   bool ceil_mode = false;
   bool count_include_pad = true;                      // padding counts in the mean
   std::optional<std::int64_t> divisor_override = {};  // in place of the window's size
@@ -25,11 +25,11 @@ Tensor avg_pool2d(const Tensor& input, const AvgPool2dArgs& args);
 
 // Means of windows that divide the image into `size`; of size 0: as the input's. An input element
 // may be in two windows, as in PyTorch.
-Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& size);
+Tensor adaptive_avg_pool2d(const Tensor& input, const IntPair& size);
 
 enum class UpsampleMode : std::uint8_t { kNearest, kBilinear };
 struct UpsampleArgs {
-  Pair size{1, 1};
+  IntPair size = 1;
   // The factors by which the size was found; 0: the quotient of the sizes.
   std::array<double, 2> factors{0, 0};
   UpsampleMode mode = UpsampleMode::kNearest;

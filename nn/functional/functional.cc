@@ -5,18 +5,12 @@
 #include "core/base/error.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
-#include "core/ops/conv.h"
-#include "core/ops/linear.h"
 #include "core/ops/random.h"
 #include "core/random/distributions.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::functional {
 namespace {
-
-Pair pair(IntPair value) noexcept {
-  return {value.h, value.w};
-}
 
 // 0 or 1 / (1 - p) for each element, drawn in row-major order.
 template <typename T>
@@ -49,28 +43,12 @@ Tensor gelu(const Tensor& input, const GELUOptions& options) {
   return dl::gelu(input, gelu_form(options.approximate));
 }
 
-Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
-              LinearOptions options) {
-  return dl::linear(input, weight, bias, {.activation = options.activation});
-}
-
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
-              Conv2dOptions options) {
-  return dl::conv2d(input, weight, bias,
-                    {.stride = pair(options.stride),
-                     .padding = pair(options.padding),
-                     .dilation = pair(options.dilation),
-                     .groups = options.groups,
-                     .relu = options.relu});
-}
-
 Tensor max_pool2d(const Tensor& input, IntPair kernel_size, MaxPool2dOptions options) {
-  return dl::max_pool2d(input, {.kernel = pair(kernel_size),
-                                .stride = pair(options.stride.value_or(kernel_size)),
-                                .padding = pair(options.padding),
-                                .dilation = pair(options.dilation),
-                                .ceil_mode = options.ceil_mode,
-                                .relu = options.relu});
+  return dl::max_pool2d(input, {.kernel = kernel_size,
+                                .stride = options.stride.value_or(kernel_size),
+                                .padding = options.padding,
+                                .dilation = options.dilation,
+                                .ceil_mode = options.ceil_mode});
 }
 
 Tensor dropout(const Tensor& input, double p, DropoutOptions options, Generator& generator) {

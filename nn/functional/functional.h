@@ -7,13 +7,13 @@
 #include <string>
 #include <string_view>
 
-#include "core/kernels/linear_args.h"
 #include "core/ops/activation.h"
+#include "core/ops/conv.h"
+#include "core/ops/linear.h"
 #include "core/ops/loss.h"
 #include "core/ops/softmax.h"
 #include "core/random/generator.h"
 #include "core/tensor/tensor.h"
-#include "nn/functional/int_pair.h"
 
 namespace dl::nn::functional {
 
@@ -35,30 +35,15 @@ Tensor gelu(const Tensor& input, const GELUOptions& options = {});
 // The form that a name stands for.
 GeluForm gelu_form(std::string_view approximate);
 
-struct LinearOptions {
-  Activation activation = Activation::kNone;  // of the result, in one pass where that is faster
-};
-// input [..., in], weight [out, in], bias [out] or undefined -> [..., out]
-Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
-              LinearOptions options = {});
-
-struct Conv2dOptions {
-  IntPair stride = 1;
-  IntPair padding = 0;  // zeros on each side
-  IntPair dilation = 1;
-  std::int64_t groups = 1;
-  bool relu = false;  // the result is relu(conv2d), computed in one pass
-};
-// input [N, C, H, W], weight [out, C / groups, kh, kw], bias [out] or undefined -> [N, out, H', W']
-Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
-              Conv2dOptions options = {});
+// core/ops/linear.h and core/ops/conv.h have their arguments.
+using dl::conv2d;
+using dl::linear;
 
 struct MaxPool2dOptions {
   std::optional<IntPair> stride{};  // default: the window's size
-  IntPair padding = 0;
+  IntPair padding = 0;              // minus infinity on each side, at most half the window
   IntPair dilation = 1;
-  bool ceil_mode = false;
-  bool relu = false;  // the result is max_pool2d(relu(input)), computed in one pass
+  bool ceil_mode = false;  // windows may reach over the end
 };
 // input [N, C, H, W] -> [N, C, H', W']
 Tensor max_pool2d(const Tensor& input, IntPair kernel_size, MaxPool2dOptions options = {});

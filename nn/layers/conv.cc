@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/ops/conv.h"
 #include "core/tensor/factories.h"
-#include "nn/functional/functional.h"
 #include "nn/module/init.h"
 
 namespace dl::nn {
@@ -35,12 +35,12 @@ bool is_relu_after(const Fusion& fusion) {
 }
 
 Tensor convolve(const Conv2d& layer, const Tensor& input, bool relu) {
-  return functional::conv2d(input, layer.weight, layer.bias,
-                            {.stride = layer.options.stride,
-                             .padding = layer.options.padding,
-                             .dilation = layer.options.dilation,
-                             .groups = layer.options.groups,
-                             .relu = relu});
+  return dl::conv2d(input, layer.weight, layer.bias,
+                    {.stride = layer.options.stride,
+                     .padding = layer.options.padding,
+                     .dilation = layer.options.dilation,
+                     .groups = layer.options.groups,
+                     .relu = relu});
 }
 
 }  // namespace

@@ -8,10 +8,6 @@
 namespace dl::nn {
 namespace {
 
-Pair both_sides(IntPair value) noexcept {
-  return {value.h, value.w};
-}
-
 void check_channels(std::string_view layer, std::int64_t in, std::int64_t out,
                     std::int64_t groups) {
   DL_CHECK(groups > 0 && in > 0 && out > 0 && in % groups == 0 && out % groups == 0,
@@ -64,10 +60,10 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                         const ConvTranspose2dOptions& options) {
   return dl::conv_transpose2d(input, weight, bias,
-                              {.stride = both_sides(options.stride),
-                               .padding = both_sides(options.padding),
-                               .output_padding = both_sides(options.output_padding),
-                               .dilation = both_sides(options.dilation),
+                              {.stride = options.stride,
+                               .padding = options.padding,
+                               .output_padding = options.output_padding,
+                               .dilation = options.dilation,
                                .groups = options.groups});
 }
 

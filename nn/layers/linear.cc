@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/ops/linear.h"
 #include "core/tensor/factories.h"
-#include "nn/functional/functional.h"
 #include "nn/module/init.h"
 
 namespace dl::nn {
@@ -32,7 +32,7 @@ void Linear::reset_parameters() {
 
 Tensor Linear::forward(const Tensor& input) {
   check_not_moved("a call");
-  return functional::linear(input, weight, bias);
+  return dl::linear(input, weight, bias);
 }
 
 bool Linear::can_fuse(const Fusion& fusion) const {
@@ -42,7 +42,7 @@ bool Linear::can_fuse(const Fusion& fusion) const {
 Tensor Linear::forward_fused(const Tensor& input, const Fusion& fusion) {
   check_not_moved("a call");
   if (fusion.before != Activation::kNone) return Module::forward_fused(input, fusion);
-  return functional::linear(input, weight, bias, {.activation = fusion.after});
+  return dl::linear(input, weight, bias, {.activation = fusion.after});
 }
 
 std::string Linear::extra_repr() const {

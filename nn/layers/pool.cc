@@ -11,20 +11,11 @@ bool is_relu_before(const Fusion& fusion) {
   return fusion.before == Activation::kRelu && fusion.after == Activation::kNone;
 }
 
-Tensor pool(const MaxPool2d& layer, const Tensor& input, bool relu) {
-  return functional::max_pool2d(input, layer.kernel_size,
-                                {.stride = layer.options.stride,
-                                 .padding = layer.options.padding,
-                                 .dilation = layer.options.dilation,
-                                 .ceil_mode = layer.options.ceil_mode,
-                                 .relu = relu});
-}
-
 }  // namespace
 
 Tensor MaxPool2d::forward(const Tensor& input) {
   check_not_moved("a call");
-  return pool(*this, input, false);
+  return functional::max_pool2d(input, kernel_size, options);
 }
 
 bool MaxPool2d::can_fuse(const Fusion& fusion) const {
@@ -34,7 +25,12 @@ bool MaxPool2d::can_fuse(const Fusion& fusion) const {
 Tensor MaxPool2d::forward_fused(const Tensor& input, const Fusion& fusion) {
   check_not_moved("a call");
   if (!is_relu_before(fusion)) return Module::forward_fused(input, fusion);
-  return pool(*this, input, true);
+  return dl::max_pool2d(input, {.kernel = kernel_size,
+                                .stride = options.stride.value_or(kernel_size),
+                                .padding = options.padding,
+                                .dilation = options.dilation,
+                                .ceil_mode = options.ceil_mode,
+                                .relu = true});
 }
 
 std::string MaxPool2d::extra_repr() const {

@@ -1,20 +1,14 @@
 // MaxPool2d: the largest element of each window.
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "nn/functional/int_pair.h"
+#include "nn/functional/functional.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {
 
-struct MaxPool2dOptions {
-  std::optional<IntPair> stride{};  // default: the window's size
-  IntPair padding = 0;              // minus infinity on each side, at most half the window
-  IntPair dilation = 1;
-  bool ceil_mode = false;  // windows may reach over the end
-};
+using functional::MaxPool2dOptions;
 
 class MaxPool2d : public Module {
  public:

@@ -7,10 +7,6 @@
 namespace dl::nn {
 namespace {
 
-Pair sides(IntPair value) noexcept {
-  return {value.h, value.w};
-}
-
 void check_upsample(const UpsampleOptions& options) {
   DL_CHECK(options.size.has_value() != options.scale_factor.has_value(), kInvalidArgument,
            "Upsample: {} given, wanted either size or scale_factor",
@@ -26,23 +22,23 @@ void check_upsample(const UpsampleOptions& options) {
 namespace functional {
 
 Tensor avg_pool2d(const Tensor& input, IntPair kernel_size, const AvgPool2dOptions& options) {
-  return dl::avg_pool2d(input, {.kernel = sides(kernel_size),
-                                .stride = sides(options.stride.value_or(kernel_size)),
-                                .padding = sides(options.padding),
+  return dl::avg_pool2d(input, {.kernel = kernel_size,
+                                .stride = options.stride.value_or(kernel_size),
+                                .padding = options.padding,
                                 .ceil_mode = options.ceil_mode,
                                 .count_include_pad = options.count_include_pad,
                                 .divisor_override = options.divisor_override});
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, IntPair output_size) {
-  return dl::adaptive_avg_pool2d(input, sides(output_size));
+  return dl::adaptive_avg_pool2d(input, output_size);
 }
 
 Tensor interpolate(const Tensor& input, const UpsampleOptions& options) {
   check_upsample(options);
   UpsampleArgs args{.mode = options.mode, .align_corners = options.align_corners};
   if (options.size) {
-    args.size = sides(*options.size);
+    args.size = *options.size;
   } else {
     DL_CHECK(input.defined() && input.dim() == 4, kShape,
              "upsample: the input has shape {}, wanted [N, C, H, W]",

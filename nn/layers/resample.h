@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/ops/resample.h"
-#include "nn/functional/int_pair.h"
 #include "nn/module/module.h"
 
 namespace dl::nn {

@@ -1,9 +1,13 @@
 #include "nn/module/init.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
@@ -38,10 +42,78 @@ Tensor& fill_random(Tensor& tensor, std::string_view op, const Fill& fill) {
   return tensor;
 }
 
+std::string shape_text(const Tensor& tensor) {
+  return tensor.defined() ? tensor.sizes().str() : "none";
+}
+
+// Draws all numbers, then again as often as some are outside, and keeps those that are inside.
+template <typename T>
+void draw_until_inside(std::span<T> out, double mean, double std, double low, double high,
+                       Generator& generator) {
+  const auto is_outside = [&](T x) { return x < static_cast<T>(low) || x > static_cast<T>(high); };
+  random::fill_normal(out, mean, std, generator);
+  std::vector<T> others(out.size());
+  while (std::ranges::any_of(out, is_outside)) {
+    random::fill_normal(std::span(others), mean, std, generator);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (is_outside(out[i])) out[i] = others[i];
+    }
+  }
+}
+
+// Draws evenly between the bounds, and keeps a number with the share that the density at it has of
+// the largest.
+template <typename T>
+void draw_below_density(std::span<T> out, double mean, double std, double low, double high,
+                        Generator& generator) {
+  const double mode = std::max(low, std::min(mean, high));
+  const double from_mean = (mode - mean) / std;
+  const T log_peak = static_cast<T>(-0.5 * from_mean * from_mean);
+  std::vector<T> candidates(out.size());
+  std::vector<T> levels(out.size());
+  std::vector<bool> pending(out.size(), true);
+  while (std::ranges::find(pending, true) != pending.end()) {
+    random::fill_uniform(std::span(candidates), low, high, generator);
+    random::fill_uniform(std::span(levels), 0, 1, generator);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (!pending[i]) continue;
+      out[i] = candidates[i];
+      const T distance = (candidates[i] - static_cast<T>(mean)) / static_cast<T>(std);
+      pending[i] = std::log(levels[i]) > distance * distance * T(-0.5) - log_peak;
+    }
+  }
+}
+
+// Makes the rows of a row-major matrix orthonormal, or its columns if they are fewer, and
+// multiplies by gain. Gram and Schmidt's method twice, in float64: the Q of a QR decomposition
+// whose R has a positive diagonal.
+template <typename T>
+void make_orthogonal(std::span<T> matrix, std::size_t rows, double gain) {
+  const std::size_t columns = matrix.size() / rows;
+  const std::size_t vectors = std::min(rows, columns);
+  const std::size_t length = std::max(rows, columns);
+  const auto at = [&](std::size_t v, std::size_t i) -> T& {
+    return matrix[rows < columns ? v * columns + i : i * columns + v];
+  };
+  std::vector<double> q(vectors * length);
+  for (std::size_t v = 0; v < vectors; ++v) {
+    double* const x = q.data() + v * length;
+    for (std::size_t i = 0; i < length; ++i) x[i] = static_cast<double>(at(v, i));
+    for (std::size_t before = 0; before < 2 * v; ++before) {
+      const double* const y = q.data() + before % v * length;
+      const double share = std::inner_product(x, x + length, y, 0.0);
+      for (std::size_t i = 0; i < length; ++i) x[i] -= share * y[i];
+    }
+    const double size = std::sqrt(std::inner_product(x, x + length, x, 0.0));
+    for (std::size_t i = 0; i < length; ++i) x[i] /= size;
+    for (std::size_t i = 0; i < length; ++i) at(v, i) = static_cast<T>(x[i] * gain);
+  }
+}
+
 double kaiming_std(const Tensor& weight, const KaimingOptions& options) {
   const Fans fans = fans_of(weight);
   const double fan = static_cast<double>(options.mode == FanMode::kFanIn ? fans.in : fans.out);
-  return std::sqrt(2.0 / (1 + options.a * options.a)) / std::sqrt(fan);
+  return calculate_gain(options.nonlinearity, options.a) / std::sqrt(fan);
 }
 
 double xavier_std(const Tensor& weight, const XavierOptions& options) {
@@ -100,6 +172,102 @@ Tensor& kaiming_uniform_(Tensor& weight, KaimingOptions options, Generator& gene
 
 Tensor& kaiming_normal_(Tensor& weight, KaimingOptions options, Generator& generator) {
   return normal_(weight, 0, kaiming_std(weight, options), generator);
+}
+
+double calculate_gain(Nonlinearity nonlinearity, double negative_slope) {
+  switch (nonlinearity) {
+    case Nonlinearity::kTanh:
+      return 5.0 / 3;
+    case Nonlinearity::kRelu:
+      return std::sqrt(2.0);
+    case Nonlinearity::kLeakyRelu:
+      return std::sqrt(2.0 / (1 + negative_slope * negative_slope));
+    case Nonlinearity::kSelu:
+      return 3.0 / 4;
+    default:
+      return 1;
+  }
+}
+
+Tensor& trunc_normal_(Tensor& tensor, double mean, double std, double low, double high,
+                      Generator& generator) {
+  DL_CHECK(low < high && std > 0, kInvalidArgument,
+           "trunc_normal_: std is {} and the bounds are {} and {}, wanted std above 0 and the "
+           "smaller bound first",
+           std, low, high);
+  const auto share_below = [&](double x) {
+    return (1 + std::erf((x - mean) / std / std::numbers::sqrt2)) / 2;
+  };
+  const bool is_wide = share_below(high) - share_below(low) > 0.3;
+  return fill_random(tensor, "trunc_normal_", [&](auto out) {
+    if (is_wide) {
+      draw_until_inside(out, mean, std, low, high, generator);
+    } else {
+      draw_below_density(out, mean, std, low, high, generator);
+    }
+  });
+}
+
+Tensor& eye_(Tensor& tensor) {
+  DL_CHECK(tensor.defined() && tensor.dim() == 2, kShape,
+           "eye_: the tensor has shape {}, wanted [rows, columns]", shape_text(tensor));
+  const NoGradGuard no_grad;
+  zeros_(tensor);
+  for (std::int64_t i = 0; i < std::min(tensor.size(0), tensor.size(1)); ++i) {
+    tensor.detach().select(0, i).select(0, i).fill_(1);
+  }
+  return tensor;
+}
+
+Tensor& dirac_(Tensor& tensor, std::int64_t groups) {
+  DL_CHECK(tensor.defined() && tensor.dim() >= 3 && tensor.dim() <= 5, kShape,
+           "dirac_: the tensor has shape {}, wanted [out, in, kernel...] of 3 to 5 dimensions",
+           shape_text(tensor));
+  DL_CHECK(groups > 0 && tensor.size(0) % groups == 0, kInvalidArgument,
+           "dirac_: the tensor has {} output channels, wanted a multiple of groups = {}",
+           tensor.size(0), groups);
+  const NoGradGuard no_grad;
+  zeros_(tensor);
+  const std::int64_t of_group = tensor.size(0) / groups;
+  for (std::int64_t channel = 0; channel < tensor.size(0); ++channel) {
+    if (channel % of_group >= tensor.size(1)) continue;
+    Tensor place = tensor.detach().select(0, channel).select(0, channel % of_group);
+    while (place.dim() > 0) place = place.select(0, place.size(0) / 2);
+    place.fill_(1);
+  }
+  return tensor;
+}
+
+Tensor& orthogonal_(Tensor& tensor, double gain, Generator& generator) {
+  DL_CHECK(tensor.defined() && tensor.dim() >= 2, kShape,
+           "orthogonal_: the tensor has shape {}, wanted at least two dimensions",
+           shape_text(tensor));
+  if (tensor.numel() == 0) return tensor;
+  const auto rows = static_cast<std::size_t>(tensor.size(0));
+  return fill_random(tensor, "orthogonal_", [&](auto out) {
+    random::fill_normal(out, 0, 1, generator);
+    make_orthogonal(out, rows, gain);
+  });
+}
+
+Tensor& sparse_(Tensor& tensor, double sparsity, double std, Generator& generator) {
+  DL_CHECK(tensor.defined() && tensor.dim() == 2, kShape,
+           "sparse_: the tensor has shape {}, wanted [rows, columns]", shape_text(tensor));
+  DL_CHECK(sparsity >= 0 && sparsity <= 1, kInvalidArgument,
+           "sparse_: sparsity is {}, wanted a share, 0 to 1", sparsity);
+  const auto rows = static_cast<std::size_t>(tensor.size(0));
+  const auto columns = static_cast<std::size_t>(tensor.size(1));
+  const auto zeros = static_cast<std::size_t>(std::ceil(sparsity * static_cast<double>(rows)));
+  return fill_random(tensor, "sparse_", [&](auto out) {
+    random::fill_normal(out, 0, std, generator);
+    std::vector<std::int64_t> order(rows);
+    for (std::size_t c = 0; c < columns; ++c) {
+      random::fill_randperm(order, generator);
+      for (std::size_t i = 0; i < zeros; ++i) {
+        out[static_cast<std::size_t>(order[i]) * columns + c] = 0;
+      }
+    }
+  });
 }
 
 void reset_weight_and_bias(Tensor& weight, Tensor& bias) {

@@ -492,6 +492,21 @@ def norms():
     return a
 
 
+def inits():
+    """nn/module/init.h: what modules.safetensors has not; each from seed 123."""
+    fills = {"trunc_normal": lambda w: nn.init.trunc_normal_(w), "trunc_normal_tail": lambda w: nn.init.trunc_normal_(w, 0.1, 0.5, 1.0, 1.5),
+             "orthogonal": lambda w: nn.init.orthogonal_(w, 1.5), "orthogonal_wide": lambda w: nn.init.orthogonal_(w.view(3, 16)),
+             "sparse": lambda w: nn.init.sparse_(w, 0.3), "eye": nn.init.eye_, "dirac": lambda w: nn.init.dirac_(w.view(4, 3, 2, 2), 2),
+             "kaiming_tanh": lambda w: nn.init.kaiming_normal_(w, nonlinearity="tanh")}
+    a = {}
+    for name, fill in fills.items():
+        torch.manual_seed(123)
+        w = torch.empty(8, 6)
+        fill(w)
+        a[name] = w
+    return a
+
+
 def layers():
     """nn/layers: pooling, resampling, convolutions, embedding, attention: values and gradients; and their texts."""
     r = seeded(13)
@@ -658,7 +673,7 @@ def order():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order)}
+TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, inits)}
 
 
 def main():

@@ -62,5 +62,55 @@ TEST(Init, CountsFans) {
   EXPECT_EQ(fans.out, 120);
 }
 
+TEST(Init, AgreesWithPyTorch) {
+  struct Case {
+    std::string name;
+    Shape shape;
+    std::function<void(Tensor&)> fill;
+    double share;  // of the largest number; 0: the same bits
+  };
+  const Case cases[] = {
+      {"trunc_normal", {8, 6}, [](Tensor& w) { trunc_normal_(w); }, 0},
+      {"trunc_normal_tail", {8, 6}, [](Tensor& w) { trunc_normal_(w, 0.1, 0.5, 1, 1.5); }, 0},
+      {"orthogonal", {8, 6}, [](Tensor& w) { orthogonal_(w, 1.5); }, 1e-6},
+      {"orthogonal_wide", {3, 4, 4}, [](Tensor& w) { orthogonal_(w); }, 1e-6},
+      {"sparse", {8, 6}, [](Tensor& w) { sparse_(w, 0.3); }, 0},
+      {"eye", {8, 6}, [](Tensor& w) { eye_(w); }, 0},
+      {"dirac", {4, 3, 2, 2}, [](Tensor& w) { dirac_(w, 2); }, 0},
+      {"kaiming_tanh",
+       {8, 6},
+       [](Tensor& w) { kaiming_normal_(w, {.nonlinearity = Nonlinearity::kTanh}); },
+       0},
+  };
+  const parity::Arrays arrays("inits");
+  EXPECT_EQ(arrays.names().size(), std::size(cases));
+  for (const Case& c : cases) {
+    manual_seed(123);
+    Tensor weight = empty(c.shape);
+    c.fill(weight);
+    const auto wanted = arrays.get<float>(c.name);
+    const auto got = values<float>(weight);
+    ASSERT_EQ(got.size(), wanted.size()) << c.name;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(got[i], wanted[i], c.share) << c.name << " [" << i << "]";
+    }
+  }
+}
+
+TEST(Init, SaysWhatCameAndWhatWasWanted) {
+  Tensor vector = empty({3});
+  EXPECT_ERROR(eye_(vector), kShape, "eye_: the tensor has shape [3], wanted [rows, columns]");
+  EXPECT_ERROR(
+      dirac_(vector), kShape,
+      "dirac_: the tensor has shape [3], wanted [out, in, kernel...] of 3 to 5 dimensions");
+  EXPECT_ERROR(orthogonal_(vector), kShape,
+               "orthogonal_: the tensor has shape [3], wanted at least two dimensions");
+  EXPECT_ERROR(sparse_(vector, 0.5), kShape,
+               "sparse_: the tensor has shape [3], wanted [rows, columns]");
+  EXPECT_ERROR(trunc_normal_(vector, 0, 1, 2, 2), kInvalidArgument,
+               "trunc_normal_: std is 1 and the bounds are 2 and 2, wanted std above 0 and the "
+               "smaller bound first");
+}
+
 }  // namespace
 }  // namespace dl::nn::init
