@@ -6,6 +6,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/random.h"
+#include "core/ops/reduce.h"
 #include "core/random/distributions.h"
 #include "core/tensor/factories.h"
 
@@ -41,6 +42,12 @@ GeluForm gelu_form(std::string_view approximate) {
 
 Tensor gelu(const Tensor& input, const GELUOptions& options) {
   return dl::gelu(input, gelu_form(options.approximate));
+}
+
+Tensor normalize(const Tensor& input, NormalizeOptions options) {
+  const Tensor size = norm(input, options.p, options.dim, {.keepdim = true});
+  const Tensor least = full({}, options.eps, {.dtype = size.dtype(), .device = size.device()});
+  return div(input, maximum(size, least));
 }
 
 Tensor max_pool2d(const Tensor& input, IntPair kernel_size, MaxPool2dOptions options) {

@@ -35,6 +35,14 @@ Tensor gelu(const Tensor& input, const GELUOptions& options = {});
 // The form that a name stands for.
 GeluForm gelu_form(std::string_view approximate);
 
+struct NormalizeOptions {
+  double p = 2;
+  std::int64_t dim = 1;
+  double eps = 1e-12;  // the least divisor
+};
+// The input divided by its norm along a dimension (core/ops/reduce.h).
+Tensor normalize(const Tensor& input, NormalizeOptions options = {});
+
 // core/ops/linear.h and core/ops/conv.h have their arguments.
 using dl::conv2d;
 using dl::linear;

@@ -635,6 +635,11 @@ def reductions():
         except (IndexError, RuntimeError):
             pass
         a[f"{name}.{p:g}.empty"] = torch.zeros(0, dtype=torch.float64) if empty is None else empty.double()
+    for name, p, dim, eps in (("2.1", 2, 1, 1e-12), ("1.2", 1, -1, 1e-12), ("3.0", 3, 0, 10)):
+        leaf = plain.clone().requires_grad_()
+        y = F.normalize(leaf, p, dim, eps)
+        (y ** 3).sum().backward()
+        a[f"normalize.{name}.y"], a[f"normalize.{name}.grad"] = y.detach(), leaf.grad
     for name in ("max", "min"):
         for kind, x in inputs.items():
             for dim in (0, 1, 2):

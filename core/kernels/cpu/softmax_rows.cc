@@ -18,23 +18,10 @@ namespace {
 
 // e^x for x at most 0; 0 of NaN and where the result would be below the least normal number. A
 // line's largest element is NaN if one is; then all of its powers are 0, their sum is too, and all
-// results are NaN. The polynomial is that of Cephes' expf.
+// results are NaN.
 HWY_INLINE Lanes exp_below(Lanes x) {
   const Lanes::D d;
-  const hn::RebindToSigned<Lanes::D> whole;
-  const auto set = [&](float c) HWY_ATTR { return hn::Set(d, c); };
-  const auto n = hn::Round(hn::Mul(x.v, set(1.44269504f)));
-  auto r = hn::NegMulAdd(n, set(0.693359375f), x.v);
-  r = hn::NegMulAdd(n, set(-2.12194440e-4f), r);
-  auto p = hn::MulAdd(set(1.9875691500e-4f), r, set(1.3981999507e-3f));
-  p = hn::MulAdd(p, r, set(8.3334519073e-3f));
-  p = hn::MulAdd(p, r, set(4.1665795894e-2f));
-  p = hn::MulAdd(p, r, set(1.6666665459e-1f));
-  p = hn::MulAdd(p, r, set(5.0000001201e-1f));
-  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), set(1.0f));
-  const auto exponent = hn::Add(hn::ConvertTo(whole, n), hn::Set(whole, 127));
-  const auto power = hn::BitCast(d, hn::ShiftLeft<23>(exponent));
-  return Lanes(hn::IfThenElseZero(hn::Ge(x.v, set(-87.3f)), hn::Mul(p, power)));
+  return Lanes(hn::IfThenElseZero(hn::Ge(x.v, hn::Set(d, -87.3f)), exp_normal(x).v));
 }
 
 struct PowersBelow : AddTerms {

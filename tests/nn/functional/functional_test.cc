@@ -17,6 +17,32 @@ Tensor counting(const Shape& shape) {
   return add(arange(element_count(shape, "counting")), 1).to(DType::kF32).view(shape);
 }
 
+TEST(Normalize, AgreesWithPyTorch) {
+  const parity::Arrays arrays("reductions");
+  const std::vector<double> inputs = arrays.get<double>("plain.x");
+  for (const DType dtype : {DType::kF64, DType::kF32}) {
+    const double tolerance = dtype == DType::kF64 ? 1e-13 : 2e-6;
+    for (const auto& [name, options] :
+         {std::pair{"2.1", F::NormalizeOptions{}},
+          std::pair{"1.2", F::NormalizeOptions{.p = 1, .dim = -1}},
+          std::pair{"3.0", F::NormalizeOptions{.p = 3, .dim = 0, .eps = 10}}}) {
+      Tensor x = tensor(inputs, {.dtype = dtype}).view({3, 4, 5}).clone();
+      x.requires_grad_();
+      const Tensor y = F::normalize(x, options);
+      sum(square(y) * y).backward();
+      const std::string key = std::string("normalize.") + name;
+      const auto expect_near = [&](const Tensor& got, const std::vector<double>& wanted) {
+        const auto numbers = values<double>(got);
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+          EXPECT_NEAR(numbers[i], wanted[i], tolerance) << key << " [" << i << "]";
+        }
+      };
+      expect_near(y.detach(), arrays.get<double>(key + ".y"));
+      expect_near(x.grad(), arrays.get<double>(key + ".grad"));
+    }
+  }
+}
+
 TEST(Dropout, DrawsPyTorchsMask) {
   manual_seed(123);
   EXPECT_EQ(values<float>(F::dropout(counting({40}), 0.3)),

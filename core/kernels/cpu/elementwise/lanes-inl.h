@@ -108,6 +108,25 @@ HWY_INLINE Lanes lane_by_lane(F function, Lanes x, Lanes y) {
   return Lanes(hn::Load(d, a));
 }
 
+// e^x for x from -87.3 to 88: results that are normal numbers. The polynomial is that of Cephes'
+// expf.
+HWY_INLINE Lanes exp_normal(Lanes x) {
+  const Lanes::D d;
+  const hn::RebindToSigned<Lanes::D> whole;
+  const auto set = [&](float c) HWY_ATTR { return hn::Set(d, c); };
+  const auto n = hn::Round(hn::Mul(x.v, set(1.44269504f)));
+  auto r = hn::NegMulAdd(n, set(0.693359375f), x.v);
+  r = hn::NegMulAdd(n, set(-2.12194440e-4f), r);
+  auto p = hn::MulAdd(set(1.9875691500e-4f), r, set(1.3981999507e-3f));
+  p = hn::MulAdd(p, r, set(8.3334519073e-3f));
+  p = hn::MulAdd(p, r, set(4.1665795894e-2f));
+  p = hn::MulAdd(p, r, set(1.6666665459e-1f));
+  p = hn::MulAdd(p, r, set(5.0000001201e-1f));
+  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), set(1.0f));
+  const auto exponent = hn::Add(hn::ConvertTo(whole, n), hn::Set(whole, 127));
+  return Lanes(hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent))));
+}
+
 HWY_INLINE Lanes exp_of(Lanes x) {
   const Lanes::D d;
   return keep_nan(x, Lanes(hn::Exp(d, hn::Min(x.v, hn::Set(d, 104.0f)))));
@@ -200,7 +219,7 @@ HWY_INLINE Lanes erf_of(Lanes x) {
   large = hn::MulAdd(large, t, set(-6.34846687e-1f));
   large = hn::MulAdd(large, t, set(-1.28717512e-1f));
   large = hn::MulAdd(large, t, hn::Neg(t));
-  large = hn::CopySign(hn::Sub(set(1.0f), hn::Exp(d, large)), x.v);
+  large = hn::CopySign(hn::Sub(set(1.0f), exp_normal(Lanes(large)).v), x.v);
   auto small = set(-5.96761703e-4f);
   small = hn::MulAdd(small, s, set(4.99119423e-3f));
   small = hn::MulAdd(small, s, set(-2.67681349e-2f));
