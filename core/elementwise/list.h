@@ -16,9 +16,13 @@ enum class Takes : std::uint8_t {
   kNumbers,    // all but bool
   kFloating,   // floating ones only
   kIntoFloat,  // all; integers and bool become float32 first
+  kWhole,      // integers and bool
 };
 constexpr bool computes_integers(Takes takes) noexcept {
-  return takes == Takes::kAll || takes == Takes::kNumbers;
+  return takes == Takes::kAll || takes == Takes::kNumbers || takes == Takes::kWhole;
+}
+constexpr bool computes_floats(Takes takes) noexcept {
+  return takes != Takes::kWhole;
 }
 
 enum class Gives : std::uint8_t { kSame, kBool };  // the result's dtype: the operands', or bool
@@ -55,6 +59,10 @@ enum class BinaryFn : std::uint8_t {
 #define DL_BINARY(enumerator, ...) enumerator,
 #include "core/elementwise/list.def"
 };
+enum class TernaryFn : std::uint8_t {
+#define DL_TERNARY(enumerator, ...) enumerator,
+#include "core/elementwise/list.def"
+};
 
 struct UnaryFacts {
   UnaryFn fn;
@@ -78,6 +86,12 @@ struct BinaryFacts {
   CudaKernel cuda;
   Gradient gradient;
 };
+struct TernaryFacts {
+  TernaryFn fn;
+  std::string_view name;
+  std::string_view text;  // for the reference
+  Takes takes;
+};
 
 // clang-format off
 inline constexpr UnaryFacts kUnaryFacts[] = {
@@ -95,6 +109,10 @@ inline constexpr BinaryFacts kBinaryFacts[] = {
    CudaKernel::cuda, Gradient::gradcheck},
 #include "core/elementwise/list.def"
 };
+inline constexpr TernaryFacts kTernaryFacts[] = {
+#define DL_TERNARY(enumerator, name, Formula, text, takes) {TernaryFn::enumerator, #name, text, Takes::takes},
+#include "core/elementwise/list.def"
+};
 // clang-format on
 
 constexpr const UnaryFacts& facts(UnaryFn fn) noexcept {
@@ -102,6 +120,9 @@ constexpr const UnaryFacts& facts(UnaryFn fn) noexcept {
 }
 constexpr const BinaryFacts& facts(BinaryFn fn) noexcept {
   return kBinaryFacts[static_cast<std::size_t>(fn)];
+}
+constexpr const TernaryFacts& facts(TernaryFn fn) noexcept {
+  return kTernaryFacts[static_cast<std::size_t>(fn)];
 }
 
 }  // namespace dl

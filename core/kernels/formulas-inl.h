@@ -465,6 +465,161 @@ struct Trunc {
   }
 };
 
+// x without its whole part.
+struct Frac {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x - trunc_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N) {
+    return g;
+  }
+};
+
+// 1 - erf(x)
+struct Erfc {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return erfc_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return -Erf::slope(x);
+  }
+};
+
+// 2^x
+struct Exp2 {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return exp2_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N y) {
+    return y * N(0.6931471805599453094);  // log(2)
+  }
+};
+
+// The tangent.
+struct Tan {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return tan_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N y) {
+    return y * y + N(1);
+  }
+};
+
+// The inverse functions of sine, cosine and tangent.
+struct Asin {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return asin_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / sqrt_of(N(1) - x * x);
+  }
+};
+struct Acos {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return acos_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return -(g / sqrt_of(N(1) - x * x));
+  }
+};
+struct Atan {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return atan_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / (x * x + N(1));
+  }
+};
+
+// (e^x - e^-x) / 2 and (e^x + e^-x) / 2
+struct Sinh {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return sinh_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return cosh_of(x);
+  }
+};
+struct Cosh {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return cosh_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    return sinh_of(x);
+  }
+};
+
+// The inverse functions of the hyperbolic ones.
+struct Asinh {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return asinh_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / sqrt_of(x * x + N(1));
+  }
+};
+struct Acosh {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return acosh_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / sqrt_of(x * x - N(1));
+  }
+};
+struct Atanh {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return atanh_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g / (N(1) - x * x);
+  }
+};
+
+// min(max(x, low), high); a NaN among them wins. The gradient is that of x where x is the result.
+struct Between {
+  template <typename N>
+  static DL_INLINE N value(N x, N low, N high) {
+    const N at_least = select(x != x, x, select(low <= x, x, low));
+    return select(at_least != at_least, at_least, select(at_least <= high, at_least, high));
+  }
+};
+
+// Between, for numbers.
+struct Clamp {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return Between::value(x, p.a, p.b);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(p.a <= x, select(x <= p.b, g, N(0)), N(0));
+  }
+};
+
 // x^a
 struct Pow {
   template <typename N>
@@ -551,6 +706,105 @@ struct LessEqual {
   template <typename N>
   static DL_INLINE auto value(N a, N b) {
     return a <= b;
+  }
+};
+
+// a^b
+struct Power {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return pow_of(a, b);
+  }
+};
+
+// The angle of the point (b, a), in (-pi, pi].
+struct Atan2 {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return atan2_of(a, b);
+  }
+};
+
+// What is left of a / b, with the sign of a.
+struct Fmod {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return fmod_of(a, b);
+  }
+};
+
+// What is left of a / b, with the sign of b.
+struct Remainder {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    const N r = fmod_of(a, b);
+    const N of_positive = select(r < N(0), r + b, r);
+    const N of_negative = select(N(0) < r, r + b, r);
+    return select(b < N(0), of_negative, of_positive);
+  }
+};
+
+// a / b, rounded down.
+struct FloorDivide {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return floor_quotient_of(a, b);
+  }
+};
+
+struct BitwiseAnd {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return a & b;
+  }
+};
+struct BitwiseOr {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return a | b;
+  }
+};
+struct BitwiseXor {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return a ^ b;
+  }
+};
+
+struct LogicalAnd {
+  template <typename N>
+  static DL_INLINE bool value(N a, N b) {
+    return a != N(0) && b != N(0);
+  }
+};
+struct LogicalOr {
+  template <typename N>
+  static DL_INLINE bool value(N a, N b) {
+    return a != N(0) || b != N(0);
+  }
+};
+struct LogicalXor {
+  template <typename N>
+  static DL_INLINE bool value(N a, N b) {
+    return (a != N(0)) != (b != N(0));
+  }
+};
+
+// Of three elements.
+
+// a where the condition is not 0, else b.
+struct Where {
+  template <typename N>
+  static DL_INLINE N value(N condition, N a, N b) {
+    return select(condition != N(0), a, b);
+  }
+};
+
+// a + w (b - a), computed from the nearer end.
+struct Lerp {
+  template <typename N>
+  static DL_INLINE N value(N a, N b, N w) {
+    return select(abs_of(w) < N(0.5), a + w * (b - a), b - (b - a) * (N(1) - w));
   }
 };
 

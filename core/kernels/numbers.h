@@ -36,6 +36,9 @@ struct Whole {
   friend DL_HOST_DEVICE Whole operator-(Whole a, Whole b) { return of(bits(a) - bits(b)); }
   friend DL_HOST_DEVICE Whole operator*(Whole a, Whole b) { return of(bits(a) * bits(b)); }
   friend DL_HOST_DEVICE Whole operator-(Whole a) { return of(Bits{0} - bits(a)); }
+  friend DL_HOST_DEVICE Whole operator&(Whole a, Whole b) { return of(bits(a) & bits(b)); }
+  friend DL_HOST_DEVICE Whole operator|(Whole a, Whole b) { return of(bits(a) | bits(b)); }
+  friend DL_HOST_DEVICE Whole operator^(Whole a, Whole b) { return of(bits(a) ^ bits(b)); }
   friend DL_HOST_DEVICE bool operator<(Whole a, Whole b) { return a.v < b.v; }
   friend DL_HOST_DEVICE bool operator<=(Whole a, Whole b) { return a.v <= b.v; }
   friend DL_HOST_DEVICE bool operator==(Whole a, Whole b) { return a.v == b.v; }
@@ -97,11 +100,44 @@ DL_FUNCTION_OF(abs)
 DL_FUNCTION_OF(floor)
 DL_FUNCTION_OF(ceil)
 DL_FUNCTION_OF(trunc)
+DL_FUNCTION_OF(erfc)
+DL_FUNCTION_OF(exp2)
+DL_FUNCTION_OF(tan)
+DL_FUNCTION_OF(asin)
+DL_FUNCTION_OF(acos)
+DL_FUNCTION_OF(atan)
+DL_FUNCTION_OF(sinh)
+DL_FUNCTION_OF(cosh)
+DL_FUNCTION_OF(asinh)
+DL_FUNCTION_OF(acosh)
+DL_FUNCTION_OF(atanh)
 #undef DL_FUNCTION_OF
 
 template <std::floating_point N>
 DL_HOST_DEVICE N pow_of(N x, N exponent) {
   return std::pow(x, exponent);
+}
+
+template <std::floating_point N>
+DL_HOST_DEVICE N fmod_of(N a, N b) {
+  return std::fmod(a, b);
+}
+template <std::floating_point N>
+DL_HOST_DEVICE N atan2_of(N a, N b) {
+  return std::atan2(a, b);
+}
+
+// a / b, rounded down. The quotient of what is left by no remainder is nearly whole, so that its
+// rounding does not lead to the next whole number below (as in Python's divmod).
+template <std::floating_point N>
+DL_HOST_DEVICE N floor_quotient_of(N a, N b) {
+  if (b == N(0)) return a / b;
+  const N left = std::fmod(a, b);
+  N quotient = (a - left) / b;
+  if (left != N(0) && (b < N(0)) != (left < N(0))) quotient -= N(1);
+  if (quotient == N(0)) return std::copysign(N(0), a / b);
+  const N below = std::floor(quotient);
+  return quotient - below > N(0.5) ? below + N(1) : below;
 }
 
 // Halves go to the even number, unless a program has changed the rounding mode.
@@ -121,6 +157,46 @@ DL_WHOLE_OF(ceil_of)
 DL_WHOLE_OF(round_of)
 DL_WHOLE_OF(trunc_of)
 #undef DL_WHOLE_OF
+
+// What is left of a / b, with the sign of a. Fronts refuse b = 0, which gives 0 here.
+template <typename T>
+DL_HOST_DEVICE Whole<T> fmod_of(Whole<T> a, Whole<T> b) {
+  if (b.v == T(0)) return b;
+  if constexpr (std::is_signed_v<T>) {
+    if (b.v == T(-1)) return Whole<T>(T(0));  // the least number / -1 is none of T
+  }
+  return Whole<T>(static_cast<T>(a.v % b.v));
+}
+template <typename T>
+DL_HOST_DEVICE Whole<T> floor_quotient_of(Whole<T> a, Whole<T> b) {
+  if (b.v == T(0)) return b;
+  if constexpr (std::is_signed_v<T>) {
+    if (b.v == T(-1)) return -a;
+    const T left = static_cast<T>(a.v % b.v);
+    const T quotient = static_cast<T>(a.v / b.v);
+    return Whole<T>(left != 0 && (left < 0) != (b.v < 0) ? static_cast<T>(quotient - 1) : quotient);
+  } else {
+    return Whole<T>(static_cast<T>(a.v / b.v));
+  }
+}
+// By squaring. A negative exponent gives the whole part of the result: 0, 1 or -1.
+template <typename T>
+DL_HOST_DEVICE Whole<T> pow_of(Whole<T> base, Whole<T> exponent) {
+  T left = exponent.v;
+  if constexpr (std::is_signed_v<T>) {
+    if (left < 0) {
+      if (base.v == T(1)) return base;
+      if (base.v == T(-1)) return left % 2 == 0 ? Whole<T>(T(1)) : base;
+      return Whole<T>(T(0));
+    }
+  }
+  Whole<T> result(T(1));
+  for (; left != 0; left = static_cast<T>(left / 2)) {
+    if (left % 2 != 0) result = result * base;
+    base = base * base;
+  }
+  return result;
+}
 template <typename T>
 DL_HOST_DEVICE Whole<T> abs_of(Whole<T> x) {
   return select(x < Whole<T>(T(0)), -x, x);

@@ -6,10 +6,6 @@ Tensor gelu(const Tensor& input, GeluForm form) {
   return unary(form == GeluForm::kTanh ? UnaryFn::kGeluTanh : UnaryFn::kGelu, input);
 }
 
-Tensor pow(const Tensor& base, double exponent) {
-  return unary(UnaryFn::kPow, base, {.a = exponent});
-}
-
 Tensor leaky_relu(const Tensor& input, double negative_slope) {
   return unary(UnaryFn::kLeakyRelu, input, {.a = negative_slope});
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/ops/elementwise.h"
+#include "core/ops/numeric.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {
@@ -16,8 +17,6 @@ enum class GeluForm : std::uint8_t { kErf, kTanh };
 // x times the normal distribution's share below x: 0.5 x (1 + erf(x / sqrt(2))), or
 // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), which is up to 5e-4 off.
 Tensor gelu(const Tensor& input, GeluForm form = GeluForm::kErf);
-
-Tensor pow(const Tensor& base, double exponent);
 
 // PyTorch's functions of these names, with its defaults.
 Tensor leaky_relu(const Tensor& input, double negative_slope = 0.01);

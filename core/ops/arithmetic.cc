@@ -1,126 +1,11 @@
 #include "core/ops/arithmetic.h"
 
 #include "core/ops/autocast.h"
-#include "core/ops/common.h"
-#include "core/ops/takes.h"
+#include "core/ops/binary.h"
 #include "core/tensor/promote.h"
 
 namespace dl {
 namespace {
-
-Tensor promoted(const Tensor& tensor, DType dtype) {
-  return tensor.dtype() == dtype ? tensor : tensor.to(dtype);
-}
-
-MemoryFormat format_of(const Tensor& tensor, const Shape& shape) {
-  const bool channels_last =
-      tensor.is_channels_last() && !tensor.is_contiguous() && tensor.sizes() == shape;
-  return channels_last ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous;
-}
-
-// Where the result is. A number on the CPU may meet a tensor on a device: its kernel is passed the
-// value.
-Device common_device(const Tensor& a, const Tensor& b, std::string_view op) {
-  if (a.is_cuda() && !b.is_cuda() && b.dim() == 0) return a.device();
-  if (b.is_cuda() && !a.is_cuda() && a.dim() == 0) return b.device();
-  check_same_device(a, b, op);
-  return a.device();
-}
-
-// A number beside a tensor is not rounded to f16 or bf16: the kernels compute in f32 at least, and
-// 1e5 is more than f16 holds.
-DType dtype_of_number(DType result) {
-  return is_floating(result) && size_of(result) < size_of(DType::kF32) ? DType::kF32 : result;
-}
-
-bool is_number(const Tensor& tensor) {
-  return tensor.dim() == 0 && !tensor.is_cuda();
-}
-
-Tensor operand_of(const Tensor& tensor, DType result) {
-  if (tensor.dtype() == result) return tensor;
-  return promoted(tensor, is_number(tensor) ? dtype_of_number(result) : result);
-}
-
-// Operands of the result's dtype (numbers: dtype_of_number()), and the tensor for the result.
-struct Operands {
-  Tensor a;
-  Tensor b;
-  Tensor out;
-};
-
-// The tensor that the result of `a` and `b` goes to.
-Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view op) {
-  const Device device = common_device(a, b, op);
-  const Shape shape = broadcast_shapes(a.sizes(), b.sizes(), op);
-  const MemoryFormat format = format_of(a, shape) == MemoryFormat::kChannelsLast
-                                  ? MemoryFormat::kChannelsLast
-                                  : format_of(b, shape);
-  return empty(shape, format, {.dtype = dtype, .device = device});
-}
-
-Operands prepare(const Tensor& a, const Tensor& b, DType dtype, std::string_view op) {
-  return {operand_of(a, dtype), operand_of(b, dtype), place_for(a, b, dtype, op)};
-}
-
-DType common_dtype(const Tensor& a, const Tensor& b, std::string_view op) {
-  check_defined(a, op, "the first operand");
-  check_defined(b, op, "the second operand");
-  return result_type(a, b, op);
-}
-
-// The dtype that operands of a common dtype are computed in.
-DType computed_in(BinaryFn fn, DType common) {
-  return computed_dtype(common, facts(fn).takes, facts(fn).name);
-}
-
-Tensor run(BinaryFn fn, const Operands& operands) {
-  call<Op::kBinary>(operands.out.device(), fn, operands.a, operands.b, Parameters{}, operands.out);
-  return operands.out;
-}
-
-// Runs `fn`, whose operands have this common dtype.
-Tensor run_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common) {
-  return run(fn, prepare(a, b, computed_in(fn, common), facts(fn).name));
-}
-
-Tensor compare(BinaryFn fn, const Tensor& a, const Tensor& b) {
-  const std::string_view name = facts(fn).name;
-  const DType dtype = computed_in(fn, common_dtype(a, b, name));
-  return run(fn, {promoted(a, dtype), promoted(b, dtype), place_for(a, b, DType::kBool, name)});
-}
-
-DType dtype_with(const Tensor& tensor, Scalar value, std::string_view op) {
-  check_defined(tensor, op, "the first operand");
-  return result_type(tensor, value);
-}
-
-// Of a comparison: in the dtype of `like`, as the elements are.
-Tensor as_element(const Tensor& like, Scalar value, std::string_view op) {
-  return scalar_tensor(value, dtype_with(like, value, op), op);
-}
-
-// Of arithmetic whose result has this dtype.
-Tensor as_number(Scalar value, DType result, std::string_view op) {
-  return scalar_tensor(value, dtype_of_number(result), op);
-}
-
-// Gives an input of this shape, dtype and device its share of a gradient.
-struct Share {
-  Shape shape;
-  DType dtype = DType::kF32;
-  Device device{};
-  explicit Share(const Tensor& input)
-      : shape(input.sizes()), dtype(input.dtype()), device(input.device()) {}
-  Share() = default;
-  Tensor of(const Tensor& gradient) const {
-    return promoted(sum_to(gradient, shape), dtype).to(device);
-  }
-};
-
-struct BinaryNode : Node {
-  Share shares[2];
-};
 
 struct AddBackward final : BinaryNode {
   std::string_view name() const noexcept override { return "add"; }
@@ -190,28 +75,12 @@ struct ScaleBackward final : Node {
   double factor = 1.0;
 };
 
-template <typename N>
-Ref<N> make_node_of(const Tensor& a, const Tensor& b) {
-  Ref<N> node = make_node<N>(a, b);
-  if (node) {
-    node->shares[0] = Share(a);
-    node->shares[1] = Share(b);
-  }
-  return node;
-}
-
-template <typename N>
-N* record_binary(const Tensor& out, const Tensor& a, const Tensor& b) {
-  const Ref<N> node = make_node_of<N>(a, b);
-  if (node) detail::attach(out, node, 0);
-  return node.get();
-}
-
 // With a number; the gradient is scaled by `factor`.
 Tensor scaled(BinaryFn fn, const Tensor& input, Scalar number, double factor) {
   const std::string_view op = facts(fn).name;
   const DType dtype = computed_in(fn, dtype_with(input, number, op));
-  const Tensor out = run(fn, prepare(input, as_number(number, dtype, op), dtype, op));
+  const Tensor out =
+      run_binary(fn, prepare_operands(input, as_number(number, dtype, op), dtype, op));
   if (auto* node = record<ScaleBackward>(out, input)) {
     node->fn = fn;
     node->factor = factor;
@@ -221,8 +90,9 @@ Tensor scaled(BinaryFn fn, const Tensor& input, Scalar number, double factor) {
 
 Tensor extreme(BinaryFn fn, const Tensor& a, const Tensor& b) {
   const std::string_view op = facts(fn).name;
-  const Operands operands = prepare(a, b, computed_in(fn, common_dtype(a, b, op)), op);
-  const Tensor out = run(fn, operands);
+  const BinaryOperands operands =
+      prepare_operands(a, b, computed_in(fn, common_dtype(a, b, op)), op);
+  const Tensor out = run_binary(fn, operands);
   if (auto* node = record_binary<ExtremeBackward>(out, a, b)) {
     node->fn = fn;
     node->save(operands.a.detach());
@@ -251,7 +121,7 @@ void write(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype, std::str
     call<Op::kBinary>(device, fn, self, readable_during_write(operand, self), parameters, self);
   } else {
     const NoGradGuard no_grad;
-    const Operands operands = prepare(self.detach(), operand, dtype, name);
+    const BinaryOperands operands = prepare_operands(self.detach(), operand, dtype, name);
     call<Op::kBinary>(device, fn, operands.a, operands.b, parameters, operands.out);
     call<Op::kCopy>(device, operands.out, self);
   }
@@ -288,13 +158,13 @@ void write_saving(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype,
 }
 
 Tensor sub_as(const Tensor& a, const Tensor& b, DType dtype) {
-  const Tensor out = run_as(BinaryFn::kSub, a, b, dtype);
+  const Tensor out = run_binary_as(BinaryFn::kSub, a, b, dtype);
   record_binary<SubBackward>(out, a, b);
   return out;
 }
 
 Tensor div_as(const Tensor& a, const Tensor& b, DType dtype) {
-  const Tensor out = run_as(BinaryFn::kDiv, a, b, dtype);
+  const Tensor out = run_binary_as(BinaryFn::kDiv, a, b, dtype);
   if (Node* node = record_binary<DivBackward>(out, a, b)) {
     node->save(asks_gradient(b) ? a : Tensor());
     node->save(b);
@@ -305,7 +175,7 @@ Tensor div_as(const Tensor& a, const Tensor& b, DType dtype) {
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  const Tensor out = run_as(BinaryFn::kAdd, a, b, common_dtype(a, b, "add"));
+  const Tensor out = run_binary_as(BinaryFn::kAdd, a, b, common_dtype(a, b, "add"));
   record_binary<AddBackward>(out, a, b);
   return out;
 }
@@ -315,7 +185,7 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
-  const Tensor out = run_as(BinaryFn::kMul, a, b, common_dtype(a, b, "mul"));
+  const Tensor out = run_binary_as(BinaryFn::kMul, a, b, common_dtype(a, b, "mul"));
   if (Node* node = record_binary<MulBackward>(out, a, b)) {
     node->save(asks_gradient(b) ? a : Tensor());
     node->save(asks_gradient(a) ? b : Tensor());
@@ -363,43 +233,6 @@ Tensor operator/(Scalar a, const Tensor& b) {
   return div_as(as_number(a, dtype, "div"), b, dtype);
 }
 
-Tensor eq(const Tensor& a, const Tensor& b) {
-  return compare(BinaryFn::kEq, a, b);
-}
-Tensor ne(const Tensor& a, const Tensor& b) {
-  return compare(BinaryFn::kNe, a, b);
-}
-Tensor lt(const Tensor& a, const Tensor& b) {
-  return compare(BinaryFn::kLt, a, b);
-}
-Tensor le(const Tensor& a, const Tensor& b) {
-  return compare(BinaryFn::kLe, a, b);
-}
-Tensor gt(const Tensor& a, const Tensor& b) {
-  return compare(BinaryFn::kLt, b, a);
-}
-Tensor ge(const Tensor& a, const Tensor& b) {
-  return compare(BinaryFn::kLe, b, a);
-}
-Tensor eq(const Tensor& a, Scalar b) {
-  return eq(a, as_element(a, b, "eq"));
-}
-Tensor ne(const Tensor& a, Scalar b) {
-  return ne(a, as_element(a, b, "ne"));
-}
-Tensor lt(const Tensor& a, Scalar b) {
-  return lt(a, as_element(a, b, "lt"));
-}
-Tensor le(const Tensor& a, Scalar b) {
-  return le(a, as_element(a, b, "le"));
-}
-Tensor gt(const Tensor& a, Scalar b) {
-  return gt(a, as_element(a, b, "gt"));
-}
-Tensor ge(const Tensor& a, Scalar b) {
-  return ge(a, as_element(a, b, "ge"));
-}
-
 // In place.
 
 Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
@@ -439,6 +272,11 @@ Tensor& Tensor::sub_(const Tensor& other) {
   write(BinaryFn::kSub, *this, other, result_type(*this, other, kName), kName);
   if (node) detail::attach(*this, node, 0);
   return *this;
+}
+
+Tensor& Tensor::sub_(Scalar other) {
+  get("sub_");
+  return sub_(as_number(other, dtype_with(*this, other, "sub_"), "sub_"));
 }
 
 Tensor& Tensor::mul_(const Tensor& other) {

@@ -1,4 +1,4 @@
-// Arithmetic and comparisons of tensors, element by element.
+// Arithmetic of tensors, element by element.
 //
 // Operands are broadcast and promoted by PyTorch's rules (core/tensor/promote.h); a number counts
 // as a tensor without dimensions. Arithmetic on bool tensors is refused. The result lies in memory
@@ -8,6 +8,7 @@
 #pragma once
 
 #include "core/ops/elementwise.h"
+#include "core/ops/logic.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {
@@ -26,20 +27,6 @@ Tensor add(const Tensor& a, Scalar b);
 Tensor sub(const Tensor& a, Scalar b);
 Tensor mul(const Tensor& a, Scalar b);
 Tensor div(const Tensor& a, Scalar b);
-
-// Comparisons give bool and have no gradient.
-Tensor eq(const Tensor& a, const Tensor& b);
-Tensor ne(const Tensor& a, const Tensor& b);
-Tensor lt(const Tensor& a, const Tensor& b);
-Tensor le(const Tensor& a, const Tensor& b);
-Tensor gt(const Tensor& a, const Tensor& b);
-Tensor ge(const Tensor& a, const Tensor& b);
-Tensor eq(const Tensor& a, Scalar b);
-Tensor ne(const Tensor& a, Scalar b);
-Tensor lt(const Tensor& a, Scalar b);
-Tensor le(const Tensor& a, Scalar b);
-Tensor gt(const Tensor& a, Scalar b);
-Tensor ge(const Tensor& a, Scalar b);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
   return add(a, b);

@@ -119,6 +119,7 @@ constexpr std::uint64_t kernels_abi() noexcept {
   for (const PairLossFacts& row : kPairLossFacts) mix(row.name);
   for (const ReductionFacts& row : kReductionFacts) mix(row.text);
   for (const ExtremeFacts& row : kExtremeFacts) mix(row.name);
+  for (const TernaryFacts& row : kTernaryFacts) mix(row.name);
   return hash ^ sizeof(TensorImpl);
 }
 

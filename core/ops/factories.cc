@@ -1,7 +1,10 @@
 // Factories that write their elements.
 #include "core/tensor/factories.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "core/ops/dispatch.h"
 
@@ -82,6 +85,42 @@ Tensor ones_like(const Tensor& like) {
 
 Tensor full(const Shape& shape, Scalar value, TensorOptions options) {
   return filled(shape, value, options.dtype.value_or(dtype_of(value)), options);
+}
+
+Tensor full_like(const Tensor& like, Scalar value) {
+  if (!like.defined()) refuse_undefined("full_like");
+  check_fits(value, like.dtype(), "full_like");
+  return filled_like(like, value);
+}
+
+Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options) {
+  DL_CHECK(steps >= 0, kInvalidArgument, "linspace: {} steps, wanted at least 0", steps);
+  std::vector<double> values(static_cast<std::size_t>(steps));
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  for (std::int64_t i = 0; i < steps; ++i) {  // from the nearer end, so that both are exact
+    values[static_cast<std::size_t>(i)] = i < steps / 2 || steps == 1
+                                              ? start + step * static_cast<double>(i)
+                                              : end - step * static_cast<double>(steps - 1 - i);
+  }
+  return tensor(values, options);
+}
+
+Tensor eye(std::int64_t rows, TensorOptions options) {
+  return eye(rows, rows, options);
+}
+
+Tensor eye(std::int64_t rows, std::int64_t columns, TensorOptions options) {
+  DL_CHECK(rows >= 0 && columns >= 0, kInvalidArgument, "eye: {} rows and {} columns", rows,
+           columns);
+  const bool requires_grad = std::exchange(options.requires_grad, false);
+  Tensor result = zeros({rows, columns}, options);
+  const std::int64_t length = std::min(rows, columns);
+  if (length > 0) {
+    const Tensor diagonal = as_strided(result, {length}, {columns + 1}, 0);
+    call<Op::kFill>(result.device(), diagonal, 1);
+  }
+  if (requires_grad) result.requires_grad_();
+  return result;
 }
 
 Tensor arange(Scalar end, TensorOptions options) {

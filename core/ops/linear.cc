@@ -9,14 +9,19 @@
 namespace dl {
 namespace {
 
-void check_operands(const Tensor& a, const Tensor& b, std::string_view op, std::string_view first,
-                    std::string_view second) {
+void check_alike(const Tensor& a, const Tensor& b, std::string_view op, std::string_view first,
+                 std::string_view second) {
   check_defined(a, op, first);
   check_defined(b, op, second);
   check_same_device(a, b, op);
-  check_floating(a, op);
   DL_CHECK(a.dtype() == b.dtype(), kDType, "{}: {} is {}, but {} is {}", op, first,
            name_of(a.dtype()), second, name_of(b.dtype()));
+}
+
+void check_operands(const Tensor& a, const Tensor& b, std::string_view op, std::string_view first,
+                    std::string_view second) {
+  check_alike(a, b, op, first, second);
+  check_floating(a, op);
 }
 
 void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
@@ -153,6 +158,16 @@ Tensor matrix_at(const Tensor& tensor, const Shape& batch, std::int64_t index) {
                     {tensor.stride(-2), tensor.stride(-1)}, offset);
 }
 
+// matrix_at() for all along the last of those dimensions.
+Tensor matrices_at(const Tensor& tensor, const Shape& batch, std::int64_t index) {
+  const Tensor first = matrix_at(tensor, batch, index);
+  const auto lead = static_cast<std::size_t>(tensor.dim()) - 2;
+  const bool repeated = lead == 0 || tensor.sizes()[lead - 1] == 1;
+  return as_strided(first, {batch.back(), first.size(0), first.size(1)},
+                    {repeated ? 0 : tensor.strides()[lead - 1], first.stride(0), first.stride(1)},
+                    first.storage_offset());
+}
+
 Shape batch_of(const Tensor& tensor) {
   return Shape(std::span<const std::int64_t>(tensor.sizes())
                    .first(static_cast<std::size_t>(tensor.dim()) - 2));
@@ -162,12 +177,28 @@ Shape batch_of(const Tensor& tensor) {
 Tensor product(const Tensor& a, const Tensor& b) {
   const Tensor left = as_matrices(a);
   const Tensor right = as_matrices(b);
+  if (b.dim() == 2 && a.dim() > 2 && left.is_contiguous() && left.size(-1) > 0) {
+    const Tensor rows = rows_of(left);
+    Tensor result = product(rows, right);
+    Shape shape = a.sizes();
+    shape[shape.size() - 1] = b.size(-1);
+    return as_strided(result, shape, contiguous_strides(shape), 0);
+  }
   const Shape batch = broadcast_shapes(batch_of(a), batch_of(b), "matmul");
   Shape shape = batch;
   shape.push_back(a.size(-2));
   shape.push_back(b.size(-1));
   Tensor result = empty(shape, {.dtype = a.dtype(), .device = a.device()});
   const std::int64_t count = element_count(batch, "matmul");
+  if (count > 1 && !a.is_cuda()) {
+    // The last dimension of the batch is the kernel's; others are walked here.
+    const std::int64_t last = batch.back();
+    for (std::int64_t i = 0; i < count; i += last) {
+      call<Op::kMatmulBatch>(a.device(), matrices_at(left, batch, i), matrices_at(right, batch, i),
+                             matrices_at(result, batch, i));
+    }
+    return result;
+  }
   for (std::int64_t i = 0; i < count; ++i) {
     call<Op::kMatmul>(a.device(), matrix_at(left, batch, i), matrix_at(right, batch, i), false,
                       matrix_at(result, batch, i));
@@ -224,7 +255,13 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   if (const auto cast = autocast_of<Op::kMatmul>(a)) return matmul(cast(a), cast(b));
-  check_operands(a, b, "matmul", "the first operand", "the second operand");
+  check_alike(a, b, "matmul", "the first operand", "the second operand");
+  if (!is_floating(a.dtype())) {
+    if (a.dtype() == DType::kBool) refuse_dtype("matmul", a.dtype(), "a number");
+    if (a.dtype() != DType::kI64) {
+      return matmul(a.to(DType::kI64), b.to(DType::kI64)).to(a.dtype());
+    }
+  }
   DL_CHECK(a.dim() >= 1 && b.dim() >= 1, kShape,
            "matmul: the operands have shapes {} and {}, wanted at least one dimension each",
            a.sizes().str(), b.sizes().str());

@@ -19,9 +19,10 @@ struct LinearArgs {
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const LinearArgs& args = {});
 
-// The product of a [..., n, k] and b [..., k, m], floating, any strides: [..., n, m]. The
-// leading dimensions are broadcast. A vector a [k] counts as a row, a vector b [k] as a column, and
-// the result has no dimension for it, as in PyTorch. Throws kShape and kDType.
+// The product of a [..., n, k] and b [..., k, m], any strides: [..., n, m]. Integers wrap around
+// and run on the CPU only. The leading dimensions are broadcast. A vector a [k] counts as a row, a
+// vector b [k] as a column, and the result has no dimension for it, as in PyTorch. Throws kShape
+// and kDType.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 }  // namespace dl

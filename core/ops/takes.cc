@@ -12,6 +12,9 @@ DType computed_dtype(DType dtype, Takes takes, std::string_view op) {
     case Takes::kFloating:
       if (!is_floating(dtype)) refuse_dtype(op, dtype, "a floating dtype");
       return dtype;
+    case Takes::kWhole:
+      if (is_floating(dtype)) refuse_dtype(op, dtype, "an integer dtype or bool");
+      return dtype;
     case Takes::kIntoFloat:
       return is_floating(dtype) ? dtype : DType::kF32;
   }

@@ -1,6 +1,8 @@
 #include "core/tensor/factories.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace dl {
 namespace {
@@ -50,6 +52,44 @@ Tensor detail::from_gathered(const std::int64_t* values, const Shape& shape, DTy
 Tensor detail::from_gathered(const std::uint64_t* values, const Shape& shape, DType dtype,
                              TensorOptions options) {
   return filled_from(values, shape, dtype, options);
+}
+
+namespace {
+
+Tensor from_scalars(const std::vector<Scalar>& values, const Shape& shape,
+                    const TensorOptions& options) {
+  auto kind = Scalar::Kind::kBool;
+  for (const Scalar& value : values) kind = std::max(kind, value.kind());
+  if (kind == Scalar::Kind::kFloating) {
+    std::vector<double> numbers;
+    for (const Scalar& value : values) numbers.push_back(value.as_double());
+    return filled_from(numbers.data(), shape, options.dtype.value_or(DType::kF32), options);
+  }
+  std::vector<std::int64_t> numbers;
+  for (const Scalar& value : values) {
+    check_fits(value, DType::kI64, "tensor");
+    numbers.push_back(value.to<std::int64_t>());
+  }
+  const DType dtype = kind == Scalar::Kind::kBool ? DType::kBool : DType::kI64;
+  return filled_from(numbers.data(), shape, options.dtype.value_or(dtype), options);
+}
+
+}  // namespace
+
+Tensor tensor(std::initializer_list<Scalar> values, TensorOptions options) {
+  return from_scalars(values, {static_cast<std::int64_t>(values.size())}, options);
+}
+
+Tensor tensor(std::initializer_list<std::initializer_list<Scalar>> rows, TensorOptions options) {
+  const std::size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
+  std::vector<Scalar> flat;
+  for (const auto& row : rows) {
+    DL_CHECK(row.size() == columns, kShape, "tensor: a row has {} values, the first has {}",
+             row.size(), columns);
+    flat.insert(flat.end(), row.begin(), row.end());
+  }
+  return from_scalars(
+      flat, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, options);
 }
 
 Tensor empty(const Shape& shape, TensorOptions options) {

@@ -1,6 +1,7 @@
 // Making tensors: empty, zeros, ones, full, arange, tensor({...}), from_blob.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -32,9 +33,35 @@ Tensor zeros(const Shape& shape, TensorOptions options = {});
 Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor zeros_like(const Tensor& like);
 Tensor ones_like(const Tensor& like);
+// zeros(2, 3)
+template <typename... Sizes>
+concept SizeList = sizeof...(Sizes) > 0 &&
+                   ((std::integral<Sizes> && !std::same_as<Sizes, bool>) && ...);
+template <typename... Sizes>
+  requires SizeList<Sizes...>
+Tensor empty(Sizes... sizes) {
+  return empty({static_cast<std::int64_t>(sizes)...}, TensorOptions{});
+}
+template <typename... Sizes>
+  requires SizeList<Sizes...>
+Tensor zeros(Sizes... sizes) {
+  return zeros({static_cast<std::int64_t>(sizes)...});
+}
+template <typename... Sizes>
+  requires SizeList<Sizes...>
+Tensor ones(Sizes... sizes) {
+  return ones({static_cast<std::int64_t>(sizes)...});
+}
 // The dtype follows the value: bool, int64 or float32. Here, in arange() and in tensor() a number
 // that does not fit into an integer dtype throws kInvalidArgument (core/tensor/scalar.h).
 Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
+Tensor full_like(const Tensor& like, Scalar value);
+// `steps` numbers from start to end, both of which are among them. float32; throws kInvalidArgument
+// for fewer than none.
+Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {});
+// 1 on the diagonal of a matrix, 0 elsewhere; as many columns as rows where they are not given.
+Tensor eye(std::int64_t rows, TensorOptions options = {});
+Tensor eye(std::int64_t rows, std::int64_t columns, TensorOptions options = {});
 // start, start + step, ... below end. int64 for integers, else float32. Throws kInvalidArgument for
 // a step of zero or of the wrong sign, and for 2^53 elements or more.
 Tensor arange(Scalar end, TensorOptions options = {});
@@ -127,5 +154,10 @@ Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<
        static_cast<std::int64_t>(columns)},
       options);
 }
+
+// Numbers of several kinds, of which the highest says the dtype: tensor({1, 2.5}).
+Tensor tensor(std::initializer_list<Scalar> values, TensorOptions options = {});
+Tensor tensor(std::initializer_list<std::initializer_list<Scalar>> rows,
+              TensorOptions options = {});
 
 }  // namespace dl

@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/ref.h"
@@ -32,6 +33,8 @@
 namespace dl {
 
 class Tensor;
+class TensorIndex;
+class IndexedTensor;
 
 // "dim: the tensor is undefined ..."
 [[noreturn]] void refuse_undefined(std::string_view op);
@@ -53,6 +56,15 @@ class Tensor {
   bool defined() const noexcept { return static_cast<bool>(impl_); }
   explicit operator bool() const noexcept = delete;  // ask defined(), or item<bool>()
   TensorImpl* impl() const noexcept { return impl_.get(); }
+  // Assigning to a handle makes it another's. Assigning to a result (x[0] = y, x.t() = 0) writes
+  // into what it shows: copy_(), fill_().
+  Tensor(const Tensor&) noexcept = default;
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&) & noexcept = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  void operator=(const Tensor& value) && { copy_(value); }
+  void operator=(Scalar value) && { fill_(value); }
+
   // True where both handles name the same array object.
   bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
@@ -120,6 +132,7 @@ class Tensor {
   Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
   Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
   Tensor t() const;  // of at most two dimensions
+  Tensor T() const;  // all dimensions in the reverse order
   Tensor permute(const Dims& dims) const;
   Tensor select(std::int64_t dim, std::int64_t index) const;
   Tensor operator[](std::int64_t index) const { return select(0, index); }
@@ -157,6 +170,7 @@ class Tensor {
   Tensor& add_(const Tensor& other, Scalar alpha = 1);
   Tensor& add_(Scalar other);
   Tensor& sub_(const Tensor& other);
+  Tensor& sub_(Scalar other);
   Tensor& mul_(const Tensor& other);
   Tensor& mul_(Scalar other);
   Tensor& div_(const Tensor& other);
@@ -188,6 +202,28 @@ class Tensor {
   Tensor argsort(std::int64_t dim = -1, SortOptions options = {}) const;
   std::pair<Tensor, Tensor> topk(std::int64_t k, std::int64_t dim = -1,
                                  TopkOptions options = {}) const;
+
+  // core/ops: x.add(y), x.eq(2), x.matmul(y) and the like.
+#define DL_DEFAULT(value) = value
+#define DL_METHOD(Result, name, parameters, arguments) Result name parameters const;
+#define DL_METHOD_IN_PLACE(name, parameters, arguments) Tensor& name parameters;
+#include "core/tensor/methods.def"
+#undef DL_DEFAULT
+
+  // core/ops/indexing.h: x.index({0, Slice(1, None), mask}); assigning to the result writes into x.
+  IndexedTensor index(std::initializer_list<TensorIndex> indices) const;
+  Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& value);
+  Tensor& index_put_(std::initializer_list<TensorIndex> indices, Scalar value);
+
+  // In place, as add_ and the like.
+#define DL_ASSIGNMENT(sign, name)                                     \
+  Tensor& operator sign(const Tensor & other) { return name(other); } \
+  Tensor& operator sign(Scalar other) { return name(other); }
+  DL_ASSIGNMENT(+=, add_)
+  DL_ASSIGNMENT(-=, sub_)
+  DL_ASSIGNMENT(*=, mul_)
+  DL_ASSIGNMENT(/=, div_)
+#undef DL_ASSIGNMENT
 
   // core/autograd. A leaf is a tensor that no recorded operation made; gradients gather in leaves.
   bool requires_grad() const {

@@ -350,6 +350,7 @@ def torch_function(name, a, b):
         "elu": lambda x: F.elu(x, a),
         "softplus": lambda x: F.softplus(x, a, b),
         "hardtanh": lambda x: F.hardtanh(x, a, b),
+        "clamp": lambda x: torch.clamp(x, a, b),
     }
     return others.get(name) or getattr(torch, name, None) or getattr(F, name)
 
@@ -678,7 +679,157 @@ def order():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, inits)}
+def i64(*values):
+    return torch.tensor(values)
+
+
+def index_put(x, indices, value, accumulate=False):
+    return x.clone().index_put(indices, value, accumulate)
+
+
+def assigned(x, index, value):
+    y = x.clone()
+    y[index] = value
+    return y
+
+
+# Operations that are more than a row of one element: a function, and the shapes of its floating inputs. The case of the same name in
+# tests/core/ops/composed_test.cc computes the same.
+COMPOSED = {
+    # two and three elements
+    "pow": (lambda a, b: torch.pow(a.abs() + 0.3, b), [(3, 4), (4,)]),
+    "pow of a number": (lambda b: torch.pow(1.7, b), [(3, 4)]),
+    "pow to a number": (lambda a: torch.pow(a, 3), [(3, 4)]),
+    "pow of integers": (lambda: torch.pow(i64(2, -3, 0, 7, -1, 1), i64(10, 3, 0, -1, -3, -2)), []),
+    "pow of integers to a number": (lambda: torch.pow(i64(2, -3, 0, 7), 5), []),
+    "atan2": (torch.atan2, [(3, 1), (4,)]),
+    "fmod": (torch.fmod, [(5, 4), (4,)]),
+    "fmod by a number": (lambda a: torch.fmod(a, -0.7), [(3, 5)]),
+    "fmod of integers": (lambda: torch.fmod(i64(7, -7, 7, -7, 0), i64(3, 3, -3, -3, 5)), []),
+    "remainder": (torch.remainder, [(5, 4), (4,)]),
+    "remainder by a number": (lambda a: torch.remainder(a, -0.7), [(3, 5)]),
+    "remainder of integers": (lambda: torch.remainder(i64(7, -7, 7, -7, 0), i64(3, 3, -3, -3, 5)), []),
+    "floor_divide": (lambda a, b: torch.floor_divide(a, b).detach(), [(5, 4), (4,)]),
+    "floor_divide of integers": (lambda: torch.floor_divide(i64(7, -7, 7, -7, 0), i64(3, 3, -3, -3, 5)), []),
+    "lerp": (torch.lerp, [(3, 4), (3, 4), (3, 4)]),
+    "lerp by a number": (lambda a, b: torch.lerp(a, b, 0.3), [(3, 1), (4,)]),
+    "where": (lambda a, b: torch.where(a > 0.1, a, b), [(3, 4), (4,)]),
+    "where with a number": (lambda a: torch.where(a > 0.1, a, -1.5), [(3, 4)]),
+    "clamp by tensors": (lambda x, a, b: torch.clamp(x, a - 0.5, b + 0.5), [(4, 5), (5,), (4, 1)]),
+    "clamp from below": (lambda x: torch.clamp(x, min=-0.3), [(4, 5)]),
+    "clamp from above": (lambda x: torch.clamp(x, max=0.3), [(4, 5)]),
+    "clamp of integers": (lambda: torch.clamp(i64(-5, 0, 3, 9), -1, 4), []),
+    "clamp of integers by a half": (lambda: torch.clamp(i64(-5, 0, 3, 9), 0.5, 4), []),
+    "masked_fill": (lambda x: x.masked_fill(x > 0.2, -3.5), [(3, 4)]),
+    "masked_fill by a tensor": (lambda x, v: (x * 2).masked_fill(torch.tensor([True, False, True, False]), v), [(3, 4), ()]),
+    # truth and bits
+    "logical_and": (lambda a: torch.logical_and(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
+    "logical_or": (lambda a: torch.logical_or(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
+    "logical_xor": (lambda a: torch.logical_xor(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
+    "logical_not": (lambda a: torch.logical_not(a > 0), [(3, 4)]),
+    "bitwise_and": (lambda: i64(12, -5, 7) & i64(10, 6, -1), []),
+    "bitwise_or": (lambda: i64(12, -5, 7) | 9, []),
+    "bitwise_xor": (lambda: i64(12, -5, 7) ^ i64(10, 6, -1), []),
+    "bitwise_not": (lambda: ~i64(12, -5, 7), []),
+    "bits of bools": (lambda a: ((a > 0) & (a < 1)) | ~(a > -1) ^ (a > 1.5), [(3, 4)]),
+    "isnan": (lambda: torch.isnan(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
+    "isinf": (lambda: torch.isinf(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
+    "isfinite": (lambda: torch.isfinite(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
+    "isclose": (lambda: torch.isclose(torch.tensor([1., 1., float("nan"), float("inf"), 0.]), torch.tensor([1.000009, 1.0001, float("nan"), float("inf"), 1e-9])), []),
+    # indices
+    "gather": (lambda x: x.gather(1, i64(3, 0, 1, 1, 2, 2).view(3, 2)), [(3, 4)]),
+    "gather of a part": (lambda x: x.gather(0, i64(3, 0, 1, 1).view(2, 2)), [(4, 5)]),
+    "scatter": (lambda x, s: x.scatter(1, i64(3, 0, 1, 2, 2, 0).view(3, 2), s), [(3, 4), (3, 2)]),
+    "scatter a number": (lambda x: x.scatter(0, i64(1, 0, 1, 2).view(1, 4), 2.5), [(3, 4)]),
+    "scatter_add": (lambda x, s: x.scatter_add(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s), [(3, 4), (3, 2)]),
+    "index_add": (lambda x, s: x.index_add(1, i64(2, 0, 2), s, alpha=-1.5), [(3, 4), (3, 3)]),
+    "index_select": (lambda x: x.index_select(1, i64(2, 0, 2)), [(3, 4)]),
+    "take": (lambda x: x.take(i64(5, 0, -1, 5).view(2, 2)), [(3, 4)]),
+    "take_along_dim": (lambda x: x.take_along_dim(i64(3, 0).view(1, 2), 1), [(3, 4)]),
+    "masked_select": (lambda x: x.masked_select(torch.tensor([True, False, True, True])), [(3, 4)]),
+    "nonzero": (lambda a: torch.nonzero(a > 0.3), [(3, 4)]),
+    "one_hot": (lambda: F.one_hot(i64(2, 0, 1, 2).view(2, 2), 4), []),
+    "index with integers": (lambda x: x[1, -1], [(3, 4, 5)]),
+    "index with slices": (lambda x: x[1:, ::2, None, ..., -3:-1], [(3, 4, 5)]),
+    "index with a tensor": (lambda x: x[i64(2, 0, -1, 2)], [(3, 4)]),
+    "index with tensors": (lambda x: x[i64(2, 0).view(2, 1), :, i64(1, -1, 0)], [(3, 4, 5)]),
+    "index with adjacent tensors": (lambda x: x[:, i64(2, 0).view(2, 1), i64(1, -1, 0)], [(3, 4, 5)]),
+    "index with all kinds": (lambda x: x[1, ..., i64(1, -1, 0), None, 1:3], [(3, 4, 5, 6)]),
+    "index with a mask": (lambda x: x[x > 0.3], [(3, 4)]),
+    "index with a mask of rows": (lambda x: x[:, torch.tensor([True, False, True, True])], [(3, 4, 2)]),
+    "index_put_": (lambda x, v: index_put(x, (i64(2, 0, 1),), v), [(3, 4), (4,)]),
+    "index_put_ that adds": (lambda x, v: index_put(x, (i64(2, 0, 2), i64(1, 1, 1)), v, True), [(3, 4), (3,)]),
+    "assignment to slices": (lambda x, v: assigned(x, (slice(1, None), slice(None, None, 2)), v), [(3, 4), (2, 1)]),
+    "assignment to a mask": (lambda x: assigned(x, (x > 0.3).detach(), -1.0), [(3, 4)]),
+    "assignment to mixed places": (lambda x, v: assigned(x, (1, slice(None), i64(0, 3)), v), [(3, 4, 5), (4, 2)]),
+    # shapes
+    "split": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.split(2, 1))], 1), [(3, 5)]),
+    "split by sizes": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.split([1, 3, 0, 1], 1))], 1), [(3, 5)]),
+    "chunk": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.chunk(3, 0))], 0), [(7, 2)]),
+    "unbind": (lambda x: torch.stack([p * (i + 1) for i, p in enumerate(x.unbind(1))], 0), [(3, 4)]),
+    "movedim": (lambda x: x.movedim((0, 2), (-1, 0)), [(2, 3, 4)]),
+    "T": (lambda x: x.permute(2, 1, 0), [(2, 3, 4)]),
+    "mT": (lambda x: x.mT, [(2, 3, 4)]),
+    "unflatten": (lambda x: x.unflatten(1, (2, -1)), [(2, 6)]),
+    "expand_as": (lambda x, y: x.expand_as(y) * y, [(3, 1), (3, 4)]),
+    "view_as": (lambda x, y: x.view_as(y) * y, [(12,), (3, 4)]),
+    "meshgrid": (lambda x, y: torch.stack(torch.meshgrid(x, y, indexing="xy")), [(3,), (4,)]),
+    "repeat": (lambda x: x.repeat(2, 1, 3), [(2, 3)]),
+    "tile": (lambda x: x.tile(3), [(2, 3)]),
+    "repeat_interleave": (lambda x: x.repeat_interleave(2, 1), [(2, 3)]),
+    "repeat_interleave by a tensor": (lambda x: x.repeat_interleave(i64(2, 0, 3), 1), [(2, 3)]),
+    "flip": (lambda x: x.flip(0, -1), [(2, 3, 4)]),
+    "roll": (lambda x: x.roll((1, -2), (0, 1)), [(3, 5)]),
+    "roll of all": (lambda x: x.roll(4), [(3, 5)]),
+    "tril": (lambda x: x.tril(-1), [(2, 4, 5)]),
+    "triu": (lambda x: x.triu(1), [(2, 4, 5)]),
+    "diagonal": (lambda x: x.diagonal(1, 0, 2), [(3, 2, 4)]),
+    "diag of a matrix": (lambda x: x.diag(-1), [(4, 3)]),
+    "diag of a vector": (lambda x: x.diag(2), [(3,)]),
+    "pad": (lambda x: F.pad(x, (1, 2, 0, 3), value=0.5), [(2, 3, 4)]),
+    "pad that cuts": (lambda x: F.pad(x, (-1, 2, 1, -2)), [(2, 3, 4)]),
+    "pad by reflection": (lambda x: F.pad(x, (2, 1), mode="reflect"), [(2, 3, 4)]),
+    "pad by replication": (lambda x: F.pad(x, (2, 3, 1, 0), mode="replicate"), [(2, 3, 4)]),
+    "pad in a circle": (lambda x: F.pad(x, (2, 3), mode="circular"), [(2, 3, 4)]),
+    # products
+    "mm": (torch.mm, [(3, 4), (4, 5)]),
+    "bmm": (torch.bmm, [(6, 3, 4), (6, 4, 5)]),
+    "matmul of batches": (torch.matmul, [(2, 1, 3, 4), (5, 4, 2)]),
+    "matmul with one matrix": (torch.matmul, [(2, 3, 4), (4, 5)]),
+    "matmul of transposes": (lambda a, b: torch.matmul(a.mT, b.mT), [(3, 4, 2), (3, 5, 4)]),
+    "mv": (torch.mv, [(3, 4), (4,)]),
+    "dot": (torch.dot, [(5,), (5,)]),
+    "outer": (torch.outer, [(3,), (4,)]),
+    "addmm": (lambda x, a, b: torch.addmm(x, a, b, beta=0.5, alpha=-2), [(5,), (3, 4), (4, 5)]),
+    "matmul of integers": (lambda: torch.matmul(torch.arange(-6, 6).view(3, 4), torch.arange(8).view(4, 2)), []),
+    # creation
+    "linspace": (lambda: torch.linspace(-1, 2, 7, dtype=torch.float64), []),
+    "eye": (lambda: torch.eye(3, 4, dtype=torch.float64), []),
+}
+
+
+def composed():
+    """core/ops: inputs x0, x1, ..., results y, and the gradients g0, g1, ... of the sum of y (i mod 7 - 3) / 2 over its elements i."""
+    a = {}
+    for case, (f, shapes) in COMPOSED.items():
+        inputs, start = [], 0
+        for shape in shapes:
+            count = torch.Size(shape).numel()
+            turns = (torch.arange(start + 1, start + count + 1, dtype=torch.float64) * 0.6180339887498949) % 1
+            inputs.append((-2 + 4 * turns).to(torch.float32).to(torch.float64).view(shape).requires_grad_())
+            start += count + 11
+        y = f(*inputs)
+        a[f"{case}.y"] = y.detach().clone()
+        for i, x in enumerate(inputs):
+            a[f"{case}.x{i}"] = x.detach()
+        if y.requires_grad:
+            (y * ((torch.arange(y.numel(), dtype=torch.float64) % 7 - 3) / 2).view(y.shape)).sum().backward()
+            for i, x in enumerate(inputs):
+                a[f"{case}.g{i}"] = x.grad
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, composed, inits)}
 
 
 def main():

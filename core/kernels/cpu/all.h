@@ -12,6 +12,7 @@
 #include "core/kernels/cpu/order.h"
 #include "core/kernels/cpu/pair_loss.h"
 #include "core/kernels/cpu/philox.h"
+#include "core/kernels/cpu/places.h"
 #include "core/kernels/cpu/reduce.h"
 #include "core/kernels/cpu/softmax.h"
 #include "core/kernels/cpu/taps.h"

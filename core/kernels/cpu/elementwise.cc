@@ -21,4 +21,8 @@ void binary(BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& par
   run_rows(rows_of(fn), std::array{&a, &b}, parameters, out);
 }
 
+void ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& out) {
+  run_rows(rows_of(fn), std::array{&a, &b, &c}, {}, out);
+}
+
 }  // namespace dl::kernels::cpu

@@ -15,6 +15,23 @@ void clear(const Gemm<T>& g) {
   for (std::int64_t i = 0; i < g.m; ++i) std::fill_n(g.c + i * g.ldc, g.n, T{0});
 }
 
+template <typename T, typename AddProduct>
+void plain_gemm(const Gemm<T>& g, const AddProduct& add_product) {
+  clear(g);
+  const std::int64_t a_row = g.transpose_a ? 1 : g.lda;
+  const std::int64_t a_col = g.transpose_a ? g.lda : 1;
+  const std::int64_t b_row = g.transpose_b ? 1 : g.ldb;
+  const std::int64_t b_col = g.transpose_b ? g.ldb : 1;
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    for (std::int64_t p = 0; p < g.k; ++p) {
+      const T a = g.a[i * a_row + p * a_col];
+      for (std::int64_t j = 0; j < g.n; ++j) {
+        add_product(g.c[i * g.ldc + j], a, g.b[p * b_row + j * b_col]);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void gemm(const Gemm<float>& g) {
@@ -30,17 +47,14 @@ void gemm(const Gemm<float>& g) {
 }
 
 void gemm(const Gemm<double>& g) {
-  clear(g);
-  const std::int64_t a_row = g.transpose_a ? 1 : g.lda;
-  const std::int64_t a_col = g.transpose_a ? g.lda : 1;
-  const std::int64_t b_row = g.transpose_b ? 1 : g.ldb;
-  const std::int64_t b_col = g.transpose_b ? g.ldb : 1;
-  for (std::int64_t i = 0; i < g.m; ++i) {
-    for (std::int64_t p = 0; p < g.k; ++p) {
-      const double a = g.a[i * a_row + p * a_col];
-      for (std::int64_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] += a * g.b[p * b_row + j * b_col];
-    }
-  }
+  plain_gemm(g, [](double& sum, double a, double b) { sum += a * b; });
+}
+
+void gemm(const Gemm<std::int64_t>& g) {
+  plain_gemm(g, [](std::int64_t& sum, std::int64_t a, std::int64_t b) {
+    const auto product = static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b);
+    sum = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum) + product);
+  });
 }
 
 }  // namespace dl::kernels

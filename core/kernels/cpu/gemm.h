@@ -1,8 +1,9 @@
 // Matrix products on plain memory, row-major: C = op(A) op(B), or C += op(A) op(B).
 //
 // Small f32 products run in a register-blocked kernel of our own, since a call of oneDNN costs more
-// than the product itself there; larger ones run in oneDNN's sgemm on OpenMP's threads. f64 is for
-// gradient checks: simple loops. The same bits on every run with the same number of threads.
+// than the product itself there; larger ones run in oneDNN's sgemm on OpenMP's threads. f64, which
+// is for gradient checks, and int64, which wraps around, are simple loops. The same bits on every
+// run with the same number of threads.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct Gemm {
 
 void gemm(const Gemm<float>& g);
 void gemm(const Gemm<double>& g);
+void gemm(const Gemm<std::int64_t>& g);
 
 // Whether gemm takes its own kernel for this product, and that kernel.
 bool is_small(const Gemm<float>& g) noexcept;

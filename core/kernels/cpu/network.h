@@ -23,8 +23,10 @@ void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner
                          const MaxPool2dArgs& args, const Tensor& dx);
 
 // c = a b, or c += a b. Two dimensions each; of a, b and c one dimension has stride 1 (c: the
-// last).
+// last). Floating dtypes and int64.
 void matmul(const Tensor& a, const Tensor& b, bool accumulate, const Tensor& c);
+// c[i] = a[i] b[i]: the same for a batch of matrices, any number of elements apart.
+void matmul_batch(const Tensor& a, const Tensor& b, const Tensor& c);
 // y[n, out] = activation(x[n, in] weight[out, in]^T + bias). Row-major; bias may be undefined.
 //
 // `kept`, where defined, is for backward: with kGeluTanh what GELU was applied to, of y's shape and

@@ -7,6 +7,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/index.h"
+#include "core/ops/numeric.h"
 #include "core/ops/order.h"
 #include "core/ops/random.h"
 #include "core/ops/softmax.h"
@@ -88,6 +89,19 @@ void gradcheck_mul() {
 void gradcheck_div() {
   check_binary("div", [](const Tensor& a, const Tensor& b) { return a / b; }, true);
   check_unary("div", [](const Tensor& a) { return 2.0 / a / 3.0; }, true);
+}
+void gradcheck_pow() {
+  check_binary("pow", [](const Tensor& a, const Tensor& b) { return pow(a, b); }, true);
+  check_unary("pow", [](const Tensor& a) { return pow(1.7, a); });
+}
+void gradcheck_atan2() {
+  check_binary("atan2", [](const Tensor& a, const Tensor& b) { return atan2(a, b); });
+}
+void gradcheck_fmod() {
+  check_binary("fmod", [](const Tensor& a, const Tensor& b) { return fmod(a, b); });
+}
+void gradcheck_remainder() {
+  check_binary("remainder", [](const Tensor& a, const Tensor& b) { return remainder(a, b); });
 }
 void gradcheck_minimum() {
   check_binary("minimum", [](const Tensor& a, const Tensor& b) { return minimum(a, b); });

@@ -245,7 +245,7 @@ TEST(ProductErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(matmul(a, a.t().to(DType::kF64)), kDType,
                "matmul: the first operand is float32, but the second operand is float64");
   EXPECT_ERROR(matmul(a.to(DType::kI32), a), kDType,
-               "matmul: int32 is not supported; wanted a floating dtype");
+               "matmul: the first operand is int32, but the second operand is float32");
   EXPECT_ERROR(linear(a, random_tensor({4, 2})), kShape,
                "linear: the input has shape [2, 3], wanted [..., 2] for a weight of shape [4, 2]");
   EXPECT_ERROR(linear(a, random_tensor({4})), kShape,

@@ -22,6 +22,8 @@ std::string text_of(Takes takes) {
       return "floating";
     case Takes::kIntoFloat:
       return "all; integers and bool become float32";
+    case Takes::kWhole:
+      return "integers and bool";
   }
   return "";
 }
@@ -62,6 +64,19 @@ std::string text_of(Reduced gives) {
   }
   return "";
 }
+
+struct ComposedRow {
+  std::string_view name;
+  std::string_view call;
+  std::string_view text;
+  Gradient gradient;
+  CudaKernel cuda;
+};
+constexpr ComposedRow kComposedRows[] = {
+#define DL_COMPOSED_OP(name, call, text, gradient, cuda) \
+  {#name, call, text, Gradient::gradient, CudaKernel::cuda},
+#include "core/ops/composed.def"
+};
 
 // A cell's text: a bar would end it.
 std::string cell(std::string_view text) {
@@ -108,8 +123,9 @@ std::string operations_page() {
   page +=
       "## Functions of two elements\n\n"
       "Operands are broadcast and promoted by PyTorch's rules; a number may stand in the place of "
-      "a tensor for `add`,\n"
-      "`sub`, `mul`, `div` and comparisons. `gt` and `ge` are `lt` and `le` the other way round; "
+      "the second tensor\n"
+      "for all but `minimum`, `maximum`, `atan2` and the logical ones. `gt` and `ge` are `lt` and "
+      "`le` the other way round; "
       "`add_scaled` is\n"
       "`a.add_(b, alpha)`.\n\n"
       "| operation | result | dtypes | gradient | CUDA |\n|---|---|---|---|---|\n";
@@ -118,6 +134,25 @@ std::string operations_page() {
         row.gradient == Gradient::kGradcheck || row.fn == BinaryFn::kAddScaled;
     add_row(page, "`" + std::string(row.name) + "`", row.text, text_of(row.takes),
             differentiable ? "yes" : "no", text_of(row.cuda));
+  }
+  page +=
+      "\n## Functions of three elements\n\n"
+      "Operands are broadcast; a number may stand in the place of `where`'s tensors and of "
+      "`lerp`'s weight. Gradients go to all\n"
+      "but the condition. Not on CUDA yet.\n\n"
+      "| operation | result | dtypes |\n|---|---|---|\n";
+  for (const TernaryFacts& row : kTernaryFacts) {
+    add_row(page, "`" + std::string(row.name) + "`", row.text, text_of(row.takes));
+  }
+  page +=
+      "\n## Made of others\n\n"
+      "`core/ops/composed.def`. They take all dtypes that their parts take; most are methods "
+      "too.\n\n"
+      "| operation | result | gradient | CUDA |\n|---|---|---|---|\n";
+  for (const ComposedRow& row : kComposedRows) {
+    add_row(page, "`" + std::string(row.call) + "`", row.text,
+            row.gradient == Gradient::kGradcheck ? "yes" : "no",
+            row.cuda == CudaKernel::kMissing ? "not yet" : "yes");
   }
   page +=
       "\n## Losses of two elements\n\n"
@@ -200,6 +235,12 @@ TEST(Reference, WhatIsMissingIsNotThere) {
     for (const std::string_view name : {row.name, row.arg_name}) {
       EXPECT_EQ(page.find("`" + std::string(name) + "`"), page.npos) << name << " is there";
     }
+  }
+  for (const TernaryFacts& row : kTernaryFacts) {
+    EXPECT_EQ(page.find("`" + std::string(row.name) + "`"), page.npos) << row.name << " is there";
+  }
+  for (const ComposedRow& row : kComposedRows) {
+    EXPECT_EQ(page.find("`" + std::string(row.name) + "`"), page.npos) << row.name << " is there";
   }
 }
 

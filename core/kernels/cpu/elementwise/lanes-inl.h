@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include "core/kernels/cpu/elementwise/rows.h"
+#include "core/kernels/numbers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
@@ -232,6 +233,89 @@ HWY_INLINE Lanes erf_of(Lanes x) {
 
 HWY_INLINE Lanes pow_of(Lanes x, Lanes exponent) {
   return lane_by_lane([](float a, float b) { return std::pow(a, b); }, x, exponent);
+}
+HWY_INLINE Lanes fmod_of(Lanes a, Lanes b) {
+  return lane_by_lane([](float x, float y) { return std::fmod(x, y); }, a, b);
+}
+HWY_INLINE Lanes atan2_of(Lanes a, Lanes b) {
+  return lane_by_lane([](float x, float y) { return std::atan2(x, y); }, a, b);
+}
+HWY_INLINE Lanes floor_quotient_of(Lanes a, Lanes b) {
+  return lane_by_lane([](float x, float y) { return kernels::floor_quotient_of(x, y); }, a, b);
+}
+// 1 - erf(x) would have no digit left of a small result.
+HWY_INLINE Lanes erfc_of(Lanes x) {
+  return lane_by_lane([](float a, float) { return std::erfc(a); }, x, x);
+}
+
+HWY_INLINE Lanes tan_of(Lanes x) {
+  const Lanes::D d;
+  const Lanes y(hn::Div(hn::Sin(d, x.v), hn::Cos(d, x.v)));
+  return select(x == Lanes(0), x, with_large_angles(x, y, [](float a) { return std::tan(a); }));
+}
+
+// 2^n e^(f log(2)) for x = n + f with a whole n, in two factors, so that a result below the least
+// normal number is right too.
+HWY_INLINE Lanes exp2_of(Lanes x) {
+  const Lanes::D d;
+  const hn::RebindToSigned<Lanes::D> whole;
+  const auto inside = hn::Min(hn::Max(x.v, hn::Set(d, -160.0f)), hn::Set(d, 130.0f));
+  const auto n = hn::Round(inside);
+  const auto exponent = hn::ConvertTo(whole, n);
+  const auto half = hn::ShiftRight<1>(exponent);
+  const auto power = [&](auto e) HWY_ATTR {
+    return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(e, hn::Set(whole, 127))));
+  };
+  const auto rest = hn::Exp(d, hn::Mul(hn::Sub(inside, n), hn::Set(d, 0.6931471805599453f)));
+  return keep_nan(x, Lanes(hn::Mul(hn::Mul(rest, power(half)), power(hn::Sub(exponent, half)))));
+}
+
+// y where |x| is at most 1, else NaN.
+HWY_INLINE Lanes inside_one(Lanes x, Lanes y) {
+  return select(abs_of(x) <= Lanes(1), y, Lanes(std::numeric_limits<float>::quiet_NaN()));
+}
+HWY_INLINE Lanes asin_of(Lanes x) {
+  return select(x == Lanes(0), x, inside_one(x, Lanes(hn::Asin(Lanes::D(), x.v))));
+}
+HWY_INLINE Lanes acos_of(Lanes x) {
+  return inside_one(x, Lanes(hn::Acos(Lanes::D(), x.v)));
+}
+HWY_INLINE Lanes atan_of(Lanes x) {
+  return select(x == Lanes(0), x, keep_nan(x, Lanes(hn::Atan(Lanes::D(), x.v))));
+}
+
+// e^(x / 2) is finite wherever a hyperbolic function of x is.
+HWY_INLINE Lanes sinh_of(Lanes x) {
+  const Lanes t = abs_of(x);
+  const Lanes u = expm1_of(t);
+  const Lanes root = exp_of(t * Lanes(0.5));
+  const Lanes y =
+      select(t < Lanes(20), Lanes(0.5) * (u + u / (u + Lanes(1))), Lanes(0.5) * root * root);
+  return select(x == Lanes(0), x, Lanes(hn::CopySign(y.v, x.v)));
+}
+HWY_INLINE Lanes cosh_of(Lanes x) {
+  const Lanes root = exp_of(abs_of(x) * Lanes(0.5));
+  const Lanes square = root * root;
+  return select(abs_of(x) < Lanes(20), Lanes(0.5) * (square + Lanes(1) / square),
+                Lanes(0.5) * root * root);
+}
+
+HWY_INLINE Lanes asinh_of(Lanes x) {
+  const Lanes inf(std::numeric_limits<float>::infinity());
+  const Lanes y(hn::Asinh(Lanes::D(), x.v));
+  return select(x == Lanes(0), x, select(abs_of(x) == inf, x, keep_nan(x, y)));
+}
+HWY_INLINE Lanes acosh_of(Lanes x) {
+  const Lanes inf(std::numeric_limits<float>::infinity());
+  const Lanes y(hn::Acosh(Lanes::D(), x.v));
+  const Lanes nan(std::numeric_limits<float>::quiet_NaN());
+  return select(x == inf, x, select(Lanes(1) <= x, y, nan));
+}
+HWY_INLINE Lanes atanh_of(Lanes x) {
+  const Lanes inf(std::numeric_limits<float>::infinity());
+  const Lanes ends(hn::CopySign(inf.v, x.v));
+  const Lanes y = select(abs_of(x) == Lanes(1), ends, Lanes(hn::Atanh(Lanes::D(), x.v)));
+  return select(x == Lanes(0), x, inside_one(x, y));
 }
 
 // f(i) for a vector that begins at element i of the operands and of `out`. The tail of a run is

@@ -11,7 +11,7 @@ namespace dl::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kElementwiseGrain = 32 * 1024;  // elements worth a thread
-constexpr std::size_t kMostInputs = 2;
+constexpr std::size_t kMostInputs = 3;
 
 using Block = std::array<std::uint64_t, kBlock>;
 
@@ -88,7 +88,8 @@ struct Operation {
       arguments.out = out + at[0] * out_width;
       return row(arguments);
     }
-    std::array<const void*, kMostInputs> begin{arguments.in[0], arguments.in[1]};
+    const std::array<const void*, kMostInputs> begin{arguments.in[0], arguments.in[1],
+                                                     arguments.in[2]};
     for (std::int64_t i = 0; i < length; i += kBlock) {
       arguments.count = std::min(kBlock, length - i);
       for (std::size_t k = 0; k < input_count; ++k) {
@@ -176,11 +177,18 @@ void run_rows(const Rows& rows, std::span<const Tensor* const> inputs, const Par
     flat = flat && (alike || inputs[k]->numel() == 1);
   }
   if (!flat) {
-    return inputs.size() == 1 ? run_strided<1>(operation, inputs, output)
-                              : run_strided<2>(operation, inputs, output);
+    switch (inputs.size()) {
+      case 1:
+        return run_strided<1>(operation, inputs, output);
+      case 2:
+        return run_strided<2>(operation, inputs, output);
+      default:
+        return run_strided<3>(operation, inputs, output);
+    }
   }
   parallel_for(output.numel(), kElementwiseGrain, [&](std::int64_t begin, std::int64_t end) {
-    const std::array<std::int64_t, kMostInputs + 1> at{begin, begin * step[1], begin * step[2]};
+    const std::array<std::int64_t, kMostInputs + 1> at{begin, begin * step[1], begin * step[2],
+                                                       begin * step[3]};
     operation.run(at.data(), step.data(), end - begin);
   });
 }

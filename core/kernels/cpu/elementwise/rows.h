@@ -15,8 +15,8 @@ namespace dl::kernels::cpu {
 inline constexpr std::int64_t kSplat = 64;
 
 struct RowArguments {
-  const void* in[2];  // rows of one operand know the first only
-  std::int64_t step[2];
+  const void* in[3];  // rows of fewer operands know the first ones only
+  std::int64_t step[3];
   void* out;
   std::int64_t count;
   Parameters parameters;
@@ -36,10 +36,12 @@ Rows rows_of(UnaryFn fn) noexcept;
 // The gradient of the input, from that of the output and what was saved.
 Rows gradient_rows_of(UnaryFn fn) noexcept;
 Rows rows_of(BinaryFn fn) noexcept;
+Rows rows_of(TernaryFn fn) noexcept;
 
 // float32 on the vectors of the processor at hand.
 Row vector_row_of(UnaryFn fn) noexcept;
 Row vector_gradient_row_of(UnaryFn fn) noexcept;
-Row vector_row_of(BinaryFn fn) noexcept;  // null for comparisons
+Row vector_row_of(BinaryFn fn) noexcept;  // null for comparisons and rows of integers
+Row vector_row_of(TernaryFn fn) noexcept;
 
 }  // namespace dl::kernels::cpu

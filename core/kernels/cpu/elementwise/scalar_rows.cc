@@ -58,6 +58,19 @@ void binary_scalars(const RowArguments& run) {
 }
 
 template <typename F, typename T>
+void ternary_scalars(const RowArguments& run) {
+  using N = NumberOf<T>;
+  const auto* const a = static_cast<const T*>(run.in[0]);
+  const auto* const b = static_cast<const T*>(run.in[1]);
+  const auto* const c = static_cast<const T*>(run.in[2]);
+  auto* const out = static_cast<T*>(run.out);
+  for (std::int64_t i = 0; i < run.count; ++i) {
+    out[i] =
+        element_of(F::value(N(a[i * run.step[0]]), N(b[i * run.step[1]]), N(c[i * run.step[2]])));
+  }
+}
+
+template <typename F, typename T>
 void comparison_scalars(const RowArguments& run) {
   using N = NumberOf<T>;
   two_scalars<T, bool>(run, [](N a, N b) { return F::value(a, b); });
@@ -82,13 +95,24 @@ constexpr Rows binary_rows() {
             .u64 = &comparison_scalars<F, std::uint64_t>,
             .give_bool = true};
   } else {
-    Rows rows{.f64 = &binary_scalars<F, double>};
+    Rows rows;
+    if constexpr (computes_floats(facts(fn).takes)) rows.f64 = &binary_scalars<F, double>;
     if constexpr (computes_integers(facts(fn).takes)) {
       rows.i64 = &binary_scalars<F, std::int64_t>;
       rows.u64 = &binary_scalars<F, std::uint64_t>;
     }
     return rows;
   }
+}
+
+template <TernaryFn fn, typename F>
+constexpr Rows ternary_rows() {
+  Rows rows{.f64 = &ternary_scalars<F, double>};
+  if constexpr (computes_integers(facts(fn).takes)) {
+    rows.i64 = &ternary_scalars<F, std::int64_t>;
+    rows.u64 = &ternary_scalars<F, std::uint64_t>;
+  }
+  return rows;
 }
 
 constexpr Rows kUnaryRows[] = {
@@ -103,6 +127,11 @@ constexpr Row kGradients[] = {
 constexpr Rows kBinaryRows[] = {
 #define DL_BINARY(enumerator, name, Formula, ...) \
   binary_rows<BinaryFn::enumerator, formulas::Formula>(),
+#include "core/elementwise/list.def"
+};
+constexpr Rows kTernaryRows[] = {
+#define DL_TERNARY(enumerator, name, Formula, ...) \
+  ternary_rows<TernaryFn::enumerator, formulas::Formula>(),
 #include "core/elementwise/list.def"
 };
 
@@ -121,6 +150,12 @@ Rows gradient_rows_of(UnaryFn fn) noexcept {
 Rows rows_of(BinaryFn fn) noexcept {
   Rows rows = kBinaryRows[static_cast<std::size_t>(fn)];
   if (!rows.give_bool) rows.f32 = vector_row_of(fn);
+  return rows;
+}
+
+Rows rows_of(TernaryFn fn) noexcept {
+  Rows rows = kTernaryRows[static_cast<std::size_t>(fn)];
+  rows.f32 = vector_row_of(fn);
   return rows;
 }
 

@@ -1,0 +1,184 @@
+#include "core/kernels/cpu/places.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/device/parallel.h"
+#include "core/kernels/strided_loop.h"
+#include "core/tensor/factories.h"
+
+namespace dl::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kPlacesGrain = 16 * 1024;  // elements worth a thread
+
+void check_index(const Indexed& by, const Tensor& index) {
+  if (by.is_checked || index.numel() == 0) return;
+  const std::int64_t least = by.from_end ? -by.size : 0;
+  const auto* const first = index.data<std::int64_t>();
+  const auto loop = make_loop<1>(index.sizes(), {index.strides()});
+  const std::int64_t step = loop.inner_stride(0);
+  walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
+    const std::int64_t* const run = first + at[0];
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t value = run[i * step];
+      DL_CHECK(value >= least && value < by.size, kIndex,
+               "{}: index {} is out of range for dimension {} of size {}", by.op, value, by.dim,
+               by.size);
+    }
+  });
+}
+
+template <typename Bits>
+void read_bits(const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out) {
+  const auto* const from = static_cast<const Bits*>(source.data_ptr());
+  const auto* const where = index.data<std::int64_t>();
+  auto* const to = static_cast<Bits*>(out.data_ptr());
+  const auto loop = make_loop<3>(out.sizes(), {out.strides(), index.strides(), source.strides()});
+  const std::int64_t out_step = loop.inner_stride(0);
+  const std::int64_t index_step = loop.inner_stride(1);
+  const std::int64_t step = loop.inner_stride(2);
+  parallel_for(loop.count, kPlacesGrain, [&](std::int64_t begin, std::int64_t end) {
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      Bits* const result = to + at[0];
+      const std::int64_t* const place = where + at[1];
+      const Bits* const run = from + at[2];
+      if (index_step != 0) {
+        for (std::int64_t i = 0; i < length; ++i) {
+          result[i * out_step] = run[i * step + place[i * index_step] * by.step];
+        }
+        return;
+      }
+      const Bits* const same = run + *place * by.step;
+      if (out_step == 1 && step == 1) {
+        std::memcpy(result, same, static_cast<std::size_t>(length) * sizeof(Bits));
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) result[i * out_step] = same[i * step];
+      }
+    });
+  });
+}
+
+// write(target, source) for each element, in an order that does not depend on the threads.
+template <typename T, typename Write>
+void write_each(const Indexed& by, const Tensor& target, const Tensor& index, const Tensor& source,
+                std::int64_t apart, const Write& write) {
+  const Shape& shape = source.sizes();
+  const auto run_part = [&](std::int64_t begin, std::int64_t end) {
+    Shape part = shape;
+    std::int64_t target_offset = 0;
+    std::int64_t index_offset = 0;
+    std::int64_t source_offset = 0;
+    if (apart >= 0) {
+      const auto d = static_cast<std::size_t>(apart);
+      part[d] = end - begin;
+      target_offset = begin * target.strides()[d];
+      index_offset = begin * index.strides()[d];
+      source_offset = begin * source.strides()[d];
+    }
+    T* const to = static_cast<T*>(target.data_ptr()) + target_offset;
+    const std::int64_t* const where = index.data<std::int64_t>() + index_offset;
+    const T* const from = static_cast<const T*>(source.data_ptr()) + source_offset;
+    const auto loop = make_loop<3>(part, {index.strides(), source.strides(), target.strides()});
+    const std::int64_t index_step = loop.inner_stride(0);
+    const std::int64_t source_step = loop.inner_stride(1);
+    const std::int64_t step = loop.inner_stride(2);
+    walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        const std::int64_t place = where[at[0] + i * index_step] * by.step;
+        write(to[at[2] + i * step + place], from[at[1] + i * source_step]);
+      }
+    });
+  };
+  if (apart < 0) return run_part(0, 1);
+  const std::int64_t size = shape[static_cast<std::size_t>(apart)];
+  parallel_for(size, std::max<std::int64_t>(1, kPlacesGrain * size / source.numel()), run_part);
+}
+
+template <typename T>
+T sum_of(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return a || b;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+  } else {
+    return static_cast<T>(static_cast<OpMath<T>>(a) + static_cast<OpMath<T>>(b));
+  }
+}
+
+// body.operator()<Bits>() with the unsigned integer of an element's width.
+template <typename Body>
+void visit_place_width(DType dtype, const Body& body) {
+  switch (size_of(dtype)) {
+    case 1:
+      return body.template operator()<std::uint8_t>();
+    case 2:
+      return body.template operator()<std::uint16_t>();
+    case 4:
+      return body.template operator()<std::uint32_t>();
+    default:
+      return body.template operator()<std::uint64_t>();
+  }
+}
+
+}  // namespace
+
+void add_places(const Indexed& by, const Tensor& index, const Tensor& places) {
+  check_index(by, index);
+  if (index.numel() == 0) return;
+  auto* const to = places.data<std::int64_t>();
+  const auto* const from = index.data<std::int64_t>();
+  const auto loop = make_loop<2>(places.sizes(), {places.strides(), index.strides()});
+  const std::int64_t to_step = loop.inner_stride(0);
+  const std::int64_t from_step = loop.inner_stride(1);
+  walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
+    for (std::int64_t i = 0; i < length; ++i) {
+      const std::int64_t value = from[at[1] + i * from_step];
+      to[at[0] + i * to_step] += (value < 0 ? value + by.size : value) * by.step;
+    }
+  });
+}
+
+void read_places(const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out) {
+  check_index(by, index);
+  if (out.numel() == 0) return;
+  visit_place_width(out.dtype(), [&]<typename Bits>() { read_bits<Bits>(by, source, index, out); });
+}
+
+void write_places(const Indexed& by, const Tensor& target, const Tensor& index,
+                  const Tensor& source, PlaceWrite how, std::int64_t apart) {
+  check_index(by, index);
+  if (source.numel() == 0) return;
+  if (how == PlaceWrite::kSet) {
+    return visit_place_width(target.dtype(), [&]<typename Bits>() {
+      write_each<Bits>(by, target, index, source, apart, [](Bits& to, Bits from) { to = from; });
+    });
+  }
+  visit_all(target.dtype(), [&]<typename T>() {
+    write_each<T>(by, target, index, source, apart,
+                  [](T& to, const T& from) { to = sum_of(to, from); });
+  });
+}
+
+Tensor nonzero(const Tensor& mask) {
+  const bool* const is_true = mask.data<bool>();
+  const std::int64_t numel = mask.numel();
+  const std::int64_t count = std::count(is_true, is_true + numel, true);
+  const std::int64_t dims = mask.dim();
+  const Tensor result = empty({count, dims}, {.dtype = DType::kI64});
+  std::int64_t* out = result.data<std::int64_t>();
+  if (count == 0 || dims == 0) return result;
+  for (std::int64_t i = 0; i < numel; ++i) {
+    if (!is_true[i]) continue;
+    std::int64_t rest = i;
+    for (std::int64_t d = dims; d-- > 0;) {
+      const std::int64_t size = mask.sizes()[static_cast<std::size_t>(d)];
+      out[d] = rest % size;
+      rest /= size;
+    }
+    out += dims;
+  }
+  return result;
+}
+
+}  // namespace dl::kernels::cpu

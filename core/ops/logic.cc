@@ -1,0 +1,145 @@
+#include "core/ops/logic.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/ops/arithmetic.h"
+#include "core/ops/binary.h"
+#include "core/ops/reduce.h"
+
+namespace dl {
+namespace {
+
+// Whether no element of a bool tensor is true.
+bool is_all_false(const Tensor& mask) {
+  return sum(mask).item<std::int64_t>() == 0;
+}
+
+Tensor filled_with(const Tensor& like, bool value) {
+  return full(like.sizes(), value, {.dtype = DType::kBool, .device = like.device()});
+}
+
+void check_one_dtype(const Tensor& a, const Tensor& b, std::string_view op) {
+  check_defined(a, op, "the first operand");
+  check_defined(b, op, "the second operand");
+  DL_CHECK(a.dtype() == b.dtype(), kDType,
+           "{}: one tensor is {}, the other {}; convert one of them with to()", op,
+           name_of(a.dtype()), name_of(b.dtype()));
+}
+
+Tensor on_bits(BinaryFn fn, const Tensor& a, const Tensor& b) {
+  return run_binary_as(fn, a, b, common_dtype(a, b, facts(fn).name));
+}
+Tensor on_bits(BinaryFn fn, const Tensor& a, Scalar b) {
+  const std::string_view op = facts(fn).name;
+  const DType dtype = computed_in(fn, dtype_with(a, b, op));
+  return run_binary_as(fn, a, as_number(b, dtype, op), dtype);
+}
+
+}  // namespace
+
+#define DL_COMPARISON(name, fn)                   \
+  Tensor name(const Tensor& a, const Tensor& b) { \
+    return run_comparison(BinaryFn::fn, a, b);    \
+  }                                               \
+  Tensor name(const Tensor& a, Scalar b) {        \
+    return name(a, as_element(a, b, #name));      \
+  }
+DL_COMPARISON(eq, kEq)
+DL_COMPARISON(ne, kNe)
+DL_COMPARISON(lt, kLt)
+DL_COMPARISON(le, kLe)
+#undef DL_COMPARISON
+Tensor gt(const Tensor& a, const Tensor& b) {
+  return lt(b, a);
+}
+Tensor ge(const Tensor& a, const Tensor& b) {
+  return le(b, a);
+}
+Tensor gt(const Tensor& a, Scalar b) {
+  return gt(a, as_element(a, b, "gt"));
+}
+Tensor ge(const Tensor& a, Scalar b) {
+  return ge(a, as_element(a, b, "ge"));
+}
+
+#define DL_ON_BITS(name, fn)                      \
+  Tensor name(const Tensor& a, const Tensor& b) { \
+    return on_bits(BinaryFn::fn, a, b);           \
+  }                                               \
+  Tensor name(const Tensor& a, Scalar b) {        \
+    return on_bits(BinaryFn::fn, a, b);           \
+  }
+DL_ON_BITS(bitwise_and, kBitwiseAnd)
+DL_ON_BITS(bitwise_or, kBitwiseOr)
+DL_ON_BITS(bitwise_xor, kBitwiseXor)
+#undef DL_ON_BITS
+
+Tensor bitwise_not(const Tensor& input) {
+  check_defined(input, "bitwise_not", "the input");
+  if (is_floating(input.dtype())) {
+    refuse_dtype("bitwise_not", input.dtype(), "an integer dtype or bool");
+  }
+  if (input.dtype() == DType::kBool) return eq(input, false);
+  return bitwise_xor(input, -1);
+}
+
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return run_comparison(BinaryFn::kLogicalAnd, a, b);
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return run_comparison(BinaryFn::kLogicalOr, a, b);
+}
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return run_comparison(BinaryFn::kLogicalXor, a, b);
+}
+Tensor logical_not(const Tensor& input) {
+  check_defined(input, "logical_not", "the input");
+  return eq(input, false);
+}
+
+Tensor isnan(const Tensor& input) {
+  check_defined(input, "isnan", "the input");
+  return is_floating(input.dtype()) ? ne(input, input) : filled_with(input, false);
+}
+
+Tensor isinf(const Tensor& input) {
+  check_defined(input, "isinf", "the input");
+  if (!is_floating(input.dtype())) return filled_with(input, false);
+  return eq(abs(input.detach()), std::numeric_limits<double>::infinity());
+}
+
+Tensor isfinite(const Tensor& input) {
+  check_defined(input, "isfinite", "the input");
+  if (!is_floating(input.dtype())) return filled_with(input, true);
+  return lt(abs(input.detach()), std::numeric_limits<double>::infinity());
+}
+
+Tensor isclose(const Tensor& first, const Tensor& second, CloseOptions options) {
+  check_one_dtype(first, second, "isclose");
+  DL_CHECK(options.rtol >= 0 && options.atol >= 0, kInvalidArgument,
+           "isclose: rtol is {} and atol {}, wanted at least 0", options.rtol, options.atol);
+  const NoGradGuard no_grad;
+  Tensor close = eq(first, second);
+  if (!is_floating(first.dtype())) {
+    if (options.rtol == 0 && options.atol == 0) return close;
+    const CloseOptions floating{.rtol = options.rtol, .atol = options.atol};
+    return isclose(first.to(DType::kF32), second.to(DType::kF32), floating);
+  }
+  if (options.equal_nan) close = logical_or(close, logical_and(isnan(first), isnan(second)));
+  if (options.rtol == 0 && options.atol == 0) return close;
+  const Tensor allowed = add(abs(mul(second, options.rtol)), options.atol);
+  const Tensor off = abs(sub(first, second));
+  return logical_or(close, logical_and(isfinite(off), le(off, allowed)));
+}
+
+bool allclose(const Tensor& a, const Tensor& b, CloseOptions options) {
+  return is_all_false(logical_not(isclose(a, b, options)));
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  check_one_dtype(a, b, "equal");
+  return a.sizes() == b.sizes() && is_all_false(ne(a, b));
+}
+
+}  // namespace dl

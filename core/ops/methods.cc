@@ -1,0 +1,29 @@
+// The methods of core/tensor/methods.def.
+#include "core/ops/arithmetic.h"
+#include "core/ops/index.h"
+#include "core/ops/indexing.h"
+#include "core/ops/linear.h"
+#include "core/ops/logic.h"
+#include "core/ops/numeric.h"
+#include "core/ops/product.h"
+#include "core/ops/shape.h"
+
+namespace dl {
+
+#define DL_BEHIND(...) __VA_OPT__(, ) __VA_ARGS__
+#define DL_DEFAULT(value)
+#define DL_METHOD(Result, name, parameters, arguments) \
+  Result Tensor::name parameters const {               \
+    get(#name);                                        \
+    return dl::name(*this DL_BEHIND arguments);        \
+  }
+#define DL_METHOD_IN_PLACE(name, parameters, arguments) \
+  Tensor& Tensor::name parameters {                     \
+    get(#name);                                         \
+    return dl::name(*this DL_BEHIND arguments);         \
+  }
+#include "core/tensor/methods.def"
+#undef DL_BEHIND
+#undef DL_DEFAULT
+
+}  // namespace dl

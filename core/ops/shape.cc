@@ -1,0 +1,406 @@
+#include "core/ops/shape.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/ops/arithmetic.h"
+#include "core/ops/common.h"
+#include "core/ops/index.h"
+#include "core/ops/indexing.h"
+#include "core/ops/numeric.h"
+
+namespace dl {
+namespace {
+
+Dims numbered(std::size_t count) {
+  Dims dims(count, 0);
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
+}
+
+std::size_t rank_of(const Tensor& input, std::string_view op) {
+  check_defined(input, op, "the input");
+  return input.sizes().size();
+}
+
+void check_has_dims(const Tensor& input, std::string_view op) {
+  DL_CHECK(rank_of(input, op) > 0, kShape, "{}: the input has no dimension", op);
+}
+
+Tensor index_of(const std::vector<std::int64_t>& places, Device device) {
+  return tensor(places).to(device);
+}
+
+// True at the elements of a matrix [rows, columns] on and below a diagonal.
+Tensor lower_mask(const Tensor& input, std::int64_t diagonal, std::string_view op) {
+  DL_CHECK(rank_of(input, op) >= 2, kShape,
+           "{}: the input has shape {}, wanted at least two dimensions", op, input.sizes().str());
+  const TensorOptions place{.device = input.device()};
+  const Tensor rows = arange(input.size(-2), place).unsqueeze(1);
+  const Tensor columns = arange(input.size(-1), place);
+  return le(columns, add(rows, diagonal));
+}
+
+Dims turned(const Tensor& input, const Dims& source, const Dims& destination) {
+  const std::size_t rank = rank_of(input, "movedim");
+  DL_CHECK(source.size() == destination.size(), kInvalidArgument,
+           "movedim: {} names {} dimensions, {} names {}", source.str(), source.size(),
+           destination.str(), destination.size());
+  Dims order(rank, -1);
+  Dims moved(rank, 0);
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const std::size_t from = wrap_dim(source[i], rank, "movedim");
+    const std::size_t to = wrap_dim(destination[i], rank, "movedim");
+    DL_CHECK(moved[from] == 0 && order[to] == -1, kInvalidArgument,
+             "movedim: a dimension is named twice in {} or {}", source.str(), destination.str());
+    moved[from] = 1;
+    order[to] = static_cast<std::int64_t>(from);
+  }
+  std::size_t next = 0;
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (order[d] != -1) continue;
+    while (moved[next] != 0) ++next;
+    order[d] = static_cast<std::int64_t>(next++);
+  }
+  return order;
+}
+
+// Where the elements of a padded dimension are from.
+std::vector<std::int64_t> padded_places(std::int64_t size, std::int64_t before, std::int64_t after,
+                                        PadMode mode) {
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = -before; i < size + after; ++i) {
+    std::int64_t at = i;
+    if (mode == PadMode::kReplicate) at = std::clamp<std::int64_t>(i, 0, size - 1);
+    if (mode == PadMode::kReflect) at = i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;
+    if (mode == PadMode::kCircular) at = i < 0 ? i + size : i >= size ? i - size : i;
+    places.push_back(at);
+  }
+  return places;
+}
+
+Tensor pad_by_index(const Tensor& input, std::size_t dim, std::int64_t before, std::int64_t after,
+                    PadMode mode) {
+  const std::int64_t size = input.sizes()[dim];
+  const std::int64_t most = mode == PadMode::kReflect    ? size - 1
+                            : mode == PadMode::kCircular ? size
+                                                         : INT64_MAX;
+  DL_CHECK(before <= most && after <= most && size > 0 && before + size + after >= 0, kShape,
+           "pad: {} and {} elements around dimension {} of {}, wanted at most {}", before, after,
+           dim, input.sizes().str(), most);
+  const Tensor index = index_of(padded_places(size, before, after, mode), input.device());
+  return index_select(input, static_cast<std::int64_t>(dim), index);
+}
+
+}  // namespace
+
+std::vector<Tensor> split(const Tensor& input, std::int64_t size, std::int64_t dim) {
+  check_has_dims(input, "split");
+  DL_CHECK(size > 0 || (size == 0 && input.size(dim) == 0), kInvalidArgument,
+           "split: the size is {}, wanted at least 1", size);
+  const std::int64_t total = input.size(dim);
+  std::vector<Tensor> parts;
+  std::int64_t start = 0;
+  do {
+    const std::int64_t length = std::min(size, total - start);
+    parts.push_back(input.narrow(dim, start, length));
+    start += length;
+  } while (start < total);
+  return parts;
+}
+
+std::vector<Tensor> split(const Tensor& input, const Dims& sizes, std::int64_t dim) {
+  check_has_dims(input, "split");
+  std::int64_t total = 0;
+  for (const std::int64_t size : sizes) {
+    DL_CHECK(size >= 0, kInvalidArgument, "split: a size of {} is negative", sizes.str());
+    total += size;
+  }
+  DL_CHECK(total == input.size(dim), kShape,
+           "split: the sizes {} are {} in sum, dimension {} of {} has {}", sizes.str(), total, dim,
+           input.sizes().str(), input.size(dim));
+  std::vector<Tensor> parts;
+  std::int64_t start = 0;
+  for (const std::int64_t size : sizes) {
+    parts.push_back(input.narrow(dim, start, size));
+    start += size;
+  }
+  return parts;
+}
+
+std::vector<Tensor> chunk(const Tensor& input, std::int64_t chunks, std::int64_t dim) {
+  check_has_dims(input, "chunk");
+  DL_CHECK(chunks > 0, kInvalidArgument, "chunk: {} chunks, wanted at least 1", chunks);
+  const std::int64_t size = input.size(dim);
+  if (size == 0) return split(input, Dims(static_cast<std::size_t>(chunks), 0), dim);
+  return split(input, (size + chunks - 1) / chunks, dim);
+}
+
+std::vector<Tensor> unbind(const Tensor& input, std::int64_t dim) {
+  check_has_dims(input, "unbind");
+  std::vector<Tensor> slices;
+  for (std::int64_t i = 0; i < input.size(dim); ++i) slices.push_back(input.select(dim, i));
+  return slices;
+}
+
+Tensor movedim(const Tensor& input, std::int64_t source, std::int64_t destination) {
+  return movedim(input, Dims{source}, Dims{destination});
+}
+
+Tensor movedim(const Tensor& input, const Dims& source, const Dims& destination) {
+  return input.permute(turned(input, source, destination));
+}
+
+Tensor Tensor::T() const {
+  get("T");
+  Dims order = numbered(rank());
+  std::reverse(order.begin(), order.end());
+  return permute(order);
+}
+
+Tensor mT(const Tensor& input) {
+  DL_CHECK(rank_of(input, "mT") >= 2, kShape,
+           "mT: the input has shape {}, wanted at least two dimensions", input.sizes().str());
+  return input.transpose(-2, -1);
+}
+
+Tensor unflatten(const Tensor& input, std::int64_t dim, const Shape& sizes) {
+  check_has_dims(input, "unflatten");
+  const std::size_t d = wrap_dim(dim, input.sizes().size(), "unflatten");
+  const Shape inner = infer_shape(sizes, input.sizes()[d], "unflatten");
+  Shape shape;
+  for (std::size_t k = 0; k < input.sizes().size(); ++k) {
+    if (k != d) {
+      shape.push_back(input.sizes()[k]);
+      continue;
+    }
+    for (const std::int64_t size : inner) shape.push_back(size);
+  }
+  return input.view(shape);
+}
+
+Tensor expand_as(const Tensor& input, const Tensor& other) {
+  check_defined(other, "expand_as", "the other tensor");
+  return input.expand(other.sizes());
+}
+
+Tensor view_as(const Tensor& input, const Tensor& other) {
+  check_defined(other, "view_as", "the other tensor");
+  return input.view(other.sizes());
+}
+
+Tensor reshape_as(const Tensor& input, const Tensor& other) {
+  check_defined(other, "reshape_as", "the other tensor");
+  return input.reshape(other.sizes());
+}
+
+Tensor broadcast_to(const Tensor& input, const Shape& shape) {
+  return input.expand(shape);
+}
+
+std::vector<Tensor> meshgrid(std::span<const Tensor> tensors, GridIndexing indexing) {
+  DL_CHECK(!tensors.empty(), kInvalidArgument, "meshgrid: at least one tensor was wanted");
+  const std::size_t count = tensors.size();
+  const bool swaps = indexing == GridIndexing::kXY && count > 1;
+  const auto place = [&](std::size_t i) { return swaps && i < 2 ? 1 - i : i; };
+  Shape shape(count, 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    check_defined(tensors[i], "meshgrid", "a tensor of the list");
+    DL_CHECK(tensors[i].dim() <= 1, kShape,
+             "meshgrid: tensor {} has shape {}, wanted at most one dimension", i,
+             tensors[i].sizes().str());
+    shape[place(i)] = tensors[i].numel();
+  }
+  std::vector<Tensor> grids;
+  for (std::size_t i = 0; i < count; ++i) {
+    Shape own(count, 1);
+    own[place(i)] = tensors[i].numel();
+    grids.push_back(tensors[i].view(own).expand(shape));
+  }
+  return grids;
+}
+
+Tensor repeat(const Tensor& input, const Dims& repeats) {
+  const std::size_t rank = rank_of(input, "repeat");
+  DL_CHECK(repeats.size() >= rank, kShape,
+           "repeat: {} names {} dimensions, the input of shape {} has {}", repeats.str(),
+           repeats.size(), input.sizes().str(), rank);
+  const std::size_t lead = repeats.size() - rank;
+  Shape apart;  // a dimension of size 1 before each, which is then repeated
+  Shape wide;
+  Shape joined;
+  for (std::size_t d = 0; d < repeats.size(); ++d) {
+    DL_CHECK(repeats[d] >= 0, kInvalidArgument, "repeat: a number of {} is negative",
+             repeats.str());
+    const std::int64_t size = d < lead ? 1 : input.sizes()[d - lead];
+    apart.push_back(1);
+    apart.push_back(size);
+    wide.push_back(repeats[d]);
+    wide.push_back(size);
+    joined.push_back(repeats[d] * size);
+  }
+  const Tensor result = input.reshape(apart).expand(wide).reshape(joined);
+  const bool is_view = result.storage() == input.storage();
+  return is_view ? result.clone(MemoryFormat::kContiguous) : result;
+}
+
+Tensor tile(const Tensor& input, const Dims& repeats) {
+  const std::size_t rank = rank_of(input, "tile");
+  Dims all(rank > repeats.size() ? rank - repeats.size() : 0, 1);
+  for (const std::int64_t each : repeats) all.push_back(each);
+  return repeat(input, all);
+}
+
+Tensor repeat_interleave(const Tensor& input, std::int64_t repeats,
+                         std::optional<std::int64_t> dim) {
+  check_defined(input, "repeat_interleave", "the input");
+  DL_CHECK(repeats >= 0, kInvalidArgument, "repeat_interleave: repeats is {}, wanted at least 0",
+           repeats);
+  if (!dim || input.dim() == 0) return repeat_interleave(input.reshape({-1}), repeats, 0);
+  const std::size_t d = wrap_dim(*dim, input.sizes().size(), "repeat_interleave");
+  Shape wide = input.sizes();
+  wide.insert(d + 1, repeats);
+  Shape joined = input.sizes();
+  joined[d] *= repeats;
+  const Tensor spread = input.unsqueeze(static_cast<std::int64_t>(d) + 1).expand(wide);
+  return spread.clone(MemoryFormat::kContiguous).view(joined);
+}
+
+Tensor repeat_interleave(const Tensor& input, const Tensor& repeats,
+                         std::optional<std::int64_t> dim) {
+  check_defined(input, "repeat_interleave", "the input");
+  check_defined(repeats, "repeat_interleave", "the repeats");
+  if (!dim || input.dim() == 0) return repeat_interleave(input.reshape({-1}), repeats, 0);
+  const std::int64_t size = input.size(*dim);
+  DL_CHECK(!is_floating(repeats.dtype()) && repeats.dim() <= 1 &&
+               (repeats.numel() == 1 || repeats.numel() == size),
+           kInvalidArgument,
+           "repeat_interleave: the repeats are {} of shape {}, wanted integers of shape [{}]",
+           name_of(repeats.dtype()), repeats.sizes().str(), size);
+  const Tensor counts = repeats.detach().cpu().to(DType::kI64).reshape({-1}).expand({size});
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t count = counts.at<std::int64_t>({i});
+    DL_CHECK(count >= 0, kInvalidArgument, "repeat_interleave: {} repeats at {}, wanted at least 0",
+             count, i);
+    places.insert(places.end(), static_cast<std::size_t>(count), i);
+  }
+  return index_select(input, *dim, index_of(places, input.device()));
+}
+
+Tensor flip(const Tensor& input, const Dims& dims) {
+  const std::size_t rank = rank_of(input, "flip");
+  Dims seen(std::max<std::size_t>(rank, 1), 0);
+  Tensor result = input.clone();
+  bool is_copy = false;
+  for (const std::int64_t dim : dims) {
+    const std::size_t d = wrap_dim(dim, rank, "flip");
+    DL_CHECK(seen[d]++ == 0, kInvalidArgument, "flip: {} names dimension {} twice", dims.str(), d);
+    if (rank == 0) continue;
+    const std::int64_t size = input.sizes()[d];
+    const Tensor backwards = arange(size - 1, -1, -1, {.device = input.device()});
+    result = index_select(is_copy ? result : input, dim, backwards);
+    is_copy = true;
+  }
+  return result;
+}
+
+Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims) {
+  const std::size_t rank = rank_of(input, "roll");
+  if (dims.empty()) {
+    DL_CHECK(shifts.size() == 1, kInvalidArgument,
+             "roll: {} shifts for the flattened input, wanted one", shifts.size());
+    return roll(input.reshape({-1}), shifts, {0}).view(input.sizes());
+  }
+  DL_CHECK(shifts.size() == dims.size(), kInvalidArgument, "roll: {} shifts for {} dimensions",
+           shifts.size(), dims.size());
+  Tensor result = input;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const std::size_t d = wrap_dim(dims[i], rank, "roll");
+    const std::int64_t size = input.sizes()[d];
+    if (size == 0) continue;
+    const std::int64_t shift = (shifts[i] % size + size) % size;
+    const auto dim = static_cast<std::int64_t>(d);
+    result =
+        cat({result.narrow(dim, size - shift, shift), result.narrow(dim, 0, size - shift)}, dim);
+  }
+  return result.is_same(input) ? input.clone() : result;
+}
+
+Tensor tril(const Tensor& input, std::int64_t diagonal) {
+  return where(lower_mask(input, diagonal, "tril"), input, false);
+}
+
+Tensor triu(const Tensor& input, std::int64_t diagonal) {
+  return where(lower_mask(input, diagonal - 1, "triu"), false, input);
+}
+
+Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {
+  constexpr std::string_view kName = "diagonal";
+  const std::size_t rank = rank_of(input, kName);
+  const auto a = static_cast<std::int64_t>(wrap_dim(dim1, rank, kName));
+  const auto b = static_cast<std::int64_t>(wrap_dim(dim2, rank, kName));
+  DL_CHECK(rank >= 2 && a != b, kShape,
+           "{}: dimensions {} and {} of a tensor of shape {} span no matrix", kName, dim1, dim2,
+           input.sizes().str());
+  const Tensor matrices = movedim(input, {a, b}, {-2, -1});
+  const std::int64_t row = std::max<std::int64_t>(0, -offset);
+  const std::int64_t column = std::max<std::int64_t>(0, offset);
+  const std::int64_t length =
+      std::max<std::int64_t>(0, std::min(matrices.size(-2) - row, matrices.size(-1) - column));
+  const TensorOptions place{.device = input.device()};
+  const TensorIndex places[] = {indexing::Ellipsis, arange(row, row + length, 1, place),
+                                arange(column, column + length, 1, place)};
+  return index(matrices, places);
+}
+
+Tensor diag(const Tensor& input, std::int64_t offset) {
+  const std::size_t rank = rank_of(input, "diag");
+  if (rank == 2) return diagonal(input, offset);
+  DL_CHECK(rank == 1, kShape, "diag: the input has shape {}, wanted one or two dimensions",
+           input.sizes().str());
+  const std::int64_t length = input.numel();
+  const std::int64_t size = length + std::abs(offset);
+  const std::int64_t row = std::max<std::int64_t>(0, -offset);
+  const std::int64_t column = std::max<std::int64_t>(0, offset);
+  const TensorOptions place{.device = input.device()};
+  const TensorIndex places[] = {arange(row, row + length, 1, place),
+                                arange(column, column + length, 1, place)};
+  Tensor result = zeros({size, size}, {.dtype = input.dtype(), .device = input.device()});
+  return index_put_(result, places, input);
+}
+
+Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
+  const std::size_t rank = rank_of(input, "pad");
+  DL_CHECK(pads.size() % 2 == 0 && pads.size() / 2 <= rank, kInvalidArgument,
+           "pad: {} numbers for a tensor of shape {}, wanted two for each of at most {} dimensions",
+           pads.size(), input.sizes().str(), rank);
+  if (mode != PadMode::kConstant) {
+    Tensor result = input;
+    for (std::size_t i = 0; i < pads.size(); i += 2) {
+      result = pad_by_index(result, rank - 1 - i / 2, pads[i], pads[i + 1], mode);
+    }
+    return result;
+  }
+  Tensor inner = input;
+  Shape shape = input.sizes();
+  std::vector<TensorIndex> places(rank, indexing::Slice());
+  for (std::size_t i = 0; i < pads.size(); i += 2) {
+    const std::size_t d = rank - 1 - i / 2;
+    const std::int64_t before = pads[i];
+    const std::int64_t after = pads[i + 1];
+    shape[d] += before + after;
+    DL_CHECK(shape[d] >= 0, kShape,
+             "pad: {} and {} elements around dimension {} of {} leave less than none", before,
+             after, d, input.sizes().str());
+    const std::int64_t first = std::max<std::int64_t>(0, -before);
+    const std::int64_t last = input.sizes()[d] - std::max<std::int64_t>(0, -after);
+    inner = inner.slice(static_cast<std::int64_t>(d), first, std::max(first, last));
+    const std::int64_t start = std::max<std::int64_t>(0, before);
+    places[d] = indexing::Slice(start, start + std::max<std::int64_t>(0, last - first));
+  }
+  Tensor result = full(shape, value, {.dtype = input.dtype(), .device = input.device()});
+  return index_put_(result, places, inner);
+}
+
+}  // namespace dl

@@ -1,0 +1,289 @@
+// Operations that are more than a row of one element, beside PyTorch: values and gradients in
+// float64 and float32, the gradient check, and inputs that lie otherwise in memory. The case of the
+// same name in tests/parity/make_arrays.py computes the same; inputs are in
+// tests/parity/arrays/composed.safetensors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <set>
+
+#include "core/autograd/gradcheck.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/index.h"
+#include "core/ops/indexing.h"
+#include "core/ops/numeric.h"
+#include "core/ops/product.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape.h"
+#include "core/tensor/factories.h"
+#include "tests/core/support.h"
+#include "tests/parity/arrays.h"
+
+namespace dl::testing {
+namespace {
+
+using Inputs = std::vector<Tensor>;
+using Numbers = std::vector<double>;
+using indexing::Ellipsis;
+using indexing::None;
+using indexing::Slice;
+
+struct ComposedCase {
+  const char* name;
+  std::function<Tensor(const Inputs&)> f;
+};
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+Tensor weighted(const std::vector<Tensor>& parts, std::int64_t dim, bool stacked = false) {
+  std::vector<Tensor> scaled;
+  for (const Tensor& part : parts) scaled.push_back(part * static_cast<double>(scaled.size() + 1));
+  return stacked ? stack(scaled, dim) : cat(scaled, dim);
+}
+
+Tensor assigned(const Tensor& x, const std::function<void(Tensor&)>& write) {
+  Tensor y = x.clone();
+  write(y);
+  return y;
+}
+
+Tensor odd_numbers() {
+  return tensor({1.0, kNaN, kInf, -kInf, 0.0});
+}
+Tensor truths() {
+  return tensor({0.0, 2.0, -1.0, kNaN});
+}
+
+// clang-format off
+const std::vector<ComposedCase>& composed_cases() {
+  using I = const Inputs&;
+  static const std::vector<ComposedCase> cases{
+      {"pow", [](I in) { return pow(abs(in[0]) + 0.3, in[1]); }},
+      {"pow of a number", [](I in) { return pow(1.7, in[0]); }},
+      {"pow to a number", [](I in) { return in[0].pow(3); }},
+      {"pow of integers", [](I) { return tensor({2, -3, 0, 7, -1, 1}).pow(tensor({10, 3, 0, -1, -3, -2})); }},
+      {"pow of integers to a number", [](I) { return pow(tensor({2, -3, 0, 7}), 5); }},
+      {"atan2", [](I in) { return in[0].atan2(in[1]); }},
+      {"fmod", [](I in) { return in[0].fmod(in[1]); }},
+      {"fmod by a number", [](I in) { return fmod(in[0], -0.7); }},
+      {"fmod of integers", [](I) { return fmod(tensor({7, -7, 7, -7, 0}), tensor({3, 3, -3, -3, 5})); }},
+      {"remainder", [](I in) { return in[0] % in[1]; }},
+      {"remainder by a number", [](I in) { return in[0] % -0.7; }},
+      {"remainder of integers", [](I) { return tensor({7, -7, 7, -7, 0}) % tensor({3, 3, -3, -3, 5}); }},
+      {"floor_divide", [](I in) { return in[0].floor_divide(in[1]); }},
+      {"floor_divide of integers", [](I) { return floor_divide(tensor({7, -7, 7, -7, 0}), tensor({3, 3, -3, -3, 5})); }},
+      {"lerp", [](I in) { return lerp(in[0], in[1], in[2]); }},
+      {"lerp by a number", [](I in) { return in[0].lerp(in[1], 0.3); }},
+      {"where", [](I in) { return where(in[0] > 0.1, in[0], in[1]); }},
+      {"where with a number", [](I in) { return where(in[0] > 0.1, in[0], -1.5); }},
+      {"clamp by tensors", [](I in) { return in[0].clamp(in[1] - 0.5, in[2] + 0.5); }},
+      {"clamp from below", [](I in) { return in[0].clamp_min(-0.3); }},
+      {"clamp from above", [](I in) { return in[0].clamp({}, 0.3); }},
+      {"clamp of integers", [](I) { return tensor({-5, 0, 3, 9}).clamp(-1, 4); }},
+      {"clamp of integers by a half", [](I) { return tensor({-5, 0, 3, 9}).clamp(0.5, 4); }},
+      {"masked_fill", [](I in) { return in[0].masked_fill(in[0] > 0.2, -3.5); }},
+      {"masked_fill by a tensor", [](I in) { return (in[0] * 2).masked_fill(tensor({true, false, true, false}), in[1]); }},
+      {"logical_and", [](I in) { return logical_and(in[0] > 0, truths()); }},
+      {"logical_or", [](I in) { return logical_or(in[0] > 0, truths()); }},
+      {"logical_xor", [](I in) { return logical_xor(in[0] > 0, truths()); }},
+      {"logical_not", [](I in) { return (in[0] > 0).logical_not(); }},
+      {"bitwise_and", [](I) { return tensor({12, -5, 7}) & tensor({10, 6, -1}); }},
+      {"bitwise_or", [](I) { return tensor({12, -5, 7}) | 9; }},
+      {"bitwise_xor", [](I) { return tensor({12, -5, 7}) ^ tensor({10, 6, -1}); }},
+      {"bitwise_not", [](I) { return ~tensor({12, -5, 7}); }},
+      {"bits of bools", [](I in) { return ((in[0] > 0) & (in[0] < 1)) | (~(in[0] > -1) ^ (in[0] > 1.5)); }},
+      {"isnan", [](I) { return odd_numbers().isnan(); }},
+      {"isinf", [](I) { return odd_numbers().isinf(); }},
+      {"isfinite", [](I) { return odd_numbers().isfinite(); }},
+      {"isclose", [](I) { return tensor({1.0, 1.0, kNaN, kInf, 0.0}).isclose(tensor({1.000009, 1.0001, kNaN, kInf, 1e-9})); }},
+      {"gather", [](I in) { return in[0].gather(1, tensor({{3, 0}, {1, 1}, {2, 2}})); }},
+      {"gather of a part", [](I in) { return gather(in[0], 0, tensor({{3, 0}, {1, 1}})); }},
+      {"scatter", [](I in) { return in[0].scatter(1, tensor({{3, 0}, {1, 2}, {2, 0}}), in[1]); }},
+      {"scatter a number", [](I in) { return in[0].scatter(0, tensor({{1, 0, 1, 2}}), 2.5); }},
+      {"scatter_add", [](I in) { return in[0].scatter_add(1, tensor({{3, 3}, {1, 2}, {2, 2}}), in[1]); }},
+      {"index_add", [](I in) { return in[0].index_add(1, tensor({2, 0, 2}), in[1], -1.5); }},
+      {"index_select", [](I in) { return in[0].index_select(1, tensor({2, 0, 2})); }},
+      {"take", [](I in) { return in[0].take(tensor({{5, 0}, {-1, 5}})); }},
+      {"take_along_dim", [](I in) { return in[0].take_along_dim(tensor({{3, 0}}), 1); }},
+      {"masked_select", [](I in) { return in[0].masked_select(tensor({true, false, true, true})); }},
+      {"nonzero", [](I in) { return (in[0] > 0.3).nonzero(); }},
+      {"one_hot", [](I) { return one_hot(tensor({{2, 0}, {1, 2}}), 4); }},
+      {"index with integers", [](I in) { return in[0].index({1, -1}); }},
+      {"index with slices", [](I in) { return in[0].index({Slice(1, None), Slice(None, None, 2), None, "...", Slice(-3, -1)}); }},
+      {"index with a tensor", [](I in) { return in[0].index({tensor({2, 0, -1, 2})}); }},
+      {"index with tensors", [](I in) { return in[0].index({tensor({{2}, {0}}), Slice(), tensor({1, -1, 0})}); }},
+      {"index with adjacent tensors", [](I in) { return in[0].index({Slice(), tensor({{2}, {0}}), tensor({1, -1, 0})}); }},
+      {"index with all kinds", [](I in) { return in[0].index({1, Ellipsis, tensor({1, -1, 0}), None, Slice(1, 3)}); }},
+      {"index with a mask", [](I in) { return in[0].index({in[0] > 0.3}); }},
+      {"index with a mask of rows", [](I in) { return in[0].index({Slice(), tensor({true, false, true, true})}); }},
+      {"index_put_", [](I in) { return assigned(in[0], [&](Tensor& y) { y.index_put_({tensor({2, 0, 1})}, in[1]); }); }},
+      {"index_put_ that adds", [](I in) {
+         const TensorIndex places[] = {tensor({2, 0, 2}), tensor({1, 1, 1})};
+         return assigned(in[0], [&](Tensor& y) { index_put_(y, places, in[1], {.accumulate = true}); });
+       }},
+      {"assignment to slices", [](I in) { return assigned(in[0], [&](Tensor& y) { y.index({Slice(1, None), Slice(None, None, 2)}) = in[1]; }); }},
+      {"assignment to a mask", [](I in) { return assigned(in[0], [&](Tensor& y) { y.index({in[0] > 0.3}) = -1.0; }); }},
+      {"assignment to mixed places", [](I in) { return assigned(in[0], [&](Tensor& y) { y.index({1, Slice(), tensor({0, 3})}) = in[1]; }); }},
+      {"split", [](I in) { return weighted(in[0].split(2, 1), 1); }},
+      {"split by sizes", [](I in) { return weighted(in[0].split({1, 3, 0, 1}, 1), 1); }},
+      {"chunk", [](I in) { return weighted(in[0].chunk(3), 0); }},
+      {"unbind", [](I in) { return weighted(in[0].unbind(1), 0, true); }},
+      {"movedim", [](I in) { return in[0].movedim({0, 2}, {-1, 0}); }},
+      {"T", [](I in) { return in[0].T(); }},
+      {"mT", [](I in) { return in[0].mT(); }},
+      {"unflatten", [](I in) { return in[0].unflatten(1, {2, -1}); }},
+      {"expand_as", [](I in) { return in[0].expand_as(in[1]) * in[1]; }},
+      {"view_as", [](I in) { return in[0].reshape_as(in[1]) * in[1]; }},
+      {"meshgrid", [](I in) { return stack(meshgrid(in, GridIndexing::kXY)); }},
+      {"repeat", [](I in) { return in[0].repeat({2, 1, 3}); }},
+      {"tile", [](I in) { return in[0].tile({3}); }},
+      {"repeat_interleave", [](I in) { return in[0].repeat_interleave(2, 1); }},
+      {"repeat_interleave by a tensor", [](I in) { return in[0].repeat_interleave(tensor({2, 0, 3}), 1); }},
+      {"flip", [](I in) { return in[0].flip({0, -1}); }},
+      {"roll", [](I in) { return in[0].roll({1, -2}, {0, 1}); }},
+      {"roll of all", [](I in) { return in[0].roll({4}); }},
+      {"tril", [](I in) { return in[0].tril(-1); }},
+      {"triu", [](I in) { return in[0].triu(1); }},
+      {"diagonal", [](I in) { return in[0].diagonal(1, 0, 2); }},
+      {"diag of a matrix", [](I in) { return in[0].diag(-1); }},
+      {"diag of a vector", [](I in) { return in[0].diag(2); }},
+      {"pad", [](I in) { return pad(in[0], {1, 2, 0, 3}, PadMode::kConstant, 0.5); }},
+      {"pad that cuts", [](I in) { return pad(in[0], {-1, 2, 1, -2}); }},
+      {"pad by reflection", [](I in) { return pad(in[0], {2, 1}, PadMode::kReflect); }},
+      {"pad by replication", [](I in) { return pad(in[0], {2, 3, 1, 0}, PadMode::kReplicate); }},
+      {"pad in a circle", [](I in) { return pad(in[0], {2, 3}, PadMode::kCircular); }},
+      {"mm", [](I in) { return in[0].mm(in[1]); }},
+      {"bmm", [](I in) { return in[0].bmm(in[1]); }},
+      {"matmul of batches", [](I in) { return in[0].matmul(in[1]); }},
+      {"matmul with one matrix", [](I in) { return in[0].matmul(in[1]); }},
+      {"matmul of transposes", [](I in) { return in[0].mT().matmul(in[1].mT()); }},
+      {"mv", [](I in) { return in[0].mv(in[1]); }},
+      {"dot", [](I in) { return in[0].dot(in[1]); }},
+      {"outer", [](I in) { return in[0].outer(in[1]); }},
+      {"addmm", [](I in) { return addmm(in[0], in[1], in[2], {.beta = 0.5, .alpha = -2}); }},
+      {"matmul of integers", [](I) { return arange(-6, 6).view({3, 4}).matmul(arange(8).view({4, 2})); }},
+      {"linspace", [](I) { return linspace(-1, 2, 7, {.dtype = DType::kF64}); }},
+      {"eye", [](I) { return eye(3, 4, {.dtype = DType::kF64}); }}};
+  return cases;
+}
+// clang-format on
+
+Shape shape_of(const parity::Arrays& arrays, const std::string& name) {
+  Shape shape;
+  for (const std::size_t size : arrays.shape(name)) {
+    shape.push_back(static_cast<std::int64_t>(size));
+  }
+  return shape;
+}
+
+Numbers numbers_of(const parity::Arrays& arrays, const std::string& name) {
+  const auto as_numbers = [](const auto& values) { return Numbers(values.begin(), values.end()); };
+  const std::string& dtype = arrays.dtype(name);
+  if (dtype == "I64") return as_numbers(arrays.get<std::int64_t>(name));
+  if (dtype == "BOOL") return as_numbers(arrays.get<std::uint8_t>(name));
+  if (dtype == "F32") return as_numbers(arrays.get<float>(name));
+  return arrays.get<double>(name);
+}
+
+DType dtype_of(const parity::Arrays& arrays, const std::string& name, DType floating) {
+  const std::string& dtype = arrays.dtype(name);
+  if (dtype == "I64") return DType::kI64;
+  return dtype == "BOOL" ? DType::kBool : dtype == "F32" ? DType::kF32 : floating;
+}
+
+Inputs inputs_of(const parity::Arrays& arrays, const std::string& name, DType dtype) {
+  Inputs inputs;
+  for (std::size_t i = 0; arrays.has(name + ".x" + std::to_string(i)); ++i) {
+    const std::string array = name + ".x" + std::to_string(i);
+    const Tensor x = tensor(arrays.get<double>(array), {.dtype = dtype});
+    inputs.push_back(x.view(shape_of(arrays, array)).clone());
+  }
+  return inputs;
+}
+
+// The same numbers, with gaps between them and the dimensions the other way round in memory.
+Tensor scattered(const Tensor& x) {
+  Shape shape = x.sizes();
+  std::reverse(shape.begin(), shape.end());
+  shape.push_back(2);
+  Tensor y = full(shape, 9.0, {.dtype = x.dtype()}).select(-1, 1).T();
+  return y.copy_(x);
+}
+
+void expect_close(const Tensor& got, const Numbers& wanted, double share, const std::string& what) {
+  const Numbers numbers = values<double>(got);
+  ASSERT_EQ(numbers.size(), wanted.size()) << what;
+  double largest = 0;
+  for (const double x : wanted) largest = std::max(largest, std::isfinite(x) ? std::abs(x) : 0);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(numbers[i], wanted[i], share * largest) << what << " [" << i << "]";
+  }
+}
+
+void check_with(const ComposedCase& c, const parity::Arrays& arrays, DType dtype, bool lies_alike) {
+  const std::string name = c.name;
+  const std::string what =
+      name + " in " + std::string(name_of(dtype)) + (lies_alike ? "" : ", scattered");
+  const double share = dtype == DType::kF64 ? 1e-12 : 2e-6;
+  Inputs inputs = inputs_of(arrays, name, dtype);
+  for (Tensor& x : inputs) x = (lies_alike ? x : scattered(x)).requires_grad_();
+  const Tensor y = c.f(inputs);
+  EXPECT_EQ(y.sizes(), shape_of(arrays, name + ".y")) << what;
+  EXPECT_EQ(y.dtype(), dtype_of(arrays, name + ".y", inputs.empty() ? y.dtype() : dtype)) << what;
+  expect_close(y.detach(), numbers_of(arrays, name + ".y"), share, what);
+  const bool has_gradient = arrays.has(name + ".g0");
+  EXPECT_EQ(y.requires_grad(), has_gradient) << what;
+  if (!has_gradient || !y.requires_grad()) return;
+  const Tensor seed = arange(y.numel()) % 7 - 3;
+  y.backward((seed.to(dtype) / 2).view(y.sizes()));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string gradient = name + ".g" + std::to_string(i);
+    expect_close(inputs[i].grad(), arrays.get<double>(gradient), share, what + ", " + gradient);
+  }
+}
+
+TEST(Composed, AgreeWithPyTorch) {
+  const parity::Arrays arrays("composed");
+  std::set<std::string> names;
+  for (const ComposedCase& c : composed_cases()) {
+    names.insert(c.name);
+    ASSERT_TRUE(arrays.has(std::string(c.name) + ".y")) << c.name << ": run make_arrays.py";
+    for (const DType dtype : {DType::kF64, DType::kF32}) {
+      check_with(c, arrays, dtype, true);
+      check_with(c, arrays, dtype, false);
+    }
+  }
+  for (const std::string& array : arrays.names()) {
+    EXPECT_TRUE(names.contains(array.substr(0, array.rfind('.')))) << array << " has no case";
+  }
+}
+
+// The rows of core/ops/composed.def, which the reference lists.
+TEST(Composed, EveryRowHasACase) {
+  const std::string_view rows[] = {
+#define DL_COMPOSED_OP(name, call, text, gradient, cuda) #name,
+#include "core/ops/composed.def"
+  };
+  for (const std::string_view row : rows) {
+    EXPECT_TRUE(std::ranges::any_of(composed_cases(), [&](const ComposedCase& c) {
+      return c.name == row || std::string_view(c.name).starts_with(std::string(row) + " ");
+    })) << row;
+  }
+}
+
+TEST(Composed, GradientsPassTheCheck) {
+  const parity::Arrays arrays("composed");
+  for (const ComposedCase& c : composed_cases()) {
+    if (!arrays.has(std::string(c.name) + ".g0")) continue;
+    Inputs inputs = inputs_of(arrays, c.name, DType::kF64);
+    for (Tensor& x : inputs) x.requires_grad_();
+    EXPECT_NO_THROW(gradcheck(c.name, c.f, inputs)) << c.name;
+  }
+}
+
+}  // namespace
+}  // namespace dl::testing
