@@ -35,7 +35,7 @@ constexpr std::chrono::milliseconds kTimeToLeave{5000};
 // After an init that has failed: its deadline may be what has passed.
 constexpr std::chrono::milliseconds kTimeToGiveUp{100};
 // For a store to answer the rank that serves it: a loaded machine needs seconds.
-constexpr std::chrono::seconds kTimeToAnswer{15};
+constexpr std::chrono::seconds kTimeToAnswer{20};
 
 // The key of a job without one: no secret, but the same handshake with its checks. Loopback only.
 JobKey open_key() {
