@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "core/ops/arithmetic.h"
 #include "core/ops/conv.h"
 #include "core/ops/embedding.h"
 #include "core/ops/resample.h"
@@ -14,6 +15,7 @@
 #include "nn/layers/embedding.h"
 #include "nn/layers/resample.h"
 #include "nn/layers/shape.h"
+#include "tests/core/ops/random_tensor.h"
 #include "tests/nn/parity.h"
 #include "tests/nn/support.h"
 
@@ -130,6 +132,26 @@ TEST(MultiheadAttention, AgreesWithPyTorch) {
     parity::expect_near_share(p.tensor.grad(), arrays.get<double>("multihead.d_" + p.name), 1e-12,
                               p.name);
   }
+}
+
+TEST(Attention, BoolMasksAreNumbersToAdd) {
+  const Tensor x = random_tensor({1, 3, 4}, DType::kF64);
+  const Tensor seen = tensor({{1, 0, 0}, {1, 1, 0}, {1, 1, 1}}).to(DType::kBool);
+  const auto causal = values<double>(F::scaled_dot_product_attention(x, x, x, {.is_causal = true}));
+  EXPECT_EQ(values<double>(F::scaled_dot_product_attention(x, x, x, {.attn_mask = seen})), causal);
+  // MultiheadAttention's bool masks say what is not seen, as PyTorch's do.
+  MultiheadAttention layer(4, 2, {.batch_first = true, .dtype = DType::kF64});
+  const Tensor hidden = eq(seen, false);
+  const auto [one, shares] = layer(x, x, x, {.attn_mask = hidden, .average_attn_weights = false});
+  EXPECT_EQ(shares.sizes(), Shape({1, 2, 3, 3}));
+  EXPECT_EQ(shares.detach()[0][1][0][2].item<double>(), 0);
+  const auto [two, none] = layer(x, x, x, {.attn_mask = hidden, .need_weights = false});
+  EXPECT_FALSE(none.defined());
+  EXPECT_EQ(values<double>(one.detach()), values<double>(two.detach()));
+  EXPECT_ERROR(
+      F::scaled_dot_product_attention(x, x, x, {.attn_mask = seen, .is_causal = true}),
+      kInvalidArgument,
+      "scaled_dot_product_attention: attn_mask was given with is_causal; give one of them");
 }
 
 TEST(Layers, PrintTheirArgumentsAsPyTorchDoes) {
