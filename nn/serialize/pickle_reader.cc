@@ -10,70 +10,13 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "nn/serialize/pickle_names.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {
 namespace {
 
 using Kind = PickleKind;
-
-enum class Role : std::uint8_t {
-  kOrderedDict,
-  kSize,
-  kRebuildTensor,       // storage, offset, size, stride, requires_grad, hooks
-  kRebuildTensorTyped,  // ..., dtype
-  kRebuildParameter,    // data, requires_grad, hooks
-  kStorageType,
-  kUntypedStorage,
-  kDType,
-};
-
-struct GlobalName {
-  std::string_view name;
-  Role role;
-  DType dtype = DType::kF32;  // of a storage type or a dtype
-};
-
-constexpr std::array kGlobals = {
-    GlobalName{"collections.OrderedDict", Role::kOrderedDict},
-    GlobalName{"torch.Size", Role::kSize},
-    GlobalName{"torch._utils._rebuild_tensor_v2", Role::kRebuildTensor},
-    GlobalName{"torch._utils._rebuild_tensor_v3", Role::kRebuildTensorTyped},
-    GlobalName{"torch._utils._rebuild_parameter", Role::kRebuildParameter},
-    GlobalName{"torch.HalfStorage", Role::kStorageType, DType::kF16},
-    GlobalName{"torch.BFloat16Storage", Role::kStorageType, DType::kBF16},
-    GlobalName{"torch.FloatStorage", Role::kStorageType, DType::kF32},
-    GlobalName{"torch.DoubleStorage", Role::kStorageType, DType::kF64},
-    GlobalName{"torch.CharStorage", Role::kStorageType, DType::kI8},
-    GlobalName{"torch.ByteStorage", Role::kStorageType, DType::kU8},
-    GlobalName{"torch.ShortStorage", Role::kStorageType, DType::kI16},
-    GlobalName{"torch.IntStorage", Role::kStorageType, DType::kI32},
-    GlobalName{"torch.LongStorage", Role::kStorageType, DType::kI64},
-    GlobalName{"torch.BoolStorage", Role::kStorageType, DType::kBool},
-    GlobalName{"torch.storage.UntypedStorage", Role::kUntypedStorage},
-    GlobalName{"torch.UntypedStorage", Role::kUntypedStorage},
-    GlobalName{"torch.float16", Role::kDType, DType::kF16},
-    GlobalName{"torch.bfloat16", Role::kDType, DType::kBF16},
-    GlobalName{"torch.float32", Role::kDType, DType::kF32},
-    GlobalName{"torch.float64", Role::kDType, DType::kF64},
-    GlobalName{"torch.int8", Role::kDType, DType::kI8},
-    GlobalName{"torch.uint8", Role::kDType, DType::kU8},
-    GlobalName{"torch.int16", Role::kDType, DType::kI16},
-    GlobalName{"torch.uint16", Role::kDType, DType::kU16},
-    GlobalName{"torch.int32", Role::kDType, DType::kI32},
-    GlobalName{"torch.uint32", Role::kDType, DType::kU32},
-    GlobalName{"torch.int64", Role::kDType, DType::kI64},
-    GlobalName{"torch.uint64", Role::kDType, DType::kU64},
-    GlobalName{"torch.bool", Role::kDType, DType::kBool},
-};
-
-// Names of tensors that exist in PyTorch alone: a better error than that for a foreign class.
-bool is_foreign_dtype(std::string_view name) {
-  return name.starts_with("torch.complex") || name.starts_with("torch.float") ||
-         name.starts_with("torch.q") || name.starts_with("torch.bits") ||
-         (name.starts_with("torch.") && name.ends_with("Storage")) ||
-         name == "torch._utils._rebuild_qtensor";
-}
 
 // A machine with a stack, as Python's pickletools describes the opcodes.
 class PickleMachine {
@@ -156,8 +99,8 @@ class PickleMachine {
   }
   std::vector<PickleItem>& list_of(const PickleItem& item) { return pickle_.lists[item.index()]; }
   std::string_view text_of(const PickleItem& item) const { return pickle_.texts[item.index()]; }
-  bool is_role(const PickleItem& item, Role role) const {
-    return item.kind == Kind::kGlobal && kGlobals[item.index()].role == role;
+  bool is_role(const PickleItem& item, PickleRole role) const {
+    return item.kind == Kind::kGlobal && kPickleNames[item.index()].role == role;
   }
 
   bool step();  // true at the end
@@ -336,9 +279,9 @@ void PickleMachine::push_long(std::uint64_t width) {
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
   const std::string full = fmt::format("{}.{}", module, name);
-  const auto found = std::ranges::find(kGlobals, full, &GlobalName::name);
-  if (found != kGlobals.end()) {
-    push(Kind::kGlobal, found - kGlobals.begin());
+  const auto found = std::ranges::find(kPickleNames, full, &PickleName::name);
+  if (found != kPickleNames.end()) {
+    push(Kind::kGlobal, found - kPickleNames.begin());
     return;
   }
   DL_CHECK(!is_foreign_dtype(full), kDType,
@@ -371,23 +314,23 @@ void PickleMachine::reduce() {
   const PickleItem callee = pop();
   require(args.kind == Kind::kTuple && callee.kind == Kind::kGlobal, "calls what is no function");
   const std::span<const PickleItem> given(list_of(args));
-  const GlobalName& global = kGlobals[callee.index()];
+  const PickleName& global = kPickleNames[callee.index()];
   switch (global.role) {
-    case Role::kOrderedDict:
+    case PickleRole::kOrderedDict:
       require(given.empty(), "makes an OrderedDict with arguments");
       push_new(Kind::kDict, pickle_.lists, {});
       break;
-    case Role::kSize:
+    case PickleRole::kSize:
       require(given.size() == 1 && given[0].kind == Kind::kTuple, "makes a Size of no tuple");
       stack_.push_back(given[0]);
       break;
-    case Role::kRebuildTensor:
+    case PickleRole::kRebuildTensor:
       push_tensor(given, false);
       break;
-    case Role::kRebuildTensorTyped:
+    case PickleRole::kRebuildTensorTyped:
       push_tensor(given, true);
       break;
-    case Role::kRebuildParameter: {
+    case PickleRole::kRebuildParameter: {
       require(given.size() == 3 && given[0].kind == Kind::kTensor && given[1].kind == Kind::kBool,
               "makes a Parameter of other arguments than tensor, bool and hooks");
       PickleTensor tensor = pickle_.tensors[given[0].index()];
@@ -417,7 +360,8 @@ void PickleMachine::push_storage() {
   require(id.kind == Kind::kTuple, kWhat);
   const std::vector<PickleItem>& parts = list_of(id);
   require(parts.size() == 5 && parts[0].kind == Kind::kText && text_of(parts[0]) == "storage" &&
-              (is_role(parts[1], Role::kStorageType) || is_role(parts[1], Role::kUntypedStorage)) &&
+              (is_role(parts[1], PickleRole::kStorageType) ||
+               is_role(parts[1], PickleRole::kUntypedStorage)) &&
               parts[2].kind == Kind::kText && parts[3].kind == Kind::kText &&
               parts[4].kind == Kind::kInt && parts[4].number >= 0,
           kWhat);
@@ -426,8 +370,8 @@ void PickleMachine::push_storage() {
   PickleStorage storage{.key = text_of(parts[2]),
                         .dtype = std::nullopt,
                         .bytes = static_cast<std::uint64_t>(parts[4].number)};
-  if (is_role(parts[1], Role::kStorageType)) {
-    storage.dtype = kGlobals[parts[1].index()].dtype;
+  if (is_role(parts[1], PickleRole::kStorageType)) {
+    storage.dtype = kPickleNames[parts[1].index()].dtype;
     storage.bytes *= size_of(*storage.dtype);
   }
   const auto [found, is_new] = storages_.emplace(storage.key, pickle_.storages.size());
@@ -445,15 +389,15 @@ void PickleMachine::push_tensor(std::span<const PickleItem> args, bool typed) {
   const std::size_t least = typed ? 7 : 6;
   require((args.size() == least || args.size() == least + 1) && args[0].kind == Kind::kStorage &&
               args[1].kind == Kind::kInt && args[4].kind == Kind::kBool &&
-              (!typed || is_role(args[6], Role::kDType)),
+              (!typed || is_role(args[6], PickleRole::kDType)),
           "makes a tensor of other arguments than storage, offset, size, stride, requires_grad and "
           "hooks");
   PickleStorage& storage = pickle_.storages[args[0].index()];
   if (typed && !storage.dtype) {
-    storage.dtype = kGlobals[args[6].index()].dtype;
+    storage.dtype = kPickleNames[args[6].index()].dtype;
     require(storage.bytes % size_of(*storage.dtype) == 0, "has a storage of half elements");
   }
-  require(storage.dtype && (!typed || *storage.dtype == kGlobals[args[6].index()].dtype),
+  require(storage.dtype && (!typed || *storage.dtype == kPickleNames[args[6].index()].dtype),
           "has a tensor without a dtype, or a storage with two");
   PickleTensor tensor{.storage = args[0].index(),
                       .dtype = *storage.dtype,
@@ -508,7 +452,7 @@ void PickleMachine::check_reach(const PickleTensor& tensor) const {
 PickleMachine::Weight PickleMachine::weigh(const PickleItem& item, int depth) {
   if (item.kind == Kind::kText) return {.values = 1 + text_of(item).size() / 16};
   if (item.kind == Kind::kGlobal) {
-    refuse(fmt::format("has {} as a value, which cannot be kept", kGlobals[item.index()].name));
+    refuse(fmt::format("has {} as a value, which cannot be kept", kPickleNames[item.index()].name));
   }
   require(item.kind != Kind::kStorage, "has a storage as a value, wanted a tensor");
   if (item.kind != Kind::kList && item.kind != Kind::kTuple && item.kind != Kind::kDict) {

@@ -36,7 +36,7 @@ enum class PickleKind : std::uint8_t {
   kDict,     // into lists: key, value, key, value, ...
   kTensor,   // into tensors
   kStorage,  // into storages
-  kGlobal,   // a name, into the table in pickle_reader.cc
+  kGlobal,   // into kPickleNames
 };
 
 struct PickleItem {
