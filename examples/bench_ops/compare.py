@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Times single operations of dlrun (bench_ops) and of PyTorch in turns, and prints PyTorch's time over ours.
+
+    python3 examples/bench_ops/compare.py [--turns 7] [--threads 1] [--clock wall|processor] [--only TEXT] [--program PATH]
+
+Prints a row of a Markdown table for each operation: the ratio of the medians of all turns for 1e3, 1e5 and 1e7 elements, and our
+median time. Needs torch.
+"""
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SIZES = (1_000, 100_000, 10_000_000)
+
+
+def torch_rows(n):
+    """The operations of main.cc, on the same numbers."""
+    import torch
+    import torch.nn.functional as F
+    v = ((torch.arange(n) * 37 + 11) % 6400).float() / 800 - 3
+    m = v.view({1_000: 25, 100_000: 250, 10_000_000: 2_500}[n], -1)
+    narrow, half, leaf, into = v.view(-1, 10), v.bfloat16(), m.clone().requires_grad_(), m.clone()
+    images = v.view(2, 4, -1).permute(0, 2, 1)
+
+    def backward(f):
+        f(leaf, 1).backward(m)
+        leaf.grad = None
+
+    return {
+        "sum": lambda: v.sum(), "sum(0)": lambda: m.sum(0), "sum(1)": lambda: m.sum(1), "sum(0) of 10": lambda: narrow.sum(0),
+        "sum(1) of 10": lambda: narrow.sum(1), "mean": lambda: v.mean(), "mean(0)": lambda: m.mean(0), "mean(1)": lambda: m.mean(1),
+        "prod": lambda: v.prod(), "max": lambda: v.max(), "max(0)": lambda: m.max(0), "max(1)": lambda: m.max(1), "argmax": lambda: v.argmax(),
+        "argmax(1)": lambda: m.argmax(1), "amax(0)": lambda: m.amax(0), "amax(1)": lambda: m.amax(1), "var(0)": lambda: m.var(0),
+        "var(1)": lambda: m.var(1), "std": lambda: v.std(), "norm": lambda: torch.linalg.vector_norm(v),
+        "norm(1)": lambda: torch.linalg.vector_norm(m, dim=1), "logsumexp(1)": lambda: m.logsumexp(1), "any(1)": lambda: m.any(1),
+        "cumsum(0)": lambda: m.cumsum(0), "cumsum(1)": lambda: m.cumsum(1), "sort(1)": lambda: m.sort(1), "topk(10)": lambda: m.topk(10, 1),
+        "softmax(0)": lambda: m.softmax(0), "softmax(1)": lambda: m.softmax(1), "softmax(1) of 10": lambda: narrow.softmax(1),
+        "log_softmax(0)": lambda: m.log_softmax(0), "log_softmax(1)": lambda: m.log_softmax(1), "softmax, backward": lambda: backward(F.softmax),
+        "log_softmax, backward": lambda: backward(F.log_softmax), "transposed copy": lambda: m.t().contiguous(),
+        "channels-last copy": lambda: images.contiguous(), "cat(0)": lambda: torch.cat([m, m], 0), "cat(-1)": lambda: torch.cat([m, m], -1),
+        "to(bf16)": lambda: v.to(torch.bfloat16), "to(f32) of bf16": lambda: half.to(torch.float32),
+        "add_ with alpha": lambda: into.add_(m, alpha=0.5), "gelu": lambda: F.gelu(m),
+    }
+
+
+def time_torch(a):
+    """What main.cc does, for PyTorch."""
+    import torch
+    torch.set_num_threads(a.threads)
+    now = time.perf_counter if a.clock == "wall" else time.process_time
+    for n in SIZES:
+        for name, call in torch_rows(n).items():
+            if a.only not in name:
+                continue
+            call()
+            start = now()
+            call()
+            calls = min(20_000, max(1, int(0.006 / max(1e-7, now() - start))))
+            series = []
+            for _ in range(5):
+                start = now()
+                for _ in range(calls):
+                    call()
+                series.append((now() - start) / calls)
+            print(f"{name}|{n}|{min(series):.9f}", flush=True)
+
+
+def run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    rows = [line.split("|") for line in done.stdout.splitlines()]
+    return {(name, int(n)): float(seconds) for name, n, seconds in rows}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--turns", type=int, default=7)
+    p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--clock", choices=("wall", "processor"), default="wall")
+    p.add_argument("--only", default="")
+    p.add_argument("--program", default=str(ROOT / "build/release/bin/bench_ops"))
+    p.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
+    a = p.parse_args()
+    if a.torch:
+        return time_torch(a)
+    flags = ["--threads", str(a.threads), "--clock", a.clock] + (["--only", a.only] if a.only else [])
+    ours, theirs = [], []
+    for _ in range(a.turns):
+        ours.append(run([a.program, *flags]))
+        theirs.append(run([sys.executable, __file__, "--torch", *flags]))
+    print(f"{a.turns} turns, {a.threads} threads, {a.clock} clock, load {os.getloadavg()[0]:.1f}\n")
+    print("| operation | 1e3 | 1e5 | 1e7 |\n|---|---|---|---|")
+    for name in dict.fromkeys(name for name, _ in ours[0]):
+        cells = []
+        for n in SIZES:
+            mine = statistics.median(turn[name, n] for turn in ours)
+            cells.append(f"{statistics.median(turn[name, n] for turn in theirs) / mine:.2f} ({mine * 1e6:.3g} us)")
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
