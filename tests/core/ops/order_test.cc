@@ -107,8 +107,9 @@ TEST(Order, OfEveryDTypeLayoutAndSize) {
             const double* const in = rows.data<double>() + line * size;
             Places wanted(static_cast<std::size_t>(size));
             std::iota(wanted.begin(), wanted.end(), 0);
-            std::stable_sort(wanted.begin(), wanted.end(),
-                             [&](std::int64_t a, std::int64_t b) { return in[a] > in[b]; });
+            std::sort(wanted.begin(), wanted.end(), [&](std::int64_t a, std::int64_t b) {
+              return in[a] != in[b] ? in[a] > in[b] : a < b;
+            });
             double total = 0;
             for (std::int64_t i = 0; i < size; ++i) {
               const auto at = static_cast<std::size_t>(line * size + i);
