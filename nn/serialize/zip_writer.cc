@@ -78,7 +78,7 @@ void ZipWriter::add(std::string_view name, std::span<const std::byte> bytes) {
   directory_ += "PK\1\2";
   append(directory_, kVersion, 2);
   directory_ += common_fields(crc, is_large ? kFull : size, name.size(), far.size());
-  append(directory_, 0, 2 + 2 + 2 + 4);  // comment, disk, attributes
+  directory_.append(2 + 2 + 2 + 4, 0);  // comment, disk, attributes
   append(directory_, is_far ? kFull : begin, 4);
   directory_ += name;
   directory_ += far;
