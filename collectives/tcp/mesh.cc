@@ -172,7 +172,8 @@ Connection connect_to_peer(const GroupOptions& options, const Identity& who,
   for (std::chrono::milliseconds turn = kAliveLook;; turn *= 2) {
     try {
       return rendezvous::connect_and_prove(endpoint, hello, key,
-                                           Deadline::earlier(deadline, Deadline::after(turn)));
+                                           Deadline::earlier(deadline, Deadline::after(turn)),
+                                           {.acceptance = deadline});
     } catch (const Error& error) {
       check_alive(options.name, who);
       if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) throw;

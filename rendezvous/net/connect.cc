@@ -25,6 +25,7 @@ constexpr std::chrono::milliseconds kLongestProofPause = 500ms;
 void prove_once(Proving& proving, Deadline deadline, const ProveOptions& options,
                 const std::string& what, Patience& patience) {
   while (const short events = proving.go_on()) {
+    if (proving.has_proved_itself()) deadline = options.acceptance.value_or(deadline);
     DL_CHECK(!deadline.has_passed(), kTimeout, "{}: it took the connection and {}", what,
              options.is_turn ? "does not answer" : "did not answer by the deadline");
     if (patience.should_speak()) {

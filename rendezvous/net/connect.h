@@ -3,6 +3,7 @@
 // Any thread.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "core/base/deadline.h"
@@ -19,6 +20,9 @@ struct ProveOptions {
   // As in ConnectOptions.
   int hangup_fd = -1;
   bool is_turn = false;
+  // Where the deadline is only a turn's: how long to wait for the answer to a proof. The server may
+  // have accepted it and count this client as there, so that another attempt would be refused.
+  std::optional<Deadline> acceptance{};
   // What the connection is for, as a person says it: "the rendezvous"; empty: the purpose.
   std::string_view goal{};
 };

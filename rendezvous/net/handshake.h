@@ -148,6 +148,8 @@ class HandshakeClient final : public Handshake {
  public:
   // Throws kInvalidArgument where a text of the hello is longer than 255 bytes or not printable.
   HandshakeClient(const JobKey& key, Hello hello, const Nonce& nonce = fresh_nonce());
+  // Whether the server may have accepted already.
+  bool has_proved_itself() const noexcept { return expected_ == Frame::kAccept; }
 
  private:
   void on_expected(std::span<const std::uint8_t> body) override;

@@ -18,6 +18,7 @@ class Proving {
   // over.
   short go_on();
   int fd() const noexcept { return fd_.get(); }
+  bool has_proved_itself() const noexcept { return handshake_.has_proved_itself(); }
 
   // When it is over.
   bool is_proved() const noexcept { return handshake_.state() == Handshake::State::kProved; }

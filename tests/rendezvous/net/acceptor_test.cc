@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -20,6 +22,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "rendezvous/net/connect.h"
+#include "rendezvous/net/handshake.h"
 #include "rendezvous/net/local_socket.h"
 #include "rendezvous/net/race.h"
 
@@ -385,6 +388,61 @@ TEST(ConnectAndProve, ServerThatNeverAnswersEndsAtTheDeadline) {
     EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
     EXPECT_THAT(error.what(), HasSubstr("did not answer by the deadline"));
   }
+}
+
+// Serves handshakes one after the other and keeps each acceptance back for three turns of the
+// client, or until the client has gone; how many clients proved the key until one stayed.
+int proofs_until_one_stays(Listener& listener, const JobKey& key,
+                           std::chrono::milliseconds three_turns) {
+  for (int proofs = 0;;) {
+    poll_one(listener.fd(), POLLIN, Deadline::after(60s), -1);
+    std::optional<Listener::Accepted> accepted = listener.accept();
+    if (!accepted) continue;
+    const int fd = accepted->fd.get();
+    HandshakeServer handshake(key, {.job = "j", .purpose = ""},
+                              [](const Hello&) { return Verdict{}; });
+    std::array<std::uint8_t, 256> buffer;
+    while (handshake.state() == Handshake::State::kRunning) {
+      while (!handshake.output().empty()) {
+        const ssize_t n =
+            ::send(fd, handshake.output().data(), handshake.output().size(), MSG_NOSIGNAL);
+        if (n < 0) break;
+        handshake.sent(static_cast<std::size_t>(n));
+      }
+      poll_one(fd, POLLIN, Deadline::after(60s), -1);
+      const ssize_t n = ::recv(fd, buffer.data(), std::min(handshake.wanted(), buffer.size()), 0);
+      if (n <= 0) break;
+      handshake.feed(std::span(buffer).first(static_cast<std::size_t>(n)));
+    }
+    if (handshake.state() != Handshake::State::kProved) continue;
+    ++proofs;
+    poll_one(fd, POLLIN, Deadline::after(three_turns), -1);
+    std::uint8_t byte = 0;
+    if (::recv(fd, &byte, 1, MSG_DONTWAIT) == 0) continue;  // it has gone
+    ::send(fd, handshake.output().data(), handshake.output().size(), MSG_NOSIGNAL);
+    return proofs;
+  }
+}
+
+// A rank that connects to another looks at times whether that one is alive. Its proof may have been
+// accepted by then: the other counts it as there, and would refuse a second connection.
+TEST(ConnectAndProve, WaitsOnForTheAnswerToAProofWhenATurnIsOver) {
+  constexpr auto kTurn = 200ms;
+  Listener listener = Listener::bind({.host = "127.0.0.1"});
+  const JobKey key = JobKey::generate();
+  int proofs = 0;
+  std::thread server([&] { proofs = proofs_until_one_stays(listener, key, 3 * kTurn); });
+  for (bool is_there = false; !is_there;) {
+    try {
+      connect_and_prove({"127.0.0.1", listener.port()}, {.job = "j", .purpose = "side"}, key,
+                        Deadline::after(kTurn), {.acceptance = Deadline::after(60s)});
+      is_there = true;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::kTimeout) << error.what();
+    }
+  }
+  server.join();
+  EXPECT_EQ(proofs, 1);
 }
 
 }  // namespace
