@@ -92,13 +92,12 @@ TEST_F(Kills, WhatIsLostIsNamed) {
   }
 }
 
-// 50 by hand: DLRUN_TEST_KILLS=50. DLRUN_TEST_SEED repeats one.
+// 50 by hand: DLRUN_TEST_KILLS=50, with another DLRUN_TEST_SEED.
 TEST_F(Kills, AtRandomEndTheJobOrBeginItAgain) {
   const char* const wanted = std::getenv("DLRUN_TEST_KILLS");
   const char* const given = std::getenv("DLRUN_TEST_SEED");
   const int kills = wanted == nullptr ? 2 : std::atoi(wanted);
-  const std::uint64_t first =
-      given == nullptr ? std::random_device()() : std::strtoull(given, nullptr, 10);
+  const std::uint64_t first = given == nullptr ? 1 : std::strtoull(given, nullptr, 10);
   std::map<std::string, int> counts;
   for (int i = 0; i < kills; ++i) {
     const std::uint64_t seed = first + static_cast<std::uint64_t>(i);
