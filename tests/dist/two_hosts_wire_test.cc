@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -51,8 +52,23 @@ double bytes_sent() {
 
 using Body = int (*)(collectives::ProcessGroup& group);
 
+// A pipe whose writing end every rank holds until its body is over. The ranks of both hosts see
+// each other's processes: one that ended first would be a cause of its own for those that still
+// wait.
+struct LastWord {
+  int read_end, write_end;
+
+  void await_all() const {
+    ::close(write_end);
+    char byte;
+    while (::read(read_end, &byte, 1) < 0 && errno == EINTR) {
+    }
+  }
+};
+
 // 0: all is well; 4: not the backend that auto must find.
-int run_rank(const tests::TwoHosts& hosts, const std::string& key_file, int rank, Body body) {
+int run_rank(const tests::TwoHosts& hosts, const std::string& key_file, int rank, Body body,
+             const LastWord& last_word) {
   const int host = rank / 2;
   enter_network(hosts.name(host));
   ::setenv("DLRUN_NODE_ID", hosts.name(host).c_str(), 1);
@@ -63,6 +79,7 @@ int run_rank(const tests::TwoHosts& hosts, const std::string& key_file, int rank
                       .timeout = std::chrono::seconds(60)});
   if (default_group()->backend() != "hybrid") return 4;
   const int status = body(*default_group());
+  last_word.await_all();
   destroy_process_group();
   return status;
 }
@@ -72,13 +89,16 @@ std::vector<int> run_ranks(const tests::TwoHosts& hosts, Body body) {
   const tests::TempDir directory;
   const std::string key_file = directory.path() + "/key";
   rendezvous::JobKey::generate().write_file(key_file);
+  int ends[2];
+  DL_CHECK(::pipe(ends) == 0, kIo, "pipe");
+  const LastWord last_word{ends[0], ends[1]};
   std::vector<pid_t> children;
   for (int rank = 0; rank < kRanks; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
       int status = 125;
       try {
-        status = run_rank(hosts, key_file, rank, body);
+        status = run_rank(hosts, key_file, rank, body, last_word);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
       }
@@ -87,6 +107,7 @@ std::vector<int> run_ranks(const tests::TwoHosts& hosts, Body body) {
     }
     children.push_back(child);
   }
+  for (const int end : ends) ::close(end);
   std::vector<int> statuses(children.size());
   for (std::size_t i = 0; i < children.size(); ++i) ::waitpid(children[i], &statuses[i], 0);
   return statuses;
