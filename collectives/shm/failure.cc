@@ -208,7 +208,7 @@ void Core::leave_out_stops(Clock::time_point now) {
 }
 
 void Core::look(Clock::time_point now) {
-  // Of a failure the progress thread hears first if there are messages: it reads the sockets.
+  // If there are messages, the progress thread adopts the cause: it reads the sockets first.
   if (!has_messages()) adopt_peers_cause();
   if (is_closed() || has_to_end_.load()) return;
   leave_out_stops(now);

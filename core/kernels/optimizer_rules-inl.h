@@ -26,6 +26,16 @@ DL_INLINE N lerp_of(N a, N b, T weight, T rest) {
   return weight < static_cast<T>(0.5) ? mul_add(N(weight), b - a, a) : mul_add(N(-rest), b - a, b);
 }
 
+// The part that Adam and NAdam share: weight decay, and the running means of the gradient
+// (state[0]) and of its square (state[1]).
+template <typename Factors, typename N>
+DL_INLINE void take_gradient(const Factors& f, N& p, N& g, N* state) {
+  if (f.decay != 0) g = mul_add(N(f.decay), p, g);
+  if (f.shrink != 1) p = N(f.shrink) * p;
+  state[0] = lerp_of(state[0], g, f.take1, f.keep1);
+  state[1] = mul_add(N(f.take2) * g, g, N(f.keep2) * state[1]);
+}
+
 struct SgdRule {
   template <typename T>
   struct Factors {
@@ -77,10 +87,7 @@ struct AdamRule {
   }
   template <typename N, typename T>
   static DL_INLINE void update(const Factors<T>& f, bool, N& p, N g, N* state) {
-    if (f.decay != 0) g = mul_add(N(f.decay), p, g);
-    if (f.shrink != 1) p = N(f.shrink) * p;
-    state[0] = lerp_of(state[0], g, f.take1, f.keep1);
-    state[1] = mul_add(N(f.take2) * g, g, N(f.keep2) * state[1]);
+    take_gradient(f, p, g, state);
     if (f.amsgrad) state[2] = select(state[1] < state[2], state[2], state[1]);
     const N square = f.amsgrad ? state[2] : state[1];
     p = p - N(f.size) * state[0] / mul_add(sqrt_of(square), N(f.root), N(f.eps));
@@ -118,10 +125,7 @@ struct NAdamRule {
   }
   template <typename N, typename T>
   static DL_INLINE void update(const Factors<T>& f, bool, N& p, N g, N* state) {
-    if (f.decay != 0) g = mul_add(N(f.decay), p, g);
-    if (f.shrink != 1) p = N(f.shrink) * p;
-    state[0] = lerp_of(state[0], g, f.take1, f.keep1);
-    state[1] = mul_add(N(f.take2) * g, g, N(f.keep2) * state[1]);
+    take_gradient(f, p, g, state);
     const N way = mul_add(N(f.size_g), g, N(f.size_m) * state[0]);
     p = p - way / mul_add(sqrt_of(state[1]), N(f.root), N(f.eps));
   }

@@ -24,7 +24,7 @@ struct Moments {
   double mean = 0;
   double squares = 0;  // of the distances from the mean
 
-  // Of `n` elements whose distances from `near_mean`, a rounded mean, have these sums.
+  // The moments of `n` elements, from the sums of their distances from a rounded mean.
   static Moments about(double near_mean, double n, double distances, double squared_distances) {
     return {n, near_mean + distances / n, squared_distances - distances * distances / n};
   }

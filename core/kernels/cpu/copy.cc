@@ -6,6 +6,7 @@
 
 #include "core/device/parallel.h"
 #include "core/kernels/cpu/carrier.h"
+#include "core/kernels/cpu/element_width.h"
 #include "core/kernels/cpu/transpose.h"
 #include "core/kernels/strided_loop.h"
 
@@ -102,21 +103,6 @@ void fill_bits(const StridedLoop<1>& loop, Bits element, void* destination) {
       for (std::int64_t i = 0; i < length; ++i) out[i * step] = element;
     });
   });
-}
-
-// body.operator()<Bits>() with the unsigned integer of an element's width.
-template <typename Body>
-void visit_width(std::size_t width, const Body& body) {
-  switch (width) {
-    case 1:
-      return body.template operator()<std::uint8_t>();
-    case 2:
-      return body.template operator()<std::uint16_t>();
-    case 4:
-      return body.template operator()<std::uint32_t>();
-    default:
-      return body.template operator()<std::uint64_t>();
-  }
 }
 
 void copy_converted(const StridedLoop<2>& loop, const Tensor& source, const Tensor& destination) {

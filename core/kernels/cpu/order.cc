@@ -125,7 +125,7 @@ struct WideRecord {
   std::uint64_t byte(std::size_t i) const { return key >> (8 * i) & 0xff; }
   bool operator<(const WideRecord& b) const { return key != b.key ? key < b.key : place < b.place; }
 };
-// Of elements of at most four bytes, in lines of at most 2^32.
+// A record for elements of at most four bytes, in lines of at most 2^32 elements.
 struct NarrowRecord {
   std::uint64_t both;
   static NarrowRecord of(std::uint64_t key, std::int64_t place) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/element_width.h"
 #include "core/kernels/strided_loop.h"
 #include "core/tensor/factories.h"
 
@@ -106,21 +107,6 @@ T sum_of(T a, T b) {
   }
 }
 
-// body.operator()<Bits>() with the unsigned integer of an element's width.
-template <typename Body>
-void visit_place_width(DType dtype, const Body& body) {
-  switch (size_of(dtype)) {
-    case 1:
-      return body.template operator()<std::uint8_t>();
-    case 2:
-      return body.template operator()<std::uint16_t>();
-    case 4:
-      return body.template operator()<std::uint32_t>();
-    default:
-      return body.template operator()<std::uint64_t>();
-  }
-}
-
 }  // namespace
 
 void add_places(const Indexed& by, const Tensor& index, const Tensor& places) {
@@ -142,7 +128,8 @@ void add_places(const Indexed& by, const Tensor& index, const Tensor& places) {
 void read_places(const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out) {
   check_index(by, index);
   if (out.numel() == 0) return;
-  visit_place_width(out.dtype(), [&]<typename Bits>() { read_bits<Bits>(by, source, index, out); });
+  visit_width(size_of(out.dtype()),
+              [&]<typename Bits>() { read_bits<Bits>(by, source, index, out); });
 }
 
 void write_places(const Indexed& by, const Tensor& target, const Tensor& index,
@@ -150,7 +137,7 @@ void write_places(const Indexed& by, const Tensor& target, const Tensor& index,
   check_index(by, index);
   if (source.numel() == 0) return;
   if (how == PlaceWrite::kSet) {
-    return visit_place_width(target.dtype(), [&]<typename Bits>() {
+    return visit_width(size_of(target.dtype()), [&]<typename Bits>() {
       write_each<Bits>(by, target, index, source, apart, [](Bits& to, Bits from) { to = from; });
     });
   }

@@ -97,7 +97,8 @@ class Finding {
   }
 
  private:
-  // Chunks of fixed size, so that one long result is read by several threads.
+  // Several threads read one long line: it is cut into chunks whose size depends on its length
+  // only.
   void one_result() const {
     constexpr std::int64_t kMostParts = 64;
     const std::int64_t parts = std::clamp<std::int64_t>(size_ / kExtremeGrain, 1, kMostParts);

@@ -98,7 +98,8 @@ class Reducing {
     tiles_ = ceil_div(kept_.count, tile_);
     chunks_ =
         std::clamp<std::int64_t>(tile_ * length / kTaskElements, 1, ceil_div(kMostChunks, tiles_));
-    // Of whole vectors and, down, of whole blocks of rows.
+    // A chunk is made of whole vectors, or of whole blocks of rows if the reduction goes down
+    // columns.
     chunk_ = (ceil_div(length, chunks_) + 63) / 64 * 64;
     chunks_ = ceil_div(length, chunk_);
   }
