@@ -1,4 +1,4 @@
-# gRPC and Protobuf, linked statically where that works: a program that links them dynamically spends 7 to 11 ms before main(), a
+# gRPC and Protobuf, linked statically if that works: a program that links them dynamically spends 7 to 11 ms before main(), a
 # static one 1.2 (an empty one 0.7). Debian's static libraries have no CMake targets, hence the list; TLS is not used, so that the
 # smaller "unsecure" libraries do. TSan needs the shared ones: only a library's name lets it know what is not instrumented.
 set(DLRUN_STATIC_GRPC_DEFAULT ON)

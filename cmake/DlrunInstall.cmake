@@ -14,7 +14,8 @@ foreach(room core nn rendezvous collectives)
 endforeach()
 install(EXPORT dlrunTargets NAMESPACE dlrun:: DESTINATION ${package_dir})
 
-configure_package_config_file(cmake/dlrunConfig.cmake.in "${PROJECT_BINARY_DIR}/dlrunConfig.cmake" INSTALL_DESTINATION ${package_dir})
+configure_package_config_file(cmake/dlrunConfig.cmake.in "${PROJECT_BINARY_DIR}/dlrunConfig.cmake" INSTALL_DESTINATION ${package_dir}
+                              PATH_VARS CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/dlrunConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/dlrunConfig.cmake" "${PROJECT_BINARY_DIR}/dlrunConfigVersion.cmake" cmake/FindOneDNN.cmake
         DESTINATION ${package_dir})

@@ -84,7 +84,8 @@ function(dl_test name)
     add_test(NAME ${name} COMMAND ${name})
   endif()
   if(DLRUN_SANITIZE MATCHES "thread")
-    # TSan knows nothing of libgomp's barriers, and would report every parallel loop. Suppressions need both stacks: a long history.
+    # Our loops run on std::thread under TSan (core/device/parallel.cc); oneDNN's run on libgomp, whose barriers TSan does not see.
+    # Suppressions need both stacks: a long history.
     list(APPEND ARG_ENVIRONMENT "OMP_NUM_THREADS=1"
          "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan_suppressions.txt:history_size=7")
   endif()

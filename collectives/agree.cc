@@ -15,12 +15,12 @@ std::string vote_key(std::string_view name, int rank) {
   return fmt::format("agree/vote/{}/{}", rank, name);
 }
 
-// Apart from the votes, so that an agreement `a/0` has nothing to do with rank 0's vote on `a`.
+// Apart from the votes, so that the agreement `a/0` does not collide with rank 0's vote on `a`.
 std::string answer_key(std::string_view name) {
   return fmt::format("agree/answer/{}", name);
 }
 
-// "1", "0 3 7": the flag, and who is missing.
+// "1", "0 3 7": the flag, then the missing ranks.
 std::string encode(const Agreement& agreement) {
   std::string text = agreement.flag ? "1" : "0";
   for (const int rank : agreement.missing) text += fmt::format(" {}", rank);
@@ -34,7 +34,7 @@ Agreement decode(std::string_view text) {
     text.remove_prefix(1);
     int rank = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    DL_CHECK(error == std::errc(), kParse, "agree: the store holds '{}' where ranks were expected",
+    DL_CHECK(error == std::errc(), kParse, "agree: the store has '{}', wanted a list of ranks",
              text);
     agreement.missing.push_back(rank);
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
@@ -42,7 +42,7 @@ Agreement decode(std::string_view text) {
   return agreement;
 }
 
-// Until all votes are there, or patience ends.
+// Waits until all votes are there, or patience ends.
 void wait_for_all(rendezvous::Store& store, const AgreeOptions& o, Deadline patience) {
   std::vector<std::string> keys;
   for (int r = 0; r < o.size; ++r) keys.push_back(vote_key(o.name, r));
@@ -63,7 +63,7 @@ Agreement agree(rendezvous::Store& store, const AgreeOptions& o, Deadline patien
            "agree: rank is {} of {}", o.rank, o.size);
   const std::string answer = answer_key(o.name);
   store.set(vote_key(o.name, o.rank), o.flag ? "1" : "0", deadline);
-  // A late rank finds the answer there already, and need not wait for those who never come.
+  // A late rank finds the answer, and need not wait for ranks that never come.
   if (const auto found = store.try_get(answer, deadline)) return decode(*found);
   wait_for_all(store, o, Deadline::earlier(patience, deadline));
   Agreement seen{.flag = true};

@@ -1,10 +1,10 @@
-// Agreement on a flag between ranks that may no longer be able to talk to each other: after an
-// error, say, on whether the last step counts.
+// Agreement on a flag between ranks that may no longer be able to communicate: after an error, for
+// example, on whether the last step counts.
 //
-// It needs the job's store and no group, and answers although ranks are missing: whoever has waited
-// long enough proposes what it has seen, the first proposal is the answer, and every rank reads the
-// same one, also a rank that comes late. A name is used once (put the step's number into it).
-// Thread-safety: the store's.
+// It needs the job's store and no group, and answers even if ranks are missing. A rank whose
+// patience ends proposes what it has seen; the first proposal is the answer, and every rank reads
+// it, even one that comes late. A name is used once (put the step's number into it). Thread-safety:
+// the store's.
 #pragma once
 
 #include <string_view>
@@ -16,8 +16,8 @@
 namespace dl::collectives {
 
 struct Agreement {
-  bool flag = false;           // of all ranks that came in time, "and"
-  std::vector<int> missing{};  // the others, which have no say; ascending
+  bool flag = false;           // "and" over all ranks that came in time
+  std::vector<int> missing{};  // the other ranks, whose flags do not count; ascending
 };
 
 struct AgreeOptions {

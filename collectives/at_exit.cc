@@ -1,5 +1,7 @@
 #include "collectives/at_exit.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -13,23 +15,43 @@
 namespace dl::collectives {
 namespace {
 
-// Constant-initialised; nothing destroys it.
+// Constant-initialised, and never destroyed.
 std::mutex at_exit_mutex;
 std::vector<AtExit*>* at_exit_objects = nullptr;
 const ForkMark* at_exit_process = nullptr;
 constinit std::atomic<std::uint64_t> at_exit_count{0};
+constinit std::atomic<bool> process_exits{false};
+constinit thread_local bool is_exiting_thread = false;
 constinit thread_local Leaving* leaving_of_thread = nullptr;
 
 }  // namespace
 
 void leave_all() noexcept {
   if (at_exit_process == nullptr || at_exit_process->is_in_child()) return;
+  is_exiting_thread = true;
+  process_exits.store(true);
   const std::lock_guard lock(at_exit_mutex);
   while (!at_exit_objects->empty()) {
     const AtExit* const newest = at_exit_objects->back();
     at_exit_objects->pop_back();
+    newest->is_leaving_.store(true);
     newest->run();
+    newest->has_left_.store(true);
   }
+}
+
+void stay_if_exiting() noexcept {
+  if (!process_exits.load() || is_exiting_thread || at_exit_process->is_in_child()) return;
+  for (;;) ::pause();
+}
+
+void AtExit::keep(Ref<RefCounted> object) noexcept {
+  // Reachable until the end, so that no leak is reported.
+  static std::vector<Ref<RefCounted>>* kept = nullptr;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (kept == nullptr) kept = new std::vector<Ref<RefCounted>>();
+  kept->push_back(std::move(object));
 }
 
 AtExit::AtExit(std::function<void()> leave)
@@ -38,7 +60,7 @@ AtExit::AtExit(std::function<void()> leave)
   const std::lock_guard lock(at_exit_mutex);
   const bool is_first = at_exit_objects == nullptr;
   if (is_first || at_exit_process->is_in_child()) {
-    // What a child has inherited is its parent's.
+    // Objects that a forked child has inherited belong to its parent.
     at_exit_objects = new std::vector<AtExit*>();
     at_exit_process = new ForkMark();
   }

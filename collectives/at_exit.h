@@ -1,24 +1,46 @@
-// What an object does when its process ends by exit() and it still lives: a group says goodbye to
-// its peers, which would otherwise take the end of its process for a failure.
+// AtExit: a function that an object runs if it still lives when its process ends by exit(). A group
+// says goodbye to its peers, which would otherwise take the end of its process for a failure.
 //
-// The functions run in the thread that called exit(), the newest object's first, before objects of
-// static storage that are older than the first AtExit are destroyed: libraries that a function
-// needs must have been used before that. Not for _exit(), a signal, or a forked child. Other
-// threads may still use the object meanwhile. A function must not drop the last reference to an
-// object that has an AtExit. Thread-safety: any thread; a Leaving belongs to its owner.
+// The functions run in the thread that called exit(), the newest object's first, before static
+// objects older than the first AtExit are destroyed: libraries that a function needs must have been
+// used before that. They do not run on _exit(), on a signal, or in a forked child.
+//
+// Other threads may use the object until the process is gone. What they have called before goes on
+// while the object leaves. A new call, and an error that a call would throw, stops its thread
+// instead: it sleeps until the process is gone, because an uncaught error would change the exit
+// code.
+//
+// A function must not drop the last reference to an object that has an AtExit. Thread-safety: any
+// thread; a Leaving belongs to its owner.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "core/base/ref.h"
+
 namespace dl::collectives {
 
-// How long a process that exits waits for operations under way: as long as they move, but no
-// longer than all of this time. Peers that need more of it than comes hear of its end soon.
+// A process that exits waits for operations under way at most kExitTime in all, and at most
+// kExitQuiet without progress. Peers that need more from it soon notice its end.
 inline constexpr std::chrono::milliseconds kExitQuiet{300};
 inline constexpr std::chrono::seconds kExitTime{5};
+
+// Blocks for ever if another thread has called exit(). Call it without holding a lock.
+void stay_if_exiting() noexcept;
+// Calls `call`; if it throws after another thread has called exit(), blocks for ever.
+template <typename F>
+decltype(auto) stay_or_throw(const F& call) {
+  try {
+    return call();
+  } catch (...) {
+    stay_if_exiting();  // the locks that `call` held are free again
+    throw;
+  }
+}
 
 class AtExit {
  public:
@@ -27,15 +49,28 @@ class AtExit {
   AtExit(const AtExit&) = delete;
   AtExit& operator=(const AtExit&) = delete;
 
+  // Blocks for ever if another thread has called exit() and the object has begun to leave. Call it
+  // without holding a lock, before the object begins an operation.
+  void stay_if_leaving() const noexcept {
+    if (is_leaving_.load()) stay_if_exiting();
+  }
+  // True once exit() has called the function: the process ends with this object.
+  bool has_left() const noexcept { return has_left_.load(); }
+  // Keeps an object that threads of the ending process may still use.
+  static void keep(Ref<RefCounted> object) noexcept;
+
  private:
   friend void leave_all() noexcept;
   friend class Leaving;
   void run() const noexcept;
   const std::function<void()> leave_;
   const std::uint64_t number_;
+  mutable std::atomic<bool> is_leaving_{false};
+  mutable std::atomic<bool> has_left_{false};
 };
 
-// Leaving before the exit: of all that a thread makes while it has a Recording of this.
+// Runs the functions before exit, for the objects that a thread makes while it has a Recording of
+// this Leaving.
 class Leaving {
  public:
   class Recording {
@@ -45,7 +80,8 @@ class Leaving {
     Recording(const Recording&) = delete;
     Recording& operator=(const Recording&) = delete;
   };
-  // Calls the hooks of all objects that still live, the newest first. Exit calls them again.
+  // Calls the functions of all recorded objects that still live, the newest first. exit() calls
+  // them again.
   void leave() const noexcept;
 
  private:

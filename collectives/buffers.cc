@@ -11,7 +11,7 @@
 namespace dl::collectives {
 namespace {
 
-// Addresses as numbers: comparing pointers of different arrays is undefined.
+// Addresses as integers: comparing pointers into different arrays is undefined.
 std::uintptr_t address(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
@@ -21,7 +21,7 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
          address(b) < address(a) + a_bytes;
 }
 
-// Room for the offsets of any rank's part, in bytes.
+// Limits counts, so that the offset in bytes of any rank's part fits in a size_t.
 constexpr std::size_t kMostElements =
     std::numeric_limits<std::size_t>::max() / (std::size_t{1} << 20);
 
@@ -30,7 +30,7 @@ void check_root(std::string_view operation, int root, int size) {
            "{}: root is {}, wanted a rank of this group, 0 to {}", operation, root, size - 1);
 }
 
-// `part` may lie in `whole` at its own place and nowhere else.
+// Throws if `part` overlaps `whole` anywhere but at its own place.
 void check_place(std::string_view operation, std::string_view part_name, const void* part,
                  std::size_t part_bytes, std::string_view whole_name, const void* whole,
                  std::size_t whole_bytes, std::size_t place) {
@@ -45,7 +45,7 @@ struct Sums {
   std::size_t all = 0;
 };
 
-// Of one count for each rank.
+// Sums of one count for each rank.
 Sums sums_of(OpKind op, std::string_view what, std::span<const std::size_t> counts, int rank,
              int size) {
   DL_CHECK(counts.size() == static_cast<std::size_t>(size), kInvalidArgument,
@@ -61,7 +61,7 @@ Sums sums_of(OpKind op, std::string_view what, std::span<const std::size_t> coun
   return sums;
 }
 
-// On a root, which is told its own part twice.
+// On a root, which is given its own count twice.
 void check_own_count(std::string_view operation, std::size_t count,
                      std::span<const std::size_t> counts, int rank) {
   const std::size_t own = counts[static_cast<std::size_t>(rank)];

@@ -1,5 +1,5 @@
-// What every backend checks of a call before it starts: pointers, overlap, roots and peers. Each
-// throws kInvalidArgument (kDType for a reduction without meaning) with the operation's name.
+// Checks of a call that every backend makes before it starts: pointers, overlap, roots and peers.
+// Each throws kInvalidArgument (kDType for an undefined reduction) with the operation's name.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ void check_all_gather(const AllGatherOptions& options, int rank, int size);
 void check_reduce_scatter(const ReduceScatterOptions& options, int rank, int size);
 void check_reduce(const ReduceOptions& options, int rank, int size);
 
-// Operations on parts, under the name of the v-variant or of its sister with equal counts. Where
-// every rank knows all counts they return the sum.
+// Operations on parts, under the name of the v-variant or of its fixed-count form. They return the
+// sum of the counts if every rank knows all counts.
 std::size_t check_parts(OpKind op, const AllGathervOptions& options, int rank, int size);
 std::size_t check_parts(OpKind op, const ReduceScattervOptions& options, int rank, int size);
 void check_parts(OpKind op, const GathervOptions& options, int rank, int size);

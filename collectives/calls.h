@@ -1,5 +1,5 @@
-// What a call says, as every backend needs it: its descriptor, and an operation with equal counts
-// as its v-variant, so that a backend writes each of them once. Pure functions; any thread.
+// Converts a call's options to its descriptor, and a fixed-count operation to its v-variant, so
+// that a backend implements each of them once. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ Descriptor descriptor_of(const ReduceOptions& options) noexcept;
 Descriptor descriptor_of(const GatherOptions& options) noexcept;
 Descriptor descriptor_of(const ScatterOptions& options) noexcept;
 Descriptor descriptor_of(const AllToAllOptions& options) noexcept;
-// Its root is the tag.
+// The descriptor's root is the tag.
 Descriptor descriptor_of(const SendOptions& options) noexcept;
 Descriptor descriptor_of(const RecvOptions& options) noexcept;
 
@@ -27,7 +27,7 @@ const CallOptions& call_of(const PeerMessage& message) noexcept;
 
 // [size], each `count`.
 std::vector<std::size_t> equal_counts(std::size_t count, int size);
-// The v-variant with these counts, which must stay as long as it does.
+// The v-variant with these counts; `counts` must outlive it.
 GathervOptions as_parts(const GatherOptions& options, std::span<const std::size_t> counts) noexcept;
 ScattervOptions as_parts(const ScatterOptions& options,
                          std::span<const std::size_t> counts) noexcept;

@@ -1,5 +1,5 @@
-// The end of an operation, as seen by those who wait for it: a one-way door with an atomic in
-// front, so that is_over() is one load. Any thread.
+// The end of an operation, for threads that wait for it. It is set once, and is_over() is one
+// atomic load. Any thread.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@ namespace dl::collectives {
 class Completion {
  public:
   bool is_over() const noexcept { return is_over_.load(std::memory_order_acquire); }
-  // Of what is over and went wrong; otherwise null.
+  // The error of an operation that failed, else null.
   std::exception_ptr error() const noexcept { return is_over() ? error_ : nullptr; }
   std::optional<std::chrono::steady_clock::time_point> at() const noexcept {
     return is_over() ? std::optional(at_) : std::nullopt;
   }
 
-  // Ends the operation, well where `error` is null. Called once.
+  // Ends the operation; null `error`: success. Called once.
   void end(std::exception_ptr error) noexcept {
     const std::lock_guard lock(mutex_);
     error_ = std::move(error);
@@ -32,7 +32,7 @@ class Completion {
     over_.notify_all();
   }
 
-  // Sleeps until the operation is over; false: the deadline passed first.
+  // Sleeps until the operation is over (true) or the deadline passes (false).
   bool wait_until(Deadline deadline) {
     std::unique_lock lock(mutex_);
     return dl::wait_until(over_, lock, deadline, [this] { return is_over(); });
@@ -42,8 +42,8 @@ class Completion {
   std::atomic<bool> is_over_{false};
   std::mutex mutex_;
   std::condition_variable over_;
-  std::exception_ptr error_;                  // these two are written before is_over_
-  std::chrono::steady_clock::time_point at_;  // and never after
+  std::exception_ptr error_;  // error_ and at_ are written before is_over_ is set
+  std::chrono::steady_clock::time_point at_;
 };
 
 }  // namespace dl::collectives

@@ -13,7 +13,7 @@
 namespace dl::collectives {
 namespace {
 
-// Memory of an operation, beside what its caller wants held.
+// Memory of an operation, and the owner of the caller's buffers.
 struct Scratch final : RefCounted {
   Scratch(std::size_t bytes, Ref<RefCounted> with) : memory(bytes), owner(std::move(with)) {}
   std::vector<std::byte> memory;
@@ -58,14 +58,13 @@ void check_premul(std::string_view operation, DType dtype, ReduceOp op) {
            "{}: a factor goes with sum and avg, got {}", operation, name_of(op));
 }
 
-// The product is made before the group sees the call, so what the group would refuse must be
-// refused before.
+// The factor is applied before the group sees the call, so the group's own checks must come first.
 void check_start(const ProcessGroup& group, const Descriptor& what, const CallOptions& call) {
   check_call(what, call, group.backend());
   if (const std::exception_ptr cause = group.error()) std::rethrow_exception(cause);
 }
 
-// Elements as bytes, which any group can move.
+// The operation's size in bytes, which every group can move.
 std::size_t bytes_of(std::string_view operation, const UserReduceOptions& o) {
   DL_CHECK(o.element_bytes > 0, kInvalidArgument, "{}: element_bytes is 0", operation);
   DL_CHECK(o.function != nullptr, kInvalidArgument, "{}: there is no function", operation);
@@ -79,7 +78,7 @@ std::size_t bytes_of(std::string_view operation, const UserReduceOptions& o) {
   return o.count * o.element_bytes;
 }
 
-// Folds the shares, which stand one behind the other in rank order, into the first.
+// Folds the shares, which are in rank order one behind the other, into the first.
 Ref<Work> fold(Ref<Work> gathered, Ref<Scratch> shares, const UserReduceOptions& o, int size) {
   return finish_with(std::move(gathered),
                      [shares = std::move(shares), function = o.function, count = o.count,

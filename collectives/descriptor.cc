@@ -5,7 +5,7 @@
 namespace dl::collectives {
 namespace {
 
-// The finaliser of MurmurHash3: every input bit reaches every output bit.
+// The finaliser of MurmurHash3: every input bit affects every output bit.
 std::uint64_t mix(std::uint64_t h) noexcept {
   h ^= h >> 33;
   h *= 0xff51afd7ed558ccdULL;
@@ -19,7 +19,7 @@ bool reduces(OpKind op) noexcept {
          op == OpKind::kReduceScatterv;
 }
 
-// False where each rank knows the count of its own parts only.
+// False if each rank knows the count of its own parts only.
 bool has_common_count(OpKind op) noexcept {
   return op != OpKind::kGatherv && op != OpKind::kScatterv && op != OpKind::kAllToAllv;
 }
@@ -107,7 +107,7 @@ std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
                        title(ours), theirs_who, payload_text(theirs), ours_who, payload_text(ours));
   }
   return fmt::format(
-      "{} called {} where {} called {}; all ranks must make the same calls in the same order",
+      "{} called {}, but {} called {}; all ranks must make the same calls in the same order",
       theirs_who, text(theirs), ours_who, text(ours));
 }
 
@@ -121,11 +121,18 @@ std::string missing_message_text(const Descriptor& message, std::string_view who
 std::string missing_sender_text(const Descriptor& message, const std::vector<Identity>& departed) {
   std::string names;
   for (const Identity& who : departed) names += (names.empty() ? "" : ", ") + who.text();
-  const std::string all = fmt::format("waiting for any rank to send it (tag {})",
-                                      static_cast<std::uint32_t>(message.root));
+  std::string all = fmt::format("waiting for any rank to send it (tag {})",
+                                static_cast<std::uint32_t>(message.root));
   if (names.empty()) return all;
   return fmt::format("{}; {} {} left, which may be why it never came", all, names,
                      departed.size() == 1 ? "has" : "have");
+}
+
+std::string text_of_left(std::string_view who, std::string_view group, std::uint64_t called,
+                         bool had_called) {
+  if (had_called) return fmt::format("{} has left group '{}' in the middle of it", who, group);
+  return fmt::format("{} has left group '{}' without calling it (its last call was #{})", who,
+                     group, called);
 }
 
 std::string gone_text(std::string_view who, std::string_view link) {

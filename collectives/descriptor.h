@@ -1,9 +1,8 @@
-// What a rank says an operation is, so that ranks that disagree find out before they mix their
-// bytes.
+// Descriptor: an operation as a rank calls it, so that ranks whose calls differ find out before
+// they mix their data.
 //
-// Every frame of an operation carries the sequence number and a 32-bit hash of the descriptor; the
-// descriptor itself stands in the header too, so that an error can quote both sides. Values; any
-// thread.
+// Every frame of an operation carries the sequence number, a 32-bit hash of the descriptor, and the
+// descriptor itself, so that an error can quote both sides. Values; any thread.
 #pragma once
 
 #include <chrono>
@@ -45,32 +44,32 @@ std::string_view name_of(OpKind op) noexcept;
 std::string_view name_of(ReduceOp op) noexcept;
 
 struct Descriptor {
-  std::uint64_t sequence = 0;  // of the group, from 1; point-to-point: of this pair and direction
-  // As the caller gave it: elements a rank for gather, scatter and all_to_all; their sum for
-  // all_gatherv and reduce_scatterv; 0 for the other v-variants, where no rank need know it.
+  std::uint64_t sequence = 0;  // in the group, from 1; point-to-point: of this pair and direction
+  // The caller's count: elements a rank for gather, scatter and all_to_all; the sum for all_gatherv
+  // and reduce_scatterv; 0 for the other v-variants, whose counts not every rank knows.
   std::uint64_t count = 0;
-  std::int32_t root = -1;  // -1 where the operation has none
+  std::int32_t root = -1;  // -1 if the operation has none
   OpKind op = OpKind::kBarrier;
   DType dtype = DType::kU8;
   ReduceOp reduce = ReduceOp::kSum;
   Order order = Order::kPlan;
-  // Hash of the choices that the group follows (algorithms/plan.h); 0 where there are none.
+  // Hash of the group's algorithm choices (algorithms/plan.h); 0 if there are none.
   std::uint32_t plan = 0;
   friend bool operator==(const Descriptor&, const Descriptor&) noexcept = default;
 };
 
-// `salt` stands for the group and its generation (hash_of_group).
+// `salt` identifies the group and its generation (hash_of_group).
 std::uint32_t hash(const Descriptor& descriptor, std::uint64_t salt) noexcept;
 std::uint64_t hash_of_group(std::string_view name, std::uint64_t generation) noexcept;
 
 // "all_reduce #1042"
 std::string title(const Descriptor& descriptor);
-// What follows the title: "f32[1024] sum", "f32[8] from root 2", "f32 to root 0" for a gatherv, ""
-// for a barrier.
+// The text after the title: "f32[1024] sum", "f32[8] from root 2", "f32 to root 0" for a gatherv,
+// "" for a barrier.
 std::string payload_text(const Descriptor& descriptor);
 // "all_reduce #1042 (f32[1024] sum)"
 std::string text(const Descriptor& descriptor);
-// The same, a colon and what is to be said of the operation.
+// "all_reduce #1042 (f32[1024] sum): `rest`"
 std::string with_operation(const Descriptor& descriptor, std::string_view rest);
 // "0.25", "600"
 std::string seconds_text(std::chrono::nanoseconds span);
@@ -79,15 +78,19 @@ std::string seconds_text(std::chrono::nanoseconds span);
 // 4711)".
 std::string mismatch_text(const Descriptor& theirs, std::string_view theirs_who,
                           const Descriptor& ours, std::string_view ours_who);
-// The same for the counts of one part: what they send, and what is expected from them.
+// mismatch_text() for the counts of one part: what they send, and what this rank expects from them.
 std::string part_mismatch_text(const Descriptor& descriptor, std::string_view theirs_who,
                                std::uint64_t sent, std::string_view ours_who,
                                std::uint64_t expected);
-// Whom a send or recv waits for.
+// The rank for which a send or recv waits.
 std::string missing_message_text(const Descriptor& message, std::string_view who, bool is_silent);
-// Whom a recv from any rank waits for. `departed`: ranks that cannot send it any more.
+// For a recv from any source. `departed`: ranks that can no longer send.
 std::string missing_sender_text(const Descriptor& message, const std::vector<Identity>& departed);
-// Of a rank whose process has ended; `link`: "closed", "reset".
+// For a rank whose process has ended; `link`: "closed", "reset".
 std::string gone_text(std::string_view who, std::string_view link = "closed");
+// "rank 2 (...) has left group 'world' ...": a rank whose last call was #`called`. `had_called`:
+// the operation that waits for it too.
+std::string text_of_left(std::string_view who, std::string_view group, std::uint64_t called,
+                         bool had_called);
 
 }  // namespace dl::collectives

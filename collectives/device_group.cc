@@ -28,8 +28,8 @@ class DeviceGroup final : public ProcessGroup {
   std::string_view backend() const noexcept override { return host_->backend(); }
   std::string_view plan() const noexcept override { return host_->plan(); }
 
-  // A call for the CPU costs a comparison and one more call. Without noinline GCC guesses that the
-  // group behind is another of this class, and puts one into the other several times over.
+  // A CPU call costs a comparison and one more call. Without noinline GCC guesses that the inner
+  // group is of this class too, and inlines the call into itself several times.
   [[gnu::noinline]] Ref<Work> all_reduce(const AllReduceOptions& o) override {
     return of(OpKind::kAllReduce, o).all_reduce(o);
   }
@@ -96,7 +96,7 @@ class DeviceGroup final : public ProcessGroup {
     return of(OpKind::kAllToAllv, o).all_to_allv(o);
   }
 
-  // The new group meets over NCCL by itself, at its own first collective with CUDA memory.
+  // The new group connects over NCCL itself, at its own first collective with CUDA memory.
   Ref<ProcessGroup> split(const SplitOptions& o) override {
     refuse_if_ended("split");
     Ref<ProcessGroup> made = host_->split(o);
@@ -121,7 +121,7 @@ class DeviceGroup final : public ProcessGroup {
     host_->abort(reason);
   }
   int rank_in_job() const noexcept override { return host_->rank_in_job(); }
-  // Each part counts its own operations.
+  // Each part numbers its own operations.
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> /*spared*/) noexcept override {
     if (const Ref<ProcessGroup> device = part()) device->fail(cause, std::nullopt);

@@ -9,7 +9,7 @@ namespace dl::collectives {
 
 class DoneWork final : public Work {
  public:
-  // `algorithm` is a literal.
+  // `algorithm` must be a literal.
   explicit DoneWork(std::string_view algorithm) : algorithm_(algorithm) {}
 
   void wait(Stream) override {}

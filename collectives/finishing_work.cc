@@ -13,7 +13,7 @@
 namespace dl::collectives {
 namespace {
 
-// The operation and its last step, which outlive the Work that was dropped.
+// The operation and its last step, which outlive a dropped Work.
 class LastStep final : public RefCounted {
  public:
   LastStep(Ref<Work> work, std::function<void()> step)
@@ -22,12 +22,12 @@ class LastStep final : public RefCounted {
   Work& work() const noexcept { return *work_; }
   bool is_over() const noexcept { return is_over_.load(std::memory_order_acquire); }
 
-  // After the operation went well.
+  // To be called after the operation succeeded.
   void run() noexcept {
     const std::lock_guard lock(mutex_);
     run_locked();
   }
-  // False: another thread is running it.
+  // Returns false if another thread is running it.
   bool try_run() noexcept {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock) run_locked();
@@ -57,7 +57,7 @@ void run_when_over(const Ref<LastStep>& last) noexcept {
   try {
     last->work().synchronize();
   } catch (const std::exception&) {
-    return;  // the group's next call throws it
+    return;  // the group's next call throws the error
   }
   last->run();
 }

@@ -1,5 +1,5 @@
-// GroupError: the Error of a broken group, with its cause as a value, so that a group that stands
-// on another one need not read its text.
+// GroupError: the Error of a broken group, with its cause as a value, so that a group that contains
+// another one need not parse its text.
 //
 // Any thread.
 #pragma once
@@ -26,26 +26,26 @@ class GroupError final : public Error {
   Cause cause_;
 };
 
-// Never null for an error; one that is no GroupError blames no rank.
+// Never null for an error; an error that is not a GroupError blames no rank.
 Cause cause_of(const std::exception_ptr& error);
 
-// A cause that was found in an operation: "all_reduce #7 (f32[8] sum): `why`".
-// `rank`: the blamed rank in the job; -1: none.
+// A cause that was found in an operation: "all_reduce #7 (f32[8] sum): `why`". `rank`: the blamed
+// rank in the job; -1: none.
 Cause cause_in(const Descriptor& operation, ErrorKind kind, std::string_view why,
                Blame blame = Blame::kNone, int rank = -1);
-// Like cause_in(), for a text that names the operation already.
+// cause_in() for a text that names the operation already.
 Cause cause_about(const Descriptor& operation, ErrorKind kind, std::string text,
                   Blame blame = Blame::kNone, int rank = -1);
 
-// The cause as the other ranks are to hear it from rank `self` of the job: of what that rank did
-// itself, they blame it.
+// The cause as rank `self` of the job tells it to the other ranks: they blame `self` for what it
+// did itself.
 Cause as_told(Cause cause, int self);
 
-// As this rank's agent is to hear it; what `own` has called is compared after a mismatch.
+// The call as this rank's agent reads it, with the plan: the agent compares calls after a mismatch.
 std::string call_text(const Descriptor& own);
 
-// A rank that hears of a mismatch before it has called the operation says so when it does:
-// `called`, which would have had the number `sequence`.
+// Reports the call of a rank that heard of a mismatch before it had called the operation. `called`
+// would have had the number `sequence`.
 void report_late_call(const Cause& cause, Descriptor called, std::uint64_t sequence,
                       bool reports_failures);
 

@@ -1,5 +1,5 @@
-// What the groups that connect themselves (shm, tcp, hybrid) are made from; each takes what it
-// needs and passes the rest to the groups inside it.
+// Options of the groups that connect themselves (shm, tcp, hybrid); each uses what it needs and
+// passes the rest to its inner groups.
 #pragma once
 
 #include <chrono>
@@ -21,47 +21,49 @@ struct GroupOptions {
   int rank = 0;
   int size = 1;
   std::string name = "world";  // of the group: at most 128 bytes, no '/'
-  // Where the ranks find each other; used only while the group is made. Keys of another generation
-  // must not be seen through it (PrefixStore).
+  // The store through which the ranks find each other; used only while the group is made. It must
+  // not show keys of another generation (PrefixStore).
   rendezvous::Store* store = nullptr;
-  // Without a key whoever runs as this user on this machine may take part, and over TCP, where the
-  // group then listens on loopback only, whoever may use this machine's loopback.
+  // Without a key any process of this user on this machine may take part. A TCP group then listens
+  // on loopback only, and any process that can use the machine's loopback may take part.
   std::optional<rendezvous::JobKey> key{};
   std::string job = "local";
   std::uint64_t generation = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds(600);          // of an operation
   std::chrono::nanoseconds connect_timeout = std::chrono::seconds(300);  // of making the group
-  // The deadline of making the group, if it is part of a larger step that has one; texts then still
-  // name `connect_timeout`. Nullopt: `connect_timeout` from the call.
+  // The deadline of making the group, if a larger step has one; error texts still name
+  // `connect_timeout`. Nullopt: `connect_timeout` from the call.
   std::optional<Deadline> connect_by{};
-  bool all_say_here = false;  // as in RosterOptions
-  std::string node{};         // what makes two ranks share a node; empty: the host's name
-  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);  // then a wait says for whom
+  bool all_say_here = false;  // see RosterOptions
+  std::string node{};         // ranks with equal `node` share a node; empty: the host's name
+  // After this time a wait logs the missing ranks.
+  std::chrono::nanoseconds speak_after = std::chrono::seconds(5);
   std::shared_ptr<record::Recorder> recorder{};  // of the process; null: nothing is recorded
-  // Whether the agent is told of a peer's failure; false inside a group that tells it.
+  // Whether a peer's failure is reported to the agent; false inside a group that does so itself.
   bool reports_failures = true;
-  int known_as = -1;  // the rank that texts name, where this group is part of another; -1: `rank`
-  int job_rank = -1;  // this rank's number in the job, for its agent; -1: the one that texts name
+  int known_as = -1;  // the rank in error texts, if this group is part of another; -1: `rank`
+  int job_rank = -1;  // this rank's number in the job, for its agent; -1: the one in texts
 
   int in_job() const noexcept { return job_rank >= 0 ? job_rank : known_as >= 0 ? known_as : rank; }
 
   // Shared memory. --------------------------------------------------------------------------------
-  Ref<RefCounted> segment{};  // from reserve_shm_segment(), for one group; null: it is made here
+  Ref<RefCounted> segment{};  // from reserve_shm_segment(), for one group; null: a new one
 
   // TCP. ------------------------------------------------------------------------------------------
-  std::string iface{};     // interface, address, network to listen on; empty: all there are, first
-  std::string route_to{};  // the one that leads to this host (the store's); empty too: loopback
-  int lanes = 0;           // sockets a peer for data, the same on all ranks; 0: by their number
-  Plan plan{};             // rank 0's counts, and picks the algorithms
-  Ref<RefCounted> engine{};  // from make_tcp_engine(); null: one of its own
+  std::string iface{};  // interface, address or network to listen on; empty: see route_to
+  // Without iface: listen on all addresses, first the one towards this host; empty: loopback.
+  std::string route_to{};
+  int lanes = 0;             // data sockets to each peer, the same on all ranks; 0: by group size
+  Plan plan{};               // picks the algorithms; rank 0's counts for all
+  Ref<RefCounted> engine{};  // from make_tcp_engine(); null: a new one
 };
 
 Deadline connect_deadline(const GroupOptions& options);
-// Removes an earlier group's deadline, before a further group is made from its options.
+// Removes what is for making one group only, before another group is made from these options.
 void forget_connecting(GroupOptions& options);
-// Throws kInvalidArgument for a name that no group can have.
+// Throws kInvalidArgument for an invalid name.
 void check_group_name(const std::string& name);
-// Throws kInvalidArgument for a rank, size, name or store with which no group can be made.
+// Throws kInvalidArgument for an invalid rank, size or name, or a missing store.
 void check_group(const GroupOptions& options);
 
 }  // namespace dl::collectives

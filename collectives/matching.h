@@ -1,12 +1,12 @@
-// Matching: which receive a message belongs to that has come, and which message a receive takes.
+// Matching: pairs messages that have arrived with receives.
 //
-// The rule is MPI's (4.1, section 3.5), within a tag: a receive takes the oldest message from its
-// source, or from any; a message takes the receive that was called first, of those from its source
-// and those from any. A message that finds no receive is "unexpected" and kept here; a receive that
-// finds no message is "posted" and waits here.
+// The rule is MPI's (4.1, section 3.5), within a tag. A receive takes the oldest message from its
+// source, or from any source. A message takes the earliest receive that names its source or any
+// source. A message without a receive is "unexpected" and kept here; a receive without a message is
+// "posted" and waits here.
 //
-// `Message` is that of the group that matches by itself (tcp/, shm/, mpi/). Not thread-safe: used
-// by whoever drives the group.
+// `Message` is the message type of a group that matches itself (tcp/, shm/, mpi/). Not thread-safe:
+// used by the group's driver only.
 #pragma once
 
 #include <algorithm>
@@ -24,32 +24,33 @@
 
 namespace dl::collectives {
 
-// What a message says of itself before its bytes.
+// The description of a message that precedes its data.
 struct Envelope {
   std::uint64_t count = 0;
-  std::uint64_t id = 0;  // the sender's, of a request
+  std::uint64_t id = 0;  // the sender's id of a request
   std::uint32_t tag = 0;
   DType dtype = DType::kU8;
-  bool is_request = false;  // its bytes come only once it has a receive
-  std::size_t bytes = 0;    // that come at once
+  bool is_request = false;  // its data is sent only after it has found a receive
+  std::size_t bytes = 0;    // sent together with the envelope
   std::size_t cost = 0;     // of the sender's credit
 };
 
 struct Unexpected : Envelope {
   std::vector<std::byte> payload{};
-  std::uint64_t arrival = 0;  // among all ranks' messages; Matching's
+  std::uint64_t arrival = 0;  // order among all ranks' messages; set by Matching
 };
 
 template <typename Message>
 class Matching {
  public:
-  // `credit`: what may be kept here of one rank, by its messages' cost.
+  // `credit`: limit for the summed cost of one rank's messages that are kept here.
   Matching(std::string group, int rank, std::size_t credit)
       : group_(std::move(group)), rank_(rank), credit_(credit) {}
   void add_rank(const Identity& who) { sources_.push_back({.who = who}); }
 
-  // A receive was called, in the order of their sequence numbers. Returns the message that it takes
-  // (`peer` is its source then); none: the receive is posted. Throws kMismatch where they differ.
+  // To be called for receives in the order of their sequence numbers. Returns the message that the
+  // receive takes, and sets `peer` to its source; nullopt: the receive is posted. Throws kMismatch
+  // if dtype or count differ.
   std::optional<Unexpected> post(const Ref<Message>& receive) {
     if (receive->peer == kAnySource) receive->peer = oldest_source(receive->tag());
     Source& from = source(receive->peer);
@@ -65,8 +66,9 @@ class Matching {
     return message;
   }
 
-  // A message has come, or begins to. Returns its receive (`peer` is the source then), which is
-  // posted no more; null: there is none. Throws kMismatch where they differ.
+  // To be called when a message arrives, or begins to. Returns its receive, which is no longer
+  // posted, and sets `peer` to the source; null: there is none. Throws kMismatch if dtype or count
+  // differ.
   Ref<Message> take_posted(int rank, const Envelope& message) {
     constexpr auto kTag = [](const Ref<Message>& m) { return m->tag(); };
     Source& from = source(rank);
@@ -87,7 +89,7 @@ class Matching {
     return receive;
   }
 
-  // Keeps a message that has no receive. Throws kInternal where that exceeds the credit.
+  // Keeps a message that has no receive. Throws kInternal if this exceeds the credit.
   void keep(int rank, Unexpected message) {
     Source& from = source(rank);
     from.cost += message.cost;
@@ -97,12 +99,12 @@ class Matching {
     from.unexpected.push_back(std::move(message));
   }
 
-  // Whether a receive is posted that may take a message from this rank.
+  // True if a posted receive may take a message from this rank.
   bool has_posted(int rank) const noexcept {
     return !source(rank).posted.empty() || !source(kAnySource).posted.empty();
   }
-  // The rank, modulo their number, from which to look for messages next: receives from any take
-  // from all in turn, however much one sends.
+  // The rank, modulo their number, at which to look for messages next: receives from any source
+  // take from all ranks in turn, even if one rank sends much more.
   std::size_t first_look() const noexcept { return first_look_; }
 
   void clear() noexcept {
@@ -117,13 +119,13 @@ class Matching {
     Identity who;
     std::deque<Ref<Message>> posted{};
     std::deque<Unexpected> unexpected{};
-    std::size_t cost = 0;  // of those
+    std::size_t cost = 0;  // of the unexpected messages
   };
 
   Source& source(int rank) noexcept { return sources_.begin()[rank - kAnySource]; }
   const Source& source(int rank) const noexcept { return sources_.begin()[rank - kAnySource]; }
 
-  // Whose message with this tag came first; kAnySource: there is none.
+  // The source of the oldest message with this tag; kAnySource: there is none.
   int oldest_source(std::uint32_t tag) const noexcept {
     int oldest = kAnySource;
     std::uint64_t arrival = next_arrival_;
@@ -150,7 +152,7 @@ class Matching {
   const std::string group_;
   const int rank_;
   const std::size_t credit_;
-  // By rank, from kAnySource on, which has only receives.
+  // By rank, beginning with kAnySource, which has only receives.
   std::vector<Source> sources_ = std::vector<Source>(1);
   std::uint64_t next_arrival_ = 0;
   std::size_t first_look_ = 0;

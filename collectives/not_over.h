@@ -1,5 +1,5 @@
-// NotOver: the Error of Work::synchronize() with a timeout that passed, with its parts as values,
-// so that a group that stands on another one need not read its text.
+// NotOver: the Error of Work::synchronize() after a passed timeout, with its parts as values, so
+// that a group that contains another one need not parse its text.
 //
 // Any thread.
 #pragma once
@@ -15,7 +15,7 @@ namespace dl::collectives {
 
 class NotOver final : public Error {
  public:
-  // `missing`: for whom it waits: "waiting for rank 2 (...), which has not called it".
+  // `missing`: "waiting for rank 2 (...), which has not called it".
   NotOver(const Descriptor& operation, std::chrono::nanoseconds limit, std::string missing)
       : Error(ErrorKind::kTimeout, fmt::format("{}: not over after {} s, {}; it goes on",
                                                text(operation), seconds_text(limit), missing)),

@@ -1,8 +1,8 @@
-// Byte strings whose lengths the other ranks do not know, and a barrier that reports: blocking
-// helpers made of a group's operations. What PyTorch calls all_gather_object and so on, without a
-// choice of encoding: give them what your serialiser makes.
+// Byte strings whose lengths the other ranks do not know, and a barrier that names missing ranks:
+// blocking helpers made of a group's operations. They correspond to PyTorch's all_gather_object and
+// so on, but leave the encoding to the caller.
 //
-// Collective calls, in the same order on all ranks as everything else of the group. They throw what
+// Collective calls, in the same order on all ranks as the group's other operations. They throw what
 // the group throws. Thread-safety: process_group.h.
 #pragma once
 
@@ -21,15 +21,16 @@ std::vector<std::string> all_gather_bytes(ProcessGroup& group, std::string_view 
 // Every rank's bytes, by rank, on the root; empty elsewhere.
 std::vector<std::string> gather_bytes(ProcessGroup& group, std::string_view bytes, int root,
                                       const CallOptions& call = {});
-// The root's bytes, on every rank; what others give is not read.
+// The root's bytes, on every rank; other ranks' `bytes` are not read.
 std::string broadcast_bytes(ProcessGroup& group, std::string_view bytes, int root,
                             const CallOptions& call = {});
-// parts[rank] of the root; `parts` has one for each rank there, and is not read elsewhere.
+// parts[rank] of the root. `parts` has one string for each rank on the root, and is not read
+// elsewhere.
 std::string scatter_bytes(ProcessGroup& group, const std::vector<std::string>& parts, int root,
                           const CallOptions& call = {});
 
-// Returns once all ranks have called it. At the deadline every rank that has called throws kTimeout
-// with each rank that has not, and the group is broken, as after any other error.
+// Returns once all ranks have called it. At the deadline every rank that has called it throws
+// kTimeout naming each missing rank, and the group is broken, as after any other error.
 void monitored_barrier(ProcessGroup& group, std::chrono::nanoseconds timeout);
 
 }  // namespace dl::collectives

@@ -12,14 +12,14 @@
 namespace dl::collectives {
 namespace {
 
-// When it began, in clock ticks since boot. Empty if there is no such process, or it has ended and
-// its parent has not heard of it yet.
+// When the process began, in clock ticks since boot. Empty if there is no such process, or it is a
+// zombie.
 std::string start_time(int pid) {
   const ProcessStat stat = read_stat(fmt::format("/proc/{}", pid));
   return stat.is_alive() ? std::to_string(stat.start_ticks) : std::string();
 }
 
-// All but the start time; empty if it cannot be known.
+// Boot id and pid namespace; empty if they are unknown.
 std::string place_mark() {
   const std::string boot = boot_id();
   struct stat pids{};
@@ -50,7 +50,7 @@ UniqueFd watch_process(const Identity& who) {
   if (who.process.empty() || who.pid <= 0 || who.pid == ::getpid()) return {};
 #ifdef SYS_pidfd_open
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, who.pid, 0U)));
-  // After it was opened: the number cannot change its meaning any more.
+  // Check the mark after pidfd_open(): from now on the pid cannot be reused.
   if (process && mark_of(who.pid) == who.process) return process;
 #endif
   return {};

@@ -1,5 +1,5 @@
-// The process behind a rank of this machine, to notice its end although a child that it has forked
-// still holds its sockets. Any thread.
+// The process behind a rank on this machine: notices its end even if a child that it has forked
+// keeps its sockets open. Any thread.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace dl::collectives {
 
-// Names the running kernel: another machine, or a later boot, has another. Empty if /proc cannot be
-// read.
+// Identifies the running kernel: it differs on another machine and after a reboot. Empty if /proc
+// cannot be read.
 std::string boot_id();
 
-// Names this process among all of its machine: boot, pid namespace and start time, as a pid alone
-// may be another process's later, or elsewhere. Empty if /proc cannot be read.
+// Identifies this process by boot, pid namespace and start time, because a pid may be reused or
+// belong to another namespace. Empty if /proc cannot be read.
 std::string process_mark();
 
-// A descriptor that becomes readable when the rank's process ends (pidfd_open(2)). None for this
-// process itself, for one that cannot be seen from here (another host, another pid namespace), and
+// A descriptor that becomes readable when the rank's process ends (pidfd_open(2)). Empty for this
+// process itself, for a process that is not visible here (another host, another pid namespace), and
 // for one that has ended.
 UniqueFd watch_process(const Identity& who);
 
-// The rank's process was one that can be seen from here, and is no more.
+// True if the rank's process was visible here and has ended.
 bool has_ended(const Identity& who);
 
 // "group 'world' belongs to rank 1 (...), and this process (pid 4712) is a child that it forked;

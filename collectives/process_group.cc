@@ -90,7 +90,7 @@ Ref<Work> ProcessGroup::batch(std::span<const PeerMessage> messages) {
 
 Ref<Work> ProcessGroup::start_each(std::span<const PeerMessage> messages) {
   std::vector<Ref<Work>> works(messages.size());
-  // The receives first, so that what comes finds its place.
+  // Start the receives first, so that arriving messages find their buffers.
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (const auto* const from = std::get_if<RecvOptions>(&messages[i])) works[i] = recv(*from);
   }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
 
 #include "core/base/env.h"
 #include "core/base/error.h"
@@ -17,6 +18,31 @@ std::array<std::string_view, N> names_of(const Name& name) {
   std::array<std::string_view, N> names;
   for (std::size_t i = 0; i < N; ++i) names[i] = name(static_cast<E>(i));
   return names;
+}
+
+const record::TickTime& tick_time() {
+  static const record::TickTime time;
+  return time;
+}
+
+std::string_view text_in(std::span<const char> field) noexcept {
+  return {field.data(), ::strnlen(field.data(), field.size())};
+}
+
+// An operation that is over, in a profile.
+void record_span(const record::Header& header, const record::Group& group, const record::Slot& slot,
+                 std::uint64_t ended_at) noexcept {
+  if (!profiler::is_recording()) return;
+  const std::uint64_t op = slot.kinds.load(std::memory_order_relaxed) & 0xff;
+  if (op >= record::kNames) return;
+  try {
+    std::string name(text_in(group.backend));
+    name.append(":").append(text_in(header.ops[op]));
+    const std::uint64_t begun_at = slot.enqueued_at.load(std::memory_order_relaxed);
+    profiler::record_async(name, profiler::Category::kCommunication, tick_time().time_of(begun_at),
+                           tick_time().time_of(ended_at));
+  } catch (...) {  // no memory for a name
+  }
 }
 
 bool is_on() {
@@ -39,6 +65,8 @@ record::Names recorded_names() {
 std::shared_ptr<record::Recorder> open_recorder(int rank, int world_size,
                                                 std::uint64_t generation) {
   if (!is_on()) return nullptr;
+  tick_time();  // from now on: the longer it runs, the better it knows its rate
+  record::observe_ends(&record_span);
   if (const auto fd = env::get_int(env::Var::kRecorderFd)) {
     std::string why;
     auto opened = record::Recorder::open(static_cast<int>(*fd), recorded_names(), why);

@@ -1,14 +1,15 @@
-// The flight recorder as a group uses it: collectives' own types in the recorder's terms.
+// Adapts the flight recorder to groups: converts collectives' types to the recorder's.
 #pragma once
 
 #include <memory>
 
 #include "collectives/descriptor.h"
 #include "collectives/record/recorder.h"
+#include "core/profiler/recorder.h"
 
 namespace dl::collectives {
 
-// What the recorder's numbers stand for in this build.
+// The names of the recorder's numbers in this build.
 record::Names recorded_names();
 
 // `peer`: the other rank of a send or recv, or kAnySource.
@@ -25,8 +26,18 @@ inline record::What record_of(const Descriptor& d, std::uint32_t hash, int peer 
           .peer = peer};
 }
 
-// The recorder of this process: the one that dlrun made (DLRUN_RECORDER_FD), else memory of its
-// own, written to DLRUN_RECORDER_DIR when a group breaks. Null where DLRUN_RECORDER is off.
+// A call's part in a profile, on the caller's thread: "dlrun::all_reduce". What the operation takes
+// is a span of its own, "shm:all_reduce", which the flight recorder's slot gives.
+inline profiler::Span call_span(const Descriptor& d) noexcept {
+  return profiler::Span({"dlrun::", name_of(d.op)}, profiler::Category::kCommunication);
+}
+// Waiting for an operation.
+inline profiler::Span wait_span() noexcept {
+  return profiler::Span("dlrun::wait", profiler::Category::kCommunication);
+}
+
+// The recorder of this process: the one that dlrun made (DLRUN_RECORDER_FD), else private memory
+// that is written to DLRUN_RECORDER_DIR when a group breaks. Null if DLRUN_RECORDER is off.
 std::shared_ptr<record::Recorder> open_recorder(int rank, int world_size, std::uint64_t generation);
 
 }  // namespace dl::collectives

@@ -48,10 +48,11 @@ void check_record(const RosterOptions& options, const Record& own, const Record&
            theirs.lanes, self, own.lanes);
 }
 
-// A wait that gets long, as the agent hears of it: it knows whether that rank has ended.
+// Reports a long wait for a rank to the agent, which knows whether the rank has ended.
 class ToldWait {
  public:
-  // Inside a group of ours the numbers are no ranks of the job, and all have come by then.
+  // Inside another group of ours the numbers are not ranks of the job; then all ranks have come
+  // already.
   ToldWait(const RosterOptions& options, const Identity& self, int rank)
       : options_(options),
         rank_(self.in_job() == self.rank ? rank : -1),
@@ -62,7 +63,7 @@ class ToldWait {
   ToldWait(const ToldWait&) = delete;
   ToldWait& operator=(const ToldWait&) = delete;
 
-  // When it is to be told; never: it was.
+  // When to report it; never: reported already.
   Deadline at() const { return is_told_ ? Deadline::never() : at_; }
   void tell() {
     if (is_told_ || !at_.has_passed()) return;
@@ -153,7 +154,7 @@ void check_alive(const std::string& group, const Identity& who) {
 
 namespace {
 
-// Who has come so far, by rank, for stores where all say so.
+// The ranks that have come so far, for stores in which all ranks call say_here().
 class Present {
  public:
   explicit Present(const RosterOptions& options)

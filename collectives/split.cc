@@ -50,7 +50,7 @@ SplitPlan plan_split(ProcessGroup& parent, const SplitOptions& o, std::uint64_t 
 }
 
 void SplitStore::exchange(std::string_view key, std::string_view value) {
-  // Newline: in no key of a group, whose name may not hold one.
+  // A key contains no newline, because a group's name must not.
   const std::string line = fmt::format("{}\n{}", key, value);
   for (const std::string& text : all_gather_bytes(parent_, line)) {
     const std::size_t end = text.find('\n');
@@ -116,7 +116,7 @@ Ref<ProcessGroup> split_group(ProcessGroup& parent, const SplitOptions& o, std::
     try {
       part = make(how, plan, store);
     } catch (const std::exception& error) {
-      // The others wait for this rank, in the parent or for its connections.
+      // The other ranks wait for this one, in the parent or for its connections.
       parent.abort(fmt::format("split into group '{}' failed: {}", plan.name, error.what()));
       throw;
     }

@@ -1,4 +1,4 @@
-// The half of tensor_api.h that has roots and parts.
+// The functions of tensor_api.h with roots and parts.
 #include <vector>
 
 #include "collectives/coalesced.h"
@@ -34,7 +34,7 @@ std::vector<std::size_t> counts_of(std::string_view operation, std::string_view 
   return counts;
 }
 
-// `part` is this rank's and has as many elements as its count says.
+// Checks that `part`, this rank's, has as many elements as its count.
 void check_part(std::string_view operation, std::string_view what, const Tensor& part,
                 std::span<const std::size_t> counts, int rank, DType dtype) {
   check_one(operation, what, part);
@@ -47,7 +47,8 @@ void check_part(std::string_view operation, std::string_view what, const Tensor&
 }
 
 CallOptions holding_both(const CallOptions& call, const Tensor& a, const Tensor& b) {
-  return holding(call, b.defined() ? b : a, hold({a, b}));  // one of them may be the root's alone
+  // One of them may be defined on the root only.
+  return holding(call, b.defined() ? b : a, hold({a, b}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What every function of tensor_api.h asks of its tensors, and how it keeps them. Not for users.
+// Checks of tensors for the functions of tensor_api.h, and how they keep storages. Not for users.
 #pragma once
 
 #include <span>
@@ -10,16 +10,17 @@
 namespace dl::collectives {
 
 std::size_t count_of(const Tensor& tensor);
-// Defined and contiguous.
+// Checks that it is defined and contiguous.
 void check_one(std::string_view operation, std::string_view what, const Tensor& tensor);
-// On one device, of one dtype, and `whole` has `size` times the elements of `part`.
+// Checks that both are on one device, of one dtype, and `whole` has `size` times the elements of
+// `part`.
 void check_pair(std::string_view operation, std::string_view whole_name, const Tensor& whole,
                 std::string_view part_name, const Tensor& part, int size);
 
-// Keeps the storages of those that are defined.
+// Keeps the storages of the defined tensors.
 Ref<RefCounted> hold(std::span<const Tensor> tensors);
 Ref<RefCounted> hold(std::initializer_list<Tensor> tensors);
-// What is on a GPU is ready on its device's current stream, unless the caller names another.
+// For a tensor on a GPU: uses the device's current stream, unless the caller names another.
 CallOptions holding(const CallOptions& call, const Tensor& tensor, Ref<RefCounted> owner);
 
 }  // namespace dl::collectives

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long the answers may take.
+// Time for the peers' answers.
 constexpr std::chrono::nanoseconds kAskBefore = 500ms;
 constexpr std::chrono::nanoseconds kAskBeforeDeadline = 2s;
 
@@ -30,9 +30,9 @@ WaitPolicy wait_policy(int local_ranks) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   const int online = std::max(static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)), 1);
-  // Fails where the machine has more CPUs than the set can name: then nobody is short of them.
+  // Fails if the machine has more CPUs than the set can hold: then CPUs are not short.
   const int usable = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online;
-  // A process that spins away its control group's quota is stopped for the rest of the period.
+  // A process that uses up its cgroup's quota by spinning is stopped for the rest of the period.
   const std::optional<double> quota = cpu_quota();
   const int granted = quota ? std::max(static_cast<int>(std::ceil(*quota)), 1) : online;
   return wait_policy(local_ranks, std::min(usable, granted), std::min(online, granted));

@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/base/output.h"
+#include "core/base/printable.h"
 #include "launcher/agent/generation.h"
 #include "launcher/autopsy/command.h"
 #include "launcher/cli/options.h"
@@ -44,12 +45,18 @@
 namespace dl::launcher {
 namespace {
 
-// --dry-run shows them where nobody asked for them, and then goes on without.
+// For sentences before a Front exists.
+void say(std::string_view text) {
+  fmt::print(stderr, "dlrun: {}\n", printable(text));
+}
+
+// --dry-run shows the GPUs even if no option asks for them; if they cannot be found it says why and
+// goes on without them.
 std::vector<VisibleGpu> gpus_to_show() {
   try {
     return gpus_to_give_out();
   } catch (const Error& error) {
-    fmt::print(stderr, "dlrun: {}\n", error.what());
+    say(error.what());
     return {};
   }
 }
@@ -102,19 +109,19 @@ int run(int argc, char** argv, std::string& step) {
     plan = make_plan(options, machine);
     plan.awaits_lost_nodes = options.slurm_step.empty();  // srun starts a task once
   } catch (const Error& error) {
-    fmt::print(stderr, "dlrun: {}\n", error.what());
+    say(error.what());
     if (!step.empty()) end_slurm_step(step);
     return error.kind() == ErrorKind::kInvalidArgument ? kExitUsage : 1;
   }
-  for (const std::string& line : remarks_on(options, plan)) fmt::print(stderr, "dlrun: {}\n", line);
+  for (const std::string& line : remarks_on(options, plan)) say(line);
   if (options.dry_run) {
     const Meeting meeting = supposed_meeting(plan);
     show(options.json ? plan_as_json(options.settings, plan, meeting)
-                      : plan_as_table(options.settings, plan, meeting));
+                      : printable(plan_as_table(options.settings, plan, meeting)));
     return 0;
   }
-  if (options.verbose) fmt::print(stderr, "{}", plan_in_short(options.settings, plan));
-  for (const std::string& line : shared_gpus(plan)) fmt::print(stderr, "dlrun: {}\n", line);
+  if (options.verbose) fmt::print(stderr, "{}", printable(plan_in_short(options.settings, plan)));
+  for (const std::string& line : shared_gpus(plan)) say(line);
   Program& program = plan.program;
   if (program.exit_code == 0) {
     try {
@@ -127,13 +134,12 @@ int run(int argc, char** argv, std::string& step) {
   if (program.exit_code != 0) {
     // Other nodes may be able to start theirs, and wait for this one.
     const bool has_others = plan.job.nnodes > 1;
-    fmt::print(stderr, "dlrun: {}{}\n", program.error,
-               has_others ? "; the other nodes are told so when they have joined" : "");
+    say(program.error + (has_others ? "; the other nodes are told so when they have joined" : ""));
     if (!has_others) return program.exit_code;
   }
   // One node's request is enough for all.
   if (plan.node_rank == 0) options.preempt_at = time_of_preemption(options);
-  for (const std::string& line : plan.bindings_drawn) fmt::print(stderr, "dlrun: {}\n", line);
+  for (const std::string& line : plan.bindings_drawn) say(line);
   const int ranks = plan.local_world_size();
   const rlimit open_files = raise_descriptor_limit(descriptors_for(ranks, !options.log_dir.empty()),
                                                    ranks, kHighestRankFd);
@@ -157,13 +163,13 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "dlrun: write to standard output: {}\n", std::strerror(errno));
     return code == 0 ? 1 : code;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "dlrun: {}\n", dl::text_with_limits(error));
+    dl::launcher::say(dl::text_with_limits(error));
     // A node that cannot take part must not let the others wait for it.
     if (!step.empty()) dl::launcher::end_slurm_step(step);
     if (!dl::launcher::kill_descendants(dl::Deadline::after(std::chrono::seconds(30)))) {
-      fmt::print(stderr, "dlrun: these are left, as SIGKILL does not end them:\n");
+      dl::launcher::say("these are left, as SIGKILL does not end them:");
       for (const std::string& left : dl::launcher::living_descendants()) {
-        fmt::print(stderr, "dlrun:   {}\n", left);
+        dl::launcher::say("  " + left);
       }
     }
     return 1;

@@ -12,10 +12,10 @@ namespace {
 
 constexpr int kMostRanksListed = 8;
 
-// Asking who has arrived must still be possible when the deadline has just passed.
+// Time to ask who has arrived, after the deadline has passed.
 constexpr std::chrono::seconds kTimeToAsk{5};
 
-// Empty where all have come by now.
+// Empty if all ranks have come by now.
 std::string missing_ranks(Store& store, const std::string& prefix, int size, Deadline deadline) {
   std::string list;
   int missing = 0;
@@ -38,7 +38,7 @@ void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline) {
   const std::string prefix = fmt::format("barrier/{}/", options.name);
   const std::string all_here = prefix + "all";
   store.set(prefix + std::to_string(options.rank), options.who, deadline);
-  // The last one to come tells the others, so that each waits for one key only.
+  // The last rank to come tells the others, so that each waits for one key only.
   if (store.add(prefix + "count", 1, deadline) == options.size) store.set(all_here, "", deadline);
 
   Patience patience(options.speak_after);

@@ -1,4 +1,4 @@
-// A barrier of ranks over a Store that names who is missing.
+// A barrier of ranks over a Store that names missing ranks.
 //
 // Any thread; each rank calls it once for each name.
 #pragma once
@@ -16,13 +16,13 @@ struct BarrierOfRanks {
   std::string name;  // used once in a store (or in a PrefixStore's generation)
   int rank = 0;
   int size = 1;
-  std::string who{};  // this rank for texts of others, e.g. "node1, pid 4711"
+  std::string who{};  // this rank in the texts of others, e.g. "node1, pid 4711"
   std::chrono::nanoseconds speak_after = kSpeakAfter;
 };
 
-// Returns once all ranks 0 .. size-1 have called it. While it waits it logs, after `speak_after`,
-// who is missing. Throws kTimeout "barrier 'init': rank 0 has waited 10.0 s for rank 2, rank 5 (of
-// 8)", and what the store throws.
+// Returns once all ranks 0 .. size-1 have called it. After `speak_after` it logs the missing ranks.
+// Throws kTimeout "barrier 'init': rank 0 has waited 10.0 s for rank 2, rank 5 (of 8)", and what
+// the store throws.
 void barrier(Store& store, const BarrierOfRanks& options, Deadline deadline);
 
 }  // namespace dl::rendezvous

@@ -36,8 +36,8 @@ constexpr std::string_view kMadeName = "made";  // the directory was made by a s
 constexpr auto kFirstPause = 1ms;
 constexpr auto kLongestPause = 50ms;
 
-// A key may be longer than a file name and hold any character; its file is named by its hash and
-// holds the key itself.
+// A key may be longer than a file name and contain any character, so its file is named by its hash
+// and contains the key itself.
 std::string file_name(std::string_view key) {
   std::array<std::uint8_t, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
@@ -49,7 +49,7 @@ std::string file_name(std::string_view key) {
   return name;
 }
 
-// nullopt: no such file.
+// Returns nullopt if there is no such file.
 std::optional<std::string> read_file(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd && errno == ENOENT) return std::nullopt;
@@ -88,17 +88,17 @@ FileStore::FileStore(std::string directory, std::chrono::nanoseconds speak_after
   DL_CHECK(S_ISDIR(status.st_mode), kInvalidArgument, "store: {} is not a directory", directory_);
   DL_CHECK(status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0,
            kInvalidArgument,
-           "store: {} can be written by others (owner {}, mode {:04o}); whoever writes there could "
-           "join the job, use a directory of your own with mode 0700",
+           "store: {} can be written by others, who could join the job (owner {}, mode {:04o}); "
+           "use a directory of your own with mode 0700",
            directory_, status.st_uid, status.st_mode & 07777U);
 }
 
-// Harmless if it exists.
+// Does nothing if the directory exists.
 void FileStore::make_directory() const {
   if (::mkdir(directory_.c_str(), S_IRWXU) == 0) {
     const std::string mark = fmt::format("{}/{}", directory_, kMadeName);
     const UniqueFd fd(::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
-    // ENOENT: another process has removed the directory already.
+    // ENOENT: another process has already removed the directory.
     if (!fd && errno != ENOENT) throw_errno(errno, fmt::format("store: write {}", mark));
   } else if (errno != EEXIST) {
     throw_errno(errno, fmt::format("store: make the directory {}", directory_));
@@ -126,9 +126,9 @@ void FileStore::poll_until(Deadline deadline, const std::function<bool()>& is_ov
   }
 }
 
-// The lock is that of the open file, so that each call opens its own: threads and forked processes
-// exclude each other as strangers do. A file that remove_if() has taken away locks nothing: then
-// the call starts anew in a new directory.
+// flock() locks an open file description, and each call opens its own, so threads and forked
+// processes exclude each other. A lock on a file that remove_if() has removed excludes no one: then
+// the call starts again in a new directory.
 UniqueFd FileStore::lock(int kind, std::string_view call, Deadline deadline) {
   const std::string path = fmt::format("{}/{}", directory_, kLockName);
   UniqueFd fd;
@@ -163,10 +163,10 @@ UniqueFd FileStore::lock(int kind, std::string_view call, Deadline deadline) {
   };
   poll_until(deadline, try_lock, [&] {
     return fmt::format("store: {}: {} is locked, last by {}", call, path,
-                       read_file(path).value_or("nobody"));
+                       read_file(path).value_or("an unknown process"));
   });
   if (kind == LOCK_EX) {
-    // For the text above only.
+    // For the timeout's text only.
     const std::string who = host_and_pid();
     if (::ftruncate(fd.get(), 0) != 0 ||
         ::pwrite(fd.get(), who.data(), who.size(), 0) != static_cast<ssize_t>(who.size())) {
@@ -213,7 +213,7 @@ std::uint64_t FileStore::read_version() const {
 }
 
 void FileStore::write_file(const std::string& name, std::string_view content) const {
-  // Under the lock there is one writer, and what a killed one left behind is overwritten.
+  // The lock allows one writer, and the rest of a killed writer's file is overwritten.
   const std::string temporary = fmt::format("{}/{}", directory_, kNewName);
   {
     UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
@@ -225,7 +225,7 @@ void FileStore::write_file(const std::string& name, std::string_view content) co
       if (n < 0) throw_errno(errno, fmt::format("store: write {}", temporary));
       content.remove_prefix(static_cast<std::size_t>(n));
     }
-    // NFS says only here that the bytes found no room.
+    // NFS reports a lack of space only here.
     if (::close(fd.release()) != 0) throw_errno(errno, fmt::format("store: write {}", temporary));
   }
   const std::string path = fmt::format("{}/{}", directory_, name);
@@ -235,8 +235,8 @@ void FileStore::write_file(const std::string& name, std::string_view content) co
 }
 
 void FileStore::write_change(const std::string& key, const std::optional<std::string>& value) {
-  // The version first: a writer that is killed in between leaves a gap and never one number for two
-  // changes, of which a watch would miss the second.
+  // Write the version first: a writer that is killed in between leaves a gap. It must never leave
+  // one version for two changes, because a watch would miss the second.
   const std::uint64_t version = read_version() + 1;
   WireWriter number;
   number.put(version);
@@ -285,7 +285,7 @@ void FileStore::wait(std::span<const std::string> keys, Deadline deadline) {
     const auto is_there = [&](const std::string& key) { return value_of(key).has_value(); };
     std::erase_if(missing, is_there);
     if (!missing.empty()) return false;
-    // They came one after the other; what counts is that all are there together.
+    // The keys came one after the other; check that all of them exist at the same time.
     std::copy_if(keys.begin(), keys.end(), std::back_inserter(missing),
                  [&](const std::string& key) { return !is_there(key); });
     return missing.empty();
@@ -346,7 +346,7 @@ std::vector<Store::Change> FileStore::watch(std::string_view prefix, std::uint64
       if (!name.starts_with(kKeyPrefix)) continue;
       std::optional<Record> record = read_record(name);
       if (!record || record->version <= since || !record->key.starts_with(prefix)) continue;
-      // Whoever begins hears of what is there, not of what is no longer.
+      // A new watch reports existing keys, not erased ones.
       if (since == 0 && !record->value) continue;
       changes.push_back({std::move(record->key), std::move(record->value), record->version});
     }
@@ -377,9 +377,9 @@ bool FileStore::remove_if(std::string_view key, std::string_view value, Deadline
       has_others = true;
     }
   }
-  // Last: once it is gone, others may begin a new store under these names.
+  // Remove the lock file last: after that, others may begin a new store under these names.
   own.emplace_back(kLockName);
-  // A directory that others may still be about to write into goes in one step.
+  // Remove a directory into which others may still write in one step, by renaming it first.
   std::string place = directory_;
   const bool removes_directory = made && !has_others;
   if (removes_directory) {

@@ -1,4 +1,4 @@
-// A gRPC server without a port: it serves the connections that an Acceptor has let in. Included by
+// A gRPC server without a port: it serves connections that an Acceptor has accepted. Included by
 // .cc files only.
 //
 // Owns its grpc::Server; the acceptor and the services must outlive it. Any thread.
@@ -18,7 +18,7 @@ namespace dl::rendezvous {
 
 class GrpcHost {
  public:
-  // Serves each purpose through `acceptor` with all of the services. Throws kInternal where gRPC
+  // Serves each purpose through `acceptor` with all of the services. Throws kInternal if gRPC
   // cannot start.
   GrpcHost(Acceptor& acceptor, std::vector<std::string> purposes,
            const std::vector<grpc::Service*>& services);
@@ -26,7 +26,7 @@ class GrpcHost {
   GrpcHost(const GrpcHost&) = delete;
   GrpcHost& operator=(const GrpcHost&) = delete;
 
-  // Takes no further connections, gives calls under way until the deadline, then ends them.
+  // Accepts no further connections, gives calls under way until the deadline, then ends them.
   void shutdown(Deadline deadline);
 
  private:

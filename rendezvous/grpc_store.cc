@@ -30,9 +30,9 @@ namespace pb = dlrun::rendezvous;
 using namespace std::chrono_literals;
 using Stub = pb::Store::Stub;
 
-// Shorter than a wait's patience: what has to be said is said here.
+// Shorter than a wait's patience, so that warnings are logged here.
 constexpr auto kConnectTurn = 4s;
-// Asking what is missing must still be possible when the deadline has just passed.
+// Time to ask for the missing keys, after the deadline has passed.
 constexpr auto kTimeToAsk = 5s;
 
 std::uint64_t fresh_client_number() {
@@ -44,7 +44,7 @@ std::uint64_t fresh_client_number() {
 
 void set_deadline(grpc::ClientContext& context, Deadline deadline) {
   if (deadline.is_never()) return;
-  // gRPC takes wall-clock time; what counts is the span, taken at the last moment.
+  // gRPC takes wall-clock time; compute it last, so that the span is right.
   context.set_deadline(
       std::chrono::system_clock::now() +
       std::chrono::duration_cast<std::chrono::system_clock::duration>(deadline.left()));
@@ -62,8 +62,8 @@ class GrpcStore::Client {
   template <typename Request, typename Reply>
   using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Reply*);
 
-  // Makes the call, on new connections where the present one is lost. `what` is for texts. The
-  // service has until `turn` for its answer, everything together until `deadline`.
+  // Makes the call, on a new connection if the current one is lost. `what` is for texts. The
+  // service has to answer by `turn`; everything together has to end by `deadline`.
   template <typename Request, typename Reply>
   Reply call(const std::string& what, Method<Request, Reply> method, const Request& request,
              Deadline turn, Deadline deadline);
@@ -73,13 +73,13 @@ class GrpcStore::Client {
     return call(what, method, request, deadline, deadline);
   }
 
-  // The same for a request that changes something.
+  // call() for a request that changes something.
   template <typename Request, typename Reply>
   Reply change(const std::string& what, Method<Request, Reply> method, Request request,
                Deadline deadline);
 
-  // The same for one that waits: `describe` says, after `speak_after` and at the deadline, for
-  // what. It is given the time that it may take.
+  // call() for a request that waits. After `speak_after` and at the deadline `describe` returns
+  // what is missing; its argument is its own deadline.
   template <typename Request, typename Reply, typename Describe>
   Reply wait(const std::string& what, Method<Request, Reply> method, const Request& request,
              Deadline deadline, const Describe& describe);
@@ -88,8 +88,8 @@ class GrpcStore::Client {
   void close(std::string_view reason) noexcept;
 
  private:
-  // A connection and what gRPC made of it. Shared by the calls that are under way on it: a call may
-  // still return from a link that another one has replaced.
+  // A connection and gRPC's stub for it. Calls under way share it: one may still return from a link
+  // that another call has replaced.
   struct Link {
     std::unique_ptr<Stub> stub;
   };
@@ -111,7 +111,7 @@ class GrpcStore::Client {
   std::uint64_t incarnation_ = 0;
   std::optional<std::string> closed_;
   std::set<grpc::ClientContext*> contexts_;
-  // close() closes the other end, which ends a call that is making a connection.
+  // close() closes other_end_, which ends a call that is making a connection.
   UniqueFd pipe_end_;
   UniqueFd other_end_;
   std::uint64_t next_sequence_ = 1;
@@ -133,7 +133,7 @@ void GrpcStore::Client::check_open() {
   if (closed_) throw_error(ErrorKind::kAborted, "store: closed: {}", *closed_);
 }
 
-// Registered while it runs, so that close() can end it.
+// Registers the context while the call runs, so that close() can cancel it.
 grpc::Status GrpcStore::Client::run(const std::function<grpc::Status(grpc::ClientContext*)>& call,
                                     Deadline deadline) {
   grpc::ClientContext context;
@@ -215,8 +215,7 @@ std::shared_ptr<GrpcStore::Client::Link> GrpcStore::Client::link(const std::stri
     made = connect(Deadline::earlier(deadline, Deadline::after(options_.reconnect_for)));
   } catch (const Error& error) {
     settle();
-    // Whatever answers there now and refuses this client, the store that it was connected to is
-    // gone.
+    // If a server at this address refuses this client now, the client's own store is gone.
     if (error.kind() == ErrorKind::kAborted) throw;
     throw_error(ErrorKind::kConnection, "{} and could not be made again: {}", connection(),
                 error.what());
@@ -251,7 +250,7 @@ Reply GrpcStore::Client::call(const std::string& what, Method<Request, Reply> me
     check_open();
     const ErrorKind kind = kind_of(status);
     if (kind == ErrorKind::kTimeout) {
-      // gRPC's clock goes on while this process is stopped.
+      // gRPC's clock runs on while this process is stopped.
       if (!turn.has_passed()) continue;
       const std::chrono::duration<double> waited = Deadline::Clock::now() - start;
       throw_error(kind, "store: {}: no answer from {} within {:.1f} s", what,
@@ -302,7 +301,7 @@ Reply GrpcStore::Client::wait(const std::string& what, Method<Request, Reply> me
     try {
       return call(what, method, request, until, deadline);
     } catch (const Error& error) {
-      // Not only once `until` has passed: gRPC counts by a clock of its own.
+      // gRPC uses another clock, so its timeout may come before `until` has passed.
       if (error.kind() != ErrorKind::kTimeout) throw;
     }
     const bool late = deadline.has_passed();

@@ -1,11 +1,11 @@
 // GrpcStore: the client of a store in another process (the rendezvous service, or rank 0).
 //
-// The connection proves the job key (purpose "store") before gRPC sees it. When it is lost, calls
-// make a new one and go on, for at most `reconnect_for`; a change that was under way is done
-// exactly once. A service that was started anew has lost its keys: that is kConnection and final.
+// The connection is authenticated with the job key (purpose "store") before gRPC sees it. When it
+// is lost, calls make a new one and continue, for at most `reconnect_for`; a change under way is
+// made exactly once. A restarted service has lost its keys: this is a final kConnection error.
 //
-// Thread-safety: as Store's; calls of several threads share one connection. No call may be under
-// way when it is destroyed.
+// Thread-safety: see Store; calls of several threads share one connection. Destroy it only when no
+// call is under way.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ struct GrpcStoreOptions {
 
 class GrpcStore final : public Store {
  public:
-  // Connects, and keeps trying until the deadline where nobody listens yet. Throws what
+  // Connects, and keeps trying until the deadline if no server listens yet. Throws what
   // connect_and_prove() throws.
   GrpcStore(GrpcStoreOptions options, Deadline deadline);
   ~GrpcStore() override;

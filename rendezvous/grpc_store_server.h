@@ -1,4 +1,4 @@
-// The store of a job inside a process: rank 0 hosts it where no rendezvous service runs.
+// The store of a job inside a process: rank 0 hosts it if no rendezvous service runs.
 //
 //   Acceptor acceptor(Listener::bind({.port = master_port}), key, {.job = job, .from = "rank 0"});
 //   GrpcStoreServer server(acceptor);
@@ -6,8 +6,8 @@
 //   server.local().set("address/0", "10.0.0.1:4711", deadline);  // needs no connection
 //   GrpcStore store(options, deadline);                           // in the other processes
 //
-// Serves the purpose "store" of an Acceptor, which must outlive it. Owns the keys. Its end ends the
-// clients' calls with kAborted. Any thread.
+// Serves the purpose "store" of an Acceptor, which must outlive it. Owns the keys. When it is
+// destroyed, the clients' calls end with kAborted. Any thread.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class GrpcStoreServer {
   GrpcStoreServer(const GrpcStoreServer&) = delete;
   GrpcStoreServer& operator=(const GrpcStoreServer&) = delete;
 
-  // The same keys without a connection; lives as long as the server.
+  // Access to the keys without a connection; lives as long as the server.
   Store& local() noexcept;
 
  private:

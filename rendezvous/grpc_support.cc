@@ -1,5 +1,6 @@
 #include "rendezvous/grpc_support.h"
 
+#include <absl/base/internal/cycleclock.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/alarm.h>
@@ -28,7 +29,7 @@ using namespace std::chrono_literals;
 constexpr auto kShutdownTime = 5s;
 constexpr auto kTimersTime = 10s;
 
-// Of the whole process; never destroyed, as a thread that is left behind may come back to it.
+// One for the process; never destroyed, because a thread that was left behind may still use it.
 struct Library {
   std::mutex mutex;
   std::condition_variable changed;
@@ -60,7 +61,7 @@ void require_threads() {
   std::mutex gate;
   int error = 0;
   {
-    const std::lock_guard closed(gate);  // all are there at once
+    const std::lock_guard closed(gate);  // all threads exist at the same time
     try {
       while (threads.size() < kOfAClient) {
         threads.emplace_back([&gate] { const std::lock_guard passed(gate); });
@@ -77,7 +78,7 @@ void require_threads() {
            given, spawn_error_text(error));
 }
 
-// An alarm rings only if the thread of gRPC's timers is there.
+// An alarm rings only if gRPC's timer thread exists.
 void require_timers() {
   grpc::CompletionQueue queue;
   grpc::Alarm alarm;
@@ -91,6 +92,19 @@ void require_timers() {
   while (queue.Next(&tag, &ok)) {
   }
   if (!rang) throw_no_thread(EAGAIN);
+}
+
+// When a thread first waits for one of gRPC's mutexes, Abseil measures the processor's frequency,
+// which takes 3 ms or longer and blocks all waiting threads. Measure it on a thread at the start.
+void measure_frequency() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    try {
+      std::thread([] { absl::base_internal::CycleClock::Frequency(); }).detach();
+    } catch (const std::exception&) {
+      // Abseil will measure it later.
+    }
+  });
 }
 
 void shut_down(Library& grpc) {
@@ -110,16 +124,20 @@ void shut_down(Library& grpc) {
 
 GrpcUse::GrpcUse() {
   quiet_grpc();
-  end_with_text_when_uncaught();  // its threads may want memory that there is not
+  // gRPC's threads may run out of memory.
+  end_with_text_when_uncaught();
+  end_with_text_without_address_space();
   Library& grpc = library();
   std::unique_lock lock(grpc.mutex);
   if (!grpc.changed.wait_for(lock, kShutdownTime, [&] { return !grpc.is_ending; })) {
-    throw_no_thread(EAGAIN);  // in its last life
+    throw_no_thread(EAGAIN);  // the library is still shutting down
   }
   if (grpc.users == 0) {
     require_threads();
     ::grpc_init();
-    require_timers();  // else it stays up: its end would wait for the thread
+    measure_frequency();
+    // If it fails gRPC stays up, because its shutdown would wait for the thread.
+    require_timers();
   }
   ++grpc.users;
 }
@@ -137,7 +155,7 @@ GrpcUse::~GrpcUse() {
   try {
     std::thread([&grpc] { shut_down(grpc); }).detach();
   } catch (const std::exception&) {
-    grpc.is_ending = false;  // it stays up, which does no harm
+    grpc.is_ending = false;  // gRPC stays up, which does no harm
     return;
   }
   if (grpc.changed.wait_for(lock, kShutdownTime, [&] { return !grpc.is_ending; })) return;

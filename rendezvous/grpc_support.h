@@ -1,4 +1,4 @@
-// What the service and its clients share in dealing with gRPC. Included by .cc files only.
+// gRPC helpers for the service and its clients. Included by .cc files only.
 #pragma once
 
 #include <grpcpp/support/channel_arguments.h>
@@ -20,38 +20,38 @@ namespace dl::rendezvous {
 inline constexpr std::string_view kStorePurpose = "store";
 inline constexpr std::string_view kMembershipPurpose = "membership";
 
-// A value of the greatest length, its key and Protobuf's own bytes.
+// A value of maximum length, its key and Protobuf's own bytes.
 inline constexpr int kLongestMessage = static_cast<int>(kLongestValue) + (64 << 10);
 
-// gRPC's library, held up by whatever uses it: the first member of such a class. Its log lines
-// become debug lines of ours.
+// Keeps gRPC's library initialised; the first member of a class that uses gRPC. gRPC's log lines
+// become dlrun's debug lines.
 //
-// Where a thread that gRPC wants is refused, gRPC neither says so nor goes on without it: calls
-// have no deadlines any more, and the end of its last object waits for that thread for ever. So the
-// first user asks for the threads before, its timers are tried, and the library is shut down by a
-// thread that can be left behind. A thread of gRPC's that has no memory ends the process with the
-// limit's name.
+// If the system refuses gRPC a thread, gRPC neither reports it nor works without it: calls have no
+// deadlines any more, and destroying its last object waits for that thread for ever. So the first
+// user tests beforehand that threads can be made, gRPC's timers are tested, and the library is shut
+// down by a thread that can be left behind. If one of gRPC's threads runs out of memory, the
+// process ends and names the limit.
 class GrpcUse {
  public:
   // Throws kIo and names the limit if the system does not give this process gRPC's threads.
   GrpcUse();
   ~GrpcUse();
-  // The last channel's end may wait for a thread, too: it comes with the library's.
+  // Destroys the channel with the library: destroying the last channel may also wait for a thread.
   void keep(std::shared_ptr<void> channel);
   GrpcUse(const GrpcUse&) = delete;
   GrpcUse& operator=(const GrpcUse&) = delete;
 };
 
-// Channels made from a descriptor: no proxy, no retries behind our back.
+// For channels made from a descriptor: no proxy, no hidden retries.
 grpc::ChannelArguments channel_arguments();
 
-// An Error as a status and back. Errors of kinds that the service does not throw become INTERNAL.
+// Convert an Error to a status and back. Kinds that the service does not throw become INTERNAL.
 grpc::Status to_status(const std::exception& error);
 ErrorKind kind_of(const grpc::Status& status) noexcept;
 
-// gRPC hands an object from thread to thread by means that ThreadSanitizer does not see, as the
-// library is not instrumented. The side that gives ends with hand_over(), a reaction that gRPC
-// calls begins with take_over(). Nothing in other builds.
+// gRPC passes objects between threads in ways that ThreadSanitizer does not see, because the
+// library is not instrumented. The giving side ends with hand_over(); a reaction that gRPC calls
+// begins with take_over(). No-ops in other builds.
 #if defined(__SANITIZE_THREAD__)
 inline void hand_over(void* object) {
   ::__tsan_release(object);

@@ -118,7 +118,7 @@ void KeyTable::change(const std::string& key, std::optional<std::string> value, 
   Entry& entry = entries_[key];
   if (entry.version != 0) {
     by_version_.erase(entry.version);
-    // An erased key that comes back gives up its mark.
+    // An erased key that is set again no longer needs its mark.
     if (!entry.value) marks_.erase(entry.version);
   }
   entry.value = std::move(value);
@@ -166,7 +166,7 @@ bool KeyTable::is_over(const Waiter& waiter, Result& result, const std::string*&
     for (auto it = by_version_.upper_bound(waiter.since); it != by_version_.end(); ++it) {
       if (!it->second.starts_with(prefix)) continue;
       const Entry& entry = entries_.at(it->second);
-      // Whoever begins hears of what is there, not of what is no longer.
+      // A new watch reports existing keys, not erased ones.
       if (waiter.since == 0 && !entry.value) continue;
       result.changes.push_back({it->second, entry.value, it->first});
     }
@@ -215,7 +215,7 @@ KeyTable::Ticket KeyTable::wait(Waiter waiter) {
         if (watches) {
           watchers_.push_back(ticket);
         } else {
-          // `blocking` points into the keys, which moved with their vector's storage.
+          // `blocking` points into the keys, which moved together with their vector's storage.
           by_key_.emplace(*blocking, ticket);
         }
         return ticket;

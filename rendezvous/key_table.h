@@ -1,10 +1,10 @@
-// The map behind a MemoryStore and behind the rendezvous service: keys, values, versions, and who
-// waits for what. No call blocks; a wait is a callback.
+// KeyTable: the map behind a MemoryStore and the rendezvous service: keys, values, versions and
+// waits. No call blocks; a wait is a callback.
 //
-// Each change gets the next version. An erased key leaves a mark, so that a watch hears of it; of
-// those only the last 65,536 are kept, and a watch that is further behind is told to begin again.
+// Each change gets the next version. An erased key leaves a mark, so that a watch hears of it. Only
+// the last 65,536 marks are kept, and a watch that is further behind is told to begin again.
 //
-// Thread-safety: any thread. Callbacks run without a lock held, on the thread that made the change,
+// Thread-safety: any thread. Callbacks run without a lock, on the thread that made the change,
 // closed the table, or asked.
 #pragma once
 
@@ -31,14 +31,14 @@ class KeyTable {
   Store::Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
                               std::string_view desired);
   bool erase(std::string_view key);
-  // Forgets keys without leaving marks, for keys that no running process asks for: those that
-  // `is_old` names.
+  // Forgets keys without leaving marks: those for which `is_old` returns true. For keys that no
+  // running process asks for.
   void forget(const std::function<bool(std::string_view)>& is_old);
   std::vector<std::string> missing(const std::vector<std::string>& keys) const;
 
-  // How a wait ended.
+  // The result of a wait.
   struct Result {
-    std::optional<std::string> closed;   // the reason, where the table was closed meanwhile
+    std::optional<std::string> closed;   // the reason, if the table was closed meanwhile
     std::string value;                   // when_value()
     std::vector<Store::Change> changes;  // when_changed()
   };
@@ -48,12 +48,12 @@ class KeyTable {
   // Each calls `done` once, maybe before it returns, unless it is cancelled.
   Ticket when_value(std::string key, Done done);
   Ticket when_present(std::vector<std::string> keys, Done done);
-  // Throws kInvalidArgument where changes after `since` have been forgotten.
+  // Throws kInvalidArgument if changes after `since` have been forgotten.
   Ticket when_changed(std::string prefix, std::uint64_t since, Done done);
-  // True: `done` will not be called. False: it has been, or is being called.
+  // Returns true if `done` will not be called; false if it was, or is being called.
   bool cancel(Ticket ticket);
 
-  // Ends all waits; every later call throws kAborted, every later wait ends at once.
+  // Ends all waits. Every later call throws kAborted, every later wait ends at once.
   void close(std::string_view reason);
   bool is_closed() const;
 
@@ -69,7 +69,7 @@ class KeyTable {
     std::uint64_t since;
     Done done;
   };
-  // Waits that have ended, with what to tell them; told after the lock is gone.
+  // Waits that have ended, with their results; the callbacks run after the lock is released.
   using Ended = std::vector<std::pair<Done, Result>>;
 
   void check_open() const;
@@ -77,7 +77,8 @@ class KeyTable {
   void change(const std::string& key, std::optional<std::string> value, Ended& ended);
   void forget_old_marks();
   Ticket wait(Waiter waiter);
-  // Where the wait is over: true, and what to say. Else the key it must be woken by, if any.
+  // True, with the result, if the wait is over. Otherwise `blocking` is the key it waits for, if
+  // any.
   bool is_over(const Waiter& waiter, Result& result, const std::string*& blocking) const;
   static void tell(Ended& ended);
 
@@ -86,9 +87,9 @@ class KeyTable {
   std::map<std::uint64_t, std::string> by_version_;  // the last change of each key
   std::set<std::uint64_t> marks_;                    // versions of erasures
   std::uint64_t version_ = 0;
-  std::uint64_t forgotten_ = 0;  // the newest erasure that is no longer known
+  std::uint64_t forgotten_ = 0;  // the newest erasure that was forgotten
   std::map<Ticket, Waiter> waiters_;
-  std::unordered_multimap<std::string, Ticket> by_key_;  // a wait stands under one missing key
+  std::unordered_multimap<std::string, Ticket> by_key_;  // a wait is listed under one missing key
   std::vector<Ticket> watchers_;
   Ticket next_ticket_ = 1;
   std::optional<std::string> closed_;

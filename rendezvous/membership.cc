@@ -12,9 +12,9 @@ namespace {
 
 namespace pb = dlrun::rendezvous;
 
-// At the latest; see on_time().
+// The longest time between calls of on_time().
 constexpr std::chrono::milliseconds kLookEvery{500};
-// Of nodes that are missing: a line that people read.
+// Missing nodes that a message names: people read it.
 constexpr std::size_t kMostNamed = 16;
 
 pb::ToNode waiting(const std::string& what, const Patience& patience, Membership::Time now,
@@ -161,7 +161,8 @@ void Membership::preempt(const std::string& why, Outbox& out) {
   }
 }
 
-// One more than any rank has made: no rank is beyond it, and none of its calls before was true.
+// All ranks save one call after the most calls of any rank: no rank is further, and none has
+// returned true before.
 void Membership::called(NodeId id, std::uint64_t calls, Outbox& out) {
   if (!calls_ || !calls_->emplace(id, calls).second || calls_->size() != members_.size()) return;
   std::uint64_t most = 0;
@@ -209,7 +210,8 @@ void Membership::look_at_clock(Time now, Outbox& out) {
   }
 }
 
-// To all others; that it goes on also to itself, as nobody there has heard of the rest.
+// Tells all other nodes; the node itself only hears that it goes on, because it was stopped when
+// the rest was sent.
 void Membership::tell_of_agent(NodeId id, const pb::Agent& agent, Outbox& out) const {
   const auto found = nodes_.find(id);
   if (found == nodes_.end()) return;
@@ -246,7 +248,7 @@ Membership::Outbox Membership::on_time(Time now) {
     const std::string how = fmt::format(
         "no heartbeat for {} s", std::chrono::round<std::chrono::seconds>(dead_after).count());
     lose(id, text_of_silence(id, how), 0, now, out);
-    // It may only have been stopped, and should then hear that it is too late.
+    // The node may only have been stopped, and should then hear that it is too late.
     Outgoing farewell{.to = id, .message = {}, .last = true};
     farewell.message.mutable_error()->set_kind("connection");
     farewell.message.mutable_error()->set_text("the rendezvous gave this node up: " + how);

@@ -1,9 +1,9 @@
-// Who is in: gathers nodes until a generation is complete, numbers it, and then carries barriers,
+// Membership: gathers nodes until a generation is complete, numbers it, and then passes barriers,
 // the first failure and the end to all of its members. docs/protocol.md has the messages.
 //
-// A state machine without input, output, clock or lock: it is told what a node said, that one is
-// lost, or what time it is, and answers with what to send to whom. One thread at a time. Included
-// by .cc files only, since its messages are Protobuf's.
+// A state machine without input, output, clock or lock. Its inputs are a node's message, a node's
+// loss, and the time; it returns the messages to send. One thread at a time. Included by .cc files
+// only, because its messages are Protobuf's.
 #pragma once
 
 #include <chrono>
@@ -23,13 +23,14 @@
 
 namespace dl::rendezvous {
 
-// How long silence lasts before it means something. Both sides of a job have the same.
+// How long silence lasts before it counts. Both sides of a job use the same values.
 struct Silence {
   std::chrono::milliseconds dead_after{std::chrono::seconds(10)};  // the other side is lost
   std::chrono::milliseconds heartbeat_every() const { return dead_after / 5; }
-  // One that stood still for so long says so, and does not blame others for what it missed.
+  // A process that stood still for this long reports it, and does not blame others for what it
+  // missed.
   std::chrono::milliseconds standstill() const { return dead_after / 2; }
-  // A dlrun that is stopped or stuck for so long is named.
+  // A dlrun that is stopped or stuck for this long is reported.
   std::chrono::milliseconds named_after() const { return dead_after / 2; }
 };
 
@@ -52,7 +53,7 @@ class Membership {
   explicit Membership(Options options);
 
   Outbox on_message(NodeId node, const dlrun::rendezvous::FromNode& message, Time now);
-  // The node's connection broke.
+  // To be called when the node's connection broke.
   Outbox on_lost(NodeId node, Time now);
   // To be called at least every half second.
   Outbox on_time(Time now);
@@ -70,8 +71,8 @@ class Membership {
     Patience patience;
   };
 
-  // Every entry begins with it. Says to all nodes that this service stood still, if it did, and
-  // gives them the time back.
+  // Every entry point calls it first. If this service stood still, it tells all nodes and extends
+  // their times by as much.
   void look_at_clock(Time now, Outbox& out);
   void tell_of_agent(NodeId id, const dlrun::rendezvous::Agent& agent, Outbox& out) const;
   void barrier(NodeId id, const std::string& name, Time now, Outbox& out);
@@ -101,42 +102,42 @@ class Membership {
   std::string address_of(const Node& node) const;
 
   // membership_failure.cc
-  // `is_final`: no generation follows, whatever --max-restarts says.
+  // `is_final`: no generation follows, regardless of --max-restarts.
   void fail(NodeId id, dlrun::rendezvous::Failed cause, bool is_final, Time now, Outbox& out);
-  // A node leaves between two generations.
+  // To be called when a node leaves between two generations.
   void fail_next(NodeId id, dlrun::rendezvous::Failed cause, Outbox& out);
-  // What a rank has done, for the first cause.
+  // A rank's end, as input for the first cause.
   void rank_failed(NodeId id, const dlrun::rendezvous::Failed& failed, Time now, Outbox& out);
   void goes_on(NodeId id, int rank);
-  // Sends the first cause, or asks what it has to know.
+  // Sends the first cause, or asks the next question that it needs answered.
   void settle(Time now, Outbox& out);
   NodeId node_of(int rank) const;
-  // `text` is one line for the user, of all nodes.
+  // `text` is one line for the users of all nodes.
   void lose(NodeId id, const std::string& text, int exit_code, Time now, Outbox& out);
   std::string text_of_silence(NodeId id, const std::string& how) const;
 
   Options options_;
   Standstill standstill_;
-  std::map<NodeId, Node> nodes_;  // everybody who has joined and is still there
+  std::map<NodeId, Node> nodes_;  // every node that has joined and is still connected
   std::vector<NodeId> joined_;    // for the generation that is being gathered, in order
   std::vector<NodeId> members_;   // of the running generation, by group rank; empty: none runs
-  // What makes a node one of this job: the facts of node 0, or of the first one to join until node
-  // 0 is there. Empty: nobody has joined.
+  // Identifies the job: the facts of node 0, or until node 0 has joined those of the first node.
+  // Empty: no node has joined.
   std::optional<dlrun::rendezvous::Join> job_;
   RestartPolicy restarts_;
-  Time began_{};          // the running generation
+  Time began_{};          // when the running generation began
   bool is_over_ = false;  // the last generation has ended, and none follows
   int number_ = 0;        // of the running generation, or of the one being gathered
   std::map<std::string, int> previous_ranks_;  // by node id
   std::map<int, std::string> previous_names_;  // by group rank
   std::map<std::string, Waiters> barriers_;
-  std::optional<Patience> gathering_;  // since the first one joined
-  std::optional<Waiters> ending_;      // since the first one was done
+  std::optional<Patience> gathering_;  // since the first node joined
+  std::optional<Waiters> ending_;      // since the first node was done
   FirstCause first_cause_;             // of the running generation
-  std::optional<Question> asked_;      // last
-  Time answer_by_{};                   // else the silent are taken to go on
-  std::set<NodeId> answered_;          // where all were asked
-  // Since a request to save: what each node has answered.
+  std::optional<Question> asked_;      // the last question
+  Time answer_by_{};                   // at this time nodes without an answer count as going on
+  std::set<NodeId> answered_;          // if all nodes were asked
+  // After a request to save: each node's answer.
   std::optional<std::map<NodeId, std::uint64_t>> calls_;
   std::optional<Time> last_heartbeat_;
 };

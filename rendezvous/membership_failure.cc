@@ -1,4 +1,5 @@
-// Membership's part that ends a generation by a failure: which one was first, and who hears of it.
+// Membership's functions that end a generation by a failure: they find the first one and tell the
+// nodes.
 #include <fmt/format.h>
 #include <sys/wait.h>
 
@@ -12,8 +13,8 @@ namespace {
 
 namespace pb = dlrun::rendezvous;
 
-// For the node of a rank to answer beyond the time that it is given: as long as a rank that is
-// ending may take for it, and a node may be silent.
+// Time for a rank's node to answer, beyond the time in the question: a rank that is ending may take
+// this long, and a node may be silent.
 constexpr std::chrono::seconds kAnswerTime{20};
 
 RankEnd end_from(const pb::Failed& failed) {
@@ -38,14 +39,14 @@ RankEnd end_from(const pb::Failed& failed) {
 }  // namespace
 
 void Membership::fail(NodeId id, pb::Failed cause, bool is_final, Time now, Outbox& out) {
-  // What a node says about a generation that has ended, or before there is one, concerns nobody.
+  // A message about a generation that has ended, or before there is one, is ignored.
   if (!is_member(id)) return;
   const Node& node = nodes_.at(id);
   cause.set_group_rank(node.group_rank);
   cause.set_host(node.facts.host());
   const Restart restart = restarts_.decide(
       {.exit_code = cause.signal() != 0 ? 128 + cause.signal() : cause.exit_code(),
-       // A job that is to make room does not begin again.
+       // A job that was asked to save and end does not restart.
        .is_final = is_final || calls_.has_value(),
        .ran = std::chrono::duration_cast<std::chrono::milliseconds>(now - began_)});
   cause.set_again(restart.again);
@@ -61,7 +62,7 @@ void Membership::fail(NodeId id, pb::Failed cause, bool is_final, Time now, Outb
   is_over_ = !restart.again;
 }
 
-// The others wait for it, or are about to.
+// The other nodes wait for it, or are about to.
 void Membership::fail_next(NodeId id, pb::Failed cause, Outbox& out) {
   const auto found = nodes_.find(id);
   if (found == nodes_.end() || number_ == 0 || is_over_) return;
@@ -170,7 +171,7 @@ Membership::Outbox Membership::on_lost(NodeId id, Time now) {
     text =
         fmt::format("the rendezvous stood still for {} s, and {} gave it up", stood->count(), name);
   } else if (now - found->second.heard >= silence.named_after()) {
-    // The system has given up the connection before the last heartbeat was too old.
+    // The system has closed the connection before the last heartbeat was too old.
     text = text_of_silence(id, fmt::format("no heartbeat for {} s", silent_for.count()));
   } else {
     text = fmt::format(
@@ -182,7 +183,7 @@ Membership::Outbox Membership::on_lost(NodeId id, Time now) {
   return out;
 }
 
-// Silence does not tell a dead host from a broken network.
+// Silence does not distinguish a dead host from a broken network.
 std::string Membership::text_of_silence(NodeId id, const std::string& how) const {
   if (!is_member(id) || id == members_.front()) {
     return fmt::format("{} was lost: {}", name_of(nodes_.at(id)), how);

@@ -1,4 +1,4 @@
-// Membership's part that gathers nodes: who may join, and which ranks they get.
+// Membership's functions that gather nodes: which nodes may join, and which ranks they get.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ bool is_loopback(const std::string& address) {
   try {
     return resolve({address, 0}, Deadline::after(std::chrono::seconds(0))).front().is_loopback();
   } catch (const Error&) {
-    // A name, or nothing: the node's own affair.
+    // A name, or nothing: up to the node.
     return false;
   }
 }
@@ -49,7 +49,7 @@ void Membership::refuse(NodeId id, const pb::Join& facts, const std::string& rea
   out.push_back(std::move(refusal));
 }
 
-// The endpoint is node 0's own: a stranger that came before node 0 does not say what the job is.
+// The endpoint is node 0's own, so node 0 defines the job, even if another node came first.
 bool Membership::decides_for_the_job(const pb::Join& facts) const {
   return !job_ || (facts.node_rank() == 0 && job_->node_rank() != 0 && number_ == 0);
 }
@@ -100,8 +100,8 @@ std::optional<std::string> Membership::objection(NodeId id, const pb::Join& fact
   return std::nullopt;
 }
 
-// Wished ranks first; the others keep the one of the generation before where it is free, and then
-// fill up in the order in which they joined.
+// Requested ranks come first. The other nodes keep their ranks of the previous generation if these
+// are free, and then fill up in the order in which they joined.
 std::vector<Membership::NodeId> Membership::order_of_ranks() const {
   constexpr NodeId kFree = 0;
   std::vector<NodeId> ranks(joined_.size(), kFree);
@@ -126,9 +126,9 @@ std::vector<Membership::NodeId> Membership::order_of_ranks() const {
   return ranks;
 }
 
-// A node on the service's own host may know itself by a loopback address only (Debian's /etc/hosts
-// maps the host's name to 127.0.1.1); the others know a better one: that at which they reached the
-// service.
+// A node on the service's host may know itself by a loopback address only (Debian's /etc/hosts maps
+// the host's name to 127.0.1.1). Other nodes know a better address: the one at which they reached
+// the service.
 std::string Membership::address_of(const Node& node) const {
   if (!is_loopback(node.facts.address())) return node.facts.address();
   for (const NodeId id : joined_) {
@@ -183,7 +183,7 @@ void Membership::close_generation(Time now, Outbox& out) {
   began_ = now;
 }
 
-// To each node whose line differs from node 0's, and to node 0 once.
+// Warns each node whose line differs from node 0's, and node 0 once.
 void Membership::warn_of_other_lines(Outbox& out) const {
   const Node& first = nodes_.at(members_.front());
   std::string shown;

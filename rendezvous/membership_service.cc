@@ -17,13 +17,14 @@ constexpr std::chrono::milliseconds kTick{250};
 
 }  // namespace
 
-// Its reactions run on gRPC's threads and only post events; everything else is called by the
-// service's thread.
+// Its reactions run on gRPC's threads and only post events; the service's thread calls everything
+// else.
 class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromNode, pb::ToNode> {
  public:
   Stream(MembershipService& service, Membership::NodeId node) : service_(service), node_(node) {}
 
-  // Nothing may be begun on a stream that was told to end: with its last reaction gRPC forgets it.
+  // No operation may begin on a stream that was told to end: gRPC forgets it with its last
+  // reaction.
   void read() {
     if (finished_) return;
     hand_over(this);
@@ -127,7 +128,7 @@ void MembershipService::run() {
     {
       std::unique_lock lock(mutex_);
       posted_.wait_until(lock, next_tick, [&] { return stopping_ || !events_.empty(); });
-      // The server has ended before the service does: what is queued is all there will be.
+      // The server has ended before the service does: no more events will be queued.
       if (stopping_ && events_.empty()) return;
       events = std::exchange(events_, {});
     }

@@ -1,9 +1,9 @@
-// The Membership service of rendezvous.proto: streams of nodes around the state machine. Included
-// by .cc files only.
+// The Membership service of rendezvous.proto: the nodes' streams, around the state machine.
+// Included by .cc files only.
 //
-// gRPC's threads only leave events in a queue; one thread takes them out, keeps the time and makes
-// every call on the streams, so that no lock is held in a call to gRPC. It must outlive the server
-// that runs the service; its streams end with that server.
+// gRPC's threads only queue events. One thread takes them out, keeps the time and makes every call
+// on the streams, so that no lock is held in a call to gRPC. The service must outlive the server
+// that runs it; its streams end with that server.
 #pragma once
 
 #include <condition_variable>
@@ -30,7 +30,7 @@ class MembershipService final : public dlrun::rendezvous::Membership::CallbackSe
   grpc::ServerBidiReactor<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>* Join(
       grpc::CallbackServerContext* context) override;
 
-  // Waits until no node is left, or for the deadline.
+  // Waits until no node is left, or the deadline.
   void wait_empty(Deadline deadline);
 
  private:
@@ -57,7 +57,7 @@ class MembershipService final : public dlrun::rendezvous::Membership::CallbackSe
   bool stopping_ = false;
 
   std::function<void(std::uint64_t)> on_generation_;
-  Membership membership_;  // of the thread
+  Membership membership_;  // the thread's
   std::thread thread_;
 };
 

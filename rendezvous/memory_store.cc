@@ -13,7 +13,7 @@
 namespace dl::rendezvous {
 namespace {
 
-// One blocking call: its thread sleeps here until the table's callback comes.
+// One blocking call: its thread sleeps here until the table calls back.
 class Sleeper {
  public:
   KeyTable::Done done() {
@@ -24,7 +24,7 @@ class Sleeper {
     };
   }
 
-  // Waits for the callback of `ticket`; `describe` says what is waited for. Throws kTimeout and
+  // Waits for the callback of `ticket`; `describe` returns what is missing. Throws kTimeout and
   // kAborted.
   KeyTable::Result sleep(KeyTable& table, KeyTable::Ticket ticket, Deadline deadline,
                          Patience patience, const std::function<std::string()>& describe) {
@@ -39,7 +39,7 @@ class Sleeper {
         if (late && table.cancel(ticket)) throw Error(ErrorKind::kTimeout, text);
       }
       lock.lock();
-      // Too late to cancel: the callback is on its way, and this object must outlive it.
+      // Too late to cancel: the callback will run, and this object must outlive it.
       if (late) woken_.wait(lock, is_done);
     }
     if (result_->closed) {

@@ -28,7 +28,7 @@ class MemoryStore final : public Store {
                             Deadline deadline) override;
   void close(std::string_view reason) noexcept override;
 
-  // The map below, for a service that shares it.
+  // The table of keys, for a service that shares it.
   KeyTable& table() noexcept { return table_; }
 
  private:

@@ -24,7 +24,7 @@ bool PrefixStore::is_of_generation_before(std::uint64_t generation, std::string_
 }
 
 std::string PrefixStore::full(std::string_view call, std::string_view key) const {
-  // With the prefix before it an empty key would pass.
+  // Check before the prefix is added: an empty key would pass afterwards.
   check_key(call, key);
   return prefix_ + std::string(key);
 }

@@ -1,5 +1,5 @@
-// PrefixStore: another Store seen through a prefix of its keys, so that generations and groups do
-// not see each other's.
+// PrefixStore: another Store with a prefix before every key, so that generations and groups do not
+// see each other's keys.
 //
 // Does not own the store below, which must outlive it. Any thread.
 #pragma once
@@ -10,11 +10,11 @@ namespace dl::rendezvous {
 
 class PrefixStore final : public Store {
  public:
-  // `prefix` is put before every key as it is: "gen3/".
+  // `prefix` is put before every key unchanged: "gen3/".
   PrefixStore(Store& store, std::string prefix);
   // The keys of one generation: the prefix is "gen<number>/".
   static std::string generation_prefix(std::uint64_t generation);
-  // Whether the key belongs to a generation before this one.
+  // True if the key belongs to an earlier generation.
   static bool is_of_generation_before(std::uint64_t generation, std::string_view key);
 
   void set(std::string_view key, std::string_view value, Deadline deadline) override;
@@ -27,7 +27,7 @@ class PrefixStore final : public Store {
   bool erase(std::string_view key, Deadline deadline) override;
   std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
                             Deadline deadline) override;
-  // Closes the store below, and so everybody who uses it in this process.
+  // Closes the store below, for all its users in this process.
   void close(std::string_view reason) noexcept override;
 
  private:

@@ -19,7 +19,7 @@
 namespace dl::rendezvous {
 namespace {
 
-// Time for the last answers to leave.
+// Time for sending the last answers.
 constexpr std::chrono::milliseconds kServiceFarewell{100};
 
 Hello introduce(const std::string& job) {
@@ -71,9 +71,11 @@ void RendezvousService::begin_generation(std::uint64_t generation) {
 }
 
 void RendezvousService::shutdown(Deadline deadline) {
+  // A node that comes now looks for the job's next service.
+  impl_->acceptor.stop();
   impl_->membership.wait_empty(deadline);
   impl_->table.close("the rendezvous service has ended");
-  // An idle client keeps its connection, and gRPC would wait for that.
+  // An idle client keeps its connection, and gRPC would wait for it.
   impl_->host->shutdown(Deadline::after(kServiceFarewell));
 }
 

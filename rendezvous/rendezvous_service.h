@@ -1,7 +1,8 @@
-// The rendezvous service: store and membership behind one listening socket. What
-// `dlrun-rendezvous` runs.
+// The rendezvous service: store and membership behind one listening socket. `dlrun-rendezvous` runs
+// it.
 //
-// Owns the listener, a thread that accepts, one that keeps the membership, and gRPC's. Any thread.
+// Owns the listener, a thread that accepts, a thread for the membership, and gRPC's threads. Any
+// thread.
 #pragma once
 
 #include <chrono>
@@ -25,9 +26,10 @@ class RendezvousService {
   RendezvousService& operator=(const RendezvousService&) = delete;
 
   const Address& address() const noexcept;
-  // Fences the store: for a job whose generations this service's membership does not count.
+  // Refuses the store to earlier generations; for a job whose generations this service's membership
+  // does not count.
   void begin_generation(std::uint64_t generation);
-  // Lets nobody in any more, gives the nodes until the deadline to leave, and ends what is left.
+  // Accepts no more nodes, gives the present ones until the deadline to leave, and ends the rest.
   void shutdown(Deadline deadline);
 
  private:

@@ -1,5 +1,5 @@
-// How a process learns that it stood still: stopped by a signal, or on a machine that was paused or
-// suspended. It must not judge others by what it did not hear meanwhile.
+// Tells a process that it stood still: stopped by a signal, or on a machine that was paused or
+// suspended. It must not blame others for what it missed meanwhile.
 #pragma once
 
 #include <chrono>
@@ -10,20 +10,20 @@
 
 namespace dl::rendezvous {
 
-// How long this machine has been suspended since it was started: Deadline's clock leaves that out.
+// How long this machine has been suspended since boot: Deadline's clock excludes this time.
 std::chrono::nanoseconds time_suspended() noexcept;
 
-// Looks at the clock. One thread at a time.
+// Compares readings of the clock. One thread at a time.
 class Standstill {
  public:
   using Time = Deadline::Clock::time_point;
   using Span = std::chrono::nanoseconds;
 
-  // A process that runs looks at least every `most`, if late then by less than `slack`.
+  // A running process calls look() at least every `most`, and late by less than `slack`.
   Standstill(Span most, Span slack) noexcept : most_(most), slack_(slack) {}
 
-  // For how long this process did not run since the last look; 0 if it did. `suspended` as
-  // time_suspended() gives it. What was to be heard by now has that much time more.
+  // How long this process did not run since the last call; 0 if it did. `suspended`:
+  // time_suspended(). Deadlines for others' messages are extended by this time.
   Span look(Time now, Span suspended) noexcept {
     const bool first = !last_;
     const Span gap = first ? Span(0) : now - *last_;

@@ -1,4 +1,4 @@
-// Store: the few shared facts of a job (addresses, counters, who is in), as a key-value map with
+// Store: the few shared facts of a job (addresses, counters, members), as a key-value map with
 // waiting.
 //
 // Keys are UTF-8 texts without NUL of 1 byte to 1 KiB, values are bytes of at most 16 MiB and may
@@ -8,9 +8,8 @@
 //                     deadline)
 //   kAborted          the store was closed under the call
 //   kInvalidArgument  a key that is empty, too long or not UTF-8, or a value that is too long
-// A wait that lasts longer than 5 s (`speak_after` of each store) is logged with what it waits for.
-// Callers that belong to a generation go through a PrefixStore, so that no key of one generation is
-// seen by another.
+// A wait that lasts longer than 5 s (`speak_after` of each store) logs the missing keys. Callers
+// that belong to a generation use a PrefixStore, so that generations do not see each other's keys.
 //
 // Thread-safety: every member may be called from any thread; waiting calls of several threads do
 // not delay each other. Implementations: MemoryStore (one process), FileStore (a shared directory),
@@ -41,26 +40,25 @@ class Store {
 
   // The value; waits until the key exists.
   virtual std::string get(std::string_view key, Deadline deadline) = 0;
-  // The value, or nullopt where the key does not exist now.
+  // The value, or nullopt if the key does not exist now.
   virtual std::optional<std::string> try_get(std::string_view key, Deadline deadline) = 0;
 
   // Waits until all keys exist.
   virtual void wait(std::span<const std::string> keys, Deadline deadline) = 0;
 
   // Adds to a decimal number (a missing key counts as 0) and returns the sum. Throws
-  // kInvalidArgument where the value is not a number, or the sum does not fit 64 bits.
+  // kInvalidArgument if the value is not a number, or the sum does not fit 64 bits.
   virtual std::int64_t add(std::string_view key, std::int64_t delta, Deadline deadline) = 0;
 
   struct Swap {
     bool swapped = false;
     std::optional<std::string> present;  // the value after the call; nullopt: no such key
   };
-  // Sets the key to `desired` where its value equals `expected`; nullopt stands for "does not
-  // exist".
+  // Sets the key to `desired` if its value equals `expected`; nullopt means "does not exist".
   virtual Swap compare_and_set(std::string_view key, const std::optional<std::string>& expected,
                                std::string_view desired, Deadline deadline) = 0;
 
-  // True where there was such a key.
+  // Returns true if the key existed.
   virtual bool erase(std::string_view key, Deadline deadline) = 0;
 
   struct Change {
@@ -69,13 +67,12 @@ class Store {
     std::uint64_t version = 0;         // of the store; strictly growing over all changes
   };
   // The changes of keys that begin with `prefix` after version `since` (0: from the beginning,
-  // which reports each present key once); waits until there is at least one. Of several changes to
-  // one key only the last need be reported.
+  // which reports each existing key once); waits until there is at least one. If a key changed
+  // several times, only the last change need be reported.
   virtual std::vector<Change> watch(std::string_view prefix, std::uint64_t since,
                                     Deadline deadline) = 0;
 
-  // Ends every call under way, and every later one, with kAborted and this reason. Harmless when
-  // repeated.
+  // Ends every call under way, and every later one, with kAborted and this reason. May be repeated.
   virtual void close(std::string_view reason) noexcept = 0;
 };
 

@@ -56,7 +56,7 @@ std::string missing_text(std::string_view call, std::span<const std::string> mis
   if (missing.size() > kMostKeysListed)
     list += fmt::format(" and {} more", missing.size() - kMostKeysListed);
   if (wanted == 1) {
-    return fmt::format("store: {}: nobody has set {} after {:.1f} s", call, list,
+    return fmt::format("store: {}: no process has set {} after {:.1f} s", call, list,
                        seconds_since(since));
   }
   return fmt::format("store: {}: {} of {} keys are still missing after {:.1f} s: {}", call,

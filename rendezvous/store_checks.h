@@ -1,4 +1,4 @@
-// What every Store checks and says in the same words, whatever it is made of.
+// Checks and error texts that all Stores share.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ inline constexpr std::size_t kLongestValue = std::size_t{16} << 20;
 void check_key(std::string_view call, std::string_view key);
 void check_value(std::string_view call, std::string_view key, std::string_view value);
 
-// The decimal number that add() keeps, after adding; a missing value counts as 0. Throws
-// kInvalidArgument where it is not a number or the sum does not fit 64 bits.
+// Adds to the decimal number of add(); a missing value counts as 0. Throws kInvalidArgument if it
+// is not a number or the sum does not fit 64 bits.
 std::int64_t add_to_number(std::string_view key, const std::optional<std::string>& present,
                            std::int64_t delta);
 

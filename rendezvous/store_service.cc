@@ -24,7 +24,7 @@ std::uint64_t fresh_number() {
   return number;
 }
 
-// Answers at once with what `call` does or throws.
+// Answers at once with the result of `call`, or its exception.
 grpc::ServerUnaryReactor* answer(StoreService* service, grpc::CallbackServerContext* context,
                                  const std::function<grpc::Status()>& call) {
   take_over(service);
@@ -40,9 +40,9 @@ grpc::ServerUnaryReactor* answer(StoreService* service, grpc::CallbackServerCont
   return reactor;
 }
 
-// A call that waits in the table. Two may end it, the table and the caller's going away or running
-// out of time; whoever gets the ticket back does. gRPC knows of it from the moment at which the
-// service has returned it, and is done with it at OnDone(), so that start() is never overtaken.
+// A call that waits in the table. The table may end it, or the caller's cancellation or deadline:
+// the side that gets the ticket back ends it. gRPC knows the call from the moment when the service
+// has returned it, and is done with it at OnDone(), so start() always finishes first.
 class WaitingCall final : public grpc::ServerUnaryReactor {
  public:
   using Fill = std::function<void(KeyTable::Result)>;
@@ -110,7 +110,7 @@ grpc::Status StoreService::once(const pb::RequestId& id, google::protobuf::Messa
   }
   Client& client = clients_[id.client()];
   client.fence = id.fence();
-  // The first sending of a request can arrive after its repetition has been answered.
+  // The first copy of a request may arrive after its repetition was answered.
   if (id.sequence() < client.oldest) {
     return {grpc::StatusCode::CANCELLED, "this request was answered on another connection"};
   }

@@ -1,7 +1,7 @@
 // The Store service of rendezvous.proto over a KeyTable. Included by .cc files only.
 //
-// Waits hold no thread: their reactors stand in the table's lists until a change, the caller's
-// deadline or the end of the caller comes. The table must outlive the server that runs the service.
+// Waits occupy no thread: their reactors are listed in the table until a change, the caller's
+// deadline or the caller's end. The table must outlive the server that runs the service.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
   explicit StoreService(KeyTable& table);
   ~StoreService() override;
 
-  // From now on changes by clients of an earlier generation are refused; their keys, and what is
-  // remembered of them, go. Any thread.
+  // From now on changes by clients of an earlier generation are refused; their keys and remembered
+  // answers are removed. Any thread.
   void begin_generation(std::uint64_t generation);
 
   grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
@@ -54,7 +54,7 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
                                   dlrun::rendezvous::WatchReply* reply) override;
 
  private:
-  // What a mutating request was answered, for a client that asks again.
+  // The answer to a mutating request, for a client that repeats it.
   struct Answer {
     grpc::Status status;
     std::string reply;
@@ -64,7 +64,7 @@ class StoreService final : public dlrun::rendezvous::Store::CallbackService {
     std::uint64_t oldest = 0;                 // requests below it are over for the client
     std::map<std::uint64_t, Answer> answers;  // by sequence
   };
-  // Runs `change` unless this request has been run before, and repeats its answer otherwise.
+  // Runs `change` unless this request was run before; then repeats its answer.
   grpc::Status once(const dlrun::rendezvous::RequestId& id, google::protobuf::Message* reply,
                     const std::function<void()>& change);
 

@@ -1,5 +1,5 @@
-// all_reduce, in five ways. A sum is put together so that the ranks' shares stand in one order on
-// all ranks: where two ranks exchange partial sums, both take the lower ranks' first.
+// Five algorithms for all_reduce. A sum adds the ranks' shares in the same order on all ranks: if
+// two ranks exchange partial sums, both put the lower ranks' sum first.
 #include "collectives/algorithms/all_reduce.h"
 
 #include <bit>
@@ -9,8 +9,8 @@
 namespace dl::collectives {
 namespace {
 
-// Every rank sends all of its input to every other and reduces all shares itself: one step, and the
-// same order of additions everywhere.
+// Every rank sends all of its input to every other rank and reduces all shares itself: one step,
+// and the same order of additions on every rank.
 Schedule direct_all_reduce(const Descriptor& d, int rank, int size, bool in_place) {
   Schedule s;
   const std::size_t bytes = d.count * size_of(d.dtype);
@@ -29,7 +29,7 @@ Schedule direct_all_reduce(const Descriptor& d, int rank, int size, bool in_plac
   return s;
 }
 
-// As many bytes as a ring: shares to the rank that sums them, results to everybody.
+// Sends as many bytes as a ring: shares to the rank that sums them, results to all ranks.
 Schedule shares_all_reduce(const Descriptor& d, int rank, int size) {
   const std::vector<Part> parts = even_parts(d, size);
   const Part own = parts[static_cast<std::size_t>(rank)];
@@ -48,9 +48,9 @@ Schedule shares_all_reduce(const Descriptor& d, int rank, int size) {
   return s;
 }
 
-// Patarasuk and Yuan 2009: p-1 steps of reduce-scatter, p-1 of all-gather; each chunk's sum is made
-// along the ring, once, and copied. In place needs no guard: a chunk's final bytes exist only after
-// this rank's share of them has arrived at its neighbour.
+// Patarasuk and Yuan 2009: p-1 steps of reduce-scatter, then p-1 of all-gather; each chunk's sum is
+// computed once, along the ring, and then copied. In place needs no guard: a chunk's final bytes
+// exist only after this rank's share of them has arrived at its neighbour.
 Schedule ring_all_reduce(const Descriptor& d, int rank, int size) {
   Schedule s;
   const std::size_t element = size_of(d.dtype);
@@ -86,8 +86,8 @@ Schedule ring_all_reduce(const Descriptor& d, int rank, int size) {
   return s;
 }
 
-// Exchanges between pairs want a power of two: of `rest` pairs of neighbours at the front, the odd
-// rank gives its share to the even one, stays out, and gets the result (Rabenseifner 2004).
+// Pairwise exchange needs a power of two. In each of the first `rest` pairs of neighbours the odd
+// rank gives its share to the even one, stays out, and receives the result (Rabenseifner 2004).
 struct Core {
   int size;   // the largest power of two
   int rest;   // ranks beyond it
@@ -102,7 +102,8 @@ struct Core {
   bool has_partner() const noexcept { return index >= 0 && index < rest; }
 };
 
-// A rank that stays out. What it gets was made of all that it has sent.
+// A rank that stays out. No guard is needed: the result it receives depends on all that it has
+// sent.
 Schedule outside(int partner, std::size_t bytes) {
   Schedule s;
   s.sends.push_back({.peer = partner, .region = Region::kInput, .bytes = bytes});
@@ -110,15 +111,15 @@ Schedule outside(int partner, std::size_t bytes) {
   return s;
 }
 
-// Where the sum so far stands, and the receive that made it.
+// The place of the partial sum, and the receive that completed it.
 struct Sum {
   Region region = Region::kInput;
   std::size_t offset = 0;
   int from = Transfer::kNothing;
 };
 
-// lg p rounds; in each, pairs of twice the distance exchange their sums so far, whole. Sums live in
-// two slots of scratch that take turns, as a slot's bytes may still be leaving.
+// lg p rounds; in each, pairs of twice the distance exchange their whole partial sums. Sums
+// alternate between two slots of scratch, because a slot may still be being sent.
 Schedule doubling_all_reduce(const Descriptor& d, int rank, int size, bool in_place) {
   const Core core(rank, size);
   const std::size_t bytes = d.count * size_of(d.dtype);
@@ -164,9 +165,9 @@ Schedule doubling_all_reduce(const Descriptor& d, int rank, int size, bool in_pl
   return s;
 }
 
-// Rabenseifner 2004: in lg p rounds pairs of twice the distance exchange halves of what they have
-// summed so far, then the way back with the results. In place needs no guard: what comes back over
-// a range was made of what this rank has sent of it.
+// Rabenseifner 2004: in lg p rounds pairs of twice the distance exchange halves of their partial
+// sums, and then in reverse order the results. In place needs no guard: the result for a range
+// depends on what this rank has sent of this range.
 Schedule halving_all_reduce(const Descriptor& d, int rank, int size) {
   const Core core(rank, size);
   const std::size_t element = size_of(d.dtype);

@@ -5,11 +5,11 @@
 
 namespace dl::collectives {
 
-// Below so many ranks recursive doubling is the direct exchange.
+// With fewer ranks recursive doubling is the same as the direct exchange.
 inline constexpr int kLeastRanksToDouble = 4;
 
-// kDirect, kShares, kRing, kDoubling or kHalving. Those that
-// let partial sums travel are not for what needs_raw_shares() (reduce.h), nor for Order::kTree.
+// `algorithm`: kDirect, kShares, kRing, kDoubling or kHalving. Algorithms that send partial sums
+// must not be used if needs_raw_shares() (reduce.h), nor for Order::kTree.
 Schedule all_reduce_schedule(const Descriptor& descriptor, Algorithm algorithm, int rank, int size,
                              bool in_place);
 

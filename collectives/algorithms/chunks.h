@@ -9,8 +9,8 @@
 
 namespace dl::collectives {
 
-// The part of [0, count) elements that rank `i` of `size` is responsible for, in bytes: even to one
-// element.
+// The part of [0, count) elements for which rank `i` of `size` is responsible, in bytes; parts
+// differ by at most one element.
 inline Part chunk_of(std::size_t count, std::size_t element, int size, int i) noexcept {
   const auto ranks = static_cast<std::size_t>(size);
   const auto index = static_cast<std::size_t>(i);

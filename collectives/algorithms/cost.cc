@@ -8,10 +8,10 @@
 namespace dl::collectives {
 namespace {
 
-// Raw shares go to memory and come back, where a ring reduces what is still in cache.
+// Raw shares are written to memory and read again; a ring reduces data that is still in cache.
 constexpr double kRawShare = 2;
 
-// Thakur, Rabenseifner and Gropp 2005, 3; direct and shares likewise.
+// Thakur, Rabenseifner and Gropp 2005, section 3; direct and shares in the same terms.
 double all_reduce_cost(Algorithm algorithm, double p, double n, const Link& l) noexcept {
   const auto core = static_cast<double>(std::bit_floor(static_cast<unsigned>(p)));
   const auto rounds = static_cast<double>(std::bit_width(static_cast<unsigned>(p)) - 1);

@@ -1,5 +1,5 @@
-// What an operation is expected to take: Hockney's and LogP's terms (Hockney 1994; Culler et al.
-// 1993), the same for every size, so that algorithms can be told apart before they run.
+// Expected time of an operation, in the terms of Hockney (1994) and LogP (Culler et al. 1993),
+// which are the same for every size: it ranks algorithms before they run.
 //
 // Pure functions; any thread.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace dl::collectives {
 
-// What ranks talk over.
+// The link between ranks.
 enum class LinkKind : std::uint8_t {
   kShm,       // shared memory of one node
   kLoopback,  // TCP inside one node
@@ -24,16 +24,16 @@ std::string_view name_of(LinkKind kind) noexcept;
 
 struct Link {
   double a = 0;  // latency of a message, seconds
-  double o = 0;  // seconds that each further message of one step costs its sender
-  double b = 0;  // seconds a byte, while both ways are in use
+  double o = 0;  // seconds that each further message of a step costs its sender
+  double b = 0;  // seconds a byte, with both directions in use
   double g = 0;  // seconds a byte of reduction, in cache
   friend bool operator==(const Link&, const Link&) noexcept = default;
 };
-// Round figures of the right order, not a measurement of any machine: `dlbench --tune` makes one.
-// ethernet is a 10 Gbit/s line.
+// Round figures of the right order, not measured on any machine: `dlbench --tune` measures.
+// Ethernet is a 10 Gbit/s link.
 Link default_link(LinkKind kind) noexcept;
 
-// Seconds. `bytes` is count * size of an element, as the operation takes its count.
+// In seconds. `bytes` is count * size of an element, with the operation's own count.
 double cost(OpKind op, Algorithm algorithm, int ranks, std::size_t bytes,
             const Link& link) noexcept;
 

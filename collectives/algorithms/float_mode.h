@@ -1,9 +1,8 @@
-// The CPU's default floating-point mode for as long as this lives: round to nearest, denormals
-// kept.
+// Sets the CPU's default floating-point mode for its lifetime: round to nearest, denormals kept.
 //
-// A program may have switched denormals off in its own threads (-ffast-math does) and not in the
-// progress thread. Who reduces is chance, and must not show in the bits. Costs a few nanoseconds
-// where the mode is the default already.
+// A program may have switched denormals off in its own threads (-ffast-math does), but not in the
+// progress thread. Which thread reduces is chance, and must not change the result's bits. Costs a
+// few nanoseconds if the mode is the default already.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ std::vector<Part> pack(std::span<const std::size_t> counts, std::size_t element)
   return parts;
 }
 
-// The root answers with a header, so that nobody leaves without having heard of a mismatch.
+// The root answers with a header, so that no rank leaves without having heard of a mismatch.
 Schedule gather_schedule(std::span<const Part> parts, int root, int rank, int size) {
   Schedule s;
   if (rank != root) {

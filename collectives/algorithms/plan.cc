@@ -7,12 +7,12 @@ namespace dl::collectives {
 namespace {
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-// At most this many bytes leave a rank in the direct exchange of a small operation, and down each
-// branch of a tree; above, bandwidth decides.
+// Limit for a small operation: the most bytes that leave a rank in the direct exchange, or go down
+// each branch of a tree. Above it bandwidth decides.
 constexpr std::uint64_t kSmallBytes = 64 * 1024;
 
-// The costs do not see that a ring talks to neighbours only and never waits for a round to end, and
-// would have halving win at any size. The bound is a choice, not a measurement.
+// The costs ignore that a ring talks to neighbours only and never waits for a round to end, and so
+// favour halving at any size. This bound is a choice, not a measurement.
 constexpr std::uint64_t kMostHalved = 1024 * 1024;
 
 bool has(OpKind op, SumClass sums, Algorithm algorithm) noexcept {
@@ -30,8 +30,8 @@ Algorithm cheapest(OpKind op, SumClass sums, int ranks, std::uint64_t bytes,
   });
 }
 
-// The terms tell the all_reduces apart. What decides for the others is that a link carries the data
-// of many at once, which they do not know: fixed sizes.
+// The costs decide between all_reduce's algorithms. For other operations it matters that a link
+// carries the data of many ranks at once, which the costs ignore: these use fixed sizes.
 Algorithm unruled(OpKind op, SumClass sums, int ranks, std::uint64_t bytes,
                   const Link& link) noexcept {
   const bool is_small = bytes <= kSmallBytes / static_cast<std::uint64_t>(std::max(ranks - 1, 1));
@@ -63,8 +63,8 @@ std::vector<Choices::Step> steps_of(const Plan& plan, OpKind op, SumClass sums, 
   std::vector<PlanRule> rules;
   std::ranges::copy_if(plan.rules, std::back_inserter(rules),
                        [&](const PlanRule& rule) { return fits(rule, op, sums, shape); });
-  // Between two of these sizes the choice is one. Powers of two are near enough for the costs, and
-  // exact for rules and fixed sizes.
+  // The choice is constant between two of these sizes. Powers of two are close enough for the
+  // costs; rules and fixed sizes are exact.
   std::vector<std::uint64_t> sizes{kMost};
   for (int bit = 0; bit < 48; ++bit) sizes.push_back(std::uint64_t{1} << bit);
   for (const PlanRule& rule : rules) sizes.push_back(rule.up_to);

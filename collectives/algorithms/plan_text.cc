@@ -1,4 +1,4 @@
-// Plans as text: files, records, and what DLRUN_ALGORITHM says.
+// Plans as text: files, records, and the value of DLRUN_ALGORITHM.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ std::optional<Enum> find_named(std::string_view name, std::size_t count) {
   return std::nullopt;
 }
 
-// The operations that leave something to choose.
+// The operations with more than one algorithm.
 std::vector<OpKind> ops_with_choice() {
   std::vector<OpKind> ops;
   for (std::size_t i = 0; i < kOpKindCount; ++i) {
@@ -48,7 +48,7 @@ std::vector<OpKind> ops_with_choice() {
   return ops;
 }
 
-// Throws kInvalidArgument where the operation has no choice or lacks the algorithm.
+// Throws kInvalidArgument if the operation has only one algorithm or lacks this one.
 Algorithm algorithm_of(OpKind op, bool raw_shares, std::string_view name) {
   const auto all = algorithms_of(op, raw_shares);
   DL_CHECK(all.size() > 1 || raw_shares, kInvalidArgument,
@@ -84,15 +84,15 @@ std::uint64_t bytes_of(std::string_view text) {
   const auto count = read_number<std::uint64_t>(has_unit ? text.substr(0, text.size() - 1) : text);
   const std::uint64_t scale = has_unit ? std::uint64_t{1024} << (10 * unit) : 1;
   DL_CHECK(count && *count <= UINT64_MAX / scale, kInvalidArgument,
-           "'{}' is no number of bytes; wanted one like 65536, 64K or max", text);
+           "'{}' is not a number of bytes; wanted one like 65536, 64K or max", text);
   return *count * scale;
 }
 
 int members_of(std::string_view text, std::string_view what) {
   if (text == kAny) return 0;
   const auto count = read_number<int>(text);
-  DL_CHECK(count && *count > 0, kInvalidArgument, "'{}' is no number of {}; wanted one or *", text,
-           what);
+  DL_CHECK(count && *count > 0, kInvalidArgument, "'{}' is not a number of {}; wanted one or *",
+           text, what);
   return *count;
 }
 
@@ -132,7 +132,7 @@ PlanRule read_rule(const std::vector<std::string_view>& words) {
            "a rule has six words: rule OPERATION any|partial|raw NODES RANKS BYTES ALGORITHM");
   PlanRule rule{.op = op_of(words[1])};
   DL_CHECK(words[2] == "any" || words[2] == "partial" || words[2] == "raw", kInvalidArgument,
-           "'{}' is no kind of sum; there are any, partial, raw", words[2]);
+           "'{}' is not a kind of sum; there are any, partial, raw", words[2]);
   if (words[2] == "partial") rule.sums = SumClass::kPartial;
   if (words[2] == "raw") rule.sums = SumClass::kRaw;
   rule.nodes = members_of(words[3], "nodes");

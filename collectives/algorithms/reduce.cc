@@ -1,5 +1,5 @@
-// Highway compiles this file once for each instruction set and picks one at run time; the loops are
-// plain, so that the compiler vectorises them for each.
+// Highway compiles this file once for each instruction set and picks one at run time. The loops are
+// plain, so that the compiler vectorises them for each instruction set.
 #include "collectives/algorithms/reduce.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -39,7 +39,7 @@ __extension__ using UInt128 = unsigned __int128;
 inline float load(Half x) noexcept {
   const std::uint32_t sign = std::uint32_t{x.bits & 0x8000u} << 16;
   const std::uint32_t magnitude = x.bits & 0x7fffu;
-  // A subnormal is its integer times 2^-24, which f32 holds as a normal number.
+  // A subnormal is its integer times 2^-24, which f32 represents as a normal number.
   const auto subnormal =
       std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<int>(magnitude)) * 0x1p-24f);
   const std::uint32_t normal = (magnitude << 13) + (magnitude >= 0x7c00u ? 224u << 23 : 112u << 23);
@@ -56,13 +56,13 @@ inline T load(T x) noexcept {
   return x;
 }
 
-// To the nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 inline void store(Half& to, float value) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t x = bits & 0x7fffffffu;
   const std::uint32_t normal = (x + 0xfffu + ((x >> 13) & 1u) - (112u << 23)) >> 13;
-  // One ulp of 0.5 is one f16 subnormal: the addition rounds.
+  // One ulp of 0.5f is one f16 subnormal, so the addition rounds.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(std::min(x, 0x38800000u)) + 0.5f) -
       0x3f000000u;
@@ -84,7 +84,7 @@ inline void store(T& to, V value) noexcept {
   to = static_cast<T>(value);
 }
 
-// Integers are added and multiplied as unsigned numbers of at least 32 bits, where wrapping is
+// Integers are added and multiplied as unsigned numbers of at least 32 bits, for which wrapping is
 // defined.
 template <typename T>
 struct Wrapping {
@@ -93,7 +93,7 @@ struct Wrapping {
                          std::conditional_t<(sizeof(T) > 4), std::uint64_t, std::uint32_t>>;
 };
 
-// Which of two NaNs' bits an addition hands on is the compiler's choice, loop by loop; here it is
+// The compiler may choose, loop by loop, which of two NaN operands an addition returns: return
 // always the same NaN.
 template <typename T>
 inline T one_nan(T x) noexcept {
@@ -140,8 +140,8 @@ void reduce_loop(T* dst, const T* a, const T* b, std::size_t count) {
   }
 }
 
-// How many operations follow share `s`: one joins it to what lies before it, or in a tree as many
-// as there are pairs, pairs of pairs, ... that it completes.
+// Number of operations after share `s` is read. Left to right: one. In a tree: one for each aligned
+// block of 2^k shares that it completes.
 inline int joins_after(std::size_t s, Order order) noexcept {
   return order == Order::kTree ? std::countr_zero(s + 1) : s > 0;
 }
@@ -154,7 +154,8 @@ void combine_loop(T* dst, std::span<const void* const> shares, std::size_t count
       std::conditional_t<kWide, std::conditional_t<sizeof(Value) == 8, Int128, std::int64_t>,
                          Value>;
   constexpr std::size_t kBlock = 4096 / sizeof(Accumulator);
-  // Sums of blocks of shares, each smaller than the one before it; from left to right it is one.
+  // Partial sums of blocks of shares, each block smaller than the previous one; from left to right
+  // there is one.
   Accumulator sums[32][kBlock];
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t n = std::min(kBlock, count - begin);
@@ -197,16 +198,16 @@ void divide_loop(T* x, std::size_t count, int ranks) {
   }
 }
 
-// A reduction, with one name for those that are the same instructions.
+// A reduction; canonical() maps those with the same instructions to one pair.
 struct Pair {
   DType dtype;
   ReduceOp op;
   constexpr bool operator==(const Pair&) const = default;
 };
 
-// bool has "or", "and" and "xor" only, and two's complement makes no difference between signed and
-// unsigned except in an order or a quotient. Each pair that is left costs a loop in the program and
-// tenths of a second to compile, for each instruction set.
+// bool has "or", "and" and "xor" only. In two's complement signed and unsigned differ only in
+// comparisons and divisions. Each remaining pair costs a loop in the program and tenths of a second
+// to compile, for each instruction set.
 constexpr Pair canonical(Pair pair) noexcept {
   const auto [dtype, op] = pair;
   if (dtype == DType::kBool) {
@@ -240,8 +241,8 @@ constexpr Pair canonical(Pair pair) noexcept {
 template <ReduceOp kOp>
 using OpTag = std::integral_constant<ReduceOp, kOp>;
 
-// Calls f with a null pointer of the dtype's storage type and the operation's tag; for canonical
-// pairs only, and never for the bitwise operations on floats, which check_reduction refuses.
+// Calls f with a null pointer of the dtype's storage type and the operation's tag. For canonical
+// pairs only, and never for bitwise operations on floats, which check_reduction refuses.
 template <DType kDType, typename T, ReduceOp kOp, typename F>
 void call(const F& f) {
   constexpr bool kRefused = is_floating(kDType) && kOp >= ReduceOp::kBand;

@@ -10,7 +10,7 @@
 namespace dl::collectives {
 namespace {
 
-// Shares to the rank that sums them, results to the root.
+// Sends shares to the rank that sums them, and results to the root.
 Schedule shares_reduce(const Descriptor& d, int rank, int size) {
   const std::vector<Part> parts = even_parts(d, size);
   const Part own = parts[static_cast<std::size_t>(rank)];
@@ -34,8 +34,8 @@ Schedule shares_reduce(const Descriptor& d, int rank, int size) {
   return s;
 }
 
-// The first half of ring_all_reduce, shifted so that rank r ends with chunk r. The input is read
-// only, so partial sums live in two chunks of scratch that take turns.
+// The first half of ring_all_reduce, shifted so that rank r ends with chunk r. The input must not
+// be changed, so partial sums alternate between two chunks of scratch.
 Schedule ring_reduce_scatter(const Descriptor& d, int rank, int size) {
   Schedule s;
   const std::size_t bytes = d.count * size_of(d.dtype);
@@ -58,7 +58,7 @@ Schedule ring_reduce_scatter(const Descriptor& d, int rank, int size) {
          .offset = final ? 0 : static_cast<std::size_t>(step % 2) * bytes,
          .bytes = bytes,
          .own_offset = static_cast<std::size_t>(modulo(rank - step - 2, size)) * bytes,
-         // The slot's previous content left with the send of one step ago.
+         // The slot's previous content was sent one step ago.
          .after = final || step < 2 ? Transfer::kNothing : step - 1});
   }
   s.scratch_bytes = static_cast<std::size_t>(std::min(size - 2, 2)) * bytes;
@@ -84,9 +84,9 @@ Schedule all_gather(const Descriptor& d, int rank, int size, bool ring) {
   return s;
 }
 
-// From the root along a binomial tree (few bytes) or a chain (many: a pipeline). Each child tells
-// its parent at once that it is in the operation, so that neither side can leave it unaware of a
-// mismatch.
+// From the root along a binomial tree (few bytes) or a chain (many bytes, a pipeline). Each child
+// tells its parent at once that it is in the operation, so that neither side can leave without
+// having heard of a mismatch.
 Schedule broadcast(const Descriptor& d, int rank, int size, bool tree) {
   Schedule s;
   const std::size_t bytes = d.count * size_of(d.dtype);
@@ -116,8 +116,8 @@ Schedule broadcast(const Descriptor& d, int rank, int size, bool tree) {
   return s;
 }
 
-// To the root along a chain, a pipeline: each rank adds its share to what comes from the rank
-// behind it. The rank in front says at once that it is in the operation, as in broadcast.
+// To the root along a chain, as a pipeline: each rank adds its share to the data from the rank
+// behind it. The rank in front tells at once that it is in the operation, as in broadcast.
 Schedule chain_reduce(const Descriptor& d, int rank, int size) {
   Schedule s;
   const std::size_t bytes = d.count * size_of(d.dtype);
@@ -167,8 +167,8 @@ Schedule direct_reduce(const Descriptor& d, int rank, int size) {
 }
 
 // Hensgen, Finkel and Manber 1988: after ceil(lg p) rounds every rank has heard from all others. A
-// round's receive counts only once its send has left, which waits for the round before: otherwise a
-// rank could pass on the news of round 2 without having had those of round 1.
+// round's receive counts only after its send has left, which waits for the previous round:
+// otherwise a rank could confirm round 2 before it has heard round 1.
 Schedule dissemination_barrier(int rank, int size) {
   Schedule s;
   for (int distance = 1; distance < size; distance *= 2) {

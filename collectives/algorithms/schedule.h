@@ -1,12 +1,11 @@
 // Schedules: what one rank sends and receives in a collective, as plain data.
 //
-// A schedule says nothing about sockets or threads: a backend executes it, and a test executes the
-// schedules of all ranks in memory, in random order. Transfers with one peer happen in the order in
-// which they stand, independently of those with other peers. A dependency holds byte by byte, which
-// is what makes a ring or a chain a pipeline: a byte may leave once the receive that it forwards
-// has put it into its place.
+// A schedule knows no sockets or threads: a backend executes it, and a test executes the schedules
+// of all ranks in memory, in random order. Transfers with one peer happen in list order,
+// independently of those with other peers. A dependency holds byte by byte, which makes a ring or a
+// chain a pipeline: a byte may leave as soon as the receive that it forwards has stored it.
 //
-// Which one of an operation's algorithms runs is the plan's choice (plan.h).
+// The plan chooses which of an operation's algorithms runs (plan.h).
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ enum class Algorithm : std::uint8_t {
   kShares,        // raw shares to the rank that sums them, results from there
   kRing,          // partial sums, or parts, around the ring
   kDoubling,      // recursive doubling: pairs exchange their sums
-  kHalving,       // halving and doubling: pairs exchange halves of them, then the results
+  kHalving,       // halving and doubling: pairs exchange halves of their sums, then the results
   kTree,          // binomial
   kChain,         // from neighbour to neighbour
   kDissemination  // barrier
@@ -39,7 +38,7 @@ enum class Region : std::uint8_t { kInput, kOutput, kScratch };
 enum class Apply : std::uint8_t {
   kStore,       // the bytes are the result
   kReduce,      // region[offset] = received op own[own_offset]
-  kReduceLast,  // the same, then finished (avg is divided)
+  kReduceLast,  // kReduce, then finished (avg is divided)
 };
 
 struct Transfer {
@@ -50,27 +49,28 @@ struct Transfer {
   Region region = Region::kInput;
   Apply apply = Apply::kStore;  // receives only
   std::size_t offset = 0;       // bytes into the region
-  std::size_t bytes = 0;        // zero: a header alone, which says "I am in this operation"
-  // kReduce: where this rank's operand stands, and the receive that puts it there.
+  std::size_t bytes = 0;        // zero: a header alone, which tells "I am in this operation"
+  // kReduce: place of this rank's operand, and the receive that stores it.
   Region own = Region::kInput;
   std::size_t own_offset = 0;
   int own_from = kNothing;
-  bool own_first = false;  // own op received; min and max of equal operands are the later one
-  // A send: the receive whose bytes, or a part of them, it forwards. A receive: the send that must
-  // have left before, as its bytes are overwritten or (zero bytes) as rounds must not overtake each
-  // other.
+  bool own_first = false;  // own op received; min and max of equal operands return the later one
+  // For a send: the receive whose bytes it forwards. For a receive: the send that must have left
+  // before, because its bytes are overwritten, or (zero bytes) because rounds must not overtake
+  // each other.
   int after = kNothing;
-  bool after_all = false;  // a send: that receive and all before it must be over
+  bool after_all = false;  // for a send: that receive and all before it must be over
 };
 
-// region[offset, offset + bytes) = share 0 op share 1 op ..., in rank order or along the tree of
-// reduce.h as the call says, finished and rounded once.
+// region[offset, offset + bytes) = share 0 op share 1 op ..., finished and rounded once; in rank
+// order or along the tree of reduce.h, as the call says.
 struct Combine {
   Region region = Region::kOutput;
   std::size_t offset = 0;
   std::size_t bytes = 0;
-  std::size_t input_offset = 0;   // this rank's own share
-  std::vector<int> receives{};    // a rank's receive that brings its share to scratch; own rank: -1
+  std::size_t input_offset = 0;  // this rank's own share
+  // By rank: the receive that brings its share to scratch; own rank: -1.
+  std::vector<int> receives{};
   std::vector<int> overwrites{};  // sends whose bytes the result may overwrite
 };
 
@@ -79,17 +79,17 @@ struct Schedule {
   std::vector<Transfer> receives;
   std::optional<Combine> combine;
   std::size_t scratch_bytes = 0;
-  Algorithm algorithm = Algorithm::kDirect;  // that it follows
+  Algorithm algorithm = Algorithm::kDirect;  // the algorithm it implements
 };
 
-// Whether this reduction's partial sums must not travel: they would be rounded on the way
-// (reduce.h), or have the order of the way they take.
+// True if this reduction must not send partial sums: they would be rounded on the way (reduce.h),
+// or the order of additions would depend on their path.
 bool wants_raw_shares(const Descriptor& descriptor) noexcept;
-// The algorithms that an operation has; with `raw_shares` those whose partial sums do not travel.
+// The algorithms of an operation; with `raw_shares` those that do not send partial sums.
 std::span<const Algorithm> algorithms_of(OpKind op, bool raw_shares) noexcept;
 
-// `in_place`: input and output are the same memory.
-// Not for the operations on parts (parts.h). `algorithm` is one of algorithms_of().
+// `in_place`: input and output are the same memory. Not for the operations on parts (parts.h).
+// `algorithm` is one of algorithms_of().
 Schedule make_schedule(const Descriptor& descriptor, Algorithm algorithm, int rank, int size,
                        bool in_place);
 

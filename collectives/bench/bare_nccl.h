@@ -1,5 +1,5 @@
-// What NCCL costs without us: ncclAllReduce on a blocking communicator of its own, in the caller's
-// stream, as nccl-tests calls it. No events, no watcher, no deadline, no recorder.
+// BareNccl: NCCL's cost without dlrun. Calls ncclAllReduce on a blocking communicator of its own,
+// in the caller's stream, as nccl-tests does: no events, no watcher, no deadline, no recorder.
 //
 // One thread.
 #pragma once
@@ -13,15 +13,15 @@ namespace dl::collectives::bench {
 
 class BareNccl {
  public:
-  // Collective: every rank of the group, whose CPU side carries NCCL's id, calls it. Throws
+  // Collective: every rank of the group calls it; the group's CPU part carries NCCL's id. Throws
   // kConnection.
   BareNccl(ProcessGroup& group, const Gpu& gpu, const nccl::Module& module);
-  // No rank may still be in an operation.
+  // To be destroyed when no rank is still in an operation.
   ~BareNccl();
   BareNccl(const BareNccl&) = delete;
   BareNccl& operator=(const BareNccl&) = delete;
 
-  // The Work is over when the stream is.
+  // The Work is over when the stream's work is.
   Ref<Work> all_reduce(const Call& call);
 
  private:

@@ -20,11 +20,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What fits a core's cache goes to the kernel at once.
+// Bytes a call: as much as fits a core's cache.
 constexpr std::size_t kSlice = std::size_t{256} << 10;
 
-// Where a rank listens, and what its neighbour must say there. It travels over the group, whose
-// members have proved themselves.
+// A rank's port, and the password that its neighbour must send. They travel over the group, whose
+// members are authenticated.
 struct Door {
   std::array<std::uint8_t, 16> password{};
   std::uint16_t port = 0;
@@ -35,9 +35,9 @@ bool wait_for(int fd, short events, Deadline deadline) {
   return ::poll(&poll_fd, 1, deadline.poll_timeout()) > 0;
 }
 
-// The first connection that knows the password; others are dropped.
+// Accepts the first connection that sends the password, and drops others.
 UniqueFd let_in(rendezvous::Listener& listener, const Door& door, int left, Deadline deadline) {
-  constexpr std::chrono::seconds kPatience{5};  // with a stranger
+  constexpr std::chrono::seconds kPatience{5};  // for a stranger to send a password
   for (;;) {
     DL_CHECK(!deadline.has_passed(), kTimeout, "floor: rank {} did not connect in time", left);
     wait_for(listener.fd(), POLLIN, deadline);
@@ -55,7 +55,7 @@ UniqueFd let_in(rendezvous::Listener& listener, const Door& door, int left, Dead
   }
 }
 
-// True where bytes moved; false where the socket would block.
+// True if bytes moved; false if the socket would block.
 bool moved(ssize_t n, std::size_t& done, const char* what, int peer) {
   if (n > 0) {
     done += static_cast<std::size_t>(n);
@@ -107,7 +107,7 @@ BareRing::BareRing(ProcessGroup& group, std::chrono::nanoseconds timeout)
   right_ = rendezvous::connect_to(
       {.host = one_host ? "127.0.0.1" : who[right].host.data(), .port = doors[right].port},
       deadline, {.what_for = "dlbench floor"});
-  // A new connection's buffer takes so little at once.
+  // A new connection's buffer takes these few bytes at once.
   const auto& password = doors[right].password;
   const ssize_t sent = ::send(right_.get(), password.data(), password.size(), MSG_NOSIGNAL);
   if (sent < 0) throw_errno(errno, fmt::format("floor: send to rank {}", right));

@@ -1,6 +1,6 @@
-// What TCP costs without us: a ring of plain sockets, over which every rank sends to its right
-// neighbour and receives from its left one at the same time what an all_reduce of that size must
-// carry, 2 (p - 1) / p of its bytes. No frames, no reduction, no recorder.
+// BareRing: TCP's cost without dlrun. In a ring of plain sockets every rank sends to its right
+// neighbour, and at the same time receives from its left one, 2 (p - 1) / p of the bytes: the
+// minimum for an all_reduce. No frames, no reduction, no recorder.
 //
 // One thread.
 #pragma once
@@ -16,13 +16,14 @@ namespace dl::collectives::bench {
 
 class BareRing {
  public:
-  // Collective: every rank of the group calls it. On several hosts their names must resolve.
-  // `timeout` is for this and for each exchange.
-  // Throws kInvalidArgument where the group is not over TCP or has one rank, kConnection, kTimeout.
+  // Collective: every rank of the group calls it. The names of several hosts must resolve.
+  // `timeout` is for connecting and for each exchange. Throws kInvalidArgument if the group is not
+  // over TCP or has one rank, kConnection, kTimeout.
   BareRing(ProcessGroup& group, std::chrono::nanoseconds timeout);
 
-  // Both ways at once; the Work is over. The buffers are gone through again where they are shorter
-  // than what is carried. Throws kTimeout and kConnection with the neighbour's rank.
+  // Sends and receives at once; the Work is over on return. If the buffers are shorter than the
+  // bytes to be sent, it starts again at their beginning. Throws kTimeout and kConnection with the
+  // neighbour's rank.
   Ref<Work> exchange(const Call& call);
 
  private:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times dlbench and other libraries' programs in turns, and prints how many times as long the others take.
+"""Times dlbench and other libraries' programs in turns, and prints the ratio of the others' times to dlbench's.
 
     collectives/bench/compare.py --ranks 2 --ranks 4 --op all_reduce --sizes 8:64M:2 --backend tcp --floor \\
         --torch .../torch_collectives.py --python .../bin/python --keep tcp.jsonl
@@ -33,9 +33,9 @@ import quiet
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOT_OVER = "not over"
-# A launcher may hang once by accident; a program that always takes too long must not cost all rounds.
+# A launcher may hang once by accident, but a program that always hangs must not delay all rounds.
 MOST_HANGS = 2
-# Where a program can do either; the others give the result a place of its own.
+# For programs that can do either; the others write the result out of place.
 IN_PLACE = ("all_reduce", "broadcast", "barrier")
 
 
@@ -52,7 +52,7 @@ class Contestant:
 
 
 def compile_mpi(source, compiler, output):
-    """The program's path, or None with the reason said."""
+    """The program's path, or None after the reason was printed."""
     if shutil.which(compiler[0]) is None:
         return say(f"left out: there is no {compiler[0]}")
     done = subprocess.run([compiler[0], "-O2", source, "-o", output, *compiler[1:]], stderr=subprocess.PIPE, text=True)
@@ -107,7 +107,7 @@ def contestants(a, folder):
 
 
 def run(command, environment, limit):
-    """(the JSON objects that it printed, what went wrong or None). Leaves none of its processes."""
+    """(the JSON objects that it printed, an error text or None). Ends all of its processes."""
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                  errors="replace", env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, start_new_session=True)
@@ -148,7 +148,7 @@ def parse_sizes(text):
 
 
 def rows_of_interest(rows, op):
-    """{bytes: p50}. Of ours, the place that the others have."""
+    """{bytes: p50}; for dlbench in or out of place, as the others measure."""
     taken = {}
     for row in rows:
         if "p50_us" not in row or row["p50_us"] is None or row.get("wrong"):
@@ -310,7 +310,7 @@ def main():
                 rounds.round(number)
         except KeyboardInterrupt:
             say("stopped; this is what there is")
-        # Symmetric memory is another contract than any pointer, and peers have only the latter.
+        # Symmetric memory is a special allocation, which the other libraries do not have.
         contract = "dlrun's buffers symmetric, the others' any pointer" if "--symmetric" in a.flags.split() else "any pointer"
         for (op, ranks), found in rounds.times.items():
             print_table(f"{op}, {ranks} ranks, {'in place' if op in IN_PLACE else 'out of place'}, {contract}", found, who)

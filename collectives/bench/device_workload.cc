@@ -8,7 +8,7 @@
 namespace dl::collectives::bench {
 namespace {
 
-// Results come to the host in pieces of this size, of whole elements.
+// Results are copied to the host in pieces of this size, which are whole elements.
 constexpr std::size_t kPiece = std::size_t{16} << 20;
 
 }  // namespace
@@ -83,7 +83,7 @@ void DeviceWorkload::finish(std::span<const Ref<Work>> works) {
 }
 
 std::optional<double> DeviceWorkload::device_us(std::span<const Ref<Work>> works) {
-  // The stream of a group that was aborted has ended, too.
+  // Works also if the group was aborted: its stream has ended too.
   for (const Ref<Work>& work : works) work->synchronize();
   return 1e3 * static_cast<double>(room_.gpu.runtime().elapsed_ms(room_.begin, room_.end));
 }

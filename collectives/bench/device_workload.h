@@ -1,7 +1,8 @@
-// The same on a GPU. Inputs and what outputs are spoiled with are copied on the device from
-// memory that was filled once; results come to the host through pinned memory to be compared.
+// CollectiveWorkload on a GPU. Inputs, and the wrong values that outputs are filled with, are
+// copied on the device from memory that was filled once; results are compared on the host and get
+// there through pinned memory.
 //
-// A DeviceRoom holds what all sizes of a run share. One thread.
+// All sizes of a run share a DeviceRoom. One thread.
 #pragma once
 
 #include <vector>
@@ -13,7 +14,7 @@
 namespace dl::collectives::bench {
 
 struct DeviceRoom {
-  // Of one slot's bytes; none to compare with where results are not checked.
+  // `bytes`: size of a slot. Without `checks` there is no memory for comparing results.
   DeviceRoom(const Gpu& gpu, std::size_t bytes, bool checks);
   ~DeviceRoom();
   DeviceRoom(const DeviceRoom&) = delete;
@@ -21,7 +22,7 @@ struct DeviceRoom {
 
   const Gpu& gpu;
   Gpu::Memory original;  // the input
-  Gpu::Memory spoiled;   // what an output is before the operation: nothing of it is right
+  Gpu::Memory spoiled;   // wrong values that fill an output before the operation
   Gpu::Memory pinned;
   void* begin;  // events
   void* end;
@@ -29,7 +30,7 @@ struct DeviceRoom {
 
 class DeviceWorkload final : public Workload {
  public:
-  // `nccl` is null where the group is measured.
+  // `nccl`: null if the group is measured.
   DeviceWorkload(ProcessGroup& group, const Options& options, const Operation& operation,
                  const Case& what, const Shape& shape, Arena& inputs, Arena& outputs,
                  DeviceRoom& room, BareNccl* nccl = nullptr);

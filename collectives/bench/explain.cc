@@ -15,7 +15,7 @@ struct Way {
   double seconds;
 };
 
-// Shared memory takes its own ways; what they cost is copies and flags.
+// Shared memory has its own paths; their cost is that of copies and flags.
 Way way_over_shm(const Descriptor& d, int ranks, const Link& link) {
   const bool is_crowded = ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
   const shm::Plan plan = shm::make_plan(d, d.count, ranks, is_crowded);
@@ -43,7 +43,7 @@ std::string nanoseconds(double seconds) {
 
 void explain(const Options& o, const Plan& plan, GroupShape shape, std::FILE* to) {
   const std::optional<OpKind> op = kind_of(*o.operation);
-  DL_CHECK(op.has_value(), kInvalidArgument, "{} is no collective: there is no plan for it",
+  DL_CHECK(op.has_value(), kInvalidArgument, "{} is not a collective and has no plan",
            o.operation->name);
   DL_CHECK(o.reductions.size() == 1, kInvalidArgument, "--explain takes one reduction at a time");
   const std::string asked =

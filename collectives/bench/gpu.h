@@ -1,6 +1,6 @@
-// The GPU that a rank measures on: its device, a stream of its own, and memory.
+// Gpu: the GPU on which a rank measures, with a stream of its own, and memory.
 //
-// Ownership: the stream is the Gpu's; the runtime outlives it. Memory outlives no Gpu. One thread.
+// Ownership: the Gpu owns the stream; the runtime and the Gpu must outlive the memory. One thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace dl::collectives::bench {
 
 class Gpu {
  public:
-  // Throws kNotImplemented where there is no code for the device.
+  // Throws kNotImplemented if dlrun has no code for the device.
   Gpu(cuda::Runtime& runtime, int device);
   ~Gpu();
   Gpu(const Gpu&) = delete;
@@ -25,7 +25,7 @@ class Gpu {
   int device() const noexcept { return stream_.device.index; }
   const Stream& stream() const noexcept { return stream_; }
 
-  // In the stream's order.
+  // In stream order.
   void copy(void* to, const void* from, std::size_t bytes) const;
   void synchronize() const;
 
@@ -36,7 +36,7 @@ class Gpu {
     void operator()(std::byte* block) const noexcept;
   };
   using Memory = std::unique_ptr<std::byte, Free>;
-  // Throw kInvalidArgument where there is too little; the text says what is free.
+  // Throw kInvalidArgument if there is too little memory; the text tells how much is free.
   Memory allocate(std::size_t bytes) const;
   Memory allocate_pinned(std::size_t bytes) const;
 
@@ -46,11 +46,11 @@ class Gpu {
   Stream stream_;
 };
 
-// The GPU that --device names: "cuda" is the one that dlrun gave this rank, "cuda:1" that one.
-// Throws what cuda::module() throws where there is none.
+// Opens the GPU that --device names: "cuda" is the one that dlrun assigned to this rank, "cuda:1"
+// is number 1. Throws what cuda::module() throws if there is none.
 std::unique_ptr<Gpu> open_gpu(const std::string& device);
 
-// ", driver 580.159.03", as far as the driver says so; else empty.
+// ", driver 580.159.03"; empty if the driver does not tell its version.
 std::string driver_version();
 
 }  // namespace dl::collectives::bench

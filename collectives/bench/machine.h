@@ -1,5 +1,5 @@
-// Where a benchmark ran: who the ranks are, which CPUs they may use, and what they were built with.
-// A figure without it says nothing. Values.
+// The environment of a benchmark: the ranks, the CPUs they may use, and the versions of libraries.
+// A figure means nothing without it. Values.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct RankInfo {
   std::array<char, 48> uuid{};
 };
 
-// Collective: every rank calls it; in rank order.
+// Collective: every rank calls it. In rank order.
 std::vector<RankInfo> gather_ranks(ProcessGroup& group, const Gpu* gpu = nullptr);
 
 // "0-3,8"
@@ -33,10 +33,10 @@ std::string cpu_list(const RankInfo& rank);
 std::size_t cpu_count(const RankInfo& rank) noexcept;
 
 // One clause a host: "4 ranks share 2 CPUs on node1 (oversubscribed)", "2 ranks, 2 CPUs on node2".
-// The CPUs of a host are those that any of its ranks may use.
+// A host's CPUs are those that any of its ranks may use.
 std::vector<std::string> occupancy(const std::vector<RankInfo>& ranks);
 
-// Whether two of them have one GPU.
+// True if two ranks use one GPU.
 bool share_a_gpu(const std::vector<RankInfo>& ranks);
 
 // "dlrun 0.1.0 (protocol 1), g++ 12.2.0, glibc 2.36, Linux 6.1.0"

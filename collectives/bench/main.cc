@@ -1,4 +1,4 @@
-// dlbench: nccl-tests for dlrun's groups, also under the names of its programs.
+// dlbench: nccl-tests for dlrun's groups. It also answers to the names of nccl-tests' programs.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ int nodes_of(const Options& options) {
   return static_cast<int>(env::get_int(env::Var::kGroupWorldSize).value_or(1));
 }
 
-// No group is made, so that a job can be explained from anywhere; where there is one, by rank 0.
+// Makes no group, so that a job can be explained from anywhere; rank 0 prints.
 int explain_job(const Options& options, const Launch& launch, int ranks) {
   if (launch.rank != 0) return 0;
   explain(options, find_plan(options.plan, options.algorithm),
@@ -44,9 +44,9 @@ int explain_job(const Options& options, const Launch& launch, int ranks) {
 }
 
 int bench(const Options& options, const std::vector<std::string>& command) {
-  // Before the ranks meet: where there is no GPU, that is all there is to say.
+  // Open the GPU before the ranks meet: without one nothing else matters.
   const std::unique_ptr<Gpu> gpu = options.on_gpu() ? open_gpu(options.device) : nullptr;
-  // Over shared memory there is nothing to choose, and so nothing to tune.
+  // Shared memory has no algorithms to choose from, so it needs no tuning.
   init_process_group(
       {.backend = options.tune && options.backend == "auto" ? "tcp" : options.backend,
        .timeout = options.timeout,
@@ -89,9 +89,9 @@ int main(int argc, char** argv) {
     return code;
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "error: out of memory; choose a smaller -e, -m or -n\n");
-  } catch (const std::system_error& error) {  // no thread can be made
+  } catch (const std::system_error& error) {  // no thread could be made
     fmt::print(stderr, "error: {}\n", dl::text_with_limits(error));
   }
   std::fflush(stderr);
-  ::_exit(1);  // other ranks may be waited for by what the process would tidy up
+  ::_exit(1);  // cleaning up could wait for other ranks
 }

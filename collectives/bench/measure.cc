@@ -18,7 +18,7 @@ double microseconds(Clock::duration span) {
   return std::chrono::duration<double, std::micro>(span).count();
 }
 
-// Every rank's time of an iteration becomes the one that counts.
+// Combines the ranks' times of each iteration as -a asks.
 void agree(ProcessGroup& group, Average average, std::vector<double>& times) {
   if (average == Average::kRank0) return;  // rank 0 prints
   constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax};
@@ -36,8 +36,8 @@ std::size_t sum_of_all(ProcessGroup& group, std::size_t value) {
   return value;
 }
 
-// All slots at once. Returns when the last call had returned, if that is asked for: a reading of
-// the clock is a tenth of a small operation.
+// Starts all slots at once. With `times_calls` it returns when the last call had returned; reading
+// the clock takes a tenth of a small operation's time.
 Clock::time_point run_slots(Workload& workload, std::vector<Ref<Work>>& works,
                             bool times_calls = false) {
   for (std::size_t i = 0; i < works.size(); ++i) works[i] = workload.start(i);
@@ -58,7 +58,7 @@ Result measure_back_to_back(ProcessGroup& group, const Options& o, Workload& wor
       works[i % works.size()] = workload.start(i % works.size());
     }
     workload.finish(works);
-    static_cast<void>(workload.device_us(works));  // throws what an operation ended with
+    static_cast<void>(workload.device_us(works));  // throws the error of a failed operation
   } else {
     for (std::size_t i = 0; i < iterations; ++i) run_slots(workload, works);
   }

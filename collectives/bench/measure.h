@@ -1,8 +1,7 @@
-// One workload, timed: rewrite the input, barrier, start, operation, stop. An iteration's time is
-// its slowest rank's (-a says otherwise), and on a GPU that between two events of the stream.
-// Collective: every rank calls it.
-//
-// Back to back it is nccl-tests' way: operation after operation, and the mean.
+// Times one workload: rewrite the input, barrier, start, operation, stop. An iteration's time is
+// its slowest rank's (-a changes this); on a GPU it is the time between two events of the stream.
+// Collective: every rank calls it. Back to back it measures like nccl-tests: operation after
+// operation, and the mean.
 #pragma once
 
 #include <cstddef>
@@ -25,22 +24,23 @@ struct Times {
   double mean = 0;
   double variation = 0;  // standard deviation / mean
 };
-// p50 is the element at n / 2 and p99 the one at 0.99 n, as the peers' programs take them.
+// p50 is the element at n / 2 and p99 the one at 0.99 n, as in nccl-tests and other programs
+// compared with.
 Times summarize(std::vector<double> us);
 
 struct Result {
   Times times;
   double call_us = 0;     // -C: p50 of the time until the call had returned
-  double rewrite_us = 0;  // p50 of the input's rewriting, on rank 0
-  // Where `times` are by the device's events: p50 by the host's clock, until the host knew.
+  double rewrite_us = 0;  // p50 of rewriting the input, on rank 0
+  // If `times` are by the device's events: p50 by the host's clock, until the host noticed the end.
   std::optional<double> host_us{};
-  std::optional<Times> bare{};  // --bare: of ncclAllReduce
+  std::optional<Times> bare{};  // --bare: ncclAllReduce's
   std::size_t iterations = 0;
   std::size_t wrong = 0;  // elements, of all ranks and iterations
-  std::string algorithm;  // as the operation says it
+  std::string algorithm;  // as the Work tells it
 };
 
-// What --cold walks through before each iteration. Larger than the last-level cache.
+// Memory that --cold reads before each iteration; larger than the last-level cache.
 class CacheEvictor {
  public:
   CacheEvictor();
@@ -50,7 +50,7 @@ class CacheEvictor {
   std::vector<std::byte> memory_;
 };
 
-// `evictor` is null where caches stay as they are.
+// `evictor`: null if caches are left as they are.
 Result measure(ProcessGroup& group, const Options& options, Workload& workload,
                std::size_t iterations, CacheEvictor* evictor);
 

@@ -1,5 +1,5 @@
-// nccl-tests' JSON file (src/util.cu, version 3), for what reads those: tools/analyze_perf_json.py
-// and the like. Without the environment, which may hold secrets.
+// nccl-tests' JSON file (src/util.cu, version 3), for programs that read it, such as
+// tools/analyze_perf_json.py. Omits the environment, which may hold secrets.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string now() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)};
 }
 
-// nccl-tests writes truth as text.
+// nccl-tests writes booleans as text.
 const char* truth(bool value) {
   return value ? "true" : "false";
 }

@@ -26,12 +26,13 @@ int left_of(const ProcessGroup& g) {
   return (g.rank() + g.size() - 1) % g.size();
 }
 
-// Where this rank's part begins.
+// The offset of this rank's part.
 std::size_t own_part(const ProcessGroup& g, const Call& c) {
   return static_cast<std::size_t>(g.rank()) * c.count;
 }
 
-// A part of every rank, of its values from place `from` on. Returns the elements of all.
+// Fills one part for every rank with its values, beginning with place `from`. Returns the total
+// number of elements.
 std::size_t fill_parts(const ProcessGroup& g, const Call& c, std::byte* to, std::size_t from) {
   for (int rank = 0; rank < g.size(); ++rank) {
     fill(c.dtype, rank, to, c.count, from);
@@ -204,7 +205,7 @@ constexpr Operation kOperations[] = {
                             .call = c.options});
      },
      .expect = expect_own_parts_of_all},
-    // The v-variants, of equal parts: what they cost beside their sisters.
+    // The v-variants with equal parts, to compare their cost with the fixed-count forms.
     {.name = "all_gatherv",
      .perf_name = "",
      .share = Share::kGathers,
@@ -286,7 +287,7 @@ constexpr Operation kOperations[] = {
                              .call = c.options});
      },
      .expect = expect_own_parts_of_all},
-    // To the right neighbour, from the left one, at once; as nccl-tests' sendrecv.
+    // Sends to the right neighbour and receives from the left one at once, as nccl-tests' sendrecv.
     {.name = "sendrecv",
      .perf_name = "sendrecv_perf",
      .share = Share::kWhole,
@@ -307,7 +308,7 @@ constexpr Operation kOperations[] = {
                           .call = c.options});
      },
      .expect = expect_of_left},
-    // What an all_reduce of this size must at least carry, over plain sockets.
+    // The bytes that an all_reduce of this size must at least move, over plain sockets.
     {.name = "floor",
      .perf_name = "",
      .share = Share::kWhole,

@@ -1,5 +1,4 @@
-// What dlbench knows of each operation: one row a name. A new operation of ProcessGroup is one more
-// row in operation.cc.
+// dlbench's table of operations. A new operation of ProcessGroup is one more row in operation.cc.
 //
 // Rows are constants; any thread.
 #pragma once
@@ -17,8 +16,7 @@
 
 namespace dl::collectives::bench {
 
-// How many elements input and output have, where the whole is `size * count` for the operations
-// that cut it into shares.
+// Number of elements in input and output. For operations with shares the whole is `size * count`.
 enum class Share : std::uint8_t {
   kWhole,     // all_reduce: both whole
   kGathers,   // all_gather, gather: a share in, the whole out
@@ -31,12 +29,12 @@ enum class Place : std::uint8_t { kEither, kInOnly, kOutOnly };
 class BareRing;
 class BareNccl;
 
-// One call: what is measured is the call that a user makes.
+// One call, made as a user makes it.
 struct Call {
   const std::byte* input;
   std::byte* output;
-  std::size_t count;                // as the operation's options take it
-  std::vector<std::size_t> counts;  // of a v-variant: `count` for every rank
+  std::size_t count;                // as in the operation's options
+  std::vector<std::size_t> counts;  // for a v-variant: `count` for every rank
   DType dtype;
   ReduceOp reduce;
   int root;
@@ -53,16 +51,16 @@ struct Operation {
   bool reduces;
   bool rooted;
   bool bare = false;  // runs on a BareRing instead of the group
-  // busbw / algbw for p ranks (nccl-tests, doc/PERFORMANCE.md): what the busiest link carries.
+  // busbw / algbw for p ranks (nccl-tests, doc/PERFORMANCE.md): bytes on the busiest link.
   double (*bus_factor)(double p);
   Ref<Work> (*start)(ProcessGroup& group, const Call& call);
-  // Writes what this rank's output must be, `count` as in Call; null where there is no result.
-  // Returns the elements written: 0 on a rank that gets none.
+  // Writes this rank's expected output, `count` as in Call; null if there is no result. Returns the
+  // number of elements: 0 on a rank that gets none.
   std::size_t (*expect)(const ProcessGroup& group, const Call& call, std::byte* wanted);
 };
 
 std::span<const Operation> operations() noexcept;
-// By name or nccl-tests' name; null where there is none.
+// By name or by nccl-tests' name; null if there is none.
 const Operation* find_operation(std::string_view name) noexcept;
 
 // The group's operation that a row calls; nullopt for the bare exchange.

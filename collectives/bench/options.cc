@@ -49,8 +49,7 @@ std::string operation_names() {
   return all;
 }
 
-// The values of a name, all of them for "all"; throws kInvalidArgument with the names that there
-// are.
+// The values of a name, or all values for "all". Throws kInvalidArgument with the known names.
 template <typename T>
 std::vector<T> look_up(const std::map<std::string, T>& names, const std::string& name,
                        std::string_view what) {
@@ -67,14 +66,14 @@ std::vector<T> look_up(const std::map<std::string, T>& names, const std::string&
               all);
 }
 
-// Flags of nccl-tests that concern GPUs: taken, so that a command line works unchanged, and said to
-// do nothing wherever they ask for something.
+// nccl-tests' flags for GPU details: accepted so that a command line works unchanged. If one has
+// another value than the neutral one, dlbench says that it has no effect.
 struct Idle {
   const char* flag;
   const char* long_flag;
   std::int64_t neutral;
   const char* why;
-  const char* on_gpus;  // why there
+  const char* on_gpus;  // `why` on GPUs
   std::int64_t value;
 };
 
@@ -102,7 +101,7 @@ CLI::Validator whole(std::int64_t least, std::uint64_t most) {
   return {whole_number(least, most), ""};
 }
 
-// "64K" becomes "65536"; powers of 1024, with or without a B or iB behind them.
+// "64K" becomes "65536"; powers of 1024, with or without B or iB.
 CLI::Validator size_from(std::uint64_t least) {
   static constexpr std::string_view kUnits = "kmgtp";
   constexpr std::uint64_t kMost = std::uint64_t{1} << 50;
@@ -117,8 +116,8 @@ CLI::Validator size_from(std::uint64_t least) {
             const bool is_known = unit.empty() || (unit.size() == 1 && place > 0);
             if (error != std::errc{} || !is_known || value > kMost >> 10 * place ||
                 value << 10 * place < least) {
-              return fmt::format("'{}' is no size from {} to 1P; wanted one as 8, 64K or 1G", text,
-                                 least);
+              return fmt::format("'{}' is not a size from {} to 1P; wanted one like 8, 64K or 1G",
+                                 text, least);
             }
             text = std::to_string(value << 10 * place);
             return std::string();
@@ -126,7 +125,7 @@ CLI::Validator size_from(std::uint64_t least) {
           ""};
 }
 
-// Nobody means an empty name: a variable of the calling script is not set.
+// Refuses an empty name: it usually means an unset variable in the calling script.
 CLI::Validator some_name() {
   return {[](const std::string& text) { return text.empty() ? "an empty name" : std::string(); },
           ""};
@@ -149,14 +148,14 @@ struct Words {
   bool loop = false;
 };
 
-// nccl-tests' defaults differ where its user would notice: one size, and steps that are added.
+// nccl-tests' defaults that its users would notice: one size, and additive steps.
 void take_defaults_of_nccl_tests(Options& o) {
   o.min_bytes = o.max_bytes = std::size_t{32} << 20;
   o.step_factor = 1;
 }
 
 void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
-  // Each iteration is kept; elements off the alignment are memory, too.
+  // Limits for memory: each iteration's time is kept, and unaligned buffers are larger.
   constexpr std::uint64_t kMostIterations = 10'000'000;
   constexpr std::uint64_t kMostCycles = 1'000'000'000;
   app.add_option("-b,--minbytes", o.min_bytes, "smallest size (8; 32M as *_perf)")
@@ -206,7 +205,7 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
         for (const char* each : {"auto", "tcp", "shm", "hybrid", "mpi", "nccl"}) {
           if (name == each) return std::string();
         }
-        return fmt::format("'{}' is no backend; there are auto, tcp, shm, hybrid, mpi and nccl",
+        return fmt::format("'{}' is not a backend; there are auto, tcp, shm, hybrid, mpi and nccl",
                            name);
       });
   app.add_option("--device", o.device,
@@ -218,7 +217,7 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
                                  device.find_first_not_of("0123456789", 5) == std::string::npos;
         return device == "cpu" || device == "cuda" || is_numbered
                    ? std::string()
-                   : fmt::format("'{}' is no device; there are cpu, cuda and cuda:N", device);
+                   : fmt::format("'{}' is not a device; there are cpu, cuda and cuda:N", device);
       });
   app.add_flag("--bare", o.bare,
                "with --device cuda, all_reduce: also ncclAllReduce without dlrun");
@@ -250,7 +249,7 @@ void declare(CLI::App& app, Options& o, Words& words, std::vector<Idle>& idle) {
   app.set_version_flag("--version", std::string(kVersion));
 }
 
-// Refuses what the operation, or the sum of its dtype, does not have.
+// Refuses an algorithm that the operation, or the sum of its dtype, does not have.
 void take_algorithm(Options& o, const std::string& name) {
   const std::optional<OpKind> kind = kind_of(*o.operation);
   DL_CHECK(kind && algorithms_of(*kind, false).size() > 1, kInvalidArgument,
@@ -272,7 +271,7 @@ void take_algorithm(Options& o, const std::string& name) {
   }
 }
 
-// What has no meaning for memory of a GPU is refused.
+// Refuses options that have no meaning for GPU memory.
 void check_gpu_options(const Options& o, const Words& words) {
   const auto refuse = [](bool is_asked, std::string_view flag, std::string_view why) {
     DL_CHECK(!is_asked, kInvalidArgument, "{} and --device cuda: {}", flag, why);
@@ -287,7 +286,7 @@ void check_gpu_options(const Options& o, const Words& words) {
          "it goes over TCP; all_reduce --bare times ncclAllReduce without dlrun");
 }
 
-// What the words mean; throws kInvalidArgument and kDType.
+// Interprets the words; throws kInvalidArgument and kDType.
 void understand(Options& o, const Words& words, const std::vector<Idle>& idle) {
   if (o.backend == "nccl") o.device = o.on_gpu() ? o.device : "cuda";
   if (o.on_gpu()) check_gpu_options(o, words);
@@ -374,7 +373,7 @@ std::optional<int> parse(int argc, char** argv, Options& o) {
 void check_for_ranks(const Options& o, int ranks, int nodes) {
   if (o.tune) return;
   DL_CHECK(!o.operation->rooted || !o.root || *o.root < ranks, kInvalidArgument,
-           "-r {} is no rank; there are {}", *o.root, ranks);
+           "-r {}: there are only {} ranks", *o.root, ranks);
   DL_CHECK(o.explain || o.operation->name != "sendrecv" || ranks > 1, kInvalidArgument,
            "sendrecv needs a neighbour; start it with dlrun --nproc-per-node 2 or more");
   DL_CHECK(!o.explain || nodes <= ranks, kInvalidArgument,
@@ -390,7 +389,7 @@ std::size_t next_size(const Options& o, std::size_t bytes) noexcept {
 
 std::size_t iterations_for(const Options& o, std::size_t bytes) noexcept {
   if (o.iterations > 0) return o.iterations;
-  // Emptying the caches takes longer than any of these.
+  // Emptying the caches takes longer than any of these operations.
   if (o.cold) return 25;
   if (bytes <= std::size_t{64} << 10) return 1000;
   if (bytes < std::size_t{4} << 20) return 200;

@@ -1,4 +1,4 @@
-// dlbench's command line: nccl-tests' flags, and our own. A value.
+// dlbench's command line: nccl-tests' flags and dlbench's own. A value.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace dl::collectives::bench {
 
 enum class Format : std::uint8_t { kTable, kJson, kCsv };
 
-// What an iteration's time is, of the times of all ranks. The numbers are nccl-tests' -a.
+// How an iteration's time is made of all ranks' times. The numbers are nccl-tests' -a.
 enum class Average : std::uint8_t { kRank0, kMean, kMin, kMax };
 
 struct Options {
@@ -34,41 +34,40 @@ struct Options {
   Average average = Average::kMax;
   bool call_time = false;      // -C: the time until the call has returned
   bool per_iteration = false;  // -I
-  std::size_t skip = 0;        // -K: first iterations that the figures leave out
+  std::size_t skip = 0;        // -K: first iterations to leave out of the figures
   bool timestamps = false;     // -S
   std::size_t unalign = 0;     // elements by which buffers are off their alignment
   bool back_to_back = false;
   bool cold = false;
-  bool symmetric = false;      // buffers in memory that the ranks share
+  bool symmetric = false;      // buffers in symmetric memory
   std::string device = "cpu";  // or "cuda", "cuda:1": where the buffers are
-  bool bare = false;           // also ncclAllReduce without us
+  bool bare = false;           // also time ncclAllReduce without dlrun
   std::string backend = "auto";
   std::string algorithm{};  // "all_reduce:ring"; empty: the plan's
-  std::string plan{};       // a file; empty: the usual one
-  bool explain = false;     // say what would run, and run nothing
+  std::string plan{};       // a file; empty: the default one
+  bool explain = false;     // print what would run, and run nothing
   int ranks = 0;            // for explain; 0: as launched
   int nodes = 0;
-  bool tune = false;  // measure and write a plan, into:
+  bool tune = false;  // measure, and write a plan into this file:
   std::string tune_file{};
   std::chrono::seconds timeout{600};
   Format format = Format::kTable;
   std::string output_file{};
   bool on_gpu() const noexcept { return device != "cpu"; }
-  std::vector<std::string> remarks{};  // about flags without meaning here
+  std::vector<std::string> remarks{};  // about flags without effect here
 };
 
-// Prints help or a sentence and returns the exit code where the program is to end at once.
+// Prints help or an error, and returns the exit code, if the program is to end at once.
 std::optional<int> parse(int argc, char** argv, Options& options);
 
-// Throws kInvalidArgument if the command line asks for what so many ranks on so many nodes cannot
-// do.
+// Throws kInvalidArgument if the command line is impossible with this many ranks and nodes.
 void check_for_ranks(const Options& options, int ranks, int nodes);
 
 // The size after this one; 0 after the last.
 std::size_t next_size(const Options& options, std::size_t bytes) noexcept;
 std::size_t iterations_for(const Options& options, std::size_t bytes) noexcept;
 
-// nccl-tests' name where it has one: "float", "bfloat16", "int16".
+// nccl-tests' name if it has one: "float", "bfloat16", "int16".
 std::string_view table_name(DType dtype) noexcept;
 
 }  // namespace dl::collectives::bench

@@ -37,7 +37,7 @@ def read(label, path):
             parts.append("symmetric memory")
         if "barrier" not in row.get("method", "barrier") or "," in row.get("method", ""):
             parts.append(row["method"])
-        # The floor is the all_reduce's.
+        # `floor` belongs to all_reduce.
         op = "all_reduce" if row["op"] == "floor" else row["op"]
         yield (op, row.get("ranks", 0), row.get("dtype", "f32")), ", ".join(p for p in parts if p), row["bytes"], row
 

@@ -1,4 +1,4 @@
-"""Whether anything else uses the CPUs: figures taken beside another program are not ours."""
+"""Whether other programs use the CPUs: then figures are not valid."""
 import os
 import time
 

@@ -1,5 +1,5 @@
-// An object a size, and the same as comma-separated values. The keys are those of the peers'
-// programs, so that one reader takes all.
+// JSON objects, one a size, and comma-separated values. The keys are those of the benchmarks we
+// compare with, so that one script reads all.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ struct Field {
   bool is_text = false;
 };
 
-// Without what there is none of: "null", and nothing between the commas.
+// "null" for a missing value, which CSV shows as nothing between the commas.
 std::string number(std::optional<double> value) {
   return value && std::isfinite(*value) ? fmt::format("{:.6g}", *value) : "null";
 }
@@ -70,7 +70,7 @@ std::vector<Field> fields(const RunInfo& info, const Row& row, const Result& r, 
 
 class Records final : public Report {
  public:
-  // `path`: of a file that this closes; empty: it is not ours.
+  // `path`: of a file that this closes; empty: the caller owns it.
   Records(std::FILE* to, bool csv, std::string path) : to_(to), csv_(csv), path_(std::move(path)) {}
   ~Records() override {
     if (!path_.empty()) std::fclose(to_);

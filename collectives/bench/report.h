@@ -1,8 +1,8 @@
-// How results are shown: nccl-tests' table, an object a size, comma-separated values, or
-// nccl-tests' JSON file. Only rank 0 has reports.
+// Output of results: nccl-tests' table, JSON objects, comma-separated values, or nccl-tests' JSON
+// file. Only rank 0 has reports.
 //
-// A Report writes into a stream that it does not own, a line at a time, so that a run that is
-// stopped leaves what it measured. One thread.
+// A Report writes line by line into a stream that it does not own, so that a stopped run leaves
+// what it measured. One thread.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct RunInfo {
   const Options& options;
   std::string name;  // "all_reduce"
   std::string backend;
-  std::string plan{};    // its name; empty where nothing is chosen
+  std::string plan{};    // its name; empty if there is none
   int nccl_version = 0;  // 22809 is 2.28.9; 0: not over NCCL
   int ranks = 1;
   std::vector<RankInfo> who{};
@@ -45,17 +45,16 @@ struct Summary {
   bool checked = true;
   double bus_bandwidth = 0;                  // mean, GB/s
   std::optional<double> wanted_bandwidth{};  // NCCL_TESTS_MIN_BW
-  // nccl-tests allows 10 % less than was asked for.
+  // nccl-tests tolerates 10 % less than the wanted bandwidth.
   bool is_fast_enough() const noexcept {
     return !wanted_bandwidth || bus_bandwidth >= 0.9 * *wanted_bandwidth;
   }
 };
 
-// Bandwidth in GB/s; a result that is wrong has none.
+// Bandwidth in GB/s; nullopt for a wrong result.
 std::optional<double> algorithm_bandwidth(const Row& row, const Result& result) noexcept;
 std::optional<double> bus_bandwidth(const Row& row, const Result& result) noexcept;
-// The time that the figures stand for, in microseconds: the p50, or the mean where there is no
-// other.
+// The time in microseconds for the figures: the p50, or the mean if there is no p50.
 double time_of(const Options& options, const Result& result) noexcept;
 
 class Report {
@@ -74,7 +73,7 @@ std::unique_ptr<Report> make_json_lines(std::FILE* to);
 std::unique_ptr<Report> make_csv(std::FILE* to);
 // nccl-tests' file, version 3, without the environment. Written at the end.
 std::unique_ptr<Report> make_nccl_file(const std::string& path);
-// What -J names: *.csv, else nccl-tests' JSON. Throws kIo.
+// For -J: *.csv, else nccl-tests' JSON. Throws kIo.
 std::unique_ptr<Report> make_file_report(const std::string& path);
 
 }  // namespace dl::collectives::bench

@@ -20,7 +20,7 @@ namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
 
-// The first signal asks; the second one finds the default again.
+// The first signal asks to stop; the second one has its default effect.
 void ask_to_stop() {
   struct sigaction action{};
   action.sa_handler = [](int) { stop_requested = 1; };
@@ -29,7 +29,7 @@ void ask_to_stop() {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-// Every rank learns it at the same place.
+// True on every rank at the same place if any rank was asked to stop.
 bool must_stop(ProcessGroup& group) {
   std::uint8_t flag = stop_requested != 0 ? 1 : 0;
   group
@@ -43,8 +43,8 @@ std::optional<double> wanted_bandwidth() {
   const std::optional<std::string> text = env::get(env::Var::kNcclTestsMinBw);
   if (!text) return std::nullopt;
   const std::optional<double> value = read_number<double>(*text);
-  DL_CHECK(value && *value >= 0, kInvalidArgument, "NCCL_TESTS_MIN_BW={} is no bandwidth in GB/s",
-           *text);
+  DL_CHECK(value && *value >= 0, kInvalidArgument,
+           "NCCL_TESTS_MIN_BW={} is not a bandwidth in GB/s", *text);
   return value;
 }
 
@@ -57,8 +57,8 @@ bool has_meaning(DType dtype, ReduceOp op) {
   }
 }
 
-// What -d, -o and -r ask for. "all" leaves out pairs without meaning; the operation's own limits
-// leave out the rest.
+// The cases that -d, -o and -r ask for. "all" omits undefined pairs and those that the operation
+// refuses.
 std::vector<Case> cases_of(const Options& o, const Operation& operation, int ranks) {
   std::vector<int> roots;
   if (!operation.rooted) {
@@ -81,14 +81,14 @@ std::vector<Case> cases_of(const Options& o, const Operation& operation, int ran
   return cases;
 }
 
-// The same operation without us.
+// An all_reduce by NCCL without dlrun.
 Operation bare_all_reduce(const Operation& all_reduce) {
   Operation bare = all_reduce;
   bare.start = [](ProcessGroup&, const Call& c) { return c.nccl->all_reduce(c); };
   return bare;
 }
 
-// What memory of the GPUs goes over, "nccl" or "staged": the ranks meet there.
+// Makes the ranks meet on the GPUs. Returns how GPU memory moves, "nccl" or "staged".
 std::string meet_on_gpus(ProcessGroup& group, const Gpu& gpu) {
   const Ref<Work> met = group.barrier({.call = {.stream = gpu.stream()}});
   met->synchronize();
@@ -113,7 +113,7 @@ class Run {
     if (o_.bare) nccl_.emplace(group, *on_.gpu, *on_.nccl);
   }
 
-  // False: stopped.
+  // Returns false if stopped.
   bool cycle() {
     for (const Case& what : cases_) {
       for (std::size_t bytes = o_.min_bytes;; bytes = next_size(o_, bytes)) {
@@ -213,7 +213,7 @@ class Run {
 
 int run(ProcessGroup& group, const Options& options, const std::vector<std::string>& command,
         const std::vector<std::unique_ptr<Report>>& reports, const OnGpu& on) {
-  static_cast<void>(wanted_bandwidth());  // a wrong one is said now, not in the end
+  static_cast<void>(wanted_bandwidth());  // report a wrong value now, not at the end
   ask_to_stop();
   OnGpu with = on;
   std::string backend(group.backend());
@@ -241,7 +241,7 @@ int run(ProcessGroup& group, const Options& options, const std::vector<std::stri
   }
   const Summary summary = all.summary();
   for (const auto& report : reports) report->end(summary);
-  // Only rank 0's times are the agreed ones with -a 0, so that its verdict is the one.
+  // With -a 0 only rank 0 has the agreed times, so its verdict counts for all ranks.
   std::uint8_t failed = summary.wrong > 0 || !summary.is_fast_enough() ? 1 : 0;
   group.broadcast({.buffer = &failed, .count = 1, .dtype = DType::kU8})->wait();
   return failed;

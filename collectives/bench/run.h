@@ -1,4 +1,4 @@
-// A whole run: every case, every size, both places, as often as was asked for.
+// A whole run: every case, every size, in and out of place, as often as asked for.
 #pragma once
 
 #include <memory>
@@ -12,15 +12,15 @@
 
 namespace dl::collectives::bench {
 
-// Where memory of GPUs is measured. `nccl` is for tests; null: what open_module() gives.
+// For measuring GPU memory. `nccl` is for tests; null: use open_module().
 struct OnGpu {
   const Gpu* gpu = nullptr;  // null: memory of the CPU
   const nccl::Module* nccl = nullptr;
 };
 
 // Collective: every rank calls it, rank 0 with reports, the others with none. Returns the exit
-// code, the same on all ranks: 1 where an element was wrong or NCCL_TESTS_MIN_BW was missed. Ends
-// after the size under way on SIGINT or SIGTERM.
+// code, the same on all ranks: 1 if an element was wrong or NCCL_TESTS_MIN_BW was missed. SIGINT or
+// SIGTERM ends it after the current size.
 int run(ProcessGroup& group, const Options& options, const std::vector<std::string>& command,
         const std::vector<std::unique_ptr<Report>>& reports, const OnGpu& on = {});
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# How much of a slow link between two hosts an operation uses that sends its bytes both ways at once.
+# Measures how much of a slow link between two hosts an operation uses that sends both ways at once.
 set -eu
 usage() {
   cat <<'END'

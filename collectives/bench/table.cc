@@ -1,5 +1,5 @@
-// nccl-tests' table, column by column as src/util.cu writes it. What we add stands behind its
-// columns, so that a script that reads the one reads the other.
+// nccl-tests' table, column by column as src/util.cu writes it. dlbench's own columns come after,
+// so that scripts for the former read the latter.
 #include <fmt/core.h>
 
 #include <cstdlib>
@@ -173,7 +173,7 @@ class Table final : public Report {
     line("{}", units);
   }
 
-  // One of the two halves; where the operation has only the other, "N/A" keeps the columns.
+  // One half of a row; "N/A" keeps the columns if the operation has only the other half.
   std::string half(const Row& row, const std::optional<Result>& r) const {
     const bool iterations = options_.per_iteration;
     if (!r) {

@@ -1,4 +1,4 @@
-// --tune: the terms of a link, each from the operation that shows it best.
+// --tune: measures each term of a link with the operation that shows it best.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of each measurement; there are five.
+// For each of the five measurements.
 constexpr auto kTime = std::chrono::milliseconds(700);
 constexpr std::size_t kLeastRounds = 5;
 constexpr std::size_t kMessages = 16;
@@ -38,7 +38,8 @@ class Tuner {
     link.a = time(20, [&] { group_.barrier()->wait(); }) / std::bit_width(p - 1);
     const double one = time(20, [&] { shift(1); });
     const double many = time(4, [&] { shift(1 + kMessages); });
-    // A burst may hide what a message costs, but not make it dearer than one alone.
+    // A burst may hide the cost of a message, but a message in it does not cost more than one
+    // alone.
     link.o = std::clamp((many - one) / kMessages, 0.0, link.a);
     std::vector<std::byte> part(kPartBytes), all(kPartBytes * p);
     const double gathered = time(1, [&] {
@@ -61,8 +62,8 @@ class Tuner {
   }
 
  private:
-  // Seconds of one call: the median of rounds of `calls`, on the slowest rank. Rank 0's clock says
-  // when all have measured enough.
+  // Seconds of one call: the median over rounds of `calls`, on the slowest rank. Rank 0's clock
+  // decides when the ranks have measured enough.
   double time(int calls, const std::function<void()>& call) {
     std::vector<double> rounds;
     const Clock::time_point begin = Clock::now();
@@ -85,7 +86,8 @@ class Tuner {
     return median;
   }
 
-  // So many small messages to the right neighbour at once, and as many from the left one.
+  // Sends this many small messages to the right neighbour at once, and receives as many from the
+  // left.
   void shift(std::size_t messages) {
     std::vector<PeerMessage> batch;
     const int p = group_.size();
@@ -109,7 +111,7 @@ class Tuner {
   std::uint64_t in_[1 + kMessages] = {};
 };
 
-// Made aside and moved into place, so that a run that starts meanwhile reads a whole plan.
+// Writes a temporary file and renames it, so that another run never reads a partial plan.
 void write_plan(const Plan& plan, const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   std::error_code error;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kPeriod = 251;
 constexpr std::size_t kMostBytes = 8;  // of an element
 
-// 0, 1 or 2: sums of 128 ranks are exact in bf16, products are powers of two.
+// 0, 1 or 2: sums over 128 ranks are exact in bf16, products are powers of two.
 std::uint64_t value(int rank, std::size_t place) {
   std::uint32_t h = static_cast<std::uint32_t>(place % kPeriod) * 2654435761U +
                     static_cast<std::uint32_t>(rank) * 40503U;
@@ -22,7 +22,7 @@ std::uint64_t value(int rank, std::size_t place) {
   return (h ^ (h >> 13)) % 3;
 }
 
-// To the nearest, ties to even. Nothing negative comes here.
+// Rounds to nearest, ties to even; x is not negative.
 std::uint16_t to_bf16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
@@ -32,7 +32,8 @@ std::uint16_t to_f16(float x) {
   constexpr float kLeastNormal = 0x1p-14F;
   if (x < kLeastNormal) return static_cast<std::uint16_t>(std::nearbyint(x * 0x1p24F));
   if (x >= 65520.0F) return 0x7c00;  // infinity
-  // Moves the exponent's bias from 127 to 15 and rounds 13 bits away; a carry is right, too.
+  // Changes the exponent's bias from 127 to 15 and rounds 13 bits off; a carry into the exponent is
+  // correct.
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) - (112U << 23);
   return static_cast<std::uint16_t>((bits + 0xfff + ((bits >> 13) & 1)) >> 13);
 }
@@ -44,10 +45,10 @@ void put(std::byte* at, T x) {
 
 void put_whole(DType dtype, std::byte* at, std::uint64_t x) {
   if (dtype == DType::kBool) return put(at, static_cast<std::uint8_t>(x != 0));
-  std::memcpy(at, &x, size_of(dtype));  // little-endian; modulo 2^n as the reductions are
+  std::memcpy(at, &x, size_of(dtype));  // little-endian; modulo 2^n, as reductions are
 }
 
-// `x` as the reduction's accumulator holds it: f32 for the small types, then rounded once.
+// Writes `x` as the reduction's accumulator has it: f32 for the small types, then rounded once.
 void put_floating(DType dtype, std::byte* at, double x) {
   if (dtype == DType::kF64) return put(at, x);
   const auto single = static_cast<float>(x);
@@ -79,7 +80,7 @@ T reduced(ReduceOp op, int ranks, std::size_t place, T (*of)(std::uint64_t)) {
         total = std::max(total, x);
         break;
       default: {
-        // Bitwise reductions have no meaning for floating types.
+        // Bitwise reductions are undefined for floating types.
         const auto a = static_cast<std::uint64_t>(total);
         const auto b = static_cast<std::uint64_t>(x);
         total = static_cast<T>(op == ReduceOp::kBand  ? a & b
@@ -108,7 +109,7 @@ void put_reduced(DType dtype, ReduceOp op, int ranks, std::byte* at, std::size_t
   }
 }
 
-// Repeats what `put_at(place, at)` writes for the places of one period.
+// Computes `put_at(place, at)` for the places of one period, and repeats them.
 template <typename Put>
 void repeat(DType dtype, std::byte* to, std::size_t count, const Put& put_at) {
   const std::size_t element = size_of(dtype);

@@ -1,8 +1,7 @@
-// The values that dlbench computes with: whole numbers that every dtype holds, by rank and place,
-// so that a result is known exactly without communicating, and a slice in the wrong place shows.
-//
-// What a reduction must give is computed here from its definition, not with the library's
-// arithmetic. Pure functions.
+// dlbench's input values: whole numbers that every dtype represents, by rank and place. So a result
+// is known exactly without communication, and a slice in the wrong place is noticed. The expected
+// result of a reduction is computed from its definition, not with the library's arithmetic. Pure
+// functions.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ void fill(DType dtype, int rank, std::byte* to, std::size_t count, std::size_t f
 void fill_reduced(DType dtype, ReduceOp op, int ranks, std::byte* to, std::size_t count,
                   std::size_t from);
 
-// Elements that are not the same.
+// Number of elements that differ.
 std::size_t count_different(DType dtype, const std::byte* a, const std::byte* b, std::size_t count);
 
 }  // namespace dl::collectives::bench

@@ -92,7 +92,7 @@ CollectiveWorkload::CollectiveWorkload(ProcessGroup& group, const Options& optio
   }
 }
 
-// In at most some thousand places, as that shall cost nothing beside the writing of the input.
+// Overwrites at most some thousand places, so that it costs little beside writing the input.
 void CollectiveWorkload::spoil(std::byte* output) const {
   constexpr std::size_t kPlaces = 4096;
   const std::size_t element = size_of(dtype_);

@@ -1,7 +1,7 @@
-// What is timed: buffers of one size, and the operation on them.
+// Workload: buffers of one size, and the operation on them that is timed.
 //
-// A workload owns nothing but its reference result; the memory belongs to the run, so that no size
-// pays for new pages. One thread.
+// A workload owns only its expected result; the run owns the memory, so that no size pays for new
+// pages. One thread.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,11 @@ namespace dl::collectives::bench {
 class Workload {
  public:
   virtual ~Workload() = default;
-  // Writes all inputs anew: shared memory must not profit from lines that nobody has touched. Where
-  // results are compared it spoils the outputs, so that an old result is not taken for a new one.
+  // Rewrites all inputs, so that shared memory does not profit from cache lines that no rank has
+  // written since the last iteration. If results are checked it also overwrites the outputs, so
+  // that an old result does not pass for a new one.
   virtual void rewrite() = 0;
-  // Starts the device's clock, where there is one.
+  // Starts the device's clock, if there is one.
   virtual void begin() {}
   // Starts the operation of slot `index`; slots may be under way at once.
   virtual Ref<Work> start(std::size_t index) = 0;
@@ -29,22 +30,23 @@ class Workload {
   virtual void finish(std::span<const Ref<Work>> works) {
     for (const Ref<Work>& work : works) work->wait();
   }
-  // Microseconds by the device's own clock from begin() to the end of what finish() has waited for;
-  // nullopt where there is only the host's. Throws what an operation ended with.
+  // Microseconds by the device's own clock, from begin() to the end of the operations that finish()
+  // has waited for; nullopt if there is only the host's clock. Throws the error of a failed
+  // operation.
   virtual std::optional<double> device_us(std::span<const Ref<Work>>) { return std::nullopt; }
-  // Whether operations follow one another in a stream, so that the host need not wait for each.
+  // True if operations follow one another in a stream, so that the host need not wait for each.
   virtual bool queues() const noexcept { return false; }
-  // Elements of this rank's results that are not what they must be.
+  // Number of wrong elements in this rank's results.
   virtual std::size_t wrong() = 0;
 };
 
-// Memory for the inputs and outputs of the largest size, aligned to pages, touched.
+// Memory for the inputs and outputs of the largest size, page-aligned and already touched.
 class Arena {
  public:
   explicit Arena(std::size_t bytes);
-  // Collective: symmetric memory of the group. Throws kInvalidArgument where it shares none.
+  // Collective: symmetric memory of the group. Throws kInvalidArgument if the group shares none.
   Arena(std::size_t bytes, ProcessGroup& group);
-  // Of a GPU.
+  // Memory of a GPU.
   Arena(std::size_t bytes, const Gpu& gpu);
   std::byte* data() noexcept { return aligned_; }
   std::size_t size() const noexcept { return bytes_; }
@@ -58,7 +60,7 @@ class Arena {
 };
 
 struct Shape {
-  std::size_t count = 0;  // as the operation takes it
+  std::size_t count = 0;  // as in the operation's options
   std::size_t input = 0;  // elements
   std::size_t output = 0;
   std::size_t bytes = 0;  // nccl-tests' size: the larger of the two
@@ -72,7 +74,7 @@ struct Case {
   bool in_place = false;
 };
 
-// The call of each of the options' slots in arenas that hold so many of the largest size.
+// The call of each of the options' slots. The arenas hold as many slots of the largest size.
 std::vector<Call> calls_of(const ProcessGroup& group, const Options& options,
                            const Operation& operation, const Case& what, const Shape& shape,
                            Arena& inputs, Arena& outputs);

@@ -42,7 +42,7 @@ static_assert(kAnySource == DL_ANY_SOURCE && kNoColor == DL_NO_COLOR);
 
 thread_local std::string last_error;
 
-// Runs in a catch block. Nothing may leave: the caller may be no C++.
+// To be called in a catch block. Must not throw: the caller may not be C++.
 dl_status status_of_exception() noexcept {
   dl_status status = DL_INTERNAL;
   try {
@@ -54,7 +54,7 @@ dl_status status_of_exception() noexcept {
     } catch (const std::exception& error) {
       last_error = error.what();
     } catch (...) {
-      last_error = "an exception that is no std::exception";
+      last_error = "an exception that is not a std::exception";
     }
   } catch (...) {
     last_error.clear();  // no memory for the text
@@ -77,11 +77,11 @@ ProcessGroup& group_of(dl_comm* comm) {
   return *comm->group;
 }
 
-// Starts an operation, and waits for it where nobody takes the work.
+// Starts an operation, and waits for it if the caller does not take the work.
 template <typename Start>
 dl_status run(dl_comm* comm, dl_work** work, const Start& start) noexcept {
   return guarded([&] {
-    // Before the operation begins, as nobody could end it without one.
+    // Allocate before the operation begins: without a dl_work no caller could wait for it.
     auto taken = work != nullptr ? std::make_unique<dl_work>() : nullptr;
     Ref<Work> under_way = start(group_of(comm));
     if (work == nullptr) {
@@ -95,13 +95,13 @@ dl_status run(dl_comm* comm, dl_work** work, const Start& start) noexcept {
 
 DType dtype_of(dl_dtype dtype) {
   DL_CHECK(static_cast<unsigned>(dtype) < dl::kDTypeCount, kInvalidArgument,
-           "dl_comm: {} is no dl_dtype", dtype);
+           "dl_comm: {} is not a dl_dtype", dtype);
   return static_cast<DType>(dtype);
 }
 
 ReduceOp op_of(dl_reduce_op op) {
   DL_CHECK(static_cast<unsigned>(op) < kReduceOpCount, kInvalidArgument,
-           "dl_comm: {} is no dl_reduce_op", op);
+           "dl_comm: {} is not a dl_reduce_op", op);
   return static_cast<ReduceOp>(op);
 }
 

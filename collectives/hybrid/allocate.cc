@@ -1,5 +1,5 @@
-// Group's symmetric memory: that of each node's ranks, made on all nodes or on none. What an
-// operation does inside a node then needs no copy in between (shm/direct.cc).
+// Group's symmetric memory: each node's ranks share a memory of their own, on all nodes or on none.
+// The part of an operation inside a node then needs no staging copy (shm/direct.cc).
 #include <algorithm>
 
 #include "collectives/hybrid/group.h"
@@ -8,13 +8,13 @@
 namespace dl::collectives::hybrid {
 namespace {
 
-// What ranks tell each other once each node has made its own.
+// What the ranks exchange after each node has made its memory.
 struct Made {
   std::uint64_t bytes = 0;
   std::uint64_t is_good = 0;
 };
 
-// A rank that is alone on its node shares its memory with nobody, and so with all of its node.
+// A rank that is alone on its node has no rank to share with, so ordinary memory will do.
 Ref<SymmetricMemory> allocate_on_node(Core& core, std::size_t bytes) {
   auto* const in = dynamic_cast<shm::Group*>(&core.lane(Lane::kIn));
   auto* const out = dynamic_cast<shm::Group*>(&core.lane(Lane::kOut));
@@ -32,7 +32,7 @@ Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
     return ProcessGroup::allocate_symmetric(bytes);
   }
   tcp::Group& all = core_->pass_on();
-  // In a lane operations come in one order on all ranks: not before those that are under way.
+  // A lane takes operations in the same order on all ranks, so let those under way finish first.
   for (const Ref<Work>& work : core_->under_way()) work->wait();
   Made own{.bytes = bytes};
   Ref<SymmetricMemory> memory;
@@ -56,7 +56,7 @@ Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
   DL_CHECK(own.is_good != 0, kIo, "{}", why);
   const auto bad = std::ranges::find(made, std::uint64_t{0}, &Made::is_good);
   DL_CHECK(bad == made.end(), kIo,
-           "allocate_symmetric: the node of {} cannot share {} bytes; its ranks say why",
+           "allocate_symmetric: the node of {} cannot share {} bytes; its ranks' errors say why",
            all.identity(static_cast<int>(bad - made.begin())).text(), bytes);
   return memory;
 }

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "collectives/algorithms/reduce.h"
+#include "collectives/recording.h"
 #include "core/base/cpus.h"
 
 namespace dl::collectives::hybrid {
@@ -14,12 +15,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// So many slices are on their way between nodes at once: the line is never idle while one is
-// received, and the next is summed.
+// Slices on their way between nodes at a time: the link stays busy while one slice is received and
+// the next one is summed.
 constexpr std::size_t kAhead = 4;
-// How late the thread takes up what nobody waits for: who calls mostly waits at once.
+// How late the thread takes up an operation for which no thread waits: most callers wait at once.
 constexpr auto kTakeUpTime = 1ms;
-// Stagger's, at most and as a part of a deadline.
+// Limits of Stagger's times: the most, and the part of a timeout.
 constexpr std::chrono::nanoseconds kMostStep = 10ms;
 constexpr int kStepsADeadline = 20;
 constexpr std::chrono::nanoseconds kMostAnswer = 500ms;
@@ -64,14 +65,23 @@ Core::Core(Inner inner) : inner_(std::move(inner)), thread_([this] { run(); }) {
 Core::~Core() = default;
 
 void Core::submit(const Ref<Operation>& operation) {
-  // Before any lock: in a child another thread's would never be given back.
+  // Check before taking any lock: in a forked child, a lock that another thread held is never
+  // released.
   if (is_in_child()) throw_if_broken();
+  at_exit_.stay_if_leaving();
   release_finished();
+  const profiler::Span span = call_span(operation->descriptor_);
   const std::lock_guard order(submit_mutex_);
   tcp::Group& group = pass_on();
   {
-    // Before it has a number: an abort that is heard meanwhile may spare it in the lanes.
+    // Count before the operation has a number: an abort that arrives meanwhile may spare it in the
+    // lanes.
     const Lock lock(mutex_);
+    if (has_left_) {
+      throw_error(ErrorKind::kAborted, "{}: this rank has left group '{}' by exit()",
+                  text(operation->descriptor_), group.name());
+    }
+    ++calling_;
     const LaneCalls calls = operation->calls();
     std::ranges::transform(calls_, calls, calls_.begin(), std::plus());
   }
@@ -79,14 +89,17 @@ void Core::submit(const Ref<Operation>& operation) {
     operation->agreement_ = group.agree(operation->descriptor_, {.timeout = operation->timeout_});
   } catch (...) {
     const Lock lock(mutex_);
+    --calling_;
+    changed_.notify_all();
     const LaneCalls calls = operation->calls();
     std::ranges::transform(calls_, calls, calls_.begin(), std::minus());
     throw;
   }
   const Lock lock(mutex_);
+  --calling_;
+  changed_.notify_all();
   if (error_ && !is_spared(*operation)) std::rethrow_exception(error_);
   queue_.push_back(operation);
-  changed_.notify_all();
 }
 
 void Core::run() {
@@ -117,7 +130,7 @@ void Core::conduct(Lock& lock) {
   std::vector<Ref<Operation>> operations(queue_.begin(), queue_.end());
   lock.unlock();
   step(operations);
-  // The last reference to one is dropped by a caller.
+  // Drop these references now, so that a caller drops the last reference to an operation.
   operations.clear();
   lock.lock();
   waited_for_ = nullptr;
@@ -160,7 +173,7 @@ void Core::step(const std::vector<Ref<Operation>>& operations) noexcept {
   }
 }
 
-// Asks for a sign of life early enough that the answers are there at the deadline.
+// Probes all ranks so early that the answers have arrived by the deadline.
 void Core::wait_for(const Operation& op, const Ref<Work>& work) {
   const std::chrono::nanoseconds before = op.deadline_.left() - Stagger(op.timeout_).answer;
   if (before > 0ns && op.timeout_ != std::chrono::nanoseconds::max()) {
@@ -169,7 +182,7 @@ void Core::wait_for(const Operation& op, const Ref<Work>& work) {
     } catch (const Error&) {
       if (work->is_completed()) throw;
     }
-    Ref<tcp::Group> all;  // none where the group has been destroyed and only its Work is left
+    Ref<tcp::Group> all;  // null if the group was destroyed and only its Work is left
     {
       const Lock lock(mutex_);
       all = inner_.all;
@@ -180,7 +193,7 @@ void Core::wait_for(const Operation& op, const Ref<Work>& work) {
   work->synchronize();
 }
 
-// An operation begins in a lane when all before it have.
+// An operation begins in a lane after all earlier operations have begun there.
 void Core::advance(Operation& op, bool& is_cross_open, bool& is_out_open) {
   const std::size_t slices = op.slices_.size();
   while (op.begun_[kIn] < slices) begin(op, Lane::kIn);
@@ -217,7 +230,8 @@ bool Core::is_over(const Ref<Work>& work) {
 void Core::begin(Operation& op, Lane lane) {
   const auto at = static_cast<std::size_t>(lane);
   const std::size_t slice = op.begun_[at];
-  // Somebody may still wait for the culprit in the agreement, or in an earlier lane.
+  // The agreement and earlier lanes time out first: ranks may still wait there for the rank to
+  // blame.
   const std::chrono::nanoseconds left = Stagger(op.timeout_).of(lane, op.deadline_.left());
   op.works_[slice][at] =
       std::visit(Start{inner_.lanes[at].get(), {.timeout = left}}, op.slices_[slice].calls[at]);
@@ -250,7 +264,7 @@ std::vector<Ref<Work>> Core::under_way() {
   return works;
 }
 
-// Those before a settled one are settled, too.
+// Operations before a settled one are settled too.
 bool Core::are_earlier_over(const Operation& op) const noexcept {
   return std::all_of(finished_.begin(), finished_.end(), [&](const Ref<Operation>& other) {
     return other->descriptor_.sequence >= op.descriptor_.sequence || other->are_works_over();
@@ -272,10 +286,11 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
     if (const std::exception_ptr error = error_of(op)) std::rethrow_exception(error);
     return;
   }
+  const profiler::Span span = wait_span();
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   Lock lock(mutex_);
   if (limit && !op.is_settled_) {
-    // An inner wait cannot be left early by whoever conducts.
+    // The driving thread cannot leave an inner wait early, so let the progress thread drive.
     is_urgent_ = true;
     changed_.notify_all();
     if (!wait_until(changed_, lock, until, [&] { return op.is_settled_; })) {
@@ -308,10 +323,13 @@ void Core::wait(Operation& op, std::optional<std::chrono::nanoseconds> limit) {
   owner = std::exchange(op.owner_, nullptr);
   lock.unlock();
   release_finished();
-  if (const std::exception_ptr error = error_of(op)) std::rethrow_exception(error);
+  if (const std::exception_ptr error = error_of(op)) {
+    stay_if_exiting();
+    std::rethrow_exception(error);
+  }
 }
 
-// What has failed ends too, and then nobody writes into the buffers any more.
+// Waits even for the parts of a failed operation: after they end, no rank writes into the buffers.
 void Core::wait_for_works(const Operation& op, std::optional<std::chrono::nanoseconds> limit,
                           Deadline until) {
   for (const auto& lanes : op.works_) {

@@ -1,4 +1,4 @@
-// Core's half that finds out what went wrong and says it to everybody.
+// Core's functions that find failures and tell all ranks the cause.
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -10,10 +10,10 @@
 namespace dl::collectives::hybrid {
 namespace {
 
-// Spared is what the group of all ranks has heard of.
+// Spares the operations that the group of all ranks reports as spared.
 constexpr std::uint64_t kAsHeard = std::numeric_limits<std::uint64_t>::max();
 
-// A cause that an inner operation found says nothing of the operation that was called.
+// Adds the called operation to a cause that names an inner operation only.
 Cause in_operation(Cause cause, const Descriptor& what) {
   if (cause.is_whole || cause.operation.empty()) return cause;
   cause.text = fmt::format("{}, in its {}", text(what), cause.text);
@@ -23,9 +23,9 @@ Cause in_operation(Cause cause, const Descriptor& what) {
   return cause;
 }
 
-// A rank that waits in one lane may time out on one that waits in another for the culprit, or that
-// the culprit keeps from calling at all. A rank that gives no sign of life is to blame.
-// `asked`: when they were asked whether they are there; never: they are now, and have until the
+// A rank that waits in one lane may time out on a rank that itself waits for the failed rank in
+// another lane, or could not call at all because of it. Blames a rank that gives no sign of life
+// instead. `asked`: when all ranks were probed; nullopt: probe them now, and wait until the
 // deadline.
 void blame_silent_ranks(Cause& cause, tcp::Group& all,
                         std::optional<Deadline::Clock::time_point> asked, Deadline until) noexcept
@@ -35,17 +35,17 @@ void blame_silent_ranks(Cause& cause, tcp::Group& all,
   const std::vector<Identity> silent = all.silent_peers(asked.value_or(now), until);
   std::string names;
   for (const Identity& who : silent) {
-    if (who.in_job() == cause.rank) return;  // the text says so
+    if (who.in_job() == cause.rank) return;  // the text names it already
     names += fmt::format("{}{}", names.empty() ? "" : "; ", who.text());
   }
   if (silent.empty()) return;
   cause.blame = Blame::kMissing;
   cause.rank = silent.front().in_job();
   cause.text += fmt::format(
-      "; behind it stands {}, which does not answer (stopped, or its host cannot be reached)",
+      "; probable cause: {}, which does not answer (stopped, or its host cannot be reached)",
       names);
 } catch (...) {
-  // Out of memory: what was found stays as it is.
+  // Out of memory: leave the cause as it is.
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ std::exception_ptr Core::error() noexcept {
   for (const Ref<ProcessGroup>& lane : groups.lanes) {
     if (found || !lane) continue;
     found = lane->error();
-    // What another rank has found the group of all ranks hears, too, with what it spares.
+    // A cause that another rank has found also reaches the group of all ranks, with what it spares.
     if (found && cause_of(found).found_by != groups.all->identity().in_job()) found = nullptr;
   }
   if (found)
@@ -79,7 +79,8 @@ void Core::throw_if_broken() {
 }
 
 tcp::Group& Core::pass_on() {
-  // The group of all ranks refuses by itself, and sees what was called.
+  // If the group of all ranks is broken it refuses the call itself, and quotes the call in the
+  // error.
   if (error() && !all().error()) throw_if_broken();
   return all();
 }
@@ -97,14 +98,16 @@ void Core::fail_in(const Operation& op, const std::exception_ptr& error) noexcep
 
 void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
                 std::optional<std::uint64_t> spared) noexcept {
-  if (is_in_child()) return;  // it does not speak for the rank
+  if (is_in_child()) return;  // a forked child does not speak for the rank
+  // The inner groups have said goodbye: what they refuse now is no failure.
+  if (at_exit_.has_left()) stay_if_exiting();
   Inner groups;
   std::optional<Deadline::Clock::time_point> asked_at;
   {
     Lock lock(mutex_);
     if (error_) {
       lock.unlock();
-      // What goes wrong with a spared operation ends it with the cause that was first.
+      // A spared operation that fails ends with the first cause.
       return spare_only(spared);
     }
     groups = inner_;
@@ -116,7 +119,7 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
   if (cause.kind == ErrorKind::kTimeout && groups.all) {
     const std::chrono::nanoseconds answer = Stagger(timeout).answer;
     const auto now = Deadline::Clock::now();
-    // What was asked long ago was for an operation before.
+    // An old probe was for an earlier operation.
     const bool has_asked = asked_at && now - *asked_at < 2 * answer;
     if (!has_asked) asked_at.reset();
     blame_silent_ranks(cause, *groups.all, asked_at,
@@ -129,7 +132,7 @@ void Core::fail(Cause cause, std::chrono::nanoseconds timeout,
       lock.unlock();
       return spare_only(spared);
     }
-    // What all ranks have heard goes before what this one has found.
+    // A cause that all ranks have heard counts before one that this rank has found.
     const std::exception_ptr heard = inner_.all ? inner_.all->error() : nullptr;
     if (heard) cause = cause_of(heard);
     is_reported = heard != nullptr;
@@ -159,8 +162,8 @@ void Core::spare_only(std::optional<std::uint64_t> until) noexcept {
   tell_inner_groups();
 }
 
-// The group of all ranks first: it brings the number of the last operation that is spared, of which
-// a lane knows nothing.
+// Tells the group of all ranks first: it passes the number of the last spared operation, which
+// lanes do not know.
 void Core::tell_inner_groups() noexcept {
   Inner groups;
   std::exception_ptr cause;
@@ -243,6 +246,7 @@ std::exception_ptr Core::error_of(const Operation& op) noexcept {
 
 void Core::throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
                           const Ref<Work>& work) {
+  stay_if_exiting();
   std::string why = "waiting for its own part";
   try {
     if (work) work->synchronize(std::chrono::nanoseconds(0));
@@ -256,7 +260,7 @@ void Core::throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
   throw NotOver(op.descriptor_, limit, why);
 }
 
-// The inner groups, which are older, do the same after it.
+// Runs before the inner groups do the same: they are older.
 void Core::leave_at_exit() {
   Lock lock(mutex_);
   is_urgent_ = true;
@@ -264,18 +268,24 @@ void Core::leave_at_exit() {
   const Deadline last = Deadline::after(kExitTime);
   for (std::uint64_t seen = steps_;; seen = steps_) {
     const auto is_over = [this] {
-      return queue_.empty() || (error_ && !is_spared(*queue_.front()));
+      return calling_ == 0 && (queue_.empty() || (error_ && !is_spared(*queue_.front())));
     };
     const auto moved = [&] { return is_over() || steps_ != seen; };
-    if (is_over() || last.has_passed()) return;
-    if (!wait_until(changed_, lock, Deadline::after(kExitQuiet), moved)) return;
+    if (is_over() || last.has_passed()) break;
+    if (!wait_until(changed_, lock, Deadline::after(kExitQuiet), moved)) break;
   }
+  has_left_ = true;
 }
 
 void Core::stop() noexcept {
   if (is_in_child()) {
-    // Its thread is not here to be joined, nor are its peers to be told: it stays as it is.
+    // The progress thread does not exist in the child, and the child must not say goodbye to the
+    // peers: change nothing.
     retain();
+    return;
+  }
+  if (at_exit_.has_left()) {
+    AtExit::keep(Ref<Core>(this));
     return;
   }
   bool is_busy = false;
@@ -301,7 +311,7 @@ void Core::stop() noexcept {
     over.swap(finished_);
     std::swap(groups, inner_);
   }
-  // Ends what is on its way in the last lane.
+  // Ends operations that are under way in the last lane.
   groups = {};
 }
 

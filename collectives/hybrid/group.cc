@@ -10,7 +10,7 @@
 namespace dl::collectives::hybrid {
 namespace {
 
-// Partial sums of a reduce_scatter.
+// Memory for partial sums of a reduce_scatter.
 struct Partial final : RefCounted {
   explicit Partial(std::size_t bytes)
       : memory(std::make_unique_for_overwrite<std::byte[]>(bytes)) {}
@@ -23,13 +23,14 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, std::vec
                        Ref<RefCounted> memory) {
   auto operation = make_ref<Operation>(core_, what, call.timeout.value_or(how_.timeout), call.holds,
                                        std::move(slices), std::move(memory));
-  core_->submit(operation);
+  stay_or_throw([&] { core_->submit(operation); });
   return operation;
 }
 
 template <typename Options>
 Ref<Work> Group::pass_on(Ref<Work> (ProcessGroup::*call)(const Options&), const Options& options) {
-  ProcessGroup& all = core_->pass_on();
+  core_->stay_if_leaving();
+  ProcessGroup& all = stay_or_throw([&]() -> ProcessGroup& { return core_->pass_on(); });
   std::vector<Ref<Work>> works = core_->under_way();
   Ref<Work> work = (all.*call)(options);
   if (works.empty()) return work;
@@ -61,7 +62,7 @@ Ref<Work> Group::all_gather(const AllGatherOptions& o) {
   check_call(what, o.call, backend());
   auto slices = route(o, places_, rank());
   if (!slices) return pass_on(&ProcessGroup::all_gather, o);
-  core_->pass_on().throw_if_refused(what.op);
+  core_->pass_on().throw_if_refused(what);
   const std::size_t bytes = o.count * size_of(o.dtype);
   auto* const own = static_cast<std::byte*>(o.output) + static_cast<std::size_t>(rank()) * bytes;
   if (own != o.input) std::memcpy(own, o.input, bytes);

@@ -1,5 +1,5 @@
-// HybridGroup's class: checks arguments, finds the route, hands operations to its Core. For
-// make_hybrid_group() and tests; users see ProcessGroup.
+// The class behind make_hybrid_group(): checks arguments, finds the route, submits operations to
+// its Core. Used by make_hybrid_group() and tests; users see ProcessGroup.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace dl::collectives::hybrid {
 
 class Group final : public ProcessGroup {
  public:
-  // `how`: to make further ones.
+  // `how`: also used for the groups that split() makes.
   Group(Ref<Core> core, Places places, GroupOptions how)
       : core_(std::move(core)), places_(std::move(places)), how_(std::move(how)) {}
 
@@ -58,7 +58,7 @@ class Group final : public ProcessGroup {
   ~Group() override { core_->stop(); }
   Ref<Work> start(const Descriptor& what, const CallOptions& call, std::vector<Slice> slices,
                   Ref<RefCounted> memory = {});
-  // Through the TCP group of all ranks; over when all that was called before is.
+  // Calls the TCP group of all ranks. The result is over when all earlier operations are as well.
   template <typename Options>
   Ref<Work> pass_on(Ref<Work> (ProcessGroup::*call)(const Options&), const Options& options);
 
@@ -68,8 +68,8 @@ class Group final : public ProcessGroup {
   std::uint64_t next_split_ = 1;
 };
 
-// The TCP group of all ranks first, then the others: before each of these `begin_round` is called
-// with its number, from 1 to kRounds - 1, the same on all ranks.
+// Makes the TCP group of all ranks first, then the others. Before each of the others it calls
+// `begin_round` with numbers from 1 to kRounds - 1, the same on all ranks.
 inline constexpr int kRounds = 4;
 Ref<ProcessGroup> make_group(const GroupOptions& options,
                              const std::function<void(int)>& begin_round);

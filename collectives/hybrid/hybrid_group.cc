@@ -11,7 +11,7 @@ namespace {
 
 using hybrid::Places;
 
-// An inner group's name, different from those of the same kind on other nodes or indices.
+// A name for an inner group that differs from those of other nodes or indices.
 std::string inner_name(const GroupOptions& o, std::string_view kind, int number) {
   return fmt::format("{:016x}.{}{}", hash_of_group(o.name, 0), kind, number);
 }
@@ -29,7 +29,7 @@ Ref<ProcessGroup> make_inside(const GroupOptions& o, const Places& places, std::
   return make_shm_group(inside);
 }
 
-// Null for a rank that carries nothing between nodes.
+// Null for a rank that carries no data between nodes.
 Ref<ProcessGroup> make_across(const GroupOptions& o, const Places& places) {
   const auto rank = static_cast<std::size_t>(o.rank);
   const int index = places.index_of[rank];
@@ -49,13 +49,14 @@ Ref<ProcessGroup> hybrid::make_group(const GroupOptions& options,
   GroupOptions inner = options;
   inner.connect_by = connect_deadline(options);
   inner.segment = nullptr;
-  // Operations that take no route fail in it without this group's hearing of it.
+  // `all` reports failures itself: operations that take no route fail there without this group.
   const Ref<ProcessGroup> all = make_tcp_group(inner);
-  inner.reports_failures = false;  // an inner operation says nothing of the one that was called
+  // An inner operation does not name the operation that was called.
+  inner.reports_failures = false;
   auto* const tcp = dynamic_cast<tcp::Group*>(all.get());
   DL_CHECK(tcp != nullptr, kInternal, "group '{}': its inner group is {}", options.name,
            all->backend());
-  // One for all: the order of additions must be the same whichever rank carries a share.
+  // One plan for all ranks: the order of additions must not depend on which rank carries a share.
   inner.plan = tcp->whole_plan();
   std::vector<std::string> nodes;
   for (int r = 0; r < options.size; ++r) nodes.push_back(tcp->identity(r).node);

@@ -2,26 +2,26 @@
 // "Collectives on several nodes").
 //
 // all_reduce, broadcast, all_gather and reduce_scatter of more than a few KiB go through shared
-// memory inside a node and over TCP between nodes, every rank carrying its share, in slices that
-// overlap (hybrid/route.h). A host sends 2 (h-1)/h times an all_reduce's bytes to the h-1 others,
-// as few as can be. Everything else goes through a TCP group of all ranks: the other operations,
-// small ones, sums in half precision and averages of integers (which are rounded once), and
-// Order::kTree. split() gives ranks of one node a shm group, ranks that are all on different nodes
-// a TCP group, and others a hybrid one. allocate_symmetric() gives memory that the ranks of each
-// node share, and whose bytes need no copy in between there; registered memory is as any other.
+// memory inside a node and over TCP between nodes, in slices that overlap; every rank carries its
+// share (hybrid/route.h). For an all_reduce a host sends 2 (h-1)/h times the buffer's bytes to the
+// h-1 other hosts, which is the minimum. Everything else goes through a TCP group of all ranks:
+// other operations, small ones, sums in half precision and averages of integers (which are rounded
+// once), and Order::kTree. split() gives ranks of one node a shm group, ranks on pairwise different
+// nodes a TCP group, and others a hybrid one. allocate_symmetric() gives memory that the ranks of a
+// node share, which saves staging copies there; registered memory is treated like any other.
 //
-// Where nodes have different numbers of ranks the first rank of each carries all of its node's
-// bytes; all_gather and reduce_scatter go through the TCP group there, and where the ranks of a
-// node do not follow each other.
+// If nodes have different numbers of ranks, the first rank of each carries all of its node's bytes.
+// Then all_gather and reduce_scatter go through the TCP group, and also if the ranks of a node are
+// not consecutive.
 //
-// Who works: whoever waits for an operation, else a progress thread of the group, which takes over
-// after a millisecond (hybrid/core.h). An operation may begin before those that were called earlier
-// are over: a buffer belongs to one at a time.
+// A thread that waits for an operation drives it; otherwise a progress thread of the group takes
+// over after a millisecond (hybrid/core.h). An operation may begin before earlier ones are over, so
+// no two operations may use the same buffer at a time.
 //
 // Errors are those of process_group.h; texts name ranks by their number in this group. An error in
-// an inner group breaks the whole. A rank that stops inside an operation is named within a second
-// of the deadline. Dropping a HybridGroup ends operations under way with kAborted on every rank.
-// Thread-safety: process_group.h.
+// an inner group breaks the whole group. A rank that stops inside an operation is named within a
+// second of the deadline. Dropping a HybridGroup ends operations under way with kAborted on every
+// rank. Thread-safety: process_group.h.
 #pragma once
 
 #include "collectives/group_options.h"

@@ -1,7 +1,7 @@
-// Operation: one collective of a HybridGroup that goes by a route, as its Work.
+// Operation: one collective of a HybridGroup that takes a route, as its Work.
 //
-// The caller makes it, whoever conducts (core.h) takes its slices from lane to lane, anybody waits
-// for it. First of all it is agreed on by all ranks (`agreement`); only then a byte moves.
+// The caller makes it, the driving thread (core.h) takes its slices from lane to lane, any thread
+// waits for it. All ranks agree on it first (`agreement`); only then does data move.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ using LaneCalls = std::array<std::uint64_t, kLanes>;
 
 class Operation final : public Work {
  public:
-  // `memory`: what the route needs besides the caller's buffers.
+  // `memory`: additional memory that the route needs.
   Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanoseconds timeout,
             Ref<RefCounted> owner, std::vector<Slice> slices, Ref<RefCounted> memory = {});
 
@@ -49,15 +49,15 @@ class Operation final : public Work {
   Ref<RefCounted> memory_;
   Ref<Work> agreement_;
 
-  // Whoever conducts. A slice's Work in each lane; null before it has begun there, and where it has
-  // nothing to do.
+  // For the driving thread. A slice's Work in each lane; null before it has begun there, and if the
+  // lane has nothing to do.
   std::vector<Slice> slices_;
   std::vector<std::array<Ref<Work>, kLanes>> works_;
   bool is_agreed_ = false;
   std::array<std::size_t, kLanes> begun_{};  // slices that have begun in each lane
 
-  // Under Core's mutex. Once it is settled nobody conducts it any more: every slice has begun in
-  // its last lane, or the group is broken.
+  // Under Core's mutex. A settled operation needs no more driving: every slice has begun in its
+  // last lane, or the group is broken.
   bool is_settled_ = false;
   std::exception_ptr error_;
   std::chrono::steady_clock::time_point settled_at_{};

@@ -11,11 +11,11 @@ struct Places {
   std::vector<std::vector<int>> nodes;  // their ranks, in rank order; nodes by their first rank
   std::vector<int> node_of;             // a rank's node
   std::vector<int> index_of;            // its place among the ranks of that node
-  bool is_even = false;                 // every node has as many ranks
-  bool is_in_order = false;             // rank = node * ranks a node + index, on all of them
+  bool is_even = false;                 // every node has the same number of ranks
+  bool is_in_order = false;             // rank = node * (ranks a node) + index, for every rank
 
-  // Ranks that carry data between nodes: those with one of the first `carriers` indices on each.
-  // All of them where the nodes are even, else the first of each node.
+  // Number of ranks a node that carry data between nodes; these are the ranks with the lowest
+  // indices. All ranks if the nodes are even, else the first of each node.
   int carriers() const { return is_even ? static_cast<int>(nodes.front().size()) : 1; }
 };
 

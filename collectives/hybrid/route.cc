@@ -8,9 +8,8 @@
 namespace dl::collectives::hybrid {
 namespace {
 
-// A slice should keep a line between nodes busy for longer than it takes to begin one (some 50 us),
-// and an operation should have enough of them for its ends, which overlap with nothing, to be
-// small.
+// A slice should keep a link between nodes busy for longer than it takes to start one (about 50
+// us). An operation should have many slices, because its first and last steps overlap with nothing.
 constexpr std::size_t kLeastSliceBytes = 256 * 1024;
 constexpr std::size_t kMostSliceBytes = 4 * 1024 * 1024;
 constexpr std::size_t kSlices = 16;
@@ -19,7 +18,7 @@ std::byte* at(const void* base, std::size_t elements, DType dtype) noexcept {
   return static_cast<std::byte*>(const_cast<void*>(base)) + elements * size_of(dtype);
 }
 
-// What a rank may send in all for an exchange among all ranks, over TCP, to be the fastest.
+// Bytes that a rank may send in total if one TCP exchange among all ranks is to be the fastest way.
 constexpr std::size_t kSmallBytes = 64 * 1024;
 
 bool is_small(std::size_t count, DType dtype, std::size_t ranks) noexcept {
@@ -33,7 +32,7 @@ std::size_t slice_elements(std::size_t count, DType dtype, std::size_t of) noexc
   return std::max(of, bytes / size_of(dtype) / of * of);
 }
 
-// A rank as its lanes see it.
+// A rank's place in its lanes.
 struct Seat {
   Seat(const Places& places, int rank)
       : node(places.node_of[static_cast<std::size_t>(rank)]),
@@ -46,14 +45,14 @@ struct Seat {
   bool is_carrier;
 };
 
-// Where one slice of a buffer stands, and this rank's share of it.
+// The place of one slice in a buffer, and whether its ranks share it.
 struct Piece {
   std::size_t begin;
   std::size_t count;
   bool is_shared_out;  // every rank of the node carries a share; else the carriers carry it whole
 };
 
-// The slices of [count]; what cannot be shared out evenly comes last, whole.
+// Cuts [0, count) into slices; the rest that cannot be divided evenly comes last, as a whole.
 std::vector<Piece> cut(std::size_t count, DType dtype, std::size_t carriers) {
   std::vector<Piece> pieces;
   const std::size_t even = carriers > 1 ? count / carriers * carriers : count;
@@ -90,7 +89,7 @@ std::optional<std::vector<Slice>> route(const AllReduceOptions& o, const Places&
           .input = input, .output = sum, .count = count, .dtype = o.dtype, .op = op};
       out = AllGatherOptions{.input = sum, .output = output, .count = count, .dtype = o.dtype};
     } else if (all_carry) {
-      // Fewer elements than ranks: all sum them, and all carry them.
+      // Fewer elements than ranks: all ranks sum them, and all carry them.
       in = AllReduceOptions{
           .input = input, .output = sum, .count = count, .dtype = o.dtype, .op = op};
     } else {
@@ -169,7 +168,7 @@ std::vector<Slice> route(const ReduceScatterOptions& o, const Places& places, in
   const Seat seat(places, rank);
   const bool divides = o.op == ReduceOp::kAvg;
   const ReduceOp op = divides ? ReduceOp::kSum : o.op;
-  // A slice is what the ranks of one node get.
+  // A slice is what the ranks of one node receive.
   std::vector<Slice> slices(places.nodes.size());
   for (std::size_t node = 0; node < slices.size(); ++node) {
     std::byte* const sum = at(partial, node * o.count, o.dtype);

@@ -5,8 +5,8 @@
 
 namespace dl::collectives::hybrid {
 
-// The parent carries the new groups' addresses. Ranks of one node get a group over shared memory,
-// ranks that are all on different nodes one over TCP, others a hybrid one.
+// The parent group exchanges the new groups' addresses. Ranks of one node get a group over shared
+// memory, ranks on pairwise different nodes one over TCP, others a hybrid one.
 Ref<ProcessGroup> Group::split(const SplitOptions& o) {
   const MakePart make = [this](const GroupOptions& part, const SplitPlan& plan,
                                SplitStore& store) -> Ref<ProcessGroup> {

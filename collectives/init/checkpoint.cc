@@ -26,7 +26,7 @@ namespace {
 
 using rendezvous::CheckpointPage;
 
-// One for a process, and never destroyed: a signal may come at any time.
+// One for a process, and never destroyed, because a signal may arrive at any time.
 class CheckpointClient {
  public:
   explicit CheckpointClient(const std::string& name) {
@@ -52,8 +52,8 @@ class CheckpointClient {
     const std::lock_guard lock(mutex_);
     if (::getpid() != owner_) return false;
     const std::uint64_t call = ++calls_;
-    // Both in one order with dlrun's, which stores `requested` and then reads `calls`: either this
-    // rank sees the request at this call, or dlrun knows of the call and chooses a later one.
+    // Sequentially consistent with dlrun, which stores `requested` and then reads `calls`: either
+    // this rank sees the request at this call, or dlrun sees the call and chooses a later one.
     page_->calls.store(call, std::memory_order_seq_cst);
     if (page_->requested.load(std::memory_order_seq_cst) == 0) return false;
     if (!stop_) stop_ = answer(call);
@@ -79,7 +79,7 @@ class CheckpointClient {
     }
   }
 
-  // A line with the number.
+  // Reads a line with the number of the call at which all ranks save.
   std::uint64_t answer(std::uint64_t call) {
     const Deadline deadline = patience();
     std::string line;
@@ -91,7 +91,7 @@ class CheckpointClient {
     std::uint64_t stop = 0;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), stop);
     DL_CHECK(error == std::errc() && *end == '\n', kParse,
-             "should_checkpoint #{}: dlrun's answer is no number", call);
+             "should_checkpoint #{}: dlrun's answer is not a number", call);
     return stop;
   }
 
@@ -103,7 +103,7 @@ class CheckpointClient {
   std::optional<std::uint64_t> stop_;
 };
 
-// Null: dlrun did not start this process, or is not to be asked to save.
+// Null if dlrun did not start this process, or the job cannot be asked to save.
 CheckpointClient* client_of_process() {
   static CheckpointClient* const client = []() -> CheckpointClient* {
     const auto name = env::get(env::Var::kCheckpoint);
@@ -115,12 +115,13 @@ CheckpointClient* client_of_process() {
 std::atomic<const CheckpointPage*> page_of_signals{nullptr};
 static_assert(std::atomic<const CheckpointPage*>::is_always_lock_free);
 
-// SLURM's signal is for dlrun to judge; dlrun's own one ends this rank as it would without us.
+// Ignores SLURM's signal: dlrun decides what it means. dlrun's own signal ends this rank as it
+// would without this handler.
 extern "C" void dl_on_termination(int signal) {
   const CheckpointPage* const page = page_of_signals.load();
   if (page == nullptr || page->ends.load() == 0) return;
   ::signal(signal, SIG_DFL);
-  ::raise(signal);  // comes when this handler returns
+  ::raise(signal);  // delivered when this handler returns
 }
 
 extern "C" void dl_on_user_signal(int) {}
@@ -129,7 +130,7 @@ void handle_unless_handled(int signal, void (*handler)(int)) {
   struct sigaction now{};
   if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 ||
       now.sa_handler != SIG_DFL) {
-    return;  // the program's own affair
+    return;  // the program handles the signal itself
   }
   struct sigaction mine{};
   mine.sa_handler = handler;

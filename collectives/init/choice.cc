@@ -23,14 +23,14 @@ std::string network_id() {
   return size > 0 ? std::string(id.data(), static_cast<std::size_t>(size)) : std::string();
 }
 
-// Takes the first word off the text.
+// Removes the first word of the text.
 std::string take_word(std::string_view& text) {
   const std::string word(text.substr(0, text.find(' ')));
   text.remove_prefix(std::min(text.size(), word.size() + 1));
   return word;
 }
 
-// Why ranks that are said to share a node cannot share memory; empty: all can.
+// Why ranks that are said to share a node cannot share memory; empty if they can.
 std::string obstacle_of(std::span<const Offer> offers, const hybrid::Places& places) {
   const auto offer = [&](int rank) -> const Offer& {
     return offers[static_cast<std::size_t>(rank)];

@@ -1,7 +1,7 @@
-// Choice: the backend through which the ranks of a job talk.
+// Choice: the backend through which the ranks of a job communicate.
 //
-// Every rank says which one it was asked for, on which node it is, and what it would need to share
-// memory; all read what all have said, and decide alike (docs/protocol.md). Any thread.
+// Every rank publishes which backend it was asked for, its node, and what it needs to share memory.
+// All ranks read all offers and decide alike (docs/protocol.md). Any thread.
 #pragma once
 
 #include <span>
@@ -14,14 +14,14 @@
 
 namespace dl::collectives {
 
-// Throws kInvalidArgument for a backend that is not known.
+// Throws kInvalidArgument for an unknown backend.
 void check_backend(std::string_view asked);
 
-// What one rank says.
+// What one rank offers.
 struct Offer {
   Identity who{};
   std::string asked{};  // "auto", "tcp", "shm", "hybrid"
-  // Memory is passed on within one kernel, one network namespace and one user only.
+  // Memory can be passed only within one kernel, one network namespace and one user.
   std::string kernel{};
   std::string network{};
   std::string user{};
@@ -33,22 +33,22 @@ struct Offer {
 
 struct Decision {
   std::string_view backend = "tcp";
-  // Why ranks that share a node and may choose do not share memory; empty where they do, or where
-  // no two ranks share a node.
+  // Why ranks that share a node and may choose do not share memory; empty if they do, or if no two
+  // ranks share a node.
   std::string obstacle{};
 };
 
-// A pure function of what all ranks have said, by rank. Throws kMismatch where they were asked for
-// different backends, and kConnection where they were asked for one that cannot be had.
+// A pure function of all ranks' offers, by rank. Throws kMismatch if ranks were asked for different
+// backends, and kConnection if the requested one is impossible.
 Decision decide(std::span<const Offer> offers);
 
 struct Choice {
   std::string_view backend = "tcp";
-  Ref<RefCounted> segment{};  // for GroupOptions, where the backend needs it
+  Ref<RefCounted> segment{};  // for GroupOptions, if the backend needs it
 };
 
-// Collective: every rank of `roster` calls it. Rank 0 logs an obstacle. Throws what decide()
-// and await_record() throw.
+// Collective: every rank of `roster` calls it. Rank 0 logs an obstacle. Throws what decide() and
+// await_record() throw.
 Choice choose_backend(const RosterOptions& roster, const std::string& asked,
                       const std::string& node, std::uint64_t generation, Deadline deadline);
 

@@ -37,21 +37,22 @@ std::chrono::nanoseconds default_timeout() {
   constexpr auto kMost =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::nanoseconds::max());
   DL_CHECK(*seconds > 0 && *seconds <= kMost.count(), kInvalidArgument,
-           "DLRUN_TIMEOUT={} is no time in seconds", *seconds);
+           "DLRUN_TIMEOUT={} is not a time in seconds", *seconds);
   return std::chrono::seconds(*seconds);
 }
 
-// What stands behind a group: dropped in the opposite order.
+// What a default group needs; destroyed in reverse order.
 struct Session {
   ForkMark made_in{};
   std::unique_ptr<collectives::Meeting> meeting;
-  Ref<collectives::nccl::Notices> notices{};  // lives on in groups; closed before the store goes
+  // Groups keep it; closed before the store is destroyed.
+  Ref<collectives::nccl::Notices> notices{};
   Ref<ProcessGroup> group;
   Ref<collectives::Ended> ended = make_ref<collectives::Ended>();
   collectives::Leaving leaving{};
 };
 
-// MPI knows who is in the job and how to reach them: no meeting, store or key.
+// MPI knows the ranks and how to reach them: no meeting, store or key is needed.
 Session make_mpi_session(const ProcessGroupOptions& options) {
   const std::chrono::nanoseconds timeout = options.timeout ? *options.timeout : default_timeout();
   watch_for_stops();
@@ -85,7 +86,7 @@ Session make_session(const ProcessGroupOptions& options) {
   const bool must_be_nccl = asked == "nccl";
   if (must_be_nccl) {
     collectives::require_nccl();
-    asked = "auto";  // memory of the CPU
+    asked = "auto";  // for memory of the CPU
   }
   collectives::check_group_name(options.name);
   const collectives::Plan plan = collectives::find_plan(options.plan, options.algorithm);
@@ -106,10 +107,10 @@ Session make_session(const ProcessGroupOptions& options) {
       .job = env::get(env::Var::kJobId).value_or("local"),
       .generation = static_cast<std::uint64_t>(env::get_int(env::Var::kGeneration).value_or(0)),
       .timeout = timeout};
-  // For all that follows together.
+  // For all following steps together.
   const Deadline deadline = Deadline::after(timeout);
   Session session;
-  // First of all: a rank that comes no further has at least been here.
+  // Open the recorder first: even a rank that fails below leaves a record.
   const auto recorder =
       collectives::open_recorder(launch.rank, launch.world_size, where.generation);
   session.meeting = collectives::make_meeting(where, deadline);
@@ -153,7 +154,7 @@ Session make_session(const ProcessGroupOptions& options) {
                                                                  .notices = session.notices,
                                                                  .recorder = recorder,
                                                                  .ended = session.ended});
-  // Until everybody has found everybody, rank 0 must serve the store.
+  // Rank 0 must serve the store until all ranks are connected.
   session.group->barrier({.call = {.timeout = std::max(deadline.left(), kLeastTime)}})->wait();
   session.meeting->joined();
   if (launch.rank == 0 && !session.group->plan().empty()) {
@@ -177,7 +178,7 @@ void init_process_group(const ProcessGroupOptions& options) {
   DL_CHECK(
       session == nullptr, kInvalidArgument,
       "init_process_group: there is a default group already; call destroy_process_group first");
-  open_missing_standard_streams();  // no socket of ours may get what the program prints
+  open_missing_standard_streams();  // otherwise one of our sockets could get the program's output
   outlive_signals_of_preemption();
   collectives::Leaving leaving;
   {
@@ -190,12 +191,12 @@ void init_process_group(const ProcessGroupOptions& options) {
 
 void destroy_process_group() {
   const std::lock_guard lock(session_mutex);
-  // A child's is its parent's, and stays as it is.
+  // In a forked child the group belongs to the parent: leave it as it is.
   if (session == nullptr || session->made_in.is_in_child()) return;
   session->ended->is_so.store(true);
   session->group = nullptr;
   if (session->notices) session->notices->close();
-  session->leaving.leave();  // what the program still holds
+  session->leaving.leave();  // groups that the program still holds
   delete session;
   session = nullptr;
 }
@@ -231,7 +232,7 @@ collectives::Agreement agree(std::string_view name, bool flag, std::chrono::nano
   }
   DL_CHECK(store != nullptr || group->backend() != "mpi", kNotImplemented,
            "agree: a job of the mpi backend has no store to agree in");
-  if (store == nullptr) return {.flag = flag};  // alone
+  if (store == nullptr) return {.flag = flag};  // this rank is alone
   const std::chrono::nanoseconds timeout = default_timeout();
   const Deadline last = Deadline::after(add_spans(patience, timeout));
   return collectives::agree(

@@ -17,7 +17,7 @@ struct Source {
   Var world_size;
 };
 
-// In this order. SLURM's variables count only inside a step of srun: a batch script has a
+// In order of precedence. SLURM's variables count only inside a step of srun: a batch script has a
 // SLURM_PROCID of its own and no other ranks.
 constexpr Source kSources[] = {
     {"RANK and WORLD_SIZE", Var::kRank, Var::kWorldSize},
@@ -45,7 +45,7 @@ Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
       const auto found_size = env::get_int(source.world_size);
       const bool has_rank = rank || found_rank;
       const bool has_size = world_size || found_size;
-      // SLURM sets the rank alone for a batch script's shell; every other pair must be whole.
+      // For a batch script's shell SLURM sets the rank alone; every other pair must be complete.
       if (source.rank != Var::kSlurmRank && (found_rank || found_size)) {
         DL_CHECK(has_rank && has_size, kInvalidArgument,
                  "{} is set and {} is not; set both, or neither for a world of one",
@@ -62,7 +62,7 @@ Launch find_launch(std::optional<int> rank, std::optional<int> world_size) {
     launch.world_size = world_size.value_or(launch.world_size);
   }
   DL_CHECK(launch.world_size >= 1 && launch.rank >= 0 && launch.rank < launch.world_size,
-           kInvalidArgument, "rank is {} of a world size of {} (told by {})", launch.rank,
+           kInvalidArgument, "rank is {} of a world size of {} (set by {})", launch.rank,
            launch.world_size, launch.told_by);
   return launch;
 }

@@ -1,4 +1,4 @@
-// Launch: who this process is in its job, as its launcher told it.
+// Launch: the rank and world size of this process, as its launcher set them.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@ namespace dl::collectives {
 struct Launch {
   int rank = 0;
   int world_size = 1;
-  std::string_view told_by = "nobody";  // "RANK and WORLD_SIZE", "mpirun", "srun", ...
+  std::string_view told_by = "default";  // "RANK and WORLD_SIZE", "mpirun", "srun", ...
 };
 
-// `rank` and `world_size` as the program gave them go before the environment. Throws
-// kInvalidArgument where only one of a pair is set, or the rank is not one of the world's.
+// `rank` and `world_size` from the program take precedence over the environment. Throws
+// kInvalidArgument if only one of a pair is set, or the rank is not below the world size.
 Launch find_launch(std::optional<int> rank, std::optional<int> world_size);
 
 }  // namespace dl::collectives

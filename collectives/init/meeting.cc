@@ -32,12 +32,12 @@ using rendezvous::Listener;
 using rendezvous::PrefixStore;
 
 constexpr std::chrono::milliseconds kTimeToLeave{5000};
-// After an init that has failed: its deadline may be what has passed.
+// Time to leave after a failed init, whose deadline may have passed.
 constexpr std::chrono::milliseconds kTimeToGiveUp{100};
-// For a store to answer the rank that serves it: a loaded machine needs seconds.
+// Time for the store to answer the rank that serves it: seconds on a loaded machine.
 constexpr std::chrono::seconds kTimeToAnswer{20};
 
-// The key of a job without one: no secret, but the same handshake with its checks. Loopback only.
+// The key of a job without one: not secret, but the handshake does its other checks. Loopback only.
 JobKey open_key() {
   return JobKey::from_hex(std::string(2 * JobKey::kBytes, '0'));
 }
@@ -53,7 +53,7 @@ std::string generation_of(const MeetingOptions& options) {
   return PrefixStore::generation_prefix(options.generation);
 }
 
-// Takes this rank's next place.
+// This rank's next place in the store.
 std::string next_place(rendezvous::Store& generation, const MeetingOptions& options,
                        Deadline deadline) {
   const std::string count = fmt::format("inits/{}/{}", options.name, options.launch.rank);
@@ -93,8 +93,8 @@ struct Hosted {
     server.emplace(acceptor);
     acceptor.start();
   }
-  // Once: gRPC says nothing if it has not got a thread that its server needs, and the other ranks
-  // would seem not to come.
+  // Checks once that the store answers: gRPC does not report that it could not start a thread for
+  // its server, and the other ranks would seem not to come.
   void require_answer(const MeetingOptions& options, Deadline deadline) {
     if (answers) return;
     try {
@@ -123,8 +123,8 @@ struct Hosted {
   bool answers = false;
 };
 
-// The one that this process serves; constant-initialised. Nothing destroys it: threads of other
-// ranks may be in the middle of a call when this process ends.
+// The store that this process serves; constant-initialised. It is never destroyed, because threads
+// of other ranks may be in a call when this process ends.
 std::mutex hosted_mutex;
 Hosted* hosted = nullptr;
 
@@ -156,7 +156,7 @@ class HostedMeeting final : public Meeting {
   PrefixStore place_;
 };
 
-// What tells this process from those of earlier runs, which may have had its number.
+// Tells this process from those of earlier runs, which may have had its pid.
 std::string this_run() {
   static const std::uint64_t number = [] {
     std::uint64_t random = 0;
@@ -170,7 +170,7 @@ class FileMeeting final : public Meeting {
  public:
   FileMeeting(const MeetingOptions& options, const std::string& directory, Deadline deadline)
       : store_(directory), generation_(store_, generation_of(options)) {
-    // First: as long as a rank is inside, nothing is removed.
+    // First of all: as long as a rank is inside, nothing is removed.
     store_.add(kInside, 1, deadline);
     try {
       enter(options, directory, deadline);
@@ -178,7 +178,7 @@ class FileMeeting final : public Meeting {
       leave();
       throw;
     }
-    // After the store was used: what it uses of OpenSSL ends with the process, too, and then later.
+    // Registered after the store's first use, so that it runs before OpenSSL's exit handler.
     at_exit_.emplace([this] { leave(); });
   }
   ~FileMeeting() override { leave(); }
@@ -189,7 +189,7 @@ class FileMeeting final : public Meeting {
   static constexpr std::string_view kInside = "inside";
 
   void enter(const MeetingOptions& options, const std::string& directory, Deadline deadline) {
-    // Keys and addresses of ranks that are gone would mislead this run.
+    // Keys and addresses of an earlier run's ranks would mislead this run.
     const int rank = options.launch.rank;
     const auto first = generation_.compare_and_set(fmt::format("here/{}", rank), std::nullopt,
                                                    this_run(), deadline);
@@ -208,14 +208,14 @@ class FileMeeting final : public Meeting {
     all_say_here_ = true;
     key_ = JobKey::from_environment();
     if (key_) return;
-    // Whoever can write there belongs to the job (FileStore): the directory keeps the key as well
-    // as a key file would.
+    // Only the job's user can write there (FileStore), so the directory protects the key as well as
+    // a key file would.
     if (rank == 0) place_->set("key", JobKey::generate().hex(), deadline);
     key_ = JobKey::from_hex(await_value(roster, this_process(rank, {}), "key", 0, deadline));
   }
 
-  // The last rank to leave takes everything away. What a rank that was killed leaves behind, the
-  // next run refuses.
+  // The last rank to leave removes everything. If a rank was killed, the next run refuses its
+  // remains.
   void leave() noexcept {
     if (std::exchange(has_left_, true)) return;
     try {
@@ -231,7 +231,7 @@ class FileMeeting final : public Meeting {
   std::optional<PrefixStore> place_;
   bool has_joined_ = false;
   bool has_left_ = false;
-  std::optional<AtExit> at_exit_;  // runs after the groups', which are newer
+  std::optional<AtExit> at_exit_;  // runs after the groups' handlers, which are newer
 };
 
 std::unique_ptr<Meeting> meet_at(const MeetingOptions& options, const Endpoint& endpoint,
@@ -259,13 +259,13 @@ std::unique_ptr<Meeting> meet_by_environment(const MeetingOptions& options, Dead
   }
   const auto host = env::get(env::Var::kMasterAddr);
   const auto port = env::get_int(env::Var::kMasterPort);
-  DL_CHECK(
-      host && port, kInvalidArgument,
-      "rank {} of {} (told by {}) does not know where the others are: {} is not set; start the "
-      "program with dlrun, or set MASTER_ADDR and MASTER_PORT to where rank 0 may listen",
-      options.launch.rank, options.launch.world_size, options.launch.told_by,
-      host ? "MASTER_PORT" : "MASTER_ADDR");
-  DL_CHECK(*port > 0 && *port < 65536, kInvalidArgument, "MASTER_PORT={} is no port number", *port);
+  DL_CHECK(host && port, kInvalidArgument,
+           "rank {} of {} (set by {}) does not know where the others are: {} is not set; start the "
+           "program with dlrun, or set MASTER_ADDR and MASTER_PORT to where rank 0 may listen",
+           options.launch.rank, options.launch.world_size, options.launch.told_by,
+           host ? "MASTER_PORT" : "MASTER_ADDR");
+  DL_CHECK(*port > 0 && *port < 65536, kInvalidArgument, "MASTER_PORT={} is not a port number",
+           *port);
   return meet_at(options, {.host = *host, .port = static_cast<std::uint16_t>(*port)}, deadline);
 }
 

@@ -1,11 +1,11 @@
-// SLURM sends its signals to every process of a step, ranks too.
+// SLURM sends its signals to every process of a step, including the ranks.
 #pragma once
 
 namespace dl {
 
-// In a job that may be asked to save (should_checkpoint()): from now on SIGTERM ends this process
+// For a job that may be asked to save (should_checkpoint()): from now on SIGTERM ends this process
 // only if dlrun sent it, and SIGUSR1 does nothing, unless the program handles or ignores them.
-// Throws as should_checkpoint() does.
+// Throws what should_checkpoint() throws.
 void outlive_signals_of_preemption();
 
 }  // namespace dl

@@ -1,4 +1,4 @@
-// Core's collectives: first all ranks say what they call, then the data move.
+// Core's collectives: first all ranks announce what they call, then the data moves.
 #include <algorithm>
 #include <cstring>
 
@@ -10,8 +10,8 @@ namespace {
 
 using Stage = Collective::Stage;
 
-// A reduction goes in slices, so that the raw shares of one fit the cache: this much of all ranks'
-// shares is summed here at a time.
+// A reduction is done in slices, so that the unreduced shares of a slice fit the cache: this many
+// bytes of all ranks' shares are summed at a time.
 constexpr std::size_t kSliceBytes = 4 * 1024 * 1024;
 
 bool is_inline(const Descriptor& d) noexcept {
@@ -34,7 +34,7 @@ bool is_reduction(OpKind op) noexcept {
          op == OpKind::kReduceScatterv;
 }
 
-// Each rank has a result of its own, in place of a part of one.
+// True if each rank gets a result of its own instead of a part of a common result.
 bool is_scatter(OpKind op) noexcept {
   return op == OpKind::kReduceScatter || op == OpKind::kReduceScatterv;
 }
@@ -153,7 +153,7 @@ bool Core::agree(Collective& c) {
     const Descriptor theirs = descriptor_of(c.all[static_cast<std::size_t>(r)]);
     peer(r).last_called = std::max(peer(r).last_called, theirs.sequence);
     if (theirs == c.descriptor) continue;
-    // Every rank finds a mismatch by itself.
+    // Every rank finds a mismatch itself, so the others need not be told.
     fail(ErrorKind::kMismatch,
          mismatch_text(theirs, peer(r).who.text(), c.descriptor, peer(rank_).who.text()), false);
     return false;
@@ -220,7 +220,7 @@ void Core::move_parts(Collective& c) {
   const bool is_whole_output = op == OpKind::kScatter || op == OpKind::kScatterv;
   const std::vector<std::size_t> from = offsets_of(c.send_counts, element);
   const std::vector<std::size_t> to = offsets_of(c.receive_counts, element);
-  // Everybody begins with the rank after it, so that no rank is everybody's first.
+  // Every rank begins with its neighbour, so that not all ranks send to the same rank first.
   for (int step = 1; step < size(); ++step) {
     const int r = (rank_ - step + size()) % size();
     const auto i = static_cast<std::size_t>(r);
@@ -235,7 +235,8 @@ void Core::move_parts(Collective& c) {
   }
 }
 
-// Bytes from the slice's beginning (all_reduce, reduce) or from the input's to this rank's part.
+// Offset in bytes of a rank's part, from the slice's beginning (all_reduce, reduce) or from the
+// input's.
 std::size_t Core::slice_offset(const Collective& c, int rank) const noexcept {
   const std::size_t element = size_of(c.descriptor.dtype);
   std::size_t at = c.reduced;
@@ -298,7 +299,8 @@ void Core::combine_slice(Collective& c) {
   } else if (d.op == OpKind::kAllReduce || rank_ == d.root) {
     to = c.output + at;
   } else {
-    // Goes on to the root from the place of this rank's own share, which stands in the input.
+    // The sum takes the place of this rank's own share in scratch, which is in the input anyway,
+    // and goes on to the root from there.
     to = c.scratch.data() + static_cast<std::size_t>(rank_) * bytes;
   }
   combine(d.dtype, d.reduce, to, shares, count, d.order);

@@ -12,9 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Up to here a send is over without its receive, and so much of that may wait at a peer.
+// A send up to this size completes without its receive; also the credit for such sends to a peer.
 constexpr std::size_t kCreditBytes = 1024 * 1024;
-// What must get out although the group broke: the cause, to whoever can still hear it.
+// After a failure: time for telling the cause to the other ranks.
 constexpr auto kLastWords = 50ms;
 constexpr auto kLeaveTime = 1s;
 
@@ -78,8 +78,10 @@ void Core::throw_if_broken() const {
 }
 
 void Core::submit(const Ref<Operation>& operation) {
-  // Before any lock: in a child another thread's would never be given back.
+  // Check before taking any lock: in a forked child, a lock that another thread held is never
+  // released.
   if (is_in_child()) throw_if_broken();
+  const profiler::Span span = call_span(operation->descriptor);
   std::vector<Ref<Operation>> over;  // dropped after the lock
   const std::lock_guard lock(mutex_);
   over.swap(finished_);
@@ -100,7 +102,7 @@ void Core::submit(const Ref<Operation>& operation) {
     });
   }
   if (is_poisoned() && !operation->is_completed()) {
-    // Its start failed before it stood anywhere.
+    // It failed at its start, before it was added to a list.
     if (!operation->requests.empty()) engine_.hold(operation);
     log_.fail(operation->slot);
     operation->end(error());
@@ -111,6 +113,7 @@ void Core::submit(const Ref<Operation>& operation) {
 }
 
 void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit) {
+  const profiler::Span span = wait_span();
   if (is_in_child()) throw_if_broken();
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   waiters_.fetch_add(1);
@@ -130,7 +133,7 @@ void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> li
     if (moved) {
       last_move = now;
     } else if (now - last_move > options_.policy.spin) {
-      // The longer it takes, the less a nap matters.
+      // The longer the wait takes, the less a nap matters.
       operation.sleep_until(
           Deadline::at(now + std::clamp<Clock::duration>((now - last_move) / 16, 20us, 500us)));
     } else if (options_.policy.yields) {
@@ -163,7 +166,7 @@ Core::Polled Core::poll() noexcept {
 }
 
 void Core::abort(std::string_view reason) noexcept {
-  if (is_in_child()) return;  // it does not speak for the rank
+  if (is_in_child()) return;  // a forked child does not speak for the rank
   const std::lock_guard lock(mutex_);
   guarded([&] {
     fail(ErrorKind::kAborted,
@@ -174,7 +177,7 @@ void Core::abort(std::string_view reason) noexcept {
 
 void Core::leave() noexcept {
   if (is_in_child()) {
-    retain();  // what belongs to the parent's MPI stays as it is
+    retain();  // leaves the parent's MPI state as it is
     return;
   }
   std::vector<Ref<Operation>> over;  // dropped after the lock
@@ -207,10 +210,11 @@ void Core::leave() noexcept {
 bool Core::close() {
   const bool is_late = is_poisoned() && Clock::now() >= leave_by_;
   const auto has_left = [this](const Peer& p) { return p.has_left || p.who.rank == rank_; };
-  // Nothing shall come that nobody receives: the others leave, too, or end with this process.
+  // Messages for this rank must not arrive after it has left: wait until the others have left too.
   if (!is_late && (!outgoing_.empty() || !std::ranges::all_of(peers_, has_left))) return false;
   if (!outgoing_.empty() || (is_poisoned() && engine_.is_holding())) {
-    engine_.hold(Ref<RefCounted>(this));  // what nobody takes any more stays with MPI
+    // MPI keeps the buffers of messages that no rank receives any more
+    engine_.hold(Ref<RefCounted>(this));
     return true;
   }
   for (Handle* const request : {&control_request_, &header_request_}) {
@@ -218,8 +222,8 @@ bool Core::close() {
     mpi_.cancel(*request);
     while (mpi_.test(request, &ended) == 0 && !ended.is_ended) ::sched_yield();
   }
-  // All have left, or the group is broken: then MPI does not wait for anybody here
-  // (MPI 3.1, 6.4.3).
+  // All ranks have left, or the group is broken: MPI_Comm_free does not block then (MPI 3.1,
+  // 6.4.3).
   mpi_.free(comm_);
   return true;
 }
@@ -236,7 +240,7 @@ bool Core::step() {
           "MPI_Irecv");
       has_receives_ = true;
     }
-    // Beside the operation that somebody spins for, the rest may wait a little.
+    // A running collective comes first: the rest may wait a few rounds.
     if (queue_.empty() || rounds_++ % 16 == 0) {
       moved |= advance_outgoing();
       while (read_control()) moved = true;

@@ -1,16 +1,17 @@
-// Core: the state of one MPI group: its peers, what runs, what waits, and why it is broken.
+// Core: the state of one MPI group: its peers, the running and waiting operations, and the error
+// that broke it.
 //
 // A group has one communicator. A collective begins with one small MPI_Iallgather, in which every
-// rank says what it calls; small payloads travel along and that is all. Only when all have called
-// the same do data move: with MPI_Ibcast, or directly between the ranks. Reductions exchange raw
-// shares, and each rank sums a part of them in rank order with dlrun's own kernels; so the result
-// has the same bits on every rank, with every MPI and every setting of it, half precision is
-// rounded once, and NaN and signed zeros are what they are everywhere else. The bytes on the wire
-// are those of the best algorithms: 2 (p-1)/p of the buffer a rank.
+// rank announces what it calls; a small payload is part of it, and then nothing more is needed.
+// Other data moves only after all ranks have called the same, with MPI_Ibcast or directly between
+// the ranks. For a reduction the ranks exchange unreduced shares, and each rank sums a part of them
+// in rank order with dlrun's own kernels. So the result has the same bits on every rank with every
+// MPI; half precision is rounded once, and NaN and signed zeros behave as in the other backends. A
+// rank sends 2 (p-1)/p of the buffer, as the best algorithms do.
 //
 // The public half may be called from any thread. Everything under "driver" runs under mutex_ and
-// never blocks; whoever waits drives, else the engine's thread does. Collectives run one at a time
-// in the order of their numbers, messages beside them.
+// never blocks; a thread that waits drives, otherwise the engine's thread does. Collectives run one
+// at a time in the order of their numbers, messages beside them.
 #pragma once
 
 #include <array>
@@ -31,13 +32,13 @@
 
 namespace dl::collectives::mpi {
 
-// Tags of MPI's messages; those of ours have one each, from kFirstPayloadTag up.
-inline constexpr int kDataTag = 0;     // of the collective under way
+// MPI's tags. Each of dlrun's messages has one of its own, from kFirstPayloadTag up.
+inline constexpr int kDataTag = 0;     // data of the running collective
 inline constexpr int kControlTag = 1;  // Core::Control
 inline constexpr int kHeaderTag = 2;   // MessageHeader
 inline constexpr int kFirstPayloadTag = 3;
 
-// A message of MPI holds at most INT_MAX bytes; larger transfers go in several, in order.
+// An MPI message holds at most INT_MAX bytes; a larger transfer is several messages, in order.
 inline constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
 class Core final : public RefCounted {
@@ -64,38 +65,38 @@ class Core final : public RefCounted {
   // Drives until the operation is over. Throws kTimeout at the limit.
   void wait(Operation& operation, std::optional<std::chrono::nanoseconds> limit);
   void abort(std::string_view reason) noexcept;
-  // Says goodbye; the engine does the rest and drops the core when no message is under way.
+  // Says goodbye; the engine drops the core later, when no message is under way.
   void leave() noexcept;
-  // This process is a forked child of the rank: it has no part in the group, and every call throws.
+  // True in a forked child of the rank: it is not a member of the group, and every call throws.
   bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
 
-  // The engine's thread.
+  // For the engine's thread.
   enum class Polled : std::uint8_t { kIdle, kBusy, kMoved, kOver };
   Polled poll() noexcept;
 
  private:
   struct Peer {
     Identity who;
-    std::uint64_t last_called = 0;  // as far as this rank knows
+    std::uint64_t last_called = 0;  // the last sequence number that this rank has heard of
     Clock::time_point last_answer{};
     bool has_left = false;
     std::uint64_t next_number = 0;  // of the messages to it
-    std::size_t credit = 0;         // for messages to it that nobody has asked for
+    std::size_t credit = 0;         // for messages to it that no receive has matched yet
   };
-  // What one rank tells another beside the operations.
+  // A note from one rank to another, apart from operations.
   struct Control {
     enum class Kind : std::uint8_t { kFailed, kAsk, kAnswer, kBye } kind;
     ErrorKind error;
-    std::uint16_t bytes;  // of the text
+    std::uint16_t bytes;  // of `text`
     std::uint64_t last_called;
     char text[1008];
   };
-  // Memory of ours that MPI reads.
+  // dlrun's memory that MPI reads.
   struct Outgoing {
     std::vector<std::byte> memory;
     std::vector<Handle> requests;
     int peer;
-    std::size_t credit = 0;  // given back at the end
+    std::size_t credit = 0;  // given back when the requests have ended
   };
 
   // Driver, all of it.
@@ -105,7 +106,7 @@ class Core final : public RefCounted {
   bool has_operations() const noexcept { return !queue_.empty() || !messages_.empty(); }
   bool step();
   void finish(const Ref<Operation>& operation);
-  // Tests what MPI has; true where nothing is left.
+  // Removes requests that have ended; true if none is left.
   bool have_ended(std::vector<Handle>& requests);
   void send_parts(std::vector<Handle>& requests, const void* from, std::size_t bytes, int to,
                   int tag, bool is_matched = false);
@@ -114,7 +115,8 @@ class Core final : public RefCounted {
   // collective.cc
   void announce(Collective& c);
   bool advance_front();
-  // After what it had started has ended: goes on. False: it is over.
+  // Continues after the requests of the previous stage have ended. Returns false if the operation
+  // is over.
   bool go_on(Collective& c);
   bool agree(Collective& c);
   void finish_inline(Collective& c);
@@ -131,7 +133,7 @@ class Core final : public RefCounted {
   void start_receive(const Ref<Message>& message);
   bool advance_messages();
   bool read_headers();
-  // The message with this envelope is the receive's: asks for its bytes.
+  // Asks for the data of the message that matched this receive.
   void receive(Message& message, const Envelope& envelope);
   int payload_tag(std::uint64_t number) const noexcept;
   bool advance_outgoing();
@@ -167,7 +169,7 @@ class Core final : public RefCounted {
   record::GroupRecorder log_;
 
   std::atomic<int> waiters_{0};
-  // Whether the engine's thread is woken with the call: true once it had to take up an operation.
+  // True if the engine's thread is woken with each call: set once it had to take up an operation.
   std::atomic<bool> wakes_at_once_{false};
   std::atomic<bool> poisoned_{false};
   mutable std::mutex error_mutex_;
@@ -182,12 +184,12 @@ class Core final : public RefCounted {
   std::vector<Ref<Message>> messages_;
   Matching<Message> matching_;
   std::list<Outgoing> outgoing_;
-  std::vector<Ref<Operation>> finished_;  // whose owners are let go on a caller's thread
+  std::vector<Ref<Operation>> finished_;  // their owners are released on a caller's thread
   Control control_{};
   Handle control_request_ = 0;
   MessageHeader header_{};
   Handle header_request_ = 0;
-  bool has_receives_ = false;  // the two above are MPI's
+  bool has_receives_ = false;  // MPI has receives posted for control_ and header_
   std::uint64_t rounds_ = 0;
   Clock::time_point timer_ = Clock::time_point::max();
   bool is_leaving_ = false;

@@ -24,8 +24,8 @@ constexpr std::chrono::nanoseconds kIdleNap = 20ms;
 constexpr std::chrono::nanoseconds kLastNap = 1ms;  // while the process waits for its end
 constexpr std::chrono::nanoseconds kShortestNap = 20us;
 constexpr std::chrono::nanoseconds kLongestNap = 500us;
-// At the end of the process: for messages that nobody has received yet, and for MPI_Finalize, which
-// waits for the other ranks.
+// At the end of the process: time for messages that are not received yet, and for MPI_Finalize,
+// which waits for the other ranks.
 constexpr auto kSpeakAfter = 5s;
 constexpr auto kEndTime = 600s;
 
@@ -85,7 +85,7 @@ void Engine::call(std::string_view what, std::function<int(const Module& mpi)> b
     std::condition_variable changed;
     std::optional<int> code;
   };
-  // Shared: whoever is last, the caller or a call that came too late, drops it.
+  // Shared: the caller, or a call that returns too late, drops the last reference.
   const auto task = std::make_shared<Task>();
   std::thread([task, blocking = std::move(blocking), &mpi = mpi_] {
     const int code = blocking(mpi);

@@ -1,4 +1,4 @@
-// Core's half that finds out what went wrong, says it to everybody, and never lets a call hang.
+// Core's functions that find failures, tell all ranks the cause, and end every operation.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace dl::collectives::mpi {
 namespace {
 
-// When the others are to be asked next where they are.
+// When to probe the other ranks next.
 Core::Clock::time_point ask_time(const Operation& o, Core::Clock::duration speak_after) noexcept {
   return o.begin + std::min<Core::Clock::duration>(o.questions.next(o.timeout, speak_after),
                                                    Core::Clock::time_point::max() - o.begin);

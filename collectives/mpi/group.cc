@@ -1,4 +1,4 @@
-// MpiGroup's class: checks arguments, makes operations, hands them to its Core.
+// The class behind make_mpi_group(): checks arguments, makes operations, submits them to its Core.
 #include <cstring>
 #include <thread>
 
@@ -24,7 +24,7 @@ std::size_t sum_before(std::span<const std::size_t> counts, int rank) {
   return sum;
 }
 
-// What an operation in place sends, and whoever owned the buffer.
+// A copy of the input of an in-place operation, together with the buffer's owner.
 struct Copied final : RefCounted {
   Copied(const void* from, std::size_t bytes, Ref<RefCounted> with)
       : memory(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes),
@@ -35,7 +35,7 @@ struct Copied final : RefCounted {
 
 class Group final : public ProcessGroup {
  public:
-  // `how`: with which further groups are made by split().
+  // `how`: also used for the groups that split() makes.
   Group(Ref<Core> core, const MpiGroupOptions& how)
       : core_(std::move(core)), timeout_(how.timeout), how_(how) {}
 
@@ -123,11 +123,11 @@ class Group final : public ProcessGroup {
   ~Group() override {
     core_->leave();
     Engine& engine = core_->engine();
-    // The program may end MPI next: nothing of ours may call it then.
+    // The program may call MPI_Finalize next: afterwards dlrun may not call MPI.
     if (engine.world().was_started) engine.wait_until_over(*core_, Deadline::after(timeout_));
   }
 
-  // Before this rank's buffers are touched.
+  // To be called before this rank's buffers are touched.
   Ref<Collective> make(const Descriptor& what, const CallOptions& call, const void* input,
                        void* output) {
     check_call(what, call, "mpi");
@@ -150,7 +150,7 @@ class Group final : public ProcessGroup {
     return work;
   }
 
-  // The caller copies its own part: a long copy in the driver would keep others waiting.
+  // The caller copies its own part: a long copy in the driver would delay other operations.
   Ref<Work> start_all_gather(const Descriptor& what, const AllGathervOptions& o) {
     const Ref<Collective> work = make(what, o.call, o.input, o.output);
     const std::size_t own = o.counts[static_cast<std::size_t>(rank())];
@@ -223,19 +223,19 @@ class Group final : public ProcessGroup {
   std::atomic<std::uint64_t> next_split_{1};
 };
 
-// What every rank tells every other when a group is made.
+// What the ranks tell each other when a group is made.
 struct Introduction {
   std::int32_t pid;
   char host[60];
 };
 
-// A communicator of its own, with those who are in it.
+// A communicator and the ranks in it.
 struct Circle {
   Handle comm = 0;
   std::vector<Introduction> ranks;
 };
 
-// Blocking; in a thread of its own.
+// Blocks; to be run in a thread of its own.
 int introduce(const Module& mpi, Circle& circle, const Introduction& own, int size) {
   circle.ranks.resize(static_cast<std::size_t>(size));
   Handle request = 0;
@@ -251,7 +251,7 @@ using MakeComm = std::function<int(const Module&, Handle*)>;
 
 Ref<ProcessGroup> make_group(Engine& engine, const MpiGroupOptions& options, int rank, int size,
                              const MakeComm& make_comm, Deadline deadline) {
-  // Shared with the call, which may outlive this one where it hangs.
+  // Shared with the thread, which outlives this call if MPI hangs.
   const auto circle = std::make_shared<Circle>();
   const Identity self = this_process(rank, "");
   Introduction own{};
@@ -291,7 +291,7 @@ Ref<ProcessGroup> Group::split(const SplitOptions& o) {
   const bool is_alone = plan.members.size() == 1;
   const int size = is_alone ? 0 : static_cast<int>(plan.members.size());
   try {
-    // MPI_Comm_split is for all ranks, also those that join nothing or stay alone.
+    // MPI_Comm_split needs all ranks, also those that join no group or stay alone.
     const MakeComm make_comm = [comm = core_->comm(), color = is_alone ? -1 : color,
                                 key = plan.rank](const Module& mpi, Handle* made) {
       return mpi.split(comm, color, key, made);
@@ -300,7 +300,7 @@ Ref<ProcessGroup> Group::split(const SplitOptions& o) {
                                         Deadline::after(options.connect_timeout));
     return is_alone ? make_solo_group(plan.name) : made;
   } catch (const std::exception& error) {
-    // The others wait for this rank.
+    // The other ranks wait for this one.
     abort(fmt::format("split into group '{}' failed: {}", plan.name, error.what()));
     throw;
   }

@@ -8,6 +8,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/module_folders.h"
 
 namespace dl::collectives::mpi {
 namespace {
@@ -24,12 +25,12 @@ std::optional<int> size_from(Var var) {
 }
 
 std::optional<Starter> found_starter() {
-  // dlrun sets the names alone, for programs that read them.
+  // dlrun sets OMPI_* alone, for programs that read them.
   const bool is_dlruns = env::get(Var::kJobId) && !env::get(Var::kPmixRank);
   if (env::get(Var::kOmpiRank) && !is_dlruns) {
     return Starter{"mpirun (Open MPI)", kOpenMpi, size_from(Var::kOmpiSize)};
   }
-  // A PMIx server that sets nothing else: srun --mpi=pmix.
+  // A PMIx server without OMPI_*: srun --mpi=pmix.
   if (env::get(Var::kPmixRank)) {
     return Starter{"a PMIx server", kOpenMpi, size_from(Var::kSlurmStepTasks)};
   }
@@ -60,30 +61,6 @@ std::optional<Starter> found_starter() {
               fmt::format(fmt::runtime(kElse), ranks));
 }
 
-// Where modules may lie, in the order in which they are looked for.
-std::vector<fs::path> folders() {
-  std::vector<fs::path> all;
-  if (const auto given = env::get(Var::kModuleDir)) all.emplace_back(*given);
-  const auto beside = [&](const fs::path& object) {
-    const fs::path folder = object.parent_path();
-    all.push_back(folder);                                    // of a library
-    all.push_back(folder.parent_path() / DLRUN_LIBDIR_NAME);  // of a program
-    all.push_back(folder.parent_path() / "lib");
-  };
-  // This code stands in the program, or in a shared library that it was linked into.
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&open_module), &info) != 0 && info.dli_fname) {
-    std::error_code error;
-    const fs::path object = fs::canonical(info.dli_fname, error);
-    if (!error) beside(object);
-  }
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) beside(program);
-  all.emplace_back(DLRUN_LIBDIR);
-  return all;
-}
-
 }  // namespace
 
 Starter find_starter() {
@@ -100,14 +77,14 @@ Starter find_starter() {
 const Module& open_module(const Starter& starter) {
   const std::string file = fmt::format("libdlrun_mpi_{}.so", starter.module);
   std::string tried;
-  for (const fs::path& folder : folders()) {
+  for (const fs::path& folder : module_folders()) {
     const fs::path path = folder / file;
     std::error_code error;
     if (!fs::exists(path, error)) {
-      if (tried.find(folder.string() + " ") == std::string::npos) tried += folder.string() + " ";
+      tried += folder.string() + " ";
       continue;
     }
-    // For ever: MPI leaves threads and handlers behind.
+    // Never unloaded: MPI leaves threads and handlers behind.
     void* const opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     DL_CHECK(opened != nullptr, kNotFound, "backend mpi: {}", ::dlerror());
     const auto get = reinterpret_cast<GetModule>(::dlsym(opened, kModuleSymbol));
@@ -117,9 +94,9 @@ const Module& open_module(const Starter& starter) {
     return *module;
   }
   throw_error(ErrorKind::kNotFound,
-              "backend mpi: {} started this process, and there is no {} in {}; install that MPI's "
-              "development package and build dlrun again, or start the program with the mpirun of "
-              "an MPI that dlrun was built with",
+              "backend mpi: {} started this process, and there is no {} in {}; name its folder in "
+              "DLRUN_MODULE_DIR; or install that MPI's development package and build dlrun again; "
+              "or start the program with the mpirun of an MPI that dlrun was built with",
               starter.name, file, tried);
 }
 

@@ -1,4 +1,4 @@
-// Which MPI started this process, and the module (module.h) that speaks to it. Any thread.
+// Tells which MPI started this process, and opens the module (module.h) that calls it. Any thread.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,15 @@ namespace dl::collectives::mpi {
 struct Starter {
   std::string_view name;    // "mpirun (Open MPI)"
   std::string_view module;  // "openmpi" or "mpich"
-  std::optional<int> size;  // ranks of the job, where it said so
+  std::optional<int> size;  // ranks of the job, if it said so
 };
 
-// From the environment. Throws kInvalidArgument, with what to type, where no MPI knows of this
-// process: MPI would then start and find a world of one.
+// Reads the environment. Throws kInvalidArgument, saying what to type, if no MPI started this
+// process: MPI would then start with a world of one rank.
 Starter find_starter();
 
-// Opens the module of this name. Throws kNotFound where it was not built or its MPI is not
-// installed, kMismatch where it belongs to another version of dlrun.
+// Opens the starter's module. Throws kNotFound if it was not built or its MPI is not installed,
+// kMismatch if it belongs to another version of dlrun.
 const Module& open_module(const Starter& starter);
 
 }  // namespace dl::collectives::mpi

@@ -1,8 +1,9 @@
-// Core's messages. Each is two messages of MPI: a header that every rank receives from anybody, and
-// then its bytes, for which the receiver asks once it has matched the header with a receive.
+// Core's messages. Each consists of two MPI messages: a header that every rank receives from any
+// source, then the data, which the receiver requests once it has matched the header with a receive.
 //
-// dlrun matches, not MPI, as MPI's tags are smaller than ours. A small send is copied and over at
-// once; the copy counts against the peer's credit until the receiver has taken it (MPI_Issend).
+// dlrun matches messages itself, because MPI's tags have fewer bits than dlrun's. A small send is
+// copied and completes at once; the copy uses up the peer's credit until the receiver has taken it
+// (MPI_Issend).
 #include <cstring>
 
 #include "collectives/mpi/core.h"
@@ -15,8 +16,8 @@ constexpr std::size_t kSmallBytes = 64 * 1024;
 
 }  // namespace
 
-// The numbers of a pair's messages come round again only after as many as MPI has tags, at least
-// 32,764; then the older one must have been taken.
+// The numbers of a pair's messages repeat only after as many as MPI has tags, at least 32,764; by
+// then the older message must have been received.
 int Core::payload_tag(std::uint64_t number) const noexcept {
   const auto tags = static_cast<std::uint64_t>(engine_.world().most_tag) - kFirstPayloadTag + 1;
   return kFirstPayloadTag + static_cast<int>(number % tags);
@@ -50,7 +51,7 @@ void Core::start_send(const Ref<Message>& message) {
     first = out.memory.data();
     bytes = out.memory.data() + sizeof header;
   }
-  // Without bytes to follow, the header is what the receiver takes.
+  // A message without data is taken when its header is.
   send_parts(*requests, first, sizeof header, message->peer, kHeaderTag, message->bytes == 0);
   send_parts(*requests, bytes, message->bytes, message->peer, tag, true);
   if (is_copied) {
@@ -93,7 +94,7 @@ bool Core::read_headers() {
 
 bool Core::advance_messages() {
   bool moved = false;
-  // Only for whom somebody asks: what nobody does, stays within the senders' credit.
+  // Only while a send or receive waits: the rest stays within the senders' credit.
   while (!is_poisoned() && read_headers()) moved = true;
   for (std::size_t i = 0; i < messages_.size();) {
     const Ref<Message> message = messages_[i];

@@ -8,7 +8,7 @@
 namespace dl::collectives::mpi {
 namespace {
 
-// MPICH's handles are ints, Open MPI's pointers.
+// MPICH's handles are integers, Open MPI's are pointers.
 template <typename T>
 Handle handle_of(T value) noexcept {
   static_assert(sizeof(T) <= sizeof(Handle));  // NOLINT(bugprone-sizeof-expression): of the pointer
@@ -32,7 +32,7 @@ MPI_Comm comm_of(Handle handle) noexcept {
   return from_handle<MPI_Comm>(handle);
 }
 
-// What a call that makes a handle leaves behind.
+// Stores the handle if the call that made it succeeded.
 template <typename T>
 int give(int code, T made, Handle* to) noexcept {
   if (code == MPI_SUCCESS) *to = handle_of(made);
@@ -48,7 +48,7 @@ int start(Started* started) {
                              : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
   if (code != MPI_SUCCESS) return code;
   if (is_initialized == 0) {
-    // Of what belongs to no communicator of ours.
+    // For errors of objects that belong to none of dlrun's communicators.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   }
@@ -58,7 +58,7 @@ int start(Started* started) {
   int is_set = 0;
   code = MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most_tag), &is_set);
   if (code != MPI_SUCCESS) return code;
-  started->most_tag = is_set != 0 ? *most_tag : 32767;  // the least that MPI promises
+  started->most_tag = is_set != 0 ? *most_tag : 32767;  // the minimum that MPI guarantees
   code = MPI_Comm_rank(MPI_COMM_WORLD, &started->rank);
   return code != MPI_SUCCESS ? code : MPI_Comm_size(MPI_COMM_WORLD, &started->size);
 }

@@ -1,7 +1,7 @@
 // Operation: a Work of an MPI group.
 //
-// The caller fills it, whoever drives the group's Core runs it, anybody waits for it. Fields below
-// "driver" are the driver's.
+// The caller fills it, the driver of the group's Core runs it, any thread waits for it. Fields
+// below "driver" are touched only by the driver.
 #pragma once
 
 #include <vector>
@@ -39,18 +39,18 @@ class Operation : public Work {
   }
 
   // Driver. ---------------------------------------------------------------------------------------
-  // Ends the operation, well where `error` is null.
+  // Ends the operation; null `error`: success.
   void end(std::exception_ptr error) noexcept { completion_.end(std::move(error)); }
 
   Descriptor descriptor;
-  record::Slot* slot = nullptr;  // of the flight recorder
-  std::vector<Handle> requests;  // that MPI has not ended
+  record::Slot* slot = nullptr;  // in the flight recorder
+  std::vector<Handle> requests;  // that have not ended
 
   const std::chrono::nanoseconds timeout;
   const Deadline::Clock::time_point begin;
   const Deadline deadline;
-  Questions questions{};    // where the others are
-  bool has_warned = false;  // for whom it waits
+  Questions questions{};    // when to probe the other ranks
+  bool has_warned = false;  // has logged whom it waits for
 
  private:
   Ref<Core> core_;
@@ -58,8 +58,7 @@ class Operation : public Work {
   Completion completion_;
 };
 
-// What every rank tells every other before a collective: what it calls, and its payload where that
-// is small enough to travel along.
+// Every rank's announcement before a collective: the call, and the payload if it is small.
 inline constexpr std::size_t kInlineBytes = 104;
 struct Announcement {
   std::uint64_t sequence;
@@ -73,8 +72,8 @@ struct Announcement {
 };
 static_assert(sizeof(Announcement) == 128);
 
-// What one rank tells another before an operation on parts: elements that it sends to it, and that
-// it expects from it.
+// Sent to each other rank before an operation on parts: the elements that this rank sends to it and
+// expects from it.
 struct PairCounts {
   std::uint64_t sends;
   std::uint64_t expects;
@@ -87,9 +86,9 @@ class Collective final : public Operation {
 
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  // Elements of each rank's part, where parts differ: what this rank sends to it, and receives.
+  // Elements of each rank's part, if parts differ: sent to the rank, and received from it.
   std::vector<std::size_t> send_counts, receive_counts;
-  bool has_pairs = false;  // the counts are compared before the data moves
+  bool has_pairs = false;  // the counts are compared before data moves
 
   // Driver.
   enum class Stage : std::uint8_t { kQueued, kAnnounced, kCompared, kMoving, kSharing, kSpreading };
@@ -98,13 +97,13 @@ class Collective final : public Operation {
   std::vector<Announcement> all;
   std::vector<PairCounts> told, heard;
   std::vector<std::byte> scratch;
-  std::size_t reduced = 0;         // elements (of the longest part in reduce_scatter) that are over
-  std::vector<std::size_t> slice;  // elements of each rank's part of the present slice
+  std::size_t reduced = 0;         // elements that are done (of the longest part in reduce_scatter)
+  std::vector<std::size_t> slice;  // elements of each rank's part of the current slice
 };
 
-// Goes before a message's bytes.
+// Sent before a message's data.
 struct MessageHeader {
-  std::uint64_t number;  // of the sender's to this rank
+  std::uint64_t number;  // of the sender's messages to this rank
   std::uint64_t count;
   std::uint32_t tag;
   DType dtype;
@@ -121,12 +120,12 @@ class Message final : public Operation {
         buffer(memory),
         bytes(what.count * size_of(what.dtype)) {}
 
-  // kAnySource until a message has been found for it.
+  // kAnySource until a matching message arrives.
   int peer;
   std::byte* const buffer;  // a send only reads it
   const std::size_t bytes;
-  MessageHeader header{};   // driver; of a send
-  bool is_matched = false;  // the same; a receive
+  MessageHeader header{};   // driver; for a send
+  bool is_matched = false;  // driver; for a receive
   std::uint32_t tag() const noexcept { return static_cast<std::uint32_t>(descriptor.root); }
   std::optional<int> source() const noexcept override {
     if (descriptor.op != OpKind::kRecv || !is_completed() || error() != nullptr) {

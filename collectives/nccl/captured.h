@@ -1,9 +1,9 @@
-// CapturedCalls: what a CUDA graph holds of a group over NCCL, and what the group hears of its
+// CapturedCalls: the operations of an NCCL group in a CUDA graph; it tells the group of the graph's
 // launches.
 //
-// Made at the first operation that a capture records; belongs to the graph. The core ends all such
-// graphs before it goes. Thread-safety: graph.h; add() under the core's launch_mutex_, before the
-// first launch.
+// Made when a capture records its first operation; belongs to the graph. The core ends all such
+// graphs before it is destroyed. Thread-safety: graph.h; add() under the core's launch_mutex_,
+// before the first launch.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class CapturedCalls final : public cuda::GraphPart {
   }
 
   void before_launch(const Stream& stream) override {
-    if (collectives_ + messages_ == 0) return;  // what was to be captured was refused
+    if (collectives_ + messages_ == 0) return;  // the group refused what was to be captured
     under_way_ = core_.begin_graph(*this, stream);
   }
   void after_launch(const Stream& stream, const std::exception_ptr& failed) noexcept override {
@@ -41,9 +41,9 @@ class CapturedCalls final : public cuda::GraphPart {
 
   std::uint64_t collectives() const noexcept { return collectives_; }
   std::uint64_t messages() const noexcept { return messages_; }
-  // The last collective; the last message where there is none.
+  // The last collective; the last message if there is no collective.
   const Descriptor& last() const noexcept { return last_; }
-  // The longest that one of them may take: so long may a launch.
+  // The longest timeout of these operations is a launch's timeout.
   std::chrono::nanoseconds timeout() const noexcept { return timeout_; }
 
  private:

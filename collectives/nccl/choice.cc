@@ -13,7 +13,7 @@
 namespace dl::collectives::nccl {
 namespace {
 
-constexpr int kMultiRankGpu = 23003;  // from here on NCCL knows of GPUs that several ranks share
+constexpr int kMultiRankGpu = 23003;  // from here on NCCL lets several ranks share a GPU
 
 std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
@@ -27,7 +27,7 @@ const Module& load() {
            "nccl: libdlrun_nccl.so belongs to another version of dlrun");
   int found = 0;
   const int code = module->get_version(&found);
-  // The structures that a communicator is made with grow from version to version.
+  // The structures that init() passes to NCCL grow from version to version.
   DL_CHECK(code == kSuccess && found / 100 >= module->built_with / 100, kNotFound,
            "nccl: the NCCL that was found is {}, wanted {} or newer", version_text(found),
            version_text(module->built_with));
@@ -46,7 +46,7 @@ Offer Offer::parse(const std::string& text) {
   const std::size_t shares = text.find(' ', version + 1);
   const std::size_t lacks = shares == std::string::npos ? shares : text.find(' ', shares + 1);
   DL_CHECK(version != std::string::npos && lacks != std::string::npos, kParse,
-           "what a rank says of its GPU is `{}`", text);
+           "cannot parse a rank's GPU record `{}`", text);
   offer.gpu = text.substr(0, version);
   offer.version = std::stoi(text.substr(version + 1));
   offer.shares = text[shares + 1] == '1';
@@ -97,8 +97,8 @@ void prepare_sharing(int version) {
   if (version >= kMultiRankGpu) {
     env::set_unless_set(Var::kNcclMultiRankGpu, "1");
   } else {
-    // Ranks that seem to be on different hosts may have the same GPU. A process has one name in all
-    // of its groups, whatever its rank there.
+    // NCCL identifies a host by this name: ranks on seemingly different hosts may share a GPU. The
+    // name must be the same in all of a process's groups, so it does not contain the rank.
     const Identity own = this_process(0, "");
     env::set_unless_set(Var::kNcclHostId, fmt::format("dlrun-{}-{}", own.host, own.pid));
   }

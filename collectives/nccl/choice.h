@@ -1,5 +1,5 @@
-// Choice: whether memory of GPUs travels over NCCL or through the host. Every rank says what it
-// has, all read what all have said, and decide alike.
+// Choice: whether GPU memory travels over NCCL or through the host. Every rank publishes an Offer,
+// all ranks read all offers, and decide alike.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace dl::collectives::nccl {
 
-// What one rank says.
+// What one rank offers.
 struct Offer {
-  std::string gpu{};    // UUID of the device whose memory it calls with
+  std::string gpu{};    // UUID of the device whose memory it passes to the group
   int version = 0;      // of NCCL, 22809 for 2.28.9; 0: none
   bool shares = false;  // DLRUN_NCCL_SHARED_GPU
   std::string lacks{};  // why there is no NCCL
@@ -21,18 +21,19 @@ struct Offer {
 };
 
 struct Decision {
-  std::string obstacle{};  // why not NCCL; empty: over NCCL
-  bool is_shared = false;  // ranks are ready for several on one GPU, here or in another group
+  std::string obstacle{};  // why NCCL is not used; empty: it is used
+  bool is_shared = false;  // ranks expect to share a GPU, in this group or another
 };
 
-// A pure function of what all ranks have said, by rank. Throws kMismatch for different NCCLs.
+// A pure function of all ranks' offers, by rank. Throws kMismatch if NCCL's versions differ.
 Decision decide(std::span<const Offer> offers);
 
-// The module, opened at the first call. Throws kNotFound where it or NCCL is not there or too old.
+// The module, opened at the first call. Throws kNotFound if the module or NCCL is missing, or NCCL
+// is too old.
 const Module& open_module();
 
-// Before the first call of NCCL, which reads its environment once: what lets several ranks use one
-// GPU, unless the user has set it.
+// To be called before the first call of NCCL, which reads its environment once: sets the variables
+// that let several ranks use one GPU, unless the user has set them.
 void prepare_sharing(int version);
 
 }  // namespace dl::collectives::nccl

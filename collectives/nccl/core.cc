@@ -29,7 +29,7 @@ Operation::Operation(Ref<Core> core, const Descriptor& what, const CallOptions& 
 Operation::~Operation() {
   for (void* const event : {begin_, end_}) {
     if (event == nullptr) continue;
-    // One that a graph has recorded is not the pool's to record again.
+    // The pool must not record an event again that a graph has recorded.
     captured_ ? core_->cuda_.destroy_event(event) : core_->give_event(event);
   }
 }
@@ -53,6 +53,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
            "{}: it is being captured into a graph, and the host cannot wait for it; use "
            "wait(stream)",
            text(descriptor_));
+  const profiler::Span span = wait_span();
   if (core_->is_in_child()) core_->throw_if_broken();
   const Deadline until = timeout ? Deadline::after(*timeout) : Deadline::never();
   std::unique_lock lock(core_->mutex_);
@@ -138,7 +139,7 @@ void Core::connect(const UniqueId& id, Deadline deadline) {
 
 void Core::close() noexcept {
   if (is_in_child()) {
-    retain();  // neither the watcher nor what CUDA and NCCL hold are this process's
+    retain();  // the watcher and the state of CUDA and NCCL belong to the parent process
     return;
   }
   {
@@ -176,7 +177,8 @@ void Core::settle(Deadline deadline, const Descriptor& what) {
     if (const int code = nccl_.async_error(comm_, &state)) state = code;
     check(state, "an operation's start");
     if (state == kSuccess) return;
-    // After the look: what NCCL has started is not late, however long this thread was held up.
+    // Check the deadline last: an operation that NCCL has started is not late, however long this
+    // thread was delayed.
     if (deadline.has_passed()) {
       poison(ErrorKind::kTimeout,
              fmt::format("{}: NCCL has not started it within its capture by the deadline; an "
@@ -209,18 +211,19 @@ void Core::give_event(void* event) noexcept {
 }
 
 Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& enqueue) {
+  const profiler::Span span = call_span(what);
   throw_if_broken();
   const cuda::CaptureState capture = cuda_.capture_state(call.stream.handle);
   DL_CHECK(capture != cuda::CaptureState::kInvalidated, kInvalidArgument,
            "{}: the capture of its stream is broken", name_of(what.op));
   const bool is_captured = capture == cuda::CaptureState::kActive;
-  // Null for a capture that is not a Graph's: its launches are nobody's to watch.
+  // Null for a capture that was not begun by a Graph: its launches are not watched.
   auto* const captured = static_cast<CapturedCalls*>(
       is_captured ? cuda::note_captured(this, [this] { return make_ref<CapturedCalls>(*this); })
                   : nullptr);
   const std::lock_guard launching(launch_mutex_);
   throw_if_broken();
-  // A capture runs nothing, and on another rank it may not have come so far: its launches count.
+  // A capture runs nothing, and other ranks may not have captured yet: only launches take numbers.
   std::uint64_t& next = is_message(what) ? next_message_ : next_collective_;
   what.sequence = is_captured ? next : next++;
   const std::chrono::nanoseconds timeout = call.timeout.value_or(options_.timeout);
@@ -240,7 +243,7 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
     }
   }
   try {
-    // A wait takes the event as it was recorded last, so that it can serve both ways.
+    // A stream waits for the latest recording of an event, so one event can serve both directions.
     cuda_.record_event(work->end_, call.stream.handle);
     cuda_.wait_event(stream_, work->end_);
     if (!is_captured) cuda_.record_event(work->begin_, stream_);
@@ -248,16 +251,16 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
     try {
       enqueue(stream_);
     } catch (...) {
-      nccl_.group_end();  // left open, it would swallow what this thread gives any communicator
+      nccl_.group_end();  // an open group would collect this thread's calls to any communicator
       throw;
     }
     check(nccl_.group_end(), "ncclGroupEnd");
-    // What runs is timed by the watcher, which says who is missing.
+    // The watcher times running operations, and reports missing ranks.
     settle(is_captured ? Deadline::after(timeout) : Deadline::never(), what);
     cuda_.record_event(work->end_, stream_);
   } catch (const std::exception& error) {
-    // It may stand in the stream, or in half of it: nothing of the group can be trusted any more. A
-    // capture has run nothing.
+    // The stream may contain the operation, or a part of it: the whole group is unusable. A capture
+    // has run nothing.
     if (!is_captured) poison(std::current_exception(), who_text(what, error.what()), true);
     throw;
   }
@@ -268,11 +271,13 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
 }
 
 Ref<Operation> Core::begin_graph(const CapturedCalls& calls, const Stream& stream) {
-  // Before any lock: in a child another thread's would never be given back.
+  // Check before taking any lock: in a forked child, a lock that another thread held is never
+  // released.
   if (is_in_child()) throw_if_broken();
   const std::lock_guard launching(launch_mutex_);
   throw_if_broken();
-  // As if they had been called now, so that the ranks' numbers agree where one calls in its place.
+  // Numbers them as if they were called now, so that the ranks' numbers agree even if a rank calls
+  // them without a graph.
   next_collective_ += calls.collectives();
   next_message_ += calls.messages();
   const bool is_counted = calls.collectives() > 0;
@@ -316,7 +321,7 @@ void Core::poison(ErrorKind kind, const std::string& text, bool tells) noexcept 
 }
 
 void Core::poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept {
-  if (is_in_child()) return;  // it does not speak for the rank
+  if (is_in_child()) return;  // a forked child does not speak for the rank
   const std::lock_guard lock(mutex_);
   if (error_->get()) return;
   error_->set(std::move(cause));

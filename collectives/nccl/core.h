@@ -1,11 +1,11 @@
-// Core: what the calls of an NcclGroup and its watcher share: the communicator, the operations
-// under way, and the first error.
+// Core: the communicator, the operations under way and the first error of an NcclGroup, shared by
+// its callers and its watcher.
 //
-// A caller launches under launch_mutex_; the watcher, a thread of the core's, finds out what is
-// over, what is late and what is broken. A launch of a graph that holds operations is one more
-// operation, between two events of the launching stream: those within the graph nobody may query.
-// An Operation keeps the Core; close() ends the watcher and the communicator. Thread-safety: any
-// thread, but for what is said to be the watcher's.
+// A caller launches under launch_mutex_. The watcher, a thread of the core, finds out which
+// operations are over or late, and whether the group broke. The launch of a graph that contains
+// operations counts as one more operation, between two events of the launching stream, because
+// events inside a graph cannot be queried. An Operation keeps the Core alive; close() ends the
+// watcher and the communicator. Thread-safety: any thread, except members marked as the watcher's.
 #pragma once
 
 #include <atomic>
@@ -55,20 +55,20 @@ class Operation final : public Work {
   Descriptor descriptor_;
   const std::chrono::nanoseconds timeout_;
   const bool captured_;
-  std::uint64_t in_graph_ = 0;  // a graph's launch: so many operations are in it
+  std::uint64_t in_graph_ = 0;  // number of operations in a graph's launch
   Ref<RefCounted> owner_;
   record::Slot* slot_ = nullptr;
-  // Of its stream: the GPU has come to the operation, and is through with it.
+  // Events of its stream: the GPU has reached the operation, and has finished it.
   void* begin_ = nullptr;
   void* end_ = nullptr;
   std::atomic<bool> done_{false};
   std::atomic<bool> awaited_{false};  // by a stream
 
   // Core::mutex_
-  bool launched_ = false;  // both events stand in the stream
+  bool launched_ = false;  // both events are recorded in the stream
   bool started_ = false;
   bool warned_ = false;
-  Clock::time_point clock_{};  // from which the deadline counts
+  Clock::time_point clock_{};  // the deadline counts from here
   std::exception_ptr error_;
   Clock::time_point completed_at_{};
   std::condition_variable over_;
@@ -86,19 +86,19 @@ class Core final : public RefCounted {
   Comm comm() const noexcept { return comm_; }
   void* stream() const noexcept { return stream_; }
 
-  // Connects, and starts the watcher. Throws as make_nccl_group().
+  // Connects the ranks and starts the watcher. Throws as make_nccl_group().
   void connect(const UniqueId& id, Deadline deadline);
-  // Ends operations under way, the watcher and the communicator; at most some seconds.
+  // Ends operations under way, the watcher and the communicator; takes some seconds at most.
   void close() noexcept;
 
   // Runs `enqueue(stream)` between NCCL's group calls, on the core's stream, after the caller's.
   using Enqueue = std::function<void(void* stream)>;
   Ref<Work> launch(Descriptor what, const CallOptions& call, const Enqueue& enqueue);
-  // Around the launch of a graph. The first throws the group's error.
+  // To be called around the launch of a graph. begin_graph() throws the group's error.
   Ref<Operation> begin_graph(const CapturedCalls& calls, const Stream& stream);
   void end_graph(const Ref<Operation>& launched, const Stream& stream,
                  const std::exception_ptr& failed) noexcept;
-  // Throws kConnection, and breaks the group, where a call of NCCL has failed.
+  // If a call of NCCL has failed: breaks the group and throws kConnection.
   void check(int code, std::string_view call);
 
   void abort(std::string_view reason) noexcept;
@@ -106,7 +106,7 @@ class Core final : public RefCounted {
   std::exception_ptr error() const noexcept {
     return is_in_child() ? error_in_child() : error_->get();
   }
-  // This process is a forked child of the rank: it has no part in the group, and every call throws.
+  // True in a forked child of the rank: it is not a member of the group, and every call throws.
   bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   const Ref<FirstError>& first_error() const noexcept { return error_; }
 
@@ -114,41 +114,42 @@ class Core final : public RefCounted {
   friend class Operation;
   using Clock = Deadline::Clock;
 
-  // The first error counts; the watcher then ends everything. `tells`: the others do not know yet.
+  // The first error counts; the watcher then ends everything. `tells`: the other ranks do not know
+  // yet.
   void poison(ErrorKind kind, const std::string& text, bool tells) noexcept;
   void poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept;
   void poison(const Cause& cause) noexcept;  // tells
-  // The host group's failure is this one's.
+  // Adopts the host group's failure.
   void hear_host() noexcept;
   void throw_if_broken();
   std::exception_ptr error_in_child() const noexcept;
-  // Polls until NCCL is through with a call, or the group is broken; throws as check(). A passed
-  // deadline breaks it.
+  // Polls until NCCL has finished a call, or the group is broken; throws as check(). A passed
+  // deadline breaks the group.
   void settle(Deadline deadline, const Descriptor& what);
 
   void* take_event();
   void give_event(void* event) noexcept;
 
-  // The watcher's.
+  // For the watcher.
   using Queue = std::deque<Ref<Operation>>;
   void watch() noexcept;
   void look() noexcept;
   std::chrono::nanoseconds advance() noexcept;  // returns how long it may sleep
-  bool advance(Queue& queue);                   // whether something in it is not over
+  bool advance(Queue& queue);                   // true if an operation in it is not over
   void look_at_clock(const Ref<Operation>& front);
   void look_at_gone(const Operation& front);
   void end_everything() noexcept;
-  // Whether `end` is, in a thread that is left behind where it takes longer.
+  // Runs `end` in a thread; true if it returns in time. If not, the thread is left behind.
   bool is_through(std::function<void()> end, std::chrono::nanoseconds time);
-  // The same for as long as an abort may take: then the process ends.
+  // is_through() with the time that an abort may take: if it takes longer, the process ends.
   void call_or_die(std::function<void()> end, const std::string& why) noexcept;
   void die(const std::string& why) noexcept;
-  bool leave() noexcept;             // false where the communicator must be aborted
-  bool wait_for_streams() noexcept;  // false where the group broke meanwhile
+  bool leave() noexcept;             // false if the communicator must be aborted
+  bool wait_for_streams() noexcept;  // false if the group broke meanwhile
   struct Missing {
     std::string text;
     Blame blame = Blame::kNone;
-    int rank = -1;  // the first one to blame, in the job
+    int rank = -1;  // the first rank to blame, in the job
   };
   Missing who_is_missing(const Operation& late);
 
@@ -161,8 +162,8 @@ class Core final : public RefCounted {
   record::GroupRecorder log_;
   void* stream_ = nullptr;
   std::atomic<Comm> comm_{nullptr};
-  // Set under mutex_, and before NCCL is told to abort. Not only where an operation is under way: a
-  // rank that aborts may feed the others' operations with anything, and they end well.
+  // Set under mutex_ and before NCCL is told to abort, even if no operation is under way: an
+  // aborting rank may feed wrong data into the others' operations, which then end without an error.
   const Ref<FirstError> error_ = make_ref<FirstError>();
 
   std::mutex launch_mutex_;
@@ -172,7 +173,7 @@ class Core final : public RefCounted {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Queue pending_;   // on the core's stream
-  Queue launches_;  // of graphs, on streams of others
+  Queue launches_;  // of graphs, on the callers' streams
   std::vector<void*> events_;
   Notices::Place place_;  // the last collective that was called
   std::string error_text_;
@@ -180,12 +181,13 @@ class Core final : public RefCounted {
   bool stops_ = false;
   std::thread watcher_;
 
-  // The watcher's.
+  // For the watcher.
   Clock::time_point next_answer_{};
   std::int64_t asked_ = 0;
   Clock::time_point last_change_{};
-  Clock::time_point gone_since_{};  // of the first rank that the host group knows to have ended
-  bool is_over_ = false;            // end_everything() was here
+  // When the first rank that the host group knows to have ended was noticed.
+  Clock::time_point gone_since_{};
+  bool is_over_ = false;  // end_everything() has run
 };
 
 }  // namespace dl::collectives::nccl

@@ -20,7 +20,7 @@ std::size_t sum_before(std::span<const std::size_t> counts, int rank) noexcept {
   return sum;
 }
 
-// Of the buffers of a batch.
+// Owners of the buffers of a batch.
 struct Owners final : RefCounted {
   std::vector<Ref<RefCounted>> held;
 };
@@ -38,7 +38,7 @@ class Group final : public ProcessGroup {
     static constexpr std::byte kZeros[kTokenBytes] = {};
     cuda_.copy_async(token_, kZeros, sizeof kZeros, core_->stream());
   }
-  // The watcher ends here: later Works only keep the events.
+  // The watcher ends here; Works that are left keep only their events.
   ~Group() override {
     core_->close();
     if (core_->is_in_child()) return;
@@ -98,7 +98,7 @@ class Group final : public ProcessGroup {
                    "ncclAllGather");
     });
   }
-  // One element that nobody reads.
+  // An all-reduce of one element whose result is not used.
   Ref<Work> barrier(const BarrierOptions& o) override {
     return launch({.op = OpKind::kBarrier}, o.call, [&](void* stream) {
       core_->check(nccl_.all_reduce(token_, token_, 1, DType::kU8, ReduceOp::kMax, comm(), stream),
@@ -112,8 +112,8 @@ class Group final : public ProcessGroup {
   Ref<Work> recv(const RecvOptions& o) override {
     return launch(check_message(o), o.call, [&](void* stream) { enqueue(o, stream); });
   }
-  // Within one group of NCCL's calls: one after the other on the stream, a receive would keep the
-  // send behind it from starting.
+  // All messages in one NCCL group: if they ran one after the other on the stream, a receive would
+  // block the send behind it.
   Ref<Work> batch(std::span<const PeerMessage> messages) override {
     if (messages.empty()) return join({});
     const auto what_of = [this](const PeerMessage& message) {
@@ -219,7 +219,7 @@ class Group final : public ProcessGroup {
     return core_->launch(what, call, enqueue);
   }
 
-  // NCCL's average of integers is the wrapped sum, divided.
+  // NCCL averages integers by dividing the wrapped sum, so avg of integers is refused.
   void check_reduce_op(OpKind kind, DType dtype, ReduceOp op) const {
     const bool is_bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
     const bool has_op = is_bitwise ? dtype == DType::kBool && op != ReduceOp::kBxor
@@ -263,7 +263,7 @@ class Group final : public ProcessGroup {
     core_->check(nccl_.reduce(input, output, count, dtype, op, root, comm(), stream), "ncclReduce");
   }
 
-  // A rank sends its own part to itself as to any other: NCCL makes a copy of it.
+  // A rank also sends its own part to itself, which NCCL turns into a copy.
   Ref<Work> gather_parts(const Descriptor& what, const GathervOptions& o) {
     check_parts(what.op, o, rank_, size());
     return launch(what, o.call, [&](void* stream) {
@@ -305,7 +305,7 @@ class Group final : public ProcessGroup {
   const Module& nccl_;
   cuda::Runtime& cuda_;
   const int rank_;
-  void* const token_;  // on the device, for barriers
+  void* const token_;  // device memory for barriers
 };
 
 }  // namespace

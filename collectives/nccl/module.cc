@@ -39,7 +39,7 @@ ncclDataType_t type_of(DType dtype) noexcept {
       return ncclInt64;
     case DType::kU64:
       return ncclUint64;
-    default:  // u8 and bool; the group refuses what NCCL has not
+    default:  // u8 and bool; the group refuses dtypes that NCCL lacks
       return ncclUint8;
   }
 }
@@ -76,7 +76,7 @@ int unique_id(UniqueId* id) {
 }
 
 int connect(Comm* comm, int size, const UniqueId* id, int rank, int device, int blocking) {
-  // NCCL takes the calling thread's device.
+  // NCCL uses the calling thread's current device.
   int before = 0;
   if (cudaGetDevice(&before) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) {
     return ncclUnhandledCudaError;

@@ -77,10 +77,10 @@ std::optional<std::vector<std::optional<Notices::Place>>> Notices::ask(
       question = store_->add(ask_key(group), 1, Deadline::after(kStoreTime));
     }
     for (int missing = size - 1; missing > 0 && !until.has_passed() && !stops();) {
-      std::this_thread::sleep_for(kNap);  // the others look that often
+      std::this_thread::sleep_for(kNap);  // the other ranks poll that often
       const std::lock_guard lock(mutex_);
       if (store_ == nullptr) return std::nullopt;
-      answer_now(group, rank, own, asked);  // others may wait for the same
+      answer_now(group, rank, own, asked);  // other ranks may ask as well
       for (int r = 0; r < size; ++r) {
         auto& place = places[static_cast<std::size_t>(r)];
         if (r == rank || place) continue;

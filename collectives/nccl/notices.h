@@ -1,9 +1,9 @@
-// Notices: how ranks of a group whose bytes NCCL moves tell each other where they are, over the
-// job's store, as NCCL does not say who is missing.
+// Notices: the ranks of an NCCL group report their last calls through the job's store, because NCCL
+// does not report missing ranks.
 //
-// Whoever waits long asks, and every rank's watcher answers with its last call; a rank that does
-// not answer is stopped or gone. The store is used from the watchers' threads only, with short
-// deadlines; close() ends that, before the store goes. Any thread.
+// A rank that waits long asks, and every rank's watcher answers with its last call; a rank that
+// does not answer is stopped or gone. Only the watchers' threads use the store, with short
+// deadlines. close() must be called before the store is destroyed. Any thread.
 #pragma once
 
 #include <chrono>
@@ -21,21 +21,22 @@ namespace dl::collectives::nccl {
 
 class Notices : public RefCounted {
  public:
-  // Without a store nobody is asked, and nobody answers.
+  // Without a store no rank asks or answers.
   explicit Notices(rendezvous::Store* store) : store_(store) {}
 
-  // The store is not used after this. Waits for a call under way, at most 2 s.
+  // Stops the use of the store. Waits for a call under way, at most 2 s.
   void close() noexcept;
 
   struct Place {
     std::uint64_t last_called = 0;
-    std::string call{};  // as text(Descriptor) has it
+    std::string call{};  // text(Descriptor)
   };
-  // Answers what was asked since the last time; `asked` is what this rank has answered so far.
+  // Answers questions since the last call; `asked` is the last question that this rank has
+  // answered.
   void answer(const std::string& group, int rank, const Place& place, std::int64_t& asked) noexcept;
-  // Where the others are, by rank, while this rank goes on answering; nullopt for this rank and for
-  // those that have not answered by the deadline, or before `stops` says that nobody waits any
-  // more. Nullopt altogether where there is no store to ask through.
+  // The places of the other ranks, by rank; this rank goes on answering meanwhile. An element is
+  // nullopt for this rank, and for a rank that has not answered by the deadline or before `stops`
+  // returned true. Returns nullopt if there is no store.
   std::optional<std::vector<std::optional<Place>>> ask(const std::string& group, int rank, int size,
                                                        const Place& own, std::int64_t& asked,
                                                        std::chrono::milliseconds patience,

@@ -1,4 +1,4 @@
-// Core's watcher: what is over, what is late, what is broken, and the end of it all.
+// Core's watcher: finds operations that are over or late, finds failures, and ends the group.
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -14,15 +14,16 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kIdleNap = 100ms;
-// So long after an operation an error of another rank may have spoilt it: nobody is to read its
-// results for long without hearing of that.
+// For this long after an operation the watcher polls often: another rank's error may have spoilt
+// the result, and the program should learn of it soon.
 constexpr auto kAlertTime = 200ms;
 constexpr std::chrono::nanoseconds kAlertNap = 2ms;
 constexpr std::chrono::nanoseconds kGoneGrace = 1s;
 constexpr std::chrono::nanoseconds kShortestNap = 20us;
-constexpr std::chrono::nanoseconds kLongestNap = 1ms;  // with something under way
+constexpr std::chrono::nanoseconds kLongestNap = 1ms;  // while an operation is under way
 constexpr auto kAnswerEvery = 250ms;
-// For NCCL to take a communicator back: at the end of a program all ranks leave at about one time.
+// Time for NCCL to destroy a communicator: at the end of a program all ranks leave at about the
+// same time.
 constexpr auto kLeaveTime = 500ms;
 
 double seconds(std::chrono::nanoseconds span) {
@@ -36,15 +37,16 @@ void end_this_process(const std::string& text) {
 
 }  // namespace
 
-// NCCL takes the thread's device, and goes back to it: in a thread without one that would be GPU 0,
-// whosever that is.
+// NCCL restores the thread's current device: in a thread without one this would be GPU 0, which may
+// belong to another rank.
 bool Core::is_through(std::function<void()> end, std::chrono::nanoseconds time) {
   struct Task {
     std::mutex mutex;
     std::condition_variable changed;
     bool is_over = false;
   };
-  const auto task = std::make_shared<Task>();  // whoever is last drops it
+  // The caller or the thread, the later one, drops it.
+  const auto task = std::make_shared<Task>();
   std::thread([task, end = std::move(end), &cuda = cuda_, device = options_.device] {
     cuda.adopt_device(device);
     end();
@@ -85,8 +87,8 @@ void Core::look() noexcept {
   if (is_over_) return;
   hear_host();
   int state = kSuccess;
-  // Asking NCCL also takes over from the thread in which it starts an operation, which two threads
-  // must not do at a time: a caller that is in the middle of one asks by itself.
+  // async_error() also takes over from the thread in which NCCL starts an operation, and two
+  // threads must not do so at a time. A caller that holds launch_mutex_ polls NCCL itself.
   if (std::unique_lock asks(launch_mutex_, std::try_to_lock); asks && error() == nullptr) {
     if (const int code = nccl_.async_error(comm_, &state)) state = code;
   }
@@ -121,10 +123,11 @@ void Core::look() noexcept {
 std::chrono::nanoseconds Core::advance() noexcept {
   bool is_idle = true;
   try {
-    // Both, as an operation may wait for a graph on another stream, and a graph for an operation.
+    // Advance both: an operation may wait for a graph on another stream, and a graph for an
+    // operation.
     const bool runs = advance(pending_);
     is_idle = !advance(launches_) && !runs;
-  } catch (const std::exception& error) {  // a CUDA call: the device is lost
+  } catch (const std::exception& error) {  // a CUDA call failed: the device is lost
     poison(std::current_exception(), error.what(), true);
   }
   const std::chrono::nanoseconds since = Clock::now() - last_change_;
@@ -160,7 +163,7 @@ bool Core::advance(Queue& queue) {
       last_change_ = now;
       continue;
     }
-    // What waits behind the GPU's other work is not late.
+    // An operation that waits behind other work of the GPU is not late.
     if (front->started_ || !is_launched) {
       look_at_gone(*front);
       look_at_clock(front);
@@ -169,8 +172,8 @@ bool Core::advance(Queue& queue) {
   }
 }
 
-// NCCL waits for a rank whose process has ended. The host group knows of it, but somebody else may
-// have the cause, and what that rank had begun may still come to its end.
+// NCCL waits for a rank whose process has ended. The host group knows this, but another rank may
+// report the cause, and operations that the rank had begun may still complete.
 void Core::look_at_gone(const Operation& front) {
   const std::exception_ptr gone = options_.host->gone_rank();
   if (!gone) return;
@@ -206,7 +209,8 @@ void Core::look_at_clock(const Ref<Operation>& front) {
 }
 
 Core::Missing Core::who_is_missing(const Operation& late) {
-  if (!options_.notices) return {"nobody says who is missing, as there is no store to ask through"};
+  if (!options_.notices)
+    return {"the missing ranks are unknown: there is no store through which to ask"};
   Notices::Place own;
   {
     const std::lock_guard lock(mutex_);
@@ -216,7 +220,7 @@ Core::Missing Core::who_is_missing(const Operation& late) {
       name_, rank(), size(), own, asked_,
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.answer_patience),
       [this] { return error() != nullptr || options_.host->error() != nullptr; });
-  if (!places) return {"the store does not say who is missing"};
+  if (!places) return {"the missing ranks are unknown: the store does not answer"};
   const Descriptor& what = late.descriptor_;
   Missing missing;
   for (int r = 0; r < size(); ++r) {
@@ -266,15 +270,15 @@ void Core::die(const std::string& why) noexcept {
   options_.end_process ? options_.end_process(text) : end_this_process(text);
 }
 
-// What the host may think done: a launch of a graph, which has no Work that it could have waited
-// for, and an operation that a stream was ordered after.
+// Waits for operations that the program may consider done: launches of graphs, which have no Work
+// to wait for, and operations that a stream was ordered after.
 bool Core::wait_for_streams() noexcept {
   const auto is_awaited = [](const Ref<Operation>& each) {
     return each->awaited_.load(std::memory_order_relaxed);
   };
   while (true) {
     look();
-    advance();  // what the GPU is through with is not under way, though nobody has looked yet
+    advance();  // ends operations that the GPU has finished since the last poll
     std::unique_lock lock(mutex_);
     if (error()) return false;
     if (launches_.empty() && std::ranges::none_of(pending_, is_awaited)) return true;
@@ -296,7 +300,7 @@ bool Core::leave() noexcept {
            true);
     return false;
   }
-  // NCCL waits for those that hold its work.
+  // NCCL waits until graphs with its operations are destroyed.
   cuda::destroy_graphs_of(this);
   const Deadline until = Deadline::after(options_.abort_time);
   int state = nccl_.finalize(comm_);
@@ -308,7 +312,7 @@ bool Core::leave() noexcept {
   if (state != kSuccess) {
     call_or_die([&nccl = nccl_, comm] { nccl.abort(comm); }, "leaving");
   } else if (!is_through([&nccl = nccl_, comm] { nccl.destroy(comm); }, kLeaveTime)) {
-    // NCCL's proxies serve the other ranks of this host until those leave. This rank's work is
+    // NCCL's proxies serve the other ranks of this host until these leave. This rank's work is
     // done.
     log::debug("group '{}': NCCL keeps its memory until the other ranks have left, too", name_);
   }
@@ -332,8 +336,9 @@ void Core::end_everything() noexcept {
   } else if (tells) {
     options_.host->fail(cause, std::nullopt);
   }
-  // A launch under way sees that the group is broken, and leaves NCCL alone; later ones do not come
-  // to it. Held no longer: the end of a graph waits for whoever launches it, and that one for this.
+  // A launch under way sees that the group is broken and leaves NCCL alone; later ones do not reach
+  // NCCL. Release the lock soon: the end of a graph waits for the thread that launches it, and this
+  // thread waits for the lock.
   const Deadline until = Deadline::after(options_.abort_time);
   while (!launch_mutex_.try_lock()) {
     if (until.has_passed()) die(why);

@@ -1,7 +1,8 @@
-// The recorder's clock: the processor's time stamp counter where it runs at one rate through all
-// states (a third of what asking the kernel's clock costs), else CLOCK_MONOTONIC in nanoseconds.
+// The recorder's clock: the processor's time stamp counter if it runs at a constant rate in all
+// power states (it takes a third of the time of the kernel's clock), else CLOCK_MONOTONIC in
+// nanoseconds.
 //
-// Two readings of both clocks, at the beginning and when a copy is taken, turn ticks into time.
+// Two readings of both clocks, at the start and when a copy is taken, convert ticks to time.
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,7 @@ namespace dl::collectives::record {
 
 enum class ClockKind : std::uint64_t { kMonotonic = 0, kTimeStampCounter = 1 };
 
-// What this machine offers.
+// The best clock of this machine.
 ClockKind best_clock() noexcept;
 
 std::uint64_t monotonic_ns() noexcept;
@@ -24,8 +25,8 @@ inline std::uint64_t ticks(ClockKind clock) noexcept {
   return monotonic_ns();
 }
 
-// Ticks as points in time: from a reading of both clocks when it was made, and one more when it is
-// asked. A value; any thread.
+// Converts ticks to points in time, by a reading of both clocks at construction and one at the
+// call. A value; any thread.
 class TickTime {
  public:
   using Steady = std::chrono::steady_clock;

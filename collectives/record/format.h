@@ -1,12 +1,12 @@
-// What a rank's flight recorder looks like in memory, and on disk after a failure
-// (docs/protocol.md, "Flight recorder").
+// Format of a rank's flight recorder in memory, and on disk after a failure (docs/protocol.md,
+// "Flight recorder").
 //
-// One piece of memory a rank: a header, a table of groups, and a ring of slots, one operation each.
-// The rank writes it; dlrun, or the rank itself where there is no dlrun, takes a copy of it
-// (snapshot.h). Everything that changes while others may read is a lock-free 64-bit word, so that
-// a rank may be killed at any instruction. Numbers are in the machine's order: little-endian.
+// One piece of memory a rank: a header, a table of groups, and a ring of slots with one operation
+// each. The rank writes it. dlrun copies it (snapshot.h), or without dlrun the rank itself.
+// Everything that changes while another process may read is a lock-free 64-bit word, so that a rank
+// may be killed at any instruction. Numbers are in the machine's order, little-endian.
 //
-// This room includes nothing of the project.
+// This room includes no header of the other rooms.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ inline constexpr std::size_t kNameBytes = 24;
 inline constexpr std::size_t kNames = 32;
 using NameTable = char[kNames][kNameBytes];
 
-// The low bits of the words of groups and slots.
+// The state is in the low bits of the words of groups and slots.
 inline constexpr std::uint64_t kStateBits = 0xff;
 
 inline constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -42,14 +42,14 @@ struct Header {
   std::uint32_t slot_count;
   std::uint32_t slot_bytes;
 
-  // Whoever makes the memory.
+  // Written by the process that makes the memory.
   std::int32_t rank;
   std::int32_t world_size;
   std::uint64_t generation;
   char host[64];
   char job[64];
 
-  // Whoever takes the copy.
+  // Written by the process that takes the copy.
   std::uint64_t copied_at;     // ticks
   std::uint64_t copied_at_ns;  // since 1970
   std::uint64_t ended_at;      // ticks; 0: not known
@@ -61,14 +61,14 @@ struct Header {
   char process_state;        // of a running rank: R, S, D, T, Z as in /proc; 0: not known
   std::uint8_t zero[1];
 
-  // The rank.
-  std::atomic<std::uint64_t> owner;  // its pid; 0: nobody has opened the recorder
+  // Written by the rank.
+  std::atomic<std::uint64_t> owner;  // its pid; 0: no process has opened the recorder
   std::uint64_t clock;               // ClockKind
   std::uint64_t opened_at;           // ticks
   std::uint64_t opened_at_ns;        // since 1970
   std::uint8_t zero2[8];
 
-  // Of all that changes with every operation, on a line of its own.
+  // All words that change with every operation, on a cache line of their own.
   alignas(64) std::atomic<std::uint64_t> tickets;  // slots taken so far, skipped ones included
   std::atomic<std::uint64_t> dropped;              // operations that found no free slot
   std::atomic<std::uint64_t> dropped_groups;
@@ -101,8 +101,8 @@ static_assert(sizeof(Group) == 1024);
 
 enum class State : std::uint8_t { kEmpty, kWriting, kEnqueued, kStarted, kFinished, kFailed };
 
-// One operation. Its owner has it alone from the ticket to the end: an operation that is under way
-// is never overwritten.
+// One operation. From ticket to end the slot belongs to this operation: it is never overwritten
+// meanwhile.
 struct alignas(64) Slot {
   std::atomic<std::uint64_t> word;  // ticket << 8 | State; tickets count from 1
   std::atomic<std::uint64_t> sequence;
@@ -116,8 +116,9 @@ struct alignas(64) Slot {
 static_assert(sizeof(Slot) == 64);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-inline constexpr std::uint8_t kPointToPoint = 0x80;  // in order: a send or recv, and no collective
-inline constexpr std::uint64_t kNobody = 0xffffff;   // in waits_for
+// In `order`: a send or recv, and no collective.
+inline constexpr std::uint8_t kPointToPoint = 0x80;
+inline constexpr std::uint64_t kNobody = 0xffffff;  // in waits_for
 
 inline constexpr std::size_t kBytes =
     sizeof(Header) + kGroups * sizeof(Group) + kSlots * sizeof(Slot);

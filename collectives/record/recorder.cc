@@ -16,8 +16,10 @@
 namespace dl::collectives::record {
 namespace {
 
-// Slots whose operation is still under way are stepped over, so many at most.
+// Slots of unfinished operations are skipped, at most this many.
 constexpr int kSlotTries = 32;
+
+constinit std::atomic<Observer> observer_of_ends{nullptr};
 
 void copy_text(std::span<char> to, std::string_view text) noexcept {
   const std::size_t bytes = text.copy(to.data(), to.size() - 1);
@@ -46,6 +48,10 @@ std::uint64_t rank_bits(std::int32_t rank) noexcept {
 
 }  // namespace
 
+void observe_ends(Observer observer) noexcept {
+  observer_of_ends.store(observer, kRelaxed);
+}
+
 void describe(Header& header, const Who& who) noexcept {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.format = kFormat;
@@ -67,10 +73,10 @@ std::shared_ptr<Recorder> Recorder::open(int fd, const Names& names, std::string
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &file) != 0 ||
       static_cast<std::size_t>(file.st_size) != kBytes) {
     why = "descriptor " + std::to_string(fd) +
-          " is no recorder; a program between may have closed it";
+          " is not a recorder; a program in between may have closed it";
     return nullptr;
   }
-  // So that a lack of memory is seen here, and not as SIGBUS in the middle of an operation.
+  // Reserve now: a lack of memory is an error here, and not a SIGBUS during an operation.
   if (::fallocate(fd, 0, 0, static_cast<off_t>(kBytes)) != 0) {
     why = std::string("no memory for it: ") + std::strerror(errno);
     return nullptr;
@@ -103,8 +109,8 @@ std::shared_ptr<Recorder> Recorder::make(const Who& who, const Names& names, Fil
   return std::shared_ptr<Recorder>(new Recorder(memory, std::move(file)));
 }
 
-// One process writes at a time: the one that came first, or its successor in `sh -c "a; b"`. What
-// this process itself has recorded before (a group that was destroyed) stays.
+// One process writes at a time: the first one, or its successor in `sh -c "a; b"`. Records that
+// this process has made before, for a destroyed group, are kept.
 bool Recorder::take_over(Memory& memory, std::string& why) {
   Header& header = memory.header;
   const auto self = static_cast<std::uint64_t>(::getpid());
@@ -147,7 +153,7 @@ Recorder::~Recorder() {
 
 GroupRecorder Recorder::add_group(const GroupOptions& options) {
   const std::lock_guard lock(mutex_);
-  // A free place, else the one that has been left longest.
+  // A free place, else the one of the group that left first.
   Group* place = nullptr;
   for (Group& group : memory_->groups) {
     const std::uint64_t word = group.word.load(kRelaxed);
@@ -199,7 +205,7 @@ void Recorder::write_file() noexcept {
         write_snapshot(*take_snapshot(*memory_), file_.directory, memory_->header.rank);
     if (!why.empty() && file_.failed != nullptr) file_.failed(why);
   } catch (...) {
-    // Out of memory: the error that this is about is told all the same.
+    // Out of memory: the error of the group is reported all the same.
   }
 }
 
@@ -212,7 +218,7 @@ GroupRecorder& GroupRecorder::operator=(GroupRecorder&& other) noexcept {
 
 GroupRecorder::~GroupRecorder() {
   if (!recorder_) return;
-  // The cause of a broken group stays where it is, until somebody needs the place.
+  // The cause of a broken group stays in its place until another group needs this.
   const std::lock_guard lock(recorder_->mutex_);
   group_->word.store(number_ << 8 | static_cast<std::uint64_t>(GroupState::kLeft),
                      std::memory_order_release);
@@ -228,13 +234,13 @@ Slot* GroupRecorder::take(const What& what, State state, std::uint8_t algorithm)
     std::uint64_t seen = slot.word.load(kRelaxed);
     const auto was = static_cast<State>(seen & kStateBits);
     const bool is_free = was == State::kEmpty || was == State::kFinished || was == State::kFailed;
-    // Fails where a thread with a ticket of another round is as far: it gets the slot, or had it.
+    // Fails if a thread with a ticket of another round has taken the slot.
     if (!is_free || !slot.word.compare_exchange_strong(
                         seen, ticket << 8 | static_cast<std::uint64_t>(State::kWriting),
                         std::memory_order_acquire, kRelaxed)) {
       continue;
     }
-    // A reader that sees any of what follows also sees that the slot is being written.
+    // A reader that sees any of the following stores also sees that the slot is being written.
     std::atomic_thread_fence(std::memory_order_release);
     const std::uint64_t now = ticks(recorder_->clock_);
     slot.sequence.store(what.sequence, kRelaxed);
@@ -274,6 +280,9 @@ void GroupRecorder::wait_for(Slot* slot, int rank) noexcept {
 
 void GroupRecorder::end(Slot* slot, State state, std::uint64_t at) noexcept {
   if (slot == nullptr) return;
+  if (const Observer observer = observer_of_ends.load(kRelaxed)) {
+    observer(recorder_->memory_->header, *group_, *slot, at);
+  }
   slot->ended_at.store(at, kRelaxed);
   slot->word.store((slot->word.load(kRelaxed) & ~kStateBits) | static_cast<std::uint64_t>(state),
                    std::memory_order_release);

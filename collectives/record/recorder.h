@@ -4,18 +4,17 @@
 //   group_recorder.start(slot);
 //   group_recorder.finish(slot);  // or fail(slot)
 //
-// A back-end calls enqueue() when the operation gets its sequence number, start() when its first
-// byte may move, and finish() or fail() once, when it is over; begin() is enqueue() and start() in
-// one, for operations that run in their caller. Each call takes a few nanoseconds, allocates
-// nothing, never blocks and never fails. A null slot (no recorder, or no room) is an ordinary
-// argument.
+// A backend calls enqueue() when the operation gets its sequence number, start() when its first
+// byte may move, and finish() or fail() once, when it is over. begin() combines enqueue() and
+// start(), for operations that run in their caller. Each call takes a few nanoseconds, does not
+// allocate, never blocks and never fails. Every call accepts a null slot (no recorder, or no room).
 //
 // A Recorder owns its mapping; groups share it (shared_ptr, because a group may outlive the session
-// that made it, and this room knows no Ref). A Slot* belongs to the operation from enqueue() until
-// finish() or fail(), and must not be used after that.
+// that made it, and this room does not know Ref). A Slot* belongs to the operation from enqueue()
+// until finish() or fail(), and must not be used after that.
 //
-// Thread-safety: any thread. Calls about one slot must be ordered by the operation's own hand-over
-// (an inbox, a flag), as the operation itself is.
+// Thread-safety: any thread. Calls for one slot must be ordered by the operation's own hand-over
+// (an inbox, a flag).
 #pragma once
 
 #include <memory>
@@ -29,14 +28,14 @@
 
 namespace dl::collectives::record {
 
-// What the numbers in What mean; at most kNames of each are kept.
+// Names of the numbers in What; at most kNames of each are kept.
 struct Names {
   std::span<const std::string_view> ops;
   std::span<const std::string_view> dtypes;
   std::span<const std::string_view> reduces;
 };
 
-// An operation. Ranks that agree on what they do have equal `hash` (0: not known).
+// An operation. Ranks that call the same operation have equal `hash` (0: not known).
 struct What {
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;
@@ -50,7 +49,7 @@ struct What {
   std::int32_t peer = -1;   // point-to-point: the other rank; -1: any
 };
 
-// Who writes, where nobody has said so yet (no dlrun).
+// Describes the rank, if dlrun has not done so.
 struct Who {
   std::int32_t rank = 0;
   std::int32_t world_size = 1;
@@ -59,22 +58,28 @@ struct Who {
   std::string_view job{};
 };
 
-// Fills the header of fresh memory (zeroed, kBytes); the maker's part.
+// Fills the header of fresh memory (zeroed, kBytes), as the process that makes it does.
 void describe(Header& header, const Who& who) noexcept;
 
 class GroupRecorder;
 
+// Told of each operation of this process that ends, while its slot still holds it.
+using Observer = void (*)(const Header& header, const Group& group, const Slot& slot,
+                          std::uint64_t ended_at) noexcept;
+// One for the process; null: none.
+void observe_ends(Observer observer) noexcept;
+
 class Recorder : public std::enable_shared_from_this<Recorder> {
  public:
-  // The memory behind a descriptor that dlrun made. Null where it is none, or another process
-  // writes it; `why` then says so. The descriptor is not kept.
+  // Maps the memory of a descriptor that dlrun made. Returns null, with the reason in `why`, if it
+  // is no recorder or another process writes it. The descriptor is not kept.
   static std::shared_ptr<Recorder> open(int fd, const Names& names, std::string& why);
-  // Where a recorder of this process alone goes when its first group breaks.
+  // The file for a recorder in private memory, written when its first group breaks.
   struct File {
     std::string directory{};                           // as RANK/flight.rec; empty: nowhere
-    void (*failed)(const std::string& why) = nullptr;  // told where it cannot be written
+    void (*failed)(const std::string& why) = nullptr;  // called if it cannot be written
   };
-  // Memory of this process alone. Null where memory is short.
+  // A recorder in this process's private memory; null if memory is short.
   static std::shared_ptr<Recorder> make(const Who& who, const Names& names, File file);
   ~Recorder();
   Recorder(const Recorder&) = delete;
@@ -87,9 +92,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     int rank = 0;
     int size = 1;
   };
-  // Where the table is full of open groups, the new one is not recorded.
+  // If the table is full of open groups, the new one is not recorded.
   GroupRecorder add_group(const GroupOptions& options);
-  // A number for start(): "ring", "staged"; the same name gives the same number. 0: table full.
+  // The number of a name ("ring", "staged") for start(). 0: the table is full.
   std::uint8_t algorithm(std::string_view name);
 
   const Memory& memory() const noexcept { return *memory_; }
@@ -114,26 +119,26 @@ class GroupRecorder {
   GroupRecorder() noexcept = default;  // records nothing
   GroupRecorder(GroupRecorder&& other) noexcept = default;
   GroupRecorder& operator=(GroupRecorder&& other) noexcept;
-  ~GroupRecorder();  // the group has left
+  ~GroupRecorder();  // marks the group as left
 
   Slot* enqueue(const What& what) noexcept { return take(what, State::kEnqueued, 0); }
   Slot* begin(const What& what, std::uint8_t algorithm = 0) noexcept {
     return take(what, State::kStarted, algorithm);
   }
   void start(Slot* slot, std::uint8_t algorithm = 0) noexcept;
-  // For whom it waits; for operations that take long, not for every one.
+  // The rank that it waits for; only for operations that take long.
   void wait_for(Slot* slot, int rank) noexcept;
   void finish(Slot* slot) noexcept { end(slot, State::kFinished, now()); }
   void fail(Slot* slot) noexcept { end(slot, State::kFailed, now()); }
-  // The same by a reading of the best clock that the caller has taken.
+  // finish() and fail() with a reading of the best clock that the caller has taken.
   void finish(Slot* slot, std::uint64_t at) noexcept { end(slot, State::kFinished, at); }
   void fail(Slot* slot, std::uint64_t at) noexcept { end(slot, State::kFailed, at); }
-  // The first cause. Writes the recorder's file where it has a directory: call it before the
-  // operations end, as the process may end with them.
+  // Records the first cause, and writes the recorder's file if it has a directory. To be called
+  // before the operations end, because the process may end with them.
   void broken(std::string_view kind, std::string_view cause) noexcept;
 
   explicit operator bool() const noexcept { return recorder_ != nullptr; }
-  // Null where nothing is recorded.
+  // Null if nothing is recorded.
   Recorder* recorder() const noexcept { return recorder_.get(); }
 
  private:

@@ -13,7 +13,7 @@
 namespace dl::collectives::record {
 namespace {
 
-// A slot changes hands every kSlots operations: a reader is hardly ever too slow even once.
+// A slot is reused after kSlots operations, so a reader is rarely too slow even once.
 constexpr int kCopyTries = 8;
 
 void copy(std::atomic<std::uint64_t>& to, const std::atomic<std::uint64_t>& from) noexcept {
@@ -72,7 +72,7 @@ std::string failed(const std::string& what) {
   return what + ": " + std::strerror(errno);
 }
 
-// Control characters do not reach anybody's terminal.
+// Replaces control characters: they must not reach a terminal.
 template <std::size_t N>
 std::string text(const char (&from)[N]) {
   std::string found(from, ::strnlen(from, N));
@@ -87,7 +87,7 @@ std::string name(const NameTable& table, std::uint64_t number, const char* what)
   return found.empty() ? std::string(what) + " " + std::to_string(number) : found;
 }
 
-// Ticks before the copy, as seconds; the two readings of both clocks say how long a tick is.
+// Converts ticks to seconds before the copy. The two readings of both clocks give a tick's length.
 class Timeline {
  public:
   explicit Timeline(const Header& h) noexcept : end_(h.copied_at) {
@@ -96,7 +96,7 @@ class Timeline {
     if (!sound) return;
     seconds_ = static_cast<double>(h.copied_at_ns - h.opened_at_ns) * 1e-9 /
                static_cast<double>(h.copied_at - h.opened_at);
-    // The calendar's clock may be set meanwhile; a tick of its own length needs no calendar.
+    // The calendar's clock may have been set meanwhile; ticks of CLOCK_MONOTONIC do not need it.
     if (static_cast<ClockKind>(h.clock) == ClockKind::kMonotonic) seconds_ = 1e-9;
   }
   std::optional<double> before(std::uint64_t at) const noexcept {
@@ -191,13 +191,13 @@ std::string write_snapshot(const Memory& copy, const std::string& directory, int
 }
 
 std::optional<RankFacts> parse(std::span<const std::byte> bytes, std::string& why) {
-  // What is cut off reads as nothing: empty slots and groups.
+  // A truncated part reads as empty slots and groups.
   const auto image = std::make_unique<Memory>();
   std::copy_n(bytes.data(), std::min(bytes.size(), kBytes),
               reinterpret_cast<std::byte*>(image.get()));
   const Header& h = image->header;
   if (bytes.size() < offsetof(Header, owner) || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0) {
-    why = "it is no flight recorder";
+    why = "it is not a flight recorder";
     return std::nullopt;
   }
   if (h.format != kFormat || h.header_bytes != sizeof(Header) || h.group_count != kGroups ||

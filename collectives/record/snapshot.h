@@ -1,5 +1,5 @@
-// Copies of a flight recorder: taken from memory that others write, written to a file, and read
-// back from one that may hold anything.
+// Copies of a flight recorder: taken from memory that others write, written to a file, and parsed
+// from a file with any content.
 //
 // Pure functions and values; any thread.
 #pragma once
@@ -16,15 +16,17 @@
 
 namespace dl::collectives::record {
 
-// A consistent copy, slot by slot, stamped with both clocks. A slot that its writer had under way
-// stays kWriting. Groups are copied as they stand: in the process that writes them, hold its mutex.
+// Returns a copy that is consistent slot by slot, stamped with both clocks. A slot that is being
+// written stays kWriting. Groups are copied without synchronisation: in the process that writes
+// them, hold its mutex.
 std::unique_ptr<Memory> take_snapshot(const Memory& memory);
 
 inline constexpr std::string_view kFileName = "flight.rec";
-// Writes `directory`/<rank>/flight.rec, folders made. Returns what went wrong, else "".
+// Writes `directory`/<rank>/flight.rec and makes the folders. Returns an error text, or "".
 std::string write_snapshot(const Memory& copy, const std::string& directory, int rank);
 
-// What a file said. Texts are printable ASCII or UTF-8's high bytes, whatever stood in the file.
+// The content of a file. Texts are printable ASCII or UTF-8's high bytes, whatever the file
+// contains.
 struct Operation {
   std::uint64_t ticket = 0;  // order in which the rank began its operations
   std::uint64_t group = 0;   // Group's number, modulo 65536
@@ -32,13 +34,13 @@ struct Operation {
   std::uint64_t count = 0;
   std::int32_t root = -1;  // point-to-point: the tag
   std::string op, dtype, reduce;
-  std::string algorithm;  // empty: not told
+  std::string algorithm;  // empty: not recorded
   std::uint8_t op_number = 0, dtype_number = 0, reduce_number = 0, order = 0;
   std::uint16_t hash = 0;
   int waits_for = -1;       // rank in the group
   bool is_message = false;  // point-to-point
   State state = State::kEnqueued;
-  // Seconds before the copy was taken; nullopt: not happened, or no time at all.
+  // Seconds before the copy was taken; nullopt: did not happen, or has no valid time.
   std::optional<double> enqueued, started, ended;
 
   bool is_over() const noexcept { return state == State::kFinished || state == State::kFailed; }
@@ -52,7 +54,7 @@ struct GroupFacts {
   int size = 1;
   std::string backend, name;
   std::uint64_t last_called = 0;
-  std::string kind, cause;       // of what broke it; empty: nothing did
+  std::string kind, cause;       // of the error that broke it; empty: it is not broken
   std::optional<double> broken;  // seconds before the copy
 };
 
@@ -76,7 +78,7 @@ struct RankFacts {
   bool truncated = false;
 };
 
-// nullopt where the bytes are no recorder of this format; `why` then says what is wrong.
+// Returns nullopt, with the reason in `why`, if the bytes are no recorder of this format.
 std::optional<RankFacts> parse(std::span<const std::byte> bytes, std::string& why);
 
 }  // namespace dl::collectives::record

@@ -1,8 +1,8 @@
-// How memory that other ranks see is read and written.
+// Reads and writes of memory that other ranks see.
 //
-// The protocol's code (advance.cc, wake.cc) touches shared memory through what stands here only, so
-// that a test can run that very code over a model of a weakly ordered memory, with this file
-// replaced (tests/collectives/shm/model).
+// The protocol's code (advance.cc, wake.cc) touches shared memory only through this file. A test
+// replaces this file to run the same code on a model of a weakly ordered memory
+// (tests/collectives/shm/model).
 #pragma once
 
 #include <atomic>
@@ -14,11 +14,11 @@ namespace dl::collectives::shm {
 template <typename T>
 using Atomic = std::atomic<T>;
 
-// Makes a line this core's own before it is written, so that the store need not wait for those that
-// have read it. Only a hint.
+// Prefetches a line for writing, so that the store need not wait until other cores have given up
+// their copies. Only a hint.
 inline void fetch_to_write(void* line) noexcept {
 #if defined(__x86_64__)
-  // Without the option for it, the compiler's builtin only reads.
+  // Without -mprfchw the compiler's builtin prefetches for reading only.
   asm volatile("prefetchw %0" : "+m"(*static_cast<char*>(line)));
 #else
   __builtin_prefetch(line, 1);

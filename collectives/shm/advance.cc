@@ -1,13 +1,13 @@
-// Core's half that moves an operation on: flags, chunks, copies and sums (inline.cc: beside
-// the flags; direct.cc: on symmetric memory).
+// Core's functions that advance an operation: flags, chunks, copies and sums (inline.cc: payloads
+// beside the flags; direct.cc: symmetric memory).
 //
-// Where all ranks agree that they do the same, chunk k of an operation goes through up to three
-// phases, each of which counts what it has done in the rank's own Block:
-//   stage   copy what others need of the caller's input into the own slot
-//   reduce  sum the own slice of the chunk from all slots, into the own slot and the caller's
-//   output copy    copy the others' results, or data, from their slots into the caller's output
-// A phase waits for the counters of others only, so that ranks may be as many chunks apart as slots
-// are used.
+// If all ranks agree that they do the same, chunk k of an operation goes through up to three
+// phases. Each phase counts its chunks in this rank's own Block:
+//   stage   copy the input that others need into this rank's slot
+//   reduce  sum this rank's slice of the chunk from all slots into this rank's slot and output
+//   copy    copy the results, or data, from the other ranks' slots into the output
+// A phase waits only for counters of other ranks, so ranks may be as many chunks apart as slots are
+// used.
 #include <algorithm>
 #include <span>
 
@@ -17,7 +17,7 @@
 namespace dl::collectives::shm {
 namespace {
 
-// Which phases an operation has. The last one consumes the chunk.
+// The phases of an operation. The last one consumes the chunk.
 struct Phases {
   bool stages = true;
   bool reduces = false;
@@ -44,7 +44,7 @@ Phases phases_of(const Operation& op, int rank) noexcept {
   }
 }
 
-// Whose sum is divided among the ranks.
+// True if the ranks divide the sum among themselves.
 bool is_divided(OpKind op) noexcept {
   return op == OpKind::kAllReduce || op == OpKind::kReduce;
 }
@@ -63,7 +63,7 @@ void sum_shares(const Descriptor& what, std::byte* dst, std::span<const void* co
                 std::size_t count) {
   if (shares.size() == 2 &&
       (what.reduce != ReduceOp::kAvg || !needs_raw_shares(what.dtype, what.reduce))) {
-    // Of two shares every dtype's sum is rounded once, wherever it is taken.
+    // A sum of two shares is rounded once for every dtype, so no wider sum is needed.
     reduce(what.dtype, what.reduce, dst, shares[0], shares[1], count);
     finish(what.dtype, what.reduce, dst, count, 2);
   } else {
@@ -98,8 +98,8 @@ bool Core::advance(Operation& op) {
   return moved;
 }
 
-// Says that this rank has called the operation. What goes through one chunk is staged first, so
-// that the flag says that, too.
+// Publishes that this rank has called the operation. An operation of one chunk is staged first, so
+// that the flag says this as well.
 bool Core::post(Operation& op) {
   const Descriptor& d = op.descriptor;
   Cell& cell = own().cells[d.sequence % 2];
@@ -108,8 +108,8 @@ bool Core::post(Operation& op) {
     stage(op, 0);
     op.staged = 1;
   }
-  // First, since it has a line of its own: what shares the flag's line is written right before the
-  // flag, or peers that look at the flag would take the line away in between.
+  // Write the descriptor first; it has a line of its own. What shares the flag's line is written
+  // right before the flag: peers that poll the flag would take the line away in between.
   copy_bytes(cell.descriptor, &d, sizeof d);
   if (is_v_variant(op)) {
     Counts& counts = own().counts[d.sequence % 2];
@@ -150,7 +150,7 @@ bool Core::agree(Operation& op) {
       continue;
     }
     if (!is_of(theirs, op.descriptor.sequence)) break;
-    // Ranks that differ after another cause differ because of it.
+    // After another failure, ranks may differ because of it: its cause counts.
     if (adopt_peers_cause()) return true;
     Descriptor said;
     copy_bytes(&said, cell.descriptor, sizeof said);
@@ -162,8 +162,8 @@ bool Core::agree(Operation& op) {
   return op.next_to_agree > before;
 }
 
-// Whether this rank and a peer that has called the same v-variant give the same count for the part
-// that goes from it to this rank.
+// For a v-variant that this rank and a peer have called: true if both give the same count for the
+// part from the peer to this rank.
 bool Core::has_agreed_counts(Operation& op, Peer& p) {
   const Descriptor& d = op.descriptor;
   if (op.kind == OpKind::kGather && d.root != rank_) return true;
@@ -198,13 +198,13 @@ bool Core::may_stage(std::uint64_t chunk) noexcept {
   return chunk < slots_ || all_have(&Peer::consumed, &Block::consumed, chunk + 1 - slots_);
 }
 
-// The latest phase that can go on does, since that frees slots.
+// Runs the latest phase that can advance, because that frees slots.
 bool Core::advance_chunk(Operation& op) {
   const Phases phases = phases_of(op, rank_);
   const std::size_t chunks = op.plan.chunks;
   const bool agreed = op.next_to_agree == size();
-  // Of an operation of one chunk the flags say that it is staged, unless some rank did not know yet
-  // whether it would have to.
+  // For an operation of one chunk the flags say that it is staged, unless some rank could not know
+  // yet whether it had to stage.
   const bool one = chunks == 1 && !op.has_claims;
   const auto stage_next = [&] {
     if (!phases.stages || op.staged == chunks || (op.memory && !agreed) ||
@@ -248,7 +248,7 @@ bool Core::advance_chunk(Operation& op) {
 void Core::stage(Operation& op, std::size_t k) {
   const std::size_t element = size_of(op.descriptor.dtype);
   std::byte* const to = slot(peer(rank_), op.first_chunk + k);
-  // What this rank gives to rank r, and its place at `at` of the slot.
+  // Copies the part that this rank gives to rank r to `at` in the slot.
   const auto stage_part = [&](int r, std::size_t at) {
     const Range piece = piece_of(op.gives[r], k, op.plan);
     copy_bytes(to + at, op.input + piece.begin * element, piece.count() * element);
@@ -265,7 +265,7 @@ void Core::stage(Operation& op, std::size_t k) {
     }
     if (op.kind != OpKind::kReduceScatter) copy_own_part();
   } else if (op.plan.path == Path::kChunks && is_divided(op.kind)) {
-    // The own slice is nobody else's business.
+    // No other rank needs this rank's own slice.
     const Range piece = piece_of(op.gives[rank_], k, op.plan);
     const Range own_slice = slice_of(piece.count(), element, rank_, size());
     const std::byte* const from = op.input + piece.begin * element;
@@ -284,7 +284,7 @@ void Core::reduce_chunk(Operation& op, std::size_t k) {
   const std::uint64_t chunk = op.first_chunk + k;
   const Range given = piece_of(op.gives[rank_], k, op.plan);
   const bool divides = op.plan.path == Path::kChunks && is_divided(op.kind);
-  // Which elements of the piece this rank sums, and where they begin in the slots.
+  // The elements of the piece that this rank sums, and where they begin in the slots.
   const Range part =
       divides ? slice_of(given.count(), element, rank_, size()) : Range{0, given.count()};
   const std::size_t in_slot = op.kind == OpKind::kReduceScatter
@@ -318,7 +318,7 @@ void Core::copy_chunk(Operation& op, std::size_t k) {
   const Descriptor& d = op.descriptor;
   const std::size_t element = size_of(d.dtype);
   const std::uint64_t chunk = op.first_chunk + k;
-  // Where this rank's part begins in a slot that has one for each.
+  // Offset of this rank's part, if a slot has a part for each rank.
   const std::size_t at =
       parts_of(op.kind, size()) > 1 ? static_cast<std::size_t>(rank_) * op.plan.chunk * element : 0;
   const auto copy_from = [&](int r) {
@@ -342,14 +342,14 @@ void Core::copy_chunk(Operation& op, std::size_t k) {
     copy_bytes(op.output + place.begin * element, op.input + from.begin * element,
                from.count() * element);
   }
-  // Each rank begins with its neighbour, so that not all read the same slot at once.
+  // Each rank begins with its neighbour, so that not all ranks read the same slot at once.
   for (int i = 1; i < size(); ++i) copy_from((rank_ + i) % size());
 }
 
 void Core::publish(Counter& counter, std::uint64_t count) noexcept {
   counter.value.store(count, std::memory_order_release);
   published();
-  // A chunk's work is worth a fence.
+  // A fence is cheap compared with a chunk's work.
   settle();
 }
 

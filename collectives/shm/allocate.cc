@@ -8,14 +8,14 @@
 namespace dl::collectives::shm {
 namespace {
 
-// What ranks tell each other when they meet.
+// What the ranks exchange.
 struct Part {
   std::uint64_t bytes = 0;
   std::uint32_t number = 0;
   std::uint32_t is_good = 0;
 };
 
-// One memory under way.
+// A symmetric memory that is being made.
 class Making {
  public:
   Making(ProcessGroup& group, const Core& core, std::size_t bytes, std::uint32_t number)
@@ -24,8 +24,8 @@ class Making {
         own_{.bytes = bytes, .number = number},
         parts_(static_cast<std::size_t>(group.size())) {}
 
-  // Does this rank's part, then meets the others. What went wrong, on whatever rank: empty where
-  // nothing did.
+  // Runs this rank's step, then meets the other ranks. Returns what failed on any rank, or an empty
+  // string.
   template <typename Step>
   std::string together(const Step& step) {
     std::string why;
@@ -52,7 +52,7 @@ class Making {
     if (own_.is_good == 0) return why;
     for (int r = 0; r < group_.size(); ++r) {
       if (parts_[static_cast<std::size_t>(r)].is_good != 0) continue;
-      return fmt::format("{} cannot share its {} bytes; it says why itself",
+      return fmt::format("{} cannot share its {} bytes; its own error says why",
                          core_.identity(r).text(), own_.bytes);
     }
     return {};
@@ -67,7 +67,7 @@ class Making {
 
 }  // namespace
 
-// All map what `make_own` gives on each, or none does, and `why` says why not.
+// Every rank maps what `make_own` returns on each rank, or none does and `why` gives the reason.
 template <typename MakeOwn>
 Ref<Mapped> Group::share(std::size_t bytes, const MakeOwn& make_own, Ref<RefCounted> owner,
                          std::string& why) {

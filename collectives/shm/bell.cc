@@ -10,7 +10,7 @@
 namespace dl::collectives::shm {
 namespace {
 
-// The word is what the kernel compares.
+// The kernel compares the word as a plain 32-bit integer.
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -40,7 +40,8 @@ void nap(Atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanosecon
 
 void full_fence() noexcept {
 #if defined(__SANITIZE_THREAD__)
-  // TSan knows no fences; this read-modify-write orders as much on the machines it runs on.
+  // TSan does not model fences; this read-modify-write orders as strongly on the supported
+  // machines.
   std::atomic<int> word{0};
   word.fetch_add(1, std::memory_order_seq_cst);
 #else

@@ -1,9 +1,9 @@
-// Bell: what wakes a rank that sleeps until a peer has written something.
+// Bell: wakes a rank that sleeps until a peer has written something.
 //
-// The sleeper says that it sleeps, looks once more, and sleeps on the word; whoever has written
-// looks whether the other sleeps, and rings. Between each side's write and look stands a full
-// fence, so that one of them sees the other. Where a writer leaves the fence out to save its time
-// (Core::published), the sleeper's longest nap bounds what may be missed.
+// The sleeper sets `asleep`, checks once more, and sleeps on `word`. A writer checks `asleep` after
+// its write, and rings. A full fence between write and check on both sides ensures that one of them
+// sees the other. If a writer omits the fence to save time (Core::published), the sleeper's longest
+// nap bounds the delay.
 #pragma once
 
 #include <chrono>
@@ -18,16 +18,16 @@ struct Bell {
   Atomic<std::uint32_t> asleep;  // 1 while its owner sleeps or is about to
 };
 
-// Wakes the owner, in whatever process it is. Any thread.
+// Wakes the owner, which may be in another process. Any thread.
 void ring(Bell& bell) noexcept;
-// Sleeps until the word is no longer `seen`, at most `most`. Wakes without cause, too.
+// Sleeps until the word differs from `seen`, for at most `most`. May wake spuriously.
 void nap(Atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds most) noexcept;
-// Wakes all that nap on a word.
+// Wakes all threads that nap on a word.
 void wake(Atomic<std::uint32_t>& word) noexcept;
 
-// No load after it moves before a store that precedes it.
+// Prevents later loads from moving before earlier stores.
 void full_fence() noexcept;
-// Tells the processor that this is a waiting loop.
+// Tells the processor that this is a spin loop.
 void relax() noexcept;
 
 }  // namespace dl::collectives::shm

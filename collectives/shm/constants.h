@@ -1,7 +1,7 @@
-// The sizes on which the speed of shared memory depends, and the reasons for them.
+// Sizes on which the speed of shared memory depends, and the reasons for them.
 //
-// Every rank must use the same values: they decide where bytes lie. None of them changes a result:
-// every reduction adds the ranks' shares from rank 0 upwards, whichever path it takes.
+// All ranks must use the same values, because they determine the layout. No value changes a result:
+// every reduction adds the ranks' shares from rank 0 upwards, on every path.
 #pragma once
 
 #include <algorithm>
@@ -9,77 +9,77 @@
 
 namespace dl::collectives::shm {
 
-// A word that one rank writes and others poll has two cache lines of its own, since processors
-// fetch lines in pairs.
+// A word that one rank writes and others poll has two cache lines of its own, because processors
+// prefetch lines in pairs.
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kApartBytes = 2 * kLineBytes;
 
-// What fits beside a flag in its cache line, so that flag and data arrive in one transfer.
+// Payload bytes beside a flag in its cache line: flag and data arrive in one transfer.
 inline constexpr std::size_t kLinePayload = kLineBytes - 8;
 
-// A small payload lies in so many lines at most, each of which brings a flag of its own, so that
-// they all arrive at once: an all_reduce of 128 bytes takes 0.59 us, and 0.68 through a slot, whose
-// lines can be asked for only when the flag has been seen.
+// A small payload takes at most this many lines. Each line has a flag of its own, so that all lines
+// arrive at once: an all_reduce of 128 bytes takes 0.59 us. Through a slot it takes 0.68 us,
+// because the slot's lines can be requested only after the flag was seen.
 inline constexpr std::size_t kPayloadLines = 19;
 inline constexpr std::size_t kInlineBytes = kPayloadLines * kLinePayload;
-// What all ranks sum, up to here only: it is put together first, and a slot needs no such copy.
+// Limit for sums: an inline share is assembled first, and a slot needs no such copy.
 inline constexpr std::size_t kInlineSumBytes = 10 * kLinePayload;
 
-// A rank's slots together must exceed a core's L2 (1 to 2 MiB): a line that a peer still holds
-// costs the next writer a round trip, one that has been evicted does not. With 1 MiB messages two
-// slots of 64 KiB took 170 us, 2 to 4 MiB of them 45 us. A slot is small enough for a chunk's
-// input, staged copy and output to stay in L2 while the chunk is worked on.
+// A rank's slots together must exceed a core's L2 (1 to 2 MiB): a line that is still in a peer's
+// cache costs the next writer a round trip, an evicted one does not. With 1 MiB messages two slots
+// of 64 KiB took 170 us, 2 to 4 MiB of slots 45 us. A slot is small enough that a chunk's input,
+// staged copy and output stay in L2.
 inline constexpr std::size_t kSlotBytes = 128 * 1024;
 inline constexpr std::size_t kSlots = 32;
 
-// Where ranks share cores, so many slots are used by all of them together, and at least so many by
-// each: they should stay in the last level of the cache beside the ranks' buffers. With four ranks
-// on two cores 16 MiB took 10 ms instead of 14.5, 1 MiB 400 us instead of 600; with eight ranks 1
-// MiB 1.3 ms with four slots each, 1.6 with eight, 1.9 with 32.
+// If ranks share cores, all ranks together use this many slots, and each at least kLeastSlots, so
+// that the slots stay in the last-level cache beside the ranks' buffers. With four ranks on two
+// cores 16 MiB took 10 ms instead of 14.5, and 1 MiB took 400 us instead of 600. With eight ranks 1
+// MiB took 1.3 ms with four slots each, 1.6 with eight, 1.9 with 32.
 inline constexpr std::size_t kCrowdedSlots = 32;
 inline constexpr std::size_t kLeastSlots = 4;
 
-// How many of its slots each of `ranks` ranks uses.
+// Number of slots that each of `ranks` ranks uses.
 constexpr std::size_t slots_in_use(std::size_t ranks, bool is_crowded) noexcept {
   const std::size_t share = std::max(kCrowdedSlots / ranks, kLeastSlots);
   return is_crowded ? std::min(share, kSlots) : kSlots;
 }
 
-// Up to here an all_reduce takes one exchange: every rank stages all of its input and sums all
-// shares itself. It moves more bytes than dividing the sum among the ranks, and waits once less.
-// Where ranks outnumber cores a wait costs thread switches, and is worth more bytes.
+// Up to this size an all_reduce takes one exchange: every rank stages its whole input and sums all
+// shares itself. This moves more bytes than dividing the sum among the ranks, but waits once less.
+// A wait costs thread switches if ranks outnumber cores, so the limit is higher then.
 inline constexpr std::size_t kExchangeBytes = 8 * 1024;
 inline constexpr std::size_t kCrowdedExchangeBytes = 32 * 1024;
 
-// Where data flows one way, one side would wait while the other copies a chunk: so many of them, or
-// chunks of at least so many bytes, let both copy at once. A broadcast of 64 KiB took 3.9 us
-// instead of 4.5, one of 256 KiB 12.9 instead of 16.3. Not where ranks outnumber cores: a chunk
-// more is a wait more.
+// If data flows one way, one side waits while the other copies a chunk. This many chunks, or chunks
+// of this size, let both sides copy at once: a broadcast of 64 KiB took 3.9 us instead of 4.5, one
+// of 256 KiB 12.9 instead of 16.3. Not used if ranks outnumber cores, because every chunk adds a
+// wait.
 inline constexpr std::size_t kOneWayChunks = 8;
 inline constexpr std::size_t kOneWayChunkBytes = 32 * 1024;
 
-// A sum that goes to several places is taken in blocks, which the first level of the cache still
-// holds when they are copied to the next place.
+// A sum that goes to several places is computed in blocks that stay in the L1 cache until they are
+// copied.
 inline constexpr std::size_t kSumBlockBytes = 8 * 1024;
 
-// On symmetric memory so many bytes make a step, after which the driver looks at the rest of the
-// world.
+// On symmetric memory a step covers this many bytes; between steps the driver checks peers and
+// clocks.
 inline constexpr std::size_t kDirectStepBytes = 256 * 1024;
 
-// A slot must hold a line of every rank's part.
+// A slot must hold one line of every rank's part.
 inline constexpr std::size_t kMostRanks = 1024;
 
-// Messages from one rank to another lie in a ring, in lines of this size. It holds as much as may
-// wait there for a receive, so that a send needs nobody else.
+// Messages from one rank to another lie in a ring, in lines of this size. The ring holds all
+// messages that may wait for a receive, so that a send completes without its receiver.
 inline constexpr std::size_t kFrameBytes = kLineBytes;
 inline constexpr std::size_t kRingBytes = 1024 * 1024;
 inline constexpr std::size_t kCreditBytes = kRingBytes;
 
-// A message up to here leaves at once; a larger one when its receiver says where to put it, in
-// slices, between which others get their turn.
+// A message up to this size is sent at once. A larger one is sent in slices when its receiver has a
+// buffer; other messages may go between two slices.
 inline constexpr std::size_t kMostMessageBytes = 64 * 1024;
 inline constexpr std::size_t kMostSliceBytes = 64 * 1024;
-// After so much the other side learns what has been written or read, so that both copy at once.
+// Bytes after which the other side learns of the progress, so that both sides copy at once.
 inline constexpr std::size_t kPieceBytes = 16 * 1024;
 
 // Room for the text of the first cause in each rank's segment.

@@ -18,29 +18,30 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A waiting driver reads the clock once in so many looks at the flags, some microseconds; where it
-// gives its core away between two looks, every time.
+// A waiting driver reads the clock once in this many polls (a few microseconds), or at every poll
+// if it yields its core between polls.
 constexpr unsigned kLooksAClock = 64;
-// Where ranks share a core, so many looks show what peers on other cores have written meanwhile.
-// Then it is given away, where one on the same core is waited for: a rank that gives it away to
-// others that can do nothing either costs two switches and sees its peers later.
+// Polls before a yield, if ranks share a core: enough to see what peers on other cores have
+// written. A rank yields only if it waits for a rank on its own core; otherwise a yield costs two
+// thread switches and delays what it sees of its peers.
 constexpr unsigned kLooksBeforeYield = 3;
-// When those that sleep are woken: while there is nothing to do but to wait.
+// Polls without progress before sleeping peers are woken with a full fence.
 constexpr unsigned kLooksBeforeSettling = 2;
-// A pause of the processor takes as long as the answer of a peer that has called at the same time.
+// Polls before the first PAUSE instruction, which takes as long as the answer of a peer that has
+// called at the same time.
 constexpr unsigned kLooksWithoutPause = 16;
-// A rank with a core of its own gives it away too after this long: where nobody else wants it that
-// costs a third of a microsecond, and where the machine has other work a spinning rank would keep
-// the very peer from running for which it waits.
+// A rank with a core of its own yields too after this long. On an idle core a yield costs a third
+// of a microsecond; on a loaded machine a spinning rank could keep the peer from running for which
+// it waits.
 constexpr auto kSpinBeforeYield = 20us;
-// How often a long wait looks at peers and clocks.
+// How often a long wait checks peers and clocks.
 constexpr auto kLookTime = 200us;
-// The longest nap: what bounds a ring that was missed (bell.h), and how late a deadline is seen.
+// Longest nap: bounds the delay of a missed ring (bell.h) and of a deadline.
 constexpr auto kLongestNap = 10ms;
-// How long a caller sleeps that sees another one drive.
+// How long a caller sleeps while another thread drives.
 constexpr auto kWatchTime = 1ms;
 constexpr int kYieldsForRole = 64;
-// The progress thread has no core to itself: the program computes beside it.
+// The progress thread yields early, because the program computes on the same cores.
 constexpr WaitPolicy kThreadPolicy{.spin = 20us, .yields = true};
 
 }  // namespace
@@ -94,9 +95,12 @@ void Core::throw_if_broken() const {
 }
 
 void Core::submit(const Ref<Operation>& operation) {
-  // Before any lock: in a child another thread's would never be given back.
+  // Check before taking any lock: in a forked child, a lock that another thread held is never
+  // released.
   if (is_in_child()) throw_if_broken();
+  at_exit_.stay_if_leaving();
   Operation& op = *operation;
+  const profiler::Span span = call_span(op.descriptor);
   op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_crowded_);
   const bool is_inline = op.plan.path == Path::kInline;
   release_finished();
@@ -110,10 +114,11 @@ void Core::submit(const Ref<Operation>& operation) {
   try {
     const std::lock_guard lock(submit_mutex_);
     if (is_poisoned() && next_sequence_ > spared_until_.load()) refuse(op.descriptor);
+    if (has_left_) throw_left(op.descriptor);
     op.descriptor.sequence = next_sequence_++;
     op.hash = hash(op.descriptor, salt_);
     const record::What what = record_of(op.descriptor, op.hash);
-    // Where nothing is under way it needs no queue.
+    // If no operation is under way, skip the queue.
     if (drives && !front_ && queue_.empty()) {
       op.slot = log_.begin(what, recorded_path(op));
       begin(operation);
@@ -131,7 +136,7 @@ void Core::submit(const Ref<Operation>& operation) {
     step();
     give_role_back();
   }
-  // What fits beside the flag is on its way, and the rest of it concerns nobody but the caller.
+  // An inline payload is already published: only the caller still has to wait.
   if (op.is_over() || (is_inline && drives && waiting_.load() == 1)) return;
   if (wakes_at_once_.load(std::memory_order_relaxed)) {
     wake_thread();
@@ -141,6 +146,7 @@ void Core::submit(const Ref<Operation>& operation) {
 }
 
 void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
+  const profiler::Span span = wait_span();
   if (is_in_child()) throw_if_broken();
   const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
   bool is_helper = false;
@@ -152,7 +158,7 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
       if (!std::exchange(is_helper, true)) helpers_.fetch_add(1);
       if (thread_drives_.load()) {
         ring(own().bell);
-        // It gives the role back after a chunk at most.
+        // The progress thread gives the role back after a chunk at most.
         for (int i = 0; i < kYieldsForRole && thread_drives_.load(); ++i) ::sched_yield();
         if (!thread_drives_.load()) continue;
       }
@@ -181,9 +187,10 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
   if (!op.is_over()) missing = missing_text(op);
   visitors_.fetch_sub(1);
   give_role_back();
-  // It may have looked while the role was taken.
+  // The progress thread may have checked while the role was taken.
   wake_thread();
   if (op.is_over()) return;
+  stay_if_exiting();
   throw NotOver(op.descriptor, *limit, missing);
 }
 
@@ -196,8 +203,8 @@ void Core::poll() noexcept {
   arm_timer();
 }
 
-// Sequentially consistent on both sides: either fail()'s try sees the role free, or this look sees
-// what it has done.
+// Sequentially consistent on both sides: either fail()'s try_role sees the role free, or this load
+// sees the failure.
 void Core::give_role_back() {
   driving_.store(false);
   const auto is_anything_to_end = [this] {
@@ -235,7 +242,7 @@ bool Core::drive(const Pending* wanted, Deadline until) {
       looks = 0;
       is_timed = false;
       is_long = false;
-      // Where one thing always moves, clocks go on for the others.
+      // Check the clocks now and then even if one operation always progresses.
       if (++moves % kLooksAClock != 0) continue;
     } else {
       ++looks;
@@ -267,14 +274,14 @@ bool Core::drive(const Pending* wanted, Deadline until) {
   return wanted != nullptr && wanted->is_over();
 }
 
-// Callers leave their operations to the thread: the next one need not come late.
+// Callers leave operations to the progress thread, so the next one wakes it at once.
 void Core::note_taken_up() noexcept {
   thread_has_moved_.store(true, std::memory_order_relaxed);
   wakes_at_once_.store(true, std::memory_order_relaxed);
 }
 
 std::uint8_t Core::recorded_path(const Operation& op) const noexcept {
-  // Which way it takes may have to be agreed on first.
+  // On symmetric memory the ranks still have to agree on the path.
   return op.memory ? std::uint8_t{0} : path_numbers_[static_cast<std::size_t>(op.plan.path)];
 }
 
@@ -311,13 +318,13 @@ void Core::finish_front() {
   Ref<Operation> over = std::move(front_);
   completed_.store(over->descriptor.sequence, std::memory_order_release);
   waiting_.fetch_sub(1);
-  // Nobody looks any more at the cell that the next operation will write.
+  // No peer still polls the cell that the next operation will write.
   const std::size_t cell = (over->descriptor.sequence + 1) % 2;
   Cell& next = own().cells[cell];
   fetch_to_write(&next);
   fetch_to_write(&next.descriptor);
-  // Operations take turns with others of their kind: the next one is taken to be as long as the one
-  // before the last.
+  // The two cells alternate between operations, and operations often alternate as well: expect the
+  // next one to be as long as the last one in its cell.
   for (std::size_t i = 0; i < lines_used_[cell]; ++i) fetch_to_write(&own().more[cell].lines[i]);
   finish(std::move(over), nullptr);
 }
@@ -335,7 +342,7 @@ void Core::finish(Ref<Pending> over, std::exception_ptr error) noexcept {
     over->end(std::move(error), now);
     return;
   }
-  // Whoever sees that it is over finds it here, and lets go of its owner.
+  // A thread that sees the operation over will find it in finished_ and release its owner.
   const std::lock_guard lock(finished_mutex_);
   has_finished_.store(true, std::memory_order_release);
   over->end(std::move(error), now);

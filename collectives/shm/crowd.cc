@@ -1,4 +1,4 @@
-// Core's half for ranks that outnumber the cores: which of them share one.
+// Core's functions for ranks that outnumber the cores: they track which ranks share a core.
 #include "collectives/shm/crowd.h"
 
 #include <sched.h>
@@ -21,7 +21,8 @@ int better_cpu(std::span<const std::int32_t> cpus, int rank, std::span<const int
   return ranks_on(best) + 2 <= ranks_on(here) ? best : -1;
 }
 
-// Whoever moves to another CPU says so late; a wait that gets long gives the core away in any case.
+// A rank that moves to another CPU publishes it at its next call only; a long wait yields in any
+// case.
 void Core::note_cpu() noexcept {
   const int cpu = ::sched_getcpu();
   Atomic<std::int32_t>& said = own().cpu;
@@ -29,16 +30,16 @@ void Core::note_cpu() noexcept {
 }
 
 bool Core::waits_for_own_cpu() const noexcept {
-  if (!front_) return true;  // for a message: where its peer runs nobody has said
+  if (!front_) return true;  // the peer of a message may run on any CPU
   const std::int32_t cpu = own().cpu.load(std::memory_order_relaxed);
   return std::ranges::any_of(peers_, [&](const Peer& p) {
     return p.block->cpu.load(std::memory_order_relaxed) == cpu && needs(*front_, p);
   });
 }
 
-// Linux leaves three of four such ranks on one of two cores for a tenth of a second and more, since
-// none that gives its core away now and then looks worth moving. The rank goes by itself, and has
-// its CPU set back at once.
+// Linux leaves three of four such ranks on one of two cores for a tenth of a second or longer,
+// because threads that yield often do not look worth moving. So the rank moves itself, and restores
+// its CPU set at once.
 void Core::spread() {
   cpu_set_t usable;
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0) return;

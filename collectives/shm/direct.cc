@@ -1,9 +1,14 @@
-// Core's half for buffers in symmetric memory, which the ranks reach without a copy in between.
+// Core's functions for buffers in symmetric memory, which the ranks access without staging.
 //
-// With its flag a rank says where its buffer lies (Claim). Where all lie in the same memory, at
-// whatever offsets, everybody has seen that when it has seen all flags, and the operation takes
-// this path; else it is staged like any other. A rank does its share of the work in steps, counts
-// itself out (`consumed`), and leaves when all have, since nobody touches its buffer after that.
+// Each rank publishes with its flag where its buffer lies (Claim). If all buffers lie in the same
+// memory, at any offsets, every rank knows it once it has seen all flags, and the operation takes
+// this path; otherwise it is staged. A rank does its share of the work in steps, counts itself out
+// (`consumed`), and leaves when all ranks have: after that no rank touches its buffer.
+//
+//   all_reduce             in place, in one pass: rank r sums slice r of all buffers, and writes
+//                          the sum into slice r of all
+//   reduce_scatter         rank r sums part r of all inputs into its output
+//   all_gather, broadcast  read from the other ranks' buffers
 //
 //   all_reduce      in place, in one pass: rank r sums slice r of all buffers, and writes the sum
 //                   into slice r of all
@@ -18,8 +23,7 @@
 namespace dl::collectives::shm {
 namespace {
 
-// The buffer of the caller's that peers read, or write; no bytes where the operation has no direct
-// path.
+// The caller's buffer that peers read or write; zero bytes if the operation has no direct path.
 struct Reached {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -42,7 +46,7 @@ Reached reached_buffer(const Operation& op, int size) noexcept {
   }
 }
 
-// Which elements this rank works on.
+// The elements on which this rank works.
 Range work_of(const Operation& op, int rank, int size) noexcept {
   const Descriptor& d = op.descriptor;
   if (d.op == OpKind::kAllReduce) return slice_of(d.count, size_of(d.dtype), rank, size);
@@ -64,7 +68,7 @@ void Core::claim(Operation& op) {
   op.memory = std::move(place.memory);
 }
 
-// All have called the same, and all claims are known: every rank comes to the same result.
+// All ranks have called the same operation and all claims are known, so every rank decides alike.
 void Core::choose_path(Operation& op) {
   const std::uint64_t memory = claims_.front().memory;
   bool is_direct = memory != 0;
@@ -81,7 +85,8 @@ void Core::choose_path(Operation& op) {
   } else {
     const bool was_one = op.plan.chunks == 1;
     op.plan.chunks = chunks;
-    // Where some rank has a claim, or more chunks, not all flags say who has staged its first.
+    // If some rank has a claim, or more than one chunk, not every flag says that its rank has
+    // staged its first chunk.
     if (was_one && op.staged == 1 && (op.has_claims || chunks > 1)) {
       publish(own().staged, op.first_chunk + 1);
     }
@@ -120,7 +125,7 @@ void Core::work_directly(Operation& op, Range elements) {
     return;
   }
   if (d.op == OpKind::kAllGather) {
-    // Each rank begins with itself, so that not all read the same memory at once.
+    // Each rank begins with itself, so that not all ranks read the same memory at once.
     for (int i = 0; i < size(); ++i) {
       const int r = (rank_ + i) % size();
       const std::size_t part = static_cast<std::size_t>(r) * d.count * element;
@@ -145,8 +150,8 @@ void Core::work_directly(Operation& op, Range elements) {
   }
 }
 
-// The operation fails. Where a peer may have seen that all agree on the direct path, or may see it
-// yet, it may write into this rank's buffer at any later time; nothing of it shall arrive.
+// Called when the operation fails. A peer that has seen, or will see, that all ranks agree on the
+// direct path may write into this rank's buffer at any later time: these writes must not arrive.
 void Core::withdraw_memory(Operation& op) noexcept {
   if (!op.memory || !op.is_posted || op.descriptor.op != OpKind::kAllReduce) return;
   if (op.next_to_agree == size() && op.plan.path != Path::kDirect) return;

@@ -1,4 +1,4 @@
-// Core's half that finds out what went wrong, says it to everybody, and never lets a call hang.
+// Core's functions that find failures, tell all ranks the cause, and end every operation.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -75,14 +75,14 @@ void Core::refuse(const Descriptor& called) {
 }
 
 void Core::fail(Cause cause, std::optional<std::uint64_t> given) noexcept {
-  if (is_in_child()) return;  // it does not speak for the rank
+  if (is_in_child()) return;  // a forked child does not speak for the rank
   const std::uint64_t spared = given.value_or(completed_.load());
   const int self = identity(rank_).in_job();
   {
     std::unique_lock lock(error_mutex_);
     if (error_) {
       lock.unlock();
-      // What goes wrong with a spared operation ends it with the cause that was first.
+      // A spared operation that fails ends with the first cause.
       return spare_only(spared);
     }
     if (cause.found_by < 0) cause.found_by = self;
@@ -126,7 +126,7 @@ void Core::tell_failed() noexcept {
 void Core::end_all() noexcept {
   has_to_end_.store(false);
   const std::exception_ptr cause = first_cause();
-  // A rank that has read what makes no sense reads no more.
+  // After an invalid frame this rank reads no more.
   if (!under_way_.empty() && cause_of(cause).kind != ErrorKind::kInternal) take_what_has_come();
   end_messages(cause);
   const auto is_doomed = [this](const Ref<Operation>& op) {
@@ -152,7 +152,7 @@ void Core::abort(std::string_view reason) noexcept {
                             reason)});
 }
 
-// Takes over the cause that a peer has found; true where operations are to end now.
+// Adopts the cause that a peer has found; true if operations are to end now.
 bool Core::adopt_peers_cause() noexcept {
   for (const Peer& p : peers_) {
     if (p.who.rank == rank_ || presence_of(p) != Presence::kFailed) continue;
@@ -176,7 +176,7 @@ bool Core::adopt_peers_cause() noexcept {
   return is_closed() || has_to_end_.load();
 }
 
-// What peers passed before one of them failed is still in the sockets: rings with messages.
+// Read the sockets first: they may still hold rings that peers passed before one of them failed.
 void Core::hear_of_failures() {
   const auto has_failed = [](const Peer& p) { return presence_of(p) == Presence::kFailed; };
   if (is_closed() || std::ranges::none_of(peers_, has_failed)) return;
@@ -193,7 +193,7 @@ void Core::fail_mismatch(const Descriptor& operation, const Peer& p, std::string
                    p.who.in_job()));
 }
 
-// Time in which this process was stopped is not time that it has waited.
+// Deadlines exclude the time in which this process was stopped (SIGSTOP).
 void Core::leave_out_stops(Clock::time_point now) {
   const std::chrono::nanoseconds stopped = stopped_time(now);
   const std::chrono::nanoseconds added = stopped - std::exchange(stopped_, stopped);
@@ -208,7 +208,8 @@ void Core::leave_out_stops(Clock::time_point now) {
 }
 
 void Core::look(Clock::time_point now) {
-  // If there are messages, the progress thread adopts the cause: it reads the sockets first.
+  // If there are messages, the progress thread adopts the cause, because it reads the sockets
+  // first.
   if (!has_messages()) adopt_peers_cause();
   if (is_closed() || has_to_end_.load()) return;
   leave_out_stops(now);
@@ -232,7 +233,7 @@ bool Core::needs(const Operation& op, const Peer& p) const noexcept {
     return true;
   }
   if (has_more_lines(op)) return !has_payload(op, p);
-  // An exchange needs of a peer no more than what it has staged before it called.
+  // An exchange needs only what the peer has staged before it called.
   return op.plan.chunks > 0 && op.plan.path != Path::kExchange &&
          p.block->consumed.value.load(std::memory_order_acquire) < op.first_chunk + op.plan.chunks;
 }
@@ -241,10 +242,16 @@ Blame Core::blame_of_ended(const Peer& p) noexcept {
   return presence_of(p) == Presence::kLeft ? Blame::kLeft : Blame::kGone;
 }
 
-std::string Core::text_of_ended(const Peer& p) const {
+std::string Core::text_of_ended(const Peer& p, const Pending& op) const {
   if (presence_of(p) != Presence::kLeft) return text_of_gone(p);
-  return fmt::format("{} has left group '{}' without calling it (its last call was #{})",
-                     p.who.text(), name(), p.block->called.load());
+  const std::uint64_t called = p.block->called.load();
+  return text_of_left(p.who.text(), name(), called,
+                      !is_message(op) && called >= op.descriptor.sequence);
+}
+
+void Core::throw_left(const Descriptor& called) const {
+  throw_error(ErrorKind::kAborted, "{}: this rank has left group '{}' by exit()", text(called),
+              name());
 }
 
 void Core::look_at_peers(Operation& front) {
@@ -252,12 +259,12 @@ void Core::look_at_peers(Operation& front) {
     if (p.who.rank == rank_) continue;
     const bool has_left = presence_of(p) == Presence::kLeft;
     if (!has_left && !p.is_gone.load(std::memory_order_acquire)) continue;
-    // What it wrote before it went counts: only what is missing now will never come.
+    // Data that the peer wrote before it left counts: only what is missing now will never come.
     if (!needs(front, p)) continue;
     if (step()) return;
     if (adopt_peers_cause()) return;
-    fail(cause_in(front.descriptor, ErrorKind::kPeerFailed, text_of_ended(p), blame_of_ended(p),
-                  p.who.in_job()));
+    fail(cause_in(front.descriptor, ErrorKind::kPeerFailed, text_of_ended(p, front),
+                  blame_of_ended(p), p.who.in_job()));
     return;
   }
 }
@@ -297,7 +304,7 @@ int Core::missing_rank(const Pending& pending) const {
   if (is_message(pending)) {
     const int peer = static_cast<const Message&>(pending).peer;
     if (peer != kAnySource) return peer;
-    // A rank that has left may be the one that was to send it.
+    // The message may have been due from a rank that has left.
     const std::vector<Identity> gone = departed();
     return gone.empty() ? -1 : gone.front().rank;
   }
@@ -348,7 +355,8 @@ std::string Core::missing_text(const Pending& pending) const {
     }
   }
   if (missing.empty()) {
-    // Everybody answers: named only now, since a rank behind one that does not answer is slow too.
+    // All ranks answer. Name slow ranks only now, because a rank that waits for a silent one is
+    // slow too.
     for (const Peer& p : peers_) {
       if (needs(op, p)) add(p, "which has called it and is slow to do its part");
     }

@@ -10,7 +10,7 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
   check_call(what, call, "shm");
   auto operation = make_ref<Operation>(core_, what, call.timeout.value_or(how_.timeout), call.holds,
                                        input, std::move(gives), output, std::move(takes));
-  core_->submit(operation);
+  stay_or_throw([&] { core_->submit(operation); });
   return operation;
 }
 
@@ -110,7 +110,7 @@ Ref<Work> Group::start_message(const Descriptor& what, const CallOptions& call, 
   check_call(what, call, "shm");
   auto message =
       make_ref<Message>(core_, what, call.timeout.value_or(how_.timeout), call.holds, peer, buffer);
-  core_->submit(message);
+  stay_or_throw([&] { core_->submit(message); });
   return message;
 }
 

@@ -1,5 +1,5 @@
-// ShmGroup's class: checks arguments, makes operations, hands them to its Core. For
-// make_shm_group() and tests; users see ProcessGroup.
+// The class behind make_shm_group(): checks arguments, makes operations, submits them to its Core.
+// Used by make_shm_group() and tests; users see ProcessGroup.
 #pragma once
 
 #include "collectives/process_group.h"
@@ -10,7 +10,7 @@ namespace dl::collectives::shm {
 
 class Group final : public ProcessGroup {
  public:
-  // `how`: with which further groups are made by split().
+  // `how`: also used for the groups that split() makes.
   Group(Ref<Core> core, const GroupOptions& how) : core_(std::move(core)), how_(how) {
     forget_connecting(how_);
     how_.engine = nullptr;
@@ -42,8 +42,8 @@ class Group final : public ProcessGroup {
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
   Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                           Ref<RefCounted> owner) override;
-  // allocate_symmetric() for operations of this group and of another of the same ranks in the same
-  // order, which makes no symmetric memory of its own.
+  // allocate_symmetric() for operations of this group and of `sister`, a group of the same ranks in
+  // the same order that allocates no symmetric memory of its own.
   Ref<SymmetricMemory> allocate_with(const Group& sister, std::size_t bytes);
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
@@ -54,7 +54,7 @@ class Group final : public ProcessGroup {
             std::optional<std::uint64_t> spared) noexcept override {
     core_->fail(cause_of(cause), spared);
   }
-  // For a group that this one is part of: how many collectives this rank has called.
+  // For a hybrid group that contains this group: how many collectives this rank has called.
   std::uint64_t calls() const noexcept { return core_->calls(); }
 
  private:

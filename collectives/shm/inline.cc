@@ -1,9 +1,9 @@
-// Core's half for payloads that travel beside the flags.
+// Core's functions for payloads that travel beside the flags.
 //
-// The first line of a cell brings the flag and the first bytes of the payload. Each further line
-// brings a flag of its own, so that a reader waits for the lines themselves: one that had to see
-// the flag before it could ask for the data would wait for two transfers, one after the other. It
-// is what NCCL calls LL128.
+// The first line of a cell carries the flag and the first bytes of the payload. Each further line
+// carries a flag of its own, so that a reader waits for the lines themselves: if it had to see the
+// flag before it requested the data, it would wait for two transfers in a row. NCCL calls this
+// LL128.
 #include <algorithm>
 
 #include "collectives/shm/core.h"
@@ -11,7 +11,7 @@
 namespace dl::collectives::shm {
 namespace {
 
-// Whether this rank gives anything to others.
+// True if this rank gives data to others.
 bool gives_payload(const Operation& op, int rank) noexcept {
   const bool is_root = op.descriptor.root == rank;
   switch (op.kind) {
@@ -26,7 +26,7 @@ bool gives_payload(const Operation& op, int rank) noexcept {
   }
 }
 
-// Whether this rank takes anything from `from`, another one.
+// True if this rank takes data from `from`, another rank.
 bool takes_payload(const Operation& op, int rank, int from) noexcept {
   switch (op.kind) {
     case OpKind::kBroadcast:
@@ -40,19 +40,19 @@ bool takes_payload(const Operation& op, int rank, int from) noexcept {
   }
 }
 
-// Bytes of a payload.
+// The bytes of a range of elements.
 Range bytes_of(Range elements, const Operation& op) noexcept {
   const std::size_t element = size_of(op.descriptor.dtype);
   return {elements.begin * element, elements.end * element};
 }
 
-// Copies what one line holds, into it or out of it: mostly all of it, and the compiler makes a few
-// moves of a size that it knows.
+// Copies the content of one line, into it or out of it. The line is usually full, and for this
+// constant size the compiler emits a few moves.
 inline void copy_in_line(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   bytes == kLinePayload ? copy_bytes(to, from, kLinePayload) : copy_bytes(to, from, bytes);
 }
 
-// Copies bytes of a payload out of the lines in which they lie.
+// Copies bytes of a payload out of its lines.
 void take(const Block& block, std::size_t cell, Range bytes, std::byte* to) noexcept {
   for (std::size_t at = bytes.begin; at < bytes.end;) {
     const std::size_t line = at / kLinePayload;
@@ -76,7 +76,7 @@ void Core::post_first_line(const Operation& op, Cell& cell) noexcept {
 void Core::post_more_lines(const Operation& op) noexcept {
   if (!gives_payload(op, rank_)) return;
   const std::size_t cell = op.descriptor.sequence % 2;
-  // Where each rank gets something else, nobody asks for the caller's own part.
+  // If each rank gets a different part, no peer reads the caller's own part.
   const bool has_parts = parts_of(op.kind, size()) > 1;
   const Range own_part = has_parts ? bytes_of(op.gives[rank_], op) : Range{};
   for (std::size_t at = kLinePayload; at < op.plan.payload; at += kLinePayload) {
@@ -91,8 +91,8 @@ void Core::post_more_lines(const Operation& op) noexcept {
 
 bool Core::has_payload(const Operation& op, const Peer& p) const noexcept {
   if (!takes_payload(op, rank_, p.who.rank)) return true;
-  // Where each rank gets something else, what the peer gives to this one lies where this one's own
-  // part does.
+  // If each rank gets a different part, the peer's part for this rank has the same place as this
+  // rank's own part.
   const Range bytes = bytes_of(op.gives[rank_], op);
   const MoreLines& more = p.block->more[op.descriptor.sequence % 2];
   const std::size_t first = std::max<std::size_t>(bytes.begin / kLinePayload, 1);
@@ -118,7 +118,7 @@ void Core::finish_inline(Operation& op) {
       for (int r = 0; r < size(); ++r) {
         const void*& share = shares_[static_cast<std::size_t>(r)];
         if (r == rank_) {
-          // The line of the own cell is on its way to the peers.
+          // Read the input instead: the line of this rank's own cell is on its way to the peers.
           share = op.input + wanted.begin;
         } else if (wanted.end <= kLinePayload) {
           share = peer(r).block->cells[cell].payload + wanted.begin;

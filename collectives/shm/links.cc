@@ -27,7 +27,7 @@ namespace {
 
 using rendezvous::Connection;
 
-// Collects the connections that ranks above this one make.
+// Collects the connections that higher ranks make.
 class Arrivals {
  public:
   Arrivals(const GroupOptions& options, Links& links) : options_(options), links_(links) {}
@@ -45,7 +45,7 @@ class Arrivals {
     changed_.notify_all();
   }
 
-  // The first rank above that is still missing at the deadline; -1: none.
+  // The lowest of the higher ranks that is still missing at the deadline; -1: none.
   int wait(Deadline deadline) {
     std::unique_lock lock(mutex_);
     int missing = -1;
@@ -69,7 +69,7 @@ class Arrivals {
 Segment make_own(const GroupOptions& options, bool is_crowded) {
   auto* const reserved = dynamic_cast<Reserved*>(options.segment.get());
   DL_CHECK(reserved != nullptr || !options.segment, kInvalidArgument,
-           "group '{}': segment is none of reserve_shm_segment()", options.name);
+           "group '{}': segment was not made by reserve_shm_segment()", options.name);
   Segment segment =
       reserved != nullptr ? std::move(reserved->segment) : Segment::make(kSegmentBytes);
   DL_CHECK(segment.data() != nullptr, kInvalidArgument,
@@ -86,7 +86,7 @@ Connection connect_to_peer(const GroupOptions& options, const Record& theirs,
   try {
     return rendezvous::connect_local_and_prove(theirs.address, hello, key, deadline);
   } catch (const Error&) {
-    check_alive(options.name, theirs.who);  // says more
+    check_alive(options.name, theirs.who);  // its error says more
     throw;
   }
 }
@@ -190,7 +190,7 @@ Links connect_links(const GroupOptions& options, bool is_crowded) {
     if (r > options.rank) continue;
     Connection connection = connect_to_peer(options, theirs, hello, key, deadline);
     DL_CHECK(connection.peer.rank == r, kMismatch,
-             "group '{}': {} answered where rank {} was said to be", options.name,
+             "group '{}': {} answered at the address of rank {}", options.name,
              connection.peer.from, r);
     peer.socket = std::move(connection.fd);
   }

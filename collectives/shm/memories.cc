@@ -54,7 +54,7 @@ Memories::Place Memories::find(const void* data, std::size_t bytes) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   const std::lock_guard lock(mutex_);
   for (const Ref<Mapped>& memory : all_) {
-    // Wraps to something large where it begins before.
+    // Wraps to a large number if the buffer begins before the memory.
     const std::size_t offset = begin - reinterpret_cast<std::uintptr_t>(memory->data());
     if (offset < memory->bytes() && bytes <= memory->bytes() - offset) return {memory, offset};
   }
@@ -67,7 +67,8 @@ void Memories::add(const Ref<Mapped>& memory) {
 }
 
 void Memories::remove(const Mapped& memory) noexcept {
-  if (made_in_.is_in_child()) return;  // another thread's lock would never be given back
+  // In a forked child, a lock that another thread held is never released.
+  if (made_in_.is_in_child()) return;
   const std::lock_guard lock(mutex_);
   std::erase_if(all_, [&](const Ref<Mapped>& known) { return known.get() == &memory; });
 }

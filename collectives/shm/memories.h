@@ -1,8 +1,9 @@
-// The symmetric memories of one shared-memory group: which exist, and whose buffers lie in them.
+// The symmetric memories of one shared-memory group, and lookup of the memory that contains a
+// buffer.
 //
-// A Mapped is one of them as one rank sees it. The user's handle (symmetric_memory.h) and the
-// operations under way hold it, so that it stays mapped while a sum runs on it; a Memories knows
-// those whose handles live, and outlives the group with them. Thread-safety: any thread.
+// A Mapped is one rank's view of a symmetric memory. The user's handle (symmetric_memory.h) and the
+// operations under way hold a Ref, so that it stays mapped while a sum runs on it. A Memories lists
+// the memories whose handles live, and outlives the group with them. Thread-safety: any thread.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,8 @@ namespace dl::collectives::shm {
 
 class Mapped final : public RefCounted {
  public:
-  // `segments`: by rank, of one size. `owner`: of memory that the own one has taken over.
+  // `segments`: by rank, all of one size. `owner`: owns the user's memory that this rank's segment
+  // has taken over, if any.
   Mapped(std::uint64_t number, int rank, std::vector<Segment> segments,
          Ref<RefCounted> owner) noexcept
       : number_(number), rank_(rank), owner_(std::move(owner)), segments_(std::move(segments)) {}
@@ -32,8 +34,8 @@ class Mapped final : public RefCounted {
   }
   std::size_t bytes() const noexcept { return segments_.front().size(); }
 
-  // Ends the sharing of the pages of a range of the own part: they keep their address and contents,
-  // and others no longer reach them. The range is not to be written to meanwhile.
+  // Stops sharing the pages of a range of this rank's part: they keep their address and contents,
+  // and other ranks no longer reach them. The caller must not write to the range meanwhile.
   void cut_off(std::size_t offset, std::size_t bytes) noexcept;
   bool is_cut_off() const noexcept { return is_cut_off_.load(std::memory_order_acquire); }
 
@@ -51,7 +53,7 @@ class Memories final : public RefCounted {
     Ref<Mapped> memory{};  // null: nowhere
     std::size_t offset = 0;
   };
-  // Where [data, data + bytes) lies, if in one of them as a whole.
+  // The memory that contains all of [data, data + bytes), if any.
   Place find(const void* data, std::size_t bytes) const;
 
   void add(const Ref<Mapped>& memory);
@@ -63,8 +65,8 @@ class Memories final : public RefCounted {
   std::vector<Ref<Mapped>> all_;
 };
 
-// The handle of the first `bytes` of a memory, which all of `known_in` know as long as the handle
-// lives; `group` stands in its errors.
+// The handle for the first `bytes` of a memory. All of `known_in` list the memory as long as the
+// handle lives; `group` is named in its errors.
 Ref<SymmetricMemory> make_shared_memory(std::vector<Ref<Memories>> known_in, Ref<Mapped> memory,
                                         std::size_t bytes, std::string group);
 

@@ -1,8 +1,8 @@
-// Message: a send or a receive of a ShmGroup as its Work; Line: what is under way between this rank
-// and one other (messages.cc).
+// Message: a send or a receive of a ShmGroup as its Work. Line: the messages between this rank and
+// one peer (messages.cc).
 //
-// A Line belongs to its Peer and is touched only by whoever drives the group, but for what the
-// progress thread brings into it.
+// A Line belongs to its Peer. Only the driver touches it, except in_segment and has_in_segment,
+// which the progress thread sets.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class Message final : public Pending {
         buffer(static_cast<std::byte*>(memory)),
         bytes(what.count * size_of(what.dtype)) {}
 
-  // kAnySource until a message has been found for it; the driver's until the operation is over.
+  // kAnySource until a matching message arrives; written by the driver until the operation is over.
   int peer;
   std::byte* const buffer;  // a send only reads it
   const std::size_t bytes;
@@ -42,34 +42,35 @@ class Message final : public Pending {
 
 struct Line {
   // To the peer. ----------------------------------------------------------------------------------
-  Segment out_segment;  // made with the first frame
+  Segment out_segment;  // made before the first frame
   RingWriter out;
   std::deque<Ref<Message>> unsent;                            // in the order of their calls
   std::unordered_map<std::uint64_t, Ref<Message>> requested;  // wait for kClear, by id
   std::deque<std::uint64_t> clears;                           // ids to be cleared to the peer
   std::deque<std::pair<std::uint64_t, Ref<Message>>> cleared;
-  Ref<Message> leaving;           // whose frame is being written
+  Ref<Message> leaving;           // the message whose frame is being written
   std::size_t leaving_whole = 0;  // `moved` after that frame
 
   // From the peer. --------------------------------------------------------------------------------
-  Segment in_segment;                       // the progress thread's, before it says that
-  std::atomic<bool> has_in_segment{false};  // it is there
+  Segment in_segment;                       // the progress thread's, until it sets
+  std::atomic<bool> has_in_segment{false};  // this flag
   RingReader in;
-  Frame frame;  // under way
+  Frame frame;  // being read
   bool is_amid_frame = false;
   Ref<Message> incoming;                    // its receive
-  std::vector<std::byte> incoming_payload;  // where nobody has asked for it yet
+  std::vector<std::byte> incoming_payload;  // of a message for which no receive is posted yet
   std::byte* incoming_to = nullptr;
-  std::unordered_map<std::uint64_t, Ref<Message>> receiving;  // cleared to the peer, by its id
+  // Cleared to the peer, by the peer's id.
+  std::unordered_map<std::uint64_t, Ref<Message>> receiving;
 
-  // What the peer writes may be what this rank waits for. Posted receives come on top.
+  // True if the peer's next frames may be what this rank waits for, apart from posted receives.
   bool wants_frames() const noexcept {
     return !requested.empty() || !receiving.empty() || is_amid_frame;
   }
   bool has_to_write() const noexcept {
     return leaving || !unsent.empty() || !clears.empty() || !cleared.empty();
   }
-  // Lets go of all messages.
+  // Drops all messages.
   void clear() noexcept {
     unsent.clear();
     requested.clear();

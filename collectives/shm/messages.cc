@@ -1,11 +1,11 @@
-// Core's half that sends and receives messages, through a ring from each rank to each other with
-// which it has ever spoken.
+// Core's functions that send and receive messages, through one ring for each pair of ranks (sender,
+// receiver) that has exchanged any.
 //
 // A small message is written at once and stays in the ring until its receiver looks for it, so that
-// a send needs nobody else. Who looks for a message takes what stands before it out of the ring and
-// keeps it; what may be there without a receive is bounded by a credit, which the receiver gives
-// back as messages find one. A large message asks first (kRequest) and travels when its receiver
-// says that there is a place for it (kClear): so none stands in the way of another.
+// a send completes without its receiver. A rank that looks for a message also takes the messages
+// before it out of the ring and keeps them. Credit bounds these unexpected messages; the receiver
+// gives it back as messages find a receive. A large message first asks (kRequest) and is sent when
+// its receiver has a buffer for it (kClear), so no message blocks another.
 #include <algorithm>
 #include <utility>
 
@@ -30,16 +30,19 @@ Envelope envelope_of(const Frame& frame) noexcept {
 
 void Core::submit(const Ref<Message>& message) {
   if (is_in_child()) throw_if_broken();
+  at_exit_.stay_if_leaving();
   release_finished();
   throw_if_broken();
+  const profiler::Span span = call_span(message->descriptor);
   const bool drives = take_role();
   try {
     const std::lock_guard lock(submit_mutex_);
     if (is_poisoned()) std::rethrow_exception(first_cause());
+    if (has_left_) throw_left(message->descriptor);
     submitted_.push_back(message);
     Descriptor& d = message->descriptor;
     d.sequence = next_message_++;
-    // Its number is this rank's own, so that its hash would be no other rank's.
+    // Messages are numbered by each rank alone, so their hash means nothing to other ranks.
     message->slot = log_.begin(record_of(d, 0, message->peer));
     has_submitted_.store(true);
     messages_waiting_.fetch_add(1);
@@ -49,14 +52,16 @@ void Core::submit(const Ref<Message>& message) {
   }
   if (drives) {
     step();
-    // Who only sends need not come back, to see who fell asleep meanwhile.
+    // A rank that only sends may not come back, so wake with a full fence any peer that has fallen
+    // asleep meanwhile.
     if (!has_operations()) settle();
     give_role_back();
   } else {
-    // Whoever drives may sleep.
+    // The driver may sleep.
     ring(own().bell);
   }
-  // Never at once: most callers come back to wait for it, and the thread would be in their way.
+  // Never wake the thread at once: most callers come back to wait for the message, and the thread
+  // would compete with them.
   if (!message->is_over()) arm_timer();
 }
 
@@ -101,7 +106,8 @@ void Core::start(Ref<Message> message) {
 
 // ---- to a peer ----------------------------------------------------------------------------------
 
-// False where the peer's socket does not take the descriptor now: it is gone, or stopped for long.
+// Returns false if the peer's socket does not accept the descriptor now: the peer is gone, or was
+// stopped for long.
 bool Core::open_ring_to(Peer& p) {
   Line& line = p.line;
   if (line.out_segment.data() == nullptr) {
@@ -126,7 +132,7 @@ bool Core::send_to(Peer& p) {
     if (line.out.left() == 0) {
       if (!begin_next_frame(p)) break;
       written += kFrameBytes;
-      if (line.out.left() > 0) continue;  // it is seen with its first piece
+      if (line.out.left() > 0) continue;  // the peer sees the frame with its first piece
     } else {
       const std::size_t piece = line.out.write(line.leaving->buffer + line.leaving->moved);
       if (piece == 0) break;
@@ -219,7 +225,7 @@ bool Core::receive_from(Peer& p) {
       line.incoming_to += piece;
       got += piece;
     }
-    published_to(p);  // there is room again
+    published_to(p);  // there is room in the ring again
     if (line.in.left() > 0) continue;
     line.is_amid_frame = false;
     end_frame(p);
@@ -233,7 +239,7 @@ void Core::begin_frame(Peer& p) {
   Line& line = p.line;
   const Frame& frame = line.frame;
   DL_CHECK(line.in.is_in_order() && frame.dtype < kDTypeCount && frame.bytes <= kMostMessageBytes,
-           kInternal, "group '{}': {} wrote a frame that makes no sense", name(), p.who.text());
+           kInternal, "group '{}': {} wrote an invalid frame", name(), p.who.text());
   if (frame.type == FrameType::kMessage) {
     line.incoming = matching_.take_posted(p.who.rank, envelope_of(frame));
     if (line.incoming) {
@@ -334,14 +340,15 @@ void Core::end_messages(const std::exception_ptr& cause) noexcept {
   }
 }
 
-// What peers had sent before this rank heard of the failure needs them no more.
+// Receives what peers had sent before this rank heard of the failure: these messages can still
+// complete.
 void Core::take_what_has_come() noexcept try {
   for (Peer& p : peers_) {
     while (receive_from(p)) {
     }
   }
 } catch (const std::exception&) {
-  // The messages end with the cause that is known.
+  // The messages end with the known cause.
 }
 
 void Core::look_at_messages(Clock::time_point now) {
@@ -350,8 +357,8 @@ void Core::look_at_messages(Clock::time_point now) {
   for (Peer& p : peers_) {
     if (p.is_gone.load(std::memory_order_acquire)) gone.push_back(&p);
   }
-  // What they wrote before they went counts: only what is missing then will never come. A message
-  // from any rank may be in the last one's ring.
+  // Messages that the peers wrote before they ended count: only what is missing then will never
+  // come. Read all rings first, because a message from any source may be in the last one.
   for (Peer* const p : gone) {
     while (guarded([&] { return receive_from(*p); }) && !is_poisoned()) {
     }
@@ -376,8 +383,8 @@ void Core::look_at_messages(Clock::time_point now) {
 }
 
 void Core::fail_gone(const Peer& p, const Message& message) {
-  fail(cause_in(message.descriptor, ErrorKind::kPeerFailed, text_of_ended(p), blame_of_ended(p),
-                p.who.in_job()));
+  fail(cause_in(message.descriptor, ErrorKind::kPeerFailed, text_of_ended(p, message),
+                blame_of_ended(p), p.who.in_job()));
 }
 
 std::string Core::missing_text(const Message& message) const {

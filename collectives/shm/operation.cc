@@ -22,7 +22,10 @@ void Pending::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   } else if (has_owner()) {
     core_->release_finished();
   }
-  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+  if (const std::exception_ptr failed = error()) {
+    stay_if_exiting();
+    std::rethrow_exception(failed);
+  }
 }
 
 bool Pending::is_completed() const noexcept {

@@ -1,9 +1,8 @@
-// Pending: what a caller of a ShmGroup waits for, as its Work; Operation: one that is a collective
-// (message.h: a send or a receive).
+// Pending: a Work of a ShmGroup. Operation: a Pending that is a collective (message.h has sends and
+// receives).
 //
-// The caller fills it, the group's driver (core.h) carries it out, anybody waits for it. Fields
-// below "driver" are touched only by whoever drives; the completion is a one-way door with an
-// atomic in front.
+// The caller fills it, the group's driver (core.h) runs it, any thread waits for it. Fields below
+// "driver" are touched only by the driver. The completion is set once and read through an atomic.
 #pragma once
 
 #include <atomic>
@@ -34,24 +33,24 @@ class Pending : public Work {
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override;
 
   bool is_over() const noexcept { return done_.load(std::memory_order_acquire) != 0; }
-  // Sleeps until the operation is over or the deadline has passed; wakes without cause, too.
+  // Sleeps until the operation is over or the deadline has passed; may wake spuriously.
   void sleep_until(Deadline deadline);
-  // It holds what is to be let go on a caller's thread.
+  // True if it holds a Ref that must be released on a caller's thread.
   virtual bool has_owner() const noexcept { return static_cast<bool>(owner_); }
 
   // Driver. ---------------------------------------------------------------------------------------
-  // Ends the operation, well where `error` is null. `now`: the recorder's ticks.
+  // Ends the operation; null `error`: success. `now`: the recorder's ticks.
   void end(std::exception_ptr error, std::uint64_t now) noexcept;
 
   Descriptor descriptor;
   std::uint32_t hash = 0;
-  record::Slot* slot = nullptr;  // of the flight recorder
+  record::Slot* slot = nullptr;  // in the flight recorder
 
   // The clock is first read when the operation is first found waiting.
   const std::chrono::nanoseconds timeout;
   std::optional<Deadline::Clock::time_point> begin{};
-  Questions questions{};    // whether the peers are there
-  bool has_warned = false;  // for whom it waits
+  Questions questions{};    // when to probe the peers
+  bool has_warned = false;  // has logged whom it waits for
 
  protected:
   ~Pending() override = default;
@@ -59,10 +58,11 @@ class Pending : public Work {
  private:
   Ref<Core> core_;
   Ref<RefCounted> owner_;
-  // Written before done_, and not after it.
+  // Written before done_ is set; read-only after that.
   std::exception_ptr error_;
   std::uint64_t completed_at_ = 0;  // the recorder's ticks
-  // Sequentially consistent with each other: either the end sees a sleeper, or the sleeper the end.
+  // Sequentially consistent with each other: either end() sees a sleeper, or the sleeper sees
+  // done_.
   std::atomic<std::uint32_t> done_{0};
   std::atomic<std::uint32_t> sleepers_{0};
 };
@@ -73,34 +73,34 @@ class Operation final : public Pending {
             Ref<RefCounted> owner, const void* input, Parts&& gives, void* output,
             Parts&& takes) noexcept;
 
-  // Nothing before the ranks have agreed on it.
+  // Empty until the operation is over: the ranks may still have to agree on the path.
   std::string_view algorithm() const noexcept override {
     return is_over() ? name_of(plan.path) : std::string_view();
   }
   bool has_owner() const noexcept override { return Pending::has_owner() || memory; }
 
   // Driver. ---------------------------------------------------------------------------------------
-  const OpKind kind;  // the descriptor's, a v-variant as its sister
+  const OpKind kind;  // the descriptor's; for a v-variant that of its fixed-count form
   Plan plan{};
   const std::byte* const input;
-  const Parts gives;  // of the input, to each rank
+  const Parts gives;  // parts of the input, to each rank
   std::byte* const output;
-  const Parts takes;  // of the output, from each rank
-  // Where the buffer that others may reach lies in symmetric memory: there. Set before it is
-  // queued.
+  const Parts takes;  // parts of the output, from each rank
+  // The symmetric memory that contains the buffer other ranks may access, if any. Set before the
+  // operation is queued.
   Ref<Mapped> memory{};
   Claim claim{};
 
-  // How far it is. Chunks are counted from the operation's first, which is `first_chunk` of the
-  // group.
+  // Progress. Chunks are counted from the operation's first chunk, which is number `first_chunk` of
+  // the group.
   bool is_posted = false;
-  int next_to_agree = 0;  // ranks below have called the same
+  int next_to_agree = 0;  // all lower ranks have called the same operation
   std::uint64_t first_chunk = 0;
   std::size_t staged = 0;
   std::size_t reduced = 0;
   std::size_t copied = 0;
-  bool has_claims = false;  // some rank's buffer is symmetric: flags do not say what is staged
-  std::size_t worked = 0;   // direct path: elements of the own share of the work
+  bool has_claims = false;  // some rank's buffer is symmetric: flags do not tell what is staged
+  std::size_t worked = 0;   // direct path: elements of this rank's share that are done
   bool is_worked_out = false;
 };
 

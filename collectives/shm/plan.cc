@@ -73,7 +73,8 @@ Plan make_plan(const Descriptor& what, std::size_t longest, int size, bool is_cr
   std::size_t most = kSlotBytes / element / parts / line * line;
   if (flows_one_way(kind) && !is_crowded) {
     const std::size_t least = std::max(kOneWayChunkBytes / element / parts / line * line, line);
-    // What others give, and with that their choice, is not known of a v-variant.
+    // For a v-variant this rank does not know the other ranks' counts, so it must not choose by its
+    // own.
     const std::size_t wanted = is_v_variant ? 0 : round_up(longest / kOneWayChunks, line);
     most = std::clamp(wanted, std::min(least, most), most);
   }
@@ -82,7 +83,7 @@ Plan make_plan(const Descriptor& what, std::size_t longest, int size, bool is_cr
             .chunk = most,
             .chunks = std::max<std::size_t>(1, (longest + most - 1) / most)};
   }
-  // Even chunks: a short one at the end costs as many waits as a long one.
+  // Even chunks: a short last chunk costs as many waits as a long one.
   const std::size_t least_chunks = (longest + most - 1) / most;
   const std::size_t chunk =
       std::min(round_up((longest + least_chunks - 1) / least_chunks, line), most);

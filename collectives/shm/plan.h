@@ -1,5 +1,5 @@
-// Plan: which way an operation's bytes take, and in which pieces; a pure function of what all ranks
-// agree on, so that all choose alike.
+// Plan: the path of an operation's bytes and the sizes of its chunks; a pure function of arguments
+// that all ranks share, so that all choose alike.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,11 @@
 namespace dl::collectives::shm {
 
 enum class Path : std::uint8_t {
-  kInline,    // beside the flags
-  kExchange,  // a reduction in one chunk that every rank stages whole; whoever wants the sum sums
-  kChunks,    // through the slots, chunk by chunk
-  kDirect     // in symmetric memory, where all ranks' buffers are found to lie in one
+  kInline,  // beside the flags
+  // a reduction in one chunk: every rank stages its whole input, each receiver sums it
+  kExchange,
+  kChunks,  // through the slots, chunk by chunk
+  kDirect   // in symmetric memory, if all ranks' buffers lie in the same one
 };
 inline constexpr std::size_t kPathCount = 4;
 
@@ -25,11 +26,11 @@ std::string_view name_of(Path path) noexcept;
 
 struct Plan {
   Path path = Path::kInline;
-  // Elements of a chunk (the last one may have fewer). Where there is a part for each rank: of
-  // each.
+  // Elements of a chunk (the last one may have fewer). If there is a part for each rank: elements
+  // of each part.
   std::size_t chunk = 0;
   std::size_t chunks = 0;
-  // Beside the flags: bytes that a rank with something to give gives to all together.
+  // kInline: bytes that a rank with data to give gives to all ranks together.
   std::size_t payload = 0;
 };
 
@@ -39,15 +40,15 @@ struct Range {
   std::size_t count() const noexcept { return end - begin; }
 };
 
-// Which elements of a caller's buffer go to, or come from, each rank.
+// The range of the caller's buffer that goes to, or comes from, each rank.
 class Parts {
  public:
   Parts() = default;  // none
-  // The same `count` elements, whichever rank it is.
+  // All of `count` elements for every rank.
   static Parts whole(std::size_t count) noexcept { return {count, 0}; }
-  // `count` for each rank, one behind the other.
+  // `count` elements for each rank, in rank order.
   static Parts of_each(std::size_t count) noexcept { return {count, count}; }
-  // The same with counts that differ; one for each rank.
+  // counts[r] elements for rank r, in rank order.
   static Parts of(std::span<const std::size_t> counts);
 
   Range operator[](int rank) const noexcept {
@@ -55,7 +56,7 @@ class Parts {
     if (!offsets_.empty()) return {offsets_[r], offsets_[r + 1]};
     return {r * step_, r * step_ + count_};
   }
-  // Elements of the longest.
+  // Elements of the longest part.
   std::size_t longest() const noexcept { return count_; }
 
  private:
@@ -63,30 +64,30 @@ class Parts {
 
   std::size_t count_ = 0;
   std::size_t step_ = 0;
-  std::vector<std::size_t> offsets_{};  // where counts differ: of each part, and of the end
+  std::vector<std::size_t> offsets_{};  // if counts differ: where each part begins, and the end
 };
 
-// A v-variant's sister with equal counts, which takes the same way; any other operation itself.
+// The fixed-count form of a v-variant, which takes the same path; any other operation itself.
 OpKind sister_of(OpKind op) noexcept;
 
-// How many parts lie side by side in what a rank gives: one for each rank where every rank gets
-// something else (reduce_scatter, scatter, all_to_all), else 1. Of a v-variant's sister.
+// Number of parts side by side in what a rank gives: the number of ranks if each gets a different
+// part (reduce_scatter, scatter, all_to_all), else 1. `op` must not be a v-variant (see sister_of).
 std::size_t parts_of(OpKind op, int size) noexcept;
 
-// `longest`: elements of the longest part that this rank gives. Only of a v-variant may ranks have
-// different ones: then they agree on the number of chunks when all have called (Claim).
-// `is_crowded`: ranks outnumber the cores; the same on all of them.
+// `longest`: elements of the longest part that this rank gives. It may differ between ranks for a
+// v-variant only: then they agree on the number of chunks when all have called (Claim).
+// `is_crowded`: ranks outnumber the cores; the same on all ranks.
 Plan make_plan(const Descriptor& what, std::size_t longest, int size, bool is_crowded) noexcept;
 
-// The elements of a part that lie in chunk k; none behind its end.
+// The elements of a part that lie in chunk k; empty after the part's end.
 inline Range piece_of(Range part, std::size_t k, const Plan& plan) noexcept {
   const std::size_t left = part.count() - std::min(part.count(), k * plan.chunk);
   const std::size_t begin = part.end - left;
   return {begin, begin + std::min(left, plan.chunk)};
 }
 
-// Which of a chunk's elements rank `rank` sums; the slices cover the chunk, begin at cache lines,
-// and differ by less than a line but for the last.
+// The elements of a chunk that `rank` sums. The slices cover the chunk, begin at cache lines, and
+// differ in size by less than a line, except the last.
 Range slice_of(std::size_t elements, std::size_t element_bytes, int rank, int size) noexcept;
 
 }  // namespace dl::collectives::shm

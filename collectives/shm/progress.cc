@@ -1,5 +1,5 @@
-// Core's progress thread: reads the sockets, notices who is gone, answers for this rank, and
-// carries on what nobody waits for.
+// Core's progress thread: reads the sockets, notices peers that are gone, answers for this rank,
+// and drives operations for which no thread waits.
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -21,9 +21,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How late the thread takes up an operation for which nobody waits, where callers usually do.
+// How late the thread takes up an operation for which no thread waits, if callers usually wait for
+// theirs.
 constexpr long kTakeUpNanoseconds = 1'000'000;
-// While it drives, it reads the sockets this often.
+// How often it reads the sockets while it drives.
 constexpr auto kDriveTime = 10ms;
 constexpr auto kExitNap = 1ms;
 
@@ -41,7 +42,7 @@ void Core::run() {
   while (!stopping_.load()) {
     entries.assign({{event_.get(), POLLIN, 0}, {timer_.get(), POLLIN, 0}});
     for (const Peer& p : peers_) {
-      // poll() passes over negative descriptors.
+      // poll() skips negative descriptors.
       const bool is_open = p.socket && !p.is_gone.load(std::memory_order_relaxed);
       entries.push_back({is_open ? p.socket.get() : -1, POLLIN, 0});
     }
@@ -49,7 +50,7 @@ void Core::run() {
       const bool is_here = !p.is_gone.load(std::memory_order_relaxed);
       entries.push_back({is_here ? p.process.get() : -1, POLLIN, 0});
     }
-    // Whoever has the role wakes this thread where it leaves something to do.
+    // A thread that holds the role wakes this thread if it leaves work behind.
     const bool may_drive =
         has_operations() && helpers_.load() == 0 && visitors_.load() == 0 && !driving_.load();
     ::poll(entries.data(), entries.size(), may_drive ? 0 : -1);
@@ -63,12 +64,12 @@ void Core::run() {
     }
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       if (entries[i + 2].revents != 0) read_notes(peers_[i]);
-      // A child that it has forked may keep the socket open.
+      // Checked in addition to the socket, which a forked child may keep open.
       if (entries[i + processes].revents != 0) note_gone(peers_[i]);
     }
     hear_of_failures();
-    // A visitor that found the role taken at every try would wait until the operation is over; it
-    // wakes this thread when it leaves.
+    // Do not drive while a visitor waits: if it found the role taken at every try, it would wait
+    // until the operation is over. A visitor wakes this thread when it leaves.
     if (!has_operations() || helpers_.load() > 0 || visitors_.load() > 0 || !take_role()) continue;
     thread_drives_.store(true);
     drive(nullptr, Deadline::after(kDriveTime));
@@ -79,8 +80,13 @@ void Core::run() {
 
 void Core::stop() noexcept {
   if (is_in_child()) {
-    // Its thread is not here to be joined, nor are its peers to be told: it stays as it is.
+    // The progress thread does not exist in the child, and the child must not say goodbye to the
+    // peers: change nothing.
     retain();
+    return;
+  }
+  if (at_exit_.has_left()) {
+    AtExit::keep(Ref<Core>(this));
     return;
   }
   if (has_operations() && take_role()) {
@@ -102,7 +108,7 @@ void Core::stop() noexcept {
   thread_.join();
   while (!take_role()) ::sched_yield();
   parent_only_.clear();
-  // For those that wait for this rank: they look at it when the sockets close.
+  // Peers that wait for this rank check it when the sockets close.
   for (Peer& p : peers_) p.socket.reset();
   give_role_back();
   release_finished();
@@ -111,7 +117,13 @@ void Core::stop() noexcept {
 void Core::leave_at_exit() {
   const auto begin = Clock::now();
   auto last_move = begin;
-  while (has_operations() && !is_closed()) {
+  for (;;) {
+    if (!has_operations() || is_closed()) {
+      // No call can come between this look and the goodbye.
+      const std::lock_guard lock(submit_mutex_);
+      has_left_ = !has_operations() || is_closed();
+      if (has_left_) break;
+    }
     bool moved = false;
     if (take_role()) {
       moved = step() || sleep(kExitNap);
@@ -121,7 +133,7 @@ void Core::leave_at_exit() {
     }
     const auto now = Clock::now();
     if (moved) last_move = now;
-    if (now - last_move > kExitQuiet || now - begin > kExitTime) return;  // it is missed
+    if (now - last_move > kExitQuiet || now - begin > kExitTime) return;  // a peer will miss it
   }
   const std::lock_guard lock(error_mutex_);
   if (!error_) own().presence.store(Presence::kLeft, std::memory_order_release);
@@ -162,7 +174,7 @@ void Core::note_gone(Peer& p) {
   ring(own().bell);
 }
 
-// Of the messages that the peer is about to send.
+// Maps the ring for messages from this peer.
 void Core::take_ring(Peer& p, UniqueFd fd) {
   if (p.line.has_in_segment.load(std::memory_order_relaxed)) return;
   try {
@@ -178,7 +190,7 @@ void Core::take_ring(Peer& p, UniqueFd fd) {
 
 void Core::send_note(Peer& p, Note::Kind kind) noexcept {
   const Note note{.kind = kind};
-  // Where the peer is gone, or has stopped for long and its buffer is full, it needs no word.
+  // A peer that is gone, or was stopped so long that its buffer is full, needs no note.
   rendezvous::send_passing(p.socket.get(), std::as_bytes(std::span(&note, 1)));
 }
 
@@ -219,7 +231,7 @@ void Core::wake_thread() noexcept {
 }
 
 void Core::arm_timer() noexcept {
-  // Sequentially consistent with the thread, which disarms it and then looks for operations.
+  // Sequentially consistent with the thread, which disarms the timer and then looks for operations.
   if (timer_is_armed_.load() || timer_is_armed_.exchange(true)) return;
   const itimerspec once{.it_interval = {},
                         .it_value = {.tv_sec = 0, .tv_nsec = kTakeUpNanoseconds}};

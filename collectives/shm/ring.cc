@@ -6,10 +6,10 @@
 namespace dl::collectives::shm {
 namespace {
 
-// A sender learns in portions of what was released, not with every message.
+// Credit is returned in portions, not with every message.
 constexpr std::size_t kReleasePortion = kCreditBytes / 8;
 
-// How much of a piece from this position on lies before the ring's end.
+// Bytes of a piece that lie before the end of the ring.
 std::size_t before_end(std::uint64_t position, std::size_t bytes) noexcept {
   return std::min<std::size_t>(bytes, kRingBytes - position % kRingBytes);
 }

@@ -1,12 +1,12 @@
-// Ring: frames from one rank to one other, in order, through memory that both map
-// (docs/protocol.md, "Messages in shared memory").
+// Ring: frames from one rank to another, in order, through memory that both map (docs/protocol.md,
+// "Messages in shared memory").
 //
 // The sender makes the segment and writes frames and `written`; the receiver writes `consumed` and
-// `released`. All three count bytes over the whole life of the ring and never wrap. A frame is a
-// header in a line of its own and its payload, up to kTinyBytes of it in that line; it may be
-// written and read piece by piece, so that a long one does not wait for all of itself.
+// `released`. All three count bytes over the ring's life and never wrap. A frame is a header in a
+// line of its own, then its payload; a payload of up to kTinyBytes lies in the header's line. A
+// frame may be written and read piece by piece, so that both sides copy a long one at once.
 //
-// A RingWriter and a RingReader own nothing but their place in it. One thread at a time.
+// RingWriter and RingReader do not own the memory. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ namespace dl::collectives::shm {
 
 enum class FrameType : std::uint32_t {
   kMessage,  // a whole message of at most kMostMessageBytes
-  kRequest,  // a larger one waits under the id `place`
-  kClear,    // the one with the id `place` may be sent
-  kSlice,    // of the one that was cleared; place: bytes into it
+  kRequest,  // asks to send a larger message, under the id `place`
+  kClear,    // the message with the id `place` may be sent
+  kSlice,    // of a cleared message; place: bytes into it
 };
 
 struct Frame {
@@ -35,27 +35,27 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 40);
 
-// What fits beside the header in its line.
+// Payload that fits beside the header in its line.
 inline constexpr std::size_t kTinyBytes = kFrameBytes - sizeof(Frame);
 
 constexpr std::size_t whole_lines(std::size_t bytes) noexcept {
   return (bytes + kFrameBytes - 1) / kFrameBytes * kFrameBytes;
 }
-// What a frame takes of its ring.
+// Bytes of the ring that a frame takes.
 constexpr std::size_t room_of(std::size_t payload_bytes) noexcept {
   return kFrameBytes + (payload_bytes <= kTinyBytes ? 0 : whole_lines(payload_bytes));
 }
 
 struct RingCounters {
   Counter written;   // by the sender
-  Counter consumed;  // by the receiver: what it reads no more
-  Counter released;  // by the receiver: of messages and requests, those that have found a receive
+  Counter consumed;  // by the receiver: bytes that it no longer reads
+  Counter released;  // by the receiver: bytes of messages and requests that have found a receive
 };
 inline constexpr std::size_t kRingOffset = 4096;
 inline constexpr std::size_t kRingSegmentBytes = kRingOffset + kRingBytes;
 static_assert(sizeof(RingCounters) <= kRingOffset);
 
-// Where the parts of a ring are.
+// Addresses of the parts of a ring.
 struct RingPlace {
   Word* written = nullptr;
   Word* consumed = nullptr;
@@ -74,12 +74,12 @@ class RingWriter {
   void open(const RingPlace& place) noexcept { place_ = place; }
   bool is_open() const noexcept { return place_.data != nullptr; }
 
-  // Begins a frame with its bytes of payload; nobody sees it before the first of those is there,
-  // where it has any that do not fit beside the header. False: there is no room now.
+  // Begins a frame with its number of payload bytes. If the payload does not fit beside the header,
+  // the reader sees the frame only with its first piece. Returns false if there is no room now.
   bool begin(Frame frame, const std::byte* payload) noexcept;
-  // Of the frame that was begun: what is still to be written.
+  // Bytes of the current frame that are still to be written.
   std::size_t left() const noexcept { return left_; }
-  // Writes the next piece of it; how many bytes. 0: there is no room now.
+  // Writes the next piece and returns its size; 0: there is no room now.
   std::size_t write(const std::byte* from) noexcept;
 
   // Bytes of messages and requests that may be written before the receiver has released some.
@@ -104,18 +104,18 @@ class RingReader {
   void open(const RingPlace& place) noexcept { place_ = place; }
   bool is_open() const noexcept { return place_.data != nullptr; }
 
-  // Takes the next frame's header, once the frame before has been read to its end. False: there is
-  // none yet.
+  // Takes the next frame's header, after the previous frame was read completely. Returns false if
+  // there is none yet.
   bool next(Frame& frame) noexcept;
-  // The frame was the next one of its sender.
+  // True if the frame's number follows the previous one.
   bool is_in_order() const noexcept { return is_in_order_; }
-  // Of the frame's payload: what is still to be read.
+  // Bytes of the frame's payload that are still to be read.
   std::size_t left() const noexcept { return left_; }
-  // Reads the next piece of it; how many bytes. 0: no more is there yet.
+  // Reads the next piece and returns its size; 0: no more has arrived yet.
   std::size_t read(std::byte* to) noexcept;
 
-  // Messages and requests of so many bytes have found a receive. True where the sender learns of it
-  // now: it is told in portions.
+  // Releases this many bytes of messages and requests that have found a receive. Returns true if
+  // the sender is told now: it is told in portions.
   bool release(std::size_t bytes) noexcept;
 
  private:
@@ -127,9 +127,9 @@ class RingReader {
   std::uint64_t sequence_ = 0;
   bool is_in_order_ = true;
   std::size_t left_ = 0;
-  const std::byte* tiny_ = nullptr;  // the payload, where it is in the header's line
+  const std::byte* tiny_ = nullptr;  // the payload, if it is in the header's line
   std::uint64_t released_ = 0;
-  std::uint64_t told_ = 0;  // of that
+  std::uint64_t told_ = 0;  // part of released_ that the sender was told of
 };
 
 }  // namespace dl::collectives::shm

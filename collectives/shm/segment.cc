@@ -31,11 +31,11 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
 
-// A signal undoes a step.
+// A signal interrupts fallocate() and undoes its work, so reserve in steps.
 constexpr std::size_t kReserveStep = std::size_t{16} << 20;
 
-// What the kernel could hand out now. It would reserve page after page until there are none left
-// for anybody, and then kill some process, rather than refuse a size that cannot be.
+// Memory that the kernel could hand out now. The kernel does not refuse an impossible size: it
+// would reserve page after page until none is left for any process, and then kill one.
 std::size_t available_memory() {
   std::FILE* const file = std::fopen("/proc/meminfo", "re");
   if (file == nullptr) return std::numeric_limits<std::size_t>::max();
@@ -48,7 +48,8 @@ std::size_t available_memory() {
   return kilobytes * 1024;
 }
 
-// The kernel kills a process of a group whose limit is reached, so the limit is looked at before.
+// Check the cgroup's limit beforehand, because the kernel kills a process of a group that reaches
+// it.
 void check_available(std::size_t bytes, const std::string& what) {
   if (bytes > available_memory()) throw_errno(ENOMEM, what);
   const std::optional<std::uint64_t> left = memory_left_by_cgroup();
@@ -60,8 +61,8 @@ void check_available(std::size_t bytes, const std::string& what) {
 }
 
 #if defined(__SANITIZE_THREAD__)
-// TSan follows addresses: through two mappings of one page it would see no race at all. In its
-// build the ranks of one process share one mapping.
+// TSan tracks addresses: it would see no race between two mappings of one page. So in its build the
+// ranks of one process share one mapping.
 struct Mapping {
   void* data = nullptr;
   std::size_t bytes = 0;
@@ -108,7 +109,7 @@ void unmap_shared(std::byte* data, std::size_t bytes) noexcept {
   ::munmap(data, bytes);
 }
 
-// Whether all of a range is private anonymous memory that may be written, and no stack.
+// True if all of a range is private anonymous writable memory, and not a stack.
 bool is_ordinary(const std::byte* data, std::size_t bytes) {
   std::FILE* const file = std::fopen("/proc/self/maps", "re");
   if (file == nullptr) return false;
@@ -237,10 +238,10 @@ Segment& Segment::operator=(Segment&& other) noexcept {
 }
 
 Segment::~Segment() {
-  // In a child something else may be mapped there by now.
+  // In a forked child something else may be mapped there by now.
   if (made_in_.is_in_child()) return;
   if (is_taken_over_) {
-    make_private(0, bytes_);  // shared pages that nobody else maps do as well
+    make_private(0, bytes_);  // if no other process maps the pages, they may stay shared
   } else if (data_ != nullptr) {
     unmap_shared(data_, bytes_);
   }

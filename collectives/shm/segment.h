@@ -1,12 +1,12 @@
 // Segment: memory that several processes map, without a name in any file system.
 //
-// Its owner makes it as a memfd (close-on-exec), reserves all of it, so that lack of memory is an
-// error here and no SIGBUS later, seals it against any change of size, and passes the descriptor
-// on; /dev/shm and its size do not matter, and nothing is left when the last process that maps it
-// ends. Owns its mapping; one thread at a time.
+// Its owner makes it as a memfd (close-on-exec) and reserves all of it, so that lack of memory is
+// an error here and not a SIGBUS later. It seals the memfd against changes of size, and passes the
+// descriptor on. /dev/shm and its size do not matter, and nothing is left when the last process
+// that maps it ends. Owns its mapping; one thread at a time.
 //
-// A forked child has none of it: its addresses are not mapped there (MADV_DONTFORK), and touching
-// them is a SIGSEGV in the child rather than a change under the ranks' hands.
+// Not mapped in a forked child (MADV_DONTFORK): an access there is a SIGSEGV in the child instead
+// of a silent change of the ranks' memory.
 #pragma once
 
 #include <cstddef>
@@ -20,28 +20,30 @@ namespace dl::collectives::shm {
 class Segment {
  public:
   Segment() = default;
-  // A new one, filled with zeros, its pages near the calling thread's core. Throws kIo: "reserve
-  // 4 MiB of shared memory: Cannot allocate memory".
+  // Makes a segment of zeros, with its pages near the calling thread's core. Throws kIo: "reserve 4
+  // MiB of shared memory: Cannot allocate memory".
   static Segment make(std::size_t bytes);
-  // Maps one that a peer has passed. Throws kMismatch where it is not sealed or has another size.
+  // Maps a segment that a peer has passed. Throws kMismatch if it is not sealed or has another
+  // size.
   static Segment map(UniqueFd fd, std::size_t bytes);
-  // Takes the place of memory that exists: whole pages, private and anonymous, to which nobody may
-  // write meanwhile. They keep their address and contents, and turn private again when the segment
-  // goes, until which they must stay. Throws kInvalidArgument where it is other memory, kIo.
+  // Makes existing memory shared, in place: whole pages, private and anonymous, to which no thread
+  // may write meanwhile. They keep their address and contents, must stay mapped as long as the
+  // segment lives, and turn private again when it is destroyed. Throws kInvalidArgument for any
+  // other memory, and kIo.
   static Segment take_over(std::byte* data, std::size_t bytes);
 
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();
 
-  // Ends the sharing of the pages of a range: they keep their address and contents, and others no
-  // longer reach them. The range is not to be written to meanwhile. Where there is no memory for a
-  // copy the range stays shared, and errno says why.
+  // Stops sharing the pages of a range: they keep their address and contents, and other ranks no
+  // longer reach them. The caller must not write to the range meanwhile. If there is no memory for
+  // a copy, the range stays shared and errno says why.
   bool make_private(std::size_t offset, std::size_t bytes) const noexcept;
 
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return bytes_; }
-  // To be passed on; valid until close_fd(), which ends no mapping.
+  // To be passed on; valid until close_fd(), which does not unmap.
   int fd() const noexcept { return fd_.get(); }
   void close_fd() noexcept { fd_.reset(); }
 

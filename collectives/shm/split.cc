@@ -4,7 +4,7 @@
 
 namespace dl::collectives::shm {
 
-// The parent carries the new groups' addresses, so that no store is needed.
+// The parent group exchanges the new groups' addresses, so no store is needed.
 Ref<ProcessGroup> Group::split(const SplitOptions& o) {
   return split_group(
       *this, o, next_split_++, how_, 1,

@@ -1,4 +1,5 @@
-// Core's half that wakes peers that sleep, and sleeps: no ring that matters is missed (bell.h).
+// Core's functions that wake sleeping peers, and sleep without missing a ring that matters
+// (bell.h).
 #include "collectives/shm/core.h"
 
 namespace dl::collectives::shm {

@@ -133,7 +133,7 @@ class SoloGroup final : public ProcessGroup {
   Ref<Work> reduce_alone(const Descriptor& what, const CallOptions& call, const void* input,
                          void* output) {
     Ref<Work> work = begin(what, call);
-    // Also brings bool into its canonical form, as a reduction of several would.
+    // combine() turns each bool into 0 or 1, as a reduction over several ranks does.
     const void* const shares[] = {input};
     combine(what.dtype, what.reduce, output, shares, what.count);
     return work;

@@ -1,5 +1,5 @@
-// SoloGroup: a group of one rank. No key, no socket, no thread: every operation is a copy, done
-// when the call returns. The same checks and texts as in a larger group. Thread-safety:
+// SoloGroup: a group of one rank, without key, socket or thread: every operation is a copy that is
+// done when the call returns. Checks and error texts are those of larger groups. Thread-safety:
 // process_group.h.
 #pragma once
 

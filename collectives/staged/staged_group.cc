@@ -13,7 +13,7 @@
 namespace dl::collectives {
 namespace {
 
-// Pinned memory that grows, in the name of the device that a call's stream is on.
+// Pinned memory that grows, allocated for the device of the call's stream.
 class Room {
  public:
   explicit Room(cuda::Runtime& runtime) : cuda_(runtime) {}
@@ -61,8 +61,8 @@ class Sent final : public Work {
   const Ref<Work> host_;
 };
 
-// A receive: its bytes go on to the GPU when somebody waits for them, or asks whether they are
-// there; both then wait for the stream, too.
+// A receive: its bytes are copied to the GPU when a thread waits for them or polls; then it also
+// waits for the stream.
 class Received final : public Work {
  public:
   Received(cuda::Runtime& runtime, Ref<Work> host, Ref<Held> staged, const RecvOptions& options,
@@ -186,7 +186,7 @@ class StagedGroup final : public ProcessGroup {
     begin(OpKind::kBarrier, o.call, nullptr, 0, input_);
     return finish(host_->barrier({.call = on_the_host(o.call)}), o.call, nullptr, nullptr, 0);
   }
-  // Messages do not block, as those of two ranks may wait for each other.
+  // Messages do not block, because those of two ranks may wait for each other.
   Ref<Work> send(const SendOptions& o) override {
     const std::size_t bytes = bytes_of(o.count, o.dtype, o.buffer);
     const auto staged = make_ref<Held>(cuda_);
@@ -219,7 +219,7 @@ class StagedGroup final : public ProcessGroup {
 
   void abort(std::string_view reason) noexcept override { host_->abort(reason); }
   int rank_in_job() const noexcept override { return host_->rank_in_job(); }
-  // The host's numbers are not this group's: a staged operation may be several of its.
+  // The host group numbers operations differently: one staged operation may be several of its own.
   void fail(const std::exception_ptr& cause,
             std::optional<std::uint64_t> /*spared*/) noexcept override {
     host_->fail(cause, std::nullopt);
@@ -238,7 +238,7 @@ class StagedGroup final : public ProcessGroup {
   static std::size_t sum(std::span<const std::size_t> counts) noexcept {
     return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   }
-  // A null pointer is the host group's to refuse.
+  // Leaves it to the host group to refuse a null pointer.
   static std::size_t bytes_of(std::size_t count, DType dtype, const void* memory) noexcept {
     return memory == nullptr ? 0 : count * size_of(dtype);
   }

@@ -1,4 +1,4 @@
-// Core's half that moves the data of collectives.
+// Core's functions that move the data of collectives.
 #include <algorithm>
 #include <cstring>
 
@@ -8,9 +8,10 @@
 namespace dl::collectives::tcp {
 namespace {
 
-// Peers a few operations behind still deserve to see both sides of a mismatch.
+// Past operations to keep, so that a peer that is a few operations behind is told both sides of a
+// mismatch.
 constexpr std::size_t kPastOperations = 256;
-// Then the other direction and the other peers get their turn.
+// After that many slices the other direction and the other peers get their turn.
 constexpr int kSlicesARound = 2;
 
 }  // namespace
@@ -27,7 +28,7 @@ bool Core::advance_data(Peer& p, Engine::Clock::time_point now) {
   return received || sent;
 }
 
-// Every idle lane gets its next frame.
+// Gives the next frame to every idle lane.
 void Core::load_lanes(Peer& p) {
   Collective& running = *queue_.front();
   while (p.leaving.size() < p.data.size()) {
@@ -55,13 +56,13 @@ bool Core::transmit_data(Peer& p) {
     const auto next = std::ranges::find_if(
         p.leaving, [](const Peer::Leaving& l) { return l.lane->is_sending(); });
     if (next == p.leaving.end()) break;
-    // A lane that is full does not keep the next one waiting.
+    // A full lane does not delay the next one.
     bool some = false;
     for (auto l = next; l != p.leaving.end() && !some; ++l) {
       some = l->lane->is_sending() && l->lane->flush();
     }
     if (!some) break;
-    // In their order, as what is complete counts from the front.
+    // In order: complete bytes are counted from the front.
     while (!p.leaving.empty() && !p.leaving.front().lane->is_sending()) {
       queue_.front()->sent(p.who.rank, p.leaving.front().bytes);
       p.leaving.pop_front();
@@ -109,8 +110,8 @@ bool Core::admit(Peer& p, const FrameHeader& header) {
   };
   if (running == nullptr || theirs.sequence != running->descriptor.sequence) {
     const std::uint64_t ours = running == nullptr ? last_called_ + 1 : running->descriptor.sequence;
-    // Early: it is ahead of this rank. That is fine unless this rank still waits for its part in
-    // the operation under way, which it then has left without giving it.
+    // The frame is early: the peer is ahead of this rank. That is fine unless this rank still needs
+    // the peer's data for the operation under way, which the peer has then skipped.
     if (theirs.sequence >= ours) {
       if (running == nullptr || running->expected(p.who.rank) == nullptr) return false;
       differs(running->descriptor, mismatch_text(theirs, p.who.text(), running->descriptor, us));

@@ -11,10 +11,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A peer that does not read any more cannot keep this rank from leaving for longer.
+// A peer that no longer reads delays this rank's leaving by at most this long.
 constexpr auto kRetireTime = 1s;
 constexpr auto kRetireLook = 1ms;
-// Peers that have not heard of a failure yet may send for so long before this rank acts on it.
+// Peers that have not heard of a failure yet may go on sending: read their data for at most this
+// long before the failure takes effect.
 constexpr auto kMostTakeTime = 100ms;
 
 }  // namespace
@@ -75,20 +76,25 @@ void Core::throw_if_broken() const {
   if (const std::exception_ptr cause = error()) std::rethrow_exception(cause);
 }
 
-void Core::throw_if_refused(OpKind op) {
+void Core::throw_if_refused(const Descriptor& called) {
   const std::exception_ptr broken = error();
   if (!broken) return;
-  if (is_in_child() || op == OpKind::kSend || op == OpKind::kRecv) std::rethrow_exception(broken);
+  const bool is_message = called.op == OpKind::kSend || called.op == OpKind::kRecv;
+  if (is_in_child() || is_message) std::rethrow_exception(broken);
   const std::lock_guard lock(submit_mutex_);
-  if (next_collective_ > spared_until_.load()) std::rethrow_exception(broken);
+  if (next_collective_ <= spared_until_.load()) return;
+  report_late_call(cause_of(broken), called, next_collective_, reports_failures_);
+  std::rethrow_exception(broken);
 }
 
 void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
-  // Before any lock: in a child another thread's would never be given back.
+  // Check before taking any lock: in a forked child, a lock that another thread held is never
+  // released.
   if (is_in_child()) throw_if_broken();
   release_finished();
-  const std::lock_guard lock(submit_mutex_);
   Descriptor& d = operation->descriptor;
+  const profiler::Span span = call_span(d);
+  const std::lock_guard lock(submit_mutex_);
   const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
   const std::exception_ptr broken = error();
   if (broken && (is_message || next_collective_ > spared_until_.load())) {
@@ -97,11 +103,11 @@ void Core::submit(Engine& engine, const Ref<Operation>& operation, bool drive) {
   }
   d.sequence = is_message ? next_message_++ : next_collective_++;
   operation->hash = hash(d, salt_);
-  // A message's number is this rank's own, so that its hash is no other rank's.
+  // Messages are numbered by each rank alone, so their hash means nothing to other ranks.
   operation->slot =
       recorder_.enqueue(is_message ? record_of(d, 0, static_cast<const Message&>(*operation).peer)
                                    : record_of(d, operation->hash));
-  // Under the lock, so that the inbox keeps the order of the numbers.
+  // Post under the lock, so that the inbox keeps the order of the sequence numbers.
   engine.post(
       {.kind = Engine::Request::Kind::kStart, .core = Ref<Core>(this), .operation = operation},
       drive);
@@ -150,6 +156,10 @@ void Core::start(Ref<Operation> operation) {
   const bool is_message = d.op == OpKind::kSend || d.op == OpKind::kRecv;
   const bool is_broken = is_poisoned() && (is_message || d.sequence > spared_until_.load());
   if (is_broken || is_retiring_) {
+    // It was called before the group broke, and reached the driver after.
+    if (is_broken && !is_message) {
+      report_late_call(cause_of(error()), d, d.sequence, reports_failures_);
+    }
     operation->end(is_broken ? error()
                              : std::make_exception_ptr(
                                    Error(ErrorKind::kAborted,
@@ -200,7 +210,7 @@ void Core::go_on_leaving(Engine::Clock::time_point now, bool moved) {
   } else if (now - last_move_ > kExitQuiet || now - leave_begin_ > kExitTime) {
     is_leaving_ = false;
     const std::lock_guard lock(news_mutex_);
-    retired_ = true;  // as far as it may: its peers hear of its end
+    retired_ = true;  // as far as it can be: the peers notice the end of its process
     news_changed_.notify_all();
   }
 }
@@ -231,9 +241,9 @@ bool Core::close_if_retired() {
   const auto has_left = [this](Peer& p) {
     if (!is_other(p)) return true;
     const bool side_ended = p.side->health() != Link::Health::kOpen;
-    // A broken group does not send the rest of its data. What the kernel has of a collective that
-    // is complete here it sends after the end, too: a peer that still takes part in that one has
-    // sent nothing behind it that would be lost unread and reset the connection.
+    // A broken group discards the rest of its data. Data of a completed collective that is already
+    // in the kernel is still sent after close(): a peer that is still in this collective has sent
+    // nothing later, so no unread bytes can reset the connection.
     const bool data_left = is_poisoned() || std::ranges::all_of(p.data, [](const auto& lane) {
                              return !lane->is_sending() && lane->is_drained();
                            });

@@ -1,13 +1,14 @@
-// Core: the state of one TCP group: its peers, what runs, what waits, and why it is broken.
+// Core: the state of one TCP group: its peers, the running and waiting operations, and the error
+// that broke it.
 //
-// The public half may be called from any thread. Everything under "driver" runs only in whoever
-// drives the engine (engine.h) and never blocks. Collectives run one at a time in the order of
-// their sequence numbers; point-to-point messages run beside them, on a link of their own, so that
-// a message is never stuck behind the data of a collective that this rank has not called yet.
+// The public half may be called from any thread. Everything under "driver" runs only in the thread
+// that drives the engine (engine.h), and never blocks. Collectives run one at a time in the order
+// of their sequence numbers. Point-to-point messages have a link of their own, so that a message
+// never waits behind the data of a collective that this rank has not called yet.
 //
-// How peers are told apart:
+// States of a peer besides "here":
 //   left   said goodbye: an error only for an operation that it has not called
-//   gone   its links ended without that: an error for every operation that still needs it
+//   gone   its links ended without a goodbye: an error for every operation that still needs it
 #pragma once
 
 #include <poll.h>
@@ -35,23 +36,24 @@
 
 namespace dl::collectives::tcp {
 
-// Each side may have this much of small messages on the way to a rank that has not asked for them.
+// Bytes of small messages that one rank may send to another before the receiver asks for them.
 inline constexpr std::size_t kCreditBytes = 1024 * 1024;
 
 struct Peer {
   Identity who;
-  // The lanes of collectives' data; a collective's frame number i takes lane i modulo their number.
-  // Both are empty for this rank itself.
+  // The lanes for the data of collectives: frame i of a collective takes lane i modulo their
+  // number. `data` and `side` are empty for this rank itself.
   std::vector<std::unique_ptr<Link>> data;
-  std::unique_ptr<Link> side;  // messages, and all that must get through
-  UniqueFd process;            // readable when it has ended; none where it cannot be seen
+  std::unique_ptr<Link> side;  // messages and control frames
+  // A pidfd, readable when the process has ended; empty if this rank cannot see the process.
+  UniqueFd process;
   bool has_exited = false;
 
-  // Bytes of an element that a read has cut in two.
+  // Bytes of an element that is only partly read.
   std::array<std::byte, sizeof(std::uint64_t)> carry{};
   std::size_t carried = 0;
-  bool admitted = false;  // the present data frame was checked
-  // Data frames under way, the oldest first, at most one a lane.
+  bool admitted = false;  // the current data frame was checked
+  // Data frames being sent, oldest first, at most one a lane.
   struct Leaving {
     Link* lane;
     std::size_t bytes;
@@ -63,8 +65,8 @@ struct Peer {
     std::vector<std::byte> payload;
   };
   std::deque<OutFrame> out;
-  std::vector<std::byte> out_payload;  // of the frame that is leaving
-  std::size_t bulk_leaving = 0;        // bytes of bulk.front() that are leaving
+  std::vector<std::byte> out_payload;  // of the frame that is being sent
+  std::size_t bulk_leaving = 0;        // bytes of bulk.front() that are being sent
 
   // Messages to this peer.
   std::size_t credit = kCreditBytes;
@@ -72,33 +74,33 @@ struct Peer {
   std::unordered_map<std::uint64_t, Ref<Message>> requested;  // wait for kClear
   std::deque<std::pair<std::uint64_t, Ref<Message>>> bulk;    // cleared
   // Messages from this peer.
-  std::unordered_map<std::uint64_t, Ref<Message>> receiving;  // cleared by us
+  std::unordered_map<std::uint64_t, Ref<Message>> receiving;  // this rank has sent kClear
   std::size_t owed_credit = 0;
-  Ref<Message> incoming;                    // receiver of the side link's present frame
-  std::vector<std::byte> incoming_payload;  // where nobody has asked for it yet
+  Ref<Message> incoming;                    // receiver of the side link's current frame
+  std::vector<std::byte> incoming_payload;  // of a message for which no receive is posted yet
   std::byte* incoming_to = nullptr;
   bool side_begun = false;
 
   enum class State : std::uint8_t { kHere, kLeft, kGone } state = State::kHere;
   Engine::Clock::time_point ended{};  // when the first of its links ended
   bool has_ended = false;
-  bool outlives_link = false;     // its process runs on without one that has ended
-  bool is_late = false;           // nothing came since, for long enough
-  std::uint64_t last_called = 0;  // as far as this rank knows
+  bool outlives_link = false;     // its process still runs although a link has ended
+  bool is_late = false;           // nothing was received for kGoneGrace after its link ended
+  std::uint64_t last_called = 0;  // the last sequence number that this rank has heard of
   Engine::Clock::time_point last_answer{};
-  Engine::Clock::time_point last_heard{};  // bytes of any kind
+  Engine::Clock::time_point last_heard{};  // last time that any bytes came
 };
 
-// What is known of a peer that was asked for a sign of life.
+// What is known of a peer that was sent a probe.
 enum class Contact : std::uint8_t {
   kAnswers,
-  kSlow,    // the question is still on its way, to a host that can be reached
-  kSilent,  // it leaves the question unanswered, or its host does
+  kSlow,    // the probe is still on its way, to a host that can be reached
+  kSilent,  // it has the probe and does not answer, or its host does not
 };
 
 class Core final : public RefCounted {
  public:
-  // `recorder`: null: nothing is recorded.
+  // `recorder`: null if nothing is recorded.
   Core(Mesh mesh, std::string name, std::uint64_t generation, WaitPolicy policy,
        const std::shared_ptr<record::Recorder>& recorder, bool reports_failures = true);
 
@@ -111,26 +113,27 @@ class Core final : public RefCounted {
   }
 
   std::exception_ptr error() const noexcept;
-  // This process is a forked child of the rank: it has no part in the group, and every call throws.
+  // True in a forked child of the rank: it is not a member of the group, and every call throws.
   bool is_in_child() const noexcept { return fork_mark_.is_in_child(); }
   std::exception_ptr gone_rank() const;
-  // After a mismatch, what this rank has called in that place.
+  // After a mismatch: the operation that this rank has called under that sequence number.
   std::string own_call() const;
   void throw_if_broken() const;
-  // throw_if_broken() before a call of `op`. A broken group still takes calls that it spares.
-  void throw_if_refused(OpKind op);
-  // The last collective that is complete here, and the last one that the broken group spares
-  // (ProcessGroup::fail).
+  // throw_if_broken() before a call; a broken group still accepts the calls that it spares. After a
+  // mismatch it reports the refused call.
+  void throw_if_refused(const Descriptor& called);
+  // The last collective that is complete on this rank, and the last one that the broken group still
+  // completes ("spares", ProcessGroup::fail).
   std::uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
   std::uint64_t spared() const noexcept { return spared_until_.load(); }
   // Numbers the operation and hands it to the engine.
   void submit(Engine& engine, const Ref<Operation>& operation, bool drive);
-  // Lets go of operations that are over; on the caller's thread, as owners may run users' code.
+  // Releases operations that are over, on the caller's thread, because owners may run users' code.
   void release_finished();
-  // False where the peers have not taken everything by the deadline.
+  // Returns false if the peers have not taken everything by the deadline.
   bool wait_until_retired(Deadline deadline);
-  // How often a peer has answered, or the group broke; and sleeps until that is another number.
-  // False: the deadline passed.
+  // news() counts the peers' answers and the break of the group. wait_for_news() sleeps until the
+  // count differs from `known`, and returns false if the deadline passes first.
   std::uint64_t news() const;
   bool wait_for_news(std::uint64_t known, Deadline deadline);
 
@@ -141,58 +144,60 @@ class Core final : public RefCounted {
   void attach();
   void start(Ref<Operation> operation);
   void abort(const std::string& reason);
-  // Breaks the group with a cause that is known already.
+  // Breaks the group with a known cause.
   void break_with(Cause cause, std::optional<std::uint64_t> spared) {
     fail(std::move(cause), -1, spared);
   }
   void retire();
-  // As retire(), when the process ends: first lets what is under way come to its end as long as it
-  // moves; says nothing if something is left then.
+  // retire() for the end of the process: first lets operations under way finish as long as they
+  // make progress. Sends no goodbye if some are still unfinished then.
   void leave_at_exit();
   bool is_idle() const noexcept {
     return queue_.empty() && messages_.empty() && heard_.empty() && !is_retiring_;
   }
   bool close_if_retired();
-  // Moves what can be moved, a few slices at most; true where something moved.
+  // Moves a few slices at most, without blocking; true if any moved.
   bool advance(Engine::Clock::time_point now);
   Engine::Clock::time_point next_timer() const noexcept { return timer_; }
-  // For whom an operation waits: "waiting for rank 2 (node1, pid 4711), which has not called it
-  // ..."
-  // `asked`: ranks that have not answered since then may have called it meanwhile.
+  // Which ranks an operation waits for: "waiting for rank 2 (node1, pid 4711), which has not called
+  // it ...". `asked`: when the probes were sent; a rank that has not answered since may have called
+  // the operation meanwhile.
   std::string missing_text(const Operation& operation, Engine::Clock::time_point asked = {}) const;
-  // Asks all that are here for a sign of life.
+  // Sends a probe to every peer that is here.
   void ask_peers();
-  // Whether a rank that is here has given no sign of life since then: it is silent, or the line to
-  // it is slow. False if the group is broken.
+  // True while a rank that is here has given no sign of life since `asked`: it is silent, or its
+  // link is slow. False if the group is broken.
   bool awaits_signs(Engine::Clock::time_point asked) const;
-  // Who has given none since then, though the question has arrived. Empty where the group is
-  // broken.
+  // Peers that have received the probe and have given no sign of life since `asked`. Empty if the
+  // group is broken.
   std::vector<Identity> silent_peers(Engine::Clock::time_point asked) const;
-  // All that are here have said since then what they have called last.
+  // True if all peers that are here have told their last called operation since `asked`.
   bool have_answered(Engine::Clock::time_point asked) const;
-  // When this group's links have last brought something of this rank's process.
+  // When this group's links last received anything from this rank's process.
   Signs signs_of(const Identity& who) const noexcept;
-  // The rank that an operation waits for first; -1: not known.
+  // The first rank that an operation waits for; -1 if unknown.
   int missing_rank(const Operation& operation) const;
 
  private:
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
-  // Driver: broken, and every spared collective is over.
+  // Driver: true if the group is broken and every spared collective is over.
   bool is_closed() const noexcept {
     return is_poisoned() && completed_ >= spared_until_.load(std::memory_order_relaxed);
   }
-  bool is_other(const Peer& p) const noexcept { return p.who.rank != rank_; }
+  // False for all peers once this rank has closed its links to them.
+  bool is_other(const Peer& p) const noexcept { return p.who.rank != rank_ && p.side; }
   void tell_news() noexcept;
 
   // collective.cc
-  // The lane that brings this peer's next data frame.
+  // The lane on which this peer's next data frame arrives.
   Link& incoming_lane(const Peer& p) const noexcept;
   bool advance_data(Peer& p, Engine::Clock::time_point now);
   void load_lanes(Peer& p);
   bool transmit_data(Peer& p);
   bool receive_data(Peer& p);
-  // False: not this round. Breaks the group where the frame belongs to another operation.
+  // Returns false if the frame must wait. Breaks the group if the frame belongs to another
+  // operation.
   bool admit(Peer& p, const FrameHeader& header);
   bool apply(Peer& p, Link& lane, const FrameHeader& header);
   void finish_front();
@@ -205,7 +210,7 @@ class Core final : public RefCounted {
   bool receive_side(Peer& p);
   void start_message(Ref<Message> message);
   void advance_sends(Peer& p);
-  // Gives a receive what came without its being there.
+  // Completes a receive with a message that arrived before it was posted.
   void receive(const Ref<Message>& message, const Unexpected& got);
   void begin_side_frame(Peer& p, const FrameHeader& header);
   void end_side_frame(Peer& p, const FrameHeader& header);
@@ -215,24 +220,25 @@ class Core final : public RefCounted {
   void push(Peer& p, FrameHeader header, std::vector<std::byte> payload = {});
 
   // failure.cc
-  // Breaks the group and tells the peers; where another rank is to blame the agent hears of it, so
-  // that it looks for the first cause there. `told_by`: the rank of this group that found the cause
-  // and has told all others; -1: this one. What another found is passed on, as it may have gone
-  // before everybody had heard it, and what comes from this rank's end would count instead.
+  // Breaks the group and tells the peers. If another rank is to blame, the agent is told as well,
+  // so that it looks for the first cause there. `told_by` is the rank of this group that found the
+  // cause and told it to all; -1 means this rank. A cause found by another rank is passed on: that
+  // rank may have exited before all had heard it, and then this rank's own exit would be taken for
+  // the cause.
   void fail(Cause cause, int told_by = -1, std::optional<std::uint64_t> spared = {});
-  // Breaks the group with what peers have said (heard_).
+  // Breaks the group with the cause that peers have reported (heard_).
   void take_news();
-  // In a group that is broken already: spares collectives up to this number only.
+  // In a broken group: spares collectives up to this number only.
   void spare_only(std::uint64_t until);
   void tell_abort(const Cause& cause, int told_by);
-  // What this rank has called under the number of the operation in which the cause was found.
+  // The operation that this rank has called under the sequence number of the cause.
   std::string call_of(const Cause& cause) const;
   void end_all(const std::exception_ptr& error);
   void leave_out_stops(Engine::Clock::time_point now);
   void look_at_clocks(Engine::Clock::time_point now);
   void look_at_clock(Operation& operation, Engine::Clock::time_point now);
   void on_control(Peer& p, const FrameHeader& header);
-  // Another collective goes first.
+  // True if an earlier collective has to finish first.
   bool is_behind(const Operation& operation) const noexcept;
   // Ranks that have left or are gone.
   std::vector<Identity> departed() const;
@@ -252,7 +258,7 @@ class Core final : public RefCounted {
   Contact contact_with(const Peer& p, Engine::Clock::time_point asked) const;
   Contact contact_with(const Peer& p, const Questions& questions) const;
 
-  // Throws what broke out of a driver's step into the group instead.
+  // Runs a step of the driver; an exception breaks the group instead of leaving the driver.
   template <typename F>
   void guarded(const F& step) noexcept;
 
@@ -282,14 +288,14 @@ class Core final : public RefCounted {
   std::vector<Ref<Operation>> finished_;
 
   // Driver.
-  std::vector<std::pair<const char*, std::uint8_t>> algorithms_;  // the recorder's numbers for them
+  std::vector<std::pair<const char*, std::uint8_t>> algorithms_;  // their numbers in the recorder
   std::deque<Ref<Collective>> queue_;                             // the front one runs
   std::vector<Ref<Message>> messages_;
-  std::deque<Descriptor> past_;  // the last collectives that are over, to quote from
+  std::deque<Descriptor> past_;  // the last completed collectives, quoted in mismatch errors
   std::uint64_t last_called_ = 0;
-  std::atomic<std::uint64_t> completed_{0};  // the last collective that went well
-  // What peers have said of a failure. It breaks the group when all that came before it is taken:
-  // what has arrived whole needs nobody any more.
+  std::atomic<std::uint64_t> completed_{0};  // the last collective that succeeded
+  // A failure that peers have reported. It breaks the group after everything that came before it is
+  // read: an operation whose data has all arrived can still complete.
   struct News {
     Cause cause;
     int told_by;

@@ -23,11 +23,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kParkTime = 1ms;
-// A caller that has waited for so long gives its core away between two looks: if nobody wants it,
-// that costs a third of a microsecond, and if another program does, a caller that spins on would
-// lose it for a whole time slice, or keep the very rank from running that it waits for.
+// A caller that has waited this long yields its core between two polls. A yield costs a third of a
+// microsecond on an idle core. A caller that only spins could lose its core for a whole time slice,
+// or keep the rank that it waits for from running.
 constexpr auto kSpinBeforeYield = 50us;
-// Deadlines of operations that nobody waits for are seen this late at most.
+// Deadlines of operations for which no thread waits are noticed at most this late.
 constexpr auto kLongestSleep = 50ms;
 constexpr int kEventsARound = 64;
 
@@ -102,8 +102,8 @@ void Engine::post(Request request, bool drive_now) {
   }
 }
 
-// Sequentially consistent on both sides: either the poster's try sees the role free, or this look
-// into the inbox sees the request.
+// Sequentially consistent on both sides: either the poster's try_role sees the role free, or this
+// load of has_requests_ sees the request.
 void Engine::give_role_back() {
   driving_.store(false);
   while (has_requests_.load() && take_role()) {
@@ -134,13 +134,13 @@ bool Engine::drive() {
     more |= core->advance(now);
     timer = std::min(timer, core->next_timer());
   }
-  // Sockets close here, where no event of this round can still name them.
+  // Close sockets here: no event of this round can still refer to them.
   std::erase_if(cores_, [](const Ref<Core>& core) { return core->close_if_retired(); });
   under_way_.store(std::ranges::any_of(cores_, [](const auto& core) { return !core->is_idle(); }));
   if (!cores_.empty()) timer = std::min(timer, now + kLongestSleep);
   next_timer_.store(timer.time_since_epoch().count());
-  // Sequentially consistent on both sides, as above: a thread that fell asleep in the meantime, for
-  // longer than is right now, is either seen here or sees the new timer.
+  // Sequentially consistent on both sides, as above: a thread that has just gone to sleep for too
+  // long is either seen here, or sees the new timer.
   if (sleeping_.load() && timer.time_since_epoch().count() < sleeps_until_.load()) wake();
   return more;
 }
@@ -195,7 +195,7 @@ bool Engine::help(const Operation& operation, const WaitPolicy& policy, Deadline
     }
   }
   const bool last = helpers_.fetch_sub(1) == 1;
-  // Nobody is left who drives: the thread must not sleep its pause out.
+  // The last caller that drove has left: the engine's thread must not sleep its pause out.
   if (last && !over) unpark();
   return over;
 }

@@ -1,20 +1,22 @@
 // Engine: one progress thread for all TCP groups of a process.
 //
-// Only one thread at a time drives: it holds the role, a flag that is only ever tried, never waited
-// for, and while it does so it alone touches the groups' sockets and operations. Usually that is a
-// caller that waits for an operation (it saves two thread switches, wait_policy.h); otherwise the
-// engine's own thread, which sleeps in poll() until a socket has something to say. What the driver
-// does never blocks and runs no user code, so that an operation stuck in one group delays no other.
+// Only one thread at a time drives the engine. It holds the driver's role, a flag that threads try
+// and never wait for, and only this thread touches the groups' sockets and operations. Usually the
+// driver is a caller that waits for an operation, which saves two thread switches (wait_policy.h);
+// otherwise it is the engine's own thread, which sleeps in poll() until a socket is ready. The
+// driver never blocks and runs no user code, so an operation that is stuck in one group delays no
+// other.
 //
-// Requests reach the driver through an inbox. Whoever posts one either becomes the driver or knows
-// that the present driver looks into the inbox once more after it has given the role back.
+// Requests reach the driver through an inbox. The thread that posts a request either becomes the
+// driver, or relies on the current driver to check the inbox once more after it gives the role
+// back.
 //
-// While callers drive, and between two operations of theirs that follow each other soon, the thread
-// stays out of their way: where ranks outnumber cores each of its looks costs one of them its core.
-// It is parked then, and at most a millisecond behind where they leave something to it; a caller
-// that stops to drive what it waits for calls it at once.
+// While callers drive, and between two of their operations in quick succession, the engine's thread
+// is parked: if ranks outnumber cores, each of its polls takes a core from a rank. A parked thread
+// takes over abandoned work at most a millisecond late; a caller that stops driving an unfinished
+// operation wakes it at once.
 //
-// Thread-safety: all public members from any thread. Hold a Ref in everything that may wait.
+// Thread-safety: all public members from any thread. Anything that may wait holds a Ref.
 #pragma once
 
 #include <atomic>
@@ -37,10 +39,10 @@ namespace dl::collectives::tcp {
 
 class Link;
 
-// What has been seen of a rank's process, over all groups that share an engine.
+// Signs of life of a rank's process, over all groups that share an engine.
 struct Signs {
   Deadline::Clock::time_point heard{};
-  bool is_reachable = false;  // its host has acknowledged something of late
+  bool is_reachable = false;  // its host has recently acknowledged data
 };
 
 class Engine final : public RefCounted {
@@ -57,42 +59,42 @@ class Engine final : public RefCounted {
     Cause cause{};                          // with kFail
     std::optional<std::uint64_t> spared{};  // with kFail
   };
-  // `drive`: become the driver for one round where nobody is; otherwise the thread is woken.
+  // `drive`: drive one round if no other thread drives; otherwise the engine's thread is woken.
   void post(Request request, bool drive);
 
   // Drives, or watches others drive, until the operation is over (true) or the policy says sleep.
   bool help(const Operation& operation, const WaitPolicy& policy, Deadline deadline);
 
-  // Drives one round, unless somebody else does.
+  // Drives one round if no other thread drives.
   void poll() {
     if (!take_role()) return;
     drive();
     give_role_back();
   }
-  // Runs `look` while nobody else drives.
+  // Runs `look` while no other thread drives.
   void inspect(const std::function<void()>& look);
 
-  // Driver: a link's socket is watched until it is said otherwise: closing it is not enough where
-  // a child of this process has inherited it.
+  // Driver: adds a link's socket to epoll, or removes it. Closing the socket does not remove it if
+  // a forked child has inherited it.
   void watch(Link& link);
   void unwatch(Link& link) noexcept;
   // Driver.
   Signs signs_of(const Identity& who) const noexcept;
-  // Driver: where bytes to be reduced are received, a slice at a time.
+  // Driver: buffer for received bytes that are still to be reduced, one slice at a time.
   std::byte* staging() noexcept { return staging_.data(); }
 
  private:
   ~Engine() override;
   bool take_role() noexcept { return !driving_.exchange(true); }
   void give_role_back();
-  // One round: inbox, readiness, every group once. True where there is more to do at once.
+  // One round: the inbox, socket readiness, every group once. True if there is more to do at once.
   bool drive();
   void execute(Request& request);
   void run();
   void sleep();
   void park();
   void unpark() noexcept;
-  // Something goes on, and no caller drives it.
+  // True if work is left and no caller drives it.
   bool is_left_alone() const noexcept {
     return helpers_.load() == 0 && (under_way_.load() || has_requests_.load());
   }
@@ -100,7 +102,8 @@ class Engine final : public RefCounted {
 
   UniqueFd epoll_;
   UniqueFd event_;
-  ParentOnlyFds parent_only_;  // through which a child would reach into the parent's
+  // Closed in a forked child, which would otherwise act on the parent's epoll.
+  ParentOnlyFds parent_only_;
 
   std::atomic<bool> driving_{false};
   std::vector<Ref<Core>> cores_;    // driver
@@ -111,12 +114,13 @@ class Engine final : public RefCounted {
   std::atomic<bool> has_requests_{false};
 
   std::atomic<int> helpers_{0};
-  std::atomic<unsigned> helps_{0};      // callers that have begun to wait
-  std::atomic<bool> under_way_{false};  // an operation, or the end of a group, after the last round
+  std::atomic<unsigned> helps_{0};  // callers that have begun to wait
+  // after the last round some group had an operation, or its own end, to finish
+  std::atomic<bool> under_way_{false};
   std::atomic<bool> sleeping_{false};
   std::atomic<bool> stopping_{false};
-  std::atomic<Clock::rep> next_timer_;  // when the groups want to be looked at without any event
-  std::atomic<Clock::rep> sleeps_until_{0};  // of the thread, while it is `sleeping_`
+  std::atomic<Clock::rep> next_timer_;  // when a group must be polled next even without an event
+  std::atomic<Clock::rep> sleeps_until_{0};  // end of the thread's sleep, while `sleeping_`
   std::mutex park_mutex_;
   std::condition_variable unpark_;
   std::thread thread_;

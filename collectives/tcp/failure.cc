@@ -1,4 +1,4 @@
-// Core's part that breaks the group: tells all ranks the cause, and never lets a call hang.
+// Core's functions that break the group: they tell all ranks the cause and end every operation.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = Engine::Clock;
 
-// When the peers are to be asked next whether they are there.
+// When to probe the peers next.
 Clock::time_point ask_time(const Operation& operation, Clock::duration speak_after) noexcept {
   return operation.begin +
          std::min<Clock::duration>(operation.questions.next(operation.timeout, speak_after),
@@ -37,9 +37,9 @@ void Core::take_news() {
 }
 
 void Core::fail(Cause cause, int told_by, std::optional<std::uint64_t> spared) {
-  // What peers have said goes before what this rank has found since.
+  // A cause that peers have reported counts before one that this rank finds later.
   take_news();
-  // What goes wrong with a spared collective ends it with the cause that was first.
+  // A spared collective that fails ends with the first cause.
   if (is_poisoned()) return spare_only(spared.value_or(completed_));
   const int self = identity(rank_).in_job();
   if (cause.found_by < 0) cause.found_by = self;
@@ -66,8 +66,9 @@ void Core::tell_abort(const Cause& cause, int told_by) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(said.data());
   for (Peer& p : peers_) {
     if (!is_other(p)) continue;
-    // Nothing that waited to be said matters now. But a slice under way must end, or what follows
-    // would be taken for its bytes; as its buffer is the caller's again, a copy goes on.
+    // Frames still in the queue no longer matter. A slice that is partly sent must be finished, or
+    // the peer takes the next frame for its bytes; it is sent from a copy, because the caller gets
+    // its buffer back.
     p.out.clear();
     if (p.bulk_leaving > 0) {
       const Message& message = *p.bulk.front().second;
@@ -109,7 +110,7 @@ void Core::end_all(const std::exception_ptr& error) {
     p.requested.clear();
     p.receiving.clear();
     if (p.incoming) {
-      // The rest of its frame goes nowhere: the buffer is the caller's again.
+      // Discard the rest of its frame: the caller gets the buffer back.
       p.incoming = nullptr;
       p.incoming_payload.resize(p.side->payload_left());
       p.incoming_to = p.incoming_payload.data();
@@ -155,7 +156,7 @@ void Core::on_control(Peer& p, const FrameHeader& header) {
   }
 }
 
-// Time in which this process was stopped is not time that it has waited.
+// Deadlines exclude the time in which this process was stopped (SIGSTOP).
 void Core::leave_out_stops(Clock::time_point now) {
   const std::chrono::nanoseconds stopped = stopped_time(now);
   const std::chrono::nanoseconds added = stopped - std::exchange(stopped_, stopped);
@@ -200,7 +201,7 @@ void Core::look_at_clock(Operation& operation, Clock::time_point now) {
   if (is_slow && !operation.has_warned && now >= operation.begin + policy_.speak_after) {
     operation.has_warned = true;
     recorder_.wait_for(operation.slot, missing_rank(operation));
-    if (!is_behind(operation)) {  // else the first one says it
+    if (!is_behind(operation)) {  // otherwise the first operation in the queue warns
       log::warning("{}", with_operation(operation.descriptor,
                                         fmt::format("{} s {}", seconds_text(policy_.speak_after),
                                                     missing_text(operation))));
@@ -217,7 +218,7 @@ int Core::missing_rank(const Operation& operation) const {
   if (d.op == OpKind::kSend || d.op == OpKind::kRecv) {
     const int peer = static_cast<const Message&>(operation).peer;
     if (peer != kAnySource) return peer;
-    // A rank that has left may be the one that was to send it.
+    // The message may have been due from a rank that has left.
     const std::vector<Identity> gone = departed();
     return gone.empty() ? -1 : gone.front().rank;
   }
@@ -229,7 +230,7 @@ int Core::missing_rank(const Operation& operation) const {
                                     [&](const Peer& p) { return is_other(p) && is_missing(p); });
     return found == peers_.end() ? -1 : found->who.rank;
   };
-  // One that is stopped cannot even say that it has not called it.
+  // Blame a silent rank first: a stopped rank cannot say whether it has called the operation.
   int rank = first(
       [&](const Peer& p) { return contact_with(p, operation.questions) == Contact::kSilent; });
   if (rank < 0) rank = first([&](const Peer& p) { return p.last_called < d.sequence; });
@@ -288,7 +289,8 @@ std::string Core::missing_text(const Operation& operation, Clock::time_point ask
     }
   }
   if (missing.empty()) {
-    // Everybody answers: named only now, since a rank behind one that does not answer is slow too.
+    // All ranks answer. Name slow ranks only now, because a rank that waits for a silent one is
+    // slow too.
     const auto& running = static_cast<const Collective&>(operation);
     for (const Peer& p : peers_) {
       if (is_other(p) && running.needs(p.who.rank)) {

@@ -1,8 +1,8 @@
-// The header that stands before everything a group's ranks send each other (docs/protocol.md,
-// "Collectives over TCP"). 64 bytes, little-endian.
+// The 64-byte header, little-endian, of every frame that the ranks of a group exchange
+// (docs/protocol.md, "Collectives over TCP").
 //
-// decode() trusts nothing: after it, every enumerator is one of ours and no length exceeds what its
-// kind of frame may carry. Pure functions; any thread.
+// decode() trusts no input: it returns only known enumerators and lengths that the frame type
+// allows. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -19,14 +19,14 @@ namespace dl::collectives::tcp {
 enum class FrameType : std::uint8_t {
   kData = 1,    // a slice of a collective's transfer
   kMessage,     // a whole small message
-  kRequest,     // a large message wants to be sent; aux: its id
-  kClear,       // the request `aux` may be sent
+  kRequest,     // asks to send a large message; aux: its id
+  kClear,       // the message of request `aux` may be sent
   kBulk,        // a slice of the message `aux`
   kCredit,      // `aux` bytes of small messages were consumed
-  kProbe,       // where are you?
-  kProbeReply,  // sequence: the last operation that was called here
+  kProbe,       // asks for a kProbeReply
+  kProbeReply,  // sequence: the last operation that the sender has called
   kAbort,       // the group is broken; detail: ErrorKind, payload: the cause
-  kGoodbye,     // this rank leaves the group in good order
+  kGoodbye,     // the sender leaves the group without an error
 };
 inline constexpr std::size_t kFrameTypeCount = 10;
 std::string_view name_of(FrameType type) noexcept;
@@ -49,7 +49,7 @@ struct FrameHeader {
 };
 
 void encode(const FrameHeader& header, std::span<std::byte, kHeaderBytes> to) noexcept;
-// nullopt where the bytes are no header of ours.
+// Returns nullopt if the bytes are not a valid header.
 std::optional<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> from) noexcept;
 
 }  // namespace dl::collectives::tcp

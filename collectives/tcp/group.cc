@@ -10,10 +10,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A little more than the Core gives its peers.
+// A little more than Core's kRetireTime.
 constexpr auto kRetireWait = 2s;
-// Up to here the caller itself hands the bytes to the kernel before the call returns; more would
-// keep it from its own work.
+// Up to this size the caller itself sends the data before the call returns; sending more would
+// delay the caller's own work.
 constexpr std::size_t kInlineBytes = 64 * 1024;
 
 }  // namespace
@@ -28,15 +28,21 @@ Group::Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& 
   forget_connecting(how_);
   how_.engine = nullptr;
   core_->bind(*engine_);
-  // Not driven from here: the engine's thread must learn that there is something to look after.
+  // `drive` is false here: the engine's thread must learn that a group exists.
   engine_->post({.kind = Engine::Request::Kind::kAdd, .core = core_}, false);
 }
 
 Group::~Group() {
   if (core_->is_in_child()) {
-    // The engine's thread is not here to be joined, nor are the peers to be told.
+    // The engine's thread does not exist in the child, and the child must not say goodbye to the
+    // peers.
     core_->retain();
     engine_->retain();
+    return;
+  }
+  if (at_exit_.has_left()) {
+    AtExit::keep(core_);
+    AtExit::keep(engine_);
     return;
   }
   engine_->post({.kind = Engine::Request::Kind::kRetire, .core = core_}, true);
@@ -51,7 +57,13 @@ void Group::leave_at_exit() {
 
 void Group::check_start(const Descriptor& what, const CallOptions& call) const {
   check_call(what, call, "tcp");
-  core_->throw_if_refused(what.op);
+  at_exit_.stay_if_leaving();
+  stay_or_throw([&] { throw_if_refused(what); });
+}
+
+void Group::throw_if_refused(Descriptor called) const {
+  called.plan = choices_.hash();
+  core_->throw_if_refused(called);
 }
 
 Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const void* input,
@@ -70,7 +82,7 @@ Ref<Work> Group::start(const Descriptor& what, const CallOptions& call, const vo
   auto operation =
       make_ref<Collective>(engine_, core_, planned, call.timeout.value_or(how_.timeout), call.holds,
                            std::move(schedule), size(), input, output);
-  core_->submit(*engine_, operation, leaving <= kInlineBytes);
+  stay_or_throw([&] { core_->submit(*engine_, operation, leaving <= kInlineBytes); });
   return operation;
 }
 
@@ -88,7 +100,7 @@ Ref<Work> Group::all_gather(const AllGatherOptions& o) {
   const Descriptor what = descriptor_of(o);
   check_all_gather(o, rank(), size());
   check_start(what, o.call);
-  // The caller copies its own part: a long copy must not keep other groups waiting.
+  // Copy here, on the caller's thread: a long copy in the driver would delay other groups.
   const std::size_t bytes = o.count * size_of(o.dtype);
   auto* const own = static_cast<std::byte*>(o.output) + static_cast<std::size_t>(rank()) * bytes;
   if (own != o.input && bytes > 0) std::memcpy(own, o.input, bytes);
@@ -124,7 +136,7 @@ Ref<Work> Group::start_message(const Descriptor& what, const CallOptions& call, 
   check_start(what, call);
   auto message = make_ref<Message>(engine_, core_, what, call.timeout.value_or(how_.timeout),
                                    call.holds, peer, static_cast<std::byte*>(buffer));
-  core_->submit(*engine_, message, true);
+  stay_or_throw([&] { core_->submit(*engine_, message, true); });
   return message;
 }
 
@@ -137,7 +149,7 @@ Ref<Work> Group::recv(const RecvOptions& o) {
 }
 
 void Group::fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept {
-  if (core_->is_in_child()) return;  // it does not speak for the rank
+  if (core_->is_in_child()) return;  // a forked child does not speak for the rank
   try {
     engine_->post({.kind = Engine::Request::Kind::kFail,
                    .core = core_,
@@ -145,7 +157,7 @@ void Group::fail(const std::exception_ptr& cause, std::optional<std::uint64_t> s
                    .spared = spared},
                   true);
   } catch (...) {
-    // Out of memory: the peers notice this rank's end instead.
+    // Out of memory: the peers will notice this rank's exit instead.
   }
 }
 
@@ -164,10 +176,10 @@ std::vector<Identity> Group::silent_peers(Deadline::Clock::time_point asked, Dea
       silent = core_->silent_peers(asked);
       awaits_signs = core_->awaits_signs(asked);
     });
-    // A rank counts as silent only after its host has acknowledged the question. The host of a
-    // stopped rank does that some 40 ms late.
+    // A rank counts as silent only after its host has acknowledged the probe. The host of a stopped
+    // rank acknowledges about 40 ms late (delayed ACK).
     if (!awaits_signs || is_last) return silent;
-    // Bytes that come are a sign of life, too, and no news.
+    // Data is a sign of life too, but does not wake wait_for_news().
     is_last = !core_->wait_for_news(known, until);
   }
 }
@@ -178,7 +190,7 @@ void Group::abort(std::string_view reason) noexcept {
     engine_->post(
         {.kind = Engine::Request::Kind::kAbort, .core = core_, .text = std::string(reason)}, true);
   } catch (...) {
-    // Out of memory: the peers notice this rank's end instead.
+    // Out of memory: the peers will notice this rank's exit instead.
   }
 }
 

@@ -1,5 +1,5 @@
-// TcpGroup's class: checks arguments, makes operations, hands them to its Core. For
-// make_tcp_group() and tests; users see ProcessGroup.
+// The class behind make_tcp_group(): checks arguments, makes operations, submits them to its Core.
+// Used by make_tcp_group() and tests; users see ProcessGroup.
 #pragma once
 
 #include "collectives/at_exit.h"
@@ -11,7 +11,7 @@ namespace dl::collectives::tcp {
 
 class Group final : public ProcessGroup {
  public:
-  // `how`: also that of further groups, made by split().
+  // `how`: also used for the groups that split() makes.
   Group(Ref<Engine> engine, Mesh mesh, GroupOptions how, const WaitPolicy& policy = {},
         const Choices& choices = {});
 
@@ -48,31 +48,34 @@ class Group final : public ProcessGroup {
   void fail(const std::exception_ptr& cause, std::optional<std::uint64_t> spared) noexcept override;
   int rank_in_job() const noexcept override { return how_.in_job(); }
 
-  // For a group that this one is part of. -------------------------------------------------------
+  // For a hybrid group that contains this group.
+  // ----------------------------------------------------
   const Identity& identity(int rank) const noexcept { return core_->identity(rank); }
   const Identity& identity() const noexcept { return identity(rank()); }
   const Plan& whole_plan() const noexcept { return how_.plan; }  // rank 0's
-  // Collective: all ranks have called the same operation, whose bytes go another way. It takes a
-  // number as this group's own do, which is written into `what`. Ranks that differ get kMismatch.
+  // Collective without data: checks that all ranks have called the same operation, whose data moves
+  // elsewhere. It takes one of this group's sequence numbers and stores it in `what`. If ranks
+  // differ, it fails with kMismatch.
   Ref<Work> agree(Descriptor& what, const CallOptions& call);
-  // After a mismatch, what this rank has called in that place.
+  // After a mismatch: the operation that this rank has called under that sequence number.
   std::string own_call() const { return core_->own_call(); }
-  // The last collective that this rank has completed, and the last one that the broken group
-  // spares.
+  // The last collective that this rank has completed, and the last one that the broken group still
+  // completes.
   std::uint64_t completed() const noexcept { return core_->completed(); }
   std::uint64_t spared() const noexcept { return core_->spared(); }
-  // Throws if a call of `op` would be refused, as the group is broken.
-  void throw_if_refused(OpKind op) const { core_->throw_if_refused(op); }
-  // Asks all ranks for a sign of life.
+  // Throws if the group is broken and refuses the call.
+  void throw_if_refused(Descriptor called) const;
+  // Sends a probe to every rank.
   void ask_peers();
-  // Who has given none since `asked`, which has reached it; waits for all ranks' signs until the
-  // deadline. Empty if all have given one, and if the group is broken.
+  // Waits until the deadline for signs of life from all ranks, and returns the ranks that have
+  // received the probe and given none since `asked`. Empty if all have answered, or if the group is
+  // broken.
   std::vector<Identity> silent_peers(Deadline::Clock::time_point asked, Deadline until);
 
  private:
   ~Group() override;
   void leave_at_exit();
-  // Before this rank's buffers are touched.
+  // To be called before this rank's buffers are touched.
   void check_start(const Descriptor& what, const CallOptions& call) const;
   Ref<Work> start(const Descriptor& what, const CallOptions& call, const void* input, void* output,
                   bool in_place);

@@ -1,6 +1,7 @@
-// Group's operations on parts. An operation with equal counts is its v-variant under its own name.
+// Group's operations on parts. An operation with equal counts runs as its v-variant, under its own
+// name.
 //
-// The caller copies its own part: a long copy in the driver would keep other groups waiting.
+// The caller copies its own part: a long copy in the driver would delay other groups.
 #include <cstring>
 
 #include "collectives/algorithms/parts.h"
@@ -15,7 +16,7 @@ void copy(std::byte* to, const void* from, std::size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
-// What an operation in place sends, and whoever owned the buffer.
+// A copy of the input of an in-place operation, together with the buffer's owner.
 struct Copied final : RefCounted {
   Copied(const void* from, std::size_t bytes, Ref<RefCounted> with)
       : memory(static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes),
@@ -24,7 +25,7 @@ struct Copied final : RefCounted {
   Ref<RefCounted> owner;
 };
 
-// All parts on the root, which alone knows them; elsewhere the rank's own.
+// The parts of all ranks on the root, which alone knows them; elsewhere this rank's own part.
 template <typename Options>
 std::vector<Part> rooted_parts(const Options& o, int rank, int size) {
   const std::size_t element = size_of(o.dtype);

@@ -22,8 +22,9 @@ constexpr auto kLongestSilence = 10s;
 }  // namespace
 
 Link::Link(UniqueFd fd) noexcept : fd_(std::move(fd)) {
-  // Set by whoever connected. Linux ends a connection by it also where the peer answers but does
-  // not read for that long (a stopped rank, a full inbox): look_for_silence() tells them apart.
+  // connect() sets TCP_USER_TIMEOUT. With it Linux would also end the connection of a peer that
+  // acknowledges but does not read (a stopped rank, a full inbox); look_for_silence() tells these
+  // cases from a dead host.
   const unsigned never = 0;
   static_cast<void>(::setsockopt(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof never));
 }
@@ -45,7 +46,7 @@ std::string_view Link::health_text() const noexcept {
     case Health::kSilent:
       return "silent";
     case Health::kGarbage:
-      return "carrying bytes that are no frame of dlrun";
+      return "carrying bytes that are not a dlrun frame";
   }
   return "open";
 }
@@ -56,7 +57,7 @@ void Link::fail(Health health) noexcept {
   writable_ = false;
 }
 
-// EPIPE is none: the peer had closed its end in good order before.
+// EPIPE is not a reset: the peer had closed its end in good order before.
 void Link::note_reset(int error) noexcept {
   was_reset_ |= error == ECONNRESET || error == ECONNABORTED || error == ENOTCONN;
 }
@@ -66,7 +67,7 @@ std::size_t Link::receive(std::byte* to, std::size_t most) noexcept {
   for (;;) {
     const ssize_t got = ::recv(fd_.get(), to, most, 0);
     if (got > 0) {
-      // Less than asked for: the rest comes with a new edge, unless the end is already there.
+      // A short read: the rest comes with a new edge, unless the end of the stream is already here.
       if (static_cast<std::size_t>(got) < most && !hangup_) readable_ = false;
       return static_cast<std::size_t>(got);
     }
@@ -136,7 +137,7 @@ bool Link::flush() noexcept {
     }
     if (out_bytes_ > 0) {
       const std::size_t skip = out_done_ < kHeaderBytes ? 0 : out_done_ - kHeaderBytes;
-      // sendmsg does not write through iov_base.
+      // sendmsg() does not write through iov_base.
       parts[count++] = {const_cast<std::byte*>(out_payload_) + skip, out_bytes_ - skip};
     }
     msghdr message{};
@@ -150,7 +151,7 @@ bool Link::flush() noexcept {
       writable_ = false;
     } else if (errno != EINTR) {
       note_reset(errno);
-      // What the peer said before it went may still be unread: only writing is over.
+      // Bytes that the peer sent before may still be unread: only writing is over.
       writable_ = false;
       refuses_ = true;
       hangup_ = true;
@@ -186,7 +187,7 @@ void Link::look_for_silence(Clock::time_point now) noexcept {
       ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
     return;
   }
-  // Segments under way, or questions whether the peer reads again, sent ever more seldom.
+  // Unacknowledged segments, or zero-window probes, which TCP repeats at growing intervals.
   if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) {
     unanswered_since_.reset();
     return;
@@ -200,7 +201,7 @@ void Link::look_for_silence(Clock::time_point now) noexcept {
 
 void Link::acknowledge_now() noexcept {
   const int on = 1;
-  // Not a TCP socket (tests): nothing to speed up.
+  // Fails on a socket that is not TCP (tests), harmlessly.
   static_cast<void>(::setsockopt(fd_.get(), IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on));
 }
 

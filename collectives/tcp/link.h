@@ -1,8 +1,8 @@
 // Link: one non-blocking stream socket to a peer, cut into frames.
 //
 // Owns the descriptor. Readiness comes from an edge-triggered epoll through on_events() and is
-// remembered, so that no system call is spent on a socket that has nothing to say. A short read or
-// write counts as "nothing more now". Not thread-safe: used by whoever drives the engine.
+// remembered, which saves system calls on idle sockets. A short read or write counts as "nothing
+// more now". Not thread-safe: used by the engine's driver only.
 #pragma once
 
 #include <array>
@@ -27,53 +27,54 @@ class Link {
   int fd() const noexcept { return fd_.get(); }
   void on_events(std::uint32_t events) noexcept;
 
-  // Anything but kOpen: no further frame comes, and what was read before is still valid.
+  // Anything but kOpen: no further frame arrives; bytes that were read before remain valid.
   Health health() const noexcept { return health_; }
-  // "closed", "reset", ..., "broken" where only writing has failed so far
+  // "closed", "reset", ...; "broken" if only writing has failed so far.
   std::string_view health_text() const noexcept;
-  // Nothing more can be written, though what the peer said before may still be unread.
+  // True if writing is over; bytes that the peer sent before may still be unread.
   bool refuses() const noexcept { return refuses_; }
-  // The peer, or something on the way, has ended it, though what came before may still be unread.
+  // True if the peer, or something between the hosts, has ended the connection; earlier bytes may
+  // still be unread.
   bool has_ended() const noexcept { return hangup_ || health_ != Health::kOpen; }
 
   bool is_reset() const noexcept { return was_reset_ || health_ == Health::kReset; }
 
-  // What the kernel knows of the way to the peer.
+  // What the kernel knows of the connection (TCP_INFO).
   struct Way {
-    bool is_open = false;  // else nothing is known
-    // Bytes are under way and not acknowledged yet. False for a peer that does not read.
+    bool is_open = false;  // if false, nothing is known
+    // Sent bytes wait for an acknowledgement. False if the peer does not read (zero window).
     bool is_busy = false;
-    std::chrono::milliseconds since_acknowledged{};  // the last sign of the peer's host
+    // Since the peer's host last acknowledged something.
+    std::chrono::milliseconds since_acknowledged{};
   };
   Way way() const noexcept;
 
-  // The next frame's header once it is here, the same until end_frame(); null: not yet, or never.
+  // The next frame's header once it has arrived, valid until end_frame(); null if it has not.
   const FrameHeader* header() noexcept;
   std::size_t payload_left() const noexcept { return payload_left_; }
-  // Up to `most` bytes of the frame's payload; 0 where none is here now.
+  // Reads up to `most` bytes of the frame's payload; returns 0 if none have arrived.
   std::size_t read(std::byte* to, std::size_t most) noexcept;
   void end_frame() noexcept { header_.reset(); }
 
-  // One frame at a time: send() where !is_sending(), then flush() until it returns true. The
-  // payload must stay until then.
+  // One frame at a time: send() if !is_sending(), then flush() until it returns true. The payload
+  // must stay valid until then.
   bool is_sending() const noexcept { return sending_; }
   void send(const FrameHeader& header, const std::byte* payload) noexcept;
   bool flush() noexcept;
-  // The same bytes, elsewhere: what is still to leave is taken from there.
+  // Takes the unsent rest of the payload from another copy of the same bytes.
   void replace_payload(const std::byte* payload) noexcept { out_payload_ = payload; }
 
   // True once the peer's kernel has acknowledged every byte that was written.
   bool is_drained() const noexcept;
-  // Ends the link where bytes wait for an acknowledgement and none has come for 10 s: the peer's
-  // host is gone. One that only does not read, as it is stopped, still acknowledges. To be asked
-  // now and then.
+  // Ends the link if sent bytes have not been acknowledged for 10 s: the peer's host is gone. The
+  // host of a stopped peer still acknowledges. To be called about once a second.
   void look_for_silence(Clock::time_point now) noexcept;
-  // Acknowledges what was received at once instead of within 40 ms: the peer waits for that to
-  // leave.
+  // Acknowledges received data at once instead of within 40 ms, because the peer waits for that
+  // before it leaves.
   void acknowledge_now() noexcept;
 
  private:
-  // Headers and small payloads come in one call; a slice's first bytes are copied once more.
+  // Headers and small payloads arrive in one read; the first bytes of a slice are copied once more.
   static constexpr std::size_t kBufferBytes = 4096;
 
   std::size_t receive(std::byte* to, std::size_t most) noexcept;
@@ -85,7 +86,8 @@ class Link {
   bool writable_ = true;
   bool hangup_ = false;
   bool refuses_ = false;
-  bool was_reset_ = false;  // as a call said; the next one may only say that it is over
+  // A system call returned ECONNRESET; later ones may only report the end of the stream.
+  bool was_reset_ = false;
   Health health_ = Health::kOpen;
   std::optional<Clock::time_point> unanswered_since_;
 

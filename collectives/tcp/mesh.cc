@@ -30,14 +30,14 @@ namespace {
 using rendezvous::Connection;
 using rendezvous::Endpoint;
 
-// On one host two are as fast as four; a large group has many peers already.
+// Lanes to each peer. On one host two are as fast as four. A large group has many peers already.
 constexpr int kLanes = 2;
 constexpr int kLanesUpToRanks = 16;
 
-// More are hardly ever of use, and each is tried while a group is made.
+// More are rarely of use, and each is tried while a group is made.
 constexpr std::size_t kMostAddresses = 8;
 
-// Where others may reach this rank, the best way first.
+// Addresses at which others may reach this rank, best first.
 std::vector<std::string> listen_hosts(const GroupOptions& options) {
   constexpr const char* kLoopback = "127.0.0.1";
   if (!options.key || (options.iface.empty() && options.route_to.empty())) return {kLoopback};
@@ -61,7 +61,8 @@ std::vector<std::string> listen_hosts(const GroupOptions& options) {
   return hosts;
 }
 
-// Those that cannot be listened on, as an IPv6 address that is not ready yet, are not published.
+// Leaves out an address on which this rank cannot listen, such as an IPv6 address that is not ready
+// yet.
 std::vector<rendezvous::Listener> listen(const GroupOptions& options) {
   std::vector<rendezvous::Listener> listeners;
   std::exception_ptr first;
@@ -100,13 +101,13 @@ std::string side_purpose(const GroupOptions& options) {
   return fmt::format("group/{}/side", options.name);
 }
 
-// Of a connection that is only to show that it can be made.
+// Purpose of a connection that only tests whether an address can be reached.
 std::string way_purpose(const GroupOptions& options) {
   return fmt::format("group/{}/way", options.name);
 }
 
-// Bytes to this host itself meet no narrow link. A congestion control that measures one and paces
-// what it sends (BBR) makes them half as fast.
+// Traffic within a host passes no bottleneck link. A congestion control that estimates one and
+// paces its sending (BBR) halves the speed.
 void hurry_if_local(int fd) {
   if (rendezvous::local_address(fd).host() != rendezvous::peer_address(fd).host()) return;
   constexpr std::string_view kUnpaced = "reno";  // every Linux has it, for every user
@@ -114,7 +115,7 @@ void hurry_if_local(int fd) {
       ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced.data(), kUnpaced.size()));
 }
 
-// Collects the connections that ranks above this one make.
+// Collects the connections that higher ranks make.
 class Arrivals {
  public:
   Arrivals(const GroupOptions& options, Mesh& mesh) : options_(options), mesh_(mesh) {
@@ -141,7 +142,7 @@ class Arrivals {
     changed_.notify_all();
   }
 
-  // The ranks above that are still missing at the deadline.
+  // The higher ranks that are still missing at the deadline.
   std::vector<int> wait(Deadline deadline) {
     std::unique_lock lock(mutex_);
     std::vector<int> missing;
@@ -165,7 +166,8 @@ class Arrivals {
   std::condition_variable changed_;
 };
 
-// A rank that has ended listens no more, which looks like one that does not listen yet.
+// A rank that has exited refuses connections like one that does not listen yet, so check its
+// process between tries.
 Connection connect_to_peer(const GroupOptions& options, const Identity& who,
                            const Endpoint& endpoint, const rendezvous::Hello& hello,
                            const rendezvous::JobKey& key, Deadline deadline) {
@@ -277,7 +279,7 @@ Mesh connect_mesh(const GroupOptions& options) {
       hello.purpose = is_side ? side_purpose(options) : data_purpose(options, lane);
       Connection connection = connect_to_peer(options, theirs.who, endpoint, hello, key, deadline);
       DL_CHECK(connection.peer.rank == r, kMismatch,
-               "group '{}': {} answered at {}, where rank {} was said to be", options.name,
+               "group '{}': {} answered at {}, the address of rank {}", options.name,
                connection.peer.from, endpoint.text(), r);
       (is_side ? peer.side : peer.data[static_cast<std::size_t>(lane)]) = std::move(connection.fd);
     }

@@ -1,8 +1,8 @@
-// Mesh: the proved connections of one rank to all others, before a group is made of them.
+// Mesh: the authenticated connections of one rank to all others, from which a group is made.
 //
-// `data` carries the slices of collectives and may stand still while this rank is behind; `side`
-// carries messages, probes, goodbyes and aborts and never does. Data has several connections
-// ("lanes"): while one of them holds a slice that is being copied out, the next can take one in.
+// `data` carries the slices of collectives and may stall while this rank is behind. `side` carries
+// messages, probes, goodbyes and aborts, and never stalls. Data has several connections ("lanes"):
+// while a slice from one is copied out, the next lane can receive another.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ namespace dl::collectives::tcp {
 struct Mesh {
   struct Peer {
     Identity who;
-    std::vector<UniqueFd> data;  // lanes; none, and no side, for the rank itself
+    std::vector<UniqueFd> data;  // lanes; `data` and `side` are empty for the rank itself
     UniqueFd side;
   };
   int rank = 0;
@@ -28,9 +28,9 @@ struct Mesh {
   std::vector<Peer> peers;  // by rank
 };
 
-// Listens, publishes where in the store, accepts the ranks above and connects to those below.
-// Throws kMismatch where a peer has another protocol version, world size or generation, and
-// kTimeout with the ranks that are missing.
+// Listens, publishes the addresses in the store, accepts higher ranks and connects to lower ones.
+// Throws kMismatch if a peer has another protocol version, world size or generation, and kTimeout
+// naming the ranks that are missing.
 Mesh connect_mesh(const GroupOptions& options);
 
 }  // namespace dl::collectives::tcp

@@ -1,8 +1,9 @@
-// Core's half that sends and receives messages, and everything else on the side links.
+// Core's functions that send and receive messages, and all other frames of the side links.
 //
-// A small message travels at once, out of a credit that its receiver gives back when it is
-// consumed: what nobody has asked for is bounded, and a side link never has to stop. A large one
-// asks first (kRequest) and travels when its receiver says where to put it (kClear).
+// A small message is sent at once and uses up credit, which its receiver gives back when it
+// consumes the message. This bounds the memory for unexpected messages, and a side link never has
+// to stall. A large message first asks (kRequest), and is sent when its receiver has a buffer for
+// it (kClear).
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +13,7 @@ namespace dl::collectives::tcp {
 namespace {
 
 constexpr int kFramesARound = 8;
-// Credit goes back in portions, not with every message.
+// Credit is returned in portions, not with every message.
 constexpr std::size_t kCreditPortion = kCreditBytes / 8;
 
 Envelope envelope_of(const FrameHeader& header) noexcept {
@@ -38,7 +39,7 @@ void Core::start_message(Ref<Message> message) {
   if (message->descriptor.op == OpKind::kSend) {
     Peer& p = peer(message->peer);
     if (p.state == Peer::State::kLeft) return fail_gone(p, *message);
-    if (p.state == Peer::State::kGone) return;  // fails as soon as it is known how it went
+    if (p.state == Peer::State::kGone) return;  // fails once the cause of its end is known
     p.unsent.push_back(std::move(message));
     advance_sends(p);
   } else if (const auto found = matching_.post(message)) {
@@ -138,8 +139,8 @@ bool Core::receive_side(Peer& p) {
   return moved;
 }
 
-// Decides where the payload goes. A poisoned group still reads, into nowhere, so that the peers'
-// last words get through.
+// Decides where the payload goes. A broken group still reads and discards messages, so that the
+// frames behind them (aborts, goodbyes) arrive.
 void Core::begin_side_frame(Peer& p, const FrameHeader& header) {
   p.incoming = nullptr;
   p.incoming_payload.clear();

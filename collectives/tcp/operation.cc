@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "collectives/algorithms/reduce.h"
+#include "collectives/at_exit.h"
 #include "collectives/not_over.h"
+#include "collectives/recording.h"
 #include "collectives/tcp/core.h"
 #include "collectives/tcp/engine.h"
 #include "core/base/error.h"
@@ -12,10 +14,10 @@
 namespace dl::collectives::tcp {
 namespace {
 
-// A pipeline wants several slices a transfer; a slice wants to be worth its system calls.
+// Several slices a transfer make a pipeline; below this size a slice is not worth its system calls.
 constexpr std::size_t kLeastSliceBytes = 32 * 1024;
-// How long a rank whose time is up waits for the others' answers, to name only ranks that are
-// missing.
+// After its deadline a rank waits this long for the other ranks' answers, so that it names only
+// ranks that are missing.
 constexpr std::chrono::milliseconds kAnswerTime{100};
 
 std::size_t slice_bytes(std::size_t transfer_bytes) noexcept {
@@ -56,6 +58,7 @@ std::exception_ptr Operation::error() const noexcept {
 
 void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
   if (!is_over()) {
+    const profiler::Span span = wait_span();
     if (core_->is_in_child()) core_->throw_if_broken();
     const Deadline until = limit ? Deadline::after(*limit) : Deadline::never();
     if (!engine_->help(*this, core_->wait_policy(), until) && !sleep_until(until)) {
@@ -70,10 +73,16 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
       }
       std::string missing;
       engine_->inspect([&] { missing = core_->missing_text(*this, asked); });
-      if (!is_over()) throw NotOver(descriptor, *limit, missing);
+      if (!is_over()) {
+        stay_if_exiting();
+        throw NotOver(descriptor, *limit, missing);
+      }
     }
   }
-  if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+  if (const std::exception_ptr failed = error()) {
+    stay_if_exiting();
+    std::rethrow_exception(failed);
+  }
 }
 
 void Operation::end(std::exception_ptr failed) noexcept {

@@ -1,7 +1,7 @@
-// Operation: a Work of a TCP group, and what both kinds of operation share.
+// Operation: a Work of a TCP group; the common part of collectives and messages.
 //
-// The caller fills it, the engine's driver runs it, anybody waits for it. Fields below "driver" are
-// touched only by whoever drives the engine (engine.h).
+// The caller fills it, the engine's driver runs it, any thread waits for it. Fields below "driver"
+// are touched only by the thread that drives the engine (engine.h).
 #pragma once
 
 #include "collectives/algorithms/schedule.h"
@@ -26,28 +26,28 @@ class Operation : public Work {
   void wait(Stream stream) override;
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override;
   bool is_completed() const noexcept override;
-  // Like is_completed(), without a round of the engine.
+  // is_completed() without a round of the engine.
   bool is_over() const noexcept { return completion_.is_over(); }
   std::exception_ptr error() const noexcept override;
   std::optional<std::chrono::steady_clock::time_point> completed_at() const noexcept override {
     return completion_.at();
   }
 
-  // Driver: ends the operation, well where `error` is null. The first call counts.
+  // Driver: ends the operation; null `error`: success. Only the first call counts.
   void end(std::exception_ptr error) noexcept;
-  // Sleeps until the operation is over or the deadline has passed; false: it passed.
+  // Sleeps until the operation is over (true) or the deadline has passed (false).
   bool sleep_until(Deadline until) { return completion_.wait_until(until); }
 
   const std::chrono::nanoseconds timeout;
-  Deadline::Clock::time_point begin;  // driver, once it is submitted
+  Deadline::Clock::time_point begin;  // driver; when it was submitted
   Deadline deadline;
   Descriptor descriptor;
   std::uint32_t hash = 0;
   record::Slot* slot = nullptr;  // in the flight recorder, until the operation is over
 
   // Driver.
-  Questions questions{};    // whether the peers are there
-  bool has_warned = false;  // for whom it waits
+  Questions questions{};    // when to probe the peers
+  bool has_warned = false;  // has logged whom it waits for
 
  private:
   Ref<Engine> engine_;
@@ -56,7 +56,7 @@ class Operation : public Work {
   Completion completion_;
 };
 
-// A collective under way: a schedule, its buffers, and how far each transfer is.
+// A collective under way: a schedule, its buffers, and the progress of each transfer.
 class Collective final : public Operation {
  public:
   Collective(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
@@ -65,10 +65,10 @@ class Collective final : public Operation {
 
   std::string_view algorithm() const noexcept override { return name_of(schedule_.algorithm); }
 
-  // Driver, all of it. What may leave for this peer now, that it is on its way, and that the oldest
-  // on its way has left.
+  // All of it is the driver's. next_slice(): the next slice that may be sent to this peer.
+  // sending(): it is being sent. sent(): the oldest one being sent has left.
   struct Slice {
-    std::size_t frame;  // its number among those to this peer
+    std::size_t frame;  // index among the frames to this peer
     const std::byte* data;
     std::size_t bytes;
     std::uint32_t transfer;
@@ -79,22 +79,23 @@ class Collective final : public Operation {
   void sending(int peer, std::size_t bytes) noexcept;
   void sent(int peer, std::size_t bytes) noexcept;
 
-  // The next receive from this peer; null where none is left.
+  // The next receive from this peer; null if none is left.
   const Transfer* expected(int peer) const noexcept;
   std::uint32_t expected_index(int peer) const noexcept;
   std::size_t received(int peer) const noexcept;
-  // False while the bytes it would overwrite have not left, or its own operand is not there.
+  // False while the bytes that it would overwrite are unsent, or this rank's own operand is not
+  // ready.
   bool may_receive(int peer, std::size_t bytes) const noexcept;
   std::byte* destination(const Transfer& transfer) noexcept;
   const std::byte* own_operand(const Transfer& transfer) const noexcept;
   void applied(int peer, std::size_t bytes) noexcept;
-  // A frame was applied to its end; it may have been the last one of its transfer.
+  // A frame has been applied completely; it may be the last one of its transfer.
   void finish_frame(int peer) noexcept;
   std::size_t frames_received(int peer) const noexcept {
     return peers_[static_cast<std::size_t>(peer)].frames_received;
   }
 
-  // Reduces what is complete on all sides; true where it did something.
+  // Reduces operands that have arrived from all peers; true if it reduced any.
   bool combine_ready();
 
   bool needs(int peer) const noexcept;
@@ -108,9 +109,9 @@ class Collective final : public Operation {
   };
   const std::byte* at(Region region, std::size_t offset) const noexcept;
 
-  // What a send comes after (>= 0).
+  // True if the transfer that this send has to wait for is over.
   bool is_over(const Transfer& send) const noexcept;
-  // Bytes of a send that may have left.
+  // Bytes of a send that are ready to be sent.
   std::size_t ready(const Transfer& send) const noexcept;
 
   Schedule schedule_;
@@ -121,7 +122,7 @@ class Collective final : public Operation {
   std::vector<std::size_t> sending_, sent_, received_;
   std::vector<bool> send_over_, receive_over_;
   std::size_t combined_ = 0;
-  std::size_t open_ = 0;  // transfers that are not over
+  std::size_t open_ = 0;  // unfinished transfers
 };
 
 // One send or recv.
@@ -130,7 +131,7 @@ class Message final : public Operation {
   Message(Ref<Engine> engine, Ref<Core> core, const Descriptor& what,
           std::chrono::nanoseconds timeout, Ref<RefCounted> owner, int peer, std::byte* buffer);
 
-  // kAnySource until a message has been found for it; the driver's until the operation is over.
+  // kAnySource until a matching message arrives; written by the driver until the operation is over.
   int peer;
   std::byte* const buffer;  // a send only reads it
   const std::size_t bytes;

@@ -1,4 +1,4 @@
-// Core's part that knows whether the peers are there: their links, their processes, their answers.
+// Core's functions that tell whether the peers are there: by their links, processes and answers.
 #include <poll.h>
 
 #include <algorithm>
@@ -12,17 +12,17 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = Engine::Clock;
 
-// How long a rank with an ended link may still be explained by a rank that knows more (its own last
-// words, a mismatch elsewhere, the end of its process), before that link is the cause.
+// After a link has ended, wait this long for a better explanation (the peer's last words, a
+// mismatch on another rank, the end of its process) before the link itself is blamed.
 constexpr auto kGoneGrace = 300ms;
-// During that time its process is looked at so often.
+// How often the peer's process is checked during that time.
 constexpr auto kEndLook = 2ms;
-// A process that still runs so long after the end of its links has not caused it by its own end,
-// even if it ends soon after: it has lost the same connection.
+// A process that still runs this long after its links ended did not end them by exiting, even if it
+// exits soon after: it has lost the same connection.
 constexpr auto kOutlived = 150ms;
 constexpr auto kSilenceLook = 1s;
 constexpr auto kProcessLook = 200ms;
-// A host that has acknowledged something within this time can be reached.
+// A host that has acknowledged something within this time counts as reachable.
 constexpr auto kReachable = 2s;
 
 bool is_same(const Identity& a, const Identity& b) noexcept {
@@ -47,7 +47,7 @@ void Core::look_for_silence(Clock::time_point now) {
   }
 }
 
-// A rank's links stay open while a child that it has forked lives.
+// Needed in addition to the links: a rank's links stay open while a child that it has forked lives.
 void Core::look_at_processes(Clock::time_point now) {
   if (now < next_process_look_) return;
   next_process_look_ = now + kProcessLook;
@@ -66,8 +66,8 @@ bool Core::have_links_ended(const Peer& p) noexcept {
          std::ranges::all_of(p.data, [](const auto& lane) { return lane->has_ended(); });
 }
 
-// The links of a process that ends close one after another, but a machine on the way may close them
-// too. If the process can be seen, its pidfd decides.
+// The links of a process that exits close one after another, but a middlebox may also close them.
+// If the process can be seen, its pidfd decides.
 bool Core::is_surely_gone(Peer& p) noexcept {
   if (p.has_exited || !have_links_ended(p)) return p.has_exited;
   if (!p.process) return true;
@@ -80,7 +80,8 @@ void Core::look_at_ended_peers(Clock::time_point now) {
   next_end_look_ = Clock::time_point::max();
   for (Peer& p : peers_) {
     if (!is_other(p) || is_closed()) continue;
-    // Nothing more comes once the next frame's lane has ended; the others may still hold data.
+    // Once the next frame's lane has ended, nothing more comes; the other lanes may still hold
+    // data.
     const bool data_ended = incoming_lane(p).health() != Link::Health::kOpen;
     const bool side_ended = p.side->health() != Link::Health::kOpen;
     const bool refuses =
@@ -91,8 +92,8 @@ void Core::look_at_ended_peers(Clock::time_point now) {
       p.ended = now;
     }
     if (side_ended && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
-    // Its last words, if any, come on the side link: wait for its end, but not for ever. What it
-    // sent before may take long to get here.
+    // The peer's last words, if any, come on the side link: wait for its end, but not for ever.
+    // Data that it sent before may take long to arrive.
     const Clock::time_point late = std::max(p.ended, p.last_heard) + kGoneGrace;
     p.is_late = now >= late;
     if (p.has_exited && p.is_late && p.state == Peer::State::kHere) p.state = Peer::State::kGone;
@@ -127,8 +128,8 @@ void Core::look_at_ended_peers(Clock::time_point now) {
       if (!had_called || (is_needed && data_ended)) return fail_gone(p, running);
       continue;
     }
-    // An operation that needs nothing more from this rank goes on. A rank that still needs it has
-    // links of its own to it, fails, and tells all others.
+    // An operation that needs nothing more from this rank continues. A rank that still needs data
+    // has its own links to the peer, fails, and tells all others.
     const bool is_over = data_ended || refuses || p.has_exited;
     if (is_needed && ((data_ended && is_gone) || (is_over && p.is_late))) {
       return fail_gone(p, running);
@@ -138,10 +139,12 @@ void Core::look_at_ended_peers(Clock::time_point now) {
 
 void Core::fail_gone(const Peer& p, const Operation& operation) {
   if (p.state == Peer::State::kLeft) {
-    fail(cause_in(operation.descriptor, ErrorKind::kPeerFailed,
-                  fmt::format("{} has left group '{}' without calling it (its last call was #{})",
-                              p.who.text(), name_, p.last_called),
-                  Blame::kLeft, p.who.in_job()));
+    const Descriptor& d = operation.descriptor;
+    const bool had_called =
+        d.op != OpKind::kSend && d.op != OpKind::kRecv && p.last_called >= d.sequence;
+    fail(cause_in(d, ErrorKind::kPeerFailed,
+                  text_of_left(p.who.text(), name_, p.last_called, had_called), Blame::kLeft,
+                  p.who.in_job()));
     return;
   }
   fail(cause_in(operation.descriptor, ErrorKind::kPeerFailed, text_of_gone(p), blame_of_gone(p),
@@ -156,7 +159,7 @@ const Link& Core::ended_link(const Peer& p) const {
   return *ended;
 }
 
-// A link was ended by something else than the end of the peer's process.
+// True if something other than the end of the peer's process has ended a link.
 bool Core::is_cut(const Peer& p) const {
   const Link& ended = ended_link(p);
   const bool is_over = ended.is_reset() || ended.health() == Link::Health::kClosed;
@@ -174,7 +177,7 @@ Blame Core::blame_of_gone(const Peer& p) const {
   }
 }
 
-// Also the blamed rank says it, when it has heard it.
+// The blamed rank reports this text too, once it has heard it.
 std::string Core::text_of_gone(const Peer& p) const {
   const Link& ended = ended_link(p);
   const std::string who = p.who.text();
@@ -182,7 +185,7 @@ std::string Core::text_of_gone(const Peer& p) const {
     return fmt::format("{} cannot be reached: its host has acknowledged nothing for 10 s", who);
   }
   if (ended.health() == Link::Health::kGarbage) {
-    return fmt::format("{} sent bytes that are no frame of dlrun", who);
+    return fmt::format("{} sent bytes that are not a dlrun frame", who);
   }
   if (is_cut(p)) {
     return fmt::format(
@@ -218,7 +221,7 @@ Signs Core::signs_of(const Identity& who) const noexcept {
   for (const Peer& p : peers_) {
     if (!p.side || !is_same(p.who, who)) continue;
     signs.heard = std::max(signs.heard, p.last_answer);
-    // A broken group reads what has waited for long.
+    // A broken group reads data that has waited for long, which is no sign of life.
     if (!is_poisoned()) signs.heard = std::max(signs.heard, p.last_heard);
     look(*p.side);
     for (const auto& lane : p.data) look(*lane);
@@ -228,7 +231,7 @@ Signs Core::signs_of(const Identity& who) const noexcept {
 
 Contact Core::contact_with(const Peer& p, Clock::time_point asked) const {
   const Signs signs = engine_->signs_of(p.who);
-  if (signs.heard >= asked) return Contact::kAnswers;
+  if (signs.heard >= asked || !p.side) return Contact::kAnswers;
   return p.side->way().is_busy && signs.is_reachable ? Contact::kSlow : Contact::kSilent;
 }
 

@@ -4,7 +4,7 @@
 
 namespace dl::collectives::tcp {
 
-// The parent carries the new groups' addresses, so that no store is needed.
+// The parent group exchanges the new groups' addresses, so no store is needed.
 Ref<ProcessGroup> Group::split(const SplitOptions& o) {
   GroupOptions how = how_;
   how.engine = engine_;

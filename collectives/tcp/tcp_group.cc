@@ -11,9 +11,9 @@
 namespace dl::collectives {
 namespace {
 
-// Also where ranks outnumber cores: between two looks they yield, which costs less than to hand an
-// operation to the progress thread and be woken by it. Among ranks that share cores it lasts longer
-// than the wait that suits shared memory.
+// Used even if ranks outnumber cores: they yield between two polls, which costs less than handing
+// the operation to the progress thread and being woken by it. For ranks that share cores this is
+// longer than the spin that suits shared memory.
 constexpr std::chrono::milliseconds kTcpSpin{1};
 
 }  // namespace
@@ -27,7 +27,7 @@ Ref<ProcessGroup> make_tcp_group(const GroupOptions& options) {
   if (options.size == 1) return make_solo_group(options.name);
   auto* const shared = dynamic_cast<tcp::Engine*>(options.engine.get());
   DL_CHECK(shared != nullptr || !options.engine, kInvalidArgument,
-           "group '{}': engine is none of make_tcp_engine()", options.name);
+           "group '{}': engine was not made by make_tcp_engine()", options.name);
   tcp::Mesh mesh = tcp::connect_mesh(options);
   const std::string& node = mesh.peers[static_cast<std::size_t>(options.rank)].who.node;
   const auto local = std::count_if(mesh.peers.begin(), mesh.peers.end(),

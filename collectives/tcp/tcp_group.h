@@ -1,14 +1,15 @@
 // TcpGroup: the ProcessGroup over TCP (docs/protocol.md, "Collectives over TCP").
 //
-// Every rank holds two connections to every other, proved by the handshake of rendezvous/net. Sums
-// travel around a ring, small operations in one exchange; half precision and integer averages as
-// raw shares that are summed wide, once. Who works while an operation runs: whoever waits for it,
-// else the engine's thread (wait_policy.h, tcp/engine.h); give that thread a core of its own where
-// communication shall hide behind computation.
+// Every rank has a side link and one or two lanes for data to every other rank (mesh.h),
+// authenticated by the handshake of rendezvous/net. Sums travel around a ring, small operations in
+// one exchange; half precision and integer averages travel as unreduced shares that are summed once
+// in a wider type. A thread that waits for an operation drives it; otherwise the engine's thread
+// does (wait_policy.h, tcp/engine.h). Leave this thread a core of its own if communication shall
+// overlap with computation.
 //
-// A TcpGroup owns its connections and a share of its engine. Dropping it says goodbye: it blocks
-// until the peers' kernels have everything that was sent, at most 1 s; operations under way end
-// with kAborted on every rank. Thread-safety: process_group.h.
+// A TcpGroup owns its connections and a share of its engine. Dropping it says goodbye and blocks
+// for at most 1 s, until the peers' kernels have everything that was sent. Operations under way end
+// with kAborted on every rank.
 #pragma once
 
 #include "collectives/group_options.h"
@@ -16,10 +17,10 @@
 
 namespace dl::collectives {
 
-// What the groups of one process share: the progress thread. Opaque; made once, near main().
+// The progress thread, which all TCP groups of a process share. Opaque; made once, near main().
 Ref<RefCounted> make_tcp_engine();
 
-// Collective: every rank calls it. Throws kTimeout (names who is missing), kMismatch (protocol
+// Collective: every rank calls it. Throws kTimeout (names the missing ranks), kMismatch (protocol
 // version, world size, generation), kAuthentication, kConnection, kInvalidArgument.
 Ref<ProcessGroup> make_tcp_group(const GroupOptions& options);
 

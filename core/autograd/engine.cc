@@ -1,77 +1,42 @@
 #include "core/autograd/engine.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <exception>
 #include <utility>
 #include <vector>
 
 #include "core/autocast/autocast.h"
+#include "core/autograd/anomaly.h"
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/leaf.h"
 #include "core/autograd/node.h"
+#include "core/autograd/node_index.h"
 #include "core/autograd/record.h"
+#include "core/profiler/recorder.h"
 #include "core/tensor/factories.h"
 
 namespace dl {
 namespace {
-
-// From nodes to their numbers in this pass: open addressing, emptied in no time by a new stamp.
-class NodeIndex {
- public:
-  // The number of `node`, and whether it is new.
-  std::pair<std::uint32_t, bool> insert(const Node* node, std::uint32_t next) {
-    if (2 * (count_ + 1) > entries_.size()) grow();
-    Entry& entry = find(node);
-    if (entry.stamp == stamp_) return {entry.number, false};
-    entry = {node, next, stamp_};
-    ++count_;
-    return {next, true};
-  }
-  std::uint32_t at(const Node* node) noexcept { return find(node).number; }
-  bool contains(const Node* node) noexcept { return count_ != 0 && find(node).stamp == stamp_; }
-  void clear() {
-    constexpr std::size_t kKept = 1 << 16;
-    if (entries_.size() > kKept || ++stamp_ == 0) {
-      entries_ = std::vector<Entry>();
-      stamp_ = 1;
-    }
-    count_ = 0;
-  }
-
- private:
-  struct Entry {
-    const Node* node = nullptr;
-    std::uint32_t number = 0;
-    std::uint32_t stamp = 0;
-  };
-
-  Entry& find(const Node* node) noexcept {
-    const std::size_t mask = entries_.size() - 1;
-    std::size_t at = (reinterpret_cast<std::uintptr_t>(node) >> 4) * 0x9e3779b97f4a7c15u >> 20;
-    for (;; ++at) {
-      Entry& entry = entries_[at & mask];
-      if (entry.stamp != stamp_ || entry.node == node) return entry;
-    }
-  }
-  void grow() {
-    const std::vector<Entry> old = std::move(entries_);
-    entries_ = std::vector<Entry>(std::max<std::size_t>(64, 2 * old.size()));
-    for (const Entry& entry : old) {
-      if (entry.stamp == stamp_) find(entry.node) = entry;
-    }
-  }
-
-  std::vector<Entry> entries_;
-  std::uint32_t stamp_ = 1;
-  std::size_t count_ = 0;
-};
 
 struct State {
   Node* node;                // the roots keep the graph alive
   std::uint32_t first_slot;  // of its outputs' gradients
   std::uint32_t pending;     // uses of its outputs that have not run yet
   bool announced = false;    // a leaf whose callbacks ran before its turn
+  // In a pass of autograd::grad(): whether gradients of outputs are results, and whether the node
+  // lies on the way to one, so that it has to run.
+  bool captured = false;
+  bool needed = false;
+};
+
+// A gradient that autograd::grad() is to return.
+struct Capture {
+  Edge edge;
+  Tensor gradient;
 };
 
 struct Ready {
@@ -105,9 +70,19 @@ constinit std::atomic<std::uint64_t> last_pass{0};
 }  // namespace
 
 class Engine {
+  // What to do with a node that an earlier pass has freed.
+  enum class Released : std::uint8_t { kRefused, kTaken };
+
  public:
-  explicit Engine(BackwardOptions options)
-      : options_(options),
+  // kIntoLeaves: leaves accumulate their gradients. kReturned: the gradients that capture() asks
+  // for are returned to the caller, and leaves get none.
+  enum class Pass : std::uint8_t { kIntoLeaves, kReturned };
+
+  // `what`: the function's name in error texts.
+  Engine(std::string_view what, Pass pass, BackwardOptions options)
+      : what_(what),
+        is_filtered_(pass == Pass::kReturned),
+        options_(options),
         work_(std::move(spare_workspace)),
         outer_(std::exchange(current, this)),
         pass_(++last_pass) {
@@ -123,14 +98,26 @@ class Engine {
 
   void add_root(const Tensor& root, Tensor gradient) {
     roots_.push_back(gradient_edge(root));
-    discover(roots_.back().node.get(), Released::kRefused);
+    // A filtered pass accepts freed nodes here: find_needed() refuses those that have to run.
+    discover(roots_.back().node.get(), is_filtered_ ? Released::kTaken : Released::kRefused);
     collect(roots_.back(), std::move(gradient));
   }
+
+  // Sets the inputs whose gradients the pass returns, in this order. Call it after add_root().
+  void capture(std::span<const Tensor> inputs) {
+    for (const Tensor& input : inputs) {
+      captures_.push_back({gradient_edge(input), Tensor()});
+      const Node* const node = captures_.back().edge.node.get();
+      if (work_.index.contains(node)) work_.states[work_.index.at(node)].captured = true;
+    }
+    find_needed();
+  }
+  std::vector<Capture> take_captures() noexcept { return std::move(captures_); }
 
   void run() {
     const AutocastOff plain;  // gradients are computed in the dtypes of the forward pass
     for (std::uint32_t i = 0; i < work_.states.size(); ++i) {
-      if (work_.states[i].pending == 0) push_ready(i);
+      if (work_.states[i].pending == 0 && is_asked(work_.states[i])) push_ready(i);
     }
     while (!work_.ready.empty()) {
       std::pop_heap(work_.ready.begin(), work_.ready.end());
@@ -172,7 +159,7 @@ class Engine {
   std::uint64_t pass() const noexcept { return pass_; }
   bool is_inside_use_of(const LeafNode& leaf) const noexcept {
     for (Engine* outer = outer_; outer != nullptr; outer = outer->outer_) {
-      if (outer->work_.index.contains(&leaf)) return true;
+      if (!outer->is_filtered_ && outer->work_.index.contains(&leaf)) return true;
     }
     return false;
   }
@@ -194,11 +181,12 @@ class Engine {
     }
   }
 
-  // The running node has computed a leaf's gradient where it belongs. If no other use of the leaf
-  // is to come, that gradient is final, and whoever sends it need not wait for the rest of the
-  // node's work.
-  void wrote_in_target(LeafNode& leaf) {
+  // The running node has computed a leaf's gradient in its target. If the leaf has no other use
+  // left, this gradient is final, and an all-reduce of it need not wait for the rest of the node's
+  // work.
+  void wrote_in_target(const Node& node, std::size_t input, LeafNode& leaf) {
     leaf.mark_written();
+    check_nan(node, input, leaf.grad());
     State& state = work_.states[work_.index.at(&leaf)];
     if (state.pending != 1 || work_.slots[state.first_slot].defined()) return;
     state.announced = true;
@@ -212,7 +200,22 @@ class Engine {
       return nullptr;
     }
     const State& state = work_.states[work_.index.at(node)];
-    return state.pending == 1 && !work_.slots[state.first_slot].defined() ? node : nullptr;
+    const bool only = state.pending == 1 && !work_.slots[state.first_slot].defined();
+    return only && !state.captured ? node : nullptr;
+  }
+
+  // Whether a gradient along this edge is itself a result, or is needed to compute one.
+  bool leads_to_asked(const Edge& edge) noexcept {
+    return is_asked(work_.states[work_.index.at(edge.node.get())]);
+  }
+
+  // In anomaly mode: throws if a gradient of the node's input holds NaN.
+  void check_nan(const Node& node, std::size_t input, const Tensor& gradient) const {
+    if (!check_nan_ || !gradient.defined()) return;
+    const auto count = gradient.detach().isnan().sum().item<std::int64_t>();
+    DL_CHECK(count == 0, kInvalidArgument,
+             "{}: backward made NaN in the gradient of input {}, in {} of {} elements",
+             node.grad_fn_name(), input, count, gradient.numel());
   }
 
   void at_end(std::function<void()> callback) { at_end_.push_back(std::move(callback)); }
@@ -220,17 +223,18 @@ class Engine {
   static constinit thread_local Engine* current;
 
  private:
-  // What to do with a node that an earlier pass has freed.
-  enum class Released : std::uint8_t { kRefused, kTaken };
+  void check_not_released(const Node& node) const {
+    DL_CHECK(!node.is_released(), kInvalidArgument,
+             "{}: the graph was freed by an earlier backward pass, at {}; give the earlier "
+             "one retain_graph = true, or compute the result again",
+             what_, node.name());
+  }
 
   std::uint32_t number_of(Node* node, Released released) {
     const auto [number, is_new] =
         work_.index.insert(node, static_cast<std::uint32_t>(work_.states.size()));
     if (is_new) {
-      DL_CHECK(released == Released::kTaken || !node->is_released(), kInvalidArgument,
-               "backward: the graph was freed by an earlier backward pass, at {}; give the earlier "
-               "one retain_graph = true, or compute the result again",
-               node->name());
+      if (released == Released::kRefused) check_not_released(*node);
       work_.states.push_back({node, static_cast<std::uint32_t>(work_.slots.size()), 0});
       work_.slots.resize(work_.slots.size() + node->output_count());
       work_.unvisited.push_back(number);
@@ -251,6 +255,35 @@ class Engine {
     }
   }
 
+  bool is_asked(const State& state) const noexcept {
+    return !is_filtered_ || state.captured || state.needed;
+  }
+
+  // A node is needed if one of its edges leads to a captured or needed node. Sorts the nodes
+  // topologically, users before producers, and then visits them in reverse.
+  void find_needed() {
+    std::vector<std::uint32_t> pending;
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t i = 0; i < work_.states.size(); ++i) {
+      pending.push_back(work_.states[i].pending);
+      if (pending.back() == 0) order.push_back(i);
+    }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      for (const Edge& edge : work_.states[order[i]].node->edges()) {
+        if (!edge.node) continue;
+        const std::uint32_t next = work_.index.at(edge.node.get());
+        if (--pending[next] == 0) order.push_back(next);
+      }
+    }
+    for (std::size_t i = order.size(); i-- > 0;) {
+      State& state = work_.states[order[i]];
+      for (const Edge& edge : state.node->edges()) {
+        state.needed = state.needed || (edge.node && leads_to_asked(edge));
+      }
+      if (state.needed) check_not_released(*state.node);
+    }
+  }
+
   void push_ready(std::uint32_t number) {
     work_.ready.push_back({work_.states[number].node->sequence(), number});
     std::push_heap(work_.ready.begin(), work_.ready.end());
@@ -258,13 +291,42 @@ class Engine {
 
   void run_node(std::uint32_t number) {
     Node& node = *work_.states[number].node;
+    if (profiler::is_recording()) [[unlikely]] {
+      const profiler::Span span(node.grad_fn_name(), profiler::Category::kBackward);
+      return watch_node(number, node);
+    }
+    watch_node(number, node);
+  }
+
+  void watch_node(std::uint32_t number, Node& node) {
+    if (!reports_) [[likely]]
+      return use_node(number, node);
+    try {
+      use_node(number, node);
+    } catch (...) {
+      report(node);
+      throw;
+    }
+  }
+
+  // In anomaly mode: prints to stderr the call stack of the operation that failed.
+  static void report(const Node& node) {
+    const detail::Backtrace* const calls = node.forward_call();
+    fmt::print(stderr, "Error detected in {}. {}\n{}", node.grad_fn_name(),
+               calls != nullptr ? "Its forward call, the innermost function first:"
+                                : "Its forward call was not in anomaly mode, so it is not known.",
+               calls != nullptr ? calls->str() : "");
+  }
+
+  void use_node(std::uint32_t number, Node& node) {
     const std::span<Tensor> gradients(work_.slots.data() + work_.states[number].first_slot,
                                       node.output_count());
+    if (work_.states[number].captured && !use_captured(number, gradients)) return;
     node.run_hooks(gradients);
     const bool reached = std::any_of(gradients.begin(), gradients.end(),
                                      [](const Tensor& gradient) { return gradient.defined(); });
     if (reached) {
-      BackwardContext context(node, gradients, *this);
+      BackwardContext context(node, gradients, *this, is_filtered_);
       node.backward(context);
       for (Tensor& gradient : gradients) gradient = Tensor();
     }
@@ -275,12 +337,30 @@ class Engine {
     if (!options_.retain_graph) node.release_saved();
     for (const Edge& edge : node.edges()) {
       if (!edge.node) continue;
-      const std::uint32_t next = work_.index.at(edge.node.get());
-      if (--work_.states[next].pending == 0) push_ready(next);
+      State& next = work_.states[work_.index.at(edge.node.get())];
+      if (--next.pending == 0 && is_asked(next)) push_ready(work_.index.at(edge.node.get()));
     }
   }
 
+  // Stores the gradients of a captured node's outputs as results: before the node's hooks if the
+  // node has to run, else after them, as PyTorch does. Returns whether the node has to run.
+  bool use_captured(std::uint32_t number, std::span<Tensor> gradients) {
+    Node& node = *work_.states[number].node;
+    const bool needed = work_.states[number].needed;
+    if (!needed) node.run_hooks(gradients);
+    for (Capture& each : captures_) {
+      if (each.edge.node.get() == &node) each.gradient = gradients[each.edge.output_nr];
+    }
+    if (!needed) std::ranges::fill(gradients, Tensor());
+    return needed;
+  }
+
+  std::string_view what_;
+  bool is_filtered_;
   BackwardOptions options_;
+  bool reports_ = autograd::is_anomaly_enabled();
+  bool check_nan_ = autograd::is_anomaly_check_nan_enabled();
+  std::vector<Capture> captures_;
   Workspace work_;
   std::vector<Edge> roots_;
   Engine* outer_;
@@ -292,7 +372,13 @@ constinit thread_local Engine* Engine::current = nullptr;
 
 void BackwardContext::give(std::size_t input, Tensor gradient) {
   const Edge& edge = node_.edges()[input];
-  if (edge.node) engine_.collect(edge, std::move(gradient));
+  if (!needs(input)) return;
+  engine_.check_nan(node_, input, gradient);
+  engine_.collect(edge, std::move(gradient));
+}
+
+bool BackwardContext::leads_to_asked(const Edge& edge) const noexcept {
+  return engine_.leads_to_asked(edge);
 }
 
 Node* BackwardContext::only_producer(std::size_t input) const noexcept {
@@ -301,12 +387,13 @@ Node* BackwardContext::only_producer(std::size_t input) const noexcept {
 
 GradTarget BackwardContext::target(std::size_t input) const {
   const Edge& edge = node_.edges()[input];
-  if (!edge.node || !edge.node->is_leaf()) return {};
+  if (filtered_ || !edge.node || !edge.node->is_leaf()) return {};
   return static_cast<const LeafNode&>(*edge.node).target();
 }
 
 void BackwardContext::gave_in_target(std::size_t input) {
-  engine_.wrote_in_target(static_cast<LeafNode&>(*node_.edges()[input].node));
+  auto& leaf = static_cast<LeafNode&>(*node_.edges()[input].node);
+  engine_.wrote_in_target(node_, input, leaf);
 }
 
 void on_backward_end(std::function<void()> callback) {
@@ -328,47 +415,53 @@ bool enclosing_backward_uses(const Tensor& leaf) noexcept {
 
 namespace {
 
-Tensor root_gradient(const Tensor& root, const Tensor& given) {
-  DL_CHECK(root.defined(), kInvalidArgument, "backward: the tensor is undefined");
-  DL_CHECK(
-      root.requires_grad(), kInvalidArgument,
-      "backward: the tensor requires no gradients: nothing it was computed from does, or it was "
-      "computed under a NoGradGuard");
+Tensor root_gradient(std::string_view what, const Tensor& root, const Tensor& given) {
+  DL_CHECK(root.defined(), kInvalidArgument, "{}: the tensor is undefined", what);
+  DL_CHECK(root.requires_grad(), kInvalidArgument,
+           "{}: the tensor requires no gradients: nothing it was computed from does, or it was "
+           "computed under a NoGradGuard",
+           what);
   if (!given.defined()) {
-    DL_CHECK(
-        root.numel() == 1, kShape,
-        "backward: the gradient may be left out for a tensor of one element only, the shape is "
-        "{}; sum() or mean() it, or give a gradient",
-        root.sizes().str());
+    DL_CHECK(root.numel() == 1, kShape,
+             "{}: the gradient may be left out for a tensor of one element only, the shape is "
+             "{}; sum() or mean() it, or give a gradient",
+             what, root.sizes().str());
     return ones_like(root);
   }
   DL_CHECK(given.sizes() == root.sizes(), kShape,
-           "backward: a gradient of shape {} for a tensor of shape {}", given.sizes().str(),
+           "{}: a gradient of shape {} for a tensor of shape {}", what, given.sizes().str(),
            root.sizes().str());
   DL_CHECK(given.dtype() == root.dtype(), kDType,
-           "backward: a gradient of dtype {} for a tensor of dtype {}", name_of(given.dtype()),
+           "{}: a gradient of dtype {} for a tensor of dtype {}", what, name_of(given.dtype()),
            name_of(root.dtype()));
   DL_CHECK(!given.requires_grad(), kInvalidArgument,
-           "backward: the gradient requires gradients itself; gradients of gradients are not "
-           "supported, detach() it");
+           "{}: the gradient requires gradients itself; gradients of gradients are not "
+           "supported, detach() it",
+           what);
   return given;
+}
+
+void add_roots(Engine& engine, std::string_view what, std::span<const Tensor> roots,
+               std::span<const Tensor> gradients, bool create_graph) {
+  DL_CHECK(gradients.empty() || gradients.size() == roots.size(), kInvalidArgument,
+           "{}: {} gradients for {} tensors", what, gradients.size(), roots.size());
+  DL_CHECK(!create_graph, kNotImplemented,
+           "{}: create_graph is not supported; gradients of gradients are not recorded", what);
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    engine.add_root(roots[i],
+                    root_gradient(what, roots[i], gradients.empty() ? Tensor() : gradients[i]));
+  }
 }
 
 }  // namespace
 
 void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients,
               BackwardOptions options) {
+  constexpr std::string_view kWhat = "backward";
   const NoGradGuard no_grad;
-  Engine engine(options);
+  Engine engine(kWhat, Engine::Pass::kIntoLeaves, options);
   try {
-    DL_CHECK(gradients.empty() || gradients.size() == roots.size(), kInvalidArgument,
-             "backward: {} gradients for {} tensors", gradients.size(), roots.size());
-    DL_CHECK(!options.create_graph, kNotImplemented,
-             "backward: create_graph is not supported; gradients of gradients are not recorded");
-    for (std::size_t i = 0; i < roots.size(); ++i) {
-      engine.add_root(roots[i],
-                      root_gradient(roots[i], gradients.empty() ? Tensor() : gradients[i]));
-    }
+    add_roots(engine, kWhat, roots, gradients, options.create_graph);
     engine.run();
   } catch (...) {
     engine.fail(roots, std::current_exception());
@@ -378,6 +471,30 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients,
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
   dl::backward({this, 1}, {&gradient, 1}, options);
+}
+
+std::vector<Tensor> autograd::grad(const std::vector<Tensor>& outputs,
+                                   const std::vector<Tensor>& inputs, const GradOptions& options) {
+  constexpr std::string_view kWhat = "autograd::grad";
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    DL_CHECK(inputs[i].defined(), kInvalidArgument, "{}: input {} is undefined", kWhat, i);
+    DL_CHECK(inputs[i].requires_grad(), kInvalidArgument,
+             "{}: input {} requires no gradients, so nothing was recorded of it", kWhat, i);
+  }
+  const NoGradGuard no_grad;
+  Engine engine(kWhat, Engine::Pass::kReturned, {.retain_graph = options.retain_graph});
+  add_roots(engine, kWhat, outputs, options.grad_outputs, options.create_graph);
+  engine.capture(inputs);
+  engine.run();
+  std::vector<Tensor> results;
+  for (Capture& each : engine.take_captures()) {
+    DL_CHECK(each.gradient.defined() || options.allow_unused, kInvalidArgument,
+             "{}: input {} was not used to compute the outputs; with allow_unused = true its "
+             "gradient is an undefined tensor",
+             kWhat, results.size());
+    results.push_back(std::move(each.gradient));
+  }
+  return results;
 }
 
 }  // namespace dl

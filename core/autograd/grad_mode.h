@@ -3,35 +3,50 @@
 
 namespace dl {
 
-// True unless a NoGradGuard lives on this thread.
-bool grad_enabled() noexcept;
+// True unless a NoGradGuard or an InferenceMode lives on this thread.
+bool is_grad_enabled() noexcept;
+// Sets whether this thread records, until the next call or the end of an enclosing guard. Returns
+// the setting before. Has no effect under an InferenceMode.
+bool set_grad_enabled(bool enabled) noexcept;
 
-namespace detail {
-bool set_grad_enabled(bool enabled) noexcept;  // returns what was set before
-}
-
-// While it lives, operations of its thread are not recorded: their results require no gradients.
-class NoGradGuard {
+// While it lives, its thread records operations (true) or does not: torch.set_grad_enabled().
+class AutoGradMode {
  public:
-  NoGradGuard() noexcept : before_(detail::set_grad_enabled(false)) {}
-  ~NoGradGuard() { detail::set_grad_enabled(before_); }
-  NoGradGuard(const NoGradGuard&) = delete;
-  NoGradGuard& operator=(const NoGradGuard&) = delete;
+  explicit AutoGradMode(bool enabled) noexcept : before_(set_grad_enabled(enabled)) {}
+  ~AutoGradMode() { set_grad_enabled(before_); }
+  AutoGradMode(const AutoGradMode&) = delete;
+  AutoGradMode& operator=(const AutoGradMode&) = delete;
 
  private:
   bool before_;
 };
 
-// The opposite, inside a region that has a NoGradGuard.
-class EnableGradGuard {
+// While it lives, operations of its thread are not recorded: their results require no gradients.
+class NoGradGuard : public AutoGradMode {
  public:
-  EnableGradGuard() noexcept : before_(detail::set_grad_enabled(true)) {}
-  ~EnableGradGuard() { detail::set_grad_enabled(before_); }
-  EnableGradGuard(const EnableGradGuard&) = delete;
-  EnableGradGuard& operator=(const EnableGradGuard&) = delete;
+  NoGradGuard() noexcept : AutoGradMode(false) {}
+};
+
+// The opposite, inside a region that has a NoGradGuard.
+class EnableGradGuard : public AutoGradMode {
+ public:
+  EnableGradGuard() noexcept : AutoGradMode(true) {}
+};
+
+bool is_inference_mode_enabled() noexcept;
+
+// A NoGradGuard that an EnableGradGuard inside it cannot undo; InferenceMode(false) can, for a
+// region. Tensors made under it are ordinary tensors. PyTorch's cannot be saved for backward.
+class InferenceMode {
+ public:
+  explicit InferenceMode(bool enabled = true) noexcept;
+  ~InferenceMode();
+  InferenceMode(const InferenceMode&) = delete;
+  InferenceMode& operator=(const InferenceMode&) = delete;
 
  private:
-  bool before_;
+  bool grad_before_;
+  bool inference_before_;
 };
 
 }  // namespace dl

@@ -1,7 +1,6 @@
 #include "core/autograd/leaf.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "core/autograd/record.h"
 #include "core/tensor/print.h"
@@ -16,6 +15,12 @@ LeafNode* leaf_node(const Tensor& tensor) noexcept {
   if (!tensor.defined() || !tensor.impl()->node) return nullptr;
   auto* const node = static_cast<Node*>(tensor.impl()->node.get());
   return node->is_leaf() ? static_cast<LeafNode*>(node) : nullptr;
+}
+
+// The gradient of a result for which retain_grad() was called.
+Tensor* retained_by_node(const Tensor& tensor) noexcept {
+  if (!tensor.impl()->node) return nullptr;
+  return static_cast<Node&>(*tensor.impl()->node).retained_grad(tensor.impl()->output_nr);
 }
 
 LeafNode& require_leaf(const Tensor& tensor, std::string_view what) {
@@ -192,8 +197,9 @@ Tensor& Tensor::requires_grad_(bool requires_grad) {
 
 Tensor Tensor::grad() const {
   get("grad");
-  const LeafNode* const leaf = leaf_node(*this);
-  return leaf == nullptr ? Tensor() : leaf->grad();
+  if (const LeafNode* const leaf = leaf_node(*this)) return leaf->grad();
+  const Tensor* const retained = retained_by_node(*this);
+  return retained == nullptr ? Tensor() : *retained;
 }
 
 void Tensor::set_grad(const Tensor& grad) const {
@@ -203,7 +209,28 @@ void Tensor::set_grad(const Tensor& grad) const {
 
 void Tensor::zero_grad(bool set_to_none) const {
   get("zero_grad");
-  if (LeafNode* const leaf = leaf_node(*this)) leaf->zero_grad(set_to_none);
+  if (LeafNode* const leaf = leaf_node(*this)) return leaf->zero_grad(set_to_none);
+  Tensor* const retained = retained_by_node(*this);
+  if (retained == nullptr || !retained->defined()) return;
+  if (set_to_none) {
+    *retained = Tensor();
+  } else {
+    retained->zero_();
+  }
+}
+
+void Tensor::retain_grad() const {
+  get("retain_grad");
+  DL_CHECK(requires_grad(), kInvalidArgument,
+           "retain_grad: the tensor requires no gradients, there would be none to keep");
+  if (is_leaf()) return;
+  const Edge edge = gradient_edge(*this);
+  edge.node->retain_grad(edge.output_nr);
+}
+
+bool Tensor::retains_grad() const {
+  get("retains_grad");
+  return retained_by_node(*this) != nullptr;
 }
 
 Tensor Tensor::detach() const {
@@ -212,13 +239,27 @@ Tensor Tensor::detach() const {
       make_ref<TensorImpl>(impl.storage, impl.shape, impl.strides, impl.offset, impl.dtype));
 }
 
-void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+Tensor& Tensor::detach_() {
+  get("detach_");
+  DL_CHECK(!impl_->base, kInvalidArgument,
+           "detach_: a view was to be made a leaf, but its base would still have the history; use "
+           "detach()");
+  impl_->requires_grad = false;
+  impl_->recorded_version = 0;
+  if (!is_leaf()) {
+    impl_->node = nullptr;
+    impl_->output_nr = 0;
+  }
+  return *this;
+}
+
+HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   DL_CHECK(hook != nullptr, kInvalidArgument, "register_hook: there is no hook");
   get("register_hook");
   DL_CHECK(requires_grad(), kInvalidArgument,
            "register_hook: the tensor requires no gradients, the hook would never run");
   const Edge edge = gradient_edge(*this);
-  edge.node->add_hook(edge.output_nr, std::move(hook));
+  return edge.node->add_hook(edge.output_nr, std::move(hook));
 }
 
 std::string Tensor::str() const {
@@ -229,15 +270,8 @@ std::string Tensor::str() const {
   } catch (const Error&) {  // a view that cannot follow its base
     return to_text(*this, std::vector<std::string>{"grad_fn=<Invalid>"});
   }
-  // PyTorch's names: "log_softmax" is LogSoftmaxBackward0.
-  std::string name = "grad_fn=<";
-  bool upper = true;
-  for (const char c : static_cast<const Node*>(impl_->node.get())->name()) {
-    if (c != '_')
-      name += upper ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
-    upper = c == '_';
-  }
-  return to_text(*this, std::vector<std::string>{name + "Backward0>"});
+  const std::string name = static_cast<const Node*>(impl_->node.get())->grad_fn_name();
+  return to_text(*this, std::vector<std::string>{"grad_fn=<" + name + ">"});
 }
 
 }  // namespace dl

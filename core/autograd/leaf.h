@@ -29,6 +29,7 @@ class LeafNode final : public Node {
   LeafNode(const Shape& shape, DType dtype);
 
   std::string_view name() const noexcept override { return "leaf"; }
+  std::string grad_fn_name() const override { return "AccumulateGrad"; }
   void backward(BackwardContext& context) override;
 
   // Undefined where there is no gradient.
@@ -37,7 +38,7 @@ class LeafNode final : public Node {
   void zero_grad(bool set_to_none);
   void set_destination(const Tensor& destination);
 
-  // Where the next gradient goes; see BackwardContext::target().
+  // The memory for the next gradient; see BackwardContext::target().
   GradTarget target() const;
   void mark_written();
 

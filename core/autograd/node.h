@@ -22,11 +22,11 @@
 //       return output;
 //     }
 //
-// record<>() (record.h) returns null where nothing asks for gradients, so a forward pass without
-// them pays one test. Input i is the i-th tensor given to record(). What backward() needs of
-// tensors goes through save() and saved(): they check that nobody wrote into the tensor in between,
-// and are freed after backward. Numbers and shapes are plain members. Gradients of gradients are
-// not recorded.
+// record<>() (record.h) returns null if no input requires gradients, so a forward pass without
+// gradients pays one test. Input i is the i-th tensor given to record(). Tensors for backward() go
+// through save() and saved(), which check that they were not written in between, and which free
+// them after backward. Numbers and shapes are plain members. Gradients of gradients are not
+// recorded.
 //
 // Ownership: an output's TensorImpl owns its node, a node owns the nodes of its inputs (edges) and
 // what it saved. A node that saves its own output must use save_output(), which keeps no history
@@ -41,9 +41,11 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/base/hook_handle.h"
 #include "core/base/ref.h"
 #include "core/tensor/tensor.h"
 
@@ -51,8 +53,12 @@ namespace dl {
 
 class Node;
 class BackwardContext;
+namespace detail {
+class Backtrace;
+}
 
-// Where the gradient of an input goes: an output of the node that made it; null where nobody asks.
+// The destination of an input's gradient: an output of the node that made it; null if no gradient
+// is wanted.
 struct Edge {
   Ref<Node> node;
   std::uint32_t output_nr = 0;
@@ -67,8 +73,13 @@ class Node : public RefCounted {
  public:
   static constexpr std::size_t kMaxSaved = 6;
 
-  // The operation, as texts name it.
+  // The operation's name in error texts.
   virtual std::string_view name() const noexcept = 0;
+  // PyTorch's name of the node, which a printed tensor shows: "LogSoftmaxBackward0" if name() is
+  // "log_softmax", or the name that show_as() set.
+  virtual std::string grad_fn_name() const;
+  // `name` has to live as long as the program.
+  void show_as(const char* name) noexcept { shown_ = name; }
   // Gives the gradient of each input that context.needs(). Runs without recording.
   virtual void backward(BackwardContext& context) = 0;
 
@@ -84,13 +95,27 @@ class Node : public RefCounted {
   std::uint64_t sequence() const noexcept { return sequence_; }
   bool is_leaf() const noexcept { return leaf_; }
   bool is_released() const noexcept { return released_; }
-  void release_saved() noexcept;
+  virtual void release_saved() noexcept;
 
-  // Functions that see (and may replace) the gradient of an output before the node uses it.
+  // Hooks see, and may replace, the gradient of an output before the node uses it. They run in the
+  // order in which they were added.
   using Hook = std::function<Tensor(const Tensor&)>;
-  void add_hook(std::uint32_t output_nr, Hook hook);
-  bool has_hooks() const noexcept { return hooks_ != nullptr; }
-  void run_hooks(std::span<Tensor> gradients) const;
+  HookHandle add_hook(std::uint32_t output_nr, Hook hook);
+  // Makes backward passes add the gradient of an output, as it is after the hooks, to
+  // retained_grad().
+  void retain_grad(std::uint32_t output_nr);
+  // The sum so far, undefined before the first pass; null if retain_grad() was not called for the
+  // output.
+  Tensor* retained_grad(std::uint32_t output_nr) noexcept;
+  // For an operation in place, which makes `next` the history of this node's output: from now on
+  // `next` retains the tensor's gradient.
+  void move_retained_grad(std::uint32_t output_nr, Node& next, std::uint32_t next_output_nr);
+  // Whether an output has a hook or a retained gradient.
+  bool has_hooks() const noexcept { return extras_ != nullptr && extras_->sees_gradients(); }
+  void run_hooks(std::span<Tensor> gradients);
+
+  // The call stack of the operation; null if it was not recorded in anomaly mode.
+  const detail::Backtrace* forward_call() const noexcept;
 
   // Used by record().
   void set_output_count(std::uint32_t count) noexcept { output_count_ = count; }
@@ -100,19 +125,45 @@ class Node : public RefCounted {
   static void operator delete(Node* node, std::destroying_delete_t) noexcept;
 
  protected:
-  Node() noexcept;
-  explicit Node(std::uint64_t sequence, bool leaf) noexcept : sequence_(sequence), leaf_(leaf) {}
-  ~Node() override = default;
-
- private:
+  // A saved tensor, and its version, which check_saved() compares to find a write in place.
   struct Saved {
     Tensor tensor;
     std::uint32_t version = 0;
   };
+  static Saved saved_as(const Tensor& tensor);
+  static Saved saved_as_output(const Tensor& tensor);
+  const Tensor& check_saved(const Saved& entry) const;
+  void mark_released() noexcept { released_ = true; }
+
+  Node();
+  explicit Node(std::uint64_t sequence, bool leaf) noexcept;
+  ~Node() override;
+
+ private:
   struct OutputHook {
+    std::uint64_t id;
     std::uint32_t output_nr;
     Hook call;
   };
+  struct Hooks {
+    std::uint64_t next_id = 1;
+    std::vector<OutputHook> calls;  // their numbers ascend
+  };
+  struct Retained {
+    std::uint32_t output_nr;
+    Tensor gradient;
+  };
+  // Members that few nodes need.
+  struct Extras {
+    std::shared_ptr<Hooks> hooks;  // shared, because handles may outlive the node
+    std::vector<Retained> retained;
+    std::unique_ptr<const detail::Backtrace> forward_call;
+    bool sees_gradients() const noexcept {
+      return !retained.empty() || (hooks != nullptr && !hooks->calls.empty());
+    }
+    ~Extras();
+  };
+  Extras& extras();
   static constexpr std::size_t kInlineEdges = 4;
 
   std::uint64_t sequence_;
@@ -124,7 +175,8 @@ class Node : public RefCounted {
   std::array<Edge, kInlineEdges> inline_edges_;
   std::unique_ptr<Edge[]> many_edges_;
   std::array<Saved, kMaxSaved> saved_;
-  std::unique_ptr<std::vector<OutputHook>> hooks_;
+  std::unique_ptr<Extras> extras_;
+  const char* shown_ = nullptr;
   Node* next_dead_ = nullptr;
 };
 
@@ -142,15 +194,16 @@ class BackwardContext {
   const Tensor& grad_output(std::size_t output = 0) const { return gradients_[output]; }
   // The same, as the node's own: where is_exclusive(), it may be written into and given on.
   Tensor take_grad_output(std::size_t output = 0) { return std::move(gradients_[output]); }
-  // Whether anybody asks for the gradient of this input.
+  // Whether this input needs a gradient.
   bool needs(std::size_t input) const noexcept {
-    return static_cast<bool>(node_.edges()[input].node);
+    const Edge& edge = node_.edges()[input];
+    return edge.node && (!filtered_ || leads_to_asked(edge));
   }
   // Hands over a gradient of the input's shape and dtype. Once for each input.
   void give(std::size_t input, Tensor gradient);
-  // The node that made an input, where the running node is the only one that used it and nobody
-  // else will see the gradient on its way: what is given for the input is what that node gets.
-  // Otherwise null. So an operation may compute a part of its producer's backward with its own.
+  // The node that made an input, if the running node is its only user and nothing else (a hook, for
+  // example) sees the gradient on its way; otherwise null. That node gets exactly what is given for
+  // the input, so an operation may compute a part of its producer's backward with its own.
   Node* only_producer(std::size_t input) const noexcept;
   // For large gradients of leaves: if memory is defined, a node may compute there (the input's
   // shape and dtype, any strides) and call gave_in_target() in place of give(). Where nothing else
@@ -161,16 +214,19 @@ class BackwardContext {
 
  private:
   friend class Engine;
-  BackwardContext(Node& node, std::span<Tensor> gradients, class Engine& engine) noexcept
-      : node_(node), gradients_(gradients), engine_(engine) {}
+  BackwardContext(Node& node, std::span<Tensor> gradients, class Engine& engine,
+                  bool filtered) noexcept
+      : node_(node), gradients_(gradients), engine_(engine), filtered_(filtered) {}
+  bool leads_to_asked(const Edge& edge) const noexcept;
 
   Node& node_;
   std::span<Tensor> gradients_;
   class Engine& engine_;
+  bool filtered_;  // true in autograd::grad(), which computes only some gradients
 };
 
-// True where this handle is the only one to the array and its storage, so that nobody would notice
-// a write.
+// True if this handle is the only one to the array and its storage, so that a write cannot be seen
+// elsewhere.
 bool is_exclusive(const Tensor& tensor) noexcept;
 
 }  // namespace dl

@@ -16,12 +16,21 @@ inline bool asks_gradient(const Tensor& tensor) noexcept {
 // Whether an operation on these inputs is to be recorded. Undefined inputs are allowed.
 template <typename... Inputs>
 bool is_recorded(const Inputs&... inputs) noexcept {
-  return (asks_gradient(inputs) || ...) && grad_enabled();
+  return (asks_gradient(inputs) || ...) && is_grad_enabled();
 }
 
 namespace detail {
 // Makes `node` the history of `output`.
 void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr);
+// Sets PyTorch's name of `result`'s node, unless `result` is `input` itself. For operations that
+// are composed of others. `grad_fn` has to live as long as the program.
+Tensor shown_as(Tensor result, const Tensor& input, const char* grad_fn);
+// core/ops: attach() after an operation in place. If `written` is a view, its base gets a history
+// in which that part is the node's output, and the view follows its base.
+void attach_written(const Tensor& written, const Ref<Node>& node);
+// core/ops: refuses a view that cannot be changed in place in a recorded operation: its base is a
+// leaf that requires gradients, or cannot have a history of its parts.
+void check_view_in_place(const Tensor& view, std::string_view op);
 // core/ops: gives a view that is behind its base (TensorImpl) the base's history. Throws
 // kInvalidArgument for a view that was made under a NoGradGuard, a leaf, and a view of a tensor
 // several of whose elements are one in memory.
@@ -54,7 +63,7 @@ template <typename N>
 N* record_list(const Tensor& output, std::span<const Tensor> inputs) {
   bool asked = false;
   for (const Tensor& input : inputs) asked = asked || asks_gradient(input);
-  if (!asked || !grad_enabled()) return nullptr;
+  if (!asked || !is_grad_enabled()) return nullptr;
   Ref<N> node = make_ref<N>();
   node->reserve_edges(inputs.size());
   for (const Tensor& input : inputs) node->add_edge(gradient_edge(input));
@@ -63,8 +72,8 @@ N* record_list(const Tensor& output, std::span<const Tensor> inputs) {
 }
 
 // Called by every operation in place, before it writes. `recorded` is is_recorded(self, other...).
-// Refuses a leaf that requires gradients, a view in a recorded operation, and a view that was made
-// under a NoGradGuard, unless there is one now, if its base requires gradients.
+// Throws kInvalidArgument for a leaf that requires gradients, and for a view of such a leaf. Also
+// throws outside a NoGradGuard for a view that was made under one, if its base requires gradients.
 void check_in_place(const Tensor& self, bool recorded, std::string_view op);
 // Called as well where writing an element twice would show: refuses an expanded tensor, several of
 // whose elements are one in memory.

@@ -12,8 +12,8 @@ namespace dl {
 // CPUs: 1.5 means 150 ms of CPU time in 100 ms.
 std::optional<double> cpu_quota(const std::string& root = "");
 
-// Bytes that may still be taken. File pages that nobody uses count as free, as the kernel drops
-// them first.
+// Bytes that may still be allocated. Unused file pages count as free, because the kernel drops them
+// first.
 std::optional<std::uint64_t> memory_left_by_cgroup(const std::string& root = "");
 
 // Processes and threads that the group may have (pids.max).

@@ -47,6 +47,10 @@ void set(const std::string& name, const std::string& value) {
   ::setenv(name.c_str(), value.c_str(), 1);
 }
 
+void unset(Var var) {
+  ::unsetenv(std::string(name_of(var)).c_str());
+}
+
 void set_unless_set(Var var, const std::string& value) {
   ::setenv(std::string(name_of(var)).c_str(), value.c_str(), 0);
 }

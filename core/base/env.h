@@ -32,6 +32,7 @@ std::optional<std::string> get(Var var);
 // A variable of the user's choice (dlrun -x).
 bool exists(const std::string& name) noexcept;
 void set(const std::string& name, const std::string& value);
+void unset(Var var);
 // The names of all variables that begin so and have a value, in alphabetical order.
 std::vector<std::string> names_with_prefix(std::string_view prefix);
 // For libraries that read the environment themselves. Not while another thread reads it.

@@ -1,10 +1,9 @@
 // The one exception type of the project, and the checks that throw it.
 //
 // An Error carries a kind, which a program can act on, and a text, which a person can act on: it
-// names the operation, the argument, what came, what was wanted and what to do. An Error that
-// nobody catches ends the program with its text on stderr and exit code 1, not with abort(): the
-// first Error that is made installs a terminate handler for that, unless the program has one of its
-// own.
+// names the operation, the argument, what came, what was wanted and what to do. An uncaught Error
+// ends the program with its text on stderr and exit code 1, not with abort(): the first Error that
+// is made installs a terminate handler for that, unless the program has one of its own.
 //
 // Thread-safety: everything here may be used from any thread.
 #pragma once

@@ -1,8 +1,8 @@
 // FirstError: the first error of something that goes on in the background, for those who use what
 // comes out of it and have nothing else to ask.
 //
-// Whoever works in the background sets it, before anybody can see that the work has ended badly;
-// whoever uses the results holds it, also longer than the worker lives. Thread-safety: any thread.
+// The background work sets it before its failure can be seen. Users of the results hold it,
+// possibly longer than the background work lives. Thread-safety: any thread.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ extern std::atomic<unsigned> depth;  // forks between the first process and this
 
 class ForkMark {
  public:
-  // Of this process. Throws kIo if there is no memory for the handlers.
+  // Marks this process. Throws kIo if there is no memory for the handlers.
   ForkMark();
   // This process is a child, or grandchild, of the one that made the mark. Costs one load.
   bool is_in_child() const noexcept {

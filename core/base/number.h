@@ -23,8 +23,9 @@ template <typename T>
   requires std::integral<T> || std::floating_point<T>
 std::optional<T> read_number(std::string_view text) noexcept {
   T value{};
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
+  const char* const first = text.data();
+  const char* const last = first + text.size();
+  const auto [end, error] = std::from_chars(first, last, value);
   if (error != std::errc() || end != last) return std::nullopt;
   if constexpr (std::floating_point<T>) {
     if (!std::isfinite(value)) return std::nullopt;

@@ -1,5 +1,5 @@
-// Whose PMI_RANK and PMI_SIZE are: mpirun's, or those of srun itself, which sets them beside its
-// own variables where it speaks PMI (--mpi=pmi2).
+// Tells whether PMI_RANK and PMI_SIZE come from mpirun, or from srun itself, which sets them beside
+// its own variables if it speaks PMI (--mpi=pmi2).
 #pragma once
 
 #include "core/base/env.h"

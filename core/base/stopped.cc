@@ -25,7 +25,7 @@ constexpr Clock::rep kFreshGap = std::chrono::nanoseconds(10ms).count();
 
 static_assert(std::is_same_v<Clock::duration, std::chrono::nanoseconds>);
 
-// All constant-initialised. `last_look` is 0 while nobody watches.
+// All constant-initialised. `last_look` is 0 while no thread watches.
 std::atomic<Clock::rep> last_look{0};
 std::atomic<Clock::rep> stopped{0};
 std::mutex stop_mutex;

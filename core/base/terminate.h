@@ -1,6 +1,6 @@
-// The end of a program by an exception that nobody catches: its text on stderr and exit code 1
-// instead of abort(), for an Error and for the want of memory, which a thread of a library meets
-// where none of our callers can catch it. All other exceptions are left to the program.
+// Ends a program on an uncaught exception with a text on stderr and exit code 1 instead of a
+// signal. Handles Error, and lack of memory, which a library's thread may meet where none of our
+// callers can catch it. All other exceptions and signals are left to the program.
 //
 // Thread-safety: everything here may be used from any thread.
 #pragma once
@@ -8,7 +8,13 @@
 namespace dl {
 
 // Installs a terminate handler for that, unless the program has one of its own. The first Error
-// does so, too. Harmless when repeated.
+// that is made calls it too. May be called again.
 void end_with_text_when_uncaught() noexcept;
+
+// Ends the program in that way if a C library runs out of memory: such libraries call abort() or
+// read address 0. Installs handlers for SIGABRT and SIGSEGV if the process has a limit of address
+// space (ulimit -v). A handler prints the text if no room is left for a thread's stack; else the
+// signal has its usual effect. Keeps handlers of the program or a sanitizer. May be called again.
+void end_with_text_without_address_space() noexcept;
 
 }  // namespace dl

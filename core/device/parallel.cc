@@ -8,13 +8,18 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 
+#if defined(__SANITIZE_THREAD__)
+#include <thread>
+#include <vector>
+#endif
+
 namespace dl {
 namespace {
 
 constinit thread_local bool serial = false;
 constinit std::atomic<bool> told_of_too_many{false};
 
-// Also for libraries, which ask OpenMP and not num_threads().
+// Sets OpenMP's number as well, for libraries that use it instead of num_threads().
 int take_the_most(int wanted) noexcept {
   omp_set_num_threads(kMostThreads);
   if (!told_of_too_many.exchange(true)) {
@@ -54,24 +59,45 @@ int detail::usable_threads() noexcept {
   return serial || omp_in_parallel() != 0 ? 1 : num_threads();
 }
 
+#if defined(__SANITIZE_THREAD__)
+// ThreadSanitizer does not know libgomp's barriers, so this uses threads, which it does know.
+void detail::run_parts(int parts, PartBody call, const void* body) {
+  std::vector<std::jthread> threads;
+  for (int part = 1; part < parts; ++part) {
+    threads.emplace_back([=] {
+      const SerialScope inside;
+      call(body, part);
+    });
+  }
+  const SerialScope inside;
+  call(body, 0);
+}
+#else
+void detail::run_parts(int parts, PartBody call, const void* body) {
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+  for (int part = 0; part < parts; ++part) call(body, part);
+}
+#endif
+
 void detail::parallel_ranges(std::int64_t count, std::int64_t grain, RangeBody call,
                              const void* body) {
   if (count <= 0) return;
   const std::int64_t wanted = count <= grain ? 1 : (count + grain - 1) / grain;
-  const std::int64_t threads = wanted == 1 || serial || omp_in_parallel() != 0
-                                   ? 1
-                                   : std::min<std::int64_t>(wanted, num_threads());
+  const std::int64_t threads = wanted == 1 ? 1 : std::min<std::int64_t>(wanted, usable_threads());
   if (threads == 1) {
     call(body, 0, count);
     return;
   }
   const std::int64_t share = (count + threads - 1) / threads;
-#pragma omp parallel for num_threads(static_cast<int>(threads)) schedule(static, 1)
-  for (std::int64_t t = 0; t < threads; ++t) {
-    const std::int64_t begin = t * share;
+  const auto run = [&](int part) {
+    const std::int64_t begin = part * share;
     const std::int64_t end = std::min(count, begin + share);
     if (begin < end) call(body, begin, end);
-  }
+  };
+  run_parts(
+      static_cast<int>(threads),
+      [](const void* erased, int part) { (*static_cast<const decltype(run)*>(erased))(part); },
+      &run);
 }
 
 }  // namespace dl

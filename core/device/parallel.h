@@ -32,6 +32,9 @@ class SerialScope {
 namespace detail {
 // Threads that a loop opened here may have: 1 inside a region or a SerialScope.
 int usable_threads() noexcept;
+// Calls call(body, part) for each part in [0, parts), each on its own thread, and waits for all.
+using PartBody = void (*)(const void* body, int part);
+void run_parts(int parts, PartBody call, const void* body);
 using RangeBody = void (*)(const void* body, std::int64_t begin, std::int64_t end);
 void parallel_ranges(std::int64_t count, std::int64_t grain, RangeBody call, const void* body);
 }  // namespace detail

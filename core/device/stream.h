@@ -1,4 +1,4 @@
-// Where work happens, and in what order: a Device, and a Stream of work on it.
+// The place and the order of work: a Device, and a Stream of work on it.
 #pragma once
 
 #include <cstdint>

@@ -608,7 +608,7 @@ struct Between {
   }
 };
 
-// Between, for numbers.
+// Between, for numbers. The gradient at a bound is 0, as in PyTorch.
 struct Clamp {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {
@@ -616,7 +616,7 @@ struct Clamp {
   }
   template <typename N>
   static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
-    return select(p.a <= x, select(x <= p.b, g, N(0)), N(0));
+    return select(p.a < x, select(x < p.b, g, N(0)), N(0));
   }
 };
 
@@ -632,7 +632,7 @@ struct Pow {
   }
 };
 
-// Of two elements.
+// Functions of two elements.
 
 struct Add {
   template <typename N>
@@ -790,7 +790,7 @@ struct LogicalXor {
   }
 };
 
-// Of three elements.
+// Functions of three elements.
 
 // a where the condition is not 0, else b.
 struct Where {

@@ -24,6 +24,11 @@ template <typename N>
 DL_INLINE N at_least(N x, N least) {
   return select(x < least, least, x);
 }
+// The sign of d; NaN if d is NaN.
+template <typename N>
+DL_INLINE N sign_or_nan(N d) {
+  return select(d == d, sign_of_difference(d, N(0)), d);
+}
 // log(1 + e^-x)
 template <typename N>
 DL_INLINE N softplus_of_negative(N x) {
@@ -72,7 +77,7 @@ struct SmoothL1 : OfDifference<SmoothL1> {
   template <typename N>
   static DL_INLINE N slope(const LossElement<N>& e) {
     const N d = e.x - e.t;
-    return select(abs_of(d) < e.a, d / e.a, sign_of_difference(e.x, e.t));
+    return select(abs_of(d) < e.a, d / e.a, sign_or_nan(d));
   }
 };
 
@@ -86,7 +91,7 @@ struct Huber : OfDifference<Huber> {
   template <typename N>
   static DL_INLINE N slope(const LossElement<N>& e) {
     const N d = e.x - e.t;
-    return select(abs_of(d) <= e.a, d, e.a * sign_of_difference(e.x, e.t));
+    return select(abs_of(d) <= e.a, d, e.a * sign_or_nan(d));
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace dl {
@@ -32,6 +33,11 @@ struct BatchNormArgs {
   bool batch_statistics = true;  // false: the running ones
   double momentum = 0;           // the share of this batch in the running statistics
   double eps = 0;
+  // For the backward pass of a batch that several ranks share: the number of values per channel on
+  // all ranks, and the sums over ranks of each channel's bias gradient, then of each channel's
+  // weight gradient [2 * channels]. 0 and empty: the batch is whole.
+  std::int64_t rows_of_all = 0;
+  std::span<const double> sums_of_all{};
 };
 
 }  // namespace dl

@@ -6,6 +6,7 @@
 #include "core/device/cuda/cuda.h"
 #include "core/memory/allocator.h"
 #include "core/memory/cuda/cuda_memory.h"
+#include "core/profiler/recorder.h"
 
 namespace dl {
 namespace {
@@ -63,6 +64,7 @@ Ref<Storage> Storage::make(std::size_t bytes, Device device) {
         data, bytes, device, kHeader, make_ref<BlockOwner>(data, device)));
   }
   char* const block = static_cast<char*>(memory::allocate(kHeader + bytes));
+  profiler::note_memory(static_cast<std::int64_t>(bytes));
   return Ref<Storage>(new (block)
                           Storage(block + kHeader, bytes, device, kHeader + bytes, nullptr));
 }
@@ -89,6 +91,8 @@ void Storage::operator delete(Storage* self, std::destroying_delete_t) noexcept 
   const std::size_t block_bytes = self->block_bytes_;
   self->~Storage();
   memory::deallocate(self, block_bytes);
+  // 0 for device, pinned and foreign memory.
+  profiler::note_memory(-static_cast<std::int64_t>(block_bytes - kHeader));
 }
 
 }  // namespace dl

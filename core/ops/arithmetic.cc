@@ -154,7 +154,7 @@ void write_saving(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype,
   if (!node) return;
   node->save(before);
   node->save(operand);
-  detail::attach(self, node, 0);
+  detail::attach_written(self, node);
 }
 
 Tensor sub_as(const Tensor& a, const Tensor& b, DType dtype) {
@@ -223,14 +223,14 @@ Tensor div(const Tensor& a, Scalar b) {
 
 Tensor operator-(Scalar a, const Tensor& b) {
   const DType dtype = computed_in(BinaryFn::kSub, dtype_with(b, a, "sub"));
-  return sub_as(as_number(a, dtype, "sub"), b, dtype);
+  return detail::shown_as(sub_as(as_number(a, dtype, "sub"), b, dtype), b, "RsubBackward1");
 }
 
 Tensor operator/(Scalar a, const Tensor& b) {
   // A reciprocal, to which autocast does what it does to pow.
   if (const auto cast = autocast_of(UnaryFn::kPow, b)) return a / cast(b);
   const DType dtype = computed_in(BinaryFn::kDiv, dtype_with(b, a, "div"));
-  return div_as(as_number(a, dtype, "div"), b, dtype);
+  return detail::shown_as(div_as(as_number(a, dtype, "div"), b, dtype), b, "MulBackward0");
 }
 
 // In place.
@@ -254,7 +254,7 @@ Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
   }
   if (node) {
     node->factor = alpha.as_double();
-    detail::attach(*this, node, 0);
+    detail::attach_written(*this, node);
   }
   return *this;
 }
@@ -270,7 +270,7 @@ Tensor& Tensor::sub_(const Tensor& other) {
   check_operands(*this, other, kName);
   const Ref<SubBackward> node = make_node_of<SubBackward>(*this, other);
   write(BinaryFn::kSub, *this, other, result_type(*this, other, kName), kName);
-  if (node) detail::attach(*this, node, 0);
+  if (node) detail::attach_written(*this, node);
   return *this;
 }
 

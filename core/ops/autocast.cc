@@ -21,7 +21,7 @@ Tensor InputCast::operator()(const Tensor& input) const {
   const bool is_weight = input.dtype() == DType::kF32 && input.requires_grad() && input.is_leaf() &&
                          !input.impl()->base && detail::autocast_state.cache_enabled;
   if (!is_weight) return input.to(dtype_);
-  const bool tracked = grad_enabled();
+  const bool tracked = is_grad_enabled();
   if (Tensor kept = detail::find_autocast(input, dtype_, tracked); kept.defined()) return kept;
   Tensor cast = input.to(dtype_);
   detail::keep_autocast(input, cast, tracked);

@@ -37,7 +37,7 @@ bool may_overlap(const Tensor& a, const Tensor& b) noexcept {
 Tensor readable_during_write(const Tensor& operand, const Tensor& written) {
   const bool alike = operand.data_ptr() == written.data_ptr() &&
                      operand.sizes() == written.sizes() && operand.strides() == written.strides();
-  // Where both are the same elements in the same order, each is read before it is written.
+  // If both are the same elements in the same order, each is read before it is written.
   return alike || !may_overlap(operand, written) ? operand : operand.detach().clone();
 }
 

@@ -172,6 +172,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
                         {.dtype = input.dtype(), .device = input.device()});
   call<Op::kConv2d>(input.device(), x, w, bias.defined() ? laid_out(bias) : bias, args, output);
   if (auto* node = record<Conv2dBackward>(output, input, weight, bias)) {
+    node->show_as(args.relu ? "ReluBackward0" : "ConvolutionBackward0");
     node->args = args;
     node->save(x);
     node->save(w);
@@ -206,6 +207,7 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
   const Tensor winner = empty(shape, kLast, {.dtype = DType::kU16, .device = input.device()});
   call<Op::kMaxPool2d>(input.device(), x, args, output, winner);
   if (auto* node = record<MaxPool2dBackward>(output, input)) {
+    node->show_as("MaxPool2DWithIndicesBackward0");
     node->args = args;
     node->input_shape = input.sizes();
     node->save(winner);

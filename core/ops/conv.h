@@ -22,7 +22,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias = {}
 struct ConvTranspose2dArgs {
   IntPair stride = 1;
   IntPair padding = 0;         // taken off each side of the result
-  IntPair output_padding = 0;  // added at the end of the result; smaller than the stride
+  IntPair output_padding = 0;  // added at the end of the result; smaller than stride or dilation
   IntPair dilation = 1;
   std::int64_t groups = 1;
 };

@@ -1,8 +1,11 @@
+#include <algorithm>
+
 #include "core/ops/arithmetic.h"
 #include "core/ops/autocast.h"
 #include "core/ops/common.h"
 #include "core/ops/conv.h"
 #include "core/ops/layout.h"
+#include "core/ops/shape.h"
 
 namespace dl {
 namespace {
@@ -12,6 +15,7 @@ constexpr auto kFiltered = MemoryFormat::kChannelsLast;
 // Inputs and saved: input (channels-last), weight.
 struct ConvTranspose2dBackward final : Node {
   std::string_view name() const noexcept override { return "conv_transpose2d"; }
+  std::string grad_fn_name() const override { return "ConvolutionBackward0"; }
   void backward(BackwardContext& context) override {
     const Tensor grad = laid_out(context.grad_output(), kFiltered);
     const Tensor& input = saved(0);
@@ -54,15 +58,31 @@ void check_transposed(const Tensor& input, const Tensor& weight, const Tensor& b
              "and 0",
              kOp, args.stride[0], args.stride[1], args.dilation[0], args.dilation[1],
              args.padding[0], args.padding[1]);
-    DL_CHECK(args.output_padding[d] >= 0 && args.output_padding[d] < args.stride[d],
+    DL_CHECK(args.output_padding[d] >= 0 &&
+                 args.output_padding[d] < std::max(args.stride[d], args.dilation[d]),
              kInvalidArgument,
-             "{}: output_padding is ({}, {}), wanted at least 0 and less than the stride ({}, {})",
-             kOp, args.output_padding[0], args.output_padding[1], args.stride[0], args.stride[1]);
+             "{}: output_padding is ({}, {}), wanted at least 0 and less than the stride ({}, {}) "
+             "or the dilation ({}, {})",
+             kOp, args.output_padding[0], args.output_padding[1], args.stride[0], args.stride[1],
+             args.dilation[0], args.dilation[1]);
   }
   if (!bias.defined()) return;
   const std::int64_t outputs = weight.size(1) * args.groups;
   DL_CHECK(bias.dim() == 1 && bias.size(0) == outputs, kShape,
            "{}: the bias has shape {}, wanted [{}]", kOp, bias.sizes().str(), outputs);
+}
+
+// For an output_padding of at least the stride, which is allowed below the dilation. No convolution
+// has an input of the result's size, so this computes the unpadded result, then cuts or pads it.
+Tensor cut_from_whole(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                      const ConvTranspose2dArgs& args) {
+  ConvTranspose2dArgs whole = args;
+  whole.padding = 0;
+  whole.output_padding = 0;
+  const Tensor y = conv_transpose2d(input, weight, {}, whole);
+  const auto behind = [&](std::size_t d) { return args.output_padding[d] - args.padding[d]; };
+  const Tensor result = pad(y, {-args.padding[1], behind(1), -args.padding[0], behind(0)});
+  return bias.defined() ? add(result, bias.view({1, bias.size(0), 1, 1})) : result;
 }
 
 }  // namespace
@@ -81,6 +101,9 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
            "conv_transpose2d: the result would have {} x {} places; the input is {}, padding "
            "({}, {})",
            along(0), along(1), input.sizes().str(), args.padding[0], args.padding[1]);
+  if (args.output_padding[0] >= args.stride[0] || args.output_padding[1] >= args.stride[1]) {
+    return cut_from_whole(input, weight, bias, args);
+  }
   const Conv2dArgs of_convolution{.stride = args.stride,
                                   .padding = args.padding,
                                   .dilation = args.dilation,

@@ -10,7 +10,7 @@ namespace {
 
 // clone, contiguous and to: the gradient comes back in the input's dtype, on its device.
 struct CopyBackward final : Node {
-  std::string_view name() const noexcept override { return "copy"; }
+  std::string_view name() const noexcept override { return "clone"; }
   void backward(BackwardContext& context) override {
     context.give(0, context.grad_output().to(device).to(dtype));
   }
@@ -22,6 +22,7 @@ struct CopyBackward final : Node {
 // or keep a momentum pass over a parameter without a gradient.
 struct OverwriteBackward final : Node {
   std::string_view name() const noexcept override { return "copy_"; }
+  std::string grad_fn_name() const override { return "CopyBackwards"; }
   void backward(BackwardContext& context) override {
     if (context.needs(0)) context.give(0, zeros_like(context.grad_output()));
     if (context.needs(1)) {
@@ -35,6 +36,7 @@ struct OverwriteBackward final : Node {
 
 struct FillBackward final : Node {
   std::string_view name() const noexcept override { return "fill_"; }
+  std::string grad_fn_name() const override { return "FillBackward2"; }
   void backward(BackwardContext& context) override {
     context.give(0, zeros_like(context.grad_output()));
   }
@@ -132,9 +134,10 @@ Tensor Tensor::to(DType wanted) const {
   get("to");
   if (wanted == dtype()) return *this;
   const bool channels_last = is_channels_last() && !is_contiguous();
-  return copied(
+  const Tensor result = copied(
       *this, empty(sizes(), channels_last ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous,
                    {.dtype = wanted, .device = device()}));
+  return is_floating(wanted) ? detail::shown_as(result, *this, "ToCopyBackward0") : result;
 }
 
 Tensor Tensor::to(Device wanted, ToOptions options) const {
@@ -145,6 +148,10 @@ Tensor Tensor::to(Device wanted, ToOptions options) const {
   Tensor result =
       as_strided(empty(shape, {.dtype = dtype(), .device = wanted}), shape, form.strides(), 0);
   return copied(form, result, options);
+}
+
+Tensor Tensor::to(std::string_view device, ToOptions options) const {
+  return to(dl::cuda::parse_device(device), options);
 }
 
 Tensor Tensor::cuda() const {
@@ -190,20 +197,20 @@ Tensor& Tensor::copy_(const Tensor& source, ToOptions options) {
     node->shape = source.sizes();
     node->dtype = source.dtype();
     node->device = source.device();
-    detail::attach(*this, node, 0);
+    detail::attach_written(*this, node);
   }
   return *this;
 }
 
 Tensor& Tensor::fill_(Scalar value) {
   get("fill_");
-  check_fits(value, dtype(), "fill_");
-  const bool recorded = is_recorded(*this);
-  check_in_place(*this, recorded, "fill_");
+  check_storable(value, dtype(), "fill_");
+  check_in_place(*this, is_recorded(*this), "fill_");
+  const Ref<FillBackward> node = make_node<FillBackward>(*this);
   // An expanded tensor may be filled, as in PyTorch: every write of an element writes the same.
   call<Op::kFill>(device(), *this, value);
   bump_version();
-  if (recorded) record<FillBackward>(*this, *this);
+  if (node) detail::attach_written(*this, node);
   return *this;
 }
 

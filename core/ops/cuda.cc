@@ -31,8 +31,10 @@ struct Opening;
 template <Op op, typename R, typename... Args>
 struct Opening<op, R (*)(Args...)> {
   static R call(Args... args) {
-    open_kernels(name_of_call<op>(args...));
-    return dl::call<op>(Device{DeviceType::kCUDA, 0}, args...);
+    open_kernels(name_of_call(op, args...));
+    // Calls the kernel directly: dl::call() is running already, and would record the call twice.
+    const AnyKernel kernel = kernel_table().get(op, DeviceType::kCUDA);
+    return reinterpret_cast<R (*)(Args...)>(kernel)(args...);
   }
 };
 

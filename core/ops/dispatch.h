@@ -3,19 +3,22 @@
 // call<Op::kCopy>(device, source, destination) is an indexed load and an indirect call; the
 // argument types are those of the CPU's kernel, which all devices share. The CPU's column is filled
 // at the first call; CUDA's holds functions that open the CUDA module, put its kernels in their
-// place and call again. Any thread may call.
+// place and call again. While a profile records, each call is a span of it; else this costs one
+// load. Any thread may call.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "core/device/stream.h"
 #include "core/elementwise/list.h"
 #include "core/elementwise/losses.h"
 #include "core/kernels/cpu/all.h"
+#include "core/ops/recorded_call.h"
 #include "core/reductions/list.h"
 
 namespace dl {
@@ -125,27 +128,41 @@ constexpr std::uint64_t kernels_abi() noexcept {
 
 // The operation that a call runs, as texts name it: if the first argument says one (of a family, or
 // as a member `op`), that.
-template <Op op, typename... Args>
-std::string_view name_of_call(const Args&...) noexcept {
+template <typename... Args>
+std::string_view name_of_call(Op op, const Args&...) noexcept {
   return info(op).name;
 }
-template <Op op, typename Fn, typename... Args>
-std::string_view name_of_call(Fn fn, const Args&...) noexcept
+template <typename Fn, typename... Args>
+std::string_view name_of_call(Op, Fn fn, const Args&...) noexcept
   requires requires { facts(fn).name; }
 {
   return facts(fn).name;
 }
-template <Op op, typename First, typename... Args>
-std::string_view name_of_call(const First& first, const Args&...) noexcept
+template <typename First, typename... Args>
+std::string_view name_of_call(Op, const First& first, const Args&...) noexcept
   requires requires { std::string_view(first.op); }
 {
   return first.op;
 }
 
+namespace detail {
+// Out of line, and instantiated once for each kernel signature, so that call() stays small.
+template <typename R, typename... Params>
+[[gnu::noinline, gnu::cold]] R call_recorded(Op op, R (*kernel)(Params...),
+                                             std::type_identity_t<Params>... args) {
+  const Tensor* const tensors[] = {as_tensor(args)...};
+  const RecordedCall span(op, name_of_call(op, args...), tensors);
+  return kernel(std::forward<Params>(args)...);
+}
+}  // namespace detail
+
 template <Op op, typename... Args>
 decltype(auto) call(Device device, Args&&... args) {
-  const AnyKernel kernel = kernel_table().get(op, device.type);
-  return reinterpret_cast<typename KernelOf<op>::Type>(kernel)(std::forward<Args>(args)...);
+  const auto kernel =
+      reinterpret_cast<typename KernelOf<op>::Type>(kernel_table().get(op, device.type));
+  if (profiler::is_recording()) [[unlikely]]
+    return detail::call_recorded(op, kernel, std::forward<Args>(args)...);
+  return kernel(std::forward<Args>(args)...);
 }
 
 }  // namespace dl

@@ -9,6 +9,28 @@
 namespace dl {
 namespace {
 
+// PyTorch's name of the node; null if it follows from the operation's name.
+const char* shown_unary(UnaryFn fn) noexcept {
+  switch (fn) {
+    case UnaryFn::kGeluTanh:
+      return "GeluBackward0";
+    case UnaryFn::kLogSigmoid:
+      return "LogSigmoidBackward0";
+    case UnaryFn::kLog1p:
+      return "Log1PBackward0";
+    case UnaryFn::kRelu6:
+      return "HardtanhBackward0";
+    case UnaryFn::kSquare:
+      return "PowBackward0";
+    case UnaryFn::kSoftsign:
+      return "DivBackward0";
+    case UnaryFn::kClamp:
+      return "ClampBackward1";
+    default:
+      return nullptr;
+  }
+}
+
 // Saved: what the row says.
 struct UnaryNode final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
@@ -27,6 +49,7 @@ void fill(UnaryNode& node, UnaryFn fn, const Parameters& parameters, const Tenso
           const Tensor& output) {
   node.fn = fn;
   node.parameters = parameters;
+  node.show_as(shown_unary(fn));
   if (facts(fn).saves == Saves::kInput) node.save(input);
   if (facts(fn).saves == Saves::kOutput) node.save_output(output);
 }
@@ -59,7 +82,7 @@ Tensor& unary_(UnaryFn fn, Tensor& input, const Parameters& parameters) {
   call<Op::kUnary>(input.device(), fn, input, parameters, input);
   input.bump_version();
   if (node) {
-    detail::attach(input, node, 0);
+    detail::attach_written(input, node);
     fill(*node, fn, parameters, before, input);
   }
   return input;

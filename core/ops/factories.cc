@@ -24,7 +24,7 @@ DType dtype_of(Scalar value) {
 }
 
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const TensorOptions& options) {
-  check_fits(value, dtype, "full");
+  check_storable(value, dtype, "full");
   Tensor result = empty(shape, {.dtype = dtype, .device = options.device});
   call<Op::kFill>(options.device, result, value);
   if (options.requires_grad) result.requires_grad_();
@@ -89,7 +89,7 @@ Tensor full(const Shape& shape, Scalar value, TensorOptions options) {
 
 Tensor full_like(const Tensor& like, Scalar value) {
   if (!like.defined()) refuse_undefined("full_like");
-  check_fits(value, like.dtype(), "full_like");
+  check_storable(value, like.dtype(), "full_like");
   return filled_like(like, value);
 }
 

@@ -37,6 +37,7 @@ struct IndexSelectBackward final : Node {
 
 struct DropoutBackward final : Node {
   std::string_view name() const noexcept override { return "dropout"; }
+  std::string grad_fn_name() const override { return "MulBackward0"; }
   void backward(BackwardContext& context) override {
     const Tensor from = context.grad_output().contiguous();
     const Tensor grad = empty_like(from);
@@ -114,7 +115,8 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
              tensors[0].sizes().str());
     rows.push_back(tensors[i].unsqueeze(dim));
   }
-  return cat(rows, dim < 0 ? dim + tensors[0].dim() + 1 : dim);
+  return detail::shown_as(cat(rows, dim < 0 ? dim + tensors[0].dim() + 1 : dim), tensors[0],
+                          "StackBackward0");
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {

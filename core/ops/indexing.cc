@@ -126,7 +126,7 @@ std::int64_t longest_outside(const Shape& shape, std::size_t begin, std::size_t 
   return best;
 }
 
-// Where the elements of a result of tensors as indices are in the memory of the indexed tensor.
+// For indices that are tensors: the places of the result's elements in the indexed tensor's memory.
 struct Places {
   Shape shape;    // of the result
   Tensor tensor;  // the indexed tensor, as a tensor of that shape
@@ -205,7 +205,7 @@ struct IndexBackward final : Node {
     context.give(0, grad);
   }
   Shape shape;
-  std::vector<Tensor> at;  // of our own: nobody else writes into them
+  std::vector<Tensor> at;  // private copies, which no user writes into
 };
 
 // index_put_: input 0 is what was written into, input 1 the value.
@@ -343,7 +343,7 @@ Tensor& write_scatter(Tensor& input, std::int64_t dim, const Tensor& index, cons
     node->how = how;
     node->source = source.sizes();
     node->save(index);
-    detail::attach(input, node, 0);
+    detail::attach_written(input, node);
   }
   return input;
 }
@@ -423,7 +423,7 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
     node->indices = frozen(indices);
     node->accumulate = options.accumulate;
     node->value = GradientShare(value);
-    detail::attach(input, node, 0);
+    detail::attach_written(input, node);
   }
   return input;
 }
@@ -471,6 +471,7 @@ Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, const Ten
 Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
   check_defined(input, "scatter_", "the input");
   check_defined(index, "scatter_", "the index");
+  check_storable(value, input.dtype(), "scatter_");
   const Tensor one = scalar_tensor(value, input.dtype(), "scatter_", input.device());
   return scatter_(input, dim, index, one.expand(index.sizes()));
 }
@@ -548,7 +549,7 @@ Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const T
     node->dim = static_cast<std::int64_t>(d);
     node->alpha = alpha.as_double();
     node->save(index);
-    detail::attach(input, node, 0);
+    detail::attach_written(input, node);
   }
   return input;
 }
@@ -566,7 +567,7 @@ Tensor take(const Tensor& input, const Tensor& index) {
   DL_CHECK(index.dtype() == DType::kI64, kDType, "take: the index is {}, wanted int64",
            name_of(index.dtype()));
   const TensorIndex places[] = {index};
-  return dl::index(input.reshape({-1}), places);
+  return detail::shown_as(dl::index(input.reshape({-1}), places), input, "TakeBackward0");
 }
 
 Tensor take_along_dim(const Tensor& input, const Tensor& index, std::int64_t dim) {
@@ -595,7 +596,8 @@ Tensor masked_select(const Tensor& input, const Tensor& mask) {
            name_of(mask.dtype()));
   const Shape shape = broadcast_shapes(input.sizes(), mask.sizes(), kName);
   const TensorIndex places[] = {mask.expand(shape).reshape({-1})};
-  return dl::index(input.expand(shape).reshape({-1}), places);
+  return detail::shown_as(dl::index(input.expand(shape).reshape({-1}), places), input,
+                          "MaskedSelectBackward0");
 }
 
 Tensor nonzero(const Tensor& input) {

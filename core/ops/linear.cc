@@ -37,8 +37,8 @@ void check_linear(const Tensor& input, const Tensor& weight, const Tensor& bias)
            "linear: the bias has shape {}, wanted [{}]", bias.sizes().str(), weight.size(0));
 }
 
-// Where a gradient is computed: the leaf's memory where there is one, else memory of its own; none
-// where nobody asks for it.
+// The memory for a gradient: the leaf's if it has some, else a new tensor; undefined if no gradient
+// is wanted.
 class Destination {
  public:
   Destination(BackwardContext& context, std::size_t input, const Shape& shape)
@@ -77,8 +77,9 @@ class Destination {
 // Inputs: input, weight, bias. Saved: input as rows, weight, what the activation's gradient is
 // computed from (the output's rows of a ReLU, the input of GELU), and a ReLU's mask.
 //
-// Where the input was made by another linear() with an activation, and nobody else used it, that
-// activation's gradient is computed with the input's: the other node finds its own part done.
+// If the input was made by another linear() with an activation and has no other user, the
+// activation's gradient is computed together with the input's: the other node finds its own part
+// done.
 struct LinearBackward final : Node {
   std::string_view name() const noexcept override { return "linear"; }
 
@@ -124,6 +125,14 @@ struct LinearBackward final : Node {
   // A gradient of the output that the activation's slope is multiplied into already.
   Tensor with_slope;
 };
+
+// PyTorch's name of the node: the last operation of those that it composes linear() of.
+const char* shown_linear(const Tensor& input, const Tensor& bias, Activation activation) {
+  if (activation == Activation::kRelu) return "ReluBackward0";
+  if (activation == Activation::kGeluTanh) return "GeluBackward0";
+  if (input.dim() == 2) return bias.defined() ? "AddmmBackward0" : "MmBackward0";
+  return input.dim() == 1 && !bias.defined() ? "SqueezeBackward4" : "UnsafeViewBackward0";
+}
 
 // What the kernel is to keep of an activation for backward, if anything.
 Tensor room_to_keep(Activation activation, const Tensor& rows) {
@@ -239,6 +248,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
                         args.activation, kept, output_rows);
   if (auto* node = record<LinearBackward>(output, input, weight, bias)) {
     node->activation = args.activation;
+    node->show_as(shown_linear(input, bias, args.activation));
     node->input_shape = input.sizes();
     node->save(rows);
     node->save(w);
@@ -265,13 +275,20 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   DL_CHECK(a.dim() >= 1 && b.dim() >= 1, kShape,
            "matmul: the operands have shapes {} and {}, wanted at least one dimension each",
            a.sizes().str(), b.sizes().str());
-  if (a.dim() == 1) return matmul(a.unsqueeze(0), b).squeeze(b.dim() == 1 ? 0 : -2);
-  if (b.dim() == 1) return matmul(a, b.unsqueeze(1)).squeeze(-1);
+  if (a.dim() == 1) {
+    return detail::shown_as(matmul(a.unsqueeze(0), b).squeeze(b.dim() == 1 ? 0 : -2), a,
+                            b.dim() == 1 ? "DotBackward0" : "SqueezeBackward4");
+  }
+  if (b.dim() == 1) {
+    return detail::shown_as(matmul(a, b.unsqueeze(1)).squeeze(-1), a,
+                            a.dim() == 2 ? "MvBackward0" : "UnsafeViewBackward0");
+  }
   DL_CHECK(a.size(-1) == b.size(-2), kShape,
            "matmul: shapes {} and {} do not fit: {} columns, but {} rows", a.sizes().str(),
            b.sizes().str(), a.size(-1), b.size(-2));
   Tensor output = product(a, b);
   if (auto* node = record<MatmulBackward>(output, a, b)) {
+    node->show_as(a.dim() == 2 && b.dim() == 2 ? "MmBackward0" : "UnsafeViewBackward0");
     node->save(a);
     node->save(b);
   }

@@ -20,6 +20,7 @@ static_assert(kIgnoreIndex == kernels::kIgnoreIndex);
 // Input: logits. Saved: logits (row-major), target, row_sums, how many rows count.
 struct CrossEntropyBackward final : Node {
   std::string_view name() const noexcept override { return "cross_entropy"; }
+  std::string grad_fn_name() const override { return "NllLossBackward0"; }
   void backward(BackwardContext& context) override {
     const Tensor dlogits = empty_like(saved(0));
     call<Op::kCrossEntropyBackward>(dlogits.device(), context.grad_output(), saved(0), saved(1),
@@ -180,7 +181,9 @@ Tensor cross_entropy_of_probabilities(const Tensor& logits, const Tensor& target
   if (options.reduction == Reduction::kNone) return neg(sum(products, {d}));
   const Tensor total = neg(sum(products));
   if (options.reduction == Reduction::kSum) return total;
-  return div(total, static_cast<double>(logits.numel()) / static_cast<double>(classes));
+  return detail::shown_as(
+      div(total, static_cast<double>(logits.numel()) / static_cast<double>(classes)), logits,
+      "DivBackward1");
 }
 
 }  // namespace

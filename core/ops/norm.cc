@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/ops/autocast.h"
+#include "core/ops/batch_norm_plan.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
 
@@ -37,7 +38,7 @@ struct NormBackward : Node {
     if (context.needs(2)) context.give(2, dbias);
     if (context.needs(0)) context.give(0, dx);
   }
-  // Of a node that was just made.
+  // Saves tensors in a node that was just made.
   void keep(const Tensor& x, const Tensor& stats, const Tensor& weight, const Tensor& bias) {
     save(x);
     save(stats);
@@ -53,6 +54,10 @@ struct NormBackward : Node {
 
 struct RowNormBackward final : NormBackward {
   std::string_view name() const noexcept override { return args.op; }
+  std::string grad_fn_name() const override {
+    if (!args.centered) return "MulBackward0";
+    return args.op == "group_norm" ? "NativeGroupNormBackward0" : "NativeLayerNormBackward0";
+  }
   void backward(BackwardContext& context) override {
     run(context, MemoryFormat::kContiguous, [this](const Tensor& grad, const auto&... others) {
       call<Op::kRowNormBackward>(grad.device(), args, grad, others...);
@@ -63,6 +68,7 @@ struct RowNormBackward final : NormBackward {
 
 struct BatchNormBackward final : NormBackward {
   std::string_view name() const noexcept override { return "batch_norm"; }
+  std::string grad_fn_name() const override { return "NativeBatchNormBackward0"; }
   void backward(BackwardContext& context) override {
     run(context, format, [this](const Tensor& grad, const auto&... others) {
       call<Op::kBatchNormBackward>(grad.device(), args, grad, others...);
@@ -189,8 +195,9 @@ Tensor group_norm(const Tensor& input, std::int64_t groups, const Tensor& weight
   return row_norm(args, input, weight, bias);
 }
 
-Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
-                  const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
+BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
+                              const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                              const BatchNormOptions& options) {
   check_input(input, "batch_norm");
   DL_CHECK(input.dim() >= 2, kShape,
            "batch_norm: the input has shape {}, wanted [N, C] or [N, C, d...]",
@@ -202,36 +209,50 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   check_of_channels(bias, input, channels, "batch_norm", "bias");
   DL_CHECK(options.training || (running_mean.defined() && running_var.defined()), kInvalidArgument,
            "batch_norm: without training, running_mean and running_var must be given");
-  BatchNormArgs args{.samples = input.size(0),
-                     .channels = input.size(1),
-                     .batch_statistics = options.training,
-                     .momentum = options.momentum,
-                     .eps = options.eps};
-  for (std::int64_t d = 2; d < input.dim(); ++d) args.places *= input.size(d);
-  DL_CHECK(!options.training || args.channels == 0 || args.samples * args.places > 1, kShape,
-           "batch_norm: the input has shape {}, wanted more than one value a channel to train on",
-           input.sizes().str());
-  const bool image = input.dim() == 4 && input.is_channels_last() && !input.is_contiguous();
-  args.channels_last = image || args.places == 1;
-  const MemoryFormat format = image ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous;
-  const Tensor x = laid_out(input, format);
-  const Tensor w = laid_out_or_none(weight);
-  const bool moves = options.training && running_mean.defined();
   DL_CHECK(
       !running_mean.defined() ||
           (running_var.defined() && running_mean.is_contiguous() && running_var.is_contiguous()),
       kInvalidArgument, "batch_norm: running_mean and running_var must both be contiguous tensors");
-  Tensor y = empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
+  BatchNormPlan plan{.args = {.samples = input.size(0),
+                              .channels = input.size(1),
+                              .batch_statistics = options.training,
+                              .momentum = options.momentum,
+                              .eps = options.eps}};
+  for (std::int64_t d = 2; d < input.dim(); ++d) plan.args.places *= input.size(d);
+  const bool image = input.dim() == 4 && input.is_channels_last() && !input.is_contiguous();
+  plan.args.channels_last = image || plan.args.places == 1;
+  if (image) plan.format = MemoryFormat::kChannelsLast;
+  return plan;
+}
+
+void check_enough_to_train(std::int64_t values_a_channel, const Tensor& input) {
+  DL_CHECK(input.size(1) == 0 || values_a_channel != 1, kShape,
+           "batch_norm: the input has shape {}, wanted more than one value a channel to train on",
+           input.sizes().str());
+}
+
+Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
+  const BatchNormPlan plan =
+      plan_batch_norm(input, running_mean, running_var, weight, bias, options);
+  const BatchNormArgs& args = plan.args;
+  if (options.training) check_enough_to_train(args.samples * args.places, input);
+  const Tensor x = laid_out(input, plan.format);
+  const Tensor w = laid_out_or_none(weight);
+  // An empty batch leaves the running statistics unchanged.
+  const bool moves = options.training && running_mean.defined() && input.numel() > 0;
+  const bool given = moves || !options.training;
+  Tensor y = empty(x.sizes(), plan.format, {.dtype = x.dtype(), .device = x.device()});
   const Tensor stats = empty({3, input.size(1)}, {.dtype = stats_dtype(x), .device = x.device()});
-  call<Op::kBatchNorm>(x.device(), args, x, w, laid_out_or_none(bias), running_mean, running_var, y,
-                       stats);
+  call<Op::kBatchNorm>(x.device(), args, x, w, laid_out_or_none(bias),
+                       given ? running_mean : Tensor(), given ? running_var : Tensor(), y, stats);
   if (moves) {
     running_mean.bump_version();
     running_var.bump_version();
   }
   if (auto* node = record<BatchNormBackward>(y, input, weight, bias)) {
     node->args = args;
-    node->format = format;
+    node->format = plan.format;
     node->keep(x, stats, w, bias);
   }
   return y;

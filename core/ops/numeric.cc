@@ -17,11 +17,12 @@ namespace {
 using GradientOf = Tensor (*)(const Tensor& g, const Tensor& a, const Tensor& b);
 struct BinaryRule {
   BinaryFn fn;
+  const char* grad_fn;  // PyTorch's name of the node
   GradientOf to_a;
   GradientOf to_b;
 };
 
-constexpr BinaryRule kPowerRule{BinaryFn::kPower,
+constexpr BinaryRule kPowerRule{BinaryFn::kPower, "PowBackward1",
                                 [](const Tensor& g, const Tensor& a, const Tensor& b) {
                                   return where(eq(b, 0.0), 0.0,
                                                mul(g, mul(b, pow(a, sub(b, 1.0)))));
@@ -31,7 +32,7 @@ constexpr BinaryRule kPowerRule{BinaryFn::kPower,
                                   return where(is_flat, 0.0, mul(g, mul(pow(a, b), log(a))));
                                 }};
 
-constexpr BinaryRule kAtan2Rule{BinaryFn::kAtan2,
+constexpr BinaryRule kAtan2Rule{BinaryFn::kAtan2, "Atan2Backward0",
                                 [](const Tensor& g, const Tensor& a, const Tensor& b) {
                                   return mul(g, div(b, add(square(a), square(b))));
                                 },
@@ -39,13 +40,13 @@ constexpr BinaryRule kAtan2Rule{BinaryFn::kAtan2,
                                   return neg(mul(g, div(a, add(square(a), square(b)))));
                                 }};
 
-constexpr BinaryRule kFmodRule{BinaryFn::kFmod,
+constexpr BinaryRule kFmodRule{BinaryFn::kFmod, "FmodBackward1",
                                [](const Tensor& g, const Tensor&, const Tensor&) { return g; },
                                [](const Tensor& g, const Tensor& a, const Tensor& b) {
                                  return neg(mul(g, trunc(div(a, b))));
                                }};
 
-constexpr BinaryRule kRemainderRule{BinaryFn::kRemainder,
+constexpr BinaryRule kRemainderRule{BinaryFn::kRemainder, "RemainderBackward1",
                                     [](const Tensor& g, const Tensor&, const Tensor&) { return g; },
                                     [](const Tensor& g, const Tensor& a, const Tensor& b) {
                                       return neg(mul(g, floor_divide(a, b)));
@@ -68,6 +69,7 @@ Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b, DType c
   const Tensor out = run_binary(rule.fn, operands);
   if (auto* node = record_binary<RuleBackward>(out, a, b)) {
     node->rule = &rule;
+    node->show_as(rule.grad_fn);
     node->save(operands.a.detach());
     node->save(operands.b.detach());
   }
@@ -116,14 +118,22 @@ struct ClampBackward final : Node {
     const Tensor& x = saved(0);
     const Tensor& low = saved(1);
     const Tensor& high = saved(2);
+    // PyTorch's rules: if x equals a bound, each gets half; if one of the three is NaN, x gets all.
+    const Tensor half = mul(g, 0.5);
+    const Tensor ordered = lt(low, high);
+    const Tensor known = logical_and(logical_and(eq(x, x), eq(low, low)), eq(high, high));
+    const auto tie = [&](const Tensor& bound) { return logical_and(ordered, eq(x, bound)); };
+    const Tensor below = logical_and(known, logical_and(lt(x, low), le(low, high)));
+    const Tensor above = logical_and(known, logical_or(lt(high, x), lt(high, low)));
     if (context.needs(0)) {
-      context.give(0, shares[0].of(where(logical_and(le(low, x), le(x, high)), g, 0.0)));
+      const Tensor inside = where(logical_or(tie(low), tie(high)), half, g);
+      context.give(0, shares[0].of(where(logical_or(below, above), 0.0, inside)));
     }
     if (context.needs(1)) {
-      context.give(1, shares[1].of(where(logical_and(lt(x, low), lt(low, high)), g, 0.0)));
+      context.give(1, shares[1].of(where(tie(low), half, where(below, g, 0.0))));
     }
     if (context.needs(2)) {
-      context.give(2, shares[2].of(where(logical_or(lt(high, x), lt(high, low)), g, 0.0)));
+      context.give(2, shares[2].of(where(tie(high), half, where(above, g, 0.0))));
     }
   }
   GradientShare shares[3];
@@ -191,9 +201,23 @@ Bounds bounds_of(const Tensor& input, const std::optional<Scalar>& min,
     if (bound && !is_floating(bounds.dtype)) bounds.dtype = result_type(input, *bound);
   }
   computed_dtype(bounds.dtype, Takes::kNumbers, op);
+  for (const auto& bound : {min, max}) {
+    if (bound && is_floating(bounds.dtype)) check_storable(*bound, bounds.dtype, op);
+  }
   bounds.given.a = min ? min->as_double() : -std::numeric_limits<double>::infinity();
   bounds.given.b = max ? max->as_double() : std::numeric_limits<double>::infinity();
   return bounds;
+}
+
+// The least and the largest number of an integer dtype.
+std::pair<double, double> range_of(DType dtype) {
+  return visit_all(dtype, []<typename T>() -> std::pair<double, double> {
+    if constexpr (std::is_integral_v<T>) {
+      return {static_cast<double>(std::numeric_limits<T>::min()),
+              static_cast<double>(std::numeric_limits<T>::max())};
+    }
+    return {-kInfinity, kInfinity};
+  });
 }
 
 }  // namespace
@@ -218,8 +242,10 @@ Tensor pow(const Tensor& base, const Tensor& exponent) {
 }
 
 Tensor pow(Scalar base, const Tensor& exponent) {
+  if (const auto cast = autocast_of(BinaryFn::kPower, exponent)) return pow(base, cast(exponent));
   const Tensor number = number_like(exponent, base, BinaryFn::kPower);
-  return pow(number, exponent);
+  return detail::shown_as(by_rule(kPowerRule, number, exponent, dtype_with(exponent, base, "pow")),
+                          exponent, "PowBackward2");
 }
 
 Tensor atan2(const Tensor& a, const Tensor& b) {
@@ -232,7 +258,10 @@ Tensor fmod(const Tensor& a, const Tensor& b) {
   return by_rule(kFmodRule, a, b, dtype);
 }
 Tensor fmod(const Tensor& a, Scalar b) {
-  return fmod(a, number_like(a, b, BinaryFn::kFmod));
+  const Tensor number = number_like(a, b, BinaryFn::kFmod);
+  check_divisor(number, number.dtype(), "fmod");
+  return detail::shown_as(by_rule(kFmodRule, a, number, dtype_with(a, b, "fmod")), a,
+                          "FmodBackward0");
 }
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
@@ -241,7 +270,10 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
   return by_rule(kRemainderRule, a, b, dtype);
 }
 Tensor remainder(const Tensor& a, Scalar b) {
-  return remainder(a, number_like(a, b, BinaryFn::kRemainder));
+  const Tensor number = number_like(a, b, BinaryFn::kRemainder);
+  check_divisor(number, number.dtype(), "remainder");
+  return detail::shown_as(by_rule(kRemainderRule, a, number, dtype_with(a, b, "remainder")), a,
+                          "RemainderBackward0");
 }
 
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
@@ -250,7 +282,9 @@ Tensor floor_divide(const Tensor& a, const Tensor& b) {
   return run_binary_as(BinaryFn::kFloorDivide, a, b, dtype);
 }
 Tensor floor_divide(const Tensor& a, Scalar b) {
-  return floor_divide(a, number_like(a, b, BinaryFn::kFloorDivide));
+  const Tensor number = number_like(a, b, BinaryFn::kFloorDivide);
+  check_divisor(number, number.dtype(), "floor_divide");
+  return run_binary_as(BinaryFn::kFloorDivide, a, number, dtype_with(a, b, "floor_divide"));
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
@@ -260,12 +294,13 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
   computed_dtype(dtype, Takes::kFloating, "lerp");
   const Tensor out = run_ternary(TernaryFn::kLerp, operand_of(a, dtype), operand_of(b, dtype),
                                  operand_of(weight, dtype), dtype);
-  record_three<LerpBackward>(out, a, b, weight);
+  if (auto* node = record_three<LerpBackward>(out, a, b, weight)) node->show_as("LerpBackward1");
   return out;
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
-  return lerp(a, b, as_number(weight, common_dtype(a, b, "lerp"), "lerp"));
+  return detail::shown_as(lerp(a, b, as_number(weight, common_dtype(a, b, "lerp"), "lerp")), a,
+                          "LerpBackward0");
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
@@ -290,11 +325,17 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
   const Tensor operand = promoted_to(input, bounds.dtype);
   if (is_floating(bounds.dtype)) return unary(UnaryFn::kClamp, operand, bounds.given);
   Tensor out = operand;
-  const auto bound = [&](BinaryFn fn, const std::optional<Scalar>& value) {
-    if (value) out = run_binary_as(fn, out, as_number(*value, bounds.dtype, "clamp"), bounds.dtype);
+  // A min below the dtype's range, or a max above it, changes nothing and is left out.
+  const auto bound = [&](BinaryFn fn, const std::optional<Scalar>& value, bool beyond) {
+    if (!value || beyond) return;
+    out = run_binary_as(fn, out, as_number(*value, bounds.dtype, "clamp"), bounds.dtype);
   };
-  bound(BinaryFn::kMaximum, min);
-  bound(BinaryFn::kMinimum, max);
+  const auto [lowest, highest] = range_of(bounds.dtype);
+  DL_CHECK((!min || min->as_double() <= highest) && (!max || max->as_double() >= lowest),
+           kInvalidArgument, "clamp: {} has numbers from {} to {}, wanted bounds among them",
+           name_of(bounds.dtype), lowest, highest);
+  bound(BinaryFn::kMaximum, min, min && min->as_double() < lowest);
+  bound(BinaryFn::kMinimum, max, max && max->as_double() > highest);
   return out;
 }
 
@@ -351,15 +392,17 @@ Tensor& masked_fill_(Tensor& input, const Tensor& mask, const Tensor& value) {
                      input, input);
   input.bump_version();
   if (node) {
+    if (asks_gradient(value)) node->show_as("MaskedFillBackward1");
     node->value = GradientShare(value);
     node->save(kept);
-    detail::attach(input, node, 0);
+    detail::attach_written(input, node);
   }
   return input;
 }
 
 Tensor& masked_fill_(Tensor& input, const Tensor& mask, Scalar value) {
   check_defined(input, "masked_fill_", "the input");
+  check_storable(value, input.dtype(), "masked_fill_");
   return masked_fill_(input, mask, as_number(value, input.dtype(), "masked_fill_"));
 }
 

@@ -46,10 +46,12 @@ Tensor where(const Tensor& condition, Scalar a, const Tensor& b);
 Tensor where(const Tensor& condition, Scalar a, Scalar b);
 
 // `input`, at least min and at most max; max where min is larger, and NaN where one of them is. The
-// gradient reaches the input where min <= input <= max. Throws kInvalidArgument if both are left
-// out.
+// gradient reaches the input where min < input < max. A bound beyond the range of an integer dtype
+// changes nothing. Throws kInvalidArgument if both are left out, or if no element of an integer
+// dtype is within the bounds.
 Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scalar> max = {});
-// The gradient of a bound goes to it where it is the result.
+// The gradient goes to the input or bound that is the result; if an input equals a bound, each gets
+// half.
 Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max);
 Tensor clamp_min(const Tensor& input, Scalar min);
 Tensor clamp_max(const Tensor& input, Scalar max);

@@ -17,7 +17,7 @@ struct CumsumBackward final : Node {
   std::int64_t dim = 0;
 };
 
-// Of sort and topk: saved is where the values stood.
+// For sort and topk; saved(0) is the indices.
 struct OrderBackward final : Node {
   std::string_view name() const noexcept override { return operation; }
   void backward(BackwardContext& context) override {
@@ -90,7 +90,10 @@ std::pair<Tensor, Tensor> topk(const Tensor& input, std::int64_t k, std::int64_t
                                TopkOptions options) {
   check_defined(input, "topk", "the input");
   const std::size_t d = wrap_dim(dim, input.sizes().size(), "topk");
-  if (input.dim() == 0) return without_dims(topk(input.view({1}), k, 0, options));
+  if (input.dim() == 0) {
+    DL_CHECK(k == 1, kInvalidArgument, "topk: k is {}, wanted 1 of a tensor without dimensions", k);
+    return without_dims(topk(input.view({1}), k, 0, options));
+  }
   const std::int64_t size = input.sizes()[d];
   DL_CHECK(k >= 0 && k <= size, kInvalidArgument,
            "topk: k is {}, wanted 0 to {}, the size of dimension {} of {}", k, size, d,

@@ -44,6 +44,24 @@ struct PairLossBackward final : Node {
   PairLossArgs args;
 };
 
+// PyTorch's name of the node, for losses that it composes of several operations: that of the last
+// operation. Null for the other losses.
+const char* shown_loss(PairLoss fn, Reduction reduction) noexcept {
+  const bool is_l1 = fn == PairLoss::kL1;
+  if (!is_l1 && fn != PairLoss::kKlDiv && fn != PairLoss::kKlDivLog) return nullptr;
+  switch (reduction) {
+    case Reduction::kMean:
+      return "MeanBackward0";
+    case Reduction::kSum:
+      return "SumBackward0";
+    case Reduction::kBatchMean:
+      return "DivBackward0";
+    case Reduction::kNone:
+      break;
+  }
+  return is_l1 ? "AbsBackward0" : fn == PairLoss::kKlDiv ? "SubBackward0" : "MulBackward0";
+}
+
 // What a loss has beside input and target.
 struct PairLossCall {
   Reduction reduction = Reduction::kMean;
@@ -105,6 +123,7 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
            op, bad % x.numel(), bad < x.numel() ? "input" : "target");
   if (auto* node = record<PairLossBackward>(loss, input, target)) {
     node->fn = fn;
+    node->show_as(shown_loss(fn, given.reduction));
     node->args = args;
     node->save(x);
     node->save(t);
@@ -175,6 +194,8 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
                       const SmoothL1LossOptions& options) {
   DL_CHECK(options.beta >= 0, kInvalidArgument, "smooth_l1_loss: beta is {}, wanted at least 0",
            options.beta);
+  // The formula divides by beta, and l1_loss is its limit.
+  if (options.beta == 0) return pair_loss(PairLoss::kL1, input, target, {options.reduction});
   return pair_loss(PairLoss::kSmoothL1, input, target, {options.reduction, options.beta});
 }
 
@@ -209,11 +230,14 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarit
   const Shape shape = broadcast_shapes(a.sizes(), b.sizes(), "cosine_similarity");
   const auto dim =
       static_cast<std::int64_t>(wrap_dim(options.dim, shape.size(), "cosine_similarity"));
-  const Tensor x = a.expand(shape);
-  const Tensor y = b.expand(shape);
-  const Tensor least = scalar_tensor(options.eps * options.eps, x.dtype(), "cosine_similarity");
-  const auto norm = [&](const Tensor& v) { return sqrt(maximum(dots(v, v, dim), least)); };
-  return div(div(dots(x, y, dim), norm(x)), norm(y));
+  const Tensor least = scalar_tensor(options.eps, a.dtype(), "cosine_similarity");
+  // The increase of a norm to eps counts as a constant in the gradient, as in PyTorch.
+  const auto of_length_one = [&](const Tensor& v) {
+    const Tensor length = norm(v, 2, {dim}, {.keepdim = true});
+    const Tensor missing = sub(maximum(length, least), length).detach();
+    return div(v, add(length, missing));
+  };
+  return dots(of_length_one(a.expand(shape)), of_length_one(b.expand(shape)), dim);
 }
 
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,

@@ -39,6 +39,7 @@ Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, st
 
 struct PhiloxDropoutBackward final : Node {
   std::string_view name() const noexcept override { return "dropout"; }
+  std::string grad_fn_name() const override { return "MulBackward0"; }
   void backward(BackwardContext& context) override {
     const Tensor from = context.grad_output().contiguous();
     const Tensor grad = empty_like(from);

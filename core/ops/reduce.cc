@@ -15,6 +15,28 @@ Tensor divided(const Tensor& gradient, const Tensor& divisor) {
   return div(gradient.to(DType::kF32), divisor.to(DType::kF32)).to(gradient.dtype());
 }
 
+// PyTorch's name of the node; null if it follows from the operation's name. PyTorch has different
+// nodes for sums over all dimensions and over some.
+const char* shown_reduction(ReduceFn fn, bool of_all) noexcept {
+  switch (fn) {
+    case ReduceFn::kSum:
+      return of_all ? "SumBackward0" : "SumBackward1";
+    case ReduceFn::kMean:
+      return of_all ? "MeanBackward0" : "MeanBackward1";
+    case ReduceFn::kProd:
+      return of_all ? "ProdBackward0" : "ProdBackward1";
+    case ReduceFn::kNorm2:
+    case ReduceFn::kNorm1:
+    case ReduceFn::kNorm0:
+    case ReduceFn::kNormLargest:
+    case ReduceFn::kNormSmallest:
+    case ReduceFn::kNormP:
+      return "LinalgVectorNormBackward0";
+    default:
+      return nullptr;
+  }
+}
+
 // Saved, if the gradient reads them: the input and the output.
 struct ReduceNode final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
@@ -52,9 +74,12 @@ struct ExtremeNode final : Node {
   std::int64_t dim = 0;
 };
 
-// Of all elements: equal ones share the gradient.
+// For an extreme over all elements: equal ones share the gradient.
 struct ExtremeOfAllNode final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
+  std::string grad_fn_name() const override {
+    return fn == ExtremeFn::kMax ? "MaxBackward1" : "MinBackward1";
+  }
   void backward(BackwardContext& context) override {
     const Tensor& input = saved(0);
     const Tensor& best = saved(1);
@@ -156,6 +181,7 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
   if (row.gradient == Gradient::kNoGradient || !is_floating(result.dtype())) return result;
   if (auto* node = record<ReduceNode>(result, operand)) {
     node->fn = fn;
+    node->show_as(shown_reduction(fn, dims.dims().empty()));
     node->input_shape = operand.sizes();
     node->kept_shape = shapes.kept;
     node->dims = shapes.dims;

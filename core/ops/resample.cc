@@ -32,12 +32,13 @@ void check_images(const Tensor& input, std::string_view op) {
   check_floating(input, op);
 }
 
-Tensor run_taps(const Tensor& input, const Taps2d& taps) {
+Tensor run_taps(const Tensor& input, const Taps2d& taps, const char* grad_fn) {
   const Tensor x = laid_out(input, kImagesLast);
   Tensor y = empty({x.size(0), x.size(1), taps.rows.outputs(), taps.columns.outputs()}, kImagesLast,
                    {.dtype = x.dtype(), .device = x.device()});
   call<Op::kTaps2d>(x.device(), taps, x, y);
   if (auto* node = record<TapsBackward>(y, input)) {
+    node->show_as(grad_fn);
     node->input_shape = x.sizes();
     node->gradient = {taps.op, taps.rows.transposed(), taps.columns.transposed()};
   }
@@ -135,7 +136,7 @@ Tensor avg_pool2d(const Tensor& input, const AvgPool2dArgs& args) {
   if (args.divisor_override) {
     for (double& weight : taps.rows.weight) weight /= static_cast<double>(*args.divisor_override);
   }
-  return run_taps(input, taps);
+  return run_taps(input, taps, "AvgPool2DBackward0");
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, const IntPair& size) {
@@ -150,7 +151,8 @@ Tensor adaptive_avg_pool2d(const Tensor& input, const IntPair& size) {
     const std::int64_t inputs = input.sizes()[d + 2];
     return adaptive_averages(inputs, size[d] == 0 ? inputs : size[d]);
   };
-  return run_taps(input, {"adaptive_avg_pool2d", along(0), along(1)});
+  return run_taps(input, {"adaptive_avg_pool2d", along(0), along(1)},
+                  size.is(1) ? "MeanBackward1" : "AdaptiveAvgPool2DBackward0");
 }
 
 Tensor upsample2d(const Tensor& input, const UpsampleArgs& args) {
@@ -167,7 +169,9 @@ Tensor upsample2d(const Tensor& input, const UpsampleArgs& args) {
                ? nearest(inputs, args.size[d], factor)
                : linear_taps(inputs, args.size[d], factor, args.align_corners);
   };
-  return run_taps(input, {"upsample", along(0), along(1)});
+  return run_taps(input, {"upsample", along(0), along(1)},
+                  args.mode == UpsampleMode::kNearest ? "UpsampleNearest2DBackward0"
+                                                      : "UpsampleBilinear2DBackward0");
 }
 
 }  // namespace dl

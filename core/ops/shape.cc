@@ -65,7 +65,7 @@ Dims turned(const Tensor& input, const Dims& source, const Dims& destination) {
   return order;
 }
 
-// Where the elements of a padded dimension are from.
+// The source of each element in a padded dimension.
 std::vector<std::int64_t> padded_places(std::int64_t size, std::int64_t before, std::int64_t after,
                                         PadMode mode) {
   std::vector<std::int64_t> places;
@@ -77,6 +77,15 @@ std::vector<std::int64_t> padded_places(std::int64_t size, std::int64_t before, 
     places.push_back(at);
   }
   return places;
+}
+
+// PyTorch's name of the node of padding that is not constant.
+const char* shown_pad(PadMode mode, std::size_t dims) {
+  if (mode == PadMode::kCircular) return "CopySlices";
+  const bool reflects = mode == PadMode::kReflect;
+  if (dims == 1) return reflects ? "ReflectionPad1DBackward0" : "ReplicationPad1DBackward0";
+  if (dims == 2) return reflects ? "ReflectionPad2DBackward0" : "ReplicationPad2DBackward0";
+  return reflects ? "ReflectionPad3DBackward0" : "ReplicationPad3DBackward0";
 }
 
 Tensor pad_by_index(const Tensor& input, std::size_t dim, std::int64_t before, std::int64_t after,
@@ -103,7 +112,7 @@ std::vector<Tensor> split(const Tensor& input, std::int64_t size, std::int64_t d
   std::int64_t start = 0;
   do {
     const std::int64_t length = std::min(size, total - start);
-    parts.push_back(input.narrow(dim, start, length));
+    parts.push_back(detail::shown_as(input.narrow(dim, start, length), input, "SplitBackward0"));
     start += length;
   } while (start < total);
   return parts;
@@ -122,7 +131,8 @@ std::vector<Tensor> split(const Tensor& input, const Dims& sizes, std::int64_t d
   std::vector<Tensor> parts;
   std::int64_t start = 0;
   for (const std::int64_t size : sizes) {
-    parts.push_back(input.narrow(dim, start, size));
+    parts.push_back(
+        detail::shown_as(input.narrow(dim, start, size), input, "SplitWithSizesBackward0"));
     start += size;
   }
   return parts;
@@ -139,7 +149,9 @@ std::vector<Tensor> chunk(const Tensor& input, std::int64_t chunks, std::int64_t
 std::vector<Tensor> unbind(const Tensor& input, std::int64_t dim) {
   check_has_dims(input, "unbind");
   std::vector<Tensor> slices;
-  for (std::int64_t i = 0; i < input.size(dim); ++i) slices.push_back(input.select(dim, i));
+  for (std::int64_t i = 0; i < input.size(dim); ++i) {
+    slices.push_back(detail::shown_as(input.select(dim, i), input, "UnbindBackward0"));
+  }
   return slices;
 }
 
@@ -241,7 +253,8 @@ Tensor repeat(const Tensor& input, const Dims& repeats) {
   }
   const Tensor result = input.reshape(apart).expand(wide).reshape(joined);
   const bool is_view = result.storage() == input.storage();
-  return is_view ? result.clone(MemoryFormat::kContiguous) : result;
+  return detail::shown_as(is_view ? result.clone(MemoryFormat::kContiguous) : result, input,
+                          "RepeatBackward0");
 }
 
 Tensor tile(const Tensor& input, const Dims& repeats) {
@@ -302,15 +315,17 @@ Tensor flip(const Tensor& input, const Dims& dims) {
     result = index_select(is_copy ? result : input, dim, backwards);
     is_copy = true;
   }
-  return result;
+  return detail::shown_as(result, input, "FlipBackward0");
 }
 
 Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims) {
+  constexpr const char* kShown = "RollBackward0";
   const std::size_t rank = rank_of(input, "roll");
   if (dims.empty()) {
     DL_CHECK(shifts.size() == 1, kInvalidArgument,
              "roll: {} shifts for the flattened input, wanted one", shifts.size());
-    return roll(input.reshape({-1}), shifts, {0}).view(input.sizes());
+    return detail::shown_as(roll(input.reshape({-1}), shifts, {0}).view(input.sizes()), input,
+                            kShown);
   }
   DL_CHECK(shifts.size() == dims.size(), kInvalidArgument, "roll: {} shifts for {} dimensions",
            shifts.size(), dims.size());
@@ -324,15 +339,17 @@ Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims) {
     result =
         cat({result.narrow(dim, size - shift, shift), result.narrow(dim, 0, size - shift)}, dim);
   }
-  return result.is_same(input) ? input.clone() : result;
+  return detail::shown_as(result.is_same(input) ? input.clone() : result, input, kShown);
 }
 
 Tensor tril(const Tensor& input, std::int64_t diagonal) {
-  return where(lower_mask(input, diagonal, "tril"), input, false);
+  return detail::shown_as(where(lower_mask(input, diagonal, "tril"), input, false), input,
+                          "TrilBackward0");
 }
 
 Tensor triu(const Tensor& input, std::int64_t diagonal) {
-  return where(lower_mask(input, diagonal - 1, "triu"), false, input);
+  return detail::shown_as(where(lower_mask(input, diagonal - 1, "triu"), false, input), input,
+                          "TriuBackward0");
 }
 
 Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {
@@ -351,7 +368,7 @@ Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std
   const TensorOptions place{.device = input.device()};
   const TensorIndex places[] = {indexing::Ellipsis, arange(row, row + length, 1, place),
                                 arange(column, column + length, 1, place)};
-  return index(matrices, places);
+  return detail::shown_as(index(matrices, places), input, "DiagonalBackward0");
 }
 
 Tensor diag(const Tensor& input, std::int64_t offset) {
@@ -367,7 +384,7 @@ Tensor diag(const Tensor& input, std::int64_t offset) {
   const TensorIndex places[] = {arange(row, row + length, 1, place),
                                 arange(column, column + length, 1, place)};
   Tensor result = zeros({size, size}, {.dtype = input.dtype(), .device = input.device()});
-  return index_put_(result, places, input);
+  return detail::shown_as(index_put_(result, places, input), input, "DiagEmbedBackward0");
 }
 
 Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
@@ -380,7 +397,7 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
     for (std::size_t i = 0; i < pads.size(); i += 2) {
       result = pad_by_index(result, rank - 1 - i / 2, pads[i], pads[i + 1], mode);
     }
-    return result;
+    return detail::shown_as(result, input, shown_pad(mode, pads.size() / 2));
   }
   Tensor inner = input;
   Shape shape = input.sizes();
@@ -400,7 +417,7 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
     places[d] = indexing::Slice(start, start + std::max<std::int64_t>(0, last - first));
   }
   Tensor result = full(shape, value, {.dtype = input.dtype(), .device = input.device()});
-  return index_put_(result, places, inner);
+  return detail::shown_as(index_put_(result, places, inner), input, "ConstantPadNdBackward0");
 }
 
 }  // namespace dl

@@ -56,7 +56,7 @@ Tensor triu(const Tensor& input, std::int64_t diagonal = 0);
 // The elements of a matrix's diagonal, as the last dimension; a copy.
 Tensor diagonal(const Tensor& input, std::int64_t offset = 0, std::int64_t dim1 = 0,
                 std::int64_t dim2 = 1);
-// Of a matrix its diagonal, of a vector the matrix that has it.
+// The diagonal of a matrix, or the matrix with this vector as its diagonal.
 Tensor diag(const Tensor& input, std::int64_t diagonal = 0);
 
 enum class PadMode : std::uint8_t { kConstant, kReflect, kReplicate, kCircular };

@@ -72,6 +72,30 @@ struct AsStridedBackward final : Node {
   std::int64_t view_offset = 0;  // from the base's first element
 };
 
+// The history of a base after a write in place into its view. Input 0 is the base before the write,
+// input 1 the view after it.
+struct CopySlices final : Node {
+  std::string_view name() const noexcept override { return "copy_slices"; }
+  std::string grad_fn_name() const override { return "CopySlices"; }
+  void backward(BackwardContext& context) override {
+    const Tensor& from = context.grad_output();
+    const Tensor memory = empty({strided_extent(base_shape, base_strides, name())},
+                                {.dtype = from.dtype(), .device = from.device()});
+    const Tensor whole = as_strided(memory, base_shape, base_strides, 0);
+    const Tensor part = as_strided(memory, view_shape, view_strides, view_offset);
+    call<Op::kCopy>(from.device(), from, whole);
+    if (context.needs(1)) context.give(1, part.clone(MemoryFormat::kContiguous));
+    if (!context.needs(0)) return;
+    call<Op::kFill>(from.device(), part, Scalar(0));
+    context.give(0, whole);
+  }
+  Shape base_shape;
+  Strides base_strides;
+  Shape view_shape;
+  Strides view_strides;
+  std::int64_t view_offset = 0;  // from the base's first element
+};
+
 // Whether several elements may be one in memory.
 bool may_overlap_itself(const Shape& shape, const Strides& strides) {
   Dims order(shape.size(), 0);
@@ -97,15 +121,19 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
   // A leaf that is a view has a gradient of its own, and ends the chain.
   const bool is_bottom = !from.base || (from.requires_grad && base.is_leaf());
   impl.base = is_bottom ? Ref<TensorImpl>(base.impl()) : from.base;
-  impl.is_unrecorded_view = !grad_enabled() || (!is_bottom && from.is_unrecorded_view);
+  impl.is_unrecorded_view = !is_grad_enabled() || (!is_bottom && from.is_unrecorded_view);
   impl.view_version = base.version();
   return view;
 }
 
 // A view whose gradient is only reshaped on its way back.
-Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides) {
+Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides,
+                const char* grad_fn = "ViewBackward0") {
   Tensor view = make_view(base, shape, strides, base.storage_offset());
-  if (auto* node = record<ReshapeBackward>(view, base)) node->shape = base.sizes();
+  if (auto* node = record<ReshapeBackward>(view, base)) {
+    node->shape = base.sizes();
+    node->show_as(grad_fn);
+  }
   return view;
 }
 
@@ -147,12 +175,52 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
     node->part_strides = contiguous_strides(base.sizes());
     node->part_offset = first * node->part_strides[dim];
     node->part_strides[dim] *= step;
-    if (drop) node->part_strides.erase(dim);
+    if (drop) {
+      node->part_strides.erase(dim);
+      node->show_as("SelectBackward0");
+    }
   }
   return view;
 }
 
 }  // namespace
+
+void detail::check_view_in_place(const Tensor& view, std::string_view op) {
+  const TensorImpl& impl = *view.impl();
+  const TensorImpl& base = *impl.base;
+  DL_CHECK(
+      !impl.is_unrecorded_view, kInvalidArgument,
+      "{}: a view that was made under a NoGradGuard was to be changed in place in an operation "
+      "that is recorded for backward; make the view outside of the guard",
+      op);
+  DL_CHECK(!(base.requires_grad && Tensor(impl.base).is_leaf()), kInvalidArgument,
+           "{}: a view of a leaf that requires gradients was to be changed in place; do it under a "
+           "NoGradGuard, or on detach()",
+           op);
+  DL_CHECK(
+      !base.base && is_floating(base.dtype) && !may_overlap_itself(base.shape, base.strides),
+      kInvalidArgument,
+      "{}: a view was to be changed in place in an operation that is recorded for backward, "
+      "but its base, of shape {} and strides {}, is a leaf's view or has several elements that "
+      "are one in memory; clone() the view",
+      op, base.shape.str(), base.strides.str());
+}
+
+void detail::attach_written(const Tensor& written, const Ref<Node>& node) {
+  const TensorImpl& impl = *written.impl();
+  if (!impl.base) return attach(written, node, 0);
+  const Tensor base(impl.base);
+  const Ref<CopySlices> whole = make_ref<CopySlices>();
+  whole->reserve_edges(2);
+  whole->add_edge(gradient_edge(base));
+  whole->add_edge({node, 0});
+  whole->base_shape = base.sizes();
+  whole->base_strides = base.strides();
+  whole->view_shape = impl.shape;
+  whole->view_strides = impl.strides;
+  whole->view_offset = impl.offset - base.storage_offset();
+  attach(base, whole, 0);
+}
 
 void detail::follow_base(const Tensor& view) {
   TensorImpl& impl = *view.impl();
@@ -199,7 +267,8 @@ Tensor Tensor::reshape(const Shape& shape) const {
   const Shape target = infer_shape(shape, numel(), "reshape");
   const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
   if (steps) return reshaped(*this, target, *steps);
-  return clone(MemoryFormat::kContiguous).view(target);
+  return detail::shown_as(clone(MemoryFormat::kContiguous).view(target), *this,
+                          "UnsafeViewBackward0");
 }
 
 Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
@@ -230,14 +299,14 @@ Tensor Tensor::transpose(std::int64_t dim0, std::int64_t dim1) const {
   Dims order(rank(), 0);
   for (std::size_t d = 0; d < rank(); ++d) order[d] = static_cast<std::int64_t>(d);
   if (rank() > 0) std::swap(order[a], order[b]);
-  return permuted(*this, order);
+  return detail::shown_as(permuted(*this, order), *this, "TransposeBackward0");
 }
 
 Tensor Tensor::t() const {
   get("t");
   DL_CHECK(rank() <= 2, kShape, "t: at most 2 dimensions were wanted, the shape is {}",
            sizes().str());
-  return rank() < 2 ? transpose(0, 0) : transpose(0, 1);
+  return detail::shown_as(rank() < 2 ? transpose(0, 0) : transpose(0, 1), *this, "TBackward0");
 }
 
 Tensor Tensor::permute(const Dims& dims) const {
@@ -323,7 +392,7 @@ Tensor Tensor::squeeze() const {
     shape.push_back(sizes()[d]);
     steps.push_back(strides()[d]);
   }
-  return reshaped(*this, shape, steps);
+  return reshaped(*this, shape, steps, "SqueezeBackward0");
 }
 
 Tensor Tensor::squeeze(std::int64_t dim) const {
@@ -335,7 +404,7 @@ Tensor Tensor::squeeze(std::int64_t dim) const {
     shape.erase(d);
     steps.erase(d);
   }
-  return reshaped(*this, shape, steps);
+  return reshaped(*this, shape, steps, "SqueezeBackward1");
 }
 
 Tensor Tensor::unsqueeze(std::int64_t dim) const {
@@ -346,7 +415,7 @@ Tensor Tensor::unsqueeze(std::int64_t dim) const {
   const std::int64_t step = d < rank() ? shape[d] * steps[d] : 1;
   shape.insert(d, 1);
   steps.insert(d, step);
-  return reshaped(*this, shape, steps);
+  return reshaped(*this, shape, steps, "UnsqueezeBackward0");
 }
 
 }  // namespace dl

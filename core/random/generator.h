@@ -1,9 +1,9 @@
 // Generator: a seeded stream of random numbers, on the CPU the same stream as PyTorch's.
 //
 // It holds an mt19937 and one cached normal sample, and a position in the Philox stream of the same
-// seed (philox.h), which tensors on CUDA devices draw from. It belongs to whoever made it; it is
-// neither copied nor moved (clone() says so where a copy is meant). default_generator() lives as
-// long as the process and is what a call without a generator draws from.
+// seed (philox.h), from which tensors on CUDA devices draw. It is owned by the code that made it,
+// and is neither copied nor moved (use clone() for a copy). default_generator() lives as long as
+// the process; calls without a generator draw from it.
 //
 // Thread-safety: any member from any thread; every call, also one that fills a whole buffer, takes
 // the generator's mutex once, so that two threads never interleave inside a fill. Which of them

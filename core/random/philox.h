@@ -16,7 +16,7 @@
 
 namespace dl::random {
 
-// Where a stream stands: what a kernel is given.
+// A position in a stream, as kernels take it.
 struct PhiloxSeed {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;  // words, a multiple of 4

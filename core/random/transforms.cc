@@ -91,7 +91,7 @@ DL_INLINE void stretch(T* data, std::size_t count, T low, T high) noexcept {
   }
 }
 
-// The same arithmetic twice: with the instruction, and with the C library's fma().
+// The arithmetic twice: with the FMA instruction, and with the C library's fma().
 #ifdef __x86_64__
 #define DL_FMA __attribute__((target("avx2,fma")))
 DL_FMA void transform_f32_fma(float* data, std::size_t blocks, float mean, float std) noexcept {

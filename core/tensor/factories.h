@@ -67,7 +67,7 @@ Tensor eye(std::int64_t rows, std::int64_t columns, TensorOptions options = {});
 Tensor arange(Scalar end, TensorOptions options = {});
 Tensor arange(Scalar start, Scalar end, Scalar step = 1, TensorOptions options = {});
 
-// Foreign memory, row-major where no strides are given; nobody copies. `owner` keeps it alive.
+// Wraps foreign memory without a copy, row-major if no strides are given. `owner` keeps it alive.
 Tensor from_blob(void* data, const Shape& shape, DType dtype, Ref<RefCounted> owner);
 Tensor from_blob(void* data, const Shape& shape, DType dtype,
                  std::function<void(void*)> deleter = nullptr);

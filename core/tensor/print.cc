@@ -6,15 +6,29 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <vector>
 
 namespace dl {
 namespace {
 
-constexpr std::int64_t kThreshold = 1000;  // more elements are summarised
-constexpr std::int64_t kEdge = 3;
-constexpr std::int64_t kLineWidth = 80;
 constexpr std::string_view kPrefix = "tensor(";
+
+// What set_printoptions() has set.
+struct Look {
+  int precision = 4;
+  std::int64_t threshold = 1000;
+  std::int64_t edge = 3;
+  std::int64_t line_width = 80;
+  std::optional<bool> scientific{};
+};
+constinit std::mutex look_mutex;
+constinit Look current_look;  // guarded by look_mutex
+
+Look look() {
+  const std::lock_guard lock(look_mutex);
+  return current_look;
+}
 
 // An element as a number or, for integers and bool, as its text already.
 struct Element {
@@ -39,14 +53,15 @@ Element element_at(const Tensor& tensor, std::int64_t offset) {
 std::string fixed(double value, int digits) {
   return std::isnan(value) ? "nan" : fmt::format("{:.{}f}", value, digits);
 }
-std::string scientific(double value) {
-  return std::isnan(value) ? "nan" : fmt::format("{:.4e}", value);
+std::string scientific(double value, int digits) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}e}", value, digits);
 }
 
 // How the elements of one tensor are written: all alike and equally wide.
 class Formatter {
  public:
-  Formatter(bool floating, const std::vector<Element>& elements) : floating_(floating) {
+  Formatter(bool floating, const std::vector<Element>& elements, const Look& look)
+      : floating_(floating), digits_(look.precision) {
     if (!floating) {
       for (const Element& element : elements) widen(element.text.size());
       return;
@@ -60,7 +75,8 @@ class Formatter {
       whole_ = whole_ && element.real == std::ceil(element.real);
     }
     if (largest == 0) return;
-    scientific_ = largest / least > 1000.0 || largest > 1.0e8 || least < 1.0e-4;
+    scientific_ =
+        look.scientific.value_or(largest / least > 1000.0 || largest > 1.0e8 || least < 1.0e-4);
     for (const Element& element : elements) {
       if (counts(element)) widen(number(element.real).size());
     }
@@ -79,12 +95,13 @@ class Formatter {
   }
   void widen(std::size_t width) noexcept { width_ = std::max(width_, width); }
   std::string number(double value) const {
-    if (scientific_) return scientific(value);
-    if (!whole_) return fixed(value, 4);
+    if (scientific_) return scientific(value, digits_);
+    if (!whole_) return fixed(value, digits_);
     return std::isfinite(value) ? fixed(value, 0) + "." : fixed(value, 0);
   }
 
   bool floating_;
+  int digits_;
   bool whole_ = true;
   bool scientific_ = false;
   std::size_t width_ = 1;
@@ -92,10 +109,11 @@ class Formatter {
 
 class Printer {
  public:
-  explicit Printer(const Tensor& tensor)
+  Printer(const Tensor& tensor, const Look& look)
       : tensor_(tensor),
-        summarize_(tensor.numel() > kThreshold),
-        formatter_(is_floating(tensor.dtype()), shown()) {}
+        look_(look),
+        summarize_(tensor.numel() > look.threshold),
+        formatter_(is_floating(tensor.dtype()), shown(), look) {}
 
   std::string body() const {
     if (tensor_.numel() == 0) return "[]";
@@ -109,12 +127,12 @@ class Printer {
     const std::int64_t size = tensor_.sizes()[dim];
     std::vector<std::int64_t> result;
     for (std::int64_t i = 0; i < size; ++i) {
-      if (summarize_ && size > 2 * kEdge && i >= kEdge && i < size - kEdge) continue;
+      if (is_cut(dim) && i >= look_.edge && i < size - look_.edge) continue;
       result.push_back(i);
     }
     return result;
   }
-  bool is_cut(std::size_t dim) const { return summarize_ && tensor_.sizes()[dim] > 2 * kEdge; }
+  bool is_cut(std::size_t dim) const { return summarize_ && tensor_.sizes()[dim] > 2 * look_.edge; }
 
   std::vector<Element> shown() const {
     if (tensor_.numel() == 0) return {};
@@ -133,12 +151,12 @@ class Printer {
   }
 
   std::string vector(std::int64_t offset, std::size_t dim, std::size_t indent) const {
-    const auto room = kLineWidth - static_cast<std::int64_t>(indent);
+    const auto room = look_.line_width - static_cast<std::int64_t>(indent);
     const auto each = static_cast<std::int64_t>(formatter_.width()) + 2;
     const auto per_line = static_cast<std::size_t>(std::max<std::int64_t>(1, room / each));
     std::vector<std::string> parts;
     for (const std::int64_t i : indices(dim)) {
-      if (is_cut(dim) && i == tensor_.sizes()[dim] - kEdge) parts.emplace_back(" ...");
+      if (is_cut(dim) && i == tensor_.sizes()[dim] - look_.edge) parts.emplace_back(" ...");
       parts.push_back(formatter_.format(element_at(tensor_, offset + i * tensor_.strides()[dim])));
     }
     const std::string new_line = fmt::format(",\n{:{}}", "", indent + 1);
@@ -160,13 +178,14 @@ class Printer {
     for (const std::int64_t i : indices(dim)) {
       if (!first) text += separator;
       first = false;
-      if (is_cut(dim) && i == tensor_.sizes()[dim] - kEdge) text += "..." + separator;
+      if (is_cut(dim) && i == tensor_.sizes()[dim] - look_.edge) text += "..." + separator;
       text += nested(offset + i * tensor_.strides()[dim], dim + 1, indent + 1);
     }
     return text + "]";
   }
 
   const Tensor& tensor_;
+  Look look_;
   bool summarize_;
   Formatter formatter_;
 };
@@ -201,13 +220,14 @@ std::vector<std::string> suffixes(const Tensor& tensor) {
 
 std::string to_text(const Tensor& tensor, std::span<const std::string> more) {
   if (!tensor.defined()) return "tensor(undefined)";
-  std::string text = std::string(kPrefix) + Printer(tensor.detach().cpu()).body();
+  const Look now = look();
+  std::string text = std::string(kPrefix) + Printer(tensor.detach().cpu(), now).body();
   std::vector<std::string> all = suffixes(tensor);
   all.insert(all.end(), more.begin(), more.end());
   const std::size_t newline = text.rfind('\n');
   std::size_t line = newline == std::string::npos ? text.size() + 2 : text.size() - newline + 1;
   for (const std::string& suffix : all) {
-    if (line + suffix.size() + 2 > static_cast<std::size_t>(kLineWidth)) {
+    if (line + suffix.size() + 2 > static_cast<std::size_t>(now.line_width)) {
       text += fmt::format(",\n{:{}}{}", "", kPrefix.size(), suffix);
       line = kPrefix.size() + suffix.size();
     } else {
@@ -220,6 +240,41 @@ std::string to_text(const Tensor& tensor, std::span<const std::string> more) {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   return out << tensor.str();
+}
+
+std::ostream& operator<<(std::ostream& out, const Dims& dims) {
+  return out << dims.str();
+}
+
+std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << name_of(dtype);
+}
+
+void set_printoptions(const PrintOptions& options) {
+  DL_CHECK(options.precision.value_or(0) >= 0 && options.precision.value_or(0) <= 100,
+           kInvalidArgument, "set_printoptions: precision is {}, wanted 0 to 100",
+           *options.precision);
+  DL_CHECK(options.threshold.value_or(0) >= 0, kInvalidArgument,
+           "set_printoptions: threshold is {}, wanted at least 0", *options.threshold);
+  DL_CHECK(options.edgeitems.value_or(1) >= 1, kInvalidArgument,
+           "set_printoptions: edgeitems is {}, wanted at least 1", *options.edgeitems);
+  DL_CHECK(options.linewidth.value_or(1) >= 1, kInvalidArgument,
+           "set_printoptions: linewidth is {}, wanted at least 1", *options.linewidth);
+  const std::lock_guard lock(look_mutex);
+  current_look = {.precision = options.precision.value_or(current_look.precision),
+                  .threshold = options.threshold.value_or(current_look.threshold),
+                  .edge = options.edgeitems.value_or(current_look.edge),
+                  .line_width = options.linewidth.value_or(current_look.line_width),
+                  .scientific = options.sci_mode};
+}
+
+PrintOptions get_printoptions() {
+  const Look now = look();
+  return {.precision = now.precision,
+          .threshold = now.threshold,
+          .edgeitems = now.edge,
+          .linewidth = now.line_width,
+          .sci_mode = now.scientific};
 }
 
 }  // namespace dl

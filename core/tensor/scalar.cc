@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+
 namespace dl {
 namespace {
 
@@ -11,6 +14,19 @@ std::string range_of(const Scalar& value, std::size_t width, bool is_signed) {
   if (is_signed) return fmt::format("{} to {}", -static_cast<std::int64_t>(most) - 1, most);
   if (value.kind() == Scalar::Kind::kFloating) return fmt::format("0 to {}", most);
   return fmt::format("-{} to {} (negative integers wrap)", most, most);
+}
+
+double largest_of(DType floating) {
+  switch (floating) {
+    case DType::kF16:
+      return 65504;
+    case DType::kBF16:
+      return 0x1.FEp127;
+    case DType::kF32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
 }
 
 }  // namespace
@@ -34,6 +50,15 @@ void check_fits(const Scalar& value, DType dtype, std::string_view op) {
                 "{}: {} does not fit into {}, wanted {}; choose a dtype that holds it", op,
                 value.str(), name_of(dtype), range_of(value, sizeof(T), std::is_signed_v<T>));
   });
+}
+
+void check_storable(const Scalar& value, DType dtype, std::string_view op) {
+  check_fits(value, dtype, op);
+  if (!is_floating(dtype) || !std::isfinite(value.as_double())) return;
+  const double largest = largest_of(dtype);
+  DL_CHECK(std::abs(value.as_double()) <= largest, kInvalidArgument,
+           "{}: {} does not fit into {}, wanted {} to {}; choose a dtype that holds it", op,
+           value.str(), name_of(dtype), -largest, largest);
 }
 
 void detail::refuse_item(const Scalar& value, std::size_t width, bool is_signed) {

@@ -6,7 +6,7 @@
 // A number that is to be an element of an integer dtype must fit into it, by torch.full's rule:
 // fractions are cut; negative integers wrap into unsigned dtypes as long as their size is in range
 // (-1 is 255 as uint8); NaN, infinities and everything else out of range is refused. bool and
-// floating dtypes take every number.
+// floating dtypes take every number; if it is stored as it is (fill_), it must not become infinite.
 #pragma once
 
 #include <concepts>
@@ -81,6 +81,10 @@ class Scalar {
 // Throws kInvalidArgument, naming operation, number and range, unless elements of `dtype` may be
 // made of the number.
 void check_fits(const Scalar& value, DType dtype, std::string_view op);
+// check_fits(), and also throws kInvalidArgument for a finite number that is infinite in `dtype`:
+// PyTorch's rule for fill_ and other operations that store or compare a number. Arithmetic rounds
+// instead: x + 1e5 is infinite in float16.
+void check_storable(const Scalar& value, DType dtype, std::string_view op);
 
 // The element that the number becomes, as the low bytes of an integer.
 inline std::uint64_t element_bits(const Scalar& value, DType dtype) {

@@ -3,7 +3,7 @@
 // A Tensor is 8 bytes; copying one shares the array. Views share the storage; clone() copies it. An
 // undefined Tensor (default constructed, or moved from) stands for "none". Shape and dtype of a
 // tensor never change. Thread-safety: handles to one array may be copied and destroyed on any
-// thread; reading is free from any thread while nobody writes.
+// thread; any thread may read while no thread writes.
 //
 // Members that only need to look at the handle are here. Those marked with a room are declared here
 // and defined there: core/ops (recorded by autograd) and core/autograd.
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/hook_handle.h"
 #include "core/base/ref.h"
 #include "core/device/stream.h"
 #include "core/tensor/dims.h"
@@ -97,7 +98,7 @@ class Tensor {
   std::int64_t storage_offset() const { return get("storage_offset").offset; }
   // Number of writes in place to the storage so far.
   std::uint32_t version() const { return get("version").storage->version(); }
-  // Whoever writes through a pointer tells autograd with this.
+  // To be called after a write through a pointer, so that autograd notices it.
   void bump_version() const { get("bump_version").storage->bump_version(); }
 
   // The elements. data<T>() throws kDType where T is not the dtype's type.
@@ -153,6 +154,8 @@ class Tensor {
   // order of the device's current stream: a result on the CPU must not be read before that stream
   // was synchronised.
   Tensor to(Device device, ToOptions options = {}) const;
+  // "cpu", "cuda" (the thread's current device) or "cuda:1"; throws kInvalidArgument for others.
+  Tensor to(std::string_view device, ToOptions options = {}) const;
   Tensor cuda() const;  // to the thread's current CUDA device
   Tensor cuda(int index) const;
   Tensor cpu() const { return to(Device{}); }
@@ -232,18 +235,27 @@ class Tensor {
   }
   Tensor& requires_grad_(bool requires_grad = true);
   bool is_leaf() const;
-  // Undefined where there is none.
+  // The gradient of a leaf, or of a result after retain_grad(): this tensor's shape and dtype.
+  // Undefined if there is none.
   Tensor grad() const;
+  // Makes backward passes add the gradient of this result to grad(). Does nothing for a leaf.
+  // Throws kInvalidArgument if the tensor requires no gradients.
+  void retain_grad() const;
+  bool retains_grad() const;
   void set_grad(const Tensor& grad) const;
   // Forgets the gradient; `set_to_none = false` fills it with zeros instead.
   void zero_grad(bool set_to_none = true) const;
   // Fills the gradients of all leaves that this tensor was computed from. `gradient` may be left
   // out for a tensor of one element.
   void backward(const Tensor& gradient = {}, BackwardOptions options = {}) const;
-  // The same array, without history. In-place writes show on both sides.
+  // This array without history. In-place writes show on both sides.
   Tensor detach() const;
-  // Calls `hook` with each gradient of this tensor before it is used; a defined result replaces it.
-  void register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  // Turns this tensor itself into a leaf without history. Throws kInvalidArgument for a view.
+  Tensor& detach_();
+  // Calls `hook` with each gradient of this tensor before it is used. A defined result, of the same
+  // shape and dtype, replaces the gradient. Throws kInvalidArgument if the tensor requires no
+  // gradients.
+  HookHandle register_hook(std::function<Tensor(const Tensor&)> hook) const;
 
   // As Python prints it: "tensor([1., 2.])".
   std::string str() const;

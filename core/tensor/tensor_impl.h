@@ -33,7 +33,7 @@ class TensorImpl final : public RefCounted {
   bool contiguous;
   bool channels_last;
 
-  // Of autograd: whether gradients flow here, the node that made this tensor or, for a leaf, the
+  // For autograd: whether gradients flow here, the node that made this tensor or, for a leaf, the
   // node that gathers its gradient, and which of the node's outputs it is.
   bool requires_grad = false;
   // A view that was made while nothing was recorded: it has no history, and gets none.

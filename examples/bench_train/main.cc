@@ -22,6 +22,7 @@
 #include "core/device/math_flags.h"
 #include "core/device/parallel.h"
 #include "core/memory/cuda/cuda_memory.h"
+#include "core/profiler/profile.h"
 #include "core/random/tensor_random.h"
 #include "examples/bench_train/options.h"
 #include "nn/amp/grad_scaler.h"
@@ -41,7 +42,7 @@ std::unique_ptr<dl::optim::Optimizer> make_optimizer(const std::string& name,
                                           dl::optim::SGDOptions{.lr = 0.01, .momentum = 0.9});
 }
 
-// Of the GPU as PyTorch counts it; on a CPU of the process.
+// On a GPU, the memory that PyTorch's max_memory_allocated() counts; on a CPU, the process's.
 double peak_mib(dl::Device device) {
   if (device.type == dl::DeviceType::kCUDA) {
     return static_cast<double>(dl::cuda::max_memory_allocated(device.index)) / (1 << 20);
@@ -108,7 +109,7 @@ Result train(const Options& options, dl::Device device) {
   const auto synchronize = [&] {
     if (on_gpu) dl::cuda::synchronize();
   };
-  // Of a captured step the first call runs eagerly, and the second captures.
+  // In captured mode the first step runs eagerly, and the second captures.
   const int warmup = options.captured ? std::max(options.warmup, 2) : options.warmup;
   for (int i = 0; i < warmup; ++i) step();
   DL_CHECK(!options.captured || graph.is_captured(), kInvalidArgument,
@@ -116,6 +117,8 @@ Result train(const Options& options, dl::Device device) {
   synchronize();
   if (ddp) ddp->reset_overlap();
   std::vector<double> times;
+  dl::profiler::Profile profile;
+  if (options.profile) profile.start();
   for (int i = 0; i < options.steps; ++i) {
     const auto start = std::chrono::steady_clock::now();
     for (int k = 0; k < options.per_sync; ++k) step();
@@ -123,6 +126,7 @@ Result train(const Options& options, dl::Device device) {
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     times.push_back(took.count() / options.per_sync);
   }
+  if (options.profile) profile.stop();
   std::ranges::sort(times);
   return {model.count_parameters(), std::move(times), peak_mib(device),
           on_gpu ? std::string(dl::cuda::get_device_properties(device.index).name) : std::string(),
@@ -148,6 +152,7 @@ void print(const Options& options, const Result& result) {
                                      {"device", options.device},
                                      {"optim", options.optim},
                                      {"channels_last", false},
+                                     {"profile", options.profile},
                                      {"median_ms", median},
                                      {"p10_ms", p10},
                                      {"p90_ms", p90},

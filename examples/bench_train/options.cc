@@ -95,6 +95,7 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
                   .steps = 30,
                   .per_sync = 1,
                   .no_sync = false,
+                  .profile = false,
                   .seed = 123,
                   .json = false};
   app.add_option("work", work, "mlp, cnn, cnn-cifar or conv18")
@@ -138,6 +139,8 @@ std::optional<Options> parse(int argc, char** argv, int& exit_code) {
       ->transform(from_to(1, kMost));
   app.add_flag("--no-sync", options.no_sync,
                "several ranks: a barrier instead of the all-reduce, the control for DDP's cost");
+  app.add_flag("--profile", options.profile,
+               "record a profile of the timed steps, to see its cost");
   app.add_option("--seed", options.seed, "of weights and data (123)")->transform(from_to(0, kMost));
   app.add_flag("--json", options.json, "print one JSON object");
   try {

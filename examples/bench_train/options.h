@@ -35,11 +35,12 @@ struct Options {
   int steps;
   int per_sync;  // steps between two waits for the GPU
   bool no_sync;
+  bool profile;
   std::uint64_t seed;
   bool json;
 };
 
-// Nothing where the program shall end with `exit_code`: after --help, or a bad argument, whose text
+// Nothing if the program has to end with `exit_code`: after --help, or a bad argument, whose text
 // is then on stderr.
 std::optional<Options> parse(int argc, char** argv, int& exit_code);
 

@@ -48,13 +48,12 @@ void require_writable(const std::string& path) {
            "--save {} is a device or a pipe, wanted a file's name", path);
 }
 
-void require_writable_folder(const std::string& path) {
+void require_writable_folder(std::string_view option, const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  DL_CHECK(!error, kInvalidArgument, "--checkpoint-dir {}: cannot make it: {}", path,
-           error.message());
-  DL_CHECK(::access(path.c_str(), W_OK) == 0, kInvalidArgument,
-           "--checkpoint-dir {}: cannot write there: {}", path, std::strerror(errno));
+  DL_CHECK(!error, kInvalidArgument, "{} {}: cannot make it: {}", option, path, error.message());
+  DL_CHECK(::access(path.c_str(), W_OK) == 0, kInvalidArgument, "{} {}: cannot write there: {}",
+           option, path, std::strerror(errno));
 }
 
 }  // namespace dl::examples

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "collectives/process_group.h"
 #include "examples/train_cnn/options.h"
@@ -11,14 +12,14 @@ namespace dl::examples {
 // The options that decide what a step computes, as they are typed: all but --epochs.
 std::string settings_of_steps(const Options& options);
 
-// Throws kMismatch with both sides where a rank was given other settings than rank 0. Called by all
+// Throws kMismatch with both sides if a rank was given other settings than rank 0. Called by all
 // ranks.
 void require_equal_settings(const Options& options, collectives::ProcessGroup& group);
 
-// Throws kInvalidArgument where no file could be written at `path`.
+// Throws kInvalidArgument if no file could be written at `path`.
 void require_writable(const std::string& path);
-// Makes the folder of --checkpoint-dir if it is not there. Throws kInvalidArgument if nothing can
-// be written there.
-void require_writable_folder(const std::string& path);
+// Makes the folder of an option ("--checkpoint-dir") if it is not there. Throws kInvalidArgument if
+// nothing can be written there.
+void require_writable_folder(std::string_view option, const std::string& path);
 
 }  // namespace dl::examples

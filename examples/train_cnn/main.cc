@@ -15,6 +15,7 @@
 #include "examples/train_cnn/checks.h"
 #include "examples/train_cnn/fingerprint.h"
 #include "examples/train_cnn/options.h"
+#include "examples/train_cnn/profiling.h"
 #include "examples/train_cnn/reporter.h"
 #include "examples/train_cnn/task.h"
 #include "examples/train_cnn/train.h"
@@ -32,7 +33,10 @@ void run(const Options& options) {
   const Ref<collectives::ProcessGroup> group = default_group();
   const bool first = group->rank() == 0;
   if (first && !options.save.empty()) require_writable(options.save);
-  if (first && !options.checkpoint_dir.empty()) require_writable_folder(options.checkpoint_dir);
+  if (first && !options.checkpoint_dir.empty()) {
+    require_writable_folder("--checkpoint-dir", options.checkpoint_dir);
+  }
+  if (!options.profile_dir.empty()) require_writable_folder("--profile", options.profile_dir);
   require_equal_settings(options, *group);
   Reporter reporter({.speaks = first,
                      .json = options.json,
@@ -52,7 +56,8 @@ void run(const Options& options) {
       group->size() == 1 ? "" : "s", num_threads(), num_threads() == 1 ? "" : "s",
       device.type == DeviceType::kCUDA ? " on " + device.str() : ""));
 
-  const Trained trained = train(model, task.train, options, device, group, reporter);
+  Profiling profiling(options);
+  const Trained trained = train(model, task.train, options, device, group, reporter, profiling);
   Result result{.test_accuracy = accuracy(model, task.test, options, device, *group),
                 .samples_per_s = trained.samples_per_s(),
                 .parameters = model.count_parameters(),
@@ -63,6 +68,7 @@ void run(const Options& options) {
   if (first && !options.save.empty()) {
     nn::save_safetensors(options.save, model.state_dict(), {{"dataset", options.dataset}});
   }
+  profiling.finish(reporter);
   reporter.finish(result);
   destroy_process_group();
 }

@@ -12,11 +12,12 @@
 #include "core/base/version.h"
 #include "core/device/cuda/cuda.h"
 #include "core/device/parallel.h"
+#include "core/device/parallel_info.h"
 
 namespace dl::examples {
 namespace {
 
-// Nobody means an empty name: a variable of the calling script is not set.
+// Refuses an empty name: it usually means an unset variable in the calling script.
 std::string refuse_empty(const std::string& name) {
   return name.empty() ? "an empty name; leave it out" : std::string();
 }
@@ -105,11 +106,26 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       ->capture_default_str();
   app.add_flag("--capture", o.capture,
                "capture a step into a CUDA graph, and launch that; where it cannot, say why");
+  auto* const profile =
+      app.add_option("--profile", o.profile_dir,
+                     "show which operations 100 steps consist of; in DIR, a trace of each rank")
+          ->type_name("[DIR]")
+          ->expected(0, 1);
+  bool shows_parallel_info = false;
+  app.add_flag("--parallel-info", shows_parallel_info,
+               "print threads, libraries and environment, and do nothing else");
   app.add_flag("--json", o.json, "print one JSON object a step, and one at the end, on stdout");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (app.exit(error) != 0) return kBadUsage;
+    require_written(stdout, "standard output");
+    return 0;
+  }
+  o.profile = profile->count() > 0;
+  if (shows_parallel_info) {
+    if (o.threads > 0) set_num_threads(o.threads);
+    std::fputs(parallel_info().c_str(), stdout);
     require_written(stdout, "standard output");
     return 0;
   }

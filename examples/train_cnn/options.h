@@ -29,6 +29,8 @@ struct Options {
   std::string device = "cpu";   // cpu, cuda (dlrun's choice for this rank) or cuda:N
   bool capture = false;         // launch steps as CUDA graphs
   bool json = false;
+  bool profile = false;     // show what the steps of training consist of
+  std::string profile_dir;  // where their traces go; empty: nowhere
 };
 
 // The options, or the exit code of a program that has nothing more to do: 0 after --help and

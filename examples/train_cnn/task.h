@@ -16,11 +16,12 @@ struct Task {
 
 // Reads both splits of "digits", "mnist", "fashion-mnist" or "cifar10" from `data_dir`; digits need
 // none. Grey images are resized to 28x28, all are normalised with their training set's mean and
-// standard deviation. Throws kInvalidArgument where a folder is needed, and what the readers throw.
+// standard deviation. Throws kInvalidArgument if a folder is needed and not given,
+// and what the readers throw.
 Task load_task(const std::string& dataset, const std::string& data_dir);
 
-// Where the digits lie that come with this program: ../share/dlrun/data/digits from its folder, in
-// a build tree and where it is installed.
+// The folder of the digits that come with this program: ../share/dlrun/data/digits, relative to its
+// own folder, in a build tree and after installation.
 std::string shipped_digits();
 
 }  // namespace dl::examples

@@ -62,7 +62,8 @@ std::int64_t count_correct(const Tensor& logits, const Tensor& target) {
 }  // namespace
 
 Trained train(nn::Module& model, const data::Dataset& dataset, const Options& options,
-              Device device, const Ref<ProcessGroup>& group, Reporter& reporter) {
+              Device device, const Ref<ProcessGroup>& group, Reporter& reporter,
+              Profiling& profiling) {
   data::DistributedSampler sampler(
       dataset.size(), {.num_replicas = group->size(), .rank = group->rank(), .seed = options.seed});
   const data::DataLoader loader(dataset, sampler,
@@ -107,6 +108,7 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
   }
   const Position begin = stopped.value_or(Position{});
   std::int64_t step_of_run = begin.step_of_run;
+  profiling.start(options.epochs * loader.size() - step_of_run);
   for (now.epoch = begin.epoch + 1; now.epoch <= options.epochs; ++now.epoch) {
     now.step = now.epoch == begin.epoch + 1 ? begin.step : 0;
     const std::int64_t done = now.step;
@@ -129,11 +131,13 @@ Trained train(nn::Module& model, const data::Dataset& dataset, const Options& op
       state.after_step({.epoch = ends_epoch ? now.epoch : now.epoch - 1,
                         .step = ends_epoch ? 0 : now.step,
                         .step_of_run = step_of_run});
+      profiling.step();
     }
     result.seconds += seconds_since(start);
     result.samples += (now.steps - done) * samples_a_step;
     reporter.epoch_done(now);
   }
+  profiling.stop();
   if (group->size() > 1 && options.epochs > 0) {
     reporter.note("communication: " + ddp.overlap().str());
   }

@@ -5,6 +5,7 @@
 
 #include "collectives/process_group.h"
 #include "examples/train_cnn/options.h"
+#include "examples/train_cnn/profiling.h"
 #include "examples/train_cnn/reporter.h"
 #include "nn/data/dataset.h"
 #include "nn/module/module.h"
@@ -22,10 +23,11 @@ struct Trained {
 
 // SGD on `model`, which is on `device`, for options.epochs epochs; every rank calls it, and all end
 // with the same parameters. Ranks visit disjoint samples in an order that depends on seed and epoch
-// only; an incomplete last batch is dropped. Throws kInvalidArgument where the set does not fill
+// only; an incomplete last batch is dropped. Throws kInvalidArgument if the set does not fill
 // one step, and what ranks and data throw.
 Trained train(nn::Module& model, const data::Dataset& dataset, const Options& options,
-              Device device, const Ref<collectives::ProcessGroup>& group, Reporter& reporter);
+              Device device, const Ref<collectives::ProcessGroup>& group, Reporter& reporter,
+              Profiling& profiling);
 
 // The share of samples whose largest logit is their label. The ranks share the work; each sample
 // counts once for any number of them.

@@ -9,6 +9,7 @@
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/torch_store/serve.h"
@@ -32,6 +33,7 @@ Agent::Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings se
       delay_timer_(io),
       machine_(/*has_others=*/plan.job.nnodes > 1) {
   warden_.on_events({.on_swept = [this](int status) { on_swept(status); },
+                     .on_no_supervisor = [this](int error) { on_no_supervisor(error); },
                      .on_gone = [this](std::optional<int> status) { on_warden_gone(status); }});
 }
 
@@ -176,9 +178,6 @@ void Agent::on_cause() {
 }
 
 void Agent::on_stop(StopCause why) {
-  if (others_) {
-    others_->leave(with_node(generation_->meeting().group_rank, why.text), why.exit_code);
-  }
   end_job(std::move(why), SIGTERM);
 }
 
@@ -218,7 +217,8 @@ void Agent::end_job(StopCause cause, int signal) {
   if (others_) {
     const int number = generation_ ? generation_->meeting().group_rank : plan_.node_rank;
     others_->leave(
-        with_node(number, cause.text.empty() ? "nobody reads its output any more" : cause.text));
+        with_node(number, cause.text.empty() ? "its output is not read any more" : cause.text),
+        cause.exit_code);
   }
   const bool has_cause =
       stop_cause_ || job_failure_ || (generation_ && generation_->finding().has_value());
@@ -405,7 +405,7 @@ int shell_code(int status) {
 void Agent::on_supervisor_lost() {
   if (is_over_ || std::exchange(supervisor_is_lost_, true)) return;
   if (warden_is_gone_) {
-    end_without_supervisor(1, "the warden and the supervisor are gone");
+    end_without_supervisor(1, "the warden and the supervisor are gone; all ranks were ended");
     return;
   }
   warden_.wake();  // it says kSwept
@@ -424,14 +424,22 @@ void Agent::on_swept(int status) {
     act(machine_.swept());
     return;
   }
-  end_without_supervisor(shell_code(status), "the supervisor " + how_it_ended(status));
+  end_without_supervisor(shell_code(status), fmt::format("the supervisor {}; all ranks were ended",
+                                                         how_it_ended(status)));
 }
 
-void Agent::end_without_supervisor(int exit_code, const std::string& how) {
+void Agent::on_no_supervisor(int error) {
+  if (is_over_) return;
+  end_without_supervisor(1,
+                         fmt::format("the supervisor of the ranks could not be started: fork: {}",
+                                     spawn_error_text(error)));
+}
+
+void Agent::end_without_supervisor(int exit_code, const std::string& why) {
   supervisor_is_lost_ = true;
   left_timer_.cancel();
   if (generation_) generation_->forget_ranks();
-  end_job({exit_code == 0 ? 1 : exit_code, how + "; all ranks were ended"}, SIGTERM);
+  end_job({exit_code == 0 ? 1 : exit_code, why}, SIGTERM);
   act(machine_.swept());  // a sweep that was under way
 }
 
@@ -445,7 +453,7 @@ void Agent::on_warden_gone(std::optional<int> status) {
   const int code = shell_code(status.value_or(0));
   const std::string how = "the warden " + how_it_ended(status.value_or(0));
   if (supervisor_is_lost_) {
-    end_without_supervisor(code, how + ", and the supervisor is gone too");
+    end_without_supervisor(code, how + ", and the supervisor is gone too; all ranks were ended");
     return;
   }
   end_job({code == 0 ? 1 : code, how + "; all ranks were ended"}, SIGKILL);

@@ -62,12 +62,13 @@ class Agent : public AgentOrders, private GenerationEvents {
  private:
   using Clock = std::chrono::steady_clock;
   using Actions = EndMachine::Actions;
-  // A process that is there so long after SIGKILL is named,
+  // dlrun names a process that is still there after this time since SIGKILL.
   static constexpr std::chrono::seconds kSilence{5};
-  // and dlrun ends without it after this time.
+  // dlrun ends without the process after this time.
   static constexpr std::chrono::seconds kMostKilling{30};
 
   Verdict verdict() const;
+  Verdict verdict_on_attempt() const;
   void end_descendants();
   void meet();
   void begin_generation(Meeting meeting);
@@ -91,9 +92,10 @@ class Agent : public AgentOrders, private GenerationEvents {
 
   void on_job_failed(JobFailure failure);
   void on_swept(int status);
+  void on_no_supervisor(int error);
   void on_warden_gone(std::optional<int> status);
   void on_warden_late();
-  void end_without_supervisor(int exit_code, const std::string& how);
+  void end_without_supervisor(int exit_code, const std::string& why);
 
   std::string with_node(int number, const std::string& text) const;
   // Ends the job for good, and tells the other nodes why.

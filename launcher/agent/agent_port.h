@@ -21,7 +21,7 @@ class NodeOutput;
 struct AgentSettings {
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
-  // That the ranks get to come to dl::should_checkpoint(); nullopt: the job is not to be preempted.
+  // The ranks get this time to call dl::should_checkpoint(); nullopt: the job cannot be preempted.
   std::optional<std::chrono::milliseconds> preempt_wait;
   std::string log_dir;      // empty: no logs
   std::string master_addr;  // as the user gave it; empty: chosen
@@ -42,8 +42,10 @@ struct Verdict {
   bool keeps_recorders = false;
   bool may_begin_again = false;  // a rank failed, or a node was lost
   std::chrono::milliseconds ran{0};
-  // Several nodes: what all of them do now. None: the front decides.
+  // On several nodes: what all of them do now. None: the front decides.
   std::optional<rendezvous::Restart> agreed = std::nullopt;
+  int attempt = 0;  // the generation's number
+  int rank = -1;    // this node's rank that failed first; -1: none. Not sent to a remote front
 };
 
 // What happens to a rank.
@@ -64,7 +66,7 @@ class AgentOrders {
   virtual void stop(StopCause cause, int signal) = 0;
   // stop() once more: SIGKILL now; or, after the agent has said what is left, the end without it.
   virtual void hurry() = 0;
-  // To the process group of every rank.
+  // Sends `signal` to the process group of every rank.
   virtual void signal_ranks(int signal) = 0;
   // Asks all ranks of the job to save and end. `why`: a clause for the user, "SIGTERM".
   virtual void ask_to_save(const std::string& why) = 0;

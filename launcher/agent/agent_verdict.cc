@@ -37,6 +37,7 @@ Verdict verdict_on(const rendezvous::Finding& found, const std::vector<RankFacts
                    int first_rank, const Place& place) {
   const RankFacts& named = all.at(static_cast<std::size_t>(found.rank - first_rank));
   Verdict verdict{found.exit_code, {}, /*keeps_recorders=*/true, /*may_begin_again=*/true};
+  verdict.rank = found.rank;
   verdict.page.push_back(found.headline.empty() ? describe_end(named, place) + found.clause
                                                 : found.headline);
   verdict.page.insert(verdict.page.end(), found.notes.begin(), found.notes.end());
@@ -51,6 +52,12 @@ Verdict verdict_on(const rendezvous::Finding& found, const std::vector<RankFacts
 }  // namespace
 
 Verdict Agent::verdict() const {
+  Verdict verdict = verdict_on_attempt();
+  verdict.attempt = attempt_;
+  return verdict;
+}
+
+Verdict Agent::verdict_on_attempt() const {
   if (stop_cause_) {
     if (stop_cause_->text.empty()) return {stop_cause_->exit_code, {}};
     return {stop_cause_->exit_code, {stop_cause_->text}, /*keeps_recorders=*/true};

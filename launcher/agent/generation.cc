@@ -193,8 +193,8 @@ void Generation::on_not_started(Rank& rank, const Message& message) {
   const int exit_code = !is_programs ? 1 : error == ENOENT ? kExitNotFound : kExitNotExecutable;
   const std::string& program = set_.plan.program.path;
   std::string why = spawn_error_text(error);
-  if (is_programs && error == ENOENT) why = why_no_interpreter(program);
-  if (is_programs && error == ENOEXEC) why = why_not_executed(program);
+  if (is_programs && error == ENOENT) why += ": " + why_no_interpreter(program);
+  if (is_programs && error == ENOEXEC) why += ": " + why_not_executed(program);
   events_.on_stop({exit_code, fmt::format("rank {} could not be started: {} of {}: {}",
                                           number_of(rank), message.text, program, why)});
   check_ended();

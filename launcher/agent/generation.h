@@ -77,9 +77,9 @@ class Generation {
   void signal(int signal);
   // Asks the supervisor to end what is left; on_finished() follows.
   void finish(int patience_ms);
-  // Sends what waits, for the moment before dlrun stops itself.
+  // Sends the messages that wait; dlrun calls it before it stops itself.
   void flush(Deadline deadline) { supervisor_.flush(deadline); }
-  // Calls on_all_ended() if that is so.
+  // Calls on_all_ended() if no rank runs or is being started.
   void check_ended();
   // The judge of the whole job wants to know whether a rank is about to end.
   void ask(rendezvous::Question question);
@@ -92,7 +92,7 @@ class Generation {
   std::vector<RankFacts> facts() const;
   int local_rank_of(int rank) const { return rank - meeting_.first_rank; }
 
-  // A rank that the kernel does not end or start, a line each.
+  // A line for each rank that the kernel does not end or start.
   std::vector<std::string> who_is_left() const;
   std::vector<int> ranks_being_started() const;
   struct Running {
@@ -108,7 +108,7 @@ class Generation {
  private:
   static constexpr std::size_t kMostSpawnsWaiting = 4;  // each holds six descriptors
   static constexpr std::chrono::seconds kSilence{5};
-  // The most that a rank may take to end when another rank blames it: the kernel closes its
+  // The longest time that a rank may take to end when another rank blames it: the kernel closes its
   // connections long before it has freed a GPU's memory.
   static constexpr std::chrono::seconds kMostEnding{10};
 

@@ -49,7 +49,7 @@ std::uint64_t recorder_ticks() noexcept {
 
 RecorderCopy copy_recorder(int fd, const RankState& state) {
   RecorderCopy copy;
-  // Where nobody has opened it there are holes, which reading must not fill.
+  // A recorder that was not opened has holes, which reading must not fill.
   std::uint64_t owner = 0;
   const bool read = ::pread(fd, &owner, sizeof owner, offsetof(record::Header, owner)) ==
                     static_cast<ssize_t>(sizeof owner);

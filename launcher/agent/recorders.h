@@ -12,17 +12,17 @@
 
 namespace dl::launcher {
 
-// Sealed against another size. No descriptor if DLRUN_RECORDER is off or why_no_recorders() says
-// so. Throws kIo.
+// Makes the memory, whose size is sealed. No descriptor if DLRUN_RECORDER is off or
+// why_no_recorders() says so. Throws kIo.
 UniqueFd make_recorder(const collectives::record::Who& who);
 
-// "no flight recorders are kept: ..."; empty: they are, or nobody wants them.
+// "no flight recorders are kept: ..."; empty: they are, or are not wanted.
 std::string why_no_recorders();
 
 // The clock of every recorder on this machine.
 std::uint64_t recorder_ticks() noexcept;
 
-// What dlrun knows of a rank and the rank itself cannot write.
+// What dlrun knows of a rank, and the rank cannot write itself.
 struct RankState {
   int pid = 0;
   collectives::record::End end = collectives::record::End::kUnknown;

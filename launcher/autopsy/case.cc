@@ -22,7 +22,7 @@ namespace record = collectives::record;
 // A world of more ranks than this is a damaged header.
 constexpr int kMostRanks = 1 << 20;
 
-// At most what a recorder has; `why` is set where the path is no file to read.
+// At most what a recorder has; `why` is set if the path is no file to read.
 std::vector<std::byte> read_whole(const std::string& path, std::string& why) {
   // Never waits, whatever the path names.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));

@@ -22,14 +22,15 @@ struct Case {
   std::vector<collectives::record::RankFacts> ranks;  // by rank
   std::vector<Unusable> unusable;
 
-  // One recorder; `what` names it where it is of no use.
+  // Adds one recorder; `what` names it if it is of no use.
   void add(std::span<const std::byte> bytes, const std::string& what);
-  // A --log-dir (its last run), one run in it, a folder with <rank>/flight.rec, or one such file.
+  // Adds a --log-dir (its last run), one run in it, a folder with <rank>/flight.rec, or one such
+  // file.
   void add_path(const std::string& path);
 
   int world_size() const noexcept { return ranks.empty() ? 0 : ranks.front().world_size; }
   const collectives::record::RankFacts* find(int rank) const noexcept;
-  // Ranks of the world of which nothing is here: their node's dlrun keeps them.
+  // Ranks of the world whose recorders are not here: their node's dlrun keeps them.
   std::vector<int> absent() const;
 };
 

@@ -123,7 +123,7 @@ class Investigation {
     return member.rank->end == End::kRunning && member.current != nullptr &&
            waited(member) < kLeastWait;
   }
-  // Seconds; for ever where the clocks do not say.
+  // Seconds; for ever if the clocks do not say.
   static double waited(const Membership& member) {
     if (!member.current->enqueued) return std::numeric_limits<double>::infinity();
     return *member.current->enqueued - member.rank->ended.value_or(0);
@@ -143,7 +143,7 @@ class Investigation {
           member.waits_for.push_back(other.rank->rank);
         }
       }
-      // Of the whole world it is known who has not even made the group.
+      // The ranks of the whole world are known, and so is which of them has not made the group.
       if (group.size == case_.world_size()) {
         for (const RankFacts& rank : case_.ranks) {
           if (find_member(group, rank.rank) == nullptr) member.waits_for.push_back(rank.rank);
@@ -210,7 +210,7 @@ class Investigation {
       if (rank.end != End::kEnded || rank.was_stopped || rank.status == 0) continue;
       const bool knew = std::any_of(rank.groups.begin(), rank.groups.end(),
                                     [](const GroupFacts& g) { return !g.kind.empty(); });
-      // Of a rank that gave up with its group, the group's error is not the cause's.
+      // If a rank gave up with its group, the group's error is not the cause.
       if (!WIFSIGNALED(rank.status) && (knew || !rank.is_cause)) continue;
       finding.culprits.push_back(rank.rank);
     }
@@ -279,7 +279,7 @@ class Investigation {
       all = all && is_stopped;
       if (is_stopped) finding.culprits.push_back(rank.rank);
     }
-    // All of them: the whole job was stopped, and nobody is to blame.
+    // If all are stopped, the whole job was stopped, and no rank is to blame.
     if (finding.culprits.empty() || all) return {};
     finding.kind = Kind::kStopped;
     for (const int culprit : finding.culprits) {

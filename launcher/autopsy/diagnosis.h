@@ -1,12 +1,12 @@
 // Who stopped where, and what the others waited for: the rules alone, from a Case to a Finding.
 //
 // In this order: a rank that dlrun saw die on its own; ranks that called different things under one
-// number; a process that is stopped; the rank that others wait for and that waits for nobody; ranks
+// number; a process that is stopped; the rank that others wait for and that waits for none; ranks
 // that wait for each other in a circle; an operation that all have called and none has finished.
 //
 // A rank that runs is not said to wait, or to be waited for, before that has lasted a second.
 //
-// A rank waits where its group's oldest operation that did not end well needs a rank which has not
+// A rank waits if its group's oldest operation that did not end well needs a rank which has not
 // called it, or which its recorder names.
 #pragma once
 
@@ -25,7 +25,7 @@ struct Membership {
   const collectives::record::GroupFacts* group = nullptr;
   // The oldest operation that is not over or failed; null: there is none.
   const collectives::record::Operation* current = nullptr;
-  // The last one that was called; null where the ring has lost it.
+  // The last one that was called; null if the ring has lost it.
   const collectives::record::Operation* last = nullptr;
   std::vector<int> waits_for;  // ranks of the world
 };
@@ -62,7 +62,7 @@ std::string who(const collectives::record::RankFacts& rank);
 // How the process ended, or what it does: "was killed by signal 9 (SIGKILL)", "runs".
 std::string fate(const collectives::record::RankFacts& rank);
 // How long the operation took, or has been under way when the rank ended or the copy was taken:
-// "0.31 s"; "" where the clocks do not say.
+// "0.31 s"; "" if the clocks do not say.
 std::string duration(const collectives::record::RankFacts& rank,
                      const collectives::record::Operation& operation);
 

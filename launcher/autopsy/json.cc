@@ -111,8 +111,9 @@ std::string json(const Case& from) {
                                {"ranks", std::move(ranks)},
                                {"absent", from.absent()},
                                {"unusable", std::move(unusable)}};
-  // Bytes that are no UTF-8 come out as U+FFFD.
-  return page.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  // ASCII only, so that no name controls a terminal: U+0080 to U+009F are control characters, too.
+  // Bytes that are not UTF-8 become U+FFFD.
+  return page.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace dl::launcher::autopsy

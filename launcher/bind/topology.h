@@ -1,6 +1,6 @@
 // The cores of a machine, as far as a job may use them: what ranks are bound to.
 //
-// hwloc reads them; it is opened when somebody asks (--bind), as dlrun itself links the C library
+// hwloc reads them; it is opened for --bind alone, as dlrun itself links the C library
 // alone.
 #pragma once
 

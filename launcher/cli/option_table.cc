@@ -183,6 +183,11 @@ constexpr OptionRow kTable[] = {
     {.name = "--no-prefix", .group = Group::kShown,
      .help = "lines without `[rank N] `",
      .read = read::no_prefix},
+    {.name = "--report-fd", .value = "FD", .group = Group::kShown,
+     .help = "how a failed job ended goes to this descriptor, not to stderr",
+     .about = "for programs that start dlrun: if the job of this node fails, `failed RANK EXIT-CODE` and a line's end, then the lines that dlrun otherwise shows at the end, are written to this descriptor of dlrun's, and not to "
+              "stderr. RANK is the rank that failed first, -1 for none or one of another host",
+     .read = read::report_fd},
     {.name = "--timestamp-output", .group = Group::kShown, .origin = Origin::kMpirun,
      .help = "each line begins with the time at which it was shown",
      .about = "each line begins with the local time at which dlrun showed it: `2026-01-31 23:59:59.123 [rank 0] ...`",

@@ -119,6 +119,7 @@ struct Options {
   StreamChoice tee;                             // unless they are shown as well
   std::vector<int> local_ranks_filter;          // whose output is shown; empty: all
   std::string line_prefix = "[rank ${rank}] ";  // line_prefix.h
+  int report_fd = -1;                           // takes the page of a failed job; -1: stderr does
   bool timestamps = false;                      // each line begins with its time
   bool verbose = false;
   bool dry_run = false;

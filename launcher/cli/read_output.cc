@@ -1,4 +1,6 @@
 // The options that say what is shown, how, and what is kept.
+#include <fcntl.h>
+
 #include <algorithm>
 
 #include "core/base/error.h"
@@ -9,6 +11,7 @@ namespace dl::launcher::read {
 namespace {
 
 constexpr int kMostLocalRank = 999'999;
+constexpr int kMostFd = 1 << 20;
 
 std::optional<Streams> streams_of_digit(std::string_view digit) {
   if (digit.size() != 1 || digit.front() < '0' || digit.front() > '3') return std::nullopt;
@@ -66,6 +69,12 @@ void line_prefix(Options& options, const Typed& typed) {
 
 void no_prefix(Options& options, const Typed&) {
   options.line_prefix.clear();
+}
+
+void report_fd(Options& options, const Typed& typed) {
+  options.report_fd = whole_number(typed.name(), typed.value, 0, kMostFd);
+  DL_CHECK(::fcntl(options.report_fd, F_GETFD) >= 0, kInvalidArgument,
+           "{} is {}, which is no open descriptor of dlrun's", typed.name(), options.report_fd);
 }
 
 void timestamp_output(Options& options, const Typed&) {

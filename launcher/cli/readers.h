@@ -9,7 +9,7 @@
 
 namespace dl::launcher::read {
 
-// Of several readers.
+// What several readers share.
 int whole_number(std::string_view name, std::string_view text, int least, int most,
                  std::string_view else_wanted = "");
 std::chrono::milliseconds seconds(std::string_view name, std::string_view text);
@@ -73,6 +73,7 @@ void tee(Options& options, const Typed& typed);
 void local_ranks_filter(Options& options, const Typed& typed);
 void line_prefix(Options& options, const Typed& typed);
 void no_prefix(Options& options, const Typed& typed);
+void report_fd(Options& options, const Typed& typed);
 void timestamp_output(Options& options, const Typed& typed);
 void verbose(Options& options, const Typed& typed);
 void dry_run(Options& options, const Typed& typed);

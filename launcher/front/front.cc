@@ -1,6 +1,7 @@
 #include "launcher/front/front.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,9 +20,19 @@
 namespace dl::launcher {
 namespace {
 
-std::string text_of_lost_output(int error) {
-  if (error == EBADF) return "standard output is closed: what ranks write to it is lost";
-  return fmt::format("write to standard output: {}", std::strerror(error));
+std::string text_of_lost_output(LostStream lost) {
+  const char* const name = lost.stream == Stream::kOut ? "standard output" : "standard error";
+  if (lost.error == EBADF) return fmt::format("{} is closed: what ranks write to it is lost", name);
+  return fmt::format("write to {}: {}", name, std::strerror(lost.error));
+}
+
+// Writes the report of --report-fd, in one write(): ranks may append to the same file.
+void write_report(int fd, const Verdict& verdict) {
+  const std::string text = fmt::format("failed {} {}\n{}\n", verdict.rank, verdict.exit_code,
+                                       fmt::join(verdict.page, "\n"));
+  if (::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    throw_errno(errno, fmt::format("write to descriptor {} of --report-fd", fd));
+  }
 }
 
 }  // namespace
@@ -32,7 +43,7 @@ Front::Front(const Options& options, Starter& starter)
       disk_(io_),
       output_(
           io_, disk_, [this](const StreamId& id) { return look_of(id); },
-          [this](int error) { on_output_lost(error); }),
+          [this](LostStream lost) { on_output_lost(lost); }),
       agent_(starter.start({io_, disk_, output_, *this, settings(), options.key_file})),
       signals_(io_, [this](int signal) { on_signal(signal); }),
       restarts_(options.max_restarts),
@@ -114,13 +125,13 @@ void Front::on_rank(const RankNews& news) {
 }
 
 rendezvous::Restart Front::on_verdict(const Verdict& verdict) {
-  state_.attempt_ended(verdict, Clock::now());
   if (verdict.agreed) return *verdict.agreed;
   if (!verdict.may_begin_again) return {};
   return restarts_.decide({.exit_code = verdict.exit_code, .ran = verdict.ran});
 }
 
 void Front::on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) {
+  state_.attempt_ended(verdict, Clock::now());
   for (const std::string& line : verdict.page) output_.say(line);
   output_.say(restart_sentence(restart));
 }
@@ -215,18 +226,19 @@ void Front::report() {
   }
 }
 
-// A program of a pipeline ends without a word when nobody reads it any more.
-void Front::on_output_lost(int error) {
-  if (error == EPIPE) {
+// EPIPE: a program in a pipeline ends silently when its reader is gone.
+void Front::on_output_lost(LostStream lost) {
+  if (lost.error == EPIPE) {
     agent_->stop({128 + SIGPIPE, ""}, SIGTERM);
   } else {
-    agent_->stop({1, text_of_lost_output(error)}, SIGTERM);
+    agent_->stop({1, text_of_lost_output(lost)}, SIGTERM);
   }
 }
 
 // The end.
 
 int Front::bring_out(Verdict verdict) {
+  state_.attempt_ended(verdict, Clock::now());
   const std::vector<std::string> left = agent_->left_behind();
   if (!left.empty()) {
     verdict.page.push_back(
@@ -234,14 +246,19 @@ int Front::bring_out(Verdict verdict) {
         "them:");
     for (const std::string& one : left) verdict.page.push_back("  " + one);
   }
+  if (options_.report_fd >= 0 && verdict.exit_code != 0) {
+    write_report(options_.report_fd, verdict);
+    verdict.page.clear();
+  }
   output_.show(verdict.page);
   agent_->keep_files(verdict);
   output_.finish();
-  const int error = output_.lost();
-  if (error == 0 || verdict.exit_code != 0) return verdict.exit_code;
-  if (error == ETIME) return 128 + last_interrupt_;
-  if (error == EPIPE) return 128 + SIGPIPE;
-  output_.say_last(text_of_lost_output(error));
+  const std::optional<LostStream> lost = output_.lost();
+  if (!lost || verdict.exit_code != 0) return verdict.exit_code;
+  if (lost->error == ETIME && last_interrupt_ != 0) return 128 + last_interrupt_;
+  if (lost->error == ETIME) return 1;  // a disk hangs; finish() has reported it
+  if (lost->error == EPIPE) return 128 + SIGPIPE;
+  output_.say_last(text_of_lost_output(*lost));
   return 1;
 }
 

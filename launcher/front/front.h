@@ -59,7 +59,7 @@ class Front : private AgentEvents {
   void watch_allocation();
   void suspend();
   void report();
-  void on_output_lost(int error);
+  void on_output_lost(LostStream lost);
   int bring_out(Verdict verdict);
 
   const Options& options_;

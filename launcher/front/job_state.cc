@@ -51,7 +51,7 @@ void JobState::rank_changed(const RankNews& news, Time now) {
 void JobState::attempt_ended(const Verdict& verdict, Time now) {
   log({.time = now,
        .what = JobEvent::What::kAttemptEnded,
-       .attempt = attempt_,
+       .attempt = verdict.attempt,
        .status = verdict.exit_code,
        .text = verdict.page.empty() ? std::string() : verdict.page.front()});
 }

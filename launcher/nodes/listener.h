@@ -1,5 +1,5 @@
 // The address at which a job's rendezvous will be: bound and listening from the start, so that the
-// address is certain, while the service behind it starts only when somebody comes.
+// address is certain, while the service behind it starts with the first connection.
 #pragma once
 
 #include <cstdint>

@@ -71,7 +71,7 @@ class NodeLink {
   void suspended() { say_state("SUSPENDED"); }
   void resumed() { say_state("TURNS"); }
   void done();
-  void leave(const std::string& reason, int exit_code = 0);
+  void leave(const std::string& reason, int exit_code);
   // The helper ends when it sees this.
   void close();
   // Once the helper has ended: what it said last may not have been read yet.

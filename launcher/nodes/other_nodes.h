@@ -50,9 +50,9 @@ class OtherNodes {
   void preempt(const std::string& why);
   void called(std::uint64_t calls);
   void done() { link_.done(); }
-  // The job ends because of this node, and this is its last word. `exit_code`: that the dlruns of
-  // the other nodes end with; 0: 1.
-  void leave(const std::string& reason, int exit_code = 0);
+  // Tells the other nodes that the job ends because of this node; send nothing after it. Their
+  // dlruns end with `exit_code`, too.
+  void leave(const std::string& reason, int exit_code);
   void suspended() { link_.suspended(); }
   void resumed() { link_.resumed(); }
   // The helper sees to it that the other nodes have heard this node's last word; on_closed follows,

@@ -1,5 +1,5 @@
 // What touches files under --log-dir, done by a thread of its own, one thing after the other: a
-// disk that is slow, or hangs, holds up nobody who does not wait for it.
+// disk that is slow, or hangs, delays only what waits for it.
 //
 // run() takes two functions: `work` is called on the thread and owns all that it uses, as it may
 // outlive this object; `done` is called in the event loop with what `work` returned. The thread
@@ -26,7 +26,7 @@ class DiskThread {
   explicit DiskThread(boost::asio::io_context& io);
   DiskThread(const DiskThread&) = delete;
   DiskThread& operator=(const DiskThread&) = delete;
-  // Leaves the thread behind where it has something under way, as that may never end.
+  // Leaves the thread behind if it has work under way, because that may never end.
   ~DiskThread();
 
   template <typename Work, typename Done>

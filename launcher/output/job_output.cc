@@ -38,24 +38,27 @@ std::string said_by_dlrun(const std::string& line) {
 
 JobOutput::JobOutput(boost::asio::io_context& io, DiskThread& disk,
                      std::function<LineLook(const StreamId&)> look,
-                     std::function<void(int)> on_lost)
+                     std::function<void(LostStream)> on_lost)
     : io_(io),
       disk_(disk),
       look_(std::move(look)),
       on_lost_(std::move(on_lost)),
-      out_(io, disk_, STDOUT_FILENO,
-           [this](int error) {
-             if (finishing_) {
-               lost_ = error;
-             } else {
-               on_lost_(error);
-             }
-           }),
-      own_err_(same_file(STDOUT_FILENO, STDERR_FILENO)
-                   ? nullptr
-                   : std::make_unique<Sink>(io, disk_, STDERR_FILENO, std::function<void(int)>())),
+      out_(io, disk_, STDOUT_FILENO, [this](int error) { on_broken({Stream::kOut, error}); }),
+      own_err_(
+          same_file(STDOUT_FILENO, STDERR_FILENO)
+              ? nullptr
+              : std::make_unique<Sink>(io, disk_, STDERR_FILENO,
+                                       [this](int error) { on_broken({Stream::kErr, error}); })),
       timer_(io) {
   tick();
+}
+
+void JobOutput::on_broken(LostStream lost) {
+  if (!finishing_) {
+    on_lost_(lost);
+  } else if (!lost_) {
+    lost_ = lost;
+  }
 }
 
 void JobOutput::take(const Frame& frame) {
@@ -82,7 +85,7 @@ void JobOutput::say(const std::string& line) {
 void JobOutput::say_beside(const Sink* silent, const std::string& line) {
   const std::string text = said_by_dlrun(line);
   if (node_ != nullptr) node_->log(text);
-  if (silent != &err()) {
+  if (silent != &err() && !err().is_broken()) {
     err().write(text);
   } else if (own_err_) {
     out_.write(text);
@@ -234,7 +237,7 @@ void JobOutput::show(const std::vector<std::string>& page) {
 
 void JobOutput::finish() {
   wait_for_sinks();
-  if (own_err_ && !has_taken_all(err())) {
+  if (own_err_ && (err().is_broken() || !has_taken_all(err()))) {
     for (const std::string& line : page_) out_.write(said_by_dlrun(line));
   }
   const auto is_settled = [&] { return disk_.is_idle() || disk_is_given_up(); };
@@ -283,7 +286,7 @@ void JobOutput::say_what_is_lost() {
     if (sink == nullptr || sink->is_broken()) continue;
     const std::uint64_t bytes = sink->unwritten() + behind(*sink);
     if (bytes == 0) continue;
-    if (sink == &out_) lost_ = ETIME;
+    lost_ = LostStream{sink == &out_ ? Stream::kOut : Stream::kErr, ETIME};
     say_beside(sink, fmt::format("{} bytes for {} were not read in time{}", bytes, name_of(*sink),
                                  where_the_lost_are()));
   }

@@ -25,14 +25,20 @@
 
 namespace dl::launcher {
 
+// One of dlrun's own streams that does not take what is written to it.
+struct LostStream {
+  Stream stream = Stream::kOut;
+  int error = 0;  // an errno value
+};
+
 class JobOutput : public FrameTaker {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `look` of a rank's stream, asked when its first bytes come. `on_lost`: stdout takes nothing any
-  // more, an errno value.
+  // `look` is called for a rank's stream when its first bytes come. `on_lost` is called if stdout
+  // or stderr cannot be written any more.
   JobOutput(boost::asio::io_context& io, DiskThread& disk,
-            std::function<LineLook(const StreamId&)> look, std::function<void(int)> on_lost);
+            std::function<LineLook(const StreamId&)> look, std::function<void(LostStream)> on_lost);
 
   // The node whose streams come here: asked which ranks wait for a reader, and its log has dlrun's
   // sentences. Null: none any more.
@@ -64,9 +70,9 @@ class JobOutput : public FrameTaker {
   bool is_finishing() const { return finishing_; }
   // The readers get until then, or a second if that is over by the time of begin_finish().
   void hurry_until(Clock::time_point deadline);
-  // Why finish() has lost some of stdout: an errno value, ETIME if hurry_until() ended the wait;
-  // 0: it has not.
-  int lost() const { return lost_; }
+  // The stream whose bytes finish() has lost in part; the error is ETIME if hurry_until() ended the
+  // wait.
+  const std::optional<LostStream>& lost() const { return lost_; }
 
  private:
   // Since when a reader has taken nothing; set when that has been said.
@@ -76,6 +82,7 @@ class JobOutput : public FrameTaker {
   static constexpr std::chrono::seconds kTick{1};
   static constexpr std::chrono::seconds kDiskPatience{10};
 
+  void on_broken(LostStream lost);
   Sink& err() { return own_err_ ? *own_err_ : out_; }
   const Sink& err() const { return own_err_ ? *own_err_ : out_; }
   const Sink& sink_of(Stream stream) const {
@@ -104,7 +111,7 @@ class JobOutput : public FrameTaker {
   boost::asio::io_context& io_;
   DiskThread& disk_;
   std::function<LineLook(const StreamId&)> look_;
-  std::function<void(int)> on_lost_;
+  std::function<void(LostStream)> on_lost_;
   Sink out_;
   std::unique_ptr<Sink> own_err_;  // null: stdout and stderr are one file, and one Sink
   NodeOutput* node_ = nullptr;
@@ -115,7 +122,7 @@ class JobOutput : public FrameTaker {
   std::optional<Clock::time_point> deadline_;
   Clock::time_point finish_began_;
   std::vector<std::string> page_;
-  int lost_ = 0;
+  std::optional<LostStream> lost_;
 };
 
 }  // namespace dl::launcher

@@ -1,8 +1,8 @@
 // One stream of one rank, from bytes in pieces to whole lines that say who wrote them.
 //
-// A line is held back until its end is there, so that no other rank's text gets into it. One of
+// A line is held back until its end is there, so that no other rank's text gets into it. A line of
 // more than `longest` bytes goes out in parts that are lines of their own: each says who wrote it,
-// ends with kGoesOn where the line does, and begins with kWentOn where it is not the first. So the
+// ends with kGoesOn unless it is the last, and begins with kWentOn unless it is the first. So the
 // memory for a line has a bound, and no rank's output waits for the end of another rank's line.
 //
 // Time is linear in the bytes, in however many pieces a line comes.

@@ -27,8 +27,8 @@ class LogFile {
   void when_room(std::function<void()> ready);
 
   std::uint64_t size() const { return size_; }
-  // Bytes from `from` on, at least one and at most kMostRead, handed to `take`: nothing where they
-  // could not be read. `from` is below size(). One at a time.
+  // Passes the bytes from `from` on to `take`: at least one and at most kMostRead, none if they
+  // could not be read. `from` is below size(). One call at a time.
   void read(std::uint64_t from, std::function<void(std::string)> take);
 
   bool is_broken() const { return !error_.empty(); }

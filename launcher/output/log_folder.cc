@@ -31,7 +31,7 @@ UniqueFd new_log(const std::string& path, std::string& error, int flags = O_EXCL
   return file;
 }
 
-// In one step, so that somebody who follows it meanwhile finds the old run or the new one.
+// The link changes in one step, so that a reader who follows it finds the old run or the new one.
 std::string make_link(const std::string& log_dir, const std::string& run) {
   const std::string link = fmt::format("{}/{}", log_dir, kLatestRun);
   const std::string draft = fmt::format("{}/.{}.{}", log_dir, run, ::getpid());

@@ -35,7 +35,7 @@ LogFolder make_log_folder(const std::string& log_dir, const std::string& run, in
                           bool with_own, const std::vector<int>& ranks);
 
 // Where the logs of the last attempt of the last run under `path` are, or of the run `path`;
-// `path` itself where it is neither.
+// `path` itself if it is neither.
 std::string newest_attempt(const std::string& path);
 
 }  // namespace dl::launcher

@@ -43,7 +43,7 @@ class RankStream {
 
   // The stream has ended, and the front has all of it.
   bool is_sent() const { return is_sent_; }
-  // And nothing refers to it any more, so that it may be destroyed.
+  // It has ended, and no callback refers to it any more: it may be destroyed.
   bool is_settled() const;
   // Bytes that are read and logged, and not sent yet.
   std::uint64_t behind() const { return log_ ? log_->size() - sent_ : 0; }
@@ -51,7 +51,7 @@ class RankStream {
   // Why the pipe is not read at the moment.
   enum class HeldBy : std::uint8_t { kNothing, kReader, kDisk };
   HeldBy held_by() const { return held_by_; }
-  // And the pipe is full, so that the rank waits in a write, or will at its next one.
+  // The pipe is not read and is full, so that the rank waits in a write, or will at its next one.
   bool is_standing_still() const;
 
  private:

@@ -73,7 +73,7 @@ void Sink::write(std::string_view lines, std::optional<std::string_view> status)
   if (!waits_) write_some();
 }
 
-// Takes the next thing to write; false where there is nothing.
+// Takes the next bytes to write; returns false if there are none.
 bool Sink::refill() {
   if (at_ < writing_.size()) return true;
   writing_.clear();

@@ -1,9 +1,9 @@
 // dlrun's own stdout or stderr, shared by all ranks: what is written here comes out in order and in
-// one piece, and a reader that is slow holds up nobody but the ranks that write.
+// one piece, and a reader that is slow delays only the ranks that write.
 //
-// write() queues and never blocks. Whoever produces faster than the reader reads sees is_full() and
-// waits for room. On a terminal a Sink also keeps one status line below everything else: rank 0's
-// unfinished line.
+// write() queues and never blocks. If ranks write faster than the reader reads, is_full() is true
+// and their streams wait for room. On a terminal a Sink also keeps one status line below everything
+// else: rank 0's unfinished line.
 //
 // A file is written by a DiskThread, so that a disk that hangs does not hold up the event loop.
 //
@@ -31,8 +31,8 @@ class Sink {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `fd` is kept open by the caller. `on_broken` (once) is told why nothing can be written any
-  // more, an errno value: EPIPE where nobody reads.
+  // `fd` is kept open by the caller. `on_broken` is called once, with an errno value, when
+  // nothing can be written any more; EPIPE: the reader is gone.
   Sink(boost::asio::io_context& io, DiskThread& disk, int fd, std::function<void(int)> on_broken);
 
   // `status`: what the terminal's last line is from now on ("": none); nullopt leaves it, and other

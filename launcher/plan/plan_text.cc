@@ -148,7 +148,9 @@ std::string plan_as_json(const std::vector<Setting>& settings, const NodePlan& p
       {"gpus", gpus},
       {"settings", options},
       {"ranks", ranks}};
-  return plan_json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  // ASCII only, so that no name controls a terminal.
+  return plan_json.dump(2, ' ', /*ensure_ascii=*/true, ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace dl::launcher

@@ -21,7 +21,7 @@ class PmiSpace {
   static constexpr int kMostName = 256;
   static constexpr int kMostKey = 64;
   static constexpr int kMostValue = 1024;
-  // Of one rank. MPICH puts a handful.
+  // Keys that one rank may put. MPICH puts a handful.
   static constexpr int kMostPuts = 65536;
 
   struct Line {
@@ -37,7 +37,7 @@ class PmiSpace {
   // A job on one node, whose ranks are 0 to size - 1.
   explicit PmiSpace(int size);
 
-  // `line` without its end.
+  // Answers a line, which comes without its end.
   Answer answer(int rank, std::string_view line);
 
   // The ranks that have called the barrier which is not over, ascending; and those that have not.

@@ -20,7 +20,8 @@ struct WhichMpi {
   std::string library;  // "libmpich.so.12"
 };
 
-// Of an ELF program of 64 bits; kNone for any other file, and for one that cannot be read.
+// The MPI that an ELF program of 64 bits is linked to; kNone for any other file, and for one that
+// cannot be read.
 WhichMpi which_mpi(const std::string& path);
 
 // The names in DT_NEEDED of an ELF file of 64 bits in this machine's byte order; empty if `file` is

@@ -73,7 +73,7 @@ void CheckpointDoor::accept() {
     try {
       rendezvous::check_same_user(fd.get());
     } catch (const Error&) {
-      continue;  // abstract names are everybody's
+      continue;  // any user's process can connect to an abstract name
     }
     wait_for_name(clients_.emplace_back(std::make_shared<Client>(io_, std::move(fd))));
   }

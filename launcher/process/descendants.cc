@@ -55,7 +55,7 @@ std::vector<pid_t> children_from_every_stat(pid_t parent) {
   return children;
 }
 
-// Those of its first thread; a thread's own children fall to a subreaper when it ends.
+// The children of its first thread; another thread's children fall to a subreaper when it ends.
 std::vector<pid_t> children_of(pid_t parent) {
   const UniqueFd fd(
       ::open(fmt::format("/proc/{0}/task/{0}/children", parent).c_str(), O_RDONLY | O_CLOEXEC));
@@ -223,7 +223,7 @@ void kill_descendants() noexcept {
     do {
       reaped = ::waitpid(-1, nullptr, 0);
     } while (reaped < 0 && errno == EINTR);
-    if (reaped < 0) return;  // ECHILD: nobody is left
+    if (reaped < 0) return;  // ECHILD: no child is left
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {
     }
   }

@@ -1,6 +1,5 @@
-// All that lives below this process. A subreaper inherits the orphans of its tree, so that whoever
-// kills its children until it has none left has killed the whole tree, whatever sessions and
-// process groups its members went to.
+// All that lives below this process. A subreaper inherits the orphans of its tree: if it kills its
+// children until none is left, it has killed the whole tree, in all sessions and process groups.
 #pragma once
 
 #include <sys/types.h>
@@ -13,11 +12,11 @@
 
 namespace dl::launcher {
 
-// In `ps`: no word of dlrun in them, so that `killall dlrun` and `pkill -f` reach neither.
+// Names in `ps`. They do not contain `dlrun`, so that `killall dlrun` and `pkill -f` reach neither.
 inline constexpr const char* kSupervisorName = "rank-supervisor";
 inline constexpr const char* kWardenName = "rank-warden";
 
-// Makes this process the one that orphans below it fall to. Throws kIo.
+// Makes this process the parent of orphans below it. Throws kIo.
 void become_subreaper();
 
 // Direct children, zombies included.

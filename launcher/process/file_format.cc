@@ -62,7 +62,7 @@ bool is_elf(std::string_view head) {
       "ELF"sv);
 }
 
-// -1 where the header ends before it.
+// -1 if the header ends before it.
 int elf_half(std::string_view head, std::size_t at) {
   if (at + 2 > head.size()) return -1;
   const bool is_big = head[EI_DATA] == ELFDATA2MSB;
@@ -100,7 +100,7 @@ std::string what_elf(std::string_view head) {
   return "it is an ELF program for this machine, but damaged or cut off";
 }
 
-// Of a script: the first word behind `#!`; empty: there is none.
+// The first word behind a script's `#!`; empty: there is none.
 std::string interpreter_in(std::string_view head) {
   std::string_view line = head.substr(0, head.find('\n'));
   line.remove_prefix(std::min(line.find_first_not_of(" \t", 2), line.size()));

@@ -6,12 +6,12 @@
 
 namespace dl::launcher {
 
-// Whether the file is text without a `#!` line. False where it cannot be read.
+// Whether the file is text without a `#!` line. False if it cannot be read.
 bool is_shell_text(const std::string& path);
 
 // A clause: "it is an ELF program for aarch64, and this machine is x86_64".
 std::string why_not_executed(const std::string& path);
-// The same of a file that is there, but for which exec says ENOENT.
+// A clause on a file that is there, but for which exec says ENOENT.
 std::string why_no_interpreter(const std::string& path);
 
 }  // namespace dl::launcher

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kMostSignals = 64;
 
-// The kernel's own set: glibc's leaves out the two that it uses for threads, which end a process
-// that somebody sends them to like any other.
+// The kernel's own set: glibc's leaves out the two signals that it uses for threads, and they end a
+// process that another one sends them to.
 using KernelSet = std::uint64_t;
 
 constexpr KernelSet just(int signal) {
@@ -92,7 +92,7 @@ void JobSignals::hold() {
 
 JobSignals::JobSignals(boost::asio::io_context& io, std::function<void(int)> on_signal)
     : waiting_(io), on_signal_(std::move(on_signal)) {
-  // Blocked already where dlrun was started so: what is not ours stays unread.
+  // The program that started dlrun may have blocked it: a signal that is not dlrun's stays unread.
   const KernelSet set = blocked_now() & meant_for_dlrun();
   const long fd = ::syscall(SYS_signalfd4, -1, &set, sizeof set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd < 0) throw_errno(errno, "signalfd");
@@ -114,7 +114,7 @@ void JobSignals::take() {
   wait();
   if (n != static_cast<ssize_t>(sizeof info)) return;
   const int number = static_cast<int>(info.ssi_signo);
-  // The kernel says so of a write of ours, whose error is seen to where it happened.
+  // The kernel sends it for a write of dlrun's own, whose error is handled at that write.
   const bool is_of_a_write = (number == SIGPIPE || number == SIGXFSZ) &&
                              info.ssi_pid == static_cast<std::uint32_t>(::getpid());
   if (!is_of_a_write) on_signal_(number);

@@ -1,8 +1,8 @@
 // The signals that dlrun gets: what each means, and how they come to the event loop.
 //
-// A signal that means anything is blocked and read from a signalfd: nothing interrupts dlrun
-// between two instructions, who sent it is known, and a crash of dlrun itself (SIGSEGV and its
-// kind) still ends it at once, as the kernel does not let a process block those that it causes.
+// A signal that means anything is blocked and read from a signalfd: no handler interrupts dlrun,
+// and the sender is known. A crash of dlrun itself (SIGSEGV) still ends it at once, because the
+// kernel lets no process block a signal that its own fault causes.
 //
 // The mask is a thread's, and threads and children inherit it: the supervisor sets its own, and
 // gives its ranks an empty one (spawn.h).
@@ -23,11 +23,11 @@ enum class SignalMeaning : std::uint8_t {
   kSystem,   // left to the system: what cannot be caught, and what does nothing to a process
 };
 
-// Every number from 1 to 64, on Linux.
+// Linux has the numbers from 1 to 64.
 SignalMeaning meaning_of(int signal) noexcept;
 
-// Whether a second one is somebody's impatience. Limits and timers come again and again by
-// themselves.
+// Whether a second such signal means that a person is impatient. Signals of limits and timers are
+// repeated by the kernel.
 bool is_of_a_person(int signal) noexcept;
 
 class JobSignals {

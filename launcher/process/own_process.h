@@ -9,7 +9,7 @@
 
 namespace dl::launcher {
 
-// main's: its memory shows in `ps`.
+// argc and argv of main(); their memory shows in `ps`.
 struct CommandLine {
   int argc = 0;
   char** argv = nullptr;
@@ -18,7 +18,7 @@ struct CommandLine {
 // Gives this process a name of its own in `ps`, `killall` and `pkill -f`.
 void rename_process(const char* name, CommandLine line);
 
-// dlrun's terminal, pipes and files belong to dlrun: a reader of its output must see the end when
+// Closes dlrun's standard streams in this process: a reader of dlrun's output must see the end when
 // dlrun ends.
 void let_go_of_standard_streams();
 
@@ -28,10 +28,10 @@ void take_default_actions();
 
 // Blocks every signal. The descriptor is readable when a child has ended. Throws kIo.
 UniqueFd take_signals();
-// Empties that descriptor.
+// Empties the descriptor of take_signals().
 void drain_signals(int signals);
-// Empties it, and waits for every child that has ended. `on_ended`: its status as waitpid() gives
-// it.
+// Empties the descriptor, and waits for every child that has ended. `on_ended`: its status as
+// waitpid() gives it.
 void reap_children(int signals, const std::function<void(pid_t pid, int status)>& on_ended);
 
 }  // namespace dl::launcher

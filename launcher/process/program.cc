@@ -39,10 +39,11 @@ int why_not(const std::string& path) {
 
 Program refused(const std::string& path, int error) {
   if (error == ENOENT || error == ENOTDIR) {
-    return {path, kExitNotFound, fmt::format("there is no program {}", path)};
+    return {path, kExitNotFound,
+            fmt::format("there is no program {} ({})", path, std::strerror(error))};
   }
-  std::string text = fmt::format("{} cannot be executed: {}", path,
-                                 error == ENOEXEC ? "it has no `#!` line" : std::strerror(error));
+  std::string text = fmt::format("{} cannot be executed: {}{}", path, std::strerror(error),
+                                 error == ENOEXEC ? ": it has no `#!` line" : "");
   if (path.ends_with(".py")) {
     text += "; without --no-python it runs with python3";
   }
@@ -72,7 +73,8 @@ Program find_executable(const std::string& name) {
     return {name, kExitNotFound,
             fmt::format("{0} is not on PATH; for the file in this folder write `./{0}`", name)};
   }
-  return {name, kExitNotFound, fmt::format("there is no program {} on PATH", name)};
+  return {name, kExitNotFound,
+          fmt::format("there is no program {} on PATH ({})", name, std::strerror(ENOENT))};
 }
 
 // Each rank's interpreter would say so, and end with a code that means something else.
@@ -81,8 +83,9 @@ Program without_script(const std::string& script) {
   if (::stat(script.c_str(), &found) != 0) {
     return {script, errno == ENOENT || errno == ENOTDIR ? kExitNotFound : kExitNotExecutable,
             errno == ENOENT || errno == ENOTDIR
-                ? fmt::format("there is no script {}; --no-python looks for a program of that name",
-                              script)
+                ? fmt::format("there is no script {} ({}); --no-python looks for a program of that "
+                              "name",
+                              script, std::strerror(errno))
                 : fmt::format("{} cannot be read: {}", script, std::strerror(errno))};
   }
   if (::access(script.c_str(), R_OK) == 0) return {};

@@ -18,7 +18,7 @@ class Slots {
   bool has(pid_t pid) const { return slots_.contains(pid); }
   bool empty() const { return slots_.empty(); }
 
-  // To the process group in `slot`, or in each with kEverySlot.
+  // Sends a signal to the process group in `slot`, or in each with kEverySlot.
   void signal(std::uint32_t slot, int signal) const {
     for (const auto& [pid, its] : slots_) {
       if (slot == kEverySlot || slot == its) ::kill(-pid, signal);

@@ -1,4 +1,4 @@
-// Starting the process that a kSpawn message describes.
+// Starts the process that a kSpawn message describes.
 #pragma once
 
 #include <sys/resource.h>

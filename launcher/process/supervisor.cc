@@ -115,7 +115,7 @@ class Supervisor {
     const Deadline deadline = Deadline::after(kMostPatience);
     while (patience_.count() > 0 && !deadline.has_passed() && a_descendant_runs()) {
       pollfd dlrun{channel_.get(), POLLIN, 0};
-      if (::poll(&dlrun, 1, 0) > 0) return false;  // dlrun is gone, or somebody has interrupted it
+      if (::poll(&dlrun, 1, 0) > 0) return false;  // dlrun is gone, or has sent a word
       if (all_gone_within(kLook)) return true;
     }
     return false;

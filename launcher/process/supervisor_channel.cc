@@ -134,7 +134,7 @@ bool send_message(int channel, const Message& message) {
 }
 
 Received receive_message(int channel, Message& message) {
-  // Room for the largest message. Each process has one thread, so that one buffer is enough.
+  // It has room for the largest message. Each process has one thread, so that one buffer is enough.
   static char bytes[kMostBytes];
   iovec data{bytes, sizeof bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))];

@@ -33,6 +33,7 @@ enum class MessageKind : std::uint32_t {
   // the warden tells
   kSwept = 21,  // the supervisor has exited, and no process of its generation is left; number: its
                 // status as waitpid() gives it
+  kNoSupervisor = 22,  // the supervisor of the next generation could not be forked; number: errno
 };
 
 inline constexpr std::uint32_t kEverySlot = 0xffffffff;
@@ -49,13 +50,13 @@ struct Message {
   std::vector<UniqueFd> fds;
 };
 
-// kSignal for the process group of `slot`, or of every slot (kEverySlot).
+// The message kSignal for the process group of `slot`, or of every slot (kEverySlot).
 Message signal_message(std::uint32_t slot, int signal);
 
-// Both ends, close-on-exec, blocking.
+// Makes both ends: blocking, close-on-exec.
 std::pair<UniqueFd, UniqueFd> make_channel();
 
-// False where a non-blocking channel is full, or the other end is gone (errno tells: EAGAIN or
+// False if a non-blocking channel is full, or the other end is gone (errno tells: EAGAIN or
 // EPIPE). Throws kIo for anything else, e.g. a message that is too long for a packet.
 bool send_message(int channel, const Message& message);
 

@@ -28,7 +28,13 @@ class Warden {
   void fork_supervisor(UniqueFd channel) {
     auto [life, supervisor_end] = make_channel();
     supervisor_ = ::fork();
-    if (supervisor_ < 0) return;  // dlrun sees the channel close and says so
+    if (supervisor_ < 0) {
+      Message refused;
+      refused.kind = MessageKind::kNoSupervisor;
+      refused.number = errno;
+      tell(refused);
+      return;
+    }
     if (supervisor_ > 0) {
       life_ = std::move(life);
       return;

@@ -87,6 +87,10 @@ void WardenClient::on_message(Message message) {
     if (events_.on_swept) events_.on_swept(message.number);
     return;
   }
+  if (message.kind == MessageKind::kNoSupervisor) {
+    if (events_.on_no_supervisor) events_.on_no_supervisor(message.number);
+    return;
+  }
   const auto found = helpers_.find(message.slot);
   if (found == helpers_.end()) return;
   const auto on_news = found->second;  // it may start another helper

@@ -30,6 +30,9 @@ class WardenClient {
   struct Events {
     // No process of the generation is left; `status`: the supervisor's, as waitpid() gives it.
     std::function<void(int status)> on_swept;
+    // The supervisor of a generation could not be forked: the generation has no process. `error`:
+    // an errno value.
+    std::function<void(int error)> on_no_supervisor;
     // The warden is dead; its status, if it is known.
     std::function<void(std::optional<int> status)> on_gone;
   };

@@ -32,7 +32,7 @@ class AgentLine {
   // Ends the line, and with it the agent.
   virtual void kill() = 0;
 
-  // Beside the end of `in`, nothing is left of it.
+  // The line is over, except that `in` may not have been read to its end.
   virtual bool has_ended() const = 0;
   // After has_ended(): a sentence with the host's name.
   virtual std::string why_not_started() const = 0;

@@ -71,7 +71,7 @@ void Channel::write_some() {
       wait_to_write();
       return;
     } else if (errno != EINTR) {
-      at_ = unsent_.size();  // nobody reads; the end of `in` says so
+      at_ = unsent_.size();  // the other side reads no more; the end of `in` says so
       closing_ = true;
     }
   }

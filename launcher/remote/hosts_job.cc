@@ -11,6 +11,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "launcher/agent/generation.h"
 #include "launcher/front/front.h"
 #include "launcher/plan/plan.h"
@@ -116,11 +117,13 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
     ranks += host.slots > 0 ? host.slots : kMostCounted;
   }
   if (options.dry_run) {
-    fmt::print("{}", job_plan_text(job.plan, reach.starter));
+    fmt::print("{}", printable(job_plan_text(job.plan, reach.starter)));
     return 0;
   }
   job.lines = reach.lines(job.plan, job.dlrun);
-  for (const std::string& remark : options.remarks) fmt::print(stderr, "dlrun: {}\n", remark);
+  for (const std::string& remark : options.remarks) {
+    fmt::print(stderr, "dlrun: {}\n", printable(remark));
+  }
   const int hosts = static_cast<int>(job.plan.hosts.size());
   const int logs = options.log_dir.empty() ? 0 : 2 * ranks;
   const rlimit open_files = raise_descriptor_limit(

@@ -87,7 +87,7 @@ class BodyReader {
 // The fields of each value, in the order of the wire; `io` writes or reads them.
 template <typename Io, typename T>
 void verdict_fields(Io& io, T& v) {
-  io(v.exit_code), io(v.page), io(v.keeps_recorders), io(v.may_begin_again);
+  io(v.exit_code), io(v.page), io(v.keeps_recorders), io(v.may_begin_again), io(v.attempt);
 }
 template <typename Io, typename T>
 void fields(Io& io, T& v) {

@@ -39,10 +39,10 @@ RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
       farewell_timer_(io_) {
   restarts_.resize(job_.plan.hosts.size());
   const std::string key = job_secret(/*nnodes=*/1, start.key_file).hex();
-  warden_.on_events({.on_swept = {}, .on_gone = [this](std::optional<int>) {
+  warden_.on_events({.on_swept = {}, .on_no_supervisor = {}, .on_gone = [this](std::optional<int>) {
                        end_job({1, {"the warden of the processes that reach the hosts is gone"}},
                                SIGTERM);
-                       // Nobody else would tell of their end.
+                       // No other process would tell of their end.
                        warden_.end_orphans();
                      }});
   std::vector<std::unique_ptr<AgentLine>> lines = job_.lines(io_, warden_);
@@ -125,7 +125,7 @@ void RemoteNodes::beat() {
   for (const auto& host : hosts_) {
     if (host->is_there()) host->send(Alive{});
   }
-  beat_timer_.expires_after(kBeat);
+  beat_timer_.expires_after(job_.beat);
   beat_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) beat();
   });
@@ -134,13 +134,14 @@ void RemoteNodes::beat() {
 // While the job runs, the nodes notice each other's silence.
 void RemoteNodes::look_for_silence() {
   const Clock::time_point now = Clock::now();
-  const Clock::duration late = now - std::exchange(last_beat_, now) - kBeat;
+  const Clock::duration late = now - std::exchange(last_beat_, now) - job_.beat;
   if (!verdict_) return;
-  // Time in which this process did not run itself is nobody's silence.
-  if (!ends_from_ || late > kBeat) ends_from_ = now;
+  // Time in which this process did not run itself is no silence of an agent.
+  if (!ends_from_ || late > job_.beat) ends_from_ = now;
   for (const auto& host : hosts_) {
-    if (host->is_there() && now - std::max(host->heard(), *ends_from_) >= kMostSilence) {
-      host->lose(fmt::format("its dlrun has said nothing for {} s", kMostSilence.count()));
+    if (host->is_there() && now - std::max(host->heard(), *ends_from_) >= job_.most_silence) {
+      host->lose(fmt::format("its dlrun has said nothing for {:g} s",
+                             std::chrono::duration<double>(job_.most_silence).count()));
     }
   }
 }
@@ -154,6 +155,7 @@ void RemoteNodes::on_sentence(RemoteHost& host, const std::string& text) {
 }
 
 void RemoteNodes::on_attempt(RemoteHost& host, const Attempt& attempt) {
+  attempt_ = std::max(attempt_, attempt.attempt);
   if (host.node() == 0) {
     if (!std::exchange(gives_input_, true)) input_.give(kFirstInput);
     say_that_all_begin_again();  // the nodes have met, and another node's word may be on its way
@@ -195,7 +197,7 @@ void RemoteNodes::give_credit(RemoteHost& host, Stream stream) {
 // Orders.
 
 void RemoteNodes::stop(StopCause cause, int signal) {
-  Verdict verdict{cause.exit_code, {}};
+  Verdict verdict{.exit_code = cause.exit_code, .page = {}, .attempt = attempt_};
   if (!cause.text.empty()) verdict.page.push_back(cause.text);
   end_job(std::move(verdict), signal);
 }
@@ -300,7 +302,7 @@ void RemoteNodes::say_that_all_begin_again() {
 void RemoteNodes::on_failed(RemoteHost&, int exit_code, const std::string& text) {
   // Another node may have seen first that it lost this one, and cannot say why.
   if (verdict_ && !stop_) verdict_->page.push_back(text);
-  end_job({exit_code, {text}}, SIGTERM);
+  end_job({.exit_code = exit_code, .page = {text}, .attempt = attempt_}, SIGTERM);
 }
 
 void RemoteNodes::on_file(const RankFile& file) {

@@ -41,6 +41,11 @@ struct RemoteJob {
   std::string dlrun;                       // the path of this program
   std::vector<Start> starts;               // of each node
   std::chrono::milliseconds join_timeout;  // for all agents to answer
+  // The front says every `beat` that it runs.
+  std::chrono::milliseconds beat{std::chrono::seconds(2)};
+  // Once the job ends, an agent that says nothing for so long is lost: longer than one may take to
+  // end what SIGKILL does not end.
+  std::chrono::milliseconds most_silence{std::chrono::seconds(45)};
 };
 
 class RemoteNodes : public AgentOrders, private RemoteHostEvents {
@@ -68,11 +73,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   // Agents that are being started at one time: an sshd refuses more than a few, a user's jump host
   // may be behind all of them.
   static constexpr std::size_t kMostStarting = 64;
-  static constexpr std::chrono::seconds kBeat{2};
   static constexpr std::chrono::seconds kSilence{5};
-  // Once the job ends, an agent that says nothing for so long is lost: longer than one may take to
-  // end what SIGKILL does not end.
-  static constexpr std::chrono::seconds kMostSilence{45};
   // For ssh to end when its agent has said its last word.
   static constexpr std::chrono::seconds kFarewell{3};
 
@@ -125,6 +126,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   std::optional<Clock::time_point> ends_from_;       // the job's end is known
   std::optional<std::pair<std::string, int>> stop_;  // why and by which signal
   std::optional<std::string> to_save_;               // why; node 0 has not answered
+  int attempt_ = 0;
   int hurried_ = 0;
   bool is_over_ = false;
 };

@@ -1,77 +1,189 @@
 #include "launcher/slurm/munge.h"
 
-#include <fmt/core.h>
+#include <dlfcn.h>
+#include <strings.h>
 #include <unistd.h>
 
-#include <string_view>
-#include <vector>
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
+#include "core/base/env.h"
 #include "core/base/error.h"
-#include "launcher/process/program.h"
 #include "launcher/slurm/ask.h"
 
 namespace dl::launcher {
 namespace {
 
-std::string_view without_end(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  return text;
+// Names and numbers of munge.h, whose package need not be installed.
+constexpr const char* kMungeLibrary = "libmunge.so.2";
+constexpr int kMungeSuccess = 0;
+constexpr int kMungeReplayed = 17;  // opened on this host before; munge_decode still gives the text
+constexpr int kMungeOptionLife = 4;
+constexpr int kMungeOptionSocket = 8;
+constexpr int kMungeOptionUid = 9;
+
+struct MungeLibrary {
+  int (*encode)(char** credential, void* context, const void* text, int size) = nullptr;
+  int (*decode)(const char* credential, void* context, void** text, int* size, uid_t* uid,
+                gid_t* gid) = nullptr;
+  void* (*create)() = nullptr;
+  void (*destroy)(void* context) = nullptr;
+  int (*set)(void* context, int option, ...) = nullptr;
+  int (*get)(void* context, int option, ...) = nullptr;
+  const char* (*error_text)(int error) = nullptr;
+};
+
+// Returns nullopt if the library is not on this node.
+std::optional<MungeLibrary> open_munge() {
+  void* const opened = ::dlopen(kMungeLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (opened == nullptr) return std::nullopt;
+  MungeLibrary library;
+  bool is_whole = true;
+  const auto take = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(opened, name));
+    is_whole = is_whole && function != nullptr;
+  };
+  take(library.encode, "munge_encode");
+  take(library.decode, "munge_decode");
+  take(library.create, "munge_ctx_create");
+  take(library.destroy, "munge_ctx_destroy");
+  take(library.set, "munge_ctx_set");
+  take(library.get, "munge_ctx_get");
+  take(library.error_text, "munge_strerror");
+  return is_whole ? std::optional(library) : std::nullopt;
 }
 
-// Where SLURM's munged listens if not at MUNGE's own place: "AuthInfo =
-// socket=/run/x,cred_expire=5" among SLURM's settings. Empty: nothing is said of it.
-std::string socket_of_slurm() {
-  const Answer config = ask_program({"scontrol", "show", "config"});
-  const std::size_t line = config.text.find("\nAuthInfo");
-  if (line == std::string::npos) return "";
-  const std::string_view info =
-      std::string_view(config.text).substr(line + 1, config.text.find('\n', line + 1) - line - 1);
-  constexpr std::string_view kSocket = "socket=";
-  const std::size_t begin = info.find(kSocket);
-  if (begin == std::string_view::npos) return "";
-  const std::string_view path = info.substr(begin + kSocket.size());
-  return std::string(without_end(path.substr(0, path.find(','))));
+MungeLibrary require_munge() {
+  const std::optional<MungeLibrary> library = open_munge();
+  DL_CHECK(library.has_value(), kNotFound, "MUNGE's library {} is not on this node", kMungeLibrary);
+  return *library;
 }
 
-// MUNGE's usual socket first: asking SLURM asks its controller, and a large job has many nodes.
-Answer ask_munge(std::vector<std::string> line, const std::string& input) {
-  Answer answer = ask_program(line, input);
-  // unmunge knows other failures, too, for which the other socket is no cure and no harm.
-  if (answer.status == 0) return answer;
-  const std::string socket = socket_of_slurm();
-  if (socket.empty()) return answer;
-  line.push_back("--socket=" + socket);
-  return ask_program(line, input);
+std::string read_file(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Reads a file, because every node of a large job would ask SLURM's controller.
+std::string socket_of_file() {
+  if (const auto path = env::get(env::Var::kSlurmConf))
+    return munge_socket_in(read_file(path->c_str()));
+  // Debian's path, and the path at which slurmd keeps a file that it got from the controller.
+  for (const char* const path : {"/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"}) {
+    if (std::string socket = munge_socket_in(read_file(path)); !socket.empty()) return socket;
+  }
+  return "";
+}
+
+// "AuthInfo                = socket=/run/x,cred_expire=5" among SLURM's settings.
+std::string socket_of_controller() {
+  return munge_socket_in(ask_program({"scontrol", "show", "config"}).text);
+}
+
+using Context = std::unique_ptr<void, void (*)(void*)>;
+
+Context make_context(const MungeLibrary& munge) {
+  Context context(munge.create(), munge.destroy);
+  DL_CHECK(context != nullptr, kIo, "MUNGE's library has no memory");
+  return context;
+}
+
+// Calls with the socket that the file names, or with MUNGE's own; if that fails, with the one that
+// the controller names. Returns what the last call has returned.
+int with_socket(const MungeLibrary& munge, const std::function<int(void* context)>& call) {
+  const auto at = [&](const std::string& socket) {
+    const Context context = make_context(munge);
+    if (!socket.empty()) munge.set(context.get(), kMungeOptionSocket, socket.c_str());
+    return call(context.get());
+  };
+  const std::string first = socket_of_file();
+  const int error = at(first);
+  if (error == kMungeSuccess || error == kMungeReplayed) return error;
+  const std::string second = socket_of_controller();
+  return second.empty() || second == first ? error : at(second);
 }
 
 }  // namespace
 
 bool has_munge() {
-  return find_program("munge").exit_code == 0 && find_program("unmunge").exit_code == 0;
+  const std::optional<MungeLibrary> munge = open_munge();
+  if (!munge) return false;
+  std::string socket = socket_of_file();
+  if (socket.empty()) {
+    const Context context = make_context(*munge);
+    const char* usual = nullptr;
+    if (munge->get(context.get(), kMungeOptionSocket, &usual) == kMungeSuccess) socket = usual;
+  }
+  return ::access(socket.c_str(), F_OK) == 0;
 }
 
 std::string munge_seal(const std::string& text, std::chrono::seconds life) {
-  const Answer answer = ask_munge({"munge", fmt::format("--restrict-uid={}", ::geteuid()),
-                                   fmt::format("--ttl={}", life.count())},
-                                  text);
-  DL_CHECK(answer.status == 0, kIo, "munge: {}; does munged run on this node?",
-           without_end(answer.text));
-  return std::string(without_end(answer.text));
+  const MungeLibrary munge = require_munge();
+  char* made = nullptr;
+  const int error = with_socket(munge, [&](void* context) {
+    // Without the restriction to this user any user of the cluster could open it.
+    int refused = munge.set(context, kMungeOptionLife, static_cast<int>(life.count()));
+    if (refused == kMungeSuccess) refused = munge.set(context, kMungeOptionUid, ::geteuid());
+    if (refused != kMungeSuccess) return refused;
+    return munge.encode(&made, context, text.data(), static_cast<int>(text.size()));
+  });
+  const std::unique_ptr<char, void (*)(void*)> credential(made, std::free);
+  DL_CHECK(error == kMungeSuccess, kIo, "MUNGE: {}; does munged run on this node?",
+           munge.error_text(error));
+  return credential.get();
 }
 
 std::string munge_open(const std::string& credential) {
-  const Answer answer = ask_munge({"unmunge", "--numeric", "--keys=UID"}, credential);
-  DL_CHECK(answer.status == 0, kAuthentication, "unmunge: {}", without_end(answer.text));
-  // "UID:          0\n", an empty line, the text.
-  const std::string_view all = answer.text;
-  const std::size_t end = all.find("\n\n");
-  DL_CHECK(all.starts_with("UID:") && end != std::string_view::npos, kAuthentication,
-           "unmunge has not said whose credential it is");
-  const std::string_view line = all.substr(0, end);
-  const std::string_view uid = line.substr(line.find_last_of(" \t") + 1);
-  DL_CHECK(uid == std::to_string(::geteuid()), kAuthentication,
+  const MungeLibrary munge = require_munge();
+  void* opened = nullptr;
+  int size = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+  const int error = with_socket(munge, [&](void* context) {
+    std::free(std::exchange(opened, nullptr));
+    return munge.decode(credential.c_str(), context, &opened, &size, &uid, &gid);
+  });
+  const std::unique_ptr<void, void (*)(void*)> text(opened, std::free);
+  DL_CHECK(error == kMungeSuccess || error == kMungeReplayed, kAuthentication, "MUNGE: {}",
+           munge.error_text(error));
+  DL_CHECK(uid == ::geteuid(), kAuthentication,
            "a credential of user {} came, wanted one of user {}", uid, ::geteuid());
-  return std::string(all.substr(end + 2));
+  return {static_cast<const char*>(text.get()), static_cast<std::size_t>(std::max(size, 0))};
+}
+
+std::string munge_socket_in(std::string_view slurm_conf) {
+  constexpr std::string_view kName = "AuthInfo";
+  constexpr std::string_view kSocket = "socket=";
+  constexpr const char* kBlanks = " \t\r";
+  std::string socket;
+  while (!slurm_conf.empty()) {
+    const std::size_t end = slurm_conf.find('\n');
+    std::string_view line = slurm_conf.substr(0, end);
+    slurm_conf.remove_prefix(end == std::string_view::npos ? slurm_conf.size() : end + 1);
+    line = line.substr(0, line.find('#'));
+    line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
+    if (line.size() < kName.size() || ::strncasecmp(line.data(), kName.data(), kName.size()) != 0) {
+      continue;
+    }
+    line.remove_prefix(kName.size());
+    const std::size_t equals = line.find_first_not_of(kBlanks);
+    if (equals == std::string_view::npos || line[equals] != '=') continue;
+    line.remove_prefix(equals + 1);
+    line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
+    line = line.substr(0, line.find_first_of(kBlanks));
+    const std::size_t begin = line.find(kSocket);
+    const std::string_view path =
+        begin == std::string_view::npos ? "" : line.substr(begin + kSocket.size());
+    socket = path.substr(0, path.find(','));  // the last line counts
+  }
+  return socket;
 }
 
 }  // namespace dl::launcher

@@ -1,22 +1,28 @@
 // MUNGE's credentials, with which SLURM's own daemons trust each other: a text that only processes
-// of the same user, on nodes of the same cluster, can make and open. Through the programs `munge`
-// and `unmunge`. Before any thread exists.
+// of the same user, on nodes of the same cluster, can make and open. libmunge makes them, which
+// SLURM's own programs use, too; it is loaded when it is needed. These functions may run
+// `scontrol`, so call them before any thread exists (ask.h).
 #pragma once
 
 #include <chrono>
 #include <string>
+#include <string_view>
 
 namespace dl::launcher {
 
-// Whether its programs are in PATH.
+// Whether libmunge and the socket of munged are on this node.
 bool has_munge();
 
-// A credential with `text` (at most 1 KiB), which can be opened once on each host, within `life`
-// (at most an hour). One line of letters. Throws Error with a sentence.
+// A credential with `text` (at most 1 KiB), which can be opened within `life` (at most an hour).
+// One line of letters. Throws Error with a sentence.
 std::string munge_seal(const std::string& text, std::chrono::seconds life);
 
-// The text. Throws Error{kAuthentication} if it is no credential, was made by another user or of
-// another cluster, is too old, or was opened on this host before.
+// The text; a credential can be opened several times. Throws Error{kAuthentication} if it is no
+// credential, was made by another user or on another cluster, or is too old.
 std::string munge_open(const std::string& credential);
+
+// munged's socket as SLURM's configuration file names it: "AuthInfo=socket=/run/x,cred_expire=5".
+// Empty: the file does not say.
+std::string munge_socket_in(std::string_view slurm_conf);
 
 }  // namespace dl::launcher

@@ -27,6 +27,7 @@
 #include "launcher/srun/srun_task.h"
 #include "launcher/verdict/report.h"
 #include "rendezvous/net/acceptor.h"
+#include "rendezvous/net/connect.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"
 
@@ -128,12 +129,14 @@ class SrunStep {
     Helper helper;
     helper.path = srun_.front();
     helper.argv = srun_;
-    helper.environment.push_back(fmt::format("{}={}", env::name_of(env::Var::kSrunFront), port_));
+    helper.environment.push_back(
+        fmt::format("{}={}", env::name_of(env::Var::kSrunFront), front_for_tasks(port_, key_)));
     helper.fds.emplace_back(std::move(in.read), STDIN_FILENO);
     helper.fds.emplace_back(open_null(), STDOUT_FILENO);
     helper.fds.emplace_back(std::move(err.write), STDERR_FILENO);
     slot_ = warden_.start_helper(std::move(helper), [this](const Message& news) { on_news(news); });
     read_said();
+    rendezvous::prepare_to_prove();  // in the 20 ms that srun needs to start an agent
   }
 
   void wait_for_agents() {

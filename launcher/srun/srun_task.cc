@@ -5,14 +5,18 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "core/base/deadline.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/number.h"
+#include "launcher/slurm/munge.h"
 #include "rendezvous/net/connect.h"
 #include "rendezvous/net/job_key.h"
 
@@ -22,8 +26,11 @@ namespace {
 using env::Var;
 
 constexpr std::chrono::seconds kTimeToConnect{30};
+// Tasks that start later read the key from their standard input.
+constexpr std::chrono::seconds kLifeOfCredential{300};
+constexpr std::string_view kHeadOfCredential = "dlrun-srun ";
 
-// Not a byte more than the line: what srun passes on is the same for every task.
+// Reads one line, and not a byte beyond it.
 rendezvous::JobKey key_from_input() {
   std::string text;
   for (char byte = 0; text.size() <= 2 * rendezvous::JobKey::kBytes;) {
@@ -36,11 +43,22 @@ rendezvous::JobKey key_from_input() {
   return rendezvous::JobKey::from_hex(text);
 }
 
-UniqueFd connect_back(const rendezvous::JobKey& key, bool to_agent, int node) {
+// Returns nullopt if no credential came, or this node cannot open it.
+std::optional<rendezvous::JobKey> key_from_credential(const std::string& credential) {
+  if (credential.empty()) return std::nullopt;
+  try {
+    const std::string text = munge_open(credential);
+    if (!text.starts_with(kHeadOfCredential)) return std::nullopt;
+    return rendezvous::JobKey::from_hex(text.substr(kHeadOfCredential.size()));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+UniqueFd connect_back(const rendezvous::JobKey& key, std::uint16_t port, bool to_agent, int node) {
   const auto host = env::get(Var::kSlurmLaunchAddress);
   DL_CHECK(host.has_value(), kNotFound, "srun has not set {}",
            env::name_of(Var::kSlurmLaunchAddress));
-  const auto port = static_cast<std::uint16_t>(env::require_int(Var::kSrunFront));
   rendezvous::Connection connection =
       rendezvous::connect_and_prove({*host, port},
                                     {.job = std::string(kSrunJob),
@@ -49,13 +67,22 @@ UniqueFd connect_back(const rendezvous::JobKey& key, bool to_agent, int node) {
                                      .from = fmt::format("dlrun of node {}", node),
                                      .rank = node},
                                     key, Deadline::after(kTimeToConnect));
-  // A Channel that takes it over sets it as it needs it.
+  // Blocking: a Channel sets the flag itself if it takes the connection over.
   const int flags = ::fcntl(connection.fd.get(), F_GETFL);
   ::fcntl(connection.fd.get(), F_SETFL, flags & ~O_NONBLOCK);
   return std::move(connection.fd);
 }
 
 }  // namespace
+
+std::string front_for_tasks(std::uint16_t port, const rendezvous::JobKey& key) {
+  try {
+    return fmt::format("{}:{}", port,
+                       munge_seal(std::string(kHeadOfCredential) + key.hex(), kLifeOfCredential));
+  } catch (const Error&) {
+    return std::to_string(port);
+  }
+}
 
 void be_called_dlrun() {
   ::prctl(PR_SET_NAME, "dlrun");
@@ -65,9 +92,16 @@ std::optional<LinesToFront> connect_as_task_of_srun(CommandLine) {
   if (!env::is_set(Var::kSrunFront)) return std::nullopt;
   be_called_dlrun();
   const int node = static_cast<int>(env::require_int(Var::kSlurmNodeId));
-  const rendezvous::JobKey key = key_from_input();
-  LinesToFront lines{.in = connect_back(key, /*to_agent=*/true, node),
-                     .out = connect_back(key, /*to_agent=*/false, node)};
+  const std::string front = *env::get(Var::kSrunFront);
+  const std::size_t colon = std::min(front.find(':'), front.size());
+  const auto port = read_number<std::uint16_t>(std::string_view(front).substr(0, colon));
+  DL_CHECK(port.has_value(), kInvalidArgument, "{} does not begin with a port",
+           env::name_of(Var::kSrunFront));
+  std::optional<rendezvous::JobKey> key =
+      key_from_credential(front.substr(std::min(colon + 1, front.size())));
+  if (!key) key = key_from_input();
+  LinesToFront lines{.in = connect_back(*key, *port, /*to_agent=*/true, node),
+                     .out = connect_back(*key, *port, /*to_agent=*/false, node)};
   // A dlrun that a rank starts is on its own.
   ::unsetenv(std::string(env::name_of(Var::kSrunFront)).c_str());
   return lines;

@@ -2,11 +2,14 @@
 // dlrun executes that (hand_over.cc).
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "core/base/unique_fd.h"
 #include "launcher/process/own_process.h"
+#include "rendezvous/net/job_key.h"
 
 namespace dl::launcher {
 
@@ -16,7 +19,11 @@ constexpr std::string_view purpose_of(bool to_agent) {
   return to_agent ? "to agent" : "from agent";
 }
 
-// As `ps` and `killall` know it: the user has started dlrun, and not dlrun-srun.
+// The value of DLRUN_SRUN_FRONT for the tasks of a step: "41234", or "41234:MUNGE:..." with the key
+// as a credential. The key comes on standard input, too, but srun passes that on 10 ms later.
+std::string front_for_tasks(std::uint16_t port, const rendezvous::JobKey& key);
+
+// Names this process dlrun for `ps` and `killall`: the user has started dlrun, not dlrun-srun.
 void be_called_dlrun();
 
 // A task's two connections to its front.
@@ -25,8 +32,8 @@ struct LinesToFront {
   UniqueFd out;
 };
 
-// Reads the key from standard input and connects to the front. nullopt: this process is no such
-// task. Throws Error.
+// Opens the credential with the key, or reads the key from standard input, and connects to the
+// front. Returns nullopt if this process is no such task. Throws Error.
 std::optional<LinesToFront> connect_as_task_of_srun(CommandLine line);
 
 }  // namespace dl::launcher

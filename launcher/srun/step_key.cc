@@ -31,14 +31,14 @@ namespace dl::launcher {
 namespace {
 
 constexpr std::size_t kMostSealed = 4096;
-// For the first node's next byte, once it listens.
+// How long to wait for the key after the first node has accepted the connection.
 constexpr std::chrono::seconds kPatienceWithFirst{10};
 constexpr std::chrono::seconds kMostLife{3600};
 
-// What a first node without MUNGE gives out.
+// A first node without MUNGE sends this.
 constexpr std::string_view kNone = "NONE";
 
-// Another step's key must not pass for this one's.
+// Names the step, so that another step's key is refused.
 std::string head_of(const SlurmStep& step) {
   return "dlrun-key " + step.name() + " ";
 }
@@ -111,7 +111,7 @@ void StepKey::run() {
     ::poll(ready, 2, -1);
     if (ready[0].revents != 0) return;
     try {
-      // It has room in a new connection's buffer.
+      // The send buffer of a new connection has room for the credential.
       if (auto caller = listener_.accept()) {
         [[maybe_unused]] const ssize_t n =
             ::send(caller->fd.get(), sealed_.data(), sealed_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -136,11 +136,11 @@ std::optional<rendezvous::JobKey> fetch_step_key(const SlurmStep& step,
     sealed = read_all(first.get());
   }
   if (sealed == kNone) return std::nullopt;
-  DL_CHECK(
-      has_munge(), kNotFound,
-      "host {} has no MUNGE (`munge`, `unmunge` in PATH), by which {} gives out the job's key; "
-      "install it there, or give --key-file on all nodes",
-      step.hosts[static_cast<std::size_t>(step.node)], step.hosts.front());
+  DL_CHECK(has_munge(), kNotFound,
+           "host {} has no MUNGE (its library, and a munged), by which {} gives out the job's key; "
+           "install it there, or "
+           "give --key-file on all nodes",
+           step.hosts[static_cast<std::size_t>(step.node)], step.hosts.front());
   const std::string text = munge_open(sealed);
   const std::string head = head_of(step);
   DL_CHECK(text.starts_with(head), kAuthentication,
@@ -148,10 +148,10 @@ std::optional<rendezvous::JobKey> fetch_step_key(const SlurmStep& step,
   return rendezvous::JobKey::from_hex(text.substr(head.size()));
 }
 
-// nullopt: each node uses the user's own file.
+// nullopt: each node uses the user's own key file.
 void use_key(const std::optional<rendezvous::JobKey>& key) {
   if (!key) return;
-  // For job_secret(). Ranks get one of their own.
+  // job_secret() reads it. Ranks get a descriptor of their own.
   env::set(std::string(env::name_of(env::Var::kKeyFd)), std::to_string(key->to_memfd().release()));
 }
 

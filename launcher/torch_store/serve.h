@@ -13,11 +13,10 @@
 namespace dl::launcher {
 
 // Listens at the meeting's MASTER_ADDR and MASTER_PORT if the plan wants a store and this is node
-// 0; null elsewhere. Says in `meeting.torch_store` whether there is one: not where MASTER_ADDR is
-// no address of this host, which `say` is told, as rank 0 serves then. On one node, a port that
-// dlrun has chosen and that was taken since is replaced in `meeting`; on several, `held` has kept
-// it. Throws kConnection where the
-// port is taken.
+// 0; null elsewhere. Says in `meeting.torch_store` whether there is one. If MASTER_ADDR is
+// no address of this host, rank 0 serves, and `say` is told so. On one node, a port that dlrun has
+// chosen and that was taken since is replaced in `meeting`; on several, `held` has kept it. Throws
+// kConnection if the port is taken.
 std::unique_ptr<TorchStore> serve_torch_store(boost::asio::io_context& io, const NodePlan& plan,
                                               Meeting& meeting,
                                               const std::optional<StorePort>& held,

@@ -15,7 +15,7 @@ namespace dl::launcher {
 
 class StorePort {
  public:
-  // Nobody can listen at the port on any interface any more. nullopt: another program does.
+  // Keeps all other programs from listening at the port, on every interface. nullopt: one does.
   static std::optional<StorePort> hold(std::uint16_t port);
 
   std::uint16_t port() const noexcept { return port_; }

@@ -64,7 +64,7 @@ class TorchStore {
 
   rendezvous::Listener listener_;
   boost::asio::posix::stream_descriptor door_;
-  boost::asio::steady_timer pause_;  // where there are no descriptors left
+  boost::asio::steady_timer pause_;  // if no descriptors are left
   boost::asio::io_context& io_;
   TorchStoreOptions options_;
   TorchKeys keys_;

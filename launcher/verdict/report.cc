@@ -39,8 +39,9 @@ std::string seconds(std::chrono::milliseconds time) {
   return s < 10 ? fmt::format("{:.2f} s", s) : fmt::format("{:.1f} s", s);
 }
 
-// A program that its group's error ends exits with a code of its own, or aborts because nobody
-// catches the error. 128+15 after SIGTERM is how a shell's handler ends.
+// True if the rank may have ended because its group failed: the program exits with a code of its
+// own, or aborts because no code catches the error. A shell's handler ends with 128+15 after
+// SIGTERM.
 bool may_end_for_its_group(const RankFacts& rank) {
   const int status = rank.end.status;
   if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGABRT;

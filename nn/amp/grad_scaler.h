@@ -51,9 +51,9 @@ class GradScaler {
 
   // outputs * scale, recorded.
   Tensor scale(const Tensor& outputs);
-  // Divides the gradients of the optimizer's parameters by the scale, for whoever wants to look at
-  // them (or clip them) before step(). Once for each optimizer between two update(); throws
-  // kInvalidArgument otherwise.
+  // Divides the gradients of the optimizer's parameters by the scale, so that they can be inspected
+  // or clipped before step(). Once for each optimizer between two update(); throws kInvalidArgument
+  // otherwise.
   void unscale_(const optim::Optimizer& optimizer);
   // unscale_() unless that was called, and the optimizer's step unless a gradient is infinite or
   // NaN. Throws kInvalidArgument for a second time before update(), and where no parameter has a

@@ -59,7 +59,7 @@ class CheckpointDir {
   // Throws kNotFound if there is no such step, kIo, and kParse if a file is damaged or missing: the
   // text names it.
   Checkpoint load(std::int64_t step) const;
-  // None if there is no checkpoint. A damaged one is an error and not passed over.
+  // Returns nullopt if there is no checkpoint. A damaged one is an error and not skipped.
   std::optional<Checkpoint> load_latest() const;
 
  private:

@@ -60,10 +60,18 @@ Subset::Subset(DatasetRef dataset, std::vector<std::int64_t> indices)
   }
 }
 
-void Subset::read(std::int64_t index, std::span<const std::span<std::byte>> out) const {
+std::int64_t Subset::place_of(std::int64_t index) const {
   DL_CHECK(index >= 0 && index < size(), kIndex, "Subset: there is no sample {} among {}", index,
            size());
-  dataset_->read(indices_[static_cast<std::size_t>(index)], out);
+  return indices_[static_cast<std::size_t>(index)];
+}
+
+Sample Subset::get(std::int64_t index) const {
+  return dataset_->get(place_of(index));
+}
+
+void Subset::read(std::int64_t index, std::span<const std::span<std::byte>> out) const {
+  dataset_->read(place_of(index), out);
 }
 
 ConcatDataset::ConcatDataset(std::vector<DatasetRef> datasets) : datasets_(std::move(datasets)) {
@@ -72,20 +80,33 @@ ConcatDataset::ConcatDataset(std::vector<DatasetRef> datasets) : datasets_(std::
   for (std::size_t i = 0; i < datasets_.size(); ++i) {
     DL_CHECK(datasets_[i].share() != nullptr, kInvalidArgument, "ConcatDataset: dataset {} is null",
              i);
-    DL_CHECK(are_alike(datasets_[i]->fields(), fields()), kInvalidArgument,
+    ends_.push_back(end += datasets_[i]->size());
+    if (datasets_[i]->fields().empty()) first_shown_ = i;
+  }
+  for (std::size_t i = 0; i < datasets_.size(); ++i) {
+    DL_CHECK(fields().empty() || are_alike(datasets_[i]->fields(), fields()), kInvalidArgument,
              "ConcatDataset: the samples of dataset {} have other dtypes or shapes than those of "
              "dataset 0",
              i);
-    ends_.push_back(end += datasets_[i]->size());
   }
 }
 
-void ConcatDataset::read(std::int64_t index, std::span<const std::span<std::byte>> out) const {
+ConcatDataset::Place ConcatDataset::place_of(std::int64_t index) const {
   DL_CHECK(index >= 0 && index < size(), kIndex, "ConcatDataset: there is no sample {} among {}",
            index, size());
   const auto end = std::ranges::upper_bound(ends_, index);
-  const DatasetRef& dataset = datasets_[static_cast<std::size_t>(end - ends_.begin())];
-  dataset->read(index - (*end - dataset->size()), out);
+  const Dataset& dataset = *datasets_[static_cast<std::size_t>(end - ends_.begin())];
+  return {.dataset = dataset, .index = index - (*end - dataset.size())};
+}
+
+Sample ConcatDataset::get(std::int64_t index) const {
+  const Place place = place_of(index);
+  return place.dataset.get(place.index);
+}
+
+void ConcatDataset::read(std::int64_t index, std::span<const std::span<std::byte>> out) const {
+  const Place place = place_of(index);
+  place.dataset.read(place.index, out);
 }
 
 std::vector<Subset> random_split(DatasetRef dataset, const std::vector<SplitSize>& lengths,

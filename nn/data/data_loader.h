@@ -1,4 +1,4 @@
-// DataLoader: a dataset, in a sampler's order, as batches of tensors.
+// DataLoader: reads a dataset in a sampler's order, and gives batches of tensors.
 //
 //   DataLoader loader(dataset, sampler, {.batch_size = 64, .num_workers = 2, .drop_last = true});
 //   for (const auto& [x, y] : loader) step(x, y);  // or const Batch& batch: batch[0], batch[1]
@@ -10,10 +10,9 @@
 //
 // Errors: an exception that a dataset throws comes out of next() at the batch where it happened, in
 // order, and the epoch is then over. Its type is kept, whatever it is. The sample's index stands in
-// the text of a dl::Error and of the standard's exceptions that hold only a text
-// (std::out_of_range,
-// ...); other exceptions come out as they were thrown, and the log names the sample. Exceptions of
-// a sampler come out of epoch() unchanged.
+// the text of a dl::Error, and of a standard exception that holds only a text (std::out_of_range).
+// Other exceptions come out as they were thrown, and the log names the sample. Exceptions of a
+// sampler come out of epoch() unchanged.
 //
 // The end of an epoch stops its workers after the samples that they are reading. If a read() does
 // not return within stop_timeout, the log names the sample and the thread is left behind. A dataset
@@ -23,58 +22,45 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/tensor/tensor.h"
+#include "core/random/generator.h"
+#include "nn/data/batch.h"
 #include "nn/data/dataset_ref.h"
 #include "nn/data/sampler.h"
 
 namespace dl::data {
 
 class BatchOrders;
-
-// One tensor for each field of the dataset: [batch size, field's shape...].
-struct Batch {
-  std::vector<Tensor> fields;
-
-  std::int64_t size() const { return fields.empty() ? 0 : fields.front().size(0); }
-  // Throws kIndex.
-  const Tensor& operator[](std::size_t field) const {
-    DL_CHECK(field < fields.size(), kIndex, "Batch: there is no field {} among {}", field,
-             fields.size());
-    return fields[field];
-  }
-};
-
-// A batch of two fields has two names: const auto& [x, y] = batch. Throws kInvalidArgument for a
-// batch of another number of fields.
-template <std::size_t I>
-const Tensor& get(const Batch& batch) {
-  DL_CHECK(batch.fields.size() == 2, kInvalidArgument,
-           "Batch: [x, y] names 2 fields, the dataset has {}; use batch[0], batch[1], ...",
-           batch.fields.size());
-  return batch.fields[I];
-}
+class BatchReader;
 
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
-  // Without a sampler: a new order each epoch, from default_generator() as PyTorch's; else 0, 1,
-  // ...
+  // For a loader without a sampler. True: a new random order in each epoch, the same as PyTorch's;
+  // false: the dataset's order.
   bool shuffle = false;
   int num_workers = 0;      // 0: next() reads, on the caller's thread
   int prefetch_factor = 2;  // batches that each worker reads ahead
-  bool drop_last = false;   // leave out a last batch that is not full
-  // Batches lie in pinned memory, for copies to a CUDA device that nobody waits for.
+  bool drop_last = false;   // leave out the last batch if it is not full
+  // Put batches into pinned memory, for asynchronous copies to a CUDA device.
   bool pin_memory = false;
+  // Makes a batch of the samples of get(); null: default_collate().
+  CollateFunction collate_fn{};
+  // If get() or read() throws Error{kParse}, as readers do for a corrupt file, leave the sample out
+  // of its batch, name it in the log and count it in skipped(). An empty batch is left out, too.
+  bool skip_corrupt = false;
+  // Random transforms draw from default_generator(), so that dl::manual_seed(s) gives the numbers
+  // that torch.manual_seed(s) gives torchvision's. Only with num_workers = 0.
+  bool default_generator_draws = false;
+  // The source of each epoch's seed and, without a sampler, of the random order. Borrowed; null:
+  // default_generator().
+  Generator* generator = nullptr;
   // How long next() waits for one batch before it throws kTimeout.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
   // How long the end of an epoch waits for samples that are being read.
@@ -89,17 +75,18 @@ class DataLoader {
     Epoch(Epoch&&) noexcept;
     Epoch& operator=(Epoch&&) noexcept;
     ~Epoch();
-    // The next batch; nullopt at the end. Throws what a dataset threw, kTimeout, naming the
-    // sample that did not come (after 5 s of waiting the log names it), and kInvalidArgument for an
-    // epoch that was moved from.
+    // The next batch; nullopt at the end. Throws what the dataset or collate_fn threw; kTimeout,
+    // naming the sample that was not read in time; and kInvalidArgument for an epoch that was moved
+    // from. After 5 s of waiting, the log names the sample.
     std::optional<Batch> next();
 
    private:
     friend class DataLoader;
     class Impl;
     class Workers;
-    Epoch(std::shared_ptr<Impl> impl, int workers);
-    // Shared with workers, of which one may be left behind.
+    Epoch(std::unique_ptr<BatchReader> reader, const DataLoaderOptions& options,
+          std::shared_ptr<std::int64_t> skipped);
+    // Shared with the workers, because a worker may be left behind.
     std::shared_ptr<Impl> impl_;
     std::unique_ptr<Workers> workers_;
   };
@@ -113,7 +100,7 @@ class DataLoader {
       return *batch_;
     }
     Iterator& operator++() {
-      batch_.reset();  // its memory can serve for the next one
+      batch_.reset();  // frees its memory for the next batch
       batch_ = epoch_.next();
       return *this;
     }
@@ -124,39 +111,39 @@ class DataLoader {
     std::optional<Batch> batch_;
   };
 
-  // The order is the sampler's, the batch sampler's, or by options.shuffle. Throws kInvalidArgument
-  // unless batch_size and prefetch_factor are at least 1, num_workers at least 0, and the dataset
-  // is not null and has fields whose sizes are at least 0; for shuffle beside a sampler; and for
-  // shuffle, batch_size or drop_last beside a batch sampler.
+  // The order is the sampler's, the batch sampler's, or that of options.shuffle. Throws
+  // kInvalidArgument for a null dataset or a field with a negative size; for a batch_size or
+  // prefetch_factor below 1, or num_workers below 0; for shuffle with a sampler; for shuffle,
+  // batch_size or drop_last with a batch sampler; and for default_generator_draws with workers.
   DataLoader(DatasetRef dataset, Sampler& sampler, DataLoaderOptions options = {});
   DataLoader(DatasetRef dataset, BatchSampler& sampler, DataLoaderOptions options = {});
   explicit DataLoader(DatasetRef dataset, DataLoaderOptions options = {});
+  // Each worker makes batches of its own stream. The loop takes one batch from each worker in turn,
+  // and skips workers whose stream has ended. Throws kInvalidArgument as above, and for shuffle.
+  explicit DataLoader(IterableDatasetRef dataset, DataLoaderOptions options = {});
   DataLoader(DataLoader&&) noexcept;
   DataLoader& operator=(DataLoader&&) noexcept;
   ~DataLoader();
 
-  // Batches in an epoch, by the sampler's size().
-  std::int64_t size() const noexcept;
-  // Starts a pass: draws one number from default_generator(), as torch.utils.data.DataLoader does,
-  // so that the same seed gives its shuffles; then takes the sampler's order and starts the
-  // workers. Throws what the sampler throws, kInvalidArgument where its size() is not the number of
-  // its indices(), and kIo where a worker does not start.
+  // Batches in an epoch, by the sampler's size(). Throws kInvalidArgument for an IterableDataset.
+  std::int64_t size() const;
+  // How many samples skip_corrupt has left out so far, in all epochs.
+  std::int64_t skipped() const noexcept { return *skipped_; }
+  // Starts a pass: draws one number from the generator, then takes the sampler's order and starts
+  // the workers. torch.utils.data.DataLoader draws in the same order, so the same seed gives the
+  // same shuffles. Throws what the sampler throws, kInvalidArgument if the sampler's size() is not
+  // the number of its indices(), and kIo if a worker's thread does not start.
   Epoch epoch() const;
   Iterator begin() const { return Iterator(epoch()); }
   static std::default_sentinel_t end() { return std::default_sentinel; }
 
  private:
-  // Shared with workers that are left behind.
+  // Shared with workers, because a worker may be left behind. One of the two is null.
   std::shared_ptr<const Dataset> dataset_;
+  std::shared_ptr<const IterableDataset> stream_;
   DataLoaderOptions options_;
-  std::unique_ptr<BatchOrders> orders_;
+  std::unique_ptr<BatchOrders> orders_;  // null for an IterableDataset
+  std::shared_ptr<std::int64_t> skipped_ = std::make_shared<std::int64_t>(0);
 };
 
 }  // namespace dl::data
-
-template <>
-struct std::tuple_size<dl::data::Batch> : std::integral_constant<std::size_t, 2> {};
-template <std::size_t I>
-struct std::tuple_element<I, dl::data::Batch> {
-  using type = dl::Tensor;
-};

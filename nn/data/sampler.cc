@@ -68,6 +68,16 @@ std::vector<std::int64_t> RandomSampler::indices() {
   return order;
 }
 
+SubsetRandomSampler::SubsetRandomSampler(std::vector<std::int64_t> indices, Generator* generator)
+    : subset_(std::move(indices)), generator_(generator) {}
+
+std::vector<std::int64_t> SubsetRandomSampler::indices() {
+  std::vector<std::int64_t> order =
+      permuted(size(), generator_ ? *generator_ : default_generator());
+  for (std::int64_t& index : order) index = subset_[static_cast<std::size_t>(index)];
+  return order;
+}
+
 WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
                                              WeightedRandomSamplerOptions options)
     : weights_(std::move(weights)), num_samples_(num_samples), options_(options) {

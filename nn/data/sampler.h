@@ -35,9 +35,8 @@ class SequentialSampler final : public Sampler {
 struct RandomSamplerOptions {
   bool replacement = false;
   std::optional<std::int64_t> num_samples{};  // nullopt: the dataset's size
-  // Where the order comes from. Null: each epoch draws a seed from default_generator() for a
-  // generator of its own, as PyTorch does, so that an epoch disturbs that stream by one number
-  // only.
+  // The source of the order. Null: each epoch draws a seed from default_generator() for a generator
+  // of its own, as PyTorch does, so that an epoch takes only one number from that stream.
   Generator* generator = nullptr;
 };
 
@@ -55,12 +54,25 @@ class RandomSampler final : public Sampler {
   RandomSamplerOptions options_;
 };
 
+// `indices` in a random order: torch.utils.data.SubsetRandomSampler, index by index.
+class SubsetRandomSampler final : public Sampler {
+ public:
+  // generator: borrowed; null: each epoch draws from default_generator().
+  explicit SubsetRandomSampler(std::vector<std::int64_t> indices, Generator* generator = nullptr);
+  std::int64_t size() const noexcept override { return static_cast<std::int64_t>(subset_.size()); }
+  std::vector<std::int64_t> indices() override;
+
+ private:
+  std::vector<std::int64_t> subset_;
+  Generator* generator_;
+};
+
 struct WeightedRandomSamplerOptions {
   bool replacement = true;
   Generator* generator = nullptr;  // null: default_generator()
 };
 
-// num_samples indices, each drawn with its share of the weights' sum:
+// num_samples indices, each drawn with a probability proportional to its weight:
 // torch.utils.data.WeightedRandomSampler, index by index with replacement (fill_multinomial() says
 // what differs without).
 class WeightedRandomSampler final : public Sampler {
@@ -103,9 +115,9 @@ struct DistributedSamplerOptions {
   Remainder remainder = Remainder::kPad;
 };
 
-// Where a run stands inside an epoch. It holds no rank: the order of an epoch depends on seed and
-// epoch only, and `offset` counts samples of that order over all ranks, so a run that continues
-// with another number of ranks visits exactly the samples that are left.
+// The position of a run inside an epoch. It holds no rank: the order of an epoch depends only on
+// seed and epoch, and `offset` counts samples of that order over all ranks. So a run that continues
+// with another number of ranks visits exactly the remaining samples.
 struct Cursor {
   std::int64_t epoch = 0;
   std::int64_t offset = 0;

@@ -9,6 +9,7 @@
 namespace dl::nn {
 
 // A layer for each row of nn/functional/activations.def: ReLU({.inplace = true}), Tanh().
+// NOLINTBEGIN(bugprone-macro-parentheses): names of classes
 #define DL_ACTIVATION(Layer, function, enumerator)                                         \
   class Layer : public Module {                                                            \
    public:                                                                                 \
@@ -29,6 +30,7 @@ namespace dl::nn {
    public:                                        \
     Tensor forward(const Tensor& input) override; \
   };
+// NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/activations.def"
 
 // x times the normal distribution's share below x (Hendrycks and Gimpel 2016).

@@ -35,6 +35,7 @@ class Loss : public Module {
 };
 
 // A module for each row of nn/functional/losses.def.
+// NOLINTBEGIN(bugprone-macro-parentheses): names of classes
 #define DL_LOSS(Layer, function)                                         \
   class Layer : public Loss {                                            \
    public:                                                               \
@@ -50,6 +51,7 @@ class Loss : public Module {
                                                                          \
     const Layer##Options options;                                        \
   };
+// NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/losses.def"
 
 class CosineEmbeddingLoss : public Module {

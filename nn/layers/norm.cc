@@ -149,9 +149,21 @@ Tensor BatchNorm::forward(const Tensor& input) {
     num_batches_tracked.add_(1);
     if (!options.momentum) momentum = 1 / num_batches_tracked.item<double>();
   }
-  return batch_norm(
-      input, running_mean, running_var, weight, bias,
-      {.training = is_training() || !tracks, .momentum = momentum, .eps = options.eps});
+  const dl::BatchNormOptions given{
+      .training = is_training() || !tracks, .momentum = momentum, .eps = options.eps};
+  if (ranks_ && is_training()) {
+    return sync_batch_norm(input, running_mean, running_var, weight, bias, ranks_, given);
+  }
+  return batch_norm(input, running_mean, running_var, weight, bias, given);
+}
+
+void BatchNorm::share_batch(const Ref<BatchRanks>& ranks) {
+  check_not_moved("share_batch");
+  ranks_ = ranks;
+}
+
+std::string BatchNorm::type_name() const {
+  return ranks_ ? "SyncBatchNorm" : Module::type_name();
 }
 
 std::string BatchNorm::extra_repr() const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/ops/sync_batch_norm.h"
 #include "core/tensor/shape.h"
 #include "nn/module/module.h"
 
@@ -95,6 +96,9 @@ class BatchNorm : public Module {
   Tensor forward(const Tensor& input) override;
   void reset_parameters();
   void reset_running_stats();
+  // Makes training use the samples of all these ranks as one batch (nn/parallel/sync_batch_norm.h).
+  void share_batch(const Ref<BatchRanks>& ranks);
+  std::string type_name() const override;  // "SyncBatchNorm" after share_batch()
   std::string extra_repr() const override;
 
   std::int64_t num_features;
@@ -109,6 +113,9 @@ class BatchNorm : public Module {
   BatchNorm(std::int64_t num_features, BatchNormOptions options);
   // Throws kShape for an input of the wrong number of dimensions.
   virtual void check_input(const Tensor& input) const = 0;
+
+ private:
+  Ref<BatchRanks> ranks_;
 };
 
 // input [N, C] or [N, C, L]

@@ -16,13 +16,13 @@ struct detail::ModuleHooks {
   std::uint64_t next_id = 1;
 };
 
-void HookHandle::remove() {
-  const auto hooks = hooks_.lock();
-  hooks_.reset();
-  if (!hooks) return;
-  std::erase_if(hooks->before, [this](const auto& entry) { return entry.id == id_; });
-  std::erase_if(hooks->after, [this](const auto& entry) { return entry.id == id_; });
+namespace {
+void erase_hook(void* list, std::uint64_t id) {
+  auto& hooks = *static_cast<detail::ModuleHooks*>(list);
+  std::erase_if(hooks.before, [id](const auto& entry) { return entry.id == id; });
+  std::erase_if(hooks.after, [id](const auto& entry) { return entry.id == id; });
 }
+}  // namespace
 
 detail::ModuleHooks& Module::hooks() {
   if (!hooks_) hooks_ = std::make_shared<detail::ModuleHooks>();
@@ -39,7 +39,7 @@ HookHandle Module::register_forward_pre_hook(ForwardPreHook hook) {
            type_name());
   const std::uint64_t id = hooks().next_id++;
   hooks().before.push_back({id, std::move(hook)});
-  return {hooks_, id};
+  return {hooks_, erase_hook, id};
 }
 
 HookHandle Module::register_forward_hook(ForwardHook hook) {
@@ -48,7 +48,7 @@ HookHandle Module::register_forward_hook(ForwardHook hook) {
            type_name());
   const std::uint64_t id = hooks().next_id++;
   hooks().after.push_back({id, std::move(hook)});
-  return {hooks_, id};
+  return {hooks_, erase_hook, id};
 }
 
 Tensor Module::call_with_hooks(const Tensor& input) {

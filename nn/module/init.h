@@ -16,7 +16,7 @@ struct Fans {
   std::int64_t in;   // inputs of one output element
   std::int64_t out;  // outputs of one input element
 };
-// Of a weight [out, in, kernel...]. Throws kShape for fewer than two dimensions.
+// The fans of a weight [out, in, kernel...]. Throws kShape for fewer than two dimensions.
 Fans fans_of(const Tensor& weight);
 
 enum class FanMode : std::uint8_t { kFanIn, kFanOut };

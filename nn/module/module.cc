@@ -1,15 +1,15 @@
 #include "nn/module/module.h"
 
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ostream>
 #include <typeinfo>
 #include <unordered_set>
 
 #include "core/autograd/grad_mode.h"
+#include "core/base/demangle.h"
+#include "core/device/cuda/cuda.h"
 
 namespace dl::nn {
 namespace {
@@ -304,13 +304,12 @@ Module& Module::to(Device device) {
   return *this;
 }
 
+Module& Module::to(std::string_view device) {
+  return to(cuda::parse_device(device));
+}
+
 std::string Module::type_name() const {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, &status), &std::free);
-  const std::string_view full = status == 0 ? text.get() : typeid(*this).name();
-  const std::size_t colon = full.substr(0, full.find('<')).rfind(':');
-  return std::string(colon == full.npos ? full : full.substr(colon + 1));
+  return class_name(typeid(*this));
 }
 
 std::vector<std::string> Module::child_lines() const {

@@ -82,21 +82,7 @@ namespace detail {
 struct ModuleHooks;
 }  // namespace detail
 
-// Removes a hook of a module. It may outlive the module, and may be dropped without removing the
-// hook.
-class HookHandle {
- public:
-  HookHandle() = default;
-  // Nothing happens a second time.
-  void remove();
-
- private:
-  friend class Module;
-  HookHandle(std::weak_ptr<detail::ModuleHooks> hooks, std::uint64_t id)
-      : hooks_(std::move(hooks)), id_(id) {}
-  std::weak_ptr<detail::ModuleHooks> hooks_;
-  std::uint64_t id_ = 0;
-};
+using dl::HookHandle;
 
 class Module {
  public:
@@ -159,7 +145,7 @@ class Module {
   std::vector<Tensor> buffers() const;
   // This module first, then all inside, depth first.
   std::vector<NamedModule> named_modules();
-  // Those registered in this module itself.
+  // The modules registered in this module itself.
   std::vector<NamedModule> named_children();
   // By the way from here: "features.0", "features.0.weight". Throws kNotFound, naming what is
   // there.
@@ -206,6 +192,8 @@ class Module {
   // Moves all parameters and buffers. A parameter on another device is another tensor, so this too
   // comes before an optimizer is made.
   Module& to(Device device);
+  // "cpu", "cuda" (the thread's current device) or "cuda:1"; throws kInvalidArgument for others.
+  Module& to(std::string_view device);
 
   // As Python prints it: "Linear(in_features=50, out_features=30, bias=True)".
   std::string str() const;

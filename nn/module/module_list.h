@@ -68,7 +68,8 @@ class ModuleList : public Module {
   }
   // Throws kIndex.
   Module& operator[](std::size_t index) const;
-  // The same as what it is: model.at<nn::Linear>(0). Throws kInvalidArgument where it is another.
+  // The module by its type: model.at<nn::Linear>(0). Throws kInvalidArgument if it has another
+  // type.
   template <std::derived_from<Module> M>
   M& at(std::size_t index) const {
     Module& found = (*this)[index];

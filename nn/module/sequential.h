@@ -6,8 +6,8 @@
 // so draw their initial weights in that order; arguments in parentheses have no order, and do not
 // compile. The modules are named "0", "1", ..., or as given: {{"fc", nn::Linear(50, 30)}, ...}.
 //
-// A list of nothing but one Sequential is a Sequential that holds it for GCC, and that one itself
-// for clang (C++ core issues 2137 and 2311 disagree): add() it instead.
+// A braced list of a single Sequential means a Sequential that contains it for GCC, and this
+// Sequential itself for clang (C++ core issues 2137 and 2311 disagree): use add() instead.
 #pragma once
 
 #include <concepts>

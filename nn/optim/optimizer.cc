@@ -13,6 +13,7 @@
 #include "core/base/printable.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
+#include "core/profiler/recorder.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/state_names.h"
 #include "nn/serialize/safetensors_header.h"
@@ -58,6 +59,8 @@ double* Optimizer::find_option(std::string_view name, std::size_t group) {
 }
 
 void Optimizer::zero_grad(bool set_to_none) const {
+  const profiler::Span span({"Optimizer.zero_grad#", name(), ".zero_grad"},
+                            profiler::Category::kOptimizer);
   for (const Tensor& p : parameters_) p.zero_grad(set_to_none);
 }
 

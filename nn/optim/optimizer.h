@@ -44,7 +44,7 @@ struct ParamGroup {
   Options options{};
 };
 
-// Where a group's option lives, and its name in state_dict().
+// A reference to a group's option, and its name in state_dict().
 struct OptionRef {
   std::string_view name;
   std::variant<double*, bool*> value;
@@ -63,8 +63,8 @@ class Optimizer {
   // A step that changes nothing where found_inf, a 0-d f32 on the parameters' device, is not 0:
   // how GradScaler steps. On CUDA the kernels look at it, and the host does not wait.
   void step_unless(const Tensor& found_inf);
-  // Kernels on CUDA devices read learning rates there. step() brings one over that has changed; a
-  // captured step cannot, so that whoever replays one calls this before.
+  // Copies changed learning rates to the CUDA device, where kernels read them. step() does this
+  // itself, but a captured step cannot: call this before each replay.
   void sync_learning_rates();
   void zero_grad(bool set_to_none = true) const;
 
@@ -108,7 +108,8 @@ class Optimizer {
   }
 
  protected:
-  // Where a tensor of a parameter's state lives; undefined before the parameter's first step.
+  // A reference to a tensor in a parameter's state, which is undefined before the parameter's first
+  // step.
   struct StateRef {
     std::string_view name;
     Tensor* tensor;

@@ -16,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "core/ops/dispatch.h"
+#include "core/profiler/recorder.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/optimizer_of.h"
 
@@ -84,6 +85,7 @@ void OptimizerOf<Options>::step() {
   using Facts = OptimizerFacts<Options>;
   using Step = typename Facts::Step;
   static_assert(std::size(Facts::kSlots) == Step::kCounts + Step::kState);
+  const profiler::Span span({"Optimizer.step#", name(), ".step"}, profiler::Category::kOptimizer);
   const std::vector<Tensor>& gradients = take_gradients();
   // Made before the first change, as making it may throw.
   std::vector<std::pair<Tensor*, Tensor>> begun;
@@ -138,7 +140,7 @@ void OptimizerOf<Options>::step() {
   drop_gradients();
 }
 
-// Where a first step is another one than those after it, the host has to know whether it was taken.
+// If a first step differs from later ones, the host has to know whether it was taken.
 template <typename Options>
 bool OptimizerOf<Options>::can_be_skipped() const {
   using Facts = OptimizerFacts<Options>;

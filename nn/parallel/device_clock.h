@@ -21,8 +21,9 @@ class DeviceClock {
  public:
   explicit DeviceClock(int device);
 
-  // Of the step that is being given to the thread's current stream: an all-reduce may start; all of
-  // backward is given; the next of the started all-reduces is over; all of them are.
+  // Marks in the step that is being submitted to the thread's current stream. start(): an
+  // all-reduce may start. computed(): all of backward is submitted. end(): the next of the started
+  // all-reduces is over. reduced(): all of them are over.
   void start();
   void computed();
   void end(collectives::Work& work);
@@ -34,8 +35,8 @@ class DeviceClock {
     std::chrono::nanoseconds communication{0};  // at least one all-reduce was under way
     std::chrono::nanoseconds exposed{0};        // and nothing of backward was
   };
-  // Of the oldest step that was not taken yet; with `wait`, once the device has passed it. Nullopt
-  // where there is none.
+  // The times of the oldest step that take() has not returned yet; with `wait`, waits until the
+  // device has passed it. Nullopt if there is none.
   std::optional<Times> take(bool wait);
   void forget() { given_.clear(); }
 

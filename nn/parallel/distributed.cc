@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
+#include "core/profiler/recorder.h"
 #include "nn/parallel/broadcast.h"
 #include "nn/parallel/model_check.h"
 
@@ -92,13 +93,14 @@ DistributedDataParallel::DistributedDataParallel(Module& model,
 
 void DistributedDataParallel::begin_forward() {
   reducer_.check();
-  if (options_.broadcast_buffers && !buffers_.empty() && model_.is_training() && grad_enabled() &&
-      !reducer_.is_paused()) {
+  if (options_.broadcast_buffers && !buffers_.empty() && model_.is_training() &&
+      is_grad_enabled() && !reducer_.is_paused()) {
     broadcast_tensors(*group_, buffers_);
   }
 }
 
 Tensor DistributedDataParallel::forward(const Tensor& input) {
+  const profiler::Span span("DistributedDataParallel.forward");
   begin_forward();
   return model_(input);
 }

@@ -9,6 +9,7 @@
 #include "core/autograd/leaf.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/cuda/watched_error.h"
+#include "core/profiler/recorder.h"
 #include "core/tensor/factories.h"
 #include "nn/parallel/stream.h"
 
@@ -29,7 +30,7 @@ std::string text_of(const std::exception_ptr& error) {
   } catch (const std::exception& known) {
     return known.what();
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 
@@ -45,7 +46,8 @@ Ref<FirstError> error_for(const StateDict& parameters, const collectives::Proces
   if (parameters.empty() || !parameters.front().tensor.is_cuda()) return make_ref<FirstError>();
   const int device = parameters.front().tensor.device().index;
   const auto behind = make_ref<cuda::WatchedError>(device, group.background_error());
-  // Of another Reducer's parameters, which may be these, and have not been loaded since.
+  // The error of another Reducer, whose parameters may be these, if they have not been loaded
+  // since.
   if (const std::exception_ptr before = cuda::error_on(device)) behind->set(before);
   return make_ref<FirstError>(behind);
 }
@@ -333,6 +335,7 @@ void Reducer::wait_for_buckets() {
   const bool by_device = clock_ && !captured_;
   if (by_device) clock_->computed();
   std::vector<Interval> under_way;
+  const profiler::Span span("DistributedDataParallel.wait", profiler::Category::kCommunication);
   const Clock::time_point begin = Clock::now();
   for (Bucket& bucket : buckets_) {
     if (!bucket.work) continue;

@@ -57,7 +57,7 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail(int error, const char* what) {
-  // Now and not in the destructor, which an error that nobody catches does not come to.
+  // Remove it now: an uncaught error does not run the destructor.
   if (fd_) ::unlink(temporary_.c_str());
   fd_.reset();
   throw_errno(error, fmt::format("{} {}", what, path_));

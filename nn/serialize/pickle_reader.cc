@@ -430,7 +430,8 @@ std::vector<std::int64_t> PickleMachine::sizes_of(const PickleItem& item, std::s
 void PickleMachine::check_reach(const PickleTensor& tensor) const {
   const PickleStorage& storage = pickle_.storages[tensor.storage];
   const auto held = static_cast<std::int64_t>(storage.bytes / size_of(tensor.dtype));
-  // Also for a tensor of no elements: its other sizes are multiplied with each other later.
+  // Checked even for a tensor without elements: its other sizes are multiplied with each other
+  // later.
   std::int64_t count = 1;
   std::int64_t reach = 1;
   bool fits = true;

@@ -49,7 +49,8 @@ struct PickleItem {
 
 struct PickleStorage {
   std::string_view key;  // the bytes stand in the entry data/<key>
-  // Of all tensors on it; none if there are no tensors and the type does not say it.
+  // The dtype of all tensors on it; nullopt if there are no tensors and the storage's type does not
+  // tell.
   std::optional<DType> dtype;
   std::uint64_t bytes;  // whole elements
 };

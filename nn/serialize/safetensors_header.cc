@@ -38,7 +38,7 @@ struct Description {
   std::optional<std::string> unknown_field{};  // the first
 };
 
-// Where the bytes of a tensor lie, whether or not it can be read.
+// The place of a tensor's bytes, whether or not its dtype can be read.
 struct Span {
   std::uint64_t begin;
   std::uint64_t end;

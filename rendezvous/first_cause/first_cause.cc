@@ -11,22 +11,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long a rank that runs may take to end before the one that blames it is the cause.
+// How long a running rank may take to end before the rank that blames it counts as the cause.
 std::chrono::milliseconds patience_for(Blame blame) {
   switch (blame) {
     case Blame::kMissing:
     case Blame::kLink:
-      return 500ms;  // nothing says that it ends
+      return 500ms;  // there is no sign that it ends
     case Blame::kUnreachable:
-      return 3s;  // the nodes' own connection says within this whether its host is gone
+      // The connection between the nodes tells within this time whether its host is gone.
+      return 3s;
     default:
-      return 5s;  // its connections have closed: the process mostly ends, but may take its time
+      return 5s;  // its connections have closed: its process usually ends, but may take some time
   }
 }
-// A program that does not know dlrun names nobody. Its peer takes Python's modules apart, with its
-// connections closed already.
+// For a program that does not use dlrun's lifeline. Its peer's interpreter may take a while to end
+// after its connections have closed.
 constexpr std::chrono::milliseconds kLostPeerWait = 2s;
-// For the other ranks to say what they did.
+// Time for the other ranks to report their calls.
 constexpr std::chrono::milliseconds kGatherTime = 500ms;
 constexpr std::size_t kMostNoteLines = 12;
 
@@ -65,11 +66,12 @@ std::string rank_list(std::vector<int> ranks) {
   return text;
 }
 
-// From a follower over the ranks that each blames, to the first that is no follower.
+// The path from a follower to the rank that it blames, and so on, up to the first rank that is not
+// a follower.
 struct FirstCause::Trail {
   enum class Where : std::uint8_t { kRuns, kEndedWell, kMismatch, kCircle, kUnknown } where;
   const RankEnd* last = nullptr;  // the last follower
-  int rank = -1;                  // that it blames
+  int rank = -1;                  // the rank that `last` blames
 };
 
 void FirstCause::ended(RankEnd end) {
@@ -110,7 +112,7 @@ FirstCause::Trail FirstCause::follow(const RankEnd& from) const {
     if (!at->follows) return {Where::kUnknown, at};
     const Cause& cause = at->follows->cause;
     if (cause.blame == Blame::kMismatch) return {Where::kMismatch, at, cause.rank};
-    // A rank that others blame follows those that found it.
+    // If a rank learned from others that it is blamed itself, go on with the rank that found it.
     const int next = cause.rank != at->rank ? cause.rank : cause.found_by;
     if (next < 0 || next == at->rank) return {Where::kUnknown, at};
     seen.insert(at->rank);
@@ -122,7 +124,7 @@ FirstCause::Trail FirstCause::follow(const RankEnd& from) const {
   }
 }
 
-// Sets question(); false where it has been answered.
+// Sets question(); returns false if it was answered already.
 bool FirstCause::asks(int rank, std::chrono::milliseconds patience) {
   if (going_on_.contains(rank)) return false;
   question_ = Question{rank, patience};
@@ -215,8 +217,8 @@ void FirstCause::find_mismatch(const RankEnd& follower) {
     found.rank = odd->second.front();
     const std::string both = fmt::format("{} called {}, {} called {}", rank_list(odd->second),
                                          odd->first, rank_list(most->second), most->first);
-    // A rank that has not come to this call when it hears of the others' does not say what it would
-    // have called: there may be no majority.
+    // A rank that hears of the mismatch before it reaches this call does not report what it would
+    // have called, so there may be no majority.
     if (odd->second.size() < most->second.size()) {
       found.notes.push_back("  " + both);
     } else {
@@ -244,7 +246,7 @@ void FirstCause::find_follower(const Trail& trail) {
                        .exit_code = named->exit_code()};
     return;
   }
-  // The rank that found it has more to say than one that only heard of it.
+  // The rank that found the cause knows more than a rank that only heard of it.
   const Cause& cause = named->follows->cause;
   if (const RankEnd* const finder = end_of(cause.found_by);
       finder != nullptr && finder->failed() && finder->follows &&

@@ -1,16 +1,16 @@
-// Which rank was the first cause of a job's end: the rule alone, without processes or clocks. dlrun
-// judges a job of one node by it, the rendezvous service one of several.
+// Finds the rank that was the first cause of a job's end: the rule alone, without processes or
+// clocks. dlrun uses it for a job of one node, the rendezvous service for a job of several.
 //
-// A rank that fails on its own is the cause, at once. A rank whose group broke because of another
-// rank says so on its lifeline (a follower): the rank that it blames is looked at, then the rank
-// that this one blames, and so on, whichever node they are on and in whatever order their ends
-// become known:
+// A rank that fails by itself is the cause, at once. A rank whose group broke because of another
+// rank (a follower) reports it on its lifeline. Then the rule looks at the rank that it blames, at
+// the rank that this one blames, and so on, on any node and in whatever order their ends become
+// known:
 //   it runs             ask its dlrun whether it is about to end; if not, the follower is the cause
 //   it ended with 0     it left the others waiting: the cause is that end
 //   it is a follower    go on with the rank that it blames; a circle between two hosts is a lost
 //                       link, which is named rather than either rank
 //   it called something else
-//                       the odd one out by majority; in a tie, or where all have called the same
+//                       the odd one out by majority; in a tie, or if all have called the same
 //                       and only counts of one pair differ, both sides are named, and the exit code
 //                       is that of the higher rank
 //
@@ -30,28 +30,29 @@
 
 namespace dl::rendezvous {
 
-// In the place of a rank: any of the job.
+// Instead of a rank: any rank of the job.
 inline constexpr int kAnyRank = -1;
 
 // The end of one rank.
 struct RankEnd {
   int rank = -1;
   pid_t pid = -1;
-  int status = 0;        // as waitpid() gives it
-  bool stopped = false;  // dlrun had begun to end the job: the end says nothing about a cause
+  int status = 0;        // as waitpid() returns it
+  bool stopped = false;  // dlrun had begun to end the job, so the end is no sign of a cause
   std::optional<PeerFailure> follows = std::nullopt;
-  bool lost_peer = false;  // nothing on the lifeline, but its last words say so (lost_peer.h)
-  // For a judge that does not know the rank: the first line of its page, and the others.
+  // Nothing on the lifeline, but its last output suggests it (lost_peer.h).
+  bool lost_peer = false;
+  // For a judge that does not have the rank's page: its first line, and the others.
   std::string text{};
   std::string detail{};
 
   bool failed() const { return status != 0; }
-  // Not a rank that hears only of what it has done itself.
+  // True if it blames another rank, and not itself.
   bool is_follower() const;
   int exit_code() const;  // 128+n for signal n
 };
 
-// Whether a rank is about to end; its dlrun answers that it is not when this time has passed.
+// Asks whether a rank is about to end; its dlrun answers "no" when this time has passed.
 struct Question {
   int rank = kAnyRank;
   std::chrono::milliseconds patience{0};
@@ -60,26 +61,26 @@ struct Question {
 
 struct Finding {
   int rank = -1;
-  std::string headline{};            // in place of that of the rank's page; empty: none
-  std::string clause{};              // behind the headline of the rank's page
+  std::string headline{};            // replaces the headline of the rank's page; empty: keep it
+  std::string clause{};              // appended to the headline of the rank's page
   std::vector<std::string> notes{};  // lines below it
   int exit_code = 1;
 };
 
 class FirstCause {
  public:
-  // `hosts`: by rank; none: all are on one.
+  // `hosts`: by rank; empty: all ranks are on one host.
   explicit FirstCause(std::vector<std::string> hosts = {}) : hosts_(std::move(hosts)) {}
 
   void ended(RankEnd end);
-  // A rank waits for another one to come to the making of a group; Waiting::rank -1: no more.
+  // A rank waits for another rank to come to the making of a group; Waiting::rank -1: no longer.
   void waits(int rank, Waiting waiting);
   // The answer to question(): the rank is not about to end; kAnyRank: no rank is.
   void goes_on(int rank);
 
   // The first cause, once it is known. It never changes.
   const std::optional<Finding>& finding() const { return finding_; }
-  // What has to be known next; none where the cause is known, or nothing has failed.
+  // The next question to be answered; nullopt if the cause is known, or no rank has failed.
   const std::optional<Question>& question() const { return question_; }
   // All ends, in the order in which they became known.
   const std::vector<RankEnd>& ends() const { return ends_; }

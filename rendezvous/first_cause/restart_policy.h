@@ -1,6 +1,6 @@
-// Whether a job that failed begins again: the rule alone, without processes or clocks. dlrun
-// decides by it for a job of one node, the rendezvous service for one of several, so that all nodes
-// do the same.
+// Decides whether a failed job restarts: the rule alone, without processes or clocks. dlrun uses it
+// for a job of one node, the rendezvous service for a job of several, so that all nodes do the
+// same.
 //
 // One thread at a time.
 #pragma once
@@ -11,9 +11,9 @@ namespace dl::rendezvous {
 
 // How a generation failed.
 struct Failure {
-  int exit_code = 1;      // as a shell gives it: 128+n for signal n
+  int exit_code = 1;      // as a shell returns it: 128+n for signal n
   bool is_final = false;  // a node ends the job: Ctrl-C, a program that cannot be started, ...
-  std::chrono::milliseconds ran{0};  // since all ranks were asked for
+  std::chrono::milliseconds ran{0};  // since the start of all ranks was requested
 };
 
 struct Restart {
@@ -28,9 +28,9 @@ class RestartPolicy {
   // `most`: --max-restarts, for the whole job.
   explicit RestartPolicy(int most = 0) : most_(most) {}
 
-  // Not if the user's words are wrong: exit code 2 is a program's for bad usage, 126 and 127 are a
-  // shell's for a program that it cannot run. The third failure in a row within kQuick of a start,
-  // and each further one, is followed by a delay of 1, 2, then 4 s.
+  // Does not restart after a usage error: exit code 2 usually means bad usage, and shells return
+  // 126 and 127 for a program that they cannot run. Before the restart after a third failure in a
+  // row within kQuick of a start, and after each further one, there is a delay of 1, 2, then 4 s.
   Restart decide(const Failure& failure);
   int most() const { return most_; }
 

@@ -24,13 +24,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What an epoll event is about; connections count from kFirstConnection.
+// Ids of epoll events; connections count from kFirstConnection.
 constexpr std::uint64_t kListenerId = 0;
 constexpr std::uint64_t kTimerId = 1;
 constexpr std::uint64_t kWakeId = 2;
 constexpr std::uint64_t kFirstConnection = 3;
 
-// Where the process has no descriptor left, accepting again at once would only spin.
+// If the process has no descriptor left, accepting again at once would only spin.
 constexpr auto kPauseAfterExhaustion = 100ms;
 constexpr auto kLogWindow = 10s;
 constexpr int kLinesPerWindow = 5;
@@ -65,6 +65,10 @@ Acceptor::Acceptor(Listener listener, const JobKey& key, Hello self, std::size_t
 }
 
 Acceptor::~Acceptor() {
+  stop();
+}
+
+void Acceptor::stop() noexcept {
   if (!thread_.joinable()) return;
   stopping_.store(true, std::memory_order_release);
   started_.store(true, std::memory_order_release);
@@ -73,6 +77,7 @@ Acceptor::~Acceptor() {
   // An eventfd takes this write unless its count is about to overflow.
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
   thread_.join();
+  pending_.clear();
 }
 
 void Acceptor::serve(const std::string& purpose, std::uint64_t generation, Handler handler) {
@@ -122,7 +127,7 @@ void Acceptor::process() {
       accept_all();
     } else if (id == kTimerId || id == kWakeId) {
       std::uint64_t count = 0;
-      // Only its being readable matters; EAGAIN is as good.
+      // Only its being readable matters; EAGAIN is fine.
       [[maybe_unused]] const ssize_t size =
           ::read(id == kTimerId ? timer_.get() : wake_.get(), &count, sizeof count);
     } else {
@@ -134,7 +139,7 @@ void Acceptor::process() {
 }
 
 void Acceptor::accept_all() {
-  // A flood of connections must not keep those that are already here from being served.
+  // Bounded, so that a flood of connections does not delay the present ones.
   for (std::size_t i = 0; i < kMostPendingHandshakes; ++i) {
     std::optional<Listener::Accepted> accepted;
     try {
@@ -164,7 +169,8 @@ void Acceptor::accept_all() {
   }
 }
 
-// A connection that cannot be served, for want of memory say, must not come up for ever.
+// A connection that cannot be served, for lack of memory for example, is dropped: otherwise its
+// event would repeat for ever.
 void Acceptor::drive_or_drop(std::uint64_t id) {
   try {
     drive(id);
@@ -213,7 +219,7 @@ void Acceptor::drive(std::uint64_t id) {
   }
 }
 
-// The handshake is over, and what could be said has been said.
+// Ends a finished handshake, after its output was sent.
 void Acceptor::finish(std::uint64_t id) {
   const auto found = pending_.find(id);
   Pending& pending = *found->second;
@@ -243,7 +249,7 @@ void Acceptor::hand_over(Connection connection) {
   try {
     const std::lock_guard lock(routes_mutex_);
     if (Route* route = find_route(connection.peer.purpose)) {
-      // A copy, since the handler may forget itself.
+      // A copy, because the handler may call forget() for itself.
       const Handler handler = route->handler;
       handler(std::move(connection));
     }

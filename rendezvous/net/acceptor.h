@@ -1,16 +1,16 @@
-// The one door of a process: accepts connections, lets each prove the job key, and hands it to
-// whoever serves its purpose.
+// Acceptor: accepts all connections of a process, authenticates each with the job key, and hands it
+// to the handler of its purpose.
 //
-// An Acceptor owns its Listener and every connection that has not proved itself yet: at most 64,
-// and one for each expected peer, of them, 5 s each, the oldest dropped first. A client whose
-// connection had to make room tries again (connect.h). Garbage, half-open connections and strangers
-// are dropped and logged (a few lines every 10 s, then a count), and delay nobody.
+// An Acceptor owns its Listener and every unauthenticated connection: at most 64 plus one for each
+// expected peer, each for 5 s, the oldest dropped first. A client whose connection was dropped to
+// make room tries again (connect.h). Garbage, half-open connections and strangers are dropped and
+// logged (a few lines every 10 s, then a count), and delay no other client.
 //
-// It runs on a thread of its own after start(), or inside somebody's event loop: watch poll_fd()
-// for reading and call process(), always from one thread, whenever it is readable.
+// It runs on a thread of its own after start(), or inside the owner's event loop: watch poll_fd()
+// for reading and call process() whenever it is readable, always from the same thread.
 //
-// Thread-safety: serve(), forget(), address() and counts() from any thread; start() or process()
-// from the owner's.
+// Thread-safety: serve(), forget(), address() and counts() from any thread; start(), stop() or
+// process() from the owner's.
 #pragma once
 
 #include <atomic>
@@ -34,29 +34,32 @@ namespace dl::rendezvous {
 
 class Acceptor {
  public:
-  // Gets a proved connection on the thread that runs the acceptor; must not block. What it throws
-  // is logged, and the connection is closed.
+  // Receives an authenticated connection on the acceptor's thread; must not block. Exceptions are
+  // logged, and the connection is closed.
   using Handler = std::function<void(Connection)>;
 
-  // `self` is what clients are told about this side: job, generation, from and rank.
-  // `expected_peers`: that may connect all at once.
+  // `self`: what clients are told about this side: job, generation, from and rank.
+  // `expected_peers`: how many may connect at the same time.
   Acceptor(Listener listener, const JobKey& key, Hello self, std::size_t expected_peers = 0);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
   // Gives `handler` the connections whose purpose is `purpose` or begins with `purpose` and a '/';
-  // the longest such purpose wins. A client of another generation is refused, unless this is
-  // kAnyGeneration. Throws kInvalidArgument where the purpose is served already.
+  // the longest match wins. A client of another generation is refused, unless `generation` is
+  // kAnyGeneration. Throws kInvalidArgument if the purpose is already served.
   void serve(const std::string& purpose, std::uint64_t generation, Handler handler);
-  // Once this has returned, the handler does not run any more. Do not hold a lock that the handler
-  // takes. Harmless where the purpose is not served.
+  // After this returns, the handler does not run any more. Do not hold a lock that the handler
+  // takes. Does nothing if the purpose is not served.
   void forget(const std::string& purpose) noexcept;
 
-  // Makes the thread, which serves nothing before start(): what may lack room for a thread fails
-  // before others depend on this acceptor. Throws kIo.
+  // Makes the thread, which serves nothing before start(): a failure to make it comes before others
+  // depend on this acceptor. Throws kIo.
   void prepare();
   void start();
+  // Ends the thread and every handshake that is under way, as ~Acceptor() does. The clients'
+  // connections end without a refusal, so clients try again (connect.h).
+  void stop() noexcept;
 
   int poll_fd() const noexcept { return epoll_.get(); }
   void process();
@@ -65,8 +68,8 @@ class Acceptor {
 
   struct Counts {
     std::uint64_t proved = 0;
-    std::uint64_t refused = 0;  // spoke the protocol and were told why
-    std::uint64_t dropped = 0;  // garbage, silence, lost, or one too many
+    std::uint64_t refused = 0;  // followed the protocol and were told why
+    std::uint64_t dropped = 0;  // garbage, silence, lost, or dropped to make room
   };
   Counts counts() const noexcept;
 
@@ -99,14 +102,14 @@ class Acceptor {
   UniqueFd epoll_;
   UniqueFd timer_;
   UniqueFd wake_;
-  // By age: ids grow, and all have the same time to prove themselves.
+  // By age: ids grow, and all have the same time for authentication.
   std::map<std::uint64_t, std::unique_ptr<Pending>> pending_;
   std::uint64_t next_id_;
   bool listening_ = true;
   Deadline resume_ = Deadline::never();
 
-  // Recursive, so that a handler may serve or forget; held while a handler runs, so that forget()
-  // waits for it.
+  // Recursive, so that a handler may call serve() or forget(); held while a handler runs, so that
+  // forget() waits for it.
   std::recursive_mutex routes_mutex_;
   std::vector<Route> routes_;
 

@@ -48,8 +48,8 @@ Resolution look_up(const std::string& host, std::uint16_t port, int flags) {
   return result;
 }
 
-// getaddrinfo() knows no deadline and cannot be cancelled: it runs on a thread of its own, which is
-// left behind when the deadline passes. Shared, because either side may be the last to need it.
+// getaddrinfo() has no deadline and cannot be cancelled: it runs on a thread of its own, which is
+// left behind when the deadline passes. Shared, because either thread may be the last to use it.
 struct Question {
   std::mutex mutex;
   std::condition_variable answered;
@@ -232,7 +232,7 @@ std::span<const std::uint8_t> bytes_of(const Address& address) {
 // "10.0.0.0/8", "fd00::/64".
 struct Network {
   Address address;
-  unsigned prefix;  // bits that its addresses have in common
+  unsigned prefix;  // length of the common prefix in bits
 
   static std::optional<Network> parse(const std::string& text) {
     const std::size_t slash = text.find('/');
@@ -243,7 +243,7 @@ struct Network {
     const auto [read, error] = std::from_chars(text.data() + slash + 1, end, prefix);
     DL_CHECK(
         address && error == std::errc() && read == end && prefix <= 8 * bytes_of(*address).size(),
-        kNotFound, "'{}' is no network; wanted one as 10.0.0.0/8 or fd00::/64", text);
+        kNotFound, "'{}' is not a network; wanted one like 10.0.0.0/8 or fd00::/64", text);
     return Network{*address, prefix};
   }
 
@@ -259,7 +259,7 @@ struct Network {
   }
 };
 
-// Whether one can listen there: also where an interface holds a whole network (127.0.0.2).
+// True if a process can listen there, also if an interface has a whole network (127.0.0.2).
 bool is_of_this_host(const Address& address) {
   const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   return fd && ::bind(fd.get(), address.data(), address.size()) == 0;
@@ -279,7 +279,7 @@ std::vector<Address> interface_addresses(const std::string& wanted) {
       addresses.push_back(interface.address);
     }
   }
-  const char* const problem = given     ? "is no address of this host"
+  const char* const problem = given     ? "is not an address of this host"
                               : network ? "is a network that this host has no address in"
                                         : "is neither an address nor a network interface with one";
   DL_CHECK(!addresses.empty(), kNotFound, "'{}' {}; this host has: {}", wanted, problem,
@@ -303,7 +303,7 @@ std::vector<Address> host_addresses() {
 Address local_address_towards(const Address& peer) {
   const UniqueFd fd(::socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) throw_errno(errno, fmt::format("find the way to {}", peer.text()));
-  // Connecting a datagram socket picks a route and sends nothing.
+  // Connecting a datagram socket selects a route and sends nothing.
   DL_CHECK(::connect(fd.get(), peer.data(), peer.size()) == 0, kConnection,
            "find the way to {}: {}", peer.text(), std::strerror(errno));
   sockaddr_storage local{};

@@ -1,4 +1,5 @@
-// Where somebody listens: as a person writes it (Endpoint) and as the kernel wants it (Address).
+// Addresses at which a process listens: as a user writes them (Endpoint) and as the kernel uses
+// them (Address).
 //
 // Both are plain values.
 #pragma once
@@ -39,9 +40,9 @@ class Address {
   int family() const noexcept { return storage_.ss_family; }
   std::uint16_t port() const noexcept;
   bool is_loopback() const noexcept;
-  // fe80::..., of which every interface has one; it means nothing without the interface's name.
+  // fe80::..., which every interface has; it is ambiguous without the interface's name.
   bool is_link_local() const noexcept;
-  // 0.0.0.0 or ::, which is a place to listen and not one to connect to.
+  // 0.0.0.0 or ::, to listen on and not to connect to.
   bool is_any() const noexcept;
   // "10.0.0.2", "fe80::1%eth0"; an IPv4 address mapped into IPv6 prints as IPv4.
   std::string host() const;
@@ -56,19 +57,19 @@ class Address {
 };
 
 // All addresses of an endpoint, in the system's order of preference; at least one. Numeric hosts
-// ask nobody. Throws kNotFound "resolve node7: Name or service not known", kConnection where the
-// name service fails for now, kTimeout.
+// need no name service. Throws kNotFound "resolve node7: Name or service not known", kConnection if
+// the name service fails temporarily, kTimeout.
 std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline);
 
-// This host's addresses on a network interface ("eth0") or in a network ("10.0.0.0/8"), or the one
-// that the text itself is; port 0. Throws kNotFound and names what there is. Addresses that mean
-// something on one link only (fe80::...) are left out where there are others.
+// This host's addresses on a network interface ("eth0") or in a network ("10.0.0.0/8"), or the
+// address itself if `interface` is one; port 0. Throws kNotFound and lists what there is. Omits
+// link-local addresses (fe80::...) if there are others.
 std::vector<Address> interface_addresses(const std::string& interface);
-// Those of all interfaces that are up, but for loopback and such.
+// The addresses of all interfaces that are up, except loopback and the like.
 std::vector<Address> host_addresses();
 
-// The address that packets to `peer` leave from; port 0. Nothing is sent. Throws kConnection where
-// there is no route.
+// The source address of packets to `peer`; port 0. Nothing is sent. Throws kConnection if there is
+// no route.
 Address local_address_towards(const Address& peer);
 
 }  // namespace dl::rendezvous

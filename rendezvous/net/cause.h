@@ -1,7 +1,8 @@
-// Cause: why a process group broke, as a value: what happened, which rank is blamed for it, and
-// which rank found it. Ranks send it to each other and to their dlrun; only its text is for people.
+// Cause: why a process group broke, as a value: what happened, the rank to blame, and the rank that
+// found it. Ranks send it to each other and to their dlrun; only its text is for people.
 //
-// Ranks are numbers in the job (RANK), whatever the group numbers them. A value; any thread.
+// Ranks are numbers in the job (RANK), even if the group numbers them differently. A value; any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +15,18 @@
 
 namespace dl::rendezvous {
 
-// What the blamed rank has done.
+// What the blamed rank did.
 enum class Blame : std::uint8_t {
   kNone,         // no other rank is blamed
   kGone,         // its connections ended without a goodbye: its process has ended, or is ending
-  kLeft,         // it left the group in good order, without doing its part
+  kLeft,         // it left the group without an error, but before doing its part
   kUnreachable,  // its host acknowledges nothing
   kMissing,      // it did not do its part before the deadline
   kBroke,        // it broke the group: abort(), an early destruction, or an error of its own
-  kMismatch,     // it called something else
-  kLink,         // nothing: a connection to it was ended, and it runs
+  kMismatch,     // it called another operation
+  kLink,         // nothing: a connection to it was ended, but it still runs
 };
-// "gone", "left", ...: as it stands in the control protocol.
+// "gone", "left", ...: names in the control protocol.
 std::string_view name_of(Blame blame) noexcept;
 std::optional<Blame> blame_of(std::string_view name) noexcept;
 
@@ -33,16 +34,16 @@ struct Cause {
   ErrorKind kind = ErrorKind::kInternal;
   Blame blame = Blame::kNone;
   int rank = -1;               // the blamed rank; -1: not known, or none
-  int found_by = -1;           // the rank that found it; -1: the rank that holds this value
+  int found_by = -1;           // the rank that found it; -1: the rank that has this value
   bool is_whole = false;       // the text names the operation that the program called
-  std::uint64_t sequence = 0;  // of the operation in which it was found; 0: in none
-  std::string operation{};     // its title: "all_reduce #1042"; empty: in none
-  std::string text{};          // as the error says it
+  std::uint64_t sequence = 0;  // of the operation in which it was found; 0: none
+  std::string operation{};     // its title: "all_reduce #1042"; empty: none
+  std::string text{};          // the error's text
 };
 
-// At most `most` bytes, of which a long text loses its end.
+// At most `most` bytes; a longer text is truncated.
 std::string encode(const Cause& cause, std::size_t most);
-// nullopt for what encode() has not written.
+// Returns nullopt if encode() did not write these bytes.
 std::optional<Cause> decode_cause(std::string_view bytes);
 
 }  // namespace dl::rendezvous

@@ -1,5 +1,5 @@
-// The memory that a rank and its dlrun share for dl::should_checkpoint(): a page of its own for
-// each rank. docs/protocol.md, "Checkpoint and end", says how the two agree.
+// The memory that a rank and its dlrun share for dl::should_checkpoint(): one page for each rank.
+// docs/protocol.md, "Checkpoint and end", describes the protocol.
 #pragma once
 
 #include <atomic>
@@ -9,11 +9,11 @@
 namespace dl::rendezvous {
 
 struct CheckpointPage {
-  // dlrun: 1 from the request on.
+  // Written by dlrun: 1 from the request on.
   std::atomic<std::uint64_t> requested;
-  // The rank: how often it has called, stored before it looks at `requested`.
+  // Written by the rank: its number of calls, stored before it reads `requested`.
   std::atomic<std::uint64_t> calls;
-  // dlrun: 1 when it is about to send the rank a signal that ends it.
+  // Written by dlrun: 1 when it is about to send the rank a signal that ends it.
   std::atomic<std::uint64_t> ends;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

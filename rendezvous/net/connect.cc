@@ -1,6 +1,10 @@
 #include "rendezvous/net/connect.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -21,7 +25,7 @@ using namespace std::chrono_literals;
 constexpr std::chrono::milliseconds kFirstProofPause = 10ms;
 constexpr std::chrono::milliseconds kLongestProofPause = 500ms;
 
-// Until the handshake is over.
+// Runs the handshake to its end.
 void prove_once(Proving& proving, Deadline deadline, const ProveOptions& options,
                 const std::string& what, Patience& patience) {
   while (const short events = proving.go_on()) {
@@ -35,7 +39,7 @@ void prove_once(Proving& proving, Deadline deadline, const ProveOptions& options
   }
 }
 
-// `connect` makes a connected socket, or throws.
+// `connect` returns a connected socket, or throws.
 Connection prove_until(const std::function<UniqueFd()>& connect, const Hello& hello,
                        const JobKey& key, Deadline deadline, const ProveOptions& options,
                        const std::string& what) {
@@ -87,6 +91,12 @@ Connection connect_local_and_prove(std::string_view name, const Hello& hello, co
   };
   return prove_until(connect, hello, key, deadline, {},
                      fmt::format("connect to the local socket @{} for '{}'", name, hello.purpose));
+}
+
+void prepare_to_prove() {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> result;
+  unsigned int size = 0;
+  ::HMAC(::EVP_sha256(), "", 0, result.data(), 0, result.data(), &size);
 }
 
 }  // namespace dl::rendezvous

@@ -17,8 +17,8 @@
 namespace dl::rendezvous {
 namespace {
 
-// The first byte is not ASCII and the last two are a line end, so that text protocols and their
-// translations are recognised at once (PNG's trick).
+// The first byte is not ASCII and the last two are a line end, so that text protocols, and
+// translations of line ends, are recognised at once (as in PNG).
 constexpr std::array<std::uint8_t, 8> kMagic{0x89, 'D', 'L', 'R', 'U', 'N', '\r', '\n'};
 constexpr std::size_t kPreambleBytes = kMagic.size() + sizeof(std::uint32_t);
 constexpr std::size_t kHeaderBytes = 4;
@@ -40,7 +40,7 @@ std::string generation_text(std::uint64_t generation) {
   return generation == kAnyGeneration ? "no generation" : fmt::format("generation {}", generation);
 }
 
-// Where a client says nothing about itself, its connection still needs a name.
+// A client that sends no name still needs one in texts.
 std::string_view name_of(const Hello& hello) {
   return hello.from.empty() ? std::string_view("an unnamed peer") : std::string_view(hello.from);
 }
@@ -49,7 +49,7 @@ std::string_view name_of(const Hello& hello) {
 
 Nonce fresh_nonce() {
   Nonce nonce;
-  // Up to 256 bytes are never short once the random source is ready.
+  // Reads of up to 256 bytes are never short once the random source is ready.
   while (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size())) {
     if (errno != EINTR) throw_errno(errno, "getrandom");
   }
@@ -308,7 +308,7 @@ HandshakeServer::HandshakeServer(const JobKey& key, Hello self, Judge judge, con
 
 void HandshakeServer::refuse(Refusal refusal) {
   if (state_ != State::kRunning) return;
-  // A client that has not said the magic bytes may not be one of ours, and hears nothing.
+  // A client that has not sent the magic bytes may not be dlrun, and gets no answer.
   if (is_greeted()) send_refusal(refusal, 0, "");
   fail(refusal, refusal_text(refusal, 0, ""));
 }

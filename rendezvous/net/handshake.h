@@ -1,13 +1,12 @@
-// The one handshake of every connection of a job, control plane and data plane (docs/protocol.md
-// has its bytes).
+// The handshake of every connection of a job, control plane and data plane (docs/protocol.md has
+// its bytes).
 //
-// Both sides prove that they know the job key by an HMAC-SHA256 over both nonces and everything
-// that was said, so that neither can be replayed, reflected or moved to another job, generation or
-// purpose. The key never crosses the wire.
+// Both sides prove that they know the job key by an HMAC-SHA256 over both nonces and all other
+// fields. So a handshake cannot be replayed, reflected or moved to another job, generation or
+// purpose. The key is never sent.
 //
-// HandshakeServer and HandshakeClient do no input or output: bytes are fed in and taken out, so
-// that they serve blocking sockets, event loops and fuzzers alike. One object, one connection, one
-// thread.
+// HandshakeServer and HandshakeClient do no I/O: the caller feeds bytes in and takes bytes out, so
+// they work with blocking sockets, event loops and fuzzers. One object, one connection, one thread.
 #pragma once
 
 #include <array>
@@ -26,21 +25,22 @@
 
 namespace dl::rendezvous {
 
-// What a connection is for. A client says it; a server refuses what it does not serve.
+// The purpose of a connection, and who asks. A client sends it; a server refuses what it does not
+// serve.
 struct Hello {
   std::string job{};  // name of the job; at most 255 bytes
   // kAnyGeneration for control connections made before a generation exists
   std::uint64_t generation = 0;
-  std::string purpose{};  // "store", "group/<name>", ...; at most 255 bytes
-  std::string from{};  // who is speaking, for texts: "rank 3 (node1, pid 4711)"; at most 255 bytes
-  std::int32_t rank = -1;  // the speaker's rank, -1 where it has none
+  std::string purpose{};   // "store", "group/<name>", ...; at most 255 bytes
+  std::string from{};      // the sender, for texts: "rank 3 (node1, pid 4711)"; at most 255 bytes
+  std::int32_t rank = -1;  // the sender's rank, -1 if it has none
 };
 inline constexpr std::uint64_t kAnyGeneration = ~std::uint64_t{0};
 
-// A connection that both sides have proved.
+// A connection that both sides have authenticated.
 struct Connection {
   UniqueFd fd;          // non-blocking, close-on-exec, TCP_NODELAY
-  Hello peer;           // what the other side said
+  Hello peer;           // the other side's hello
   std::string address;  // the other end, "10.0.0.2:4711"
 };
 
@@ -50,17 +50,17 @@ inline constexpr std::size_t kMostPendingHandshakes = 64;
 // Why a connection is refused. The numbers are part of the protocol.
 enum class Refusal : std::uint8_t {
   kNone = 0,
-  kMalformed = 1,  // not this protocol; never sent, such a connection is closed without a word
+  kMalformed = 1,  // not this protocol; never sent: such a connection is closed without an answer
   kProtocolVersion = 2,  // another version of dlrun
   kWrongJob = 3,         // the port belongs to another job
-  kWrongKey = 4,         // the same job's name, another key
-  kWrongGeneration = 5,  // the job has restarted, or this side has
-  kUnknownPurpose = 6,   // nobody serves this here
+  kWrongKey = 4,         // the right job name, but another key
+  kWrongGeneration = 5,  // the client or the server is from before a restart
+  kUnknownPurpose = 6,   // the purpose is not served here
   kBusy = 7,             // too many pending handshakes; try again
   kDenied = 8,           // the service's own reason, as text
 };
 
-// What the server's owner says to a client that has proved the key.
+// The answer of the server's owner to an authenticated client.
 struct Verdict {
   Refusal refusal = Refusal::kNone;  // kNone, kWrongGeneration, kUnknownPurpose, kBusy or kDenied
   std::uint64_t generation = 0;      // the server's, for kWrongGeneration
@@ -70,7 +70,7 @@ struct Verdict {
 using Nonce = std::array<std::uint8_t, 32>;
 Nonce fresh_nonce();  // from the kernel's random source
 
-// What both sides share: frames in, frames out, and how it ended.
+// The common part of both sides: input and output of frames, and the result.
 class Handshake {
  public:
   enum class State : std::uint8_t { kRunning, kProved, kFailed };
@@ -79,17 +79,17 @@ class Handshake {
   Handshake& operator=(const Handshake&) = delete;
 
   State state() const noexcept { return state_; }
-  // How many bytes to read next; 0 once the handshake is over. Reading no more than this leaves
-  // what follows the handshake to whoever gets the descriptor.
+  // How many bytes to read next; 0 once the handshake is over. Read no more than this, so that the
+  // next reader of the descriptor gets what follows the handshake.
   std::size_t wanted() const noexcept;
   // Takes at most wanted() bytes.
   void feed(std::span<const std::uint8_t> bytes);
-  // Bytes to send, also after the end (an acceptance or a refusal). Call sent() with what was
-  // taken.
+  // Bytes to send, also after the end (an acceptance or a refusal). Call sent() with the number of
+  // bytes that were sent.
   std::span<const std::uint8_t> output() const noexcept;
   void sent(std::size_t size) noexcept { output_begin_ += size; }
 
-  // Valid in kProved, and in a server also before that, as far as it was said.
+  // Valid in kProved; in a server also earlier, as far as it was received.
   const Hello& peer() const noexcept { return peer_; }
   // Valid in kFailed.
   Refusal refusal() const noexcept { return refusal_; }
@@ -103,9 +103,9 @@ class Handshake {
   Handshake(const JobKey& key, Hello self, const Nonce& nonce, Frame expected);
   ~Handshake() = default;
 
-  // A frame of type expected_. Sets what is expected next, or the state.
+  // Handles a frame of type expected_. Sets the next expected type, or the state.
   virtual void on_expected(std::span<const std::uint8_t> body) = 0;
-  // The other side's refusal, or ours for a protocol version, as a clause.
+  // The other side's refusal, or ours of its protocol version, as a clause.
   virtual std::string refusal_text(Refusal refusal, std::uint64_t number,
                                    std::string_view text) const = 0;
 
@@ -146,9 +146,9 @@ class Handshake {
 
 class HandshakeClient final : public Handshake {
  public:
-  // Throws kInvalidArgument where a text of the hello is longer than 255 bytes or not printable.
+  // Throws kInvalidArgument if a text of the hello is longer than 255 bytes or not printable.
   HandshakeClient(const JobKey& key, Hello hello, const Nonce& nonce = fresh_nonce());
-  // Whether the server may have accepted already.
+  // True if the server may have accepted already.
   bool has_proved_itself() const noexcept { return expected_ == Frame::kAccept; }
 
  private:
@@ -161,10 +161,10 @@ class HandshakeClient final : public Handshake {
 class HandshakeServer final : public Handshake {
  public:
   using Judge = std::function<Verdict(const Hello&)>;
-  // `self` says job, generation, from and rank of the server; its purpose is not used. `judge` is
-  // asked once, about a client that has proved the key.
+  // `self`: job, generation, from and rank of the server; its purpose is not used. `judge` is
+  // called once, for a client that has proved the key.
   HandshakeServer(const JobKey& key, Hello self, Judge judge, const Nonce& nonce = fresh_nonce());
-  // Ends a handshake that has not ended, with a word to the client.
+  // Ends an unfinished handshake, with a refusal to the client.
   void refuse(Refusal refusal);
 
  private:

@@ -18,7 +18,7 @@ namespace dl::rendezvous {
 namespace {
 
 constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-// The hexadecimal text with generous white space around it; whatever is longer is not a key.
+// The hexadecimal text with generous white space around it; a longer text is not a key.
 constexpr std::size_t kLongestKey = 256;
 
 int digit(char c) noexcept {
@@ -28,7 +28,7 @@ int digit(char c) noexcept {
   return -1;
 }
 
-// A copy of the key's text on its way in or out, wiped when it goes.
+// A copy of the key's text, wiped on destruction.
 struct Text {
   std::string text;
   ~Text() { ::explicit_bzero(text.data(), text.size()); }
@@ -62,8 +62,9 @@ void write_all(int fd, std::string_view text, std::string_view what) {
   }
 }
 
-// A program in between may have closed the descriptor and opened another file under its number, so
-// that only a memfd with our seals counts as the key. A kernel under vm.memfd_noexec adds one.
+// A program between dlrun and this one may have closed the descriptor and opened another file under
+// its number, so only a memfd with our seals counts as the key. A kernel under vm.memfd_noexec adds
+// a seal.
 bool is_key_memfd(int fd) noexcept {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   return seals >= 0 && (seals & kSeals) == kSeals;
@@ -108,7 +109,7 @@ JobKey JobKey::from_hex(const std::string& text) {
     const int high = digit(digits[2 * i]);
     const int low = digit(digits[2 * i + 1]);
     DL_CHECK(high >= 0 && low >= 0, kParse,
-             "a job key is {} hexadecimal digits, character {} or {} of this text is none",
+             "a job key is {} hexadecimal digits, character {} or {} of this text is not one",
              2 * kBytes, 2 * i + 1, 2 * i + 2);
     key.bytes_[i] = static_cast<std::uint8_t>(high * 16 + low);
   }
@@ -165,7 +166,7 @@ UniqueFd JobKey::to_memfd() const {
   if (!fd) throw_errno(errno, "memfd_create for the job key");
   const Text text{hex()};
   write_all(fd.get(), text.text, "write the job key's memfd");
-  // So that it passes for a key file under /proc/<pid>/fd as well.
+  // So that it is accepted as a key file under /proc/<pid>/fd as well.
   if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) throw_errno(errno, "chmod the job key's memfd");
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) throw_errno(errno, "seal the job key's memfd");
   return fd;

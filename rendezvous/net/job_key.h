@@ -1,5 +1,5 @@
-// The 256-bit secret of a job. Whoever has it belongs to the job; it never crosses a wire, a
-// command line or a log.
+// JobKey: the 256-bit secret of a job. A process that has it belongs to the job; it never appears
+// on a wire, in a command line or in a log.
 #pragma once
 
 #include <array>
@@ -21,19 +21,19 @@ class JobKey {
   // 64 hexadecimal digits, surrounding white space allowed. Throws kParse; the text never quotes
   // the key.
   static JobKey from_hex(const std::string& text);
-  // DLRUN_KEY_FD (read with pread, so that others can read it again), else DLRUN_KEY_FILE (must be
-  // a regular file that only its owner can read), else nullopt. Throws kIo, kParse and
-  // kInvalidArgument with a sentence.
+  // Reads DLRUN_KEY_FD (with pread, so that other readers can read it again), else DLRUN_KEY_FILE
+  // (must be a regular file that only its owner can read); nullopt if neither is set. Throws kIo,
+  // kParse and kInvalidArgument with a sentence.
   static std::optional<JobKey> from_environment();
-  // from_environment(), but throws kInvalidArgument if there is no key; the text says what to do.
+  // from_environment(), but throws kInvalidArgument if there is no key; the text tells what to do.
   static JobKey require_from_environment();
   // Reads a file as DLRUN_KEY_FILE is read.
   static JobKey from_file(const std::string& path);
 
   std::string hex() const;
-  // A sealed memfd (close-on-exec) holding the hexadecimal text.
+  // A sealed memfd (close-on-exec) with the hexadecimal text.
   UniqueFd to_memfd() const;
-  // A new file of mode 0600 holding the hexadecimal text; throws where the path exists.
+  // Writes the hexadecimal text to a new file of mode 0600; throws if the path exists.
   void write_file(const std::string& path) const;
 
   const std::array<std::uint8_t, kBytes>& bytes() const noexcept { return bytes_; }

@@ -16,7 +16,7 @@ constexpr std::string_view kWaitingWord = "waiting";
 constexpr std::size_t kMostBytes = 32 * 1024;
 constexpr std::size_t kMostLineBytes = 255;
 
-// The part before the next line break, which is taken off `rest` with it.
+// Removes the first line from `rest` with its line break, and returns it.
 std::optional<std::string_view> take_line(std::string_view& rest) {
   const std::size_t end = rest.find('\n');
   if (end == std::string_view::npos) return std::nullopt;
@@ -74,7 +74,7 @@ void report_peer_failure(const PeerFailure& failure) noexcept {
   try {
     send_packet(encode_peer_failure(failure));
   } catch (...) {
-    // The error that this is about is on its way already.
+    // The group's error is reported to the program in any case.
   }
 }
 

@@ -1,5 +1,5 @@
-// Listening, and what every connection has. A file by itself, as dlrun links this part of socket.h
-// and not the one that connects, which would bring the log along.
+// Listening, and options of every connection. A file of its own, because dlrun links this part of
+// socket.h and not the one that connects, which depends on the log.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,8 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A dead host is noticed after 10 s: by keepalive while nothing is under way (4 + 3 x 2 s), by the
-// user timeout while something is.
+// A dead host is noticed after 10 s: by keepalive on an idle connection (4 + 3 x 2 s), by
+// TCP_USER_TIMEOUT while data is unacknowledged.
 constexpr int kKeepIdleSeconds = 4;
 constexpr int kKeepIntervalSeconds = 2;
 constexpr int kKeepCount = 3;
@@ -74,7 +74,7 @@ Listener Listener::bind(const ListenOptions& options) {
       error = errno;
       continue;
     }
-    // Connections of an earlier run that linger in TIME_WAIT must not block the port.
+    // Connections of an earlier run in TIME_WAIT must not block the port.
     set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, "set SO_REUSEADDR");
     if (candidate.family() == AF_INET6) {
       set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, everywhere ? 0 : 1, "set IPV6_V6ONLY");
@@ -129,7 +129,7 @@ std::optional<Listener::Accepted> Listener::accept() {
       case ENOTSOCK:
         throw_errno(errno, fmt::format("accept on {}", address_.text()));
       default:
-        // EINTR, or an error of a connection that ended before it was taken (accept(2) lists a
+        // EINTR, or an error of a connection that ended before it was accepted (accept(2) lists a
         // dozen): the next one may be fine.
         continue;
     }

@@ -27,7 +27,7 @@ Listener listen_local() {
   if (!fd) throw_errno(errno, "make a local socket");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // An address of its family alone asks the kernel for a free abstract name (unix(7), autobind).
+  // An address with the family alone asks the kernel for a free abstract name (unix(7), autobind).
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(sa_family_t)) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
     throw_errno(errno, "listen on a local socket");
@@ -60,7 +60,7 @@ UniqueFd connect_local(std::string_view name, Deadline deadline) {
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0) return fd;
     const int error = errno;
     if (error == EINTR) continue;
-    // EAGAIN: its queue is full for the moment.
+    // EAGAIN: the listener's queue is full for the moment.
     DL_CHECK(error == EAGAIN, kConnection,
              "connect to the local socket @{}: {}; are both processes in one network namespace?",
              name, std::strerror(error));

@@ -1,6 +1,6 @@
-// When a wait should say for whom it waits: after 5 s, then after 10, 20, 40 s, then every minute.
-// Time in which this process was stopped does not count (stopped.h).
-// Tests take less than 5 s.
+// Patience: when a wait should log whom it waits for: after 5 s, then after 10, 20, 40 s, then
+// every minute. Time in which this process was stopped does not count (stopped.h). Tests use less
+// than 5 s.
 #pragma once
 
 #include <algorithm>
@@ -19,15 +19,15 @@ class Patience {
   explicit Patience(Time start = Deadline::Clock::now()) noexcept : start_(start) {}
   explicit Patience(std::chrono::nanoseconds speak_after) noexcept : next_(speak_after) {}
 
-  // The moment at which the wait should next wake up to speak, or `deadline` where that is earlier.
+  // When the wait should next wake up to log, or `deadline` if that is earlier.
   Deadline until(Deadline deadline) const noexcept {
     return Deadline::earlier(deadline, Deadline::at(start(Deadline::Clock::now()) + next_));
   }
-  // True once for each moment at which something should be said.
+  // True once for each time at which the wait should log.
   bool should_speak(Time now = Deadline::Clock::now()) noexcept {
     return should_speak_after(now - start(now));
   }
-  // Like should_speak(), for a wait that has lasted `waited`.
+  // should_speak() for a wait that has lasted `waited`.
   bool should_speak_after(std::chrono::nanoseconds waited) noexcept {
     if (waited < next_) return false;
     next_ += std::min<std::chrono::nanoseconds>(next_, std::chrono::minutes(1));

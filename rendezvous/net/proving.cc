@@ -38,7 +38,7 @@ Progress receive_some(int fd, Handshake& handshake, int& error) {
     const ssize_t n = ::recv(fd, buffer.data(), std::min(handshake.wanted(), buffer.size()), 0);
     if (n > 0) {
       handshake.feed(std::span(buffer).first(static_cast<std::size_t>(n)));
-      // What the peer waits for goes out before more is read.
+      // Send what the peer waits for before reading more.
       if (!handshake.output().empty()) return Progress::kDone;
     } else if (n == 0) {
       error = ECONNRESET;
@@ -69,7 +69,7 @@ short Proving::go_on() {
     int error = 0;
     Progress progress = send_some(fd_.get(), handshake_, error);
     short events = POLLOUT;
-    // A refusal that arrived before the connection broke says more than the break.
+    // A refusal that arrived before the connection broke tells more than the break.
     if (progress != Progress::kAgain && handshake_.state() == Handshake::State::kRunning) {
       progress = receive_some(fd_.get(), handshake_, error);
       events = POLLIN;

@@ -1,5 +1,5 @@
-// Proving: the client's side of one handshake on a connected socket that does not block. For
-// connect.cc and race.cc. One thread at a time.
+// Proving: the client's side of one handshake on a connected, non-blocking socket. For connect.cc
+// and race.cc. One thread at a time.
 #pragma once
 
 #include <string>
@@ -14,17 +14,17 @@ class Proving {
  public:
   Proving(UniqueFd fd, const JobKey& key, const Hello& hello);
 
-  // Goes on as far as that goes without waiting; what to poll the socket for, or 0 where it is
+  // Proceeds without waiting. Returns the events to poll the socket for, or 0 if the handshake is
   // over.
   short go_on();
   int fd() const noexcept { return fd_.get(); }
   bool has_proved_itself() const noexcept { return handshake_.has_proved_itself(); }
 
-  // When it is over.
+  // Once it is over.
   bool is_proved() const noexcept { return handshake_.state() == Handshake::State::kProved; }
   const Hello& peer() const noexcept { return handshake_.peer(); }
   UniqueFd release() noexcept { return std::move(fd_); }
-  // Otherwise:
+  // If it failed:
   bool may_retry() const noexcept { return may_retry_; }
   ErrorKind kind() const noexcept { return kind_; }
   const std::string& reason() const noexcept { return reason_; }

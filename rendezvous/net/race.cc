@@ -27,19 +27,18 @@ constexpr std::chrono::milliseconds kStagger = 250ms;
 constexpr std::chrono::milliseconds kFirstRacePause = 10ms;
 constexpr std::chrono::milliseconds kLongestRacePause = 500ms;
 
-// One address and what is going on there.
+// One address and the attempt to connect to it.
 class Runner {
  public:
   Runner(Endpoint way, Deadline start) : way_(std::move(way)), start_(start) {}
 
-  const Endpoint& way() const noexcept { return way_; }
   bool is_out() const noexcept { return is_idle() && start_.is_never(); }
   bool has_begun() const noexcept { return has_begun_; }
   void hurry() { start_ = Deadline::after(0s); }
   ErrorKind kind() const noexcept { return kind_; }
   std::string text() const { return fmt::format("{} ({})", way_.text(), reason_); }
 
-  // When it wants to go on by itself.
+  // When it wants to run next without an event.
   Deadline next() const noexcept { return is_idle() ? start_ : Deadline::never(); }
   pollfd entry() const noexcept {
     return {.fd = proving_ ? proving_->fd() : connecting_.get(), .events = events_, .revents = 0};
@@ -59,7 +58,7 @@ class Runner {
       if (::getsockopt(connecting_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
       if (error != 0) return lose(error);
       if (peer_address(connecting_.get()).size() == 0) return Step::kOn;  // not yet
-      // A free port of this host that has met itself.
+      // The socket has connected to itself, at a free port of this host (simultaneous open).
       if (local_address(connecting_.get()) == peer_address(connecting_.get())) {
         return lose(ECONNREFUSED);
       }
@@ -72,6 +71,10 @@ class Runner {
     return fail(proving_->kind(), proving_->reason(), proving_->may_retry());
   }
   const Hello& peer() const noexcept { return proving_->peer(); }
+  Way take() {
+    const std::string address = peer_address(proving_->fd()).text();
+    return {way_, {proving_->release(), proving_->peer(), address}};
+  }
 
   Step fail(ErrorKind kind, std::string reason, bool may_retry) {
     kind_ = kind;
@@ -101,7 +104,7 @@ class Runner {
   }
 
   Endpoint way_;
-  Deadline start_;  // of the next attempt; never: there is none
+  Deadline start_;  // of the next attempt; never: none
   std::chrono::milliseconds pause_ = kFirstRacePause;
   bool has_begun_ = false;
   UniqueFd connecting_;
@@ -119,8 +122,8 @@ std::string text(const std::vector<Runner>& runners) {
 
 }  // namespace
 
-Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& who,
-                  const Hello& hello, const JobKey& key, Deadline deadline) {
+Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string& who,
+                     const Hello& hello, const JobKey& key, Deadline deadline) {
   std::vector<Runner> runners;
   for (const Endpoint& way : ways) {
     runners.emplace_back(way, Deadline::after(runners.size() * kStagger));
@@ -133,7 +136,7 @@ Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& w
       Runner& runner = runners[i];
       Runner::Step step = runner.go_on(entries[i].revents != 0, hello, key);
       if (step == Runner::Step::kProved) {
-        if (runner.peer().rank == rank) return runner.way();
+        if (runner.peer().rank == rank) return runner.take();
         step = runner.fail(ErrorKind::kMismatch, runner.peer().from + " answers there", false);
       }
       if (step != Runner::Step::kFailed) continue;
@@ -160,6 +163,11 @@ Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& w
       for (pollfd& entry : entries) entry.revents = 0;
     }
   }
+}
+
+Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& who,
+                  const Hello& hello, const JobKey& key, Deadline deadline) {
+  return connect_by_a_way(ways, rank, who, hello, key, deadline).endpoint;
 }
 
 }  // namespace dl::rendezvous

@@ -1,6 +1,6 @@
-// Which of a rank's addresses to use: they are tried one a little after the other (RFC 8305), and
-// the first behind which that rank proves itself wins. One that nobody answers at, that belongs to
-// another host too, or that somebody else listens on, costs a quarter of a second at most.
+// Chooses one of a rank's addresses: they are tried with a short delay between them (RFC 8305), and
+// the first at which this rank authenticates itself wins. An address at which no process answers,
+// or another host or process does, costs at most a quarter of a second.
 //
 // Any thread.
 #pragma once
@@ -15,12 +15,21 @@
 
 namespace dl::rendezvous {
 
-// `ways`: numeric, the preferred one first; at least one. `rank`: who must answer; `who` names it
-// in texts. All connections are closed again: several may have been proved, and which of them the
-// other side saw first is nobody's choice; `hello`'s purpose should be one whose connections it
-// drops. Throws, with what happened at each address in the text, the kind of the first where all
-// are refused for good, kTimeout at the deadline.
+// `ways`: numeric addresses, the preferred one first; at least one. `rank`: the rank that must
+// answer; `who` names it in texts. All connections are closed again: several may have been
+// authenticated, and the other side may have seen any of them first. So `hello`'s purpose should be
+// one whose connections the other side drops. Throws, with what happened at each address in the
+// text, the first address's kind if all refuse for good, and kTimeout at the deadline.
 Endpoint find_way(std::span<const Endpoint> ways, int rank, const std::string& who,
                   const Hello& hello, const JobKey& key, Deadline deadline);
+
+// find_way() that also returns the authenticated connection, and closes the others. For a service
+// that does not count its connections.
+struct Way {
+  Endpoint endpoint;
+  Connection connection;
+};
+Way connect_by_a_way(std::span<const Endpoint> ways, int rank, const std::string& who,
+                     const Hello& hello, const JobKey& key, Deadline deadline);
 
 }  // namespace dl::rendezvous

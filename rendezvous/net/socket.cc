@@ -21,10 +21,10 @@ using namespace std::chrono_literals;
 
 constexpr auto kFirstPause = 5ms;
 constexpr auto kLongestPause = 200ms;
-// While another address is left to try, one that does not answer must not eat the whole deadline.
+// While other addresses are left, one that does not answer must not use up the whole deadline.
 constexpr auto kShareOfOneAddress = 2s;
 
-// Waits until a non-blocking connect() has ended. 0, or an errno value.
+// Waits until a non-blocking connect() has ended. Returns 0, or an errno value.
 int wait_connected(int fd, Deadline deadline, int hangup_fd) {
   while (!poll_one(fd, POLLOUT, deadline, hangup_fd)) {
     if (deadline.has_passed()) return ETIMEDOUT;
@@ -51,8 +51,8 @@ Attempt connect_once(const Address& address, Deadline deadline, int hangup_fd) {
     attempt.error =
         errno == EINPROGRESS || errno == EINTR ? wait_connected(fd, deadline, hangup_fd) : errno;
   }
-  // A connect() to a free port of this host's ephemeral range can meet itself (simultaneous open);
-  // that is nobody listening.
+  // A connect() to a free port in this host's ephemeral range can connect to itself (simultaneous
+  // open); in this case no server listens.
   if (attempt.error == 0 && local_address(fd) == peer_address(fd)) attempt.error = ECONNREFUSED;
   return attempt;
 }
@@ -65,13 +65,13 @@ struct Obstacle {
 };
 
 std::string text_of(int error, const Address& address) {
-  // Nothing leads to 127.0.0.1 in a network namespace whose loopback nobody has switched on.
+  // 127.0.0.1 is unreachable in a network namespace whose loopback interface is down.
   const bool is_down = error == ENETUNREACH && address.is_loopback();
   return fmt::format("{} ({}){}", system_error_text(error), address.text(),
                      is_down ? "; the loopback interface is down, `ip link set lo up`" : "");
 }
 
-// An attempt that the deadline cuts short leaves what stood in the way before.
+// If the deadline cuts an attempt short, `obstacle` keeps the earlier reason.
 UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, int hangup_fd, Obstacle& obstacle) {
   std::vector<Address> addresses;
   try {
@@ -87,7 +87,7 @@ UniqueFd try_all(const Endpoint& endpoint, Deadline deadline, int hangup_fd, Obs
         last ? deadline : Deadline::earlier(deadline, Deadline::after(kShareOfOneAddress));
     Attempt attempt = connect_once(addresses[i], share, hangup_fd);
     if (attempt.error == 0) return std::move(attempt.fd);
-    // The first address is the preferred one, and its refusal the one to be told about.
+    // The first address is the preferred one, so report its refusal.
     const bool is_cut_short = deadline.has_passed() && !obstacle.text.empty();
     if (i == 0 && !is_cut_short) {
       obstacle = {ErrorKind::kConnection, text_of(attempt.error, addresses[i]),
@@ -134,7 +134,7 @@ bool poll_one(int fd, short events, Deadline deadline, int hangup_fd) {
   if (n < 0 && errno != EINTR) throw_errno(errno, "poll");
   if (n <= 0) return false;
   if (entries[1].revents != 0)
-    throw_error(ErrorKind::kAborted, "connect: nobody waits for it any more");
+    throw_error(ErrorKind::kAborted, "connect: its caller no longer waits");
   return true;
 }
 

@@ -1,8 +1,8 @@
 // TCP sockets: connecting with a deadline, and listening.
 //
-// Every descriptor made here is non-blocking and close-on-exec; connected ones have TCP_NODELAY,
-// keepalive and TCP_USER_TIMEOUT, so that a host that vanished is noticed after about 10 s. A
-// Listener owns its descriptor; one thread at a time.
+// Every descriptor made here is non-blocking and close-on-exec. Connected ones have TCP_NODELAY,
+// keepalive and TCP_USER_TIMEOUT, so that a vanished host is noticed after about 10 s. A Listener
+// owns its descriptor; one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@
 namespace dl::rendezvous {
 
 struct ConnectOptions {
-  // Nobody listening there yet is no error before the deadline: keep trying, and say so after 5 s.
+  // If no server listens yet, keep trying until the deadline, and log it after 5 s.
   bool retry = false;
   // What the connection is for, in texts: "connect to node1:29500 for the store: ...".
   std::string what_for{};
   // The reading end of a pipe: when its other end is closed, the call ends with kAborted. -1: none.
   int hangup_fd = -1;
-  // The deadline is that of a turn: the caller goes on after it, and says so itself.
+  // The caller goes on after the deadline, and reports failures itself.
   bool is_turn = false;
 };
 
-// poll() for one descriptor (-1: for none) until the deadline or a signal; true where it has one of
-// the events. Throws kAborted where `hangup_fd` (-1: none) has hung up.
+// poll() for one descriptor (-1: none) until the deadline or a signal; true if it has one of the
+// events. Throws kAborted if `hangup_fd` (-1: none) has hung up.
 bool poll_one(int fd, short events, Deadline deadline, int hangup_fd);
 
-// A connected socket. Tries the endpoint's addresses in order. Throws kConnection "connect to
-// node1:29500 for the store: Connection refused (10.0.0.2:29500)", kTimeout, kNotFound (no such
+// Returns a connected socket. Tries the endpoint's addresses in order. Throws kConnection "connect
+// to node1:29500 for the store: Connection refused (10.0.0.2:29500)", kTimeout, kNotFound (no such
 // host).
 UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline,
                     const ConnectOptions& options = {});
 
-// Sets what every connection of a job has; see above. Throws kIo.
+// Sets the options of every connection of a job; see above. Throws kIo.
 void tune_connection(int fd);
 
-// Either end of a connected socket.
+// The addresses of both ends of a connected socket.
 Address local_address(int fd);
 Address peer_address(int fd);
 
@@ -56,12 +56,12 @@ class Listener {
   // network interface of this host has the address.
   static Listener bind(const ListenOptions& options = {});
   // Takes over a descriptor that already listens (inherited, or from systemd). Throws
-  // kInvalidArgument where it does not.
+  // kInvalidArgument if it does not listen.
   static Listener from_fd(UniqueFd fd);
 
   int fd() const noexcept { return fd_.get(); }
   UniqueFd release() noexcept { return std::move(fd_); }
-  // Where it listens; the port is the real one, also where 0 was asked for.
+  // The address it listens at, with the real port even if 0 was asked for.
   const Address& address() const noexcept { return address_; }
   std::uint16_t port() const noexcept { return address_.port(); }
 
@@ -69,8 +69,8 @@ class Listener {
     UniqueFd fd;
     Address peer;
   };
-  // The next connection, or nullopt where none is there now. Throws kIo where the
-  // process or the system has no descriptors or memory left.
+  // The next connection, or nullopt if there is none now. Throws kIo if the process or the system
+  // has no descriptors or memory left.
   std::optional<Accepted> accept();
 
  private:

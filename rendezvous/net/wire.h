@@ -1,4 +1,4 @@
-// Little-endian fields in and out of byte strings: what the project's own protocols are made of.
+// Reads and writes little-endian fields in byte strings, for the project's own protocols.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class WireWriter {
   std::vector<std::uint8_t> bytes_;
 };
 
-// Takes fields from a byte string. After a field that was not there every further one is empty, and
-// ok() is false.
+// Takes fields from a byte string. After a missing field every further field is empty, and ok() is
+// false.
 class WireReader {
  public:
   explicit WireReader(std::span<const std::uint8_t> bytes) noexcept : rest_(bytes) {}
@@ -62,7 +62,7 @@ class WireReader {
     const std::span<const std::uint8_t> field = take_bytes(take<std::uint8_t>());
     return {field.begin(), field.end()};
   }
-  // Everything was there, and nothing is left over.
+  // True if every field was there and nothing is left over.
   bool ok_and_done() const noexcept { return ok_ && rest_.empty(); }
 
  private:

@@ -1,7 +1,7 @@
-// What dlrun-rendezvous knows of its own dlrun: whether it turns its event loop, and if not, why.
+// AgentWatch: tells dlrun-rendezvous whether its dlrun runs its event loop, and if not, why.
 //
-// dlrun says every second that it turns, and before Ctrl-Z stops it that it will not. What it does
-// not say, the kernel does (its state in /proc). One thread.
+// dlrun reports every second that its loop runs, and before Ctrl-Z stops it that it will not.
+// Otherwise the kernel tells (the process state in /proc). One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +16,10 @@
 namespace dl::rendezvous {
 
 struct AgentWatchOptions {
-  std::chrono::nanoseconds named_after;  // it is told that it does not turn
-  std::chrono::nanoseconds timeout;      // and now it is too late; a suspended one is never
+  // After this time without a report the other nodes are told.
+  std::chrono::nanoseconds named_after;
+  // After this time it is too late, unless the user suspended it.
+  std::chrono::nanoseconds timeout;
   // Whether dlrun's process is stopped.
   std::function<bool()> is_stopped;
 };
@@ -29,15 +31,15 @@ class AgentWatch {
   AgentWatch(AgentWatchOptions options, Time now)
       : options_(std::move(options)), heard_(now), patience_(options_.named_after) {}
 
-  // dlrun said something: TURNS, or SUSPENDED. What the others should hear of it, if anything.
+  // dlrun reported TURNS or SUSPENDED. Returns what to tell the other nodes, if anything.
   std::optional<dlrun::rendezvous::Agent> on_word(dlrun::rendezvous::Agent::State state, Time now);
-  // Time in which this process did not run cannot be held against dlrun.
+  // Time in which this process itself did not run does not count against dlrun.
   void forgive(std::chrono::nanoseconds missed, Time now) {
     heard_ = std::min(now, heard_ + missed);
   }
-  // What the others should hear now.
+  // Returns what to tell the other nodes now, if anything.
   std::optional<dlrun::rendezvous::Agent> on_time(Time now);
-  // "its dlrun has been stopped for 600 s"; no value: it is not too late.
+  // "its dlrun has been stopped for 600 s"; nullopt if it is not too late.
   std::optional<std::string> too_late(Time now) const;
   bool is_stopped() const { return options_.is_stopped(); }
 
@@ -46,8 +48,8 @@ class AgentWatch {
 
   AgentWatchOptions options_;
   Time heard_;
-  bool suspended_ = false;  // by its own word
-  bool named_ = false;      // the others have heard that it does not turn
+  bool suspended_ = false;  // as it reported itself
+  bool named_ = false;      // the other nodes were told that its loop does not run
   Patience patience_;
 };
 

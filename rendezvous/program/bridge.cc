@@ -31,17 +31,16 @@ namespace {
 namespace pb = dlrun::rendezvous;
 using namespace std::chrono_literals;
 
-// A failure brings a page of what its rank said, 40 KiB, and JSON may write six bytes for each of
-// them.
+// A failure contains up to 40 KiB of its rank's output, and JSON may need six bytes for each byte.
 constexpr std::size_t kLongestLine = 1 << 20;
-// Shorter than a wait's patience: what has to be said while connecting is said in JSON.
+// Shorter than a wait's patience, so that warnings while connecting are reported in JSON.
 constexpr auto kConnectTurn = 4s;
-// For the service to say who is missing when the deadline has passed.
+// Time for the service to name the missing nodes, after the deadline has passed.
 constexpr auto kTimeToAnswer = 5s;
-// For it to end the stream in its turn. What was sent and not read yet is lost when the stream is
-// cancelled, and the last word of a node that leaves is worth a wait.
-// dlrun's exit code for a deadline that has passed.
+// dlrun's exit code for a passed deadline.
 constexpr int kExitTimeout = 124;
+// Time for the service to end the stream. Cancelling the stream loses what was sent and not read
+// yet, and the last message of a leaving node is worth a longer wait.
 constexpr auto kFarewell = 500ms;
 constexpr auto kFarewellOfALeaver = 3s;
 
@@ -63,7 +62,7 @@ bool is_of_this_host(const Endpoint& endpoint) try {
     return !fd || ::bind(fd.get(), address.data(), address.size()) == 0 || errno != EADDRNOTAVAIL;
   });
 } catch (const Error&) {
-  return true;  // nothing is known
+  return true;  // unknown
 }
 
 }  // namespace
@@ -129,7 +128,7 @@ Bridge::Input Bridge::next_line(std::string& line) {
   return input_closed_ ? Input::kClosed : Input::kNothing;
 }
 
-// False where the service is gone.
+// Returns false if the service is gone.
 bool Bridge::handle_line(const std::string& line) {
   if (line.find_first_not_of(" \t\r") == std::string::npos) return true;
   pb::FromNode message;
@@ -157,13 +156,13 @@ bool Bridge::handle_line(const std::string& line) {
   return !news.has_agent() || send(news);
 }
 
-// Ends with kAborted when dlrun, at the other end of our input, has died in the meantime.
+// Ends with kAborted if dlrun, at the other end of the input, has died in the meantime.
 Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
   Patience patience;
   for (;;) {
     try {
       const Deadline turn = patience.until(Deadline::after(kConnectTurn));
-      if (!ways_.empty()) choose_endpoint(hello, Deadline::earlier(deadline, turn));
+      if (!ways_.empty()) return connect_by_a_way(hello, Deadline::earlier(deadline, turn));
       return connect_and_prove(options_.endpoint, hello, options_.key,
                                Deadline::earlier(deadline, turn),
                                {.hangup_fd = options_.in,
@@ -185,7 +184,7 @@ Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
   }
 }
 
-// Node 0 serves on all addresses of its host, and nobody comes to one that is another host's.
+// Node 0 serves on all addresses of its host, so no node can reach it at another host's address.
 std::string Bridge::wrong_host_text() const {
   if (!options_.serves || is_of_this_host(options_.endpoint)) return {};
   return fmt::format(
@@ -193,9 +192,12 @@ std::string Bridge::wrong_host_text() const {
       options_.endpoint.host);
 }
 
-// From now on options_.endpoint is the address that leads there from this node.
-void Bridge::choose_endpoint(const Hello& hello, Deadline deadline) {
-  options_.endpoint = find_way(ways_, /*rank=*/-1, "the rendezvous", hello, options_.key, deadline);
+// Sets options_.endpoint to the address at which this node reaches the service.
+Connection Bridge::connect_by_a_way(const Hello& hello, Deadline deadline) {
+  Way way = rendezvous::connect_by_a_way(ways_, /*rank=*/-1, "the rendezvous", hello, options_.key,
+                                         deadline);
+  options_.endpoint = std::move(way.endpoint);
+  return std::move(way.connection);
 }
 
 void Bridge::connect(const pb::Join& join, Deadline deadline) {
@@ -239,7 +241,7 @@ void Bridge::receive() {
     if (message.has_generation()) {
       pb::Generation& generation = *message.mutable_generation();
       generation.set_store(options_.endpoint.text());
-      // Node 0 may have several addresses: name the one that this node has reached.
+      // Node 0 may have several addresses: use the one that this node has reached.
       if (std::ranges::any_of(
               ways_, [&](const Endpoint& way) { return way.host == generation.master_addr(); })) {
         generation.set_master_addr(options_.endpoint.host);
@@ -273,7 +275,7 @@ void Bridge::put(const pb::ToNode& message) {
   told_ = message.has_refused() || message.has_error();
   if (message.has_waiting()) {
     last_waiting_ = fmt::format("waiting for {}", fmt::join(message.waiting().missing(), ", "));
-    if (joining_ && asked_) return;  // the error says it
+    if (joining_ && asked_) return;  // the error contains it
   }
   std::string line = to_json_line(message);
   std::string_view rest = line;
@@ -298,7 +300,8 @@ std::string Bridge::late_text() const {
                      last_waiting_.empty() ? "" : ": ", last_waiting_);
 }
 
-// Heartbeats, silence on either side, and the deadline of a join. False: it is over.
+// Sends heartbeats, and checks silence on both sides and the deadline of a join. Returns false if
+// this node's part is over.
 bool Bridge::keep_time() {
   if (stream_ == nullptr) return true;
   look_at_clock();
@@ -334,7 +337,7 @@ bool Bridge::keep_time_of_join() {
     put_error(name_of(ErrorKind::kTimeout), late);
     return false;
   }
-  // What was heard last may be a minute old.
+  // The last list of missing nodes may be a minute old, so ask again.
   join_by_ = Deadline::after(kTimeToAnswer);
   pb::FromNode message;
   message.mutable_who_is_missing();
@@ -355,7 +358,8 @@ bool Bridge::watch_agent() {
   return send(message);
 }
 
-// dlrun hears of it when it goes on, which a stopped one does now: its ranks have to end.
+// Leaves the job. dlrun hears of it when it runs again, even if it is stopped now: its ranks have
+// to end.
 bool Bridge::leave_for(const std::string& why) {
   pb::FromNode message;
   message.mutable_leave()->set_reason(why);
@@ -376,7 +380,7 @@ void Bridge::look_at_clock() {
   missed_ += missed;
 }
 
-// What was said of this node, and why, as it knows by its own clock.
+// Adds to an error about this node that it stood still, by its own clock.
 std::string Bridge::with_standstill(std::string text) {
   const std::lock_guard lock(out_mutex_);
   const auto stood = standstill_.recent(Deadline::Clock::now(), options_.silence.standstill(),
@@ -400,7 +404,7 @@ int Bridge::end() {
       message.mutable_leave()->set_lost(true);
       send(message);
     }
-    // After an orderly end the service ends the stream too; with anything else there is no waiting.
+    // After an orderly end the service ends the stream too; otherwise do not wait.
     pollfd entry{.fd = ended_.get(), .events = POLLIN, .revents = 0};
     stream_->WritesDone();
     const Deadline farewell = Deadline::after(leaves || left_ ? kFarewellOfALeaver : kFarewell);

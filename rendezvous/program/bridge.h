@@ -1,7 +1,7 @@
-// `dlrun-rendezvous join`: one node's part in the membership, on behalf of a dlrun that links no
-// gRPC. JSON lines in, JSON lines out (docs/protocol.md).
+// `dlrun-rendezvous join`: takes part in the membership as one node, on behalf of a dlrun that does
+// not link gRPC. JSON lines in, JSON lines out (docs/protocol.md).
 //
-// The main thread reads dlrun's lines and keeps the time, a second one reads the service's
+// The main thread reads dlrun's lines and keeps the time; a second thread reads the service's
 // messages.
 #pragma once
 
@@ -27,13 +27,13 @@ namespace dl::rendezvous {
 
 struct BridgeOptions {
   Endpoint endpoint;
-  // Further addresses of that place; all are raced.
+  // Further addresses of the service; all are raced.
   std::vector<Endpoint> other_endpoints = {};
   std::string job;
   JobKey key;
   std::chrono::seconds timeout{600};  // for a generation to be complete
   Silence silence = {};
-  // After so long a dlrun that is stopped or does not turn its event loop ends the job.
+  // A dlrun that is stopped or does not run its event loop for this long ends the job.
   std::chrono::seconds agent_timeout{600};
   bool serves = false;  // the service runs in this process
   int in = 0;
@@ -47,7 +47,7 @@ class Bridge {
   Bridge(const Bridge&) = delete;
   Bridge& operator=(const Bridge&) = delete;
 
-  // Runs until dlrun closes its end or the service ends this node's part; the exit code.
+  // Runs until dlrun closes its end or the service ends this node's part; returns the exit code.
   int run();
 
  private:
@@ -57,7 +57,7 @@ class Bridge {
   bool handle_line(const std::string& line);
   void connect(const dlrun::rendezvous::Join& join, Deadline deadline);
   std::string wrong_host_text() const;
-  void choose_endpoint(const Hello& hello, Deadline deadline);
+  Connection connect_by_a_way(const Hello& hello, Deadline deadline);
   Connection connect_in_turns(const Hello& hello, Deadline deadline);
   void receive();
   bool send(const dlrun::rendezvous::FromNode& message);
@@ -77,8 +77,8 @@ class Bridge {
   GrpcUse grpc_;
   std::string buffer_;
   std::string host_;             // as dlrun names it
-  std::string service_address_;  // of the service, as this node reaches it
-  std::string own_address_;      // from which it does
+  std::string service_address_;  // the service's, as this node reaches it
+  std::string own_address_;      // this node's, from which it reaches the service
   bool input_closed_ = false;
   UniqueFd ended_;  // eventfd: the service's stream has ended
 
@@ -91,17 +91,17 @@ class Bridge {
   Deadline join_by_ = Deadline::never();
   std::optional<AgentWatch> agent_;  // once it has joined
   pid_t agent_pid_ = -1;
-  bool left_ = false;    // the service has heard why
-  bool silent_ = false;  // the stream was ended because nothing came over it
+  bool left_ = false;    // the service was told the reason
+  bool silent_ = false;  // the stream was ended because nothing arrived on it
 
-  std::mutex out_mutex_;  // of what follows
+  std::mutex out_mutex_;  // guards the following
   bool joining_ = false;  // a join is waiting for its generation
-  bool asked_ = false;    // it is late, and the service was asked for whom it waits
-  bool running_ = false;  // a generation is
-  bool told_ = false;     // dlrun has its last word: refused or error
+  bool asked_ = false;    // the join is late, and the service was asked for the missing nodes
+  bool running_ = false;  // a generation is running
+  bool told_ = false;     // dlrun has got its last message: refused or error
   bool reader_gone_ = false;
   std::string last_waiting_;
-  Deadline::Clock::time_point heard_;  // the service
+  Deadline::Clock::time_point heard_;  // last message of the service
   Standstill standstill_;
   Standstill::Span missed_{0};  // time in which this process stood still, for agent_
 };

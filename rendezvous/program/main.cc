@@ -1,4 +1,5 @@
-// dlrun-rendezvous: the rendezvous of a job, as a program of its own, so that dlrun links no gRPC.
+// dlrun-rendezvous: the rendezvous of a job, a separate program so that dlrun does not link gRPC.
+#include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -32,7 +33,7 @@ namespace {
 using namespace dl;
 using namespace dl::rendezvous;
 
-// Time for the nodes to hear the last word before the service ends.
+// Time for the nodes to receive the last message before the service ends.
 constexpr std::chrono::seconds kFarewell{2};
 
 struct Arguments {
@@ -46,8 +47,8 @@ struct Arguments {
   int agent_timeout = 600;
 };
 
-// gRPC has many threads, which are idle mostly. With the usual stacks and heaps for each of them a
-// service would need 700 MB of address space (ulimit -v).
+// gRPC has many, mostly idle threads. With the usual stacks and heaps for each, a service would
+// need 700 MB of address space (ulimit -v).
 void take_little_memory() {
   constexpr std::size_t kStack = std::size_t{1} << 20;
   ::mallopt(M_ARENA_MAX, 2);
@@ -58,7 +59,7 @@ void take_little_memory() {
   ::pthread_attr_destroy(&attributes);
 }
 
-// Made beforehand, as there is no memory for it then.
+// Prepared in advance, because there is no memory for it later.
 std::array<char, 200> out_of_memory_sentence{};
 
 // A service without memory cannot answer: it ends, and dlrun then ends the job.
@@ -74,7 +75,25 @@ void end_when_out_of_memory() {
   std::set_new_handler(end_without_memory);
 }
 
-// The terminal's signals, and SLURM's, go to every process of the job at once, and dlrun answers
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// If the system refuses gRPC a thread, gRPC goes on and never does that thread's work: a request of
+// a rank would wait for ever. So end the process. Only gRPC passes attributes: std::thread passes
+// none, and throws. Sanitizers replace pthread_create themselves.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*start)(void*), void* argument) noexcept {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto create = reinterpret_cast<Create>(::dlsym(RTLD_NEXT, "pthread_create"));
+  const int error = create(thread, attributes, start, argument);
+  if (error != 0 && attributes != nullptr) {
+    std::fprintf(stderr, "dlrun-rendezvous: gRPC has not got a thread that it needs: %s\n",
+                 spawn_error_text(error).c_str());
+    ::_exit(1);
+  }
+  return error;
+}
+#endif
+
+// Signals of the terminal and of SLURM go to every process of the job at once, and dlrun handles
 // them. This process ends when its input or its lifeline closes.
 void leave_signals_to_dlrun() {
   for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGTSTP, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2}) {
@@ -201,7 +220,7 @@ int main(int count, char** values) {
     take_little_memory();
     end_when_out_of_memory();
     return run(count, values);
-  } catch (const std::exception& error) {  // also of the system: no memory, no thread
+  } catch (const std::exception& error) {  // including the system's: no memory, no thread
     std::fprintf(stderr, "dlrun-rendezvous: %s\n", text_with_limits(error).c_str());
     return 1;
   }

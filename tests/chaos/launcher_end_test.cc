@@ -14,6 +14,7 @@
 #include <set>
 
 #include "core/base/unique_fd.h"
+#include "tests/support/bad_programs.h"
 #include "tests/support/gate.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
@@ -180,10 +181,13 @@ TEST(End, SuspendStopsTheRanksAndContinueLetsThemGoOn) {
 TEST(End, AProgramThatIsNotThereIs127) {
   tests::Process absent(dlrun({"/no/such/program"}));
   EXPECT_EQ(absent.wait(), 127);
-  EXPECT_EQ(absent.err(), "dlrun: there is no program /no/such/program\n");
+  EXPECT_EQ(absent.err(),
+            "dlrun: there is no program /no/such/program (No such file or directory)\n");
   tests::Process unknown(dlrun({"no-such-program-anywhere"}));
   EXPECT_EQ(unknown.wait(), 127);
-  EXPECT_EQ(unknown.err(), "dlrun: there is no program no-such-program-anywhere on PATH\n");
+  EXPECT_EQ(
+      unknown.err(),
+      "dlrun: there is no program no-such-program-anywhere on PATH (No such file or directory)\n");
 }
 
 // This machine's own header, with two bytes changed.
@@ -234,8 +238,8 @@ TEST(End, AFileThatIsForAnotherMachineIs126AndNoShellSeesIt) {
     make(path, file.bytes);
     tests::Process job(dlrun({path}));
     EXPECT_EQ(job.wait(), 126) << file.said << "\n" << job.err();
-    EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 0 could not be started: exec of " + path + ": " +
-                                     file.said));
+    EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 0 could not be started: exec of " + path +
+                                     ": Exec format error: " + file.said));
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/ran")) << file.said;
   }
   // A script that does not say who runs it is the shell's, as ever.
@@ -244,6 +248,33 @@ TEST(End, AFileThatIsForAnotherMachineIs126AndNoShellSeesIt) {
   tests::Process job(dlrun({script, "x"}));
   EXPECT_EQ(job.wait(), 0) << job.err();
   EXPECT_EQ(job.out(), "[rank 0] " + script + " x\n");
+}
+
+// An escape sequence, and a control character of 8 bits.
+TEST(End, NoNameRulesTheTerminal) {
+  const std::string name =
+      "/no\x1b[2J\xc2\x9b"
+      "31m\xff";
+  for (const std::vector<std::string>& line : {std::vector<std::string>{name},
+                                               {"--dry-run", "true", name},
+                                               {"-v", "true", name},
+                                               {"--dry-run", "--json", "true", name},
+                                               {"--dry-run", "--hosts", "a,b", "true", name}}) {
+    tests::Process job(dlrun(line));
+    job.wait();
+    for (const std::string& text : {job.out(), job.err()}) {
+      EXPECT_EQ(text.find_first_of("\x1b\x9b\xff"), std::string::npos) << text;
+    }
+  }
+}
+
+TEST(End, AProgramThatCannotBeExecutedIsNamedWithTheSystemsWords) {
+  const tests::TempDir folder;
+  for (const tests::BadProgram& bad : tests::bad_programs(folder.path())) {
+    tests::Process job(dlrun({bad.path}));
+    EXPECT_EQ(job.wait(), bad.exit_code) << bad.sentence;
+    EXPECT_THAT(job.err(), HasSubstr(bad.sentence));
+  }
 }
 
 TEST(End, AProgramThatCannotBeExecutedIs126) {
@@ -259,7 +290,7 @@ TEST(End, AProgramThatCannotBeExecutedIs126) {
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   tests::Process executable(dlrun({"--no-python", script}));
   EXPECT_EQ(executable.wait(), 126);
-  EXPECT_THAT(executable.err(), HasSubstr("it has no `#!` line"));
+  EXPECT_THAT(executable.err(), HasSubstr("Exec format error: it has no `#!` line"));
   tests::Process folder_job(dlrun({folder.path()}));
   EXPECT_EQ(folder_job.wait(), 126);
 }
@@ -301,6 +332,22 @@ TEST(End, ALimitOfProcessesIsNamedAndIsNot126) {
   EXPECT_EQ(job.wait(), 1);
   EXPECT_THAT(job.err(), HasSubstr("could not be started: clone of "));
   EXPECT_THAT(job.err(), HasSubstr("the limit of this user (ulimit -u) is 5"));
+}
+
+// A user who may have one more process has a warden, which can fork no supervisor.
+TEST(End, ALimitOfProcessesThatLeavesNoSupervisorIsSaidAtOnce) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user, who has no processes";
+  const tests::TempDir folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  for (int most = 1; most <= 4; ++most) {
+    const std::string limit = std::to_string(most);
+    tests::Process job({"setpriv", "--reuid", "54322", "--clear-groups", "prlimit",
+                        "--nproc=" + limit + ":" + limit, "env", "-C", folder.path(),
+                        tests::program("dlrun"), "--nproc-per-node", "3", "sleep", "300"});
+    EXPECT_EQ(job.wait(), 1) << job.err();
+    EXPECT_THAT(job.err(), HasSubstr("the limit of this user (ulimit -u) is " + limit));
+    EXPECT_THAT(job.err(), Not(HasSubstr("not started yet")));
+  }
 }
 
 TEST(End, AScriptWithoutAnInterpreterIsRunByTheShell) {

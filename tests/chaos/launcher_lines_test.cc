@@ -42,11 +42,15 @@ TEST(Lines, APythonScriptRunsWithThePythonOfTheEnvironment) {
   }
   tests::Process missing(dlrun_line({"--wdir", folder.path(), "tran.py"}), with_shell);
   EXPECT_EQ(missing.wait(), 127);
-  EXPECT_THAT(missing.err(), HasSubstr("dlrun: there is no script tran.py"));
+  EXPECT_THAT(missing.err(),
+              HasSubstr("dlrun: there is no script tran.py (No such file or directory)"));
   tests::Process pythonless(dlrun_line({"--wdir", folder.path(), "train.py"}),
                             {.environment = {"PYTHON_EXEC=/no/python"}});
   EXPECT_EQ(pythonless.wait(), 127);
-  EXPECT_THAT(pythonless.err(), HasSubstr("there is no program /no/python, which train.py needs"));
+  EXPECT_THAT(
+      pythonless.err(),
+      HasSubstr(
+          "there is no program /no/python (No such file or directory), which train.py needs"));
 }
 
 TEST(Lines, TorchtitansShowsRankZeroAlone) {

@@ -129,7 +129,7 @@ TEST(Output, ClosedStandardStreamsAreNobodyElsesNumbers) {
   EXPECT_THAT(job.err(), HasSubstr("[rank 1] x\n"));
 }
 
-TEST(Output, ClosedStandardOutputIsAnErrorIfSomethingIsWritten) {
+TEST(Output, AClosedStreamIsAnErrorIfSomethingIsWritten) {
   const std::string line = tests::program("dlrun") + " --nproc-per-node 2 ";
   tests::Process silent({"sh", "-c", line + "true >&-"});
   EXPECT_EQ(silent.wait(), 0) << silent.err();
@@ -137,6 +137,12 @@ TEST(Output, ClosedStandardOutputIsAnErrorIfSomethingIsWritten) {
   EXPECT_EQ(loud.wait(), 1);
   EXPECT_THAT(loud.err(),
               HasSubstr("dlrun: standard output is closed: what ranks write to it is lost\n"));
+  tests::Process no_err({"sh", "-c", line + "sh -c 'echo hi >&2' 2>&-"});
+  EXPECT_EQ(no_err.wait(), 1);
+  EXPECT_THAT(no_err.out(),
+              HasSubstr("dlrun: standard error is closed: what ranks write to it is lost\n"));
+  tests::Process silent_err({"sh", "-c", line + "true 2>&-"});
+  EXPECT_EQ(silent_err.wait(), 0) << silent_err.out();
   for (const char* other : {" --help", " autopsy --help"}) {
     tests::Process help({"sh", "-c", tests::program("dlrun") + other + " >&-"});
     EXPECT_EQ(help.wait(), 1);
@@ -199,6 +205,10 @@ TEST(Output, OfRanksThatFindsNoRoomEndsTheJobWithWhatTheSystemSays) {
   tests::Process full({"sh", "-c", echo + " >/dev/full"});
   EXPECT_EQ(full.wait(), 1);
   EXPECT_EQ(full.err(), "dlrun: write to standard output: No space left on device\n");
+  tests::Process full_err(
+      {"sh", "-c", tests::program("dlrun") + " -n 2 sh -c 'echo x >&2' 2>/dev/full"});
+  EXPECT_EQ(full_err.wait(), 1);
+  EXPECT_EQ(full_err.out(), "dlrun: write to standard error: No space left on device\n");
   const tests::TempDir folder;
   tests::Process limited(
       {"sh", "-c",

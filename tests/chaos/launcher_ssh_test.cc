@@ -10,6 +10,7 @@
 #include "core/base/process_stat.h"
 #include "core/base/version.h"
 #include "launcher/remote/messages.h"
+#include "tests/support/bad_programs.h"
 #include "tests/support/process.h"
 #include "tests/support/rank_input.h"
 #include "tests/support/ssh_hosts.h"
@@ -173,6 +174,23 @@ TEST_F(Ssh, ARankThatFailsBeginsAllAgainOnAllHosts) {
   EXPECT_TRUE(gone(*job));
 }
 
+TEST_F(Ssh, TheReportSaysHowEarlierAttemptsEnded) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto job =
+      dlrun(hosts, {"--hosts", "a,b", "--max-restarts", "1", "--grace", "1"},
+            sh("test $TORCHELASTIC_RESTART_COUNT = 1 && { echo again; exec sleep 300; }; "
+               "test $RANK = 1 && exit 7; exec sleep 300"));
+  ASSERT_TRUE(job->wait_for_out("[rank 0] again") && job->wait_for_out("[rank 1] again"))
+      << job->err();
+  job->signal(SIGUSR1);
+  EXPECT_TRUE(job->wait_for_err("attempt 1, which began ")) << job->err();
+  EXPECT_THAT(job->err(), testing::ContainsRegex("attempt 0 ended [0-9.]+ s ago: rank 1 .node 1, "
+                                                 "host b, pid [0-9]+. ended with exit code 7"));
+  job->signal(SIGTERM);
+  EXPECT_EQ(job->wait(), 143);
+}
+
 // dlrun's own processes on a host are not restarted: the job ends, and says what was lost.
 TEST_F(Ssh, ALostAgentSupervisorOrWardenEndsTheJobDespiteRestarts) {
   DL_NEED_SSH_HOSTS();
@@ -212,15 +230,34 @@ TEST_F(Ssh, TheFrontsOwnWardenEndsTheJobWhenItDies) {
   EXPECT_TRUE(gone(*job));
 }
 
+// Cuts the cable of the front, whose hosts still see each other, of the first host, which serves
+// the rendezvous, and of the other one. The jobs run beside each other, as a loss shows after 10 s.
 TEST_F(Ssh, ACutCableLeavesNothingOnAnyHost) {
   DL_NEED_SSH_HOSTS();
-  const tests::SshHosts hosts(2);
-  const auto job = dlrun(hosts, {"--hosts", "a,b"}, sh("echo ready; exec sleep 300"));
-  ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"));
-  hosts.cut(0);  // of the front: the hosts still see each other
-  EXPECT_EQ(job->wait(), 1);
-  EXPECT_THAT(job->err(), HasSubstr("was lost: "));
-  EXPECT_TRUE(gone(*job));
+  struct Cut {
+    int cable;
+    std::unique_ptr<tests::SshHosts> hosts;
+    std::unique_ptr<tests::Process> job;
+  };
+  std::vector<Cut> cuts;
+  for (const int cable : {0, 1, 2}) {
+    auto hosts = std::make_unique<tests::SshHosts>(2);
+    auto job = dlrun(*hosts, {"--hosts", "a,b", "--max-restarts", "3"},
+                     sh("setsid sleep 300 & echo ready; exec sleep 300"));
+    ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"))
+        << job->err();
+    cuts.push_back({cable, std::move(hosts), std::move(job)});
+  }
+  for (const Cut& cut : cuts) cut.hosts->cut(cut.cable);
+  for (const Cut& cut : cuts) {
+    SCOPED_TRACE(cut.cable);
+    EXPECT_EQ(cut.job->wait(), 1);
+    // Any host, if the front has lost both.
+    const std::string host = cut.cable == 0 ? "" : cut.cable == 1 ? "a " : "b ";
+    EXPECT_THAT(cut.job->err(), AllOf(HasSubstr("host " + host), HasSubstr(" lost"),
+                                      Not(HasSubstr("begin again"))));
+    EXPECT_TRUE(gone(*cut.job));
+  }
 }
 
 TEST_F(Ssh, OutputOfAllRanksComesWholeAndIsKeptOnTheFront) {
@@ -306,12 +343,15 @@ TEST_F(Ssh, AHostThatCannotTakePartIsOneSentence) {
   }
 }
 
-TEST_F(Ssh, AProgramThatIsNotThereEndsAsOnOneNode) {
+TEST_F(Ssh, AProgramThatCannotBeExecutedEndsAsOnOneNode) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);
-  const auto job = dlrun(hosts, {"--hosts", "a,b"}, {"no-such-program"});
-  EXPECT_EQ(job->wait(), 127);
-  EXPECT_THAT(job->err(), HasSubstr("no-such-program"));
+  const tests::TempDir folder;
+  for (const tests::BadProgram& bad : tests::bad_programs(folder.path())) {
+    const auto job = dlrun(hosts, {"--hosts", "a,b"}, {bad.path});
+    EXPECT_EQ(job->wait(), bad.exit_code) << bad.sentence;
+    EXPECT_THAT(job->err(), HasSubstr(bad.sentence));
+  }
 }
 
 TEST_F(Ssh, AHostWithoutThisDlrunIsOneSentence) {

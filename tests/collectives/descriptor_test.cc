@@ -52,7 +52,7 @@ TEST(Descriptor, MismatchOfOperationQuotesBothSides) {
       .sequence = 1042, .count = 8, .root = 2, .op = OpKind::kBroadcast, .dtype = DType::kI64};
   EXPECT_EQ(
       mismatch_text(theirs, "rank 3", kBase, "rank 0"),
-      "rank 3 called broadcast #1042 (i64[8] from root 2) where rank 0 called all_reduce #1042 "
+      "rank 3 called broadcast #1042 (i64[8] from root 2), but rank 0 called all_reduce #1042 "
       "(f32[1024] sum); all ranks must make the same calls in the same order");
 }
 

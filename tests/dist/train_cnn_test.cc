@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "nn/serialize/safetensors.h"
 #include "tests/dist/shell.h"
@@ -76,6 +78,30 @@ TEST(TrainCnn, SavesWhatAnyNumberOfRanksLoadsAndTestsTheSame) {
     const Report loaded = report_of(on_ranks(ranks, "--epochs 0 --load " + file));
     EXPECT_EQ(loaded.end["test_accuracy"], saved.end["test_accuracy"]) << ranks << " ranks";
     EXPECT_EQ(loaded.end["parameters_sha256"], saved.end["parameters_sha256"]);
+  }
+}
+
+TEST(TrainCnn, ProfilesEachRankAndShowsWhatRank0Did) {
+  const TemporaryDirectory dir;
+  const Ran ran = shell(on_ranks(2, "--epochs 1 --profile " + dir.path() + "/p"));
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  for (const char* part : {"Self CPU %", "conv2d_backward_weight", "optimizer_step",
+                           "Self CPU time total: ", "20 steps of ", "; collectives were "}) {
+    EXPECT_THAT(ran.text, HasSubstr(part));
+  }
+  for (const int rank : {0, 1}) {
+    std::ifstream file(dir.path() + "/p/rank" + std::to_string(rank) + ".trace.json");
+    const nlohmann::json trace = nlohmann::json::parse(file);
+    std::map<std::string, int> counts;
+    for (const nlohmann::json& event : trace["traceEvents"]) {
+      EXPECT_EQ(event["pid"], rank);
+      ++counts[event["ph"].get<std::string>() + " " + event["name"].get<std::string>()];
+    }
+    EXPECT_EQ(counts["X ProfilerStep#2"], 1);
+    EXPECT_GT(counts["X dlrun::all_reduce"], 0);
+    EXPECT_GT(counts["X DistributedDataParallel.wait"], 0);
+    EXPECT_GT(counts["b shm:all_reduce"], 0);
+    EXPECT_EQ(counts["b shm:all_reduce"], counts["e shm:all_reduce"]);
   }
 }
 

@@ -6,6 +6,8 @@
 # A block is compiled as what it is: a program (it has a main), declarations (it begins with a class, struct, enum or template, or with a
 # comment `<!-- cpp: declarations -->`), or statements, the body of a function. What statements use and do not declare are the parameters of
 # that function, in a comment before the block: `<!-- cpp: given nn::Module& model, int rank -->`. A line of nothing but `...` is left out.
+# The last cells of a table are compiled if `<!-- cpp: table -->` or `<!-- cpp: table given ... -->` stands before it: what stands between
+# backquotes in a row is a block of its own.
 # Statements and declarations are inside a namespace of their own, with `using namespace dl`. A page is read from its top: it includes what
 # its blocks include, or <dlrun.h> where none includes anything.
 #
@@ -89,7 +91,31 @@ function emit(b,   kind, given) {
 
 # Markdown
 
+function table_row(line,   cells, cell, found) {
+  cell = cells[split(line, cells, "|") - 1]
+  pending = table_given
+  begin_block(FNR)
+  while (match(cell, /`[^`]*`/)) {
+    add_line(substr(cell, RSTART + 1, RLENGTH - 2))
+    cell = substr(cell, RSTART + RLENGTH)
+    found = 1
+  }
+  if (!found) fail(FNR, "the last cell of this row has no code")
+}
+
 function markdown_line(line) {
+  if (pending ~ /^table/ && !in_directive && line ~ /^\|/) {
+    table_given = pending
+    sub(/^table */, "", table_given)
+    pending = ""
+    in_table = 1
+    table_rows = 0
+  }
+  if (in_table && line ~ /^\|/) {
+    if (++table_rows > 2 && want == "cpp") table_row(line)
+    return
+  }
+  in_table = 0
   if (in_directive || (!fenced && line ~ /^ *<!-- *cpp:/)) {
     in_directive = line !~ /-->/
     sub(/^ *<!-- *cpp: */, "", line)

@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "collectives/record/recorder.h"
@@ -286,6 +288,27 @@ TEST(Autopsy, PutsTheCulpritFirstAndARankALine) {
   EXPECT_NE(lines[6].find("all_reduce #1 (f32[8] sum)"), std::string::npos) << lines[6];
 }
 
+TEST(Autopsy, IsJsonThatNoTerminalObeysWhateverNamesSay) {
+  // CSI of 8 bits, DEL, a quote, a backslash, ESC, bytes that are no UTF-8, a cut character.
+  const std::string name =
+      "a\xc2\x9b"
+      "2J\x7f\"\\\x1b[31m\xff\xc3(\xc3\xa9\xc3";
+  Job job(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    GroupRecorder group = job.add(name, rank);
+    group.begin({.sequence = 1, .count = 8, .hash = 1});
+  }
+  Case found = of(job, 2);
+  found.unusable.push_back({name, name});
+  const std::string text = json(found);
+  EXPECT_TRUE(
+      std::ranges::all_of(text, [](char c) { return c == '\n' || (c >= ' ' && c < '\x7f'); }));
+  const auto parsed = nlohmann::json::parse(text);
+  EXPECT_EQ(parsed.at("unusable").at(0).at("file").get<std::string>(),
+            "a\xc2\x9b"
+            "2J\x7f\"\\\x1b[31m\xef\xbf\xbd\xef\xbf\xbd(\xc3\xa9\xef\xbf\xbd");
+}
+
 TEST(AutopsyFiles, AreReadFromALogDirectoryAndJudgedOneByOne) {
   const tests::TempDir directory;
   const std::filesystem::path root = directory.path();
@@ -310,7 +333,7 @@ TEST(AutopsyFiles, AreReadFromALogDirectoryAndJudgedOneByOne) {
   ASSERT_EQ(found.unusable.size(), 5u);
   const std::vector<std::string> lines = page(found);
   expect_says(lines, "it is of another run: job j, 2 ranks");
-  expect_says(lines, "it is no flight recorder");
+  expect_says(lines, "it is not a flight recorder");
   expect_says(lines, "it is no plain file");
   expect_says(lines, "No such file or directory");
   expect_says(lines, "rank 1: the file is cut short");

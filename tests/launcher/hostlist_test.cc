@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.h"
+#include "launcher/slurm/munge.h"
 
 namespace dl::launcher {
 namespace {
@@ -50,6 +51,21 @@ TEST(Counts, HaveOneNumberANode) {
   for (const char* const text :
        {"", "8(x2", "8(x0)", "8(2)", "(x2)", "8,", "-1", "x", "1(x99999999)", "8(x2)3"}) {
     EXPECT_THROW(expand_counts(text), Error) << text;
+  }
+}
+
+TEST(Munge, ListensWhereSlurmsConfigurationSays) {
+  EXPECT_EQ(munge_socket_in("ClusterName=x\n authinfo = socket=/run/a b\n"), "/run/a");
+  EXPECT_EQ(munge_socket_in("AuthInfo=cred_expire=5,socket=/run/a,ttl=3\r\n"), "/run/a");
+  EXPECT_EQ(munge_socket_in("AuthInfo=socket=/run/a\nAuthInfo=socket=/run/b # last"), "/run/b");
+  // As `scontrol show config` writes it.
+  EXPECT_EQ(munge_socket_in("AuthType                = auth/munge\n"
+                            "AuthInfo                = socket=/run/c,cred_expire=5\n"),
+            "/run/c");
+  for (const char* const text :
+       {"", "AuthInfo", "AuthInfo=", "AuthInfo=cred_expire=5", "AuthInfos",
+        "#AuthInfo=socket=/run/a", "AuthInfo = (null)\n", "AuthInfo\n=x"}) {
+    EXPECT_EQ(munge_socket_in(text), "") << text;
   }
 }
 

@@ -19,7 +19,8 @@ std::vector<Value> one_of_each() {
   const Verdict verdict{.exit_code = 7,
                         .page = {"rank 3 ended", "", "  others"},
                         .keeps_recorders = true,
-                        .may_begin_again = true};
+                        .may_begin_again = true,
+                        .attempt = 2};
   return {
       Hello{2, "0.1.0"},
       Refused{127, "no such program"},

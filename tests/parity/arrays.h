@@ -25,6 +25,8 @@ class Arrays {
   const std::string& dtype(const std::string& name) const { return entry(name).dtype; }
   const std::vector<std::size_t>& shape(const std::string& name) const { return entry(name).shape; }
 
+  const std::string& raw(const std::string& name) const { return entry(name).bytes; }
+
   // The values, row by row. Throws where T is not as wide as the file's dtype.
   template <typename T>
   std::vector<T> get(const std::string& name) const {

@@ -10,10 +10,12 @@ is not Intel's: on those PyTorch draws bernoulli_(p) from MKL instead of its own
 import csv
 import gzip
 import hashlib
+import io
 import pathlib
 import re
 import sys
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
@@ -91,6 +93,94 @@ def samplers():
     for rank in range(4):
         a[f"ordered_11_4_{rank}"] = list(DistributedSampler(range(11), 4, rank, shuffle=False))
     return {name: torch.tensor(indices, dtype=torch.int64) for name, indices in a.items()}
+
+
+def npy():
+    """nn/serialize: NAME.npy, a file's bytes as NumPy writes them, and NAME, what it holds."""
+    values = np.arange(-3, 9).reshape(3, 4)
+    a = {}
+
+    def add(name, array, version=None, wanted=None):
+        file = io.BytesIO()
+        np.lib.format.write_array(file, array, version)
+        a[name + ".npy"] = torch.tensor(list(file.getvalue()), dtype=torch.uint8)
+        if wanted is not False:
+            a[name] = torch.from_numpy(np.ascontiguousarray(array if wanted is None else wanted).reshape(array.shape))
+
+    for code in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"):
+        add(code, (values * 0.5).astype(code) if code[0] == "f" else values.astype(code))
+        if code[1] != "1":
+            add("big_" + code, values.astype(">" + code), wanted=values.astype(code))
+    add("bool", values % 2 == 0)
+    add("fortran", np.asfortranarray(values.astype("f4")))
+    cube = np.arange(24, dtype="i4").reshape(2, 3, 4)
+    add("fortran_cube", np.asfortranarray(cube.astype(">i4")), wanted=cube)
+    add("version2", values.astype("f4"), (2, 0))
+    add("version3", values.astype("f4"), (3, 0))
+    add("scalar", np.array(2.5))
+    add("vector", np.arange(3, dtype="f4"))
+    add("empty", np.zeros((0, 3), "f4"))
+    for name, array in {"complex": values.astype("c8"), "text": np.array(["ab"]), "dates": np.array(["2024-01-01"], "M8[D]"),
+                        "records": np.zeros(2, [("x", "f4"), ("y", "i4")]), "raw": np.zeros(2, "V2"),
+                        "long_double": np.zeros(2, "f16"), "objects": np.array([None])}.items():
+        add("refused_" + name, array, wanted=False)
+    return a
+
+
+def pictures():
+    """nn/data/readers: NAME.file, a file's bytes, and NAME, its colours by Pillow."""
+    import struct
+    import zlib
+
+    from PIL import Image
+
+    y, x = np.mgrid[0:9, 0:13]
+    smooth = np.stack([x * 19, y * 28, (x + y) * 12], 2).astype("u1")
+    a = {}
+
+    def add(name, image, form, wanted=True, **options):
+        file = io.BytesIO()
+        image.save(file, form, **options)
+        a[name + ".file"] = torch.tensor(list(file.getvalue()), dtype=torch.uint8)
+        if wanted:
+            a[name] = torch.from_numpy(np.array(Image.open(file).convert("RGB"))).permute(2, 0, 1).contiguous()
+        return file.getvalue()
+
+    rgb = Image.fromarray(smooth)
+    whole = add("png_rgb", rgb, "PNG")
+    add("png_grey", rgb.convert("L"), "PNG")
+    add("png_1_bit", rgb.convert("1"), "PNG")
+    add("png_palette", rgb.quantize(5), "PNG")
+    add("png_palette_transparent", rgb.quantize(5), "PNG", transparency=2)
+    add("png_rgba", Image.fromarray(np.dstack([smooth, (x * 19).astype("u1")])), "PNG")
+    add("png_grey_alpha", Image.fromarray(np.dstack([smooth[:, :, 0], (y * 28).astype("u1")]), "LA"), "PNG")
+    add("jpeg_rgb", rgb, "JPEG", quality=90)
+    add("jpeg_444", rgb, "JPEG", quality=95, subsampling=0)
+    add("jpeg_grey", rgb.convert("L"), "JPEG", quality=90)
+    photo = add("jpeg_progressive", rgb, "JPEG", quality=90, progressive=True)
+    add("jpeg_cmyk", rgb.convert("CMYK"), "JPEG", wanted=False)
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    def png(width, height, depth, colour, interlaced, rows):
+        return (whole[:8] + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+                + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+    deep = (smooth.astype(">u2") << 8 | 0x5A).astype(">u2")
+    files = {"png_16_bit": (png(13, 9, 16, 2, 0, b"".join(b"\0" + row.tobytes() for row in deep)), smooth),
+             "png_bomb": (png(100000, 100000, 8, 2, 0, b""), None), "png_large": (png(10000, 10000, 8, 2, 0, b""), None)}
+    passes = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))  # x, y, steps
+    parts = [smooth[y0::dy, x0::dx] for x0, y0, dx, dy in passes]
+    files["png_interlaced"] = png(13, 9, 8, 2, 1, b"".join(b"\0" + row.tobytes() for part in parts if part.size for row in part)), smooth
+    frame = photo.index(b"\xff\xc2")  # the progressive frame's header: marker, length, depth, height, width
+    files["jpeg_bomb"] = photo[:frame + 5] + struct.pack(">HH", 65500, 65500) + photo[frame + 9:], None
+    for name, (data, wanted) in files.items():
+        a[name + ".file"] = torch.tensor(list(data), dtype=torch.uint8)
+        if wanted is not None:
+            a[name] = torch.from_numpy(wanted).permute(2, 0, 1).contiguous()
+            assert name == "png_16_bit" or (np.array(Image.open(io.BytesIO(data))) == wanted).all()
+    return a
 
 
 def resize():
@@ -258,6 +348,54 @@ def schedulers():
         if "cycle" in name:
             a[f"{name}.momentum"] = torch.tensor(momenta, dtype=torch.float64)
     return a
+
+
+def transforms():
+    """nn/data/transforms: torchvision's results of a float image in [0, 1], and of an image of bytes."""
+    import torchvision.transforms as tv
+    import torchvision.transforms.functional as tvf
+
+    image = torch.rand(3, 20, 27, generator=seeded(1))
+    pixels = torch.randint(0, 256, (3, 20, 27), generator=seeded(2), dtype=torch.uint8)
+    a = {"image": image, "pixels": pixels}
+    for size in (33, 11, 20, [9, 40], [64, 7], [20, 5]):
+        a["resize_" + str(size).strip("[]").replace(", ", "_")] = tvf.resize(image, size, antialias=True)
+    for size in (15, [30, 24], [31, 10], [20, 27], [5, 28]):
+        a["center_crop_" + str(size).strip("[]").replace(", ", "_")] = tvf.center_crop(image, size)
+    for mode in ("constant", "edge", "reflect", "symmetric"):
+        a["pad_" + mode] = tvf.pad(image, [1, 2, 3, 4], 0.5 if mode == "constant" else 0, mode)
+    for angle in (17.3, -20.0, 45.0, 90.0):
+        a[f"rotate_{angle}"] = tvf.rotate(image, angle)
+    a["rotate_filled"] = tvf.rotate(image, 30.0, fill=[0.25, 0.25, 0.25])
+    for kernel, sigma in ((3, 0.1), (3, 1.3), (5, 2.0), (9, 0.7)):
+        a[f"blur_{kernel}_{sigma}"] = tvf.gaussian_blur(image, kernel, [sigma, sigma])
+    a["normalize"] = tvf.normalize(image, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    a["pixels_resize"] = tvf.resize(pixels, 11, antialias=True)
+    a["pixels_blur"] = tvf.gaussian_blur(pixels, 3, [1.3, 1.3])
+    a["pixels_rotate"] = tvf.rotate(pixels, 17.3)
+    a["pixels_unit"] = pixels.float() / 255
+    torch.manual_seed(5)  # one stream through all, so that each draws as many numbers as torchvision's
+    for name, transform in {"flip": tv.RandomHorizontalFlip(), "rotation": tv.RandomRotation(20), "angles": tv.RandomRotation((5, 90)),
+                            "blur": tv.GaussianBlur(3), "crop": tv.RandomCrop(10, padding=2),
+                            "small_crop": tv.RandomCrop((40, 20), pad_if_needed=True), "whole_crop": tv.RandomCrop((20, 27)),
+                            "resized_crop": tv.RandomResizedCrop(7, antialias=True),
+                            "wide_crop": tv.RandomResizedCrop((4, 9), scale=(0.9, 1), ratio=(2, 3), antialias=True)}.items():
+        a["random_" + name] = torch.stack([transform(image) for _ in range(4)])
+    a["random_after"] = torch.randint(0, 1000000, (1,))
+    book = tv.Compose([tv.Resize(30, antialias=True), tv.CenterCrop(24), tv.RandomHorizontalFlip(p=0.5), tv.RandomRotation(20), tv.GaussianBlur(kernel_size=3),
+                       tv.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+
+    class Rolled(torch.utils.data.Dataset):
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, i):
+            return book(image.roll(i, 2)), i
+
+    torch.manual_seed(9)
+    for i, (x, y) in enumerate(torch.utils.data.DataLoader(Rolled(), batch_size=3, shuffle=True)):
+        a[f"book_{i}"], a[f"book_{i}_targets"] = x, y
+    return {name: tensor.clone() for name, tensor in a.items()}
 
 
 def clip():
@@ -829,7 +967,137 @@ def composed():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, samplers, resize, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, composed, inits)}
+def ones(*shape):
+    return torch.ones(shape, requires_grad=True)
+
+
+# What the tables of other topics do not have. The case of the same name in tests/core/ops/grad_fn_test.cc computes the same.
+GRAD_FN = {
+    "add": lambda: ones(2) + ones(2), "add a number": lambda: ones(2) + 1, "sub": lambda: ones(2) - ones(2),
+    "sub from a number": lambda: 1 - ones(2), "mul": lambda: ones(2) * ones(2), "mul by a number": lambda: ones(2) * 2,
+    "div": lambda: ones(2) / ones(2), "div of a number": lambda: 1 / ones(2), "minimum": lambda: torch.minimum(ones(2), ones(2)),
+    "add_": lambda: (ones(2) * 1).add_(ones(2)), "mul_": lambda: (ones(2) * 1).mul_(3), "relu_": lambda: (ones(2) * 1).relu_(),
+    "fill_": lambda: (ones(2) * 1).fill_(3), "copy_": lambda: (ones(2) * 1).copy_(ones(2)),
+    "view": lambda: ones(2, 3).view(6), "reshape": lambda: ones(2, 3).reshape(3, 2), "reshape of a transpose": lambda: ones(2, 3).t().reshape(6),
+    "flatten": lambda: ones(2, 3).flatten(), "transpose": lambda: ones(2, 3).transpose(0, 1), "t": lambda: ones(2, 3).t(),
+    "permute": lambda: ones(2, 3).permute(1, 0), "select": lambda: ones(2, 3)[0], "slice": lambda: ones(4)[1:3],
+    "narrow": lambda: ones(4).narrow(0, 1, 2), "expand": lambda: ones(1, 3).expand(2, 3), "squeeze": lambda: ones(1, 3).squeeze(),
+    "squeeze of a dimension": lambda: ones(1, 3).squeeze(0), "unsqueeze": lambda: ones(3).unsqueeze(0), "first of split": lambda: ones(4).split(2)[0],
+    "first of unbind": lambda: ones(4, 2).unbind()[0], "changed view": lambda: changed_view(), "view of changed": lambda: changed_view()[0],
+    "clone": lambda: ones(2).clone(), "contiguous": lambda: ones(2, 3).t().contiguous(), "to": lambda: ones(2).to(torch.float64),
+    "cat": lambda: torch.cat([ones(2), ones(2)]), "stack": lambda: torch.stack([ones(2), ones(2)]),
+    "sum of all": lambda: ones(2, 3).sum(), "sum": lambda: ones(2, 3).sum(1), "mean of all": lambda: ones(2, 3).mean(), "mean": lambda: ones(2, 3).mean(1),
+    "prod of all": lambda: ones(2, 3).prod(), "prod": lambda: ones(2, 3).prod(1), "max of all": lambda: ones(2, 3).max(), "max": lambda: ones(2, 3).max(1)[0],
+    "min of all": lambda: ones(2, 3).min(), "min": lambda: ones(2, 3).min(1)[0], "amax": lambda: ones(2, 3).amax(1), "amin": lambda: ones(2, 3).amin(1),
+    "var": lambda: ones(2, 3).var(), "std": lambda: ones(2, 3).std(1), "norm": lambda: ones(2, 3).norm(), "logsumexp": lambda: ones(2, 3).logsumexp(1),
+    "cumsum": lambda: ones(2, 3).cumsum(1), "sort": lambda: ones(3).sort()[0], "topk": lambda: ones(3).topk(2)[0],
+    "softmax": lambda: ones(2, 3).softmax(1), "log_softmax": lambda: ones(2, 3).log_softmax(1), "dropout": lambda: F.dropout(ones(4), 0.5),
+    "linear": lambda: F.linear(ones(2, 3), ones(4, 3), ones(4)), "linear without bias": lambda: F.linear(ones(2, 3), ones(4, 3)),
+    "linear of three dimensions": lambda: F.linear(ones(2, 2, 3), ones(4, 3), ones(4)),
+    "linear of three dimensions without bias": lambda: F.linear(ones(2, 2, 3), ones(4, 3)),
+    "linear of a vector": lambda: F.linear(ones(3), ones(4, 3), ones(4)), "linear of a vector without bias": lambda: F.linear(ones(3), ones(4, 3)),
+    "matmul": lambda: ones(2, 3) @ ones(3, 2), "matmul of vectors": lambda: ones(3) @ ones(3), "matmul with a vector": lambda: ones(2, 3) @ ones(3),
+    "matmul of a vector": lambda: ones(3) @ ones(3, 2), "matmul of as many": lambda: ones(2, 2, 3) @ ones(2, 3, 2),
+    "conv2d": lambda: F.conv2d(ones(1, 1, 3, 3), ones(1, 1, 2, 2)),
+    "conv_transpose2d": lambda: F.conv_transpose2d(ones(1, 1, 3, 3), ones(1, 1, 2, 2)),
+    "max_pool2d": lambda: F.max_pool2d(ones(1, 1, 4, 4), 2), "avg_pool2d": lambda: F.avg_pool2d(ones(1, 1, 4, 4), 2),
+    "adaptive_avg_pool2d": lambda: F.adaptive_avg_pool2d(ones(1, 1, 4, 4), 2), "upsample_nearest": lambda: F.interpolate(ones(1, 1, 2, 2), size=4),
+    "upsample_bilinear": lambda: F.interpolate(ones(1, 1, 2, 2), size=4, mode="bilinear"), "embedding": lambda: F.embedding(i64(1), ones(2, 3)),
+    "layer_norm": lambda: F.layer_norm(ones(2, 3), (3,)), "group_norm": lambda: F.group_norm(ones(2, 4, 2), 2), "rms_norm": lambda: F.rms_norm(ones(2, 3), (3,)),
+    "batch_norm": lambda: F.batch_norm(ones(2, 3), None, None, training=True),
+    "cross_entropy": lambda: F.cross_entropy(ones(2, 3), i64(0, 1)), "cross_entropy of probabilities": lambda: F.cross_entropy(ones(2, 3), torch.ones(2, 3)),
+    "nll_loss": lambda: F.nll_loss(ones(2, 3), i64(0, 1)), "mse_loss": lambda: F.mse_loss(ones(2), torch.ones(2)), "l1_loss": lambda: F.l1_loss(ones(2), torch.zeros(2)),
+    "l1_loss without reduction": lambda: F.l1_loss(ones(2), torch.zeros(2), reduction="none"), "l1_loss, summed": lambda: F.l1_loss(ones(2), torch.zeros(2), reduction="sum"),
+    "smooth_l1_loss": lambda: F.smooth_l1_loss(ones(2), torch.zeros(2)), "huber_loss": lambda: F.huber_loss(ones(2), torch.zeros(2)),
+    "binary_cross_entropy": lambda: F.binary_cross_entropy(ones(2).sigmoid(), torch.ones(2)),
+    "binary_cross_entropy_with_logits": lambda: F.binary_cross_entropy_with_logits(ones(2), torch.ones(2)),
+    "kl_div": lambda: F.kl_div(ones(2, 2), torch.ones(2, 2), reduction="batchmean"), "kl_div, mean": lambda: F.kl_div(ones(2), torch.ones(2), reduction="mean"),
+    "kl_div, summed": lambda: F.kl_div(ones(2), torch.ones(2), reduction="sum"), "kl_div without reduction": lambda: F.kl_div(ones(2), torch.ones(2), reduction="none"),
+    "cosine_similarity": lambda: F.cosine_similarity(ones(2, 3), ones(2, 3)),
+}
+
+
+def changed_view():
+    a = ones(2, 2) * 1
+    a[0].mul_(2)
+    return a
+
+
+def grad_fn():
+    """The name of each operation's node, as PyTorch prints it."""
+    a = {}
+    for row in rows():
+        y = torch_function(row[1], *(float(x) for x in (row[11:] or ("0", "0"))))(torch.full((2,), 0.5).requires_grad_())
+        a[f"elementwise/{row[1]}"] = text(type(y.grad_fn).__name__)
+    a["elementwise/hardsigmoid"] = text(type(F.hardsigmoid(ones(2)).grad_fn).__name__)  # not the stand-in of torch_function
+    for case, (f, shapes) in COMPOSED.items():
+        y = f(*(torch.full(shape, 0.5).requires_grad_() for shape in shapes))
+        if y.requires_grad:
+            a[f"composed/{case}"] = text(type(y.grad_fn).__name__)
+    for case, f in GRAD_FN.items():
+        a[f"case/{case}"] = text(type(f().grad_fn).__name__)
+    return a
+
+
+def autograd_graphs():
+    """core/autograd: 40 graphs of 12 operations, chosen by a number sequence that tests/core/autograd/grad_parity_test.cc has too, with
+    hooks, kept gradients and writes in place, also into views. Arrays GRAPH.grad.I of torch.autograd.grad by every third tensor and the
+    leaves, GRAPH.leaf.I and GRAPH.kept.I after backward()."""
+    a = {}
+    for graph in range(40):
+        state = graph + 1
+
+        def draw(n):
+            nonlocal state
+            state = (state * 1103515245 + 12345) % (1 << 31)
+            return (state >> 8) % n
+
+        leaves = [(torch.arange(1, 7, dtype=torch.float64).reshape(2, 3) * (0.11 + 0.07 * i)).requires_grad_() for i in range(3)]
+        made, kept = list(leaves), []
+        for step in range(12):
+            x, y, op = made[draw(len(made))], made[draw(len(made))], draw(8)
+            if op == 0:
+                z = x + y * 0.5
+            elif op == 1:
+                z = x * y
+            elif op == 2:
+                z = torch.tanh(x)
+            elif op == 3:
+                z = x - y.mean(1, keepdim=True)
+            elif op == 4:
+                z = torch.sigmoid(x) * y
+            elif op == 5:
+                z = x * 1
+                z.mul_(y)
+            elif op == 6:
+                z = x * 1
+                z[0].add_(y[1])
+            else:
+                z = x.t().reshape(2, 3)
+            if draw(4) == 0:
+                z.register_hook(lambda g: g * 0.5)
+            if draw(4) == 0:
+                z.retain_grad()
+                kept.append(z)
+            made.append(z)
+        loss = (made[-1] * made[-2] + made[-3]).sum()
+        inputs = [made[i] for i in range(3, len(made), 3)] + leaves
+        for i, g in enumerate(torch.autograd.grad(loss, inputs, retain_graph=True, allow_unused=True)):
+            if g is not None:
+                a[f"{graph}.grad.{i}"] = g.clone()
+        for z in kept:
+            z.grad = None
+        loss.backward()
+        for i, x in enumerate(leaves):
+            if x.grad is not None:
+                a[f"{graph}.leaf.{i}"] = x.grad.clone()
+        for i, z in enumerate(kept):
+            if z.grad is not None:
+                a[f"{graph}.kept.{i}"] = z.grad.clone()
+    return a
+
+
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, composed, grad_fn, inits)}
 
 
 def main():

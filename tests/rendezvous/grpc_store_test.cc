@@ -1,19 +1,24 @@
 #include "rendezvous/grpc_store.h"
 
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "rendezvous/grpc_store_server.h"
 #include "rendezvous/grpc_support.h"
 #include "rendezvous/net/acceptor.h"
+#include "rendezvous/net/handshake.h"
 #include "rendezvous/net/patience.h"
 #include "rendezvous/prefix_store.h"
 #include "rendezvous/rendezvous_service.h"
@@ -331,6 +336,35 @@ TEST_F(GrpcStoreTest, HundredsOfWaitsNeedNoThreadEachInTheServer) {
   server.local().set("go", "", soon());
   for (std::thread& thread : waiting) thread.join();
   EXPECT_EQ(done, kWaits);
+}
+
+// A node that comes while node 0 ends tries again, for node 0 may be started anew.
+TEST(RendezvousService, ThatEndsDuringAHandshakeRefusesNobody) {
+  const JobKey key = JobKey::generate();
+  RendezvousService service(Listener::bind({.host = "127.0.0.1"}), key, "j1");
+  const UniqueFd fd = connect_to({"127.0.0.1", service.address().port()}, soon());
+  HandshakeClient node(key,
+                       {.job = "j1", .purpose = std::string(kMembershipPurpose), .from = "node 1"},
+                       fresh_nonce());
+  const auto send_all = [&] {
+    const auto bytes = node.output();
+    const ssize_t n = ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n > 0) node.sent(static_cast<std::size_t>(n));
+    return n > 0;
+  };
+  pollfd answer{fd.get(), POLLIN, 0};
+  ASSERT_TRUE(send_all());
+  ASSERT_EQ(::poll(&answer, 1, -1), 1);  // the service has the hello, and waits for the proof
+  service.shutdown(soon());
+  std::array<std::uint8_t, 1024> bytes;
+  while (node.wanted() > 0 && (node.output().empty() || send_all())) {
+    ::poll(&answer, 1, -1);
+    const ssize_t n =
+        ::recv(fd.get(), bytes.data(), std::min(node.wanted(), bytes.size()), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN)) break;
+    if (n > 0) node.feed(std::span(bytes).first(static_cast<std::size_t>(n)));
+  }
+  EXPECT_EQ(node.state(), Handshake::State::kRunning) << node.reason();
 }
 
 TEST(StoreFence, RefusesLateChangesOfAnEarlierGenerationAndForgetsItsKeys) {

@@ -132,7 +132,7 @@ TEST_P(StoreConformance, GetWaitsForTheKey) {
 TEST_P(StoreConformance, GetNamesTheKeyAtTheDeadline) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(error_of(ErrorKind::kTimeout, [&] { a().get("absent", now()); }),
-              HasSubstr("nobody has set 'absent'"));
+              HasSubstr("no process has set 'absent'"));
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(50));
 }
 
@@ -149,7 +149,7 @@ TEST_P(StoreConformance, AWaitThatLastsSaysForWhat) {
   tests::StderrLines err;
   log::set_level(log::Level::kWarning);
   std::thread waiter([&] { world->client(0).get("late", soon()); });
-  EXPECT_THAT(err.line_with("late"), HasSubstr("store: get: nobody has set 'late' after "));
+  EXPECT_THAT(err.line_with("late"), HasSubstr("store: get: no process has set 'late' after "));
   world->client(1).set("late", "", soon());
   waiter.join();
 }

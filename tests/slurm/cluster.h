@@ -7,6 +7,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -126,6 +127,16 @@ class SlurmCluster {
       if (is_here && is_of_job) left.push_back(name_of(pid) + " " + std::to_string(pid));
     }
     return left;
+  }
+  // Kills the slurmd of a node. False: there is none.
+  bool kill_slurmd(const std::string& node) const {
+    for (const pid_t pid : processes_with(daemons_->mark())) {
+      std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
+      std::string line;
+      for (std::string word; std::getline(file, word, '\0');) line += word + " ";
+      if (line == "slurmd -D -N " + node + " ") return ::kill(pid, SIGKILL) == 0;
+    }
+    return false;
   }
   bool is_swept() const {
     return eventually([this] { return processes_of_jobs().empty(); });

@@ -1,9 +1,11 @@
 // Processes of a job in SLURM are killed: the job ends, says why, and leaves nothing.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -90,6 +92,89 @@ TEST_F(Kills, WhatIsLostIsNamed) {
         << what;
     EXPECT_TRUE(cluster().is_swept()) << what;
   }
+}
+
+// A program that PATH names before SLURM's own srun.
+class FakeSrun {
+ public:
+  // `script`: "$@" is dlrun's line for srun, $SRUN the real one.
+  explicit FakeSrun(const std::string& script) {
+    const std::string file = folder_.path() + "/srun";
+    std::ofstream(file) << "#!/bin/bash\nSRUN=/usr/bin/srun\n" << script << "\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  }
+  std::vector<std::string> salloc() const {
+    return {"salloc", "--quiet", "--nodes=2", "env",
+            "PATH=" + folder_.path() + ":" + std::getenv("PATH")};
+  }
+  const std::string& folder() const { return folder_.path(); }
+
+ private:
+  tests::TempDir folder_;
+};
+
+TEST_F(Kills, AnSrunThatEndsWithoutItsAgentsIsNamedWithWhatItSaid) {
+  for (const auto& [script, sentence] : std::map<std::string, std::string>{
+           {"echo 'srun: error: no such node' >&2; exit 5",
+            "dlrun: the dlrun of host n1 has not answered: srun ended with exit code 5: srun: "
+            "error: "
+            "no such node\n"},
+           {"exit 0",
+            "dlrun: the dlrun of host n1 has not answered: srun ended with exit code 0\n"},
+           {"kill -9 $$",
+            "dlrun: the dlrun of host n1 has not answered: srun was killed by signal 9 "
+            "(SIGKILL)\n"}}) {
+    const FakeSrun srun(script);
+    std::vector<std::string> line = srun.salloc();
+    line.insert(line.end(), {tests::program("dlrun"), "true"});
+    tests::Process job(line, cluster().options());
+    EXPECT_EQ(job.wait(), 1) << script;
+    EXPECT_THAT(job.err(), HasSubstr(sentence)) << script;
+    EXPECT_TRUE(cluster().is_swept()) << script;
+  }
+}
+
+// The agents still run when srun is gone: they are let go, and end with all that they have started.
+TEST_F(Kills, AnSrunThatEndsBeforeItsAgentsIsNamedAndTheyEnd) {
+  const FakeSrun srun("exec 3<&0; $SRUN \"$@\" <&3 & read < \"$(dirname \"$0\")/end\"; exit 3");
+  ASSERT_EQ(::mkfifo((srun.folder() + "/end").c_str(), 0600), 0);
+  const auto job = start(srun.salloc());
+  std::ofstream(srun.folder() + "/end") << "now\n";
+  EXPECT_EQ(job->wait(), 1) << job->err();
+  EXPECT_THAT(job->err(),
+              AllOf(HasSubstr("host n"), HasSubstr(" was lost: srun ended with exit code 3")));
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+// An operator cancels the step, as its time limit does: SLURM ends the tasks, and srun ends after
+// them.
+TEST_F(Kills, AStepThatIsCancelledEndsTheJobAndIsNamed) {
+  const auto job = in_allocation();
+  const pid_t agent = processes_of(*job)["dlrun of node 0"].at(0);
+  cluster().ask({"scancel", tests::variable_of(agent, "SLURM_JOB_ID") + "." +
+                                tests::variable_of(agent, "SLURM_STEP_ID")});
+  EXPECT_NE(job->wait(), 0) << job->err();
+  EXPECT_THAT(job->err(), AllOf(HasSubstr(" CANCELLED AT "), HasSubstr("dlrun: host n"),
+                                HasSubstr(" was lost: "), Not(HasSubstr("begin again"))));
+  EXPECT_TRUE(cluster().is_swept());
+}
+
+// Its slurmstepd goes on without it. The test has a cluster of its own, as it loses a slurmd.
+TEST_F(Kills, OfASlurmdConcernNoJobThatRuns) {
+  const tests::SlurmCluster own;
+  const tests::TempDir folder;
+  const std::string go_on = folder.path() + "/go";
+  ASSERT_EQ(::mkfifo((go_on + "0").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((go_on + "1").c_str(), 0600), 0);
+  tests::Process job({"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "sh", "-c",
+                      "setsid sleep 300 & echo up; read line < " + go_on + "$RANK; echo went on"},
+                     own.options());
+  ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
+  ASSERT_TRUE(own.kill_slurmd("n2"));
+  for (const char* const rank : {"0", "1"}) std::ofstream(go_on + rank) << "now\n";
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), AllOf(HasSubstr("[rank 0] went on\n"), HasSubstr("[rank 1] went on\n")));
+  EXPECT_TRUE(own.is_swept());
 }
 
 // 50 by hand: DLRUN_TEST_KILLS=50, with another DLRUN_TEST_SEED.

@@ -12,6 +12,7 @@
 #include "core/base/unique_fd.h"
 #include "tests/slurm/cluster.h"
 #include "tests/slurm/processes.h"
+#include "tests/support/bad_programs.h"
 #include "tests/support/rank_input.h"
 
 namespace dl {
@@ -138,11 +139,24 @@ TEST_F(Slurm, AProgramThatOneNodeLacksEndsTheJobOnAllNodes) {
                        cluster().options());
     EXPECT_EQ(job.wait(), 127) << job.err();
     const std::string node = "node " + lacks + " (host n" + (lacks == "0" ? "1" : "2") + ")";
-    EXPECT_THAT(job.err(),
-                AllOf(HasSubstr("dlrun: there is no program train on PATH; the other nodes"),
-                      HasSubstr("dlrun: " + node + ": there is no program train on PATH\n")));
+    EXPECT_THAT(
+        job.err(),
+        AllOf(HasSubstr("dlrun: there is no program train on PATH (No such file or directory); the "
+                        "other nodes"),
+              HasSubstr("dlrun: " + node +
+                        ": there is no program train on PATH (No such file or directory)\n")));
     EXPECT_TRUE(cluster().is_swept());
   }
+}
+
+TEST_F(Slurm, AProgramThatCannotBeExecutedEndsAsOnOneNode) {
+  const tests::TempDir folder;
+  for (const tests::BadProgram& bad : tests::bad_programs(folder.path())) {
+    tests::Process job(salloc({"--nodes=2"}, {bad.path}), cluster().options());
+    EXPECT_EQ(job.wait(), bad.exit_code) << bad.sentence;
+    EXPECT_THAT(job.err(), HasSubstr(bad.sentence));
+  }
+  EXPECT_TRUE(cluster().is_swept());
 }
 
 // Each rank would be a world of one.
@@ -159,23 +173,26 @@ TEST_F(Slurm, AProgramOfAnMpiIsRefusedOnSeveralNodes) {
 
 // MUNGE on one node alone.
 TEST_F(Slurm, ANodeWithoutMungeBesideOneThatHasItIsNamed) {
-  // All programs that the job needs, and no munge.
-  const tests::TempDir bin;
-  for (const std::string name : {"sh", "scancel", "true"}) {
-    std::filesystem::create_symlink("/usr/bin/" + name, bin.path() + "/" + name);
-  }
+  // A library that cannot be opened, but for SLURM's own programs.
+  const tests::TempDir place;
+  std::ofstream(place.path() + "/libmunge.so.2") << "no library\n";
+  const std::string scancel = place.path() + "/scancel";
+  std::ofstream(scancel) << "#!/bin/sh\nunset LD_LIBRARY_PATH\nexec /usr/bin/scancel \"$@\"\n";
+  std::filesystem::permissions(scancel, std::filesystem::perms::owner_all);
   const auto job_without = [&](const std::string& node) {
     return std::make_unique<tests::Process>(
         std::vector<std::string>{"srun", "--nodes=2", "sh", "-c",
-                                 "test $SLURM_NODEID != " + node + " || PATH=" + bin.path() +
-                                     "; exec " + tests::program("dlrun") + " sh -c 'echo up'"},
+                                 "test $SLURM_NODEID != " + node + " || export LD_LIBRARY_PATH=" +
+                                     place.path() + " PATH=" + place.path() + ":$PATH; exec " +
+                                     tests::program("dlrun") + " sh -c 'echo up'"},
         with_key());
   };
   const auto second = job_without("1");
   EXPECT_NE(second->wait(), 0);
-  EXPECT_THAT(second->err(),
-              HasSubstr("dlrun: host n2 has no MUNGE (`munge`, `unmunge` in PATH), by which n1 "
-                        "gives out the job's key"));
+  EXPECT_THAT(
+      second->err(),
+      HasSubstr("dlrun: host n2 has no MUNGE (its library, and a munged), by which n1 gives "
+                "out the job's key"));
   // If the first node has none, all use the user's file.
   const auto first = job_without("0");
   EXPECT_EQ(first->wait(), 0) << first->err();
@@ -207,6 +224,21 @@ TEST_F(Slurm, InABatchScriptTheLineOfAWorkstationRunsOnAllNodes) {
       AllOf(HasSubstr("[rank 0] 0/4 0/2 0/2 n1\n"), HasSubstr("[rank 1] 1/4 1/2 0/2 n1\n"),
             HasSubstr("[rank 2] 2/4 0/2 1/2 n2\n"), HasSubstr("[rank 3] 3/4 1/2 1/2 n2\n")));
   EXPECT_TRUE(cluster().is_swept());
+}
+
+// The node's clock may be wrong, or its munged may not run.
+TEST_F(Slurm, ATaskThatCannotOpenTheCredentialReadsTheKeyFromItsStandardInput) {
+  const tests::TempDir bin;
+  const std::string srun = bin.path() + "/srun";
+  std::ofstream(srun) << "#!/bin/bash\nexport DLRUN_SRUN_FRONT=${DLRUN_SRUN_FRONT%%:*}:MUNGE:AwQ:\n"
+                         "exec /usr/bin/srun \"$@\"\n";
+  std::filesystem::permissions(srun, std::filesystem::perms::owner_all);
+  tests::Process job(
+      {"salloc", "--quiet", "--nodes=2", "env", "PATH=" + bin.path() + ":/usr/bin:/bin",
+       tests::program("dlrun"), "sh", "-c", "echo up${DLRUN_SRUN_FRONT-}"},
+      cluster().options());
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), AllOf(HasSubstr("[rank 0] up\n"), HasSubstr("[rank 1] up\n")));
 }
 
 TEST_F(Slurm, TheKeyIsOnNoCommandLineAndInNoFile) {

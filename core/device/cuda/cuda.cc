@@ -187,7 +187,7 @@ OwnedStream::OwnedStream(int device, bool high_priority) : high_priority_(high_p
 
 OwnedStream::~OwnedStream() {
   if (stream_.handle == nullptr) return;
-  if (is_captured(stream_.handle)) {  // it serves nobody, until a capture that others began ends
+  if (is_captured(stream_.handle)) {  // unusable until the capture by another stream ends
     runtime().destroy_stream(stream_.handle);
     return;
   }

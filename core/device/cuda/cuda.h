@@ -127,8 +127,8 @@ Device rank_device();
 // "cpu", "cuda" (the current device) or "cuda:1". Throws kInvalidArgument for another text; does
 // not ask whether the device is there.
 Device parse_device(std::string_view text);
-// The same of a program's --device: there "cuda" is this rank's, and the GPU becomes the current
-// one. Throws what rank_device() and set_device() throw.
+// parse_device() for a program's --device: "cuda" is this rank's GPU, and the GPU becomes the
+// current one. Throws what rank_device() and set_device() throw.
 Device choose_device(std::string_view text);
 
 }  // namespace dl::cuda

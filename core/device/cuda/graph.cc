@@ -71,9 +71,8 @@ void Graph::end() {
 }
 
 void Graph::launch(const Stream& stream) {
-  DL_CHECK(
-      runtime_.capture_state(stream.handle) == CaptureState::kNone, kInvalidArgument,
-      "graph: the stream is being captured, and a launch within a capture is watched by nobody");
+  DL_CHECK(runtime_.capture_state(stream.handle) == CaptureState::kNone, kInvalidArgument,
+           "graph: the stream is being captured, and a launch within a capture cannot be watched");
   const std::lock_guard lock(mutex_);
   DL_CHECK(!lost_, kAborted, "graph: something that it holds has gone, and it cannot be launched");
   DL_CHECK(ready_ != nullptr, kInvalidArgument, "graph: nothing has been captured yet");

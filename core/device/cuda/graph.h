@@ -6,11 +6,12 @@
 //     graph.end();
 //     graph.launch(stream);
 //
-// A capture runs nothing: nothing can be waited for, and what the host decides or draws in it is
-// the same in every launch. Calls that know better ask capturing() and refuse. A graph may hold
-// work of others, a communicator's for one, which must not go before the graph: they say so with
-// note_captured(), hear of each launch through their GraphPart, and end all such graphs with
-// destroy_graphs_of(). What the graph's work uses belongs to whoever captured it.
+// A capture runs nothing: nothing can be waited for, and values that the host computes or draws in
+// it are the same in every launch. Calls for which this is wrong check capturing() and refuse. A
+// graph may contain work of other owners (a communicator's), which must outlive the graph: they
+// announce it with note_captured(), hear of each launch through their GraphPart, and end all such
+// graphs with destroy_graphs_of(). Memory that the graph's work uses belongs to the code that
+// captured it.
 //
 // Thread-safety: begin() and end() belong on one thread; launch() on one at a time;
 // destroy_graphs_of() may be called by any thread at any time, but waits for a launch that is being
@@ -28,8 +29,8 @@
 
 namespace dl::cuda {
 
-// What a graph holds of one owner. Its calls come from whoever launches the graph, one launch at a
-// time, and never after destroy_graphs_of(owner) has returned.
+// One owner's work in a graph. Its functions are called by the thread that launches the graph, one
+// launch at a time, and never after destroy_graphs_of(owner) has returned.
 class GraphPart : public RefCounted {
  public:
   // The stream is about to get the launch. What this throws keeps it from that.

@@ -8,6 +8,7 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/module_folders.h"
 
 namespace dl::cuda {
 namespace {
@@ -36,9 +37,9 @@ void add_python(std::vector<fs::path>& folders, const fs::path& prefix) {
   folders.insert(folders.end(), found.begin(), found.end());
 }
 
-// Where the first python3 in PATH and whoever uses it keep packages: PREFIX of PREFIX/bin/python3,
-// which may be a link into a virtual environment, whose python3 is a link to the system's; what was
-// installed beside the system's packages, and for this user.
+// Folders in which the first python3 in PATH keeps packages: PREFIX of PREFIX/bin/python3, which
+// may be a link into a virtual environment, whose python3 links to the system's. Then the folders
+// of packages installed beside the system's, and for this user.
 std::vector<fs::path> python_prefixes() {
   constexpr int kMostLinks = 8;
   std::vector<fs::path> prefixes;
@@ -99,28 +100,6 @@ void preload(std::string_view what, const std::string& name, const std::vector<f
 
 namespace detail {
 
-std::vector<fs::path> module_folders() {
-  std::vector<fs::path> all;
-  if (const auto given = env::get(Var::kModuleDir)) all.emplace_back(*given);
-  const auto beside = [&](const fs::path& object) {
-    const fs::path folder = object.parent_path();
-    all.push_back(folder);                                    // of a library
-    all.push_back(folder.parent_path() / DLRUN_LIBDIR_NAME);  // of a program
-    all.push_back(folder.parent_path() / "lib");
-  };
-  // This code stands in the program, or in a shared library that it was linked into.
-  Dl_info info{};
-  std::error_code error;
-  if (::dladdr(reinterpret_cast<const void*>(&module_folders), &info) != 0 && info.dli_fname) {
-    const fs::path object = fs::canonical(info.dli_fname, error);
-    if (!error) beside(object);
-  }
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) beside(program);
-  all.emplace_back(DLRUN_LIBDIR);
-  return all;
-}
-
 std::vector<fs::path> library_folders() {
   std::vector<fs::path> all;
   std::vector<fs::path> toolkits;
@@ -151,7 +130,7 @@ std::string missing_library(std::string_view loader_text) {
 }  // namespace detail
 
 void* open_library(std::string_view what, std::string_view file) {
-  const std::vector<fs::path> folders = detail::module_folders();
+  const std::vector<fs::path> folders = module_folders();
   for (const fs::path& folder : folders) {
     const fs::path path = folder / file;
     std::error_code error;

@@ -1,10 +1,10 @@
 // Opening a module of ours with the NVIDIA libraries that it needs, wherever those lie.
 //
-// Modules are looked for in DLRUN_MODULE_DIR, beside the library or program that this code stands
-// in, in lib/ next to its folder, and where dlrun was installed. A library that the loader does not
-// find by itself is looked for in CUDA_HOME and /usr/local/cuda, and in the nvidia/ packages of
-// Python environments (VIRTUAL_ENV, CONDA_PREFIX, that of the python3 in PATH and of what it is a
-// link to, and the user's own), as PyTorch's wheels bring them. Thread-safety: any thread may call.
+// Modules are looked for in module_folders() (core/base/module_folders.h). A library that the
+// loader does not find by itself is looked for in CUDA_HOME and /usr/local/cuda, and in the nvidia/
+// packages of Python environments (VIRTUAL_ENV, CONDA_PREFIX, that of the python3 in PATH and of
+// what it is a link to, and the user's own), as PyTorch's wheels bring them. Thread-safety: any
+// thread may call.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,6 @@ namespace dl::cuda {
 void* open_library(std::string_view what, std::string_view file);
 
 namespace detail {
-std::vector<std::filesystem::path> module_folders();
 // Folders that may hold NVIDIA's libraries, in the order in which they are looked through.
 std::vector<std::filesystem::path> library_folders();
 // "libcudnn.so.9" out of the loader's "libcudnn.so.9: cannot open shared object file: No such file

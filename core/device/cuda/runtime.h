@@ -1,12 +1,12 @@
 // Runtime: all that dlrun asks of CUDA besides kernels, as one interface.
 //
-// The real one stands in libdlrun_cuda.so (core/kernels/cuda/real_runtime.cc); unit tests put one
-// in its place that needs no GPU. Streams and events are the library's own handles (cudaStream_t,
-// cudaEvent_t) and belong to whoever made them. Unless a comment says otherwise a call that fails
-// throws kInternal and names the CUDA function; what an earlier kernel did wrong may come out of
-// any of them. A call touches no device but those that the process has named: a thread whose first
-// call names none is given one of them, and a thread's own cudaSetDevice() holds
-// (kernels/cuda/active_device.h). Thread-safety: all may be called from any thread.
+// libdlrun_cuda.so has the real one (core/kernels/cuda/real_runtime.cc); unit tests use one that
+// needs no GPU. Streams and events are the library's own handles (cudaStream_t, cudaEvent_t) and
+// belong to the code that made them. Unless a comment says otherwise, a call that fails throws
+// kInternal and names the CUDA function; any call may report an earlier kernel's failure. A call
+// touches only devices that the process has named: a thread whose first call names none is given
+// one of them, and a thread's own cudaSetDevice() stays in force (kernels/cuda/active_device.h).
+// Thread-safety: all may be called from any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace dl::cuda {
 
-// Of one process.
+// In one process.
 inline constexpr int kMostDevices = 64;
 
 struct DeviceProperties {
@@ -32,7 +32,7 @@ struct MemoryInfo {
   std::size_t total = 0;
 };
 
-// Of a stream: whether its work is run, or recorded into a graph, or lost to a capture that broke.
+// The state of a stream: its work is run, or recorded into a graph, or lost to a broken capture.
 enum class CaptureState : std::uint8_t { kNone, kActive, kInvalidated };
 
 class Runtime {

@@ -1,4 +1,4 @@
-// WatchedError: an error that a device does not notice by itself, thrown by whoever waits for the
+// WatchedError: an error that a device does not notice itself, thrown by calls that wait for the
 // device.
 //
 // A collective that is ended under way lets the stream behind it go on: what is computed from then
@@ -17,7 +17,7 @@ namespace dl::cuda {
 
 class WatchedError final : public FirstError {
  public:
-  // `error` comes from whoever notices; null for one of its own.
+  // `error`: the error to watch, set by the code that notices it; null: one of its own.
   WatchedError(int device, Ref<FirstError> error);
   ~WatchedError() override;
 

@@ -159,18 +159,19 @@ void find_stats(const BatchNormArgs& args, const CarriedIn<T>& in, const Tensor&
   T* const scales = means + args.channels;
   T* const rests = scales + args.channels;
   if (!args.batch_statistics) {
-    const CarriedAll<T> mean(running_mean);
-    const CarriedAll<T> variance(running_var);
+    const CarriedAll<double> mean(running_mean);
+    const CarriedAll<double> variance(running_var);
     for (std::int64_t c = 0; c < args.channels; ++c) {
-      means[c] = mean.data()[c];
-      rests[c] = T(0);
-      scales[c] = static_cast<T>(1 / std::sqrt(static_cast<double>(variance.data()[c]) + args.eps));
+      means[c] = static_cast<T>(mean.data()[c]);
+      rests[c] = static_cast<T>(mean.data()[c] - static_cast<double>(means[c]));
+      scales[c] = static_cast<T>(1 / std::sqrt(variance.data()[c] + args.eps));
     }
     return;
   }
   const std::vector<Moments> moments = moments_of(args, in);
   for (std::int64_t c = 0; c < args.channels; ++c) {
-    const Moments& m = moments[static_cast<std::size_t>(c)];
+    Moments m = moments[static_cast<std::size_t>(c)];
+    m.count = std::max(m.count, 1.0);  // a batch without values has the variance 0
     means[c] = static_cast<T>(m.mean);
     rests[c] = static_cast<T>(m.mean - static_cast<double>(means[c]));
     scales[c] = static_cast<T>(1 / std::sqrt(m.squares / m.count + args.eps));
@@ -292,6 +293,17 @@ BatchSums sums_of(const BatchNormArgs& args, const CarriedIn<T>& dy, const Carri
   return result;
 }
 
+template <typename T>
+BatchSums sums_of_all_ranks(const BatchNormArgs& args, const T* scales) {
+  const auto size = static_cast<std::size_t>(args.channels);
+  const auto by_weight = args.sums_of_all.subspan(size);
+  BatchSums result{{args.sums_of_all.begin(), by_weight.begin()}, std::vector<double>(size)};
+  for (std::size_t c = 0; c < size; ++c) {
+    result.by_x[c] = by_weight[c] / static_cast<double>(scales[c]);
+  }
+  return result;
+}
+
 // dx = a g + b (x - mean) + c for each channel.
 template <typename T>
 struct Combination {
@@ -303,7 +315,7 @@ Combination<T> combination_of(const BatchNormArgs& args, const BatchSums& sums,
                               const CarriedAll<T>& weights, const T* scales, const T* rests) {
   const auto size = static_cast<std::size_t>(args.channels);
   Combination<T> result{std::vector<T>(size), std::vector<T>(size), std::vector<T>(size)};
-  const auto n = static_cast<double>(rows_of(args));
+  const auto n = static_cast<double>(args.rows_of_all > 0 ? args.rows_of_all : rows_of(args));
   for (std::size_t c = 0; c < size; ++c) {
     const auto scale = static_cast<double>(scales[c]);
     const double a = scale * static_cast<double>(weights.get(static_cast<std::int64_t>(c), T(1)));
@@ -321,14 +333,19 @@ void write_gradient(const BatchNormArgs& args, const CarriedIn<T>& dy, const Car
                     const T* means, const Combination<T>& by, const Tensor& dx) {
   const NormLoops<T>& loops = norm_loops<T>();
   const CarriedOut<T> out(dx);
+  const bool reads_x = args.batch_statistics;  // with fixed statistics, dx = a * g
   if (!args.channels_last) {
     for_each_channel<T>(args, [&](std::int64_t c, T* memory) {
       const auto i = static_cast<std::size_t>(c);
       for_each_plane_block(args, c, [&](std::int64_t first, std::int64_t count) {
         T* const to = out.at(first, memory + 2 * kBlockElements);
-        loops.combine(count, dy.at(first, count, memory),
-                      in.at(first, count, memory + kBlockElements), means[c], nullptr, by.a[i],
-                      by.b[i], by.c[i], to);
+        const T* const g = dy.at(first, count, memory);
+        if (reads_x) {
+          loops.combine(count, g, in.at(first, count, memory + kBlockElements), means[c], nullptr,
+                        by.a[i], by.b[i], by.c[i], to);
+        } else {
+          loops.map(count, g, T(0), by.a[i], T(0), to);
+        }
         out.done(first, count, to);
       });
     });
@@ -343,9 +360,14 @@ void write_gradient(const BatchNormArgs& args, const CarriedIn<T>& dy, const Car
     for (std::int64_t r = begin; r < end; r += at_once) {
       const std::int64_t rows = std::min(at_once, end - r);
       T* const to = out.at(r * channels, written.data());
-      loops.column_combine(rows, channels, dy.at(r * channels, rows * channels, g_memory.data()),
-                           in.at(r * channels, rows * channels, x_memory.data()), means,
-                           by.a.data(), by.b.data(), by.c.data(), to);
+      const T* const g = dy.at(r * channels, rows * channels, g_memory.data());
+      if (reads_x) {
+        loops.column_combine(rows, channels, g,
+                             in.at(r * channels, rows * channels, x_memory.data()), means,
+                             by.a.data(), by.b.data(), by.c.data(), to);
+      } else {  // b is 0 everywhere
+        loops.column_map(rows, channels, g, by.b.data(), by.a.data(), by.b.data(), to);
+      }
       out.done(r * channels, rows * channels, to);
     }
   });
@@ -360,8 +382,9 @@ void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x
   const T* const means = stats.data<T>();
   const T* const scales = means + args.channels;
   const T* const rests = scales + args.channels;
-  BatchSums sums = sums_of(args, gradient, in, means);
-  for (std::size_t c = 0; c < sums.by_x.size(); ++c) {
+  BatchSums sums = args.sums_of_all.empty() ? sums_of(args, gradient, in, means)
+                                            : sums_of_all_ranks(args, scales);
+  for (std::size_t c = 0; args.sums_of_all.empty() && c < sums.by_x.size(); ++c) {
     sums.by_x[c] -= static_cast<double>(rests[c]) * sums.by_g[c];
   }
   if (dx.defined()) {
@@ -379,7 +402,22 @@ void backward_batch(const BatchNormArgs& args, const Tensor& dy, const Tensor& x
   store_from(DType::kF64, dweight.dtype())(sums.by_x.data(), dweight.data_ptr(), 1, args.channels);
 }
 
+template <typename T>
+void moments_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& moments) {
+  auto* const out = moments.data<double>();
+  const std::vector<Moments> found = moments_of(args, CarriedIn<T>(x));
+  for (std::int64_t c = 0; c < args.channels; ++c) {
+    out[c] = found[static_cast<std::size_t>(c)].mean;
+    out[args.channels + c] = found[static_cast<std::size_t>(c)].squares;
+  }
+}
+
 }  // namespace
+
+void batch_moments(const BatchNormArgs& args, const Tensor& x, const Tensor& moments) {
+  if (x.dtype() == DType::kF64) return moments_batch<double>(args, x, moments);
+  moments_batch<float>(args, x, moments);
+}
 
 void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
                 const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,

@@ -5,9 +5,9 @@
 //   bias     [c_out], or null
 //   y        [n, c_out, out_h, out_w]     channels-last in memory
 //
-// f32 runs in oneDNN, except for inputs of few channels, where its channels-last kernels fall back
-// to reference code and ours reads the image directly. f64 is for gradient checks: simple loops.
-// The same bits on every run with the same number of threads.
+// f32 runs in oneDNN, except for inputs of few channels: there oneDNN's channels-last kernels fall
+// back to reference code, and ours reads the image directly. f64 is for gradient checks: simple
+// loops. Results have the same bits on every run with the same number of threads.
 //
 // Algorithms round differently, but all agree with the definition about what is finite, infinite
 // and NaN, in the result and in both gradients; padding takes no part. NaN stays NaN behind `relu`.
@@ -55,8 +55,8 @@ void thin_conv2d_forward(const Conv2dShape& s, const float* x, const float* weig
                          const float* bias, bool relu, float* y);
 void thin_conv2d_backward_weights(const Conv2dShape& s, const float* x, const float* dy,
                                   float* dweight, float* dbias);
-// Where it is the fastest; it can compute any 3x3 window with stride and dilation 1, one group and
-// padding of at most 2.
+// True if Winograd is the fastest. It can compute any 3x3 window with stride and dilation 1, one
+// group and padding of at most 2.
 bool conv2d_is_winograd(const Conv2dShape& s) noexcept;
 void winograd_conv2d_forward(const Conv2dShape& s, const float* x, const float* weight,
                              const float* bias, bool relu, float* y);

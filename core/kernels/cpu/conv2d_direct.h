@@ -16,8 +16,8 @@
 
 namespace dl::kernels {
 
-// Where the weights of a convolution lie: the number for output channel o, input channel c and tap
-// ky * kw + kx is origin[o * by_output + c * by_input + tap * by_tap].
+// Layout of a convolution's weights: the number for output channel o, input channel c and tap ky *
+// kw + kx is origin[o * by_output + c * by_input + tap * by_tap].
 struct Filters {
   const float* origin;
   std::int64_t by_output, by_input, by_tap;

@@ -59,7 +59,7 @@ struct Strip {
         image_tiles(rows * plan.tiles_w),
         tiles(images * image_tiles) {}
 
-  // Where a tile's 2x2 part of the output begins.
+  // The first element of a tile's 2x2 part of the output.
   struct Corner {
     std::int64_t image, y, x;
   };

@@ -123,7 +123,8 @@ void forward_channels(D d, bool relu, std::span<const Window::Element> window, c
                            index);
     sum = hn::Add(sum, x);
   }
-  // A NaN is never greater, so that one pass more looks for the last; the sum tells when.
+  // A NaN is never greater, so one more pass looks for the last NaN, if the sum shows that there is
+  // one.
   if (!hn::AllFalse(d, hn::IsNaN(sum))) [[unlikely]] {
     for (const Window::Element& element : window) {
       const auto x = hn::LoadU(d, image + element.offset);

@@ -46,8 +46,8 @@ void linear_backward_weight(const Tensor& dy, const Tensor& x, bool accumulate,
 
 // logits [n, classes] row-major, target [n] int64; loss 0-d and row_sums [n, 2] (see loss.h) of
 // logits' dtype; counted, 0-d int64, becomes how many rows count.
-// Returns the first row with a target out of range, or -1; a device that computes later always
-// returns -1 and tells whoever waits for it.
+// Returns the first row with a target out of range, or -1. A device that computes later always
+// returns -1, and reports such a row when a thread waits for it.
 std::int64_t cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& loss,
                            const Tensor& row_sums, const Tensor& counted);
 // `grad` is the 0-d gradient of the loss.

@@ -18,9 +18,14 @@ void row_norm_backward(const RowNormArgs& args, const Tensor& dy, const Tensor& 
                        const Tensor& weight, const Tensor& stats, const Tensor& dx,
                        const Tensor& dweight, const Tensor& dbias);
 
-// x, y and dx lie in memory as args says. stats [3, channels] receives each channel's mean,
-// 1 / deviation, and what rounding took from the mean. With batch statistics the running ones, if
-// they are defined, move towards them, the variance with divisor n - 1.
+// moments [2, channels] float64 receives each channel's mean, and the sum of squared distances from
+// this mean.
+void batch_moments(const BatchNormArgs& args, const Tensor& x, const Tensor& moments);
+
+// args gives the memory layout of x, y and dx. stats [3, channels] receives each channel's mean,
+// 1 / deviation, and the rounding error of the mean. With batch statistics, defined running
+// statistics are updated by them, the variance with divisor n - 1. Without batch statistics,
+// running_mean and running_var may be float64.
 void batch_norm(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
                 const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                 const Tensor& y, const Tensor& stats);

@@ -25,7 +25,7 @@ struct NormLoops {
   // by_g += g, by_x += g (x - shift) scale, element by element.
   void (*gather)(std::int64_t n, const T* g, const T* x, T shift, T scale, T* by_g, T* by_x);
 
-  // Of `rows` rows of n columns: the same for each column.
+  // For `rows` rows of n columns: one result for each column.
   void (*column_sums)(std::int64_t rows, std::int64_t n, const T* x, T* sums);
   void (*column_moments)(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums,
                          T* squares);

@@ -3,8 +3,6 @@
 // run.
 #pragma once
 
-#include <omp.h>
-
 #include <cstdint>
 
 #include "core/device/parallel.h"
@@ -26,10 +24,11 @@ void parallel_parts(std::int64_t count, std::int64_t grain, const Body& body) {
     body(0, std::int64_t{0}, count);
     return;
   }
-#pragma omp parallel for num_threads(parts) schedule(static, 1)
-  for (int part = 0; part < parts; ++part) {
-    body(part, count * part / parts, count * (part + 1) / parts);
-  }
+  const auto run = [&](int part) { body(part, count * part / parts, count * (part + 1) / parts); };
+  dl::detail::run_parts(
+      parts,
+      [](const void* erased, int part) { (*static_cast<const decltype(run)*>(erased))(part); },
+      &run);
 }
 
 }  // namespace dl::kernels

@@ -9,7 +9,7 @@
 
 namespace dl::kernels::cpu {
 
-// Of [low, high).
+// Uniform in [low, high).
 void philox_uniform(const Tensor& out, double low, double high, const random::PhiloxSeed& seed);
 // N(mean, std^2).
 void philox_normal(const Tensor& out, double mean, double std, const random::PhiloxSeed& seed);
@@ -25,7 +25,8 @@ void philox_dropout(const Tensor& input, double p, const random::PhiloxSeed& see
 void philox_randint(const Tensor& out, std::int64_t low, std::uint64_t range,
                     const random::PhiloxSeed& seed);
 // out = 1 with the probability at the same place, else 0; f32 or f64. Throws kInvalidArgument
-// naming the first that is none; a device that computes later says so to whoever waits for it.
+// naming the first invalid probability; a device that computes later reports it when a thread waits
+// for it.
 void philox_bernoulli(const Tensor& probabilities, const random::PhiloxSeed& seed,
                       const Tensor& out);
 // The order in which 0 ... out.numel() - 1 lie when each is given 64 random bits and they are

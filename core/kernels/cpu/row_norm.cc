@@ -27,13 +27,20 @@ double long_sum(const NormLoops<T>& loops, std::int64_t n, const T* x) {
   return total;
 }
 
+// The sum of x - shift, and the sum of (x - shift)^2.
+struct Distances {
+  double sum = 0;
+  double squares = 0;
+};
+
 template <typename T>
-double long_squares(const NormLoops<T>& loops, std::int64_t n, const T* x, T shift) {
-  double total = 0;
+Distances long_moments(const NormLoops<T>& loops, std::int64_t n, const T* x, T shift) {
+  Distances total;
   for (std::int64_t i = 0; i < n; i += kRunLength) {
     T sums[2];
     loops.moments(std::min(kRunLength, n - i), x + i, shift, sums);
-    total += static_cast<double>(sums[1]);
+    total.sum += static_cast<double>(sums[0]);
+    total.squares += static_cast<double>(sums[1]);
   }
   return total;
 }
@@ -75,8 +82,15 @@ void forward_rows(const RowNormArgs& args, const Tensor& x, const Tensor& weight
       const T* const in = from.at(r * width, width, read.data());
       T* const out = to.at(r * width, written.data());
       const auto n = static_cast<double>(width);
-      const T mean = args.centered ? static_cast<T>(long_sum(loops, width, in) / n) : T(0);
-      const double variance = long_squares(loops, width, in, mean) / n;
+      T mean = args.centered ? static_cast<T>(long_sum(loops, width, in) / n) : T(0);
+      const Distances distances = long_moments(loops, width, in, mean);
+      double variance = distances.squares / n;
+      if (args.centered) {
+        // Corrects the mean for its rounding error, so that a row of equal elements has variance 0.
+        const double missing = distances.sum / n;
+        mean = static_cast<T>(static_cast<double>(mean) + missing);
+        variance = std::max(0.0, variance - missing * missing);
+      }
       const T scale = static_cast<T>(1 / std::sqrt(variance + args.eps));
       kept[2 * r] = mean;
       kept[2 * r + 1] = scale;

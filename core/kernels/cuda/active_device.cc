@@ -22,7 +22,7 @@ int active_device() noexcept {
 }
 
 OnDevice::OnDevice(int device) : device_(device), outer_(innermost), before_(device) {
-  // Within a scope nobody but dlrun calls, and who asks for the device again has it.
+  // A nested scope for the same device need not set it: only dlrun's code runs inside a scope.
   if (device != outer_) {
     int own = kNone;
     DL_CUDA_CHECK(cudaGetDevice(&own));
@@ -38,7 +38,7 @@ OnDevice::OnDevice(int device) : device_(device), outer_(innermost), before_(dev
 
 OnDevice::~OnDevice() {
   innermost = outer_;
-  // Where it fails the device is lost, and whoever uses it next is told so.
+  // If this fails the device is lost, and its next use throws.
   if (before_ != device_) cudaSetDevice(before_);
 }
 

@@ -117,7 +117,7 @@ bool is_captured(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-// Those of cuDNN's proposals, the best first, that are deterministic and small enough.
+// Keeps the deterministic ones of cuDNN's proposals (best first) that need little memory.
 template <typename Perf>
 std::vector<Choice> choices_of(std::span<const Perf> proposals, cudnnMathType_t wanted) {
   std::vector<Choice> choices;

@@ -1,10 +1,10 @@
 // Threads of a block that work on lines: each line has a group of `lanes` threads, a power of two,
 // which walk it together and then combine what they found. Device code only.
 //
-// Where a line lies in one piece neighbouring threads are lanes of one line, and loads join along
-// it; where neighbouring elements belong to different lines (a reduction over an outer dimension),
-// neighbouring threads are of different lines. Combining is a tree of fixed shape: the same bits on
-// every run.
+// If a line is contiguous, neighbouring threads are lanes of one line, so that their loads coalesce
+// along it. If neighbouring elements belong to different lines (a reduction over an outer
+// dimension), neighbouring threads work on different lines. Combining is a tree of fixed shape: the
+// same bits on every run.
 #pragma once
 
 #include <cuda_runtime_api.h>

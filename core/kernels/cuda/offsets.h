@@ -15,7 +15,7 @@ struct Offsets {
   std::int64_t at[kOperands];
 };
 
-// Of at most 2^31 - 1 elements; larger loops are launched in parts (strided.h).
+// For at most 2^31 - 1 elements; larger loops are launched in parts (strided.h).
 template <int kOperands>
 struct OffsetMap {
   int dims = 1;

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads)
   const float inverse = *inverse_scale;
   const bool finite = dtype == DType::kF64 ? unscale_chunk<double>(data, dtype, chunk, inverse)
                                            : unscale_chunk<float>(data, dtype, chunk, inverse);
-  if (!finite) *found_inf = 1;  // whoever writes it, writes the same
+  if (!finite) *found_inf = 1;  // all threads that write it write the same value
 }
 
 __global__ void update_scale_kernel(float* scale, std::int32_t* growth_tracker,

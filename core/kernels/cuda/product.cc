@@ -14,7 +14,7 @@ namespace dl::kernels::cuda {
 namespace {
 
 constexpr std::size_t kPlans = 1024;
-// Of scratch memory; what PyTorch lets cuBLASLt have.
+// Bytes of scratch memory: PyTorch's limits for cuBLASLt.
 constexpr std::size_t kHopperWorkspace = std::size_t{32} << 20;
 constexpr std::size_t kWorkspace = std::size_t{4} << 20;
 

@@ -58,7 +58,7 @@ bool CachingAllocator::BySize::operator()(const Block* a, const Block* b) const 
 CachingAllocator::CachingAllocator(Runtime& runtime, int device)
     : runtime_(runtime), device_(device) {}
 
-// Blocks in use stay: whoever holds one may free it no more.
+// Blocks in use are leaked: their holders can no longer free them.
 CachingAllocator::~CachingAllocator() {
   try {
     empty_cache();
@@ -155,7 +155,7 @@ CachingAllocator::Block* CachingAllocator::take_segment(Pool& pool, std::size_t 
 
 void CachingAllocator::split(Block* block, std::size_t size) {
   const std::size_t rest = block->size - size;
-  // A small rest of a large block would serve nobody.
+  // A small rest of a large block would be useless.
   const bool worth = size <= kSmall ? rest >= kUnit : rest > kSmall;
   if (!worth) return;
   auto& list = free_list(*block->pool, block->small);

@@ -7,9 +7,9 @@
 // is worth it is split off, and free neighbours are joined again. Where the device has no more, all
 // free segments go back to it first.
 //
-// A pool of its own holds what is allocated on one stream between begin_pool() and end_pool(),
-// while a graph is captured from it, and on the streams that join this capture: each replay uses
-// the same addresses, so nobody else may get them until release_pool().
+// A private pool holds what is allocated on one stream between begin_pool() and end_pool(), while a
+// graph is captured from it, and on the streams that join this capture. Each replay uses the same
+// addresses, so no other allocation may get them until release_pool().
 //
 // Written against Runtime, so that a unit test needs no GPU. Thread-safety: any thread may call.
 #pragma once

@@ -38,7 +38,7 @@ void copy(void* to, const void* from, std::size_t bytes, const Stream& stream);
 // Device memory to the host, and waits for it.
 void read(void* to, const void* from, std::size_t bytes, const Stream& stream);
 
-// Of the current device where none is named. Bytes.
+// In bytes; for the current device if none is named.
 std::int64_t memory_allocated(int device = current_device());
 std::int64_t max_memory_allocated(int device = current_device());
 std::int64_t memory_reserved(int device = current_device());
@@ -46,7 +46,7 @@ std::int64_t max_memory_reserved(int device = current_device());
 void reset_peak_memory_stats(int device = current_device());
 // "allocated_bytes.all.peak" and the others that PyTorch has under the same names.
 std::map<std::string, std::int64_t> memory_stats(int device = current_device());
-// Free and all memory of the device, whoever uses it.
+// Free and total memory of the device, including that of other processes.
 MemoryInfo mem_get_info(int device = current_device());
 // Gives all cached memory of all devices, and pinned memory, back.
 void empty_cache();

@@ -117,7 +117,7 @@ void PinnedAllocator::settle_events() {
       }
       --block.events;
     } catch (const Error& error) {
-      // Nobody can say any more when its copy is over: it stays out of use, and the others go on.
+      // The end of its copy is no longer known: this block stays out of use, and the others go on.
       log::warning("pinned memory: {} bytes are not used again: {}", block.size, error.what());
     }
     runtime_.destroy_event(at->event);

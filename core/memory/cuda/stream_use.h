@@ -15,8 +15,8 @@ inline bool is_captured(Runtime& runtime, void* stream) noexcept {
   }
 }
 
-// An event behind all that the stream has been given. Null where the device is lost, and nobody
-// uses its memory any more.
+// An event behind all work in the stream. Null if the device is lost, when its memory is not used
+// any more.
 inline void* event_behind(Runtime& runtime, int device, void* stream) noexcept {
   void* event = nullptr;
   try {

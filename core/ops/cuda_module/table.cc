@@ -69,7 +69,7 @@ template <Op op, typename R, typename... Args>
 struct Missing<op, R (*)(Args...)> {
   [[noreturn]] static R call(Args... args) {
     throw_error(ErrorKind::kNotImplemented, "{}: not on CUDA yet; use x.cpu()",
-                name_of_call<op>(args...));
+                name_of_call(op, args...));
   }
 };
 
@@ -108,7 +108,7 @@ struct Wrapped<op, R (*)(Args...)> {
     };
     (look(args), ...);
     const Running running({.index = static_cast<int>(op),
-                           .name = name_of_call<op>(args...).data(),
+                           .name = name_of_call(op, args...).data(),
                            .describe = &describe,
                            .arguments = &arguments});
     const OnDevice on(device);

@@ -36,7 +36,7 @@ std::optional<DType> dtype_of(std::uint8_t code) noexcept {
   }
 }
 
-// Where the elements come from: memory as it is, or inflated piece by piece.
+// The source of the elements: memory as it is, or inflated piece by piece.
 class Source {
  public:
   Source(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes) {

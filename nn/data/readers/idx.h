@@ -29,7 +29,7 @@ struct ReadLimits {
 // Throws kNotFound, kIo, or kParse: one sentence that names the file, what came and what was
 // wanted.
 IdxArray read_idx(const std::string& path, ReadLimits limits = {});
-// The same from memory; `name` stands for the file in errors.
+// Reads from memory instead of a file; `name` stands for the file in errors.
 IdxArray parse_idx(std::span<const std::byte> bytes, std::string_view name, ReadLimits limits = {});
 
 }  // namespace dl::data

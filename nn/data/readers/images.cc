@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "core/base/error.h"
@@ -22,6 +21,48 @@ void check_labels(std::span<const std::uint8_t> labels, std::int64_t classes,
   const auto bad = std::ranges::find_if(labels, [&](std::uint8_t l) { return l >= classes; });
   DL_CHECK(bad == labels.end(), kParse, "{}: sample {} has label {}, wanted 0 to {}", name,
            bad - labels.begin(), *bad, classes - 1);
+}
+
+// Appends records of `labels` label bytes and an image; the last label byte is used.
+void append_cifar(std::span<const std::byte> bytes, std::string_view name, std::size_t labels,
+                  LabelledImages& images) {
+  images.channels = 3;
+  images.height = 32;
+  images.width = 32;
+  const std::size_t image = images.image_bytes();
+  const std::size_t record = labels + image;
+  DL_CHECK(!bytes.empty() && bytes.size() % record == 0, kParse,
+           "{} has {} bytes, wanted a multiple of {} ({} and 3 x 32 x 32 values a record)", name,
+           bytes.size(), record, labels == 1 ? "a label" : "two labels");
+  const std::size_t count = bytes.size() / record;
+  const std::size_t before = images.labels.size();
+  images.pixels.reserve(images.pixels.size() + count * image);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::span<const std::byte> one = bytes.subspan(i * record, record);
+    images.labels.push_back(std::to_integer<std::uint8_t>(one[labels - 1]));
+    images.pixels.insert(images.pixels.end(), one.begin() + static_cast<std::ptrdiff_t>(labels),
+                         one.end());
+  }
+  images.count += static_cast<std::int64_t>(count);
+  check_labels(std::span(images.labels).subspan(before), images.classes, name);
+}
+
+// Reads the files from `dir`/`archive_folder`, which the published archive unpacks to, if it
+// exists, else from `dir`.
+LabelledImages read_cifar(const std::string& dir, std::string_view archive_folder,
+                          std::span<const std::string_view> files,
+                          void (*append)(std::span<const std::byte>, std::string_view,
+                                         LabelledImages&)) {
+  // A limit far above the published files, which have at most 50,000 records (154 MB).
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+  const std::string unpacked = fmt::format("{}/{}", dir, archive_folder);
+  const std::string& folder = ::access(unpacked.c_str(), F_OK) == 0 ? unpacked : dir;
+  LabelledImages images;
+  for (const std::string_view file : files) {
+    const std::string path = fmt::format("{}/{}", folder, file);
+    append(read_file(path, kMostBytes), path, images);
+  }
+  return images;
 }
 
 }  // namespace
@@ -59,43 +100,29 @@ LabelledImages read_mnist(const std::string& dir, Split split, ReadLimits limits
 
 void append_cifar10(std::span<const std::byte> bytes, std::string_view name,
                     LabelledImages& images) {
-  images.channels = 3;
-  images.height = 32;
-  images.width = 32;
-  const std::size_t image = images.image_bytes();
-  const std::size_t record = 1 + image;
-  DL_CHECK(!bytes.empty() && bytes.size() % record == 0, kParse,
-           "{} has {} bytes, wanted a multiple of {} (a label and 3 x 32 x 32 values a record)",
-           name, bytes.size(), record);
-  const std::size_t count = bytes.size() / record;
-  const std::size_t before = images.labels.size();
-  images.pixels.reserve(images.pixels.size() + count * image);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::span<const std::byte> one = bytes.subspan(i * record, record);
-    images.labels.push_back(std::to_integer<std::uint8_t>(one[0]));
-    images.pixels.insert(images.pixels.end(), one.begin() + 1, one.end());
-  }
-  images.count += static_cast<std::int64_t>(count);
-  check_labels(std::span(images.labels).subspan(before), images.classes, name);
+  images.classes = 10;
+  append_cifar(bytes, name, 1, images);
 }
 
 LabelledImages read_cifar10(const std::string& dir, Split split) {
-  // The published files have 10,000 records each; a larger one is not one of them.
-  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
-  static constexpr std::array<std::string_view, 5> kTrain = {"data_batch_1.bin", "data_batch_2.bin",
-                                                             "data_batch_3.bin", "data_batch_4.bin",
-                                                             "data_batch_5.bin"};
-  static constexpr std::array<std::string_view, 1> kTest = {"test_batch.bin"};
-  const std::span<const std::string_view> files =
-      split == Split::kTrain ? std::span<const std::string_view>(kTrain) : kTest;
-  const std::string unpacked = dir + "/cifar-10-batches-bin";
-  const std::string& folder = ::access(unpacked.c_str(), F_OK) == 0 ? unpacked : dir;
-  LabelledImages images;
-  for (const std::string_view file : files) {
-    const std::string path = fmt::format("{}/{}", folder, file);
-    append_cifar10(read_file(path, kMostBytes), path, images);
-  }
-  return images;
+  static constexpr std::string_view kTrain[] = {"data_batch_1.bin", "data_batch_2.bin",
+                                                "data_batch_3.bin", "data_batch_4.bin",
+                                                "data_batch_5.bin"};
+  static constexpr std::string_view kTest[] = {"test_batch.bin"};
+  return read_cifar(dir, "cifar-10-batches-bin",
+                    split == Split::kTrain ? std::span<const std::string_view>(kTrain) : kTest,
+                    append_cifar10);
+}
+
+void append_cifar100(std::span<const std::byte> bytes, std::string_view name,
+                     LabelledImages& images) {
+  images.classes = 100;
+  append_cifar(bytes, name, 2, images);
+}
+
+LabelledImages read_cifar100(const std::string& dir, Split split) {
+  const std::string_view file = split == Split::kTrain ? "train.bin" : "test.bin";
+  return read_cifar(dir, "cifar-100-binary", std::span(&file, 1), append_cifar100);
 }
 
 }  // namespace dl::data

@@ -1,5 +1,5 @@
-// Labelled images in memory, and the files they come from: MNIST's four IDX files, CIFAR-10's
-// binary version.
+// Labelled images in memory, and the files they come from: MNIST's four IDX files, the binary
+// versions of CIFAR-10 and CIFAR-100.
 //
 // The readers give pixels as they stand in the files; transforms.h makes network inputs of them.
 #pragma once
@@ -42,8 +42,17 @@ LabelledImages join_mnist(IdxArray images, std::string_view images_name, const I
 // cifar-10-batches-bin in it (A. Krizhevsky 2009): records of one label and 3 x 32 x 32 bytes.
 // Throws kNotFound, kIo or kParse, naming the file.
 LabelledImages read_cifar10(const std::string& dir, Split split);
-// Appends the records of one file's bytes to `images`.
+// Appends the records of one file's bytes to `images`. `name` stands for the file in errors. Throws
+// kParse for a wrong size or a label out of range.
 void append_cifar10(std::span<const std::byte> bytes, std::string_view name,
                     LabelledImages& images);
+
+// train.bin or test.bin, in `dir` or in the folder cifar-100-binary in it: records of a coarse
+// label (0 to 19), a fine one (0 to 99) and an image. The labels are the fine ones, as in
+// torchvision. Throws kNotFound, kIo or kParse, naming the file.
+LabelledImages read_cifar100(const std::string& dir, Split split);
+// As append_cifar10().
+void append_cifar100(std::span<const std::byte> bytes, std::string_view name,
+                     LabelledImages& images);
 
 }  // namespace dl::data

@@ -24,7 +24,7 @@
 
 namespace dl::optim {
 
-// Where the schedule of a parameter group is.
+// The state of a parameter group's schedule.
 struct LRMoment {
   std::size_t group;
   std::int64_t epoch;  // steps so far: 0 when the scheduler is made

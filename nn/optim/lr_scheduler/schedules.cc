@@ -74,6 +74,29 @@ double ConstantLROptions::next_rate(const LRMoment& now) const {
   return now.epoch == total_iters ? now.lr * (1 / factor) : now.lr;
 }
 
+void SWALROptions::check(std::size_t groups) const {
+  DL_CHECK(swa_lr.size() == 1 || swa_lr.size() == groups, kInvalidArgument,
+           "{}: swa_lr has {} numbers, wanted 1 or one for each of {} parameter groups", kName,
+           swa_lr.size(), groups);
+  for (const double rate : swa_lr) require_finite(kName, "swa_lr", rate);
+  DL_CHECK(anneal_epochs >= 0, kInvalidArgument, "{}: anneal_epochs is {}, wanted at least 0",
+           kName, anneal_epochs);
+}
+
+double SWALROptions::next_rate(const LRMoment& now) const {
+  const double wanted = swa_lr[swa_lr.size() == 1 ? 0 : now.group];
+  const std::int64_t step = anneal_epochs == 0 ? std::max<std::int64_t>(1, now.epoch) : now.epoch;
+  const auto share = [&](std::int64_t at) {
+    const auto epochs = static_cast<double>(std::max<std::int64_t>(1, anneal_epochs));
+    const double t = std::clamp(static_cast<double>(at) / epochs, 0.0, 1.0);
+    return linear ? t : (1 - std::cos(std::numbers::pi * t)) / 2;
+  };
+  const double before = share(step - 1);
+  const double start = before == 1 ? wanted : (now.lr - before * wanted) / (1 - before);
+  const double alpha = share(step);
+  return wanted * alpha + start * (1 - alpha);
+}
+
 void LinearLROptions::check(std::size_t) const {
   require_factor(kName, "start_factor", start_factor);
   DL_CHECK(end_factor >= 0 && end_factor <= 1, kInvalidArgument,

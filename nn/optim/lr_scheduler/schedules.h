@@ -66,6 +66,19 @@ struct ConstantLROptions {
 };
 using ConstantLR = Schedule<ConstantLROptions>;
 
+// The learning rate for averaged weights: anneals lr to swa_lr in anneal_epochs steps, then keeps
+// it (torch.optim.swa_utils.SWALR).
+struct SWALROptions {
+  std::vector<double> swa_lr;  // one number, or one for each parameter group
+  std::int64_t anneal_epochs = 10;
+  bool linear = false;  // anneal_strategy: "linear"; false: "cos", half a period of a cosine
+
+  static constexpr const char* kName = "SWALR";
+  void check(std::size_t groups) const;
+  double next_rate(const LRMoment& now) const;
+};
+using SWALR = Schedule<SWALROptions>;
+
 // lr goes on a line from base_lr start_factor to base_lr end_factor, which it reaches at E =
 // total_iters.
 struct LinearLROptions {

@@ -73,10 +73,11 @@ TEST(Plan, AnErrorSaysTheLineAndWhatWasWanted) {
             "plan 'x', line 2: barrier has one algorithm only; those that leave a choice are "
             "all_reduce, broadcast, all_gather, reduce_scatter, reduce");
   EXPECT_EQ(error_of(head + "rule all_reduce any 0 * 8 ring"),
-            "plan 'x', line 2: '0' is no number of nodes; wanted one or *");
-  EXPECT_EQ(error_of(head + "rule all_reduce any * * 99999999999G ring"),
-            "plan 'x', line 2: '99999999999G' is no number of bytes; wanted one like 65536, 64K or "
-            "max");
+            "plan 'x', line 2: '0' is not a number of nodes; wanted one or *");
+  EXPECT_EQ(
+      error_of(head + "rule all_reduce any * * 99999999999G ring"),
+      "plan 'x', line 2: '99999999999G' is not a number of bytes; wanted one like 65536, 64K or "
+      "max");
   EXPECT_EQ(error_of(head + std::string(70000, '#')), "plan 'x' has more than 65536 bytes");
 }
 

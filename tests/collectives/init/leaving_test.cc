@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <semaphore>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collectives/init.h"
@@ -108,6 +110,55 @@ TEST_P(LeavingWithTheGroupKept, ItsCallsAreRefusedAfterDestroy) {
                                  refused([] { kept()->allocate_symmetric(4096); });
                         }),
             (std::vector<int>{0, 0, 0}));
+}
+
+// Three ranks, of which the last exits with code 3 in a second thread while its main thread calls
+// one operation after another. The others' statuses: 0 if they hear that it has left.
+std::vector<int> run_exit_in_a_thread(const std::string& backend, bool in_a_split_group) {
+  const TempDir directory;
+  return run_processes(3, [&](int rank) {
+    if (backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank == 2 ? "second" : "first", 1);
+    kept();
+    init_process_group({.backend = backend,
+                        .init_method = "file://" + directory.path() + "/meet",
+                        .rank = rank,
+                        .world_size = 3,
+                        .timeout = 60s});
+    // The process destroys the split group during its exit, as nothing else holds it.
+    if (in_a_split_group) kept() = default_group()->split({.color = 0});
+    const Ref<collectives::ProcessGroup> held = in_a_split_group ? nullptr : default_group();
+    collectives::ProcessGroup& group = in_a_split_group ? *kept() : *held;
+    std::binary_semaphore is_under_way{0};
+    std::thread leaver;
+    if (rank == 2) {
+      leaver = std::thread([&] {
+        is_under_way.acquire();
+        std::exit(3);
+      });
+    }
+    std::vector<float> x(200000, 0.0F);
+    try {
+      for (int call = 0;; ++call) {
+        if (call == 10) is_under_way.release();
+        group.all_reduce({.input = x.data(), .output = x.data(), .count = x.size()})->wait();
+      }
+    } catch (const std::exception& error) {
+      if (rank == 2) ::_exit(holds("nothing")(error.what()) + 10);
+      return holds("rank 2 (")(error.what()) + holds(" has left group '")(error.what());
+    }
+  });
+}
+
+TEST_P(LeavingWithTheGroupKept, ExitInAThreadEndsNoOperationOfAnotherThread) {
+  for (int run = 0; run < 5; ++run) {
+    ASSERT_EQ(run_exit_in_a_thread(GetParam(), false), (std::vector<int>{0, 0, 3}));
+  }
+}
+
+TEST_P(LeavingWithTheGroupKept, ExitInAThreadDestroysNothingThatAnotherThreadUses) {
+  for (int run = 0; run < 5; ++run) {
+    ASSERT_EQ(run_exit_in_a_thread(GetParam(), true), (std::vector<int>{0, 0, 3}));
+  }
 }
 
 TEST(Meet, EndsWhereAProcessHasEndedWithoutComing) {

@@ -316,7 +316,7 @@ TEST(Recorder, OutlivesAKilledProcess) {
 TEST(Recorder, OpensOnlyWhatIsOne) {
   std::string why;
   EXPECT_EQ(Recorder::open(-1, kNamed, why), nullptr);
-  EXPECT_NE(why.find("is no recorder"), std::string::npos) << why;
+  EXPECT_NE(why.find("is not a recorder"), std::string::npos) << why;
   const int unsealed = ::memfd_create("x", MFD_CLOEXEC);
   EXPECT_EQ(::ftruncate(unsealed, kBytes), 0);
   EXPECT_EQ(Recorder::open(unsealed, kNamed, why), nullptr);
@@ -379,8 +379,8 @@ TEST(Parse, RefusesWhatIsNoRecorder) {
     EXPECT_FALSE(parse(std::as_bytes(std::span(bytes)), why));
     return why;
   };
-  EXPECT_EQ(refusal(""), "it is no flight recorder");
-  EXPECT_EQ(refusal(std::string(kBytes, 'x')), "it is no flight recorder");
+  EXPECT_EQ(refusal(""), "it is not a flight recorder");
+  EXPECT_EQ(refusal(std::string(kBytes, 'x')), "it is not a flight recorder");
   std::string bytes = bytes_of(*make());
   bytes[offsetof(Header, format)] = 9;
   EXPECT_EQ(refusal(bytes), "it has format 9, this dlrun reads 1");

@@ -310,6 +310,37 @@ TEST(Abort, IsReportedToTheAgentByTheRanksThatFollow) {
   EXPECT_LE(more, backend != nullptr && std::string(backend) == "hybrid" ? 1 : 0);
 }
 
+// dlrun names the rank that differs from most, so it must know the call of every rank.
+TEST(Mismatch, ReportsTheCallOfARankThatHasHeardOfItBefore) {
+  int line[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line), 0);
+  const UniqueFd ours(line[0]);
+  const UniqueFd theirs(line[1]);
+  ::setenv("DLRUN_LIFELINE_FD", std::to_string(theirs.get()).c_str(), 1);
+  all_thrown(3, [](ProcessGroup& group) {
+    if (group.rank() == 0) return group.barrier()->wait();
+    if (group.rank() == 1) return all_reduce(group, 100)->wait();
+    while (!group.error()) std::this_thread::yield();
+    std::vector<float> x(21);
+    std::vector<float> y(7);
+    group.scatter({.input = x.data(), .output = y.data(), .count = 7, .root = 2})->wait();
+  });
+  ::unsetenv("DLRUN_LIFELINE_FD");
+  std::string calls;
+  std::array<char, 8192> packet{};
+  for (;;) {
+    const ssize_t size = ::recv(ours.get(), packet.data(), packet.size(), MSG_DONTWAIT);
+    if (size <= 0) break;
+    const auto report =
+        rendezvous::decode_peer_failure({packet.data(), static_cast<std::size_t>(size)});
+    ASSERT_TRUE(report);
+    calls += report->call + "\n";
+  }
+  EXPECT_NE(calls.find("barrier #1"), std::string::npos) << calls;
+  EXPECT_NE(calls.find("all_reduce #1 (f32[100] sum)"), std::string::npos) << calls;
+  EXPECT_NE(calls.find("scatter #1 (f32[7] from root 2)"), std::string::npos) << calls;
+}
+
 TEST(Leaving, UnderAnOperationIsAnErrorOnTheOthersAtOnce) {
   const Clock::time_point begin = Clock::now();
   run_ranks(

@@ -158,13 +158,62 @@ TEST(InPlace, IsRefusedOnLeavesThatRequireGradients) {
   EXPECT_EQ(x.item<float>(), 2);
 }
 
-TEST(InPlace, IsRefusedOnRecordedViews) {
+TEST(InPlace, OnAViewChangesTheHistoryOfItsBase) {
+  const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}}, {.requires_grad = true});
+  Tensor a = x * 1;
+  Tensor row = a[0];
+  const Tensor column = a.select(1, 0);  // another view, which follows
+  row.mul_(2);
+  row[1].mul_(10);  // a view of a view
+  sum(a * a).backward({}, {.retain_graph = true});
+  EXPECT_EQ(values<float>(a.detach()), (Floats{2, 40, 3, 4}));
+  EXPECT_EQ(values<float>(x.grad()), (Floats{8, 1600, 6, 8}));
+  x.zero_grad();
+  sum(row).backward({}, {.retain_graph = true});
+  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 20, 0, 0}));
+  x.zero_grad();
+  sum(column).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 0, 1, 0}));
+}
+
+TEST(InPlace, OnAViewTakesGradientsToWhatIsWritten) {
+  const Tensor x = leaf({1, 2, 3});
+  const Tensor w = leaf({5, 6});
+  Tensor a = zeros({3});  // no history before
+  a.slice(0, 0, 2).add_(w);
+  Tensor b = x * 1;
+  b.slice(0, 0, 3, 2).copy_(w);
+  b.view({3, 1}).t().slice(1, 1, 2).fill_(7);
+  const Tensor factors = tensor({1.0, 10.0, 100.0});
+  sum((a + b) * factors).backward();
+  EXPECT_EQ(values<float>(b.detach()), (Floats{5, 7, 6}));
+  EXPECT_EQ(values<float>(w.grad()), (Floats{2, 110}));
+  EXPECT_EQ(values<float>(x.grad()), (Floats{0, 0, 0}));
+  EXPECT_EQ(a.is_leaf(), false);
+}
+
+TEST(InPlace, IsRefusedOnViewsOfLeavesAndOfConstants) {
   const Tensor x = leaf({1, 2});
-  Tensor view = (x * 2).view({2, 1});
-  EXPECT_ERROR(view.mul_(2), kInvalidArgument,
-               "mul_: a view was to be changed in place in an operation that is recorded for "
-               "backward, which is not supported; use the operation that returns a new tensor, or "
-               "clone() the view");
+  EXPECT_ERROR(x[0].mul_(2), kInvalidArgument,
+               "mul_: a view of a leaf that requires gradients was to be changed in place; do it "
+               "under a NoGradGuard, or on detach()");
+  Tensor y = x * 2;
+  Tensor constant;
+  {
+    const NoGradGuard guard;
+    constant = y[0];
+  }
+  EXPECT_ERROR(constant.add_(x[0]), kInvalidArgument,
+               "add_: a view that was made under a NoGradGuard was to be changed in place in an "
+               "operation that is recorded for backward; make the view outside of the guard");
+  const Tensor wide = ones({2}).expand({2, 2}).detach();
+  EXPECT_ERROR(
+      wide[0].mul_(x), kInvalidArgument,
+      "mul_: a view was to be changed in place in an operation that is recorded for "
+      "backward, but its base, of shape [2, 2] and strides [0, 1], is a leaf's view or has "
+      "several elements that are one in memory; clone() the view");
+  EXPECT_EQ(values<float>(wide), (Floats{1, 1, 1, 1}));
+  EXPECT_EQ(values<float>(y), (Floats{2, 4}));
 }
 
 TEST(InPlace, OfATensorWithItselfOrItsViewsHasTheGradientOfTheFormula) {

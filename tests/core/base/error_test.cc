@@ -1,9 +1,12 @@
 #include "core/base/error.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -127,6 +130,38 @@ TEST(ErrorDeathTest, TheWantOfMemoryThatNobodyCatchesEndsTheProgramWithTheLimit)
   };
   EXPECT_EXIT(want_memory(), testing::ExitedWithCode(1), "error: out of memory");
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map terabytes
+TEST(ErrorDeathTest, ALibraryThatGetsNoAddressSpaceEndsTheProgramWithTheLimit) {
+  const auto fault_under_limit = [](void (*fault)(), bool has_room) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_CORE, &limit);
+    limit.rlim_cur = 0;
+    ::setrlimit(RLIMIT_CORE, &limit);
+    limit = {std::size_t{1} << 40, std::size_t{1} << 40};
+    ::setrlimit(RLIMIT_AS, &limit);
+    end_with_text_without_address_space();
+    end_with_text_without_address_space();
+    if (!has_room) {
+      limit.rlim_cur = std::size_t{1} << 20;  // less than there is already
+      ::setrlimit(RLIMIT_AS, &limit);
+    }
+    fault();
+  };
+  const auto read_nothing = [] {
+    static volatile std::uintptr_t nothing = 8;
+    std::printf("%d", *reinterpret_cast<volatile int*>(nothing));
+  };
+  const auto be_sent_one = [] { ::kill(::getpid(), SIGSEGV); };
+  for (void (*const fault)() : {static_cast<void (*)()>(std::abort), +read_nothing}) {
+    EXPECT_EXIT(fault_under_limit(fault, false), testing::ExitedWithCode(1),
+                "error: out of memory: the limit .ulimit -v. is 1099511627776 bytes");
+  }
+  EXPECT_EXIT(fault_under_limit(std::abort, true), testing::KilledBySignal(SIGABRT), "^$");
+  EXPECT_EXIT(fault_under_limit(+read_nothing, true), testing::KilledBySignal(SIGSEGV), "^$");
+  EXPECT_EXIT(fault_under_limit(+be_sent_one, true), testing::KilledBySignal(SIGSEGV), "^$");
+}
+#endif
 
 }  // namespace
 }  // namespace dl

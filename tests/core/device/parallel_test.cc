@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/device/parallel_info.h"
 
 namespace dl {
 namespace {
@@ -45,6 +46,15 @@ TEST(NumThreads, TakesNoMoreThanTheMostFromTheEnvironmentAndSaysSo) {
   const std::size_t at = said.find(sentence);
   EXPECT_NE(at, std::string::npos) << said;
   EXPECT_EQ(said.find(sentence, at + 1), std::string::npos) << said;
+}
+
+TEST(ParallelInfo, NamesThreadsLibrariesAndEnvironment) {
+  const std::string text = parallel_info();
+  for (const char* part : {"dl::num_threads() : ", "OpenMP 20", "omp_get_max_threads() : ",
+                           "oneDNN v", "std::thread::hardware_concurrency() : ",
+                           "\tOMP_NUM_THREADS : ", "parallel backend: OpenMP\n"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
 }
 
 }  // namespace

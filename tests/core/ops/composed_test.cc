@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "core/autograd/gradcheck.h"
@@ -275,6 +276,30 @@ TEST(Composed, EveryRowHasACase) {
   }
 }
 
+// Rows of three elements, and rows made of others that have a gradient: one of their cases is
+// checked below. Other lists are checked row by row, by rows_test.cc, reductions_test.cc,
+// gradcheck_test.cc and network_gradcheck.cc.
+TEST(Composed, EveryRowWithAGradientIsChecked) {
+  const parity::Arrays arrays("composed");
+  std::vector<std::string_view> rows{
+#define DL_COMPOSED_OP(name, call, text, gradient, cuda) \
+  Gradient::gradient == Gradient::kGradcheck ? #name : "",
+#include "core/ops/composed.def"
+  };
+  for (const TernaryFacts& row : kTernaryFacts) rows.push_back(row.name);
+  for (const std::string_view row : rows) {
+    EXPECT_TRUE(row.empty() ||
+                std::ranges::any_of(composed_cases(),
+                                    [&](const ComposedCase& c) {
+                                      const std::string_view name = c.name;
+                                      return (name == row ||
+                                              name.starts_with(std::string(row) + " ")) &&
+                                             arrays.has(std::string(name) + ".g0");
+                                    }))
+        << row << ": no case with a gradient";
+  }
+}
+
 TEST(Composed, GradientsPassTheCheck) {
   const parity::Arrays arrays("composed");
   for (const ComposedCase& c : composed_cases()) {
@@ -282,6 +307,34 @@ TEST(Composed, GradientsPassTheCheck) {
     Inputs inputs = inputs_of(arrays, c.name, DType::kF64);
     for (Tensor& x : inputs) x.requires_grad_();
     EXPECT_NO_THROW(gradcheck(c.name, c.f, inputs)) << c.name;
+  }
+}
+
+// Some are made otherwise than PyTorch's, and end with another node.
+TEST(Composed, NodesHavePyTorchsNames) {
+  const parity::Arrays composed("composed");
+  const parity::Arrays arrays("grad_fn");
+  const std::map<std::string, std::string> others{
+      {"scatter a number", "ScatterBackward0"},  // the number is a tensor
+      // One operation, and no copy into a view.
+      {"assignment to slices", "IndexPutBackward0"},
+      {"assignment to a mask", "IndexPutBackward0"},
+      {"assignment to mixed places", "IndexPutBackward0"},
+      {"diag of a matrix", "DiagonalBackward0"},  // no view
+  };
+  for (const ComposedCase& c : composed_cases()) {
+    const std::string name = "composed/" + std::string(c.name);
+    if (!arrays.has(name)) continue;
+    Inputs inputs = inputs_of(composed, c.name, DType::kF64);
+    for (Tensor& x : inputs) x.requires_grad_();
+    const auto bytes = arrays.get<char>(name);
+    const auto other = others.find(c.name);
+    const std::string wanted =
+        other == others.end() ? std::string(bytes.begin(), bytes.end()) : other->second;
+    const std::string text = c.f(inputs).str();
+    EXPECT_NE(text.find("grad_fn=<" + wanted + ">"), std::string::npos)
+        << c.name << ": wanted " << wanted << "\n"
+        << text;
   }
 }
 

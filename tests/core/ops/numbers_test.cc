@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "core/ops/arithmetic.h"
+#include "core/ops/indexing.h"
+#include "core/ops/numeric.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 
@@ -107,6 +109,35 @@ TEST(Numbers, EveryWayIntoAnIntegerTensorAsksTheSame) {
                "to 9223372036854775807; choose a dtype that holds it");
   EXPECT_EQ(values<int>(arange(-3, 3, 1, {.dtype = DType::kU8})),
             (std::vector<int>{253, 254, 255, 0, 1, 2}));
+}
+
+TEST(Numbers, AStoredNumberMustBeFiniteInItsFloatingDType) {
+  const Tensor half = zeros({2}, {.dtype = DType::kF16});
+  const Tensor mask = tensor({true, false});
+  const Tensor index = tensor({0});
+  const std::vector<std::pair<std::string, std::function<void()>>> ways{
+      {"full", [] { full({0}, 65505.0, {.dtype = DType::kF16}); }},
+      {"full_like", [&] { full_like(half, 65505); }},
+      {"fill_", [&] { half.clone().fill_(65505.0); }},
+      {"masked_fill_", [&] { masked_fill(half, mask, 65505.0); }},
+      {"scatter_",
+       [&] {
+         Tensor copy = half.clone();
+         scatter_(copy, 0, index, 65505.0);
+       }},
+      {"clamp", [&] { clamp(half, 65505.0, std::nullopt); }}};
+  for (const auto& [op, way] : ways) {
+    EXPECT_ERROR(way(), kInvalidArgument,
+                 op + ": 65505 does not fit into float16, wanted -65504 to 65504; choose a dtype "
+                      "that holds it");
+  }
+  EXPECT_THROW(full({1}, 3.5e38, {.dtype = DType::kF32}), Error);
+  EXPECT_NO_THROW(full({1}, 3.5e38, {.dtype = DType::kF64}));
+  EXPECT_THROW(full({1}, 3.4e38, {.dtype = DType::kBF16}), Error);
+  EXPECT_NO_THROW(full({1}, 3.4e38, {.dtype = DType::kF32}));
+  EXPECT_EQ(half.clone().fill_(-65504).to(DType::kF64).sum().item<double>(), -2 * 65504.0);
+  EXPECT_EQ(half.clone().fill_(-kInf).sum().item<float>(), -kInf);
+  EXPECT_EQ((half + 1e5).sum().item<float>(), kInf);  // arithmetic rounds
 }
 
 TEST(Numbers, LargeUnsignedOnesKeepTheirValue) {

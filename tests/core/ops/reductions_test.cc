@@ -173,6 +173,20 @@ TEST(Reductions, GradientsAreTheSlopes) {
   }
 }
 
+TEST(Reductions, GradientsOfExtremesAreTheSlopes) {
+  for (const ExtremeFacts& row : kExtremeFacts) {
+    const Tensor x = spread({2, 3, 4}).requires_grad_();
+    for (const std::int64_t dim : {0, 1, -1}) {
+      const auto along = [&](const std::vector<Tensor>& in) {
+        return extreme(row.fn, in[0], dim).first;
+      };
+      EXPECT_NO_THROW(gradcheck(row.name, along, {x})) << row.name;
+    }
+    const auto of_all = [&](const std::vector<Tensor>& in) { return extreme(row.fn, in[0]); };
+    EXPECT_NO_THROW(gradcheck(row.name, of_all, {x})) << row.name;
+  }
+}
+
 TEST(Reductions, RoundOnceInEveryFloatingDtype) {
   for (const ReductionFacts& row : kReductionFacts) {
     for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {

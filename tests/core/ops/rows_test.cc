@@ -129,6 +129,7 @@ TEST(Rows, LayoutsChangeNothing) {
       check(x.slice(1, 1, 66, 3), "sliced");
       check(x.narrow(1, 1, 33), "with gaps");
       check(x[3].expand({5, 66}), "expanded");
+      check(x[3][4].expand({9, 67}), "one element, expanded");
       check(x[3][4], "no dimensions");
       check(x.slice(0, 0, 0), "empty");
       check(x.view({2, 6, 6, 11}).contiguous(MemoryFormat::kChannelsLast), "channels-last");

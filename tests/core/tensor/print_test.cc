@@ -1,6 +1,7 @@
 // What PyTorch prints for the same values; made by tests/parity/make_print_cases.py.
 #include "core/tensor/print.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -203,6 +204,56 @@ TEST(Print, GoesToAStream) {
   std::ostringstream out;
   out << tensor({1, 2}) << " " << Tensor();
   EXPECT_EQ(out.str(), "tensor([1, 2]) tensor(undefined)");
+}
+
+// Puts PyTorch's defaults back.
+struct DefaultLook {
+  ~DefaultLook() {
+    set_printoptions({.precision = 4, .threshold = 1000, .edgeitems = 3, .linewidth = 80});
+  }
+};
+
+TEST(Print, OptionsAreThoseOfPyTorch) {
+  const DefaultLook restored;
+  const Tensor shares = tensor({{9.9911e-01, 8.9419e-04}, {0.0491, 0.9509}});
+  EXPECT_THAT(shares.str(), ::testing::StartsWith("tensor([[9.9911e-01, 8.9419e-04],"));
+  set_printoptions({.sci_mode = false});
+  EXPECT_EQ(shares.str(), R"(tensor([[0.9991, 0.0009],
+        [0.0491, 0.9509]]))");
+  set_printoptions({.sci_mode = true});
+  EXPECT_EQ(tensor({1.0, 2.0}).str(), "tensor([1.0000e+00, 2.0000e+00])");
+  EXPECT_EQ(tensor({0.5, 0.0}).str(), "tensor([5.0000e-01, 0.0000e+00])");
+  EXPECT_EQ(zeros(2).str(), "tensor([0., 0.])");
+  set_printoptions({.precision = 2, .sci_mode = true});
+  EXPECT_EQ(tensor({1.123456, 2000.5}).str(), "tensor([1.12e+00, 2.00e+03])");
+  set_printoptions({.threshold = 5, .edgeitems = 1});
+  EXPECT_EQ(tensor({1.123456, 20.5}).str(), "tensor([ 1.12, 20.50])");  // what was not named stays
+  EXPECT_EQ(arange(10).str(), "tensor([0,  ..., 9])");
+  EXPECT_EQ(arange(12).view({4, 3}).str(), R"(tensor([[ 0,  ...,  2],
+        ...,
+        [ 9,  ..., 11]]))");
+  set_printoptions({.linewidth = 20});
+  EXPECT_EQ(arange(5).str(), R"(tensor([0, 1, 2, 3,
+        4]))");
+  EXPECT_EQ(tensor({1.0, 2.0}, {.requires_grad = true}).str(), R"(tensor([1., 2.],
+       requires_grad=True))");
+  EXPECT_EQ(get_printoptions().linewidth, 20);
+  EXPECT_EQ(get_printoptions().precision, 2);
+  EXPECT_EQ(get_printoptions().sci_mode, std::nullopt);
+}
+
+TEST(Print, ShowsShapesAndDtypes) {
+  std::ostringstream out;
+  out << zeros(2, 3).sizes() << " " << zeros(2, 3).dtype();
+  EXPECT_EQ(out.str(), "[2, 3] float32");
+}
+
+TEST(Print, RefusesOptionsThatMakeNoText) {
+  EXPECT_THROW(set_printoptions({.precision = -1}), Error);
+  EXPECT_THROW(set_printoptions({.threshold = -1}), Error);
+  EXPECT_THROW(set_printoptions({.edgeitems = 0}), Error);
+  EXPECT_THROW(set_printoptions({.linewidth = 0}), Error);
+  EXPECT_EQ(get_printoptions().precision, 4);
 }
 
 }  // namespace

@@ -28,6 +28,23 @@ TEST(Options, HaveDefaultsThatTrainTheShippedDigits) {
   EXPECT_FALSE(options.json);
 }
 
+TEST(Options, ProfileTakesAFolderOrNone) {
+  EXPECT_FALSE(std::get<Options>(parse({})).profile);
+  const auto table = std::get<Options>(parse({"--profile", "--json"}));
+  EXPECT_TRUE(table.profile);
+  EXPECT_EQ(table.profile_dir, "");
+  EXPECT_TRUE(table.json);
+  EXPECT_EQ(std::get<Options>(parse({"--profile", "d"})).profile_dir, "d");
+}
+
+TEST(Options, ParallelInfoIsPrintedAndEndsTheProgram) {
+  testing::internal::CaptureStdout();
+  const auto result = parse({"--threads", "1", "--parallel-info"});
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(std::get<int>(result), 0);
+  EXPECT_NE(text.find("dl::num_threads() : 1\n"), std::string::npos) << text;
+}
+
 TEST(Options, TakeEveryFlag) {
   const auto options = std::get<Options>(parse({"--dataset",    "cifar10",
                                                 "--data-dir",   "/d",

@@ -167,10 +167,9 @@ class Held : public Numbers {
   Held(std::int64_t size, std::int64_t from) : Numbers(size), from_(from) {}
   ~Held() override { gone_.set_value(); }
   void open() {
-    {
-      const std::lock_guard lock(mutex_);
-      open_ = true;
-    }
+    // With the lock: a reader that goes on may destroy this.
+    const std::lock_guard lock(mutex_);
+    open_ = true;
     changed_.notify_all();
   }
   // Until a worker reads such a sample.
@@ -310,9 +309,9 @@ class Fieldless : public Dataset {
 
 TEST(DataLoaderErrors, FieldsThatMakeNoBatchAreRefused) {
   SequentialSampler sampler(1);
-  EXPECT_THAT([&] { DataLoader(Fieldless({}), sampler); },
-              ThrowsMessage<Error>("DataLoader: the dataset has no fields; fields() lists what a "
-                                   "sample consists of"));
+  EXPECT_THAT([&] { DataLoader(Fieldless({}), sampler).epoch().next(); },
+              ThrowsMessage<Error>("sample 0 (batch 0): Dataset: neither get() nor fields() and "
+                                   "read() are overridden"));
   EXPECT_THAT([&] { DataLoader(Fieldless({{"input", DType::kF32, {2, -1}}}), sampler); },
               ThrowsMessage<Error>("DataLoader: field \"input\" has a dimension of size -1, wanted "
                                    "at least 0"));

@@ -95,5 +95,22 @@ TEST(ImageDataset, RefusesStatisticsThatDoNotFit) {
               testing::ThrowsMessage<Error>("ImageDataset: got std = 0, wanted more than 0"));
 }
 
+TEST(ImageDataset, GivesWhatATransformMakesOfItsBytes) {
+  namespace tf = transforms;
+  const ImageDataset dataset(two_images(),
+                             {.transform = tf::Compose({tf::Pad(1), tf::ToTensor()})});
+  EXPECT_TRUE(dataset.fields().empty());
+  const Sample sample = dataset.get(1);
+  EXPECT_EQ(sample[0].sizes(), Shape({2, 3, 4}));
+  EXPECT_EQ(sample[0].at<float>({1, 1, 2}), 0.2F);
+  EXPECT_EQ(sample[1].item<std::int64_t>(), 7);
+  EXPECT_THAT([&] { dataset.get(2); },
+              testing::ThrowsMessage<Error>("ImageDataset: there is no sample 2 among 2"));
+  EXPECT_EQ(ImageDataset(two_images()).get(0)[0].at<float>({1, 0, 0}), 0.2F);
+  EXPECT_THAT([] { ImageDataset(two_images(), {.mean = {0.5F}, .transform = tf::ToTensor()}); },
+              testing::ThrowsMessage<Error>(
+                  "ImageDataset: size, mean or std beside a transform, which does their work"));
+}
+
 }  // namespace
 }  // namespace dl::data

@@ -95,5 +95,26 @@ TEST(Cifar10, NamesTheFileThatIsNotThere) {
       ThrowsMessage<Error>("open " + dir.path() + "/test_batch.bin: No such file or directory"));
 }
 
+TEST(Cifar100, ReadsFineLabels) {
+  const TemporaryDirectory dir;
+  dir.write("cifar-100-binary/train.bin",
+            bytes_of({19}) + cifar_record(99, 10) + bytes_of({0}) + cifar_record(4, 20));
+  dir.write("test.bin", bytes_of({1}) + cifar_record(2, 30));
+  const LabelledImages train = read_cifar100(dir.path(), Split::kTrain);
+  EXPECT_EQ(train.classes, 100);
+  EXPECT_THAT(train.labels, ElementsAre(99, 4));
+  EXPECT_EQ(train.pixels[0], std::byte{10});
+  EXPECT_EQ(train.pixels[3072], std::byte{20});
+  EXPECT_THAT([&] { read_cifar100(dir.path(), Split::kTest); },
+              ThrowsMessage<Error>("open " + dir.path() +
+                                   "/cifar-100-binary/test.bin: No such file or directory"));
+  LabelledImages images;
+  EXPECT_THAT([&] { append_cifar100(Bytes(3073), "f", images); },
+              ThrowsMessage<Error>("f has 3073 bytes, wanted a multiple of 3074 (two labels and 3 "
+                                   "x 32 x 32 values a record)"));
+  EXPECT_THAT([&] { append_cifar100(bytes_of({1}) + cifar_record(100, 0), "f", images); },
+              ThrowsMessage<Error>("f: sample 0 has label 100, wanted 0 to 99"));
+}
+
 }  // namespace
 }  // namespace dl::data

@@ -1,45 +1,264 @@
-#include "nn/data/transforms.h"
+// Transforms against torchvision's (tests/parity/make_arrays.py, transforms()).
+#include "nn/data/transforms/transforms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "core/base/error.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/shape.h"
+#include "core/tensor/factories.h"
+#include "nn/data/data_loader.h"
 #include "tests/parity/arrays.h"
 
-namespace dl::data {
+namespace dl::data::transforms {
 namespace {
 
-TEST(BilinearResize, MatchesInterpolateWithoutAlignedCorners) {
-  const parity::Arrays arrays("resize");
-  const std::vector<float> image = arrays.get<float>("image");
-  for (const ImageSize to : {ImageSize{28, 28}, {5, 3}, {8, 8}, {1, 1}, {8, 31}}) {
-    const std::vector<float> want =
-        arrays.get<float>("to_" + std::to_string(to.height) + "_" + std::to_string(to.width));
-    std::vector<float> got(want.size());
-    BilinearResize({8, 8}, to)(image, got);
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      ASSERT_NEAR(got[i], want[i], 3e-7) << to.height << "x" << to.width << ", element " << i;
+using testing::ThrowsMessage;
+
+const parity::Arrays& torchvision() {
+  static const parity::Arrays arrays("transforms");
+  return arrays;
+}
+
+Tensor wanted(const std::string& name) {
+  std::vector<std::int64_t> shape(torchvision().shape(name).begin(),
+                                  torchvision().shape(name).end());
+  const bool bytes = torchvision().dtype(name) == "U8";
+  const Tensor tensor = empty(Shape(std::span<const std::int64_t>(shape)),
+                              {.dtype = bytes ? DType::kU8 : DType::kF32});
+  std::memcpy(tensor.data_ptr(), torchvision().raw(name).data(), tensor.nbytes());
+  return tensor;
+}
+
+struct Difference {
+  double largest = 0;
+  double share = 0;  // of the numbers that differ by more than 1e-5
+};
+
+Difference difference(const Tensor& got, const Tensor& want) {
+  EXPECT_EQ(got.sizes(), want.sizes());
+  EXPECT_EQ(got.dtype(), want.dtype());
+  if (got.sizes() != want.sizes()) return {.largest = INFINITY, .share = 1};
+  const Tensor a = got.to(DType::kF32).contiguous();
+  const Tensor b = want.to(DType::kF32);
+  Difference result;
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    const double d = std::abs(double{a.data<float>()[i]} - double{b.data<float>()[i]});
+    result.largest = std::max(result.largest, d);
+    result.share += d > 1e-5 ? 1.0 / static_cast<double>(a.numel()) : 0;
+  }
+  return result;
+}
+
+void expect_near(const Tensor& got, const std::string& name, double tolerance = 1e-5) {
+  EXPECT_LE(difference(got, wanted(name)).largest, tolerance) << name;
+}
+
+// The nearest pixel may be another one at a tie.
+void expect_rotated(const Tensor& got, const std::string& name) {
+  EXPECT_LE(difference(got, wanted(name)).share, 0.001) << name;
+}
+
+TEST(Resize, AgreesWithTorchvisions) {
+  const Tensor image = wanted("image");
+  expect_near(Resize(33)(image), "resize_33");
+  expect_near(Resize(11)(image), "resize_11");
+  expect_near(Resize(20)(image), "resize_20", 0);
+  expect_near(Resize({9, 40})(image), "resize_9_40");
+  expect_near(Resize({64, 7})(image), "resize_64_7");
+  expect_near(Resize({20, 5})(image), "resize_20_5");
+  expect_near(Resize(11)(wanted("pixels")), "pixels_resize", 1);
+  // Not row-major, and without channels.
+  expect_near(Resize({40, 9})(image.transpose(1, 2)).transpose(1, 2), "resize_9_40");
+  EXPECT_EQ(Resize(10)(image[0]).sizes(), Shape({10, 13}));
+}
+
+TEST(CenterCrop, AgreesWithTorchvisions) {
+  const Tensor image = wanted("image");
+  expect_near(CenterCrop(15)(image), "center_crop_15", 0);
+  expect_near(CenterCrop({30, 24})(image), "center_crop_30_24", 0);
+  expect_near(CenterCrop({31, 10})(image), "center_crop_31_10", 0);
+  expect_near(CenterCrop({20, 27})(image), "center_crop_20_27", 0);
+  expect_near(CenterCrop({5, 28})(image), "center_crop_5_28", 0);
+}
+
+TEST(Pad, AgreesWithTorchvisionsInEachMode) {
+  const Tensor image = wanted("image");
+  const Padding padding{.left = 1, .top = 2, .right = 3, .bottom = 4};
+  expect_near(Pad(padding, {.fill = 0.5})(image), "pad_constant", 0);
+  expect_near(Pad(padding, {.mode = PaddingMode::kEdge})(image), "pad_edge", 0);
+  expect_near(Pad(padding, {.mode = PaddingMode::kReflect})(image), "pad_reflect", 0);
+  expect_near(Pad(padding, {.mode = PaddingMode::kSymmetric})(image), "pad_symmetric", 0);
+  EXPECT_EQ(Pad(2)(image).sizes(), Shape({3, 24, 31}));
+  // The columns are 0 and "none", which look like a mirrored pair.
+  const Tensor narrow = Pad({.right = 1}, {.fill = 7})(ones({2, 1}));
+  EXPECT_THAT(std::vector(narrow.data<float>(), narrow.data<float>() + 4),
+              testing::ElementsAre(1, 7, 1, 7));
+}
+
+TEST(Rotate, TakesTheNearestPixelAsTorchvisions) {
+  const Tensor image = wanted("image");
+  expect_rotated(rotate(image, 17.3), "rotate_17.3");
+  expect_rotated(rotate(image, -20), "rotate_-20.0");
+  expect_rotated(rotate(image, 45), "rotate_45.0");
+  expect_rotated(rotate(image, 90), "rotate_90.0");
+  expect_rotated(rotate(image, 30, 0.25), "rotate_filled");
+  expect_rotated(rotate(wanted("pixels"), 17.3), "pixels_rotate");
+}
+
+TEST(GaussianBlur, AgreesWithTorchvisions) {
+  const Tensor image = wanted("image");
+  expect_near(gaussian_blur(image, 3, 0.1), "blur_3_0.1", 1e-6);
+  expect_near(gaussian_blur(image, 3, 1.3), "blur_3_1.3", 1e-6);
+  expect_near(gaussian_blur(image, 5, 2.0), "blur_5_2.0", 1e-6);
+  expect_near(gaussian_blur(image, 9, 0.7), "blur_9_0.7", 1e-6);
+  expect_near(gaussian_blur(wanted("pixels"), 3, 1.3), "pixels_blur", 1);
+}
+
+TEST(Normalize, AgreesWithTorchvisions) {
+  expect_near(Normalize({0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F})(wanted("image")),
+              "normalize", 0);
+  expect_near(ToTensor()(wanted("pixels")), "pixels_unit", 0);
+  const Tensor image = wanted("image");
+  EXPECT_EQ(difference(Normalize({0.5F}, {0.5F})(image),
+                       Normalize({0.5F, 0.5F, 0.5F}, {0.5F, 0.5F, 0.5F})(image))
+                .largest,
+            0);
+}
+
+// Four results of each, from one stream of numbers through all.
+TEST(RandomTransforms, DrawAsTorchvisionsDo) {
+  const Tensor image = wanted("image");
+  const auto four = [&](const Transform& transform) {
+    std::vector<Sample> results;
+    for (int i = 0; i < 4; ++i) results.emplace_back(transform(image));
+    return default_collate(results)[0];
+  };
+  manual_seed(5);
+  expect_near(four(RandomHorizontalFlip()), "random_flip", 0);
+  expect_rotated(four(RandomRotation(20)), "random_rotation");
+  expect_rotated(four(RandomRotation(5, 90)), "random_angles");
+  expect_near(four(GaussianBlur(3)), "random_blur", 1e-6);
+  expect_near(four(RandomCrop(10, {.padding = Padding{2, 2, 2, 2}})), "random_crop", 0);
+  expect_near(four(RandomCrop({40, 20}, {.pad_if_needed = true})), "random_small_crop", 0);
+  expect_near(four(RandomCrop({20, 27})), "random_whole_crop", 0);
+  expect_near(four(RandomResizedCrop(7)), "random_resized_crop");
+  expect_near(four(RandomResizedCrop(
+                  {4, 9}, {.min_scale = 0.9, .max_scale = 1, .min_ratio = 2, .max_ratio = 3})),
+              "random_wide_crop");
+  EXPECT_EQ(default_generator().random() % 1'000'000,
+            static_cast<std::uint64_t>(torchvision().get<std::int64_t>("random_after")[0]));
+}
+
+Transform book() {
+  return Compose({Resize(30), CenterCrop(24), RandomHorizontalFlip(0.5), RandomRotation(20),
+                  GaussianBlur(3), ToTensor(),
+                  Normalize({0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F})});
+}
+
+// Sample i is the image, shifted by i.
+class Rolled : public Dataset {
+ public:
+  std::int64_t size() const noexcept override { return 5; }
+  Sample get(std::int64_t i) const override {
+    return {transform_(roll(image_, {i}, {2})), tensor(i)};
+  }
+
+ private:
+  Tensor image_ = wanted("image");
+  Transform transform_ = book();
+};
+
+TEST(RandomTransforms, InALoaderGivePyTorchsBatchesIfAskedFor) {
+  const DataLoader loader(Rolled(),
+                          {.batch_size = 3, .shuffle = true, .default_generator_draws = true});
+  manual_seed(9);
+  int i = 0;
+  for (auto& [x, y] : loader) {
+    const std::string name = "book_" + std::to_string(i++);
+    EXPECT_EQ(std::vector(y.data<std::int64_t>(), y.data<std::int64_t>() + y.numel()),
+              torchvision().get<std::int64_t>(name + "_targets"));
+    // A pixel that is another one at a tie spreads over 9 by the blur.
+    EXPECT_LE(difference(x, wanted(name)).share, 0.009);
+  }
+  EXPECT_EQ(i, 2);
+}
+
+TEST(RandomTransforms, DoNotDependOnTheNumberOfWorkers) {
+  std::vector<Tensor> first;
+  for (const int workers : {0, 1, 3}) {
+    const DataLoader loader(Rolled(), {.batch_size = 2, .shuffle = true, .num_workers = workers});
+    manual_seed(9);
+    std::vector<Tensor> batches;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (auto& [x, y] : loader) batches.push_back(x);
     }
+    if (first.empty()) first = batches;
+    ASSERT_EQ(batches.size(), 6U);
+    for (std::size_t i = 0; i < 6; ++i)
+      EXPECT_EQ(difference(batches[i], first[i]).largest, 0) << workers;
+    EXPECT_GT(difference(batches[0], batches[3]).largest, 0);
   }
 }
 
-TEST(BilinearResize, RefusesSizesOfNothing) {
-  EXPECT_THAT([] { BilinearResize({8, 8}, {0, 3}); },
-              testing::ThrowsMessage<Error>("resize: got 8x8 to 0x3, wanted positive sizes"));
+TEST(Compose, TakesFunctionsOfYourOwn) {
+  const Compose twice({[](const Tensor& x) { return x * 2; }, Resize({2, 2})});
+  EXPECT_EQ(twice(ones({1, 2, 2})).at<float>({0, 1, 1}), 2.0F);
 }
 
-TEST(ToUnit, TakesTheEndsToZeroAndOne) {
-  const std::vector<std::byte> pixels = {std::byte{0}, std::byte{51}, std::byte{255}};
-  std::vector<float> out(3);
-  to_unit(pixels, out);
-  EXPECT_THAT(out, testing::ElementsAre(0.0F, 0.2F, 1.0F));
-}
-
-TEST(Normalise, MovesAndScales) {
-  std::vector<float> plane = {0.0F, 0.5F, 1.0F};
-  normalise(plane, 0.5F, 0.25F);
-  EXPECT_THAT(plane, testing::ElementsAre(-2.0F, 0.0F, 2.0F));
+TEST(Transforms, SayWhatIsWrong) {
+  const Tensor image = ones({3, 4, 5});
+  EXPECT_THAT([] { Resize(0); },
+              ThrowsMessage<Error>("Resize: the size is 0x0, wanted at least 1x1"));
+  EXPECT_THAT([] { Resize(3)(ones({3})); },
+              ThrowsMessage<Error>(
+                  "Resize: got an image [3], wanted [..., height, width] with at least 1 pixel"));
+  EXPECT_THAT([] { Resize(3)(ones({3, 3}, {.dtype = DType::kF64})); },
+              ThrowsMessage<Error>("Resize: got an image of f64, wanted f32 or u8"));
+  EXPECT_THAT([] { Resize(3)(Tensor()); }, ThrowsMessage<Error>("Resize: the image is undefined"));
+  EXPECT_THAT([] { RandomHorizontalFlip(1.5); },
+              ThrowsMessage<Error>("RandomHorizontalFlip: p is 1.5, wanted 0 to 1"));
+  EXPECT_THAT(
+      [&] { RandomCrop(5)(image); },
+      ThrowsMessage<Error>(
+          "RandomCrop: the image is 4x5, wanted at least 5x5; set pad_if_needed for smaller ones"));
+  EXPECT_THAT([] { RandomResizedCrop(5, {.min_scale = 2}); },
+              ThrowsMessage<Error>(
+                  "RandomResizedCrop: the scale is 2 to 1, wanted more than 0 and not less"));
+  EXPECT_THAT([] { RandomRotation(-3); },
+              ThrowsMessage<Error>(
+                  "RandomRotation: the angle is 3 to -3 degrees, wanted finite numbers in order"));
+  EXPECT_THAT([] { GaussianBlur(4); },
+              ThrowsMessage<Error>(
+                  "GaussianBlur: the kernel's size is 4, wanted an odd number of at least 1"));
+  EXPECT_THAT([&] { GaussianBlur(9)(image); },
+              ThrowsMessage<Error>(
+                  "GaussianBlur: the image is 4x5, wanted more than 4 lines for a kernel of 9"));
+  EXPECT_THAT([] { Pad(-1); }, ThrowsMessage<Error>("Pad: a side has -1 lines, wanted at least 0"));
+  EXPECT_THAT([&] { Pad(4, {.mode = PaddingMode::kReflect})(image); },
+              ThrowsMessage<Error>(
+                  "Pad: reflects 4 lines of an image that has 4, wanted fewer than it has"));
+  EXPECT_THAT(
+      [&] { Pad(5, {.mode = PaddingMode::kSymmetric})(image); },
+      ThrowsMessage<Error>("Pad: mirrors 5 lines of an image that has 4, wanted at most as many"));
+  EXPECT_THAT(
+      [] { Normalize({0.5F}, {}); },
+      ThrowsMessage<Error>(
+          "Normalize: got 1 means and 0 standard deviations, wanted as many, and at least 1"));
+  EXPECT_THAT([] { Normalize({0.5F}, {0.0F}); },
+              ThrowsMessage<Error>("Normalize: a standard deviation is 0"));
+  EXPECT_THAT([&] { Normalize({0.5F, 0.5F}, {1, 1})(image); },
+              ThrowsMessage<Error>(
+                  "Normalize: got an image [3, 4, 5] for 2 means, wanted [..., 2, height, width]"));
+  EXPECT_THAT(
+      [&] { Normalize({0.5F}, {1})(image.to(DType::kU8)); },
+      ThrowsMessage<Error>("Normalize: got an image of u8, wanted f32; put ToTensor() before it"));
 }
 
 }  // namespace
-}  // namespace dl::data
+}  // namespace dl::data::transforms

@@ -224,7 +224,7 @@ TEST(LayerErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(ConvTranspose2d(2, 2, 3, {.output_padding = 1})(zeros({1, 2, 4, 4})),
                kInvalidArgument,
                "conv_transpose2d: output_padding is (1, 1), wanted at least 0 and less than the "
-               "stride (1, 1)");
+               "stride (1, 1) or the dilation (1, 1)");
   EXPECT_ERROR(Conv1d(2, 2, 3)(zeros({2, 4})), kShape,
                "conv1d: the input has shape [2, 4], wanted [N, C, L]");
   EXPECT_ERROR(MultiheadAttention(6, 4), kInvalidArgument,

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/shape.h"
@@ -99,6 +100,23 @@ TEST(Module, FindsByPath) {
       "get_parameter(\"inner.0.w\"): Linear has no parameter \"w\"; it has \"weight\", \"bias\"");
   EXPECT_ERROR(block.get_parameter("fc.bias"), kNotFound,
                "get_parameter(\"fc.bias\"): Linear has no parameter \"bias\"; it has \"weight\"");
+}
+
+TEST(Module, MovesToADeviceByItsName) {
+  Block block;
+  const Tensor before = block.scale;
+  block.to("cpu");
+  EXPECT_TRUE(block.scale.is_same(before));
+  EXPECT_TRUE(before.to("cpu").is_same(before));
+  EXPECT_THROW(block.to("gpu"), Error);
+  EXPECT_THROW(before.to("gpu"), Error);
+  if (!cuda::is_available()) {
+    EXPECT_THROW(block.to("cuda:0"), Error);
+    EXPECT_TRUE(block.scale.is_same(before));
+    return;
+  }
+  EXPECT_EQ(before.to("cuda:0").device().str(), "cuda:0");
+  EXPECT_EQ(block.to("cuda:0").parameters()[0].device().str(), "cuda:0");
 }
 
 TEST(Module, RefusesBadNames) {

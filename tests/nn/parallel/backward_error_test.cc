@@ -279,7 +279,7 @@ TEST(DdpBackwardError, ThatIsNoStdExceptionIsToldAsOne) {
     } else {
       const Thrown error = thrown_by([&] { loss.backward(); });
       expect_told(error);
-      EXPECT_THAT(error.text, HasSubstr("an exception that is no std::exception"));
+      EXPECT_THAT(error.text, HasSubstr("an exception that is not a std::exception"));
     }
   });
 }

@@ -113,7 +113,7 @@ TEST(Address, InterfaceIsFoundByNameAndByAddress) {
   EXPECT_THAT(error_of(ErrorKind::kNotFound, [] { interface_addresses("nosuch0"); }),
               HasSubstr("this host has: lo 127.0.0.1"));
   EXPECT_THAT(error_of(ErrorKind::kNotFound, [] { interface_addresses("240.0.0.1"); }),
-              HasSubstr("'240.0.0.1' is no address of this host"));
+              HasSubstr("'240.0.0.1' is not an address of this host"));
   EXPECT_TRUE(local_address_towards(resolve({"127.0.0.1", 9}, Deadline::never())[0]).is_loopback());
 }
 
@@ -131,7 +131,7 @@ TEST(Address, InterfaceIsFoundByItsNetwork) {
   }
   for (const char* const network : {"127.0.0.0/33", "127.0.0.0/", "lo/8", "10.0.0.0/8x", "/8"}) {
     EXPECT_THAT(error_of(ErrorKind::kNotFound, [&] { interface_addresses(network); }),
-                HasSubstr("is no network; wanted one as"))
+                HasSubstr("is not a network; wanted one like"))
         << network;
   }
 }

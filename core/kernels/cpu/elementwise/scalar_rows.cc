@@ -1,5 +1,7 @@
 // The rows that are loops of scalars: float64, integers, and comparisons; and the tables of all
 // rows.
+#include <algorithm>
+
 #include "core/kernels/cpu/elementwise/rows.h"
 #include "core/kernels/formulas.h"
 
@@ -21,6 +23,10 @@ void unary_scalars(const RowArguments& run) {
   const auto* const in = static_cast<const T*>(run.in[0]);
   auto* const out = static_cast<T*>(run.out);
   const auto p = given<N>(run.parameters);
+  if (run.step[0] == 0) {
+    std::fill_n(out, run.count, T(element_of(formulas::value_of<F>(N(*in), p))));
+    return;
+  }
   for (std::int64_t i = 0; i < run.count; ++i) {
     out[i] = element_of(formulas::value_of<F>(N(in[i]), p));
   }

@@ -30,10 +30,10 @@ struct ReduceRows {
   ReduceRow down = nullptr;
 };
 
-// Of one reduction, by the type of its elements: float, double, int64.
+// The functions of one reduction, by element type: float, double, int64.
 struct Reduction {
   ReduceRows f32{}, f64{}, i64{};
-  // Of totals of double and of int64: identities, and b merged into a.
+  // For totals of double and of int64: set to the identity, and b merged into a.
   void (*begin)(double* totals, std::int64_t results);
   void (*begin_whole)(std::int64_t* totals, std::int64_t results);
   void (*merge)(double* a, const double* b, std::int64_t results);
@@ -45,9 +45,10 @@ const Reduction& reduction_of(ReduceFn fn) noexcept;
 // float32 on the vectors of the processor at hand.
 ReduceRows vector_rows_of(ReduceFn fn) noexcept;
 
-// Where an extreme lies. `largest`: which extreme is meant.
+// Finds the place of an extreme. `largest`: maximum, else minimum.
 //
-// The first of `count` dense elements that is `value`, or NaN where value is. It must be there.
+// Returns the first of `count` dense elements that equals `value`, or is NaN if `value` is. There
+// must be one.
 std::int64_t find_first(const float* in, std::int64_t count, float value) noexcept;
 // Results side by side: row `first` + i of column c is in[i * step + c]. best[c] is replaced if a
 // row beats it, places[c] by that row's number; the first of equal rows stays, NaN beats numbers.

@@ -1,0 +1,268 @@
+// The first process starts `dlrun ... --report-fd FD -- PROGRAM ARGUMENTS` with
+// DLRUN_SPAWN=CALL:FD. FD is a memfd that dlrun and the ranks inherit: each rank appends "came
+// RANK" when it comes to the call, and dlrun "failed RANK EXIT-CODE" and its page if the job fails.
+// A memfd needs no reader while the ranks run, and leaves nothing behind.
+#include "collectives/spawn.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "collectives/init/launch.h"
+#include "core/base/env.h"
+#include "core/base/number.h"
+#include "core/base/unique_fd.h"
+
+namespace dl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLeastReportFd = 200;  // above the numbers of the descriptors that dlrun gives ranks
+constexpr std::string_view kCame = "came ";
+constexpr std::string_view kFailed = "failed ";
+
+std::atomic<int> spawn_calls{0};
+std::atomic<bool> is_inside_function{false};
+
+// The call for which a rank was spawned, and the file in which it reports that it has come.
+struct Summons {
+  int call = 0;
+  int report_fd = -1;
+};
+
+std::optional<Summons> find_summons() {
+  const std::optional<std::string> text = env::get(env::Var::kSpawn);
+  if (!text) return std::nullopt;
+  const std::size_t colon = text->find(':');
+  const auto call = read_number<int>(text->substr(0, colon));
+  const auto fd =
+      colon == std::string::npos ? std::nullopt : read_number<int>(text->substr(colon + 1));
+  DL_CHECK(call && fd && *call >= 1 && *fd >= 0, kInvalidArgument,
+           "{}={} is not CALL:DESCRIPTOR; spawn() sets it for its ranks; do not set it yourself",
+           env::name_of(env::Var::kSpawn), *text);
+  return Summons{*call, *fd};
+}
+
+void append(int fd, const std::string& line) {
+  if (::write(fd, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    throw_errno(errno, "spawn: write to the first process's report");
+  }
+}
+
+// dlrun shows the content of the rank's error file as the cause.
+[[noreturn]] void fail_rank(const std::string& text) {
+  if (const auto path = env::get(env::Var::kTorchErrorFile)) {
+    std::ofstream(*path, std::ios::binary) << text;
+  }
+  std::fflush(nullptr);
+  ::_exit(1);  // exit() would tell the other ranks that this one leaves in order
+}
+
+[[noreturn]] void run_as_rank(const std::function<void(int)>& function, const Summons& summons) {
+  const int rank = static_cast<int>(env::require_int(env::Var::kRank));
+  append(summons.report_fd, std::string(kCame) + std::to_string(rank) + "\n");
+  ::close(summons.report_fd);
+  env::unset(env::Var::kSpawn);  // programs that the function starts are not ranks of this call
+  is_inside_function = true;
+  try {
+    function(rank);
+  } catch (const std::exception& error) {
+    fail_rank(error.what());
+  } catch (...) {
+    fail_rank("an exception that is no std::exception");
+  }
+  std::exit(EXIT_SUCCESS);
+}
+
+std::vector<std::string> own_command_line() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  DL_CHECK(!error && fs::exists(program), kNotFound,
+           "spawn: the program's file {} is not there any more, so it cannot be started again",
+           program.string());
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> line;
+  for (std::string word; std::getline(file, word, '\0');) line.push_back(word);
+  if (line.empty()) line.emplace_back();
+  line.front() = program.string();
+  return line;
+}
+
+std::string find_dlrun(const fs::path& program) {
+  std::string folders = program.parent_path().string();
+  if (const auto path = env::get(env::Var::kPath)) folders += ":" + *path;
+  std::istringstream list(folders);
+  for (std::string folder; std::getline(list, folder, ':');) {
+    const std::string file = fs::path(folder) / "dlrun";
+    if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) return file;
+  }
+  throw_error(ErrorKind::kNotFound,
+              "spawn: there is no dlrun in {} or in PATH; put it beside the program or add its "
+              "folder to PATH",
+              program.parent_path().string());
+}
+
+// Runs in this program's memory until exec (vfork), so it may make system calls only.
+pid_t start(const std::vector<char*>& argv, const std::vector<char*>& environment,
+            const struct sigaction& at_interrupt, const struct sigaction& at_quit) {
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::vfork();  // NOLINT(bugprone-unsafe-functions): posix_spawn has no prctl()
+  if (pid != 0) return pid;
+  ::sigaction(SIGINT, &at_interrupt, nullptr);
+  ::sigaction(SIGQUIT, &at_quit, nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (::prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && ::getppid() == parent) {
+    ::execve(argv[0], argv.data(), environment.data());
+  }
+  ::_exit(127);
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// While this object lives, the process leaves SIGINT and SIGQUIT to dlrun.
+class WithoutInterrupts {
+ public:
+  WithoutInterrupts() {
+    struct sigaction ignore = {};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGINT, &ignore, &at_interrupt);
+    ::sigaction(SIGQUIT, &ignore, &at_quit);
+  }
+  ~WithoutInterrupts() {
+    ::sigaction(SIGINT, &at_interrupt, nullptr);
+    ::sigaction(SIGQUIT, &at_quit, nullptr);
+  }
+  WithoutInterrupts(const WithoutInterrupts&) = delete;
+  WithoutInterrupts& operator=(const WithoutInterrupts&) = delete;
+
+  struct sigaction at_interrupt = {};
+  struct sigaction at_quit = {};
+};
+
+// Returns dlrun's exit code.
+int run_dlrun(std::vector<std::string> line, const std::string& summons) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  entries.push_back(std::string(env::name_of(env::Var::kSpawn)) + "=" + summons);
+  const std::vector<char*> argv = pointers_to(line);
+  const std::vector<char*> environment = pointers_to(entries);
+
+  const WithoutInterrupts quiet;
+  const pid_t pid = start(argv, environment, quiet.at_interrupt, quiet.at_quit);
+  if (pid < 0) throw_errno(errno, "spawn: start dlrun");
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) throw_errno(errno, "spawn: wait for dlrun");
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+struct Report {
+  std::set<int> came;
+  std::optional<SpawnError> failure;
+};
+
+Report read_report(int fd) {
+  std::ifstream file("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
+  Report report;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kCame)) {
+      report.came.insert(read_number<int>(line.substr(kCame.size())).value_or(-1));
+    }
+    if (!line.starts_with(kFailed)) continue;
+    std::istringstream numbers(line.substr(kFailed.size()));
+    int rank = -1;
+    int exit_code = 1;
+    numbers >> rank >> exit_code;
+    std::string page(std::istreambuf_iterator<char>(file), {});
+    if (page.ends_with('\n')) page.pop_back();
+    report.failure.emplace(rank, exit_code, "spawn: " + page);
+  }
+  return report;
+}
+
+}  // namespace
+
+bool is_spawned() {
+  return is_inside_function || env::is_set(env::Var::kSpawn);
+}
+
+void spawn(const std::function<void(int rank)>& function, int nprocs) {
+  DL_CHECK(function != nullptr, kInvalidArgument, "spawn: there is no function");
+  DL_CHECK(nprocs >= 1, kInvalidArgument, "spawn: nprocs is {}, wanted at least 1", nprocs);
+  DL_CHECK(!is_inside_function, kInvalidArgument,
+           "spawn: called inside of a function that spawn runs; call it in main()");
+  const int call = ++spawn_calls;
+  if (const std::optional<Summons> summons = find_summons()) {
+    if (call < summons->call) return;  // an earlier call, which is done
+    run_as_rank(function, *summons);
+  }
+  const collectives::Launch launch = collectives::find_launch({}, {});
+  DL_CHECK(launch.world_size == 1, kInvalidArgument,
+           "spawn: this process is rank {} of {} already, as {} says; start the program alone, or "
+           "call the function with dl::rank()",
+           launch.rank, launch.world_size, launch.told_by);
+
+  UniqueFd made(::memfd_create("dlrun-spawn", 0));
+  if (!made) throw_errno(errno, "spawn: memfd_create");
+  // dlrun and the ranks inherit it, so it is not close-on-exec. O_APPEND keeps their lines apart.
+  const UniqueFd report(::fcntl(made.get(), F_DUPFD, kLeastReportFd));
+  if (!report || ::fcntl(report.get(), F_SETFL, O_APPEND) != 0) {
+    throw_errno(errno, "spawn: memfd");
+  }
+  made.reset();
+  const std::vector<std::string> program = own_command_line();
+  const std::string fd = std::to_string(report.get());
+  std::vector<std::string> line = {find_dlrun(program.front()),
+                                   "--standalone",
+                                   "--nproc-per-node",
+                                   std::to_string(nprocs),
+                                   "--no-prefix",
+                                   "--report-fd",
+                                   fd,
+                                   "--"};
+  line.insert(line.end(), program.begin(), program.end());
+  std::fflush(nullptr);  // so that this process's lines come before those of the ranks
+  const int exit_code = run_dlrun(std::move(line), std::to_string(call) + ":" + fd);
+  const Report found = read_report(report.get());
+  if (found.failure && found.failure->rank() < 0 && exit_code == 128 + SIGINT) ::raise(SIGINT);
+  if (found.failure) throw *found.failure;
+  if (exit_code != 0) {
+    throw SpawnError(-1, exit_code,
+                     fmt::format("spawn: dlrun ended with exit code {} and gave no reason here; "
+                                 "its lines on standard error do",
+                                 exit_code));
+  }
+  for (int rank = 0; rank < nprocs; ++rank) {
+    DL_CHECK(found.came.contains(rank), kMismatch,
+             "spawn: rank {} ended without coming to this call, number {} of the program; main() "
+             "must come to it in the ranks, too",
+             rank, call);
+  }
+}
+
+}  // namespace dl

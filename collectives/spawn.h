@@ -1,0 +1,59 @@
+// spawn: runs a function on several ranks of this machine, as torch.multiprocessing.spawn does.
+//
+//     dl::spawn([&](int rank) {  // in main()
+//       dl::init_process_group();
+//       train(rank, options);
+//     }, 2);
+//
+// spawn() starts this program again, `nprocs` times, as the ranks of one job under dlrun. Each rank
+// runs main() from its beginning, with the same arguments and environment, until it comes to the
+// same call of spawn(): there it calls the function with its rank and exits with code 0. The first
+// process waits, and goes on when all ranks have ended. No thread or object is copied: the function
+// sees what main() made before the call in its own process.
+//
+//   - Code before the call runs in every rank, too; is_spawned() is true there.
+//   - A program may call spawn() several times. In ranks of the second call, the first one returns
+//     at once. All processes of a program must come to the same calls in the same order.
+//   - Rank 0 has the program's standard input. Lines that ranks print appear whole.
+//   - dlrun is looked for beside the program, then in PATH.
+//
+// If the function of a rank throws, or a rank dies, the others are ended and spawn() throws
+// SpawnError in the first process. If that process dies, so do the ranks.
+// Thread-safety: one thread at a time. SIGINT and SIGQUIT are ignored while spawn() waits, as with
+// system(3), because dlrun handles them. If SIGINT has ended the ranks, spawn() raises it again.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/base/error.h"
+
+namespace dl {
+
+// The end of the rank that failed first. Its kind is kPeerFailed; the text names the rank, how it
+// ended, what its exception said or what it last wrote, and what became of the others.
+class SpawnError : public Error {
+ public:
+  SpawnError(int rank, int exit_code, const std::string& text)
+      : Error(ErrorKind::kPeerFailed, text), rank_(rank), exit_code_(exit_code) {}
+
+  // -1: no single rank is the cause.
+  int rank() const noexcept { return rank_; }
+  // As a shell gives it: 1 after an exception, 128 + n after signal n.
+  int exit_code() const noexcept { return exit_code_; }
+
+ private:
+  int rank_;
+  int exit_code_;
+};
+
+// Returns in the first process only. Throws SpawnError; kInvalidArgument for no function, fewer
+// than one rank, a call inside a spawned function, or a process that is one of several ranks
+// already; kNotFound if dlrun or the program's own file is not there; kMismatch if a rank ended
+// without coming to this call.
+void spawn(const std::function<void(int rank)>& function, int nprocs);
+
+// Whether this process is a rank that spawn() has started: true from the beginning of its main().
+bool is_spawned();
+
+}  // namespace dl

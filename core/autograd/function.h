@@ -1,0 +1,161 @@
+// Function: an operation that the user defines, with its own gradient, spelled as in libtorch.
+//
+//     using namespace dl::autograd;
+//     struct Scale : Function<Scale> {
+//       static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w, double k) {
+//         ctx->save_for_backward({x, w});
+//         ctx->saved_data["k"] = k;
+//         return x * w * k;
+//       }
+//       static TensorList backward(AutogradContext* ctx, TensorList grads) {
+//         const TensorList saved = ctx->get_saved_variables();
+//         const double k = std::any_cast<double>(ctx->saved_data["k"]);
+//         return {grads[0] * saved[1] * k, grads[0] * saved[0] * k, Tensor()};
+//       }
+//     };
+//
+// `Scale::apply(x, w, 2.0)` calls it. forward() returns a Tensor or a TensorList, and runs without
+// recording. backward() gets a gradient for each output and returns one for each argument of
+// forward(), with the argument's shape, dtype and device. It returns an undefined tensor for an
+// argument that is not a tensor or needs no gradient. A TensorList argument counts as one argument
+// for each of its tensors. A printed result shows the name as Python does: grad_fn=<ScaleBackward>.
+//
+// Throws kInvalidArgument, kShape or kDType from the backward pass if backward() returns a wrong
+// number of gradients, or a gradient of the wrong shape, dtype or device.
+// Thread-safety: one thread at a time uses a graph and its functions.
+#pragma once
+
+#include <any>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "core/autograd/grad_mode.h"
+#include "core/autograd/node.h"
+
+namespace dl::autograd {
+
+using TensorList = std::vector<Tensor>;
+class FunctionNode;
+
+// What forward() leaves for backward().
+class AutogradContext {
+ public:
+  // Values other than tensors, for example numbers, texts and shapes.
+  std::map<std::string, std::any> saved_data;
+
+  // Saves inputs, outputs or intermediate tensors, in place of those of an earlier call. They are
+  // freed after the backward pass, unless it retains the graph.
+  void save_for_backward(TensorList tensors) { to_save_ = std::move(tensors); }
+  // In backward(): the saved tensors. Throws kInvalidArgument if one was changed in place since, or
+  // if they are freed.
+  TensorList get_saved_variables() const;
+
+  // In forward(): names the inputs that it changed in place. forward() has to return each of them,
+  // else apply() throws kInvalidArgument.
+  void mark_dirty(TensorList inputs) { dirty_ = std::move(inputs); }
+  // In forward(): names the outputs that get no history. Outputs of integers and bool never do.
+  void mark_non_differentiable(TensorList outputs) { constants_ = std::move(outputs); }
+  // True (the default): backward() gets zeros for an output without a gradient; false: an undefined
+  // tensor.
+  void set_materialize_grads(bool materialize) noexcept { materializes_ = materialize; }
+
+  // Whether this argument of forward() needs a gradient; false for one that is not a tensor. A
+  // TensorList counts as several arguments. Throws kIndex for a number that is too large.
+  bool needs_input_grad(std::size_t argument) const;
+
+ private:
+  friend class FunctionNode;
+  FunctionNode* node_ = nullptr;              // the owner
+  const BackwardContext* running_ = nullptr;  // in backward()
+  TensorList to_save_;
+  TensorList dirty_;
+  TensorList constants_;
+  bool materializes_ = true;
+};
+
+// A call of a function, and its node in the graph.
+class FunctionNode final : public Node {
+ public:
+  using Backward = TensorList (*)(AutogradContext*, TensorList);
+  FunctionNode(const std::type_info& function, Backward gradient);
+
+  std::string_view name() const noexcept override { return name_; }
+  std::string grad_fn_name() const override { return name_ + "Backward"; }
+  void backward(BackwardContext& context) override;
+  void release_saved() noexcept override;
+
+  // apply() calls these with the arguments in order, then begin(), forward() and finish().
+  void add_argument(const Tensor& tensor) { inputs_.push_back({true, tensor}); }
+  void add_argument(const TensorList& tensors) {
+    for (const Tensor& tensor : tensors) add_argument(tensor);
+  }
+  template <typename Other>
+  void add_argument(const Other&) {
+    inputs_.push_back({});
+  }
+  void begin();
+  // Gives forward()'s results their history; may replace a result by another handle.
+  void finish(TensorList& outputs);
+
+  AutogradContext& context() noexcept { return context_; }
+
+ private:
+  friend class AutogradContext;
+  // The shape, dtype and device that a gradient must have.
+  struct Form {
+    Shape shape;
+    DType dtype = DType::kF32;
+    Device device{};
+  };
+  struct Input {
+    bool is_tensor = false;
+    Tensor tensor{};  // until finish()
+    Form form{};
+  };
+  static Form form_of(const Tensor& tensor);
+  bool is_listed(const TensorList& list, const Tensor& tensor) const noexcept;
+  void check_dirty(const TensorList& outputs) const;
+  void check_gradient(const Tensor& gradient, std::size_t argument) const;
+
+  std::string name_;
+  Backward backward_;
+  AutogradContext context_;
+  bool recorded_ = false;
+  std::vector<Input> inputs_;
+  std::vector<Form> outputs_;
+  std::vector<Saved> saved_tensors_;
+};
+
+template <typename T>
+struct Function {
+  // Calls T::forward(context, arguments...).
+  template <typename... Args>
+  static auto apply(Args&&... args) {
+    const Ref<FunctionNode> node = make_ref<FunctionNode>(typeid(T), &T::backward);
+    (node->add_argument(args), ...);
+    node->begin();
+    if constexpr (std::is_same_v<decltype(forward_of(*node, args...)), Tensor>) {
+      TensorList outputs{forward_of(*node, args...)};
+      node->finish(outputs);
+      return std::move(outputs[0]);
+    } else {
+      TensorList outputs = forward_of(*node, args...);
+      node->finish(outputs);
+      return outputs;
+    }
+  }
+
+ private:
+  template <typename... Args>
+  static auto forward_of(FunctionNode& node, Args&&... args) {
+    const NoGradGuard no_grad;
+    return T::forward(&node.context(), std::forward<Args>(args)...);
+  }
+};
+
+}  // namespace dl::autograd

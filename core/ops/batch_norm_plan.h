@@ -1,0 +1,21 @@
+// BatchNormPlan: the checks and the memory layout that batch_norm and sync_batch_norm share.
+#pragma once
+
+#include "core/kernels/norm_args.h"
+#include "core/ops/norm.h"
+
+namespace dl {
+
+struct BatchNormPlan {
+  BatchNormArgs args;
+  MemoryFormat format = MemoryFormat::kContiguous;  // of the input, the result and the gradients
+};
+
+// Checks the arguments of batch_norm, and throws what it throws (norm.h).
+BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
+                              const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                              const BatchNormOptions& options);
+// Throws kShape for a batch of one value per channel, which has no unbiased variance.
+void check_enough_to_train(std::int64_t values_a_channel, const Tensor& input);
+
+}  // namespace dl

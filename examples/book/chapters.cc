@@ -1,0 +1,88 @@
+#include "examples/book/chapters.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "core/autograd/grad_mode.h"
+#include "core/device/cuda/cuda.h"
+#include "core/device/parallel_info.h"
+#include "core/profiler/profile.h"
+#include "examples/book/cnn.h"
+#include "examples/book/images.h"
+#include "examples/book/training.h"
+#include "nn/data/combine.h"
+#include "nn/data/data_loader.h"
+
+namespace dl::examples::book {
+namespace {
+
+// The chapter's recipe with the values that the command line gives.
+Recipe with_options(Recipe recipe, const Options& options) {
+  recipe.epochs = options.epochs.value_or(recipe.epochs);
+  recipe.batch_size = options.batch_size.value_or(recipe.batch_size);
+  recipe.lr = options.lr.value_or(recipe.lr);
+  recipe.workers = options.workers.value_or(recipe.workers);
+  recipe.device = cuda::choose_device(options.device);
+  return recipe;
+}
+
+data::DataLoaderOptions loading(const Recipe& recipe, bool shuffle) {
+  return {.batch_size = recipe.batch_size,
+          .shuffle = shuffle,
+          .num_workers = recipe.workers,
+          .pin_memory = recipe.device.type == DeviceType::kCUDA};
+}
+
+// Trains on CIFAR-10 in the order of its files: the book's loaders do not shuffle it.
+void train_on_cifar10(const Options& options, const Recipe& chapter,
+                      Preparation preparation = Preparation::kToTensor) {
+  const Images images = load_images(options, Set::kCifar10, preparation);
+  const Recipe recipe = with_options(chapter, options);
+  CNN model(images.model);
+  model.to(recipe.device);
+  train(model, data::DataLoader(images.train, loading(recipe, /*shuffle=*/false)), recipe);
+  test(model, data::DataLoader(images.test, loading(recipe, /*shuffle=*/false)), recipe);
+}
+
+// Prints the operations of one forward pass over a batch, by self time.
+void profile_forward(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
+  const Tensor images = (*loader.begin())[0].to(recipe.device);
+  const NoGradGuard no_grad;
+  model(images);  // the first pass allocates
+  profiler::Profile profile;
+  profile.run([&] { model(images); });
+  fmt::print("{}", profile.key_averages().short_table({.row_limit = 10}));
+}
+
+}  // namespace
+
+void chapter1(const Options& options) {
+  const Images images = load_images(options, Set::kFashionMnist);
+  const Recipe recipe = with_options({.shows_time = false}, options);
+  CNN model(images.model);
+  fmt::print("{} parameters\n", model.count_parameters());
+  model.to(recipe.device);
+  // The book holds out a tenth of the training set.
+  const auto parts = data::random_split(images.train, {0.9, 0.1});
+  const data::DataLoader loader(parts[0], loading(recipe, /*shuffle=*/true));
+  profile_forward(model, loader, recipe);
+  train(model, loader, recipe);
+  test(model, data::DataLoader(images.test, loading(recipe, /*shuffle=*/false)), recipe);
+}
+
+void chapter4(const Options& options) {
+  fmt::print("{}", parallel_info());
+  train_on_cifar10(options, {});
+}
+
+void chapter5(const Options& options) {
+  train_on_cifar10(options, {.batch_size = 128, .workers = 8}, Preparation::kAugmented);
+}
+
+void chapter7(const Options& options) {
+  const bool on_gpu = cuda::choose_device(options.device).type == DeviceType::kCUDA;
+  train_on_cifar10(options, {.half = on_gpu ? DType::kF16 : DType::kBF16});
+}
+
+}  // namespace dl::examples::book

@@ -1,0 +1,14 @@
+// The chapters' programs. They train the book's own CNN where the book takes a network from
+// torchvision (DenseNet121, EfficientNet).
+#pragma once
+
+#include "examples/book/options.h"
+
+namespace dl::examples::book {
+
+void chapter1(const Options& options);  // a first training run
+void chapter4(const Options& options);  // threads
+void chapter5(const Options& options);  // the data pipeline
+void chapter7(const Options& options);  // mixed precision
+
+}  // namespace dl::examples::book

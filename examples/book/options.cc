@@ -1,0 +1,54 @@
+#include "examples/book/options.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "core/base/number.h"
+#include "core/base/output.h"
+#include "core/device/parallel.h"
+
+namespace dl::examples::book {
+namespace {
+
+CLI::Validator whole_from(std::int64_t least, std::int64_t most) {
+  return {whole_number(least, most), ""};
+}
+
+}  // namespace
+
+std::variant<Options, int> parse_options(int argc, const char* const* argv) {
+  constexpr std::int64_t kMost = 1'000'000'000;
+  constexpr int kBadUsage = 2;
+  Options o;
+  CLI::App app(
+      "Training programs of \"Accelerate Model Training with PyTorch 2.X\", by chapter: 1 a CNN on "
+      "Fashion-MNIST, 4 on CIFAR-10, 5 with workers that read ahead, 7 in mixed precision.",
+      "book");
+  app.add_option("chapter", o.chapter, "1, 4, 5 or 7")
+      ->required()
+      ->check(CLI::IsMember({1, 4, 5, 7}));
+  auto* const data_dir =
+      app.add_option("--data-dir", o.data_dir, "folder with the chapter's data set");
+  app.add_flag("--digits", o.digits, "train on the digits that come with dlrun instead")
+      ->excludes(data_dir);
+  app.add_option("--epochs", o.epochs, "passes over the training set")
+      ->transform(whole_from(1, kMost));
+  app.add_option("--batch-size", o.batch_size, "samples a step")->transform(whole_from(1, kMost));
+  app.add_option("--lr", o.lr, "learning rate of Adam")
+      ->transform(CLI::Validator(real_number(0, 1e9), ""));
+  app.add_option("--workers", o.workers, "threads that read data ahead")
+      ->transform(whole_from(0, kMostThreads));
+  app.add_option("--threads", o.threads, "threads to compute with")
+      ->transform(whole_from(1, kMostThreads));
+  app.add_option("--device", o.device, "cpu, cuda or cuda:N")->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (app.exit(error) != 0) return kBadUsage;
+    require_written(stdout, "standard output");
+    return 0;
+  }
+  return o;
+}
+
+}  // namespace dl::examples::book

@@ -1,0 +1,28 @@
+// The command line of `book`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+namespace dl::examples::book {
+
+// An empty option leaves the chapter's value.
+struct Options {
+  int chapter = 1;
+  std::string data_dir;  // with the chapter's data set
+  bool digits = false;   // use the digits that come with dlrun instead
+  std::optional<std::int64_t> epochs{};
+  std::optional<std::int64_t> batch_size{};
+  std::optional<double> lr{};
+  std::optional<int> workers{};
+  int threads = 0;  // 0: OpenMP's default
+  std::string device = "cpu";
+};
+
+// The options, or the exit code of a program that has nothing more to do: 0 after --help, 2 after
+// one sentence on stderr.
+std::variant<Options, int> parse_options(int argc, const char* const* argv);
+
+}  // namespace dl::examples::book

@@ -1,0 +1,82 @@
+#include "examples/book/training.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "core/autocast/autocast.h"
+#include "core/autograd/grad_mode.h"
+#include "core/ops/logic.h"
+#include "core/ops/reduce.h"
+#include "examples/support/python_float.h"
+#include "nn/amp/grad_scaler.h"
+#include "nn/functional/functional.h"
+#include "nn/optim/adam.h"
+
+namespace dl::examples::book {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::int64_t whole_seconds_since(Clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start).count();
+}
+
+// Flushes after each line, so that it is seen at once in a file, too.
+void print_line(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+AutocastOptions casts_of(const Recipe& recipe) {
+  return {.dtype = recipe.half, .enabled = recipe.half.has_value()};
+}
+
+}  // namespace
+
+void train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
+  optim::Adam optimizer(model.parameters(), {.lr = recipe.lr, .weight_decay = recipe.weight_decay});
+  amp::GradScaler scaler({.enabled = recipe.half == DType::kF16});
+  const auto start = Clock::now();
+  model.train();
+  for (std::int64_t epoch = 1; epoch <= recipe.epochs; ++epoch) {
+    const auto epoch_start = Clock::now();
+    Tensor loss;
+    for (const auto& [images, labels] : loader) {
+      optimizer.zero_grad();
+      {
+        const autocast mixed(recipe.device.type, casts_of(recipe));
+        loss = nn::functional::cross_entropy(model(images.to(recipe.device)),
+                                             labels.to(recipe.device));
+      }
+      scaler.scale(loss).backward();
+      scaler.step(optimizer);
+      scaler.update();
+    }
+    std::string line =
+        fmt::format("Epoch [{}/{}], Loss: {:.4f}", epoch, recipe.epochs, loss.item<double>());
+    if (recipe.shows_time)
+      line += fmt::format(", time: {} seconds", whole_seconds_since(epoch_start));
+    print_line(line);
+  }
+  print_line(fmt::format("Training time: {} seconds", whole_seconds_since(start)));
+}
+
+void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe) {
+  const NoGradGuard no_grad;
+  model.eval();
+  std::int64_t correct = 0;
+  std::int64_t total = 0;
+  for (const auto& [images, labels] : loader) {
+    const autocast mixed(recipe.device.type, casts_of(recipe));
+    const Tensor predicted = argmax(model(images.to(recipe.device)), 1);
+    correct += sum(predicted == labels.to(recipe.device)).item<std::int64_t>();
+    total += labels.size(0);
+  }
+  print_line(
+      fmt::format("Accuracy of the network on the {} test images: {} %", total,
+                  python_float(100.0 * static_cast<double>(correct) / static_cast<double>(total))));
+}
+
+}  // namespace dl::examples::book

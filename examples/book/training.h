@@ -1,0 +1,31 @@
+// The training and test loops of all chapters, with the book's lines.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/tensor/tensor.h"
+#include "nn/data/data_loader.h"
+#include "nn/module/module.h"
+
+namespace dl::examples::book {
+
+struct Recipe {
+  std::int64_t epochs = 10;
+  std::int64_t batch_size = 64;
+  double lr = 1e-5;
+  double weight_decay = 0.005;
+  int workers = 0;
+  bool shows_time = true;  // print each epoch's time, as the book does from chapter 3 on
+  Device device{};
+  std::optional<DType> half{};  // mixed precision in this dtype; float16 is scaled
+};
+
+// Adam and cross entropy. Prints "Epoch [1/10], Loss: 0.9136, time: 187 seconds" after each epoch,
+// with the last batch's loss, and "Training time: 148 seconds".
+void train(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
+
+// Prints "Accuracy of the network on the 10000 test images: 83.99 %".
+void test(nn::Module& model, const data::DataLoader& loader, const Recipe& recipe);
+
+}  // namespace dl::examples::book

@@ -1,0 +1,300 @@
+// DataLoader::Epoch: the threads that read ahead, and the order of their batches.
+#include <pthread.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "core/base/cpus.h"
+#include "core/base/deadline.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/device/parallel.h"
+#include "core/profiler/recorder.h"
+#include "nn/data/data_loader.h"
+#include "nn/data/loader/batch_reader.h"
+#include "nn/data/loader/sample_error.h"
+
+namespace dl::data {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};  // the wait before the log names the sample
+
+}  // namespace
+
+// One epoch. Its owner and its workers share it, because a worker that is left behind in a read()
+// still uses it afterwards.
+class DataLoader::Epoch::Impl {
+ public:
+  Impl(std::unique_ptr<BatchReader> reader, const DataLoaderOptions& options,
+       std::shared_ptr<std::int64_t> skipped)
+      : reader_(std::move(reader)),
+        options_(options),
+        batches_(reader_->batches().value_or(std::numeric_limits<std::int64_t>::max())),
+        workers_(static_cast<int>(std::min<std::int64_t>(options.num_workers, batches_))),
+        lanes_(reader_->batches() ? 1 : std::max<std::size_t>(1, workers())),
+        slots_(static_cast<std::size_t>(
+            std::min(std::int64_t{workers_} * options.prefetch_factor, batches_))),
+        skipped_(std::move(skipped)) {
+    for (std::size_t i = 0; i < lanes_.size(); ++i) lanes_[i].next = static_cast<std::int64_t>(i);
+  }
+
+  // The number of threads to start: at most one per batch.
+  int useful_workers() const noexcept { return workers_; }
+
+  std::optional<Batch> next() {
+    while (!finished_ && delivered_ < batches_) {
+      ReadBatch read;
+      if (!lane_of(delivered_).ended) read = options_.num_workers == 0 ? read_here() : take();
+      *skipped_ += read.skipped;
+      if (read.over) end_lane();
+      if (options_.num_workers == 0) {
+        if (!read.over) ++delivered_;
+      } else {
+        advance();
+      }
+      if (read.samples > 0) return std::move(read.batch);
+    }
+    finished_ = true;
+    return std::nullopt;
+  }
+
+  // Runs on the thread of worker number `worker`.
+  void work(int worker) {
+    const SerialScope no_parallel_regions;
+    std::unique_lock lock(mutex_);
+    Lane& lane = lanes_[static_cast<std::size_t>(worker) % lanes_.size()];
+    for (;;) {
+      const auto has_none = [&] { return stopping_ || lane.over || lane.next >= batches_; };
+      room_.wait(lock, [&] {
+        return has_none() || lane.next < delivered_ + static_cast<std::int64_t>(slots_.size());
+      });
+      if (has_none()) break;
+      const std::int64_t batch = lane.next;
+      lane.next += static_cast<std::int64_t>(lanes_.size());
+      Slot& slot = slot_of(batch);
+      slot.place = {.batch = batch};
+      slot.reading = true;
+      lock.unlock();
+      SamplePlace place{.batch = batch};
+      ReadBatch result;
+      std::exception_ptr error;
+      try {
+        const profiler::Span span("DataLoader.read", profiler::Category::kData);
+        result = reader_->read(worker, place, [&](std::optional<std::int64_t> sample) {
+          const std::lock_guard guard(mutex_);
+          slot.place.sample = sample;
+          return !stopping_;
+        });
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      lane.over = lane.over || result.over || error;
+      slot.read = std::move(result);
+      slot.error = std::move(error);
+      slot.place = place;
+      slot.reading = false;
+      slot.ready = true;
+      ready_.notify_one();
+    }
+    // This worker may have consumed the only notification, so it wakes the next worker, which ends
+    // too.
+    room_.notify_one();
+  }
+
+  // Tells the workers to end, and waits until none is in a read(), for stop_timeout at most.
+  // Returns false if one still is. The log names the sample that is waited for: at once if next()
+  // timed out before, else after 5 s.
+  bool stop() noexcept {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    room_.notify_all();
+    const auto reading = [this] { return std::ranges::find(slots_, true, &Slot::reading); };
+    const auto idle = [&] { return reading() == slots_.end(); };
+    const Deadline deadline = Deadline::after(options_.stop_timeout);
+    const Deadline notice =
+        Deadline::earlier(deadline, Deadline::after(late_ ? std::chrono::seconds(0) : kPatience));
+    if (ready_.wait_until(lock, notice.when(), idle)) return true;
+    if (!deadline.has_passed()) {
+      log::warning("data loader: the epoch is over, but {} is still being read; waiting {} s more",
+                   text_of(reading()->place),
+                   std::chrono::duration<double>(deadline.left()).count());
+      if (ready_.wait_until(lock, deadline.when(), idle)) return true;
+    }
+    log::error(
+        "data loader: {} is still being read {} s after the end of the epoch; its thread is left "
+        "behind, and needs the dataset until Dataset::read returns",
+        text_of(reading()->place), std::chrono::duration<double>(options_.stop_timeout).count());
+    return false;
+  }
+
+ private:
+  struct Slot {
+    ReadBatch read{};
+    std::exception_ptr error{};
+    SamplePlace place{.batch = -1};  // the batch and sample that a worker reads or has read
+    bool reading = false;
+    bool ready = false;
+  };
+  // The batches of one worker of a stream: every lanes_.size()-th batch. Batches in a known order
+  // have a single lane, from which all workers take.
+  struct Lane {
+    std::int64_t next = 0;  // the first batch that no worker has taken
+    bool over = false;      // no batch is left to take
+    bool ended = false;     // next() has seen the end; used only by the thread that calls next()
+  };
+
+  std::size_t workers() const noexcept { return static_cast<std::size_t>(workers_); }
+  Slot& slot_of(std::int64_t batch) noexcept {
+    return slots_[static_cast<std::size_t>(batch) % slots_.size()];
+  }
+  Lane& lane_of(std::int64_t batch) noexcept {
+    return lanes_[static_cast<std::size_t>(batch) % lanes_.size()];
+  }
+
+  void end_lane() noexcept {
+    lane_of(delivered_).ended = true;
+    finished_ = std::ranges::all_of(lanes_, &Lane::ended);
+  }
+
+  // Counts batch `delivered_` as done, and wakes a worker that has room for another batch.
+  void advance() {
+    {
+      const std::lock_guard guard(mutex_);
+      ++delivered_;
+    }
+    if (lanes_.size() == 1) {
+      room_.notify_one();
+    } else {
+      room_.notify_all();  // only one worker can use the room, and it may be any of them
+    }
+  }
+
+  // Without workers: reads the next batch on the caller's thread.
+  ReadBatch read_here() {
+    SamplePlace place{.batch = delivered_};
+    finished_ = true;  // if it throws
+    ReadBatch read;
+    try {
+      const profiler::Span span("DataLoader.read", profiler::Category::kData);
+      read = reader_->read(0, place, [](std::optional<std::int64_t>) { return true; });
+    } catch (...) {
+      rethrow_for_sample(std::current_exception(), place);
+    }
+    finished_ = false;
+    return read;
+  }
+
+  // Waits for the next batch from its worker; rethrows the worker's exception.
+  ReadBatch take() {
+    std::unique_lock lock(mutex_);
+    Slot& slot = wait_for(delivered_, lock);
+    slot.ready = false;
+    ReadBatch read = std::exchange(slot.read, {});
+    const std::exception_ptr error = std::exchange(slot.error, nullptr);
+    if (!error) return read;
+    const SamplePlace place = slot.place;
+    finished_ = true;
+    stopping_ = true;
+    lock.unlock();
+    room_.notify_all();
+    rethrow_for_sample(error, place);
+  }
+
+  // Waits until `batch` is ready and returns its slot. Throws kTimeout.
+  Slot& wait_for(std::int64_t batch, std::unique_lock<std::mutex>& lock) {
+    Slot& slot = slot_of(batch);
+    const Deadline deadline = Deadline::after(options_.timeout);
+    Deadline notice = Deadline::earlier(deadline, Deadline::after(kPatience));
+    while (!ready_.wait_until(lock, notice.when(), [&] { return slot.ready; })) {
+      SamplePlace place{.batch = batch, .sample = reader_->first_sample(batch)};
+      if (slot.place.batch == batch && slot.place.sample) place = slot.place;
+      late_ = deadline.has_passed();
+      DL_CHECK(!late_, kTimeout, "data loader: {} was not read within {} s", text_of(place),
+               std::chrono::duration<double>(options_.timeout).count());
+      log::warning("data loader: still waiting for {}", text_of(place));
+      notice = deadline;
+    }
+    return slot;
+  }
+
+  const std::unique_ptr<BatchReader> reader_;
+  const DataLoaderOptions options_;
+  const std::int64_t batches_;  // the largest int64 if the number is not known in advance
+  const int workers_;
+
+  std::mutex mutex_;
+  std::condition_variable ready_;  // a batch was read; only the epoch's owner waits for it
+  std::condition_variable room_;   // a batch was taken, or the epoch ends; workers wait for it
+  std::vector<Lane> lanes_;
+  std::vector<Slot> slots_;     // batch b lives in slot b % size
+  std::int64_t delivered_ = 0;  // batches that next() has returned or skipped
+  bool stopping_ = false;
+  bool late_ = false;  // next() timed out
+
+  bool finished_ = false;  // this and skipped_ belong to the thread that owns the epoch
+  const std::shared_ptr<std::int64_t> skipped_;
+};
+
+// Owns the threads: starts them, and joins or detaches them at the end.
+class DataLoader::Epoch::Workers {
+ public:
+  Workers(std::shared_ptr<Impl> impl, int count) : impl_(std::move(impl)) {
+    threads_.reserve(static_cast<std::size_t>(count));
+    try {
+      for (int i = 0; i < count; ++i) {
+        threads_.emplace_back([impl = impl_, i, name = "dl-loader-" + std::to_string(i)] {
+          ::pthread_setname_np(::pthread_self(), name.substr(0, 15).c_str());
+          use_all_bound_cpus();
+          impl->work(i);
+        });
+      }
+    } catch (const std::system_error& error) {
+      const std::size_t started = threads_.size();
+      end();
+      throw_error(ErrorKind::kIo,
+                  "data loader: {} workers were asked for, but thread {} did not start: {}", count,
+                  started, error.what());
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+  ~Workers() { end(); }
+
+ private:
+  void end() noexcept {
+    const bool idle = impl_->stop();
+    for (std::thread& thread : threads_) idle ? thread.join() : thread.detach();
+    threads_.clear();
+  }
+
+  std::shared_ptr<Impl> impl_;
+  std::vector<std::thread> threads_;
+};
+
+DataLoader::Epoch::Epoch(std::unique_ptr<BatchReader> reader, const DataLoaderOptions& options,
+                         std::shared_ptr<std::int64_t> skipped)
+    : impl_(std::make_shared<Impl>(std::move(reader), options, std::move(skipped))),
+      workers_(std::make_unique<Workers>(impl_, impl_->useful_workers())) {}
+DataLoader::Epoch::Epoch(Epoch&&) noexcept = default;
+DataLoader::Epoch& DataLoader::Epoch::operator=(Epoch&&) noexcept = default;
+DataLoader::Epoch::~Epoch() = default;
+
+std::optional<Batch> DataLoader::Epoch::next() {
+  DL_CHECK(impl_ != nullptr, kInvalidArgument,
+           "DataLoader: next() of an epoch that was moved from");
+  const profiler::Span span("enumerate(DataLoader)#Epoch.next", profiler::Category::kData);
+  return impl_->next();
+}
+
+}  // namespace dl::data

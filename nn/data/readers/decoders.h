@@ -1,0 +1,20 @@
+// The decoders behind picture.h, one per library. A build without the library has a stand-in that
+// throws kNotImplemented.
+#pragma once
+
+#include "nn/data/readers/picture.h"
+
+namespace dl::data {
+
+// Both throw kParse for a damaged or too large file, naming it. decode_jpeg() throws
+// kNotImplemented for CMYK.
+Picture decode_jpeg(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
+Picture decode_png(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
+
+// Allocates a black picture. Throws kParse unless the sizes are positive and within the limits.
+Picture picture_of(std::int64_t height, std::int64_t width, std::string_view name,
+                   PictureLimits limits);
+// Copies one row of interleaved RGB pixels (3 * width bytes) into row `y` of the three planes.
+void put_row(const unsigned char* row, std::int64_t y, Picture& picture) noexcept;
+
+}  // namespace dl::data

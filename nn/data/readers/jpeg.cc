@@ -1,0 +1,39 @@
+#include <turbojpeg.h>
+
+#include <memory>
+
+#include "core/base/error.h"
+#include "nn/data/readers/decoders.h"
+
+namespace dl::data {
+
+bool can_read_jpeg() noexcept {
+  return true;
+}
+
+Picture decode_jpeg(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits) {
+  const std::unique_ptr<void, int (*)(tjhandle)> jpeg(tjInitDecompress(), tjDestroy);
+  DL_CHECK(jpeg != nullptr, kInternal, "{}: TurboJPEG did not start: {}", name, tjGetErrorStr());
+  const auto* const data = reinterpret_cast<const unsigned char*>(bytes.data());
+  int width = 0;
+  int height = 0;
+  int subsampling = 0;
+  int colours = 0;
+  DL_CHECK(tjDecompressHeader3(jpeg.get(), data, bytes.size(), &width, &height, &subsampling,
+                               &colours) == 0,
+           kParse, "{} is a damaged JPEG file: {}", name, tjGetErrorStr2(jpeg.get()));
+  DL_CHECK(colours != TJCS_CMYK && colours != TJCS_YCCK, kNotImplemented,
+           "{} is a JPEG file in CMYK, which is not read; convert it to RGB", name);
+  Picture picture = picture_of(height, width, name, limits);
+  std::vector<unsigned char> rgb(picture.pixels.size());
+  // A truncated file is only a warning to TurboJPEG; it must be an error here. A small file with
+  // very many scans could take hours, so their number is limited.
+  constexpr int kStrict = TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS;
+  DL_CHECK(tjDecompress2(jpeg.get(), data, bytes.size(), rgb.data(), width, 0, height, TJPF_RGB,
+                         kStrict) == 0,
+           kParse, "{} is a damaged JPEG file: {}", name, tjGetErrorStr2(jpeg.get()));
+  for (std::int64_t y = 0; y < height; ++y) put_row(rgb.data() + 3 * y * width, y, picture);
+  return picture;
+}
+
+}  // namespace dl::data

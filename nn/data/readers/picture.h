@@ -1,0 +1,40 @@
+// Picture: reads one image file: JPEG with TurboJPEG, PNG with libpng. A build without one of these
+// libraries throws kNotImplemented for its files. Thread-safety: any thread may call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dl::data {
+
+// Red, green and blue planes, as Pillow's convert("RGB") gives them: grey and palette images become
+// colours, and transparency is dropped. Samples of 16 bits keep their upper 8 bits.
+struct Picture {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::vector<std::byte> pixels{};  // u8 [3, height, width]
+};
+
+// Larger files and pictures are refused with kParse.
+struct PictureLimits {
+  std::int64_t max_pixels = 178'956'970;  // width * height; Pillow's limit: 512 MiB of colours
+  std::size_t max_bytes = std::size_t{1} << 30;  // of the file
+};
+
+// Takes the format from the file's first bytes, not from its name. Throws kNotFound; kIo; kParse
+// for a file that is damaged, truncated or too large; and kNotImplemented for a format that this
+// build cannot read. Each text is one sentence that names the file.
+Picture read_picture(const std::string& path, PictureLimits limits = {});
+// Reads from memory instead of a file; `name` stands for the file in errors.
+Picture decode_picture(std::span<const std::byte> bytes, std::string_view name,
+                       PictureLimits limits = {});
+
+// Whether this build has TurboJPEG, or libpng.
+bool can_read_jpeg() noexcept;
+bool can_read_png() noexcept;
+
+}  // namespace dl::data

@@ -1,0 +1,214 @@
+// torchvision's transforms for image tensors [..., height, width] on the CPU.
+//
+//   namespace tf = dl::data::transforms;
+//   tf::Compose augment({tf::Resize(255), tf::CenterCrop(224), tf::RandomHorizontalFlip(),
+//                        tf::ToTensor(), tf::Normalize({0.5, 0.5, 0.5}, {0.2, 0.2, 0.2})});
+//   const Tensor input = augment(image);  // u8 [3, h, w] to f32 [3, 224, 224]
+//
+// A transform is any function of an image; each class below is one. It returns a new tensor, a view
+// of the image (crops), or the image itself if there is nothing to do, and autograd does not record
+// it. Images are f32, or u8 with 0 to 255, and keep their dtype except in ToTensor. For u8,
+// resizing and blurring compute in f32 and round. Random transforms draw the same numbers as
+// torchvision's, from sample_generator() (worker.h). A wrong image throws kShape, kDType or
+// kInvalidArgument, and a wrong option throws kInvalidArgument; the text begins with the
+// transform's name.
+//
+// Thread-safety: transforms may be called from any thread; a call runs on that thread alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/tensor/tensor.h"
+#include "nn/data/transforms/plane.h"
+
+namespace dl::data {
+
+using Transform = std::function<Tensor(const Tensor& image)>;
+
+}  // namespace dl::data
+
+namespace dl::data::transforms {
+
+// Applies transforms one after the other.
+class Compose {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a list in braces is a Compose
+  Compose(std::initializer_list<Transform> transforms) : transforms_(transforms) {}
+  explicit Compose(std::vector<Transform> transforms) : transforms_(std::move(transforms)) {}
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::vector<Transform> transforms_;
+};
+
+// Resizes, bilinear with antialias. `shorter_side`: the shorter side gets this length, in pixels,
+// and the other side keeps the proportion.
+class Resize {
+ public:
+  explicit Resize(std::int64_t shorter_side);
+  explicit Resize(ImageSize size);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::optional<std::int64_t> shorter_side_;
+  ImageSize size_;
+};
+
+// Cuts out the middle: a square of `side` pixels, or `size`. Pads a smaller image with 0 first.
+class CenterCrop {
+ public:
+  explicit CenterCrop(std::int64_t side) : CenterCrop(ImageSize{side, side}) {}
+  explicit CenterCrop(ImageSize size);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  ImageSize size_;
+};
+
+enum class PaddingMode : std::uint8_t {
+  kConstant,
+  kEdge,       // repeats the last value
+  kReflect,    // mirrors without repeating the last value
+  kSymmetric,  // mirrors and repeats the last value
+};
+
+// Numbers of pixels.
+struct Padding {
+  std::int64_t left = 0;
+  std::int64_t top = 0;
+  std::int64_t right = 0;
+  std::int64_t bottom = 0;
+};
+
+struct PadOptions {
+  double fill = 0;  // the value for kConstant; clamped to 0 to 255 for u8
+  PaddingMode mode = PaddingMode::kConstant;
+};
+
+// Pads the sides of an image. Throws kShape if kReflect or kSymmetric pad more than the image has.
+class Pad {
+ public:
+  explicit Pad(std::int64_t all_sides, PadOptions options = {})
+      : Pad(Padding{all_sides, all_sides, all_sides, all_sides}, options) {}
+  explicit Pad(Padding padding, PadOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  Padding padding_;
+  PadOptions options_;
+};
+
+// Mirrors left and right with probability p.
+class RandomHorizontalFlip {
+ public:
+  explicit RandomHorizontalFlip(double p = 0.5);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  double p_;
+};
+
+struct RandomCropOptions {
+  std::optional<Padding> padding{};  // added before the crop
+  bool pad_if_needed = false;        // pad a smaller image on both sides; else it throws kShape
+  PadOptions pad{};
+};
+
+// Cuts out a part of the given size at a random place.
+class RandomCrop {
+ public:
+  explicit RandomCrop(std::int64_t side, RandomCropOptions options = {})
+      : RandomCrop(ImageSize{side, side}, options) {}
+  explicit RandomCrop(ImageSize size, RandomCropOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  ImageSize size_;
+  RandomCropOptions options_;
+};
+
+struct RandomResizedCropOptions {
+  double min_scale = 0.08;  // of the image's area
+  double max_scale = 1;
+  double min_ratio = 3.0 / 4;  // width over height
+  double max_ratio = 4.0 / 3;
+};
+
+// Cuts out a part of random area and ratio at a random place, and resizes it to the given size.
+class RandomResizedCrop {
+ public:
+  explicit RandomResizedCrop(std::int64_t side, RandomResizedCropOptions options = {})
+      : RandomResizedCrop(ImageSize{side, side}, options) {}
+  explicit RandomResizedCrop(ImageSize size, RandomResizedCropOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  ImageSize size_;
+  RandomResizedCropOptions options_;
+};
+
+struct RandomRotationOptions {
+  double fill = 0;
+};
+
+// Rotates counter-clockwise about the middle by a random angle in degrees, from -degrees to
+// degrees; takes the nearest pixel, and `fill` outside of the image.
+class RandomRotation {
+ public:
+  explicit RandomRotation(double degrees, RandomRotationOptions options = {});
+  RandomRotation(double min_degrees, double max_degrees, RandomRotationOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  double min_;
+  double max_;
+  RandomRotationOptions options_;
+};
+
+struct GaussianBlurOptions {
+  double min_sigma = 0.1;
+  double max_sigma = 2.0;
+};
+
+// Blurs with a Gaussian kernel of a random sigma, in pixels, and reflects the image at its border.
+// Throws kShape unless both sides of the image are longer than kernel_size / 2.
+class GaussianBlur {
+ public:
+  explicit GaussianBlur(std::int64_t kernel_size, GaussianBlurOptions options = {});
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::int64_t kernel_size_;
+  GaussianBlurOptions options_;
+};
+
+// Converts u8 with 0 to 255 to f32 with 0 to 1; returns f32 unchanged. Images are already
+// [channels, height, width], so it permutes nothing.
+class ToTensor {
+ public:
+  Tensor operator()(const Tensor& image) const;
+};
+
+// Computes (x - mean) / std for each channel of an f32 image [..., channels, height, width]. A
+// single mean and std serve all channels.
+class Normalize {
+ public:
+  Normalize(std::vector<float> mean, std::vector<float> std);
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::vector<float> mean_;
+  std::vector<float> std_;
+};
+
+// Rotates counter-clockwise about the middle, as RandomRotation does with its random angle.
+Tensor rotate(const Tensor& image, double degrees, double fill = 0);
+// Blurs as GaussianBlur does with its random sigma. kernel_size is odd, sigma more than 0.
+Tensor gaussian_blur(const Tensor& image, std::int64_t kernel_size, double sigma);
+
+}  // namespace dl::data::transforms

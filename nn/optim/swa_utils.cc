@@ -1,0 +1,96 @@
+#include "nn/optim/swa_utils.h"
+
+#include <utility>
+#include <vector>
+
+#include "core/autograd/grad_mode.h"
+#include "core/ops/arithmetic.h"
+#include "nn/layers/norm.h"
+
+namespace dl::optim::swa_utils {
+namespace {
+
+void check_alike(const nn::StateDict& average, const nn::StateDict& model) {
+  DL_CHECK(average.size() == model.size(), kMismatch,
+           "AveragedModel: the average has {} parameters or buffers, the model {}", average.size(),
+           model.size());
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const Tensor& a = average[i].tensor;
+    const Tensor& b = model[i].tensor;
+    DL_CHECK(average[i].name == model[i].name && a.sizes() == b.sizes() && a.dtype() == b.dtype(),
+             kMismatch, "AveragedModel: the average has {} {} of {}, the model {} {} of {}",
+             average[i].name, a.sizes().str(), name_of(a.dtype()), model[i].name, b.sizes().str(),
+             name_of(b.dtype()));
+  }
+}
+
+}  // namespace
+
+AveragedModel::AveragedModel(nn::Module& average, const nn::Module& model,
+                             AveragedModelOptions options)
+    : average_(average), model_(model), options_(options) {
+  DL_CHECK(!options.ema_decay || (*options.ema_decay >= 0 && *options.ema_decay <= 1),
+           kInvalidArgument, "AveragedModel: ema_decay is {}, wanted 0 to 1",
+           options.ema_decay.value_or(0));
+  const NoGradGuard no_grad;
+  for (const bool buffers : {false, true}) {
+    const nn::StateDict to = buffers ? average.named_buffers() : average.named_parameters();
+    const nn::StateDict from = buffers ? model.named_buffers() : model.named_parameters();
+    check_alike(to, from);
+    for (std::size_t i = 0; i < to.size(); ++i) Tensor(to[i].tensor).copy_(from[i].tensor);
+  }
+}
+
+void AveragedModel::update_parameters() {
+  const NoGradGuard no_grad;
+  const double share =
+      options_.ema_decay ? 1 - *options_.ema_decay : 1.0 / static_cast<double>(n_averaged_ + 1);
+  const auto take = [&](const nn::StateDict& to, const nn::StateDict& from, bool averaged) {
+    check_alike(to, from);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      Tensor old = to[i].tensor;
+      const Tensor& now = from[i].tensor;
+      if (n_averaged_ == 0 || !averaged || !is_floating(old.dtype())) {
+        old.copy_(now);
+      } else {
+        old.add_(sub(now, old), share);
+      }
+    }
+  };
+  take(average_.named_parameters(), model_.named_parameters(), true);
+  take(average_.named_buffers(), model_.named_buffers(), options_.use_buffers);
+  ++n_averaged_;
+}
+
+void update_bn(std::span<const Tensor> inputs, nn::Module& module) {
+  // Restores each BatchNorm's momentum and each module's mode, even if a forward pass throws.
+  struct Restore {
+    ~Restore() {
+      for (const auto& [norm, momentum] : momenta) norm->options.momentum = momentum;
+      // A mode reaches all modules below; they come after, and get their own.
+      for (const auto& [each, training] : modes) {
+        if (training) {
+          each->train();
+        } else {
+          each->eval();
+        }
+      }
+    }
+    std::vector<std::pair<nn::BatchNorm*, std::optional<double>>> momenta;
+    std::vector<std::pair<nn::Module*, bool>> modes;
+  } restore;
+  for (const nn::NamedModule& entry : module.named_modules()) {
+    restore.modes.emplace_back(entry.module, entry.module->is_training());
+    auto* const norm = dynamic_cast<nn::BatchNorm*>(entry.module);
+    if (norm == nullptr || !norm->options.track_running_stats) continue;
+    restore.momenta.emplace_back(norm, norm->options.momentum);
+    norm->reset_running_stats();
+    norm->options.momentum = std::nullopt;
+  }
+  if (restore.momenta.empty()) return;
+  const NoGradGuard no_grad;
+  module.train();
+  for (const Tensor& input : inputs) module(input);
+}
+
+}  // namespace dl::optim::swa_utils

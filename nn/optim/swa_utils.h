@@ -1,0 +1,60 @@
+// AveragedModel: the mean of a model's weights during training (Izmailov et al. 2018), or their
+// exponential moving average, as torch.optim.swa_utils.
+//
+//     nn::Sequential model = make_model(), average = make_model();
+//     optim::swa_utils::AveragedModel swa(average, model);
+//     optim::SWALR scheduler(opt, {.swa_lr = {0.05}});
+//     for (int epoch = 0; epoch < 20; ++epoch) {
+//       train(model, opt);
+//       swa.update_parameters();
+//       scheduler.step();
+//     }
+//     optim::swa_utils::update_bn(batches, average);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "nn/module/module.h"
+
+namespace dl::optim::swa_utils {
+
+struct AveragedModelOptions {
+  // Exponential moving average: average = ema_decay * average + (1 - ema_decay) * model; 0 to 1.
+  // nullopt: the mean of all updates.
+  std::optional<double> ema_decay{};
+  bool use_buffers = false;  // true: average floating buffers, too; false: copy all buffers
+};
+
+// Unlike PyTorch's, it does not copy the module: it borrows `average`, a second module of the same
+// structure, and writes the averages there. Both modules must outlive it. Thread-safety: none.
+class AveragedModel {
+ public:
+  // Copies the model's parameters and buffers to `average`. Throws kInvalidArgument for an
+  // ema_decay outside 0 to 1, and kMismatch if names, shapes or dtypes of the two modules differ.
+  AveragedModel(nn::Module& average, const nn::Module& model, AveragedModelOptions options = {});
+
+  // Adds the model's current parameters to the average; the first call copies them. Throws
+  // kMismatch as the constructor does.
+  void update_parameters();
+
+  nn::Module& module() const noexcept { return average_; }
+  Tensor operator()(const Tensor& input) { return average_(input); }
+  // The number of updates so far.
+  std::int64_t n_averaged() const noexcept { return n_averaged_; }
+
+ private:
+  nn::Module& average_;
+  const nn::Module& model_;
+  AveragedModelOptions options_;
+  std::int64_t n_averaged_ = 0;
+};
+
+// Resets the running statistics of all BatchNorms in the module, and sets them to the means over
+// these inputs, by one forward pass in training mode for each. Then restores the training mode.
+// Throws what a forward pass throws.
+void update_bn(std::span<const Tensor> inputs, nn::Module& module);
+
+}  // namespace dl::optim::swa_utils

@@ -1,0 +1,63 @@
+#include "nn/parallel/sync_batch_norm.h"
+
+#include "core/ops/sync_batch_norm.h"
+#include "core/tensor/factories.h"
+
+namespace dl::nn::parallel {
+namespace {
+
+class GroupRanks final : public BatchRanks {
+ public:
+  explicit GroupRanks(const Ref<collectives::ProcessGroup>& group) : group_(group) {}
+
+  Tensor gather(const Tensor& mine) override {
+    const Tensor all = empty({group_->size(), mine.numel()}, {.dtype = DType::kF64});
+    group_
+        ->all_gather({.input = mine.data_ptr(),
+                      .output = all.data_ptr(),
+                      .count = static_cast<std::size_t>(mine.numel()),
+                      .dtype = DType::kF64})
+        ->wait();
+    return all;
+  }
+  void add_up(const Tensor& tensor) override {
+    group_
+        ->all_reduce({.input = tensor.data_ptr(),
+                      .output = tensor.data_ptr(),
+                      .count = static_cast<std::size_t>(tensor.numel()),
+                      .dtype = DType::kF64})
+        ->wait();
+  }
+
+ private:
+  Ref<collectives::ProcessGroup> group_;
+};
+
+Ref<BatchRanks> ranks_of(const Ref<collectives::ProcessGroup>& group) {
+  DL_CHECK(group, kInvalidArgument, "SyncBatchNorm: the group is null");
+  return make_ref<GroupRanks>(group);
+}
+
+}  // namespace
+
+SyncBatchNorm::SyncBatchNorm(std::int64_t features, const Ref<collectives::ProcessGroup>& group,
+                             BatchNormOptions given)
+    : BatchNorm(features, given) {
+  share_batch(ranks_of(group));
+}
+
+void SyncBatchNorm::check_input(const Tensor& input) const {
+  DL_CHECK(input.dim() >= 2, kShape,
+           "SyncBatchNorm: the input has shape {}, wanted [N, C] or [N, C, d...]",
+           input.sizes().str());
+}
+
+void convert_sync_batchnorm(Module& module, const Ref<collectives::ProcessGroup>& group) {
+  const Ref<BatchRanks> ranks = ranks_of(group);
+  module.apply([&](Module& each) {
+    // apply() visits all kinds of modules; only BatchNorms take part.
+    if (auto* const norm = dynamic_cast<BatchNorm*>(&each)) norm->share_batch(ranks);
+  });
+}
+
+}  // namespace dl::nn::parallel

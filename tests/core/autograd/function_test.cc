@@ -1,0 +1,235 @@
+#include "core/autograd/function.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <any>
+#include <string>
+#include <vector>
+
+#include "core/autograd/engine.h"
+#include "core/ops/activation.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/reduce.h"
+#include "core/tensor/factories.h"
+#include "core/tensor/print.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+using autograd::AutogradContext;
+using autograd::TensorList;
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+
+Tensor argument(std::initializer_list<float> numbers) {
+  return tensor(numbers, {.requires_grad = true});
+}
+
+// k x w; the gradient of x is ten times what it should be, so that it is seen to be this one.
+struct ScaledProduct : autograd::Function<ScaledProduct> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, double k, const Tensor& w) {
+    ctx->save_for_backward({x, w});
+    ctx->saved_data["k"] = k;
+    EXPECT_FALSE(is_grad_enabled());
+    return x * w * k;
+  }
+  static TensorList backward(AutogradContext* ctx, TensorList grads) {
+    const TensorList saved = ctx->get_saved_variables();
+    const double k = 10 * std::any_cast<double>(ctx->saved_data["k"]);
+    EXPECT_FALSE(ctx->needs_input_grad(1));
+    const Tensor to_w = ctx->needs_input_grad(2) ? grads[0] * saved[0] * k : Tensor();
+    return {grads[0] * saved[1] * k, Tensor(), to_w};
+  }
+};
+
+TEST(CustomFunction, HasTheGradientThatItGives) {
+  const Tensor x = argument({1, 2});
+  const Tensor w = argument({3, 4});
+  const Tensor y = ScaledProduct::apply(x, 2.0, w);
+  EXPECT_EQ(values<float>(y.detach()), (Floats{6, 16}));
+  EXPECT_THAT(y.str(), HasSubstr("grad_fn=<ScaledProductBackward>"));
+  sum(y).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{60, 80}));
+  EXPECT_EQ(values<float>(w.grad()), (Floats{20, 40}));
+  EXPECT_ERROR(sum(y).backward(), kInvalidArgument,
+               "backward: the graph was freed by an earlier backward pass, at ScaledProduct; give "
+               "the earlier one retain_graph = true, or compute the result again");
+}
+
+TEST(CustomFunction, IsToldWhichGradientsAreNeeded) {
+  const Tensor x = argument({1});
+  const Tensor y = ScaledProduct::apply(x, 1.0, tensor({3.0}));
+  y.backward();
+  EXPECT_EQ(x.grad().item<float>(), 30);
+  const Tensor w = argument({5});
+  const Tensor z = ScaledProduct::apply(x * 1, 1.0, w);
+  EXPECT_EQ(autograd::grad({z}, {w})[0].item<float>(), 10);
+}
+
+TEST(CustomFunction, OfConstantsAndWithoutRecordingHasNoHistory) {
+  EXPECT_FALSE(ScaledProduct::apply(tensor({1.0}), 2.0, tensor({1.0})).requires_grad());
+  const Tensor x = argument({1});
+  const NoGradGuard guard;
+  EXPECT_FALSE(ScaledProduct::apply(x, 2.0, x).requires_grad());
+}
+
+TEST(CustomFunction, NoticesThatASavedTensorWasChanged) {
+  const Tensor x = argument({1});
+  Tensor w = tensor({3.0});
+  const Tensor y = ScaledProduct::apply(x, 2.0, w);
+  w.fill_(0);
+  EXPECT_ERROR(y.backward(), kInvalidArgument,
+               "ScaledProduct: backward needs a tensor of shape [1] and dtype float32 that was "
+               "changed in place: it is at version 1, version 0 was saved; change a clone of it, "
+               "or change it after backward");
+}
+
+// Smallest and largest part of a list, and how long it is.
+struct SplitSum : autograd::Function<SplitSum> {
+  static TensorList forward(AutogradContext* ctx, const TensorList& parts, bool materialize) {
+    ctx->set_materialize_grads(materialize);
+    ctx->saved_data["defined"] = std::string();
+    Tensor total = zeros({2});
+    for (const Tensor& part : parts) total = total + part;
+    const Tensor count = tensor({static_cast<double>(parts.size())});
+    ctx->mark_non_differentiable({count});
+    ctx->save_for_backward({total});
+    return {total, total * 2, count, tensor({1, 2})};
+  }
+  static TensorList backward(AutogradContext* ctx, TensorList grads) {
+    std::string seen;
+    for (const Tensor& grad : grads) seen += grad.defined() ? 'd' : '-';
+    last_seen = seen;
+    EXPECT_EQ(values<float>(ctx->get_saved_variables()[0]), (Floats{4, 6}));
+    Tensor grad = zeros({2});
+    if (grads[0].defined()) grad = grad + grads[0];
+    if (grads[1].defined()) grad = grad + grads[1] * 2;
+    return {grad, grad, Tensor()};
+  }
+  static inline std::string last_seen;
+};
+
+TEST(CustomFunction, TakesAndReturnsLists) {
+  const Tensor a = argument({1, 2});
+  const Tensor b = argument({3, 4});
+  const TensorList y = SplitSum::apply(TensorList{a, b}, true);
+  ASSERT_EQ(y.size(), 4U);
+  EXPECT_TRUE(y[1].requires_grad());
+  EXPECT_FALSE(y[2].requires_grad());
+  EXPECT_FALSE(y[3].requires_grad());
+  sum(y[1]).backward();
+  EXPECT_EQ(values<float>(a.grad()), (Floats{2, 2}));
+  EXPECT_EQ(values<float>(b.grad()), (Floats{2, 2}));
+  EXPECT_EQ(SplitSum::last_seen, "ddd-");
+  const TensorList z = SplitSum::apply(TensorList{a, b}, false);
+  sum(z[0]).backward();
+  EXPECT_EQ(SplitSum::last_seen, "d---");
+  EXPECT_EQ(values<float>(a.grad()), (Floats{3, 3}));
+}
+
+struct Doubled : autograd::Function<Doubled> {
+  static Tensor forward(AutogradContext* ctx, Tensor x) {
+    x.mul_(2);
+    ctx->mark_dirty({x});
+    ctx->save_for_backward({x});
+    return x;
+  }
+  static TensorList backward(AutogradContext* ctx, TensorList grads) {
+    return {grads[0] * ctx->get_saved_variables()[0]};
+  }
+};
+
+TEST(CustomFunction, MayChangeItsArgumentInPlace) {
+  const Tensor x = argument({1, 2});
+  const Tensor y = x * 1;
+  const Tensor z = Doubled::apply(y);
+  EXPECT_TRUE(z.is_same(y));
+  sum(y).backward();  // by y's new history
+  EXPECT_EQ(values<float>(x.grad()), (Floats{2, 4}));
+  EXPECT_ERROR(Doubled::apply(argument({1})), kInvalidArgument,
+               "Doubled: a leaf that requires gradients was to be changed in place; do it under a "
+               "NoGradGuard, or on detach()");
+}
+
+struct HandedOn : autograd::Function<HandedOn> {
+  static Tensor forward(AutogradContext*, const Tensor& x) { return x; }
+  static TensorList backward(AutogradContext*, TensorList grads) { return {grads[0] * 3}; }
+};
+
+TEST(CustomFunction, ThatReturnsItsArgumentLeavesThatItsHistory) {
+  const Tensor x = argument({1});
+  const Tensor y = HandedOn::apply(x);
+  EXPECT_FALSE(y.is_same(x));
+  EXPECT_TRUE(x.is_leaf());
+  y.backward();
+  EXPECT_EQ(x.grad().item<float>(), 3);
+}
+
+// Returns what a test tells it to.
+struct Faulty : autograd::Function<Faulty> {
+  static Tensor forward(AutogradContext*, const Tensor& x, int) { return x * 1; }
+  static TensorList backward(AutogradContext*, TensorList) { return results; }
+  static inline TensorList results;
+};
+
+TEST(CustomFunction, GradientsAreChecked) {
+  const Tensor x = argument({1, 2});
+  const Tensor y = sum(Faulty::apply(x, 1));
+  const auto run = [&](TensorList results) {
+    Faulty::results = std::move(results);
+    y.backward({}, {.retain_graph = true});
+  };
+  EXPECT_ERROR(run({ones({2})}), kInvalidArgument,
+               "Faulty: backward returned 1 gradients, wanted 2: one for each argument of "
+               "forward(), undefined for arguments that are no tensors");
+  EXPECT_ERROR(run({ones({2}), ones({1})}), kInvalidArgument,
+               "Faulty: backward returned a gradient for argument 1, which is no tensor");
+  EXPECT_ERROR(run({ones({3}), {}}), kShape,
+               "Faulty: backward returned a gradient of shape [3] for argument 0 of shape [2]");
+  EXPECT_ERROR(run({ones({2}, {.dtype = DType::kF64}), {}}), kDType,
+               "Faulty: backward returned a gradient of dtype float64 for argument 0 of dtype "
+               "float32");
+  EXPECT_FALSE(x.grad().defined());
+  run({ones({2}), {}});
+  EXPECT_EQ(values<float>(x.grad()), (Floats{1, 1}));
+  run({{}, {}});  // no gradient
+  EXPECT_EQ(values<float>(x.grad()), (Floats{1, 1}));
+  Faulty::results.clear();
+}
+
+struct Marked : autograd::Function<Marked> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x) {
+    ctx->mark_dirty({x});
+    EXPECT_ERROR(ctx->needs_input_grad(1), kIndex,
+                 "Marked: needs_input_grad: argument 1 was asked for, forward() has 1");
+    EXPECT_TRUE(ctx->needs_input_grad(0));
+    return x * 2;
+  }
+  static TensorList backward(AutogradContext*, TensorList grads) { return grads; }
+};
+
+struct MarkedAndReturned : autograd::Function<MarkedAndReturned> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x) {
+    ctx->mark_dirty({x});
+    return x;
+  }
+  static TensorList backward(AutogradContext*, TensorList grads) { return grads; }
+};
+
+TEST(CustomFunction, RefusesAChangedView) {
+  const Tensor whole = argument({1, 2}) * 1;
+  EXPECT_ERROR(MarkedAndReturned::apply(whole.slice(0, 0, 1)), kNotImplemented,
+               "MarkedAndReturned: mark_dirty was given a view, whose base would not hear of the "
+               "change; apply the function to a tensor of its own memory (x.clone())");
+}
+
+TEST(CustomFunction, RefusesAChangedArgumentThatItDoesNotReturn) {
+  EXPECT_ERROR(Marked::apply(argument({1})), kInvalidArgument,
+               "Marked: mark_dirty was given a tensor that is not both an argument of forward() "
+               "and one of its results");
+}
+
+}  // namespace
+}  // namespace dl

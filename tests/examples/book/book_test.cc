@@ -1,0 +1,93 @@
+// The programs of the book's chapters: their log lines, their model, and what they say without
+// data.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "examples/book/cnn.h"
+#include "examples/support/python_float.h"
+#include "tests/support/process.h"
+
+namespace dl {
+namespace {
+
+using examples::book::CNN;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using tests::Process;
+using tests::program;
+
+constexpr const char* kOneThread = "OMP_NUM_THREADS=1";
+
+std::string out_of_book(const std::vector<std::string>& words) {
+  std::vector<std::string> argv = {program("book")};
+  argv.insert(argv.end(), words.begin(), words.end());
+  Process process(argv, {.environment = {kOneThread}});
+  EXPECT_EQ(process.wait(), 0) << process.err();
+  return process.out();
+}
+
+TEST(Book, ItsNetworkHasTheBooksParameters) {
+  EXPECT_EQ(CNN().count_parameters(), 1'630'090);
+  EXPECT_EQ(CNN({.bias = false}).count_parameters(), 1'629'472);
+  EXPECT_EQ(CNN({.third_fc = true}).count_parameters(), 1'758'858);
+  CNN cifar({.channels = 3, .size = 32});
+  EXPECT_EQ(cifar.count_parameters(), 2'122'186);
+  EXPECT_EQ(cifar.named_parameters().front().name, "layer1.0.weight");
+  EXPECT_EQ(cifar.named_parameters().back().name, "fc2.bias");
+}
+
+TEST(Book, Chapter1PrintsItsLinesAndLearns) {
+  // Large steps, so that one pass over the digits shows that it learns.
+  const std::string out = out_of_book({"1", "--digits", "--epochs", "1", "--lr", "0.001"});
+  EXPECT_THAT(out, HasSubstr("1630090 parameters\n"));
+  // What a forward pass consists of.
+  for (const char* text : {"Self CPU %", "conv2d", "linear", "max_pool2d"}) {
+    EXPECT_THAT(out, HasSubstr(text));
+  }
+  EXPECT_THAT(out, ContainsRegex("Epoch .1/1., Loss: [0-9]+\\.[0-9][0-9][0-9][0-9]\n"
+                                 "Training time: [0-9]+ seconds\n"
+                                 "Accuracy of the network on the [0-9]+ test images: [0-9.]+ %\n"));
+  const std::string share = out.substr(out.rfind(": ") + 2);
+  EXPECT_GT(std::stod(share), 50) << out;
+}
+
+TEST(Book, LaterChaptersShowTheTimeOfEachEpoch) {
+  const std::string epoch =
+      "Epoch .1/1., Loss: [0-9]+\\.[0-9][0-9][0-9][0-9], time: [0-9]+ seconds\n";
+  const std::vector<std::string> words = {"--digits", "--epochs", "1", "--batch-size", "512"};
+  for (const std::string chapter : {"4", "5", "7"}) {
+    std::vector<std::string> line = {chapter};
+    line.insert(line.end(), words.begin(), words.end());
+    EXPECT_THAT(out_of_book(line), ContainsRegex(epoch + "Training time: [0-9]+ seconds\n"))
+        << chapter;
+  }
+}
+
+TEST(Book, SaysWhichFilesItWants) {
+  Process fashion({program("book"), "1"});
+  EXPECT_EQ(fashion.wait(), 2);
+  EXPECT_THAT(fashion.err(),
+              AllOf(HasSubstr("Fashion-MNIST"), HasSubstr("train-images-idx3-ubyte.gz")));
+  Process cifar({program("book"), "7"});
+  EXPECT_EQ(cifar.wait(), 2);
+  EXPECT_THAT(cifar.err(), AllOf(HasSubstr("CIFAR-10"), HasSubstr("data_batch_1.bin")));
+  Process missing({program("book"), "4", "--data-dir", "/nonexistent"});
+  EXPECT_EQ(missing.wait(), 1);
+  EXPECT_THAT(missing.err(), HasSubstr("/nonexistent"));
+  Process chapter({program("book"), "2"});
+  EXPECT_EQ(chapter.wait(), 2);
+}
+
+TEST(Book, WritesPercentagesAsPythonDoes) {
+  EXPECT_EQ(examples::python_float(92.5), "92.5");
+  EXPECT_EQ(examples::python_float(83.99), "83.99");
+  EXPECT_EQ(examples::python_float(84), "84.0");
+  EXPECT_EQ(examples::python_float(100.0 * 8399 / 10000), "83.99");
+}
+
+}  // namespace
+}  // namespace dl

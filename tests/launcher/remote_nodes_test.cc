@@ -1,0 +1,180 @@
+// RemoteNodes with agents that the test plays.
+#include "launcher/remote/remote_nodes.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include <boost/asio/io_context.hpp>
+
+#include "core/base/version.h"
+#include "launcher/front/job_state.h"
+#include "launcher/process/rank_files.h"
+#include "launcher/process/supervisor_channel.h"
+#include "tests/support/process.h"
+
+namespace dl::launcher::remote {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// The agent's end of a line, and what came on it.
+class PlayedAgent {
+ public:
+  PlayedAgent() {
+    Pipe to_agent = make_pipe();
+    Pipe to_front = make_pipe();
+    in_ = std::move(to_agent.read);
+    out_ = std::move(to_front.write);
+    fronts_in_ = std::move(to_front.read);
+    fronts_out_ = std::move(to_agent.write);
+    ::fcntl(in_.get(), F_SETFL, O_NONBLOCK);
+  }
+  void answer() {
+    write(kMagic);
+    say(Hello{.protocol = kProtocolVersion, .version = std::string(kVersion)});
+  }
+  void say(const Value& value) {
+    const std::vector<std::uint8_t> frame = encode(value);
+    write({reinterpret_cast<const char*>(frame.data()), frame.size()});
+  }
+  // Takes what has come; at its end, this agent ends.
+  void listen() {
+    std::array<std::uint8_t, 4096> part;
+    for (ssize_t n; in_ && (n = ::read(in_.get(), part.data(), part.size())) >= 0;) {
+      decoder_.feed(std::span(part).first(static_cast<std::size_t>(n)));
+      while (const auto value = decoder_.next()) beats_ += std::holds_alternative<Alive>(*value);
+      if (n == 0) end();
+    }
+  }
+  int beats() const { return beats_; }
+  bool has_ended() const { return !in_; }
+
+ private:
+  friend class PlayedLine;
+  void write(std::string_view bytes) {
+    ASSERT_EQ(::write(out_.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  }
+  void end() {
+    in_.reset();
+    out_.reset();
+  }
+
+  UniqueFd in_, out_, fronts_in_, fronts_out_;
+  Decoder decoder_{/*after_magic=*/false};
+  int beats_ = 0;
+};
+
+class PlayedLine : public AgentLine {
+ public:
+  explicit PlayedLine(PlayedAgent& agent) : agent_(agent) {}
+  void connect(Events events) override {
+    events.on_open(std::move(agent_.fronts_in_), std::move(agent_.fronts_out_));
+  }
+  void on_closed() override {}
+  void kill() override { agent_.end(); }
+  bool has_ended() const override { return agent_.has_ended(); }
+  std::string why_not_started() const override { return "not started"; }
+  std::string how_it_was_lost() const override { return "lost"; }
+
+ private:
+  PlayedAgent& agent_;
+};
+
+// The front's other parts.
+class PlayedFront : public AgentEvents, public FrameTaker {
+ public:
+  void on_sentence(const std::string& line) override { said.push_back(line); }
+  void on_attempt(int attempt, int first_rank, int ranks) override {
+    state.attempt_began(attempt, first_rank, ranks, {});
+  }
+  void on_rank(const RankNews&) override {}
+  rendezvous::Restart on_verdict(const Verdict&) override { return {}; }
+  void on_begins_again(const Verdict& verdict, const rendezvous::Restart&) override {
+    state.attempt_ended(verdict, {});
+  }
+  void on_over() override { is_over = true; }
+  bool has_room(Stream) const override { return true; }
+  void when_room(Stream, std::function<void()>) override {}
+  void take(const Frame&) override {}
+
+  std::vector<std::string> said;
+  JobState state;
+  bool is_over = false;
+};
+
+class RemoteNodesTest : public testing::Test {
+ protected:
+  RemoteNodesTest() {
+    RemoteJob job;
+    job.plan.hosts = {{"a", 1}, {"b", 1}};
+    job.starts.resize(2);
+    job.starts[0].host = "a";
+    job.starts[1].host = "b";
+    job.join_timeout = 60s;
+    job.beat = 20ms;
+    job.most_silence = 50ms;
+    job.lines = [this](boost::asio::io_context&, WardenClient&) {
+      std::vector<std::unique_ptr<AgentLine>> lines;
+      for (PlayedAgent& agent : agents_) lines.push_back(std::make_unique<PlayedLine>(agent));
+      return lines;
+    };
+    auto [ours, wardens] = make_channel();
+    warden_ = std::move(wardens);
+    nodes_ = std::make_unique<RemoteNodes>(
+        AgentStart{io_, disk_, front_, front_, {}, ""}, std::move(job),
+        WardenHandle{.pid = -1, .channel = std::move(ours), .first_supervisor = {}});
+    nodes_->begin();
+    for (PlayedAgent& agent : agents_) agent.answer();
+  }
+  // Goes on until `condition` holds.
+  template <typename Condition>
+  bool goes_on_until(Condition condition) {
+    return tests::eventually([&] {
+      io_.run_for(1ms);
+      io_.restart();
+      for (PlayedAgent& agent : agents_) agent.listen();
+      return condition();
+    });
+  }
+
+  boost::asio::io_context io_{1};
+  DiskThread disk_{io_};
+  PlayedFront front_;
+  std::array<PlayedAgent, 2> agents_;
+  UniqueFd warden_;
+  std::unique_ptr<RemoteNodes> nodes_;
+};
+
+TEST_F(RemoteNodesTest, AnAgentThatSaysNothingOnceTheJobEndsIsLost) {
+  for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, i, 1});
+  // While the job runs, the nodes notice each other's silence.
+  EXPECT_TRUE(goes_on_until([&] { return agents_[1].beats() > 5; }));
+  EXPECT_THAT(front_.said, ElementsAre());
+  const Verdict verdict{.exit_code = 7, .page = {"rank 0 failed"}};
+  agents_[0].say(Decided{verdict});
+  agents_[0].say(Over{verdict, {}});
+  EXPECT_TRUE(goes_on_until([&] { return front_.is_over; }));
+  const Verdict shown = nodes_->finish();
+  EXPECT_EQ(shown.exit_code, 7);
+  EXPECT_THAT(shown.page, ElementsAre("rank 0 failed",
+                                      "host b was lost: its dlrun has said nothing for 0.05 s"));
+}
+
+TEST_F(RemoteNodesTest, TheEndOfAnAttemptIsLoggedWithItsNumberWhicheverNodeIsFirst) {
+  const Verdict verdict{.exit_code = 7, .page = {"rank 0 failed"}, .attempt = 0};
+  for (int i = 0; i < 2; ++i) agents_[static_cast<std::size_t>(i)].say(Attempt{0, i, 1});
+  agents_[1].say(BeginsAgain{verdict, 1, 3, 0});
+  agents_[1].say(Attempt{1, 1, 1});
+  EXPECT_TRUE(goes_on_until([&] { return front_.state.attempt() == 1; }));
+  agents_[0].say(BeginsAgain{verdict, 1, 3, 0});
+  agents_[0].say(Attempt{1, 0, 1});
+  EXPECT_TRUE(goes_on_until([&] { return front_.state.ranks().size() == 2; }));
+  EXPECT_THAT(front_.state.page({}),
+              ElementsAre("attempt 0 ended 0.0 s ago: rank 0 failed",
+                          "attempt 1, which began 0.0 s ago: ranks 0-1 are being started"));
+}
+
+}  // namespace
+}  // namespace dl::launcher::remote

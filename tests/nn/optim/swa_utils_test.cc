@@ -1,0 +1,131 @@
+// Averaged weights. The numbers are PyTorch's.
+#include "nn/optim/swa_utils.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "core/autograd/grad_mode.h"
+#include "core/tensor/factories.h"
+#include "nn/layers/linear.h"
+#include "nn/layers/norm.h"
+#include "nn/module/sequential.h"
+#include "nn/optim/lr_scheduler/schedules.h"
+#include "nn/optim/sgd.h"
+#include "tests/core/support.h"
+
+namespace dl::optim::swa_utils {
+namespace {
+
+using Numbers = std::vector<double>;
+
+nn::Linear one_weight(double value) {
+  nn::Linear layer(1, 1, {.bias = false, .dtype = DType::kF64});
+  const NoGradGuard no_grad;
+  layer.weight.fill_(value);
+  return layer;
+}
+
+void expect_averages(AveragedModelOptions options, const Numbers& wanted) {
+  nn::Linear model = one_weight(5);
+  nn::Linear average = one_weight(-1);
+  AveragedModel averaged(average, model, options);
+  EXPECT_EQ(average.weight.item<double>(), 5);
+  const Numbers steps{1, 2, 6, -3};
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    {
+      const NoGradGuard no_grad;
+      model.weight.fill_(steps[i]);
+    }
+    averaged.update_parameters();
+    EXPECT_NEAR(average.weight.item<double>(), wanted[i], 1e-12) << i;
+  }
+  EXPECT_EQ(averaged.n_averaged(), 4);
+  EXPECT_EQ(&averaged.module(), &average);
+}
+
+TEST(AveragedModel, IsTheMeanOfAllUpdates) {
+  expect_averages({}, {1, 1.5, 3, 1.5});
+}
+
+TEST(AveragedModel, IsAnExponentialMovingAverage) {
+  expect_averages({.ema_decay = 0.9}, {1, 1.1, 1.59, 1.131});
+}
+
+TEST(AveragedModel, CopiesOrAveragesBuffers) {
+  for (const bool averages : {false, true}) {
+    nn::BatchNorm1d model(1);
+    nn::BatchNorm1d average(1);
+    AveragedModel averaged(average, model, {.use_buffers = averages});
+    for (const double mean : {2.0, 4.0}) {
+      model.running_mean.fill_(mean);
+      model.num_batches_tracked.fill_(mean);
+      averaged.update_parameters();
+    }
+    EXPECT_EQ(average.running_mean.item<double>(), averages ? 3 : 4);
+    EXPECT_EQ(average.num_batches_tracked.item<int>(), 4);
+  }
+}
+
+TEST(AveragedModel, RefusesAnotherModel) {
+  nn::Linear model(2, 3);
+  nn::Linear other(2, 4);
+  EXPECT_ERROR(
+      AveragedModel(other, model), kMismatch,
+      "AveragedModel: the average has weight [4, 2] of float32, the model weight [3, 2] of "
+      "float32");
+  nn::Linear without(2, 3, {.bias = false});
+  EXPECT_ERROR(AveragedModel(without, model), kMismatch,
+               "AveragedModel: the average has 1 parameters or buffers, the model 2");
+  nn::Linear alike(2, 3);
+  EXPECT_ERROR(AveragedModel(alike, model, {.ema_decay = 1.5}), kInvalidArgument,
+               "AveragedModel: ema_decay is 1.5, wanted 0 to 1");
+}
+
+TEST(UpdateBn, TakesTheMeansOfAllInputs) {
+  nn::Sequential model{nn::BatchNorm1d(2, {.dtype = DType::kF64})};
+  auto& norm = dynamic_cast<nn::BatchNorm&>(model.get_submodule("0"));
+  norm.running_mean.fill_(9);
+  model.eval();
+  const std::vector<Tensor> inputs{tensor({{1., 2.}, {3., 8.}}, {.dtype = DType::kF64}),
+                                   tensor({{5., 1.}, {9., 1.}, {1., 4.}}, {.dtype = DType::kF64})};
+  update_bn(inputs, model);
+  EXPECT_EQ(values<double>(norm.running_mean), (Numbers{3.5, 3.5}));
+  EXPECT_EQ(values<double>(norm.running_var), (Numbers{9, 10.5}));
+  EXPECT_EQ(norm.options.momentum, 0.1);
+  EXPECT_FALSE(norm.is_training());
+  norm.train();  // inside a model that is in evaluation
+  update_bn(inputs, model);
+  EXPECT_FALSE(model.is_training());
+  EXPECT_TRUE(norm.is_training());
+  norm.eval();
+  const std::vector<Tensor> bad{zeros({1, 3})};
+  EXPECT_THROW(update_bn(bad, model), Error);
+  EXPECT_EQ(norm.options.momentum, 0.1);
+  EXPECT_FALSE(norm.is_training());
+}
+
+void expect_rates(const SWALROptions& options, const Numbers& wanted) {
+  SGD opt({zeros({1}).requires_grad_()}, {.lr = 0.4});
+  SWALR scheduler(opt, options);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_NEAR(opt.lr(), wanted[i], 1e-15) << i;
+    scheduler.step();
+  }
+}
+
+TEST(SWALR, GoesToItsRate) {
+  expect_rates({.swa_lr = {0.1}, .anneal_epochs = 4},
+               {0.4, 0.35606601717798214, 0.25, 0.1439339828220179, 0.1, 0.1, 0.1});
+  expect_rates({.swa_lr = {0.1}, .anneal_epochs = 3, .linear = true},
+               {0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1});
+  expect_rates({.swa_lr = {0.1}, .anneal_epochs = 0}, {0.1, 0.1, 0.1});
+  SGD opt({zeros({1}).requires_grad_()}, {.lr = 0.4});
+  EXPECT_ERROR(SWALR(opt, {.swa_lr = {1, 2}}), kInvalidArgument,
+               "SWALR: swa_lr has 2 numbers, wanted 1 or one for each of 1 parameter groups");
+  EXPECT_ERROR(SWALR(opt, {.swa_lr = {1}, .anneal_epochs = -1}), kInvalidArgument,
+               "SWALR: anneal_epochs is -1, wanted at least 0");
+}
+
+}  // namespace
+}  // namespace dl::optim::swa_utils
