@@ -134,6 +134,7 @@ class Warden {
   Deadline to_kill_ = Deadline::never();
 };
 
+// `first_supervisor`: none where the warden has helpers alone.
 [[noreturn]] void be_warden(const RankProgram& program, CommandLine line, UniqueFd channel,
                             UniqueFd first_supervisor) {
   ::setsid();
@@ -141,18 +142,16 @@ class Warden {
   let_go_of_standard_streams();
   become_subreaper();
   Warden warden(program, line, std::move(channel), take_signals());
-  warden.fork_supervisor(std::move(first_supervisor));
+  if (first_supervisor) warden.fork_supervisor(std::move(first_supervisor));
   rename_process(kWardenName, line);
   warden.run();
   ::_exit(0);
 }
 
-}  // namespace
-
-WardenHandle start_warden(const RankProgram& program, CommandLine line) {
+WardenHandle fork_warden(const RankProgram& program, CommandLine line, UniqueFd our_supervisor,
+                         UniqueFd supervisors) {
   become_subreaper();
   auto [ours, wardens] = make_channel();
-  auto [our_supervisor, supervisors] = make_channel();
   const pid_t warden = ::fork();
   if (warden < 0) throw_error(ErrorKind::kIo, "fork: {}", spawn_error_text(errno));
   if (warden == 0) {
@@ -165,6 +164,17 @@ WardenHandle start_warden(const RankProgram& program, CommandLine line) {
     }
   }
   return {warden, std::move(ours), std::move(our_supervisor)};
+}
+
+}  // namespace
+
+WardenHandle start_warden(const RankProgram& program, CommandLine line) {
+  auto [ours, supervisors] = make_channel();
+  return fork_warden(program, line, std::move(ours), std::move(supervisors));
+}
+
+WardenHandle start_warden_of_helpers(CommandLine line) {
+  return fork_warden({}, line, {}, {});
 }
 
 }  // namespace dl::launcher

@@ -39,10 +39,12 @@ inline constexpr std::chrono::seconds kTimeToEndTree{20};
 struct WardenHandle {
   pid_t pid = -1;
   UniqueFd channel;           // to the warden; closes when it is gone (supervisor_channel.h)
-  UniqueFd first_supervisor;  // the channel to the supervisor of the first generation
+  UniqueFd first_supervisor;  // the channel to the supervisor of the first generation, if any
 };
 
 // `line`'s memory is overwritten in the new processes. Throws kIo.
 WardenHandle start_warden(const RankProgram& program, CommandLine line);
+// The same without a supervisor, for a dlrun that has no ranks of its own (--hosts, SLURM).
+WardenHandle start_warden_of_helpers(CommandLine line);
 
 }  // namespace dl::launcher

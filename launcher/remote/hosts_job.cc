@@ -126,11 +126,10 @@ int run_job_on(const HostSource& source, const Reach& reach, const Options& opti
   }
   const int hosts = static_cast<int>(job.plan.hosts.size());
   const int logs = options.log_dir.empty() ? 0 : 2 * ranks;
-  const rlimit open_files = raise_descriptor_limit(
-      descriptors_for(0, !options.log_dir.empty()) + hosts * kFdsOfHost + logs, hosts,
-      kHighestRankFd);
+  raise_descriptor_limit(descriptors_for(0, !options.log_dir.empty()) + hosts * kFdsOfHost + logs,
+                         hosts, kHighestRankFd);
   JobSignals::hold();
-  StartOnHosts starter(std::move(job), start_warden({{}, {}, open_files}, line));
+  StartOnHosts starter(std::move(job), start_warden_of_helpers(line));
   return Front(options, starter).run();
 }
 
