@@ -184,7 +184,7 @@ TEST(Signal, ThatWasIgnoredStaysIgnored) {
   ASSERT_TRUE(run.wait_for_out("ready\n"));
   for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGALRM, SIGUSR2, SIGTSTP}) run.signal(signal);
   EXPECT_TRUE(answers(run));
-  EXPECT_EQ(tests::state_of(run.pid()), 'S');
+  EXPECT_NE(tests::state_of(run.pid()), 'T');
   run.signal(SIGTERM);
   EXPECT_EQ(run.wait(), 128 + SIGTERM);
   EXPECT_THAT(run.err(), HasSubstr("dlrun: stopped by SIGTERM"));
