@@ -27,6 +27,7 @@
 #include "collectives/init/launch.h"
 #include "core/base/env.h"
 #include "core/base/number.h"
+#include "core/base/shell.h"
 #include "core/base/unique_fd.h"
 
 namespace dl {
@@ -106,12 +107,10 @@ std::vector<std::string> own_command_line() {
 }
 
 std::string find_dlrun(const fs::path& program) {
-  std::string folders = program.parent_path().string();
-  if (const auto path = env::get(env::Var::kPath)) folders += ":" + *path;
-  std::istringstream list(folders);
-  for (std::string folder; std::getline(list, folder, ':');) {
-    const std::string file = fs::path(folder) / "dlrun";
-    if (!folder.empty() && ::access(file.c_str(), X_OK) == 0) return file;
+  std::vector<std::string> files = candidates_in_path("dlrun");
+  files.insert(files.begin(), program.parent_path() / "dlrun");
+  for (const std::string& file : files) {
+    if (why_not_executable(file) == 0) return file;
   }
   throw_error(ErrorKind::kNotFound,
               "spawn: there is no dlrun in {} or in PATH; put it beside the program or add its "
@@ -178,7 +177,7 @@ int run_dlrun(std::vector<std::string> line, const std::string& summons) {
   while (::waitpid(pid, &status, 0) < 0) {
     if (errno != EINTR) throw_errno(errno, "spawn: wait for dlrun");
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return shell_exit_code(status);
 }
 
 struct Report {

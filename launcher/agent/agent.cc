@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "core/base/deadline.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
+#include "core/base/shell.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/torch_store/serve.h"
@@ -394,14 +394,6 @@ void Agent::meet_again() {
 
 // A supervisor or warden that is gone.
 
-namespace {
-
-int shell_code(int status) {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-}  // namespace
-
 void Agent::on_supervisor_lost() {
   if (is_over_ || std::exchange(supervisor_is_lost_, true)) return;
   if (warden_is_gone_) {
@@ -424,8 +416,9 @@ void Agent::on_swept(int status) {
     act(machine_.swept());
     return;
   }
-  end_without_supervisor(shell_code(status), fmt::format("the supervisor {}; all ranks were ended",
-                                                         how_it_ended(status)));
+  end_without_supervisor(
+      shell_exit_code(status),
+      fmt::format("the supervisor {}; all ranks were ended", how_it_ended(status)));
 }
 
 void Agent::on_no_supervisor(int error) {
@@ -450,7 +443,7 @@ void Agent::on_warden_lost() {
 void Agent::on_warden_gone(std::optional<int> status) {
   if (is_over_) return;
   warden_is_gone_ = true;
-  const int code = shell_code(status.value_or(0));
+  const int code = shell_exit_code(status.value_or(0));
   const std::string how = "the warden " + how_it_ended(status.value_or(0));
   if (supervisor_is_lost_) {
     end_without_supervisor(code, how + ", and the supervisor is gone too; all ranks were ended");

@@ -12,9 +12,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <string_view>
 
-#include "core/base/env.h"
+#include "core/base/shell.h"
 #include "core/base/unique_fd.h"
 
 namespace dl::launcher {
@@ -30,11 +29,8 @@ bool lacks_interpreter(const std::string& path) {
 
 // 0, or the errno value that says why the file cannot be executed.
 int why_not(const std::string& path) {
-  struct stat found{};
-  if (::stat(path.c_str(), &found) != 0) return errno;
-  if (S_ISDIR(found.st_mode)) return EISDIR;
-  if (::access(path.c_str(), X_OK) != 0) return errno;
-  return lacks_interpreter(path) ? ENOEXEC : 0;
+  const int error = why_not_executable(path);
+  return error == 0 && lacks_interpreter(path) ? ENOEXEC : error;
 }
 
 Program refused(const std::string& path, int error) {
@@ -55,18 +51,12 @@ Program find_executable(const std::string& name) {
     const int error = why_not(name);
     return error == 0 ? Program{name, 0, ""} : refused(name, error);
   }
-  const std::string path = env::get(env::Var::kPath).value_or("/usr/local/bin:/usr/bin:/bin");
   Program close;  // found on the way, but not executable
-  std::string_view rest = path;
-  while (true) {
-    const std::string_view folder = rest.substr(0, rest.find(':'));
-    const std::string candidate = folder.empty() ? name : fmt::format("{}/{}", folder, name);
+  for (const std::string& candidate : candidates_in_path(name)) {
     const int error = why_not(candidate);
     if (error == 0) return {candidate, 0, ""};
     if ((error == EACCES || error == ENOEXEC) && close.path.empty())
       close = refused(candidate, error);
-    if (folder.size() == rest.size()) break;
-    rest.remove_prefix(folder.size() + 1);
   }
   if (!close.path.empty()) return close;
   if (::access(name.c_str(), F_OK) == 0) {

@@ -1,10 +1,11 @@
 #include "rendezvous/first_cause/first_cause.h"
 
 #include <fmt/core.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "core/base/shell.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -50,7 +51,7 @@ bool RankEnd::is_follower() const {
 }
 
 int RankEnd::exit_code() const {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return shell_exit_code(status);
 }
 
 std::string rank_list(std::vector<int> ranks) {

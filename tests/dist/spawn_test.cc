@@ -115,6 +115,23 @@ TEST(Spawn, FindsDlrunInPathAndSaysIfThereIsNone) {
   EXPECT_THAT(lines_of(with.out), UnorderedElementsAre("rank 0", "rank 1"));
 }
 
+TEST(Spawn, TakesAFileDlrunBesideAProgramWhoseFolderHasAColon) {
+  const tests::TempDir folder;
+  const std::string beside = folder.path() + "/a:b";
+  std::filesystem::create_directory(beside);
+  const std::string copy = beside + "/program";
+  std::filesystem::copy(program("spawn_probe"), copy);
+  const std::string bin = std::filesystem::path(program("dlrun")).parent_path();
+  // A folder of that name is passed over; execve() would refuse it.
+  std::filesystem::create_directory(beside + "/dlrun");
+  const Ended elsewhere = end_of({copy, "plain"}, {"PATH=" + bin});
+  EXPECT_EQ(elsewhere.code, 0) << elsewhere.err;
+  std::filesystem::remove(beside + "/dlrun");
+  std::filesystem::create_symlink(program("dlrun"), beside + "/dlrun");
+  const Ended here = end_of({copy, "plain"}, {"PATH=/nonexistent"});
+  EXPECT_EQ(here.code, 0) << here.err;
+}
+
 TEST(Spawn, RanksEndWithTheProgramThatSpawnedThem) {
   for (const int signal : {SIGKILL, SIGTERM}) {
     Process process({program("spawn_probe"), "wait"});

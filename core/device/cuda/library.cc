@@ -9,6 +9,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/module_folders.h"
+#include "core/base/shell.h"
 
 namespace dl::cuda {
 namespace {
@@ -43,11 +44,7 @@ void add_python(std::vector<fs::path>& folders, const fs::path& prefix) {
 std::vector<fs::path> python_prefixes() {
   constexpr int kMostLinks = 8;
   std::vector<fs::path> prefixes;
-  const std::string path = env::get(Var::kPath).value_or("");
-  for (std::size_t begin = 0; begin <= path.size() && prefixes.empty();) {
-    const std::size_t end = std::min(path.find(':', begin), path.size());
-    fs::path python = fs::path(path.substr(begin, end - begin)) / "python3";
-    begin = end + 1;
+  for (fs::path python : candidates_in_path("python3")) {
     std::error_code error;
     if (!python.is_absolute() || !fs::exists(python, error)) continue;
     for (int i = 0; i < kMostLinks && !python.empty(); ++i) {
@@ -57,6 +54,7 @@ std::vector<fs::path> python_prefixes() {
     }
     prefixes.emplace_back("/usr/local");
     if (const auto home = env::get(Var::kHome)) prefixes.push_back(fs::path(*home) / ".local");
+    break;
   }
   return prefixes;
 }

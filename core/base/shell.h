@@ -1,0 +1,24 @@
+// A shell's rules for programs: where it finds one by name, and the number it gives to an end.
+//
+// Thread-safety: everything here may be used from any thread, while none changes the environment.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dl {
+
+// The files that `name`, which has no slash, may mean: one for each folder of PATH, in its order,
+// whether it exists or not. An empty entry of PATH is the current folder; without
+// PATH, or if it is empty, the folders are /usr/local/bin, /usr/bin and /bin.
+std::vector<std::string> candidates_in_path(const std::string& name);
+
+// 0, or the errno value that says why this process may not execute the file; EISDIR for a folder.
+// What stands in the file is not looked at.
+int why_not_executable(const std::string& path);
+
+// The exit code of a process that ended with `wait_status`, as waitpid() gives it: 128 + n after
+// signal n.
+int shell_exit_code(int wait_status);
+
+}  // namespace dl
