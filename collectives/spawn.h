@@ -20,7 +20,8 @@
 // If the function of a rank throws, or a rank dies, the others are ended and spawn() throws
 // SpawnError in the first process. If that process dies, so do the ranks.
 // Thread-safety: one thread at a time. SIGINT and SIGQUIT are ignored while spawn() waits, as with
-// system(3), because dlrun handles them. If SIGINT has ended the ranks, spawn() raises it again.
+// system(3), because dlrun handles them. If one of the two has ended the ranks, spawn() raises it
+// again: Ctrl-C and Ctrl-\ end the program as they would without ranks.
 #pragma once
 
 #include <functional>

@@ -118,21 +118,49 @@ std::string find_dlrun(const fs::path& program) {
               program.parent_path().string());
 }
 
-// Runs in this program's memory until exec (vfork), so it may make system calls only.
-pid_t start(const std::vector<char*>& argv, const std::vector<char*>& environment,
-            const struct sigaction& at_interrupt, const struct sigaction& at_quit) {
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::vfork();  // NOLINT(bugprone-unsafe-functions): posix_spawn has no prctl()
-  if (pid != 0) return pid;
-  ::sigaction(SIGINT, &at_interrupt, nullptr);
-  ::sigaction(SIGQUIT, &at_quit, nullptr);
+// What dlrun is started with.
+struct Start {
+  std::vector<char*> argv;         // ends with a null pointer; so does environment
+  std::vector<char*> environment;  // as execve() takes it
+  int inherited_fd = -1;           // close-on-exec in this process
+  struct sigaction at_interrupt = {};
+  struct sigaction at_quit = {};
+};
+
+// Runs in this program's memory until exec (vfork), so it may make system calls only. Its signals
+// are blocked: a handler of the program would run in that memory, too.
+[[noreturn]] void become(const Start& start, pid_t parent) {
+  ::sigaction(SIGINT, &start.at_interrupt, nullptr);
+  ::sigaction(SIGQUIT, &start.at_quit, nullptr);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action = {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(signal, &action, nullptr);
+  }
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (::prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && ::getppid() == parent) {
-    ::execve(argv[0], argv.data(), environment.data());
+  if (::fcntl(start.inherited_fd, F_SETFD, 0) == 0 && ::prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 &&
+      ::getppid() == parent) {
+    ::execve(start.argv[0], start.argv.data(), start.environment.data());
   }
   ::_exit(127);
+}
+
+pid_t start_child(const Start& start) {
+  const pid_t parent = ::getpid();
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = ::vfork();  // NOLINT(bugprone-unsafe-functions): posix_spawn has no prctl()
+  if (pid == 0) become(start, parent);
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return pid;
 }
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
@@ -163,15 +191,17 @@ class WithoutInterrupts {
 };
 
 // Returns dlrun's exit code.
-int run_dlrun(std::vector<std::string> line, const std::string& summons) {
+int run_dlrun(std::vector<std::string> line, const std::string& summons, int report_fd) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
   entries.push_back(std::string(env::name_of(env::Var::kSpawn)) + "=" + summons);
-  const std::vector<char*> argv = pointers_to(line);
-  const std::vector<char*> environment = pointers_to(entries);
 
   const WithoutInterrupts quiet;
-  const pid_t pid = start(argv, environment, quiet.at_interrupt, quiet.at_quit);
+  const pid_t pid = start_child({.argv = pointers_to(line),
+                                 .environment = pointers_to(entries),
+                                 .inherited_fd = report_fd,
+                                 .at_interrupt = quiet.at_interrupt,
+                                 .at_quit = quiet.at_quit});
   if (pid < 0) throw_errno(errno, "spawn: start dlrun");
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0) {
@@ -226,10 +256,10 @@ void spawn(const std::function<void(int rank)>& function, int nprocs) {
            "call the function with dl::rank()",
            launch.rank, launch.world_size, launch.told_by);
 
-  UniqueFd made(::memfd_create("dlrun-spawn", 0));
+  UniqueFd made(::memfd_create("dlrun-spawn", MFD_CLOEXEC));
   if (!made) throw_errno(errno, "spawn: memfd_create");
-  // dlrun and the ranks inherit it, so it is not close-on-exec. O_APPEND keeps their lines apart.
-  const UniqueFd report(::fcntl(made.get(), F_DUPFD, kLeastReportFd));
+  // O_APPEND keeps the lines of dlrun and the ranks apart.
+  const UniqueFd report(::fcntl(made.get(), F_DUPFD_CLOEXEC, kLeastReportFd));
   if (!report || ::fcntl(report.get(), F_SETFL, O_APPEND) != 0) {
     throw_errno(errno, "spawn: memfd");
   }
@@ -246,9 +276,12 @@ void spawn(const std::function<void(int rank)>& function, int nprocs) {
                                    "--"};
   line.insert(line.end(), program.begin(), program.end());
   std::fflush(nullptr);  // so that this process's lines come before those of the ranks
-  const int exit_code = run_dlrun(std::move(line), std::to_string(call) + ":" + fd);
+  const int exit_code = run_dlrun(std::move(line), std::to_string(call) + ":" + fd, report.get());
   const Report found = read_report(report.get());
-  if (found.failure && found.failure->rank() < 0 && exit_code == 128 + SIGINT) ::raise(SIGINT);
+  const bool is_fault_of_rank = found.failure && found.failure->rank() >= 0;
+  for (const int signal : {SIGINT, SIGQUIT}) {
+    if (!is_fault_of_rank && exit_code == 128 + signal) ::raise(signal);
+  }
   if (found.failure) throw *found.failure;
   if (exit_code != 0) {
     throw SpawnError(-1, exit_code,

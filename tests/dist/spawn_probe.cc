@@ -1,11 +1,17 @@
 // spawn_probe CASE [WORD...]: a program that spawns ranks, for spawn_test.
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <thread>
 
 #include "collectives/init.h"
 #include "collectives/spawn.h"
@@ -44,6 +50,46 @@ void one_fails(const Fail& fail) {
   }
 }
 
+std::atomic<bool> looks_at_handlers{false};
+
+bool has_report() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string name = std::filesystem::read_symlink(entry, gone);
+    if (name.find("dlrun-spawn") != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Starts a program while spawn() waits for the ranks, which end when standard input does.
+void show_inherited_descriptors() {
+  std::thread other;
+  if (!dl::is_spawned()) {
+    other = std::thread([] {
+      while (!has_report()) std::this_thread::yield();
+      std::FILE* const listing = ::popen("ls -l /proc/self/fd", "r");
+      char line[512];
+      while (std::fgets(line, sizeof line, listing) != nullptr) std::fputs(line, stdout);
+      ::pclose(listing);
+      say("listed");
+    });
+  }
+  dl::spawn(
+      [](int) {
+        char byte = 0;
+        while (::read(STDIN_FILENO, &byte, 1) > 0) {
+        }
+      },
+      1);
+  other.join();
+}
+
+void end_by_default(int signal) {
+  const rlimit no_core{};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::signal(signal, SIG_DFL);
+}
+
 int run(const std::string& what, const std::string& word) {
   if (what == "sum") {
     if (!dl::is_spawned()) say("first " + word);
@@ -68,7 +114,17 @@ int run(const std::string& what, const std::string& word) {
     dl::spawn([](int) { dl::spawn([](int) {}, 1); }, 1);
   } else if (what == "none") {
     dl::spawn([](int) {}, 0);
+  } else if (what == "descriptors") {
+    show_inherited_descriptors();
+  } else if (what == "handlers") {
+    if (!dl::is_spawned()) {
+      for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) ::signal(signal, [](int) {});
+      ::signal(SIGHUP, SIG_IGN);
+    }
+    looks_at_handlers = true;
+    dl::spawn([](int) {}, 1);
   } else if (what == "wait") {  // until something ends them
+    end_by_default(SIGQUIT);
     dl::spawn(
         [](int rank) {
           say(fmt::format("up {}", rank));
@@ -82,6 +138,25 @@ int run(const std::string& what, const std::string& word) {
 }
 
 }  // namespace
+
+// In place of libc's: says what would run in this program's memory before dlrun does.
+extern "C" int execve(const char* path, char* const argv[], char* const envp[]) noexcept {
+  if (looks_at_handlers) {
+    int handlers = 0;
+    int ignored = 0;
+    for (int signal = 1; signal < NSIG; ++signal) {
+      struct sigaction action = {};
+      if (::sigaction(signal, nullptr, &action) != 0) continue;
+      if (action.sa_handler == SIG_IGN) ++ignored;
+      if (action.sa_handler != SIG_IGN && action.sa_handler != SIG_DFL) ++handlers;
+    }
+    char text[] = "handlers 0 ignored 0\n";
+    text[9] = static_cast<char>(text[9] + handlers);
+    text[19] = static_cast<char>(text[19] + ignored);
+    (void)!::write(STDOUT_FILENO, text, sizeof text - 1);
+  }
+  return static_cast<int>(::syscall(SYS_execve, path, argv, envp));
+}
 
 int main(int argc, char** argv) {
   return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");

@@ -1,7 +1,9 @@
 // dl::spawn() in whole programs: a program starts itself as ranks, and learns how they ended.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/unique_fd.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
 
@@ -141,6 +144,36 @@ TEST(Spawn, RanksEndWithTheProgramThatSpawnedThem) {
     EXPECT_TRUE(tests::eventually([&] { return tests::processes_with(process.mark()).empty(); }));
     EXPECT_EQ(process.wait(), 128 + signal);
   }
+}
+
+TEST(Spawn, WhatEndsTheRanksFromTheKeyboardEndsTheProgram) {
+  for (const int signal : {SIGINT, SIGQUIT}) {
+    Process process({program("spawn_probe"), "wait"});
+    ASSERT_TRUE(process.wait_for_out("up 0\n")) << process.err();
+    ASSERT_TRUE(process.wait_for_out("up 1\n")) << process.err();
+    for (const pid_t pid : tests::processes_with(process.mark())) {
+      // The terminal sends it to every process of its foreground group.
+      if (pid == process.pid() || tests::name_of(pid) == "dlrun") ::kill(pid, signal);
+    }
+    EXPECT_EQ(process.wait(), 128 + signal) << process.err();
+    EXPECT_THAT(process.err(), Not(HasSubstr("error: spawn")));
+  }
+}
+
+TEST(Spawn, GivesItsReportToNoProgramOfAnotherThread) {
+  int input[2];
+  ASSERT_EQ(::pipe2(input, O_CLOEXEC), 0);
+  const UniqueFd from(input[0]);
+  UniqueFd to(input[1]);
+  Process process({program("spawn_probe"), "descriptors"}, {.stdin_fd = from.get()});
+  EXPECT_TRUE(process.wait_for_out("listed\n")) << process.err();
+  to.reset();
+  EXPECT_EQ(process.wait(), 0) << process.err();
+  EXPECT_THAT(process.out(), AllOf(HasSubstr("/proc/"), Not(HasSubstr("dlrun-spawn"))));
+}
+
+TEST(Spawn, NoHandlerOfTheProgramRunsBetweenForkAndExec) {
+  EXPECT_THAT(end_of_probe("handlers").out, testing::StartsWith("handlers 0 ignored 1\n"));
 }
 
 }  // namespace
