@@ -186,7 +186,7 @@ constexpr OptionRow kTable[] = {
     {.name = "--report-fd", .value = "FD", .group = Group::kShown,
      .help = "how a failed job ended goes to this descriptor, not to stderr",
      .about = "for programs that start dlrun: if the job of this node fails, `failed RANK EXIT-CODE` and a line's end, then the lines that dlrun otherwise shows at the end, are written to this descriptor of dlrun's, and not to "
-              "stderr. RANK is the rank that failed first, -1 for none or one of another host",
+              "stderr. RANK is the rank that failed first, -1 for none or one of another host. If the descriptor does not take them, stderr has the lines and the reason",
      .read = read::report_fd},
     {.name = "--timestamp-output", .group = Group::kShown, .origin = Origin::kMpirun,
      .help = "each line begins with the time at which it was shown",

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <string_view>
 
 #include "launcher/cli/line_prefix.h"
 #include "launcher/plan/machine.h"
@@ -22,17 +23,20 @@ namespace {
 
 std::string text_of_lost_output(LostStream lost) {
   const char* const name = lost.stream == Stream::kOut ? "standard output" : "standard error";
+  if (lost.error == ETIME) return fmt::format("{} was not read in time; its end is lost", name);
   if (lost.error == EBADF) return fmt::format("{} is closed: what ranks write to it is lost", name);
   return fmt::format("write to {}: {}", name, std::strerror(lost.error));
 }
 
-// Writes the report of --report-fd, in one write(): ranks may append to the same file.
-void write_report(int fd, const Verdict& verdict) {
-  const std::string text = fmt::format("failed {} {}\n{}\n", verdict.rank, verdict.exit_code,
-                                       fmt::join(verdict.page, "\n"));
-  if (::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw_errno(errno, fmt::format("write to descriptor {} of --report-fd", fd));
+// Returns 0, or the errno value of the write that failed. One write() unless the file takes only a
+// part: ranks may append to the same file.
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno != EINTR) return errno;
+    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
   }
+  return 0;
 }
 
 }  // namespace
@@ -228,6 +232,7 @@ void Front::report() {
 
 // EPIPE: a program in a pipeline ends silently when its reader is gone.
 void Front::on_output_lost(LostStream lost) {
+  if (!lost_) lost_ = lost;
   if (lost.error == EPIPE) {
     agent_->stop({128 + SIGPIPE, ""}, SIGTERM);
   } else {
@@ -246,20 +251,34 @@ int Front::bring_out(Verdict verdict) {
         "them:");
     for (const std::string& one : left) verdict.page.push_back("  " + one);
   }
-  if (options_.report_fd >= 0 && verdict.exit_code != 0) {
-    write_report(options_.report_fd, verdict);
-    verdict.page.clear();
-  }
-  output_.show(verdict.page);
+  output_.log(verdict.page);
+  if (!has_reported(verdict)) output_.show(verdict.page);
   agent_->keep_files(verdict);
   output_.finish();
-  const std::optional<LostStream> lost = output_.lost();
-  if (!lost || verdict.exit_code != 0) return verdict.exit_code;
-  if (lost->error == ETIME && last_interrupt_ != 0) return 128 + last_interrupt_;
-  if (lost->error == ETIME) return 1;  // a disk hangs; finish() has reported it
-  if (lost->error == EPIPE) return 128 + SIGPIPE;
-  output_.say_last(text_of_lost_output(*lost));
-  return 1;
+  if (verdict.exit_code != 0 || !output_.lost()) return verdict.exit_code;
+  lost_ = output_.lost();
+  const Verdict after_loss{exit_code_of(*lost_), {}};
+  const bool was_said = lost_->error == ETIME || lost_->error == EPIPE;
+  if (!has_reported(after_loss) && !was_said) output_.say_last(text_of_lost_output(*lost_));
+  return after_loss.exit_code;
+}
+
+// ETIME: finish() has said it. EPIPE: see on_output_lost().
+int Front::exit_code_of(LostStream lost) const {
+  if (lost.error == ETIME && last_interrupt_ != 0) return 128 + last_interrupt_;
+  return lost.error == EPIPE ? 128 + SIGPIPE : 1;
+}
+
+bool Front::has_reported(const Verdict& verdict) {
+  if (options_.report_fd < 0 || verdict.exit_code == 0) return false;
+  std::string page = fmt::format("{}", fmt::join(verdict.page, "\n"));
+  if (page.empty() && lost_) page = text_of_lost_output(*lost_);
+  const int error = write_all(
+      options_.report_fd, fmt::format("failed {} {}\n{}\n", verdict.rank, verdict.exit_code, page));
+  if (error == 0) return true;
+  output_.say(fmt::format("write to descriptor {} of --report-fd: {}", options_.report_fd,
+                          std::strerror(error)));
+  return false;
 }
 
 }  // namespace dl::launcher

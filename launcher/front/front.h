@@ -61,6 +61,10 @@ class Front : private AgentEvents {
   void report();
   void on_output_lost(LostStream lost);
   int bring_out(Verdict verdict);
+  int exit_code_of(LostStream lost) const;
+  // Writes a failure to --report-fd. False: there is none to write, or it cannot be written, which
+  // is said.
+  bool has_reported(const Verdict& verdict);
 
   const Options& options_;
   std::string host_;  // of the agent
@@ -79,6 +83,7 @@ class Front : private AgentEvents {
   SaveRequests save_requests_;
   int interrupts_ = 0;
   int last_interrupt_ = 0;  // its signal
+  std::optional<LostStream> lost_;
   Clock::time_point began_ = Clock::now();
 };
 

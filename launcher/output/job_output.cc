@@ -85,11 +85,16 @@ void JobOutput::say(const std::string& line) {
 void JobOutput::say_beside(const Sink* silent, const std::string& line) {
   const std::string text = said_by_dlrun(line);
   if (node_ != nullptr) node_->log(text);
-  if (silent != &err() && !err().is_broken()) {
-    err().write(text);
-  } else if (own_err_) {
-    out_.write(text);
+  for (Sink* const sink : {&err(), &out_}) {
+    if (sink == silent || sink->is_broken()) continue;
+    sink->write(text);
+    return;
   }
+}
+
+void JobOutput::log(const std::vector<std::string>& lines) {
+  if (node_ == nullptr) return;
+  for (const std::string& line : lines) node_->log(said_by_dlrun(line));
 }
 
 // Which ranks stand still.
@@ -226,9 +231,6 @@ void JobOutput::run_until(const std::function<bool()>& over) {
 void JobOutput::show(const std::vector<std::string>& page) {
   io_.restart();
   page_ = page;
-  if (node_ != nullptr) {
-    for (const std::string& line : page) node_->log(said_by_dlrun(line));
-  }
   run_until([this] {
     return is_shown(err()) || err().is_broken() || readers_are_given_up() || disk_is_given_up();
   });
@@ -286,7 +288,7 @@ void JobOutput::say_what_is_lost() {
     if (sink == nullptr || sink->is_broken()) continue;
     const std::uint64_t bytes = sink->unwritten() + behind(*sink);
     if (bytes == 0) continue;
-    lost_ = LostStream{sink == &out_ ? Stream::kOut : Stream::kErr, ETIME};
+    if (!lost_) lost_ = LostStream{sink == &out_ ? Stream::kOut : Stream::kErr, ETIME};
     say_beside(sink, fmt::format("{} bytes for {} were not read in time{}", bytes, name_of(*sink),
                                  where_the_lost_are()));
   }

@@ -58,6 +58,9 @@ class JobOutput : public FrameTaker {
 
   const Sink& out() const { return out_; }
 
+  // To the node's log alone.
+  void log(const std::vector<std::string>& lines);
+
   // The end, once the node's streams are drained. show() returns when `page` can be written behind
   // them; finish() when readers and disk have all of it. They run the event loop, and wait for
   // readers without a limit until hurry_until() sets one, and for a disk as long as it goes on
@@ -70,8 +73,8 @@ class JobOutput : public FrameTaker {
   bool is_finishing() const { return finishing_; }
   // The readers get until then, or a second if that is over by the time of begin_finish().
   void hurry_until(Clock::time_point deadline);
-  // The stream whose bytes finish() has lost in part; the error is ETIME if hurry_until() ended the
-  // wait.
+  // The first stream whose bytes finish() has lost in part; the error is ETIME if hurry_until()
+  // ended the wait.
   const std::optional<LostStream>& lost() const { return lost_; }
 
  private:
@@ -94,7 +97,7 @@ class JobOutput : public FrameTaker {
   bool has_logs() const { return node_ != nullptr && node_->has_logs(); }
   void tick();
   void watch_reader(Sink& sink, Announced& announced);
-  // To the log, and to a stream that `silent` is not.
+  // To the log and to stderr, or stdout if stderr is broken; never to `silent`.
   void say_beside(const Sink* silent, const std::string& line);
   std::vector<int> ranks_standing_still(const Sink& sink) const;
   std::uint64_t behind(const Sink& sink) const;

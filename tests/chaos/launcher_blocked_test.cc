@@ -1,6 +1,7 @@
 // Nobody reads dlrun's output, or the disk under its logs takes nothing: it is said, and everything
 // that does not need that reader or disk goes on.
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -37,6 +38,9 @@ std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
+
+// What `ulimit -f 1` of sh leaves a file.
+constexpr std::size_t kBlock = 512;
 
 // A pipe of which nobody reads until read_all().
 class Unread {
@@ -359,6 +363,80 @@ TEST(LogDir, KeepsWhatDlrunSays) {
                          "echo '{\"message\": \"bad batch\"}' > $TORCHELASTIC_ERROR_FILE; exit 3"));
   EXPECT_EQ(run.wait(), 3);
   EXPECT_THAT(contents(latest(folder, "node_0.log")), HasSubstr(": bad batch\n"));
+}
+
+// --report-fd takes the page instead of stderr, for a program that has started dlrun.
+
+UniqueFd inherited(int fd) {
+  const int own = ::fcntl(fd, F_DUPFD, 100);
+  if (own < 0) throw std::runtime_error("dup");
+  return UniqueFd(own);
+}
+
+TEST(Report, HasThePageThatTheLogHasToo) {
+  const tests::TempDir folder;
+  Unread report;
+  UniqueFd end = inherited(report.writer());
+  tests::Process run(job({"--report-fd", std::to_string(end.get()), "--log-dir", folder.path()},
+                         "test $RANK = 1 || exec sleep 300; exit 3"));
+  EXPECT_EQ(run.wait(), 3);
+  end.reset();
+  EXPECT_THAT(report.read_all(), testing::StartsWith("failed 1 3\nrank 1 "));
+  EXPECT_EQ(run.err(), "");
+  EXPECT_THAT(contents(latest(folder, "node_0.log")), HasSubstr(" ended with exit code 3"));
+}
+
+TEST(Report, ThatCannotBeWrittenLeavesThePageOnStderr) {
+  Unread nobody;
+  UniqueFd pipe = inherited(nobody.writer());
+  nobody.leave();
+  const UniqueFd device(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const UniqueFd full = inherited(device.get());
+  for (const auto& [fd, why] :
+       {std::pair(pipe.get(), "Broken pipe"), std::pair(full.get(), "No space left on device")}) {
+    tests::Process run(job({"--report-fd", std::to_string(fd)}, "exit 3", 1));
+    EXPECT_EQ(run.wait(), 3);
+    EXPECT_THAT(run.err(), AllOf(HasSubstr("dlrun: rank 0 "), HasSubstr(" ended with exit code 3"),
+                                 HasSubstr("of --report-fd: " + std::string(why) + "\n")));
+  }
+}
+
+TEST(Report, OfWhichAFileTakesAPartIsOnStderrToo) {
+  const tests::TempDir folder;
+  const std::string line = fmt::format(
+      "ulimit -f 1; exec {} --report-fd 9 --nproc-per-node 1 sh -c 'exit 3' 9>>{}/report",
+      tests::program("dlrun"), folder.path());
+  std::ofstream(folder.path() + "/report") << std::string(kBlock - 20, 'x');
+  tests::Process run({"sh", "-c", line});
+  EXPECT_EQ(run.wait(), 3);
+  EXPECT_THAT(contents(folder.path() + "/report"), testing::EndsWith("xfailed 0 3\nrank 0 (n"));
+  EXPECT_THAT(run.err(), HasSubstr("dlrun: rank 0 "));
+}
+
+TEST(Report, SaysThatOutputWasLost) {
+  const tests::TempDir folder;
+  Unread output, report;
+  UniqueFd end = inherited(report.writer());
+  tests::Process run(job({"--report-fd", std::to_string(end.get())}, "seq 1 40000", 1),
+                     {.stdout_fd = output.writer()});
+  end.reset();
+  ASSERT_TRUE(run.wait_for_err("all ranks have ended")) << run.err();
+  output.leave();
+  EXPECT_EQ(run.wait(), 128 + SIGPIPE);
+  EXPECT_EQ(report.read_all(), "failed -1 141\nwrite to standard output: Broken pipe\n");
+}
+
+TEST(Report, SaysThatTheReaderHasLeftBeforeTheRanks) {
+  Unread output, report;
+  UniqueFd end = inherited(report.writer());
+  const int writer = output.writer();
+  tests::Process run(job({"--report-fd", std::to_string(end.get())}, "exec yes", 1),
+                     {.stdout_fd = writer});
+  end.reset();
+  EXPECT_TRUE(tests::eventually([&] { return output.is_full(); }));
+  output.leave();
+  EXPECT_EQ(run.wait(), 128 + SIGPIPE);
+  EXPECT_EQ(report.read_all(), "failed -1 141\nwrite to standard output: Broken pipe\n");
 }
 
 }  // namespace
