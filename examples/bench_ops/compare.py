@@ -24,14 +24,14 @@ def torch_rows(n):
     import torch.nn.functional as F
     v = ((torch.arange(n) * 37 + 11) % 6400).float() / 800 - 3
     m = v.view({1_000: 25, 100_000: 250, 10_000_000: 2_500}[n], -1)
-    narrow, half, leaf, into = v.view(-1, 10), v.bfloat16(), m.clone().requires_grad_(), m.clone()
+    narrow, half, leaf = v.view(-1, 10), v.bfloat16(), m.clone().requires_grad_()
     images = v.view(2, 4, -1).permute(0, 2, 1)
 
     def backward(f):
         f(leaf, 1).backward(m)
         leaf.grad = None
 
-    return {
+    rows = {
         "sum": lambda: v.sum(), "sum(0)": lambda: m.sum(0), "sum(1)": lambda: m.sum(1), "sum(0) of 10": lambda: narrow.sum(0),
         "sum(1) of 10": lambda: narrow.sum(1), "mean": lambda: v.mean(), "mean(0)": lambda: m.mean(0), "mean(1)": lambda: m.mean(1),
         "prod": lambda: v.prod(), "max": lambda: v.max(), "max(0)": lambda: m.max(0), "max(1)": lambda: m.max(1), "argmax": lambda: v.argmax(),
@@ -44,7 +44,70 @@ def torch_rows(n):
         "log_softmax, backward": lambda: backward(F.log_softmax), "transposed copy": lambda: m.t().contiguous(),
         "channels-last copy": lambda: images.contiguous(), "cat(0)": lambda: torch.cat([m, m], 0), "cat(-1)": lambda: torch.cat([m, m], -1),
         "to(bf16)": lambda: v.to(torch.bfloat16), "to(f32) of bf16": lambda: half.to(torch.float32),
-        "add_ with alpha": lambda: into.add_(m, alpha=0.5), "gelu": lambda: F.gelu(m),
+    }
+    rows.update(elementwise(m, "") | elementwise(half.view_as(m), " bf16") | normalisations(v, m) | products_and_indices(v, m))
+    return rows
+
+
+def elementwise(m, suffix):
+    import torch
+    n, into, positive = m + 0.25, m.clone(), m.abs() + 0.5
+    rows = {
+        "add": lambda: m.add(n), "mul": lambda: m.mul(n), "div": lambda: m.div(n), "add a number": lambda: m.add(0.5),
+        "add_ with alpha": lambda: into.add_(m, alpha=0.5), "maximum": lambda: m.maximum(n), "lt": lambda: m.lt(n),
+        "relu": lambda: m.relu(), "sigmoid": lambda: m.sigmoid(), "tanh": lambda: m.tanh(), "silu": lambda: torch.nn.functional.silu(m),
+        "gelu": lambda: torch.nn.functional.gelu(m), "exp": lambda: m.exp(), "log": lambda: positive.log(), "sqrt": lambda: positive.sqrt(),
+    }
+    return {name + suffix: call for name, call in rows.items()}
+
+
+def normalisations(v, m):
+    import torch
+    import torch.nn.functional as F
+    x = v.view({1_000: (5, 8, 5, 5), 100_000: (10, 16, 25, 25), 10_000_000: (25, 64, 50, 125)}[v.numel()])
+    last, channels, width = x.contiguous(memory_format=torch.channels_last), x.shape[1], m.shape[1:]
+    scale, shift, mean, var = torch.ones(channels), torch.zeros(channels), torch.zeros(channels), torch.ones(channels)
+    w, b = torch.ones(width), torch.zeros(width)
+
+    def backward(call, data, *others):
+        leaves = [t.clone().requires_grad_() for t in (data, *others)]
+
+        def run():
+            call(*leaves).backward(data)
+            for leaf in leaves:
+                leaf.grad = None
+        return run
+
+    def trained(t, scales, shifts):
+        return F.batch_norm(t, mean, var, scales, shifts, True)
+
+    return {
+        "layer_norm": lambda: F.layer_norm(m, width, w, b), "layer_norm, backward": backward(lambda t: F.layer_norm(t, width, w, b), m),
+        "rms_norm": lambda: F.rms_norm(m, width, w), "group_norm": lambda: F.group_norm(x, 4, scale, shift),
+        "group_norm, backward": backward(lambda t: F.group_norm(t, 4, scale, shift), x),
+        "batch_norm, eval": lambda: F.batch_norm(x, mean, var, scale, shift), "batch_norm, backward": backward(trained, x, scale, shift),
+        "batch_norm, eval, channels-last": lambda: F.batch_norm(last, mean, var, scale, shift),
+        "batch_norm, backward, channels-last": backward(trained, last, scale, shift),
+    }
+
+
+def products_and_indices(v, m):
+    import torch
+    t, mask, into = m.t().contiguous(), m > 0, m.clone()
+    places = (torch.arange(v.numel()) * 7919 % m.shape[1]).view_as(m)
+    rows, columns = torch.arange(m.shape[0]) * 7 % m.shape[0], torch.arange(m.shape[1]) * 7 % m.shape[1]
+
+    def step(optimizer, **options):
+        p = v.clone().requires_grad_()
+        p.grad = v * 0.01
+        return optimizer([p], lr=1e-4, **options).step
+
+    return {
+        "matmul": lambda: m.matmul(t), "mv": lambda: m.matmul(v[:m.shape[1]]), "gather(1)": lambda: m.gather(1, places),
+        "scatter(1)": lambda: m.scatter(1, places, m), "scatter_add_(1)": lambda: into.scatter_add_(1, places, m),
+        "index_select(0)": lambda: m.index_select(0, rows), "index_select(1)": lambda: m.index_select(1, columns),
+        "embedding": lambda: torch.nn.functional.embedding(rows, m), "where": lambda: torch.where(mask, m, into),
+        "SGD, momentum": step(torch.optim.SGD, momentum=0.9), "Adam": step(torch.optim.Adam), "AdamW": step(torch.optim.AdamW),
     }
 
 

@@ -12,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +20,17 @@
 #include "core/device/parallel.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/embedding.h"
 #include "core/ops/index.h"
+#include "core/ops/indexing.h"
+#include "core/ops/linear.h"
+#include "core/ops/norm.h"
 #include "core/ops/order.h"
 #include "core/ops/reduce.h"
 #include "core/ops/softmax.h"
 #include "core/tensor/factories.h"
+#include "nn/optim/adam.h"
+#include "nn/optim/sgd.h"
 
 namespace {
 
@@ -57,19 +64,26 @@ double seconds_of(const std::function<void()>& call, clockid_t clock) {
   return least;
 }
 
-// A matrix of `elements`: ten times as wide as high, or so.
-std::vector<Row> rows_for(std::int64_t elements) {
-  const std::int64_t high = elements == 1'000 ? 25 : elements == 100'000 ? 250 : 2'500;
+Tensor numbers(std::int64_t elements) {
   Tensor v = dl::empty({elements});
   for (std::int64_t i = 0; i < elements; ++i) {
     v.data<float>()[i] = static_cast<float>((i * 37 + 11) % 6400) / 800.0F - 3.0F;
   }
-  const Tensor m = v.view({high, -1});
+  return v;
+}
+
+// Ten times as wide as high, or so.
+Tensor as_matrix(const Tensor& v) {
+  return v.view({v.numel() == 1'000 ? 25 : v.numel() == 100'000 ? 250 : 2'500, -1});
+}
+
+std::vector<Row> reductions_and_copies(std::int64_t elements) {
+  const Tensor v = numbers(elements);
+  const Tensor m = as_matrix(v);
   const Tensor narrow = v.view({-1, 10});
   const Tensor half = v.to(DType::kBF16);
   const Tensor leaf = m.clone().requires_grad_();
   const Tensor images = v.view({2, 4, -1}).permute({0, 2, 1});
-  const Tensor sum = m.clone();
   return {
       {"sum", [=] { v.sum(); }},
       {"sum(0)", [=] { m.sum(0); }},
@@ -119,9 +133,118 @@ std::vector<Row> rows_for(std::int64_t elements) {
       {"cat(-1)", [=] { dl::cat({m, m}, -1); }},
       {"to(bf16)", [=] { v.to(DType::kBF16); }},
       {"to(f32) of bf16", [=] { half.to(DType::kF32); }},
-      {"add_ with alpha", [=] { Tensor(sum).add_(m, 0.5); }},
-      {"gelu", [=] { gelu(m); }},
   };
+}
+
+std::vector<Row> elementwise(std::int64_t elements, DType dtype) {
+  const Tensor m = as_matrix(numbers(elements)).to(dtype);
+  const Tensor n = (m + 0.25).to(dtype);
+  const Tensor sum = m.clone();
+  const Tensor positive = m.abs().add(0.5).to(dtype);
+  std::vector<Row> rows{
+      {"add", [=] { m.add(n); }},
+      {"mul", [=] { m.mul(n); }},
+      {"div", [=] { m.div(n); }},
+      {"add a number", [=] { m.add(0.5); }},
+      {"add_ with alpha", [=] { Tensor(sum).add_(m, 0.5); }},
+      {"maximum", [=] { m.maximum(n); }},
+      {"lt", [=] { m.lt(n); }},
+      {"relu", [=] { m.relu(); }},
+      {"sigmoid", [=] { m.sigmoid(); }},
+      {"tanh", [=] { m.tanh(); }},
+      {"silu", [=] { m.silu(); }},
+      {"gelu", [=] { gelu(m); }},
+      {"exp", [=] { m.exp(); }},
+      {"log", [=] { positive.log(); }},
+      {"sqrt", [=] { positive.sqrt(); }},
+  };
+  if (dtype == DType::kBF16) {
+    for (Row& row : rows) row.name += " bf16";
+  }
+  return rows;
+}
+
+std::vector<Row> normalisations(std::int64_t elements) {
+  const Tensor m = as_matrix(numbers(elements));
+  const dl::Shape width{m.size(1)};
+  const Tensor w = dl::ones(width);
+  const Tensor b = dl::zeros(width);
+  const dl::Shape image = elements == 1'000     ? dl::Shape{5, 8, 5, 5}
+                          : elements == 100'000 ? dl::Shape{10, 16, 25, 25}
+                                                : dl::Shape{25, 64, 50, 125};
+  const Tensor x = numbers(elements).view(image);
+  const Tensor last = x.contiguous(dl::MemoryFormat::kChannelsLast);
+  const Tensor scale = dl::ones({image[1]});
+  const Tensor shift = dl::zeros({image[1]});
+  const Tensor mean = dl::zeros({image[1]});
+  const Tensor var = dl::ones({image[1]});
+  const auto trained = [=](const Tensor& input) {
+    const Tensor leaf = input.detach().requires_grad_();
+    const Tensor scales = scale.clone().requires_grad_();
+    const Tensor shifts = shift.clone().requires_grad_();
+    return [=] {
+      batch_norm(leaf, mean, var, scales, shifts, {.training = true}).backward(input);
+      for (const Tensor& each : {leaf, scales, shifts}) each.set_grad({});
+    };
+  };
+  const Tensor leaf = m.detach().requires_grad_();
+  const Tensor images = x.detach().requires_grad_();
+  return {
+      {"layer_norm", [=] { layer_norm(m, width, w, b); }},
+      {"layer_norm, backward",
+       [=] {
+         layer_norm(leaf, width, w, b).backward(m);
+         leaf.set_grad({});
+       }},
+      {"rms_norm", [=] { rms_norm(m, width, w); }},
+      {"group_norm", [=] { group_norm(x, 4, scale, shift); }},
+      {"group_norm, backward",
+       [=] {
+         group_norm(images, 4, scale, shift).backward(x);
+         images.set_grad({});
+       }},
+      {"batch_norm, eval", [=] { batch_norm(x, mean, var, scale, shift); }},
+      {"batch_norm, backward", trained(x)},
+      {"batch_norm, eval, channels-last", [=] { batch_norm(last, mean, var, scale, shift); }},
+      {"batch_norm, backward, channels-last", trained(last)},
+  };
+}
+
+std::vector<Row> products_and_indices(std::int64_t elements) {
+  const Tensor m = as_matrix(numbers(elements));
+  const Tensor v = numbers(elements);
+  const Tensor t = m.t().contiguous();
+  const Tensor places = dl::remainder(dl::arange(elements).mul(7919), m.size(1)).view(m.sizes());
+  const Tensor rows = dl::remainder(dl::arange(m.size(0)).mul(7), m.size(0));
+  const Tensor columns = dl::remainder(dl::arange(m.size(1)).mul(7), m.size(1));
+  const Tensor mask = m.gt(0);
+  const Tensor into = m.clone();
+  std::vector<Row> result{
+      {"matmul", [=] { matmul(m, t); }},
+      {"mv", [=] { matmul(m, v.narrow(0, 0, m.size(1))); }},
+      {"gather(1)", [=] { gather(m, 1, places); }},
+      {"scatter(1)", [=] { scatter(m, 1, places, m); }},
+      {"scatter_add_(1)",
+       [=] {
+         Tensor sums = into;
+         scatter_add_(sums, 1, places, m);
+       }},
+      {"index_select(0)", [=] { index_select(m, 0, rows); }},
+      {"index_select(1)", [=] { index_select(m, 1, columns); }},
+      {"embedding", [=] { embedding(m, rows); }},
+      {"where", [=] { where(mask, m, into); }},
+  };
+  const auto step = [&]<typename Optimizer>(const char* name, auto options) {
+    const Tensor parameter = v.clone().requires_grad_();
+    parameter.set_grad(v.mul(0.01));
+    const auto optimizer = std::make_shared<Optimizer>(std::vector{parameter}, options);
+    result.push_back({name, [optimizer] { optimizer->step(); }});
+  };
+  using namespace dl::optim;
+  step.operator()<SGD>("SGD, momentum", SGDOptions{.lr = 1e-4, .momentum = 0.9});
+  step.operator()<Adam>("Adam", AdamOptions{.lr = 1e-4});
+  step.operator()<AdamW>("AdamW", AdamWOptions{.lr = 1e-4});
+  return result;
 }
 
 int run(int argc, char** argv) {
@@ -142,12 +265,19 @@ int run(int argc, char** argv) {
     }
   }
   for (const std::int64_t elements : {1'000, 100'000, 10'000'000}) {
-    for (const Row& row : rows_for(elements)) {
-      if (row.name.find(only) == std::string::npos) continue;
-      std::printf("%s|%lld|%.9f\n", row.name.c_str(), static_cast<long long>(elements),
-                  seconds_of(row.call, clock));
-      std::fflush(stdout);
-    }
+    const auto time_all = [&](const std::vector<Row>& rows) {
+      for (const Row& row : rows) {
+        if (row.name.find(only) == std::string::npos) continue;
+        std::printf("%s|%lld|%.9f\n", row.name.c_str(), static_cast<long long>(elements),
+                    seconds_of(row.call, clock));
+        std::fflush(stdout);
+      }
+    };
+    time_all(reductions_and_copies(elements));
+    time_all(elementwise(elements, DType::kF32));
+    time_all(elementwise(elements, DType::kBF16));
+    time_all(normalisations(elements));
+    time_all(products_and_indices(elements));
   }
   return 0;
 }
