@@ -170,13 +170,13 @@ class Engine {
     Tensor& slot = work_.slots[state.first_slot + edge.output_nr];
     if (!slot.defined()) {
       slot = std::move(gradient);
-    } else if (is_exclusive(slot) && slot.is_contiguous()) {
+    } else if (is_exclusive(slot) && is_dense(slot.sizes(), slot.strides())) {
       slot.add_(gradient);
-    } else if (is_exclusive(gradient) && gradient.is_contiguous()) {
+    } else if (is_exclusive(gradient) && is_dense(gradient.sizes(), gradient.strides())) {
       gradient.add_(slot);
       slot = std::move(gradient);
     } else {
-      slot = slot.clone(MemoryFormat::kContiguous);
+      slot = slot.clone();  // without gaps, and not expanded
       slot.add_(gradient);
     }
   }

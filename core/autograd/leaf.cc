@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/autograd/record.h"
+#include "core/tensor/factories.h"
 #include "core/tensor/print.h"
 
 namespace dl {
@@ -32,8 +33,11 @@ LeafNode& require_leaf(const Tensor& tensor, std::string_view what) {
 
 }  // namespace
 
-LeafNode::LeafNode(const Shape& shape, DType dtype)
-    : Node(kFirst, true), shape_(shape), dtype_(dtype) {}
+LeafNode::LeafNode(const Tensor& leaf)
+    : Node(kFirst, true),
+      shape_(leaf.sizes()),
+      strides_(is_dense(shape_, leaf.strides()) ? leaf.strides() : contiguous_strides(shape_)),
+      dtype_(leaf.dtype()) {}
 
 void LeafNode::backward(BackwardContext& context) {
   accumulate(context.take_grad_output());
@@ -46,6 +50,13 @@ void LeafNode::check(const Tensor& grad, std::string_view what) const {
            what, name_of(grad.dtype()), name_of(dtype_));
 }
 
+bool LeafNode::lies_as_leaf(const Tensor& gradient) const {
+  for (std::size_t d = 0; d < shape_.size(); ++d) {
+    if (shape_[d] != 1 && gradient.strides()[d] != strides_[d]) return false;
+  }
+  return true;
+}
+
 void LeafNode::accumulate(Tensor gradient) {
   check(gradient, "backward");
   if (guard_) guard_();
@@ -53,10 +64,12 @@ void LeafNode::accumulate(Tensor gradient) {
     grad_.add_(gradient);
   } else if (fixed_) {
     grad_.copy_(gradient);
-  } else if (is_exclusive(gradient) && gradient.is_contiguous()) {
+  } else if (is_exclusive(gradient) && lies_as_leaf(gradient)) {
     grad_ = std::move(gradient);
   } else {
-    grad_ = gradient.clone(MemoryFormat::kContiguous);
+    grad_ = as_strided(empty(shape_, {.dtype = dtype_, .device = gradient.device()}), shape_,
+                       strides_, 0);
+    grad_.copy_(gradient);
   }
   defined_ = true;
 }
@@ -190,7 +203,7 @@ Tensor& Tensor::requires_grad_(bool requires_grad) {
   DL_CHECK(!requires_grad || is_floating(dtype()), kDType,
            "requires_grad_: only floating tensors have gradients, this one holds {}",
            name_of(dtype()));
-  if (requires_grad && !impl_->node) impl_->node = make_ref<LeafNode>(sizes(), dtype());
+  if (requires_grad && !impl_->node) impl_->node = make_ref<LeafNode>(*this);
   impl_->requires_grad = requires_grad;
   return *this;
 }

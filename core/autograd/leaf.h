@@ -26,7 +26,7 @@ using GradFailed = std::function<void(const std::exception_ptr&)>;
 
 class LeafNode final : public Node {
  public:
-  LeafNode(const Shape& shape, DType dtype);
+  explicit LeafNode(const Tensor& leaf);
 
   std::string_view name() const noexcept override { return "leaf"; }
   std::string grad_fn_name() const override { return "AccumulateGrad"; }
@@ -54,11 +54,13 @@ class LeafNode final : public Node {
 
  private:
   void check(const Tensor& grad, std::string_view what) const;
+  bool lies_as_leaf(const Tensor& gradient) const;
   void accumulate(Tensor gradient);
   template <typename Call>
   void call_listeners(const Call& call) const;
 
   Shape shape_;
+  Strides strides_;  // of the gradient: the leaf's, if it has no gaps, as in PyTorch
   DType dtype_;
   Tensor grad_;           // the destination, where there is one
   bool defined_ = false;  // grad_ holds a gradient

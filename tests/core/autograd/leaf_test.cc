@@ -41,6 +41,29 @@ TEST(Leaf, TellsWhenItsGradientIsFinal) {
                "on_grad_ready: a leaf that requires gradients was wanted");
 }
 
+TEST(Leaf, GradientLiesAsTheLeafDoes) {
+  const Tensor x =
+      arange(24).to(DType::kF32).view({1, 2, 3, 4}).contiguous(MemoryFormat::kChannelsLast);
+  const Tensor images = x.detach().requires_grad_();
+  images.mul(x).backward(x);
+  EXPECT_EQ(images.grad().strides(), images.strides());
+  EXPECT_EQ(values<float>(images.grad()), values<float>(x.mul(x)));
+
+  const Tensor used_twice = x.detach().requires_grad_();
+  used_twice.mul(x).add(used_twice).backward(x.contiguous());
+  EXPECT_EQ(used_twice.grad().strides(), used_twice.strides());
+  EXPECT_EQ(values<float>(used_twice.grad()), values<float>(x.mul(x).add(x)));
+
+  // A gradient that lies otherwise is copied, and so is one for a leaf with gaps.
+  const Tensor transposed = arange(6).to(DType::kF32).view({2, 3}).t().requires_grad_();
+  transposed.sum().backward();
+  EXPECT_EQ(transposed.grad().strides(), transposed.strides());
+  Tensor with_gaps = arange(6).to(DType::kF32).view({2, 3}).narrow(1, 0, 2).detach();
+  with_gaps.requires_grad_();
+  with_gaps.mul(2).backward(ones({2, 2}));
+  EXPECT_TRUE(with_gaps.grad().is_contiguous());
+}
+
 // A node that has no gradient for its input.
 struct SilentBackward final : Node {
   std::string_view name() const noexcept override { return "silent"; }
