@@ -1,5 +1,7 @@
 #include "core/memory/allocator.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -48,9 +50,15 @@ struct Block {
 };
 
 void* from_system(std::size_t bytes) noexcept {
-  // Large blocks begin on a huge page, so that the kernel can back them with such pages.
+  // The kernel backs large blocks with huge pages, if it has them: a TLB miss for each 4 KiB costs
+  // operations that only read memory up to a tenth of their time.
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* const block = std::aligned_alloc(alignment, rounded);
+  if (block != nullptr && alignment == kHugePage) {
+    static_cast<void>(madvise(block, rounded, MADV_HUGEPAGE));  // a kernel may lack huge pages
+  }
+  return block;
 }
 
 // All of its memory is constant-initialised and has no destructor: tensors may outlive every
