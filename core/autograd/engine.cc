@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -184,9 +185,8 @@ class Engine {
   // The running node has computed a leaf's gradient in its target. If the leaf has no other use
   // left, this gradient is final, and an all-reduce of it need not wait for the rest of the node's
   // work.
-  void wrote_in_target(const Node& node, std::size_t input, LeafNode& leaf) {
+  void wrote_in_target(LeafNode& leaf) {
     leaf.mark_written();
-    check_nan(node, input, leaf.grad());
     State& state = work_.states[work_.index.at(&leaf)];
     if (state.pending != 1 || work_.slots[state.first_slot].defined()) return;
     state.announced = true;
@@ -208,6 +208,9 @@ class Engine {
   bool leads_to_asked(const Edge& edge) noexcept {
     return is_asked(work_.states[work_.index.at(edge.node.get())]);
   }
+
+  // In anomaly mode a gradient is checked before it is added to what is there already.
+  bool looks_for_nan() const noexcept { return check_nan_; }
 
   // In anomaly mode: throws if a gradient of the node's input holds NaN.
   void check_nan(const Node& node, std::size_t input, const Tensor& gradient) const {
@@ -309,13 +312,19 @@ class Engine {
     }
   }
 
-  // In anomaly mode: prints to stderr the call stack of the operation that failed.
-  static void report(const Node& node) {
-    const detail::Backtrace* const calls = node.forward_call();
-    fmt::print(stderr, "Error detected in {}. {}\n{}", node.grad_fn_name(),
-               calls != nullptr ? "Its forward call, the innermost function first:"
-                                : "Its forward call was not in anomaly mode, so it is not known.",
-               calls != nullptr ? calls->str() : "");
+  // In anomaly mode: prints to stderr the call stack of the operation that failed. Does not throw:
+  // the caller has to see the operation's own exception.
+  static void report(const Node& node) noexcept {
+    try {
+      const detail::Backtrace* const calls = node.forward_call();
+      const std::string text = fmt::format(
+          "Error detected in {}. {}\n{}", node.grad_fn_name(),
+          calls != nullptr ? "Its forward call, the innermost function first:"
+                           : "Its forward call was not in anomaly mode, so it is not known.",
+          calls != nullptr ? calls->str() : "");
+      std::fputs(text.c_str(), stderr);
+    } catch (...) {  // there is no memory for the text
+    }
   }
 
   void use_node(std::uint32_t number, Node& node) {
@@ -387,13 +396,13 @@ Node* BackwardContext::only_producer(std::size_t input) const noexcept {
 
 GradTarget BackwardContext::target(std::size_t input) const {
   const Edge& edge = node_.edges()[input];
-  if (filtered_ || !edge.node || !edge.node->is_leaf()) return {};
+  if (filtered_ || engine_.looks_for_nan() || !edge.node || !edge.node->is_leaf()) return {};
   return static_cast<const LeafNode&>(*edge.node).target();
 }
 
 void BackwardContext::gave_in_target(std::size_t input) {
   auto& leaf = static_cast<LeafNode&>(*node_.edges()[input].node);
-  engine_.wrote_in_target(node_, input, leaf);
+  engine_.wrote_in_target(leaf);
 }
 
 void on_backward_end(std::function<void()> callback) {

@@ -1,8 +1,11 @@
 // autograd::grad(), kept gradients, removable hooks, the modes of a thread, anomaly mode.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +16,7 @@
 #include "core/autograd/leaf.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/conv.h"
 #include "core/ops/linear.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
@@ -345,6 +349,40 @@ TEST(Anomaly, LooksAtGradientsThatAreComputedInTheirPlace) {
   EXPECT_ERROR(sum(linear(x * std::nan(""), w, Tensor(), {})).backward(), kInvalidArgument,
                "MmBackward0: backward made NaN in the gradient of input 1, in 1 of 1 elements");
   ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Anomaly, DoesNotBlameAnOperationForTheNaNOfAnEarlierPass) {
+  const Tensor w = tensor({{1.0}}, {.requires_grad = true});
+  const Tensor kernel = ones({1, 1, 1, 1}).requires_grad_();
+  w.set_grad(full_like(w, std::nan("")));
+  kernel.set_grad(full_like(kernel, std::nan("")));
+  const autograd::AnomalyMode anomaly;
+  sum(linear(tensor({{1.0}}), w, Tensor(), {})).backward();
+  sum(conv2d(ones({1, 1, 2, 2}), kernel, Tensor(), {})).backward();
+  EXPECT_TRUE(std::isnan(w.grad().item<double>()));
+  EXPECT_TRUE(std::isnan(kernel.grad().item<double>()));
+}
+
+TEST(Anomaly, KeepsTheErrorIfStderrTakesNothing) {
+  const autograd::AnomalyMode anomaly;
+  const Tensor y = sqrt(grad_leaf({0})) * 0;
+  std::fflush(stderr);
+  const int before = ::dup(STDERR_FILENO);
+  const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(before, 0);
+  ASSERT_GE(full, 0);
+  ::dup2(full, STDERR_FILENO);
+  std::string text;
+  try {
+    y.backward();
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  ::close(full);
+  std::clearerr(stderr);
+  EXPECT_THAT(text, HasSubstr("SqrtBackward0: backward made NaN in the gradient of input 0"));
 }
 
 }  // namespace
