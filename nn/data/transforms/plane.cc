@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "core/base/error.h"
 
@@ -19,10 +20,21 @@ void add_row(const float* row, float weight, float* __restrict out, std::int64_t
   }
 }
 
+bool has_sides(ImageSize size) noexcept {
+  return size.height > 0 && size.width > 0 && size.height <= kMostSide && size.width <= kMostSide;
+}
+
+bool has_few_pixels(std::int64_t height, std::int64_t width) noexcept {
+  return height * width <= std::numeric_limits<std::int32_t>::max();
+}
+
 void check_sizes(ImageSize from, ImageSize to) {
-  DL_CHECK(from.height > 0 && from.width > 0 && to.height > 0 && to.width > 0, kInvalidArgument,
-           "resize: got {}x{} to {}x{}, wanted positive sizes", from.height, from.width, to.height,
-           to.width);
+  DL_CHECK(has_sides(from) && has_sides(to), kInvalidArgument,
+           "resize: got {}x{} to {}x{}, wanted 1 to {} pixels a side", from.height, from.width,
+           to.height, to.width, kMostSide);
+  DL_CHECK(has_few_pixels(from.height, to.width), kInvalidArgument,
+           "resize: got {}x{} to {}x{}, wanted fewer than 2^31 pixels in {}x{}", from.height,
+           from.width, to.height, to.width, from.height, to.width);
 }
 
 // Rounds a number below 2^22 to the nearest integer, ties to even: the sum has no bits for a
@@ -136,6 +148,9 @@ void AntialiasedResize::operator()(const float* in, float* out, std::int64_t pla
 }
 
 std::vector<std::int32_t> rotated_pixels(ImageSize size, double degrees) {
+  DL_CHECK(has_sides(size) && has_few_pixels(size.height, size.width), kInvalidArgument,
+           "rotate: got a plane of {}x{}, wanted 1 to {} pixels a side and fewer than 2^31",
+           size.height, size.width, kMostSide);
   constexpr double kRadians = 0.017453292519943295;
   const auto cosine = static_cast<float>(std::cos(degrees * kRadians));
   const auto sine = static_cast<float>(std::sin(degrees * kRadians));

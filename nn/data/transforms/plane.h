@@ -15,6 +15,10 @@ struct ImageSize {
   friend bool operator==(const ImageSize&, const ImageSize&) noexcept = default;
 };
 
+// The longest side of an image that is resized or rotated: up to here f32 has bits for a fraction
+// of a pixel.
+inline constexpr std::int64_t kMostSide = std::int64_t{1} << 22;
+
 // Grey values 0 ... 255 as floats 0 ... 1. Sizes must be equal.
 void to_unit(std::span<const std::byte> pixels, std::span<float> out) noexcept;
 
@@ -24,7 +28,8 @@ void to_unit(std::span<const std::byte> pixels, std::span<float> out) noexcept;
 // an object may be used from several threads.
 class BilinearResize {
  public:
-  // Throws kInvalidArgument unless all sizes are positive.
+  // Throws kInvalidArgument unless all sides have 1 to kMostSide pixels, and a plane of `from`'s
+  // height and `to`'s width fewer than 2^31.
   BilinearResize(ImageSize from, ImageSize to);
 
   // `in` [height, width] of `from`, `out` of `to`; they must not overlap.
@@ -52,7 +57,8 @@ class BilinearResize {
 // inputs. The taps are computed once; an object may be used from several threads.
 class AntialiasedResize {
  public:
-  // Throws kInvalidArgument unless all sizes are positive.
+  // Throws kInvalidArgument unless all sides have 1 to kMostSide pixels, and a plane of `from`'s
+  // height and `to`'s width fewer than 2^31.
   AntialiasedResize(ImageSize from, ImageSize to);
 
   // `in` [planes, height, width] of `from`, `out` of `to`; they must not overlap.
@@ -77,7 +83,8 @@ class AntialiasedResize {
 // For a plane that is rotated counter-clockwise about its middle: returns for each pixel,
 // row-major, the index of the nearest pixel of the original, or -1 outside of it. The same as
 // torch.nn.functional.grid_sample(mode="nearest", align_corners=False) of torchvision's grid, in
-// f32.
+// f32. Throws kInvalidArgument unless the plane has fewer than 2^31 pixels and sides of 1 to
+// kMostSide.
 std::vector<std::int32_t> rotated_pixels(ImageSize size, double degrees);
 
 // Convolves [planes, height, width] with `kernel` along rows, then along columns. Beyond the border

@@ -11,7 +11,8 @@
 // resizing and blurring compute in f32 and round. Random transforms draw the same numbers as
 // torchvision's, from sample_generator() (worker.h). A wrong image throws kShape, kDType or
 // kInvalidArgument, and a wrong option throws kInvalidArgument; the text begins with the
-// transform's name.
+// transform's name. Sides, paddings and results have at most kMostSide pixels, and numbers are
+// finite.
 //
 // Thread-safety: transforms may be called from any thread; a call runs on that thread alone.
 #pragma once
@@ -38,8 +39,9 @@ namespace dl::data::transforms {
 class Compose {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a list in braces is a Compose
-  Compose(std::initializer_list<Transform> transforms) : transforms_(transforms) {}
-  explicit Compose(std::vector<Transform> transforms) : transforms_(std::move(transforms)) {}
+  Compose(std::initializer_list<Transform> transforms)
+      : Compose(std::vector<Transform>(transforms)) {}
+  explicit Compose(std::vector<Transform> transforms);
   Tensor operator()(const Tensor& image) const;
 
  private:
@@ -86,7 +88,7 @@ struct Padding {
 };
 
 struct PadOptions {
-  double fill = 0;  // the value for kConstant; clamped to 0 to 255 for u8
+  double fill = 0;  // the value for kConstant; clamped to 0 to 255 for u8, which refuses NaN
   PaddingMode mode = PaddingMode::kConstant;
 };
 
@@ -195,7 +197,7 @@ class ToTensor {
 };
 
 // Computes (x - mean) / std for each channel of an f32 image [..., channels, height, width]. A
-// single mean and std serve all channels.
+// single mean and std serve all channels. A std may be negative, as in torchvision, but not 0.
 class Normalize {
  public:
   Normalize(std::vector<float> mean, std::vector<float> std);
@@ -206,9 +208,11 @@ class Normalize {
   std::vector<float> std_;
 };
 
-// Rotates counter-clockwise about the middle, as RandomRotation does with its random angle.
+// Rotates counter-clockwise about the middle, as RandomRotation does with its random angle. Throws
+// kInvalidArgument unless the angle is finite.
 Tensor rotate(const Tensor& image, double degrees, double fill = 0);
-// Blurs as GaussianBlur does with its random sigma. kernel_size is odd, sigma more than 0.
+// Blurs as GaussianBlur does with its random sigma. Throws kInvalidArgument unless kernel_size is
+// odd and positive, and sigma finite and more than 0.
 Tensor gaussian_blur(const Tensor& image, std::int64_t kernel_size, double sigma);
 
 }  // namespace dl::data::transforms

@@ -24,8 +24,24 @@ TEST(BilinearResize, MatchesInterpolateWithoutAlignedCorners) {
 }
 
 TEST(BilinearResize, RefusesSizesOfNothing) {
-  EXPECT_THAT([] { BilinearResize({8, 8}, {0, 3}); },
-              testing::ThrowsMessage<Error>("resize: got 8x8 to 0x3, wanted positive sizes"));
+  EXPECT_THAT(
+      [] { BilinearResize({8, 8}, {0, 3}); },
+      testing::ThrowsMessage<Error>("resize: got 8x8 to 0x3, wanted 1 to 4194304 pixels a side"));
+}
+
+TEST(AntialiasedResize, RefusesPlanesThatAreTooLarge) {
+  EXPECT_THAT([] { AntialiasedResize({8, 8}, {8, std::int64_t{1} << 40}); },
+              testing::ThrowsMessage<Error>(
+                  "resize: got 8x8 to 8x1099511627776, wanted 1 to 4194304 pixels a side"));
+  EXPECT_THAT([] { AntialiasedResize({4194304, 1}, {1, 4194304}); },
+              testing::ThrowsMessage<Error>("resize: got 4194304x1 to 1x4194304, wanted fewer than "
+                                            "2^31 pixels in 4194304x4194304"));
+}
+
+TEST(RotatedPixels, RefusesPlanesWhosePixelsInt32CannotCount) {
+  EXPECT_THAT([] { rotated_pixels({65536, 32768}, 10); },
+              testing::ThrowsMessage<Error>("rotate: got a plane of 65536x32768, wanted 1 to "
+                                            "4194304 pixels a side and fewer than 2^31"));
 }
 
 TEST(ToUnit, TakesTheEndsToZeroAndOne) {

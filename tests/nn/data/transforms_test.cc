@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <string>
 
 #include "core/base/error.h"
 #include "core/ops/arithmetic.h"
@@ -258,6 +260,103 @@ TEST(Transforms, SayWhatIsWrong) {
   EXPECT_THAT(
       [&] { Normalize({0.5F}, {1})(image.to(DType::kU8)); },
       ThrowsMessage<Error>("Normalize: got an image of u8, wanted f32; put ToTensor() before it"));
+}
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+
+template <typename Call>
+void expect_refused(const Call& call, const std::string& start) {
+  EXPECT_THAT(call, ThrowsMessage<Error>(testing::StartsWith(start)));
+}
+
+TEST(Transforms, RefuseSizesThatNoImageHas) {
+  const Tensor image = ones({3, 4, 5});
+  for (const std::int64_t side : {std::int64_t{0}, std::int64_t{-1}, kHuge}) {
+    expect_refused([=] { Resize{side}; }, "Resize: the size is ");
+    expect_refused([=] { Resize({3, side}); }, "Resize: the size is ");
+    expect_refused([=] { CenterCrop{side}; }, "CenterCrop: the size is ");
+    expect_refused([=] { RandomCrop{side}; }, "RandomCrop: the size is ");
+    expect_refused([=] { RandomResizedCrop{side}; }, "RandomResizedCrop: the size is ");
+  }
+  for (const std::int64_t lines : {std::int64_t{-1}, kHuge}) {
+    expect_refused([=] { Pad{lines}; }, "Pad: a side has ");
+    expect_refused([=] { RandomCrop(3, {.padding = Padding{.top = lines}}); },
+                   "RandomCrop: a side has ");
+  }
+  expect_refused([&] { Resize{4'000'000}(image); },
+                 "Resize: the image is 4x5 and would become 4000000x5000000, wanted at most");
+  expect_refused(
+      [&] {
+        RandomCrop(3,
+                   {.padding = Padding{4, 4, 4, 4}, .pad = {.mode = PaddingMode::kReflect}})(image);
+      },
+      "RandomCrop: reflects 4 lines");
+}
+
+TEST(Transforms, RefuseFillsThatBytesCannotHold) {
+  const Tensor floats = ones({3, 4, 5});
+  const Tensor bytes = floats.to(DType::kU8);
+  expect_refused([&] { Pad(1, {.fill = kNaN})(bytes); }, "Pad: fill is nan for an image of u8");
+  expect_refused([&] { RandomCrop(8, {.pad_if_needed = true, .pad = {.fill = kNaN}})(bytes); },
+                 "RandomCrop: fill is nan for an image of u8");
+  expect_refused([&] { RandomRotation(30, {.fill = kNaN})(bytes); },
+                 "RandomRotation: fill is nan for an image of u8");
+  expect_refused([&] { rotate(bytes, 30, kNaN); }, "rotate: fill is nan for an image of u8");
+  EXPECT_TRUE(std::isnan(Pad(1, {.fill = kNaN})(floats).at<float>({0, 0, 0})));
+  EXPECT_EQ(Pad(1, {.fill = kInfinity})(bytes).at<std::uint8_t>({0, 0, 0}), 255);
+  EXPECT_EQ(Pad(1, {.fill = -1e300})(bytes).at<std::uint8_t>({0, 0, 0}), 0);
+}
+
+TEST(Transforms, RefuseNumbersThatCannotBeDrawn) {
+  for (const double wrong : {0.0, -1.0, kNaN, 1e-60}) {
+    expect_refused([=] { RandomResizedCrop(3, {.min_scale = wrong}); },
+                   "RandomResizedCrop: the scale is ");
+    expect_refused([=] { RandomResizedCrop(3, {.min_ratio = wrong}); },
+                   "RandomResizedCrop: the ratio is ");
+    expect_refused([=] { GaussianBlur(3, {.min_sigma = wrong}); }, "GaussianBlur: sigma is ");
+  }
+  for (const double wrong : {kNaN, kInfinity, 1e60}) {
+    expect_refused([=] { RandomResizedCrop(3, {.max_scale = wrong}); },
+                   "RandomResizedCrop: the scale is ");
+    expect_refused([=] { RandomResizedCrop(3, {.max_ratio = wrong}); },
+                   "RandomResizedCrop: the ratio is ");
+    expect_refused([=] { GaussianBlur(3, {.max_sigma = wrong}); }, "GaussianBlur: sigma is ");
+    expect_refused([=] { RandomRotation{wrong}; }, "RandomRotation: the angle is ");
+  }
+  for (const double wrong : {-0.1, 1.1, kNaN, kInfinity}) {
+    expect_refused([=] { RandomHorizontalFlip{wrong}; }, "RandomHorizontalFlip: p is ");
+  }
+  // Numbers that can be drawn, but fit no image: the fallback is a part of the image.
+  const Tensor image = ones({3, 4, 5});
+  for (const RandomResizedCropOptions& options : {RandomResizedCropOptions{.max_scale = 1e37},
+                                                  {.max_ratio = 1e37},
+                                                  {.min_ratio = 1e36, .max_ratio = 1e37},
+                                                  {.min_ratio = 1e-37, .max_ratio = 1e-36}}) {
+    EXPECT_EQ(RandomResizedCrop(3, options)(image).sizes(), Shape({3, 3, 3}));
+  }
+}
+
+TEST(Transforms, RefuseAnglesAndKernelsThatAreNone) {
+  const Tensor image = ones({3, 4, 5});
+  for (const double wrong : {kNaN, kInfinity, -kInfinity}) {
+    expect_refused([&] { rotate(image, wrong); }, "rotate: the angle is ");
+  }
+  for (const std::int64_t wrong : {0, -1, -3, 2, 4}) {
+    expect_refused([&] { gaussian_blur(image, wrong, 1); },
+                   "gaussian_blur: the kernel's size is " + std::to_string(wrong));
+    expect_refused([&] { GaussianBlur{wrong}; }, "GaussianBlur: the kernel's size is ");
+  }
+  for (const double wrong : {0.0, -1.0, kNaN, kInfinity}) {
+    expect_refused([&] { gaussian_blur(image, 3, wrong); }, "gaussian_blur: sigma is ");
+  }
+  expect_refused([&] { gaussian_blur(image, kHuge, 1); }, "gaussian_blur: the image is 4x5");
+  expect_refused([] { Normalize({static_cast<float>(kNaN)}, {1}); }, "Normalize: a mean is nan");
+  expect_refused([] { Normalize({0}, {static_cast<float>(kInfinity)}); },
+                 "Normalize: a standard deviation is inf");
+  expect_refused([] { Compose({Resize(3), Transform()}); },
+                 "Compose: transform 1 is an empty function");
 }
 
 }  // namespace

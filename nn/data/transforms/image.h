@@ -1,0 +1,78 @@
+// What the transforms share: checks of images and options, and moves of pixels. The functions take
+// images that checked_image() returned, if nothing else is said. `name` is the transform's name in
+// error texts.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor/factories.h"
+#include "core/tensor/tensor.h"
+#include "nn/data/transforms/transforms.h"
+
+namespace dl::data::transforms::detail {
+
+ImageSize size_of_image(const Tensor& image);
+// The number of planes [height, width].
+std::int64_t planes_of(const Tensor& image);
+
+// Returns any tensor that is an image, contiguous and without history. Throws kInvalidArgument,
+// kShape or kDType if the tensor is not an image.
+Tensor checked_image(const Tensor& image, std::string_view name);
+
+// Throws kInvalidArgument unless both sides are 1 to kMostSide pixels.
+ImageSize checked_size(ImageSize size, std::string_view name);
+
+// An uninitialised image with these planes and dtype, of another size.
+Tensor planes_like(const Tensor& image, ImageSize size);
+
+// Returns f32 numbers as a u8 image: clamped to 0 to 255, and rounded.
+Tensor rounded_to_u8(const Tensor& image);
+
+// Calls compute(in, out) with f32 planes of the image and of a result of `size`. The result has the
+// image's dtype.
+template <typename Compute>
+Tensor computed(const Tensor& image, ImageSize size, const Compute& compute) {
+  const Tensor in = image.to(DType::kF32);
+  const Tensor out = planes_like(in, size);
+  compute(in.data<float>(), out.data<float>());
+  return image.dtype() == DType::kF32 ? out : rounded_to_u8(out);
+}
+
+// For each row or column of a result: its row or column in the original, or -1 for the fill value.
+using Lines = std::vector<std::int64_t>;
+Lines counted_lines(std::int64_t first, std::int64_t count);
+
+// Throws kInvalidArgument if `fill` is NaN and the image's dtype has none.
+Tensor gathered(const Tensor& image, const Lines& rows, const Lines& columns, double fill,
+                std::string_view name);
+// Out of pixels row * width + column, or -1 for `fill`, one for each pixel of a plane. Throws as
+// gathered() does.
+Tensor gathered_pixels(const Tensor& image, const std::vector<std::int32_t>& pixels, double fill,
+                       std::string_view name);
+
+// Returns a view.
+Tensor cropped(const Tensor& image, std::int64_t top, std::int64_t left, ImageSize size);
+
+// Throws kInvalidArgument unless each side has 0 to kMostSide lines.
+void check_padding(const Padding& padding, std::string_view name);
+// Throws kShape if the mode mirrors more lines than the image has, and as gathered() does.
+Tensor padded(const Tensor& image, const Padding& padding, const PadOptions& options,
+              std::string_view name);
+
+// rotate(), and RandomRotation with the angle that it drew. Throws kInvalidArgument unless the
+// angle is finite, and as rotated_pixels() and gathered() do.
+Tensor rotated(const Tensor& image, double degrees, double fill, std::string_view name);
+
+// Throws kInvalidArgument unless the size is odd and positive.
+void check_kernel_size(std::int64_t kernel_size, std::string_view name);
+// gaussian_blur(), and GaussianBlur with the sigma that it drew. Throws as check_kernel_size()
+// does, kInvalidArgument unless sigma is finite and more than 0, and kShape if the image is too
+// small.
+Tensor blurred(const Tensor& image, std::int64_t kernel_size, double sigma, std::string_view name);
+
+// The nearest integer, ties to even. |x| < 2^63.
+std::int64_t rounded(double x);
+
+}  // namespace dl::data::transforms::detail

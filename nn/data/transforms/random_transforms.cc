@@ -1,0 +1,165 @@
+// Transforms that draw random numbers.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "core/random/distributions.h"
+#include "nn/data/transforms/image.h"
+#include "nn/data/transforms/transforms.h"
+#include "nn/data/worker.h"
+
+namespace dl::data::transforms {
+
+using detail::checked_image;
+using detail::checked_size;
+using detail::cropped;
+using detail::padded;
+using detail::rounded;
+using detail::size_of_image;
+
+namespace {
+
+constexpr std::string_view kRandomCrop = "RandomCrop";
+
+// torch.empty(1).uniform_(low, high).item()
+double uniform(double low, double high) {
+  float value = 0;
+  random::fill_uniform(std::span(&value, 1), low, high, sample_generator());
+  return value;
+}
+
+// torch.randint(0, end, (1,)).item()
+std::int64_t below(std::int64_t end) {
+  std::int64_t value = 0;
+  random::fill_randint(std::span(&value, 1), 0, end, sample_generator());
+  return value;
+}
+
+// Whether random numbers of low to high can be drawn in f32.
+bool is_range(double low, double high) noexcept {
+  constexpr double kMost = std::numeric_limits<float>::max() / 2;
+  return low <= high && std::abs(low) <= kMost && std::abs(high) <= kMost;
+}
+
+// Whether random numbers of low to high can be drawn in f32, and are all more than 0.
+bool is_positive_range(double low, double high) noexcept {
+  return is_range(low, high) && low >= double{std::numeric_limits<float>::min()};
+}
+
+}  // namespace
+
+RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(p) {
+  DL_CHECK(p >= 0 && p <= 1, kInvalidArgument, "RandomHorizontalFlip: p is {}, wanted 0 to 1", p);
+}
+
+Tensor RandomHorizontalFlip::operator()(const Tensor& image) const {
+  const Tensor in = checked_image(image, "RandomHorizontalFlip");
+  if (!(uniform(0, 1) < p_)) return in;
+  const ImageSize size = size_of_image(in);
+  detail::Lines columns = detail::counted_lines(0, size.width);
+  std::ranges::reverse(columns);
+  return detail::gathered(in, detail::counted_lines(0, size.height), columns, 0,
+                          "RandomHorizontalFlip");
+}
+
+RandomCrop::RandomCrop(ImageSize size, RandomCropOptions options)
+    : size_(checked_size(size, kRandomCrop)), options_(options) {
+  if (options.padding) detail::check_padding(*options.padding, kRandomCrop);
+}
+
+Tensor RandomCrop::operator()(const Tensor& image) const {
+  Tensor in = checked_image(image, kRandomCrop);
+  if (options_.padding) in = padded(in, *options_.padding, options_.pad, kRandomCrop);
+  ImageSize from = size_of_image(in);
+  if (options_.pad_if_needed && (from.height < size_.height || from.width < size_.width)) {
+    const std::int64_t rows = std::max<std::int64_t>(0, size_.height - from.height);
+    const std::int64_t columns = std::max<std::int64_t>(0, size_.width - from.width);
+    in = padded(in, {.left = columns, .top = rows, .right = columns, .bottom = rows}, options_.pad,
+                kRandomCrop);
+    from = size_of_image(in);
+  }
+  DL_CHECK(from.height >= size_.height && from.width >= size_.width, kShape,
+           "RandomCrop: the image is {}x{}, wanted at least {}x{}; set pad_if_needed for smaller "
+           "ones",
+           from.height, from.width, size_.height, size_.width);
+  if (from == size_) return in;
+  const std::int64_t top = below(from.height - size_.height + 1);
+  const std::int64_t left = below(from.width - size_.width + 1);
+  return cropped(in, top, left, size_);
+}
+
+RandomResizedCrop::RandomResizedCrop(ImageSize size, RandomResizedCropOptions options)
+    : size_(checked_size(size, "RandomResizedCrop")), options_(options) {
+  DL_CHECK(is_positive_range(options.min_scale, options.max_scale), kInvalidArgument,
+           "RandomResizedCrop: the scale is {} to {}, wanted more than 0 and not less",
+           options.min_scale, options.max_scale);
+  DL_CHECK(is_positive_range(options.min_ratio, options.max_ratio), kInvalidArgument,
+           "RandomResizedCrop: the ratio is {} to {}, wanted more than 0 and not less",
+           options.min_ratio, options.max_ratio);
+}
+
+Tensor RandomResizedCrop::operator()(const Tensor& image) const {
+  const Tensor in = checked_image(image, "RandomResizedCrop");
+  const Resize resize(size_);
+  const ImageSize from = size_of_image(in);
+  const auto area = static_cast<double>(from.height * from.width);
+  const double low = std::log(static_cast<float>(options_.min_ratio));
+  const double high = std::log(static_cast<float>(options_.max_ratio));
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double target = area * uniform(options_.min_scale, options_.max_scale);
+    const double ratio = std::exp(static_cast<float>(uniform(low, high)));
+    const double height = std::nearbyint(std::sqrt(target / ratio));
+    const double width = std::nearbyint(std::sqrt(target * ratio));
+    // As doubles: what an int64 cannot hold is not in the image either.
+    if (!(width >= 1 && width <= static_cast<double>(from.width) && height >= 1 &&
+          height <= static_cast<double>(from.height))) {
+      continue;
+    }
+    const ImageSize size{.height = rounded(height), .width = rounded(width)};
+    const std::int64_t top = below(from.height - size.height + 1);
+    const std::int64_t left = below(from.width - size.width + 1);
+    return resize(cropped(in, top, left, size));
+  }
+  const auto at_least_1 = [](double side) { return std::max<std::int64_t>(1, rounded(side)); };
+  ImageSize size = from;
+  const double ratio = static_cast<double>(from.width) / static_cast<double>(from.height);
+  if (ratio < options_.min_ratio) {
+    size.height = at_least_1(static_cast<double>(from.width) / options_.min_ratio);
+  } else if (ratio > options_.max_ratio) {
+    size.width = at_least_1(static_cast<double>(from.height) * options_.max_ratio);
+  }
+  return resize(cropped(in, (from.height - size.height) / 2, (from.width - size.width) / 2, size));
+}
+
+RandomRotation::RandomRotation(double degrees, RandomRotationOptions options)
+    : RandomRotation(-degrees, degrees, options) {}
+RandomRotation::RandomRotation(double min_degrees, double max_degrees,
+                               RandomRotationOptions options)
+    : min_(min_degrees), max_(max_degrees), options_(options) {
+  DL_CHECK(is_range(min_, max_), kInvalidArgument,
+           "RandomRotation: the angle is {} to {} degrees, wanted finite numbers in order", min_,
+           max_);
+}
+
+Tensor RandomRotation::operator()(const Tensor& image) const {
+  const Tensor in = checked_image(image, "RandomRotation");  // before it draws
+  return detail::rotated(in, uniform(min_, max_), options_.fill, "RandomRotation");
+}
+
+GaussianBlur::GaussianBlur(std::int64_t kernel_size, GaussianBlurOptions options)
+    : kernel_size_(kernel_size), options_(options) {
+  detail::check_kernel_size(kernel_size, "GaussianBlur");
+  DL_CHECK(is_positive_range(options.min_sigma, options.max_sigma), kInvalidArgument,
+           "GaussianBlur: sigma is {} to {}, wanted more than 0 and not less", options.min_sigma,
+           options.max_sigma);
+}
+
+Tensor GaussianBlur::operator()(const Tensor& image) const {
+  return detail::blurred(image, kernel_size_, uniform(options_.min_sigma, options_.max_sigma),
+                         "GaussianBlur");
+}
+
+}  // namespace dl::data::transforms
