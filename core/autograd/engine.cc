@@ -17,7 +17,7 @@
 #include "core/autograd/node.h"
 #include "core/autograd/node_index.h"
 #include "core/autograd/record.h"
-#include "core/profiler/recorder.h"
+#include "core/profiler/span.h"
 #include "core/tensor/factories.h"
 
 namespace dl {

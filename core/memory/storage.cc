@@ -6,7 +6,7 @@
 #include "core/device/cuda/cuda.h"
 #include "core/memory/allocator.h"
 #include "core/memory/cuda/cuda_memory.h"
-#include "core/profiler/recorder.h"
+#include "core/profiler/span.h"
 
 namespace dl {
 namespace {

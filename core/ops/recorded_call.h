@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/profiler/recorder.h"
+#include "core/profiler/span.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {

@@ -7,21 +7,9 @@
 #include <unordered_set>
 #include <vector>
 
-namespace dl::profiler {
+#include "core/profiler/span.h"
 
-// The kind of a span.
-enum class Category : std::uint8_t {
-  kOperation,      // a kernel
-  kBackward,       // a node of a backward pass
-  kUser,           // a span of the program's own
-  kStep,           // between two calls of Profile::step()
-  kOptimizer,      // Optimizer::step() and zero_grad()
-  kData,           // waiting for a batch, or reading one
-  kCommunication,  // a call of a collective, waiting for one, or (async) one that is under way
-  kMemory,         // memory that was allocated or freed outside of all spans
-};
-// The category's name in traces: "cpu_op", "user_annotation", ...
-std::string_view name_of(Category category) noexcept;
+namespace dl::profiler {
 
 struct Event {
   std::string_view name;  // lives in its thread's log

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/hook_handle.h"
 #include "core/base/ref.h"
 #include "core/device/stream.h"
 #include "core/tensor/dims.h"
@@ -33,6 +32,7 @@
 
 namespace dl {
 
+class HookHandle;  // core/base/hook_handle.h
 class Tensor;
 class TensorIndex;
 class IndexedTensor;

@@ -41,6 +41,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/hook_handle.h"
 #include "core/kernels/linear_args.h"
 #include "core/tensor/dtype.h"
 #include "core/tensor/tensor.h"

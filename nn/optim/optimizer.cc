@@ -13,7 +13,7 @@
 #include "core/base/printable.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/layout.h"
-#include "core/profiler/recorder.h"
+#include "core/profiler/span.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/state_names.h"
 #include "nn/serialize/safetensors_header.h"

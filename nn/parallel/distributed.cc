@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/autograd/grad_mode.h"
-#include "core/profiler/recorder.h"
+#include "core/profiler/span.h"
 #include "nn/parallel/broadcast.h"
 #include "nn/parallel/model_check.h"
 

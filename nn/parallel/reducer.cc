@@ -9,7 +9,7 @@
 #include "core/autograd/leaf.h"
 #include "core/device/cuda/graph.h"
 #include "core/device/cuda/watched_error.h"
-#include "core/profiler/recorder.h"
+#include "core/profiler/span.h"
 #include "core/tensor/factories.h"
 #include "nn/parallel/stream.h"
 

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/device/parallel.h"
+#include "core/random/philox.h"
 
 namespace dl::kernels::cpu {
 namespace {

@@ -4,8 +4,13 @@
 // and bf16 are drawn in f32 and rounded.
 #pragma once
 
-#include "core/random/philox.h"
+#include <cstdint>
+
 #include "core/tensor/tensor.h"
+
+namespace dl::random {
+struct PhiloxSeed;
+}
 
 namespace dl::kernels::cpu {
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/device/parallel.h"
+#include "core/kernels/axis_taps.h"
 #include "core/kernels/cpu/half_width.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -2,8 +2,11 @@
 // of both, which are such sums again.
 #pragma once
 
-#include "core/kernels/axis_taps.h"
 #include "core/tensor/tensor.h"
+
+namespace dl {
+struct Taps2d;
+}
 
 namespace dl::kernels::cpu {
 

@@ -16,7 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/device/parallel.h"
-#include "core/profiler/recorder.h"
+#include "core/profiler/span.h"
 #include "nn/data/data_loader.h"
 #include "nn/data/loader/batch_reader.h"
 #include "nn/data/loader/sample_error.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/autograd/engine.h"
+#include "core/base/hook_handle.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"

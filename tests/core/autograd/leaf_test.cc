@@ -9,6 +9,7 @@
 #include "core/autograd/engine.h"
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/record.h"
+#include "core/base/hook_handle.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"

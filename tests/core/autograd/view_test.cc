@@ -10,6 +10,7 @@
 #include "core/autograd/engine.h"
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/leaf.h"
+#include "core/base/hook_handle.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/base/hook_handle.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 

@@ -12,6 +12,7 @@
 
 #include "collectives/solo/solo_group.h"
 #include "core/autograd/grad_mode.h"
+#include "core/base/hook_handle.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"
 #include "core/random/tensor_random.h"
