@@ -5,6 +5,9 @@
 // be done in any order. Terms and their merges within a block are computed in the element's type
 // (float16 and bfloat16 as float); totals of blocks in double or int64. finish() is for floating
 // results.
+//
+// The loops over elements know identity, term and merge only. Rows that differ in finish() alone
+// name what they share as Loop, so that its loops are compiled once.
 
 namespace DL_FORMULAS_NAMESPACE {
 
@@ -101,8 +104,11 @@ struct GiveTotal {
   static DL_INLINE double finish(double total, const Ending&) { return total; }
 };
 
-struct Total : AddTerms, TakeElement, GiveTotal {};
-struct Average : AddTerms, TakeElement {
+struct Sum : AddTerms, TakeElement {
+  using Loop = Sum;
+};
+struct Total : Sum, GiveTotal {};
+struct Average : Sum {
   static DL_INLINE double finish(double total, const Ending& e) { return total / e.count; }
 };
 struct Product : TakeElement, GiveTotal {
@@ -129,7 +135,10 @@ struct AllOf : TakeTruth, GiveTotal, KeepSmaller {
     return N(1);
   }
 };
-struct CountNonzero : AddTerms, TakeTruth, GiveTotal {};
+struct Count : AddTerms, TakeTruth {
+  using Loop = Count;
+};
+struct CountNonzero : Count, GiveTotal {};
 
 // The pivot is the largest element, so that no power overflows, or 0 where that is infinite.
 struct LogSumExp : AddTerms {
@@ -142,19 +151,22 @@ struct LogSumExp : AddTerms {
   }
 };
 
-struct Variance : AddTerms, TakeSquareOfDistance {
+struct SquaredDistances : AddTerms, TakeSquareOfDistance {
+  using Loop = SquaredDistances;
+};
+struct Variance : SquaredDistances {
   static DL_INLINE double finish(double total, const Ending& e) {
     const double divisor = e.count - e.p;
     return total / (divisor > 0 ? divisor : 0);
   }
 };
-struct Deviation : AddTerms, TakeSquareOfDistance {
+struct Deviation : SquaredDistances {
   static DL_INLINE double finish(double total, const Ending& e) {
     return std::sqrt(Variance::finish(total, e));
   }
 };
 
-struct Norm0 : AddTerms, TakeTruth, GiveTotal {};
+struct Norm0 : Count, GiveTotal {};
 struct Norm1 : AddTerms, TakeMagnitude, GiveTotal {};
 struct Norm2 : AddTerms {
   template <typename N>
@@ -179,6 +191,19 @@ struct NormP : AddTerms {
     return std::pow(total, 1.0 / e.p);
   }
 };
+
+// The formula that the loops of F's row are compiled for.
+template <typename F>
+struct LoopOfRow {
+  using Type = F;
+};
+template <typename F>
+  requires requires { typename F::Loop; }
+struct LoopOfRow<F> {
+  using Type = typename F::Loop;
+};
+template <typename F>
+using LoopOf = typename LoopOfRow<F>::Type;
 
 }  // namespace DL_FORMULAS_NAMESPACE
 #undef DL_INLINE

@@ -56,30 +56,38 @@ HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// f(in) for a vector of each operand. The tail of a run is computed in a padded copy.
+// f(in) for a vector of each operand. The tail of a run is computed in a padded copy, by the same
+// instructions.
 template <typename F>
 HWY_INLINE void each_loss_vector(const LossRun& run, const F& f) {
   const Lanes::D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  HWY_ALIGN float pad[kLossOperands][hn::MaxLanes(d)];
   std::array<const float*, kLossOperands> in;
   for (std::size_t k = 0; k < kLossOperands; ++k) in[k] = static_cast<const float*>(run.in[k]);
-  auto* const out = static_cast<float*>(run.out);
-  std::int64_t i = 0;
-  for (; i + lanes <= run.count; i += lanes) {
-    const auto get = [&](std::size_t k) HWY_ATTR {
-      return in[k] == nullptr ? Lanes(1) : Lanes(hn::LoadU(d, in[k] + i));
-    };
-    hn::StoreU(f(get).v, d, out + i);
+  auto* out = static_cast<float*>(run.out);
+  std::int64_t whole = run.count / lanes * lanes;
+  const auto tail_bytes = static_cast<std::size_t>(run.count - whole) * sizeof(float);
+  float* const out_tail = out + whole;
+  for (bool in_tail = false;; in_tail = true) {
+    for (std::int64_t i = 0; i < whole; i += lanes) {
+      const auto get = [&](std::size_t k) HWY_ATTR {
+        return in[k] == nullptr ? Lanes(1) : Lanes(hn::LoadU(d, in[k] + i));
+      };
+      hn::StoreU(f(get).v, d, out + i);
+    }
+    if (in_tail) break;
+    if (tail_bytes == 0) return;
+    for (std::size_t k = 0; k < kLossOperands; ++k) {
+      if (in[k] == nullptr) continue;
+      hn::Store(hn::Set(d, 1.0f), d, pad[k]);
+      std::memcpy(pad[k], in[k] + whole, tail_bytes);
+      in[k] = pad[k];
+    }
+    out = pad[0];
+    whole = lanes;
   }
-  if (i == run.count) return;
-  const auto bytes = static_cast<std::size_t>(run.count - i) * sizeof(float);
-  HWY_ALIGN float pad[kLossOperands][hn::MaxLanes(d)];
-  for (std::size_t k = 0; k < kLossOperands; ++k) {
-    hn::Store(hn::Set(d, 1.0f), d, pad[k]);
-    if (in[k] != nullptr) std::memcpy(pad[k], in[k] + i, bytes);
-  }
-  hn::Store(f([&](std::size_t k) HWY_ATTR { return Lanes(hn::Load(d, pad[k])); }).v, d, pad[0]);
-  std::memcpy(out + i, pad[0], bytes);
+  std::memcpy(out_tail, pad[0], tail_bytes);
 }
 
 template <typename Get>

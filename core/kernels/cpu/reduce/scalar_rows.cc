@@ -82,19 +82,21 @@ void finish_totals(double* totals, const double* pivots, std::int64_t results, d
 template <ReduceFn fn, typename F>
 constexpr Reduction make_reduction() {
   constexpr bool kPivot = facts(fn).pivot != Pivot::kNone;
-  Reduction result{.f32 = {},
-                   .f64 = {&scalars_across<F, double, kPivot>, &scalars_down<F, double, kPivot>},
-                   .i64 = {},
-                   .begin = &begin_totals<F, double>,
-                   .begin_whole = nullptr,
-                   .merge = &merge_totals<F, double>,
-                   .merge_whole = nullptr,
-                   .finish = &finish_totals<F>};
+  using Loop = reductions::LoopOf<F>;
+  Reduction result{
+      .f32 = {},
+      .f64 = {&scalars_across<Loop, double, kPivot>, &scalars_down<Loop, double, kPivot>},
+      .i64 = {},
+      .begin = &begin_totals<Loop, double>,
+      .begin_whole = nullptr,
+      .merge = &merge_totals<Loop, double>,
+      .merge_whole = nullptr,
+      .finish = &finish_totals<F>};
   if constexpr (facts(fn).takes == Takes::kAll) {
     using I = std::int64_t;
-    result.i64 = {&scalars_across<F, I, false>, &scalars_down<F, I, false>};
-    result.begin_whole = &begin_totals<F, I>;
-    result.merge_whole = &merge_totals<F, I>;
+    result.i64 = {&scalars_across<Loop, I, false>, &scalars_down<Loop, I, false>};
+    result.begin_whole = &begin_totals<Loop, I>;
+    result.merge_whole = &merge_totals<Loop, I>;
   }
   return result;
 }

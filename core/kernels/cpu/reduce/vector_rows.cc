@@ -50,6 +50,25 @@ HWY_INLINE Lanes merge_rows(Lanes a, std::int64_t rows, const Beside<Lanes>& bes
   return F::merge(a, F::merge(low, high));
 }
 
+// Merges rows of `columns` columns, which are whole vectors, into `block`, or begins it with them.
+// Out of line: down() calls it for the last columns as well.
+template <typename F, bool kPivot>
+HWY_NOINLINE void merge_columns(const float* in, std::int64_t step, std::int64_t rows,
+                                std::int64_t columns, const float* pivots, double p, bool begins,
+                                float* block) {
+  const Lanes::D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Beside<Lanes> beside{Lanes(0), Lanes(p)};
+  const Lanes none = F::template identity<Lanes>();
+  for (std::int64_t c = 0; c < columns; c += lanes) {
+    if constexpr (kPivot) beside.pivot = load(pivots + c);
+    const Lanes before = begins ? none : load(block + c);
+    const Lanes after = merge_rows<F>(
+        before, rows, beside, [&](std::int64_t r) HWY_ATTR { return load(in + r * step + c); });
+    hn::StoreU(after.v, d, block + c);
+  }
+}
+
 template <typename F, typename S, bool kPivot>
 void down(const ReduceRun& run) {
   const Lanes::D d;
@@ -59,34 +78,26 @@ void down(const ReduceRun& run) {
   constexpr std::int64_t kRoom = kResults + hn::MaxLanes(Lanes::D());  // for a whole last vector
   HWY_ALIGN float block[kRoom];
   HWY_ALIGN float pivots[kRoom];
+  HWY_ALIGN float last[kRowsAtOnce * hn::MaxLanes(Lanes::D())];  // the columns after `whole`
   const std::int64_t whole = run.results / lanes * lanes;
   const auto rest = static_cast<std::size_t>(run.results - whole);
   if constexpr (kPivot) {
     for (std::int64_t c = 0; c < run.results; ++c) pivots[c] = static_cast<float>(run.pivots[c]);
     std::fill_n(pivots + run.results, lanes, 0.0F);
   }
-  Beside<Lanes> beside{Lanes(0), Lanes(run.p)};
-  const Lanes none = F::template identity<Lanes>();
   for (std::int64_t first = 0; first < run.count; first += kDownBlock) {
     const std::int64_t end = std::min(run.count, first + kDownBlock);
     for (std::int64_t row = first; row < end; row += kRowsAtOnce) {
       const std::int64_t rows = std::min(kRowsAtOnce, end - row);
       const float* const x = in + row * run.step;
-      for (std::int64_t c = 0; c < whole; c += lanes) {
-        if constexpr (kPivot) beside.pivot = load(pivots + c);
-        const Lanes before = row == first ? none : load(block + c);
-        const Lanes after = merge_rows<F>(before, rows, beside, [&](std::int64_t r) HWY_ATTR {
-          return load(x + r * run.step + c);
-        });
-        hn::StoreU(after.v, d, block + c);
-      }
+      const bool begins = row == first;
+      merge_columns<F, kPivot>(x, run.step, rows, whole, pivots, run.p, begins, block);
       if (rest == 0) continue;
-      if constexpr (kPivot) beside.pivot = load(pivots + whole);
-      const Lanes before = row == first ? none : load(block + whole);
-      const Lanes after = merge_rows<F>(before, rows, beside, [&](std::int64_t r) HWY_ATTR {
-        return load_first(x + r * run.step + whole, rest);
-      });
-      hn::StoreU(after.v, d, block + whole);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        hn::Store(load_first(x + r * run.step + whole, rest).v, d, last + r * lanes);
+      }
+      merge_columns<F, kPivot>(last, lanes, rows, lanes, pivots + whole, run.p, begins,
+                               block + whole);
     }
     for (std::int64_t c = 0; c < run.results; ++c) {
       totals[c] = S::merge(totals[c], static_cast<double>(block[c]));
@@ -94,11 +105,16 @@ void down(const ReduceRun& run) {
   }
 }
 
+template <typename F, typename S, bool kPivot>
+constexpr ReduceRows rows_for() {
+  return {&across<F, S, kPivot>, &down<F, S, kPivot>};
+}
+
 ReduceRows find_reduce_rows(ReduceFn fn) {
   static constexpr ReduceRows kRows[] = {
 #define DL_REDUCTION_FN(enumerator, name, Formula, text, takes, gives, pivot, ...) \
-  {&across < Formula, reductions::Formula, Pivot::pivot != Pivot::kNone >,         \
-   &down < Formula,   reductions::Formula, Pivot::pivot != Pivot::kNone > },
+  rows_for<LoopOf<Formula>, reductions::LoopOf<reductions::Formula>,               \
+           Pivot::pivot != Pivot::kNone>(),
 #include "core/reductions/list.def"
   };
   return kRows[static_cast<std::size_t>(fn)];
