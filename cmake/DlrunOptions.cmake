@@ -34,13 +34,13 @@ if(DLRUN_CCACHE)
   endif()
 endif()
 
-# A precompiled header saves a third of a test's compilation, but ccache cannot see through one unless it is told to be careless
-# (`sloppiness = pch_defines,time_macros`). Builds through ccache do without, and so find an #include that a test forgot.
+# A precompiled header saves a third of a test's or a core/ file's compilation, but ccache cannot see through one unless it is told to be careless
+# (`sloppiness = pch_defines,time_macros`). Builds through ccache do without, and so find an #include that a file forgot.
 set(DLRUN_PRECOMPILE_DEFAULT ON)
 if(DLRUN_CCACHE_PROGRAM)
   set(DLRUN_PRECOMPILE_DEFAULT OFF)
 endif()
-option(DLRUN_PRECOMPILE "Compile the tests with a precompiled GoogleTest" ${DLRUN_PRECOMPILE_DEFAULT})
+option(DLRUN_PRECOMPILE "Compile the tests with a precompiled GoogleTest, and core/ with a precompiled tensor.h" ${DLRUN_PRECOMPILE_DEFAULT})
 
 # What every target of the project is compiled with; never exported to a user of the package.
 add_library(dlrun_private_flags INTERFACE)

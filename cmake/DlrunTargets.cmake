@@ -26,8 +26,8 @@ function(dl_program name)
   endif()
 endfunction()
 
-# dl_read_once(TARGET FILES...): files that include CLI11, which is all inline and optimised anew in each of them, to read one command
-# line: half of what they cost to compile, and nobody can measure the difference.
+# dl_read_once(TARGET FILES...): files that run once in a program's life or write text for people, and include much inline code (CLI11,
+# spdlog, fmt), which is optimised anew in each of them: half of what they cost to compile, and no run is slower for it.
 function(dl_read_once target)
   set(level "$<$<CONFIG:Release>:-O1>")
   if(DLRUN_SANITIZE)
