@@ -57,30 +57,34 @@ namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 // f(in) for a vector of each operand. The tail of a run is computed in a padded copy, by the same
-// instructions.
+// instructions. An operand that is null stays at a vector of ones; a test in the loop would make
+// the compiler write a loop for each set of operands.
 template <typename F>
 HWY_INLINE void each_loss_vector(const LossRun& run, const F& f) {
   const Lanes::D d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   HWY_ALIGN float pad[kLossOperands][hn::MaxLanes(d)];
   std::array<const float*, kLossOperands> in;
-  for (std::size_t k = 0; k < kLossOperands; ++k) in[k] = static_cast<const float*>(run.in[k]);
+  std::array<std::int64_t, kLossOperands> moves;  // all bits, or 0
+  for (std::size_t k = 0; k < kLossOperands; ++k) {
+    hn::Store(hn::Set(d, 1.0f), d, pad[k]);
+    in[k] = run.in[k] == nullptr ? pad[k] : static_cast<const float*>(run.in[k]);
+    moves[k] = run.in[k] == nullptr ? 0 : -1;
+  }
   auto* out = static_cast<float*>(run.out);
   std::int64_t whole = run.count / lanes * lanes;
   const auto tail_bytes = static_cast<std::size_t>(run.count - whole) * sizeof(float);
   float* const out_tail = out + whole;
   for (bool in_tail = false;; in_tail = true) {
     for (std::int64_t i = 0; i < whole; i += lanes) {
-      const auto get = [&](std::size_t k) HWY_ATTR {
-        return in[k] == nullptr ? Lanes(1) : Lanes(hn::LoadU(d, in[k] + i));
-      };
+      const auto get = [&](std::size_t k)
+                           HWY_ATTR { return Lanes(hn::LoadU(d, in[k] + (i & moves[k]))); };
       hn::StoreU(f(get).v, d, out + i);
     }
     if (in_tail) break;
     if (tail_bytes == 0) return;
     for (std::size_t k = 0; k < kLossOperands; ++k) {
-      if (in[k] == nullptr) continue;
-      hn::Store(hn::Set(d, 1.0f), d, pad[k]);
+      if (moves[k] == 0) continue;
       std::memcpy(pad[k], in[k] + whole, tail_bytes);
       in[k] = pad[k];
     }
@@ -162,11 +166,16 @@ formulas::LossElement<double> element_of_loss(const Get& get, double a) {
 // out[i] = f(get), where get(k) is operand k of element i.
 template <typename F>
 void each_loss_scalar(const LossRun& run, const F& f) {
+  constexpr double kOne = 1;
   std::array<const double*, kLossOperands> in;
-  for (std::size_t k = 0; k < kLossOperands; ++k) in[k] = static_cast<const double*>(run.in[k]);
+  std::array<std::int64_t, kLossOperands> moves;
+  for (std::size_t k = 0; k < kLossOperands; ++k) {
+    in[k] = run.in[k] == nullptr ? &kOne : static_cast<const double*>(run.in[k]);
+    moves[k] = run.in[k] == nullptr ? 0 : -1;
+  }
   auto* const out = static_cast<double*>(run.out);
   for (std::int64_t i = 0; i < run.count; ++i) {
-    out[i] = f([&](std::size_t k) { return in[k] == nullptr ? 1.0 : in[k][i]; });
+    out[i] = f([&](std::size_t k) { return in[k][i & moves[k]]; });
   }
 }
 
