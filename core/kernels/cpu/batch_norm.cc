@@ -5,12 +5,14 @@
 // joined (Chan, Golub and LeVeque 1983), so that memory is read once.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
+#include "core/device/parallel.h"
 #include "core/kernels/cpu/carried.h"
+#include "core/kernels/cpu/moments.h"
 #include "core/kernels/cpu/norm.h"
 #include "core/kernels/cpu/norm_loops.h"
-#include "core/kernels/cpu/parts.h"
 
 namespace dl::kernels::cpu {
 namespace {
@@ -18,36 +20,68 @@ namespace {
 constexpr std::int64_t kBatchNormGrain = 16 * 1024;  // elements worth a thread
 constexpr std::int64_t kBlockElements = 4096;
 
-// One channel's elements so far.
-struct Moments {
-  double count = 0;
-  double mean = 0;
-  double squares = 0;  // of the distances from the mean
-
-  // The moments of `n` elements, from the sums of their distances from a rounded mean.
-  static Moments about(double near_mean, double n, double distances, double squared_distances) {
-    return {n, near_mean + distances / n, squared_distances - distances * distances / n};
-  }
-  void join(const Moments& other) {
-    if (other.count == 0) return;
-    const double both = count + other.count;
-    const double apart = other.mean - mean;
-    mean += apart * (other.count / both);
-    squares += other.squares + apart * apart * (count * other.count / both);
-    count = both;
-  }
-};
-
 std::int64_t rows_of(const BatchNormArgs& args) {
   return args.samples * args.places;
 }
-std::int64_t rows_at_once(const BatchNormArgs& args) {
-  return std::clamp<std::int64_t>(kBlockElements / std::max<std::int64_t>(1, args.channels), 8,
-                                  256);
-}
-std::int64_t rows_grain(const BatchNormArgs& args) {
-  return kBatchNormGrain / std::max<std::int64_t>(1, args.channels) + 1;
-}
+// A channels-last batch, several rows of few channels as one wide row, so that vectors are full.
+struct WideRows {
+  explicit WideRows(const BatchNormArgs& args) : channels(args.channels) {
+    constexpr std::int64_t kWide = 64;
+    if (channels > 0 && channels < kWide) {
+      folded = std::lcm(channels, std::int64_t{16}) / channels;
+      folded *= (kWide + folded * channels - 1) / (folded * channels);
+    }
+    width = folded * channels;
+    at_once = std::max<std::int64_t>(kBlockElements / std::max<std::int64_t>(1, width), 8) * folded;
+    count = rows_of(args);
+    const std::int64_t blocks = (count + at_once - 1) / at_once;
+    parts = std::clamp<std::int64_t>(blocks / kBlocksOfPart, 1, kMostParts);
+    part_grain = std::max<std::int64_t>(
+        1, kBatchNormGrain * parts / std::max<std::int64_t>(1, count * channels));
+  }
+  // The part's first row. Parts depend on the shape only, so that the number of threads changes no
+  // bit.
+  std::int64_t begin(std::int64_t part) const {
+    return part == parts ? count : count / at_once * part / parts * at_once;
+  }
+  // visit(first row, wide rows, rows left over) for each block of [from, to).
+  template <typename Visit>
+  void for_each_block(std::int64_t from, std::int64_t to, const Visit& visit) const {
+    for (std::int64_t r = from; r < to; r += at_once) {
+      const std::int64_t rows = std::min(at_once, to - r);
+      visit(r, rows / folded, rows % folded);
+    }
+  }
+  // One number for each channel, as often as a wide row has the channel.
+  template <typename T>
+  std::vector<T> repeated(const T* numbers) const {
+    std::vector<T> result(static_cast<std::size_t>(width));
+    for (std::int64_t i = 0; i < width; i += channels) {
+      std::copy_n(numbers, channels, result.begin() + i);
+    }
+    return result;
+  }
+  // Adds the sums of a wide row's other rows to those of its first.
+  template <typename T>
+  void fold(std::vector<T>& sums) const {
+    for (std::int64_t i = channels; i < width; i += channels) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        sums[static_cast<std::size_t>(c)] += sums[static_cast<std::size_t>(i + c)];
+      }
+    }
+  }
+
+  static constexpr std::int64_t kBlocksOfPart = 8;
+  static constexpr std::int64_t kMostParts = 32;
+  std::int64_t channels;
+  std::int64_t folded = 1;  // rows of a wide row
+  std::int64_t width = 0;
+  std::int64_t at_once = 0;  // rows of a block
+  std::int64_t count = 0;
+  std::int64_t parts = 1;
+  std::int64_t part_grain = 1;
+};
+
 std::int64_t channel_grain(const BatchNormArgs& args) {
   return kBatchNormGrain / std::max<std::int64_t>(1, rows_of(args)) + 1;
 }
@@ -60,40 +94,55 @@ std::vector<T> block_memory(bool wanted, std::int64_t count) {
 
 template <typename T>
 std::vector<Moments> moments_channels_last(const BatchNormArgs& args, const CarriedIn<T>& in) {
+  struct Part {
+    double count = 0;
+    std::vector<double> means;
+    std::vector<double> squares;
+  };
   const NormLoops<T>& loops = norm_loops<T>();
+  const WideRows wide(args);
   const std::int64_t channels = args.channels;
   const auto size = static_cast<std::size_t>(channels);
-  const std::int64_t at_once = rows_at_once(args);
-  std::vector<std::vector<Moments>> parts(
-      static_cast<std::size_t>(parts_of(rows_of(args), rows_grain(args))),
-      std::vector<Moments>(size));
-  parallel_parts(
-      rows_of(args), rows_grain(args), [&](int part, std::int64_t begin, std::int64_t end) {
-        std::vector<T> memory = block_memory<T>(in.is_converted(), at_once * channels);
-        std::vector<T> means(size);
-        std::vector<T> distances(size);
-        std::vector<T> squares(size);
-        std::vector<Moments>& mine = parts[static_cast<std::size_t>(part)];
-        for (std::int64_t r = begin; r < end; r += at_once) {
-          const std::int64_t rows = std::min(at_once, end - r);
-          const T* const x = in.at(r * channels, rows * channels, memory.data());
-          std::ranges::fill(means, T(0));
-          std::ranges::fill(distances, T(0));
-          std::ranges::fill(squares, T(0));
-          loops.column_sums(rows, channels, x, means.data());
-          for (T& mean : means) mean /= static_cast<T>(rows);
-          loops.column_moments(rows, channels, x, means.data(), distances.data(), squares.data());
-          for (std::size_t c = 0; c < size; ++c) {
-            mine[c].join(Moments::about(static_cast<double>(means[c]), static_cast<double>(rows),
-                                        static_cast<double>(distances[c]),
-                                        static_cast<double>(squares[c])));
-          }
-        }
-      });
-  for (std::size_t part = 1; part < parts.size(); ++part) {
-    for (std::size_t c = 0; c < size; ++c) parts[0][c].join(parts[part][c]);
+  std::vector<Part> parts(static_cast<std::size_t>(wide.parts));
+  parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> memory = block_memory<T>(in.is_converted(), wide.at_once * channels);
+    std::vector<T> sums(static_cast<std::size_t>(wide.width));
+    std::vector<T> distances(sums.size());
+    std::vector<T> squares(sums.size());
+    std::vector<T> means;
+    for (std::int64_t p = begin; p < end; ++p) {
+      Part& part = parts[static_cast<std::size_t>(p)];
+      part.means.resize(size);
+      part.squares.resize(size);
+      const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
+        const std::int64_t rows = wide_rows * wide.folded + rest;
+        const T* const x = in.at(r * channels, rows * channels, memory.data());
+        const T* const last = x + wide_rows * wide.width;
+        for (auto* each : {&sums, &distances, &squares}) std::ranges::fill(*each, T(0));
+        loops.column_sums(wide_rows, wide.width, x, sums.data());
+        loops.column_sums(rest, channels, last, sums.data());
+        wide.fold(sums);
+        for (std::size_t c = 0; c < size; ++c) sums[c] /= static_cast<T>(rows);
+        if (wide.folded > 1) means = wide.repeated(sums.data());
+        const T* const near = wide.folded > 1 ? means.data() : sums.data();
+        loops.column_moments(wide_rows, wide.width, x, near, distances.data(), squares.data());
+        loops.column_moments(rest, channels, last, near, distances.data(), squares.data());
+        wide.fold(distances);
+        wide.fold(squares);
+        loops.column_join(channels, static_cast<double>(rows), near, distances.data(),
+                          squares.data(), part.count, part.means.data(), part.squares.data());
+        part.count += static_cast<double>(rows);
+      };
+      wide.for_each_block(wide.begin(p), wide.begin(p + 1), block);
+    }
+  });
+  std::vector<Moments> result(size);
+  for (const Part& part : parts) {
+    for (std::size_t c = 0; c < size; ++c) {
+      result[c].join({part.count, part.means[c], part.squares[c]});
+    }
   }
-  return std::move(parts[0]);
+  return result;
 }
 
 // visit(first element, count) for the blocks of channel c.
@@ -182,6 +231,34 @@ void find_stats(const BatchNormArgs& args, const CarriedIn<T>& in, const Tensor&
   }
 }
 
+// y = (x - shift) scale + add, each one number for each channel.
+template <typename T>
+void map_channels_last(const BatchNormArgs& args, const CarriedIn<T>& in, const T* shift,
+                       const T* scale, const T* add, const CarriedOut<T>& out) {
+  const NormLoops<T>& loops = norm_loops<T>();
+  const WideRows wide(args);
+  const std::int64_t channels = args.channels;
+  const std::vector<T> shifts = wide.repeated(shift);
+  const std::vector<T> scales = wide.repeated(scale);
+  const std::vector<T> adds = wide.repeated(add);
+  parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> read = block_memory<T>(in.is_converted(), wide.at_once * channels);
+    std::vector<T> written = block_memory<T>(out.is_converted(), wide.at_once * channels);
+    const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
+      const std::int64_t first = r * channels;
+      const std::int64_t count = wide_rows * wide.width + rest * channels;
+      const T* const x = in.at(first, count, read.data());
+      T* const to = out.at(first, written.data());
+      loops.column_map(wide_rows, wide.width, x, shifts.data(), scales.data(), adds.data(), to);
+      const std::int64_t done = wide_rows * wide.width;
+      loops.column_map(rest, channels, x + done, shifts.data(), scales.data(), adds.data(),
+                       to + done);
+      out.done(first, count, to);
+    };
+    wide.for_each_block(wide.begin(begin), wide.begin(end), block);
+  });
+}
+
 template <typename T>
 void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& weight,
                    const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
@@ -211,19 +288,7 @@ void forward_batch(const BatchNormArgs& args, const Tensor& x, const Tensor& wei
     });
     return;
   }
-  const std::int64_t channels = args.channels;
-  const std::int64_t at_once = rows_at_once(args);
-  parallel_for(rows_of(args), rows_grain(args), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> read = block_memory<T>(in.is_converted(), at_once * channels);
-    std::vector<T> written = block_memory<T>(out.is_converted(), at_once * channels);
-    for (std::int64_t r = begin; r < end; r += at_once) {
-      const std::int64_t rows = std::min(at_once, end - r);
-      T* const to = out.at(r * channels, written.data());
-      loops.column_map(rows, channels, in.at(r * channels, rows * channels, read.data()), means,
-                       scales.data(), adds.data(), to);
-      out.done(r * channels, rows * channels, to);
-    }
-  });
+  map_channels_last(args, in, means, scales.data(), adds.data(), out);
 }
 
 // For each channel, sums over the batch of g and of g (x - mean).
@@ -236,35 +301,42 @@ template <typename T>
 BatchSums sums_channels_last(const BatchNormArgs& args, const CarriedIn<T>& dy,
                              const CarriedIn<T>& in, const T* means) {
   const NormLoops<T>& loops = norm_loops<T>();
+  const WideRows wide(args);
   const std::int64_t channels = args.channels;
-  const auto size = static_cast<std::size_t>(channels);
-  const std::int64_t at_once = rows_at_once(args);
-  std::vector<BatchSums> parts(static_cast<std::size_t>(parts_of(rows_of(args), rows_grain(args))),
-                               BatchSums{std::vector<double>(size), std::vector<double>(size)});
-  parallel_parts(
-      rows_of(args), rows_grain(args), [&](int part, std::int64_t begin, std::int64_t end) {
-        std::vector<T> g_memory = block_memory<T>(dy.is_converted(), at_once * channels);
-        std::vector<T> x_memory = block_memory<T>(in.is_converted(), at_once * channels);
-        std::vector<T> by_g(size);
-        std::vector<T> by_x(size);
-        BatchSums& mine = parts[static_cast<std::size_t>(part)];
-        for (std::int64_t r = begin; r < end; r += at_once) {
-          const std::int64_t rows = std::min(at_once, end - r);
-          std::ranges::fill(by_g, T(0));
-          std::ranges::fill(by_x, T(0));
-          loops.column_dots(rows, channels, dy.at(r * channels, rows * channels, g_memory.data()),
-                            in.at(r * channels, rows * channels, x_memory.data()), means,
-                            by_g.data(), by_x.data());
-          for (std::size_t c = 0; c < size; ++c) {
-            mine.by_g[c] += static_cast<double>(by_g[c]);
-            mine.by_x[c] += static_cast<double>(by_x[c]);
-          }
-        }
-      });
-  for (std::size_t part = 1; part < parts.size(); ++part) {
-    for (std::size_t c = 0; c < size; ++c) {
-      parts[0].by_g[c] += parts[part].by_g[c];
-      parts[0].by_x[c] += parts[part].by_x[c];
+  const auto size = static_cast<std::size_t>(wide.width);
+  const std::vector<T> shifts = wide.repeated(means);
+  std::vector<BatchSums> parts(static_cast<std::size_t>(wide.parts));
+  parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> g_memory = block_memory<T>(dy.is_converted(), wide.at_once * channels);
+    std::vector<T> x_memory = block_memory<T>(in.is_converted(), wide.at_once * channels);
+    std::vector<T> by_g(size);
+    std::vector<T> by_x(size);
+    for (std::int64_t p = begin; p < end; ++p) {
+      BatchSums& part = parts[static_cast<std::size_t>(p)];
+      part = {std::vector<double>(size), std::vector<double>(size)};
+      const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
+        const std::int64_t done = wide_rows * wide.width;
+        const std::int64_t count = done + rest * channels;
+        const T* const g = dy.at(r * channels, count, g_memory.data());
+        const T* const x = in.at(r * channels, count, x_memory.data());
+        loops.column_dots(wide_rows, wide.width, g, x, shifts.data(), by_g.data(), by_x.data());
+        loops.column_dots(rest, channels, g + done, x + done, shifts.data(), by_g.data(),
+                          by_x.data());
+        loops.take_sums(wide.width, by_g.data(), part.by_g.data());
+        loops.take_sums(wide.width, by_x.data(), part.by_x.data());
+      };
+      wide.for_each_block(wide.begin(p), wide.begin(p + 1), block);
+      wide.fold(part.by_g);
+      wide.fold(part.by_x);
+    }
+  });
+  for (BatchSums& part : parts) {
+    part.by_g.resize(static_cast<std::size_t>(channels));
+    part.by_x.resize(static_cast<std::size_t>(channels));
+    if (&part == parts.data()) continue;
+    for (std::size_t c = 0; c < part.by_g.size(); ++c) {
+      parts[0].by_g[c] += part.by_g[c];
+      parts[0].by_x[c] += part.by_x[c];
     }
   }
   return std::move(parts[0]);
@@ -351,25 +423,33 @@ void write_gradient(const BatchNormArgs& args, const CarriedIn<T>& dy, const Car
     });
     return;
   }
+  if (!reads_x) {  // b is 0 everywhere
+    return map_channels_last(args, dy, by.b.data(), by.a.data(), by.b.data(), out);
+  }
+  const WideRows wide(args);
   const std::int64_t channels = args.channels;
-  const std::int64_t at_once = rows_at_once(args);
-  parallel_for(rows_of(args), rows_grain(args), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> g_memory = block_memory<T>(dy.is_converted(), at_once * channels);
-    std::vector<T> x_memory = block_memory<T>(in.is_converted(), at_once * channels);
-    std::vector<T> written = block_memory<T>(out.is_converted(), at_once * channels);
-    for (std::int64_t r = begin; r < end; r += at_once) {
-      const std::int64_t rows = std::min(at_once, end - r);
-      T* const to = out.at(r * channels, written.data());
-      const T* const g = dy.at(r * channels, rows * channels, g_memory.data());
-      if (reads_x) {
-        loops.column_combine(rows, channels, g,
-                             in.at(r * channels, rows * channels, x_memory.data()), means,
-                             by.a.data(), by.b.data(), by.c.data(), to);
-      } else {  // b is 0 everywhere
-        loops.column_map(rows, channels, g, by.b.data(), by.a.data(), by.b.data(), to);
-      }
-      out.done(r * channels, rows * channels, to);
-    }
+  const std::vector<T> shifts = wide.repeated(means);
+  const std::vector<T> a = wide.repeated(by.a.data());
+  const std::vector<T> b = wide.repeated(by.b.data());
+  const std::vector<T> c = wide.repeated(by.c.data());
+  parallel_for(wide.parts, wide.part_grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> g_memory = block_memory<T>(dy.is_converted(), wide.at_once * channels);
+    std::vector<T> x_memory = block_memory<T>(in.is_converted(), wide.at_once * channels);
+    std::vector<T> written = block_memory<T>(out.is_converted(), wide.at_once * channels);
+    const auto block = [&](std::int64_t r, std::int64_t wide_rows, std::int64_t rest) {
+      const std::int64_t first = r * channels;
+      const std::int64_t done = wide_rows * wide.width;
+      const std::int64_t count = done + rest * channels;
+      const T* const g = dy.at(first, count, g_memory.data());
+      const T* const x = in.at(first, count, x_memory.data());
+      T* const to = out.at(first, written.data());
+      loops.column_combine(wide_rows, wide.width, g, x, shifts.data(), a.data(), b.data(), c.data(),
+                           to);
+      loops.column_combine(rest, channels, g + done, x + done, shifts.data(), a.data(), b.data(),
+                           c.data(), to + done);
+      out.done(first, count, to);
+    };
+    wide.for_each_block(wide.begin(begin), wide.begin(end), block);
   });
 }
 

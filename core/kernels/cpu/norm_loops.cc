@@ -1,5 +1,7 @@
 #include "core/kernels/cpu/norm_loops.h"
 
+#include <type_traits>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/norm_loops.cc"
 #include <hwy/foreach_target.h>
@@ -10,29 +12,79 @@ HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
+namespace hn = hwy::HWY_NAMESPACE;
+
 // The compiler makes vectors of these loops, for each of Highway's targets. `omp simd` allows it to
 // add in lanes.
 
+// visit(accumulator, first element, vector tag) for n elements, by vectors that go round four
+// accumulators, so that additions need not wait for each other.
+template <typename T, typename Visit>
+HWY_INLINE void for_each_of_four(std::int64_t n, const Visit& visit) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    visit(0, i, d);
+    visit(1, i + lanes, d);
+    visit(2, i + 2 * lanes, d);
+    visit(3, i + 3 * lanes, d);
+  }
+  for (; i + lanes <= n; i += lanes) visit(0, i, d);
+  for (; i < n; ++i) visit(4, i, hn::CappedTag<T, 1>());
+}
+
+// Sums in four vectors, and a number for the last elements.
+template <typename T>
+struct FourSums {
+  using D = hn::ScalableTag<T>;
+  HWY_INLINE FourSums() {
+    for (auto& each : vectors) each = hn::Zero(D());
+  }
+  template <typename Tag>
+  HWY_INLINE void add(int which, hn::Vec<Tag> x, Tag) {
+    if constexpr (std::is_same_v<Tag, D>) {
+      vectors[which] = hn::Add(vectors[which], x);
+    } else {
+      rest += hn::GetLane(x);
+    }
+  }
+  // += x y
+  template <typename Tag>
+  HWY_INLINE void add_product(int which, hn::Vec<Tag> x, hn::Vec<Tag> y, Tag) {
+    if constexpr (std::is_same_v<Tag, D>) {
+      vectors[which] = hn::MulAdd(x, y, vectors[which]);
+    } else {
+      rest += hn::GetLane(hn::Mul(x, y));
+    }
+  }
+  HWY_INLINE T total() const {
+    const auto both = hn::Add(hn::Add(vectors[0], vectors[1]), hn::Add(vectors[2], vectors[3]));
+    return hn::GetLane(hn::SumOfLanes(D(), both)) + rest;
+  }
+  hn::Vec<D> vectors[4];
+  T rest = 0;
+};
+
 template <typename T>
 T sum(std::int64_t n, const T* x) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (std::int64_t i = 0; i < n; ++i) total += x[i];
-  return total;
+  FourSums<T> sums;
+  for_each_of_four<T>(n, [&](int which, std::int64_t i, auto d)
+                             HWY_ATTR { sums.add(which, hn::LoadU(d, x + i), d); });
+  return sums.total();
 }
 
 template <typename T>
 void moments(std::int64_t n, const T* x, T shift, T* sums) {
-  T first = 0;
-  T second = 0;
-#pragma omp simd reduction(+ : first, second)
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T d = x[i] - shift;
-    first += d;
-    second += d * d;
-  }
-  sums[0] = first;
-  sums[1] = second;
+  FourSums<T> first;
+  FourSums<T> second;
+  for_each_of_four<T>(n, [&](int which, std::int64_t i, auto d) HWY_ATTR {
+    const auto distance = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, shift));
+    first.add(which, distance, d);
+    second.add_product(which, distance, distance, d);
+  });
+  sums[0] = first.total();
+  sums[1] = second.total();
 }
 
 template <typename T>
@@ -59,24 +111,22 @@ void normalize(std::int64_t n, const T* x, T shift, T scale, const T* weight, co
 
 template <typename T>
 void dots(std::int64_t n, const T* g, const T* x, T shift, const T* weight, T* sums) {
-  T by_g = 0;
-  T by_x = 0;
+  FourSums<T> by_g;
+  FourSums<T> by_x;
+  const auto visit = [&](int which, std::int64_t i, auto d, auto each) HWY_ATTR {
+    by_g.add(which, each, d);
+    by_x.add_product(which, each, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, shift)), d);
+  };
   if (weight == nullptr) {
-#pragma omp simd reduction(+ : by_g, by_x)
-    for (std::int64_t i = 0; i < n; ++i) {
-      by_g += g[i];
-      by_x += g[i] * (x[i] - shift);
-    }
+    for_each_of_four<T>(n, [&](int which, std::int64_t i, auto d)
+                               HWY_ATTR { visit(which, i, d, hn::LoadU(d, g + i)); });
   } else {
-#pragma omp simd reduction(+ : by_g, by_x)
-    for (std::int64_t i = 0; i < n; ++i) {
-      const T weighted = g[i] * weight[i];
-      by_g += weighted;
-      by_x += weighted * (x[i] - shift);
-    }
+    for_each_of_four<T>(n, [&](int which, std::int64_t i, auto d) HWY_ATTR {
+      visit(which, i, d, hn::Mul(hn::LoadU(d, g + i), hn::LoadU(d, weight + i)));
+    });
   }
-  sums[0] = by_g;
-  sums[1] = by_x;
+  sums[0] = by_g.total();
+  sums[1] = by_x.total();
 }
 
 template <typename T>
@@ -100,57 +150,152 @@ void gather(std::int64_t n, const T* g, const T* x, T shift, T scale, T* by_g, T
   }
 }
 
+// Columns are walked a tile of vectors at a time, down all rows, so that a tile's sums and numbers
+// stay in registers.
+template <int kVectors, typename D>
+struct Tile {
+  using T = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+  static HWY_INLINE void load(const T* from, V (&to)[kVectors]) {
+    for (int k = 0; k < kVectors; ++k) to[k] = hn::LoadU(D(), from + k * lanes());
+  }
+  static HWY_INLINE void store(const V (&from)[kVectors], T* to) {
+    for (int k = 0; k < kVectors; ++k) hn::StoreU(from[k], D(), to + k * lanes());
+  }
+  static HWY_INLINE V at(const T* from, int k) { return hn::LoadU(D(), from + k * lanes()); }
+  static constexpr std::int64_t lanes() { return static_cast<std::int64_t>(hn::MaxLanes(D())); }
+};
+
+// visit(Tile(), first column) for tiles that cover n columns.
+template <int kVectors, typename T, typename Visit>
+HWY_INLINE void for_each_tile(std::int64_t n, const Visit& visit) {
+  using D = hn::ScalableTag<T>;
+  constexpr std::int64_t kLanes = Tile<1, D>::lanes();
+  std::int64_t i = 0;
+  for (; i + kVectors * kLanes <= n; i += kVectors * kLanes) visit(Tile<kVectors, D>(), i);
+  for (; i + kLanes <= n; i += kLanes) visit(Tile<1, D>(), i);
+  for (; i < n; ++i) visit(Tile<1, hn::CappedTag<T, 1>>(), i);
+}
+
 template <typename T>
 void column_sums(std::int64_t rows, std::int64_t n, const T* x, T* sums) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) sums[i] += x[r * n + i];
-  }
+  for_each_tile<4, T>(
+      n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
+        hn::Vec<D> total[kVectors];
+        tile.load(sums + i, total);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (int k = 0; k < kVectors; ++k)
+            total[k] = hn::Add(total[k], tile.at(x + r * n + i, k));
+        }
+        tile.store(total, sums + i);
+      });
 }
 
 template <typename T>
 void column_moments(std::int64_t rows, std::int64_t n, const T* x, const T* shift, T* sums,
                     T* squares) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      const T d = x[r * n + i] - shift[i];
-      sums[i] += d;
-      squares[i] += d * d;
-    }
-  }
+  for_each_tile<4, T>(
+      n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
+        hn::Vec<D> from[kVectors], first[kVectors], second[kVectors];
+        tile.load(shift + i, from);
+        tile.load(sums + i, first);
+        tile.load(squares + i, second);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (int k = 0; k < kVectors; ++k) {
+            const auto d = hn::Sub(tile.at(x + r * n + i, k), from[k]);
+            first[k] = hn::Add(first[k], d);
+            second[k] = hn::MulAdd(d, d, second[k]);
+          }
+        }
+        tile.store(first, sums + i);
+        tile.store(second, squares + i);
+      });
 }
 
 template <typename T>
 void column_map(std::int64_t rows, std::int64_t n, const T* x, const T* shift, const T* scale,
                 const T* add, T* y) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i)
-      y[r * n + i] = (x[r * n + i] - shift[i]) * scale[i] + add[i];
-  }
+  for_each_tile<4, T>(
+      n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
+        hn::Vec<D> from[kVectors], by[kVectors], plus[kVectors];
+        tile.load(shift + i, from);
+        tile.load(scale + i, by);
+        tile.load(add + i, plus);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          hn::Vec<D> result[kVectors];
+          for (int k = 0; k < kVectors; ++k) {
+            result[k] = hn::MulAdd(hn::Sub(tile.at(x + r * n + i, k), from[k]), by[k], plus[k]);
+          }
+          tile.store(result, y + r * n + i);
+        }
+      });
 }
 
 template <typename T>
 void column_dots(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift, T* by_g,
                  T* by_x) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      by_g[i] += g[r * n + i];
-      by_x[i] += g[r * n + i] * (x[r * n + i] - shift[i]);
-    }
-  }
+  for_each_tile<4, T>(
+      n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile, std::int64_t i) HWY_ATTR {
+        hn::Vec<D> from[kVectors], first[kVectors], second[kVectors];
+        tile.load(shift + i, from);
+        tile.load(by_g + i, first);
+        tile.load(by_x + i, second);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (int k = 0; k < kVectors; ++k) {
+            const auto each = tile.at(g + r * n + i, k);
+            const auto d = hn::Sub(tile.at(x + r * n + i, k), from[k]);
+            first[k] = hn::Add(first[k], each);
+            second[k] = hn::MulAdd(each, d, second[k]);
+          }
+        }
+        tile.store(first, by_g + i);
+        tile.store(second, by_x + i);
+      });
 }
 
 template <typename T>
 void column_combine(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
                     const T* a, const T* b, const T* c, T* dx) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      dx[r * n + i] = a[i] * g[r * n + i] + b[i] * (x[r * n + i] - shift[i]) + c[i];
+  for_each_tile<2, T>(n, [=]<int kVectors, typename D>(Tile<kVectors, D> tile,
+                                                       std::int64_t i) HWY_ATTR {
+    hn::Vec<D> from[kVectors], by_g[kVectors], by_x[kVectors], plus[kVectors];
+    tile.load(shift + i, from);
+    tile.load(a + i, by_g);
+    tile.load(b + i, by_x);
+    tile.load(c + i, plus);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      hn::Vec<D> result[kVectors];
+      for (int k = 0; k < kVectors; ++k) {
+        const auto d = hn::Sub(tile.at(x + r * n + i, k), from[k]);
+        result[k] = hn::MulAdd(by_g[k], tile.at(g + r * n + i, k), hn::MulAdd(by_x[k], d, plus[k]));
+      }
+      tile.store(result, dx + r * n + i);
     }
+  });
+}
+
+template <typename T>
+void column_join(std::int64_t n, double rows, const T* near, const T* distances, const T* squares,
+                 double before, double* mean, double* total) {
+  const double of_rows = 1 / rows;
+  const double share = rows / (before + rows);
+  const double apart_weight = before * share;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto distance = static_cast<double>(distances[i]);
+    const double apart = static_cast<double>(near[i]) + distance * of_rows - mean[i];
+    mean[i] += apart * share;
+    total[i] += static_cast<double>(squares[i]) - distance * distance * of_rows +
+                apart * apart * apart_weight;
+  }
+}
+
+template <typename T>
+void take_sums(std::int64_t n, T* sums, double* total) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    total[i] += static_cast<double>(sums[i]);
+    sums[i] = 0;
   }
 }
 
@@ -168,6 +313,8 @@ constexpr NormLoops<T> kNormLoops{
     .column_map = &column_map<T>,
     .column_dots = &column_dots<T>,
     .column_combine = &column_combine<T>,
+    .column_join = &column_join<T>,
+    .take_sums = &take_sums<T>,
 };
 
 const NormLoops<float>* find_norm_loops_f32() {

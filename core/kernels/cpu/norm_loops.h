@@ -35,6 +35,13 @@ struct NormLoops {
                       T* by_g, T* by_x);
   void (*column_combine)(std::int64_t rows, std::int64_t n, const T* g, const T* x, const T* shift,
                          const T* a, const T* b, const T* c, T* dx);
+  // Joins the moments of `rows` rows of n columns, given as sums of their distances from `near` and
+  // of the distances' squares, to the mean and the squared distances from it of `before` rows
+  // (Chan, Golub and LeVeque 1983).
+  void (*column_join)(std::int64_t n, double rows, const T* near, const T* distances,
+                      const T* squares, double before, double* mean, double* total);
+  // total += sums, sums = 0.
+  void (*take_sums)(std::int64_t n, T* sums, double* total);
 };
 
 template <typename T>

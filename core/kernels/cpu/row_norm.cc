@@ -3,44 +3,50 @@
 #include <cmath>
 #include <vector>
 
+#include "core/device/parallel.h"
 #include "core/kernels/cpu/carried.h"
+#include "core/kernels/cpu/moments.h"
 #include "core/kernels/cpu/norm.h"
 #include "core/kernels/cpu/norm_loops.h"
-#include "core/kernels/cpu/parts.h"
 
 namespace dl::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kRowNormGrain = 8 * 1024;  // elements worth a thread
-constexpr std::int64_t kRunLength = 2048;         // of a sum in float32
+constexpr std::int64_t kRowNormGrain = 8 * 1024;   // elements worth a thread
+constexpr std::int64_t kRunLength = 2048;          // of a sum in float32
+constexpr std::int64_t kPartElements = 32 * 1024;  // with a sum for each channel
+constexpr std::int64_t kMostParts = 16;
 
 std::int64_t row_grain(const RowNormArgs& args) {
   return kRowNormGrain / std::max<std::int64_t>(1, args.width()) + 1;
 }
 
+// Block by block, each while it is in the cache.
 template <typename T>
-double long_sum(const NormLoops<T>& loops, std::int64_t n, const T* x) {
-  double total = 0;
+Moments moments_of_row(const NormLoops<T>& loops, std::int64_t n, const T* x) {
+  Moments total;
   for (std::int64_t i = 0; i < n; i += kRunLength) {
-    total += static_cast<double>(loops.sum(std::min(kRunLength, n - i), x + i));
+    const std::int64_t count = std::min(kRunLength, n - i);
+    const auto elements = static_cast<double>(count);
+    const T near = static_cast<T>(static_cast<double>(loops.sum(count, x + i)) / elements);
+    T sums[2];
+    loops.moments(count, x + i, near, sums);
+    const Moments of_block =
+        Moments::about(static_cast<double>(near), elements, static_cast<double>(sums[0]),
+                       static_cast<double>(sums[1]));
+    if (count == n) return of_block;
+    total.join(of_block);
   }
   return total;
 }
 
-// The sum of x - shift, and the sum of (x - shift)^2.
-struct Distances {
-  double sum = 0;
-  double squares = 0;
-};
-
 template <typename T>
-Distances long_moments(const NormLoops<T>& loops, std::int64_t n, const T* x, T shift) {
-  Distances total;
+double squares_of_row(const NormLoops<T>& loops, std::int64_t n, const T* x) {
+  double total = 0;
   for (std::int64_t i = 0; i < n; i += kRunLength) {
     T sums[2];
-    loops.moments(std::min(kRunLength, n - i), x + i, shift, sums);
-    total.sum += static_cast<double>(sums[0]);
-    total.squares += static_cast<double>(sums[1]);
+    loops.moments(std::min(kRunLength, n - i), x + i, T(0), sums);
+    total += static_cast<double>(sums[1]);
   }
   return total;
 }
@@ -82,15 +88,14 @@ void forward_rows(const RowNormArgs& args, const Tensor& x, const Tensor& weight
       const T* const in = from.at(r * width, width, read.data());
       T* const out = to.at(r * width, written.data());
       const auto n = static_cast<double>(width);
-      T mean = args.centered ? static_cast<T>(long_sum(loops, width, in) / n) : T(0);
-      const Distances distances = long_moments(loops, width, in, mean);
-      double variance = distances.squares / n;
+      Moments moments;  // of all of the row's distances from 0, if it is not centered
       if (args.centered) {
-        // Corrects the mean for its rounding error, so that a row of equal elements has variance 0.
-        const double missing = distances.sum / n;
-        mean = static_cast<T>(static_cast<double>(mean) + missing);
-        variance = std::max(0.0, variance - missing * missing);
+        moments = moments_of_row(loops, width, in);
+      } else {
+        moments.squares = squares_of_row(loops, width, in);
       }
+      const T mean = static_cast<T>(moments.mean);
+      const double variance = std::max(0.0, moments.squares) / n;
       const T scale = static_cast<T>(1 / std::sqrt(variance + args.eps));
       kept[2 * r] = mean;
       kept[2 * r + 1] = scale;
@@ -245,11 +250,17 @@ void backward_rows(const RowNormArgs& args, const Tensor& dy, const Tensor& x, c
                    const Tensor& stats, const Tensor& dx, const Tensor& dweight,
                    const Tensor& dbias) {
   const RowNormGradient<T> gradient(args, dy, x, weight, stats, dx);
-  const std::int64_t grain = row_grain(args);
-  std::vector<ChannelSums<T>> sums(static_cast<std::size_t>(parts_of(args.rows, grain)),
+  // Parts depend on the shape only, so that the number of threads changes no bit.
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(args.rows * args.width() / kPartElements, 1,
+                               std::min(kMostParts, std::max<std::int64_t>(1, args.rows)));
+  std::vector<ChannelSums<T>> sums(static_cast<std::size_t>(parts),
                                    ChannelSums<T>(gradient.channels()));
-  parallel_parts(args.rows, grain, [&](int part, std::int64_t begin, std::int64_t end) {
-    gradient.run(begin, end, sums[static_cast<std::size_t>(part)]);
+  parallel_for(parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      gradient.run(args.rows * part / parts, args.rows * (part + 1) / parts,
+                   sums[static_cast<std::size_t>(part)]);
+    }
   });
   for (std::size_t part = 1; part < sums.size(); ++part) sums[0].add(sums[part]);
   store_sums(sums[0].by_x(), dweight);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/autograd/gradcheck.h"
+#include "core/device/parallel.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/norm.h"
 #include "tests/core/ops/random_tensor.h"
@@ -140,6 +141,62 @@ TEST(Norms, ManyBlocksAndThreadsGiveWhatOneDoes) {
   const Tensor far = add(images.to(DType::kF32), 1000);
   parity::expect_near_share(run(far), values<double>(run(far.to(DType::kF64))), 2e-4,
                             "a large mean");
+}
+
+// Channels-last, several rows of few channels are computed as one; rows may be left over.
+TEST(Norms, AnyNumberOfChannelsGivesWhatRowMajorDoes) {
+  for (const std::int64_t channels : {1, 3, 6, 16, 33, 63, 64, 70}) {
+    const std::string what = std::to_string(channels) + " channels";
+    const Tensor numbers = random_tensor({3, channels, 61, 29}, DType::kF64);
+    const Tensor scales = random_tensor({channels}, DType::kF64);
+    const auto run = [&](const Tensor& x, DType dtype, bool training) {
+      const Tensor leaf = x.to(dtype).requires_grad_();
+      const Tensor scale = scales.to(dtype).requires_grad_();
+      const Tensor shift = zeros({channels}, {.dtype = dtype}).requires_grad_();
+      const Tensor y =
+          batch_norm(leaf, zeros({channels}, {.dtype = dtype}), ones({channels}, {.dtype = dtype}),
+                     scale, shift, {.training = training});
+      y.backward(x.to(dtype).mul(0.5).add(1));
+      return std::vector{y.detach(), leaf.grad(), scale.grad(), shift.grad()};
+    };
+    for (const bool training : {true, false}) {
+      const auto wanted = run(numbers, DType::kF64, training);
+      const Tensor last = numbers.contiguous(MemoryFormat::kChannelsLast);
+      const auto exact = run(last, DType::kF64, training);
+      const auto close = run(last, DType::kF32, training);
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        parity::expect_near_share(exact[i], values<double>(wanted[i]), 1e-12, what);
+        parity::expect_near_share(close[i], values<double>(wanted[i]), 2e-6, what);
+      }
+    }
+  }
+}
+
+TEST(Norms, TheNumberOfThreadsChangesNoBit) {
+  const Tensor x = random_tensor({4, 24, 40, 40}, DType::kF32);
+  const auto run = [](const Tensor& input, const auto& apply) {
+    std::vector<std::vector<float>> results;
+    for (const int threads : {1, 2, 3}) {
+      set_num_threads(threads);
+      const Tensor leaf = input.detach().requires_grad_();
+      const Tensor scale = ones({24}).requires_grad_();
+      apply(leaf, scale).backward(input);
+      results.push_back(values<float>(leaf.grad()));
+      EXPECT_EQ(results.back(), results.front());
+      results.push_back(values<float>(scale.grad()));
+      EXPECT_EQ(results.back(), results[1]);
+    }
+  };
+  const int before = num_threads();
+  const auto of_batch = [](const Tensor& t, const Tensor& scale) {
+    return batch_norm(t, {}, {}, scale, {}, {.training = true});
+  };
+  run(x, of_batch);
+  run(x.contiguous(MemoryFormat::kChannelsLast), of_batch);
+  run(x, [](const Tensor& t, const Tensor& scale) { return group_norm(t, 3, scale); });
+  run(x.view({-1, 24}),
+      [](const Tensor& t, const Tensor& scale) { return layer_norm(t, {24}, scale); });
+  set_num_threads(before);
 }
 
 TEST(NormErrors, SayWhatCameAndWhatWasWanted) {
