@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -138,62 +139,72 @@ struct NarrowRecord {
 template <typename R>
 constexpr std::size_t kKeyBytes = std::is_same_v<R, NarrowRecord> ? 4 : 8;
 
+template <typename R>
+using KeyOf = std::conditional_t<std::is_same_v<R, NarrowRecord>, std::uint32_t, std::uint64_t>;
+
 // Negative numbers turned round, positive ones above them; one key for both zeros, and the largest
-// for NaN.
+// for NaN. In whole numbers, of which the compiler makes vectors.
 template <typename Bits, typename T>
-std::uint64_t key_of(T x) {
-  constexpr auto kHighest = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
-  if (x != x) return static_cast<Bits>(~Bits{0});
-  const auto bits = std::bit_cast<Bits>(x == 0 ? T{0} : x);
-  return (bits & kHighest) != 0 ? static_cast<Bits>(~bits) : static_cast<Bits>(bits | kHighest);
+Bits key_of_float(T x) {
+  constexpr int kWidth = 8 * sizeof(Bits);
+  constexpr auto kHighest = static_cast<Bits>(Bits{1} << (kWidth - 1));
+  constexpr auto kInfinity = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  const auto bits = std::bit_cast<Bits>(x);
+  const auto magnitude = static_cast<Bits>(bits & ~kHighest);
+  const auto sign = static_cast<Bits>(-static_cast<Bits>(bits >> (kWidth - 1)));  // all bits, or 0
+  const Bits key = magnitude == 0 ? kHighest : static_cast<Bits>(bits ^ (sign | kHighest));
+  return magnitude > kInfinity ? static_cast<Bits>(~Bits{0}) : key;
 }
 
-std::uint64_t key_of(float x) {
-  return key_of<std::uint32_t>(x);
-}
-std::uint64_t key_of(double x) {
-  return key_of<std::uint64_t>(x);
-}
-std::uint64_t key_of(std::int64_t x) {
-  return static_cast<std::uint64_t>(x);
+template <typename Key, typename T>
+Key key_of(T x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return key_of_float<std::uint32_t>(x);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return static_cast<Key>(key_of_float<std::uint64_t>(x));
+  } else {
+    return static_cast<Key>(x);
+  }
 }
 
-// Reads the records of lines of one dtype, keyed for the order that is asked for.
+// Reads the keys of lines of one dtype, for the order that is asked for.
 template <typename R>
 class Reader {
  public:
+  using Key = KeyOf<R>;
+
   Reader(DType dtype, bool descending)
       : load_(load_as(dtype, carrier_of(dtype))),
         carrier_(carrier_of(dtype)),
         width_(static_cast<std::int64_t>(size_of(dtype))) {
-    constexpr std::uint64_t kAll = kKeyBytes<R> == 8 ? ~std::uint64_t{0} : 0xffffffff;
     const bool is_signed = carrier_ == DType::kI64 && dtype != DType::kU64;
     // Four bytes hold all numbers of the narrow dtypes if negative ones are moved above 0.
-    if (is_signed) shift_ = std::uint64_t{1} << (8 * kKeyBytes<R> - 1);
+    if (is_signed) shift_ = Key{1} << (8 * sizeof(Key) - 1);
     if (dtype == DType::kU32) shift_ = 0;
-    if (descending) flip_ = kAll;
+    if (descending) flip_ = static_cast<Key>(~Key{0});
   }
 
-  // visit(record) for each element of a line, in order.
-  template <typename Visit>
-  void for_each(const char* data, std::int64_t first, std::int64_t step, std::int64_t size,
-                const Visit& visit) const {
+  // The keys of a line's elements, in order.
+  void read(const char* data, std::int64_t first, std::int64_t step, std::int64_t size,
+            Key* keys) const {
     const char* const from = data + first * width_;
-    if (carrier_ == DType::kF32) return visit_as<float>(from, step, size, visit);
-    if (carrier_ == DType::kF64) return visit_as<double>(from, step, size, visit);
-    visit_as<std::int64_t>(from, step, size, visit);
+    if (carrier_ == DType::kF32) return read_as<float>(from, step, size, keys);
+    if (carrier_ == DType::kF64) return read_as<double>(from, step, size, keys);
+    read_as<std::int64_t>(from, step, size, keys);
   }
 
  private:
-  template <typename T, typename Visit>
-  void visit_as(const char* from, std::int64_t step, std::int64_t size, const Visit& visit) const {
+  template <typename T>
+  void read_as(const char* from, std::int64_t step, std::int64_t size, Key* keys) const {
     std::array<T, kBlock> block;
     for (std::int64_t i = 0; i < size; i += kBlock) {
       const std::int64_t count = std::min(kBlock, size - i);
       load_(from + i * step * width_, step, block.data(), count);
+      const Key shift = shift_;
+      const Key flip = flip_;
       for (std::int64_t k = 0; k < count; ++k) {
-        const std::uint64_t key = (key_of(block[static_cast<std::size_t>(k)]) + shift_) ^ flip_;
-        visit(R::of(key, i + k));
+        keys[i + k] =
+            static_cast<Key>((key_of<Key>(block[static_cast<std::size_t>(k)]) + shift) ^ flip);
       }
     }
   }
@@ -201,8 +212,8 @@ class Reader {
   Load load_;
   DType carrier_;
   std::int64_t width_;
-  std::uint64_t shift_ = 0;
-  std::uint64_t flip_ = 0;
+  Key shift_ = 0;
+  Key flip_ = 0;
 };
 
 // Byte by byte from the lowest; a byte that all keys share takes no pass.
@@ -233,59 +244,66 @@ void sort_records(std::vector<R>& records, std::vector<R>& spare) {
   }
 }
 
-// Keeps the first `wanted` of the records that it is given, and a few more until they are divided
-// again.
+// A thread's memory for one line.
 template <typename R>
-class FirstOf {
- public:
-  FirstOf(std::vector<R>& records, std::int64_t wanted)
-      : records_(records), wanted_(wanted), room_(static_cast<std::size_t>(4 * wanted + 64)) {
-    records_.clear();
-    records_.reserve(room_);
-  }
-  void add(R record) {
-    if (full_ && !(record < last_)) return;
-    records_.push_back(record);
-    if (records_.size() == room_) divide();
-  }
-  void finish() {
-    divide();
-    std::sort(records_.begin(), records_.end());
-  }
-
- private:
-  void divide() {
-    const auto end = records_.begin() + wanted_;
-    std::nth_element(records_.begin(), end - 1, records_.end());
-    records_.erase(end, records_.end());
-    last_ = records_.back();
-    full_ = true;
-  }
-
-  std::vector<R>& records_;
-  std::int64_t wanted_;
-  std::size_t room_;
-  bool full_ = false;
-  R last_{};  // of the wanted ones, when they were divided
+struct Line {
+  std::vector<KeyOf<R>> keys;
+  std::vector<KeyOf<R>> least;
+  std::vector<R> records;
+  std::vector<R> spare;
 };
+
+// The records of a line of which the first `wanted` are wanted, few of the line's: the keys are
+// dealt to groups, and no wanted key is above the groups' least ones' wanted-th.
+template <typename R>
+void find_candidates(Line<R>& line, std::int64_t wanted) {
+  constexpr std::size_t kAtOnce = 16;
+  const auto& keys = line.keys;
+  const std::size_t groups = std::max<std::size_t>(
+      32, (4 * static_cast<std::size_t>(wanted) + kAtOnce - 1) / kAtOnce * kAtOnce);
+  line.least.assign(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(groups));
+  KeyOf<R>* const least = line.least.data();
+  for (std::size_t i = groups; i + groups <= keys.size(); i += groups) {
+    const KeyOf<R>* const next = keys.data() + i;
+    for (std::size_t g = 0; g < groups; ++g) least[g] = std::min(least[g], next[g]);
+  }
+  const auto last = line.least.begin() + (wanted - 1);
+  std::nth_element(line.least.begin(), last, line.least.end());
+  const KeyOf<R> limit = *last;
+  line.records.clear();
+  const auto look_at = [&](std::size_t i) {
+    if (keys[i] <= limit) line.records.push_back(R::of(keys[i], static_cast<std::int64_t>(i)));
+  };
+  std::size_t i = 0;
+  for (; i + kAtOnce <= keys.size(); i += kAtOnce) {
+    KeyOf<R> least_of_these = keys[i];
+    for (std::size_t k = 1; k < kAtOnce; ++k)
+      least_of_these = std::min(least_of_these, keys[i + k]);
+    if (least_of_these > limit) continue;
+    for (std::size_t k = 0; k < kAtOnce; ++k) look_at(i + k);
+  }
+  for (; i < keys.size(); ++i) look_at(i);
+}
 
 // The first `wanted` records of a line, in their order.
 template <typename R>
 void first_records(const Reader<R>& reader, const char* from, std::int64_t first, std::int64_t step,
-                   std::int64_t size, std::int64_t wanted, std::vector<R>& records,
-                   std::vector<R>& spare) {
-  if (wanted * 8 <= size) {
-    FirstOf<R> best(records, wanted);
-    reader.for_each(from, first, step, size, [&](R record) { best.add(record); });
-    return best.finish();
+                   std::int64_t size, std::int64_t wanted, Line<R>& line) {
+  constexpr std::int64_t kLong = 128;
+  line.keys.resize(static_cast<std::size_t>(size));
+  reader.read(from, first, step, size, line.keys.data());
+  if (size >= kLong && wanted * 8 <= size) {
+    find_candidates(line, wanted);
+  } else {
+    line.records.resize(static_cast<std::size_t>(size));
+    for (std::int64_t i = 0; i < size; ++i) {
+      line.records[static_cast<std::size_t>(i)] = R::of(line.keys[static_cast<std::size_t>(i)], i);
+    }
+    if (wanted == size) return sort_records(line.records, line.spare);
   }
-  records.resize(static_cast<std::size_t>(size));
-  R* next = records.data();
-  reader.for_each(from, first, step, size, [&](R record) { *next++ = record; });
-  if (wanted == size) return sort_records(records, spare);
-  const auto end = records.begin() + wanted;
-  std::nth_element(records.begin(), end - 1, records.end());
-  std::sort(records.begin(), end);
+  const auto end = line.records.begin() + wanted;
+  std::nth_element(line.records.begin(), end - 1, line.records.end());
+  std::sort(line.records.begin(), end);
 }
 
 // Bits: an unsigned integer of an element's width.
@@ -305,17 +323,17 @@ void order_lines(const Tensor& input, std::int64_t dim, bool descending, const T
       lines_of<3>(values.sizes(), {values.strides(), indices.strides(), input.strides()}, dim);
   parallel_for(lines.count, std::max<std::int64_t>(1, kSortGrain / size),
                [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<R> records;
-                 std::vector<R> spare;
+                 Line<R> memory;
                  walk(lines, begin, end, [&](const std::int64_t* at, std::int64_t length) {
                    for (std::int64_t line = 0; line < length; ++line) {
                      const std::int64_t first = at[2] + line * lines.inner_stride(2);
                      first_records(reader, reinterpret_cast<const char*>(from), first, step, size,
-                                   wanted, records, spare);
+                                   wanted, memory);
                      const std::int64_t value = at[0] + line * lines.inner_stride(0);
                      const std::int64_t place = at[1] + line * lines.inner_stride(1);
                      for (std::int64_t i = 0; i < wanted; ++i) {
-                       const std::int64_t source = records[static_cast<std::size_t>(i)].where();
+                       const std::int64_t source =
+                           memory.records[static_cast<std::size_t>(i)].where();
                        to[value + i * value_step] = from[first + source * step];
                        places[place + i * index_step] = source;
                      }

@@ -78,6 +78,28 @@ TEST(Order, AgreesWithPyTorch) {
   }
 }
 
+TEST(Order, FewOfLongLinesWithOddNumbers) {
+  const double nan = std::nan("");
+  for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF64}) {
+    for (const double most : {0.0, -0.0, 1.0, INFINITY, nan}) {  // equal ones keep their order
+      Numbers numbers(1'000, most);
+      numbers[7] = nan;
+      numbers[500] = -nan;
+      numbers[501] = -INFINITY;
+      numbers[900] = most == 0.0 ? -most : 0.5;
+      const Tensor x = tensor(numbers, {.dtype = dtype}).view({2, 500});
+      for (const bool largest : {true, false}) {
+        const auto [sorted, order] = x.sort(1, {.descending = largest});
+        for (const std::int64_t k : {1, 3, 62}) {
+          const auto [y, places] = x.topk(k, 1, {.largest = largest});
+          expect_equal(y, values<double>(sorted.narrow(1, 0, k)), 0, "topk");
+          EXPECT_EQ(values<std::int64_t>(places), values<std::int64_t>(order.narrow(1, 0, k)));
+        }
+      }
+    }
+  }
+}
+
 TEST(Order, OfEveryDTypeLayoutAndSize) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8,
                             DType::kU8, DType::kI32, DType::kI64, DType::kU64, DType::kBool}) {
