@@ -1,6 +1,8 @@
 #include "core/kernels/cpu/index.h"
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "core/device/parallel.h"
 
@@ -39,13 +41,32 @@ void index_select(const Tensor& input, std::int64_t dim, const Tensor& index, co
   if (row == 0) return;
   const char* const source = static_cast<const char*>(input.data_ptr());
   char* const target = static_cast<char*>(out.data_ptr());
+  // kRow: the bytes of a row, if they are known here, so that a row is copied by one instruction.
+  const auto copy_rows = [&]<std::int64_t kRow>(std::integral_constant<std::int64_t, kRow>,
+                                                std::int64_t begin, std::int64_t end) {
+    const std::int64_t bytes = kRow > 0 ? kRow : row;
+    while (begin < end) {
+      const std::int64_t first = begin % count;
+      const std::int64_t last = std::min(count, first + end - begin);
+      const char* const block = source + begin / count * from.size * bytes;
+      char* to = target + begin * bytes;
+      for (std::int64_t i = first; i < last; ++i, to += bytes) {
+        std::memcpy(to, block + where[i] * bytes, static_cast<std::size_t>(bytes));
+      }
+      begin += last - first;
+    }
+  };
   parallel_for(from.outer * count, std::max<std::int64_t>(1, kGrainBytes / row),
                [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t r = begin; r < end; ++r) {
-                   const std::int64_t block = r / count;
-                   std::memcpy(target + r * row,
-                               source + (block * from.size + where[r % count]) * row,
-                               static_cast<std::size_t>(row));
+                 switch (row) {
+                   case 2:
+                     return copy_rows(std::integral_constant<std::int64_t, 2>(), begin, end);
+                   case 4:
+                     return copy_rows(std::integral_constant<std::int64_t, 4>(), begin, end);
+                   case 8:
+                     return copy_rows(std::integral_constant<std::int64_t, 8>(), begin, end);
+                   default:
+                     return copy_rows(std::integral_constant<std::int64_t, 0>(), begin, end);
                  }
                });
 }
