@@ -17,8 +17,11 @@
 // `Scale::apply(x, w, 2.0)` calls it. forward() returns a Tensor or a TensorList, and runs without
 // recording. backward() gets a gradient for each output and returns one for each argument of
 // forward(), with the argument's shape, dtype and device. It returns an undefined tensor for an
-// argument that is not a tensor or needs no gradient. A TensorList argument counts as one argument
-// for each of its tensors. A printed result shows the name as Python does: grad_fn=<ScaleBackward>.
+// argument that is not a tensor or needs no gradient. A std::optional<Tensor> is one argument,
+// undefined if it is empty; a range of tensors (TensorList, std::span, std::array) counts as one
+// argument for each of its tensors. Pointers to tensors and pairs, tuples, variants and maps of
+// them do not compile; tensors inside other classes are constants, like numbers. A printed result
+// shows the name as Python does: grad_fn=<ScaleBackward>.
 //
 // Throws kInvalidArgument, kShape or kDType from the backward pass if backward() returns a wrong
 // number of gradients, or a gradient of the wrong shape, dtype or device.
@@ -26,16 +29,87 @@
 #pragma once
 
 #include <any>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <optional>
+#include <ranges>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
 #include "core/autograd/node.h"
+
+namespace dl::detail {
+
+// How apply() finds the tensors of an argument.
+enum class Holds : std::uint8_t { kNothing, kTensor, kOptional, kRange, kUnknown };
+
+template <typename T>
+consteval Holds holds();
+
+// What std::pair, std::tuple, std::variant and std::optional hold.
+template <typename T>
+struct MembersOf {
+  static constexpr bool kHoldTensors = false;
+};
+template <template <typename...> typename Class, typename... Members>
+  requires(std::same_as<Class<Members...>, std::tuple<Members...>> ||
+           std::same_as<Class<Members...>, std::variant<Members...>>)
+struct MembersOf<Class<Members...>> {
+  static constexpr bool kHoldTensors = (... || (holds<Members>() != Holds::kNothing));
+};
+template <typename First, typename Second>
+struct MembersOf<std::pair<First, Second>> : MembersOf<std::tuple<First, Second>> {};
+
+template <typename T>
+struct OptionalOf {
+  static constexpr Holds kHolds = Holds::kNothing;
+};
+template <typename Value>
+struct OptionalOf<std::optional<Value>> {
+  static constexpr Holds kHolds = holds<Value>();
+};
+
+template <typename Range>
+consteval Holds elements_of() {
+  using Element = std::remove_cv_t<std::ranges::range_value_t<Range>>;
+  // A path is a range of paths.
+  if constexpr (std::same_as<Element, std::remove_cv_t<Range>>) {
+    return Holds::kNothing;
+  } else {
+    return holds<Element>();
+  }
+}
+
+template <typename T>
+consteval Holds holds() {
+  if constexpr (std::is_convertible_v<const T&, const Tensor&>) {
+    return Holds::kTensor;  // also a class derived from Tensor, and a std::reference_wrapper
+  } else if constexpr (OptionalOf<std::remove_cv_t<T>>::kHolds != Holds::kNothing) {
+    return OptionalOf<std::remove_cv_t<T>>::kHolds == Holds::kUnknown ? Holds::kUnknown
+                                                                      : Holds::kOptional;
+  } else if constexpr (std::ranges::input_range<const T>) {
+    constexpr Holds elements = elements_of<const T>();
+    return elements == Holds::kNothing || elements == Holds::kUnknown ? elements : Holds::kRange;
+  } else if constexpr (std::ranges::range<T>) {
+    return elements_of<T>() == Holds::kNothing ? Holds::kNothing : Holds::kUnknown;
+  } else if constexpr (requires(const T& value) {
+                         { *value } -> std::convertible_to<const Tensor&>;
+                       }) {
+    return Holds::kUnknown;
+  } else {
+    return MembersOf<std::remove_cv_t<T>>::kHoldTensors ? Holds::kUnknown : Holds::kNothing;
+  }
+}
+
+}  // namespace dl::detail
 
 namespace dl::autograd {
 
@@ -65,7 +139,7 @@ class AutogradContext {
   void set_materialize_grads(bool materialize) noexcept { materializes_ = materialize; }
 
   // Whether this argument of forward() needs a gradient; false for one that is not a tensor. A
-  // TensorList counts as several arguments. Throws kIndex for a number that is too large.
+  // range of tensors counts as several arguments. Throws kIndex for a number that is too large.
   bool needs_input_grad(std::size_t argument) const;
 
  private:
@@ -90,13 +164,27 @@ class FunctionNode final : public Node {
   void release_saved() noexcept override;
 
   // apply() calls these with the arguments in order, then begin(), forward() and finish().
-  void add_argument(const Tensor& tensor) { inputs_.push_back({true, tensor}); }
-  void add_argument(const TensorList& tensors) {
-    for (const Tensor& tensor : tensors) add_argument(tensor);
-  }
-  template <typename Other>
-  void add_argument(const Other&) {
-    inputs_.push_back({});
+  template <typename T>
+  void add_argument(const T& argument) {
+    using detail::Holds;
+    constexpr Holds held = detail::holds<T>();
+    static_assert(held != Holds::kUnknown,
+                  "Function::apply: a tensor inside this argument would get no gradient; pass "
+                  "tensors as Tensor, std::optional<Tensor> or a range of Tensors, and values that "
+                  "need no gradient in a class of your own");
+    if constexpr (held == Holds::kTensor) {
+      inputs_.push_back({true, argument});
+    } else if constexpr (held == Holds::kOptional) {
+      if (argument) {
+        add_argument(*argument);
+      } else if constexpr (detail::holds<typename T::value_type>() == Holds::kTensor) {
+        inputs_.push_back({true, Tensor()});
+      }
+    } else if constexpr (held == Holds::kRange) {
+      for (const auto& each : argument) add_argument(each);
+    } else {
+      inputs_.push_back({});
+    }
   }
   void begin();
   // Gives forward()'s results their history; may replace a result by another handle.

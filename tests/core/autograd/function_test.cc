@@ -4,12 +4,24 @@
 #include <gtest/gtest.h>
 
 #include <any>
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/autograd/engine.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/indexing.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "core/tensor/print.h"
@@ -140,6 +152,76 @@ struct Doubled : autograd::Function<Doubled> {
     return {grads[0] * ctx->get_saved_variables()[0]};
   }
 };
+
+// The sum of all tensors that it is given, whatever they come in.
+struct SumOfAll : autograd::Function<SumOfAll> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, std::span<const Tensor> many,
+                        const std::optional<Tensor>& maybe, std::string_view /*text*/,
+                        std::array<std::reference_wrapper<const Tensor>, 1> wrapped) {
+    Tensor result = x + wrapped[0].get();
+    for (const Tensor& each : many) result = result + each;
+    if (maybe) result = result + *maybe;
+    ctx->saved_data["tensors"] = 2 + many.size();
+    return result;
+  }
+  static TensorList backward(AutogradContext* ctx, TensorList grads) {
+    const auto first = std::any_cast<std::size_t>(ctx->saved_data["tensors"]);
+    TensorList result(first + 2);
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      if (ctx->needs_input_grad(i)) result[i] = grads[0] * (static_cast<double>(i) + 1);
+    }
+    return result;
+  }
+};
+
+TEST(CustomFunction, FindsTensorsInRangesOptionalsAndReferences) {
+  const Tensor x = argument({1});
+  const Tensor a = argument({10});
+  const Tensor b = argument({100});
+  const Tensor c = argument({1000});
+  const Tensor d = argument({10000});
+  const std::array<Tensor, 2> many{a, b};
+  const std::array<std::reference_wrapper<const Tensor>, 1> wrapped{d};
+  // x, a, b, c, the text, d
+  Tensor y = SumOfAll::apply(x, std::span(many), std::optional(c), "text", wrapped);
+  EXPECT_EQ(y.detach().item<float>(), 11111);
+  y.backward();
+  EXPECT_EQ(x.grad().item<float>(), 1);
+  EXPECT_EQ(a.grad().item<float>(), 2);
+  EXPECT_EQ(b.grad().item<float>(), 3);
+  EXPECT_EQ(c.grad().item<float>(), 4);
+  EXPECT_EQ(d.grad().item<float>(), 6);
+  // An empty optional is one argument, without a gradient; an empty range is none.
+  y = SumOfAll::apply(x.detach(), std::span<const Tensor>(), std::optional<Tensor>(), "", wrapped);
+  y.backward();
+  EXPECT_EQ(d.grad().item<float>(), 6 + 4);
+}
+
+struct Tripled : autograd::Function<Tripled> {
+  static Tensor forward(AutogradContext* /*ctx*/, const Tensor& x) { return x * 3; }
+  static TensorList backward(AutogradContext* /*ctx*/, TensorList grads) { return {grads[0] * 3}; }
+};
+
+TEST(CustomFunction, TakesAnIndexedTensor) {
+  const Tensor x = argument({1, 2, 3});
+  sum(Tripled::apply(x.index({indexing::Slice(1, 3)}))).backward();
+  EXPECT_EQ(values<float>(x.grad()), (Floats{0, 3, 3}));
+}
+
+struct OwnClass {
+  Tensor constant;
+};
+template <typename T>
+constexpr bool kIsRefused = detail::holds<T>() == detail::Holds::kUnknown;
+static_assert(kIsRefused<Tensor*>);
+static_assert(kIsRefused<std::shared_ptr<const Tensor>>);
+static_assert(kIsRefused<std::pair<std::string, Tensor>>);
+static_assert(kIsRefused<std::map<std::string, Tensor>>);
+static_assert(kIsRefused<std::tuple<int, TensorList>>);
+static_assert(kIsRefused<std::variant<int, std::optional<Tensor>>>);
+static_assert(kIsRefused<std::vector<std::tuple<Tensor>>>);
+static_assert(!kIsRefused<OwnClass> && !kIsRefused<std::filesystem::path> && !kIsRefused<double*>);
+static_assert(!kIsRefused<std::vector<bool>> && !kIsRefused<std::map<std::string, std::any>>);
 
 TEST(CustomFunction, MayChangeItsArgumentInPlace) {
   const Tensor x = argument({1, 2});
