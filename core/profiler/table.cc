@@ -109,9 +109,14 @@ std::string line_of(const std::vector<Column>& columns, const std::vector<std::s
   return line += '\n';
 }
 
+// In one line, whatever the name holds.
+std::string shown_name(const Average& row) {
+  const std::string quoted = quoted_name(row.key);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 std::string name_cell(const Average& row, std::int64_t most) {
-  std::string name = quoted_name(row.key);
-  name = name.substr(1, name.size() - 2);  // one line, whatever it holds
+  std::string name = shown_name(row);
   const auto width = static_cast<std::size_t>(std::max<std::int64_t>(4, most));
   return width_of(name) >= width - 3 ? cut(std::move(name), width - 3) + "..." : name;
 }
@@ -122,13 +127,13 @@ std::string Averages::table(const TableOptions& options) const {
   const std::vector<const Average*> order = sorted_rows(rows, options.sort_by);
   if (rows.empty()) return {};
   const auto total = static_cast<double>(self_cpu_time_total_ns());
-  std::vector<Column> columns = {{"Name", column_width(rows, options.max_name_column_width,
-                                                       [](const Average& row) { return row.key; })},
-                                 {"Self CPU %"},
-                                 {"Self CPU"},
-                                 {"CPU total %"},
-                                 {"CPU total"},
-                                 {"CPU time avg"}};
+  std::vector<Column> columns = {
+      {"Name", column_width(rows, options.max_name_column_width, shown_name)},
+      {"Self CPU %"},
+      {"Self CPU"},
+      {"CPU total %"},
+      {"CPU total"},
+      {"CPU time avg"}};
   if (has_memory) columns.insert(columns.end(), {{"CPU Mem"}, {"Self CPU Mem"}});
   columns.push_back({"# of Calls"});
   if (has_shapes) {

@@ -137,6 +137,18 @@ TEST(Table, KeepsANameInItsLine) {
   EXPECT_THAT(averages.json(), HasSubstr("\"name\":\"two\\u000alines\\u001b[2J\""));
 }
 
+TEST(Table, IsAsWideAsItsNamesAreShown) {
+  Averages averages;
+  averages.rows = {average("\x1b\x1b\x1b", 1, 1000, 1000), average("relu", 1, 1000, 1000)};
+  const std::string table = averages.table();
+  EXPECT_THAT(table, testing::StartsWith("----------------  ------------"));
+  EXPECT_THAT(table, HasSubstr("\n    \\x1b\\x1b\\x1b        50.00%"));
+  // As PyTorch cuts a name: from 3 characters below the column's width on.
+  EXPECT_THAT(averages.table({.max_name_column_width = 15}), HasSubstr("\n\\x1b\\x1b\\x1b...  "));
+  EXPECT_THAT(averages.table({.max_name_column_width = 16}),
+              HasSubstr("\n    \\x1b\\x1b\\x1b        50.00%"));
+}
+
 TEST(Schedule, HasPyTorchsStates) {
   const auto letters = [](const ScheduleOptions& options) {
     const Schedule states = schedule(options);
