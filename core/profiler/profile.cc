@@ -68,10 +68,7 @@ void Profile::stop() {
   step_.reset();  // after finish(), so that a step that is cut ends with the recording
   is_taken = false;
   action_ = ProfilerAction::kNone;
-  if (is_ready && options_.on_trace_ready) {
-    options_.on_trace_ready(*this);
-    ++cycle_;
-  }
+  if (is_ready) call_on_trace_ready();
 }
 
 void Profile::step() {
@@ -82,13 +79,27 @@ void Profile::step() {
   if (before == ProfilerAction::kRecordAndSave || (records(before) && !records(next))) {
     finish(before == ProfilerAction::kRecordAndSave);
     action_ = ProfilerAction::kNone;
-    if (before == ProfilerAction::kRecordAndSave && options_.on_trace_ready) {
-      options_.on_trace_ready(*this);
-      ++cycle_;
+    if (before == ProfilerAction::kRecordAndSave) {
+      try {
+        call_on_trace_ready();
+      } catch (...) {
+        enter(next);
+        begin_step();
+        throw;
+      }
     }
   }
   enter(next);
   begin_step();
+}
+
+void Profile::call_on_trace_ready() {
+  if (!options_.on_trace_ready) return;
+  struct Count {
+    ~Count() { ++cycle; }
+    std::int64_t& cycle;
+  } const counted{cycle_};  // also if it throws: the next recording is another one
+  options_.on_trace_ready(*this);
 }
 
 // Changes action_ to `next`: starts or drops a recording if that is needed.

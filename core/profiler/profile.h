@@ -67,7 +67,8 @@ class Profile {
   // Throws kInvalidArgument if it is not started, and what on_trace_ready throws.
   void stop();
   // Ends the current step of the schedule and begins the next. With a schedule, each step is a span
-  // ("ProfilerStep#3"). Throws what stop() throws, and what the schedule throws.
+  // ("ProfilerStep#3"). Throws what stop() throws, and what the schedule throws. If on_trace_ready
+  // throws, the next step has begun.
   void step();
   // start(), function(), stop(). If the function throws, the recording ends and its exception goes
   // on; on_trace_ready is not called.
@@ -102,6 +103,7 @@ class Profile {
   void finish(bool is_ready);
   void drop() noexcept;
   void begin_step();
+  void call_on_trace_ready();
 
   ProfileOptions options_;
   bool is_started_ = false;

@@ -261,6 +261,41 @@ TEST(Profile, CountsRecordingsThatStopEnds) {
   EXPECT_THAT(numbers, ElementsAre(0, 1, 2));
 }
 
+// Not derived from std::exception.
+struct Refusal {
+  std::int64_t cycle;
+};
+
+TEST(Profile, FollowsItsScheduleAfterAnExceptionOfItsCallback) {
+  std::vector<std::vector<std::string>> cycles;
+  Profile prof(
+      {.schedule = schedule({.active = 2, .repeat = 3}), .on_trace_ready = [&](Profile& ready) {
+         cycles.push_back(names_in(ready.recording().threads.at(0)));
+         if (ready.cycle() != 1) throw Refusal{ready.cycle()};
+       }});
+  prof.start();
+  prof.step();
+  try {
+    prof.step();
+    FAIL() << "the callback's exception is lost";
+  } catch (const Refusal& thrown) {
+    EXPECT_EQ(thrown.cycle, 0);
+  }
+  prof.step();
+  prof.step();
+  prof.step();
+  try {
+    prof.stop();
+    FAIL() << "the callback's exception is lost";
+  } catch (const Refusal& thrown) {
+    EXPECT_EQ(thrown.cycle, 2);
+  }
+  ASSERT_EQ(cycles.size(), 3U);
+  EXPECT_THAT(cycles[1], ElementsAre("ProfilerStep#2", "ProfilerStep#3"));
+  EXPECT_THAT(cycles[2], ElementsAre("ProfilerStep#4", "ProfilerStep#5"));
+  Profile().run([] {});  // it is stopped
+}
+
 TEST(Profile, RefusesWhatItCannotDo) {
   EXPECT_THAT([] { Profile({.activities = {ProfilerActivity::kCUDA}}); },
               testing::ThrowsMessage<Error>(HasSubstr("times of GPUs are not recorded yet")));
