@@ -41,8 +41,8 @@ struct Opening<op, R (*)(Args...)> {
 }  // namespace
 
 void fill_cuda_kernels(KernelTable& table) noexcept {
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
-  table.set<Op::enumerator>(DeviceType::kCUDA,                      \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  table.set<Op::enumerator>(DeviceType::kCUDA,                                      \
                             &Opening<Op::enumerator, KernelOf<Op::enumerator>::Type>::call);
 #include "core/ops/op_list.def"
 #undef DL_OP

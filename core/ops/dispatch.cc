@@ -3,7 +3,7 @@
 namespace dl {
 
 void fill_cpu_kernels(KernelTable& table) noexcept {
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
   table.set<Op::enumerator>(DeviceType::kCPU, &kernels::cpu::kernel);
 #include "core/ops/op_list.def"
 #undef DL_OP

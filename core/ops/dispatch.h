@@ -24,13 +24,13 @@
 namespace dl {
 
 enum class Op : std::uint16_t {
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) enumerator,
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) enumerator,
 #include "core/ops/op_list.def"
 #undef DL_OP
 };
 // NOLINTBEGIN(bugprone-macro-parentheses): terms of a sum
 inline constexpr std::size_t kOpCount = 0
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) +1
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) +1
 #include "core/ops/op_list.def"
 #undef DL_OP
     ;
@@ -42,13 +42,15 @@ struct OpInfo {
   std::string_view kernel;
   Gradient gradient;
   bool has_cuda_kernel;
+  std::size_t outputs;  // how many of the kernel's tensors are results; these come last
+  OpFlops flops;
 };
 
 inline constexpr OpInfo kOpInfo[] = {
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
-  {name, #kernel, Gradient::gradcheck, true},
-#define DL_CPU_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
-  {name, #kernel, Gradient::gradcheck, false},
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  {name, #kernel, Gradient::gradcheck, true, outputs, op_flops::flops},
+#define DL_CPU_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  {name, #kernel, Gradient::gradcheck, false, outputs, op_flops::flops},
 #include "core/ops/op_list.def"
 #undef DL_OP
 };
@@ -58,7 +60,7 @@ constexpr const OpInfo& info(Op op) noexcept {
 
 constexpr AutocastPolicy policy_of(Op op, DeviceType device) noexcept {
   constexpr AutocastPolicy kPolicies[kOpCount][kDeviceTypeCount] = {
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
   {AutocastPolicy::on_cpu, AutocastPolicy::on_cuda},
 #include "core/ops/op_list.def"
 #undef DL_OP
@@ -74,10 +76,10 @@ constexpr AutocastPolicy policy_of(Fn fn, DeviceType device) noexcept
 
 template <Op op>
 struct KernelOf;
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
-  template <>                                                       \
-  struct KernelOf<Op::enumerator> {                                 \
-    using Type = decltype(&kernels::cpu::kernel);                   \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  template <>                                                                       \
+  struct KernelOf<Op::enumerator> {                                                 \
+    using Type = decltype(&kernels::cpu::kernel);                                   \
   };
 #include "core/ops/op_list.def"
 #undef DL_OP
@@ -113,7 +115,7 @@ constexpr std::uint64_t kernels_abi() noexcept {
   const auto mix = [&hash](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   };
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
   mix(#enumerator " " #kernel ";");
 #include "core/ops/op_list.def"
 #undef DL_OP

@@ -1,6 +1,8 @@
 // RecordedCall: a kernel's call as a span of a profile, with its name, input shapes and FLOPs.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -10,6 +12,32 @@
 namespace dl {
 
 enum class Op : std::uint16_t;
+
+// How the FLOPs of a kernel's call follow from the shapes of its tensors: a column of op_list.def.
+// They are counted as PyTorch's profiler does, but also in backward passes: 2 for each
+// multiplication of a product or convolution.
+struct OpFlops {
+  enum class Formula : std::uint8_t { kNone, kConv, kMatmul, kLinear, kAddMul };
+  Formula formula = Formula::kNone;
+  std::size_t outputs = 0;  // the number of the tensor of outputs among the kernel's tensors
+  std::size_t weight = 0;   // and that of the weights, or of their gradient
+};
+
+namespace op_flops {
+inline constexpr OpFlops kNoFlops{};
+// Tensors a [.., k], b and c; 2 k for each element of c.
+inline constexpr OpFlops kMatmulFlops{.formula = OpFlops::Formula::kMatmul, .outputs = 2};
+// Tensors a, b and c; 1 for each element of c if the function is add or mul.
+inline constexpr OpFlops kAddMulFlops{.formula = OpFlops::Formula::kAddMul, .outputs = 2};
+// 2 for each output, or gradient of one, and each of the weights that it takes.
+constexpr OpFlops conv_flops(std::size_t outputs, std::size_t weight) {
+  return {.formula = OpFlops::Formula::kConv, .outputs = outputs, .weight = weight};
+}
+// 2 for each row of the first tensor and each weight.
+constexpr OpFlops linear_flops(std::size_t weight) {
+  return {.formula = OpFlops::Formula::kLinear, .weight = weight};
+}
+}  // namespace op_flops
 
 // Make one only while a profile records. `tensors`: the kernel's arguments in order, null for an
 // argument that is not a tensor. Only the constructor reads them.

@@ -75,16 +75,16 @@ struct Missing<op, R (*)(Args...)> {
 
 template <Op op>
 struct KernelHere;
-#define DL_CPU_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
-  template <>                                                           \
-  struct KernelHere<Op::enumerator> {                                   \
-    static constexpr KernelOf<Op::enumerator>::Type value =             \
-        &Missing<Op::enumerator, KernelOf<Op::enumerator>::Type>::call; \
+#define DL_CPU_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  template <>                                                                           \
+  struct KernelHere<Op::enumerator> {                                                   \
+    static constexpr KernelOf<Op::enumerator>::Type value =                             \
+        &Missing<Op::enumerator, KernelOf<Op::enumerator>::Type>::call;                 \
   };
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck)                \
-  template <>                                                                      \
-  struct KernelHere<Op::enumerator> {                                              \
-    static constexpr KernelOf<Op::enumerator>::Type value = kernels::cuda::kernel; \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  template <>                                                                       \
+  struct KernelHere<Op::enumerator> {                                               \
+    static constexpr KernelOf<Op::enumerator>::Type value = kernels::cuda::kernel;  \
   };
 #include "core/ops/op_list.def"
 #undef DL_OP
@@ -117,7 +117,7 @@ struct Wrapped<op, R (*)(Args...)> {
 };
 
 void (*const kKernels[])() = {
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) \
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
   reinterpret_cast<void (*)()>(&Wrapped<Op::enumerator, KernelOf<Op::enumerator>::Type>::call),
 #include "core/ops/op_list.def"
 #undef DL_OP

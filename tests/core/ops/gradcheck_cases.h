@@ -15,7 +15,8 @@
 
 namespace dl::testing {
 
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) DL_DECLARE_##gradcheck(kernel)
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  DL_DECLARE_##gradcheck(kernel)
 #define DL_COMPOSED(name) void gradcheck_##name();
 #include "core/ops/op_list.def"
 #undef DL_OP

@@ -13,7 +13,8 @@
 
 namespace dl {
 
-#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck) DL_TEST_##gradcheck(kernel)
+#define DL_OP(enumerator, kernel, name, on_cpu, on_cuda, gradcheck, outputs, flops) \
+  DL_TEST_##gradcheck(kernel)
 #define DL_COMPOSED(name)        \
   TEST(Gradcheck, name) {        \
     testing::gradcheck_##name(); \

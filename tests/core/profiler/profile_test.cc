@@ -13,6 +13,8 @@
 #include "core/ops/arithmetic.h"
 #include "core/ops/conv.h"
 #include "core/ops/linear.h"
+#include "core/ops/order.h"
+#include "core/ops/reduce.h"
 #include "core/profiler/profile.h"
 #include "core/tensor/factories.h"
 
@@ -207,6 +209,32 @@ TEST(Profile, RecordsShapesAndFlops) {
   EXPECT_EQ(row_of(averages, "add").flops, 9);
   EXPECT_THAT([] { Profile().key_averages({.group_by_input_shape = true}); },
               testing::ThrowsMessage<Error>(HasSubstr("record_shapes = true")));
+}
+
+// A kernel's results are no inputs of it, how many it may have.
+TEST(Profile, RecordsShapesAndFlopsOfBackwardKernels) {
+  const Tensor image = ones({64, 1, 28, 28}).requires_grad_();
+  const Tensor filters = ones({8, 1, 3, 3}).requires_grad_();
+  const Tensor rows = ones({64, 20}).requires_grad_();
+  const Tensor weight = ones({10, 20}).requires_grad_();
+  Profile prof({.record_shapes = true, .with_flops = true});
+  prof.run([&] {
+    sum(conv2d(image, filters, ones({8}))).backward();
+    sum(linear(rows, weight, Tensor())).backward();
+    sort(ones({5}));
+  });
+  const Averages averages = prof.key_averages({.group_by_input_shape = true});
+  const auto& to_image = row_of(averages, "conv2d_backward_data");
+  EXPECT_EQ(to_image.flops, 6230016);
+  EXPECT_EQ(to_image.input_shapes, "[[64, 8, 26, 26], [8, 1, 3, 3]]");
+  const auto& to_filters = row_of(averages, "conv2d_backward_weight");
+  EXPECT_EQ(to_filters.flops, 6230016);
+  EXPECT_EQ(to_filters.input_shapes, "[[64, 1, 28, 28], [64, 8, 26, 26]]");
+  EXPECT_EQ(row_of(averages, "linear_backward_input").flops, 2 * 64 * 10 * 20);
+  const auto& to_weight = row_of(averages, "linear_backward_weight");
+  EXPECT_EQ(to_weight.flops, 2 * 64 * 10 * 20);
+  EXPECT_EQ(to_weight.input_shapes, "[[64, 10], [64, 20]]");
+  EXPECT_EQ(row_of(averages, "sort").input_shapes, "[[5]]");
 }
 
 TEST(Profile, CountsMemoryWhereItIsAllocated) {
