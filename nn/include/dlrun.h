@@ -81,6 +81,8 @@
 #include "nn/layers/resample.h"
 #include "nn/layers/shape.h"
 #include "nn/models/book_cnn.h"
+#include "nn/models/densenet.h"
+#include "nn/models/efficientnet.h"
 #include "nn/models/mlp.h"
 #include "nn/module/init.h"
 #include "nn/module/module.h"

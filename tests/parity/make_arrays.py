@@ -271,6 +271,29 @@ def modules():
     return a
 
 
+def networks():
+    """nn/models: torchvision's DenseNet121 and EfficientNet-B0. Keys and a digest of each initial value (seed 123); then, after one pass
+    of the features in training mode, the logits in evaluation, and gradients of the mean of their squares."""
+    from torchvision.models import densenet121, efficientnet_b0
+
+    a = {"input": torch.randn(2, 3, 64, 64, generator=seeded(1))}
+    for name, make in (("densenet121", densenet121), ("efficientnet_b0", lambda: efficientnet_b0(stochastic_depth_prob=0))):
+        torch.manual_seed(123)
+        model = make()
+        a[f"{name}.keys"] = text("\n".join(model.state_dict()))
+        a[f"{name}.sha256"] = torch.stack([sha256(value) for value in model.state_dict().values()])
+        with torch.no_grad():
+            model.features(a["input"])
+        model.eval()
+        logits = model(a["input"])
+        logits.square().mean().backward()
+        a[f"{name}.logits"] = logits.detach()
+        parameters = list(model.parameters())
+        a[f"{name}.first_gradient"] = parameters[0].grad
+        a[f"{name}.last_gradient"] = parameters[-1].grad
+    return a
+
+
 def optim():
     """nn/optim: 20 steps on fixed gradients; parameters of 33 and 3 x 7 elements."""
     g = seeded(1)
@@ -1097,7 +1120,7 @@ def autograd_graphs():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, composed, grad_fn, inits)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, composed, grad_fn, inits)}
 
 
 def main():
