@@ -175,6 +175,14 @@ std::string BatchNorm::extra_repr() const {
                      python_bool(options.track_running_stats));
 }
 
+std::vector<BatchNorm*> batch_norms(Module& module) {
+  std::vector<BatchNorm*> result;
+  for (const NamedModule& each : module.named_modules()) {
+    if (auto* const norm = dynamic_cast<BatchNorm*>(each.module)) result.push_back(norm);
+  }
+  return result;
+}
+
 void BatchNorm1d::check_input(const Tensor& input) const {
   DL_CHECK(input.dim() == 2 || input.dim() == 3, kShape,
            "BatchNorm1d: the input has shape {}, wanted [N, C] or [N, C, L]", input.sizes().str());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/ops/sync_batch_norm.h"
 #include "core/tensor/shape.h"
@@ -117,6 +118,9 @@ class BatchNorm : public Module {
  private:
   Ref<BatchRanks> ranks_;
 };
+
+// All BatchNorms in a module, itself included, in the order of named_modules().
+std::vector<BatchNorm*> batch_norms(Module& module);
 
 // input [N, C] or [N, C, L]
 class BatchNorm1d : public BatchNorm {

@@ -81,8 +81,9 @@ void update_bn(std::span<const Tensor> inputs, nn::Module& module) {
   } restore;
   for (const nn::NamedModule& entry : module.named_modules()) {
     restore.modes.emplace_back(entry.module, entry.module->is_training());
-    auto* const norm = dynamic_cast<nn::BatchNorm*>(entry.module);
-    if (norm == nullptr || !norm->options.track_running_stats) continue;
+  }
+  for (nn::BatchNorm* const norm : nn::batch_norms(module)) {
+    if (!norm->options.track_running_stats) continue;
     restore.momenta.emplace_back(norm, norm->options.momentum);
     norm->reset_running_stats();
     norm->options.momentum = std::nullopt;

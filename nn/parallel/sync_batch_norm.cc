@@ -54,10 +54,7 @@ void SyncBatchNorm::check_input(const Tensor& input) const {
 
 void convert_sync_batchnorm(Module& module, const Ref<collectives::ProcessGroup>& group) {
   const Ref<BatchRanks> ranks = ranks_of(group);
-  module.apply([&](Module& each) {
-    // apply() visits all kinds of modules; only BatchNorms take part.
-    if (auto* const norm = dynamic_cast<BatchNorm*>(&each)) norm->share_batch(ranks);
-  });
+  for (BatchNorm* const norm : batch_norms(module)) norm->share_batch(ranks);
 }
 
 }  // namespace dl::nn::parallel

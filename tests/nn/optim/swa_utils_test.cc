@@ -7,6 +7,7 @@
 
 #include "core/autograd/grad_mode.h"
 #include "core/tensor/factories.h"
+#include "nn/layers/activation.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/norm.h"
 #include "nn/module/sequential.h"
@@ -80,6 +81,16 @@ TEST(AveragedModel, RefusesAnotherModel) {
   nn::Linear alike(2, 3);
   EXPECT_ERROR(AveragedModel(alike, model, {.ema_decay = 1.5}), kInvalidArgument,
                "AveragedModel: ema_decay is 1.5, wanted 0 to 1");
+}
+
+TEST(BatchNorms, AreFoundAtEveryDepth) {
+  nn::Sequential model{nn::BatchNorm1d(2), nn::Linear(2, 2),
+                       nn::Sequential{nn::BatchNorm2d(3), nn::ReLU()}};
+  const std::vector<nn::BatchNorm*> found = nn::batch_norms(model);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(static_cast<nn::Module*>(found[0]), &model.get_submodule("0"));
+  EXPECT_EQ(static_cast<nn::Module*>(found[1]), &model.get_submodule("2.0"));
+  EXPECT_EQ(nn::batch_norms(*found[0]), (std::vector<nn::BatchNorm*>{found[0]}));
 }
 
 TEST(UpdateBn, TakesTheMeansOfAllInputs) {
