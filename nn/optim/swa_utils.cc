@@ -1,14 +1,21 @@
 #include "nn/optim/swa_utils.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
+#include "core/base/printable.h"
 #include "core/ops/arithmetic.h"
+#include "core/tensor/factories.h"
 #include "nn/layers/norm.h"
+#include "nn/serialize/safetensors_header.h"
 
 namespace dl::optim::swa_utils {
 namespace {
+
+constexpr std::string_view kCount = "n_averaged";
+constexpr std::string_view kPrefix = "module.";
 
 void check_alike(const nn::StateDict& average, const nn::StateDict& model) {
   DL_CHECK(average.size() == model.size(), kMismatch,
@@ -60,6 +67,46 @@ void AveragedModel::update_parameters() {
   take(average_.named_parameters(), model_.named_parameters(), true);
   take(average_.named_buffers(), model_.named_buffers(), options_.use_buffers);
   ++n_averaged_;
+}
+
+nn::StateDict AveragedModel::state_dict() const {
+  nn::StateDict state{{std::string(kCount), tensor(n_averaged_)}};
+  for (const nn::NamedTensor& entry : average_.state_dict()) {
+    state.push_back({std::string(kPrefix) + entry.name, entry.tensor});
+  }
+  return state;
+}
+
+void AveragedModel::load_state_dict(const nn::StateDict& state) {
+  nn::StateDict of_module;
+  for (const nn::NamedTensor& entry : state) {
+    if (entry.name == kCount) continue;
+    DL_CHECK(entry.name.starts_with(kPrefix), kMismatch,
+             "AveragedModel: load_state_dict: got {}, wanted \"n_averaged\" and names that begin "
+             "with \"module.\"",
+             quoted_name(entry.name));
+    of_module.push_back({entry.name.substr(kPrefix.size()), entry.tensor});
+  }
+  const Tensor* const count = nn::find(state, kCount);
+  DL_CHECK(count != nullptr && count->defined() && count->numel() == 1 &&
+               !is_floating(count->dtype()) && count->item<std::int64_t>() >= 0,
+           kMismatch,
+           "AveragedModel: load_state_dict: \"n_averaged\" is {}, wanted an integer of at least 0",
+           count == nullptr ? "missing" : count->str());
+  average_.load_state_dict(of_module);
+  n_averaged_ = count->item<std::int64_t>();
+}
+
+void AveragedModel::load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
+                         std::string_view path) {
+  try {
+    // All of a state is wanted.
+    DL_CHECK(skipped.empty(), kMismatch, "AveragedModel: load_state_dict: cannot load {}: {}",
+             nn::shown_name(skipped.front().name), skipped.front().reason);
+    load_state_dict(state);
+  } catch (const Error& error) {
+    throw_error(error.kind(), "{}: {}", path, error.what());
+  }
 }
 
 void update_bn(std::span<const Tensor> inputs, nn::Module& module) {

@@ -12,12 +12,21 @@
 //     optim::swa_utils::update_bn(batches, average);
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "nn/module/module.h"
+#include "nn/serialize/state_dict.h"
+
+namespace dl::nn {
+class Value;
+struct Safetensors;
+struct SkippedTensor;
+}  // namespace dl::nn
 
 namespace dl::optim::swa_utils {
 
@@ -45,7 +54,27 @@ class AveragedModel {
   // The number of updates so far.
   std::int64_t n_averaged() const noexcept { return n_averaged_; }
 
+  // What torch.optim.swa_utils.AveragedModel's has: "n_averaged", 0-d int64, and the state of the
+  // average with "module." before each name, which shares its memory.
+  nn::StateDict state_dict() const;
+  // Takes what state_dict() gave, PyTorch's too. Throws kMismatch if it is not the state of such a
+  // module, and changes nothing then.
+  void load_state_dict(const nn::StateDict& state);
+  // Takes a dict of tensors from a file, as nn::load_pth() returns it.
+  template <std::same_as<nn::Value> V>
+  void load_state_dict(const V& state) {
+    load_state_dict(state.as_state_dict());
+  }
+  // Takes a file, as nn::load_safetensors() returns it. Throws also if a tensor of it was skipped.
+  template <std::same_as<nn::Safetensors> File>
+  void load_state_dict(const File& file) {
+    load(file.tensors, file.skipped, file.path);
+  }
+
  private:
+  void load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
+            std::string_view path);
+
   nn::Module& average_;
   const nn::Module& model_;
   AveragedModelOptions options_;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
@@ -13,6 +15,9 @@
 #include "nn/module/sequential.h"
 #include "nn/optim/lr_scheduler/schedules.h"
 #include "nn/optim/sgd.h"
+#include "nn/serialize/pth.h"
+#include "nn/serialize/safetensors.h"
+#include "nn/serialize/value.h"
 #include "tests/core/support.h"
 
 namespace dl::optim::swa_utils {
@@ -81,6 +86,92 @@ TEST(AveragedModel, RefusesAnotherModel) {
   nn::Linear alike(2, 3);
   EXPECT_ERROR(AveragedModel(alike, model, {.ema_decay = 1.5}), kInvalidArgument,
                "AveragedModel: ema_decay is 1.5, wanted 0 to 1");
+}
+
+nn::Sequential small_model() {
+  return nn::Sequential{nn::Linear(2, 3), nn::BatchNorm1d(3)};
+}
+
+// A state of 2 updates, with ones in all tensors.
+nn::StateDict state_of_ones() {
+  nn::Sequential average = small_model();
+  nn::Sequential model = small_model();
+  AveragedModel averaged(average, model);
+  averaged.update_parameters();
+  averaged.update_parameters();
+  nn::StateDict state = averaged.state_dict();
+  for (nn::NamedTensor& entry : state) {
+    entry.tensor = entry.tensor.detach().clone();
+    if (entry.name != "n_averaged") entry.tensor.fill_(1);
+  }
+  return state;
+}
+
+std::vector<std::string> names_of(const nn::StateDict& state) {
+  std::vector<std::string> names;
+  for (const nn::NamedTensor& entry : state) names.push_back(entry.name);
+  return names;
+}
+
+TEST(AveragedModel, HasPyTorchsState) {
+  const nn::StateDict state = state_of_ones();
+  // What PyTorch 2.15 prints for AveragedModel(Sequential(Linear(2, 3), BatchNorm1d(3))).
+  EXPECT_EQ(names_of(state),
+            (std::vector<std::string>{"n_averaged", "module.0.weight", "module.0.bias",
+                                      "module.1.weight", "module.1.bias", "module.1.running_mean",
+                                      "module.1.running_var", "module.1.num_batches_tracked"}));
+  EXPECT_EQ(state[0].tensor.dtype(), DType::kI64);
+  EXPECT_EQ(state[0].tensor.sizes(), Shape());
+  EXPECT_EQ(state[0].tensor.item<int>(), 2);
+}
+
+TEST(AveragedModel, GoesOnFromASavedState) {
+  const std::string dir = ::testing::TempDir();
+  nn::save_safetensors(dir + "swa_state.safetensors", state_of_ones());
+  nn::save_pth(dir + "swa_state.pth", state_of_ones());
+  for (const int way : {0, 1, 2}) {
+    nn::Sequential model = small_model();
+    nn::Sequential average = small_model();
+    AveragedModel averaged(average, model);
+    if (way == 0) averaged.load_state_dict(state_of_ones());
+    if (way == 1) averaged.load_state_dict(nn::load_safetensors(dir + "swa_state.safetensors"));
+    if (way == 2) averaged.load_state_dict(nn::load_pth(dir + "swa_state.pth"));
+    EXPECT_EQ(averaged.n_averaged(), 2);
+    EXPECT_EQ(average.get_parameter("0.bias").detach().at<float>({2}), 1);
+    for (Tensor& each : model.parameters()) {
+      const NoGradGuard no_grad;
+      each.fill_(4);
+    }
+    averaged.update_parameters();  // the third: (1 + 1 + 4) / 3
+    EXPECT_FLOAT_EQ(average.get_parameter("0.bias").detach().at<float>({2}), 2);
+    EXPECT_EQ(averaged.n_averaged(), 3);
+  }
+}
+
+TEST(AveragedModel, TakesNothingOfAStateThatDoesNotFit) {
+  nn::Sequential model = small_model();
+  nn::Sequential average = small_model();
+  AveragedModel averaged(average, model);
+  const float before = average.get_parameter("0.bias").detach().at<float>({0});
+  nn::StateDict state = state_of_ones();
+  state[0].tensor = tensor(std::int64_t{-1});
+  EXPECT_ERROR(averaged.load_state_dict(state), kMismatch,
+               "AveragedModel: load_state_dict: \"n_averaged\" is tensor(-1), wanted an integer of "
+               "at least 0");
+  state.erase(state.begin());
+  EXPECT_ERROR(averaged.load_state_dict(state), kMismatch,
+               "AveragedModel: load_state_dict: \"n_averaged\" is missing, wanted an integer of at "
+               "least 0");
+  EXPECT_ERROR(averaged.load_state_dict(model.state_dict()), kMismatch,
+               "AveragedModel: load_state_dict: got \"0.weight\", wanted \"n_averaged\" and names "
+               "that begin with \"module.\"");
+  state = state_of_ones();
+  state.pop_back();
+  EXPECT_ERROR(averaged.load_state_dict(state), kMismatch,
+               "Error(s) in loading state_dict for Sequential:\n\tMissing key(s) in state_dict: "
+               "\"1.num_batches_tracked\".");
+  EXPECT_EQ(averaged.n_averaged(), 0);
+  EXPECT_EQ(average.get_parameter("0.bias").detach().at<float>({0}), before);
 }
 
 TEST(BatchNorms, AreFoundAtEveryDepth) {
