@@ -93,8 +93,10 @@ Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Te
                        const Tensor& weight, const Tensor& bias, const Ref<BatchRanks>& ranks,
                        const BatchNormOptions& options) {
   BatchNormPlan plan = plan_batch_norm(input, running_mean, running_var, weight, bias, options);
-  DL_CHECK(options.training && !input.is_cuda(), kInvalidArgument,
-           "sync_batch_norm: wanted an input on the CPU, while training; it is on {}",
+  DL_CHECK(options.training, kInvalidArgument,
+           "sync_batch_norm: it only trains; in evaluation call batch_norm, which needs no other "
+           "rank");
+  DL_CHECK(!input.is_cuda(), kInvalidArgument, "sync_batch_norm: the input is on {}, wanted cpu",
            input.device().str());
   const Tensor x = laid_out(input, plan.format);
   const Tensor w = weight.defined() ? laid_out(weight) : weight;

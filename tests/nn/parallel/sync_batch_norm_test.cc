@@ -129,6 +129,18 @@ TEST(SyncBatchNorm, OneValueAChannelIsRefusedOnAllRanks) {
   });
 }
 
+TEST(SyncBatchNorm, SaysWhichOfItsWantsIsNotMet) {
+  struct NoRanks final : BatchRanks {
+    Tensor gather(const Tensor& mine) override { return mine; }
+    void add_up(const Tensor&) override {}
+  };
+  EXPECT_ERROR(sync_batch_norm(zeros({4, 2}), Tensor(), Tensor(), Tensor(), Tensor(),
+                               make_ref<NoRanks>(), {.training = false}),
+               kInvalidArgument,
+               "sync_batch_norm: it only trains; in evaluation call batch_norm, which needs no "
+               "other rank");
+}
+
 // After eval() ranks run alone: rank 1 does not call it.
 TEST(SyncBatchNorm, EvaluatesAlone) {
   run_ranks(2, [&](ProcessGroup& own) {
