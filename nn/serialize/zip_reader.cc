@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/inflation.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {
@@ -183,7 +184,7 @@ void ZipReader::read_directory(const Directory& directory) {
              shown, method);
     entry.deflated = method != 0;
     if (entry.deflated) {
-      DL_CHECK(entry.size / kMaxInflation <= entry.packed, kParse,
+      DL_CHECK(can_inflate_to(entry.packed, entry.size), kParse,
                "{}: entry {} announces {} bytes, more than its {} deflated bytes can hold",
                source_.name, shown, entry.size, entry.packed);
       DL_CHECK(entry.size <= limits_.max_inflated - inflated, kParse,

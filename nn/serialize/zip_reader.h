@@ -2,7 +2,7 @@
 //
 // Stored and deflated entries, zip64, any extra fields and data descriptors (APPNOTE.TXT 6.3.10).
 // An archive is refused unless its directory and its entries lie inside the file and no two entries
-// share a byte, so that all entries together hold at most kMaxInflation times the file's bytes.
+// share a byte, so that all entries together hold at most kMostInflation times the file's bytes.
 // zlib inflates; libzip and minizip are not used because they do not look for shared bytes, and
 // because their other decoders (bzip2, xz, AES) would read hostile bytes for formats that PyTorch
 // never writes. Thread-safety: const members may be called from any thread.
@@ -40,9 +40,6 @@ struct ZipLimits {
   std::uint64_t max_inflated = std::uint64_t{4} << 30;
   bool check_crc32 = true;
 };
-
-// Deflate cannot shrink data by more than this (zlib's own statement).
-inline constexpr std::uint64_t kMaxInflation = 1032;
 
 std::uint32_t crc32_of(std::span<const std::byte> bytes);
 

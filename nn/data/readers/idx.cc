@@ -8,14 +8,11 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/inflation.h"
 #include "nn/data/readers/file.h"
 
 namespace dl::data {
 namespace {
-
-// Deflate cannot shrink data by more than this (zlib's own statement); a stream that claims more is
-// refused before anything is allocated.
-constexpr std::size_t kMostInflation = 1032;
 
 std::optional<DType> dtype_of(std::uint8_t code) noexcept {
   switch (code) {

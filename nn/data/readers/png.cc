@@ -5,13 +5,11 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/base/inflation.h"
 #include "nn/data/readers/decoders.h"
 
 namespace dl::data {
 namespace {
-
-// Deflate cannot shrink data by more than this (zlib's own statement).
-constexpr std::uint64_t kMostDeflated = 1032;
 
 // A PNG file in memory, and libpng's state. libpng reports errors by longjmp, so functions that
 // call it have no local variables with destructors.
@@ -42,9 +40,9 @@ class PngReader {
   }
   // Throws unless the file can hold the pixels that it announces.
   void check_size() const {
-    DL_CHECK(packed_ / kMostDeflated <= bytes_.size(), kParse,
+    DL_CHECK(can_inflate_to(bytes_.size(), packed_), kParse,
              "{} is truncated: it announces {} bytes of pixels, there can be at most {}", name_,
-             packed_, kMostDeflated * bytes_.size());
+             packed_, kMostInflation * bytes_.size());
   }
   std::int64_t height() const noexcept { return png_get_image_height(png_, info_); }
   std::int64_t width() const noexcept { return png_get_image_width(png_, info_); }
