@@ -27,6 +27,12 @@ void check_field(const std::vector<Sample>& samples, std::size_t s, std::size_t 
 
 }  // namespace
 
+Shape batch_shape(std::int64_t samples, std::span<const std::int64_t> shape) {
+  Shape result(1 + shape.size(), samples);
+  std::ranges::copy(shape, result.begin() + 1);
+  return result;
+}
+
 Batch default_collate(const std::vector<Sample>& samples, CollateOptions options) {
   DL_CHECK(!samples.empty() && !samples.front().fields.empty(), kInvalidArgument,
            "default_collate: got {} samples, wanted at least 1 of at least 1 field",
@@ -41,9 +47,8 @@ Batch default_collate(const std::vector<Sample>& samples, CollateOptions options
   Batch batch;
   for (std::size_t f = 0; f < count; ++f) {
     const Tensor& first = samples.front().fields[f];
-    Shape shape(1 + first.sizes().size(), static_cast<std::int64_t>(samples.size()));
-    std::ranges::copy(first.sizes(), shape.begin() + 1);
-    const Tensor stacked = empty(shape, {.dtype = first.dtype(), .pin_memory = options.pin_memory});
+    const Tensor stacked = empty(batch_shape(std::ssize(samples), first.sizes()),
+                                 {.dtype = first.dtype(), .pin_memory = options.pin_memory});
     const std::size_t bytes = first.nbytes();
     auto* out = static_cast<std::byte*>(stacked.data_ptr());
     for (std::size_t s = 0; bytes > 0 && s < samples.size(); ++s, out += bytes) {

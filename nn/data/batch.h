@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -72,6 +73,9 @@ using CollateFunction = std::function<Batch(const std::vector<Sample>& samples)>
 struct CollateOptions {
   bool pin_memory = false;
 };
+
+// [samples, shape...]: a batch's tensor of a field whose samples have `shape`.
+Shape batch_shape(std::int64_t samples, std::span<const std::int64_t> shape);
 
 // Stacks each field along a new first dimension, as torch.utils.data.default_collate does: fields
 // [shape...] on the CPU become one tensor [samples, shape...] of the same dtype. Throws

@@ -14,12 +14,6 @@
 namespace dl::data {
 namespace {
 
-Shape batch_shape(std::int64_t count, const Field& field) {
-  Shape shape(1 + field.shape.size(), count);
-  std::copy(field.shape.begin(), field.shape.end(), shape.begin() + 1);
-  return shape;
-}
-
 std::optional<WorkerInfo> info_of(int worker, const DataLoaderOptions& options,
                                   std::int64_t epoch_seed) {
   if (options.num_workers == 0) return std::nullopt;
@@ -59,8 +53,9 @@ class OrderedBatches final : public BatchReader {
     const detail::ReadScope scope(info_of(worker, options_, epoch_seed_), draws);
     ReadBatch result;
     for (const Field& field : fields_) {
-      result.batch.fields.push_back(empty(
-          batch_shape(count, field), {.dtype = field.dtype, .pin_memory = options_.pin_memory}));
+      result.batch.fields.push_back(
+          empty(batch_shape(count, field.shape),
+                {.dtype = field.dtype, .pin_memory = options_.pin_memory}));
     }
     std::vector<Sample> samples;
     for (const std::int64_t index : indices) {
