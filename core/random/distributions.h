@@ -50,15 +50,17 @@ void fill_randint(std::span<T> out, std::int64_t low, std::int64_t high, Generat
 // itself with.
 void fill_random(std::span<std::int64_t> out, Generator& generator);
 
-// Indices of `weights`, each with its share of their sum: torch.multinomial of doubles. With
+// Indices of `weights` (float or double), each with its share of their sum: torch.multinomial. With
 // replacement the numbers are PyTorch's from two on; one number, and numbers without replacement,
 // are drawn by PyTorch's own kernel for exponential_(), in whose place its wheels use MKL. Throws
 // kInvalidArgument unless weights are finite, at least 0, not all 0 and, without replacement,
 // enough of them more than 0.
-void fill_multinomial(std::span<std::int64_t> out, std::span<const double> weights,
-                      bool replacement, Generator& generator);
+template <typename T>
+void fill_multinomial(std::span<std::int64_t> out, std::span<const T> weights, bool replacement,
+                      Generator& generator);
 // Throws what fill_multinomial() would for `count` indices.
-void check_multinomial(std::span<const double> weights, std::int64_t count, bool replacement);
+template <typename T>
+void check_multinomial(std::span<const T> weights, std::int64_t count, bool replacement);
 
 // A permutation of 0 ... out.size() - 1: torch.randperm.
 void fill_randperm(std::span<std::int64_t> out, Generator& generator);

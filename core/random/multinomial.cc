@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -10,11 +11,17 @@ namespace dl::random {
 namespace {
 
 // Each index wins with its share of the weights where it has the largest weight / Exp(1).
-void draw_by_exponentials(std::span<std::int64_t> out, std::span<const double> weights,
+template <typename T>
+void draw_by_exponentials(std::span<std::int64_t> out, std::span<const T> weights,
                           Generator& generator) {
-  std::vector<double> keys(weights.size());
-  fill_uniform(std::span(keys), 0, 1, generator);
-  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = weights[i] / -std::log1p(-keys[i]);
+  std::vector<double> draws(weights.size());
+  fill_uniform(std::span(draws), 0, 1, generator);
+  std::vector<T> keys(weights.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    // An exponential of 0 would give a weight of 0 the key NaN.
+    keys[i] = weights[i] /
+              std::max(static_cast<T>(-std::log1p(-draws[i])), std::numeric_limits<T>::min());
+  }
   std::vector<std::int64_t> order(weights.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
   std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(out.size()),
@@ -25,7 +32,8 @@ void draw_by_exponentials(std::span<std::int64_t> out, std::span<const double> w
 
 }  // namespace
 
-void check_multinomial(std::span<const double> weights, std::int64_t count, bool replacement) {
+template <typename T>
+void check_multinomial(std::span<const T> weights, std::int64_t count, bool replacement) {
   std::int64_t positive = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     DL_CHECK(weights[i] >= 0 && std::isfinite(weights[i]), kInvalidArgument,
@@ -39,17 +47,20 @@ void check_multinomial(std::span<const double> weights, std::int64_t count, bool
            "0",
            count, positive);
 }
+template void check_multinomial(std::span<const float>, std::int64_t, bool);
+template void check_multinomial(std::span<const double>, std::int64_t, bool);
 
-void fill_multinomial(std::span<std::int64_t> out, std::span<const double> weights,
-                      bool replacement, Generator& generator) {
+template <typename T>
+void fill_multinomial(std::span<std::int64_t> out, std::span<const T> weights, bool replacement,
+                      Generator& generator) {
   if (out.empty()) return;
   check_multinomial(weights, static_cast<std::int64_t>(out.size()), replacement);
   // PyTorch's shortcut, too.
   if (!replacement || out.size() == 1) return draw_by_exponentials(out, weights, generator);
-  std::vector<double> share_up_to(weights.size());
+  std::vector<T> share_up_to(weights.size());
   std::partial_sum(weights.begin(), weights.end(), share_up_to.begin());
-  const double sum = share_up_to.back();
-  for (double& share : share_up_to) share /= sum;
+  const T sum = share_up_to.back();
+  for (T& share : share_up_to) share /= sum;
   share_up_to.back() = 1;
   std::vector<double> draws(out.size());
   fill_uniform(std::span(draws), 0, 1, generator);
@@ -57,5 +68,7 @@ void fill_multinomial(std::span<std::int64_t> out, std::span<const double> weigh
     out[i] = std::ranges::lower_bound(share_up_to, draws[i]) - share_up_to.begin();
   }
 }
+template void fill_multinomial(std::span<std::int64_t>, std::span<const float>, bool, Generator&);
+template void fill_multinomial(std::span<std::int64_t>, std::span<const double>, bool, Generator&);
 
 }  // namespace dl::random

@@ -150,4 +150,42 @@ Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
   return result;
 }
 
+Tensor multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions options,
+                   Generator& generator) {
+  constexpr const char* kName = "multinomial";
+  DL_CHECK(weights.defined(), kInvalidArgument, "{}: the weights are an undefined tensor", kName);
+  DL_CHECK(!weights.is_cuda(), kNotImplemented, "{}: not on CUDA yet; use .cpu()", kName);
+  if (!is_floating(weights.dtype())) refuse_dtype(kName, weights.dtype(), "a floating dtype");
+  DL_CHECK(weights.dim() == 1 || weights.dim() == 2, kShape,
+           "{}: the weights have shape {}, wanted [n] or [rows, n]", kName, weights.sizes().str());
+  DL_CHECK(count > 0, kInvalidArgument, "{}: {} numbers were asked for, wanted at least 1", kName,
+           count);
+  const std::int64_t width = weights.size(-1);
+  DL_CHECK(options.replacement || count <= width, kInvalidArgument,
+           "{}: cannot draw {} numbers without replacement from {} weights", kName, count, width);
+  // float16 and bfloat16 are drawn from as float32.
+  const DType dtype = weights.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  const Tensor from = weights.detach().to(dtype).contiguous();
+  Shape shape = weights.sizes();
+  shape[shape.size() - 1] = count;
+  const Tensor result = empty(shape, {.dtype = DType::kI64});
+  const auto rows = static_cast<std::size_t>(weights.dim() == 2 ? weights.size(0) : 1);
+  const auto n = static_cast<std::size_t>(width);
+  const auto drawn = static_cast<std::size_t>(count);
+  visit_floating(dtype, kName, [&]<typename T>() {
+    if constexpr (!kIsReduced<T>) {
+      const std::span<const T> all = elements<T>(from);
+      // All rows are checked before the generator is asked.
+      for (std::size_t row = 0; row < rows; ++row) {
+        random::check_multinomial(all.subspan(row * n, n), count, options.replacement);
+      }
+      for (std::size_t row = 0; row < rows; ++row) {
+        random::fill_multinomial(elements<std::int64_t>(result).subspan(row * drawn, drawn),
+                                 all.subspan(row * n, n), options.replacement, generator);
+      }
+    }
+  });
+  return result;
+}
+
 }  // namespace dl

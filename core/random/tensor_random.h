@@ -1,5 +1,5 @@
 // Random tensors, with the names and the numbers of torch's functions: rand, randn, randint,
-// randperm, bernoulli.
+// randperm, bernoulli, multinomial.
 //
 // Each draws from default_generator() unless it is given another; manual_seed() seeds that. On
 // CUDA devices all of them draw from the generator's Philox stream: the same numbers for a seed on
@@ -33,6 +33,16 @@ Tensor randperm(std::int64_t n, const TensorOptions& options,
 // else 0. Throws kInvalidArgument naming the first that is none; of a tensor on a GPU the next wait
 // throws it.
 Tensor bernoulli(const Tensor& probabilities, Generator& generator = default_generator());
+
+// `count` indices of each row of weights, an index with its weight's share of the row's sum: int64
+// [count] or [rows, count].
+//   weights  [n] or [rows, n] floating; finite, at least 0, not all 0
+// With replacement, and more than one number a row, the numbers are PyTorch's. One number, and
+// numbers without replacement, follow PyTorch's own kernel for exponential_(), in whose place its
+// wheels use MKL's. Throws kInvalidArgument, also for fewer weights above 0 than numbers without
+// replacement. On the CPU only.
+Tensor multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions options = {},
+                   Generator& generator = default_generator());
 
 namespace detail {
 // core/ops: from the Philox stream, on any device.

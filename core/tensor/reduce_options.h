@@ -1,4 +1,4 @@
-// What reductions, and functions of order, take beside their tensor.
+// What methods of Tensor take beside their tensors: of reductions, functions of order and others.
 #pragma once
 
 #include <concepts>
@@ -41,6 +41,19 @@ struct SortOptions {
 
 struct TopkOptions {
   bool largest = true;
+};
+
+struct UniqueOptions {
+  bool return_inverse = false;
+  bool return_counts = false;
+};
+
+struct ScatterReduceOptions {
+  bool include_self = true;  // what is there before counts, too
+};
+
+struct MultinomialOptions {
+  bool replacement = false;
 };
 
 }  // namespace dl

@@ -89,7 +89,8 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::i
 std::vector<std::int64_t> WeightedRandomSampler::indices() {
   Generator& generator = options_.generator ? *options_.generator : default_generator();
   std::vector<std::int64_t> drawn(static_cast<std::size_t>(num_samples_));
-  random::fill_multinomial(drawn, weights_, options_.replacement, generator);
+  random::fill_multinomial(drawn, std::span<const double>(weights_), options_.replacement,
+                           generator);
   return drawn;
 }
 

@@ -53,6 +53,11 @@ def random():
     a["randint_wide"] = torch.randint(-5, 1 << 40, (100,), generator=seeded(123))
     a["randint_f32"] = torch.randint(0, 1000, (100,), dtype=torch.float32, generator=seeded(123))
     a["random_i64"] = torch.empty(20, dtype=torch.int64).random_(generator=seeded(123))
+    weights = torch.tensor([[0.1, 5, 0, 2.5, 0.7], [3, 0, 0, 1, 1e-3]])
+    for dtype in ("float32", "float64", "float16"):
+        w = weights.to(getattr(torch, dtype))
+        a[f"multinomial_{dtype}"] = torch.multinomial(w, 60, True, generator=seeded(123))
+        a[f"multinomial_row_{dtype}"] = torch.multinomial(w[0], 70, True, generator=seeded(123))
     for n in (1, 2, 10, 1000):
         a[f"randperm_{n}"] = torch.randperm(n, generator=seeded(123))
     a["rand_large_seed"] = torch.rand(5, generator=seeded((5 << 32) + 9))

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
+#include "tests/core/support.h"
 #include "tests/parity/arrays.h"
 
 namespace dl {
@@ -103,6 +105,74 @@ TEST(RandomTensors, RefuseDTypesWithoutSuchNumbers) {
               testing::ThrowsMessage<Error>("randint: bool is not supported; wanted int64, int32, "
                                             "uint8, float32 or float64"));
   EXPECT_THROW(randperm(-1), Error);
+}
+
+Tensor unlike_weights(DType dtype) {
+  return tensor({{0.1, 5.0, 0.0, 2.5, 0.7}, {3.0, 0.0, 0.0, 1.0, 1e-3}}).to(dtype);
+}
+
+TEST(Multinomial, DrawsPyTorchsNumbersWithReplacement) {
+  const parity::Arrays arrays("random");
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16}) {
+    const std::string name(name_of(dtype));
+    Generator generator(123);
+    const Tensor both = multinomial(unlike_weights(dtype), 60, {.replacement = true}, generator);
+    EXPECT_EQ(both.sizes(), Shape({2, 60}));
+    EXPECT_EQ(values<std::int64_t>(both), arrays.get<std::int64_t>("multinomial_" + name));
+    Generator again(123);
+    EXPECT_EQ(values<std::int64_t>(
+                  multinomial(unlike_weights(dtype)[0], 70, {.replacement = true}, again)),
+              arrays.get<std::int64_t>("multinomial_row_" + name));
+  }
+}
+
+// PyTorch's wheels draw these from MKL's stream.
+TEST(Multinomial, OneNumberHasItsShareOfTheWeights) {
+  Generator generator(7);
+  constexpr std::int64_t kDraws = 20000;
+  const Tensor weights = tensor({1.0, 0.0, 3.0, 6.0});
+  const Tensor drawn = multinomial(weights.expand({kDraws, 4}), 1, {}, generator);
+  std::vector<double> counts(4);
+  for (const std::int64_t i : values<std::int64_t>(drawn)) {
+    counts.at(static_cast<std::size_t>(i)) += 1;
+  }
+  EXPECT_EQ(counts[1], 0);
+  // Six standard deviations of a binomial count.
+  for (const auto& [i, p] : {std::pair<std::size_t, double>{0, 0.1}, {2, 0.3}, {3, 0.6}}) {
+    EXPECT_NEAR(counts[i], p * kDraws, 6 * std::sqrt(p * (1 - p) * kDraws)) << i;
+  }
+}
+
+TEST(Multinomial, WithoutReplacementNoNumberIsDrawnTwice) {
+  Generator generator(7);
+  std::int64_t first_is_heavy = 0;
+  for (int i = 0; i < 2000; ++i) {
+    auto drawn = values<std::int64_t>(multinomial(tensor({1.0, 0.0, 1.0, 8.0}), 3, {}, generator));
+    if (drawn[0] == 3) ++first_is_heavy;
+    std::ranges::sort(drawn);
+    ASSERT_EQ(drawn, (std::vector<std::int64_t>{0, 2, 3}));
+  }
+  EXPECT_NEAR(static_cast<double>(first_is_heavy), 1600, 6 * std::sqrt(2000 * 0.8 * 0.2));
+}
+
+TEST(Multinomial, RefusesWhatCannotBeDrawn) {
+  EXPECT_ERROR(multinomial(tensor({1.0, -1.0}), 1), kInvalidArgument,
+               "multinomial: weight 1 is -1, wanted a finite number of at least 0");
+  EXPECT_ERROR(multinomial(tensor({1.0, HUGE_VAL}), 2, {.replacement = true}), kInvalidArgument,
+               "multinomial: weight 1 is inf, wanted a finite number of at least 0");
+  EXPECT_ERROR(multinomial(tensor({{1.0, 1.0}, {0.0, 0.0}}), 1), kInvalidArgument,
+               "multinomial: none of the 2 weights is more than 0");
+  EXPECT_ERROR(multinomial(tensor({1.0, 2.0}), 3), kInvalidArgument,
+               "multinomial: cannot draw 3 numbers without replacement from 2 weights");
+  EXPECT_ERROR(multinomial(tensor({1.0, 0.0}), 2), kInvalidArgument,
+               "multinomial: cannot draw 2 numbers without replacement where 1 weights are more "
+               "than 0");
+  EXPECT_ERROR(multinomial(tensor({1.0}), 0), kInvalidArgument,
+               "multinomial: 0 numbers were asked for, wanted at least 1");
+  EXPECT_ERROR(multinomial(tensor({1, 2}), 1), kDType,
+               "multinomial: int64 is not supported; wanted a floating dtype");
+  EXPECT_ERROR(multinomial(tensor(1.0), 1), kShape,
+               "multinomial: the weights have shape [], wanted [n] or [rows, n]");
 }
 
 }  // namespace
