@@ -181,6 +181,80 @@ struct Softplus {
   }
 };
 
+// Elu with numbers that keep mean and variance of a layer's outputs (Klambauer et al. 2017).
+struct Selu {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return N(1.0507009873554804934) * select(x <= N(0), N(1.6732632423543772848) * expm1_of(x), x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x) {
+    return g * N(1.0507009873554804934) *
+           select(x <= N(0), N(1.6732632423543772848) * exp_of(x), N(1));
+  }
+};
+
+// x, or a (e^(x / a) - 1) below 0.
+struct Celu {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return select(x <= N(0), p.a * expm1_of(x / p.a), x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(x <= N(0), g * exp_of(x / p.a), g);
+  }
+};
+
+// x - tanh(x)
+struct Tanhshrink {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x - tanh_of(x);
+  }
+  template <typename N>
+  static DL_INLINE N slope(N x) {
+    const N t = tanh_of(x);
+    return t * t;
+  }
+};
+
+// x, nearer to 0 by a; NaN stays NaN. The gradient is that of 0 where |x| <= a.
+struct Softshrink {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return select(p.a < x, x - p.a, select(x < -p.a, x + p.a, x * N(0)));
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(x <= p.a, select(-p.a <= x, N(0), g), g);
+  }
+};
+
+// x, or 0 where -a <= x <= a.
+struct Hardshrink {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return select(x <= p.a, select(-p.a <= x, N(0), x), x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(x <= p.a, select(-p.a <= x, N(0), g), g);
+  }
+};
+
+// x, or b where x <= a.
+struct Threshold {
+  template <typename N>
+  static DL_INLINE N value(N x, const Given<N>& p) {
+    return select(x <= p.a, p.b, x);
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
+    return select(x <= p.a, N(0), g);
+  }
+};
+
 // min(max(x, a), b); NaN stays NaN.
 struct Hardtanh {
   template <typename N>
@@ -608,6 +682,28 @@ struct Between {
   }
 };
 
+// Degrees as radians, and the reverse.
+struct Deg2rad {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x * N(0.0174532925199432957692);  // pi / 180
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N) {
+    return g * N(0.0174532925199432957692);
+  }
+};
+struct Rad2deg {
+  template <typename N>
+  static DL_INLINE N value(N x) {
+    return x * N(57.2957795130823208768);  // 180 / pi
+  }
+  template <typename N>
+  static DL_INLINE N gradient(N g, N) {
+    return g * N(57.2957795130823208768);
+  }
+};
+
 // Between, for numbers. The gradient at a bound is 0, as in PyTorch.
 struct Clamp {
   template <typename N>
@@ -725,6 +821,48 @@ struct Atan2 {
   }
 };
 
+// sqrt(a a + b b)
+struct Hypot {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return hypot_of(a, b);
+  }
+};
+
+// log(e^a + e^b) and log2(2^a + 2^b), from the larger of both. Two equal ones may be infinite.
+struct Logaddexp {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    const N largest = Maximum::value(a, b);
+    const N further = largest + log1p_of(exp_of(-abs_of(a - b)));
+    return select(a == b, a + N(0.6931471805599453094), further);  // log(2)
+  }
+};
+struct Logaddexp2 {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    const N largest = Maximum::value(a, b);
+    const N rest = log1p_of(exp2_of(-abs_of(a - b))) * N(1.4426950408889634074);  // 1 / log(2)
+    return select(a == b, a + N(1), largest + rest);
+  }
+};
+
+// a with the sign of b.
+struct Copysign {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return copysign_of(a, b);
+  }
+};
+
+// 0 below 0, 1 above, else b; 0 of NaN, as in PyTorch.
+struct Heaviside {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return select(a == N(0), b, select(N(0) < a, N(1), N(0)));
+  }
+};
+
 // What is left of a / b, with the sign of a.
 struct Fmod {
   template <typename N>
@@ -771,6 +909,19 @@ struct BitwiseXor {
   }
 };
 
+struct BitwiseLeftShift {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return shift_up_of(a, b);
+  }
+};
+struct BitwiseRightShift {
+  template <typename N>
+  static DL_INLINE N value(N a, N b) {
+    return shift_down_of(a, b);
+  }
+};
+
 struct LogicalAnd {
   template <typename N>
   static DL_INLINE bool value(N a, N b) {
@@ -808,6 +959,20 @@ struct Lerp {
   }
 };
 
+// x + a t u and x + a t / u, from left to right.
+struct Addcmul {
+  template <typename N>
+  static DL_INLINE N value(N x, N t, N u, const Given<N>& p) {
+    return x + p.a * t * u;
+  }
+};
+struct Addcdiv {
+  template <typename N>
+  static DL_INLINE N value(N x, N t, N u, const Given<N>& p) {
+    return x + p.a * (t / u);
+  }
+};
+
 // Calls of a formula, with or without parameters.
 
 template <typename F, typename N>
@@ -824,6 +989,14 @@ DL_INLINE auto value_of(N a, N b, const Given<N>& p) {
     return F::value(a, b, p);
   } else {
     return F::value(a, b);
+  }
+}
+template <typename F, typename N>
+DL_INLINE N value_of(N a, N b, N c, const Given<N>& p) {
+  if constexpr (requires { F::value(a, b, c, p); }) {
+    return F::value(a, b, c, p);
+  } else {
+    return F::value(a, b, c);
   }
 }
 // The gradient of the input, from that of the output and what the row saves.

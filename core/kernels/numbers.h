@@ -127,6 +127,15 @@ DL_HOST_DEVICE N atan2_of(N a, N b) {
   return std::atan2(a, b);
 }
 
+template <std::floating_point N>
+DL_HOST_DEVICE N hypot_of(N a, N b) {
+  return std::hypot(a, b);
+}
+template <std::floating_point N>
+DL_HOST_DEVICE N copysign_of(N a, N b) {
+  return std::copysign(a, b);
+}
+
 // a / b, rounded down. The quotient of what is left by no remainder is nearly whole, so that its
 // rounding does not lead to the next whole number below (as in Python's divmod).
 template <std::floating_point N>
@@ -178,6 +187,21 @@ DL_HOST_DEVICE Whole<T> floor_quotient_of(Whole<T> a, Whole<T> b) {
   } else {
     return Whole<T>(static_cast<T>(a.v / b.v));
   }
+}
+// Moving all bits away, or by a negative number of places, leaves 0; down, it leaves the sign.
+template <typename T>
+DL_HOST_DEVICE Whole<T> shift_up_of(Whole<T> a, Whole<T> b) {
+  using Bits = std::make_unsigned_t<T>;
+  const Bits places = static_cast<Bits>(b.v);
+  if (places >= 8 * sizeof(T)) return Whole<T>(T(0));
+  return Whole<T>(static_cast<T>(static_cast<Bits>(a.v) << places));
+}
+template <typename T>
+DL_HOST_DEVICE Whole<T> shift_down_of(Whole<T> a, Whole<T> b) {
+  const auto places = static_cast<std::make_unsigned_t<T>>(b.v);
+  if (places < 8 * sizeof(T)) return Whole<T>(static_cast<T>(a.v >> places));
+  if constexpr (std::is_signed_v<T>) return Whole<T>(static_cast<T>(a.v < 0 ? -1 : 0));
+  return Whole<T>(T(0));
 }
 // By squaring. A negative exponent gives the whole part of the result: 0, 1 or -1.
 template <typename T>

@@ -15,6 +15,7 @@ struct Indexed {
   bool is_checked = false;  // all are known to be in range
 };
 
-enum class PlaceWrite : std::uint8_t { kSet, kAdd };
+// What a write does with the element that is there. NaN is the largest and the smallest.
+enum class PlaceWrite : std::uint8_t { kSet, kAdd, kMultiply, kKeepLarger, kKeepSmaller };
 
 }  // namespace dl

@@ -108,6 +108,12 @@ struct Sum : AddTerms, TakeElement {
   using Loop = Sum;
 };
 struct Total : Sum, GiveTotal {};
+struct TotalOfNumbers : AddTerms, GiveTotal {
+  template <typename N>
+  static DL_INLINE N term(N x, const Beside<N>&) {
+    return select(x != x, N(0), x);
+  }
+};
 struct Average : Sum {
   static DL_INLINE double finish(double total, const Ending& e) { return total / e.count; }
 };

@@ -1,5 +1,8 @@
 #include "core/ops/activation.h"
 
+#include "core/ops/arithmetic.h"
+#include "core/ops/common.h"
+
 namespace dl {
 
 Tensor gelu(const Tensor& input, GeluForm form) {
@@ -12,6 +15,46 @@ Tensor leaky_relu(const Tensor& input, double negative_slope) {
 
 Tensor elu(const Tensor& input, double alpha) {
   return unary(UnaryFn::kElu, input, {.a = alpha});
+}
+
+Tensor celu(const Tensor& input, double alpha) {
+  DL_CHECK(alpha != 0, kInvalidArgument, "celu: alpha is 0, by which x is divided");
+  return unary(UnaryFn::kCelu, input, {.a = alpha});
+}
+
+Tensor softshrink(const Tensor& input, double lambd) {
+  DL_CHECK(lambd >= 0, kInvalidArgument, "softshrink: lambd is {}, wanted at least 0", lambd);
+  return unary(UnaryFn::kSoftshrink, input, {.a = lambd});
+}
+
+Tensor hardshrink(const Tensor& input, double lambd) {
+  DL_CHECK(lambd >= 0, kInvalidArgument, "hardshrink: lambd is {}, wanted at least 0", lambd);
+  return unary(UnaryFn::kHardshrink, input, {.a = lambd});
+}
+
+Tensor threshold(const Tensor& input, double threshold, double value) {
+  return unary(UnaryFn::kThreshold, input, {.a = threshold, .b = value});
+}
+
+Tensor prelu(const Tensor& input, const Tensor& weight) {
+  check_defined(input, "prelu", "the input");
+  check_defined(weight, "prelu", "the weight");
+  const std::int64_t channels = input.dim() > 1 ? input.size(1) : 1;
+  DL_CHECK(weight.dim() <= 1 && (weight.numel() == 1 || weight.numel() == channels), kShape,
+           "prelu: the weight has shape {}, wanted 1 or {} elements for an input of shape {}",
+           weight.sizes().str(), channels, input.sizes().str());
+  Shape shape(input.sizes().size(), 1);
+  if (shape.size() > 1) shape[1] = weight.numel();
+  return where(gt(input, 0.0), input, mul(weight.reshape(shape), input));
+}
+
+Tensor glu(const Tensor& input, std::int64_t dim) {
+  check_defined(input, "glu", "the input");
+  DL_CHECK(input.dim() > 0 && input.size(dim) % 2 == 0, kShape,
+           "glu: the input has shape {}, wanted an even size in dimension {}", input.sizes().str(),
+           dim);
+  const std::int64_t half = input.size(dim) / 2;
+  return mul(input.narrow(dim, 0, half), sigmoid(input.narrow(dim, half, half)));
 }
 
 Tensor softplus(const Tensor& input, double beta, double threshold) {

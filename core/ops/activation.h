@@ -22,6 +22,18 @@ Tensor gelu(const Tensor& input, GeluForm form = GeluForm::kErf);
 Tensor leaky_relu(const Tensor& input, double negative_slope = 0.01);
 Tensor elu(const Tensor& input, double alpha = 1.0);
 Tensor softplus(const Tensor& input, double beta = 1.0, double threshold = 20.0);
+// Throws kInvalidArgument for an alpha of 0.
+Tensor celu(const Tensor& input, double alpha = 1.0);
+// Throw kInvalidArgument for a lambd below 0.
+Tensor softshrink(const Tensor& input, double lambd = 0.5);
+Tensor hardshrink(const Tensor& input, double lambd = 0.5);
+Tensor threshold(const Tensor& input, double threshold, double value);
+// x where it is above 0, else weight x: a learned leaky_relu. The weight has one element, or one a
+// channel, of dimension 1. Throws kShape for others.
+Tensor prelu(const Tensor& input, const Tensor& weight);
+// The first half along a dimension times the sigmoid of the second (Dauphin et al. 2017). Throws
+// kShape for an odd size.
+Tensor glu(const Tensor& input, std::int64_t dim = -1);
 // Throws kInvalidArgument unless min_val < max_val.
 Tensor hardtanh(const Tensor& input, double min_val = -1.0, double max_val = 1.0);
 

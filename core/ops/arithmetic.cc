@@ -101,15 +101,6 @@ Tensor extreme(BinaryFn fn, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-void check_writable(const Tensor& self, const Shape& result, DType dtype, std::string_view op) {
-  DL_CHECK(result == self.sizes(), kShape, "{}: a result of shape {} does not fit into {}", op,
-           result.str(), self.sizes().str());
-  const bool loses = (is_floating(dtype) && !is_floating(self.dtype())) ||
-                     (dtype != DType::kBool && self.dtype() == DType::kBool);
-  DL_CHECK(!loses, kDType, "{}: a result of dtype {} cannot be written into a tensor of {}", op,
-           name_of(dtype), name_of(self.dtype()));
-}
-
 // Writes fn(self, other) into self, computing in `dtype`.
 void write(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype, std::string_view name,
            const Parameters& parameters = {}) {

@@ -20,6 +20,15 @@ void check_floating(const Tensor& tensor, std::string_view op) {
   if (!is_floating(tensor.dtype())) refuse_dtype(op, tensor.dtype(), "a floating dtype");
 }
 
+void check_writable(const Tensor& self, const Shape& result, DType dtype, std::string_view op) {
+  DL_CHECK(result == self.sizes(), kShape, "{}: a result of shape {} does not fit into {}", op,
+           result.str(), self.sizes().str());
+  const bool loses = (is_floating(dtype) && !is_floating(self.dtype())) ||
+                     (dtype != DType::kBool && self.dtype() == DType::kBool);
+  DL_CHECK(!loses, kDType, "{}: a result of dtype {} cannot be written into a tensor of {}", op,
+           name_of(dtype), name_of(self.dtype()));
+}
+
 bool may_overlap(const Tensor& a, const Tensor& b) noexcept {
   if (a.numel() == 0 || b.numel() == 0) return false;
   const auto end = [](const Tensor& tensor) {
@@ -65,6 +74,21 @@ Tensor sum_to(const Tensor& gradient, const Shape& shape) {
     }
   }
   return sum(gradient, dims, {.keepdim = true}).view(shape);
+}
+
+Tensor& write_result(Tensor& self, std::string_view op, bool recorded,
+                     const std::function<Tensor(const Tensor&)>& result) {
+  check_in_place(self, recorded, op);
+  check_not_expanded(self, op);
+  // Nodes may save what they are given, which is overwritten below.
+  const Tensor computed = result(recorded ? self.clone() : self);
+  check_writable(self, computed.sizes(), computed.dtype(), op);
+  if (!computed.requires_grad() || computed.dtype() != self.dtype()) return self.copy_(computed);
+  const Ref<Node> node = gradient_edge(computed).node;
+  call<Op::kCopy>(self.device(), computed.detach(), self.detach());
+  self.bump_version();
+  detail::attach_written(self, node);
+  return self;
 }
 
 }  // namespace dl

@@ -1,6 +1,7 @@
 // What the fronts of operations share: checks, results and reduced gradients.
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include "core/autograd/record.h"
@@ -20,6 +21,13 @@ void check_floating(const Tensor& tensor, std::string_view op);
 Tensor readable_during_write(const Tensor& operand, const Tensor& written);
 // Whether the memory of both may have an element in common.
 bool may_overlap(const Tensor& a, const Tensor& b) noexcept;
+
+// Throws unless a result of this shape and dtype may be written into `self`, which it keeps.
+void check_writable(const Tensor& self, const Shape& result, DType dtype, std::string_view op);
+// The form in place of an operation that has no kernel for it: writes `result(self)`, of self's
+// shape, into self. `recorded` is is_recorded(self, other...).
+Tensor& write_result(Tensor& self, std::string_view op, bool recorded,
+                     const std::function<Tensor(const Tensor&)>& result);
 
 // A number as a tensor without dimensions. Throws kInvalidArgument where it does not fit.
 Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device device = {});

@@ -14,6 +14,14 @@ const char* shown_unary(UnaryFn fn) noexcept {
   switch (fn) {
     case UnaryFn::kGeluTanh:
       return "GeluBackward0";
+    case UnaryFn::kSelu:
+      return "EluBackward0";
+    case UnaryFn::kTanhshrink:
+      return "SubBackward0";
+    case UnaryFn::kDeg2rad:
+      return "Deg2RadBackward0";
+    case UnaryFn::kRad2deg:
+      return "Rad2DegBackward0";
     case UnaryFn::kLogSigmoid:
       return "LogSigmoidBackward0";
     case UnaryFn::kLog1p:

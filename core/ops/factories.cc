@@ -63,6 +63,18 @@ Steps steps_of(std::int64_t first, std::int64_t end, std::int64_t by) {
   return {static_cast<double>(count), first == end || (end > first) == (by > 0)};
 }
 
+std::vector<double> spaced(double start, double end, std::int64_t steps, std::string_view op) {
+  DL_CHECK(steps >= 0, kInvalidArgument, "{}: {} steps, wanted at least 0", op, steps);
+  std::vector<double> values(static_cast<std::size_t>(steps));
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  for (std::int64_t i = 0; i < steps; ++i) {  // from the nearer end, so that both are exact
+    values[static_cast<std::size_t>(i)] = i < steps / 2 || steps == 1
+                                              ? start + step * static_cast<double>(i)
+                                              : end - step * static_cast<double>(steps - 1 - i);
+  }
+  return values;
+}
+
 }  // namespace
 
 Tensor zeros(const Shape& shape, TensorOptions options) {
@@ -94,14 +106,12 @@ Tensor full_like(const Tensor& like, Scalar value) {
 }
 
 Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options) {
-  DL_CHECK(steps >= 0, kInvalidArgument, "linspace: {} steps, wanted at least 0", steps);
-  std::vector<double> values(static_cast<std::size_t>(steps));
-  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
-  for (std::int64_t i = 0; i < steps; ++i) {  // from the nearer end, so that both are exact
-    values[static_cast<std::size_t>(i)] = i < steps / 2 || steps == 1
-                                              ? start + step * static_cast<double>(i)
-                                              : end - step * static_cast<double>(steps - 1 - i);
-  }
+  return tensor(spaced(start, end, steps, "linspace"), options);
+}
+
+Tensor logspace(double start, double end, std::int64_t steps, double base, TensorOptions options) {
+  std::vector<double> values = spaced(start, end, steps, "logspace");
+  for (double& value : values) value = std::pow(base, value);
   return tensor(values, options);
 }
 

@@ -5,6 +5,7 @@
 #include "core/ops/arithmetic.h"
 #include "core/ops/binary.h"
 #include "core/ops/index.h"
+#include "core/ops/layout.h"
 #include "core/ops/reduce.h"
 
 namespace dl {
@@ -112,19 +113,6 @@ class Resolver {
   std::int64_t dim_ = 0;   // of the view, that the next index is for
   std::int64_t rest_ = 0;  // dimensions that no index takes
 };
-
-// The longest dimension but those in [begin, end): along it elements have places of their own. -1
-// if there is none.
-std::int64_t longest_outside(const Shape& shape, std::size_t begin, std::size_t end) {
-  std::int64_t best = -1;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (d >= begin && d < end) continue;
-    if (shape[d] > 1 && (best < 0 || shape[d] > shape[static_cast<std::size_t>(best)])) {
-      best = static_cast<std::int64_t>(d);
-    }
-  }
-  return best;
-}
 
 // For indices that are tensors: the places of the result's elements in the indexed tensor's memory.
 struct Places {
@@ -238,130 +226,6 @@ std::vector<TensorIndex> frozen(Indices indices) {
   return result;
 }
 
-// gather and scatter.
-
-std::size_t check_along(const Tensor& input, std::int64_t dim, const Tensor& index,
-                        std::string_view op) {
-  check_defined(input, op, "the input");
-  check_defined(index, op, "the index");
-  check_same_device(input, index, op);
-  DL_CHECK(index.dtype() == DType::kI64, kDType, "{}: the index is {}, wanted int64", op,
-           name_of(index.dtype()));
-  DL_CHECK(index.dim() == input.dim(), kShape, "{}: the index has shape {}, the input {}", op,
-           index.sizes().str(), input.sizes().str());
-  const std::size_t d = wrap_dim(dim, input.sizes().size(), op);
-  for (std::size_t k = 0; k < input.sizes().size(); ++k) {
-    DL_CHECK(k == d || index.sizes()[k] <= input.sizes()[k], kShape,
-             "{}: the index of shape {} is larger than the input of shape {} in dimension {}", op,
-             index.sizes().str(), input.sizes().str(), k);
-  }
-  return d;
-}
-
-// The input as a tensor of the index's shape, all of whose elements along `dim` are its first.
-Tensor first_along(const Tensor& input, std::size_t dim, const Tensor& index) {
-  Strides strides = input.strides();
-  if (!strides.empty()) strides[dim] = 0;
-  return as_strided(input, index.sizes(), strides, input.storage_offset());
-}
-
-Indexed along(const Tensor& input, std::size_t dim, std::string_view op) {
-  const bool is_number = input.dim() == 0;
-  return {.op = op,
-          .dim = static_cast<std::int64_t>(dim),
-          .size = is_number ? 1 : input.sizes()[dim],
-          .step = is_number ? 1 : input.strides()[dim]};
-}
-
-void write_along(const Tensor& target, std::size_t dim, const Tensor& index, const Tensor& source,
-                 PlaceWrite how, std::string_view op) {
-  if (index.numel() == 0) return;
-  const Tensor part = as_strided(source, index.sizes(), source.strides(), source.storage_offset());
-  call<Op::kWritePlaces>(target.device(), along(target, dim, op), first_along(target, dim, index),
-                         index, part, how, longest_outside(index.sizes(), dim, dim + 1));
-}
-
-struct GatherBackward final : Node {
-  std::string_view name() const noexcept override { return "gather"; }
-  void backward(BackwardContext& context) override {
-    const Tensor& g = context.grad_output();
-    const Tensor grad = zeros(shape, {.dtype = g.dtype(), .device = g.device()});
-    write_along(grad, dim, saved(0), g, PlaceWrite::kAdd, name());
-    context.give(0, grad);
-  }
-  Shape shape;
-  std::size_t dim = 0;
-};
-
-// Input 0 is what was written into, input 1 the source; saved: the index.
-struct ScatterBackward final : Node {
-  std::string_view name() const noexcept override {
-    return how == PlaceWrite::kAdd ? "scatter_add_" : "scatter_";
-  }
-  void backward(BackwardContext& context) override {
-    const Tensor& g = context.grad_output();
-    const Tensor& index = saved(0);
-    const auto d = static_cast<std::int64_t>(dim);
-    if (context.needs(0)) {
-      context.give(0, how == PlaceWrite::kAdd ? g : scatter(g, d, index, 0.0));
-    }
-    if (context.needs(1)) {
-      const Tensor part = gather(g, d, index);
-      if (part.sizes() == source) return context.give(1, part);
-      const Tensor grad = zeros(source, {.dtype = g.dtype(), .device = g.device()});
-      call<Op::kCopy>(g.device(), part, as_strided(grad, part.sizes(), grad.strides(), 0));
-      context.give(1, grad);
-    }
-  }
-  std::size_t dim = 0;
-  PlaceWrite how = PlaceWrite::kSet;
-  Shape source;
-};
-
-Tensor& write_scatter(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
-                      PlaceWrite how, std::string_view op) {
-  const std::size_t d = check_along(input, dim, index, op);
-  check_defined(source, op, "the source");
-  check_same_device(input, source, op);
-  DL_CHECK(source.dtype() == input.dtype(), kDType, "{}: the source is {}, the input {}", op,
-           name_of(source.dtype()), name_of(input.dtype()));
-  DL_CHECK(source.dim() == index.dim(), kShape, "{}: the source has shape {}, the index {}", op,
-           source.sizes().str(), index.sizes().str());
-  for (std::size_t k = 0; k < source.sizes().size(); ++k) {
-    DL_CHECK(index.sizes()[k] <= source.sizes()[k], kShape,
-             "{}: the index of shape {} is larger than the source of shape {} in dimension {}", op,
-             index.sizes().str(), source.sizes().str(), k);
-  }
-  const bool recorded = is_recorded(input, source);
-  check_in_place(input, recorded, op);
-  check_not_expanded(input, op);
-  const Ref<ScatterBackward> node = make_node<ScatterBackward>(input, source);
-  write_along(input.detach(), d, index, readable_during_write(source, input), how, op);
-  input.bump_version();
-  if (node) {
-    node->dim = d;
-    node->how = how;
-    node->source = source.sizes();
-    node->save(index);
-    detail::attach_written(input, node);
-  }
-  return input;
-}
-
-struct IndexAddBackward final : Node {
-  std::string_view name() const noexcept override { return "index_add_"; }
-  void backward(BackwardContext& context) override {
-    const Tensor& g = context.grad_output();
-    if (context.needs(0)) context.give(0, g);
-    if (context.needs(1)) {
-      const Tensor part = index_select(g, dim, saved(0));
-      context.give(1, alpha == 1.0 ? part : mul(part, alpha));
-    }
-  }
-  std::int64_t dim = 0;
-  double alpha = 1.0;
-};
-
 }  // namespace
 
 TensorIndex::TensorIndex(const char* dots) : value_(indexing::EllipsisType()) {
@@ -447,120 +311,6 @@ Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, Scalar va
   return dl::index_put_(*this, indices, scalar_tensor(value, dtype(), "index_put_", device()));
 }
 
-Tensor gather(const Tensor& input, std::int64_t dim, const Tensor& index) {
-  constexpr std::string_view kName = "gather";
-  const std::size_t d = check_along(input, dim, index, kName);
-  const Tensor result = empty(index.sizes(), {.dtype = input.dtype(), .device = input.device()});
-  if (result.numel() != 0) {
-    call<Op::kReadPlaces>(input.device(), along(input, d, kName), first_along(input, d, index),
-                          index, result);
-  }
-  if (!is_floating(input.dtype())) return result;
-  if (auto* node = record<GatherBackward>(result, input)) {
-    node->shape = input.sizes();
-    node->dim = d;
-    node->save(index);
-  }
-  return result;
-}
-
-Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return write_scatter(input, dim, index, source, PlaceWrite::kSet, "scatter_");
-}
-
-Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
-  check_defined(input, "scatter_", "the input");
-  check_defined(index, "scatter_", "the index");
-  check_storable(value, input.dtype(), "scatter_");
-  const Tensor one = scalar_tensor(value, input.dtype(), "scatter_", input.device());
-  return scatter_(input, dim, index, one.expand(index.sizes()));
-}
-
-Tensor& scatter_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return write_scatter(input, dim, index, source, PlaceWrite::kAdd, "scatter_add_");
-}
-
-Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  check_defined(input, "scatter", "the input");
-  Tensor result = input.clone();
-  return scatter_(result, dim, index, source);
-}
-
-Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
-  check_defined(input, "scatter", "the input");
-  Tensor result = input.clone();
-  return scatter_(result, dim, index, value);
-}
-
-Tensor scatter_add(const Tensor& input, std::int64_t dim, const Tensor& index,
-                   const Tensor& source) {
-  check_defined(input, "scatter_add", "the input");
-  Tensor result = input.clone();
-  return scatter_add_(result, dim, index, source);
-}
-
-Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
-                   Scalar alpha) {
-  constexpr std::string_view kName = "index_add_";
-  check_defined(input, kName, "the input");
-  check_defined(index, kName, "the index");
-  check_defined(source, kName, "the source");
-  check_same_device(input, index, kName);
-  check_same_device(input, source, kName);
-  DL_CHECK(input.dim() > 0, kShape, "{}: the input has no dimension", kName);
-  const std::size_t d = wrap_dim(dim, input.sizes().size(), kName);
-  DL_CHECK(index.dtype() == DType::kI64 && index.dim() == 1, kInvalidArgument,
-           "{}: the index is {} of shape {}, wanted int64 of one dimension", kName,
-           name_of(index.dtype()), index.sizes().str());
-  DL_CHECK(source.dtype() == input.dtype(), kDType, "{}: the source is {}, the input {}", kName,
-           name_of(source.dtype()), name_of(input.dtype()));
-  Shape wanted = input.sizes();
-  wanted[d] = index.numel();
-  DL_CHECK(source.sizes() == wanted, kShape, "{}: the source has shape {}, wanted {}", kName,
-           source.sizes().str(), wanted.str());
-  const bool recorded = is_recorded(input, source);
-  check_in_place(input, recorded, kName);
-  check_not_expanded(input, kName);
-  const Ref<IndexAddBackward> node = make_node<IndexAddBackward>(input, source);
-  {
-    const NoGradGuard not_recorded;
-    const Tensor scaled =
-        alpha.as_double() == 1.0 ? source.detach() : mul(source.detach(), alpha).to(input.dtype());
-    const Tensor from = readable_during_write(scaled, input);
-    Indexed by = along(input, d, kName);
-    Strides strides(wanted.size(), 0);
-    strides[d] = index.stride(0);
-    const Tensor moves = zeros({index.numel()}, {.dtype = DType::kI64, .device = input.device()});
-    call<Op::kAddPlaces>(input.device(), by, index, moves);
-    if (from.numel() != 0) {
-      strides[d] = 1;
-      Strides target = input.strides();
-      target[d] = 0;
-      by.step = 1;
-      by.is_checked = true;
-      call<Op::kWritePlaces>(input.device(), by,
-                             as_strided(input.detach(), wanted, target, input.storage_offset()),
-                             as_strided(moves, wanted, strides, 0), from, PlaceWrite::kAdd,
-                             longest_outside(wanted, d, d + 1));
-    }
-  }
-  input.bump_version();
-  if (node) {
-    node->dim = static_cast<std::int64_t>(d);
-    node->alpha = alpha.as_double();
-    node->save(index);
-    detail::attach_written(input, node);
-  }
-  return input;
-}
-
-Tensor index_add(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
-                 Scalar alpha) {
-  check_defined(input, "index_add", "the input");
-  Tensor result = input.clone();
-  return index_add_(result, dim, index, source, alpha);
-}
-
 Tensor take(const Tensor& input, const Tensor& index) {
   check_defined(input, "take", "the input");
   check_defined(index, "take", "the index");
@@ -604,25 +354,6 @@ Tensor nonzero(const Tensor& input) {
   check_defined(input, "nonzero", "the input");
   const Tensor mask = input.dtype() == DType::kBool ? input.detach() : ne(input, false);
   return call<Op::kNonzero>(input.device(), mask.contiguous());
-}
-
-Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
-  check_defined(classes, "one_hot", "the classes");
-  DL_CHECK(classes.dtype() == DType::kI64, kDType, "one_hot: the classes are {}, wanted int64",
-           name_of(classes.dtype()));
-  DL_CHECK(num_classes >= -1 && num_classes != 0, kInvalidArgument,
-           "one_hot: num_classes is {}, wanted at least 1, or -1", num_classes);
-  DL_CHECK(num_classes > 0 || classes.numel() > 0, kInvalidArgument,
-           "one_hot: no class says how many there are; give num_classes");
-  if (num_classes == -1) num_classes = max(classes).item<std::int64_t>() + 1;
-  Shape shape = classes.sizes();
-  shape.push_back(std::max<std::int64_t>(num_classes, 1));
-  Tensor result = zeros(shape, {.dtype = DType::kI64, .device = classes.device()});
-  const std::size_t d = shape.size() - 1;
-  const Tensor index = classes.unsqueeze(-1);
-  const Tensor one = ones({}, {.dtype = DType::kI64, .device = classes.device()});
-  write_along(result, d, index, one.expand(index.sizes()), PlaceWrite::kSet, "one_hot");
-  return result;
 }
 
 }  // namespace dl

@@ -140,6 +140,26 @@ Tensor index_add(const Tensor& input, std::int64_t dim, const Tensor& index, con
 Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
                    Scalar alpha = 1);
 
+// `input` with the slices along `dim` that the index names set to slices of the source (of the last
+// for a slice named twice), or to a value. The index is int64 of one dimension; in index_fill
+// numbers below 0 count from the end.
+Tensor index_copy(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source);
+Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& value);
+Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value);
+// scatter_add, but `reduce` says what becomes of an element and those of the source that the index
+// sends to it: "sum", "prod", "mean", "amax" or "amin". Without include_self only those of the
+// source count. Means of integers are rounded down.
+Tensor scatter_reduce(const Tensor& input, std::int64_t dim, const Tensor& index,
+                      const Tensor& source, std::string_view reduce,
+                      ScatterReduceOptions options = {});
+// `input` (broadcast with the mask) with the elements of the source, in their order, at the places
+// where the mask (bool) is true. Throws kShape for a source with fewer elements than places.
+Tensor masked_scatter(const Tensor& input, const Tensor& mask, const Tensor& source);
+// How often each number from 0 on is among those of a tensor of one dimension (integers, none below
+// 0), or the sum of their weights: int64, or float64 (float32 for weights of float32), as many as
+// the largest number says and at least minlength. No gradient.
+Tensor bincount(const Tensor& input, const Tensor& weights = {}, std::int64_t minlength = 0);
+
 // Elements of the flattened input; the result has the index's shape.
 Tensor take(const Tensor& input, const Tensor& index);
 // As gather, but sizes other than that of `dim` are broadcast.

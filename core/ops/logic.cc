@@ -36,6 +36,13 @@ Tensor on_bits(BinaryFn fn, const Tensor& a, Scalar b) {
   return run_binary_as(fn, a, as_number(b, dtype, op), dtype);
 }
 
+// bools have no bits to move.
+Tensor shifted(BinaryFn fn, const Tensor& a, const Tensor& b) {
+  const DType dtype = common_dtype(a, b, facts(fn).name);
+  if (dtype == DType::kBool) refuse_dtype(facts(fn).name, dtype, "an integer dtype");
+  return run_binary_as(fn, a, b, dtype);
+}
+
 }  // namespace
 
 #define DL_COMPARISON(name, fn)                   \
@@ -74,6 +81,17 @@ DL_ON_BITS(bitwise_and, kBitwiseAnd)
 DL_ON_BITS(bitwise_or, kBitwiseOr)
 DL_ON_BITS(bitwise_xor, kBitwiseXor)
 #undef DL_ON_BITS
+
+#define DL_SHIFT(name, fn)                                    \
+  Tensor name(const Tensor& a, const Tensor& b) {             \
+    return shifted(BinaryFn::fn, a, b);                       \
+  }                                                           \
+  Tensor name(const Tensor& a, Scalar b) {                    \
+    return shifted(BinaryFn::fn, a, as_element(a, b, #name)); \
+  }
+DL_SHIFT(bitwise_left_shift, kBitwiseLeftShift)
+DL_SHIFT(bitwise_right_shift, kBitwiseRightShift)
+#undef DL_SHIFT
 
 Tensor bitwise_not(const Tensor& input) {
   check_defined(input, "bitwise_not", "the input");

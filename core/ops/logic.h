@@ -23,6 +23,10 @@ DL_BOTH_FORMS(ge)
 DL_BOTH_FORMS(bitwise_and)
 DL_BOTH_FORMS(bitwise_or)
 DL_BOTH_FORMS(bitwise_xor)
+// The bits of a moved b places; by fewer than none, or by as many as there are, leaves 0, or down
+// the sign. Throws kDType for two bools.
+DL_BOTH_FORMS(bitwise_left_shift)
+DL_BOTH_FORMS(bitwise_right_shift)
 #undef DL_BOTH_FORMS
 Tensor bitwise_not(const Tensor& input);
 

@@ -1,12 +1,16 @@
 // The methods of core/tensor/methods.def.
 #include "core/ops/arithmetic.h"
+#include "core/ops/common.h"
 #include "core/ops/index.h"
 #include "core/ops/indexing.h"
 #include "core/ops/linear.h"
 #include "core/ops/logic.h"
 #include "core/ops/numeric.h"
+#include "core/ops/order.h"
 #include "core/ops/product.h"
+#include "core/ops/reduce.h"
 #include "core/ops/shape.h"
+#include "core/random/tensor_random.h"
 
 namespace dl {
 
@@ -21,6 +25,12 @@ namespace dl {
   Tensor& Tensor::name parameters {                     \
     get(#name);                                         \
     return dl::name(*this DL_BEHIND arguments);         \
+  }
+#define DL_METHOD_INTO(name, parameters, arguments, tensors)                              \
+  Tensor& Tensor::name##_ parameters {                                                    \
+    get(#name "_");                                                                       \
+    const auto result = [&](const Tensor& x) { return dl::name(x DL_BEHIND arguments); }; \
+    return write_result(*this, #name "_", is_recorded(*this DL_BEHIND tensors), result);  \
   }
 #include "core/tensor/methods.def"
 #undef DL_BEHIND

@@ -19,6 +19,19 @@ Tensor pow(Scalar base, const Tensor& exponent);
 // The angle of the point (x, y) = (b, a), in (-pi, pi]. Integers give float32.
 Tensor atan2(const Tensor& a, const Tensor& b);
 
+// sqrt(a a + b b), log(e^a + e^b) and log2(2^a + 2^b) of floating tensors, without overflow on the
+// way.
+Tensor hypot(const Tensor& a, const Tensor& b);
+Tensor logaddexp(const Tensor& a, const Tensor& b);
+Tensor logaddexp2(const Tensor& a, const Tensor& b);
+
+// a with the sign of b, also of -0. Integers give float32.
+Tensor copysign(const Tensor& a, const Tensor& b);
+Tensor copysign(const Tensor& a, Scalar b);
+
+// 0 where a < 0 or NaN, 1 where a > 0, else b, of one dtype. A step, without a gradient.
+Tensor heaviside(const Tensor& a, const Tensor& b);
+
 // What is left of a / b: fmod has the sign of a, as in C, remainder that of b, as in Python.
 // floor_divide rounds the quotient down and has no gradient. Throws kInvalidArgument for integers
 // that are divided by 0.
@@ -38,6 +51,16 @@ inline Tensor operator%(const Tensor& a, Scalar b) {
 // a + weight (b - a), floating tensors of one dtype.
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 Tensor lerp(const Tensor& a, const Tensor& b, double weight);
+
+// input + value a b, and input + value a / b, rounded once; the latter of floating tensors. Throws
+// kDType for a value that is no whole number if the result is of integers.
+Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, Scalar value = 1);
+Tensor addcdiv(const Tensor& input, const Tensor& a, const Tensor& b, Scalar value = 1);
+
+// The input with numbers in the place of NaN, infinity and -infinity; the largest and the least of
+// the dtype if none are given. Its gradient is 0 there.
+Tensor nan_to_num(const Tensor& input, double nan = 0, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
 
 // a where the condition (bool) is true, else b.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);

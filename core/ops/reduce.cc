@@ -9,12 +9,6 @@
 namespace dl {
 namespace {
 
-// In f32 for short dtypes: a divisor that counts elements may be more than f16 holds.
-Tensor divided(const Tensor& gradient, const Tensor& divisor) {
-  if (size_of(gradient.dtype()) > 2) return div(gradient, divisor.to(gradient.dtype()));
-  return div(gradient.to(DType::kF32), divisor.to(DType::kF32)).to(gradient.dtype());
-}
-
 // PyTorch's name of the node; null if it follows from the operation's name. PyTorch has different
 // nodes for sums over all dimensions and over some.
 const char* shown_reduction(ReduceFn fn, bool of_all) noexcept {
@@ -81,12 +75,7 @@ struct ExtremeOfAllNode final : Node {
     return fn == ExtremeFn::kMax ? "MaxBackward1" : "MinBackward1";
   }
   void backward(BackwardContext& context) override {
-    const Tensor& input = saved(0);
-    const Tensor& best = saved(1);
-    const bool is_nan = ne(best, best).item<bool>();
-    const Tensor winners = is_nan ? ne(input, input) : eq(input, best);
-    const Tensor share = divided(context.grad_output(), sum(winners));
-    context.give(0, masked(share.expand(input.sizes()), winners));
+    context.give(0, shared_among_equals(context.grad_output(), saved(0), saved(1)));
   }
   ExtremeFn fn{};
 };
@@ -193,6 +182,17 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
     }
   }
   return result;
+}
+
+Tensor nanmean(const Tensor& input, const DimList& dims, ReduceOptions options) {
+  check_defined(input, "nanmean", "the input");
+  check_floating(input, "nanmean");
+  const Tensor count = sum(eq(input.detach(), input.detach()), dims, options);
+  return div(nansum(input, dims, options), count);
+}
+
+std::pair<Tensor, Tensor> aminmax(const Tensor& input, const DimList& dims, ReduceOptions options) {
+  return {amin(input, dims, options), amax(input, dims, options)};
 }
 
 Tensor var(const Tensor& input, const DimList& dims, VarOptions options) {

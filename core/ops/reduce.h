@@ -27,6 +27,12 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims = {},
   }
 #include "core/reductions/list.def"
 
+// The mean of all that are not NaN; floating.
+Tensor nanmean(const Tensor& input, const DimList& dims = {}, ReduceOptions options = {});
+// amin and amax.
+std::pair<Tensor, Tensor> aminmax(const Tensor& input, const DimList& dims = {},
+                                  ReduceOptions options = {});
+
 // sum of (x - mean)^2 / max(0, count - correction), and its square root.
 Tensor var(const Tensor& input, const DimList& dims = {}, VarOptions options = {});
 Tensor std(const Tensor& input, const DimList& dims = {}, VarOptions options = {});

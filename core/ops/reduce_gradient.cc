@@ -10,6 +10,12 @@ namespace {
 
 constexpr ReduceOptions kKeepDim{.keepdim = true};
 
+// In f32 for short dtypes: a divisor that counts elements may be more than f16 holds.
+Tensor divided(const Tensor& gradient, const Tensor& divisor) {
+  if (size_of(gradient.dtype()) > 2) return div(gradient, divisor.to(gradient.dtype()));
+  return div(gradient.to(DType::kF32), divisor.to(DType::kF32)).to(gradient.dtype());
+}
+
 // 0 where `divisor` is 0.
 Tensor safe_quotient(const Tensor& a, const Tensor& divisor) {
   return masked(div(a, divisor), ne(divisor, 0.0));
@@ -56,6 +62,8 @@ Tensor computed(const ReductionGradient& at) {
   switch (at.fn) {
     case ReduceFn::kSum:
       return at.grad.expand(at.shape);
+    case ReduceFn::kNansum:
+      return masked(at.grad.expand(at.shape), eq(at.input, at.input));
     case ReduceFn::kMean:
       return div(at.grad, at.count).expand(at.shape);
     case ReduceFn::kProd:
@@ -102,6 +110,12 @@ Tensor gradient_of(const ReductionGradient& at) {
   wide.input = at.input.to(DType::kF32);
   wide.output = at.output.to(DType::kF32);
   return computed(wide).to(at.grad.dtype());
+}
+
+Tensor shared_among_equals(const Tensor& gradient, const Tensor& input, const Tensor& chosen) {
+  const bool is_nan = ne(chosen, chosen).item<bool>();
+  const Tensor winners = is_nan ? ne(input, input) : eq(input, chosen);
+  return masked(divided(gradient, sum(winners)).expand(input.sizes()), winners);
 }
 
 }  // namespace dl

@@ -22,4 +22,8 @@ struct ReductionGradient {
 // The gradient of the input. Runs without recording.
 Tensor gradient_of(const ReductionGradient& at);
 
+// The gradient of an element that was chosen among all: those that equal it, or all NaNs if it is
+// one, share it evenly. `gradient` and `chosen` have no dimensions.
+Tensor shared_among_equals(const Tensor& gradient, const Tensor& input, const Tensor& chosen);
+
 }  // namespace dl

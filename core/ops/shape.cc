@@ -420,4 +420,44 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
   return detail::shown_as(index_put_(result, places, inner), input, "ConstantPadNdBackward0");
 }
 
+Tensor pixel_shuffle(const Tensor& input, std::int64_t upscale_factor) {
+  constexpr std::string_view kName = "pixel_shuffle";
+  check_defined(input, kName, "the input");
+  const std::int64_t r = upscale_factor;
+  DL_CHECK(r > 0, kInvalidArgument, "{}: upscale_factor is {}, wanted at least 1", kName, r);
+  DL_CHECK(input.dim() >= 3 && input.size(-3) % (r * r) == 0, kShape,
+           "{}: the input has shape {}, wanted [..., C, H, W] with a multiple of {} channels",
+           kName, input.sizes().str(), r * r);
+  const std::int64_t c = input.size(-3) / (r * r);
+  const std::int64_t h = input.size(-2);
+  const std::int64_t w = input.size(-1);
+  Shape shape = input.sizes();
+  shape[shape.size() - 3] = c;
+  shape[shape.size() - 2] = h * r;
+  shape[shape.size() - 1] = w * r;
+  std::int64_t lead = 1;
+  for (std::size_t d = 0; d + 3 < shape.size(); ++d) lead *= shape[d];
+  return input.reshape({lead, c, r, r, h, w}).permute({0, 1, 4, 2, 5, 3}).reshape(shape);
+}
+
+Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor) {
+  constexpr std::string_view kName = "pixel_unshuffle";
+  check_defined(input, kName, "the input");
+  const std::int64_t r = downscale_factor;
+  DL_CHECK(r > 0, kInvalidArgument, "{}: downscale_factor is {}, wanted at least 1", kName, r);
+  DL_CHECK(input.dim() >= 3 && input.size(-2) % r == 0 && input.size(-1) % r == 0, kShape,
+           "{}: the input has shape {}, wanted [..., C, H, W] with multiples of {} as H and W",
+           kName, input.sizes().str(), r);
+  const std::int64_t c = input.size(-3);
+  const std::int64_t h = input.size(-2) / r;
+  const std::int64_t w = input.size(-1) / r;
+  Shape shape = input.sizes();
+  shape[shape.size() - 3] = c * r * r;
+  shape[shape.size() - 2] = h;
+  shape[shape.size() - 1] = w;
+  std::int64_t lead = 1;
+  for (std::size_t d = 0; d + 3 < shape.size(); ++d) lead *= shape[d];
+  return input.reshape({lead, c, h, r, w, r}).permute({0, 1, 3, 5, 2, 4}).reshape(shape);
+}
+
 }  // namespace dl

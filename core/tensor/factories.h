@@ -59,6 +59,9 @@ Tensor full_like(const Tensor& like, Scalar value);
 // `steps` numbers from start to end, both of which are among them. float32; throws kInvalidArgument
 // for fewer than none.
 Tensor linspace(double start, double end, std::int64_t steps, TensorOptions options = {});
+// base to the powers of linspace(start, end, steps).
+Tensor logspace(double start, double end, std::int64_t steps, double base = 10,
+                TensorOptions options = {});
 // 1 on the diagonal of a matrix, 0 elsewhere; as many columns as rows where they are not given.
 Tensor eye(std::int64_t rows, TensorOptions options = {});
 Tensor eye(std::int64_t rows, std::int64_t columns, TensorOptions options = {});

@@ -210,6 +210,7 @@ class Tensor {
 #define DL_DEFAULT(value) = value
 #define DL_METHOD(Result, name, parameters, arguments) Result name parameters const;
 #define DL_METHOD_IN_PLACE(name, parameters, arguments) Tensor& name parameters;
+#define DL_METHOD_INTO(name, parameters, arguments, tensors) Tensor& name##_ parameters;
 #include "core/tensor/methods.def"
 #undef DL_DEFAULT
 

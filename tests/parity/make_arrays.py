@@ -522,6 +522,10 @@ def torch_function(name, a, b):
 
 
 def elementwise():
+        "celu": lambda x: F.celu(x, a),
+        "softshrink": lambda x: F.softshrink(x, a),
+        "hardshrink": lambda x: F.hardshrink(x, a),
+        "threshold": lambda x: F.threshold(x, a, b),
     """core/elementwise: values and slopes of every row in float64, and the largest errors of PyTorch's own float32."""
     a = {}
     for columns in rows():
@@ -935,7 +939,49 @@ COMPOSED = {
     "unbind": (lambda x: torch.stack([p * (i + 1) for i, p in enumerate(x.unbind(1))], 0), [(3, 4)]),
     "movedim": (lambda x: x.movedim((0, 2), (-1, 0)), [(2, 3, 4)]),
     "T": (lambda x: x.permute(2, 1, 0), [(2, 3, 4)]),
+    "hypot": (torch.hypot, [(3, 1), (4,)]),
+    "logaddexp": (torch.logaddexp, [(3, 1), (4,)]),
+    "logaddexp2": (torch.logaddexp2, [(3, 1), (4,)]),
+    "copysign": (torch.copysign, [(3, 1), (4,)]),
+    "copysign of a number": (lambda a: torch.copysign(a, -0.0), [(3, 4)]),
+    "heaviside": (lambda: torch.heaviside(i64(-3, 0, 2), i64(5, 7, 9)), []),
+    "addcmul": (lambda x, a, b: torch.addcmul(x, a, b, value=-1.5), [(3, 4), (4,), (3, 1)]),
+    "addcmul of integers": (lambda: torch.addcmul(i64(1, 2), i64(3, -4), i64(5, 6), value=-2), []),
+    "addcdiv": (lambda x, a, b: torch.addcdiv(x, a, b, value=0.5), [(3, 4), (4,), (3, 1)]),
+    "nan_to_num": (lambda x: torch.nan_to_num(torch.where(x > 1, float("nan"), torch.where(x < -1, -float("inf"), x)), 0.5, neginf=-2.5), [(3, 4)]),
+    # in place
+    "pow_": (lambda a, b: (a.abs() + 0.3).pow_(b), [(3, 4), (4,)]),
+    "hypot_": (lambda a, b: (a * 2).hypot_(b), [(3, 4), (4,)]),
+    "addcmul_": (lambda x, a, b: (x * 2).addcmul_(a, b, value=3), [(3, 4), (4,), (3, 1)]),
+    "lerp_": (lambda a, b: (a * 2).lerp_(b, 0.3), [(3, 4), (4,)]),
+    "remainder_ by a number": (lambda a: (a * 2).remainder_(0.7), [(3, 4)]),
+    "lt_": (lambda a: a.detach().clone().lt_(0.3), [(3, 4)]),
+    "cumsum_": (lambda a: (a * 2).cumsum_(1), [(3, 4)]),
+    "index_fill_": (lambda a, v: (a * 2).index_fill_(1, i64(2, 0), v), [(3, 4), ()]),
+    # along dimensions
+    "nanmean": (lambda x: torch.nanmean(torch.where(x > 1, float("nan"), x), 1), [(3, 4)]),
+    "nansum of all": (lambda x: torch.nansum(torch.where(x > 1, float("nan"), x)), [(3, 4)]),
+    "aminmax": (lambda x: torch.stack(torch.aminmax(x, dim=1)), [(3, 4)]),
+    "cumprod": (lambda x: torch.cumprod(x, 1), [(3, 5)]),
+    "cumprod of zeros": (lambda x: torch.cumprod(torch.where(x.abs() < 0.5, 0.0, x), 0), [(6, 5)]),
+    "cumprod of integers": (lambda: torch.cumprod(i64(2, -3, 4), 0), []),
+    "median": (lambda x: torch.median(x, 1)[0], [(3, 4)]),
+    "median of all": (lambda x: torch.median(x), [(3, 4)]),
+    "median's place": (lambda: torch.median(torch.arange(60).mul(7).remainder(5).view(3, 20), 1)[1], []),
+    "median with NaN": (lambda: torch.median(torch.tensor([[1, float("nan"), 0, 2], [3, 1, 2, 0]]), 1)[1], []),
+    "nanmedian": (lambda x: torch.nanmedian(torch.where(x > 1, float("nan"), x), 0, keepdim=True)[0], [(5, 4)]),
+    "nanmedian of all": (lambda x: torch.nanmedian(torch.where(x > 1, float("nan"), x)), [(3, 4)]),
+    "kthvalue": (lambda x: torch.kthvalue(x, 3, 1)[0], [(3, 4)]),
+    "kthvalue's place": (lambda x: torch.kthvalue(x, 2, 0, True)[1], [(3, 4)]),
+    "unique": (lambda: torch.unique(i64(3, 1, 3, 0, 1)), []),
+    "unique, the inverse": (lambda: torch.unique(i64(3, 1, 3, 0, 1, 1).view(2, 3), return_inverse=True)[1], []),
+    "unique, the counts": (lambda: torch.unique(i64(3, 1, 3, 0, 1), return_counts=True)[1], []),
+    "unique_consecutive": (lambda: torch.stack(torch.unique_consecutive(i64(3, 3, 1, 3, 3, 3), return_counts=True)), []),
+    "bincount": (lambda: torch.bincount(i64(3, 1, 3, 0, 1), minlength=6), []),
+    "bincount with weights": (lambda: torch.bincount(i64(3, 1, 3), torch.tensor([0.5, 1, 2])), []),
     "mT": (lambda x: x.mT, [(2, 3, 4)]),
+    "bitwise_left_shift": (lambda: torch.bitwise_left_shift(i64(1, -2, 3, 4), i64(3, 70, -1, 63)), []),
+    "bitwise_right_shift": (lambda: torch.bitwise_right_shift(i64(100, -2, 3, -5), i64(3, 70, -1, 1)), []),
     "unflatten": (lambda x: x.unflatten(1, (2, -1)), [(2, 6)]),
     "expand_as": (lambda x, y: x.expand_as(y) * y, [(3, 1), (3, 4)]),
     "view_as": (lambda x, y: x.view_as(y) * y, [(12,), (3, 4)]),
@@ -957,6 +1003,18 @@ COMPOSED = {
     "pad by reflection": (lambda x: F.pad(x, (2, 1), mode="reflect"), [(2, 3, 4)]),
     "pad by replication": (lambda x: F.pad(x, (2, 3, 1, 0), mode="replicate"), [(2, 3, 4)]),
     "pad in a circle": (lambda x: F.pad(x, (2, 3), mode="circular"), [(2, 3, 4)]),
+    "index_copy": (lambda x, s: x.index_copy(1, i64(2, 0, 3), s), [(3, 4), (3, 3)]),
+    "index_fill": (lambda x: x.index_fill(1, i64(2, 0, -1), -1.5), [(3, 4)]),
+    "index_fill by a tensor": (lambda x, v: x.index_fill(0, i64(2, 0), v), [(3, 4), ()]),
+    "masked_scatter": (lambda x, s: x.masked_scatter(torch.tensor([True, False, True, False]), s), [(3, 4), (7,)]),
+    **{f"scatter_reduce {kind}": (lambda x, s, kind=kind: x.scatter_reduce(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s, kind), [(3, 4), (3, 2)])
+       for kind in ("sum", "prod", "mean", "amax", "amin")},
+    **{f"scatter_reduce of the source alone, {kind}": (
+        lambda x, s, kind=kind: x.scatter_reduce(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s, kind, include_self=False), [(3, 4), (3, 2)])
+       for kind in ("sum", "prod", "mean", "amax", "amin")},
+    "scatter_reduce of zeros": (lambda x, s: torch.where(x > 1, 0, x).scatter_reduce(0, i64(1, 0, 1, 2, 1, 1, 1, 2).view(2, 4), torch.where(s > 0.5, 0, s), "prod"),
+                                [(3, 4), (2, 4)]),
+    "scatter_reduce of integers": (lambda: i64(7, 1, 2).scatter_reduce(0, i64(0, 0, 2), i64(3, -20, 8), "mean"), []),
     # products
     "mm": (torch.mm, [(3, 4), (4, 5)]),
     "bmm": (torch.bmm, [(6, 3, 4), (6, 4, 5)]),
@@ -999,6 +1057,11 @@ def ones(*shape):
     return torch.ones(shape, requires_grad=True)
 
 
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 2, 3)]),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 3), [(2, 3, 6)]),
+    "prelu": (F.prelu, [(2, 3, 4), (3,)]),
+    "prelu of one": (F.prelu, [(2, 3), (1,)]),
+    "glu": (lambda x: F.glu(x, 1), [(3, 4, 2)]),
 # What the tables of other topics do not have. The case of the same name in tests/core/ops/grad_fn_test.cc computes the same.
 GRAD_FN = {
     "add": lambda: ones(2) + ones(2), "add a number": lambda: ones(2) + 1, "sub": lambda: ones(2) - ones(2),
@@ -1017,6 +1080,7 @@ GRAD_FN = {
     "sum of all": lambda: ones(2, 3).sum(), "sum": lambda: ones(2, 3).sum(1), "mean of all": lambda: ones(2, 3).mean(), "mean": lambda: ones(2, 3).mean(1),
     "prod of all": lambda: ones(2, 3).prod(), "prod": lambda: ones(2, 3).prod(1), "max of all": lambda: ones(2, 3).max(), "max": lambda: ones(2, 3).max(1)[0],
     "min of all": lambda: ones(2, 3).min(), "min": lambda: ones(2, 3).min(1)[0], "amax": lambda: ones(2, 3).amax(1), "amin": lambda: ones(2, 3).amin(1),
+    "logspace": (lambda: torch.logspace(-1, 2, 7, base=2, dtype=torch.float64), []),
     "var": lambda: ones(2, 3).var(), "std": lambda: ones(2, 3).std(1), "norm": lambda: ones(2, 3).norm(), "logsumexp": lambda: ones(2, 3).logsumexp(1),
     "cumsum": lambda: ones(2, 3).cumsum(1), "sort": lambda: ones(3).sort()[0], "topk": lambda: ones(3).topk(2)[0],
     "softmax": lambda: ones(2, 3).softmax(1), "log_softmax": lambda: ones(2, 3).log_softmax(1), "dropout": lambda: F.dropout(ones(4), 0.5),

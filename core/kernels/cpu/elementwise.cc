@@ -21,8 +21,9 @@ void binary(BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& par
   run_rows(rows_of(fn), std::array{&a, &b}, parameters, out);
 }
 
-void ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& out) {
-  run_rows(rows_of(fn), std::array{&a, &b, &c}, {}, out);
+void ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c,
+             const Parameters& parameters, const Tensor& out) {
+  run_rows(rows_of(fn), std::array{&a, &b, &c}, parameters, out);
 }
 
 }  // namespace dl::kernels::cpu

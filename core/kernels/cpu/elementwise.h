@@ -17,6 +17,7 @@ void unary_backward(UnaryFn fn, const Tensor& grad, const Tensor& saved,
 void binary(BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& parameters,
             const Tensor& out);
 // An operand may also be bool (the condition of where).
-void ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& out);
+void ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c,
+             const Parameters& parameters, const Tensor& out);
 
 }  // namespace dl::kernels::cpu

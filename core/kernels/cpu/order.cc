@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <numeric>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -38,6 +39,14 @@ A plus(A a, A b) {
     return static_cast<A>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
   }
 }
+template <typename A>
+A times(A a, A b) {
+  if constexpr (std::is_floating_point_v<A>) {
+    return a * b;
+  } else {
+    return static_cast<A>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  }
+}
 
 // The running sums of a block in its place, from `total` on. By fours, so that the next four wait
 // for one addition.
@@ -62,8 +71,24 @@ void run_sums(A* block, std::int64_t count, A& total) {
 }
 
 template <typename A>
-void cumsum_in(DType carrier, const Tensor& input, std::int64_t dim, bool reverse,
-               const Tensor& out) {
+struct RunningSum {
+  static constexpr A kStart{0};
+  static A of(A a, A b) { return plus(a, b); }
+  static void run(A* block, std::int64_t count, A& total) { run_sums(block, count, total); }
+};
+// One after the other: a product of some of the factors may overflow where all of them do not.
+template <typename A>
+struct RunningProduct {
+  static constexpr A kStart{1};
+  static A of(A a, A b) { return times(a, b); }
+  static void run(A* block, std::int64_t count, A& total) {
+    for (std::int64_t i = 0; i < count; ++i) block[i] = total = times(total, block[i]);
+  }
+};
+
+template <typename A, typename Running>
+void accumulate_in(DType carrier, const Tensor& input, std::int64_t dim, bool reverse,
+                   const Tensor& out) {
   const Load load = load_as(input.dtype(), carrier);
   const Store store = store_from(carrier, out.dtype());
   const auto width = static_cast<std::int64_t>(size_of(input.dtype()));
@@ -83,13 +108,13 @@ void cumsum_in(DType carrier, const Tensor& input, std::int64_t dim, bool revers
         // Lines side by side: row by row.
         for (std::int64_t first = 0; first < length; first += kBlock) {
           const std::int64_t columns = std::min(kBlock, length - first);
-          totals.fill(A{});
+          totals.fill(Running::kStart);
           for (std::int64_t i = 0; i < size; ++i) {
             const std::int64_t row = reverse ? size - 1 - i : i;
             load(from + (at[1] + first + row * step) * width, 1, block.data(), columns);
             for (std::int64_t c = 0; c < columns; ++c) {
               const auto k = static_cast<std::size_t>(c);
-              totals[k] = plus(totals[k], block[k]);
+              totals[k] = Running::of(totals[k], block[k]);
             }
             store(totals.data(),
                   to + (at[0] + first * lines.inner_stride(0) + row * out_step) * out_width,
@@ -101,13 +126,13 @@ void cumsum_in(DType carrier, const Tensor& input, std::int64_t dim, bool revers
       for (std::int64_t line = 0; line < length; ++line) {
         const std::int64_t in = at[1] + line * lines.inner_stride(1);
         const std::int64_t result = at[0] + line * lines.inner_stride(0);
-        A total{};
+        A total = Running::kStart;
         for (std::int64_t i = 0; i < size; i += kBlock) {
           const std::int64_t count = std::min(kBlock, size - i);
           const std::int64_t first = reverse ? size - i - count : i;
           load(from + (in + first * step) * width, step, block.data(), count);
           if (reverse) std::reverse(block.begin(), block.begin() + count);
-          run_sums(block.data(), count, total);
+          Running::run(block.data(), count, total);
           if (reverse) std::reverse(block.begin(), block.begin() + count);
           store(block.data(), to + (result + first * out_step) * out_width, out_step, count);
         }
@@ -364,8 +389,115 @@ void order(const Tensor& input, std::int64_t dim, bool descending, const Tensor&
 
 void cumsum(const Tensor& input, std::int64_t dim, bool reverse, const Tensor& out) {
   if (out.numel() == 0) return;
-  if (is_floating(input.dtype())) return cumsum_in<double>(DType::kF64, input, dim, reverse, out);
-  cumsum_in<std::int64_t>(DType::kI64, input, dim, reverse, out);
+  if (is_floating(input.dtype())) {
+    return accumulate_in<double, RunningSum<double>>(DType::kF64, input, dim, reverse, out);
+  }
+  accumulate_in<std::int64_t, RunningSum<std::int64_t>>(DType::kI64, input, dim, reverse, out);
+}
+
+void cumprod(const Tensor& input, std::int64_t dim, const Tensor& out) {
+  if (out.numel() == 0) return;
+  if (is_floating(input.dtype())) {
+    return accumulate_in<double, RunningProduct<double>>(DType::kF64, input, dim, false, out);
+  }
+  accumulate_in<std::int64_t, RunningProduct<std::int64_t>>(DType::kI64, input, dim, false, out);
+}
+
+// The gradient of input[k] is the product of all before it times s[k] = grad[k] + input[k + 1]
+// s[k + 1], which divides by no element that may be 0.
+void cumprod_backward(const Tensor& grad, const Tensor& input, std::int64_t dim,
+                      const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Load load = load_as(input.dtype(), DType::kF64);
+  const Load load_grad = load_as(grad.dtype(), DType::kF64);
+  const Store store = store_from(DType::kF64, out.dtype());
+  const auto at_element = [](const Tensor& tensor, std::int64_t offset) {
+    return static_cast<char*>(tensor.data_ptr()) +
+           offset * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  };
+  const std::int64_t size = input.size(dim);
+  const auto lines =
+      lines_of<3>(input.sizes(), {out.strides(), input.strides(), grad.strides()}, dim);
+  const std::int64_t grain = std::max<std::int64_t>(1, kCumsumGrain / size);
+  parallel_for(lines.count, grain, [&](std::int64_t begin, std::int64_t end) {
+    const auto width = static_cast<std::size_t>(size);
+    std::vector<double> x(width);
+    std::vector<double> g(width);
+    walk(lines, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      for (std::int64_t line = 0; line < length; ++line) {
+        load(at_element(input, at[1] + line * lines.inner_stride(1)), input.stride(dim), x.data(),
+             size);
+        load_grad(at_element(grad, at[2] + line * lines.inner_stride(2)), grad.stride(dim),
+                  g.data(), size);
+        for (std::size_t k = width - 1; k-- > 0;) g[k] += x[k + 1] * g[k + 1];
+        double before = 1;
+        for (std::size_t k = 0; k < width; ++k) {
+          g[k] *= before;
+          before *= x[k];
+        }
+        store(g.data(), at_element(out, at[0] + line * lines.inner_stride(0)), out.stride(dim),
+              size);
+      }
+    });
+  });
+}
+
+namespace {
+
+template <typename T>
+bool is_nan(T x) {
+  return static_cast<OpMath<T>>(x) != static_cast<OpMath<T>>(x);
+}
+
+// Where the lower median of `size` elements stands. Equal ones are chosen among as by PyTorch,
+// which divides their indices by the same standard algorithm.
+template <typename T>
+std::int64_t median_place(const T* from, std::int64_t step, std::int64_t size, bool ignore_nan,
+                          std::vector<std::int64_t>& order) {
+  std::int64_t nans = 0;
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (!is_nan(from[i * step])) continue;
+    if (!ignore_nan) return i;
+    ++nans;
+  }
+  order.resize(static_cast<std::size_t>(size));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  const auto middle = order.begin() + std::max<std::int64_t>(size - nans - 1, 0) / 2;
+  std::nth_element(order.begin(), middle, order.end(), [=](std::int64_t i, std::int64_t j) {
+    const T a = from[i * step];
+    const T b = from[j * step];
+    return static_cast<OpMath<T>>(a) < static_cast<OpMath<T>>(b) || (!is_nan(a) && is_nan(b));
+  });
+  return *middle;
+}
+
+}  // namespace
+
+void median(const Tensor& input, std::int64_t dim, bool ignore_nan, const Tensor& values,
+            const Tensor& indices) {
+  if (values.numel() == 0) return;
+  const std::int64_t size = input.size(dim);
+  const std::int64_t step = input.stride(dim);
+  const auto lines =
+      lines_of<3>(values.sizes(), {values.strides(), indices.strides(), input.strides()}, dim);
+  visit_numeric(input.dtype(), ignore_nan ? "nanmedian" : "median", [&]<typename T>() {
+    const T* const from = input.data<T>();
+    T* const to = values.data<T>();
+    auto* const places = indices.data<std::int64_t>();
+    parallel_for(lines.count, std::max<std::int64_t>(1, kSortGrain / size),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   std::vector<std::int64_t> order;
+                   walk(lines, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+                     for (std::int64_t line = 0; line < length; ++line) {
+                       const T* const first = from + at[2] + line * lines.inner_stride(2);
+                       const std::int64_t place =
+                           median_place(first, step, size, ignore_nan, order);
+                       to[at[0] + line * lines.inner_stride(0)] = first[place * step];
+                       places[at[1] + line * lines.inner_stride(1)] = place;
+                     }
+                   });
+                 });
+  });
 }
 
 void sort(const Tensor& input, std::int64_t dim, bool descending, const Tensor& values,

@@ -8,6 +8,15 @@ namespace dl::kernels::cpu {
 // out[i] = sum of input[0..i], or of input[i..] if `reverse`. Floating elements are summed in
 // float64 and rounded once each, integers in int64. out has input's shape and is dense.
 void cumsum(const Tensor& input, std::int64_t dim, bool reverse, const Tensor& out);
+// out[i] = product of input[0..i], as cumsum; and the gradient of the input from that of the
+// result, both of one shape.
+void cumprod(const Tensor& input, std::int64_t dim, const Tensor& out);
+void cumprod_backward(const Tensor& grad, const Tensor& input, std::int64_t dim, const Tensor& out);
+// The lower median along a dimension and where it stands, with NaN the median of any elements
+// among which it is, or left out with `ignore_nan` unless there are only NaNs. The outputs have
+// size 1 in that dimension.
+void median(const Tensor& input, std::int64_t dim, bool ignore_nan, const Tensor& values,
+            const Tensor& indices);
 // Values in order and where they stood; equal ones keep their order. NaN is the largest. The
 // outputs have input's shape.
 void sort(const Tensor& input, std::int64_t dim, bool descending, const Tensor& values,

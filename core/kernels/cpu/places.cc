@@ -107,6 +107,25 @@ T sum_of(T a, T b) {
   }
 }
 
+template <typename T>
+T product_of(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return a && b;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  } else {
+    return static_cast<T>(static_cast<OpMath<T>>(a) * static_cast<OpMath<T>>(b));
+  }
+}
+
+// The one that `b` takes the place of, or stays.
+template <typename T>
+T extreme_of(T a, T b, bool larger) {
+  const auto x = static_cast<OpMath<T>>(a);
+  const auto y = static_cast<OpMath<T>>(b);
+  return y != y || (larger ? x < y : y < x) ? b : a;
+}
+
 }  // namespace
 
 void add_places(const Indexed& by, const Tensor& index, const Tensor& places) {
@@ -142,8 +161,20 @@ void write_places(const Indexed& by, const Tensor& target, const Tensor& index,
     });
   }
   visit_all(target.dtype(), [&]<typename T>() {
-    write_each<T>(by, target, index, source, apart,
-                  [](T& to, const T& from) { to = sum_of(to, from); });
+    const auto write = [&](auto combined) {
+      write_each<T>(by, target, index, source, apart,
+                    [=](T& to, const T& from) { to = combined(to, from); });
+    };
+    switch (how) {
+      case PlaceWrite::kMultiply:
+        return write([](T a, T b) { return product_of(a, b); });
+      case PlaceWrite::kKeepLarger:
+        return write([](T a, T b) { return extreme_of(a, b, true); });
+      case PlaceWrite::kKeepSmaller:
+        return write([](T a, T b) { return extreme_of(a, b, false); });
+      default:
+        return write([](T a, T b) { return sum_of(a, b); });
+    }
   });
 }
 

@@ -12,10 +12,12 @@
 #include <set>
 
 #include "core/autograd/gradcheck.h"
+#include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/index.h"
 #include "core/ops/indexing.h"
 #include "core/ops/numeric.h"
+#include "core/ops/order.h"
 #include "core/ops/product.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape.h"
@@ -50,6 +52,15 @@ Tensor assigned(const Tensor& x, const std::function<void(Tensor&)>& write) {
   Tensor y = x.clone();
   write(y);
   return y;
+}
+
+Tensor both(const std::pair<Tensor, Tensor>& two) {
+  return stack({two.first, two.second});
+}
+
+Tensor reduced_to(const Inputs& in, std::string_view reduce, bool include_self) {
+  return in[0].scatter_reduce(1, tensor({{3, 3}, {1, 2}, {2, 2}}), in[1], reduce,
+                              {.include_self = include_self});
 }
 
 Tensor odd_numbers() {
@@ -88,6 +99,49 @@ const std::vector<ComposedCase>& composed_cases() {
       {"clamp of integers by a half", [](I) { return tensor({-5, 0, 3, 9}).clamp(0.5, 4); }},
       {"masked_fill", [](I in) { return in[0].masked_fill(in[0] > 0.2, -3.5); }},
       {"masked_fill by a tensor", [](I in) { return (in[0] * 2).masked_fill(tensor({true, false, true, false}), in[1]); }},
+      {"hypot", [](I in) { return in[0].hypot(in[1]); }},
+      {"logaddexp", [](I in) { return in[0].logaddexp(in[1]); }},
+      {"logaddexp2", [](I in) { return in[0].logaddexp2(in[1]); }},
+      {"copysign", [](I in) { return in[0].copysign(in[1]); }},
+      {"copysign of a number", [](I in) { return in[0].copysign(-0.0); }},
+      {"heaviside", [](I) { return tensor({-3, 0, 2}).heaviside(tensor({5, 7, 9})); }},
+      {"addcmul", [](I in) { return in[0].addcmul(in[1], in[2], -1.5); }},
+      {"addcmul of integers", [](I) { return addcmul(tensor({1, 2}), tensor({3, -4}), tensor({5, 6}), -2); }},
+      {"addcdiv", [](I in) { return in[0].addcdiv(in[1], in[2], 0.5); }},
+      {"nan_to_num", [](I in) { return where(in[0] > 1, kNaN, where(in[0] < -1, -kInf, in[0])).nan_to_num(0.5, {}, -2.5); }},
+      {"pow_", [](I in) { return (abs(in[0]) + 0.3).pow_(in[1]); }},
+      {"hypot_", [](I in) { return (in[0] * 2).hypot_(in[1]); }},
+      {"addcmul_", [](I in) { return (in[0] * 2).addcmul_(in[1], in[2], 3); }},
+      {"lerp_", [](I in) { return (in[0] * 2).lerp_(in[1], 0.3); }},
+      {"remainder_ by a number", [](I in) { return (in[0] * 2).remainder_(0.7); }},
+      {"lt_", [](I in) { return in[0].detach().clone().lt_(0.3); }},
+      {"cumsum_", [](I in) { return (in[0] * 2).cumsum_(1); }},
+      {"index_fill_", [](I in) { return (in[0] * 2).index_fill_(1, tensor({2, 0}), in[1]); }},
+      {"nanmean", [](I in) { return where(in[0] > 1, kNaN, in[0]).nanmean(1); }},
+      {"nansum of all", [](I in) { return where(in[0] > 1, kNaN, in[0]).nansum(); }},
+      {"aminmax", [](I in) { return both(in[0].aminmax(1)); }},
+      {"cumprod", [](I in) { return in[0].cumprod(1); }},
+      {"cumprod of zeros", [](I in) { return where(abs(in[0]) < 0.5, 0.0, in[0]).cumprod(0); }},
+      {"cumprod of integers", [](I) { return tensor({2, -3, 4}).cumprod(0); }},
+      {"median", [](I in) { return in[0].median(1).first; }},
+      {"median of all", [](I in) { return in[0].median(); }},
+      {"median's place", [](I) { return (arange(60) * 7 % 5).view({3, 20}).median(1).second; }},
+      {"median with NaN", [](I) { return tensor({{1.0, kNaN, 0.0, 2.0}, {3.0, 1.0, 2.0, 0.0}}).median(1).second; }},
+      {"nanmedian", [](I in) { return where(in[0] > 1, kNaN, in[0]).nanmedian(0, {.keepdim = true}).first; }},
+      {"nanmedian of all", [](I in) { return where(in[0] > 1, kNaN, in[0]).nanmedian(); }},
+      {"kthvalue", [](I in) { return in[0].kthvalue(3, 1).first; }},
+      {"kthvalue's place", [](I in) { return in[0].kthvalue(2, 0, {.keepdim = true}).second; }},
+      {"unique", [](I) { return unique(tensor({3, 1, 3, 0, 1})).values; }},
+      {"unique, the inverse", [](I) { return unique(tensor({{3, 1, 3}, {0, 1, 1}}), {.return_inverse = true}).inverse; }},
+      {"unique, the counts", [](I) { return unique(tensor({3, 1, 3, 0, 1}), {.return_counts = true}).counts; }},
+      {"unique_consecutive", [](I) {
+         const Unique found = unique_consecutive(tensor({3, 3, 1, 3, 3, 3}), {.return_counts = true});
+         return stack({found.values, found.counts});
+       }},
+      {"bincount", [](I) { return bincount(tensor({3, 1, 3, 0, 1}), {}, 6); }},
+      {"bincount with weights", [](I) { return tensor({3, 1, 3}).bincount(tensor({0.5, 1.0, 2.0})); }},
+      {"bitwise_left_shift", [](I) { return tensor({1, -2, 3, 4}).bitwise_left_shift(tensor({3, 70, -1, 63})); }},
+      {"bitwise_right_shift", [](I) { return tensor({100, -2, 3, -5}).bitwise_right_shift(tensor({3, 70, -1, 1})); }},
       {"logical_and", [](I in) { return logical_and(in[0] > 0, truths()); }},
       {"logical_or", [](I in) { return logical_or(in[0] > 0, truths()); }},
       {"logical_xor", [](I in) { return logical_xor(in[0] > 0, truths()); }},
@@ -108,6 +162,24 @@ const std::vector<ComposedCase>& composed_cases() {
       {"scatter_add", [](I in) { return in[0].scatter_add(1, tensor({{3, 3}, {1, 2}, {2, 2}}), in[1]); }},
       {"index_add", [](I in) { return in[0].index_add(1, tensor({2, 0, 2}), in[1], -1.5); }},
       {"index_select", [](I in) { return in[0].index_select(1, tensor({2, 0, 2})); }},
+      {"index_copy", [](I in) { return in[0].index_copy(1, tensor({2, 0, 3}), in[1]); }},
+      {"index_fill", [](I in) { return in[0].index_fill(1, tensor({2, 0, -1}), -1.5); }},
+      {"index_fill by a tensor", [](I in) { return in[0].index_fill(0, tensor({2, 0}), in[1]); }},
+      {"masked_scatter", [](I in) { return in[0].masked_scatter(tensor({true, false, true, false}), in[1]); }},
+      {"scatter_reduce sum", [](I in) { return reduced_to(in, "sum", true); }},
+      {"scatter_reduce prod", [](I in) { return reduced_to(in, "prod", true); }},
+      {"scatter_reduce mean", [](I in) { return reduced_to(in, "mean", true); }},
+      {"scatter_reduce amax", [](I in) { return reduced_to(in, "amax", true); }},
+      {"scatter_reduce amin", [](I in) { return reduced_to(in, "amin", true); }},
+      {"scatter_reduce of the source alone, sum", [](I in) { return reduced_to(in, "sum", false); }},
+      {"scatter_reduce of the source alone, prod", [](I in) { return reduced_to(in, "prod", false); }},
+      {"scatter_reduce of the source alone, mean", [](I in) { return reduced_to(in, "mean", false); }},
+      {"scatter_reduce of the source alone, amax", [](I in) { return reduced_to(in, "amax", false); }},
+      {"scatter_reduce of the source alone, amin", [](I in) { return reduced_to(in, "amin", false); }},
+      {"scatter_reduce of zeros", [](I in) {
+         return where(in[0] > 1, 0.0, in[0]).scatter_reduce(0, tensor({{1, 0, 1, 2}, {1, 1, 1, 2}}), where(in[1] > 0.5, 0.0, in[1]), "prod");
+       }},
+      {"scatter_reduce of integers", [](I) { return tensor({7, 1, 2}).scatter_reduce(0, tensor({0, 0, 2}), tensor({3, -20, 8}), "mean"); }},
       {"take", [](I in) { return in[0].take(tensor({{5, 0}, {-1, 5}})); }},
       {"take_along_dim", [](I in) { return in[0].take_along_dim(tensor({{3, 0}}), 1); }},
       {"masked_select", [](I in) { return in[0].masked_select(tensor({true, false, true, true})); }},
@@ -152,6 +224,11 @@ const std::vector<ComposedCase>& composed_cases() {
       {"diagonal", [](I in) { return in[0].diagonal(1, 0, 2); }},
       {"diag of a matrix", [](I in) { return in[0].diag(-1); }},
       {"diag of a vector", [](I in) { return in[0].diag(2); }},
+      {"pixel_shuffle", [](I in) { return pixel_shuffle(in[0], 2); }},
+      {"pixel_unshuffle", [](I in) { return pixel_unshuffle(in[0], 3); }},
+      {"prelu", [](I in) { return prelu(in[0], in[1]); }},
+      {"prelu of one", [](I in) { return prelu(in[0], in[1]); }},
+      {"glu", [](I in) { return glu(in[0], 1); }},
       {"pad", [](I in) { return pad(in[0], {1, 2, 0, 3}, PadMode::kConstant, 0.5); }},
       {"pad that cuts", [](I in) { return pad(in[0], {-1, 2, 1, -2}); }},
       {"pad by reflection", [](I in) { return pad(in[0], {2, 1}, PadMode::kReflect); }},
@@ -168,6 +245,7 @@ const std::vector<ComposedCase>& composed_cases() {
       {"addmm", [](I in) { return addmm(in[0], in[1], in[2], {.beta = 0.5, .alpha = -2}); }},
       {"matmul of integers", [](I) { return arange(-6, 6).view({3, 4}).matmul(arange(8).view({4, 2})); }},
       {"linspace", [](I) { return linspace(-1, 2, 7, {.dtype = DType::kF64}); }},
+      {"logspace", [](I) { return logspace(-1, 2, 7, 2, {.dtype = DType::kF64}); }},
       {"eye", [](I) { return eye(3, 4, {.dtype = DType::kF64}); }}};
   return cases;
 }

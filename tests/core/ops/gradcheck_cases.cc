@@ -97,6 +97,18 @@ void gradcheck_pow() {
 void gradcheck_atan2() {
   check_binary("atan2", [](const Tensor& a, const Tensor& b) { return atan2(a, b); });
 }
+void gradcheck_hypot() {
+  check_binary("hypot", [](const Tensor& a, const Tensor& b) { return hypot(a, b); });
+}
+void gradcheck_logaddexp() {
+  check_binary("logaddexp", [](const Tensor& a, const Tensor& b) { return logaddexp(a, b); });
+}
+void gradcheck_logaddexp2() {
+  check_binary("logaddexp2", [](const Tensor& a, const Tensor& b) { return logaddexp2(a, b); });
+}
+void gradcheck_copysign() {
+  check_binary("copysign", [](const Tensor& a, const Tensor& b) { return copysign(a, b); });
+}
 void gradcheck_fmod() {
   check_binary("fmod", [](const Tensor& a, const Tensor& b) { return fmod(a, b); });
 }
@@ -128,6 +140,22 @@ void gradcheck_cumsum() {
     check("cumsum", [dim](const Inputs& in) { return cumsum(in[0], dim); }, {numbers({2, 3, 4})});
   }
   check_unary("cumsum", [](const Tensor& a) { return cumsum(a, 0); });
+}
+void gradcheck_cumprod() {
+  for (const std::int64_t dim : {0, 1, -1}) {
+    check("cumprod", [dim](const Inputs& in) { return cumprod(in[0], dim); }, {numbers({2, 3, 4})});
+  }
+  check_unary("cumprod", [](const Tensor& a) { return cumprod(a, 0); });
+}
+void gradcheck_median() {
+  for (const std::int64_t dim : {0, 1, -1}) {
+    check("median", [dim](const Inputs& in) { return median(in[0], dim).first; },
+          {numbers({2, 3, 4})});
+    check("nanmedian",
+          [dim](const Inputs& in) { return nanmedian(in[0], dim, {.keepdim = true}).first; },
+          {numbers({2, 3, 4})});
+  }
+  check("median", [](const Inputs& in) { return median(in[0]); }, {numbers({3, 4})});
 }
 void gradcheck_sort() {
   for (const std::int64_t dim : {0, 1, -1}) {

@@ -112,5 +112,29 @@ TEST(InPlace, RefusesUndefinedOperands) {
   EXPECT_ERROR(x.div_(Tensor()), kInvalidArgument, "div_: the operand is an undefined tensor");
 }
 
+// Forms that write the result of another operation.
+TEST(WrittenResults, KeepDTypeShapeAndStorage) {
+  Tensor x = tensor({1.0, -2.0, 3.0});
+  const Tensor same = x;
+  EXPECT_TRUE(x.lt_(0).is_same(same));
+  EXPECT_EQ(x.dtype(), DType::kF32);
+  EXPECT_EQ(values<float>(x), (std::vector<float>{0, 1, 0}));
+  EXPECT_ERROR(tensor({1, 2}).pow_(tensor({0.5, 2.0})), kDType,
+               "pow_: a result of dtype float32 cannot be written into a tensor of int64");
+  EXPECT_ERROR(tensor({1.0}).hypot_(zeros({3})), kShape,
+               "hypot_: a result of shape [3] does not fit into [1]");
+  EXPECT_ERROR(zeros({2}).requires_grad_().pow_(2), kInvalidArgument,
+               "pow_: a leaf that requires gradients was to be changed in place; do it under a "
+               "NoGradGuard, or on detach()");
+}
+
+TEST(WrittenResults, AreRecordedThroughViews) {
+  const Tensor x = tensor({1.0, 2.0, 3.0, 4.0}).requires_grad_();
+  Tensor y = x * 1;
+  y.slice(0, 1, 3).pow_(2);
+  sum(y).backward();
+  EXPECT_EQ(values<float>(x.grad()), (std::vector<float>{1, 4, 6, 1}));
+}
+
 }  // namespace
 }  // namespace dl

@@ -240,6 +240,12 @@ HWY_INLINE Lanes fmod_of(Lanes a, Lanes b) {
 HWY_INLINE Lanes atan2_of(Lanes a, Lanes b) {
   return lane_by_lane([](float x, float y) { return std::atan2(x, y); }, a, b);
 }
+HWY_INLINE Lanes hypot_of(Lanes a, Lanes b) {
+  return lane_by_lane([](float x, float y) { return std::hypot(x, y); }, a, b);
+}
+HWY_INLINE Lanes copysign_of(Lanes a, Lanes b) {
+  return Lanes(hn::CopySign(a.v, b.v));
+}
 HWY_INLINE Lanes floor_quotient_of(Lanes a, Lanes b) {
   return lane_by_lane([](float x, float y) { return kernels::floor_quotient_of(x, y); }, a, b);
 }

@@ -70,9 +70,10 @@ void ternary_scalars(const RowArguments& run) {
   const auto* const b = static_cast<const T*>(run.in[1]);
   const auto* const c = static_cast<const T*>(run.in[2]);
   auto* const out = static_cast<T*>(run.out);
+  const auto p = given<N>(run.parameters);
   for (std::int64_t i = 0; i < run.count; ++i) {
-    out[i] =
-        element_of(F::value(N(a[i * run.step[0]]), N(b[i * run.step[1]]), N(c[i * run.step[2]])));
+    out[i] = element_of(formulas::value_of<F>(N(a[i * run.step[0]]), N(b[i * run.step[1]]),
+                                              N(c[i * run.step[2]]), p));
   }
 }
 

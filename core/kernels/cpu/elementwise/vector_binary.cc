@@ -22,12 +22,13 @@ void binary_row(const RowArguments& run) {
 
 template <typename F>
 void ternary_row(const RowArguments& run) {
+  const Given<Lanes> p = given(run.parameters);
   for_each_vector<3>(run, [&](const float* const* in, float* out) HWY_ATTR {
     const Lanes::D d;
-    hn::StoreU(
-        F::value(Lanes(hn::LoadU(d, in[0])), Lanes(hn::LoadU(d, in[1])), Lanes(hn::LoadU(d, in[2])))
-            .v,
-        d, out);
+    hn::StoreU(value_of<F>(Lanes(hn::LoadU(d, in[0])), Lanes(hn::LoadU(d, in[1])),
+                           Lanes(hn::LoadU(d, in[2])), p)
+                   .v,
+               d, out);
   });
 }
 
