@@ -27,10 +27,12 @@ struct OptimizerTensor {
   bool first_step = false;  // `state` is not filled yet, for rules that begin otherwise
 };
 
-// The kinds of steps. kState and kCounts: how much of an OptimizerTensor the rule uses.
+// The kinds of steps; with `maximize` they go up the gradient. kState and kCounts: how much of an
+// OptimizerTensor the rule uses.
 struct SgdStep {
   double lr = 0, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
+  bool maximize = false;
   static constexpr int kState = 1;  // momentum buffer
   static constexpr int kCounts = 0;
 };
@@ -39,6 +41,7 @@ struct AdamStep {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   bool decoupled = false;  // weight_decay shrinks the parameter, and is not part of the gradient
   bool amsgrad = false;
+  bool maximize = false;
   static constexpr int kState = 3;  // means of the gradient and of its square; the largest of these
   static constexpr int kCounts = 1;  // steps
 };
@@ -46,6 +49,7 @@ struct AdamStep {
 struct NAdamStep {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, momentum_decay = 0;
   bool decoupled = false;
+  bool maximize = false;
   static constexpr int kState = 2;   // means of the gradient and of its square
   static constexpr int kCounts = 2;  // steps; the product of all momenta so far
 };
@@ -53,12 +57,14 @@ struct NAdamStep {
 struct RMSpropStep {
   double lr = 0, alpha = 0, eps = 0, weight_decay = 0, momentum = 0;
   bool centered = false;
+  bool maximize = false;
   static constexpr int kState = 3;  // means of the gradient's square and of itself; momentum buffer
   static constexpr int kCounts = 1;
 };
 
 struct AdagradStep {
   double lr = 0, lr_decay = 0, eps = 0, weight_decay = 0;
+  bool maximize = false;
   static constexpr int kState = 1;  // sum of the gradient's squares
   static constexpr int kCounts = 1;
 };

@@ -5,7 +5,7 @@
 //   Factors<T>      what is the same for all elements of a tensor, worked out in double
 //   next(step, c)   the parameter's counts after one more step, where the step has any
 //   factors<T>(step, lr, c)
-//   update(f, first, p, g, state)   changes p and state; g is the gradient
+//   update(f, first, p, g, state)   changes p and state; g is directed(step, gradient)
 // Branches are on factors, which are the same for all elements.
 
 namespace DL_FORMULAS_NAMESPACE {
@@ -18,6 +18,12 @@ struct OptimizerCounts {
 
 DL_INLINE bool same(const OptimizerCounts& a, const OptimizerCounts& b) {
   return a.step == b.step && a.product == b.product;
+}
+
+// The gradient that a rule sees: down which its step goes.
+template <typename Step, typename N>
+DL_INLINE N directed(const Step& step, N g) {
+  return step.maximize ? -g : g;
 }
 
 // a + weight (b - a), from the nearer end: b - a loses a b that is much smaller than a.

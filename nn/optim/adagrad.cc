@@ -15,7 +15,8 @@ struct OptimizerFacts<AdagradOptions> : OptimizerDefaults<AdagradOptions> {
             {"lr_decay", &o.lr_decay},
             {"weight_decay", &o.weight_decay},
             {"initial_accumulator_value", &o.initial_accumulator_value},
-            {"eps", &o.eps}};
+            {"eps", &o.eps},
+            {"maximize", &o.maximize}};
   }
   static void check(const AdagradOptions& o) {
     require_not_negative(kName, "lr", o.lr);
@@ -28,7 +29,11 @@ struct OptimizerFacts<AdagradOptions> : OptimizerDefaults<AdagradOptions> {
     return slot == 1 ? o.initial_accumulator_value : 0;
   }
   static Step step(const AdagradOptions& o) {
-    return {.lr = o.lr, .lr_decay = o.lr_decay, .eps = o.eps, .weight_decay = o.weight_decay};
+    return {.lr = o.lr,
+            .lr_decay = o.lr_decay,
+            .eps = o.eps,
+            .weight_decay = o.weight_decay,
+            .maximize = o.maximize};
   }
 };
 

@@ -15,6 +15,7 @@ struct AdagradOptions {
   double weight_decay = 0;
   double initial_accumulator_value = 0;
   double eps = 1e-10;
+  bool maximize = false;  // steps go up the gradient
 };
 
 extern template class OptimizerOf<AdagradOptions>;

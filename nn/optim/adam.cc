@@ -14,8 +14,13 @@ struct AdamFacts : OptimizerDefaults<Options> {
                                          {.name = "max_exp_avg_sq", .optional = true}};
 
   static std::vector<OptionRef> refs(Options& o) {
-    return {{"lr", &o.lr},   {"betas.0", &o.betas.first},       {"betas.1", &o.betas.second},
-            {"eps", &o.eps}, {"weight_decay", &o.weight_decay}, {"amsgrad", &o.amsgrad}};
+    return {{"lr", &o.lr},
+            {"betas.0", &o.betas.first},
+            {"betas.1", &o.betas.second},
+            {"eps", &o.eps},
+            {"weight_decay", &o.weight_decay},
+            {"amsgrad", &o.amsgrad},
+            {"maximize", &o.maximize}};
   }
   static void check(const Options& o) {
     constexpr const char* kName = OptimizerFacts<Options>::kName;
@@ -36,7 +41,8 @@ struct AdamFacts : OptimizerDefaults<Options> {
             .eps = o.eps,
             .weight_decay = o.weight_decay,
             .decoupled = OptimizerFacts<Options>::kDecoupled,
-            .amsgrad = o.amsgrad};
+            .amsgrad = o.amsgrad,
+            .maximize = o.maximize};
   }
 };
 

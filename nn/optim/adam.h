@@ -20,6 +20,7 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   bool amsgrad = false;
+  bool maximize = false;  // steps go up the gradient
 };
 
 struct AdamWOptions {
@@ -28,6 +29,7 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 1e-2;
   bool amsgrad = false;
+  bool maximize = false;  // steps go up the gradient
 };
 
 extern template class OptimizerOf<AdamOptions>;

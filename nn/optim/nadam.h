@@ -19,6 +19,7 @@ struct NAdamOptions {
   double weight_decay = 0;
   double momentum_decay = 4e-3;
   bool decoupled_weight_decay = false;  // as AdamW's
+  bool maximize = false;                // steps go up the gradient
 };
 
 extern template class OptimizerOf<NAdamOptions>;

@@ -223,6 +223,10 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
     for (const OptionRef& ref : options_of(g)) {
       const std::string key = option_key(g, ref.name);
       const auto found = given.find(key);
+      if (found == given.end() && ref.name == kMaximize) {  // states of before it was an option
+        options.emplace_back(ref.value, 0);
+        continue;
+      }
       DL_CHECK(found != given.end() && found->second->numel() == 1, kMismatch,
                "{}: load_state_dict: \"{}\" is missing or not one number", name_, key);
       options.emplace_back(ref.value, found->second->item<double>());

@@ -101,7 +101,7 @@ class Optimizer {
   // Takes what torch_state_dict() gave, or an optimizer of PyTorch in a file that nn::load_pth()
   // has read; options that change no result (foreach, fused, capturable) and those of schedulers
   // are left out. Throws kMismatch also for an option that is on and that this optimizer does not
-  // have (maximize); the text names it.
+  // have; the text names it.
   template <std::same_as<nn::Value> V>
   void load_state_dict(const V& state) {
     load_value(state);

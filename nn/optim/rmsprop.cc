@@ -19,7 +19,8 @@ struct OptimizerFacts<RMSpropOptions> : OptimizerDefaults<RMSpropOptions> {
             {"eps", &o.eps},
             {"weight_decay", &o.weight_decay},
             {"momentum", &o.momentum},
-            {"centered", &o.centered}};
+            {"centered", &o.centered},
+            {"maximize", &o.maximize}};
   }
   static void check(const RMSpropOptions& o) {
     require_not_negative(kName, "lr", o.lr);
@@ -37,7 +38,8 @@ struct OptimizerFacts<RMSpropOptions> : OptimizerDefaults<RMSpropOptions> {
             .eps = o.eps,
             .weight_decay = o.weight_decay,
             .momentum = o.momentum,
-            .centered = o.centered};
+            .centered = o.centered,
+            .maximize = o.maximize};
   }
 };
 

@@ -18,6 +18,7 @@ struct RMSpropOptions {
   double weight_decay = 0;
   double momentum = 0;
   bool centered = false;
+  bool maximize = false;  // steps go up the gradient
 };
 
 extern template class OptimizerOf<RMSpropOptions>;

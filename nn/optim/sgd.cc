@@ -15,7 +15,8 @@ struct OptimizerFacts<SGDOptions> : OptimizerDefaults<SGDOptions> {
             {"momentum", &o.momentum},
             {"dampening", &o.dampening},
             {"weight_decay", &o.weight_decay},
-            {"nesterov", &o.nesterov}};
+            {"nesterov", &o.nesterov},
+            {"maximize", &o.maximize}};
   }
   static void check(const SGDOptions& o) {
     require_not_negative(kName, "lr", o.lr);
@@ -32,7 +33,8 @@ struct OptimizerFacts<SGDOptions> : OptimizerDefaults<SGDOptions> {
             .momentum = o.momentum,
             .dampening = o.dampening,
             .weight_decay = o.weight_decay,
-            .nesterov = o.nesterov};
+            .nesterov = o.nesterov,
+            .maximize = o.maximize};
   }
 };
 

@@ -15,6 +15,7 @@ struct SGDOptions {
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;  // needs a momentum, and no dampening
+  bool maximize = false;  // steps go up the gradient
 };
 
 extern template class OptimizerOf<SGDOptions>;

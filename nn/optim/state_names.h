@@ -11,6 +11,8 @@ namespace dl::optim {
 
 inline constexpr std::string_view kParams = "params";
 inline constexpr std::string_view kParamGroups = "param_groups";
+// PyTorch reads states without it, too.
+inline constexpr std::string_view kMaximize = "maximize";
 // In the state only of optimizers that a scheduler has seen, as in PyTorch.
 inline constexpr std::string_view kInitialLr = "initial_lr";
 

@@ -320,6 +320,12 @@ def optim():
              "rmsprop": lambda p: torch.optim.RMSprop(p),
              "rmsprop_options": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.8, eps=1e-4, weight_decay=0.1, momentum=0.9),
              "rmsprop_centered": lambda p: torch.optim.RMSprop(p, lr=0.02, alpha=0.4, eps=1e-2, centered=True),
+             "sgd_maximize": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8, weight_decay=0.1, maximize=True),
+             "adam_maximize": lambda p: torch.optim.Adam(p, lr=0.02, weight_decay=0.1, maximize=True),
+             "adamw_maximize": lambda p: torch.optim.AdamW(p, lr=0.02, weight_decay=0.1, maximize=True),
+             "nadam_maximize": lambda p: torch.optim.NAdam(p, lr=0.02, weight_decay=0.1, maximize=True),
+             "rmsprop_maximize": lambda p: torch.optim.RMSprop(p, lr=0.02, weight_decay=0.1, centered=True, momentum=0.5, maximize=True),
+             "adagrad_maximize": lambda p: torch.optim.Adagrad(p, lr=0.05, weight_decay=0.1, maximize=True),
              "adagrad": lambda p: torch.optim.Adagrad(p),
              "adagrad_options": lambda p: torch.optim.Adagrad(p, lr=0.05, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.3, eps=1e-4)}
     for name, make in cases.items():

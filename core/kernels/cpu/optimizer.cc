@@ -25,7 +25,7 @@ namespace {
 
 // Elements from `i` to `end` of one tensor.
 template <typename T, typename Rule, typename Step, typename Factors>
-void update_range(const OptimizerTensor& t, const Step&, const Factors& given, std::int64_t i,
+void update_range(const OptimizerTensor& t, const Step& step, const Factors& given, std::int64_t i,
                   std::int64_t end) {
   using N = LanesOf<T>;
   const typename N::D d;
@@ -48,7 +48,7 @@ void update_range(const OptimizerTensor& t, const Step&, const Factors& given, s
       for (int k = 0; k < Step::kState; ++k) {
         if (at[1 + k] != nullptr) s[k] = N(hn::LoadU(d, at[1 + k] + i));
       }
-      Rule::update(f, t.first_step, p, N(hn::LoadU(d, gradient + i)), s);
+      Rule::update(f, t.first_step, p, directed(step, N(hn::LoadU(d, gradient + i))), s);
       hn::StoreU(p.v, d, at[0] + i);
       for (int k = 0; k < Step::kState; ++k) {
         if (at[1 + k] != nullptr) hn::StoreU(s[k].v, d, at[1 + k] + i);

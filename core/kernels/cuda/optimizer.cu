@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
     T p = parameter[i];
     T s[Step::kState];
     for (int k = 0; k < Step::kState; ++k) s[k] = state[k] != nullptr ? state[k][i] : T(0);
-    Rule::update(factors, first_step, p, gradient[i], s);
+    Rule::update(factors, first_step, p, formulas::directed(step, gradient[i]), s);
     parameter[i] = p;
     for (int k = 0; k < Step::kState; ++k) {
       if (state[k] != nullptr) state[k][i] = s[k];

@@ -108,6 +108,39 @@ TEST(AdamW, StepsAsPyTorchDoes) {
                       .lr = 0.02, .betas = {0.8, 0.95}, .eps = 1e-4, .weight_decay = 0.3}));
 }
 
+TEST(Maximize, StepsAsPyTorchDoes) {
+  expect_pytorchs(
+      "sgd_maximize",
+      make<SGD>(SGDOptions{.lr = 0.05, .momentum = 0.8, .weight_decay = 0.1, .maximize = true}));
+  expect_pytorchs("adam_maximize",
+                  make<Adam>(AdamOptions{.lr = 0.02, .weight_decay = 0.1, .maximize = true}));
+  expect_pytorchs("adamw_maximize",
+                  make<AdamW>(AdamWOptions{.lr = 0.02, .weight_decay = 0.1, .maximize = true}));
+  expect_pytorchs("nadam_maximize",
+                  make<NAdam>(NAdamOptions{.lr = 0.02, .weight_decay = 0.1, .maximize = true}));
+  expect_pytorchs(
+      "rmsprop_maximize",
+      make<RMSprop>(RMSpropOptions{
+          .lr = 0.02, .weight_decay = 0.1, .momentum = 0.5, .centered = true, .maximize = true}));
+  expect_pytorchs("adagrad_maximize",
+                  make<Adagrad>(AdagradOptions{.lr = 0.05, .weight_decay = 0.1, .maximize = true}));
+}
+
+TEST(Maximize, IsOffInAStateThatDoesNotKnowIt) {
+  const std::vector<Tensor> params{zeros({2}).requires_grad_()};
+  SGD before(params);
+  nn::StateDict state;
+  for (const nn::NamedTensor& entry : before.state_dict()) {
+    if (entry.name != "param_groups.0.maximize") state.push_back(entry);
+  }
+  ASSERT_LT(state.size(), before.state_dict().size());
+  SGD after(params, {.lr = 0.5, .maximize = true});
+  after.load_state_dict(state);
+  params[0].set_grad(ones({2}));
+  after.step();
+  EXPECT_LT(params[0].at<float>({0}), 0);
+}
+
 TEST(Amsgrad, StepsAsPyTorchDoes) {
   expect_pytorchs("adam_amsgrad",
                   make<Adam>(AdamOptions{.lr = 0.02, .betas = {0.5, 0.6}, .amsgrad = true}));
