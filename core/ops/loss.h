@@ -120,4 +120,100 @@ struct CosineEmbeddingLossOptions {
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                              const CosineEmbeddingLossOptions& options = {});
 
+struct HingeEmbeddingLossOptions {
+  double margin = 1;
+  Reduction reduction = Reduction::kMean;
+};
+// The input where the target is 1, max(0, margin - input) where it is -1; both are broadcast.
+Tensor hinge_embedding_loss(const Tensor& input, const Tensor& target,
+                            const HingeEmbeddingLossOptions& options = {});
+
+struct SoftMarginLossOptions {
+  Reduction reduction = Reduction::kMean;
+};
+// log(1 + e^(-target input)), targets 1 and -1; both are broadcast.
+Tensor soft_margin_loss(const Tensor& input, const Tensor& target,
+                        const SoftMarginLossOptions& options = {});
+
+struct MultiLabelSoftMarginLossOptions {
+  Tensor weight{};  // of the classes, [C]
+  Reduction reduction = Reduction::kMean;
+};
+// The mean over the classes of binary_cross_entropy_with_logits.
+//   input, target  [..., C]; targets 0 to 1
+Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,
+                                   const MultiLabelSoftMarginLossOptions& options = {});
+
+struct MultiMarginLossOptions {
+  double p = 1;  // 1 or 2
+  double margin = 1;
+  Tensor weight{};  // [C], of the classes
+  Reduction reduction = Reduction::kMean;
+};
+// The sum over the classes i but the target's of max(0, margin - input[target] + input[i])^p,
+// divided by C.
+//   input   [N, C] or [C]
+//   target  [N] or [] int64, classes in [0, C)
+Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
+                         const MultiMarginLossOptions& options = {});
+
+struct MultiLabelMarginLossOptions {
+  Reduction reduction = Reduction::kMean;
+};
+// The sum over each class t of the target and each class i that is none of them of
+// max(0, 1 - input[t] + input[i]), divided by C. Takes N C^2 elements of memory.
+//   input   [N, C] or [C]
+//   target  as the input, int64: classes in [0, C) up to the first -1
+Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
+                              const MultiLabelMarginLossOptions& options = {});
+
+struct PoissonNLLLossOptions {
+  bool log_input = true;  // the input is the logarithm of the expected number
+  bool full = false;      // with Stirling's approximation of log(target!) for targets above 1
+  double eps = 1e-8;      // added to the input before its logarithm is taken
+  Reduction reduction = Reduction::kMean;
+};
+// e^input - target input, or input - target log(input + eps); both are broadcast.
+Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
+                        const PoissonNLLLossOptions& options = {});
+
+struct GaussianNLLLossOptions {
+  bool full = false;  // with log(2 pi) / 2
+  double eps = 1e-6;  // the least variance; its gradient is that of the variance given
+  Reduction reduction = Reduction::kMean;
+};
+// (log(var) + (input - target)^2 / var) / 2. Throws kInvalidArgument for a variance below 0.
+//   var  the input's shape, or with 1 in the place of its last size, or without that
+Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& var,
+                         const GaussianNLLLossOptions& options = {});
+
+struct MarginRankingLossOptions {
+  double margin = 0;
+  Reduction reduction = Reduction::kMean;
+};
+// max(0, -target (a - b) + margin), targets 1 (a is to be the larger) and -1; all are broadcast.
+Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                           const MarginRankingLossOptions& options = {});
+
+struct PairwiseDistanceOptions {
+  double p = 2;
+  double eps = 1e-6;  // added to each difference
+  bool keepdim = false;
+};
+// norm(a - b + eps, p) along the last dimension; both are broadcast.
+Tensor pairwise_distance(const Tensor& a, const Tensor& b,
+                         const PairwiseDistanceOptions& options = {});
+
+struct TripletMarginLossOptions {
+  double margin = 1;  // above 0
+  double p = 2;
+  double eps = 1e-6;
+  bool swap = false;  // the negative's distance from the positive, where that is smaller
+  Reduction reduction = Reduction::kMean;
+};
+// max(0, d(anchor, positive) - d(anchor, negative) + margin) with d = pairwise_distance.
+//   all three  [N, D] or [D]
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletMarginLossOptions& options = {});
+
 }  // namespace dl

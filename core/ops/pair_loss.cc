@@ -4,6 +4,7 @@
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
 #include "core/ops/loss.h"
+#include "core/ops/loss_reduction.h"
 #include "core/ops/reduce.h"
 
 namespace dl {
@@ -150,11 +151,6 @@ Tensor pair_loss(PairLoss fn, const Tensor& input, const Tensor& target,
            input.sizes().str(), target.sizes().str());
   const Shape shape = broadcast_shapes(input.sizes(), target.sizes(), facts(fn).name);
   return pair_loss_of(fn, input.expand(shape), target.expand(shape), given);
-}
-
-Tensor reduced(const Tensor& elements, Reduction reduction) {
-  if (reduction == Reduction::kMean) return mean(elements);
-  return reduction == Reduction::kSum ? sum(elements) : elements;
 }
 
 // Sums along a dimension of a product: a dot product of each pair of vectors.

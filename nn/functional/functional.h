@@ -72,9 +72,9 @@ using dl::log_softmax;
 using dl::softmax;
 using dl::softplus;
 // Losses: core/ops/loss.h says what they take and throw.
-using dl::cosine_embedding_loss;
 using dl::Reduction;
 #define DL_LOSS(Layer, function) using dl::function;
 #include "nn/functional/losses.def"
 
 }  // namespace dl::nn::functional
+#define DL_LOSS_OF_THREE(Layer, function, ...) using dl::function;

@@ -7,11 +7,11 @@ namespace dl::nn {
     check_not_moved("a call");                                             \
     return dl::function(input, target, with_weights(options));             \
   }
+#define DL_LOSS_OF_THREE(Layer, function, a, b, c)                                 \
+  Tensor Layer::forward(const Tensor& a, const Tensor& b, const Tensor& c) const { \
+    check_not_moved("a call");                                                     \
+    return dl::function(a, b, c, options);                                         \
+  }
 #include "nn/functional/losses.def"
-
-Tensor CosineEmbeddingLoss::forward(const Tensor& a, const Tensor& b, const Tensor& target) const {
-  check_not_moved("a call");
-  return cosine_embedding_loss(a, b, target, options);
-}
 
 }  // namespace dl::nn

@@ -51,20 +51,20 @@ class Loss : public Module {
                                                                          \
     const Layer##Options options;                                        \
   };
+#define DL_LOSS_OF_THREE(Layer, function, a, b, c)                               \
+  class Layer : public Module {                                                  \
+   public:                                                                       \
+    explicit Layer(const Layer##Options& given = {}) : options(given) {}         \
+                                                                                 \
+    using Module::forward;                                                       \
+    Tensor forward(const Tensor& a, const Tensor& b, const Tensor& c) const;     \
+    Tensor operator()(const Tensor& a, const Tensor& b, const Tensor& c) const { \
+      return forward(a, b, c);                                                   \
+    }                                                                            \
+                                                                                 \
+    const Layer##Options options;                                                \
+  };
 // NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/losses.def"
-
-class CosineEmbeddingLoss : public Module {
- public:
-  explicit CosineEmbeddingLoss(const CosineEmbeddingLossOptions& given = {}) : options(given) {}
-
-  using Module::forward;
-  Tensor forward(const Tensor& a, const Tensor& b, const Tensor& target) const;
-  Tensor operator()(const Tensor& a, const Tensor& b, const Tensor& target) const {
-    return forward(a, b, target);
-  }
-
-  const CosineEmbeddingLossOptions options;
-};
 
 }  // namespace dl::nn

@@ -560,9 +560,9 @@ def bf16_exact(x):
     return x.to(torch.bfloat16).to(torch.float64)
 
 
-def with_gradients(a, name, f, inputs):
-    """f of float64 leaves: its value, what stands for the gradient of its result, and the gradients of the inputs that have one."""
-    leaves = {key: value.clone().requires_grad_() if value.is_floating_point() and "weight" not in key else value for key, value in inputs.items()}
+def with_gradients(a, name, f, inputs, fixed=()):
+    """f of float64 leaves: its value, what stands for the gradient of its result, and the gradients of the inputs that have one, but for `fixed` ones."""
+    leaves = {key: value.clone().requires_grad_() if value.is_floating_point() and "weight" not in key and key not in fixed else value for key, value in inputs.items()}
     y = f(**leaves)
     a[f"{name}.y"] = y.detach()
     g = bf16_exact(0.5 + 0.25 * torch.cos(torch.arange(y.numel(), dtype=torch.float64)).reshape(y.shape))
@@ -587,6 +587,7 @@ def losses():
     w = bf16_exact(0.5 + rand(5))
     logp = lambda t: bf16_exact(torch.log_softmax(t, 1))
     a, b = randn(6, 7), randn(6, 7)
+    signs = lambda *shape: torch.randint(0, 2, shape, generator=r) * 2 - 1
     cases = {
         "cross_entropy": (F.cross_entropy, dict(input=x, target=classes((7,))), {}),
         "cross_entropy_one": (F.cross_entropy, dict(input=randn(5), target=torch.tensor(3)), {}),
@@ -616,13 +617,35 @@ def losses():
         "bce_with_logits_all": (F.binary_cross_entropy_with_logits, dict(input=3 * a, target=share(6, 7), weight=rand(6, 1), pos_weight=3 * rand(7)), {}),
         "kl_div": (F.kl_div, dict(input=logp(x), target=soft), {}),
         "kl_div_log": (F.kl_div, dict(input=logp(x), target=logp(randn(7, 5))), dict(log_target=True)),
+        "hinge_embedding": (F.hinge_embedding_loss, dict(input=a, target=signs(6, 7)), {}),
+        "hinge_embedding_margin": (F.hinge_embedding_loss, dict(input=a, target=signs(6, 7)), dict(margin=0.4)),
+        "soft_margin": (F.soft_margin_loss, dict(input=a, target=signs(6, 7).double()), {}),
+        "multilabel_soft_margin": (F.multilabel_soft_margin_loss, dict(input=a, target=share(6, 7)), {}),
+        "multilabel_soft_margin_weight": (F.multilabel_soft_margin_loss, dict(input=a, target=share(6, 7), weight=rand(7)), {}),
+        "multi_margin": (F.multi_margin_loss, dict(input=x, target=classes((7,))), {}),
+        "multi_margin_all": (F.multi_margin_loss, dict(input=x, target=classes((7,)), weight=w), dict(p=2, margin=0.4)),
+        "multi_margin_one": (F.multi_margin_loss, dict(input=randn(5), target=torch.tensor(3)), {}),
+        "multilabel_margin": (F.multilabel_margin_loss, dict(input=x, target=torch.stack([torch.randperm(5, generator=r) - 1 for _ in range(7)])), {}),
+        "multilabel_margin_one": (F.multilabel_margin_loss, dict(input=randn(5), target=torch.tensor([3, 0, -1, 2, 1])), {}),
+        "poisson_nll": (F.poisson_nll_loss, dict(input=a, target=bf16_exact(4 * rand(6, 7))), {}),
+        "poisson_nll_full": (F.poisson_nll_loss, dict(input=a, target=bf16_exact(0.1 + 4 * rand(6, 7))), dict(full=True)),
+        "poisson_nll_number": (F.poisson_nll_loss, dict(input=share(6, 7), target=bf16_exact(4 * rand(6, 7))), dict(log_input=False, eps=0.1)),
+        "gaussian_nll": (F.gaussian_nll_loss, dict(input=a, target=b, var=share(6, 7)), {}),
+        "gaussian_nll_all": (F.gaussian_nll_loss, dict(input=a, target=b, var=share(6)), dict(full=True, eps=0.5)),
+        "margin_ranking": (F.margin_ranking_loss, dict(input1=a, input2=b, target=signs(6, 7)), {}),
+        "margin_ranking_margin": (F.margin_ranking_loss, dict(input1=a, input2=b, target=signs(6, 7)), dict(margin=0.4)),
+        "triplet_margin": (F.triplet_margin_loss, dict(anchor=a, positive=b, negative=randn(6, 7)), {}),
+        "triplet_margin_all": (F.triplet_margin_loss, dict(anchor=a, positive=b, negative=randn(6, 7)), dict(margin=0.4, p=3, eps=0.1, swap=True)),
         "cosine": (F.cosine_embedding_loss, dict(input1=a, input2=b, target=torch.tensor([1, -1, 1, -1, -1, 1])), dict(margin=0.1)),
     }
     arrays = {}
     for name, (f, inputs, options) in cases.items():
         arrays.update({f"{name}.{key}": value.clone() for key, value in inputs.items()})
         for reduction in ("none", "mean", "sum") + (("batchmean",) if "kl" in name else ()):
-            with_gradients(arrays, f"{name}.{reduction}", lambda f=f, options=options, reduction=reduction, **k: f(**k, **options, reduction=reduction), inputs)
+            with_gradients(arrays, f"{name}.{reduction}", lambda f=f, options=options, reduction=reduction, **k: f(**k, **options, reduction=reduction), inputs,
+                           ("target",) if name == "soft_margin" else ())
+    for p in (1, 2, 3):
+        with_gradients(arrays, f"pairwise_distance.{p}", lambda input1, input2: F.pairwise_distance(input1, input2, p, 0.1, True), dict(input1=a, input2=b))
     for dim in (0, 1, -1):
         with_gradients(arrays, f"cosine_similarity.{dim}", lambda input1, input2: F.cosine_similarity(input1, input2, dim=dim), dict(input1=a, input2=b))
     return arrays

@@ -74,6 +74,57 @@ const std::map<std::string, Apply>& cases() {
       return CosineEmbeddingLoss({.margin = 0.1, .reduction = reduction})(
           in["input1"], in["input2"], in["target"]);
     };
+    const auto hinge = [](double margin) {
+      return [margin](const Inputs& in, Reduction reduction) {
+        return both<HingeEmbeddingLoss>(in, HingeEmbeddingLossOptions{margin, reduction},
+                                        hinge_embedding_loss);
+      };
+    };
+    const Apply soft_margin = [](const Inputs& in, Reduction reduction) {
+      return both<SoftMarginLoss>(in, SoftMarginLossOptions{reduction}, soft_margin_loss);
+    };
+    const Apply soft_labels = [](const Inputs& in, Reduction reduction) {
+      return both<MultiLabelSoftMarginLoss>(
+          in, MultiLabelSoftMarginLossOptions{in["weight"], reduction},
+          multilabel_soft_margin_loss);
+    };
+    const auto multi_margin = [](double p, double margin) {
+      return [=](const Inputs& in, Reduction reduction) {
+        return both<MultiMarginLoss>(in, MultiMarginLossOptions{p, margin, in["weight"], reduction},
+                                     multi_margin_loss);
+      };
+    };
+    const Apply labels = [](const Inputs& in, Reduction reduction) {
+      return both<MultiLabelMarginLoss>(in, MultiLabelMarginLossOptions{reduction},
+                                        multilabel_margin_loss);
+    };
+    const auto poisson = [](PoissonNLLLossOptions options) {
+      return [options](const Inputs& in, Reduction reduction) {
+        PoissonNLLLossOptions with = options;
+        with.reduction = reduction;
+        return both<PoissonNLLLoss>(in, with, poisson_nll_loss);
+      };
+    };
+    const auto gaussian = [](GaussianNLLLossOptions options) {
+      return [options](const Inputs& in, Reduction reduction) {
+        GaussianNLLLossOptions with = options;
+        with.reduction = reduction;
+        return GaussianNLLLoss(with)(in["input"], in["target"], in["var"]);
+      };
+    };
+    const auto ranking = [](double margin) {
+      return [margin](const Inputs& in, Reduction reduction) {
+        return MarginRankingLoss({.margin = margin, .reduction = reduction})(
+            in["input1"], in["input2"], in["target"]);
+      };
+    };
+    const auto triplet = [](TripletMarginLossOptions options) {
+      return [options](const Inputs& in, Reduction reduction) {
+        TripletMarginLossOptions with = options;
+        with.reduction = reduction;
+        return TripletMarginLoss(with)(in["anchor"], in["positive"], in["negative"]);
+      };
+    };
     return new std::map<std::string, Apply>{
         {"cross_entropy", entropy({})},
         {"cross_entropy_one", entropy({})},
@@ -104,6 +155,25 @@ const std::map<std::string, Apply>& cases() {
         {"kl_div", kl(false)},
         {"kl_div_log", kl(true)},
         {"cosine", cosine},
+        {"hinge_embedding", hinge(1)},
+        {"hinge_embedding_margin", hinge(0.4)},
+        {"soft_margin", soft_margin},
+        {"multilabel_soft_margin", soft_labels},
+        {"multilabel_soft_margin_weight", soft_labels},
+        {"multi_margin", multi_margin(1, 1)},
+        {"multi_margin_all", multi_margin(2, 0.4)},
+        {"multi_margin_one", multi_margin(1, 1)},
+        {"multilabel_margin", labels},
+        {"multilabel_margin_one", labels},
+        {"poisson_nll", poisson({})},
+        {"poisson_nll_full", poisson({.full = true})},
+        {"poisson_nll_number", poisson({.log_input = false, .eps = 0.1})},
+        {"gaussian_nll", gaussian({})},
+        {"gaussian_nll_all", gaussian({.full = true, .eps = 0.5})},
+        {"margin_ranking", ranking(0)},
+        {"margin_ranking_margin", ranking(0.4)},
+        {"triplet_margin", triplet({})},
+        {"triplet_margin_all", triplet({.margin = 0.4, .p = 3, .eps = 0.1, .swap = true})},
     };
   }();
   return *all;
@@ -123,7 +193,8 @@ TEST(Losses, AgreeWithPyTorch) {
       if (!arrays.has(at + ".y")) continue;
       ++compared;
       // What is made of other operations is rounded in each.
-      const bool composed = name == "cosine" || name.starts_with("cross_entropy_soft");
+      const bool composed = name == "cosine" || name.starts_with("cross_entropy_soft") ||
+                            name.find("margin") != name.npos || name.find("_nll") != name.npos;
       parity::expect_agreement(
           arrays, name, at, [&](const Inputs& in) { return apply(in, reduction); },
           // 1e12 is no number of float16.
@@ -137,6 +208,16 @@ TEST(Losses, AgreeWithPyTorch) {
     parity::expect_agreement(arrays, "cosine", "cosine_similarity." + std::to_string(dim),
                              [&](const Inputs& in) {
                                return CosineSimilarity({.dim = dim})(in["input1"], in["input2"]);
+                             },
+                             {.roundings = 12});
+  }
+  for (const double p : {1, 2, 3}) {
+    ++compared;
+    parity::expect_agreement(arrays, "cosine",
+                             "pairwise_distance." + std::to_string(static_cast<int>(p)),
+                             [&](const Inputs& in) {
+                               return PairwiseDistance({.p = p, .eps = 0.1, .keepdim = true})(
+                                   in["input1"], in["input2"]);
                              },
                              {.roundings = 12});
   }
@@ -154,6 +235,29 @@ TEST(Losses, KeepTheirWeightsAsBuffers) {
   EXPECT_EQ(loss(x, x).dtype(), DType::kF64);
   const BCEWithLogitsLoss moved = std::move(loss);
   EXPECT_EQ(moved(x, x).item<double>(), std::log(2.0));
+}
+
+TEST(LossErrors, SayWhatCameAndWhatWasWanted) {
+  const Tensor x = zeros({2, 3});
+  EXPECT_ERROR(multi_margin_loss(x, tensor({0, 3})), kIndex,
+               "multi_margin_loss: the target has a 3, wanted numbers from 0 to 2");
+  EXPECT_ERROR(multi_margin_loss(x, tensor({0, 1, 2})), kShape,
+               "multi_margin_loss: the target has shape [3], wanted [2]");
+  EXPECT_ERROR(multi_margin_loss(x, tensor({0, 1}), {.p = 3}), kInvalidArgument,
+               "multi_margin_loss: p is 3, wanted 1 or 2");
+  EXPECT_ERROR(multilabel_margin_loss(x, tensor({{0, -2, 1}, {0, 1, 2}})), kIndex,
+               "multilabel_margin_loss: the target has a -2, wanted numbers from -1 to 2");
+  EXPECT_ERROR(gaussian_nll_loss(x, x, ones({2, 2})), kShape,
+               "gaussian_nll_loss: the variance has shape [2, 2], wanted the input's [2, 3], its "
+               "last size 1 or left out");
+  EXPECT_ERROR(gaussian_nll_loss(x, x, full({2, 3}, -1.0)), kInvalidArgument,
+               "gaussian_nll_loss: a variance is below 0");
+  EXPECT_ERROR(triplet_margin_loss(x, x, x, {.margin = 0}), kInvalidArgument,
+               "triplet_margin_loss: margin is 0, wanted more than 0");
+  EXPECT_ERROR(soft_margin_loss(x, x, {Reduction::kBatchMean}), kInvalidArgument,
+               "soft_margin_loss: the reduction is kBatchMean, which only kl_div has");
+  EXPECT_ERROR(hinge_embedding_loss(tensor({1}), tensor({1})), kDType,
+               "hinge_embedding_loss: int64 is not supported; wanted a floating dtype");
 }
 
 }  // namespace
