@@ -170,6 +170,7 @@ def unary(m):
 
 BINARY = ("add", "sub", "mul", "div", "minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "pow", "atan2", "fmod", "remainder", "floor_divide",
           "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor")
+LATER_BINARY = ("hypot", "logaddexp", "logaddexp2", "copysign", "heaviside", "bitwise_left_shift", "bitwise_right_shift")
 
 
 def operands(m, whole=False):
@@ -279,6 +280,167 @@ def order(m):
     size = shape[dim] if shape else 1
     k, largest = m.r.randint(0, size), m.r.random() < 0.5
     return Case(name, [x], {"k": k, "dim": dim, "largest": largest}, lambda x: torch.topk(x, k, dim, largest))
+
+
+@family(6)
+def pairs_and_triples(m):
+    """Functions of two and three elements, and forms in place that write the result of another operation."""
+    name = m.r.choice(LATER_BINARY * 2 + ("copysign.number", "bitwise_left_shift.number", "addcmul", "addcdiv", "nan_to_num", "pow_", "hypot_", "copysign_",
+                                          "fmod_", "lt_", "logical_and_", "addcmul_", "lerp_"))
+    if name in LATER_BINARY:
+        return Case(name, operands(m, "bitwise" in name), {}, getattr(torch, name), 2)
+    shape = m.shape()
+    if name.endswith(".number"):
+        dtype = m.dtype(INTEGERS) if "bitwise" in name else m.dtype(ALL) if m.r.random() < 0.3 else m.dtype()
+        other = m.number(dtype)
+        f = getattr(torch, name.split(".")[0])
+        return Case(name, [m.input(shape, dtype)], {"other": other}, lambda x: f(x, other), 2)
+    dtype = m.dtype(INTEGERS) if m.r.random() < 0.15 else m.dtype()
+    if name == "nan_to_num":
+        args = {"nan": 0.0} | {k: round(m.r.uniform(-9, 9), 2) for k in ("nan", "posinf", "neginf") if m.r.random() < 0.4}
+        return Case(name, [m.input(shape, dtype)], args, lambda x: torch.nan_to_num(x, **args))
+    if name in ("addcmul", "addcdiv", "addcmul_"):
+        value = m.r.choice((1, 2, -3)) if not dtype.is_floating_point or m.r.random() < 0.5 else round(m.r.uniform(-3, 3), 2)
+        x = m.input(shape if name == "addcmul_" else m.broadcast(shape), dtype)
+        two = [m.input(m.broadcast(shape), dtype if m.r.random() < 0.9 else m.dtype()) for _ in range(2)]
+        if name == "addcmul_":
+            return Case(name, [x, *two], {"value": value}, lambda x, a, b: x.clone().addcmul_(a, b, value=value), 3)
+        return Case(name, [x, *two], {"value": value}, lambda x, a, b: getattr(torch, name)(x, a, b, value=value), 3)
+    a, b = m.input(shape, dtype), m.input(m.broadcast(shape), dtype if m.r.random() < 0.8 else m.dtype(ALL))
+    if name == "lerp_":
+        w = round(m.r.uniform(-1, 2), 2)
+        return Case(name, [a, b], {"weight": w}, lambda a, b: a.clone().lerp_(b, w), 3)
+    return Case(name, [a, b], {}, lambda a, b: getattr(a.clone(), name)(b), 2)
+
+
+@family(6)
+def along(m):
+    """Medians, products and other reductions that are no rows, and different elements."""
+    name = m.r.choice(("cumprod", "median", "nanmedian", "kthvalue", "nanmean", "aminmax", "unique", "unique_consecutive"))
+    shape = m.shape()
+    dtype = m.dtype(ALL) if m.r.random() < 0.25 else m.dtype()
+    dim = m.dim(len(shape))
+    x = m.input(shape, dtype)
+    if name == "cumprod":
+        return Case(name, [x], {"dim": dim}, lambda x: torch.cumprod(x, dim), 2)
+    if name in ("unique", "unique_consecutive"):
+        x = m.input(shape, m.dtype(INTEGERS[:4]) if m.r.random() < 0.5 else dtype, grad=False)
+        return Case(name, [x], {}, lambda x: getattr(torch, name)(x, return_inverse=True, return_counts=True))
+    keepdim = m.r.random() < 0.4
+    if name == "kthvalue":
+        x = m.input(shape, dtype if dtype.itemsize > 2 else torch.float32 if dtype.is_floating_point else torch.int32, distinct=True)
+        k = m.r.randint(1, max(shape[dim], 1)) if shape else 1
+        return Case(name, [x], {"k": k, "dim": dim, "keepdim": keepdim}, lambda x: torch.kthvalue(x, k, dim, keepdim))
+    if m.r.random() < 0.3:
+        return Case(name, [x], {}, getattr(torch, name))
+    return Case(name, [x], {"dim": dim, "keepdim": keepdim}, lambda x: getattr(torch, name)(x, dim=dim, keepdim=keepdim), 2)
+
+
+@family(6)
+def more_places(m):
+    name = m.r.choice(("index_copy", "index_fill", "index_fill.tensor", "masked_scatter", "scatter_reduce", "scatter_reduce", "scatter_reduce", "bincount"))
+    dtype = m.dtype(ALL) if m.r.random() < 0.3 else m.dtype()
+    shape = tuple(max(n, 1) for n in m.shape(1))
+    dim = m.dim(len(shape))
+    x = m.input(shape, dtype)
+    size = shape[dim]
+    if name == "bincount":
+        i = m.indices((m.r.randint(0, 30),), m.r.randint(1, 9))
+        i.memory = i.memory.to(m.dtype(INTEGERS))
+        weight = m.input(i.shape, m.dtype([torch.float32, torch.float64, torch.int64]), grad=False, special=False) if m.r.random() < 0.5 else None
+        least = m.r.choice((0, 0, 5, 12))
+        return Case(name, [i, weight], {"minlength": least}, lambda i, w: torch.bincount(i, w, least), 3)
+    if name == "masked_scatter":
+        mask = m.input(m.broadcast(shape), torch.bool)
+        count = math.prod(shape) + m.r.choice((0, 0, 3))
+        return Case(name, [x, mask, m.input((count,), dtype)], {}, torch.masked_scatter, 2)
+    if name == "scatter_reduce":
+        index_shape = [m.r.randint(1, n) for n in shape]
+        index_shape[dim] = m.r.randint(1, 9)
+        reduce, own = m.r.choice(("sum", "prod", "mean", "amax", "amin")), m.r.random() < 0.6
+        args = {"dim": dim, "reduce": reduce, "include_self": own}
+        return Case(name, [x, m.indices(index_shape, size), m.input(index_shape, dtype)], args,
+                    lambda x, i, s: x.scatter_reduce(dim, i, s, reduce, include_self=own), 4)
+    if name == "index_copy":
+        picked = torch.randperm(size, generator=m.g)[:m.r.randint(0, size)]
+        index = Input(picked, tuple(picked.shape), (1,), 0, False)
+        source_shape = list(shape)
+        source_shape[dim] = index.shape[0]
+        return Case(name, [x, index, m.input(source_shape, dtype)], {"dim": dim}, lambda x, i, s: x.index_copy(dim, i, s), 2)
+    index = m.indices((m.r.randint(0, 4),), size, True)
+    if name == "index_fill.tensor":
+        return Case(name, [x, index, m.input((), dtype)], {"dim": dim}, lambda x, i, v: x.index_fill(dim, i, v), 3)
+    value = m.number(dtype)
+    return Case(name, [x, index], {"dim": dim, "value": value}, lambda x, i: x.index_fill(dim, i, value))
+
+
+@family(6)
+def margins(m):
+    """Losses that are made of other operations."""
+    name = m.r.choice(("hinge_embedding_loss", "soft_margin_loss", "multilabel_soft_margin_loss", "multi_margin_loss", "multilabel_margin_loss",
+                       "poisson_nll_loss", "gaussian_nll_loss", "margin_ranking_loss", "triplet_margin_loss", "pairwise_distance"))
+    dtype, reduction = m.dtype([torch.float32, torch.float64]), m.r.choice(("none", "mean", "sum"))
+    args = {"reduction": reduction}
+    margin = m.r.choice((0.3, 1.0, 2.0))
+    shape = tuple(max(n, 1) for n in m.shape(1, 3))
+    x = m.input(shape, dtype, special=False)
+    def signs(shape):
+        t = torch.randint(0, 2, (math.prod(shape),), generator=m.g) * 2 - 1
+        return Input(t.to(dtype), tuple(shape), tuple(math.prod(shape[d + 1:]) for d in range(len(shape))), 0, False)
+    def case(inputs, call, places=6, **more):
+        return Case(name, inputs, args | more, lambda *t: call(*t, reduction=reduction, **more), places)
+    if name == "hinge_embedding_loss":
+        return case([x, signs(shape)], F.hinge_embedding_loss, margin=margin)
+    if name == "soft_margin_loss":
+        return case([x, signs(shape)], F.soft_margin_loss)
+    if name == "multilabel_soft_margin_loss":
+        weight = m.input(shape[-1:], dtype, 0.1, 2, special=False, grad=False) if m.r.random() < 0.4 else None
+        return Case(name, [x, m.input(shape, dtype, 0, 1, special=False, grad=False), weight], args,
+                    lambda x, t, w: F.multilabel_soft_margin_loss(x, t, w, reduction=reduction), 6)
+    if name in ("multi_margin_loss", "multilabel_margin_loss"):
+        lead, classes = (m.r.randint(1, 5),) if m.r.random() < 0.8 else (), m.r.randint(1, 7)
+        x = m.input(lead + (classes,), dtype, special=False)
+        if name == "multi_margin_loss":
+            p = m.r.choice((1, 2))
+            weight = m.input((classes,), dtype, 0.1, 2, special=False, grad=False) if m.r.random() < 0.4 else None
+            return Case(name, [x, m.indices(lead, classes), weight], args | {"p": p, "margin": margin},
+                        lambda x, t, w: F.multi_margin_loss(x, t, p, margin, w, reduction=reduction), 6)
+        t = m.indices(lead + (classes,), classes)
+        t.memory = torch.where(torch.rand(t.memory.shape, generator=m.g) < 0.3, -1, t.memory)
+        return case([x, t], F.multilabel_margin_loss)
+    if name == "poisson_nll_loss":
+        more = {"log_input": m.r.random() < 0.5, "full": m.r.random() < 0.5, "eps": m.r.choice((1e-8, 0.1))}
+        return case([m.input(shape, dtype, 0.1, 3, special=False), m.input(shape, dtype, 0.1, 9, special=False, grad=False)], F.poisson_nll_loss, **more)
+    if name == "gaussian_nll_loss":
+        width = shape if m.r.random() < 0.5 else shape[:-1] + (1,) if m.r.random() < 0.5 else shape[:-1]
+        more = {"full": m.r.random() < 0.5, "eps": m.r.choice((1e-6, 0.5))}
+        return case([x, m.input(shape, dtype, special=False), m.input(width, dtype, 0, 2, special=False)], F.gaussian_nll_loss, **more)
+    if name == "margin_ranking_loss":
+        return case([x, m.input(shape, dtype, special=False), signs(shape)], F.margin_ranking_loss, margin=margin)
+    p, eps = m.r.choice((1, 2, 3, 0.5)), m.r.choice((1e-6, 0.1))
+    if name == "pairwise_distance":
+        keepdim = m.r.random() < 0.4
+        more = {"p": p, "eps": eps, "keepdim": keepdim}
+        return Case(name, [x, m.input(shape, dtype, special=False)], more, lambda a, b: F.pairwise_distance(a, b, p, eps, keepdim), 6)
+    two = (m.r.randint(1, 5), m.r.randint(1, 6))
+    more = {"margin": margin, "p": p, "eps": eps, "swap": m.r.random() < 0.5}
+    return case([m.input(two, dtype, special=False) for _ in range(3)], F.triplet_margin_loss, 8, **more)
+
+
+@family(2)
+def gates(m):
+    name = m.r.choice(("prelu", "glu", "pixel_shuffle", "pixel_unshuffle"))
+    dtype, shape = m.dtype(), m.shape(1)
+    if name == "prelu":
+        count = 1 if len(shape) < 2 or m.r.random() < 0.4 else shape[1]
+        return Case(name, [m.input(shape, dtype), m.input((count,), dtype, -1, 1, special=False)], {}, F.prelu, 3)
+    if name == "glu":
+        dim = m.dim(len(shape))
+        shape = tuple(2 * n if d == dim % len(shape) else n for d, n in enumerate(shape))
+        return Case(name, [m.input(shape, dtype)], {"dim": dim}, lambda x: F.glu(x, dim), 3)
+    r, (c, h, w) = m.r.randint(1, 3), (m.r.randint(1, 3) for _ in range(3))
+    image = m.shape(0, 1) + ((c * r * r, h, w) if name == "pixel_shuffle" else (c, h * r, w * r))
+    return Case(name, [m.input(image, dtype)], {"factor": r}, lambda x: getattr(F, name)(x, r))
 
 
 @family(4)
@@ -649,9 +811,10 @@ def clone_case(m):
     return Case("clone", [m.input(m.shape(), m.dtype(ALL))], {}, torch.clone)
 
 
-def draw(seed):
+def draw(seed, families=()):
     m = Maker(seed)
-    f = m.r.choices([f for _, f in FAMILIES], [w for w, _ in FAMILIES])[0]
+    drawn = [(weight, f) for weight, f in FAMILIES if not families or f.__name__ in families]
+    f = m.r.choices([f for _, f in drawn], [w for w, _ in drawn])[0]
     case = f(m)
     if case.op == "one_hot":
         case.call = lambda i: F.one_hot(i, case.args["classes"])

@@ -170,10 +170,10 @@ def compare(case, expected, tensors, refusal, id):
     return found
 
 
-def run_shard(program, folder, seeds, only):
+def run_shard(program, folder, seeds, only, families):
     listed, memory, expected, drawn = [], {}, {}, {}
     for seed in seeds:
-        case = cases.draw(seed)
+        case = cases.draw(seed, families)
         if only and case.op != only:
             continue
         drawn[seed] = case
@@ -210,6 +210,7 @@ def main():
     parser.add_argument("--program", required=True)
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0, help="the first case's")
+    parser.add_argument("--families", type=lambda text: text.split(","), default=(), help="families of cases.py, with commas")
     parser.add_argument("--shard", type=int, default=4000)
     parser.add_argument("--only", help="cases of one operation")
     parser.add_argument("--show", type=int, default=3, help="examples of each kind of difference")
@@ -221,7 +222,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         for first in range(options.seed, options.seed + options.cases, options.shard):
             seeds = range(first, min(first + options.shard, options.seed + options.cases))
-            for seed, case, wrong in run_shard(options.program, pathlib.Path(name), seeds, options.only):
+            for seed, case, wrong in run_shard(options.program, pathlib.Path(name), seeds, options.only, options.families):
                 total += 1
                 counts[case.op] += 1
                 for text in wrong:
@@ -233,7 +234,7 @@ def main():
         for text in texts[:options.show]:
             print("  " + text)
     names = set(subprocess.run([options.program, "--names"], check=True, capture_output=True, text=True).stdout.split())
-    if not options.only:
+    if not options.only and not options.families:
         print(f"\nnever drawn: {', '.join(sorted(names - set(counts))) or 'none'}")
     print(f"\n{total} cases of {len(counts)} operations; {sum(row[2] for row in known.rows)} known differences; {sum(map(len, found.values()))} new ones")
     for pattern, reason, count in known.rows:

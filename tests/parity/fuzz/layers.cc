@@ -81,6 +81,16 @@ void add_losses(Operations& operations) {
   add("nll_loss", [](const Case& c) { return Results{nll_loss(c[0], c[1], {.weight = c[2], .ignore_index = c.whole("ignore_index"), .reduction = reduction(c)})}; });
   add("cosine_similarity", [](const Case& c) { return Results{cosine_similarity(c[0], c[1], {.dim = c.whole("dim"), .eps = c.number("eps")})}; });
   add("cosine_embedding_loss", [](const Case& c) { return Results{cosine_embedding_loss(c[0], c[1], c[2], {.margin = c.number("margin"), .reduction = reduction(c)})}; });
+  add("hinge_embedding_loss", [](const Case& c) { return Results{hinge_embedding_loss(c[0], c[1], {.margin = c.number("margin"), .reduction = reduction(c)})}; });
+  add("soft_margin_loss", [](const Case& c) { return Results{soft_margin_loss(c[0], c[1], {.reduction = reduction(c)})}; });
+  add("multilabel_soft_margin_loss", [](const Case& c) { return Results{multilabel_soft_margin_loss(c[0], c[1], {.weight = c[2], .reduction = reduction(c)})}; });
+  add("multi_margin_loss", [](const Case& c) { return Results{multi_margin_loss(c[0], c[1], {.p = c.number("p"), .margin = c.number("margin"), .weight = c[2], .reduction = reduction(c)})}; });
+  add("multilabel_margin_loss", [](const Case& c) { return Results{multilabel_margin_loss(c[0], c[1], {.reduction = reduction(c)})}; });
+  add("poisson_nll_loss", [](const Case& c) { return Results{poisson_nll_loss(c[0], c[1], {.log_input = c.flag("log_input"), .full = c.flag("full"), .eps = c.number("eps"), .reduction = reduction(c)})}; });
+  add("gaussian_nll_loss", [](const Case& c) { return Results{gaussian_nll_loss(c[0], c[1], c[2], {.full = c.flag("full"), .eps = c.number("eps"), .reduction = reduction(c)})}; });
+  add("margin_ranking_loss", [](const Case& c) { return Results{margin_ranking_loss(c[0], c[1], c[2], {.margin = c.number("margin"), .reduction = reduction(c)})}; });
+  add("triplet_margin_loss", [](const Case& c) { return Results{triplet_margin_loss(c[0], c[1], c[2], {.margin = c.number("margin"), .p = c.number("p"), .eps = c.number("eps"), .swap = c.flag("swap"), .reduction = reduction(c)})}; });
+  add("pairwise_distance", [](const Case& c) { return Results{pairwise_distance(c[0], c[1], {.p = c.number("p"), .eps = c.number("eps"), .keepdim = c.flag("keepdim")})}; });
   // clang-format on
   for (const PairLossFacts& row : kPairLossFacts) {
     if (!operations.contains(std::string(row.name))) {

@@ -14,6 +14,7 @@ namespace dl::fuzz {
 namespace {
 
 using BinaryFunction = Tensor (*)(const Tensor&, const Tensor&);
+using TwoAlong = std::pair<Tensor, Tensor> (*)(const Tensor&, std::int64_t, ReduceOptions);
 using NumberFunction = Tensor (*)(const Tensor&, Scalar);
 
 Tensor add_scaled(const Tensor& a, const Tensor& b) {
@@ -49,6 +50,8 @@ void add_binary(Operations& operations) {
       {"bitwise_and", &bitwise_and},
       {"bitwise_or", &bitwise_or},
       {"bitwise_xor", &bitwise_xor},
+      {"bitwise_left_shift", &bitwise_left_shift},
+      {"copysign", &copysign},
   };
   for (const auto& [name, f] : with_number) {
     operations[std::string(name) + ".number"] = [f](const Case& c) {
@@ -71,6 +74,32 @@ void add_binary(Operations& operations) {
   operations["add_"] = [](const Case& c) {
     Tensor y = c[0].clone();
     return Results{y.add_(c[1], c.scalar("alpha"))};
+  };
+  operations["pow_"] = [](const Case& c) { return Results{c[0].clone().pow_(c[1])}; };
+  operations["hypot_"] = [](const Case& c) { return Results{c[0].clone().hypot_(c[1])}; };
+  operations["copysign_"] = [](const Case& c) { return Results{c[0].clone().copysign_(c[1])}; };
+  operations["fmod_"] = [](const Case& c) { return Results{c[0].clone().fmod_(c[1])}; };
+  operations["lt_"] = [](const Case& c) { return Results{c[0].clone().lt_(c[1])}; };
+  operations["logical_and_"] = [](const Case& c) {
+    return Results{c[0].clone().logical_and_(c[1])};
+  };
+  operations["lerp_"] = [](const Case& c) {
+    return Results{c[0].clone().lerp_(c[1], c.number("weight"))};
+  };
+  operations["addcmul"] = [](const Case& c) {
+    return Results{addcmul(c[0], c[1], c[2], c.scalar("value"))};
+  };
+  operations["addcmul_"] = [](const Case& c) {
+    return Results{c[0].clone().addcmul_(c[1], c[2], c.scalar("value"))};
+  };
+  operations["addcdiv"] = [](const Case& c) {
+    return Results{addcdiv(c[0], c[1], c[2], c.scalar("value"))};
+  };
+  operations["nan_to_num"] = [](const Case& c) {
+    const auto number = [&](const char* name) {
+      return c.has(name) ? std::optional<double>(c.number(name)) : std::nullopt;
+    };
+    return Results{nan_to_num(c[0], c.number("nan"), number("posinf"), number("neginf"))};
   };
   operations["where"] = [](const Case& c) { return Results{where(c[0], c[1], c[2])}; };
   operations["lerp"] = [](const Case& c) { return Results{lerp(c[0], c[1], c[2])}; };
@@ -121,6 +150,37 @@ void add_reductions(Operations& operations) {
     };
   }
   operations["cumsum"] = [](const Case& c) { return Results{cumsum(c[0], c.whole("dim"))}; };
+  operations["cumprod"] = [](const Case& c) { return Results{cumprod(c[0], c.whole("dim"))}; };
+  for (const bool ignores : {false, true}) {
+    operations[ignores ? "nanmedian" : "median"] = [ignores](const Case& c) -> Results {
+      if (!c.has("dim")) return {ignores ? nanmedian(c[0]) : median(c[0])};
+      const auto f = ignores ? static_cast<TwoAlong>(&nanmedian) : static_cast<TwoAlong>(&median);
+      const auto [values, places] = f(c[0], c.whole("dim"), {.keepdim = c.flag("keepdim")});
+      return {values, places};
+    };
+  }
+  operations["kthvalue"] = [](const Case& c) {
+    const auto [values, places] =
+        kthvalue(c[0], c.whole("k"), c.whole("dim"), {.keepdim = c.flag("keepdim")});
+    return Results{values, places};
+  };
+  const auto dims_if = [](const Case& c) {
+    return c.has("dim") ? DimList(c.whole("dim")) : DimList();
+  };
+  operations["nanmean"] = [=](const Case& c) {
+    return Results{nanmean(c[0], dims_if(c), {.keepdim = c.flag("keepdim")})};
+  };
+  operations["aminmax"] = [=](const Case& c) {
+    const auto [least, most] = aminmax(c[0], dims_if(c), {.keepdim = c.flag("keepdim")});
+    return Results{least, most};
+  };
+  for (const bool consecutive : {false, true}) {
+    operations[consecutive ? "unique_consecutive" : "unique"] = [=](const Case& c) {
+      const UniqueOptions all{.return_inverse = true, .return_counts = true};
+      const Unique found = consecutive ? unique_consecutive(c[0], all) : unique(c[0], all);
+      return Results{found.values, found.inverse, found.counts};
+    };
+  }
   operations["sort"] = [](const Case& c) {
     const auto [values, places] = sort(c[0], c.whole("dim"), {.descending = c.flag("descending")});
     return Results{values, places};

@@ -30,6 +30,16 @@ void add_places(Operations& operations) {
   add("scatter_add", [](const Case& c) { return Results{scatter_add(c[0], c.whole("dim"), c[1], c[2])}; });
   add("index_add", [](const Case& c) { return Results{index_add(c[0], c.whole("dim"), c[1], c[2], c.scalar("alpha"))}; });
   add("index_select", [](const Case& c) { return Results{index_select(c[0], c.whole("dim"), c[1])}; });
+  add("index_copy", [](const Case& c) { return Results{index_copy(c[0], c.whole("dim"), c[1], c[2])}; });
+  add("index_fill", [](const Case& c) { return Results{index_fill(c[0], c.whole("dim"), c[1], c.scalar("value"))}; });
+  add("index_fill.tensor", [](const Case& c) { return Results{index_fill(c[0], c.whole("dim"), c[1], c[2])}; });
+  add("masked_scatter", [](const Case& c) { return Results{masked_scatter(c[0], c[1], c[2])}; });
+  add("scatter_reduce", [](const Case& c) { return Results{scatter_reduce(c[0], c.whole("dim"), c[1], c[2], c.word("reduce"), {.include_self = c.flag("include_self")})}; });
+  add("bincount", [](const Case& c) { return Results{bincount(c[0], c[1], c.whole("minlength"))}; });
+  add("pixel_shuffle", [](const Case& c) { return Results{pixel_shuffle(c[0], c.whole("factor"))}; });
+  add("pixel_unshuffle", [](const Case& c) { return Results{pixel_unshuffle(c[0], c.whole("factor"))}; });
+  add("prelu", [](const Case& c) { return Results{prelu(c[0], c[1])}; });
+  add("glu", [](const Case& c) { return Results{glu(c[0], c.whole("dim"))}; });
   add("take", [](const Case& c) { return Results{take(c[0], c[1])}; });
   add("take_along_dim", [](const Case& c) { return Results{take_along_dim(c[0], c[1], c.whole("dim"))}; });
   add("masked_select", [](const Case& c) { return Results{masked_select(c[0], c[1])}; });
