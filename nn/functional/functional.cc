@@ -1,5 +1,6 @@
 #include "nn/functional/functional.h"
 
+#include <cmath>
 #include <span>
 
 #include "core/base/error.h"
@@ -70,6 +71,54 @@ Tensor dropout(const Tensor& input, double p, DropoutOptions options, Generator&
     return mul(input, dropout_mask<double>(input.sizes(), p, generator));
   }
   return mul(input, dropout_mask<float>(input.sizes(), p, generator).to(input.dtype()));
+}
+
+Tensor channel_dropout(const Tensor& input, double p, DropoutOptions options, std::string_view op,
+                       Generator& generator) {
+  DL_CHECK(p >= 0 && p <= 1, kInvalidArgument, "{}: p is {}, wanted a probability, 0 to 1", op, p);
+  DL_CHECK(input.defined() && input.dim() >= 2, kShape,
+           "{}: the input has shape {}, wanted "
+           "[N, C, ...]",
+           op, input.defined() ? input.sizes().str() : "none");
+  if (!options.training || p == 0 || input.numel() == 0) return input;
+  // One number a channel, as PyTorch draws them.
+  Shape channels = input.sizes();
+  for (std::size_t d = 2; d < channels.size(); ++d) channels[d] = 1;
+  return mul(input, dropout(ones(channels, {.dtype = input.dtype(), .device = input.device()}), p,
+                            {}, generator));
+}
+
+Tensor alpha_dropout(const Tensor& input, double p, DropoutOptions options, Generator& generator) {
+  DL_CHECK(p >= 0 && p <= 1, kInvalidArgument,
+           "alpha_dropout: p is {}, wanted a probability, 0 to 1", p);
+  DL_CHECK(input.defined(), kInvalidArgument, "alpha_dropout: the input is undefined");
+  if (!options.training || p == 0 || input.numel() == 0) return input;
+  if (p == 1) return mul(input, 0.0);
+  constexpr double kAlpha = 1.7580993408473766;  // what selu tends to, far below 0
+  const double scale = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  const Tensor kept = ne(dropout(ones_like(input), p, {}, generator), 0.0).to(input.dtype());
+  const Tensor shift = (kept - 1) * (kAlpha * scale) + kAlpha * scale * p;
+  return input * (kept * scale) + shift;
+}
+
+Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias) {
+  DL_CHECK(a.defined() && b.defined() && weight.defined(), kInvalidArgument,
+           "bilinear: a tensor is undefined");
+  DL_CHECK(weight.dim() == 3 && a.dim() > 0 && b.dim() == a.dim() && a.size(-1) == weight.size(1) &&
+               b.size(-1) == weight.size(2),
+           kShape,
+           "bilinear: the inputs have shapes {} and {}, the weight {}; wanted [..., in1], "
+           "[..., in2] and [out, in1, in2]",
+           a.sizes().str(), b.sizes().str(), weight.sizes().str());
+  // Each row of a with each matrix of the weight, then with its row of b.
+  const std::int64_t out = weight.size(0);
+  const std::int64_t in1 = weight.size(1);
+  const std::int64_t in2 = weight.size(2);
+  Shape shape = a.sizes();
+  shape[shape.size() - 1] = out;
+  const Tensor left = matmul(a.reshape({-1, in1}), weight.permute({1, 0, 2}).reshape({in1, -1}));
+  const Tensor y = sum(left.view({-1, out, in2}) * b.reshape({-1, 1, in2}), {2}).view(shape);
+  return bias.defined() ? y + bias : y;
 }
 
 }  // namespace dl::nn::functional

@@ -11,6 +11,7 @@
 #include "core/ops/conv.h"
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
+#include "core/ops/shape.h"
 #include "core/ops/softmax.h"
 #include "core/random/generator.h"
 #include "core/tensor/tensor.h"
@@ -65,16 +66,36 @@ struct DropoutOptions {
 Tensor dropout(const Tensor& input, double p = 0.5, DropoutOptions options = {},
                Generator& generator = default_generator());
 
+// As dropout, but of whole channels [n, c, ...], [N, C, ...]: dropout1d, dropout2d and dropout3d.
+// `op` is what texts say.
+Tensor channel_dropout(const Tensor& input, double p, DropoutOptions options, std::string_view op,
+                       Generator& generator = default_generator());
+// Dropout that keeps mean and variance of what selu gives (Klambauer et al. 2017).
+Tensor alpha_dropout(const Tensor& input, double p = 0.5, DropoutOptions options = {},
+                     Generator& generator = default_generator());
+
+// y[.., k] = sum of a[.., i] weight[k, i, j] b[.., j] over i and j, and bias[k].
+//   weight  [out, in1, in2]; bias [out], or undefined
+Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias = {});
+
+using dl::celu;
 using dl::elu;
+using dl::glu;
+using dl::hardshrink;
 using dl::hardtanh;
 using dl::leaky_relu;
 using dl::log_softmax;
+using dl::pixel_shuffle;
+using dl::pixel_unshuffle;
+using dl::prelu;
 using dl::softmax;
 using dl::softplus;
+using dl::softshrink;
+using dl::threshold;
 // Losses: core/ops/loss.h says what they take and throw.
 using dl::Reduction;
 #define DL_LOSS(Layer, function) using dl::function;
+#define DL_LOSS_OF_THREE(Layer, function, ...) using dl::function;
 #include "nn/functional/losses.def"
 
 }  // namespace dl::nn::functional
-#define DL_LOSS_OF_THREE(Layer, function, ...) using dl::function;

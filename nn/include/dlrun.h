@@ -77,6 +77,7 @@
 #include "nn/layers/linear.h"
 #include "nn/layers/loss.h"
 #include "nn/layers/norm.h"
+#include "nn/layers/padding.h"
 #include "nn/layers/pool.h"
 #include "nn/layers/resample.h"
 #include "nn/layers/shape.h"

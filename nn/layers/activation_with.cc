@@ -1,7 +1,10 @@
 #include "nn/layers/activation_with.h"
 
+#include <algorithm>
+
 #include "core/ops/activation.h"
 #include "core/ops/softmax.h"
+#include "core/tensor/factories.h"
 #include "nn/layers/repr.h"
 
 namespace dl::nn {
@@ -38,6 +41,81 @@ std::string ELU::extra_repr() const {
   return "alpha=" + python_float(options.alpha) + inplace_text(options.inplace);
 }
 
+CELU::CELU(CELUOptions given) : options(given) {
+  DL_CHECK(options.alpha != 0, kInvalidArgument, "CELU: alpha is 0, by which x is divided");
+}
+
+Tensor CELU::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return run_row(UnaryFn::kCelu, input, {.a = options.alpha}, options.inplace);
+}
+
+std::string CELU::extra_repr() const {
+  return "alpha=" + python_float(options.alpha) + inplace_text(options.inplace);
+}
+
+Softshrink::Softshrink(double given) : lambd(given) {
+  DL_CHECK(lambd >= 0, kInvalidArgument, "Softshrink: lambd is {}, wanted at least 0", lambd);
+}
+
+Tensor Softshrink::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return softshrink(input, lambd);
+}
+
+std::string Softshrink::extra_repr() const {
+  return python_float(lambd);
+}
+
+Hardshrink::Hardshrink(double given) : lambd(given) {
+  DL_CHECK(lambd >= 0, kInvalidArgument, "Hardshrink: lambd is {}, wanted at least 0", lambd);
+}
+
+Tensor Hardshrink::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return hardshrink(input, lambd);
+}
+
+std::string Hardshrink::extra_repr() const {
+  return python_float(lambd);
+}
+
+Tensor Threshold::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return run_row(UnaryFn::kThreshold, input, {.a = threshold, .b = value}, options.inplace);
+}
+
+std::string Threshold::extra_repr() const {
+  return "threshold=" + python_float(threshold) + ", value=" + python_float(value) +
+         inplace_text(options.inplace);
+}
+
+PReLU::PReLU(PReLUOptions given)
+    : options(given),
+      weight(register_parameter("weight", full({std::max<std::int64_t>(given.num_parameters, 0)},
+                                               given.init, {.dtype = given.dtype}))) {
+  DL_CHECK(options.num_parameters > 0, kInvalidArgument,
+           "PReLU: num_parameters is {}, wanted at least 1", options.num_parameters);
+}
+
+Tensor PReLU::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return prelu(input, weight);
+}
+
+std::string PReLU::extra_repr() const {
+  return fmt::format("num_parameters={}", options.num_parameters);
+}
+
+Tensor GLU::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return glu(input, dim);
+}
+
+std::string GLU::extra_repr() const {
+  return fmt::format("dim={}", dim);
+}
+
 Tensor Softplus::forward(const Tensor& input) {
   check_not_moved("a call");
   return softplus(input, options.beta, options.threshold);
@@ -70,6 +148,15 @@ Tensor Softmax::forward(const Tensor& input) {
 }
 
 std::string Softmax::extra_repr() const {
+  return fmt::format("dim={}", dim);
+}
+
+Tensor Softmin::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return softmax(neg(input), dim);
+}
+
+std::string Softmin::extra_repr() const {
   return fmt::format("dim={}", dim);
 }
 

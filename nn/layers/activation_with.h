@@ -33,6 +33,74 @@ class ELU : public Module {
   ELUOptions options;
 };
 
+struct CELUOptions {
+  double alpha = 1;  // not 0
+  bool inplace = false;
+};
+class CELU : public Module {
+ public:
+  explicit CELU(CELUOptions given = {});
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  CELUOptions options;
+};
+
+// Throw kInvalidArgument for a lambd below 0.
+class Softshrink : public Module {
+ public:
+  explicit Softshrink(double given = 0.5);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  double lambd;
+};
+class Hardshrink : public Module {
+ public:
+  explicit Hardshrink(double given = 0.5);
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  double lambd;
+};
+
+struct ThresholdOptions {
+  bool inplace = false;
+};
+// x, or `value` where x <= `threshold`.
+class Threshold : public Module {
+ public:
+  Threshold(double from, double otherwise, ThresholdOptions given = {})
+      : threshold(from), value(otherwise), options(given) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  double threshold;
+  double value;
+  ThresholdOptions options;
+};
+
+struct PReLUOptions {
+  std::int64_t num_parameters = 1;  // or the number of channels
+  double init = 0.25;
+  DType dtype = DType::kF32;
+};
+// LeakyReLU with learned slopes (He et al. 2015).
+class PReLU : public Module {
+ public:
+  // Throws kInvalidArgument for fewer parameters than one.
+  explicit PReLU(PReLUOptions given = {});
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  PReLUOptions options;
+  Tensor& weight;  // [num_parameters]
+};
+
+// The first half along `dim` times the sigmoid of the second.
+class GLU : public Module {
+ public:
+  explicit GLU(std::int64_t along = -1) : dim(along) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  std::int64_t dim;
+};
+
 struct SoftplusOptions {
   double beta = 1;
   double threshold = 20;  // beta x above it gives x
@@ -63,6 +131,15 @@ class Hardtanh : public Module {
 class Softmax : public Module {
  public:
   explicit Softmax(std::int64_t along) : dim(along) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  std::int64_t dim;
+};
+
+// softmax(-x)
+class Softmin : public Module {
+ public:
+  explicit Softmin(std::int64_t along) : dim(along) {}
   Tensor forward(const Tensor& input) override;
   std::string extra_repr() const override;
   std::int64_t dim;

@@ -1,5 +1,6 @@
-// Dropout, Dropout2d: while training, zeroes elements at random and scales the others up
-// (Srivastava et al. 2014).
+// Dropout and its kin: while training, zero elements at random and scale the others up (Srivastava
+// et al. 2014). All draw from default_generator(), give the input itself after eval(), and throw
+// kInvalidArgument unless p is in [0, 1].
 #pragma once
 
 #include <string>
@@ -8,29 +9,25 @@
 
 namespace dl::nn {
 
-class Dropout : public Module {
- public:
-  // Each element is zeroed with probability p, the others are multiplied by 1 / (1 - p). Draws from
-  // default_generator(). Throws kInvalidArgument unless p is in [0, 1].
-  explicit Dropout(double p = 0.5);
+// The layers, one row each:
+//   Dropout       each element is zeroed with probability p, others are multiplied by 1 / (1 - p)
+//   Dropout1d     whole channels [n, c] of [N, C, L] or [C, L] (Tompson et al. 2015)
+//   Dropout2d     of images [N, C, H, W], or of [N, C, L]
+//   Dropout3d     of volumes [N, C, D, H, W], or of [C, D, H, W]
+//   AlphaDropout  keeps mean and variance of what SELU gives (Klambauer et al. 2017)
+#define DL_DROPOUTS(row) row(Dropout) row(Dropout1d) row(Dropout2d) row(Dropout3d) row(AlphaDropout)
 
-  // The input itself after eval().
-  Tensor forward(const Tensor& input) override;
-  std::string extra_repr() const override;
-
-  double p;
-};
-
-// Zeroes whole channels [n, c] of images [N, C, H, W], or of [N, C, L] (Tompson et al. 2015).
-class Dropout2d : public Module {
- public:
-  // As Dropout.
-  explicit Dropout2d(double p = 0.5);
-
-  Tensor forward(const Tensor& input) override;
-  std::string extra_repr() const override;
-
-  double p;
-};
+#define DL_DROPOUT(Layer)                         \
+  class Layer : public Module {                   \
+   public:                                        \
+    explicit Layer(double p = 0.5);               \
+                                                  \
+    Tensor forward(const Tensor& input) override; \
+    std::string extra_repr() const override;      \
+                                                  \
+    double p;                                     \
+  };
+DL_DROPOUTS(DL_DROPOUT)
+#undef DL_DROPOUT
 
 }  // namespace dl::nn

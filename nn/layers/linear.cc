@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/ops/linear.h"
 #include "core/tensor/factories.h"
+#include "nn/functional/functional.h"
 #include "nn/module/init.h"
 
 namespace dl::nn {
@@ -49,6 +53,42 @@ std::string Linear::extra_repr() const {
   check_not_moved("extra_repr");
   return fmt::format("in_features={}, out_features={}, bias={}", in_features, out_features,
                      bias.defined() ? "True" : "False");
+}
+
+Bilinear::Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, BilinearOptions options)
+    : in1_features(in1),
+      in2_features(in2),
+      out_features(out),
+      weight(register_parameter(
+          "weight", empty({std::max<std::int64_t>(out, 0), std::max<std::int64_t>(in1, 0),
+                           std::max<std::int64_t>(in2, 0)},
+                          {.dtype = options.dtype}))),
+      bias(register_parameter(
+          "bias", options.bias ? empty({std::max<std::int64_t>(out, 0)}, {.dtype = options.dtype})
+                               : Tensor())) {
+  DL_CHECK(in1 > 0 && in2 > 0 && out > 0, kInvalidArgument,
+           "Bilinear: in1_features, in2_features and out_features are {}, {} and {}, wanted at "
+           "least 1",
+           in1, in2, out);
+  reset_parameters();
+}
+
+void Bilinear::reset_parameters() {
+  check_not_moved("reset_parameters");
+  const double bound = 1 / std::sqrt(static_cast<double>(in1_features));
+  init::uniform_(weight, -bound, bound);
+  if (bias.defined()) init::uniform_(bias, -bound, bound);
+}
+
+Tensor Bilinear::forward(const Tensor& a, const Tensor& b) const {
+  check_not_moved("a call");
+  return functional::bilinear(a, b, weight, bias);
+}
+
+std::string Bilinear::extra_repr() const {
+  check_not_moved("extra_repr");
+  return fmt::format("in1_features={}, in2_features={}, out_features={}, bias={}", in1_features,
+                     in2_features, out_features, bias.defined() ? "True" : "False");
 }
 
 }  // namespace dl::nn

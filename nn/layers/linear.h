@@ -34,4 +34,30 @@ class Linear : public Module {
   Tensor& bias;    // [out_features], undefined with bias = false
 };
 
+struct BilinearOptions {
+  bool bias = true;
+  DType dtype = DType::kF32;
+};
+
+// y[k] = a^T weight[k] b + bias[k].
+class Bilinear : public Module {
+ public:
+  // Throws kInvalidArgument for sizes below 1.
+  Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, BilinearOptions options = {});
+
+  using Module::forward;
+  // a [..., in1], b [..., in2] -> [..., out]
+  Tensor forward(const Tensor& a, const Tensor& b) const;
+  Tensor operator()(const Tensor& a, const Tensor& b) const { return forward(a, b); }
+  // Draws new initial values, as PyTorch draws them.
+  void reset_parameters();
+  std::string extra_repr() const override;
+
+  std::int64_t in1_features;
+  std::int64_t in2_features;
+  std::int64_t out_features;
+  Tensor& weight;  // [out, in1, in2]
+  Tensor& bias;    // [out], undefined with bias = false
+};
+
 }  // namespace dl::nn

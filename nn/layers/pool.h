@@ -1,6 +1,9 @@
-// MaxPool2d: the largest element of each window.
+// The largest elements or the means of windows: MaxPool2d, MaxPool1d, AvgPool1d,
+// AdaptiveMaxPool2d; resample.h has AvgPool2d.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "nn/functional/functional.h"
@@ -25,5 +28,59 @@ class MaxPool2d : public Module {
   IntPair kernel_size;
   MaxPool2dOptions options;
 };
+
+struct MaxPool1dOptions {
+  std::optional<std::int64_t> stride{};  // default: the window's size
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  bool ceil_mode = false;
+};
+// input [N, C, L] or [C, L] -> [.., L']
+class MaxPool1d : public Module {
+ public:
+  explicit MaxPool1d(std::int64_t window, MaxPool1dOptions given = {})
+      : kernel_size(window), options(given) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  std::int64_t kernel_size;
+  MaxPool1dOptions options;
+};
+
+struct AvgPool1dOptions {
+  std::optional<std::int64_t> stride{};  // default: the window's size
+  std::int64_t padding = 0;              // zeros on each side, at most half the window
+  bool ceil_mode = false;
+  bool count_include_pad = true;
+};
+// input [N, C, L] or [C, L] -> [.., L']
+class AvgPool1d : public Module {
+ public:
+  explicit AvgPool1d(std::int64_t window, AvgPool1dOptions given = {})
+      : kernel_size(window), options(given) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  std::int64_t kernel_size;
+  AvgPool1dOptions options;
+};
+
+// The largest elements of windows that divide the image into `size`; an element may be in two.
+class AdaptiveMaxPool2d : public Module {
+ public:
+  // A size of 0 leaves the input's, as None does in PyTorch.
+  explicit AdaptiveMaxPool2d(IntPair size) : output_size(size) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+
+  IntPair output_size;
+};
+
+namespace functional {
+Tensor max_pool1d(const Tensor& input, std::int64_t kernel_size, MaxPool1dOptions options = {});
+Tensor avg_pool1d(const Tensor& input, std::int64_t kernel_size, AvgPool1dOptions options = {});
+// A few operations for each element of the result, unless its sizes divide the input's.
+Tensor adaptive_max_pool2d(const Tensor& input, IntPair output_size);
+}  // namespace functional
 
 }  // namespace dl::nn

@@ -1,5 +1,6 @@
 #include "nn/layers/shape.h"
 
+#include "core/ops/shape.h"
 #include "nn/layers/repr.h"
 
 namespace dl::nn {
@@ -34,6 +35,24 @@ Tensor Unflatten::forward(const Tensor& input) {
 
 std::string Unflatten::extra_repr() const {
   return fmt::format("dim={}, unflattened_size={}", dim, python_tuple(unflattened_size));
+}
+
+Tensor PixelShuffle::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return pixel_shuffle(input, upscale_factor);
+}
+
+std::string PixelShuffle::extra_repr() const {
+  return fmt::format("upscale_factor={}", upscale_factor);
+}
+
+Tensor PixelUnshuffle::forward(const Tensor& input) {
+  check_not_moved("a call");
+  return pixel_unshuffle(input, downscale_factor);
+}
+
+std::string PixelUnshuffle::extra_repr() const {
+  return fmt::format("downscale_factor={}", downscale_factor);
 }
 
 }  // namespace dl::nn

@@ -1,4 +1,4 @@
-// Modules that compute nothing: Flatten, Unflatten, Identity.
+// Modules that only move elements: Flatten, Unflatten, PixelShuffle, PixelUnshuffle, Identity.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,22 @@ class Unflatten : public Module {
 
   std::int64_t dim;
   Shape unflattened_size;
+};
+
+// [..., C r r, H, W] as [..., C, H r, W r], and the reverse.
+class PixelShuffle : public Module {
+ public:
+  explicit PixelShuffle(std::int64_t factor) : upscale_factor(factor) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  std::int64_t upscale_factor;
+};
+class PixelUnshuffle : public Module {
+ public:
+  explicit PixelUnshuffle(std::int64_t factor) : downscale_factor(factor) {}
+  Tensor forward(const Tensor& input) override;
+  std::string extra_repr() const override;
+  std::int64_t downscale_factor;
 };
 
 class Identity : public Module {

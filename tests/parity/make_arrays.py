@@ -522,16 +522,16 @@ def torch_function(name, a, b):
         "elu": lambda x: F.elu(x, a),
         "softplus": lambda x: F.softplus(x, a, b),
         "hardtanh": lambda x: F.hardtanh(x, a, b),
+        "celu": lambda x: F.celu(x, a),
+        "softshrink": lambda x: F.softshrink(x, a),
+        "hardshrink": lambda x: F.hardshrink(x, a),
+        "threshold": lambda x: F.threshold(x, a, b),
         "clamp": lambda x: torch.clamp(x, a, b),
     }
     return others.get(name) or getattr(torch, name, None) or getattr(F, name)
 
 
 def elementwise():
-        "celu": lambda x: F.celu(x, a),
-        "softshrink": lambda x: F.softshrink(x, a),
-        "hardshrink": lambda x: F.hardshrink(x, a),
-        "threshold": lambda x: F.threshold(x, a, b),
     """core/elementwise: values and slopes of every row in float64, and the largest errors of PyTorch's own float32."""
     a = {}
     for columns in rows():
@@ -730,6 +730,15 @@ def layers():
         case(f"upsample_{name}", lambda input, options=options: F.interpolate(input, **options), input=image)
     for name, options in {"plain": dict(kernel_size=2), "ceil": dict(kernel_size=3, stride=2, padding=1, ceil_mode=True), "dilated": dict(kernel_size=2, stride=1, dilation=2)}.items():
         case(f"max_pool2d_{name}", lambda input, options=options: F.max_pool2d(input, **options), input=image)
+    for name, size in {"1": 1, "3x4": (3, 4), "none": (None, 2), "whole": (7, 3)}.items():
+        case(f"adaptive_max_pool2d_{name}", lambda input, size=size: F.adaptive_max_pool2d(input, size), input=image)
+    line = randn(2, 3, 9)
+    case("avg_pool1d", lambda input: F.avg_pool1d(input, 3, 2, 1, True, False), input=line)
+    case("max_pool1d", lambda input: F.max_pool1d(input, 3, 2, 1, 1, True), input=line)
+    case("zero_pad", lambda input: nn.ZeroPad2d((1, 2, 0, 3))(input), input=image)
+    case("constant_pad", lambda input: nn.ConstantPad1d(2, 3.5)(input), input=line)
+    case("reflection_pad", lambda input: nn.ReflectionPad2d(2)(input), input=image)
+    case("bilinear", lambda input, other, filters, bias: F.bilinear(input, other, filters, bias), input=randn(2, 4, 3), other=randn(2, 4, 5), filters=randn(6, 3, 5), bias=randn(6))
     case("conv1d", lambda input, filters, bias: F.conv1d(input, filters, bias, stride=2, padding=1, dilation=2, groups=2), input=randn(2, 4, 11), filters=randn(6, 2, 3), bias=randn(6))
     case("conv_transpose2d", lambda input, filters, bias: F.conv_transpose2d(input, filters, bias), input=randn(2, 4, 3, 4), filters=randn(4, 3, 3, 2), bias=randn(3))
     case("conv_transpose2d_all", lambda input, filters: F.conv_transpose2d(input, filters, None, (2, 3), (1, 0), (1, 2), 2, (2, 1)),
@@ -756,6 +765,11 @@ def layers():
         a[f"multihead.d_{name}"] = value.grad
     torch.manual_seed(123)
     a["dropout2d"] = nn.Dropout2d(0.3)(torch.ones(4, 5, 2, 3))
+    for layer, shape in ((nn.Dropout1d, (4, 5, 6)), (nn.Dropout3d, (4, 5, 2, 3, 2)), (nn.AlphaDropout, (4, 50))):
+        torch.manual_seed(123)
+        a[layer.__name__] = layer(0.3)(torch.ones(shape))
+    torch.manual_seed(123)
+    a["bilinear.start"] = nn.Bilinear(3, 4, 2).weight.detach()
     torch.manual_seed(123)
     a["embedding.start"] = nn.Embedding(5, 3, padding_idx=-2).weight.detach()
     text = "\n".join(str(m) for m in (
@@ -763,7 +777,11 @@ def layers():
         nn.LeakyReLU(0.2, inplace=True), nn.ELU(), nn.ELU(0.5, inplace=True), nn.Softplus(), nn.Softplus(2.0, 5.0), nn.Hardtanh(), nn.Hardtanh(-2.0, 3.0, True),
         nn.AvgPool2d(2), nn.AvgPool2d(3, 2, 1, ceil_mode=True), nn.AdaptiveAvgPool2d(1), nn.AdaptiveAvgPool2d((3, None)), nn.Conv1d(3, 4, 3, padding=1),
         nn.Conv1d(4, 4, 3, groups=2, bias=False), nn.ConvTranspose2d(3, 4, 2, stride=2), nn.ConvTranspose2d(3, 4, 3, 2, 1, 1, bias=False, dilation=2),
-        nn.Upsample(scale_factor=2), nn.Upsample((3, 4), mode="bilinear"), nn.Upsample(size=5)))
+        nn.Upsample(scale_factor=2), nn.Upsample((3, 4), mode="bilinear"), nn.Upsample(size=5), nn.Dropout1d(), nn.Dropout3d(0.2), nn.AlphaDropout(0.1), nn.SELU(),
+        nn.SELU(inplace=True), nn.CELU(), nn.CELU(0.5, True), nn.Softshrink(), nn.Hardshrink(0.25), nn.Threshold(0.1, 20.0), nn.Threshold(0.1, 20.0, True), nn.Tanhshrink(),
+        nn.PReLU(), nn.PReLU(4), nn.GLU(), nn.Softmin(1), nn.PixelShuffle(2), nn.PixelUnshuffle(3), nn.ZeroPad2d(1), nn.ZeroPad1d((1, 2)), nn.ConstantPad2d((1, 2, 3, 4), 3.5),
+        nn.ReflectionPad2d(2), nn.ReplicationPad3d(1), nn.CircularPad1d(2), nn.Bilinear(3, 4, 5), nn.MaxPool1d(3, 2, ceil_mode=True), nn.AvgPool1d(3), nn.AvgPool1d(3, 2, 1),
+        nn.AdaptiveMaxPool2d(5), nn.AdaptiveMaxPool2d((3, None)), nn.Identity()))
     a["text"] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
     return a
 
@@ -921,53 +939,6 @@ COMPOSED = {
     "clamp of integers by a half": (lambda: torch.clamp(i64(-5, 0, 3, 9), 0.5, 4), []),
     "masked_fill": (lambda x: x.masked_fill(x > 0.2, -3.5), [(3, 4)]),
     "masked_fill by a tensor": (lambda x, v: (x * 2).masked_fill(torch.tensor([True, False, True, False]), v), [(3, 4), ()]),
-    # truth and bits
-    "logical_and": (lambda a: torch.logical_and(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
-    "logical_or": (lambda a: torch.logical_or(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
-    "logical_xor": (lambda a: torch.logical_xor(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
-    "logical_not": (lambda a: torch.logical_not(a > 0), [(3, 4)]),
-    "bitwise_and": (lambda: i64(12, -5, 7) & i64(10, 6, -1), []),
-    "bitwise_or": (lambda: i64(12, -5, 7) | 9, []),
-    "bitwise_xor": (lambda: i64(12, -5, 7) ^ i64(10, 6, -1), []),
-    "bitwise_not": (lambda: ~i64(12, -5, 7), []),
-    "bits of bools": (lambda a: ((a > 0) & (a < 1)) | ~(a > -1) ^ (a > 1.5), [(3, 4)]),
-    "isnan": (lambda: torch.isnan(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
-    "isinf": (lambda: torch.isinf(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
-    "isfinite": (lambda: torch.isfinite(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
-    "isclose": (lambda: torch.isclose(torch.tensor([1., 1., float("nan"), float("inf"), 0.]), torch.tensor([1.000009, 1.0001, float("nan"), float("inf"), 1e-9])), []),
-    # indices
-    "gather": (lambda x: x.gather(1, i64(3, 0, 1, 1, 2, 2).view(3, 2)), [(3, 4)]),
-    "gather of a part": (lambda x: x.gather(0, i64(3, 0, 1, 1).view(2, 2)), [(4, 5)]),
-    "scatter": (lambda x, s: x.scatter(1, i64(3, 0, 1, 2, 2, 0).view(3, 2), s), [(3, 4), (3, 2)]),
-    "scatter a number": (lambda x: x.scatter(0, i64(1, 0, 1, 2).view(1, 4), 2.5), [(3, 4)]),
-    "scatter_add": (lambda x, s: x.scatter_add(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s), [(3, 4), (3, 2)]),
-    "index_add": (lambda x, s: x.index_add(1, i64(2, 0, 2), s, alpha=-1.5), [(3, 4), (3, 3)]),
-    "index_select": (lambda x: x.index_select(1, i64(2, 0, 2)), [(3, 4)]),
-    "take": (lambda x: x.take(i64(5, 0, -1, 5).view(2, 2)), [(3, 4)]),
-    "take_along_dim": (lambda x: x.take_along_dim(i64(3, 0).view(1, 2), 1), [(3, 4)]),
-    "masked_select": (lambda x: x.masked_select(torch.tensor([True, False, True, True])), [(3, 4)]),
-    "nonzero": (lambda a: torch.nonzero(a > 0.3), [(3, 4)]),
-    "one_hot": (lambda: F.one_hot(i64(2, 0, 1, 2).view(2, 2), 4), []),
-    "index with integers": (lambda x: x[1, -1], [(3, 4, 5)]),
-    "index with slices": (lambda x: x[1:, ::2, None, ..., -3:-1], [(3, 4, 5)]),
-    "index with a tensor": (lambda x: x[i64(2, 0, -1, 2)], [(3, 4)]),
-    "index with tensors": (lambda x: x[i64(2, 0).view(2, 1), :, i64(1, -1, 0)], [(3, 4, 5)]),
-    "index with adjacent tensors": (lambda x: x[:, i64(2, 0).view(2, 1), i64(1, -1, 0)], [(3, 4, 5)]),
-    "index with all kinds": (lambda x: x[1, ..., i64(1, -1, 0), None, 1:3], [(3, 4, 5, 6)]),
-    "index with a mask": (lambda x: x[x > 0.3], [(3, 4)]),
-    "index with a mask of rows": (lambda x: x[:, torch.tensor([True, False, True, True])], [(3, 4, 2)]),
-    "index_put_": (lambda x, v: index_put(x, (i64(2, 0, 1),), v), [(3, 4), (4,)]),
-    "index_put_ that adds": (lambda x, v: index_put(x, (i64(2, 0, 2), i64(1, 1, 1)), v, True), [(3, 4), (3,)]),
-    "assignment to slices": (lambda x, v: assigned(x, (slice(1, None), slice(None, None, 2)), v), [(3, 4), (2, 1)]),
-    "assignment to a mask": (lambda x: assigned(x, (x > 0.3).detach(), -1.0), [(3, 4)]),
-    "assignment to mixed places": (lambda x, v: assigned(x, (1, slice(None), i64(0, 3)), v), [(3, 4, 5), (4, 2)]),
-    # shapes
-    "split": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.split(2, 1))], 1), [(3, 5)]),
-    "split by sizes": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.split([1, 3, 0, 1], 1))], 1), [(3, 5)]),
-    "chunk": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.chunk(3, 0))], 0), [(7, 2)]),
-    "unbind": (lambda x: torch.stack([p * (i + 1) for i, p in enumerate(x.unbind(1))], 0), [(3, 4)]),
-    "movedim": (lambda x: x.movedim((0, 2), (-1, 0)), [(2, 3, 4)]),
-    "T": (lambda x: x.permute(2, 1, 0), [(2, 3, 4)]),
     "hypot": (torch.hypot, [(3, 1), (4,)]),
     "logaddexp": (torch.logaddexp, [(3, 1), (4,)]),
     "logaddexp2": (torch.logaddexp2, [(3, 1), (4,)]),
@@ -1008,9 +979,68 @@ COMPOSED = {
     "unique_consecutive": (lambda: torch.stack(torch.unique_consecutive(i64(3, 3, 1, 3, 3, 3), return_counts=True)), []),
     "bincount": (lambda: torch.bincount(i64(3, 1, 3, 0, 1), minlength=6), []),
     "bincount with weights": (lambda: torch.bincount(i64(3, 1, 3), torch.tensor([0.5, 1, 2])), []),
-    "mT": (lambda x: x.mT, [(2, 3, 4)]),
+    # truth and bits
     "bitwise_left_shift": (lambda: torch.bitwise_left_shift(i64(1, -2, 3, 4), i64(3, 70, -1, 63)), []),
     "bitwise_right_shift": (lambda: torch.bitwise_right_shift(i64(100, -2, 3, -5), i64(3, 70, -1, 1)), []),
+    "logical_and": (lambda a: torch.logical_and(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
+    "logical_or": (lambda a: torch.logical_or(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
+    "logical_xor": (lambda a: torch.logical_xor(a > 0, torch.tensor([0., 2., -1., float("nan")])), [(3, 4)]),
+    "logical_not": (lambda a: torch.logical_not(a > 0), [(3, 4)]),
+    "bitwise_and": (lambda: i64(12, -5, 7) & i64(10, 6, -1), []),
+    "bitwise_or": (lambda: i64(12, -5, 7) | 9, []),
+    "bitwise_xor": (lambda: i64(12, -5, 7) ^ i64(10, 6, -1), []),
+    "bitwise_not": (lambda: ~i64(12, -5, 7), []),
+    "bits of bools": (lambda a: ((a > 0) & (a < 1)) | ~(a > -1) ^ (a > 1.5), [(3, 4)]),
+    "isnan": (lambda: torch.isnan(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
+    "isinf": (lambda: torch.isinf(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
+    "isfinite": (lambda: torch.isfinite(torch.tensor([1., float("nan"), float("inf"), -float("inf"), 0.])), []),
+    "isclose": (lambda: torch.isclose(torch.tensor([1., 1., float("nan"), float("inf"), 0.]), torch.tensor([1.000009, 1.0001, float("nan"), float("inf"), 1e-9])), []),
+    # indices
+    "gather": (lambda x: x.gather(1, i64(3, 0, 1, 1, 2, 2).view(3, 2)), [(3, 4)]),
+    "gather of a part": (lambda x: x.gather(0, i64(3, 0, 1, 1).view(2, 2)), [(4, 5)]),
+    "scatter": (lambda x, s: x.scatter(1, i64(3, 0, 1, 2, 2, 0).view(3, 2), s), [(3, 4), (3, 2)]),
+    "scatter a number": (lambda x: x.scatter(0, i64(1, 0, 1, 2).view(1, 4), 2.5), [(3, 4)]),
+    "scatter_add": (lambda x, s: x.scatter_add(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s), [(3, 4), (3, 2)]),
+    "index_add": (lambda x, s: x.index_add(1, i64(2, 0, 2), s, alpha=-1.5), [(3, 4), (3, 3)]),
+    "index_select": (lambda x: x.index_select(1, i64(2, 0, 2)), [(3, 4)]),
+    "index_copy": (lambda x, s: x.index_copy(1, i64(2, 0, 3), s), [(3, 4), (3, 3)]),
+    "index_fill": (lambda x: x.index_fill(1, i64(2, 0, -1), -1.5), [(3, 4)]),
+    "index_fill by a tensor": (lambda x, v: x.index_fill(0, i64(2, 0), v), [(3, 4), ()]),
+    "masked_scatter": (lambda x, s: x.masked_scatter(torch.tensor([True, False, True, False]), s), [(3, 4), (7,)]),
+    **{f"scatter_reduce {kind}": (lambda x, s, kind=kind: x.scatter_reduce(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s, kind), [(3, 4), (3, 2)])
+       for kind in ("sum", "prod", "mean", "amax", "amin")},
+    **{f"scatter_reduce of the source alone, {kind}": (
+        lambda x, s, kind=kind: x.scatter_reduce(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s, kind, include_self=False), [(3, 4), (3, 2)])
+       for kind in ("sum", "prod", "mean", "amax", "amin")},
+    "scatter_reduce of zeros": (lambda x, s: torch.where(x > 1, 0, x).scatter_reduce(0, i64(1, 0, 1, 2, 1, 1, 1, 2).view(2, 4), torch.where(s > 0.5, 0, s), "prod"),
+                                [(3, 4), (2, 4)]),
+    "scatter_reduce of integers": (lambda: i64(7, 1, 2).scatter_reduce(0, i64(0, 0, 2), i64(3, -20, 8), "mean"), []),
+    "take": (lambda x: x.take(i64(5, 0, -1, 5).view(2, 2)), [(3, 4)]),
+    "take_along_dim": (lambda x: x.take_along_dim(i64(3, 0).view(1, 2), 1), [(3, 4)]),
+    "masked_select": (lambda x: x.masked_select(torch.tensor([True, False, True, True])), [(3, 4)]),
+    "nonzero": (lambda a: torch.nonzero(a > 0.3), [(3, 4)]),
+    "one_hot": (lambda: F.one_hot(i64(2, 0, 1, 2).view(2, 2), 4), []),
+    "index with integers": (lambda x: x[1, -1], [(3, 4, 5)]),
+    "index with slices": (lambda x: x[1:, ::2, None, ..., -3:-1], [(3, 4, 5)]),
+    "index with a tensor": (lambda x: x[i64(2, 0, -1, 2)], [(3, 4)]),
+    "index with tensors": (lambda x: x[i64(2, 0).view(2, 1), :, i64(1, -1, 0)], [(3, 4, 5)]),
+    "index with adjacent tensors": (lambda x: x[:, i64(2, 0).view(2, 1), i64(1, -1, 0)], [(3, 4, 5)]),
+    "index with all kinds": (lambda x: x[1, ..., i64(1, -1, 0), None, 1:3], [(3, 4, 5, 6)]),
+    "index with a mask": (lambda x: x[x > 0.3], [(3, 4)]),
+    "index with a mask of rows": (lambda x: x[:, torch.tensor([True, False, True, True])], [(3, 4, 2)]),
+    "index_put_": (lambda x, v: index_put(x, (i64(2, 0, 1),), v), [(3, 4), (4,)]),
+    "index_put_ that adds": (lambda x, v: index_put(x, (i64(2, 0, 2), i64(1, 1, 1)), v, True), [(3, 4), (3,)]),
+    "assignment to slices": (lambda x, v: assigned(x, (slice(1, None), slice(None, None, 2)), v), [(3, 4), (2, 1)]),
+    "assignment to a mask": (lambda x: assigned(x, (x > 0.3).detach(), -1.0), [(3, 4)]),
+    "assignment to mixed places": (lambda x, v: assigned(x, (1, slice(None), i64(0, 3)), v), [(3, 4, 5), (4, 2)]),
+    # shapes
+    "split": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.split(2, 1))], 1), [(3, 5)]),
+    "split by sizes": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.split([1, 3, 0, 1], 1))], 1), [(3, 5)]),
+    "chunk": (lambda x: torch.cat([p * (i + 1) for i, p in enumerate(x.chunk(3, 0))], 0), [(7, 2)]),
+    "unbind": (lambda x: torch.stack([p * (i + 1) for i, p in enumerate(x.unbind(1))], 0), [(3, 4)]),
+    "movedim": (lambda x: x.movedim((0, 2), (-1, 0)), [(2, 3, 4)]),
+    "T": (lambda x: x.permute(2, 1, 0), [(2, 3, 4)]),
+    "mT": (lambda x: x.mT, [(2, 3, 4)]),
     "unflatten": (lambda x: x.unflatten(1, (2, -1)), [(2, 6)]),
     "expand_as": (lambda x, y: x.expand_as(y) * y, [(3, 1), (3, 4)]),
     "view_as": (lambda x, y: x.view_as(y) * y, [(12,), (3, 4)]),
@@ -1027,23 +1057,16 @@ COMPOSED = {
     "diagonal": (lambda x: x.diagonal(1, 0, 2), [(3, 2, 4)]),
     "diag of a matrix": (lambda x: x.diag(-1), [(4, 3)]),
     "diag of a vector": (lambda x: x.diag(2), [(3,)]),
+    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 2, 3)]),
+    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 3), [(2, 3, 6)]),
+    "prelu": (F.prelu, [(2, 3, 4), (3,)]),
+    "prelu of one": (F.prelu, [(2, 3), (1,)]),
+    "glu": (lambda x: F.glu(x, 1), [(3, 4, 2)]),
     "pad": (lambda x: F.pad(x, (1, 2, 0, 3), value=0.5), [(2, 3, 4)]),
     "pad that cuts": (lambda x: F.pad(x, (-1, 2, 1, -2)), [(2, 3, 4)]),
     "pad by reflection": (lambda x: F.pad(x, (2, 1), mode="reflect"), [(2, 3, 4)]),
     "pad by replication": (lambda x: F.pad(x, (2, 3, 1, 0), mode="replicate"), [(2, 3, 4)]),
     "pad in a circle": (lambda x: F.pad(x, (2, 3), mode="circular"), [(2, 3, 4)]),
-    "index_copy": (lambda x, s: x.index_copy(1, i64(2, 0, 3), s), [(3, 4), (3, 3)]),
-    "index_fill": (lambda x: x.index_fill(1, i64(2, 0, -1), -1.5), [(3, 4)]),
-    "index_fill by a tensor": (lambda x, v: x.index_fill(0, i64(2, 0), v), [(3, 4), ()]),
-    "masked_scatter": (lambda x, s: x.masked_scatter(torch.tensor([True, False, True, False]), s), [(3, 4), (7,)]),
-    **{f"scatter_reduce {kind}": (lambda x, s, kind=kind: x.scatter_reduce(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s, kind), [(3, 4), (3, 2)])
-       for kind in ("sum", "prod", "mean", "amax", "amin")},
-    **{f"scatter_reduce of the source alone, {kind}": (
-        lambda x, s, kind=kind: x.scatter_reduce(1, i64(3, 3, 1, 2, 2, 2).view(3, 2), s, kind, include_self=False), [(3, 4), (3, 2)])
-       for kind in ("sum", "prod", "mean", "amax", "amin")},
-    "scatter_reduce of zeros": (lambda x, s: torch.where(x > 1, 0, x).scatter_reduce(0, i64(1, 0, 1, 2, 1, 1, 1, 2).view(2, 4), torch.where(s > 0.5, 0, s), "prod"),
-                                [(3, 4), (2, 4)]),
-    "scatter_reduce of integers": (lambda: i64(7, 1, 2).scatter_reduce(0, i64(0, 0, 2), i64(3, -20, 8), "mean"), []),
     # products
     "mm": (torch.mm, [(3, 4), (4, 5)]),
     "bmm": (torch.bmm, [(6, 3, 4), (6, 4, 5)]),
@@ -1057,6 +1080,7 @@ COMPOSED = {
     "matmul of integers": (lambda: torch.matmul(torch.arange(-6, 6).view(3, 4), torch.arange(8).view(4, 2)), []),
     # creation
     "linspace": (lambda: torch.linspace(-1, 2, 7, dtype=torch.float64), []),
+    "logspace": (lambda: torch.logspace(-1, 2, 7, base=2, dtype=torch.float64), []),
     "eye": (lambda: torch.eye(3, 4, dtype=torch.float64), []),
 }
 
@@ -1086,11 +1110,6 @@ def ones(*shape):
     return torch.ones(shape, requires_grad=True)
 
 
-    "pixel_shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 2, 3)]),
-    "pixel_unshuffle": (lambda x: F.pixel_unshuffle(x, 3), [(2, 3, 6)]),
-    "prelu": (F.prelu, [(2, 3, 4), (3,)]),
-    "prelu of one": (F.prelu, [(2, 3), (1,)]),
-    "glu": (lambda x: F.glu(x, 1), [(3, 4, 2)]),
 # What the tables of other topics do not have. The case of the same name in tests/core/ops/grad_fn_test.cc computes the same.
 GRAD_FN = {
     "add": lambda: ones(2) + ones(2), "add a number": lambda: ones(2) + 1, "sub": lambda: ones(2) - ones(2),
@@ -1109,7 +1128,6 @@ GRAD_FN = {
     "sum of all": lambda: ones(2, 3).sum(), "sum": lambda: ones(2, 3).sum(1), "mean of all": lambda: ones(2, 3).mean(), "mean": lambda: ones(2, 3).mean(1),
     "prod of all": lambda: ones(2, 3).prod(), "prod": lambda: ones(2, 3).prod(1), "max of all": lambda: ones(2, 3).max(), "max": lambda: ones(2, 3).max(1)[0],
     "min of all": lambda: ones(2, 3).min(), "min": lambda: ones(2, 3).min(1)[0], "amax": lambda: ones(2, 3).amax(1), "amin": lambda: ones(2, 3).amin(1),
-    "logspace": (lambda: torch.logspace(-1, 2, 7, base=2, dtype=torch.float64), []),
     "var": lambda: ones(2, 3).var(), "std": lambda: ones(2, 3).std(1), "norm": lambda: ones(2, 3).norm(), "logsumexp": lambda: ones(2, 3).logsumexp(1),
     "cumsum": lambda: ones(2, 3).cumsum(1), "sort": lambda: ones(3).sort()[0], "topk": lambda: ones(3).topk(2)[0],
     "softmax": lambda: ones(2, 3).softmax(1), "log_softmax": lambda: ones(2, 3).log_softmax(1), "dropout": lambda: F.dropout(ones(4), 0.5),

@@ -8,11 +8,15 @@
 #include "core/ops/embedding.h"
 #include "core/ops/resample.h"
 #include "nn/functional/functional.h"
+#include "nn/layers/activation.h"
 #include "nn/layers/activation_with.h"
 #include "nn/layers/attention.h"
 #include "nn/layers/conv_variants.h"
 #include "nn/layers/dropout.h"
 #include "nn/layers/embedding.h"
+#include "nn/layers/linear.h"
+#include "nn/layers/padding.h"
+#include "nn/layers/pool.h"
 #include "nn/layers/resample.h"
 #include "nn/layers/shape.h"
 #include "tests/core/ops/random_tensor.h"
@@ -37,6 +41,9 @@ Apply upsampled(const UpsampleOptions& options) {
 }
 Apply largest(IntPair window, F::MaxPool2dOptions options = {}) {
   return [=](const Inputs& in) { return F::max_pool2d(in["input"], window, options); };
+}
+Apply adaptive_largest(IntPair size) {
+  return [=](const Inputs& in) { return AdaptiveMaxPool2d(size)(in["input"]); };
 }
 Apply attention(const AttentionOptions& options) {
   return [=](const Inputs& in) {
@@ -71,6 +78,27 @@ std::map<std::string, Apply> layer_cases() {
       {"max_pool2d_plain", largest(2)},
       {"max_pool2d_ceil", largest(3, {.stride = 2, .padding = 1, .ceil_mode = true})},
       {"max_pool2d_dilated", largest(2, {.stride = 1, .dilation = 2})},
+      {"adaptive_max_pool2d_1", adaptive_largest(1)},
+      {"adaptive_max_pool2d_3x4", adaptive_largest({3, 4})},
+      {"adaptive_max_pool2d_none", adaptive_largest({0, 2})},
+      {"adaptive_max_pool2d_whole", adaptive_largest({7, 3})},
+      {"avg_pool1d",
+       [](const Inputs& in) {
+         return AvgPool1d(
+             3, {.stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false})(
+             in["input"]);
+       }},
+      {"max_pool1d",
+       [](const Inputs& in) {
+         return MaxPool1d(3, {.stride = 2, .padding = 1, .ceil_mode = true})(in["input"]);
+       }},
+      {"zero_pad", [](const Inputs& in) { return ZeroPad2d({1, 2, 0, 3})(in["input"]); }},
+      {"constant_pad", [](const Inputs& in) { return ConstantPad1d(2, 3.5)(in["input"]); }},
+      {"reflection_pad", [](const Inputs& in) { return ReflectionPad2d(2)(in["input"]); }},
+      {"bilinear",
+       [](const Inputs& in) {
+         return F::bilinear(in["input"], in["other"], in["filters"], in["bias"]);
+       }},
       {"conv1d",
        [](const Inputs& in) {
          return F::conv1d(in["input"], in["filters"], in["bias"],
@@ -185,6 +213,37 @@ TEST(Layers, PrintTheirArgumentsAsPyTorchDoes) {
   show(Upsample({.scale_factor = 2}));
   show(Upsample({.size = {{3, 4}}, .mode = UpsampleMode::kBilinear}));
   show(Upsample({.size = 5}));
+  show(Dropout1d());
+  show(Dropout3d(0.2));
+  show(AlphaDropout(0.1));
+  show(SELU());
+  show(SELU({.inplace = true}));
+  show(CELU());
+  show(CELU({.alpha = 0.5, .inplace = true}));
+  show(Softshrink());
+  show(Hardshrink(0.25));
+  show(Threshold(0.1, 20.0));
+  show(Threshold(0.1, 20.0, {.inplace = true}));
+  show(Tanhshrink());
+  show(PReLU());
+  show(PReLU({.num_parameters = 4}));
+  show(GLU());
+  show(Softmin(1));
+  show(PixelShuffle(2));
+  show(PixelUnshuffle(3));
+  show(ZeroPad2d(1));
+  show(ZeroPad1d({1, 2}));
+  show(ConstantPad2d({1, 2, 3, 4}, 3.5));
+  show(ReflectionPad2d(2));
+  show(ReplicationPad3d(1));
+  show(CircularPad1d(2));
+  show(Bilinear(3, 4, 5));
+  show(MaxPool1d(3, {.stride = 2, .ceil_mode = true}));
+  show(AvgPool1d(3));
+  show(AvgPool1d(3, {.stride = 2, .padding = 1}));
+  show(AdaptiveMaxPool2d(5));
+  show(AdaptiveMaxPool2d({3, 0}));
+  show(Identity());
   EXPECT_EQ(text, text_of(parity::Arrays("layers"), "text"));
 }
 
@@ -192,6 +251,16 @@ TEST(Layers, DrawPyTorchsNumbers) {
   const parity::Arrays arrays("layers");
   manual_seed(123);
   EXPECT_EQ(values<float>(Dropout2d(0.3)(ones({4, 5, 2, 3}))), arrays.get<float>("dropout2d"));
+  manual_seed(123);
+  EXPECT_EQ(values<float>(Dropout1d(0.3)(ones({4, 5, 6}))), arrays.get<float>("Dropout1d"));
+  manual_seed(123);
+  EXPECT_EQ(values<float>(Dropout3d(0.3)(ones({4, 5, 2, 3, 2}))), arrays.get<float>("Dropout3d"));
+  manual_seed(123);
+  const auto alpha = values<double>(AlphaDropout(0.3)(ones({4, 50})));
+  const auto wanted = arrays.get<float>("AlphaDropout");
+  for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(alpha[i], wanted[i], 1e-6) << i;
+  manual_seed(123);
+  EXPECT_EQ(values<float>(Bilinear(3, 4, 2).weight), arrays.get<float>("bilinear.start"));
   manual_seed(123);
   EXPECT_EQ(values<float>(Embedding(5, 3, {.padding_idx = -2}).weight),
             arrays.get<float>("embedding.start"));
