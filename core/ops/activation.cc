@@ -45,7 +45,8 @@ Tensor prelu(const Tensor& input, const Tensor& weight) {
            weight.sizes().str(), channels, input.sizes().str());
   Shape shape(input.sizes().size(), 1);
   if (shape.size() > 1) shape[1] = weight.numel();
-  return where(gt(input, 0.0), input, mul(weight.reshape(shape), input));
+  return detail::shown_as(where(gt(input, 0.0), input, mul(weight.reshape(shape), input)), input,
+                          "PreluKernelBackward0");
 }
 
 Tensor glu(const Tensor& input, std::int64_t dim) {
@@ -54,7 +55,8 @@ Tensor glu(const Tensor& input, std::int64_t dim) {
            "glu: the input has shape {}, wanted an even size in dimension {}", input.sizes().str(),
            dim);
   const std::int64_t half = input.size(dim) / 2;
-  return mul(input.narrow(dim, 0, half), sigmoid(input.narrow(dim, half, half)));
+  return detail::shown_as(mul(input.narrow(dim, 0, half), sigmoid(input.narrow(dim, half, half))),
+                          input, "GluBackward0");
 }
 
 Tensor softplus(const Tensor& input, double beta, double threshold) {

@@ -64,7 +64,7 @@ constexpr BinaryRule kCopysignRule{
       const Tensor ratio = div(copysign(a, b), a);
       return mul(g, where(eq(a, 0.0), 0.0, ratio));
     },
-    [](const Tensor&, const Tensor& a, const Tensor&) { return zeros_like(a); }};
+    [](const Tensor& g, const Tensor&, const Tensor&) { return zeros_like(g); }};
 
 constexpr BinaryRule kFmodRule{BinaryFn::kFmod, "FmodBackward1",
                                [](const Tensor& g, const Tensor&, const Tensor&) { return g; },

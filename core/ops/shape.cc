@@ -437,7 +437,9 @@ Tensor pixel_shuffle(const Tensor& input, std::int64_t upscale_factor) {
   shape[shape.size() - 1] = w * r;
   std::int64_t lead = 1;
   for (std::size_t d = 0; d + 3 < shape.size(); ++d) lead *= shape[d];
-  return input.reshape({lead, c, r, r, h, w}).permute({0, 1, 4, 2, 5, 3}).reshape(shape);
+  return detail::shown_as(
+      input.reshape({lead, c, r, r, h, w}).permute({0, 1, 4, 2, 5, 3}).reshape(shape), input,
+      "PixelShuffleBackward0");
 }
 
 Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor) {
@@ -457,7 +459,9 @@ Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor) {
   shape[shape.size() - 1] = w;
   std::int64_t lead = 1;
   for (std::size_t d = 0; d + 3 < shape.size(); ++d) lead *= shape[d];
-  return input.reshape({lead, c, h, r, w, r}).permute({0, 1, 3, 5, 2, 4}).reshape(shape);
+  return detail::shown_as(
+      input.reshape({lead, c, h, r, w, r}).permute({0, 1, 3, 5, 2, 4}).reshape(shape), input,
+      "PixelUnshuffleBackward0");
 }
 
 }  // namespace dl

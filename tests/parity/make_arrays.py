@@ -522,7 +522,8 @@ def torch_function(name, a, b):
         "elu": lambda x: F.elu(x, a),
         "softplus": lambda x: F.softplus(x, a, b),
         "hardtanh": lambda x: F.hardtanh(x, a, b),
-        "celu": lambda x: F.celu(x, a),
+        # as hardsigmoid: PyTorch takes 1 / alpha in float32
+        "celu": lambda x: torch.where(x > 0, x, a * torch.expm1(x / a)),
         "softshrink": lambda x: F.softshrink(x, a),
         "hardshrink": lambda x: F.hardshrink(x, a),
         "threshold": lambda x: F.threshold(x, a, b),
@@ -1169,6 +1170,7 @@ def grad_fn():
         y = torch_function(row[1], *(float(x) for x in (row[11:] or ("0", "0"))))(torch.full((2,), 0.5).requires_grad_())
         a[f"elementwise/{row[1]}"] = text(type(y.grad_fn).__name__)
     a["elementwise/hardsigmoid"] = text(type(F.hardsigmoid(ones(2)).grad_fn).__name__)  # not the stand-in of torch_function
+    a["elementwise/celu"] = text(type(F.celu(ones(2)).grad_fn).__name__)
     for case, (f, shapes) in COMPOSED.items():
         y = f(*(torch.full(shape, 0.5).requires_grad_() for shape in shapes))
         if y.requires_grad:
