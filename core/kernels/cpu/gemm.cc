@@ -37,6 +37,7 @@ void plain_gemm(const Gemm<T>& g, const AddProduct& add_product) {
 void gemm(const Gemm<float>& g) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) return clear(g);
+  if (is_rows_by_vector(g)) return rows_by_vector(g);
   if (is_small(g)) return small_gemm(g);
   const dnnl_status_t status =
       dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, 1.0F, g.a,

@@ -30,7 +30,9 @@ void gemm(const Gemm<float>& g);
 void gemm(const Gemm<double>& g);
 void gemm(const Gemm<std::int64_t>& g);
 
-// Whether gemm takes its own kernel for this product, and that kernel.
+// Whether gemm takes one of its own kernels for this product, and that kernel.
+bool is_rows_by_vector(const Gemm<float>& g) noexcept;
+void rows_by_vector(const Gemm<float>& g) noexcept;
 bool is_small(const Gemm<float>& g) noexcept;
 void small_gemm(const Gemm<float>& g) noexcept;
 

@@ -1,10 +1,12 @@
-// The kernel for products so small that calling a library costs more than computing them.
+// The kernels for products that a library's call, or its packing, makes slower: small ones, and a
+// matrix by a vector.
 //
-// C is computed in blocks of kRows x 2 vectors that stay in registers; B is packed one column panel
-// at a time, so that transposed and ragged matrices take the same inner loop.
+// A small C is computed in blocks of kRows x 2 vectors that stay in registers; B is packed one
+// column panel at a time, so that transposed and ragged matrices take the same inner loop.
 #include <algorithm>
 #include <cstdint>
 
+#include "core/device/parallel.h"
 #include "core/kernels/cpu/gemm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -109,6 +111,34 @@ void run(const Gemm<float>& g) {
   }
 }
 
+// Rows [begin, end) of a matrix times a vector: a dot product each, in four sums, so that additions
+// need not wait for each other.
+void run_rows_by_vector(const Gemm<float>& g, std::int64_t begin, std::int64_t end) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* const a = g.a + row * g.lda;
+    auto s0 = hn::Zero(d);
+    auto s1 = s0;
+    auto s2 = s0;
+    auto s3 = s0;
+    std::int64_t p = 0;
+    for (; p + 4 * lanes <= g.k; p += 4 * lanes) {
+      s0 = hn::MulAdd(hn::LoadU(d, a + p), hn::LoadU(d, g.b + p), s0);
+      s1 = hn::MulAdd(hn::LoadU(d, a + p + lanes), hn::LoadU(d, g.b + p + lanes), s1);
+      s2 = hn::MulAdd(hn::LoadU(d, a + p + 2 * lanes), hn::LoadU(d, g.b + p + 2 * lanes), s2);
+      s3 = hn::MulAdd(hn::LoadU(d, a + p + 3 * lanes), hn::LoadU(d, g.b + p + 3 * lanes), s3);
+    }
+    for (; p + lanes <= g.k; p += lanes) {
+      s0 = hn::MulAdd(hn::LoadU(d, a + p), hn::LoadU(d, g.b + p), s0);
+    }
+    float total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+    for (; p < g.k; ++p) total += a[p] * g.b[p];
+    float& c = g.c[row * g.ldc];
+    c = g.accumulate ? c + total : total;
+  }
+}
+
 }  // namespace
 }  // namespace dl::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -117,6 +147,21 @@ HWY_AFTER_NAMESPACE();
 namespace dl::kernels {
 
 HWY_EXPORT(run);
+
+bool is_rows_by_vector(const Gemm<float>& g) noexcept {
+  // Smaller ones take as long as in the kernel of small products.
+  constexpr std::int64_t kProducts = 16 * 1024;
+  return g.n == 1 && !g.transpose_a && (g.transpose_b || g.ldb == 1) && g.m * g.k >= kProducts;
+}
+
+HWY_EXPORT(run_rows_by_vector);
+
+void rows_by_vector(const Gemm<float>& g) noexcept {
+  constexpr std::int64_t kGrain = 32 * 1024;  // products worth a thread
+  parallel_for(g.m, kGrain / g.k + 1, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(run_rows_by_vector)(g, begin, end);
+  });
+}
 
 bool is_small(const Gemm<float>& g) noexcept {
   // Measured: below about this many products the packing costs less than oneDNN's call, its own

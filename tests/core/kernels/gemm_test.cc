@@ -75,6 +75,16 @@ TYPED_TEST(GemmOf, TakesEveryRemainderOfRowsAndColumns) {
   }
 }
 
+TYPED_TEST(GemmOf, MatricesByAVector) {
+  for (const std::int64_t k : {37, 64, 131, 400}) {
+    for (const bool accumulate : {false, true}) {
+      expect_product<TypeParam>(600, 1, k, false, true, accumulate, 3);
+      expect_product<TypeParam>(600, 1, k, false, false, accumulate);
+      expect_product<TypeParam>(600, 1, k, true, false, accumulate);
+    }
+  }
+}
+
 TYPED_TEST(GemmOf, EmptySumsClearOrKeep) {
   expect_product<TypeParam>(3, 4, 0, false, false, false);
   expect_product<TypeParam>(3, 4, 0, false, false, true);
