@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "core/ops/arithmetic.h"
@@ -80,12 +81,13 @@ TEST(Order, AgreesWithPyTorch) {
 
 TEST(Order, FewOfLongLinesWithOddNumbers) {
   const double nan = std::nan("");
+  const double infinity = std::numeric_limits<double>::infinity();
   for (const DType dtype : {DType::kBF16, DType::kF32, DType::kF64}) {
-    for (const double most : {0.0, -0.0, 1.0, INFINITY, nan}) {  // equal ones keep their order
+    for (const double most : {0.0, -0.0, 1.0, infinity, nan}) {  // equal ones keep their order
       Numbers numbers(1'000, most);
       numbers[7] = nan;
       numbers[500] = -nan;
-      numbers[501] = -INFINITY;
+      numbers[501] = -infinity;
       numbers[900] = most == 0.0 ? -most : 0.5;
       const Tensor x = tensor(numbers, {.dtype = dtype}).view({2, 500});
       for (const bool largest : {true, false}) {

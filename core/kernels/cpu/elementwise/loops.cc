@@ -13,7 +13,10 @@ namespace {
 constexpr std::int64_t kElementwiseGrain = 32 * 1024;  // elements worth a thread
 constexpr std::size_t kMostInputs = 3;
 
-using Block = std::array<std::uint64_t, kBlock>;
+// Elements that travel at once, in bytes: four such blocks fit into L1. With half as many, the
+// calls that each block takes cost bfloat16 a seventh of its time.
+constexpr std::int64_t kBlockBytes = 4096;
+using Block = std::array<std::uint64_t, kBlockBytes / sizeof(std::uint64_t)>;
 
 // True where a walk over the memory in order meets the same element of both.
 bool lie_alike(const Tensor& a, const Tensor& b) {
@@ -90,8 +93,9 @@ struct Operation {
     }
     const std::array<const void*, kMostInputs> begin{arguments.in[0], arguments.in[1],
                                                      arguments.in[2]};
-    for (std::int64_t i = 0; i < length; i += kBlock) {
-      arguments.count = std::min(kBlock, length - i);
+    const std::int64_t at_once = kBlockBytes / static_cast<std::int64_t>(carrier_width);
+    for (std::int64_t i = 0; i < length; i += at_once) {
+      arguments.count = std::min(at_once, length - i);
       for (std::size_t k = 0; k < input_count; ++k) {
         const Input& input = inputs[k];
         const std::int64_t input_step = step[k + 1];
