@@ -83,7 +83,7 @@ WeightedRandomSampler::WeightedRandomSampler(std::vector<double> weights, std::i
     : weights_(std::move(weights)), num_samples_(num_samples), options_(options) {
   DL_CHECK(num_samples >= 1, kInvalidArgument,
            "WeightedRandomSampler: num_samples is {}, wanted at least 1", num_samples);
-  random::check_multinomial(weights_, num_samples, options.replacement);
+  random::check_multinomial(std::span<const double>(weights_), num_samples, options.replacement);
 }
 
 std::vector<std::int64_t> WeightedRandomSampler::indices() {

@@ -15,14 +15,10 @@ void gather_lines(const Tensor& in, const Tensor& out, const Lines& rows, const 
   const ImageSize size = size_of_image(in);
   const T* const first = in.data<T>();
   T* to = out.data<T>();
-  const auto goes_by = [&](std::int64_t step) {
-    return columns.front() >= 0 && columns.back() >= 0 &&
-           std::ranges::adjacent_find(columns, [&](std::int64_t a, std::int64_t b) {
-             return b != a + step;
-           }) == columns.end();
-  };
-  const bool is_run = goes_by(1);
-  const bool is_mirrored = goes_by(-1);
+  const bool is_run = columns.front() >= 0 && columns.back() >= 0 &&
+                      std::ranges::adjacent_find(columns, [](std::int64_t a, std::int64_t b) {
+                        return b != a + 1;
+                      }) == columns.end();
   for (std::int64_t p = 0; p < planes_of(in); ++p) {
     for (const std::int64_t row : rows) {
       if (row < 0) {
@@ -32,11 +28,31 @@ void gather_lines(const Tensor& in, const Tensor& out, const Lines& rows, const 
       const T* const from = first + (p * size.height + row) * size.width;
       if (is_run) {
         to = std::copy_n(from + columns.front(), columns.size(), to);
-      } else if (is_mirrored) {
-        to = std::reverse_copy(from + columns.back(), from + columns.front() + 1, to);
       } else {
         for (const std::int64_t column : columns) *to++ = column < 0 ? fill : from[column];
       }
+    }
+  }
+}
+
+// Rows may lie apart in the image, as after a crop; the result is row-major.
+template <typename T>
+void mirror_rows(const Tensor& image, T* out) {
+  const std::size_t rank = image.sizes().size();
+  const std::int64_t width = image.size(-1);
+  const std::int64_t step = image.stride(-1);
+  const std::int64_t rows = image.numel() / width;
+  for (std::int64_t r = 0; r < rows; ++r, out += width) {
+    std::int64_t offset = 0;
+    std::int64_t rest = r;
+    for (std::size_t d = rank - 1; d-- > 0; rest /= image.sizes()[d]) {
+      offset += rest % image.sizes()[d] * image.strides()[d];
+    }
+    const T* const row = image.data<T>() + offset;
+    if (step == 1) {
+      std::reverse_copy(row, row + width, out);
+    } else {
+      for (std::int64_t x = 0; x < width; ++x) out[x] = row[(width - 1 - x) * step];
     }
   }
 }
@@ -95,7 +111,7 @@ std::int64_t planes_of(const Tensor& image) {
   return image.numel() / (size.height * size.width);
 }
 
-Tensor checked_image(const Tensor& image, std::string_view name) {
+void check_image(const Tensor& image, std::string_view name) {
   DL_CHECK(image.defined(), kInvalidArgument, "{}: the image is undefined", name);
   DL_CHECK(image.dim() >= 2 && image.numel() > 0, kShape,
            "{}: got an image {}, wanted [..., height, width] with at least 1 pixel", name,
@@ -104,7 +120,15 @@ Tensor checked_image(const Tensor& image, std::string_view name) {
            "{}: the image is on {}, wanted cpu", name, image.device().str());
   DL_CHECK(image.dtype() == DType::kF32 || image.dtype() == DType::kU8, kDType,
            "{}: got an image of {}, wanted f32 or u8", name, short_name(image.dtype()));
+}
+
+Tensor checked_image(const Tensor& image, std::string_view name) {
+  check_image(image, name);
   return image.detach().contiguous();
+}
+
+Tensor unchanged(const Tensor& image) {
+  return image.requires_grad() ? image.detach() : image;
 }
 
 ImageSize checked_size(ImageSize size, std::string_view name) {
@@ -156,6 +180,16 @@ Tensor gathered_pixels(const Tensor& image, const std::vector<std::int32_t>& pix
       for (const std::int32_t pixel : pixels) *to++ = pixel < 0 ? value : from[pixel];
     }
   });
+  return out;
+}
+
+Tensor mirrored(const Tensor& image) {
+  const Tensor out = empty(image.sizes(), {.dtype = image.dtype()});
+  if (image.dtype() == DType::kF32) {
+    mirror_rows<float>(image, out.data<float>());
+  } else {
+    mirror_rows<std::uint8_t>(image, out.data<std::uint8_t>());
+  }
   return out;
 }
 

@@ -17,9 +17,13 @@ ImageSize size_of_image(const Tensor& image);
 // The number of planes [height, width].
 std::int64_t planes_of(const Tensor& image);
 
-// Returns any tensor that is an image, contiguous and without history. Throws kInvalidArgument,
-// kShape or kDType if the tensor is not an image.
+// Throws kInvalidArgument, kShape or kDType if the tensor is not an image.
+void check_image(const Tensor& image, std::string_view name);
+// Returns any tensor that is an image, contiguous and without history. Throws as check_image()
+// does.
 Tensor checked_image(const Tensor& image, std::string_view name);
+// Returns any image with its own strides and memory, without history.
+Tensor unchanged(const Tensor& image);
 
 // Throws kInvalidArgument unless both sides are 1 to kMostSide pixels.
 ImageSize checked_size(ImageSize size, std::string_view name);
@@ -51,6 +55,9 @@ Tensor gathered(const Tensor& image, const Lines& rows, const Lines& columns, do
 // gathered() does.
 Tensor gathered_pixels(const Tensor& image, const std::vector<std::int32_t>& pixels, double fill,
                        std::string_view name);
+
+// Returns any image with its columns in reverse order.
+Tensor mirrored(const Tensor& image);
 
 // Returns a view.
 Tensor cropped(const Tensor& image, std::int64_t top, std::int64_t left, ImageSize size);

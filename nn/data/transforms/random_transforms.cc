@@ -56,13 +56,8 @@ RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(p) {
 }
 
 Tensor RandomHorizontalFlip::operator()(const Tensor& image) const {
-  const Tensor in = checked_image(image, "RandomHorizontalFlip");
-  if (!(uniform(0, 1) < p_)) return in;
-  const ImageSize size = size_of_image(in);
-  detail::Lines columns = detail::counted_lines(0, size.width);
-  std::ranges::reverse(columns);
-  return detail::gathered(in, detail::counted_lines(0, size.height), columns, 0,
-                          "RandomHorizontalFlip");
+  detail::check_image(image, "RandomHorizontalFlip");
+  return uniform(0, 1) < p_ ? detail::mirrored(image) : detail::unchanged(image);
 }
 
 RandomCrop::RandomCrop(ImageSize size, RandomCropOptions options)

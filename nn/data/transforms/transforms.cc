@@ -131,8 +131,9 @@ Tensor gaussian_blur(const Tensor& image, std::int64_t kernel_size, double sigma
 }
 
 Tensor ToTensor::operator()(const Tensor& image) const {
+  detail::check_image(image, "ToTensor");
+  if (image.dtype() == DType::kF32) return detail::unchanged(image);
   const Tensor in = checked_image(image, "ToTensor");
-  if (in.dtype() == DType::kF32) return in;
   const Tensor out = empty(in.sizes());
   to_unit({static_cast<const std::byte*>(in.data_ptr()), in.nbytes()},
           {out.data<float>(), static_cast<std::size_t>(out.numel())});

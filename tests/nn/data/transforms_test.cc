@@ -15,6 +15,7 @@
 #include "core/ops/shape.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"
+#include "tests/core/support.h"
 #include "tests/parity/arrays.h"
 
 namespace dl::data::transforms {
@@ -175,6 +176,21 @@ class Rolled : public Dataset {
   Tensor image_ = wanted("image");
   Transform transform_ = book();
 };
+
+TEST(Transforms, AFlipReadsACropAsItLies) {
+  Tensor image = empty({2, 5, 7});
+  for (std::int64_t i = 0; i < image.numel(); ++i) image.data<float>()[i] = static_cast<float>(i);
+  for (const DType dtype : {DType::kF32, DType::kU8}) {
+    const Tensor crop = CenterCrop(3)(image.to(dtype));
+    const Tensor mirrored = RandomHorizontalFlip(1)(crop);
+    for (const Tensor& x : {crop, crop.transpose(1, 2).contiguous().transpose(1, 2)}) {
+      EXPECT_EQ(values<float>(RandomHorizontalFlip(1)(x)), values<float>(mirrored));
+      EXPECT_EQ(values<float>(RandomHorizontalFlip(0)(x)), values<float>(crop));
+    }
+    EXPECT_EQ(values<float>(mirrored)[0], values<float>(crop)[2]);
+    EXPECT_EQ(RandomHorizontalFlip(0)(crop).data_ptr(), crop.data_ptr());
+  }
+}
 
 TEST(RandomTransforms, InALoaderGivePyTorchsBatchesIfAskedFor) {
   const DataLoader loader(Rolled(),

@@ -150,8 +150,8 @@ TEST(Norms, AnyNumberOfChannelsGivesWhatRowMajorDoes) {
     const Tensor numbers = random_tensor({3, channels, 61, 29}, DType::kF64);
     const Tensor scales = random_tensor({channels}, DType::kF64);
     const auto run = [&](const Tensor& x, DType dtype, bool training) {
-      const Tensor leaf = x.to(dtype).requires_grad_();
-      const Tensor scale = scales.to(dtype).requires_grad_();
+      const Tensor leaf = x.to(dtype).detach().requires_grad_();
+      const Tensor scale = scales.to(dtype).detach().requires_grad_();
       const Tensor shift = zeros({channels}, {.dtype = dtype}).requires_grad_();
       const Tensor y =
           batch_norm(leaf, zeros({channels}, {.dtype = dtype}), ones({channels}, {.dtype = dtype}),
