@@ -8,11 +8,12 @@
 // reads whole batches into their own memory, ahead of the loop by at most prefetch_factor batches a
 // worker. Workers open no parallel region. A batch's tensors belong to the caller.
 //
-// Errors: an exception that a dataset throws comes out of next() at the batch where it happened, in
-// order, and the epoch is then over. Its type is kept, whatever it is. The sample's index stands in
-// the text of a dl::Error, and of a standard exception that holds only a text (std::out_of_range).
-// Other exceptions come out as they were thrown, and the log names the sample. Exceptions of a
-// sampler come out of epoch() unchanged.
+// Errors: an exception that a dataset or a collate function throws comes out of next() at the batch
+// where it happened, in order, and the epoch is then over. Its type is kept, whatever it is. The
+// sample's index (of a stream or a collate function: the batch's) stands in the text of a
+// dl::Error, and of a standard exception that holds only a text (std::out_of_range). Other
+// exceptions come out as they were thrown, and the log names the sample. Exceptions of a sampler
+// come out of epoch() unchanged.
 //
 // The end of an epoch stops its workers after the samples that they are reading. If a read() does
 // not return within stop_timeout, the log names the sample and the thread is left behind. A dataset

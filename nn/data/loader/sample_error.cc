@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <typeinfo>
 
 #include "core/base/demangle.h"
@@ -19,6 +20,11 @@ std::string current_type() {
   const std::type_info* const type = abi::__cxa_current_exception_type();
   if (type == nullptr) return "an exception of another language";
   return demangled(type->name());
+}
+
+// Whose exception it is. A sample's number is known while the dataset reads that sample.
+std::string_view thrower(const SamplePlace& place) noexcept {
+  return place.sample ? "the dataset" : "the dataset or the collate function";
 }
 
 // Throws a Known with this text if `error` is exactly of this type: a derived class may hold more
@@ -45,12 +51,12 @@ void rethrow_for_sample(const std::exception_ptr& error, const SamplePlace& plac
     throw_if_exactly<std::runtime_error, std::range_error, std::overflow_error,
                      std::underflow_error, std::logic_error, std::domain_error,
                      std::invalid_argument, std::length_error, std::out_of_range>(thrown, text);
-    log::error("data loader: {}: the dataset threw {}: {}", text_of(place), current_type(),
+    log::error("data loader: {}: {} threw {}: {}", text_of(place), thrower(place), current_type(),
                thrown.what());
     throw;
   } catch (...) {
-    log::error("data loader: {}: the dataset threw {}, which is no std::exception", text_of(place),
-               current_type());
+    log::error("data loader: {}: {} threw {}, which is no std::exception", text_of(place),
+               thrower(place), current_type());
     throw;
   }
 }

@@ -1,4 +1,5 @@
-// How an exception from a dataset reaches the training loop: with its type, and with the sample.
+// How an exception from a dataset or a collate function reaches the training loop: with its type,
+// and with the sample or, from a stream or a collate function, the batch.
 //
 // An exception that holds only a text is thrown again with the sample in front of the text:
 // dl::Error, which keeps its kind, and the classes of <stdexcept>. Any other exception (a class of
@@ -15,7 +16,7 @@ namespace dl::data {
 
 struct SamplePlace {
   std::int64_t batch = 0;
-  std::optional<std::int64_t> sample{};  // nullopt: the exception came before the first sample
+  std::optional<std::int64_t> sample{};  // nullopt: while no sample was read
 };
 
 // "sample 17 (batch 3)", or "batch 3".

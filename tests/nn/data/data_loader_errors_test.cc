@@ -11,9 +11,12 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
+#include "core/autograd/function.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"
 #include "tests/nn/data/numbers.h"
 #include "tests/support/stderr_lines.h"
@@ -119,6 +122,66 @@ TEST(DataLoaderErrors, ThatAreNoStdExceptionReachTheLoop) {
               HasSubstr("data loader: sample 11 (batch 2): the dataset threw int, which is no "
                         "std::exception"));
   expect_thrown<Odd>([] { throw Odd{7}; }, [](const Odd& odd) { EXPECT_EQ(odd.value, 7); });
+}
+
+// Calls check(exception) with what the first next() throws, for no worker and for some.
+template <typename Thrown, typename Check>
+void expect_thrown_by_collate(const CollateFunction& collate, const Check& check) {
+  for (const int workers : {0, 2}) {
+    const DataLoader loader(Numbers(30),
+                            {.batch_size = 4, .num_workers = workers, .collate_fn = collate});
+    DataLoader::Epoch epoch = loader.epoch();
+    bool caught = false;
+    try {
+      epoch.next();
+    } catch (const Thrown& thrown) {
+      caught = true;
+      check(thrown);
+    }
+    EXPECT_TRUE(caught) << workers << " workers";
+  }
+}
+
+TEST(DataLoaderErrors, OfACollateFunctionKeepTheirTypeAndNameTheBatch) {
+  using Samples = std::vector<Sample>;
+  expect_thrown_by_collate<Error>(
+      [](const Samples&) -> Batch { throw_error(ErrorKind::kShape, "too wide"); },
+      [](const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kShape);
+        EXPECT_STREQ(error.what(), "batch 0: too wide");
+      });
+  expect_thrown_by_collate<std::invalid_argument>(
+      [](const Samples&) -> Batch { throw std::invalid_argument("too wide"); },
+      [](const std::invalid_argument& error) { EXPECT_STREQ(error.what(), "batch 0: too wide"); });
+  StderrLines log;
+  expect_thrown_by_collate<TornPage>([](const Samples&) -> Batch { throw TornPage(3); },
+                                     [](const TornPage& error) {
+                                       EXPECT_EQ(error.page, 3);
+                                       EXPECT_STREQ(error.what(), "a torn page");
+                                     });
+  EXPECT_THAT(log.line_with("TornPage"),
+              HasSubstr("data loader: batch 0: the dataset or the collate function threw "));
+}
+
+struct TornFunction : autograd::Function<TornFunction> {
+  static Tensor forward(autograd::AutogradContext* /*ctx*/, const Tensor& x) { return x.clone(); }
+  static autograd::TensorList backward(autograd::AutogradContext* /*ctx*/,
+                                       autograd::TensorList /*grads*/) {
+    throw TornPage(8);
+  }
+};
+
+// A dataset may run a backward pass of its own.
+TEST(DataLoaderErrors, OfHooksAndFunctionsOfAutogradKeepTheirType) {
+  expect_thrown<Odd>(
+      [] {
+        const Tensor x = ones({1}).requires_grad_();
+        x.register_hook([](const Tensor&) -> Tensor { throw Odd{9}; });
+        x.clone().backward();
+      },
+      [](const Odd& odd) { EXPECT_EQ(odd.value, 9); });
+  expect_thrown<TornPage>([] { TornFunction::apply(ones({1}).requires_grad_()).backward(); },
+                          [](const TornPage& error) { EXPECT_EQ(error.page, 8); });
 }
 
 TEST(DataLoaderErrors, AnIndexBeyondTheDatasetIsNamed) {
