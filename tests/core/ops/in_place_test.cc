@@ -4,6 +4,7 @@
 #include "core/memory/allocator.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 
