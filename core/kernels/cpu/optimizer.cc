@@ -30,47 +30,39 @@ void update_range(const OptimizerTensor& t, const Step& step, const Factors& giv
   using N = LanesOf<T>;
   const typename N::D d;
   const Factors f = given;  // no store below can change this copy
+  auto* const parameter = static_cast<T*>(t.parameter);
+  const auto* const gradient = static_cast<const T*>(t.gradient);
+  T* state[Step::kState];
+  for (int k = 0; k < Step::kState; ++k) state[k] = static_cast<T*>(t.state[k]);
+  const auto at = [&](const auto& load, const auto& store) HWY_ATTR {
+    N p = load(parameter);
+    N s[Step::kState];
+    for (int k = 0; k < Step::kState; ++k) {
+      if (state[k] != nullptr) s[k] = load(state[k]);
+    }
+    Rule::update(f, t.first_step, p, directed(step, load(gradient)), s);
+    store(p, parameter);
+    for (int k = 0; k < Step::kState; ++k) {
+      if (state[k] != nullptr) store(s[k], state[k]);
+    }
+  };
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr int kWritten = 1 + Step::kState;
-  HWY_ALIGN T pad[kWritten + 1][hn::MaxLanes(d)];
-  T* at[kWritten] = {static_cast<T*>(t.parameter)};
-  for (int k = 1; k < kWritten; ++k) at[k] = static_cast<T*>(t.state[k - 1]);
-  const auto* gradient = static_cast<const T*>(t.gradient);
-  std::int64_t whole = i + (end - i) / lanes * lanes;
-  const auto rest = static_cast<std::size_t>(end - whole);
-  T* tail[kWritten];
-  for (int k = 0; k < kWritten; ++k) tail[k] = at[k] == nullptr ? nullptr : at[k] + whole;
-  // The tail is computed in a padded copy, by the same instructions.
-  for (bool in_tail = false;; in_tail = true) {
-    for (; i < whole; i += lanes) {
-      N p(hn::LoadU(d, at[0] + i));
-      N s[Step::kState];
-      for (int k = 0; k < Step::kState; ++k) {
-        if (at[1 + k] != nullptr) s[k] = N(hn::LoadU(d, at[1 + k] + i));
-      }
-      Rule::update(f, t.first_step, p, directed(step, N(hn::LoadU(d, gradient + i))), s);
-      hn::StoreU(p.v, d, at[0] + i);
-      for (int k = 0; k < Step::kState; ++k) {
-        if (at[1 + k] != nullptr) hn::StoreU(s[k].v, d, at[1 + k] + i);
-      }
-    }
-    if (in_tail) break;
-    if (rest == 0) return;
-    for (int k = 0; k < kWritten; ++k) {
-      if (tail[k] == nullptr) continue;
-      hn::Store(hn::Zero(d), d, pad[k]);
-      std::copy_n(tail[k], rest, pad[k]);
-      at[k] = pad[k];
-    }
-    hn::Store(hn::Zero(d), d, pad[kWritten]);
-    std::copy_n(gradient + whole, rest, pad[kWritten]);
-    gradient = pad[kWritten];
-    i = 0;
-    whole = lanes;
+  for (; i + lanes <= end; i += lanes) {
+    at([&](const T* from) HWY_ATTR { return N(hn::LoadU(d, from + i)); },
+       [&](N x, T* to) HWY_ATTR { hn::StoreU(x.v, d, to + i); });
   }
-  for (int k = 0; k < kWritten; ++k) {
-    if (tail[k] != nullptr) std::copy_n(pad[k], rest, tail[k]);
-  }
+  const auto rest = static_cast<std::size_t>(end - i);
+  if (rest == 0) return;
+  HWY_ALIGN T pad[hn::MaxLanes(d)] = {};
+  at(
+      [&](const T* from) HWY_ATTR {
+        std::copy_n(from + i, rest, pad);
+        return N(hn::Load(d, pad));
+      },
+      [&](N x, T* to) HWY_ATTR {
+        hn::Store(x.v, d, pad);
+        std::copy_n(pad, rest, to + i);
+      });
 }
 
 // Elements from `begin` to `end` of the range that all tensors make.
