@@ -26,6 +26,7 @@
 
 #include "collectives/init/launch.h"
 #include "core/base/env.h"
+#include "core/base/limits.h"
 #include "core/base/number.h"
 #include "core/base/shell.h"
 #include "core/base/unique_fd.h"
@@ -35,7 +36,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLeastReportFd = 200;  // above the numbers of the descriptors that dlrun gives ranks
+// Descriptors that dlrun gives ranks lie below and above.
+constexpr int kLeastReportFd = 200;
+constexpr int kFirstFdOfRanks = 190;
 constexpr std::string_view kCame = "came ";
 constexpr std::string_view kFailed = "failed ";
 
@@ -215,6 +218,19 @@ struct Report {
   std::optional<SpawnError> failure;
 };
 
+UniqueFd make_report() {
+  UniqueFd made(::memfd_create("dlrun-spawn", MFD_CLOEXEC));
+  if (!made) throw_errno(errno, "spawn: memfd_create");
+  // O_APPEND keeps the lines of dlrun and the ranks apart.
+  if (::fcntl(made.get(), F_SETFL, O_APPEND) != 0) throw_errno(errno, "spawn: fcntl");
+  UniqueFd report(::fcntl(made.get(), F_DUPFD_CLOEXEC, kLeastReportFd));
+  if (report) return report;
+  // The limit of open files may lie below that number; dlrun raises its own.
+  report.reset(::fcntl(made.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (report && report.get() < kFirstFdOfRanks) return report;
+  throw_error(ErrorKind::kIo, "spawn: {}", system_error_text(EMFILE));
+}
+
 Report read_report(int fd) {
   std::ifstream file("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
   Report report;
@@ -256,14 +272,7 @@ void spawn(const std::function<void(int rank)>& function, int nprocs) {
            "call the function with dl::rank()",
            launch.rank, launch.world_size, launch.told_by);
 
-  UniqueFd made(::memfd_create("dlrun-spawn", MFD_CLOEXEC));
-  if (!made) throw_errno(errno, "spawn: memfd_create");
-  // O_APPEND keeps the lines of dlrun and the ranks apart.
-  const UniqueFd report(::fcntl(made.get(), F_DUPFD_CLOEXEC, kLeastReportFd));
-  if (!report || ::fcntl(report.get(), F_SETFL, O_APPEND) != 0) {
-    throw_errno(errno, "spawn: memfd");
-  }
-  made.reset();
+  const UniqueFd report = make_report();
   const std::vector<std::string> program = own_command_line();
   const std::string fd = std::to_string(report.get());
   std::vector<std::string> line = {find_dlrun(program.front()),

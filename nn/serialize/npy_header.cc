@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "nn/serialize/max_dims.h"
 
 namespace dl::nn {
 namespace {
@@ -63,7 +65,7 @@ class NpyDictionary {
         has_shape = true;
         header.shape = sizes();
       } else {
-        damaged(fmt::format("the key '{}' stands there", printable(key)));
+        damaged(fmt::format("the key {} stands there", quoted_name(key)));
       }
       if (next() != '}') expect(',', "a comma");
     }
@@ -132,6 +134,7 @@ class NpyDictionary {
     while (!take(')')) {
       next();
       shape.push_back(number());
+      if (shape.size() > kMaxDims) damaged(fmt::format("more than {} sizes", kMaxDims));
       if (next() != ')') expect(',', "a comma between sizes");
     }
     return shape;
@@ -151,8 +154,8 @@ class NpyDictionary {
     for (const Kind& kind : kRefusedKinds) {
       if (!code.empty() && kind.letter == code.front()) what = kind.what;
     }
-    throw_error(ErrorKind::kDType, "{} holds '{}' ({}), which dlrun does not have", name_,
-                printable(descr), what);
+    throw_error(ErrorKind::kDType, "{} holds {} ({}), which dlrun does not have", name_,
+                quoted_name(descr), what);
   }
 
   std::string_view text_;
@@ -194,9 +197,16 @@ NpyHeader parse_npy_header(std::span<const std::byte> head, std::uint64_t data_b
   NpyHeader header = NpyDictionary(text.substr(length_end(head)), name).read();
   std::uint64_t bytes = size_of(header.dtype);
   bool fits = true;
+  bool empty = false;
   for (const std::int64_t size : header.shape) {
-    fits = fits && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes);
+    empty = empty || size == 0;
+    // An empty array's strides are products of its other sizes.
+    fits =
+        fits &&
+        (size == 0 || !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) &&
+        bytes <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   }
+  if (empty) bytes = 0;
   DL_CHECK(fits, kParse, "{} announces more elements than memory can address", name);
   DL_CHECK(bytes <= data_bytes, kParse,
            "{} is truncated: its header announces {} bytes of elements, it has {}", name, bytes,
@@ -216,6 +226,8 @@ std::string format_npy_header(DType dtype, std::span<const std::int64_t> shape,
   DL_CHECK(!code.empty(), kDType,
            "{}: NumPy has no {}; convert the tensor first: x.to(DType::kF32)", name,
            short_name(dtype));
+  DL_CHECK(shape.size() <= kMaxDims, kShape, "{}: the tensor has {} dimensions, wanted at most {}",
+           name, shape.size(), kMaxDims);
   std::string sizes;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     sizes += fmt::format("{}{}", i == 0 ? "" : ", ", shape[i]);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "nn/serialize/max_dims.h"
 #include "nn/serialize/pickle_names.h"
 #include "nn/serialize/safetensors_header.h"
 
@@ -415,7 +416,7 @@ void PickleMachine::push_tensor(std::span<const PickleItem> args, bool typed) {
 
 std::vector<std::int64_t> PickleMachine::sizes_of(const PickleItem& item, std::string_view what) {
   std::vector<std::int64_t> sizes;
-  require(item.kind == Kind::kTuple && list_of(item).size() <= kMaxPickleDims,
+  require(item.kind == Kind::kTuple && list_of(item).size() <= kMaxDims,
           "has a tensor whose sizes or strides are no tuple, or more than 64");
   steps_ += list_of(item).size();
   for (const PickleItem& size : list_of(item)) {

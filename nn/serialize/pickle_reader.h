@@ -21,7 +21,6 @@ namespace dl::nn {
 // Opcodes of a pickle, and the size of its value when each reference is a copy of its own (a list
 // that stands twice counts twice; 16 bytes of text count as one).
 inline constexpr std::uint64_t kMaxPickleSteps = 20'000'000;
-inline constexpr std::size_t kMaxPickleDims = 64;  // of a tensor, as in PyTorch
 // Lists, tuples and dicts inside each other.
 inline constexpr int kMaxPickleDepth = 64;
 

@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "nn/serialize/max_dims.h"
 
 namespace dl::nn {
 namespace {
@@ -257,6 +258,9 @@ class HeaderReader {
 
   void add_entry(DType dtype, const std::string& name) {
     constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    DL_CHECK(tensor_.shape->size() <= kMaxDims, kParse,
+             "{}: tensor {} has {} dimensions, wanted at most {}", file_, name,
+             tensor_.shape->size(), kMaxDims);
     SafetensorsEntry entry{.name = std::move(tensor_.name),
                            .dtype = dtype,
                            .begin = (*tensor_.offsets)[0],

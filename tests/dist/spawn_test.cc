@@ -77,6 +77,13 @@ TEST(Spawn, ThrowsWhatTheFirstFailedRankThrew) {
   EXPECT_THAT(ended.err, Not(HasSubstr("no such data set")));
 }
 
+TEST(Spawn, NeedsNoMoreOpenFilesThanDlrun) {
+  const Ended ended =
+      end_of({"sh", "-c", "ulimit -Sn 64; exec " + program("spawn_probe") + " sum word"});
+  EXPECT_EQ(ended.code, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("word 0 sum 6\n"));
+}
+
 TEST(Spawn, NamesHowARankDied) {
   EXPECT_THAT(end_of_probe("kill").out, AllOf(HasSubstr("caught rank 1 exit code 137 "),
                                               HasSubstr("was killed by signal 9 (SIGKILL)")));

@@ -11,7 +11,10 @@ namespace dl::data {
 Picture decode_jpeg(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
 Picture decode_png(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
 
-// Allocates a black picture. Throws kParse unless the sizes are positive and within the limits.
+// Throws kParse unless the sizes are positive and within the limits.
+void check_size(std::int64_t height, std::int64_t width, std::string_view name,
+                PictureLimits limits);
+// Allocates a black picture. Throws as check_size() does.
 Picture picture_of(std::int64_t height, std::int64_t width, std::string_view name,
                    PictureLimits limits);
 // Copies one row of interleaved RGB pixels (3 * width bytes) into row `y` of the three planes.

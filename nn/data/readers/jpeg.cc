@@ -1,11 +1,18 @@
 #include <turbojpeg.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "core/base/error.h"
 #include "nn/data/readers/decoders.h"
 
 namespace dl::data {
+namespace {
+
+// A block of 8 x 8 pixels of a Huffman-coded file takes at least one bit.
+constexpr std::uint64_t kMostPixelsOfByte = 8 * 64;
+
+}  // namespace
 
 bool can_read_jpeg() noexcept {
   return true;
@@ -24,6 +31,11 @@ Picture decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Pic
            kParse, "{} is a damaged JPEG file: {}", name, tjGetErrorStr2(jpeg.get()));
   DL_CHECK(colours != TJCS_CMYK && colours != TJCS_YCCK, kNotImplemented,
            "{} is a JPEG file in CMYK, which is not read; convert it to RGB", name);
+  check_size(height, width, name, limits);
+  DL_CHECK(static_cast<std::uint64_t>(height) * static_cast<std::uint64_t>(width) <=
+               kMostPixelsOfByte * bytes.size(),
+           kParse, "{} announces {} x {} pixels, its {} bytes can hold at most {}", name, width,
+           height, bytes.size(), kMostPixelsOfByte * bytes.size());
   Picture picture = picture_of(height, width, name, limits);
   std::vector<unsigned char> rgb(picture.pixels.size());
   // A truncated file is only a warning to TurboJPEG; it must be an error here. A small file with

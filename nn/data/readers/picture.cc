@@ -8,11 +8,16 @@
 
 namespace dl::data {
 
-Picture picture_of(std::int64_t height, std::int64_t width, std::string_view name,
-                   PictureLimits limits) {
+void check_size(std::int64_t height, std::int64_t width, std::string_view name,
+                PictureLimits limits) {
   DL_CHECK(height > 0 && width > 0 && width <= limits.max_pixels / height, kParse,
            "{} announces {} x {} pixels, wanted 1 to {} in all", name, width, height,
            limits.max_pixels);
+}
+
+Picture picture_of(std::int64_t height, std::int64_t width, std::string_view name,
+                   PictureLimits limits) {
+  check_size(height, width, name, limits);
   return {.height = height,
           .width = width,
           .pixels = std::vector<std::byte>(3 * static_cast<std::size_t>(height * width))};

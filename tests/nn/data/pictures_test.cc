@@ -93,6 +93,14 @@ TEST(Picture, IsRefusedIfTheFileIsDamagedOrTooLarge) {
   if (!is_left_out("jpeg_rgb")) {
     EXPECT_EQ(refusal(file_of("jpeg_bomb")),
               "f announces 65500 x 65500 pixels, wanted 1 to 178956970 in all");
+    // The size stands behind the marker of the frame, its length and its precision.
+    Bytes large = file_of("jpeg_rgb");
+    const Bytes frame = bytes_of({0xFF, 0xC0});
+    const auto size = std::ranges::search(large, frame).begin() + 5;
+    std::ranges::copy(bytes_of({0x34, 0x41, 0x34, 0x41}), size);
+    EXPECT_EQ(refusal(large), "f announces 13377 x 13377 pixels, its " +
+                                  std::to_string(large.size()) + " bytes can hold at most " +
+                                  std::to_string(512 * large.size()));
     EXPECT_EQ(refusal(file_of("jpeg_cmyk")),
               "f is a JPEG file in CMYK, which is not read; convert it to RGB");
     EXPECT_THAT(refusal(cut("jpeg_rgb", 40)), HasSubstr("f is a damaged JPEG file: Premature end"));

@@ -151,12 +151,18 @@ TEST_F(Npy, SaysWhatIsWrongWithAFile) {
             "x.npy announces more elements than memory can address");
   EXPECT_THAT(shaped("(99999999999999999999,)"),
               HasSubstr("a size is larger than memory can address"));
+  EXPECT_EQ(shaped("(0, 4294967296, 4294967296)"),
+            "x.npy announces more elements than memory can address");
+  std::string sizes;
+  for (int i = 0; i < 65; ++i) sizes += "1,";
+  EXPECT_THAT(shaped("(" + sizes + ")"), HasSubstr("more than 64 sizes"));
   EXPECT_EQ(shaped("(1,)", 28),
             "x.npy has 24 bytes beyond its array; files of several arrays cannot be read");
   EXPECT_THAT(shaped("(-1,)"),
               HasSubstr("x.npy has a damaged .npy header: a size is missing (at byte"));
   EXPECT_THAT(shaped("(1 1)"), HasSubstr("a comma between sizes is missing"));
-  EXPECT_THAT(shaped("(1,), 'x': 1"), HasSubstr("the key 'x' stands there"));
+  EXPECT_THAT(shaped("(1,), 'x': 1"), HasSubstr("the key \"x\" stands there"));
+  EXPECT_THAT(shaped("(1,), 'x\nfake: line': 1"), HasSubstr("the key \"x\\x0afake: line\" stands"));
   EXPECT_THAT(shaped("(1,)} {"), HasSubstr("something follows the dictionary"));
   EXPECT_THAT(with("{'descr': '<f4', 'fortran_order': 1, 'shape': ()}"),
               HasSubstr("neither True nor False"));
@@ -164,7 +170,7 @@ TEST_F(Npy, SaysWhatIsWrongWithAFile) {
               HasSubstr("descr, fortran_order or shape is missing"));
   EXPECT_THAT(with("{'descr': '<f4"), HasSubstr("a dtype has no end"));
   EXPECT_THAT(with("{'descr': '<q7', 'fortran_order': True, 'shape': ()}"),
-              HasSubstr("'<q7' (a dtype that NumPy does not have)"));
+              HasSubstr("\"<q7\" (a dtype that NumPy does not have)"));
   std::string flags = npy_bytes("bool");
   flags.back() = 7;
   EXPECT_EQ(error_of(flags), "x.npy holds bool and other bytes than 0 and 1");

@@ -1,11 +1,14 @@
 #include "nn/serialize/safetensors.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,8 +16,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 
 #include "core/base/error.h"
+#include "core/base/unique_fd.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
 #include "nn/optim/adam.h"
@@ -144,6 +149,46 @@ TEST(AtomicFile, IsGoneOnceAWriteHasFailed) {
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, action);
   EXPECT_THAT(text, HasSubstr("/f: File too large"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(AtomicFile, WritesThroughALinkAndKeepsPermissions) {
+  const TemporaryDirectory dir;
+  const std::string target = dir.path() + "/target";
+  const std::string link = dir.path() + "/link";
+  std::filesystem::create_symlink("target", link);
+  const auto write = [&](const std::string& text) {
+    AtomicFile file(link);
+    file.write(std::as_bytes(std::span(text)));
+    file.commit();
+  };
+  write("first");  // the link dangles
+  EXPECT_EQ(content(target), "first");
+  constexpr auto kGroupToo = std::filesystem::perms{0664};
+  std::filesystem::permissions(target, kGroupToo);
+  write("second");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(content(target), "second");
+  EXPECT_EQ(std::filesystem::status(target).permissions(), kGroupToo);
+  std::filesystem::create_symlink("loop", dir.path() + "/loop");
+  EXPECT_THAT([&] { AtomicFile(dir.path() + "/loop"); },
+              ThrowsMessage<Error>(HasSubstr("/loop: Too many levels of symbolic links")));
+}
+
+TEST(AtomicFile, LeavesNothingOfAProcessThatIsKilled) {
+  const TemporaryDirectory dir;
+  if (!UniqueFd(::open(dir.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600))) {
+    GTEST_SKIP() << "the file system has no files without a name";
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(dir.path() + "/f");
+    file.write(std::vector<std::byte>(1000));
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
