@@ -1,10 +1,17 @@
 #include "rendezvous/grpc_support.h"
 
-#include <absl/base/internal/cycleclock.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/alarm.h>
 #include <grpcpp/completion_queue.h>
+
+// Not one of Abseil's public headers: a version may lack it.
+#if __has_include(<absl/base/internal/cycleclock.h>)
+#include <absl/base/internal/cycleclock.h>
+#define DL_HAS_CYCLE_CLOCK 1
+#else
+#define DL_HAS_CYCLE_CLOCK 0
+#endif
 
 #include <cerrno>
 #include <chrono>
@@ -97,6 +104,7 @@ void require_timers() {
 // When a thread first waits for one of gRPC's mutexes, Abseil measures the processor's frequency,
 // which takes 3 ms or longer and blocks all waiting threads. Measure it on a thread at the start.
 void measure_frequency() {
+#if DL_HAS_CYCLE_CLOCK
   static std::once_flag once;
   std::call_once(once, [] {
     try {
@@ -105,6 +113,7 @@ void measure_frequency() {
       // Abseil will measure it later.
     }
   });
+#endif
 }
 
 void shut_down(Library& grpc) {

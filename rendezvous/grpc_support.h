@@ -4,16 +4,17 @@
 #include <grpcpp/support/channel_arguments.h>
 #include <grpcpp/support/status.h>
 
-#if defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
-
 #include <exception>
 #include <memory>
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/sanitizers.h"
 #include "rendezvous/store_checks.h"
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace dl::rendezvous {
 

@@ -7,6 +7,8 @@
 #include <climits>
 #include <ctime>
 
+#include "core/base/sanitizers.h"
+
 namespace dl::collectives::shm {
 namespace {
 

@@ -17,6 +17,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/sanitizers.h"
+
 #if defined(__SANITIZE_THREAD__)
 #include <map>
 #include <mutex>

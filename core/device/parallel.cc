@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/sanitizers.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <thread>

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "core/base/error.h"
+#include "core/base/sanitizers.h"
 
 namespace dl::memory {
 namespace {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "core/base/sanitizers.h"
 #include "launcher/process/file_format.h"
 
 #if defined(__SANITIZE_ADDRESS__)

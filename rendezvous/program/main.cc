@@ -22,6 +22,7 @@
 #include "core/base/log.h"
 #include "core/base/number.h"
 #include "core/base/output.h"
+#include "core/base/sanitizers.h"
 #include "core/base/version.h"
 #include "rendezvous/net/job_key.h"
 #include "rendezvous/net/socket.h"

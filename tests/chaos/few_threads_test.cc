@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/sanitizers.h"
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"

@@ -15,6 +15,7 @@
 #include <map>
 #include <sstream>
 
+#include "core/base/sanitizers.h"
 #include "core/base/unique_fd.h"
 #include "tests/support/gate.h"
 #include "tests/support/process.h"

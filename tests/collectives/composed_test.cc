@@ -12,6 +12,7 @@
 #include "collectives/coalesced.h"
 #include "collectives/custom_reduce.h"
 #include "collectives/objects.h"
+#include "core/base/sanitizers.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/ranks.h"
 

@@ -26,6 +26,7 @@
 
 #include "collectives/init.h"
 #include "core/base/error.h"
+#include "core/base/sanitizers.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {

@@ -1,4 +1,5 @@
 #include "rendezvous/grpc_store.h"
+#include "core/base/sanitizers.h"
 
 #include <poll.h>
 #include <sys/resource.h>

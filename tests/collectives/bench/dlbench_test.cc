@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/bench/operation.h"
+#include "core/base/sanitizers.h"
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"
 #include "tests/support/program.h"

@@ -12,6 +12,7 @@
 
 #include "collectives/init.h"
 #include "core/base/error.h"
+#include "core/base/sanitizers.h"
 #include "tests/collectives/init/processes.h"
 #include "tests/support/temp_dir.h"
 

@@ -11,6 +11,7 @@
 #include "collectives/shm/layout.h"
 #include "collectives/shm/memories.h"
 #include "collectives/shm/segment.h"
+#include "core/base/sanitizers.h"
 #include "tests/collectives/patterns.h"
 #include "tests/collectives/shm/groups.h"
 

@@ -9,6 +9,7 @@
 #include "core/autograd/leaf.h"
 #include "core/autograd/record.h"
 #include "core/base/hook_handle.h"
+#include "core/base/sanitizers.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"

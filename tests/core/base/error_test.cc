@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "core/base/limits.h"
+#include "core/base/sanitizers.h"
 #include "core/base/terminate.h"
 
 namespace dl {

@@ -1,4 +1,5 @@
 #include "core/memory/allocator.h"
+#include "core/base/sanitizers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // cumsum, sort, argsort and topk against PyTorch's, and against the standard library's in every
 // dtype, layout and size.
 #include "core/ops/order.h"
+#include "core/base/sanitizers.h"
 
 #include <gtest/gtest.h>
 

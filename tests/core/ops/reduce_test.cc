@@ -1,5 +1,6 @@
 // Reductions, softmax, gathering and joining against naive references.
 #include "core/ops/reduce.h"
+#include "core/base/sanitizers.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/autograd/gradcheck.h"
+#include "core/base/sanitizers.h"
 #include "core/device/parallel.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/reduce.h"

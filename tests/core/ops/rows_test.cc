@@ -2,6 +2,7 @@
 // special values, the form in place, the method. The reference is the row's own float64 result, and
 // PyTorch's in tests/parity/arrays/elementwise.safetensors, where value and slope stand.
 #include "tests/core/ops/rows.h"
+#include "core/base/sanitizers.h"
 
 #include <gtest/gtest.h>
 
