@@ -8,7 +8,9 @@
 // Other threads may use the object until the process is gone. What they have called before goes on
 // while the object leaves. A new call, and an error that a call would throw, stops its thread
 // instead: it sleeps until the process is gone, because an uncaught error would change the exit
-// code.
+// code. A static destructor that joins such a thread would wait for ever. So the sleep also ends if
+// all objects have left and the thread in exit() has slept for 10 s without using its
+// processor: the call goes on and throws, because its object has left.
 //
 // A function must not drop the last reference to an object that has an AtExit. Thread-safety: any
 // thread; a Leaving belongs to its owner.
@@ -29,9 +31,10 @@ namespace dl::collectives {
 inline constexpr std::chrono::milliseconds kExitQuiet{300};
 inline constexpr std::chrono::seconds kExitTime{5};
 
-// Blocks for ever if another thread has called exit(). Call it without holding a lock.
+// If another thread has called exit(), blocks until the process is gone or exit() stands still, as
+// described above. Call it without holding a lock.
 void stay_if_exiting() noexcept;
-// Calls `call`; if it throws after another thread has called exit(), blocks for ever.
+// Calls `call`; if it throws, calls stay_if_exiting() first.
 template <typename F>
 decltype(auto) stay_or_throw(const F& call) {
   try {
@@ -44,13 +47,14 @@ decltype(auto) stay_or_throw(const F& call) {
 
 class AtExit {
  public:
+  // stay_if_exiting(); an object that the exiting thread itself makes leaves later in exit().
   explicit AtExit(std::function<void()> leave);
   ~AtExit();
   AtExit(const AtExit&) = delete;
   AtExit& operator=(const AtExit&) = delete;
 
-  // Blocks for ever if another thread has called exit() and the object has begun to leave. Call it
-  // without holding a lock, before the object begins an operation.
+  // stay_if_exiting() if the object has begun to leave. Call it without holding a lock, before the
+  // object begins an operation.
   void stay_if_leaving() const noexcept {
     if (is_leaving_.load()) stay_if_exiting();
   }

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <semaphore>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "collectives/at_exit.h"
 #include "collectives/init.h"
 #include "core/base/error.h"
 #include "tests/collectives/init/processes.h"
@@ -26,6 +28,22 @@ Ref<collectives::ProcessGroup>& kept() {
   return group;
 }
 
+// Joins its thread when static objects are destroyed.
+struct Joiner {
+  Joiner() = default;
+  ~Joiner() {
+    if (thread.joinable()) thread.join();
+  }
+  Joiner(const Joiner&) = delete;
+  Joiner& operator=(const Joiner&) = delete;
+  std::thread thread;
+};
+
+Joiner& joiner() {
+  static Joiner only;
+  return only;
+}
+
 // Three ranks, of which the last keeps the default group and does `leave`. The others' statuses: 0
 // if they hear in good time that it has left.
 std::vector<int> run_leaving(const std::string& backend, const std::function<int(Meet&)>& leave) {
@@ -35,6 +53,7 @@ std::vector<int> run_leaving(const std::string& backend, const std::function<int
     // Two nodes; the ranks of the first share memory in a hybrid group.
     if (backend == "hybrid") ::setenv("DLRUN_NODE_ID", rank == 2 ? "second" : "first", 1);
     kept();
+    joiner();
     init_process_group({.backend = backend,
                         .init_method = "file://" + directory.path() + "/meet",
                         .rank = rank,
@@ -159,6 +178,106 @@ TEST_P(LeavingWithTheGroupKept, ExitInAThreadDestroysNothingThatAnotherThreadUse
   for (int run = 0; run < 5; ++run) {
     ASSERT_EQ(run_exit_in_a_thread(GetParam(), true), (std::vector<int>{0, 0, 3}));
   }
+}
+
+// As run_leaving(); the last rank exits with code 4 while a thread that a static destructor joins
+// calls barriers.
+TEST_P(LeavingWithTheGroupKept, AStaticDestructorMayJoinAThreadThatIsBlockedByTheExit) {
+  EXPECT_EQ(run_leaving(GetParam(),
+                        [](Meet& others_know) {
+                          joiner().thread = std::thread([&others_know] {
+                            others_know.arrive_and_wait();
+                            try {
+                              for (;;) kept()->barrier()->wait();
+                            } catch (const Error&) {
+                            }
+                          });
+                          std::exit(4);
+                          return 0;
+                        }),
+            (std::vector<int>{0, 0, 4}));
+}
+
+TEST(AtExit, IsToldIfItIsMadeDuringExit) {
+  // Its destructor runs after leave_all().
+  struct MakesOne {
+    ~MakesOne() {
+      new collectives::AtExit([] { ::_exit(9); });
+    }
+  };
+  EXPECT_EQ(run_processes(1,
+                          [](int) {
+                            static MakesOne last;
+                            const collectives::AtExit first([] {});
+                            std::exit(3);
+                            return 0;
+                          }),
+            (std::vector<int>{9}));
+}
+
+TEST(AtExit, BlocksAThreadThatMakesOneDuringExit) {
+  // Its destructor runs after leave_all(), and another thread then makes an AtExit.
+  struct LetsGo {
+    ~LetsGo() {
+      exits->release();
+      // The thread blocks, or goes on and ends the process with 8.
+      const auto end = std::chrono::steady_clock::now() + 1s;
+      while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    }
+    std::binary_semaphore* exits;
+  };
+  EXPECT_EQ(run_processes(1,
+                          [](int) {
+                            static std::binary_semaphore exits{0};
+                            static LetsGo last{&exits};
+                            const collectives::AtExit first([] {});
+                            std::thread([] {
+                              exits.acquire();
+                              new collectives::AtExit([] {});
+                              ::_exit(8);
+                            }).detach();
+                            std::exit(3);
+                            return 0;
+                          }),
+            (std::vector<int>{3}));
+}
+
+TEST(AtExit, AForkedChildOfAnExitingProcessHasAnExitOfItsOwn) {
+  // Its destructor runs after leave_all().
+  struct Forks {
+    ~Forks() {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        std::thread([] {
+          const collectives::AtExit own([] {});
+          collectives::stay_if_exiting();
+          ::_exit(6);
+        }).join();
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      ::_exit(WEXITSTATUS(status));
+    }
+  };
+  EXPECT_EQ(run_processes(1,
+                          [](int) {
+                            static Forks last;
+                            const collectives::AtExit first([] {});
+                            std::exit(3);
+                            return 0;
+                          }),
+            (std::vector<int>{6}));
+}
+
+TEST(AtExit, WarnsOfWhatItsFunctionThrows) {
+  EXPECT_EQ(run_processes(1,
+                          [](int) {
+                            const collectives::AtExit number([] { throw 7; });
+                            const collectives::AtExit error([] { throw std::runtime_error("x"); });
+                            std::exit(3);
+                            return 0;
+                          }),
+            (std::vector<int>{3}));
 }
 
 TEST(Meet, EndsWhereAProcessHasEndedWithoutComing) {
