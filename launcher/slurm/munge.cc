@@ -1,22 +1,19 @@
 #include "launcher/slurm/munge.h"
 
 #include <dlfcn.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
-#include "core/base/env.h"
 #include "core/base/error.h"
 #include "launcher/slurm/ask.h"
+#include "launcher/slurm/slurm_conf.h"
 
 namespace dl::launcher {
 namespace {
@@ -66,22 +63,6 @@ MungeLibrary require_munge() {
   return *library;
 }
 
-std::string read_file(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Reads a file, because every node of a large job would ask SLURM's controller.
-std::string socket_of_file() {
-  if (const auto path = env::get(env::Var::kSlurmConf))
-    return munge_socket_in(read_file(path->c_str()));
-  // Debian's path, and the path at which slurmd keeps a file that it got from the controller.
-  for (const char* const path : {"/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"}) {
-    if (std::string socket = munge_socket_in(read_file(path)); !socket.empty()) return socket;
-  }
-  return "";
-}
-
 // "AuthInfo                = socket=/run/x,cred_expire=5" among SLURM's settings.
 std::string socket_of_controller() {
   return munge_socket_in(ask_program({"scontrol", "show", "config"}).text);
@@ -103,7 +84,7 @@ int with_socket(const MungeLibrary& munge, const std::function<int(void* context
     if (!socket.empty()) munge.set(context.get(), kMungeOptionSocket, socket.c_str());
     return call(context.get());
   };
-  const std::string first = socket_of_file();
+  const std::string first = munge_socket_in(read_slurm_conf());
   const int error = at(first);
   if (error == kMungeSuccess || error == kMungeReplayed) return error;
   const std::string second = socket_of_controller();
@@ -114,14 +95,17 @@ int with_socket(const MungeLibrary& munge, const std::function<int(void* context
 
 bool has_munge() {
   const std::optional<MungeLibrary> munge = open_munge();
-  if (!munge) return false;
-  std::string socket = socket_of_file();
-  if (socket.empty()) {
-    const Context context = make_context(*munge);
-    const char* usual = nullptr;
-    if (munge->get(context.get(), kMungeOptionSocket, &usual) == kMungeSuccess) socket = usual;
+  if (!munge || !may_use_munge(read_slurm_conf())) return false;
+  char* made = nullptr;
+  try {
+    const int error = with_socket(*munge, [&](void* context) {
+      return munge->encode(&made, context, nullptr, 0);  // munged answers
+    });
+    const std::unique_ptr<char, void (*)(void*)> credential(made, std::free);
+    return error == kMungeSuccess;
+  } catch (const Error&) {
+    return false;  // scontrol, which knows another socket, does not answer
   }
-  return ::access(socket.c_str(), F_OK) == 0;
 }
 
 std::string munge_seal(const std::string& text, std::chrono::seconds life) {
@@ -156,34 +140,6 @@ std::string munge_open(const std::string& credential) {
   DL_CHECK(uid == ::geteuid(), kAuthentication,
            "a credential of user {} came, wanted one of user {}", uid, ::geteuid());
   return {static_cast<const char*>(text.get()), static_cast<std::size_t>(std::max(size, 0))};
-}
-
-std::string munge_socket_in(std::string_view slurm_conf) {
-  constexpr std::string_view kName = "AuthInfo";
-  constexpr std::string_view kSocket = "socket=";
-  constexpr const char* kBlanks = " \t\r";
-  std::string socket;
-  while (!slurm_conf.empty()) {
-    const std::size_t end = slurm_conf.find('\n');
-    std::string_view line = slurm_conf.substr(0, end);
-    slurm_conf.remove_prefix(end == std::string_view::npos ? slurm_conf.size() : end + 1);
-    line = line.substr(0, line.find('#'));
-    line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-    if (line.size() < kName.size() || ::strncasecmp(line.data(), kName.data(), kName.size()) != 0) {
-      continue;
-    }
-    line.remove_prefix(kName.size());
-    const std::size_t equals = line.find_first_not_of(kBlanks);
-    if (equals == std::string_view::npos || line[equals] != '=') continue;
-    line.remove_prefix(equals + 1);
-    line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-    line = line.substr(0, line.find_first_of(kBlanks));
-    const std::size_t begin = line.find(kSocket);
-    const std::string_view path =
-        begin == std::string_view::npos ? "" : line.substr(begin + kSocket.size());
-    socket = path.substr(0, path.find(','));  // the last line counts
-  }
-  return socket;
 }
 
 }  // namespace dl::launcher

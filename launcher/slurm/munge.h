@@ -6,11 +6,10 @@
 
 #include <chrono>
 #include <string>
-#include <string_view>
 
 namespace dl::launcher {
 
-// Whether libmunge and the socket of munged are on this node.
+// Whether SLURM uses MUNGE, libmunge is on this node, and munged answers.
 bool has_munge();
 
 // A credential with `text` (at most 1 KiB), which can be opened within `life` (at most an hour).
@@ -20,9 +19,5 @@ std::string munge_seal(const std::string& text, std::chrono::seconds life);
 // The text; a credential can be opened several times. Throws Error{kAuthentication} if it is no
 // credential, was made by another user or on another cluster, or is too old.
 std::string munge_open(const std::string& credential);
-
-// munged's socket as SLURM's configuration file names it: "AuthInfo=socket=/run/x,cred_expire=5".
-// Empty: the file does not say.
-std::string munge_socket_in(std::string_view slurm_conf);
 
 }  // namespace dl::launcher

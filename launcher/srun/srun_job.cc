@@ -17,6 +17,7 @@
 #include "launcher/remote/hosts_job.h"
 #include "launcher/remote/ssh.h"
 #include "launcher/slurm/hostlist.h"
+#include "launcher/slurm/slurm_conf.h"
 #include "launcher/srun/srun_step.h"
 #include "launcher/srun/srun_task.h"
 
@@ -68,12 +69,12 @@ std::vector<std::string> line_of_srun(const std::string& dlrun, std::size_t node
                                    fmt::format("--ntasks={}", nodes),
                                    "--ntasks-per-node=1",
                                    "--mpi=none",
-                                   "--cpu-bind=none",
                                    "--overlap",
                                    "--quiet",
                                    "--mem=0",
                                    "--kill-on-bad-exit=0",
                                    "--export=ALL"};
+  if (may_bind_tasks(read_slurm_conf())) line.emplace_back("--cpu-bind=none");
   if (const auto gpus = gpus_of_a_node()) {
     line.push_back(fmt::format("--gpus-per-node={}", *gpus));
   }
@@ -85,7 +86,7 @@ std::vector<std::string> line_of_srun(const std::string& dlrun, std::size_t node
 // What srun would read, against its own options above. Before the warden, which starts srun.
 void clear_environment_for_srun() {
   for (const char* const name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE",
-                                 "SLURM_GPUS_PER_TASK", "SRUN_CPUS_PER_TASK"}) {
+                                 "SLURM_GPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND"}) {
     ::unsetenv(name);
   }
 }

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -93,6 +92,7 @@ std::optional<LinesToFront> connect_as_task_of_srun(CommandLine) {
   be_called_dlrun();
   const int node = static_cast<int>(env::require_int(Var::kSlurmNodeId));
   const std::string front = *env::get(Var::kSrunFront);
+  env::unset(Var::kSrunFront);  // a dlrun that a rank starts is on its own
   const std::size_t colon = std::min(front.find(':'), front.size());
   const auto port = read_number<std::uint16_t>(std::string_view(front).substr(0, colon));
   DL_CHECK(port.has_value(), kInvalidArgument, "{} does not begin with a port",
@@ -100,11 +100,8 @@ std::optional<LinesToFront> connect_as_task_of_srun(CommandLine) {
   std::optional<rendezvous::JobKey> key =
       key_from_credential(front.substr(std::min(colon + 1, front.size())));
   if (!key) key = key_from_input();
-  LinesToFront lines{.in = connect_back(*key, *port, /*to_agent=*/true, node),
-                     .out = connect_back(*key, *port, /*to_agent=*/false, node)};
-  // A dlrun that a rank starts is on its own.
-  ::unsetenv(std::string(env::name_of(Var::kSrunFront)).c_str());
-  return lines;
+  return LinesToFront{.in = connect_back(*key, *port, /*to_agent=*/true, node),
+                      .out = connect_back(*key, *port, /*to_agent=*/false, node)};
 }
 
 }  // namespace dl::launcher

@@ -20,7 +20,8 @@ constexpr std::string_view purpose_of(bool to_agent) {
 }
 
 // The value of DLRUN_SRUN_FRONT for the tasks of a step: "41234", or "41234:MUNGE:..." with the key
-// as a credential. The key comes on standard input, too, but srun passes that on 10 ms later.
+// as a credential. The key comes on standard input, too, but srun passes that on 10 ms later. May
+// run `scontrol`: call it before any thread exists, and not in an event loop.
 std::string front_for_tasks(std::uint16_t port, const rendezvous::JobKey& key);
 
 // Names this process dlrun for `ps` and `killall`: the user has started dlrun, not dlrun-srun.

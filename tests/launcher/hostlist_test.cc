@@ -2,8 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
 #include "core/base/error.h"
 #include "launcher/slurm/munge.h"
+#include "launcher/slurm/slurm_conf.h"
+#include "tests/support/temp_dir.h"
 
 namespace dl::launcher {
 namespace {
@@ -67,6 +73,33 @@ TEST(Munge, ListensWhereSlurmsConfigurationSays) {
         "#AuthInfo=socket=/run/a", "AuthInfo = (null)\n", "AuthInfo\n=x"}) {
     EXPECT_EQ(munge_socket_in(text), "") << text;
   }
+}
+
+TEST(Munge, IsNotThereIfItsDaemonDoesNotAnswerOrSlurmUsesAnotherMeans) {
+  const tests::TempDir folder;
+  const std::string conf = folder.path() + "/slurm.conf";
+  const std::string socket = folder.path() + "/socket";
+  std::ofstream(socket) << "";  // as a daemon that was killed leaves it
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", "/nonexistent", 1);  // no scontrol, which could name another socket
+  ::setenv("SLURM_CONF", conf.c_str(), 1);
+  std::ofstream(conf) << "AuthInfo=socket=" << socket << "\n";
+  EXPECT_FALSE(has_munge());
+  ::unsetenv("SLURM_CONF");
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_TRUE(may_use_munge(""));
+  EXPECT_TRUE(may_use_munge("AuthType=auth/munge\n"));
+  EXPECT_FALSE(may_use_munge("authtype = auth/slurm\n"));
+}
+
+TEST(Srun, IsAskedForNoBindingOnlyIfSlurmBinds) {
+  EXPECT_TRUE(may_bind_tasks(""));
+  EXPECT_TRUE(may_bind_tasks("ClusterName=x\nInclude /etc/slurm/more.conf\n"));
+  EXPECT_TRUE(may_bind_tasks("TaskPlugin=task/affinity,task/cgroup\n"));
+  EXPECT_TRUE(may_bind_tasks("TaskPlugin              = affinity\n"));
+  EXPECT_FALSE(may_bind_tasks("TaskPlugin=task/none\n"));
+  EXPECT_FALSE(may_bind_tasks("TaskPlugin=task/cgroup\n"));
+  EXPECT_FALSE(may_bind_tasks("ClusterName=x\n#TaskPlugin=task/affinity\nTaskPluginParam=None\n"));
 }
 
 }  // namespace

@@ -226,6 +226,16 @@ TEST_F(Slurm, InABatchScriptTheLineOfAWorkstationRunsOnAllNodes) {
   EXPECT_TRUE(cluster().is_swept());
 }
 
+TEST_F(Slurm, SrunHasNothingToSayOfALaunch) {
+  // The cluster binds no tasks, and srun says so at each mention of a binding.
+  tests::Process job({"salloc", "--quiet", "--nodes=2", "env", "SLURM_CPU_BIND=none",
+                      tests::program("dlrun"), "sh", "-c", "echo up${SLURM_CPU_BIND-}"},
+                     cluster().options());
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_THAT(job.out(), HasSubstr("[rank 0] up"));
+  EXPECT_EQ(job.err(), "");
+}
+
 // The node's clock may be wrong, or its munged may not run.
 TEST_F(Slurm, ATaskThatCannotOpenTheCredentialReadsTheKeyFromItsStandardInput) {
   const tests::TempDir bin;
