@@ -152,6 +152,10 @@ TEST(SafetensorsHeader, RefusesTensorsThatMakeNoSense) {
                  R"(f: tensor "a" has more elements than memory can address)");
   expect_refused(R"({"a":{"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})",
                  R"(f: tensor "a" has more elements than memory can address)", 0);
+  std::string sizes = "1";
+  for (int i = 0; i < 64; ++i) sizes += ",1";
+  expect_refused(R"({"a":{"dtype":"U8","shape":[)" + sizes + R"(],"data_offsets":[0,1]}})",
+                 R"(f: tensor "a" has 65 dimensions, wanted at most 64)");
   expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,0]}})",
                  R"(f: tensor "a" has data_offsets [1, 0], wanted a begin and an end)");
   expect_refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,24]}})",
