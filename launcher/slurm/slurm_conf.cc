@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kBlanks = " \t\r";
 
-std::string read_file(const std::string& path) {
+std::string content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -45,9 +45,9 @@ bool includes_files(std::string_view slurm_conf) {
 }  // namespace
 
 std::string read_slurm_conf() {
-  if (const auto path = env::get(env::Var::kSlurmConf)) return read_file(*path);
-  std::string text = read_file("/etc/slurm/slurm.conf");  // Debian's path
-  return text.empty() ? read_file("/run/slurm/conf/slurm.conf") : text;
+  if (const auto path = env::get(env::Var::kSlurmConf)) return content_of(*path);
+  std::string text = content_of("/etc/slurm/slurm.conf");  // Debian's path
+  return text.empty() ? content_of("/run/slurm/conf/slurm.conf") : text;
 }
 
 std::optional<std::string> setting_in(std::string_view slurm_conf, std::string_view name) {
