@@ -92,10 +92,10 @@ void move_running(const Tensor& running, const Tensor& value, double momentum) {
 Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var,
                        const Tensor& weight, const Tensor& bias, const Ref<BatchRanks>& ranks,
                        const BatchNormOptions& options) {
-  BatchNormPlan plan = plan_batch_norm(input, running_mean, running_var, weight, bias, options);
   DL_CHECK(options.training, kInvalidArgument,
            "sync_batch_norm: it only trains; in evaluation call batch_norm, which needs no other "
            "rank");
+  BatchNormPlan plan = plan_batch_norm(input, running_mean, running_var, weight, bias, options);
   DL_CHECK(!input.is_cuda(), kInvalidArgument, "sync_batch_norm: the input is on {}, wanted cpu",
            input.device().str());
   const Tensor x = laid_out(input, plan.format);

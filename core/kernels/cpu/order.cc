@@ -449,8 +449,7 @@ bool is_nan(T x) {
   return static_cast<OpMath<T>>(x) != static_cast<OpMath<T>>(x);
 }
 
-// Where the lower median of `size` elements stands. Equal ones are chosen among as by PyTorch,
-// which divides their indices by the same standard algorithm.
+// Where the lower median of `size` elements stands: any of those that equal it, as in PyTorch.
 template <typename T>
 std::int64_t median_place(const T* from, std::int64_t step, std::int64_t size, bool ignore_nan,
                           std::vector<std::int64_t>& order) {

@@ -404,7 +404,7 @@ TEST(Optimizer, RefusesAForeignState) {
   state = good;
   state.push_back({"state.7.momentum_buffer", ones({3})});
   EXPECT_ERROR(sgd.load_state_dict(state), kMismatch,
-               "SGD: load_state_dict: the state has 9 entries, of which 8 are known here; was it "
+               "SGD: load_state_dict: the state has 10 entries, of which 9 are known here; was it "
                "saved by another optimizer?");
   EXPECT_ERROR(SGD({params[0]}).load_state_dict(good), kMismatch,
                "SGD: load_state_dict: \"param_groups.0.params\" names 2 parameters, wanted 1");

@@ -96,12 +96,12 @@ TEST_F(Npy, IsWrittenAsNumPyWritesIt) {
 
 TEST_F(Npy, RefusesByNameWhatDlrunDoesNotHave) {
   const std::map<std::string, std::string> refused = {
-      {"complex", "'<c8' (complex numbers)"},
-      {"text", "'<U2' (text)"},
-      {"dates", "'<M8[D]' (dates)"},
-      {"raw", "'|V2' (raw records)"},
-      {"long_double", "'<f16' (floats of this width)"},
-      {"objects", "'|O' (Python objects)"},
+      {"complex", "\"<c8\" (complex numbers)"},
+      {"text", "\"<U2\" (text)"},
+      {"dates", "\"<M8[D]\" (dates)"},
+      {"raw", "\"|V2\" (raw records)"},
+      {"long_double", "\"<f16\" (floats of this width)"},
+      {"objects", "\"|O\" (Python objects)"},
       {"records", "records of several fields"}};
   for (const auto& [name, text] : refused) {
     EXPECT_EQ(error_of(npy_bytes("refused_" + name)),
