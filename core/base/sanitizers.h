@@ -1,5 +1,4 @@
-// GCC's names for a build with a sanitizer, which clang 19 does not define: __SANITIZE_ADDRESS__
-// and
+// GCC's names for builds with sanitizers, which clang 19 does not define: __SANITIZE_ADDRESS__ and
 // __SANITIZE_THREAD__. Include this file before you ask for one of them.
 #pragma once
 

@@ -18,7 +18,7 @@ Tensor cumsum(const Tensor& input, std::int64_t dim);
 Tensor cumprod(const Tensor& input, std::int64_t dim);
 
 // The median along a dimension, of an even number the lower of both in the middle, and where it
-// stands (int64; which of equal ones is PyTorch's choice). NaN is the median of any numbers among
+// stands (int64; any of equal ones). NaN is the median of any numbers among
 // which it is; nanmedian leaves it out. The gradient goes to that element. Of all elements: the
 // median alone, NaN of none; equal ones share its gradient evenly. Throws kIndex for a dimension of
 // size 0, kDType for bool.
