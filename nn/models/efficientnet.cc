@@ -150,9 +150,10 @@ Sequential features(const EfficientNetOptions& o) {
   };
   std::int64_t all_blocks = 0;
   for (const Stage& stage : kStages) all_blocks += blocks_of(stage);
-  Sequential result{conv_norm_silu(
+  Sequential result;
+  result.add(conv_norm_silu(
       {.in = 3, .out = channels(kStages[0].in, scale.width), .kernel = 3, .stride = 2},
-      scale.norm)};
+      scale.norm));
   std::int64_t number = 0;
   std::int64_t last = 0;
   for (Stage stage : kStages) {
