@@ -17,8 +17,8 @@ struct Way {
 
 // Shared memory has its own paths; their cost is that of copies and flags.
 Way way_over_shm(const Descriptor& d, int ranks, const Link& link) {
-  const bool is_crowded = ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
-  const shm::Plan plan = shm::make_plan(d, d.count, ranks, is_crowded);
+  const bool is_oversubscribed = ranks > ::sysconf(_SC_NPROCESSORS_ONLN);
+  const shm::Plan plan = shm::make_plan(d, d.count, ranks, is_oversubscribed);
   const auto parts = static_cast<double>(shm::parts_of(d.op, ranks));
   const double bytes = static_cast<double>(d.count * size_of(d.dtype)) * parts;
   const auto chunks = static_cast<double>(plan.chunks);

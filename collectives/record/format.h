@@ -118,7 +118,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // In `order`: a send or recv, and no collective.
 inline constexpr std::uint8_t kPointToPoint = 0x80;
-inline constexpr std::uint64_t kNobody = 0xffffff;  // in waits_for
+inline constexpr std::uint64_t kNoRank = 0xffffff;  // in waits_for
 
 inline constexpr std::size_t kBytes =
     sizeof(Header) + kGroups * sizeof(Group) + kSlots * sizeof(Slot);

@@ -43,7 +43,7 @@ std::uint64_t links(std::uint64_t waits_for, std::uint64_t algorithm, std::uint6
 }
 
 std::uint64_t rank_bits(std::int32_t rank) noexcept {
-  return rank < 0 ? kNobody : std::min<std::uint64_t>(static_cast<std::uint64_t>(rank), kNobody);
+  return rank < 0 ? kNoRank : std::min<std::uint64_t>(static_cast<std::uint64_t>(rank), kNoRank);
 }
 
 }  // namespace

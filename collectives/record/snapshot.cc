@@ -135,7 +135,7 @@ Operation read_slot(const Header& h, const Slot& s, const Timeline& times) {
   o.state = static_cast<State>(word & kStateBits);
   o.group = links >> 16 & 0xffff;
   o.hash = static_cast<std::uint16_t>(links);
-  o.waits_for = waits_for == kNobody ? -1 : static_cast<int>(waits_for);
+  o.waits_for = waits_for == kNoRank ? -1 : static_cast<int>(waits_for);
   if (algorithm != 0) o.algorithm = name(h.algorithms, algorithm, "algorithm");
   o.sequence = s.sequence.load(kRelaxed);
   o.count = s.count.load(kRelaxed);

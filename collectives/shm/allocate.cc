@@ -104,8 +104,8 @@ Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes) {
   return allocate_symmetric(bytes, {core_->memories()});
 }
 
-Ref<SymmetricMemory> Group::allocate_with(const Group& sister, std::size_t bytes) {
-  return allocate_symmetric(bytes, {core_->memories(), sister.core_->memories()});
+Ref<SymmetricMemory> Group::allocate_with(const Group& other, std::size_t bytes) {
+  return allocate_symmetric(bytes, {core_->memories(), other.core_->memories()});
 }
 
 Ref<SymmetricMemory> Group::allocate_symmetric(std::size_t bytes,

@@ -36,20 +36,20 @@ inline constexpr std::size_t kSlots = 32;
 // that the slots stay in the last-level cache beside the ranks' buffers. With four ranks on two
 // cores 16 MiB took 10 ms instead of 14.5, and 1 MiB took 400 us instead of 600. With eight ranks 1
 // MiB took 1.3 ms with four slots each, 1.6 with eight, 1.9 with 32.
-inline constexpr std::size_t kCrowdedSlots = 32;
+inline constexpr std::size_t kOversubscribedSlots = 32;
 inline constexpr std::size_t kLeastSlots = 4;
 
 // Number of slots that each of `ranks` ranks uses.
-constexpr std::size_t slots_in_use(std::size_t ranks, bool is_crowded) noexcept {
-  const std::size_t share = std::max(kCrowdedSlots / ranks, kLeastSlots);
-  return is_crowded ? std::min(share, kSlots) : kSlots;
+constexpr std::size_t slots_in_use(std::size_t ranks, bool is_oversubscribed) noexcept {
+  const std::size_t share = std::max(kOversubscribedSlots / ranks, kLeastSlots);
+  return is_oversubscribed ? std::min(share, kSlots) : kSlots;
 }
 
 // Up to this size an all_reduce takes one exchange: every rank stages its whole input and sums all
 // shares itself. This moves more bytes than dividing the sum among the ranks, but waits once less.
 // A wait costs thread switches if ranks outnumber cores, so the limit is higher then.
 inline constexpr std::size_t kExchangeBytes = 8 * 1024;
-inline constexpr std::size_t kCrowdedExchangeBytes = 32 * 1024;
+inline constexpr std::size_t kOversubscribedExchangeBytes = 32 * 1024;
 
 // If data flows one way, one side waits while the other copies a chunk. This many chunks, or chunks
 // of this size, let both sides copy at once: a broadcast of 64 KiB took 3.9 us instead of 4.5, one

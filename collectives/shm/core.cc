@@ -70,9 +70,9 @@ Core::Core(Links links, Options options)
     p.socket = std::move(from.socket);
     p.process = watch_process(p.who);
     parent_only_.add(p.socket.get());
-    is_crowded_ |= p.block->is_crowded;
+    is_oversubscribed_ |= p.block->is_oversubscribed;
   }
-  slots_ = slots_in_use(peers_.size(), is_crowded_);
+  slots_ = slots_in_use(peers_.size(), is_oversubscribed_);
   if (const auto& recorder = options_.recorder) {
     log_ = recorder->add_group({.name = options_.name,
                                 .backend = "shm",
@@ -101,14 +101,14 @@ void Core::submit(const Ref<Operation>& operation) {
   at_exit_.stay_if_leaving();
   Operation& op = *operation;
   const profiler::Span span = call_span(op.descriptor);
-  op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_crowded_);
+  op.plan = make_plan(op.descriptor, op.gives.longest(), size(), is_oversubscribed_);
   const bool is_inline = op.plan.path == Path::kInline;
   release_finished();
   if (is_closed()) {
     const std::lock_guard lock(submit_mutex_);
     refuse(op.descriptor);
   }
-  if (is_crowded_) note_cpu();
+  if (is_oversubscribed_) note_cpu();
   claim(op);
   const bool drives = take_role();
   try {
@@ -263,7 +263,7 @@ bool Core::drive(const Pending* wanted, Deadline until) {
     if (now >= next_look_) {
       next_look_ = now + kLookTime;
       look(now);
-      if (is_crowded_ && wanted != nullptr) spread();
+      if (is_oversubscribed_ && wanted != nullptr) spread();
     }
     if (until.has_passed(now) || visitors_.load() > 0) break;
     if (now - quiet_since >= policy.spin) {

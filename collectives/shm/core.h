@@ -164,7 +164,7 @@ class Core final : public RefCounted {
   void settle() noexcept;
   bool sleep(std::chrono::nanoseconds most);
 
-  // crowd.cc, used if ranks outnumber cores.
+  // oversubscribed.cc, used if ranks outnumber cores.
   void note_cpu() noexcept;
   // Driver: true if the front operation waits for a rank that cannot run before this one yields the
   // core. True also without a front operation: it is unknown on which CPU the peer of a message
@@ -275,7 +275,7 @@ class Core final : public RefCounted {
   const int rank_;
   const Options options_;
   const std::uint64_t salt_;
-  bool is_crowded_ = false;
+  bool is_oversubscribed_ = false;
   std::size_t slots_ = kSlots;  // slots in use; the same on all ranks
   std::vector<Peer> peers_;
   record::GroupRecorder log_;

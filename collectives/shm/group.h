@@ -42,9 +42,9 @@ class Group final : public ProcessGroup {
   Ref<SymmetricMemory> allocate_symmetric(std::size_t bytes) override;
   Ref<SymmetricMemory> register_symmetric(void* data, std::size_t bytes,
                                           Ref<RefCounted> owner) override;
-  // allocate_symmetric() for operations of this group and of `sister`, a group of the same ranks in
+  // allocate_symmetric() for operations of this group and of `other`, a group of the same ranks in
   // the same order that allocates no symmetric memory of its own.
-  Ref<SymmetricMemory> allocate_with(const Group& sister, std::size_t bytes);
+  Ref<SymmetricMemory> allocate_with(const Group& other, std::size_t bytes);
 
   void abort(std::string_view reason) noexcept override { core_->abort(reason); }
   std::exception_ptr error() const noexcept override { return core_->error(); }

@@ -86,8 +86,8 @@ struct Block {
   alignas(kApartBytes) Bell bell;
 
   // True if this rank shares its core with others; set before the segment is passed on.
-  alignas(kApartBytes) bool is_crowded;
-  // The CPU on which this rank last called an operation, if is_crowded; -1: not known.
+  alignas(kApartBytes) bool is_oversubscribed;
+  // The CPU on which this rank last called an operation, if is_oversubscribed; -1: not known.
   Atomic<std::int32_t> cpu;
 
   Counts counts[2];

@@ -66,7 +66,7 @@ class Arrivals {
   std::condition_variable changed_;
 };
 
-Segment make_own(const GroupOptions& options, bool is_crowded) {
+Segment make_own(const GroupOptions& options, bool is_oversubscribed) {
   auto* const reserved = dynamic_cast<Reserved*>(options.segment.get());
   DL_CHECK(reserved != nullptr || !options.segment, kInvalidArgument,
            "group '{}': segment was not made by reserve_shm_segment()", options.name);
@@ -75,7 +75,7 @@ Segment make_own(const GroupOptions& options, bool is_crowded) {
   DL_CHECK(segment.data() != nullptr, kInvalidArgument,
            "group '{}': its segment belongs to another group already", options.name);
   auto* const block = new (segment.data()) Block();
-  block->is_crowded = is_crowded;
+  block->is_oversubscribed = is_oversubscribed;
   block->cpu.store(-1, std::memory_order_relaxed);
   return segment;
 }
@@ -139,7 +139,7 @@ std::string text_of_lost_descriptor(const std::string& group, const Identity& fr
       group, from.text(), limit.rlim_cur);
 }
 
-Links connect_links(const GroupOptions& options, bool is_crowded) {
+Links connect_links(const GroupOptions& options, bool is_oversubscribed) {
   watch_for_stops();
   const Deadline deadline = connect_deadline(options);
   const rendezvous::JobKey key = options.key ? *options.key : open_key();
@@ -154,7 +154,7 @@ Links connect_links(const GroupOptions& options, bool is_crowded) {
               .peers = std::vector<Links::Peer>(static_cast<std::size_t>(options.size))};
   Links::Peer& own = links.peers[static_cast<std::size_t>(options.rank)];
   own.who = self;
-  own.segment = make_own(options, is_crowded);
+  own.segment = make_own(options, is_oversubscribed);
 
   Arrivals arrivals(options, links);
   rendezvous::Listener listener = rendezvous::listen_local();

@@ -54,6 +54,6 @@ std::string text_of_lost_descriptor(const std::string& group, const Identity& fr
 
 // Listens, publishes the address in the store, accepts higher ranks, connects to lower ones, and
 // exchanges segments. Throws what make_shm_group() throws.
-Links connect_links(const GroupOptions& options, bool is_crowded);
+Links connect_links(const GroupOptions& options, bool is_oversubscribed);
 
 }  // namespace dl::collectives::shm

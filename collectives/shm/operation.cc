@@ -62,7 +62,7 @@ Operation::Operation(Ref<Core> core, const Descriptor& what, std::chrono::nanose
                      Ref<RefCounted> owner, const void* from, Parts&& to_ranks, void* to,
                      Parts&& from_ranks) noexcept
     : Pending(std::move(core), what, time, std::move(owner)),
-      kind(sister_of(what.op)),
+      kind(fixed_count_of(what.op)),
       input(static_cast<const std::byte*>(from)),
       gives(std::move(to_ranks)),
       output(static_cast<std::byte*>(to)),

@@ -33,7 +33,7 @@ Parts Parts::of(std::span<const std::size_t> counts) {
   return parts;
 }
 
-OpKind sister_of(OpKind op) noexcept {
+OpKind fixed_count_of(OpKind op) noexcept {
   switch (op) {
     case OpKind::kAllGatherv:
       return OpKind::kAllGather;
@@ -56,8 +56,9 @@ std::size_t parts_of(OpKind op, int size) noexcept {
   return has_many ? static_cast<std::size_t>(size) : 1;
 }
 
-Plan make_plan(const Descriptor& what, std::size_t longest, int size, bool is_crowded) noexcept {
-  const OpKind kind = sister_of(what.op);
+Plan make_plan(const Descriptor& what, std::size_t longest, int size,
+               bool is_oversubscribed) noexcept {
+  const OpKind kind = fixed_count_of(what.op);
   const bool is_v_variant = kind != what.op;
   const std::size_t element = size_of(what.dtype);
   const std::size_t parts = parts_of(kind, size);
@@ -66,12 +67,12 @@ Plan make_plan(const Descriptor& what, std::size_t longest, int size, bool is_cr
   if (bytes <= (sums_all ? kInlineSumBytes : kInlineBytes) && !is_v_variant) {
     return {.payload = bytes};
   }
-  if (sums_all && bytes <= (is_crowded ? kCrowdedExchangeBytes : kExchangeBytes)) {
+  if (sums_all && bytes <= (is_oversubscribed ? kOversubscribedExchangeBytes : kExchangeBytes)) {
     return {.path = Path::kExchange, .chunk = longest, .chunks = 1};
   }
   const std::size_t line = kLineBytes / element;
   std::size_t most = kSlotBytes / element / parts / line * line;
-  if (flows_one_way(kind) && !is_crowded) {
+  if (flows_one_way(kind) && !is_oversubscribed) {
     const std::size_t least = std::max(kOneWayChunkBytes / element / parts / line * line, line);
     // For a v-variant this rank does not know the other ranks' counts, so it must not choose by its
     // own.

@@ -68,16 +68,18 @@ class Parts {
 };
 
 // The fixed-count form of a v-variant, which takes the same path; any other operation itself.
-OpKind sister_of(OpKind op) noexcept;
+OpKind fixed_count_of(OpKind op) noexcept;
 
 // Number of parts side by side in what a rank gives: the number of ranks if each gets a different
-// part (reduce_scatter, scatter, all_to_all), else 1. `op` must not be a v-variant (see sister_of).
+// part (reduce_scatter, scatter, all_to_all), else 1. `op` must not be a v-variant (see
+// fixed_count_of).
 std::size_t parts_of(OpKind op, int size) noexcept;
 
 // `longest`: elements of the longest part that this rank gives. It may differ between ranks for a
 // v-variant only: then they agree on the number of chunks when all have called (Claim).
-// `is_crowded`: ranks outnumber the cores; the same on all ranks.
-Plan make_plan(const Descriptor& what, std::size_t longest, int size, bool is_crowded) noexcept;
+// `is_oversubscribed`: ranks outnumber the cores; the same on all ranks.
+Plan make_plan(const Descriptor& what, std::size_t longest, int size,
+               bool is_oversubscribed) noexcept;
 
 // The elements of a part that lie in chunk k; empty after the part's end.
 inline Range piece_of(Range part, std::size_t k, const Plan& plan) noexcept {

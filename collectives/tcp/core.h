@@ -244,7 +244,7 @@ class Core final : public RefCounted {
   std::vector<Identity> departed() const;
 
   // presence.cc
-  bool nobody_is_here() const noexcept;
+  bool are_all_gone() const noexcept;
   void look_for_silence(Engine::Clock::time_point now);
   void look_at_processes(Engine::Clock::time_point now);
   void look_at_ended_peers(Engine::Clock::time_point now);

@@ -31,7 +31,7 @@ bool is_same(const Identity& a, const Identity& b) noexcept {
 
 }  // namespace
 
-bool Core::nobody_is_here() const noexcept {
+bool Core::are_all_gone() const noexcept {
   return std::none_of(peers_.begin(), peers_.end(), [this](const Peer& p) {
     return is_other(p) && p.state == Peer::State::kHere;
   });
@@ -114,7 +114,7 @@ void Core::look_at_ended_peers(Clock::time_point now) {
     for (const Ref<Message>& message : messages_) {
       const bool is_awaited =
           message->peer == p.who.rank ||
-          (message->peer == kAnySource && (p.state == Peer::State::kGone || nobody_is_here()));
+          (message->peer == kAnySource && (p.state == Peer::State::kGone || are_all_gone()));
       if (!is_awaited) continue;
       if (side_ended ? has_left || is_gone || p.is_late : p.has_exited && p.is_late) {
         return fail_gone(p, *message);

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "collectives/calls.h"
-#include "collectives/shm/crowd.h"
 #include "collectives/shm/layout.h"
 #include "collectives/shm/links.h"
+#include "collectives/shm/oversubscribed.h"
 #include "collectives/shm/plan.h"
 #include "collectives/shm/ring.h"
 #include "collectives/shm/segment.h"
@@ -47,7 +47,7 @@ TEST(ShmLayout, IsTheOneInTheProtocol) {
   EXPECT_EQ(offsetof(Block, consumed), 2816u);
   EXPECT_EQ(offsetof(Block, called), 2944u);
   EXPECT_EQ(offsetof(Block, bell), 7168u);
-  EXPECT_EQ(offsetof(Block, is_crowded), 7296u);
+  EXPECT_EQ(offsetof(Block, is_oversubscribed), 7296u);
   EXPECT_EQ(offsetof(Block, cpu), 7300u);
   EXPECT_EQ(offsetof(Block, counts), 7424u);
   EXPECT_EQ(kSlots, 32u);
@@ -119,7 +119,7 @@ TEST(ShmPlan, CountsOverFourGiBAreOrdinary) {
     const shm::Plan plan =
         make_plan({.count = kCount, .op = op, .dtype = DType::kU8}, kCount, 3, false);
     ASSERT_EQ(plan.path, Path::kChunks);
-    EXPECT_LE(plan.chunk * parts_of(sister_of(op), 3), kSlotBytes);
+    EXPECT_LE(plan.chunk * parts_of(fixed_count_of(op), 3), kSlotBytes);
     const std::size_t counts[] = {kCount, 7, kCount};
     const Parts parts[] = {Parts::whole(kCount), Parts::of_each(kCount), Parts::of(counts)};
     const std::size_t begins[] = {0, 2 * kCount, kCount + 7};

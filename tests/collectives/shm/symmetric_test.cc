@@ -24,7 +24,7 @@ using namespace shm;
 // Above the exchange, also where ranks share cores: in one chunk of the slots, and in several.
 constexpr std::size_t kOneChunk = 12'007;  // f32
 constexpr std::size_t kManyChunks = 100'003;
-static_assert(kOneChunk * 4 > kCrowdedExchangeBytes && kOneChunk * 4 < kSlotBytes);
+static_assert(kOneChunk * 4 > kOversubscribedExchangeBytes && kOneChunk * 4 < kSlotBytes);
 
 void put_in(std::byte* to, const Bytes& from) {
   std::copy(from.begin(), from.end(), to);
@@ -51,7 +51,7 @@ TEST_P(SymmetricMemories, AllReduceOfEveryDTypeAndOperation) {
     for (const DType dtype : kAllDTypes) {
       for (const ReduceOp op : kAllOps) {
         if (!allowed(dtype, op) || !exact(dtype, op, size)) continue;
-        const std::size_t count = kCrowdedExchangeBytes / size_of(dtype) + 1003;
+        const std::size_t count = kOversubscribedExchangeBytes / size_of(dtype) + 1003;
         // Ranks' offsets may differ.
         std::byte* const x = memory->data() + 8 * rank;
         put_in(x, filled(dtype, rank, count));

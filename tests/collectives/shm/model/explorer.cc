@@ -564,7 +564,7 @@ class Explorer {
       return true;
     World& next = at(depth + 1);
     bool all_done = true;
-    bool nobody_could = true;
+    bool none_could = true;
     for (std::size_t r = 0; r < size_; ++r) {
       if (world.ranks[r].core.is_done(run.program)) continue;
       all_done = false;
@@ -577,12 +577,12 @@ class Explorer {
         path_.emplace_back(r, choices);
         if (outcome == kWrong) return false;
         if (outcome == kBlocked) continue;
-        nobody_could = false;
+        none_could = false;
         if (!go_on(depth + 1)) return false;
       } while (choices.advance());
     }
     if (all_done) ++result_.ends;
-    if (all_done || !nobody_could) return true;
+    if (all_done || !none_could) return true;
     run.error = "nobody goes on:";
     for (std::size_t r = 0; r < size_; ++r) {
       if (!world.ranks[r].core.is_done(run.program)) run.error += " rank " + std::to_string(r);

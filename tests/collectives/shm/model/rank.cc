@@ -135,11 +135,11 @@ bool Core::talk() {
 void Core::begin(const Call& call) {
   front_ = {};
   front_.descriptor = {.sequence = called_ + 1,
-                       .count = sister_of(call.op) == call.op ? call.count : 0,
+                       .count = fixed_count_of(call.op) == call.op ? call.count : 0,
                        .root = call.root,
                        .op = call.op,
                        .dtype = DType::kI64};
-  front_.kind = sister_of(call.op);
+  front_.kind = fixed_count_of(call.op);
   set_parts(front_, call, rank_, size());
   front_.input = model::input(rank_, called_);
   front_.output = model::output(rank_, called_);

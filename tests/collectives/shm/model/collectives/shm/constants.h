@@ -26,7 +26,7 @@ struct Slots {
 inline constexpr Slots kSlots;
 
 inline constexpr std::size_t kExchangeBytes = 64;
-inline constexpr std::size_t kCrowdedExchangeBytes = 64;
+inline constexpr std::size_t kOversubscribedExchangeBytes = 64;
 inline constexpr std::size_t kOneWayChunks = 2;
 inline constexpr std::size_t kOneWayChunkBytes = 64;
 inline constexpr std::size_t kSumBlockBytes = 32;

@@ -1,5 +1,5 @@
 // Core's functions for ranks that outnumber the cores: they track which ranks share a core.
-#include "collectives/shm/crowd.h"
+#include "collectives/shm/oversubscribed.h"
 
 #include <sched.h>
 
