@@ -116,6 +116,15 @@ function(dl_report what value)
   set_property(GLOBAL APPEND PROPERTY DLRUN_REPORT "${what}|${value}")
 endfunction()
 
+# dl_report_optional(WHAT CONDITION VALUE OTHERWISE): VALUE if the variable CONDITION is true.
+function(dl_report_optional what condition value otherwise)
+  if(${condition})
+    dl_report("${what}" "${value}")
+  else()
+    dl_report("${what}" "${otherwise}")
+  endif()
+endfunction()
+
 function(dl_print_summary)
   get_property(rows GLOBAL PROPERTY DLRUN_REPORT)
   message(STATUS "")
