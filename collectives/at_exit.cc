@@ -1,20 +1,15 @@
 #include "collectives/at_exit.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/base/exit_watch.h"
 #include "core/base/fork.h"
 #include "core/base/log.h"
-#include "core/base/process_stat.h"
 
 namespace dl::collectives {
 namespace {
@@ -25,30 +20,14 @@ std::vector<AtExit*>* at_exit_objects = nullptr;
 const ForkMark* at_exit_process = nullptr;
 constinit std::atomic<std::uint64_t> at_exit_count{0};
 bool is_registered = false;  // leave_all() will run
-constinit std::atomic<bool> process_exits{false};
-constinit std::atomic<bool> has_said_goodbye{false};
-constinit std::atomic<pid_t> exiting_thread{0};
-constinit thread_local bool is_exiting_thread = false;
+constinit ExitWatch process_exit;
 constinit thread_local Leaving* leaving_of_thread = nullptr;
-
-constexpr std::chrono::seconds kExitStands{10};
-constexpr std::chrono::seconds kLookEvery{1};
-
-ProcessStat stat_of_exiting_thread() noexcept {
-  try {
-    return read_stat("/proc/self/task/" + std::to_string(exiting_thread.load()));
-  } catch (const std::exception&) {
-    return {};  // no memory: it counts as one that moves
-  }
-}
 
 }  // namespace
 
 void leave_all() noexcept {
   if (at_exit_process == nullptr || at_exit_process->is_in_child()) return;
-  is_exiting_thread = true;
-  exiting_thread.store(::gettid());
-  process_exits.store(true);
+  process_exit.begin();
   const std::lock_guard lock(at_exit_mutex);
   is_registered = false;
   while (!at_exit_objects->empty()) {
@@ -58,19 +37,11 @@ void leave_all() noexcept {
     newest->run();
     newest->has_left_.store(true);
   }
-  has_said_goodbye.store(true);
+  process_exit.end();
 }
 
 void stay_if_exiting() noexcept {
-  if (!process_exits.load() || is_exiting_thread || at_exit_process->is_in_child()) return;
-  ProcessStat before;
-  for (auto asleep = kLookEvery * 0; asleep < kExitStands;) {
-    std::this_thread::sleep_for(kLookEvery);
-    ProcessStat now = stat_of_exiting_thread();
-    const bool stands = has_said_goodbye.load() && now.state == 'S' && now.cpu_s == before.cpu_s;
-    asleep = stands ? asleep + kLookEvery : kLookEvery * 0;
-    before = std::move(now);
-  }
+  if (process_exit.has_begun() && !at_exit_process->is_in_child()) process_exit.stay();
 }
 
 void AtExit::keep(Ref<RefCounted> object) noexcept {
@@ -90,9 +61,7 @@ AtExit::AtExit(std::function<void()> leave)
   if (at_exit_objects == nullptr || at_exit_process->is_in_child()) {
     // Objects that a forked child has inherited belong to its parent, and so does its exit().
     at_exit_objects = new std::vector<AtExit*>();
-    process_exits.store(false);
-    has_said_goodbye.store(false);
-    is_exiting_thread = false;
+    process_exit.reset();
     at_exit_process = new ForkMark();
   }
   // During exit(), too: a destructor may make an object after leave_all() has run.

@@ -3,8 +3,11 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 
 #include "core/base/error.h"
+#include "core/kernels/cpu/dnnl/call.h"
 
 namespace dl::kernels {
 namespace {
@@ -32,6 +35,19 @@ void plain_gemm(const Gemm<T>& g, const AddProduct& add_product) {
   }
 }
 
+// oneDNN generates code for a kind of product at the first one: it looks at the transpositions, the
+// accumulation and the size.
+void guard_new_kind(const Gemm<float>& g) noexcept {
+  constinit static std::atomic<std::uint64_t> guarded{0};
+  const auto flops = static_cast<std::uint64_t>(g.m * g.n * g.k);
+  const int size = std::min(static_cast<int>(std::bit_width(flops)) / 4, 7);
+  const int kind =
+      size * 8 + (g.transpose_a ? 4 : 0) + (g.transpose_b ? 2 : 0) + (g.accumulate ? 1 : 0);
+  const std::uint64_t bit = std::uint64_t{1} << kind;
+  if ((guarded.load(std::memory_order_relaxed) & bit) != 0) return;
+  if ((guarded.fetch_or(bit) & bit) == 0) DnnlCall::guard_new_code();
+}
+
 }  // namespace
 
 void gemm(const Gemm<float>& g) {
@@ -39,12 +55,14 @@ void gemm(const Gemm<float>& g) {
   if (g.k == 0) return clear(g);
   if (is_rows_by_vector(g)) return rows_by_vector(g);
   if (is_small(g)) return small_gemm(g);
+  const DnnlCall call;
   const dnnl_status_t status =
       dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', g.m, g.n, g.k, 1.0F, g.a,
                  g.lda, g.b, g.ldb, g.accumulate ? 1.0F : 0.0F, g.c, g.ldc);
   DL_CHECK(status == dnnl_success, kInternal,
            "matmul: oneDNN refused f32 [{}, {}] x [{}, {}] with status {}", g.m, g.k, g.k, g.n,
            static_cast<int>(status));
+  guard_new_kind(g);
 }
 
 void gemm(const Gemm<double>& g) {

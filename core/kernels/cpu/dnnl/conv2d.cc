@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/dnnl/call.h"
 #include "core/kernels/cpu/dnnl/primitive.h"
 #include "core/kernels/lru_cache.h"
 
@@ -145,8 +146,15 @@ void run(const Key& key, const Make& make, std::initializer_list<const void*> da
   // A thread's own, so that no lock is needed and ranks may run as threads.
   thread_local LruCache<Key, DnnlPrimitive> cache(256);
   const Conv2dShape& s = key.shape;
+  const DnnlCall call;
   try {
-    cache.get(key, [&] { return make(key); }).run(data);
+    bool is_new = false;
+    const auto make_new = [&] {
+      is_new = true;
+      return make(key);
+    };
+    cache.get(key, make_new).run(data);
+    if (is_new) DnnlCall::guard_new_code();
   } catch (const dnnl::error& e) {
     throw_error(ErrorKind::kInternal,
                 "conv2d: oneDNN refused x [{}, {}, {}, {}] with weight [{}, {}, {}, {}]: {}", s.n,

@@ -1,0 +1,59 @@
+#include "core/base/exit_watch.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <exception>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/base/process_stat.h"
+
+namespace dl {
+namespace {
+
+constexpr std::chrono::seconds kExitStands{10};
+constexpr std::chrono::seconds kLookEvery{1};
+
+// exit() waits for this thread, which therefore stays no more.
+constinit thread_local bool is_waited_for = false;
+
+ProcessStat stat_of_thread(pid_t thread) noexcept {
+  try {
+    return read_stat("/proc/self/task/" + std::to_string(thread));
+  } catch (const std::exception&) {
+    return {};  // no memory: it counts as one that moves
+  }
+}
+
+}  // namespace
+
+void ExitWatch::begin() noexcept {
+  exiting_thread_.store(::gettid());
+}
+
+void ExitWatch::reset() noexcept {
+  exiting_thread_.store(0);
+  is_done_.store(false);
+  is_waited_for = false;
+}
+
+bool ExitWatch::is_exiting_thread() const noexcept {
+  return exiting_thread_.load() == ::gettid();
+}
+
+void ExitWatch::stay() const noexcept {
+  if (is_exiting_thread() || is_waited_for) return;
+  ProcessStat before;
+  for (auto asleep = kLookEvery * 0; asleep < kExitStands;) {
+    std::this_thread::sleep_for(kLookEvery);
+    ProcessStat now = stat_of_thread(exiting_thread_.load());
+    const bool stands = is_done_.load() && now.state == 'S' && now.cpu_s == before.cpu_s;
+    asleep = stands ? asleep + kLookEvery : kLookEvery * 0;
+    before = std::move(now);
+  }
+  is_waited_for = true;
+}
+
+}  // namespace dl
