@@ -13,8 +13,8 @@
 namespace dl {
 namespace {
 
-constexpr std::chrono::seconds kExitStands{10};
-constexpr std::chrono::seconds kLookEvery{1};
+constexpr std::chrono::seconds kExitStandsStill{10};
+constexpr std::chrono::seconds kLookAtExitEvery{1};
 
 // exit() waits for this thread, which therefore stays no more.
 constinit thread_local bool is_waited_for = false;
@@ -46,11 +46,11 @@ bool ExitWatch::is_exiting_thread() const noexcept {
 void ExitWatch::stay() const noexcept {
   if (is_exiting_thread() || is_waited_for) return;
   ProcessStat before;
-  for (auto asleep = kLookEvery * 0; asleep < kExitStands;) {
-    std::this_thread::sleep_for(kLookEvery);
+  for (auto asleep = kLookAtExitEvery * 0; asleep < kExitStandsStill;) {
+    std::this_thread::sleep_for(kLookAtExitEvery);
     ProcessStat now = stat_of_thread(exiting_thread_.load());
     const bool stands = is_done_.load() && now.state == 'S' && now.cpu_s == before.cpu_s;
-    asleep = stands ? asleep + kLookEvery : kLookEvery * 0;
+    asleep = stands ? asleep + kLookAtExitEvery : kLookAtExitEvery * 0;
     before = std::move(now);
   }
   is_waited_for = true;
