@@ -40,6 +40,34 @@ StridedLoop<N> make_loop(const Shape& shape, const std::array<Strides, N>& strid
   return loop;
 }
 
+// The walks of a reduction: over the results, and over the elements of one result.
+template <std::size_t N>
+struct ReductionLoops {
+  StridedLoop<N> kept;
+  StridedLoop<1> reduced;
+};
+
+// `result` has size 1 in each dimension over which an input of `shape` is reduced. `input` and
+// `kept` are strides of as many dimensions; those of kept[0] order the results.
+template <std::size_t N>
+ReductionLoops<N> make_reduction_loops(const Shape& shape, const Strides& input,
+                                       const Shape& result, const std::array<Strides, N>& kept) {
+  Shape kept_shape;
+  Shape reduced_shape;
+  std::array<Strides, N> kept_strides;
+  std::array<Strides, 1> reduced_strides;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != result[d]) {
+      reduced_shape.push_back(shape[d]);
+      reduced_strides[0].push_back(input[d]);
+      continue;
+    }
+    kept_shape.push_back(shape[d]);
+    for (std::size_t i = 0; i < N; ++i) kept_strides[i].push_back(kept[i][d]);
+  }
+  return {make_loop<N>(kept_shape, kept_strides), make_loop<1>(reduced_shape, reduced_strides)};
+}
+
 // run(offsets, length): for the elements [begin, end) of the walk, in runs along the innermost
 // dimension; offsets are in elements, one for each operand. Compiled once; a run is called through
 // a pointer.

@@ -46,22 +46,8 @@ void run(SumArgs args, const Launch& launch) {
 
 // The sums divided by `divisor`; of integers the sums alone.
 void sum(const Tensor& input, double divisor, const Tensor& out) {
-  Shape kept;
-  Shape reduced;
-  std::array<Strides, 2> kept_strides;
-  std::array<Strides, 1> reduced_strides;
-  for (std::size_t d = 0; d < input.sizes().size(); ++d) {
-    if (input.sizes()[d] != out.sizes()[d]) {
-      reduced.push_back(input.sizes()[d]);
-      reduced_strides[0].push_back(input.strides()[d]);
-    } else {
-      kept.push_back(input.sizes()[d]);
-      kept_strides[0].push_back(out.strides()[d]);
-      kept_strides[1].push_back(input.strides()[d]);
-    }
-  }
-  const auto outer = make_loop<2>(kept, kept_strides);
-  const auto inner = make_loop<1>(reduced, reduced_strides);
+  const auto [outer, inner] = make_reduction_loops<2>(input.sizes(), input.strides(), out.sizes(),
+                                                      {out.strides(), input.strides()});
   const Launch launch;
   const bool apart = outer.count > 1 && outer.inner_stride(1) == 1 && inner.inner_stride(0) != 1;
   run({.in = input.data_ptr(),

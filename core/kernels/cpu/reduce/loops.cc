@@ -69,24 +69,11 @@ class Reducing {
 
  private:
   void part(const Tensor& input, const Tensor& pivots, const Tensor& out) {
-    Shape kept;
-    Shape reduced;
-    std::array<Strides, 3> kept_strides;
-    std::array<Strides, 1> reduced_strides;
-    const bool has_pivots = pivots.defined();
-    for (std::size_t d = 0; d < input.sizes().size(); ++d) {
-      if (input.sizes()[d] != out.sizes()[d]) {
-        reduced.push_back(input.sizes()[d]);
-        reduced_strides[0].push_back(input.strides()[d]);
-      } else {
-        kept.push_back(input.sizes()[d]);
-        kept_strides[0].push_back(out.strides()[d]);
-        kept_strides[1].push_back(input.strides()[d]);
-        kept_strides[2].push_back(has_pivots ? pivots.strides()[d] : out.strides()[d]);
-      }
-    }
-    kept_ = make_loop<3>(kept, kept_strides);
-    reduced_ = make_loop<1>(reduced, reduced_strides);
+    const auto [kept, reduced] = make_reduction_loops<3>(
+        input.sizes(), input.strides(), out.sizes(),
+        {out.strides(), input.strides(), pivots.defined() ? pivots.strides() : out.strides()});
+    kept_ = kept;
+    reduced_ = reduced;
     down_ = kept_.inner_stride(1) == 1 && kept_.inner_size() > 1 &&
             (reduced_.inner_stride(0) != 1 || reduced_.count == 1);
   }
