@@ -1,8 +1,9 @@
-// The agent of one node: its generations, one after the other, what lies beyond its ranks (the
-// store's service or the other nodes), and the processes below dlrun.
+// Agent: runs one node's part of a job. It owns the node's generations, one after the other, the
+// store's service or the connection to the other nodes, and the processes below dlrun.
 //
-// Everything happens on the thread of the event loop. On one node the ranks start at once; on
-// several, the nodes meet first. EndMachine says how a generation ends; verdict() says how it was.
+// Everything runs on the event loop's thread. On one node the ranks start at once; on several
+// nodes, the nodes meet first. EndMachine decides how a generation ends; verdict() tells how it
+// ended.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -31,7 +32,7 @@ namespace dl::launcher {
 
 class Agent : public AgentOrders, private GenerationEvents {
  public:
-  // `key`: the job's, as a sealed memory file. All references must outlive the agent.
+  // `key`: a sealed memfd with the job's key. All references must outlive the agent.
   Agent(boost::asio::io_context& io, const NodePlan& plan, AgentSettings settings, UniqueFd key,
         WardenHandle warden, DiskThread& disk, FrameTaker& front, AgentEvents& events);
   ~Agent() override;
@@ -50,21 +51,23 @@ class Agent : public AgentOrders, private GenerationEvents {
   void keep_files(const Verdict& verdict) override;
   NodeOutput* node_output() override { return &output_; }
 
-  // Node 0 of several: the descriptor that listens at the plan's endpoint; before begin().
+  // To be called before begin(), on node 0 of several: a descriptor that listens at the plan's
+  // endpoint.
   void listen_with(UniqueFd listener) { listener_ = std::move(listener); }
-  // What each rank of the last generation left as its error file.
+  // Rank and content of each error file of the last generation.
   std::vector<std::pair<int, std::string>> error_files() const {
     return generation_ ? generation_->error_files() : std::vector<std::pair<int, std::string>>();
   }
-  // The flight recorders of its ranks that tell something, if `verdict` wants them kept.
+  // Copies of the flight recorders of the last generation, if `verdict` wants them kept. Empty if
+  // no rank has opened its recorder.
   std::vector<RecorderCopy> recorders(const Verdict& verdict) const;
 
  private:
   using Clock = std::chrono::steady_clock;
   using Actions = EndMachine::Actions;
-  // dlrun names a process that is still there after this time since SIGKILL.
+  // After SIGKILL: dlrun names a process that is still there after this time.
   static constexpr std::chrono::seconds kSilence{5};
-  // dlrun ends without the process after this time.
+  // After SIGKILL: dlrun ends without the process after this time.
   static constexpr std::chrono::seconds kMostKilling{30};
 
   Verdict verdict() const;
@@ -127,24 +130,24 @@ class Agent : public AgentOrders, private GenerationEvents {
   boost::asio::steady_timer verdict_timer_;
   boost::asio::steady_timer left_timer_;
   boost::asio::steady_timer delay_timer_;    // before the next generation
-  UniqueFd listener_;                        // none: OtherNodes makes it
+  UniqueFd listener_;                        // empty: OtherNodes makes one
   std::unique_ptr<StoreService> store_;      // one node
   std::unique_ptr<OtherNodes> others_;       // several
   std::optional<StorePort> store_port_;      // until the nodes have met
-  std::unique_ptr<TorchStore> torch_store_;  // the generation's; null: none is served here
+  std::unique_ptr<TorchStore> torch_store_;  // of the generation; null: this node serves none
   bool is_over_ = false;                     // on_over() was called
-  bool gave_up_ = false;                     // though processes are left
-  bool keeps_recorders_ = false;             // is at it
+  bool gave_up_ = false;                     // dlrun ends although processes are left
+  bool keeps_recorders_ = false;             // the recorders are being copied
 
-  // The current generation's:
+  // Of the current generation:
   int attempt_ = 0;
   EndMachine machine_;
   std::unique_ptr<Generation> generation_;        // once the nodes have met
-  std::optional<std::string> early_request_;      // to save, before there is a
-  std::unique_ptr<Checkpointing> checkpointing_;  // null: the job is not to be preempted
-  std::unique_ptr<Generation> previous_;          // handlers of its that wait may still run
+  std::optional<std::string> early_request_;      // to save, before checkpointing_ exists
+  std::unique_ptr<Checkpointing> checkpointing_;  // null: the job cannot be preempted
+  std::unique_ptr<Generation> previous_;          // its pending handlers may still run
   std::optional<StopCause> stop_cause_;
-  std::optional<JobFailure> job_failure_;  // of several nodes, as all have heard it
+  std::optional<JobFailure> job_failure_;  // on several nodes: the cause that all nodes got
   bool supervisor_is_lost_ = false;
   bool warden_is_gone_ = false;
   Clock::time_point began_{};

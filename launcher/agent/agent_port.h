@@ -1,8 +1,10 @@
-// What a front and the agent of one node say to each other: orders one way, events the other, all
-// of them values. On one node both are in one process and each is a call (Agent, Front). For an
-// agent on another host the same values travel as frames: there `dlrun` is a front without
-// terminal, which implements AgentEvents and FrameTaker by writing frames, and the user's dlrun
-// holds an AgentOrders that writes them.
+// The interface between a front and the agent of one node: orders one way, events the other way,
+// all of them values.
+//
+// On one node, both are in one process, and each order or event is a call (Agent, Front). If the
+// agent is on another host, the values travel as frames. There `dlrun` is a front without a
+// terminal, which implements AgentEvents and FrameTaker by writing frames. The user's dlrun holds
+// an AgentOrders that writes frames.
 #pragma once
 
 #include <chrono>
@@ -17,7 +19,7 @@ namespace dl::launcher {
 
 class NodeOutput;
 
-// What an agent is given beside its NodePlan and the job's key.
+// An agent's settings, beside its NodePlan and the job's key.
 struct AgentSettings {
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
@@ -29,26 +31,26 @@ struct AgentSettings {
   int progress_columns = 0;
 };
 
-// Why a node ends the job, if not because of a rank's failure.
+// Why a node ends the job without a failure of a rank.
 struct StopCause {
   int exit_code = 1;
-  std::string text;  // one sentence; empty: nothing to say
+  std::string text;  // one sentence; empty: none
 };
 
-// What became of a generation, as this node knows it. On several nodes all have the same cause.
+// How a generation ended, as this node knows it. On several nodes, all have one cause.
 struct Verdict {
   int exit_code = 0;
   std::vector<std::string> page;  // lines for the user
   bool keeps_recorders = false;
   bool may_begin_again = false;  // a rank failed, or a node was lost
   std::chrono::milliseconds ran{0};
-  // On several nodes: what all of them do now. None: the front decides.
+  // On several nodes: whether all of them restart. nullopt: the front decides.
   std::optional<rendezvous::Restart> agreed = std::nullopt;
   int attempt = 0;  // the generation's number
   int rank = -1;    // this node's rank that failed first; -1: none. Not sent to a remote front
 };
 
-// What happens to a rank.
+// A rank was started or has ended.
 struct RankNews {
   enum class What : std::uint8_t { kStarted, kEnded };
   What what = What::kStarted;
@@ -62,29 +64,29 @@ class AgentOrders {
   virtual ~AgentOrders() = default;
   // Starts the first generation, once.
   virtual void begin() = 0;
-  // Ends the job: ranks get `signal`, and SIGKILL after the grace time.
+  // Ends the job: the ranks get `signal`, and SIGKILL after the grace time.
   virtual void stop(StopCause cause, int signal) = 0;
-  // stop() once more: SIGKILL now; or, after the agent has said what is left, the end without it.
+  // A second stop(): sends SIGKILL now. Once the agent has named the processes that are left, ends
+  // without them.
   virtual void hurry() = 0;
   // Sends `signal` to the process group of every rank.
   virtual void signal_ranks(int signal) = 0;
   // Asks all ranks of the job to save and end. `why`: a clause for the user, "SIGTERM".
   virtual void ask_to_save(const std::string& why) = 0;
-  // dlrun is about to be stopped (Ctrl-Z), and goes on.
+  // To be called before Ctrl-Z stops dlrun, and after it continues.
   virtual void suspend() = 0;
   virtual void resume() = 0;
-  // Says where the ranks stand.
+  // Tells the user what each rank is doing.
   virtual void report() = 0;
 
-  // After on_over(), with the event loop ended:
-  // Ends every process that is left, passes on what is left in the pipes, and returns the verdict
-  // on the last generation.
+  // To be called after on_over(), when the event loop has ended. Ends every process that is left,
+  // passes on what is left in the pipes, and returns the verdict on the last generation.
   virtual Verdict finish() = 0;
-  // What SIGKILL has not ended, a line each: "rank 3, pid 4711: state D ...".
+  // The processes that SIGKILL has not ended, a line each: "rank 3, pid 4711: state D ...".
   virtual std::vector<std::string> left_behind() const = 0;
   // Writes error files, and recorders after a failure, to the log folder.
   virtual void keep_files(const Verdict& verdict) = 0;
-  // The streams of an agent in this process; null: it is on another host.
+  // The output of an agent in this process; null if the agent is on another host.
   virtual NodeOutput* node_output() = 0;
 };
 
@@ -99,7 +101,7 @@ class AgentEvents {
   virtual rendezvous::Restart on_verdict(const Verdict& verdict) = 0;
   // The generation is over, and the next one begins.
   virtual void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) = 0;
-  // The agent has nothing left to do; its streams are not drained.
+  // The agent has finished, but its streams are not drained.
   virtual void on_over() = 0;
 };
 

@@ -1,11 +1,12 @@
-// How a generation ends on one node, and the job with it unless it begins again: events in, actions
-// out. A pure state machine, without clocks, processes or connections; Agent does what it says.
+// EndMachine: how a generation ends on one node. The job ends with it unless it restarts. A pure
+// state machine, without clocks, processes or connections: it takes events and returns actions, and
+// Agent executes them.
 //
 //   running ──stop()──> stopping ──ranks_ended()──> the nodes agree ──> decided: end or again
 //      └────────────ranks_ended()─────────────────────────┘                 │
 //                            over <── swept <── other nodes left (end only) ┘
 //
-// An event that comes late, twice or for nothing does nothing.
+// An event that comes late or twice, or that was not expected, does nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,18 @@ class EndMachine {
  public:
   enum class Do : std::uint8_t {
     kSignalRanks,     // send `signal`, and SIGCONT: a stopped process takes no other signal
-    kStartGrace,      // grace_over() when the user's grace time has passed
+    kStartGrace,      // call grace_over() when the user's grace time has passed
     kKillRanks,       // SIGKILL
-    kWatchKilled,     // silence_over() if something is there some time after SIGKILL
-    kWatchSwept,      // the same after a sweep, which may take longer
-    kWatchToGiveUp,   // patience_over() after a longer time
+    kWatchKilled,     // call silence_over() some time after SIGKILL
+    kWatchSwept,      // the same after a sweep, with a longer time
+    kWatchToGiveUp,   // call patience_over() after a still longer time
     kSayDone,         // all ranks of this node have ended well
-    kAwaitVerdict,    // others_agreed() in a while, also without their word
-    kDecide,          // end or begin again? decided()
-    kLeaveOthers,     // no generation follows: take leave of the other nodes, then others_left()
-    kSweepPatiently,  // end what the ranks have left behind, then swept(); it has time to end
-    kSweep,           // the same, with SIGTERM first
-    kSweepNow,        // the same, with SIGKILL
+    kAwaitVerdict,    // call others_agreed() after some time, even without an answer
+    kDecide,          // decide between end and restart, then call decided()
+    kLeaveOthers,     // no generation follows: leave the other nodes, then call others_left()
+    kSweepPatiently,  // give leftover processes time to end, then end them and call swept()
+    kSweep,           // the same, with SIGTERM at once
+    kSweepNow,        // the same, with SIGKILL at once
     kGiveUp,          // end although processes are left
     kOver,            // the generation is over
   };
@@ -42,16 +43,16 @@ class EndMachine {
   // `has_others`: the job has other nodes, which agree on one verdict.
   explicit EndMachine(bool has_others) : agreed_(!has_others), left_(!has_others) {}
 
-  // The generation is to end, by `signal`. `is_final`: no other one begins, whatever was decided.
+  // Ends the generation by `signal`. `is_final`: no generation follows, whatever was decided.
   Actions stop(int signal, bool is_final);
-  // No rank runs on this node or is being started.
+  // No rank of this node runs or is being started.
   Actions ranks_ended(bool all_well);
-  // All nodes know the verdict, or this one need not wait for it any more.
+  // All nodes know the verdict, or this node need not wait for it any more.
   Actions others_agreed();
   Actions decided(bool again);
   Actions others_left();
   Actions swept();
-  // A person asks once more for the end.
+  // The user asks a second time for the end.
   Actions hurry();
   Actions grace_over();
   Actions silence_over(bool some_are_left);
@@ -67,7 +68,7 @@ class EndMachine {
   void advance(Actions& out);
 
   bool agreed_;
-  bool left_;  // the other nodes have heard this node's last word
+  bool left_;  // the other nodes have this node's last message
   bool stopping_ = false;
   bool is_final_ = false;  // the job was told to end: no generation follows
   bool ended_ = false;     // the ranks

@@ -1,5 +1,5 @@
-// One generation on one node, from the first rank's start to the last process's end: the ranks,
-// what they say on their lifelines, and the first cause among them.
+// Generation: one generation on one node, from the start of the first rank to the end of the last
+// process. It keeps the ranks, reads their lifelines, and finds the first cause among them.
 //
 // One thread. It must not be destroyed inside one of its own callbacks.
 #pragma once
@@ -41,9 +41,9 @@ class GenerationEvents {
   // The job cannot go on: a rank could not be started, has called MPI_Abort, or was ended by a
   // signal that SLURM sends to every process of a step.
   virtual void on_stop(StopCause why) = 0;
-  // No rank runs or is being started; may come more than once.
+  // No rank runs or is being started. May be called more than once.
   virtual void on_all_ended(bool all_well) = 0;
-  // The supervisor has nothing left.
+  // No process is left below the supervisor.
   virtual void on_finished() = 0;
   // The supervisor says that the warden is dead.
   virtual void on_warden_lost() = 0;
@@ -55,7 +55,7 @@ class Generation {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What all generations of an agent have in common.
+  // Common to all generations of an agent.
   struct Setting {
     const NodePlan& plan;
     const AgentSettings& settings;
@@ -63,7 +63,8 @@ class Generation {
     NodeOutput& output;
     std::string checkpoint;  // as in Handles
   };
-  // `channel`: to its supervisor. `judges`: this node finds the first cause; else it is asked.
+  // `channel`: to the generation's supervisor. `judges`: this node finds the first cause; if false,
+  // another node does and asks this one.
   Generation(boost::asio::io_context& io, Setting setting, Meeting meeting, bool judges,
              UniqueFd channel, GenerationEvents& events);
   Generation(const Generation&) = delete;
@@ -72,27 +73,27 @@ class Generation {
   const Meeting& meeting() const { return meeting_; }
 
   void start();
-  // No further rank is started, and what ends from now on says nothing about a cause.
+  // Starts no further rank. Ends of ranks from now on say nothing about a cause.
   void stop(int signal);
   void signal(int signal);
-  // Asks the supervisor to end what is left; on_finished() follows.
+  // Asks the supervisor to end the processes that are left; on_finished() follows.
   void finish(int patience_ms);
-  // Sends the messages that wait; dlrun calls it before it stops itself.
+  // Sends the pending messages. To be called before dlrun stops itself.
   void flush(Deadline deadline) { supervisor_.flush(deadline); }
   // Calls on_all_ended() if no rank runs or is being started.
   void check_ended();
-  // The judge of the whole job wants to know whether a rank is about to end.
+  // To be called when the judge of the whole job asks whether a rank is about to end.
   void ask(rendezvous::Question question);
   bool is_to_finish() const { return to_finish_; }
   bool is_finished() const { return finished_; }
-  // The supervisor is dead: no rank will be heard of any more.
+  // To be called when the supervisor is dead: no rank will be reported any more.
   void forget_ranks() { alive_ = 0; }
 
   const std::optional<rendezvous::Finding>& finding() const { return first_cause_.finding(); }
   std::vector<RankFacts> facts() const;
   int local_rank_of(int rank) const { return rank - meeting_.first_rank; }
 
-  // A line for each rank that the kernel does not end or start.
+  // A line for each rank that the kernel does not end, or does not start.
   std::vector<std::string> who_is_left() const;
   std::vector<int> ranks_being_started() const;
   struct Running {
@@ -114,17 +115,17 @@ class Generation {
 
   struct Rank {
     pid_t pid = -1;
-    bool asked = false;    // the supervisor, to start it
-    bool running = false;  // from its answer on
+    bool asked = false;    // the supervisor was asked to start it
+    bool running = false;  // from the answer of the supervisor on
     bool ended = false;
     Clock::time_point started;
     Clock::time_point stopped;
-    int ended_by = 0;  // a signal of ours; 0: it ended in another way
+    int ended_by = 0;  // dlrun's signal that ended it; 0: another reason
     RankEnd end;
     std::unique_ptr<boost::asio::posix::stream_descriptor> lifeline;
-    std::optional<rendezvous::PeerFailure> follows;  // as it said first
+    std::optional<rendezvous::PeerFailure> follows;  // its first report
     UniqueFd error_memory;                           // TORCHELASTIC_ERROR_FILE
-    UniqueFd recorder;                               // none: switched off
+    UniqueFd recorder;                               // empty: recorders are off
     std::uint64_t ended_at = 0;                      // in the recorder's ticks
     RankStream* out = nullptr;                       // of the NodeOutput; null: not started
     RankStream* err = nullptr;
@@ -158,18 +159,17 @@ class Generation {
   boost::asio::steady_timer watch_timer_;
   boost::asio::steady_timer start_timer_;
   std::vector<Rank> ranks_;
-  std::size_t begun_ = 0;               // ranks that the supervisor was asked for
-  int alive_ = 0;                       // of these, not ended
-  rendezvous::FirstCause first_cause_;  // of one node; of several, of this node's ranks alone
-  std::optional<rendezvous::Question> question_;  // not answered yet
+  std::size_t begun_ = 0;               // ranks that the supervisor was asked to start
+  int alive_ = 0;                       // ... and that have not ended
+  rendezvous::FirstCause first_cause_;  // of the job; on several nodes, of this node's ranks only
+  std::optional<rendezvous::Question> question_;  // that is not answered yet
   std::set<int> signals_sent_;
   bool stopping_ = false;
   bool to_finish_ = false;  // finish() was called
   bool finished_ = false;
 };
 
-// Numbers of the descriptors that a process inherits: high enough that no shell script uses one by
-// habit.
+// Descriptor numbers that a process inherits: high enough that shell scripts do not use them.
 inline constexpr int kKeyFd = 190;
 inline constexpr int kLifelineFd = 191;
 inline constexpr int kListenerFd = 192;  // dlrun-rendezvous only

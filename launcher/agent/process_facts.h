@@ -1,4 +1,4 @@
-// What the kernel says of a rank's processes, for programs that keep no flight recorder.
+// Facts from the kernel about the processes of a rank, for programs without a flight recorder.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,9 @@ struct RankProcess {
   pid_t pid = -1;
 };
 
-// A table of every process of these ranks: what it does, where in the kernel it waits, its time on
-// a processor, its threads; below, the kernel's stack of each that waits, if this user may read it.
+// A table with every process of these ranks: its state, the kernel function in which it waits, its
+// CPU time and its threads. Below the table: the kernel stack of each waiting process, if this user
+// may read it.
 std::vector<std::string> process_facts(const std::vector<RankProcess>& ranks);
 
 }  // namespace dl::launcher

@@ -1,6 +1,6 @@
-// The flight recorders of this node's ranks: memory that dlrun makes, each rank writes, and dlrun
-// reads when something went wrong (collectives/record/format.h). It survives the rank, and goes
-// when dlrun and the rank are gone.
+// The flight recorders of this node's ranks (collectives/record/format.h). dlrun makes the memory,
+// each rank writes its own, and dlrun reads it after a failure. The memory survives the rank; it is
+// freed when dlrun and the rank have ended.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace dl::launcher {
 
-// Makes the memory, whose size is sealed. No descriptor if DLRUN_RECORDER is off or
-// why_no_recorders() says so. Throws kIo.
+// Makes the memory and seals its size. Returns an empty descriptor if DLRUN_RECORDER is off or
+// why_no_recorders() gives a reason. Throws kIo.
 UniqueFd make_recorder(const collectives::record::Who& who);
 
-// "no flight recorders are kept: ..."; empty: they are, or are not wanted.
+// "no flight recorders are kept: ..."; empty if they are kept, or not wanted.
 std::string why_no_recorders();
 
 // The clock of every recorder on this machine.
 std::uint64_t recorder_ticks() noexcept;
 
-// What dlrun knows of a rank, and the rank cannot write itself.
+// Facts about a rank that dlrun knows and the rank cannot write itself.
 struct RankState {
   int pid = 0;
   collectives::record::End end = collectives::record::End::kUnknown;

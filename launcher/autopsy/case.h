@@ -1,7 +1,7 @@
-// Case: what the flight recorders of a job's ranks say, side by side.
+// Case: the contents of the flight recorders of a job's ranks, side by side.
 //
-// Files may be cut, garbage, of another run, or made to do harm: each is read up to a fixed size,
-// and one that is of no use is listed with the reason.
+// Files may be cut, damaged, of another run, or hostile. Each file is read up to a fixed size. A
+// file that cannot be used is listed with the reason.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Case {
   std::vector<collectives::record::RankFacts> ranks;  // by rank
   std::vector<Unusable> unusable;
 
-  // Adds one recorder; `what` names it if it is of no use.
+  // Adds one recorder. `what` names it in the list of unusable files.
   void add(std::span<const std::byte> bytes, const std::string& what);
   // Adds a --log-dir (its last run), one run in it, a folder with <rank>/flight.rec, or one such
   // file.
@@ -30,7 +30,7 @@ struct Case {
 
   int world_size() const noexcept { return ranks.empty() ? 0 : ranks.front().world_size; }
   const collectives::record::RankFacts* find(int rank) const noexcept;
-  // Ranks of the world whose recorders are not here: their node's dlrun keeps them.
+  // Ranks of the world whose recorders were not read: they are on another node.
   std::vector<int> absent() const;
 };
 

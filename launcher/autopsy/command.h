@@ -1,4 +1,4 @@
-// `dlrun autopsy`: reads what the ranks of a job that failed, or was asked, have left.
+// `dlrun autopsy`: reads the flight recorders that a job left after a failure or on request.
 #pragma once
 
 #include <string>

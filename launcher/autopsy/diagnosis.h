@@ -1,13 +1,17 @@
-// Who stopped where, and what the others waited for: the rules alone, from a Case to a Finding.
+// Diagnosis: which rank stopped in which operation, and what the other ranks waited for. The rules
+// alone, from a Case to a Finding.
 //
-// In this order: a rank that dlrun saw die on its own; ranks that called different things under one
-// number; a process that is stopped; the rank that others wait for and that waits for none; ranks
-// that wait for each other in a circle; an operation that all have called and none has finished.
+// The rules are tried in this order:
+//   1. a rank that dlrun saw die by itself
+//   2. ranks that called different operations under one number
+//   3. a process that is stopped
+//   4. a rank that other ranks wait for and that waits for none
+//   5. ranks that wait for each other in a circle
+//   6. an operation that all have called and none has finished
 //
-// A rank that runs is not said to wait, or to be waited for, before that has lasted a second.
-//
-// A rank waits if its group's oldest operation that did not end well needs a rank which has not
-// called it, or which its recorder names.
+// A rank waits if its group's oldest operation that did not end well needs another rank, which has
+// not called it or which the recorder names. A running rank counts as waiting, or as awaited, after
+// one second.
 #pragma once
 
 #include <map>
@@ -23,9 +27,9 @@ namespace dl::launcher::autopsy {
 struct Membership {
   const collectives::record::RankFacts* rank = nullptr;
   const collectives::record::GroupFacts* group = nullptr;
-  // The oldest operation that is not over or failed; null: there is none.
+  // The oldest operation that is unfinished or failed; null: none.
   const collectives::record::Operation* current = nullptr;
-  // The last one that was called; null if the ring has lost it.
+  // The last operation that was called; null if the ring has lost it.
   const collectives::record::Operation* last = nullptr;
   std::vector<int> waits_for;  // ranks of the world
 };
@@ -33,16 +37,16 @@ struct Membership {
 struct Finding {
   enum class Kind : std::uint8_t {
     kNothing,   // no rank waits
-    kDied,      // a rank ended on its own
-    kMismatch,  // ranks called different things
+    kDied,      // a rank ended by itself
+    kMismatch,  // ranks called different operations
     kStopped,   // a process is stopped
-    kBehind,    // a rank has not called what the others are in
+    kBehind,    // a rank has not called the others' operation
     kCircle,    // ranks wait for each other in different groups
-    kSlow,      // all have called it
+    kSlow,      // all ranks have called the operation
   };
   Kind kind = Kind::kNothing;
-  std::vector<int> culprits;       // by importance
-  std::vector<std::string> lines;  // what to tell, first things first
+  std::vector<int> culprits;       // the most important first
+  std::vector<std::string> lines;  // for the user, the most important first
 };
 
 struct Diagnosis {
@@ -59,10 +63,10 @@ Diagnosis diagnose(const Case& from);
 std::string text(const collectives::record::Operation& operation);
 // "rank 1 (box, pid 4711)"
 std::string who(const collectives::record::RankFacts& rank);
-// How the process ended, or what it does: "was killed by signal 9 (SIGKILL)", "runs".
+// How the process ended, or its state: "was killed by signal 9 (SIGKILL)", "runs".
 std::string fate(const collectives::record::RankFacts& rank);
-// How long the operation took, or has been under way when the rank ended or the copy was taken:
-// "0.31 s"; "" if the clocks do not say.
+// The duration of the operation, up to its end, the end of the rank or the copy: "0.31 s"; "" if
+// the clocks do not tell.
 std::string duration(const collectives::record::RankFacts& rank,
                      const collectives::record::Operation& operation);
 

@@ -8,7 +8,8 @@
 
 namespace dl::launcher::autopsy {
 
-// The culprit, then a table of the ranks, then what could not be read. Lines without line breaks.
+// The culprit, then a table of the ranks, then the files that could not be read. Lines without line
+// breaks.
 std::vector<std::string> page(const Case& from);
 
 // docs/reference/dlrun.md, "dlrun autopsy", has the members.

@@ -22,24 +22,25 @@ enum class Bind : std::uint8_t { kNone, kCore, kEven, kNuma, kSocket };
 // The order in which ranks take cores.
 enum class MapBy : std::uint8_t {
   kCore,    // one after another
-  kNuma,    // rank r goes to NUMA node r mod n: neighbours are apart
-  kSocket,  // the same with sockets
+  kNuma,    // rank r goes to NUMA node r mod n, so neighbours are apart
+  kSocket,  // rank r goes to socket r mod n
 };
 
 struct BindRequest {
   Bind bind = Bind::kNone;
   MapBy map_by = MapBy::kCore;
   int ranks = 1;
-  std::optional<int> threads{};  // of a rank, if the user has said so
+  std::optional<int> threads{};  // of a rank, if the user gave the number
 };
 
 struct Binding {
   std::vector<int> cpus;                 // ascending; empty: not bound
   std::vector<std::vector<int>> places;  // CPUs by core, for OMP_PLACES; empty: not bound
-  int threads = 1;                       // that have a core each, shared with no other rank
+  int threads = 1;                       // threads, each with a core that no other rank shares
 };
 
-// One a rank. Throws kInvalidArgument with one sentence if the ranks do not fit.
+// Returns a binding for each rank. Throws kInvalidArgument with one sentence if the ranks do not
+// fit.
 std::vector<Binding> bind_ranks(const Topology& topology, const BindRequest& request);
 
 }  // namespace dl::launcher

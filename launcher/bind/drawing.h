@@ -1,4 +1,4 @@
-// The machine and who is bound where, as text: --report-bindings.
+// The machine's cores and the ranks that are bound to them, as text (--report-bindings).
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
-// The front: what the user started. It has the terminal's signals, the sinks, the page at the end
-// and the exit code; the ranks are the agents' (agent_port.h). It need not be on a node of the job.
+// Front: the dlrun that the user started. It handles the terminal's signals, shows the output,
+// prints the page at the end and returns the exit code. Agents run the ranks (agent_port.h). The
+// front need not be on a node of the job.
 //
-// Everything happens on the thread of the event loop.
+// Everything runs on the event loop's thread.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -30,8 +31,8 @@ class Front : private AgentEvents {
  public:
   Front(const Options& options, Starter& starter);
 
-  // Runs the job to its end and returns dlrun's exit code. Throws Error for what goes wrong before
-  // the first rank.
+  // Runs the job to its end and returns dlrun's exit code. Throws Error if something fails before
+  // the first rank starts.
   int run();
 
  private:
@@ -44,17 +45,17 @@ class Front : private AgentEvents {
   void on_begins_again(const Verdict& verdict, const rendezvous::Restart& restart) override;
   void on_over() override { io_.stop(); }
 
-  // How a rank's lines look, by the options.
+  // The look of a rank's lines, according to the options.
   LineLook look_of(const StreamId& id) const;
   AgentSettings settings() const;
   void limit_time();
   void discard_input_of_other_nodes();
 
   void on_signal(int signal);
-  // By --signals-to-handle: ends the job and goes to the ranks as it is.
+  // True if --signals-to-handle names the signal: it ends the job and goes to the ranks unchanged.
   bool is_to_handle(int signal) const;
   void end_for(int signal);
-  // True: the signal is a request to save, or a part of one.
+  // True if the signal is a request to save, or a repetition of one.
   bool asks_to_save(int signal);
   void watch_allocation();
   void suspend();
@@ -62,8 +63,8 @@ class Front : private AgentEvents {
   void on_output_lost(LostStream lost);
   int bring_out(Verdict verdict);
   int exit_code_of(LostStream lost) const;
-  // Writes a failure to --report-fd. False: there is none to write, or it cannot be written, which
-  // is said.
+  // Writes a failure to --report-fd. Returns false if there is no failure or no such descriptor, or
+  // if writing fails; a failed write is reported to the user.
   bool has_reported(const Verdict& verdict);
 
   const Options& options_;
@@ -82,7 +83,7 @@ class Front : private AgentEvents {
   std::optional<InputPump> discarded_;
   SaveRequests save_requests_;
   int interrupts_ = 0;
-  int last_interrupt_ = 0;  // its signal
+  int last_interrupt_ = 0;  // the signal of the last interrupt
   std::optional<LostStream> lost_;
   Clock::time_point began_ = Clock::now();
 };

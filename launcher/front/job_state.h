@@ -1,7 +1,7 @@
-// Where a job stands: one value, and the log of the events that made it. The front feeds it; what
-// shows a job (the report on SIGUSR1, later `ps` and a web page) only reads it.
+// JobState: the state of a job as one value, and the log of the events that led to it. The front
+// writes it. Whatever shows a job (the report on SIGUSR1, later `ps` and a web page) only reads it.
 //
-// Without input, output or clock. One thread at a time.
+// No input, output or clock. One thread at a time.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ struct JobEvent {
   What what = What::kAttemptBegan;
   int attempt = 0;
   int rank = -1;     // kRankStarted, kRankEnded
-  int pid = -1;      // the same
+  int pid = -1;      // kRankStarted, kRankEnded
   int status = 0;    // kRankEnded; kAttemptEnded: the exit code of its verdict
   std::string text;  // kAttemptEnded: the first line of its verdict
 };

@@ -1,4 +1,4 @@
-// Where an agent runs, and how it gets there.
+// Starter: starts an agent in this process or on another host.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -24,16 +24,16 @@ struct AgentStart {
 };
 
 // Starts the agent of one node: in this process, or over ssh or srun. A remote agent gets plan, key
-// and command on its standard input, never on a command line. Starting may go on after start() has
-// returned; what goes wrong then ends the job through `events`.
+// and command on its standard input, never on a command line. Starting may continue after start()
+// has returned; a failure then ends the job through `events`.
 class Starter {
  public:
   virtual ~Starter() = default;
-  // Once. Throws Error.
+  // To be called once. Throws Error.
   virtual std::unique_ptr<AgentOrders> start(AgentStart start) = 0;
 };
 
-// The agent of this machine, in this process.
+// Starts the agent of this machine in this process.
 class StartHere : public Starter {
  public:
   StartHere(const NodePlan& plan, WardenHandle warden) : plan_(plan), warden_(std::move(warden)) {}

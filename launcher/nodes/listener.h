@@ -1,5 +1,5 @@
-// The address at which a job's rendezvous will be: bound and listening from the start, so that the
-// address is certain, while the service behind it starts with the first connection.
+// The address of a job's rendezvous. It is bound and listens from the start, so that the address is
+// certain; the service behind it starts with the first connection.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct Listening {
   std::string address;  // "127.0.0.1:40123"
 };
 
-// On this host only, at a port that the kernel chooses.
+// Listens on this host only, at a port that the kernel chooses.
 Listening listen_on_loopback();
 
-// On every address of this host, IPv4 and IPv6, at the port of `endpoint` ("host:port"). Throws
-// kIo: "--rdzv-endpoint a:29400: port 29400 is taken on HOST"; with Listens::kIfFree there is no
-// descriptor then.
+// Listens on every address of this host, IPv4 and IPv6, at the port of `endpoint` ("host:port"). If
+// the port is taken, returns no descriptor with Listens::kIfFree, and otherwise throws kIo:
+// "--rdzv-endpoint a:29400: port 29400 is taken on HOST".
 Listening listen_everywhere(const std::string& endpoint, const std::string& host, Listens listens);
 
 }  // namespace dl::launcher

@@ -1,7 +1,8 @@
-// The other nodes of a job, as one node's agent sees them: the dlrun-rendezvous that joins them,
-// and the link to it. It outlives generations: after a verdict the node joins again.
+// OtherNodes: the other nodes of a job, as one node's agent sees them. It owns the dlrun-rendezvous
+// that joins them and the link to it. It outlives generations: after a verdict the node joins
+// again.
 //
-// One thread. All that it is made with must outlive it.
+// One thread. All constructor arguments must outlive it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -27,7 +28,7 @@ struct OtherNodesEvents {
   std::function<void(std::uint64_t call)> on_checkpoint;
   // This node is not part of the job any more.
   std::function<void(int exit_code, std::string text)> on_lost;
-  // After close().
+  // Called after close().
   std::function<void()> on_closed;
   std::function<void(const std::string& line)> on_sentence;
 };
@@ -39,24 +40,24 @@ class OtherNodes {
              const UniqueFd& key, const NodePlan& plan, std::chrono::milliseconds join_timeout,
              UniqueFd listener, OtherNodesEvents events);
 
-  // Whether this node asks to be node 0, and so will be.
+  // True if this node asks to be node 0; then it will be.
   bool is_node_0() const { return node_rank_ == 0; }
-  // Takes part in the next generation. `master_port`: free on this host.
+  // Joins the next generation. `master_port`: a free port on this host.
   void join(int master_port);
-  // What this node knows of its ranks; nothing is sent once a verdict is known.
+  // Reports about the ranks of this node. Nothing is sent once a verdict is known.
   void ended(const rendezvous::RankEnd& end, int local_rank);
   void waits(int rank, const rendezvous::Waiting& waiting);
   void goes_on(int rank);
   void preempt(const std::string& why);
   void called(std::uint64_t calls);
   void done() { link_.done(); }
-  // Tells the other nodes that the job ends because of this node; send nothing after it. Their
-  // dlruns end with `exit_code`, too.
+  // Tells the other nodes that the job ends because of this node. Their dlruns end with `exit_code`
+  // too. Send nothing after it.
   void leave(const std::string& reason, int exit_code);
   void suspended() { link_.suspended(); }
   void resumed() { link_.resumed(); }
-  // The helper sees to it that the other nodes have heard this node's last word; on_closed follows,
-  // at the latest after kFarewell.
+  // Lets the helper deliver this node's last message to the other nodes. on_closed follows, after
+  // kFarewell at the latest.
   void close();
   void kill();
 
@@ -73,20 +74,20 @@ class OtherNodes {
   void say_closed();
 
   const NodePlan& plan_;
-  int node_rank_;  // that this node asks for; -1: any
+  int node_rank_;  // requested by this node; -1: any
   WardenClient& warden_;
   OtherNodesEvents events_;
   NodeLink link_;
   boost::asio::steady_timer farewell_;
   std::uint32_t helper_ = 0;
   bool helper_runs_ = true;
-  // Whether the helper's end, or what it says, concerns a generation that has no verdict yet.
+  // True if a message or the end of the helper concerns a generation without a verdict.
   bool takes_part_ = false;
   bool is_to_join_again_ = false;
   bool closing_ = false;
   bool closed_ = false;
   int lost_code_ = 1;
-  std::string lost_;  // why the helper is of no use any more; empty: it is
+  std::string lost_;  // why the helper cannot be used any more; empty: it can
 };
 
 }  // namespace dl::launcher

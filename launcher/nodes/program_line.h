@@ -1,4 +1,5 @@
-// The program's words as a line that a person reads and a node can compare with another's.
+// A program and its arguments as one line, which a person reads and a node compares with the line
+// of another node.
 #pragma once
 
 #include <string>
@@ -6,11 +7,12 @@
 
 namespace dl::launcher {
 
-// The words with quotes around those that a shell would take apart.
+// The words, with quotes around those that a shell would split.
 std::string line_of(const std::vector<std::string>& words);
 
-// What two nodes of one job have in common, wherever it is installed: the base name of the program,
-// or of the script or module that a known interpreter runs. "python" for `python3 -c ...`.
+// What two nodes of one job have in common, in whatever directory it is installed: the base name of
+// the program, or of the script or module that a known interpreter runs; "python" for `python3 -c
+// ...`.
 std::string base_name_of(const std::vector<std::string>& words);
 
 }  // namespace dl::launcher

@@ -1,4 +1,4 @@
-// Starting dlrun-rendezvous, which stands beside dlrun, as a helper of the warden.
+// Starts dlrun-rendezvous, which is in the folder of dlrun, as a helper of the warden.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace dl::launcher {
 
 inline constexpr const char* kRendezvousName = "dlrun-rendezvous";
-// The numbers of the descriptors that it inherits.
+// Numbers of the descriptors that the helper inherits.
 inline constexpr int kRendezvousKeyFd = 190;
 inline constexpr int kRendezvousListenerFd = 192;
 
@@ -21,14 +21,15 @@ struct RendezvousStart {
   std::vector<std::string> arguments;
   UniqueFd in;  // its standard input
   UniqueFd out;
-  UniqueFd listener;  // none: it gets no descriptor kRendezvousListenerFd
+  UniqueFd listener;  // empty: the helper gets no kRendezvousListenerFd
 };
 
-// What it writes to its standard error comes out with the ranks' output. Returns its slot.
+// Returns its slot. Its standard error appears with the ranks' output.
 std::uint32_t start_rendezvous(WardenClient& warden, NodeOutput& output, const UniqueFd& key,
                                RendezvousStart start, std::function<void(const Message&)> on_news);
 
-// "was killed by signal 9 (SIGKILL)", "could not be started: ...", of kExited or kNotStarted.
+// How it ended, from kExited or kNotStarted: "was killed by signal 9 (SIGKILL)", "could not be
+// started: ...".
 std::string how_helper_ended(const Message& news);
 
 }  // namespace dl::launcher
