@@ -1,4 +1,4 @@
-// --print-completion: what a shell needs to complete dlrun's command line.
+// --print-completion: the script with which a shell completes dlrun's command line.
 #pragma once
 
 #include <string>

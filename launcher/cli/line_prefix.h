@@ -1,4 +1,4 @@
-// What stands before each line of a rank: torchrun's --log-line-prefix-template.
+// The prefix of each line of a rank: torchrun's --log-line-prefix-template.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct PrefixFacts {
   std::string_view hostname;
 };
 
-// `pattern` with ${role_name}, ${rank}, ${local_rank} and ${hostname} replaced, with or without
-// braces; $$ is a dollar. Other names stay as they stand, as with Python's safe_substitute().
+// Replaces ${role_name}, ${rank}, ${local_rank} and ${hostname} in `pattern`, with or without
+// braces; $$ is a dollar. Other names stay unchanged, as with Python's safe_substitute().
 std::string line_prefix_of(std::string_view pattern, const PrefixFacts& facts);
 
 }  // namespace dl::launcher

@@ -22,8 +22,8 @@ enum class Group : std::uint8_t {
   kMeet,
   kShown,
   kEnds,
-  kTaken,    // for another launcher's sake, without an effect
-  kRefused,  // by name: `about` is what to do instead, a clause
+  kTaken,    // accepted from other launchers' lines, without an effect
+  kRefused,  // refused by name; `about`: what to do instead, a clause
 };
 
 enum class Origin : std::uint8_t { kTorchrun, kMpirun, kOwn };
@@ -35,28 +35,28 @@ struct OptionRow {
   std::string_view name = {};  // "--nproc-per-node"; "-x" for an option without a long name
   char letter = 0;             // 'm' of -m; 0: none
   std::string_view also =
-      {};  // other whole spellings, separated by blanks; underscores need no mention
-  std::string_view value = {};  // what it takes, as --help shows it; empty: nothing
+      {};  // other full spellings, separated by blanks; underscores count anyway
+  std::string_view value = {};  // the value, as --help shows it; empty: a flag
   Group group = Group::kStarted;
   Origin origin = Origin::kOwn;
-  std::string_view fallback = {};  // the default, for --dry-run; empty: it has none
+  std::string_view fallback = {};  // the default, for --dry-run; empty: none
   std::string_view help = {};      // one line
   std::string_view about = {};     // for the reference and the manual, Markdown; empty: as `help`
   void (*read)(Options& options, const Typed& typed) = nullptr;
-  // Read if the line does not give the option; the first of them that is set counts.
+  // Read if the line does not give the option; the first variable that is set counts.
   std::optional<env::Var> variable = std::nullopt;
   std::optional<env::Var> other_variable = std::nullopt;
-  bool repeats = false;  // each one counts, not only the last
+  bool repeats = false;  // all occurrences count, not only the last
 
   bool is_flag() const { return value.empty(); }
 };
 
 struct Typed {
   const OptionRow* row = nullptr;
-  std::string value;          // empty of a flag
-  std::string_view variable;  // that gave it; empty: the line did
+  std::string value;          // empty for a flag
+  std::string_view variable;  // the variable that gave the value; empty: the line did
 
-  // What the user knows the value by: "--nnodes", or "PET_NNODES".
+  // The name that the user knows: "--nnodes", or "PET_NNODES".
   std::string_view name() const { return variable.empty() ? row->name : variable; }
 };
 

@@ -11,12 +11,12 @@ namespace dl::launcher {
 
 struct FoundVariables {
   std::vector<Typed> options;  // in the order of the table; flags that are 1
-  // A line for each variable of an option that dlrun refuses: it is not used.
+  // A line for each variable of an option that dlrun refuses: the variable is not used.
   std::vector<std::string> remarks;
 };
 
-// Names that torchrun does not know are left alone. Throws kInvalidArgument for a flag's variable
-// that is neither 0 nor 1.
+// PET_ names that torchrun does not know are left alone. Throws kInvalidArgument for a flag's
+// variable that is neither 0 nor 1.
 FoundVariables option_variables();
 
 }  // namespace dl::launcher

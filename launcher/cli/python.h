@@ -1,4 +1,4 @@
-// The line that is executed for a program: Python programs get an interpreter, as with torchrun.
+// The words that are executed for a program: Python programs get an interpreter, as with torchrun.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct PythonChoice {
 
 struct ProgramLine {
   std::vector<std::string> words;
-  std::string script;  // a file that the interpreter reads; empty: none
+  std::string script;  // the file that the interpreter reads; empty: none
 };
 
 // `words`: the program and its arguments as typed. A module, a name that ends with .py and any

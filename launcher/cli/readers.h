@@ -1,5 +1,6 @@
-// From an option's text to its value, a function an option (option_table.h names them). Each throws
-// kInvalidArgument with a sentence that quotes the text and says what was wanted.
+// Readers: convert an option's text to its value, one function for each option (option_table.h
+// names them). Each throws kInvalidArgument with a sentence that quotes the text and says what was
+// wanted.
 #pragma once
 
 #include <chrono>
@@ -9,7 +10,7 @@
 
 namespace dl::launcher::read {
 
-// What several readers share.
+// Shared by several readers.
 int whole_number(std::string_view name, std::string_view text, int least, int most,
                  std::string_view else_wanted = "");
 std::chrono::milliseconds seconds(std::string_view name, std::string_view text);
@@ -79,7 +80,8 @@ void verbose(Options& options, const Typed& typed);
 void dry_run(Options& options, const Typed& typed);
 void json(Options& options, const Typed& typed);
 
-// For an option without an effect, or of which parse_options() asks only whether it was given.
+// For an option without an effect, and for an option of which parse_options() only asks whether it
+// was given.
 void nothing(Options& options, const Typed& typed);
 
 }  // namespace dl::launcher::read

@@ -1,5 +1,5 @@
-// Words of Open MPI's mpirun, of hydra (MPICH's) and of srun that dlrun does not have: refused by
-// name, each with the word to use here. Those of torchrun are rows of option_table().
+// Words of Open MPI's mpirun, of hydra (MPICH's) and of srun that dlrun does not have. They are
+// refused by name, each with the word to use here. torchrun's words are rows of option_table().
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace dl::launcher {
 
-// The sentence for a word, without a value ("--ntasks", "-ppn"); no value: there is no such word.
+// The sentence for a word without its value ("--ntasks", "-ppn"). nullopt: the word is not known.
 std::optional<std::string> why_refused(std::string_view word);
 
 }  // namespace dl::launcher

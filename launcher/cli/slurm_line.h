@@ -1,4 +1,4 @@
-// What a line leaves out when `srun` starts it, one dlrun a node: taken from the step.
+// Takes from the step what a line leaves out if `srun` starts one dlrun on each node.
 #pragma once
 
 #include <chrono>
@@ -9,22 +9,23 @@
 
 namespace dl::launcher {
 
-// Sets nnodes, node_rank, rdzv_endpoint and rdzv_id, as far as the line does not say them, if this
-// process is a task of a step with several nodes. A line with a --node-rank is left alone.
-// `says_nnodes`: the line, or PET_NNODES. Throws Error{kInvalidArgument}: several tasks on a node,
-// each of which would be a node of the job; another --nnodes than the step has.
+// Sets nnodes, node_rank, rdzv_endpoint and rdzv_id if the line does not give them and this process
+// is a task of a step with several nodes. Changes nothing if the line has a --node-rank.
+// `says_nnodes`: the line, or PET_NNODES, gives the number of nodes. Throws Error{kInvalidArgument}
+// if a node has several tasks, each of which would be a node of the job, or if --nnodes differs
+// from the step's.
 void take_slurm_step(Options& options, bool says_nnodes);
 
-// The allocation whose nodes this line means, if they need an srun: the line names no nodes, stands
+// The allocation on whose nodes this line runs, if they need an srun: the line names no nodes, is
 // in a batch script or below salloc, and the allocation has several nodes or is elsewhere.
 std::optional<SlurmAllocation> needs_srun(const Options& options);
 
-// One dlrun a node, all of which srun has started: whether the first one has to say what key they
-// meet with (step_key.h), as the line names none.
+// True if srun has started one dlrun on each node and the line names no key: then the first node
+// tells the others which key they use (step_key.h).
 bool needs_step_key(const Options& options);
 
-// When --preempt-before says that the ranks are asked to save; nullopt: never, or --dry-run. Runs
-// squeue, and throws as end_of_slurm_job().
+// The time at which --preempt-before asks the ranks to save; nullopt: never, or --dry-run. Runs
+// squeue. Throws what end_of_slurm_job() throws.
 std::optional<std::chrono::system_clock::time_point> time_of_preemption(const Options& options);
 
 }  // namespace dl::launcher

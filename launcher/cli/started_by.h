@@ -5,8 +5,9 @@
 
 namespace dl::launcher {
 
-// The sentence that says so and gives the line that starts one job instead; empty if dlrun was
-// started once. Ask only for a job of one node: each copy would run the whole job.
+// Returns a sentence that says so and gives the line that starts one job instead; empty if dlrun
+// was started once. To be called only for a job of one node: then each copy would run the whole
+// job.
 std::string one_of_several_jobs();
 
 }  // namespace dl::launcher

@@ -1,7 +1,8 @@
-// From the words of a line to options under their full names, and the program behind them.
+// Converts the words of a line to options under their full names, and the program that follows
+// them.
 //
-// An option may be written with dashes or underscores, abbreviated as long as it is clear which one
-// is meant, by its letter (-t 3, -t3, -mt3) or by another launcher's name for it (-np).
+// An option may be written with dashes or underscores, abbreviated as long as it is clear which
+// option is meant, by its letter (-t 3, -t3, -mt3), or by another launcher's name for it (-np).
 #pragma once
 
 #include <string>
@@ -16,9 +17,9 @@ struct SpelledOut {
   std::vector<std::string> program;  // with its arguments; empty: none was given
 };
 
-// Stops at the program, behind `--`, and at an option that only prints something (--help). Throws
-// kInvalidArgument for an option that is not there, that dlrun refuses by name, that is not clear,
-// or whose value is missing or empty.
+// Stops at the program, after `--`, and at an option that only prints something (--help). Throws
+// kInvalidArgument for an option that does not exist, that dlrun refuses by name, that is
+// ambiguous, or whose value is missing or empty.
 SpelledOut spell_out(const std::vector<std::string>& words);
 
 }  // namespace dl::launcher

@@ -1,12 +1,12 @@
-// What touches files under --log-dir, done by a thread of its own, one thing after the other: a
-// disk that is slow, or hangs, delays only what waits for it.
+// DiskThread: a thread that does all work on files under --log-dir, in order. So a disk that is
+// slow or hangs delays only what waits for it.
 //
-// run() takes two functions: `work` is called on the thread and owns all that it uses, as it may
-// outlive this object; `done` is called in the event loop with what `work` returned. The thread
-// starts with the first of them.
+// run() takes two functions. `work` runs on the thread; it owns all that it uses, because it may
+// outlive this object. `done` runs in the event loop with the result of `work`. The first run()
+// starts the thread.
 //
-// One thread but for `work`. io_context must outlive the DiskThread, and whatever `done` uses must
-// live as long as the loop runs.
+// One thread, except for `work`. io_context must outlive the DiskThread. All that `done` uses must
+// live as long as the event loop runs.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -32,13 +32,13 @@ class DiskThread {
   template <typename Work, typename Done>
   void run(Work work, Done done) {
     using Result = decltype(work());
-    auto result = std::make_shared<std::optional<Result>>();  // both functions' own
+    auto result = std::make_shared<std::optional<Result>>();  // owned by both functions
     submit([result, work = std::move(work)]() mutable { *result = work(); },
            [result, done = std::move(done)]() mutable { done(std::move(**result)); });
   }
 
   bool is_idle() const { return unfinished_ == 0; }
-  // Since when nothing has come to its end; nullopt: there is nothing to do.
+  // Since when no work has finished; nullopt: there is no work.
   std::optional<Clock::time_point> waits_since() const;
 
  private:
@@ -49,7 +49,7 @@ class DiskThread {
   void wait_for_finished();
 
   boost::asio::posix::stream_descriptor finished_;
-  std::shared_ptr<Shared> shared_;  // with a thread that may outlive this object
+  std::shared_ptr<Shared> shared_;  // shared with a thread that may outlive this object
   std::size_t unfinished_ = 0;
   Clock::time_point last_end_;
 };

@@ -1,4 +1,4 @@
-// What a rank writes, on its way from the agent of its node to the front: frames.
+// Frames: the output of a rank on its way from its node's agent to the front.
 #pragma once
 
 #include <chrono>
@@ -26,15 +26,16 @@ struct Frame {
   bool is_last = false;                        // the stream ends here
 };
 
-// A front, as the agent's streams see it. In one process a frame is a call (JobOutput); a remote
-// agent has one that writes frames to its connection, and has room while the front gives it credit.
+// FrameTaker: the front, as the agent's streams see it. In one process, a frame is a call
+// (JobOutput). A remote agent's FrameTaker writes frames to its connection, and has room while the
+// front gives it credit.
 class FrameTaker {
  public:
   virtual ~FrameTaker() = default;
   virtual bool has_room(Stream stream) const = 0;
   // Calls back once, when there is room.
   virtual void when_room(Stream stream, std::function<void()> ready) = 0;
-  // Takes the frame, also without room: a dead rank's last bytes do not wait.
+  // Takes the frame even if there is no room: the last bytes of a dead rank do not wait.
   virtual void take(const Frame& frame) = 0;
 };
 

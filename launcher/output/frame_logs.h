@@ -1,7 +1,8 @@
-// The files under --log-dir of a job whose ranks run on other hosts: what comes in frames is
-// written where the front runs, and goes on to what shows it. The layout is node_output.h's.
+// FrameLogs: the files under --log-dir of a job whose ranks run on other hosts. It writes incoming
+// frames to files on the front's host and passes them on to the next FrameTaker. The layout is that
+// of node_output.h.
 //
-// One thread. All that it is made with must outlive it.
+// One thread. All constructor arguments must outlive it.
 #pragma once
 
 #include <functional>
@@ -21,24 +22,24 @@ namespace dl::launcher {
 class FrameLogs : public FrameTaker {
  public:
   struct Place {
-    std::string log_dir;  // empty: there are no logs, and all frames just go on
+    std::string log_dir;  // empty: no logs, and all frames are only passed on
     std::string run;
   };
-  // `say`: a sentence for the user; `fail`: one that ends the job.
+  // `say` shows a sentence to the user; `fail` does so and ends the job.
   FrameLogs(DiskThread& disk, FrameTaker& next, Place place,
             std::function<void(const std::string&)> say,
             std::function<void(const std::string&)> fail);
 
-  // Makes the folders of these ranks of one node. Before the first of their frames.
+  // Makes the folders of these ranks of one node. To be called before the first of their frames.
   void begin_attempt(int attempt, int first_rank, int count);
-  // DIR/RUN, for a sentence.
+  // DIR/RUN, for a text.
   std::string run_folder() const { return place_.log_dir + "/" + place_.run; }
-  // A file that a rank left. False: there are no logs.
+  // Keeps a file that a rank left. Returns false if there are no logs.
   bool keep(int attempt, int rank, const std::string& name, const std::string& bytes);
 
   bool has_room(Stream stream) const override { return next_.has_room(stream) && !is_full(); }
   void when_room(Stream stream, std::function<void()> ready) override;
-  // Frames of a rank whose folder is being made wait for it.
+  // Frames of a rank wait until its folder is made.
   void take(const Frame& frame) override;
 
  private:
@@ -58,7 +59,7 @@ class FrameLogs : public FrameTaker {
   std::function<void(const std::string&)> say_;
   std::function<void(const std::string&)> fail_;
   std::set<std::pair<int, int>> begun_;  // attempts, and the first rank of each node
-  std::map<int, std::string> folders_;   // of attempts that are made
+  std::map<int, std::string> folders_;   // of attempts whose folders are made
   std::map<StreamId, std::unique_ptr<LogFile>> logs_;
   std::vector<Waiting> waiting_;
   std::vector<std::function<void()>> for_disk_;

@@ -1,8 +1,8 @@
-// All that the front shows of a job: dlrun's stdout and stderr, the lines that each rank writes to
-// them, and dlrun's own sentences.
+// JobOutput: all that the front shows of a job. It owns dlrun's stdout and stderr, and writes the
+// lines of each rank and dlrun's own sentences to them.
 //
-// Nothing here waits for a reader or a disk. A reader that takes nothing for kSilence is announced
-// on the stream that is read, and in the log.
+// Nothing here waits for a reader or a disk. A reader that takes nothing for kSilence is reported
+// on the other stream, and in the log.
 //
 // One thread; DiskThread and io_context must outlive it.
 #pragma once
@@ -25,7 +25,7 @@
 
 namespace dl::launcher {
 
-// One of dlrun's own streams that does not take what is written to it.
+// One of dlrun's own streams that cannot be written any more.
 struct LostStream {
   Stream stream = Stream::kOut;
   int error = 0;  // an errno value
@@ -40,8 +40,8 @@ class JobOutput : public FrameTaker {
   JobOutput(boost::asio::io_context& io, DiskThread& disk,
             std::function<LineLook(const StreamId&)> look, std::function<void(LostStream)> on_lost);
 
-  // The node whose streams come here: asked which ranks wait for a reader, and its log has dlrun's
-  // sentences. Null: none any more.
+  // The node whose streams come here. It tells which ranks wait for a reader, and its log gets
+  // dlrun's sentences. Null: no node any more.
   void show_node(NodeOutput* node) { node_ = node; }
 
   bool has_room(Stream stream) const override { return !sink_of(stream).is_full(); }
@@ -50,35 +50,36 @@ class JobOutput : public FrameTaker {
   }
   void take(const Frame& frame) override;
 
-  // What dlrun itself says, without "dlrun: " and the end of line.
+  // Shows a line of dlrun itself, given without "dlrun: " and the end of line.
   void say(const std::string& line);
 
-  // Which ranks stand still because of a reader or a disk, a sentence each; empty: none.
+  // A sentence for each reader or disk that makes ranks stand still.
   std::vector<std::string> who_stands_still() const;
 
   const Sink& out() const { return out_; }
 
-  // To the node's log alone.
+  // Writes the lines only to the node's log.
   void log(const std::vector<std::string>& lines);
 
-  // The end, once the node's streams are drained. show() returns when `page` can be written behind
-  // them; finish() when readers and disk have all of it. They run the event loop, and wait for
-  // readers without a limit until hurry_until() sets one, and for a disk as long as it goes on
-  // taking bytes.
+  // The end, once the node's streams are drained. show() returns when `page` can be written after
+  // them. finish() returns when readers and disk have everything. Both run the event loop. They
+  // wait for readers without a limit until hurry_until() sets one, and for a disk as long as it
+  // takes bytes.
   void begin_finish();
   void show(const std::vector<std::string>& page);
   void finish();
-  // After finish().
+  // To be called after finish().
   void say_last(const std::string& line);
   bool is_finishing() const { return finishing_; }
-  // The readers get until then, or a second if that is over by the time of begin_finish().
+  // Sets the deadline for the readers. If it has passed by the time of begin_finish(), they get a
+  // second.
   void hurry_until(Clock::time_point deadline);
-  // The first stream whose bytes finish() has lost in part; the error is ETIME if hurry_until()
-  // ended the wait.
+  // The first stream of which finish() has lost bytes. The error is ETIME if hurry_until() ended
+  // the wait.
   const std::optional<LostStream>& lost() const { return lost_; }
 
  private:
-  // Since when a reader has taken nothing; set when that has been said.
+  // Since when a reader has taken nothing; set once this was reported.
   using Announced = std::optional<Clock::time_point>;
 
   static constexpr std::chrono::seconds kSilence{5};
@@ -97,7 +98,7 @@ class JobOutput : public FrameTaker {
   bool has_logs() const { return node_ != nullptr && node_->has_logs(); }
   void tick();
   void watch_reader(Sink& sink, Announced& announced);
-  // To the log and to stderr, or stdout if stderr is broken; never to `silent`.
+  // Writes to the log and to stderr, or to stdout if stderr is broken; never to `silent`.
   void say_beside(const Sink* silent, const std::string& line);
   std::vector<int> ranks_standing_still(const Sink& sink) const;
   std::uint64_t behind(const Sink& sink) const;
@@ -118,7 +119,7 @@ class JobOutput : public FrameTaker {
   Sink out_;
   std::unique_ptr<Sink> own_err_;  // null: stdout and stderr are one file, and one Sink
   NodeOutput* node_ = nullptr;
-  std::map<StreamId, RankLines> lines_;  // of streams that go on
+  std::map<StreamId, RankLines> lines_;  // of streams that have not ended
   boost::asio::steady_timer timer_;
   Announced out_announced_, err_announced_;
   bool finishing_ = false;

@@ -1,11 +1,11 @@
-// One stream of one rank, from bytes in pieces to whole lines that say who wrote them.
+// LineSplitter: turns the bytes of one stream of one rank into whole lines that name their rank.
 //
-// A line is held back until its end is there, so that no other rank's text gets into it. A line of
-// more than `longest` bytes goes out in parts that are lines of their own: each says who wrote it,
-// ends with kGoesOn unless it is the last, and begins with kWentOn unless it is the first. So the
-// memory for a line has a bound, and no rank's output waits for the end of another rank's line.
+// It holds back a line until its end is there, so that no other rank's text gets into the line. A
+// line of more than `longest` bytes goes out in parts. Each part is a line with the rank's name; it
+// ends with kGoesOn unless it is the last part, and begins with kWentOn unless it is the first. So
+// the memory for a line has a bound, and no rank's output waits for the end of another rank's line.
 //
-// Time is linear in the bytes, in however many pieces a line comes.
+// The time is linear in the bytes, for any number of pieces.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace dl::launcher {
 class LineSplitter {
  public:
   enum class For : std::uint8_t {
-    kFile,      // every byte as it came
-    kTerminal,  // of text that was overwritten by `\r`, only what would be left to see
+    kFile,      // every byte unchanged
+    kTerminal,  // of text overwritten after `\r`, only what would stay visible
   };
   static constexpr std::size_t kLongest = std::size_t{64} << 20;
   static constexpr std::string_view kGoesOn = " [dlrun: the line goes on]";
@@ -28,16 +28,16 @@ class LineSplitter {
   LineSplitter(std::string prefix, For target, std::size_t longest = kLongest)
       : prefix_(std::move(prefix)), target_(target), longest_(longest) {}
 
-  // From now on each line begins with this text, before the prefix: the time of --timestamp-output.
+  // From now on each line begins with this text, before the prefix: for --timestamp-output.
   void set_stamp(std::string stamp) { stamp_ = std::move(stamp); }
 
-  // Appends what may be written now to `out`.
+  // Appends to `out` what may be written now.
   void feed(std::string_view bytes, std::string& out);
   // The stream has ended: a last line without `\n` gets one.
   void finish(std::string& out);
 
-  // kTerminal: the unfinished line as a terminal would show it, which is what follows the last `\r`
-  // that is followed by anything.
+  // kTerminal: the unfinished line as a terminal would show it: the text after the last `\r` that
+  // text follows.
   std::string_view visible_rest() const;
   const std::string& prefix() const { return prefix_; }
 

@@ -1,7 +1,7 @@
-// One file under --log-dir: bytes are appended at once and written by a DiskThread, in order. What
-// is there can be read back, so that a stream which is shown late need not be kept in memory.
+// LogFile: one file under --log-dir. append() returns at once, and a DiskThread writes the bytes in
+// order. They can be read back, so a stream that is shown late need not stay in memory.
 //
-// Memory has a bound if the writer minds is_full(). One thread; DiskThread must outlive it.
+// Memory has a bound if the writer stops while is_full(). One thread; DiskThread must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace dl::launcher {
 
 class LogFile {
  public:
-  // `on_broken` (once): bytes could not be written, and error() says why. From then on everything
-  // stays in memory, so that it can still be read back.
+  // `on_broken` is called once if bytes could not be written; error() tells why. From then on all
+  // bytes stay in memory, so that they can still be read back.
   LogFile(DiskThread& disk, UniqueFd file, std::function<void()> on_broken);
 
   void append(std::string_view bytes);
@@ -27,12 +27,12 @@ class LogFile {
   void when_room(std::function<void()> ready);
 
   std::uint64_t size() const { return size_; }
-  // Passes the bytes from `from` on to `take`: at least one and at most kMostRead, none if they
-  // could not be read. `from` is below size(). One call at a time.
+  // Passes the bytes from `from` on to `take`: at least one and at most kMostRead, or none if they
+  // could not be read. `from` must be below size(). One call at a time.
   void read(std::uint64_t from, std::function<void(std::string)> take);
 
   bool is_broken() const { return !error_.empty(); }
-  // Why the file is incomplete, and from which byte on.
+  // Why the file is incomplete; written() is the first missing byte.
   const std::string& error() const { return error_; }
   std::uint64_t written() const { return written_; }
   // Bytes that the disk has not taken yet.
@@ -46,9 +46,9 @@ class LogFile {
   void on_written(std::size_t bytes, int error);
 
   DiskThread& disk_;
-  std::shared_ptr<const UniqueFd> file_;        // with what the thread has under way
-  std::shared_ptr<const std::string> writing_;  // from written_ on: what the thread writes
-  std::string waiting_;                         // what comes behind it
+  std::shared_ptr<const UniqueFd> file_;        // shared with the thread's work
+  std::shared_ptr<const std::string> writing_;  // what the thread writes now, from written_ on
+  std::string waiting_;                         // what follows it
   std::uint64_t written_ = 0;
   std::uint64_t size_ = 0;
   std::string error_;

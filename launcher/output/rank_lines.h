@@ -1,5 +1,5 @@
-// One output stream of one rank, in the front: from frames through the splitter to dlrun's own
-// stream, line by line.
+// RankLines: one output stream of one rank, in the front. It takes frames, splits them into lines,
+// and writes these to dlrun's own stream.
 //
 // One thread. The Sink must outlive it.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace dl::launcher {
 
-// How a stream's lines look.
+// The look of a stream's lines.
 struct LineLook {
   std::string prefix;
   bool shown = true;
@@ -22,7 +22,7 @@ struct LineLook {
 
 class RankLines {
  public:
-  // `shows_status`: its unfinished line is the terminal's last line.
+  // `shows_status`: the unfinished line is shown as the terminal's last line.
   RankLines(Sink& sink, LineLook look, bool shows_status);
 
   // `time`: when the agent read the bytes.

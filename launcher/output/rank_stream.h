@@ -1,9 +1,9 @@
-// One output stream of one rank, on the rank's node: from the pipe to the log file, if there is
-// one, and as frames to the front.
+// RankStream: one output stream of one rank, on the rank's node. It reads the pipe, writes the log
+// file, if there is one, and sends frames to the front.
 //
-// Without a log file the pipe is not read while the front has no room, and the rank stands still.
-// With one the rank goes on: what the front cannot take yet is read back from the file later, so
-// that nothing is lost and memory has a bound.
+// Without a log file, the pipe is not read while the front has no room, and the rank stands still.
+// With a log file, the rank continues: bytes that the front cannot take yet are read back from the
+// file later. So nothing is lost, and memory has a bound.
 //
 // One thread. FrameTaker, DiskThread and io_context must outlive it.
 #pragma once
@@ -22,7 +22,7 @@ namespace dl::launcher {
 
 class RankStream {
  public:
-  // `pipe` is the reading end; `log`: null: none.
+  // `pipe`: the reading end. `log`: null: no log.
   RankStream(boost::asio::io_context& io, StreamId id, UniqueFd pipe, FrameTaker& front,
              std::unique_ptr<LogFile> log);
   RankStream(const RankStream&) = delete;
@@ -30,11 +30,11 @@ class RankStream {
 
   const StreamId& id() const { return id_; }
 
-  // Reads what is in the pipe now, so that tail() is up to date; the stream goes on.
+  // Reads what is in the pipe now, so that tail() is up to date. The stream continues.
   void take_what_is_there();
 
-  // Takes what is in the pipe now, however little room the front has, and ends the stream. For the
-  // time when every writer is dead.
+  // Takes what is in the pipe now, even if the front has no room, and ends the stream. To be called
+  // when every writer is dead.
   void drain();
 
   // The last lines, for the report; at most kTail bytes.
@@ -43,7 +43,7 @@ class RankStream {
 
   // The stream has ended, and the front has all of it.
   bool is_sent() const { return is_sent_; }
-  // It has ended, and no callback refers to it any more: it may be destroyed.
+  // The stream has ended, and no callback refers to it: it may be destroyed.
   bool is_settled() const;
   // Bytes that are read and logged, and not sent yet.
   std::uint64_t behind() const { return log_ ? log_->size() - sent_ : 0; }
@@ -51,7 +51,7 @@ class RankStream {
   // Why the pipe is not read at the moment.
   enum class HeldBy : std::uint8_t { kNothing, kReader, kDisk };
   HeldBy held_by() const { return held_by_; }
-  // The pipe is not read and is full, so that the rank waits in a write, or will at its next one.
+  // The pipe is not read and is full: the rank waits in a write, or will at its next one.
   bool is_standing_still() const;
 
  private:
@@ -61,7 +61,7 @@ class RankStream {
   void wait_for_bytes();
   void read_some();
   bool may_read();
-  // False at the end of the stream, or when the pipe is empty (`empty` is set then).
+  // Returns false at the end of the stream, and if the pipe is empty (then it sets `empty`).
   bool read_once(bool& empty);
   void take(std::string_view bytes);
   void catch_up();
@@ -79,8 +79,8 @@ class RankStream {
   std::uint64_t sent_ = 0;  // bytes of the log file
   HeldBy held_by_ = HeldBy::kNothing;
   bool catches_up_ = false;
-  bool reads_then_ = false;  // once it has caught up
-  int callbacks_ = 0;        // that the front holds
+  bool reads_then_ = false;  // reads the pipe after it has caught up
+  int callbacks_ = 0;        // callbacks that the front holds
   bool ended_ = false;
   bool is_sent_ = false;
 };

@@ -1,15 +1,15 @@
-// dlrun's own stdout or stderr, shared by all ranks: what is written here comes out in order and in
-// one piece, and a reader that is slow delays only the ranks that write.
+// Sink: dlrun's own stdout or stderr, shared by all ranks. Writes come out in order and in one
+// piece, and a slow reader delays only the ranks that write.
 //
 // write() queues and never blocks. If ranks write faster than the reader reads, is_full() is true
-// and their streams wait for room. On a terminal a Sink also keeps one status line below everything
-// else: rank 0's unfinished line.
+// and their streams wait for room. On a terminal, a Sink also keeps one status line below
+// everything else: rank 0's unfinished line.
 //
-// A file is written by a DiskThread, so that a disk that hangs does not hold up the event loop.
+// A DiskThread writes to a file, so that a disk that hangs does not block the event loop.
 //
-// The inherited descriptor is never made non-blocking, which would do the same to the shell's:
-// pipes and terminals are opened anew, and what cannot be is watched through an epoll instance of
-// its own, as Boost.Asio makes non-blocking what it watches.
+// The inherited descriptor is never made non-blocking, because that would also change the shell's.
+// Pipes and terminals are opened anew. A descriptor that cannot be opened anew is watched through
+// an epoll instance of its own, because Boost.Asio makes descriptors that it watches non-blocking.
 //
 // One thread. Boost.Asio's io_context and the DiskThread must outlive the Sink.
 #pragma once
@@ -31,17 +31,17 @@ class Sink {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `fd` is kept open by the caller. `on_broken` is called once, with an errno value, when
-  // nothing can be written any more; EPIPE: the reader is gone.
+  // The caller keeps `fd` open. `on_broken` is called once, with an errno value, when nothing can
+  // be written any more; EPIPE: the reader is gone.
   Sink(boost::asio::io_context& io, DiskThread& disk, int fd, std::function<void(int)> on_broken);
 
-  // `status`: what the terminal's last line is from now on ("": none); nullopt leaves it, and other
-  // files have none.
+  // `status`: the terminal's last line from now on ("": none); nullopt leaves it unchanged. Only a
+  // terminal has one.
   void write(std::string_view lines, std::optional<std::string_view> status = std::nullopt);
   bool is_full() const { return unwritten() > kMostQueued; }
   std::size_t unwritten() const { return queued_.size() + writing_.size() - at_; }
-  // Since when nothing could be written though something is to be; nullopt: there is nothing, or it
-  // is being written.
+  // Since when queued bytes could not be written; nullopt: there are none, or they are being
+  // written.
   std::optional<Clock::time_point> waits_since() const { return waits_since_; }
   bool is_broken() const { return broken_; }
   // Calls back once, when there is room.
@@ -65,7 +65,7 @@ class Sink {
   void wake();
 
   boost::asio::posix::stream_descriptor
-      watched_;  // our own opening, or watcher of the inherited one
+      watched_;  // opened anew, or an epoll instance that watches fd_
   DiskThread& disk_;
   int fd_;
   Way way_ = Way::kDirect;
@@ -74,7 +74,7 @@ class Sink {
   bool waits_ = false;
   std::optional<Clock::time_point> waits_since_;
   std::function<void(int)> on_broken_;
-  std::string queued_;   // whole lines that nothing was written of yet
+  std::string queued_;   // whole lines of which nothing was written yet
   std::string writing_;  // what is being written,
   std::size_t at_ = 0;   // from here on
   std::string status_;
