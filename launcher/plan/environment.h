@@ -8,7 +8,8 @@
 
 namespace dl::launcher {
 
-// What is known only once the job runs; --dry-run keeps the defaults, which set no variable.
+// Values that are known only once the job runs. --dry-run keeps the defaults, which set no
+// variable.
 struct Handles {
   int key_fd = -1;
   std::string key_file;
@@ -17,10 +18,10 @@ struct Handles {
   int pmi_fd = -1;
   std::string error_file;
   int progress_width = 0;
-  std::string checkpoint;  // where the rank asks whether to save; empty: nowhere
+  std::string checkpoint;  // socket at which the rank asks whether to save; empty: none
 };
 
-// "NAME=value", to be set over the environment that dlrun was started with.
+// "NAME=value" entries, to be added to the environment of dlrun at its start.
 std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& meeting,
                                           const LocalRank& rank, const Handles& handles);
 

@@ -26,9 +26,9 @@ struct Gpu {
 // kTimeout if it does not answer by the deadline. Call it before any thread exists.
 std::vector<Gpu> find_gpus(std::chrono::milliseconds deadline = std::chrono::seconds(30));
 
-// What a process that has CUDA_VISIBLE_DEVICES set to `mask` sees.
+// A GPU that a process sees if its CUDA_VISIBLE_DEVICES is `mask`.
 struct VisibleGpu {
-  std::string token;  // how CUDA_VISIBLE_DEVICES names it: "2", "GPU-8932f937", "MIG-..."
+  std::string token;  // its name in CUDA_VISIBLE_DEVICES: "2", "GPU-8932f937", "MIG-..."
   std::string uuid;   // empty if unknown
   std::string name;
 
@@ -46,8 +46,8 @@ std::vector<VisibleGpu> gpus_to_give_out();
 // The parts of find_gpus() that read text, for tests.
 // `root` stands for "/".
 std::vector<Gpu> gpus_of_proc(const std::string& root = "");
-// What the child wrote: a line "gpu\tUUID\tNAME\tMIG-MODE" a GPU, "mig\tUUID" an instance, and
-// "end", or "error\tTEXT".
+// The output of the child: a line "gpu\tUUID\tNAME\tMIG-MODE" for a GPU, "mig\tUUID" for an
+// instance, and "end", or "error\tTEXT".
 std::vector<Gpu> gpus_of_answer(std::string_view text);
 
 }  // namespace dl::launcher

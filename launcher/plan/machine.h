@@ -1,4 +1,4 @@
-// What dlrun may use of the machine it runs on.
+// The resources that dlrun may use on its machine.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@ namespace dl::launcher {
 
 struct Machine {
   std::string host;       // as the kernel names it
-  std::vector<int> cpus;  // that this process may run on, ascending
+  std::vector<int> cpus;  // CPUs on which this process may run, ascending
   // CPU time that the control group grants, or the CPUs that SLURM has allocated on this node, if
   // they are fewer; nullopt: no limit.
   std::optional<double> quota;
-  // GPUs that a rank would see. this_machine() leaves them out: asking the driver takes longer than
-  // a launch.
+  // GPUs that a rank would see. this_machine() leaves them out, because asking the driver takes
+  // longer than a launch.
   std::vector<VisibleGpu> gpus = {};
   // The cores of `cpus`; this_machine() leaves them out, too.
   std::optional<Topology> topology = {};
@@ -27,7 +27,7 @@ struct Machine {
 };
 
 Machine this_machine();
-// Its `host` alone.
+// A Machine with `host` only.
 std::string host_name();
 
 }  // namespace dl::launcher

@@ -1,8 +1,8 @@
-// Who runs where: everything about a job that is known before anything is started. JobPlan is the
-// whole job's part, NodePlan one node's.
+// Plans: everything about a job that is known before anything is started. JobPlan is the whole
+// job's part, NodePlan one node's.
 //
-// Both are values, made once. What is found out only when the nodes have met (generation, order of
-// the nodes, ports) is in Meeting; environment.h joins them.
+// Both are values, made once. Meeting has what is known only when the nodes have met (generation,
+// order of the nodes, ports). environment.h joins the three.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace dl::launcher {
 struct LocalRank {
   int local_rank = 0;
   Binding binding;
-  std::vector<int> gpus;  // of NodePlan::gpus; empty: none is given out
+  std::vector<int> gpus;  // indices into NodePlan::gpus; empty: none
 };
 
 struct Host {
@@ -29,11 +29,11 @@ struct Host {
   int slots = 1;     // ranks that run there; 0: the node counts them itself
 };
 
-// Which hosts a job runs on: this machine, --hosts or --hostfile, a SLURM allocation.
+// The hosts on which a job runs: this machine, --hosts or --hostfile, or a SLURM allocation.
 class HostSource {
  public:
   virtual ~HostSource() = default;
-  // By node rank. Throws kInvalidArgument with one sentence.
+  // The hosts by node rank. Throws kInvalidArgument with one sentence.
   virtual std::vector<Host> hosts() const = 0;
 };
 
@@ -61,14 +61,14 @@ class HostList : public HostSource {
 
 struct JobPlan {
   std::string name;
-  bool named = false;  // by the user
-  std::string run;     // a name that no other run has; the job goes by node 0's;
+  bool named = false;  // the user gave the job a name
+  std::string run;     // a name that no other run has; node 0's counts;
                        // empty if one node keeps no logs
   int nnodes = 1;
-  // One a node, by node rank; or this node's alone, if the user starts a dlrun on each node.
+  // One for each node, by node rank. If the user starts a dlrun on each node: only this node's.
   std::vector<Host> hosts;
   std::string rdzv_endpoint;  // "host:port" at which several nodes meet; empty on one node
-  std::vector<std::string> other_endpoints;  // further addresses of that place
+  std::vector<std::string> other_endpoints;  // further addresses of this endpoint
   std::string master_addr;
   std::optional<int> master_port;  // as the user gave it
   int max_restarts = 0;
@@ -76,37 +76,38 @@ struct JobPlan {
   std::vector<std::string> program;  // with its interpreter, if it has one
 };
 
-// Whether a node listens where the nodes meet.
+// Whether a node listens at the endpoint where the nodes meet.
 enum class Listens : std::uint8_t {
   kNo,
-  kIfFree,  // unless another process of this host does already
+  kIfFree,  // listens unless another process of this host does
   kYes,
 };
 
 struct NodePlan {
   JobPlan job;
-  std::string host;   // as the node itself names it
+  std::string host;   // the node's own name for itself
   int node_rank = 0;  // -1: the nodes are numbered as they come
   Listens listens = Listens::kNo;
-  std::string local_addr;  // at which other nodes reach this one; empty: found out
+  std::string local_addr;  // where other nodes reach this node; empty: determined at the start
   bool virtual_local_rank = false;
   std::vector<LocalRank> ranks;
   bool has_mpirun_names = false;            // ranks find Open MPI's OMPI_COMM_WORLD_... as well
   bool serves_pmi = false;                  // the ranks are processes of MPICH or a relative
   int omp_num_threads = 1;                  // of a rank that is not bound
   std::vector<std::string> bindings_drawn;  // --report-bindings; lines
-  std::vector<VisibleGpu> gpus;             // that a rank would see, if dlrun looked for them
+  std::vector<VisibleGpu> gpus;  // GPUs that a rank would see, if dlrun has looked for them
   GpuPolicy gpu_policy = GpuPolicy::kLeave;
   std::string iface;               // empty: not given
-  Program program;                 // what is executed, found along PATH, or why it cannot be
+  Program program;                 // the program, found along PATH, or why it cannot be executed
   bool wants_torch_store = false;  // see torch_program.h
-  // A node that is lost may come back: a person, or what watches over it, starts its dlrun anew.
+  // True if a lost node may come back: a person, or a program that watches over it, restarts its
+  // dlrun.
   bool awaits_lost_nodes = true;
 
   int local_world_size() const { return static_cast<int>(ranks.size()); }
 };
 
-// What all nodes agree on.
+// The values on which all nodes agree when they meet.
 struct Meeting {
   std::uint64_t generation = 0;
   int first_rank = 0;  // of this node
@@ -119,30 +120,30 @@ struct Meeting {
   bool torch_store = false;  // dlrun serves PyTorch's TCPStore at MASTER_PORT
 };
 
-// Whether `options` cannot be followed without knowing the GPUs, or the cores.
+// True if `options` can only be followed with knowledge of the GPUs, or of the cores.
 bool needs_gpus(const Options& options);
 bool needs_topology(const Options& options);
 
-// Throws kInvalidArgument with one sentence. That the program is there is not checked.
+// Throws kInvalidArgument with one sentence. Does not check that the program exists.
 JobPlan make_job_plan(const Options& options, const HostSource& source);
-// For a user who starts a dlrun on each node: this node's plan.
+// This node's plan, if the user starts a dlrun on each node.
 NodePlan make_plan(const Options& options, const Machine& machine);
-// The part of node `node_rank` (-1: not numbered yet), to be made on that node. Throws
+// The plan of node `node_rank` (-1: not numbered yet). To be called on that node. Throws
 // kInvalidArgument.
 NodePlan make_node_plan(const JobPlan& job, int node_rank, const Options& options,
                         const Machine& machine);
 
-// Whether ranks find their numbers by Open MPI's names, too: a script for `mpirun -n` reads them.
+// True if ranks also find their numbers by Open MPI's names, for scripts that `mpirun -n` starts.
 bool has_mpirun_names(const Options& options);
 
-// What the user should know of `options` on this node, a sentence each.
+// Remarks for the user about `options` on this node, a sentence each.
 std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan);
 
 // "GPU 0 (NVIDIA H200) is shared by local ranks 0, 1": a line for each GPU that several ranks have.
 std::vector<std::string> shared_gpus(const NodePlan& plan);
 
-// The meeting of a job on one node, or what `--dry-run` supposes of several: each has as many ranks
-// as this one. Chooses MASTER_PORT if the user did not.
+// The meeting of a job on one node. For several nodes, the meeting that `--dry-run` assumes: each
+// node has as many ranks as this one. Chooses MASTER_PORT if the user did not.
 Meeting supposed_meeting(const NodePlan& plan);
 
 }  // namespace dl::launcher

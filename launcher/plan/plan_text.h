@@ -1,4 +1,4 @@
-// What --dry-run and --verbose print.
+// The text that --dry-run and --verbose print.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace dl::launcher {
 
 std::string plan_as_table(const std::vector<Setting>& settings, const NodePlan& plan,
                           const Meeting& meeting);
-// What --verbose prints: the same without the environment and without numbers of ranks that are
-// known only when the nodes have met.
+// The text of --verbose: without the environment, and without ranks' numbers that are known only
+// when the nodes have met.
 std::string plan_in_short(const std::vector<Setting>& settings, const NodePlan& plan);
 // One object:
 //   job, nnodes, node_rank, host, nproc_per_node, world_size, program [...], rdzv_endpoint or null,

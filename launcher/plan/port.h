@@ -5,8 +5,8 @@
 
 namespace dl::launcher {
 
-// Why a process of this user could not listen on the port, on every address of this node, just now:
-// EADDRINUSE, EACCES (ports below 1024 are root's, as a rule); 0 if it could.
+// The errno value with which a process of this user could not listen on the port, on every address
+// of this node: EADDRINUSE, or EACCES (as a rule, ports below 1024 are root's); 0 if it could.
 int port_obstacle(std::uint16_t port);
 
 // A free port below the ephemeral range: an outgoing connection cannot take it before rank 0

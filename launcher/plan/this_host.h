@@ -1,12 +1,12 @@
-// Whether a name or an address is this host's.
+// Tells whether a name or an address belongs to this host.
 #pragma once
 
 #include <string>
 
 namespace dl::launcher {
 
-// "localhost", this host's name, and what resolves to an address of one of its interfaces. A name
-// that does not resolve within 5 s is another host's.
+// True for "localhost", for this host's name, and for a name that resolves to an address of one of
+// its interfaces. False for a name that does not resolve within 5 s.
 bool is_this_host(const std::string& host);
 
 }  // namespace dl::launcher

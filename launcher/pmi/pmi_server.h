@@ -1,5 +1,6 @@
-// Serves PMI-1 to the ranks of one node, each over a socket of its own that it inherits (PMI_FD):
-// MPI_Init of MPICH and its relatives then knows rank and size, and finds the other ranks.
+// PmiServer: serves PMI-1 to the ranks of one node, each over an inherited socket of its own
+// (PMI_FD). MPI_Init of MPICH and its relatives then knows rank and size, and finds the other
+// ranks.
 //
 // One thread; io_context must outlive it. It must not be destroyed inside one of its callbacks.
 #pragma once
@@ -21,16 +22,16 @@ namespace dl::launcher {
 class PmiServer {
  public:
   struct Events {
-    // A sentence for the user. A wait in MPI's start of more than kSilence is one.
+    // A sentence for the user, for example about a wait of more than kSilence in MPI_Init.
     std::function<void(const std::string&)> on_note;
-    // The rank has called MPI_Abort, and waits to be ended.
+    // The rank has called MPI_Abort, and waits for its end.
     std::function<void(int rank, int exit_code)> on_abort;
   };
   PmiServer(boost::asio::io_context& io, int size, Events events);
   PmiServer(const PmiServer&) = delete;
   PmiServer& operator=(const PmiServer&) = delete;
 
-  // The rank's end of its connection. Throws kIo.
+  // Returns the rank's end of a new connection. Throws kIo.
   UniqueFd add(int rank);
 
  private:

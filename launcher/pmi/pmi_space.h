@@ -1,8 +1,9 @@
-// The rules of PMI-1, by which the processes of MPICH and its relatives find each other: what each
-// rank has put, who is in the barrier, and what is answered to a line. Without sockets.
+// PmiSpace: the rules of PMI-1, by which the processes of MPICH and its relatives find each other.
+// It keeps what each rank has put and which ranks are in the barrier, and answers lines. Without
+// sockets.
 //
 // Lines are "cmd=put kvsname=kvs key=K value=V". The words are those of MPICH's simple PMI
-// (https://wiki.mpich.org, "PMI v1 wire protocol"); Hydra answers alike.
+// (https://wiki.mpich.org, "PMI v1 wire protocol"); Hydra gives the same answers.
 //
 // One thread.
 #pragma once
@@ -21,7 +22,7 @@ class PmiSpace {
   static constexpr int kMostName = 256;
   static constexpr int kMostKey = 64;
   static constexpr int kMostValue = 1024;
-  // Keys that one rank may put. MPICH puts a handful.
+  // The most keys that one rank may put. MPICH puts a handful.
   static constexpr int kMostPuts = 65536;
 
   struct Line {
@@ -30,17 +31,17 @@ class PmiSpace {
   };
   struct Answer {
     std::vector<Line> lines;          // to the rank that asked, or to all at the end of a barrier
-    std::string fault;                // empty: none; else the connection is to be closed
-    std::optional<int> abort_code{};  // of MPI_Abort: the job is to end
+    std::string fault;                // empty: none; else the connection must be closed
+    std::optional<int> abort_code{};  // of MPI_Abort: the job must end
   };
 
   // A job on one node, whose ranks are 0 to size - 1.
   explicit PmiSpace(int size);
 
-  // Answers a line, which comes without its end.
+  // Answers a line, given without its end.
   Answer answer(int rank, std::string_view line);
 
-  // The ranks that have called the barrier which is not over, ascending; and those that have not.
+  // The ranks that have called the unfinished barrier, ascending; and the ranks that have not.
   std::vector<int> waiting() const;
   std::vector<int> awaited() const;
 

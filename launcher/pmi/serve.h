@@ -1,4 +1,4 @@
-// Whether the ranks are to be served as MPI processes.
+// Decides whether dlrun serves the ranks as MPI processes.
 #pragma once
 
 #include "launcher/cli/options.h"
@@ -6,8 +6,8 @@
 
 namespace dl::launcher {
 
-// Throws kInvalidArgument if it is linked to an MPI that dlrun
-// cannot serve: each rank would be an MPI job of its own, of one process.
+// Throws kInvalidArgument if the program is linked to an MPI that dlrun cannot serve: each rank
+// would be an MPI job of one process.
 bool is_to_serve_pmi(const Options& options, const Program& program);
 
 }  // namespace dl::launcher

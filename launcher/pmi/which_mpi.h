@@ -1,4 +1,4 @@
-// Which MPI a program is linked to, by the libraries that its file names.
+// Finds the MPI to which a program is linked, by the libraries that its file names.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace dl::launcher {
 
 enum class MpiKind : std::uint8_t {
   kNone,
-  kMpich,    // MPICH and what shares its binary interface: Intel MPI, MVAPICH, Cray MPI
+  kMpich,    // MPICH and MPIs with its binary interface: Intel MPI, MVAPICH, Cray MPI
   kOpenMpi,  // takes its ranks from PMIx
 };
 
@@ -20,15 +20,15 @@ struct WhichMpi {
   std::string library;  // "libmpich.so.12"
 };
 
-// The MPI that an ELF program of 64 bits is linked to; kNone for any other file, and for one that
-// cannot be read.
+// The MPI to which a 64-bit ELF program is linked; kNone for any other file, and if the file cannot
+// be read.
 WhichMpi which_mpi(const std::string& path);
 
-// The names in DT_NEEDED of an ELF file of 64 bits in this machine's byte order; empty if `file` is
-// none, or is damaged.
+// The names in DT_NEEDED of a 64-bit ELF file in this machine's byte order; empty if `file` is no
+// such file, or is damaged.
 std::vector<std::string_view> needed_libraries(std::span<const char> file);
 
-// The MPI whose library has this name.
+// The MPI that has a library with this name.
 MpiKind mpi_of_library(std::string_view name);
 
 }  // namespace dl::launcher

@@ -1,7 +1,8 @@
-// Where the ranks of one node ask whether to save and end: an abstract Unix socket, and a page of
-// memory that each rank shares with dlrun (rendezvous/net/checkpoint_page.h; docs/protocol.md).
+// CheckpointDoor: the ranks of one node ask it whether to save and end. It owns an abstract Unix
+// socket, and a page of memory that each rank shares with dlrun (rendezvous/net/checkpoint_page.h;
+// docs/protocol.md).
 //
-// One thread, that of the event loop, which must outlive it; nothing runs after its destructor.
+// One thread: the event loop's, which must outlive it. No handler runs after its destructor.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -20,20 +21,20 @@ namespace dl::launcher {
 
 class CheckpointDoor {
  public:
-  // Ranks first_rank to first_rank + ranks - 1 are this node's. Throws kIo.
+  // This node has the ranks first_rank to first_rank + ranks - 1. Throws kIo.
   CheckpointDoor(boost::asio::io_context& io, int first_rank, int ranks);
   ~CheckpointDoor();
   CheckpointDoor(const CheckpointDoor&) = delete;
   CheckpointDoor& operator=(const CheckpointDoor&) = delete;
 
-  // For DLRUN_CHECKPOINT.
+  // The value of DLRUN_CHECKPOINT.
   const std::string& name() const { return name_; }
 
-  // From now on a call of any rank waits for answer(). Afterwards calls() has every call that did
-  // not see the request.
+  // From now on a call of any rank waits for answer(). After this, calls() includes every call that
+  // did not see the request.
   void request();
   void answer(std::uint64_t call);
-  // dlrun is about to send the ranks a signal that ends them.
+  // To be called before dlrun sends the ranks a signal that ends them.
   void announce_end();
   // One entry for each rank of the node.
   std::vector<RankCalls> calls() const;
@@ -45,7 +46,7 @@ class CheckpointDoor {
   void wait();
   void accept();
   void wait_for_name(const std::shared_ptr<Client>& client);
-  // False: this is no rank of ours, or it is gone.
+  // Returns false if this is no rank of this node, or the connection is gone.
   bool admit(Client& client);
   void say_answer(Client& client) const;
 
@@ -54,11 +55,12 @@ class CheckpointDoor {
   const int ranks_;
   std::string name_;
   boost::asio::posix::stream_descriptor listener_;
-  Clients clients_;  // a rank may have several: programs that it has started
+  Clients clients_;  // a rank may have several, of programs that it has started
   bool requested_ = false;
   bool ends_ = false;
   std::optional<std::uint64_t> answer_;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();  // handlers that wait look at it
+  std::shared_ptr<char> alive_ =
+      std::make_shared<char>();  // tells pending handlers that this object lives
 };
 
 }  // namespace dl::launcher

@@ -1,7 +1,7 @@
-// One generation of one node and a request to save and end: the door for its ranks, the agreement
-// with the other nodes, and the time that the ranks get.
+// Checkpointing: a request to save and end, in one generation of one node. It owns the door for the
+// ranks, agrees with the other nodes on a call, and limits the ranks' time.
 //
-// One thread, that of the event loop; nothing runs after its destructor.
+// One thread: the event loop's. No handler runs after its destructor.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,11 +16,12 @@
 namespace dl::launcher {
 
 struct CheckpointEvents {
-  // Both are empty on one node. Tells all nodes, this one included, whose request() follows.
+  // Empty on one node, as say_calls is. Sends the request to all nodes, this one included;
+  // request() follows.
   std::function<void(const std::string& why)> ask_all;
-  // Tells them the most calls that a rank of this node has made; agree() follows.
+  // Tells all nodes the most calls that a rank of this node has made; agree() follows.
   std::function<void(std::uint64_t calls)> say_calls;
-  // The ranks have not come to the call in time: the job ends, with this sentence.
+  // The ranks have not come to the call in time. The job ends with this sentence.
   std::function<void(const std::string& complaint)> on_late;
   std::function<void(const std::string& line)> on_sentence;
 };
@@ -32,21 +33,21 @@ class Checkpointing {
 
   const std::string& name() const { return door_.name(); }
 
-  // What the user's dlrun was told; `why` is a clause, "SIGTERM". Once; later ones do nothing.
+  // To be called for the user's request; `why` is a clause, "SIGTERM". Later requests do nothing.
   void ask(const std::string& why);
-  // What all nodes are told.
+  // To be called with the messages that all nodes get.
   void request(const std::string& why);
   void agree(std::uint64_t call);
 
   bool is_requested() const { return asked_ || preemption_.is_requested(); }
   const std::string& why() const { return why_; }
-  // The generation ends for another reason, and requests do nothing any more.
+  // The generation ends for another reason, so requests do nothing any more.
   bool is_over() const { return ends_; }
   void announce_end();
 
-  // What the request has come to, when all ranks of this node have ended with 0.
+  // The outcome of the request. To be called when all ranks of this node have ended with 0.
   Preemption::Outcome outcome() const { return preemption_.outcome(door_.calls()); }
-  // The sentence, if some ranks of this node have returned true and others have not; else empty.
+  // A sentence if some ranks of this node have returned true and others have not; else empty.
   std::string who_has_not_saved() const;
   const Preemption& preemption() const { return preemption_; }
 
@@ -61,7 +62,8 @@ class Checkpointing {
   std::string why_;
   bool asked_ = false;
   bool ends_ = false;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();  // the timer's handler looks at it
+  std::shared_ptr<char> alive_ =
+      std::make_shared<char>();  // tells the timer's handler that this object lives
 };
 
 }  // namespace dl::launcher

@@ -1,10 +1,11 @@
-// A request to save and end, from the agent's side: at which call of dl::should_checkpoint() the
-// ranks save, who has not come there, and what the end of the job means. A pure state machine,
-// without sockets, clocks or processes.
+// Preemption: a request to save and end, on the agent's side. It decides at which call of
+// dl::should_checkpoint() the ranks save, which ranks have not come there, and what the end of the
+// ranks means. A pure state machine, without sockets, clocks or processes.
 //
-// Call number S is one more than the most calls that any rank has made when its node's agent has
-// made the request visible. So no rank is beyond S, and a rank that waits for S waits for agents
-// alone: a rank that has not seen the request yet may still need others for its step.
+// Let n be the most calls that any rank has made when its node's agent has made the request
+// visible. The ranks save at call S = n + 1. So no rank is beyond S. A rank that waits for S waits
+// only for agents, because a rank that has not seen the request yet may still need others for its
+// step.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +25,27 @@ struct RankCalls {
 
 class Preemption {
  public:
-  // False: there was a request before this one.
+  // Returns false if there was a request before.
   bool request(std::string why);
   bool is_requested() const { return requested_; }
   const std::string& why() const { return why_; }
 
-  // What this node tells the others: the most calls of any of its ranks.
+  // The number that this node tells the others: the most calls of any of its ranks.
   static std::uint64_t most_calls(std::span<const RankCalls> ranks);
-  // All nodes have said theirs.
+  // To be called when all nodes have told their number: the ranks save at this call.
   void agree(std::uint64_t call) { call_ = call; }
   std::optional<std::uint64_t> call() const { return call_; }
 
-  // Ranks that have not returned true yet; all ranks until the nodes have agreed.
+  // Ranks that have not returned true yet; all ranks before agree().
   std::vector<RankCalls> not_there(std::span<const RankCalls> ranks) const;
   // "not saved: rank 3 has never called dl::should_checkpoint()". Only if not_there() is not empty.
   std::string complaint(std::span<const RankCalls> ranks) const;
 
-  // What it means that all ranks of this node have ended with 0.
+  // The outcome if all ranks of this node have ended with 0.
   enum class Outcome : std::uint8_t {
     kNone,   // there was no request, or the ranks were done before call S
     kSaved,  // every rank has returned true
-    kPartly  // some have, and others ended before
+    kPartly  // some ranks have, and others ended before
   };
   Outcome outcome(std::span<const RankCalls> ranks) const;
 

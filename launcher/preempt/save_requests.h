@@ -1,5 +1,5 @@
-// Which signals ask a job to save and end (--preempt, --preempt-usr2), for the front and for each
-// agent, as SLURM sends them to both.
+// SaveRequests: decides which signals ask a job to save and end (--preempt, --preempt-usr2). The
+// front and each agent have one, because SLURM signals both.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ class SaveRequests {
   enum class Is {
     kNone,      // no request: the signal means what it means without --preempt
     kFirst,     // ask the ranks
-    kRepeated,  // they have been asked
+    kRepeated,  // the ranks were asked before
   };
 
   SaveRequests(bool on_term, bool on_usr2) : on_term_(on_term), on_usr2_(on_usr2) {}
@@ -25,10 +25,11 @@ class SaveRequests {
       asked_ = now;
       return Is::kFirst;
     }
-    // A later SIGTERM means the end.
+    // A later SIGTERM ends the job.
     return signal != SIGTERM || now < *asked_ + kOneRequest ? Is::kRepeated : Is::kNone;
   }
-  // Asked for another reason than a signal. False: asked before.
+  // To be called if something other than a signal asks. Returns false if there was a request
+  // before.
   bool ask(Time now) {
     if (asked_) return false;
     asked_ = now;
