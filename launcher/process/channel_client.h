@@ -1,5 +1,5 @@
-// dlrun's end of a channel to its warden or to a supervisor, in the event loop: messages go out in
-// order without blocking, and each that comes in is handed to a callback.
+// ChannelClient: dlrun's end of a channel to its warden or to a supervisor, in the event loop.
+// Messages go out in order without blocking, and each received message is passed to a callback.
 //
 // One thread. The io_context must outlive it.
 #pragma once
@@ -16,16 +16,18 @@ namespace dl::launcher {
 
 class ChannelClient {
  public:
-  // `on_closed`: the process at the other end is gone. Neither callback may destroy this object.
+  // `on_closed` is called when the process at the other end is gone. No callback may destroy this
+  // object.
   ChannelClient(boost::asio::io_context& io, UniqueFd channel,
                 std::function<void(Message)> on_message, std::function<void()> on_closed);
 
   void send(Message message);
-  // Returns once everything is sent, or at the deadline. For the moment before dlrun stops itself.
+  // Returns once everything is sent, or at the deadline. To be called before dlrun stops itself.
   void flush(Deadline deadline);
-  // Messages that wait to be sent. While the supervisor executes a program it reads none.
+  // Number of messages that wait to be sent. While the supervisor executes a program, it reads
+  // none.
   std::size_t waiting() const { return waiting_.size(); }
-  // Calls back once, when the first of them has been sent.
+  // Calls back once, when the first waiting message has been sent.
   void when_sent(std::function<void()> ready) { when_sent_ = std::move(ready); }
 
  private:

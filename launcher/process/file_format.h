@@ -1,17 +1,17 @@
-// What a file is that the kernel would not execute (ENOEXEC): a script without a `#!` line, which a
-// shell runs, or a program that this machine cannot run, which no shell should be given.
+// Describes a file that the kernel did not execute (ENOEXEC): a script without a `#!` line, which a
+// shell runs, or a program that this machine cannot run, which no shell should get.
 #pragma once
 
 #include <string>
 
 namespace dl::launcher {
 
-// Whether the file is text without a `#!` line. False if it cannot be read.
+// True if the file is text without a `#!` line. False if it cannot be read.
 bool is_shell_text(const std::string& path);
 
 // A clause: "it is an ELF program for aarch64, and this machine is x86_64".
 std::string why_not_executed(const std::string& path);
-// A clause on a file that is there, but for which exec says ENOENT.
+// A clause about a file that exists, although exec returns ENOENT.
 std::string why_no_interpreter(const std::string& path);
 
 }  // namespace dl::launcher

@@ -1,7 +1,7 @@
-// dlrun's standard input on its way to somewhere else, as a rank 0 on another host: read as far as
-// there is room for it.
+// InputPump: reads dlrun's standard input for another place, for example rank 0 on another host, as
+// far as that place has room.
 //
-// The descriptor stays blocking, as a terminal is shared with the shell; and a dlrun in the
+// The descriptor stays blocking, because a terminal is shared with the shell. A dlrun in the
 // background does not read from its terminal. One thread; the io_context must outlive it.
 #pragma once
 
@@ -17,13 +17,13 @@ namespace dl::launcher {
 
 class InputPump {
  public:
-  // `on_read`: what was read; empty at the end, after which nothing comes.
+  // `on_read` gets the bytes; it gets an empty string at the end, and is not called again.
   InputPump(boost::asio::io_context& io, UniqueFd input,
             std::function<void(std::string bytes)> on_read);
 
-  // Room for so many bytes more. Nothing is read before the first call.
+  // Gives room for this many more bytes. Nothing is read before the first call.
   void give(std::uint32_t bytes);
-  // dlrun may be in the foreground again.
+  // To be called when dlrun may be in the foreground again.
   void resume() { pump(); }
 
  private:
@@ -32,9 +32,10 @@ class InputPump {
 
   boost::asio::io_context& io_;
   UniqueFd input_;
-  // Is readable when the input is: the event loop would make the input itself non-blocking.
+  // Readable when the input is. The event loop does not watch the input itself, because it would
+  // make it non-blocking.
   boost::asio::posix::stream_descriptor ready_;
-  bool is_always_ready_ = false;  // a file
+  bool is_always_ready_ = false;  // the input is a file
   std::function<void(std::string)> on_read_;
   std::uint32_t room_ = 0;
   bool waits_ = false;

@@ -1,11 +1,11 @@
-// The signals that dlrun gets: what each means, and how they come to the event loop.
+// JobSignals: the meaning of each signal to dlrun, and its way to the event loop.
 //
-// A signal that means anything is blocked and read from a signalfd: no handler interrupts dlrun,
-// and the sender is known. A crash of dlrun itself (SIGSEGV) still ends it at once, because the
-// kernel lets no process block a signal that its own fault causes.
+// A signal with a meaning is blocked and read from a signalfd: so no handler interrupts dlrun, and
+// the sender is known. A crash of dlrun itself (SIGSEGV) still ends it at once, because a process
+// cannot block a signal that its own fault causes.
 //
-// The mask is a thread's, and threads and children inherit it: the supervisor sets its own, and
-// gives its ranks an empty one (spawn.h).
+// The mask belongs to a thread, and threads and children inherit it. The supervisor sets its own
+// mask, and gives its ranks an empty one (spawn.h).
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,31 +16,33 @@
 namespace dl::launcher {
 
 enum class SignalMeaning : std::uint8_t {
-  kEndJob,   // its default action ends a process: the job ends in order
+  kEndJob,   // signals whose default action ends a process: end the job in order
   kSuspend,  // stop the ranks, then dlrun
-  kReport,   // say where the job stands
-  kForward,  // the ranks get it
-  kSystem,   // left to the system: what cannot be caught, and what does nothing to a process
+  kReport,   // report the state of the job
+  kForward,  // pass it on to the ranks
+  kSystem,   // left to the system: signals that cannot be caught or have no effect
 };
 
-// Linux has the numbers from 1 to 64.
+// Linux has the signals 1 to 64.
 SignalMeaning meaning_of(int signal) noexcept;
 
-// Whether a second such signal means that a person is impatient. Signals of limits and timers are
-// repeated by the kernel.
+// True if a second such signal means that the user wants a faster end. The kernel repeats signals
+// of limits and timers.
 bool is_of_a_person(int signal) noexcept;
 
 class JobSignals {
  public:
-  // For the time before anything is started. What dlrun is asked waits until it looks at signals,
-  // and a file that may not grow (ulimit -f) is an error of its write.
+  // To be called before anything is started. Blocks SIGUSR1 and SIGUSR2, which then wait until
+  // dlrun looks at signals, and SIGXFSZ, so that a file that may not grow (ulimit -f) is an error
+  // of its write.
   static void hold_what_ends_nothing();
-  // From now on signals wait for a JobSignals. One that dlrun was started with as ignored (nohup,
-  // `&` in a script) stays so, and one that a tool inside dlrun handles stays the tool's.
+  // Blocks the signals, which then wait for a JobSignals. A signal that was ignored at the start of
+  // dlrun (nohup, `&` in a script) stays ignored, and a signal that a tool inside dlrun handles
+  // stays with the tool.
   static void hold();
 
-  // Signals that hold() has held, too. `on_signal` is called in the event loop, which must outlive
-  // this. Throws kIo.
+  // Also delivers the signals that hold() has blocked. `on_signal` is called in the event loop,
+  // which must outlive this object. Throws kIo.
   JobSignals(boost::asio::io_context& io, std::function<void(int)> on_signal);
 
  private:

@@ -1,4 +1,5 @@
-// The processes that one process has started, by the slots that dlrun gave them.
+// Slots: the processes that a supervisor or the warden has started, by the slots that dlrun gave
+// them.
 #pragma once
 
 #include <signal.h>
@@ -18,14 +19,14 @@ class Slots {
   bool has(pid_t pid) const { return slots_.contains(pid); }
   bool empty() const { return slots_.empty(); }
 
-  // Sends a signal to the process group in `slot`, or in each with kEverySlot.
+  // Sends a signal to the process group in `slot`, or to all with kEverySlot.
   void signal(std::uint32_t slot, int signal) const {
     for (const auto& [pid, its] : slots_) {
       if (slot == kEverySlot || slot == its) ::kill(-pid, signal);
     }
   }
 
-  // What to tell dlrun of a child that has been reaped; nullopt: it was an orphan of some slot.
+  // The message to dlrun about a reaped child; nullopt if the child was an orphan and has no slot.
   std::optional<Message> ended(pid_t pid, int status) {
     const auto found = slots_.find(pid);
     if (found == slots_.end()) return std::nullopt;

@@ -1,8 +1,8 @@
-// Starting one process: the child borrows its parent's memory until it executes (clone with
-// CLONE_VM | CLONE_VFORK), so that the cost does not grow with the parent, and what went wrong in
-// it is simply there when the parent goes on.
+// Spawner: starts one process. The child borrows its parent's memory until it executes (clone with
+// CLONE_VM | CLONE_VFORK). So the cost does not grow with the parent, and the parent finds the
+// child's error in its own memory.
 //
-// The child gets its own process group and has no signal blocked; for signals it has this process's
+// The child gets its own process group and has no signal blocked. It inherits this process's signal
 // actions, which must be the default ones (own_process.h). For a single-threaded process only.
 #pragma once
 
@@ -27,7 +27,7 @@ struct SpawnRequest {
   const char* path = nullptr;
   char* const* argv = nullptr;  // ends with a null pointer; so does envp
   char* const* envp = nullptr;
-  std::span<const FdAt> fds;           // no `to` may be a later entry's `from`
+  std::span<const FdAt> fds;           // no `to` may be the `from` of a later entry
   std::span<const int> cpus;           // empty: as the parent
   const rlimit* open_files = nullptr;  // null: as the parent; descriptors above it stay open
   bool dies_with_parent = true;        // by SIGKILL
@@ -35,14 +35,14 @@ struct SpawnRequest {
 
 struct Spawned {
   pid_t pid = -1;             // -1: not started
-  int error = 0;              // then the errno value,
-  const char* what = "exec";  // and what failed
+  int error = 0;              // if not started: the errno value,
+  const char* what = "exec";  // and the step that failed
 };
 
 class Spawner {
  public:
   Spawner();
-  // What the kernel does not execute is given to /bin/sh if it is text (file_format.h).
+  // If the kernel does not execute a file and it is text, /bin/sh runs it (file_format.h).
   Spawned spawn(const SpawnRequest& request);
 
  private:

@@ -11,15 +11,15 @@
 
 namespace dl::launcher {
 
-// The job's program, for a kSpawn that names none of its own.
+// The job's program, for a kSpawn that names no program.
 struct RankProgram {
   std::string path;
   std::vector<std::string> argv;
   rlimit open_files;  // of the ranks: dlrun's own limit is higher
 };
 
-// Takes the descriptors of `spawn` into a new process; its environment is this process's own with
-// the message's entries over it. Returns the answer: kStarted with the pid, or kNotStarted.
+// Moves the descriptors of `spawn` into a new process. Its environment is this process's own,
+// overridden by the message's entries. Returns the answer: kStarted with the pid, or kNotStarted.
 Message start_process(Spawner& spawner, const RankProgram& program, Message& spawn);
 
 }  // namespace dl::launcher

@@ -1,9 +1,9 @@
-// A supervisor: the process that starts the ranks of one generation, and ends all that is left of
-// it (warden.h has the whole tree of processes).
+// A supervisor: the process that starts the ranks of one generation, and ends all processes that
+// are left of it (warden.h has the whole tree of processes).
 //
-// It is a subreaper with one thread. When dlrun dies, it ends the generation; when the warden dies,
-// it kills the ranks and whatever they have started, as it would otherwise be alone with dlrun in
-// keeping the promise that nothing is left.
+// It is a subreaper with one thread. When dlrun dies, it ends the generation. When the warden dies,
+// it kills the ranks and all that they have started: otherwise only it and dlrun could keep the
+// promise that nothing is left behind.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,15 @@
 
 namespace dl::launcher {
 
-// Processes that the ranks left behind get this time to end by themselves (a `tee` that still
-// writes), before SIGTERM; then time before SIGKILL.
+// Leftover processes of the ranks (for example a `tee` that still writes) get the first time to end
+// by themselves, before SIGTERM; then the second time, before SIGKILL.
 inline constexpr std::chrono::milliseconds kPatience{100};
 inline constexpr std::chrono::milliseconds kLastGrace{200};
-// The most that a process gets, beyond kPatience, while it still has something to do.
+// The most time, beyond kPatience, for a process that still has work to do.
 inline constexpr std::chrono::seconds kMostPatience{5};
 
-// Serves `channel` until the generation is over, and exits. `warden_life` closes with the warden.
+// Serves `channel` until the generation is over, then exits. `warden_life` closes when the warden
+// dies.
 [[noreturn]] void be_supervisor(const RankProgram& program, UniqueFd channel, UniqueFd warden_life,
                                 CommandLine line);
 

@@ -1,5 +1,5 @@
-// What dlrun, its warden and its supervisors say to each other, over SOCK_SEQPACKET pairs: one
-// message a packet, descriptors beside it. docs/protocol.md, "dlrun, its warden and its
+// The messages between dlrun, its warden and its supervisors, over SOCK_SEQPACKET pairs: one
+// message a packet, with descriptors beside it. docs/protocol.md, "dlrun, its warden and its
 // supervisors", has the bytes.
 #pragma once
 
@@ -15,22 +15,22 @@
 namespace dl::launcher {
 
 enum class MessageKind : std::uint32_t {
-  // dlrun asks: a supervisor for ranks, the warden for helpers
+  // from dlrun, to a supervisor for ranks, to the warden for helpers
   kSpawn = 1,   // start a process in a slot
   kSignal = 2,  // number: the signal for a slot's process group
-  // dlrun asks a supervisor
-  kFinish = 3,  // end every process that is left, say kFinished, and exit; number: milliseconds of
+  // from dlrun to a supervisor
+  kFinish = 3,  // end every process that is left, send kFinished, exit; number: milliseconds of
                 // patience before SIGTERM, -1: SIGKILL at once
-  // dlrun asks the warden
+  // from dlrun to the warden
   kBegin = 4,  // fork the supervisor of the next generation; the descriptor: its end of the channel
-  // both tell
+  // from both
   kStarted = 16,     // number: the process id
-  kNotStarted = 17,  // number: errno; text: what failed
+  kNotStarted = 17,  // number: errno; text: the step that failed
   kExited = 18,      // number: as waitpid() gives it
-  // a supervisor tells
-  kFinished = 19,    // nothing is left below the supervisor
-  kWardenGone = 20,  // the supervisor kills the ranks and what they have started
-  // the warden tells
+  // from a supervisor
+  kFinished = 19,    // no process is left below the supervisor
+  kWardenGone = 20,  // the supervisor kills the ranks and all that they have started
+  // from the warden
   kSwept = 21,  // the supervisor has exited, and no process of its generation is left; number: its
                 // status as waitpid() gives it
   kNoSupervisor = 22,  // the supervisor of the next generation could not be forked; number: errno
@@ -40,28 +40,28 @@ inline constexpr std::uint32_t kEverySlot = 0xffffffff;
 
 struct Message {
   MessageKind kind{};
-  std::uint32_t slot = 0;                // whose process
-  std::int32_t number = 0;               // a signal, a process id, an exit status, an errno value
-  std::string text;                      // kSpawn: the file to execute; kNotStarted: what failed
-  std::vector<std::string> argv;         // kSpawn; empty: the job's program, and no `text`
-  std::vector<std::string> environment;  // kSpawn: over what dlrun was started with
+  std::uint32_t slot = 0;         // of the process
+  std::int32_t number = 0;        // a signal, a process id, an exit status, an errno value
+  std::string text;               // kSpawn: the file to execute; kNotStarted: the step that failed
+  std::vector<std::string> argv;  // kSpawn; empty: the job's program, and no `text`
+  std::vector<std::string> environment;  // kSpawn: added to dlrun's environment at its start
   std::vector<std::int32_t> cpus;        // kSpawn: empty: not bound
-  std::vector<std::int32_t> fd_numbers;  // kSpawn: which number each descriptor gets in the child
+  std::vector<std::int32_t> fd_numbers;  // kSpawn: the number of each descriptor in the child
   std::vector<UniqueFd> fds;
 };
 
 // The message kSignal for the process group of `slot`, or of every slot (kEverySlot).
 Message signal_message(std::uint32_t slot, int signal);
 
-// Makes both ends: blocking, close-on-exec.
+// Makes both ends, blocking and close-on-exec.
 std::pair<UniqueFd, UniqueFd> make_channel();
 
-// False if a non-blocking channel is full, or the other end is gone (errno tells: EAGAIN or
+// Returns false if a non-blocking channel is full, or the other end is gone (errno: EAGAIN or
 // EPIPE). Throws kIo for anything else, e.g. a message that is too long for a packet.
 bool send_message(int channel, const Message& message);
 
 enum class Received : std::uint8_t { kMessage, kNothing, kClosed };
-// kNothing: a non-blocking channel is empty. Throws kIo, and kParse for bytes that are no message.
+// kNothing: a non-blocking channel is empty. Throws kIo, and kParse if the bytes are no message.
 Received receive_message(int channel, Message& message);
 
 }  // namespace dl::launcher

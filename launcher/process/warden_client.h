@@ -1,5 +1,5 @@
-// dlrun's view of the processes below it: begins generations, starts helpers, and hears when a
-// generation is swept or the warden is gone (warden.h).
+// WardenClient: dlrun's end of the connection to its warden (warden.h). It begins generations,
+// starts helpers, and reports when a generation is swept or the warden is gone.
 //
 // One thread; the io_context must outlive it.
 #pragma once
@@ -21,40 +21,41 @@ namespace dl::launcher {
 struct Helper {
   std::string path;
   std::vector<std::string> argv;
-  std::vector<std::string> environment;       // over dlrun's own
-  std::vector<std::pair<UniqueFd, int>> fds;  // and the number of each in the helper
+  std::vector<std::string> environment;       // added to dlrun's own
+  std::vector<std::pair<UniqueFd, int>> fds;  // each with its number in the helper
 };
 
 class WardenClient {
  public:
   struct Events {
-    // No process of the generation is left; `status`: the supervisor's, as waitpid() gives it.
+    // No process of the generation is left. `status`: the supervisor's waitpid() status.
     std::function<void(int status)> on_swept;
-    // The supervisor of a generation could not be forked: the generation has no process. `error`:
-    // an errno value.
+    // The supervisor of a generation could not be forked, so the generation has no process.
+    // `error`: an errno value.
     std::function<void(int error)> on_no_supervisor;
-    // The warden is dead; its status, if it is known.
+    // The warden is dead. `status`: its waitpid() status, if it is known.
     std::function<void(std::optional<int> status)> on_gone;
   };
 
   WardenClient(boost::asio::io_context& io, WardenHandle handle);
   void on_events(Events events) { events_ = std::move(events); }
 
-  // The channel to the supervisor of the next generation. The one before must be swept.
+  // Begins the next generation and returns the channel to its supervisor. The previous generation
+  // must be swept.
   UniqueFd begin_generation();
-  // Wakes a warden that is stopped, as it has to sweep now.
+  // Continues a stopped warden, because it must sweep now.
   void wake();
-  // From now on dlrun itself does what the warden did not do.
+  // Kills the warden. From now on dlrun itself does what the warden did not do.
   void kill();
-  // Waits for a warden that is dead or dying, so that its status is known; on_gone is called first.
+  // Waits for a warden that is dead or dying, to get its status. Calls on_gone first.
   void wait_for_end();
 
-  // `on_news` gets kStarted, kNotStarted and kExited of this helper. A helper gets no signal when
+  // `on_news` gets kStarted, kNotStarted and kExited of this helper. A helper gets no signal if
   // dlrun dies before it, so it must end when its standard input closes.
   std::uint32_t start_helper(Helper helper, std::function<void(const Message&)> on_news);
   void signal_helper(std::uint32_t slot, int signal);
-  // The warden is gone and its helpers are this process's children: kills them, and tells of the
-  // end of each, as the warden would.
+  // To be called when the warden is gone and its helpers are children of this process: kills them,
+  // and reports the end of each, as the warden would.
   void end_orphans();
 
  private:

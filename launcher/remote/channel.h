@@ -1,7 +1,7 @@
-// One end of the connection between a front and a remote agent, in the event loop: values go out in
-// order without blocking, and each that comes in is handed to a callback.
+// Channel: one end of the connection between a front and a remote agent, in the event loop. Values
+// go out in order without blocking, and each received value is passed to a callback.
 //
-// One thread; the io_context must outlive it. Neither callback may destroy the object.
+// One thread; the io_context must outlive it. No callback may destroy the object.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -20,8 +20,8 @@ class Channel {
  public:
   struct Events {
     std::function<void(Value)> on_value;
-    // Once: the other side has closed its end (empty text), or sent what is no frame. Nothing comes
-    // any more.
+    // Called once, and last: the other side has closed its end (`wrong` is empty), or sent bytes
+    // that are no frame.
     std::function<void(const std::string& wrong)> on_closed;
   };
 
@@ -31,11 +31,11 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   void send(const Value& value);
-  // Bytes that the other side has not taken.
+  // Number of bytes that the other side has not taken.
   std::size_t unsent() const { return unsent_.size() - at_; }
-  // Sends no more; the other side sees the end after what has been sent.
+  // Sends no more. The other side gets everything sent so far, then the end.
   void close();
-  // Returns once everything is sent, or at the deadline. False: the rest is lost.
+  // Returns true once everything is sent, or false at the deadline: then the rest is lost.
   bool flush(Deadline deadline);
 
  private:

@@ -1,5 +1,5 @@
-// An agent's end of the connection to its front: a Channel that also takes the output of the
-// agent's ranks, as long as the front gives credit for it.
+// FrameWriter: an agent's end of the connection to its front. It is a Channel that also takes the
+// output of the agent's ranks, as long as the front gives credit for it.
 //
 // One thread; the io_context must outlive it.
 #pragma once
@@ -26,7 +26,7 @@ class FrameWriter : public FrameTaker {
   }
   void take(const Frame& frame) override;
 
-  // The front has shown so many bytes.
+  // To be called when the front has shown this many bytes.
   void give(Stream stream, std::uint32_t bytes);
 
   void send(const Value& value) { channel_.send(value); }
@@ -34,7 +34,7 @@ class FrameWriter : public FrameTaker {
 
  private:
   struct Direction {
-    std::int64_t credit = kFirstCredit;  // below zero: a dead rank's last bytes did not wait
+    std::int64_t credit = kFirstCredit;  // below zero: the last bytes of a dead rank need no credit
     std::vector<std::function<void()>> waiting;
   };
   Direction& of(Stream stream) { return streams_[static_cast<std::size_t>(stream)]; }

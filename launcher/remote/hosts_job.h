@@ -1,4 +1,4 @@
-// A job whose agents are on other hosts, from the user's line to dlrun's exit code.
+// Runs a job whose agents are on other hosts, from the user's line to dlrun's exit code.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace dl::launcher::remote {
 
-// Whether --hosts or --hostfile names a host that is not this machine.
+// True if --hosts or --hostfile names a host other than this machine.
 bool is_for_hosts(const Options& options);
 
 // How the agents of a job are started and reached.
@@ -21,7 +21,7 @@ struct Reach {
   std::function<MakeLines(const JobPlan& plan, const std::string& dlrun)> lines;
 };
 
-// Throws Error: kInvalidArgument for bad usage, anything else for what goes wrong before the first
+// Throws Error: kInvalidArgument for bad usage, another kind if something fails before the first
 // agent is started.
 int run_job_on(const HostSource& source, const Reach& reach, const Options& options,
                CommandLine line);

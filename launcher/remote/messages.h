@@ -1,5 +1,5 @@
-// What a front and the agent of a remote node say to each other, as values, and how each is
-// written: the calls of agent_port.h and the frames of output/frame.h, for two processes that are
+// The messages between a front and the agent of a remote node, as values, and their encoding. They
+// are the calls of agent_port.h and the frames of output/frame.h, for two processes that are
 // connected by a pair of byte streams. docs/protocol.md, "A front and its remote agents", has the
 // bytes.
 #pragma once
@@ -18,16 +18,16 @@
 
 namespace dl::launcher::remote {
 
-// An agent's first bytes. A login shell may have written something before them.
+// An agent's first bytes. A login shell may have written text before them.
 inline constexpr std::string_view kMagic(
     "\x89"
     "DLAGT\r\n",
     8);
 // A frame: its type (u8), three zero bytes, the size of the body (u32), the body.
 inline constexpr std::size_t kHeader = 8;
-// Holds a program's arguments and environment, which Linux limits to a few MiB.
+// A body holds a program's arguments and environment, which Linux limits to a few MiB.
 inline constexpr std::size_t kMostBody = std::size_t{8} << 20;
-// The most of a rank's output in one frame.
+// The most bytes of a rank's output in one frame.
 inline constexpr std::size_t kMostOutput = std::size_t{64} << 10;
 // Bytes of one stream that an agent may send before the front has given it credit for more.
 inline constexpr std::uint32_t kFirstCredit = 1 << 20;
@@ -36,17 +36,17 @@ inline constexpr std::uint32_t kFirstInput = 1 << 16;
 
 // From the agent.
 
-// First; keeps its form in all versions.
+// The agent's first message. It keeps its form in all versions.
 struct Hello {
   std::uint32_t protocol = 0;  // kProtocolVersion
   std::string version;         // kVersion
 };
-// The agent cannot do what Start says, and ends.
+// The agent cannot do what Start asks for, and ends.
 struct Refused {
   int exit_code = 1;  // dlrun's
   std::string text;   // a sentence without the host's name
 };
-// Node 0: where its rendezvous listens.
+// From node 0: the endpoints at which its rendezvous listens.
 struct Listening {
   std::vector<std::string> endpoints;  // "10.0.0.1:4711", "[fd00::1]:4711"; the preferred one first
 };
@@ -70,7 +70,7 @@ struct Decided {
   Verdict verdict;
 };
 // This node's generation has failed and is over, and the node is about to begin the next one. All
-// nodes do, unless one is lost or the front ends the job.
+// nodes do so, unless one is lost or the front ends the job.
 struct BeginsAgain {
   Verdict verdict;
   int number = 0;  // of the restart, from 1
@@ -84,7 +84,8 @@ struct RankFile {
   std::string name;  // "error.json", "flight.rec"
   std::string bytes;
 };
-// The agent's last message: nothing of the job is left on its host but `left`, a line each.
+// The agent's last message: no process of the job is left on its host except `left`, a line for
+// each.
 struct Over {
   Verdict verdict;
   std::vector<std::string> left;
@@ -97,11 +98,11 @@ struct Start {
   std::string host;                      // the node's name, as the user wrote it
   std::vector<std::string> options;      // this node's dlrun line, with the program
   std::string directory;                 // the ranks' working directory
-  std::vector<std::string> environment;  // "NAME=value", over what the login gave
+  std::vector<std::string> environment;  // "NAME=value", added to the login's environment
   int progress_columns = 0;              // as in AgentSettings
   std::int64_t preempt_wait = -1;        // ms, as in AgentSettings; -1: none
 };
-// Other nodes than 0: where the rendezvous is.
+// To nodes other than 0: the endpoints of the rendezvous.
 struct Meet {
   std::vector<std::string> endpoints;
 };
@@ -117,46 +118,47 @@ struct Order {
   enum class What : std::uint8_t { kHurry, kSuspend, kResume, kReport };
   What what = What::kHurry;
 };
-// The front has shown so much of a stream.
+// The front has shown this many bytes of a stream.
 struct Credit {
   Stream stream = Stream::kOut;
   std::uint32_t bytes = 0;
 };
-// The front runs; an agent that hears nothing for a while ends. The agent answers with the same: a
-// front that hears nothing after the job's end waits no more.
+// The front runs. An agent that hears nothing for a while ends. The agent answers with an Alive
+// too: after the job's end, a front gives up an agent from which it hears nothing.
 struct Alive {};
 // To node 0: all ranks of the job are asked to save and end.
 struct Save {
   std::string why;  // a clause, "SIGTERM"
 };
-// To node 0: of the front's standard input, for rank 0. At most what there is room for.
+// To node 0: bytes of the front's standard input, for rank 0. At most as many as there is room for.
 struct Input {
   std::string bytes;  // empty: the end
 };
-// From node 0: room for so many bytes more; kFirstInput of them need none.
+// From node 0: room for this many more bytes. The first kFirstInput bytes need none.
 struct InputRoom {
   std::uint32_t bytes = 0;
 };
 
-// The order is that of the types on the wire, from 1.
+// The order is that of the type numbers on the wire, from 1.
 using Value = std::variant<Hello, Refused, Listening, Sentence, Attempt, RankNews, Output, Decided,
                            RankFile, Over, Start, Meet, Stop, SignalRanks, Order, Credit, Alive,
                            Save, Input, InputRoom, BeginsAgain>;
 
-// The whole frame. Throws kInvalidArgument if the body would have more than kMostBody bytes.
+// Encodes the whole frame. Throws kInvalidArgument if the body would have more than kMostBody
+// bytes.
 std::vector<std::uint8_t> encode(const Value& value);
 
-// Takes frames out of the bytes that come in.
+// Decodes frames from received bytes.
 class Decoder {
  public:
-  // `after_magic`: the other side begins with kMagic, and what comes before it is skipped.
+  // `after_magic`: the other side begins with kMagic, and bytes before it are skipped.
   explicit Decoder(bool after_magic) : awaits_magic_(after_magic) {}
 
   void feed(std::span<const std::uint8_t> bytes);
-  // The next value; none: more bytes are needed. Throws kParse for bytes that are no frame; the
-  // decoder is of no use then.
+  // The next value; nullopt: more bytes are needed. Throws kParse if the bytes are no frame; the
+  // decoder cannot be used after that.
   std::optional<Value> next();
-  // No part of a frame is waiting for its rest.
+  // True if no part of a frame waits for its rest.
   bool is_empty() const { return at_ == bytes_.size(); }
 
  private:
@@ -165,7 +167,7 @@ class Decoder {
   bool awaits_magic_;
   std::size_t skipped_ = 0;
   std::vector<std::uint8_t> bytes_;
-  std::size_t at_ = 0;  // of the first byte that no value was made of
+  std::size_t at_ = 0;  // index of the first byte that is not decoded
 };
 
 }  // namespace dl::launcher::remote

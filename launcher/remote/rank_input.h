@@ -1,5 +1,6 @@
-// Rank 0's standard input on a remote host: a pipe that the front's bytes go into. It is this
-// process's standard input, as the next generation's rank 0 reads on where the last one stopped.
+// RankInput: rank 0's standard input on a remote host: a pipe into which the front's bytes go. The
+// pipe is this process's standard input, because the next generation's rank 0 continues at the byte
+// where the last one stopped.
 //
 // One thread; the io_context must outlive it.
 #pragma once
@@ -14,11 +15,11 @@ namespace dl::launcher::remote {
 
 class RankInput {
  public:
-  // After the warden has been forked, which must not keep the pipe open. `on_taken`: so many bytes
-  // are in the pipe. Throws kIo.
+  // To be made after the warden was forked, because the warden must not keep the pipe open.
+  // `on_taken` is called with the number of bytes that have gone into the pipe. Throws kIo.
   RankInput(boost::asio::io_context& io, std::function<void(std::uint32_t bytes)> on_taken);
 
-  // Empty: the end.
+  // Takes bytes of the input; empty: the end.
   void take(const std::string& bytes);
 
  private:

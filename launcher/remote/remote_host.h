@@ -1,6 +1,7 @@
-// One remote host of a job: the conversation with its agent, over whatever line reaches it.
+// RemoteHost: one remote host of a job. It exchanges messages with the host's agent, over any
+// AgentLine.
 //
-// One thread. All that it is made with must outlive it. It must not be destroyed inside one of its
+// One thread. All constructor arguments must outlive it. It must not be destroyed inside one of its
 // own events.
 #pragma once
 
@@ -23,7 +24,7 @@ class RemoteHost;
 class RemoteHostEvents {
  public:
   virtual ~RemoteHostEvents() = default;
-  // The agent is there and of this version; it has got its Start.
+  // The agent has answered, has this version, and was sent its Start.
   virtual void on_answered(RemoteHost& host) = 0;
   virtual void on_listening(RemoteHost& host, const std::vector<std::string>& endpoints) = 0;
   virtual void on_sentence(RemoteHost& host, const std::string& text) = 0;
@@ -33,13 +34,14 @@ class RemoteHostEvents {
   virtual void on_output(RemoteHost& host, const Output& output) = 0;
   virtual void on_decided(RemoteHost& host, Verdict verdict) = 0;
   virtual void on_begins_again(RemoteHost& host, BeginsAgain news) = 0;
-  // Once at most: the host cannot take part, or not any more. A sentence with its name.
+  // Called at most once: the host cannot take part, or not any more. `text`: a sentence with its
+  // name.
   virtual void on_failed(RemoteHost& host, int exit_code, const std::string& text) = 0;
   virtual void on_file(const RankFile& file) = 0;
-  // Rank 0's host has room for so many bytes more.
+  // Rank 0's host has room for this many more bytes.
   virtual void on_input_room(std::uint32_t bytes) = 0;
   virtual void on_over(RemoteHost& host, const Over& over) = 0;
-  // Last: its line has ended, and all that it wrote was read.
+  // Called last: the host's line has ended, and all its output was read.
   virtual void on_gone(RemoteHost& host) = 0;
 };
 
@@ -55,7 +57,7 @@ class RemoteHost {
   void send(const Value& value) {
     if (channel_) channel_->send(value);
   }
-  // The agent ends when it sees the end of its input.
+  // Closes the agent's input; the agent then ends.
   void close() {
     if (channel_) channel_->close();
   }
@@ -69,20 +71,20 @@ class RemoteHost {
   const std::string& name() const { return start_.host; }
   bool is_connecting() const { return connecting_ && !answered_ && !gone_; }
   bool has_answered() const { return answered_; }
-  // It has begun, and neither ended nor failed.
+  // True if the agent has answered, and has neither ended nor failed.
   bool is_there() const { return answered_ && !over_ && !gone_ && !failed_; }
   bool is_over() const { return over_; }
   bool is_gone() const { return gone_ || !connecting_; }
   bool has_failed() const { return failed_; }
 
-  // The agent has said something last.
+  // The time of the agent's last message.
   std::chrono::steady_clock::time_point heard() const { return heard_; }
-  // It is taken for lost. `how`: a clause.
+  // Declares the host lost. `how`: a clause.
   void lose(const std::string& how);
 
   // Streams of its ranks that have not ended.
   std::set<StreamId>& open_streams() { return open_streams_; }
-  // Bytes of output that were taken and not acknowledged.
+  // Number of output bytes that were taken and not acknowledged.
   std::uint32_t& owed(Stream stream) { return owed_[static_cast<std::size_t>(stream)]; }
   bool& waits_for_room(Stream stream) { return waits_[static_cast<std::size_t>(stream)]; }
 
@@ -100,7 +102,7 @@ class RemoteHost {
   RemoteHostEvents& events_;
   std::unique_ptr<Channel> channel_;  // null: the line is not open
   std::unique_ptr<AgentLine> line_;
-  std::string wrong_;  // what came instead of a message
+  std::string wrong_;  // the error, if bytes came that are no message
   bool connecting_ = false;
   bool answered_ = false;
   bool over_ = false;

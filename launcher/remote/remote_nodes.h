@@ -1,12 +1,13 @@
-// All nodes of a job whose agents are on other hosts, as the front sees them: it starts an agent on
-// each, introduces them to each other, passes orders on, and puts together what comes back.
+// RemoteNodes: all nodes of a job whose agents are on other hosts, as the front sees them. It
+// starts an agent on each host, tells the other nodes the endpoints of node 0, passes orders on,
+// and merges what the agents send.
 //
 //   dlrun (front) ── warden ── ssh ······ sshd ── dlrun (agent) ── warden ── supervisor ── ranks
 //
-// When an agent's connection (agent_line.h) ends, the agent ends with all that it has started; so
+// When an agent's connection (agent_line.h) ends, the agent ends with all that it has started. So
 // nothing is left if dlrun or ssh is killed, or a cable is cut.
 //
-// One thread. All that it is made with must outlive it.
+// One thread. All constructor arguments must outlive it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -36,15 +37,15 @@ using MakeLines =
     std::function<std::vector<std::unique_ptr<AgentLine>>(boost::asio::io_context&, WardenClient&)>;
 
 struct RemoteJob {
-  JobPlan plan;  // with a host a node
+  JobPlan plan;  // with one host for each node
   MakeLines lines;
   std::string dlrun;                       // the path of this program
   std::vector<Start> starts;               // of each node
   std::chrono::milliseconds join_timeout;  // for all agents to answer
-  // The front says every `beat` that it runs.
+  // The front sends Alive every `beat`.
   std::chrono::milliseconds beat{std::chrono::seconds(2)};
-  // Once the job ends, an agent that says nothing for so long is lost: longer than one may take to
-  // end what SIGKILL does not end.
+  // Once the job ends, an agent that sends nothing for this time is lost. An agent may take nearly
+  // this long for processes that SIGKILL does not end.
   std::chrono::milliseconds most_silence{std::chrono::seconds(45)};
 };
 
@@ -64,17 +65,17 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
 
   Verdict finish() override;
   std::vector<std::string> left_behind() const override { return left_; }
-  // What the agents send is kept when it comes.
+  // Files are kept as soon as an agent sends them.
   void keep_files(const Verdict& verdict) override;
   NodeOutput* node_output() override { return nullptr; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Agents that are being started at one time: an sshd refuses more than a few, a user's jump host
-  // may be behind all of them.
+  // The most agents that are being started at a time. An sshd refuses more than a few connections,
+  // and all may go through one jump host.
   static constexpr std::size_t kMostStarting = 64;
   static constexpr std::chrono::seconds kSilence{5};
-  // For ssh to end when its agent has said its last word.
+  // Time for ssh to end after its agent's last message.
   static constexpr std::chrono::seconds kFarewell{3};
 
   void on_answered(RemoteHost& host) override;
@@ -113,9 +114,9 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   std::vector<std::unique_ptr<RemoteHost>> hosts_;
   std::size_t begun_ = 0;
   std::vector<std::string> endpoints_;  // once node 0 listens
-  std::optional<Verdict> verdict_;      // of the first that had a failure to tell
-  std::optional<BeginsAgain> next_;     // node 0's word
-  std::vector<int> restarts_;           // number of the last one that each node has begun
+  std::optional<Verdict> verdict_;      // of the first node that reported a failure
+  std::optional<BeginsAgain> next_;     // node 0's message
+  std::vector<int> restarts_;           // number of the last restart that each node has begun
   std::vector<std::string> said_;       // sentences of nodes, so that each is shown once
   std::vector<std::string> left_;
   boost::asio::steady_timer beat_timer_;
@@ -125,7 +126,7 @@ class RemoteNodes : public AgentOrders, private RemoteHostEvents {
   Clock::time_point last_beat_ = began_;
   std::optional<Clock::time_point> ends_from_;       // the job's end is known
   std::optional<std::pair<std::string, int>> stop_;  // why and by which signal
-  std::optional<std::string> to_save_;               // why; node 0 has not answered
+  std::optional<std::string> to_save_;               // the reason, until node 0 has answered
   int attempt_ = 0;
   int hurried_ = 0;
   bool is_over_ = false;

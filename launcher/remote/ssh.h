@@ -1,4 +1,4 @@
-// How the agent of a host is started: by the user's own ssh, or directly if the host is this one.
+// Starts the agent of a host: by the user's own ssh, or directly if the host is this machine.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace dl::launcher::remote {
 
-// The hidden word with which dlrun is an agent: it reads a Start on its standard input.
+// The hidden option that makes dlrun an agent: it reads a Start on its standard input.
 inline constexpr const char* kAgentWord = "--as-remote-agent";
 
-// A host that does not answer for so long is an error.
+// A host that does not answer within this time is an error.
 inline constexpr int kConnectSeconds = 5;
-// ssh ends after so long a silence of the host: a cable that was cut.
+// ssh ends after this much silence of the host, for example if a cable was cut.
 inline constexpr int kSilenceSeconds = 10;
 
 struct AgentCommand {
@@ -26,11 +26,11 @@ struct AgentCommand {
 AgentCommand agent_command(const std::vector<std::string>& ssh, const std::string& host,
                            const std::string& dlrun);
 
-// "ssh -F 'my file'" as words; quotes as in a shell. Throws kInvalidArgument.
+// Splits "ssh -F 'my file'" into words; quotes count as in a shell. Throws kInvalidArgument.
 std::vector<std::string> words_of(std::string_view option, std::string_view text);
 
-// Why an agent ended (`status` as waitpid() gives it) before it said a word: a sentence with the
-// host's name. `said`: what came on its standard error.
+// Why an agent ended before its first message: a sentence with the host's name. `status`: its
+// waitpid() status. `said`: its standard error.
 std::string why_not_started(const std::string& host, const AgentCommand& command, int status,
                             std::string_view said, const std::string& dlrun);
 

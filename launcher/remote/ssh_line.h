@@ -1,5 +1,5 @@
-// The agent of a host behind a process of its own: ssh, or dlrun itself if the host is this one.
-// Its standard input and output are the connection.
+// SshLine: a line to the agent of a host by a process of its own: ssh, or dlrun itself if the host
+// is this machine. Its standard input and output are the connection.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,7 +16,7 @@ namespace dl::launcher::remote {
 
 class SshLine : public AgentLine {
  public:
-  // `dlrun`: its path, for error texts. io_context and warden must outlive the line.
+  // `dlrun`: the path of dlrun, for error texts. io_context and warden must outlive the line.
   SshLine(boost::asio::io_context& io, WardenClient& warden, std::string host, AgentCommand command,
           std::string dlrun);
 
@@ -37,7 +37,7 @@ class SshLine : public AgentLine {
   std::string dlrun_;
   Events events_;
   boost::asio::posix::stream_descriptor err_;
-  std::string said_;  // on standard error: before the answer all of it, then the unfinished line
+  std::string said_;  // its standard error: all of it before the answer, then the unfinished line
   std::uint32_t slot_ = 0;
   std::optional<int> status_;  // as waitpid() gives it
   std::string not_started_;

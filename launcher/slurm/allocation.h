@@ -1,5 +1,5 @@
-// What SLURM says of this process: its allocation, and the step that it is a task of. Read from the
-// environment once; values, and nothing else.
+// SLURM's facts about this process: its allocation, and the step of which it is a task. They are
+// read from the environment once; values, and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace dl::launcher {
 
 struct SlurmHost {
   std::string name;
-  int cpus = 0;  // allocated; 0: SLURM does not say
+  int cpus = 0;  // number of allocated CPUs; 0: SLURM does not tell
 };
 
-// A job's resources: of `sbatch`, `salloc`, or of a lone `srun`.
+// The resources of a job: of `sbatch`, of `salloc`, or of a single `srun`.
 struct SlurmAllocation {
   std::string job;  // "4711"
   std::vector<SlurmHost> hosts;
@@ -26,25 +26,25 @@ struct SlurmStep {
   std::string step;
   std::vector<std::string> hosts;
   int node = 0;   // SLURM_NODEID, an index into hosts
-  int tasks = 1;  // of the step
+  int tasks = 1;  // number of tasks of the step
   bool one_task_a_node = true;
 
   std::string id() const { return job + "." + step; }  // "4711.0"
-  // "slurm-4711.0": the same on all nodes, and no other step's.
+  // "slurm-4711.0": equal on all nodes, and different for each step.
   std::string name() const;
-  // Where the first node's dlrun listens: the same on all nodes. The port is from 10000 to 14999,
-  // below those that dlrun chooses at random; jobs with numbers that follow each other have
-  // different ones.
+  // The endpoint at which the first node's dlrun listens; equal on all nodes. The port is from
+  // 10000 to 14999, below those that dlrun chooses at random. Jobs with consecutive numbers have
+  // different ports.
   std::string endpoint() const;
-  // Where it gives out the job's key (step_key.h): 5000 above.
+  // The endpoint at which the first node gives out the job's key (step_key.h): a port 5000 above.
   std::string key_endpoint() const;
 };
 
-// nullopt: not under SLURM, or in a step (srun). In a batch script or below salloc.
+// The allocation, in a batch script or below salloc. nullopt: not under SLURM, or in a step (srun).
 // Throws Error{kInvalidArgument} with a sentence if SLURM's variables contradict each other.
 std::optional<SlurmAllocation> slurm_allocation();
 
-// nullopt: this process is no task of a step, or a rank of dlrun has started it.
+// The step; nullopt if this process is no task of a step, or a rank of dlrun has started it.
 std::optional<SlurmStep> slurm_step();
 
 }  // namespace dl::launcher

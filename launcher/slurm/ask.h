@@ -1,5 +1,5 @@
 // Runs one of the cluster's own programs (squeue, scontrol, munge), found along PATH, and waits for
-// its end. Before any thread exists, or at the very end.
+// its end. To be called before any thread exists, or at the very end.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ struct Answer {
   std::string text;  // stdout and stderr
 };
 
-// `input`: its standard input, at most 4 KiB. Throws Error{kNotFound, kTimeout, kIo} with a
-// sentence.
+// `input`: the program's standard input, at most 4 KiB. Throws Error{kNotFound, kTimeout, kIo} with
+// a sentence.
 Answer ask_program(std::vector<std::string> line, const std::string& input = "");
 
 }  // namespace dl::launcher

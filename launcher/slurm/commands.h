@@ -1,4 +1,4 @@
-// What dlrun asks of SLURM's own programs. Before any thread exists, or at the very end.
+// Calls of SLURM's own programs. To be called before any thread exists, or at the very end.
 #pragma once
 
 #include <chrono>
@@ -8,15 +8,15 @@
 
 namespace dl::launcher {
 
-// When the time of the job ends, as `squeue` says it (SLURM before 23.02 sets no variable).
+// The time at which the job ends, as `squeue` reports it (SLURM before 23.02 sets no variable).
 // nullopt: it has no limit. Throws Error{kNotFound, kTimeout, kParse} with a sentence.
 std::optional<std::chrono::system_clock::time_point> end_of_slurm_job(const std::string& job);
 
-// "2026-11-22T16:10:11", local time; "NONE", "N/A" and "Unknown" are nullopt. Throws kParse.
+// Parses "2026-11-22T16:10:11", local time; "NONE", "N/A" and "Unknown" are nullopt. Throws kParse.
 std::optional<std::chrono::system_clock::time_point> parse_slurm_time(std::string_view text);
 
-// Sends SIGTERM to every task of a step, "4711.0": without it, the others wait for one that could
-// not take part. What goes wrong is no news.
+// Sends SIGTERM to every task of a step, "4711.0": otherwise the other tasks wait for a task that
+// could not take part. Errors are ignored.
 void end_slurm_step(const std::string& step) noexcept;
 
 }  // namespace dl::launcher

@@ -1,5 +1,5 @@
-// A job on the nodes of a SLURM allocation, from the user's line to dlrun's exit code.
-// In dlrun-srun; dlrun executes that (hand_over.cc).
+// Runs a job on the nodes of a SLURM allocation, from the user's line to dlrun's exit code. It is
+// in dlrun-srun, which dlrun executes (hand_over.cc).
 #pragma once
 
 #include "launcher/cli/options.h"
@@ -8,8 +8,8 @@
 
 namespace dl::launcher {
 
-// Throws Error: kInvalidArgument for bad usage, anything else for what goes wrong before srun is
-// started. Before any thread exists.
+// Throws Error: kInvalidArgument for bad usage, another kind if something fails before srun is
+// started. To be called before any thread exists.
 int run_on_allocation(const Options& options, const SlurmAllocation& allocation, CommandLine line);
 
 }  // namespace dl::launcher

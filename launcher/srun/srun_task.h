@@ -1,5 +1,5 @@
-// dlrun as a task of the step that another dlrun has started by srun (srun_step.h). In dlrun-srun;
-// dlrun executes that (hand_over.cc).
+// dlrun as a task of a step that another dlrun has started by srun (srun_step.h). It is in
+// dlrun-srun, which dlrun executes (hand_over.cc).
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@
 
 namespace dl::launcher {
 
-// In the handshake of a task with its front.
+// The job's name in the handshake of a task with its front.
 inline constexpr std::string_view kSrunJob = "dlrun-srun";
 constexpr std::string_view purpose_of(bool to_agent) {
   return to_agent ? "to agent" : "from agent";
 }
 
 // The value of DLRUN_SRUN_FRONT for the tasks of a step: "41234", or "41234:MUNGE:..." with the key
-// as a credential. The key comes on standard input, too, but srun passes that on 10 ms later. May
-// run `scontrol`: call it before any thread exists, and not in an event loop.
+// as a credential. The key also goes through standard input, but srun passes that on 10 ms later.
+// May run `scontrol`: call it before any thread exists, and not in an event loop.
 std::string front_for_tasks(std::uint16_t port, const rendezvous::JobKey& key);
 
-// Names this process dlrun for `ps` and `killall`: the user has started dlrun, not dlrun-srun.
+// Names this process dlrun for `ps` and `killall`, because the user has started dlrun, not
+// dlrun-srun.
 void be_called_dlrun();
 
-// A task's two connections to its front.
+// The two connections of a task to its front.
 struct LinesToFront {
   UniqueFd in;
   UniqueFd out;

@@ -1,4 +1,4 @@
-// The agent store of one generation, on the node that is to have it.
+// Starts the agent store of one generation, on the node that serves it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -13,10 +13,10 @@
 namespace dl::launcher {
 
 // Listens at the meeting's MASTER_ADDR and MASTER_PORT if the plan wants a store and this is node
-// 0; null elsewhere. Says in `meeting.torch_store` whether there is one. If MASTER_ADDR is
-// no address of this host, rank 0 serves, and `say` is told so. On one node, a port that dlrun has
-// chosen and that was taken since is replaced in `meeting`; on several, `held` has kept it. Throws
-// kConnection if the port is taken.
+// 0; returns null otherwise. Sets `meeting.torch_store` if there is a store. If MASTER_ADDR is no
+// address of this host, rank 0 serves, and `say` gets a sentence. On one node, if a port that dlrun
+// has chosen was taken since, another port replaces it in `meeting`; on several nodes, `held` has
+// kept the port. Throws kConnection if the port is taken.
 std::unique_ptr<TorchStore> serve_torch_store(boost::asio::io_context& io, const NodePlan& plan,
                                               Meeting& meeting,
                                               const std::optional<StorePort>& held,

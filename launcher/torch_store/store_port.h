@@ -1,6 +1,6 @@
-// MASTER_PORT of a job on several nodes, kept from before the nodes meet until PyTorch's store
-// listens there: all nodes learn of the port in the meeting, so that it cannot be replaced after
-// it.
+// StorePort: holds MASTER_PORT of a job on several nodes from before the nodes meet until PyTorch's
+// store listens there. All nodes learn the port in the meeting, so it cannot be replaced after
+// that.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,13 @@ namespace dl::launcher {
 
 class StorePort {
  public:
-  // Keeps all other programs from listening at the port, on every interface. nullopt: one does.
+  // Prevents all other programs from listening at the port, on every interface. nullopt: a program
+  // listens there already.
   static std::optional<StorePort> hold(std::uint16_t port);
 
   std::uint16_t port() const noexcept { return port_; }
-  // A listener at `host`'s address alone. The port belongs to it when this object is gone. Throws
-  // kNotFound if no network interface of this host has the address, kConnection.
+  // Makes a listener at `host`'s address only. It alone has the port once this object is destroyed.
+  // Throws kNotFound if no network interface of this host has the address, and kConnection.
   rendezvous::Listener listen_at(const std::string& host, int backlog) const;
 
  private:
@@ -29,8 +30,8 @@ class StorePort {
   UniqueFd ipv6_;
 };
 
-// Holds `port` for the node that will serve the store, or, if it is taken and the user did not give
-// it, another one, which replaces it. nullopt if the user's port is taken.
+// Holds `port` for the node that will serve the store. If it is taken and the user did not give it,
+// holds another port and sets `port`. nullopt: the user's port is taken.
 std::optional<StorePort> hold_store_port(const NodePlan& plan, int& port);
 
 }  // namespace dl::launcher

@@ -1,10 +1,10 @@
-// What PyTorch's TCPStore keeps and how it answers: keys, queues, and who waits for which of them.
+// TorchKeys: the contents of PyTorch's TCPStore and its answers: keys, queues, and the clients that
+// wait for them.
 //
-// Semantics are those of PyTorch's libuv server, which every client since 2.4 speaks with: a GET of
-// a key that is not there answers an empty value (clients WAIT first), COMPARE_SET of one answers
-// the expected value, a WAIT ends once each of its keys has been there at some time since. No
-// sockets, no clock; one thread at a time. One object a generation: a restart begins with an empty
-// one.
+// Semantics are those of PyTorch's libuv server, the server of every client since 2.4. A GET of a
+// missing key answers an empty value (clients WAIT first). COMPARE_SET of a missing key answers the
+// expected value. A WAIT ends once each of its keys has existed at some time since. No sockets, no
+// clock; one thread at a time. One object for each generation: a restart begins with an empty one.
 #pragma once
 
 #include <cstdint>
@@ -29,25 +29,25 @@ class TorchKeys {
  public:
   struct Limits {
     std::size_t bytes = std::size_t{1}
-                        << 30;                // of keys and values, with what it costs to keep them
-    std::size_t keys = std::size_t{1} << 20;  // and values in queues
-    std::size_t value = std::size_t{64} << 20;  // that APPEND has made
+                        << 30;  // of keys and values, with the overhead of keeping them
+    std::size_t keys = std::size_t{1} << 20;    // keys, and values in queues
+    std::size_t value = std::size_t{64} << 20;  // size of a value that APPEND has made
     std::size_t reply = std::size_t{256} << 20;
   };
 
   TorchKeys() = default;
   explicit TorchKeys(const Limits& limits) : limits_(limits) {}
 
-  // Carries the query out and adds the answers, in order: to its client, and to those that it
+  // Executes the query and adds the answers, in order: to its client, and to the clients that it
   // wakes. Returns "", or why the client's connection must be closed, a clause: "ADD to `/x`, whose
   // value is no number". The query has then changed nothing.
   std::string apply(TorchClient from, Query query, std::vector<TorchReply>& replies);
-  // The client's connection is closed: it waits no more.
+  // To be called when the client's connection is closed: it no longer waits.
   void leave(TorchClient client);
 
   std::size_t bytes() const noexcept { return bytes_; }
   std::size_t size() const noexcept { return values_.size(); }
-  // Clients that wait.
+  // Number of clients that wait.
   std::size_t waiting() const noexcept { return missing_.size(); }
 
  private:
@@ -69,7 +69,7 @@ class TorchKeys {
   void put(const std::string& key, std::string value);
   bool erase(const std::string& key);
   std::string why_no_room(std::size_t more_keys, std::size_t more_bytes) const;
-  // Why a number cannot be taken from `key`; `sum`: its value and `number`.
+  // Sets `sum` to the value of `key` plus `number`. Returns why that is impossible, else "".
   std::string add_to(const std::string& key, std::int64_t number, std::int64_t& sum) const;
 
   void await(TorchClient client, const std::string& key);

@@ -1,11 +1,12 @@
-// The agent store: PyTorch's TCPStore, served by dlrun at MASTER_ADDR:MASTER_PORT for one
-// generation of ranks, so that TORCHELASTIC_USE_AGENT_STORE=True holds and rank 0's death does not
-// take the store along. It is apart from dlrun's own store, and the one service of a job that asks
-// for no key: the protocol has none.
+// TorchStore: the agent store. dlrun serves PyTorch's TCPStore at MASTER_ADDR:MASTER_PORT for one
+// generation of ranks. So TORCHELASTIC_USE_AGENT_STORE=True holds, and the store survives rank 0's
+// death. It is separate from dlrun's own store, and the one service of a job without a key, because
+// the protocol has none.
 //
-// Listens from the constructor on; accepts, reads and answers in the io_context's thread and never
-// blocks. A job that never connects costs one listening socket. The destructor closes everything;
-// the object may be destroyed in any handler but its own, and io_context must outlive it.
+// It listens from the constructor on. It accepts, reads and answers in the io_context's thread, and
+// never blocks. A job that never connects costs one listening socket. The destructor closes
+// everything. The object may be destroyed in any handler except its own, and io_context must
+// outlive it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -25,11 +26,11 @@ namespace dl::launcher {
 struct TorchStoreOptions {
   std::size_t most_connections = 1024;
   TorchKeys::Limits keys{};
-  // Takes one sentence for the user.
+  // Shows one sentence to the user.
   std::function<void(const std::string&)> say{};
 };
 
-// Enough connections for every rank of such a job, and no more than half of this process's
+// The number of connections for every rank of such a job, and at most half of this process's
 // descriptors.
 std::size_t connections_for(int world_size);
 
@@ -41,7 +42,7 @@ class TorchStore {
   TorchStore& operator=(const TorchStore&) = delete;
 
   std::uint16_t port() const noexcept { return listener_.port(); }
-  // Whether a client has ever proved to speak the protocol.
+  // True if a client has ever proved that it speaks the protocol.
   bool was_used() const noexcept { return was_used_; }
 
  private:
@@ -54,10 +55,10 @@ class TorchStore {
   void read(TorchClient id);
   void carry_out(TorchClient id);
   void send(Connection& to, std::string bytes);
-  // False: the connection is gone.
+  // Returns false if the connection is gone.
   bool write(Connection& connection);
   void close(TorchClient id);
-  // With a sentence for the user.
+  // Also shows a sentence to the user.
   void close(TorchClient id, const std::string& why);
   void say(const std::string& line);
   Connection* find(TorchClient id);
@@ -74,8 +75,8 @@ class TorchStore {
   std::size_t unread_ = 0;
   int said_ = 0;
   bool was_used_ = false;
-  // A handler that is queued when this object or its connection ends runs nevertheless: it finds
-  // out by this (hence shared_ptr), and by the connection's number.
+  // A handler that is queued when this object or its connection ends still runs. It notices by this
+  // pointer (hence shared_ptr), and by the connection's number.
   std::shared_ptr<TorchStore*> life_ = std::make_shared<TorchStore*>(this);
 };
 

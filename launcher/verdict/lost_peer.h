@@ -1,18 +1,18 @@
-// Whether the last words of a program that does not know dlrun say that a peer was lost: PyTorch
-// over gloo or NCCL says so on its stderr alone.
+// Recognises a lost peer in the last output of a program that does not know dlrun: PyTorch over
+// gloo or NCCL reports it only on its stderr.
 //
-// A guess, so that it decides only which failures dlrun waits for: if no other rank fails in time,
-// the rank that said so is the cause.
+// This is a guess, so it decides only for which failures dlrun waits. If no other rank fails in
+// time, the rank with this output is the cause.
 #pragma once
 
 #include <string_view>
 
 namespace dl::launcher {
 
-// `last_words`: the end of the rank's stderr. Counts what follows the last Python traceback's
-// beginning; without a traceback, the last lines.
+// `last_words`: the end of the rank's stderr. Only the last Python traceback and what follows it
+// count; without a traceback, the last lines.
 bool says_peer_was_lost(std::string_view last_words);
-// Whether it could not listen on a port, as another process does: for a hint, no more.
+// True if the rank could not listen on a port because another process does. Used only for a hint.
 bool says_port_was_taken(std::string_view last_words);
 
 }  // namespace dl::launcher

@@ -1,5 +1,5 @@
-// The page of truth at the end of a failed job: what came first, what that rank last said, what
-// happened to the others.
+// The page of truth at the end of a failed job: the first cause, the last output of that rank, and
+// the ends of the other ranks.
 #pragma once
 
 #include <sys/types.h>
@@ -16,13 +16,13 @@ namespace dl::launcher {
 using rendezvous::rank_list;
 using rendezvous::RankEnd;
 
-// One local rank, as the report needs it.
+// The facts about one local rank for the report.
 struct RankFacts {
   int rank = -1;
   pid_t pid = -1;
   bool started = false;
   bool ended = false;
-  int ended_by = 0;  // the signal of dlrun's that ended it; 0: it ended in another way
+  int ended_by = 0;  // dlrun's signal that ended it; 0: another reason
   std::chrono::milliseconds ran{0};
   RankEnd end;
   std::string stderr_tail;
@@ -42,16 +42,17 @@ std::string how_it_ended(int status);
 // colon the message in its error file.
 std::string describe_end(const RankFacts& rank, const Place& place);
 
-// What the rank last said, one line each, without line breaks. By name if the line above is about
-// several ranks or hosts.
+// The last output of the rank, without line breaks in the lines. `by_name`: names the rank, if the
+// line above is about several ranks or hosts.
 std::vector<std::string> last_words(const RankFacts& rank, bool by_name = false);
 
-// "ranks 0, 2-7: ended by dlrun with SIGTERM; rank 1: ended with exit code 0"; empty: there are no
-// others. Only a signal that dlrun sent is said to be dlrun's, and only a rank that ended by itself
-// after its group broke is said to have failed because of another one.
+// "ranks 0, 2-7: ended by dlrun with SIGTERM; rank 1: ended with exit code 0"; empty if there are
+// no other ranks. A signal is called dlrun's only if dlrun sent it. A rank is said to have failed
+// because of another one only if it ended by itself after its group broke.
 std::string fate_of_others(int cause, const std::vector<RankFacts>& all);
 
-// What torch's `record` decorator wrote ({"message": {"message": ...}}), or any other text.
+// The content that torch's `record` decorator wrote ({"message": {"message": ...}}), or any other
+// text.
 struct ErrorFile {
   std::string message;  // one line
   std::string text;     // message or stack, cut to a page
