@@ -45,7 +45,7 @@
 namespace dl::launcher {
 namespace {
 
-// For sentences before a Front exists.
+// Shows sentences before a Front exists.
 void say(std::string_view text) {
   fmt::print(stderr, "dlrun: {}\n", printable(text));
 }
@@ -61,7 +61,7 @@ std::vector<VisibleGpu> gpus_to_show() {
   }
 }
 
-// Longer than stdio's buffer, so that the write may fail here and not at the end.
+// The text is longer than stdio's buffer, so a write may fail here and not only at the end.
 void show(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
     throw_errno(errno, "write to standard output");
@@ -132,7 +132,7 @@ int run(int argc, char** argv, std::string& step) {
     }
   }
   if (program.exit_code != 0) {
-    // Other nodes may be able to start theirs, and wait for this one.
+    // The other nodes may be able to start their ranks, and wait for this node.
     const bool has_others = plan.job.nnodes > 1;
     say(program.error + (has_others ? "; the other nodes are told so when they have joined" : ""));
     if (!has_others) return program.exit_code;

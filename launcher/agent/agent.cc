@@ -97,7 +97,7 @@ void Agent::meet() {
 
 void Agent::begin_generation(Meeting meeting) {
   if (plan_.program.exit_code != 0) {
-    // main() has said it on this node; the others would wait for ranks that never start.
+    // main() has reported it on this node; the other nodes would wait for ranks that never start.
     others_->leave(with_node(meeting.group_rank, plan_.program.error), plan_.program.exit_code);
     end_job({plan_.program.exit_code, ""}, SIGTERM);
     return;
@@ -152,7 +152,7 @@ void Agent::open_checkpoint_door(const Meeting& meeting) {
   if (early_request_) checkpointing_->ask(*std::exchange(early_request_, std::nullopt));
 }
 
-// What happens.
+// Events.
 
 void Agent::on_rank_started(int rank, pid_t pid) {
   events_.on_rank({.what = RankNews::What::kStarted, .rank = rank, .pid = pid});
@@ -172,7 +172,7 @@ void Agent::on_rank_goes_on(int rank) {
   if (others_) others_->goes_on(rank);
 }
 
-// On several nodes: a rank of this one has failed on its own.
+// A rank of this node has failed by itself; on several nodes, the service decides.
 void Agent::on_cause() {
   act(machine_.stop(SIGTERM, /*is_final=*/false));
 }
@@ -295,7 +295,8 @@ void Agent::act(EndMachine::Action action) {
       others_->done();
       return;
     case Do::kAwaitVerdict:
-      // The service names one first cause to all nodes; without its word, this node's own stands.
+      // The service names one first cause to all nodes. If no answer comes, this node's own verdict
+      // counts.
       verdict_timer_.expires_after(OtherNodes::kFarewell);
       verdict_timer_.async_wait([this](const boost::system::error_code& error) {
         if (!error) act(machine_.others_agreed());
@@ -359,7 +360,7 @@ void Agent::sweep(int patience_ms) {
 }
 
 void Agent::on_finished() {
-  // Before the next generation begins, the warden must be rid of this one: on_swept().
+  // If the next generation begins, the warden must first have swept this one: on_swept().
   if (!machine_.begins_again()) act(machine_.swept());
 }
 
@@ -372,7 +373,7 @@ void Agent::begin_next() {
   machine_ = EndMachine(/*has_others=*/plan_.job.nnodes > 1);
   previous_ = std::move(generation_);
   job_failure_.reset();
-  // The other nodes had not heard of the request when this generation failed.
+  // The other nodes had not got the request when this generation failed.
   if (checkpointing_ && checkpointing_->is_requested()) early_request_ = checkpointing_->why();
   checkpointing_.reset();
   torch_store_.reset();  // no key and no client of the old generation reaches the next one
@@ -392,7 +393,7 @@ void Agent::meet_again() {
   }
 }
 
-// A supervisor or warden that is gone.
+// The end of a supervisor or of the warden.
 
 void Agent::on_supervisor_lost() {
   if (is_over_ || std::exchange(supervisor_is_lost_, true)) return;
@@ -411,7 +412,7 @@ void Agent::on_warden_late() {
 
 void Agent::on_swept(int status) {
   if (is_over_) return;
-  // The supervisor's own word, on another channel, may still wait to be read.
+  // The supervisor's own message, on another channel, may still be unread.
   if (generation_ && generation_->is_to_finish() && status == 0) {
     act(machine_.swept());
     return;

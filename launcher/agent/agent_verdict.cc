@@ -1,5 +1,5 @@
-// What an agent says of its ranks: the verdict on a generation, what is left of it, where it
-// stands.
+// Agent's reports on its ranks: the verdict on a generation, the processes that are left of it, and
+// its state.
 #include <fmt/core.h>
 
 #include <memory>
@@ -81,7 +81,7 @@ Verdict Agent::verdict_on_attempt() const {
   Verdict failed =
       verdict_on(*generation_->finding(), facts, met.first_rank, {plan_.host, met.group_rank});
   failed.ran = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began_);
-  // Without the other nodes' word this one does not go on alone.
+  // Without an agreement with the other nodes, this node does not restart alone.
   if (others_) failed.may_begin_again = false;
   if (cause_rank() == 0 && wanted_store_port(facts.front())) failed.page.emplace_back(kPortHint);
   say_who_has_not_saved(failed);
@@ -114,7 +114,7 @@ Verdict Agent::verdict_on_saving() const {
   return {};
 }
 
-// Ranks that have saved and ended are missed by one that did not, and are not to blame.
+// A rank that has not saved may fail because others have saved and ended, which are not to blame.
 void Agent::say_who_has_not_saved(Verdict& verdict) const {
   if (!checkpointing_ || !checkpointing_->is_requested()) return;
   verdict.may_begin_again = false;
@@ -122,12 +122,12 @@ void Agent::say_who_has_not_saved(Verdict& verdict) const {
   if (!sentence.empty()) verdict.page.insert(verdict.page.begin(), sentence);
 }
 
-// Whether dlrun took a program for PyTorch's that listens on MASTER_PORT itself.
+// True if rank 0 seems to listen on MASTER_PORT itself although dlrun served it a PyTorch store.
 bool Agent::wanted_store_port(const RankFacts& rank0) const {
   if (!torch_store_) return false;
   const std::string port = std::to_string(torch_store_->port());
   for (const std::string* said : {&rank0.stderr_tail, &rank0.stdout_tail}) {
-    // Other ranks may be clients of the store where rank 0 believes that it serves.
+    // If other ranks were clients of the store, the text must name the port.
     const bool names_port = said->find(port) != std::string::npos;
     if (says_port_was_taken(*said) && (names_port || !torch_store_->was_used())) return true;
   }
@@ -139,7 +139,7 @@ int Agent::cause_rank() const {
   return generation_ && generation_->finding() ? generation_->finding()->rank : -1;
 }
 
-// What is kept.
+// Files and recorders.
 
 void Agent::keep_files(const Verdict& verdict) {
   if (!output_.has_logs() || !generation_) return;
@@ -159,7 +159,7 @@ std::vector<RecorderCopy> Agent::recorders(const Verdict& verdict) const {
   return verdict.keeps_recorders ? recorders() : std::vector<RecorderCopy>();
 }
 
-// What a program of ours has recorded; other programs record nothing.
+// Empty if no rank has opened its recorder: the program does not use dlrun's collectives.
 std::vector<RecorderCopy> Agent::recorders() const {
   if (!generation_) return {};
   std::vector<RecorderCopy> copies = generation_->copy_recorders(cause_rank());
@@ -190,9 +190,9 @@ void Agent::keep_recorders() {
       });
 }
 
-// What is left.
+// Processes that are left.
 
-// Ranks by their numbers; of everything else what the system knows.
+// The ranks that are left; if there are none, all other processes that are left.
 std::vector<std::string> Agent::who_is_left() const {
   std::vector<std::string> left =
       generation_ ? generation_->who_is_left() : std::vector<std::string>();
@@ -230,7 +230,7 @@ void Agent::end_descendants() {
   gave_up_ = !kill_descendants(Deadline::after(kMostKilling - kSilence));
 }
 
-// Where the ranks stand: recorders tell of ranks that have opened one, the kernel of the others.
+// Reports what each rank is doing: by its recorder if it has opened one, else by the kernel.
 void Agent::report() {
   const std::vector<RecorderCopy> copies =
       generation_ ? generation_->copy_recorders(cause_rank()) : std::vector<RecorderCopy>();

@@ -41,7 +41,7 @@ EndMachine::Actions EndMachine::stop(int signal, bool is_final) {
   if (is_final && decision_ == Decision::kAgain) decision_ = Decision::kEnd;
   if (!stopping_ && !over_) {
     stopping_ = true;
-    // Also when no rank is left: a supervisor that waits for a rank's `tee` hurries then.
+    // Sent even if no rank is left: a supervisor that waits for a rank's `tee` then hurries.
     out.push_back({Do::kSignalRanks, signal});
     if (!ended_) out.push_back({Do::kStartGrace});
   }

@@ -26,8 +26,9 @@ using rendezvous::kAnyRank;
 
 namespace {
 
-// SLURM signals every process of a step, unless its proctrack plugin knows the step's own child: a
-// rank that does not handle the signal is ended by it, and tells nothing of a cause.
+// SLURM signals every process of a step, unless its proctrack plugin knows the step's own child.
+// Such a signal ends a rank that does not handle it, and the rank's end tells nothing about a
+// cause.
 bool is_signal_of_slurm(int status) {
   if (!WIFSIGNALED(status) || !env::is_set(env::Var::kSlurmJobId)) return false;
   const int signal = WTERMSIG(status);
@@ -151,7 +152,7 @@ void Generation::watch_start() {
   });
 }
 
-// The supervisor's news.
+// Messages of the supervisor.
 
 void Generation::on_message(Message message) {
   if (message.kind == MessageKind::kFinished) {
@@ -188,7 +189,7 @@ void Generation::on_not_started(Rank& rank, const Message& message) {
   --alive_;
   rank.asked = false;
   const int error = message.number;
-  // The program is to blame only if it was come to.
+  // The program is to blame only if its execution failed.
   const bool is_programs = message.text == "exec" && !is_want_of_room(error);
   const int exit_code = !is_programs ? 1 : error == ENOENT ? kExitNotFound : kExitNotExecutable;
   const std::string& program = set_.plan.program.path;
@@ -240,7 +241,7 @@ void Generation::stop(int to_send) {
   signal(SIGCONT);  // a stopped process takes no other signal
 }
 
-// Reaches every rank that was asked for before: the supervisor takes messages in order.
+// Reaches every rank that was requested before, because the supervisor takes messages in order.
 void Generation::signal(int signal) {
   signals_sent_.insert(signal);
   supervisor_.send(signal_message(kEverySlot, signal));
@@ -292,7 +293,7 @@ void Generation::read_lifeline(Rank& rank) {
 }
 
 void Generation::judge(Rank& rank) {
-  // A rank speaks before it ends, so that its last word is here by now.
+  // A rank reports before it ends, so its last report has arrived by now.
   read_lifeline(rank);
   rank.lifeline->close();
   rank.end.follows = rank.follows;

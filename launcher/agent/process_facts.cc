@@ -68,7 +68,7 @@ std::string threads_text(pid_t pid) {
   return fmt::format("{} ({})", all, fmt::join(parts, ", "));
 }
 
-// "futex_wait < do_futex < ...": innermost first; empty: not readable, which is root's alone.
+// "futex_wait < do_futex < ...", innermost first; empty if it cannot be read: only root can.
 std::string kernel_stack(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stack", pid));
   std::vector<std::string> frames;

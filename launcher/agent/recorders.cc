@@ -33,7 +33,7 @@ UniqueFd make_recorder(const record::Who& who) {
   if (!fd) throw_errno(errno, "memfd_create for a flight recorder");
   record::Header header{};
   record::describe(header, who);
-  // The rest stays without memory until a rank opens it.
+  // The rest of the file takes no memory until a rank opens the recorder.
   if (::ftruncate(fd.get(), static_cast<off_t>(record::kBytes)) != 0 ||
       ::pwrite(fd.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header) ||
       ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -49,7 +49,7 @@ std::uint64_t recorder_ticks() noexcept {
 
 RecorderCopy copy_recorder(int fd, const RankState& state) {
   RecorderCopy copy;
-  // A recorder that was not opened has holes, which reading must not fill.
+  // A recorder that was not opened has holes, which a read would fill.
   std::uint64_t owner = 0;
   const bool read = ::pread(fd, &owner, sizeof owner, offsetof(record::Header, owner)) ==
                     static_cast<ssize_t>(sizeof owner);

@@ -19,12 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 namespace record = collectives::record;
 
-// A world of more ranks than this is a damaged header.
+// A header with more ranks than this is damaged.
 constexpr int kMostRanks = 1 << 20;
 
-// At most what a recorder has; `why` is set if the path is no file to read.
+// Reads at most the size of a recorder. Sets `why` if the path is no readable file.
 std::vector<std::byte> read_whole(const std::string& path, std::string& why) {
-  // Never waits, whatever the path names.
+  // open() must not wait, whatever the path names.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   struct stat file{};
   if (!fd || ::fstat(fd.get(), &file) != 0) {

@@ -22,7 +22,7 @@ using Kind = Finding::Kind;
 
 constexpr double kLeastWait = 1;  // seconds
 
-// What makes two ranks' groups one.
+// Two ranks' groups are one group if their keys are equal.
 using GroupKey = std::tuple<std::string, std::uint64_t, int>;
 GroupKey key_of(const GroupFacts& g) {
   return {g.name, g.generation, g.size};
@@ -32,7 +32,8 @@ std::string in_group(const GroupFacts& group) {
   return fmt::format(" of group '{}'", group.name);
 }
 
-// Ranks that disagree break each other; the hash says it even where only a part of it was kept.
+// Whether two ranks have called one operation. The hash tells that even if only a part of it was
+// kept.
 bool agree(const Operation& a, const Operation& b) noexcept {
   const bool hashes = a.hash == 0 || b.hash == 0 || a.hash == b.hash;
   const bool known = a.hash != 0 && b.hash != 0;
@@ -76,7 +77,7 @@ class Investigation {
 
  private:
   void add_memberships(const RankFacts& rank) {
-    // A name that was used again means its last group.
+    // If a name was used several times, the last group counts.
     std::map<GroupKey, const GroupFacts*> latest;
     for (const GroupFacts& group : rank.groups) latest[key_of(group)] = &group;
     for (const GroupFacts& group : rank.groups) {
@@ -92,8 +93,8 @@ class Investigation {
     }
   }
 
-  // Groups of one name that have no rank in common (split() with one name for all colors) are
-  // several, and nothing tells who belongs to which: a member then tells only for itself.
+  // split() with one name for all colors makes several groups of one name without a common rank.
+  // Nothing tells which rank belongs to which group, so each member counts only for itself.
   void part_namesakes() {
     for (auto& [key, members] : groups_) {
       std::set<int> ranks;
@@ -103,27 +104,27 @@ class Investigation {
   }
   bool has_namesakes(const GroupFacts& group) const { return namesakes_.contains(key_of(group)); }
 
-  // The member that has this rank in the group, null where its recorder is not here.
+  // The member that has this rank in the group; null if its recorder was not read.
   const Membership* find_member(const GroupFacts& group, int rank_in_group) const {
     for (const std::size_t i : groups_.at(key_of(group))) {
       if (members_[i].group->rank == rank_in_group) return &members_[i];
     }
     return nullptr;
   }
-  // As a rank of the world; -1: not known.
+  // The rank's number in the world; -1: not known.
   int world_rank(const GroupFacts& group, int rank_in_group) const {
     if (has_namesakes(group)) return -1;
     if (const Membership* member = find_member(group, rank_in_group)) return member->rank->rank;
     return group.size == case_.world_size() ? rank_in_group : -1;
   }
 
-  // The recorders of a job that runs are copied one after another, and its ranks wait for each
-  // other all the time: what has not lasted says nothing.
+  // The recorders of a running job are copied one after another, and its ranks wait for each other
+  // all the time. So a short wait says nothing.
   static bool is_brief(const Membership& member) {
     return member.rank->end == End::kRunning && member.current != nullptr &&
            waited(member) < kLeastWait;
   }
-  // Seconds; for ever if the clocks do not say.
+  // In seconds; infinite if the clocks do not tell.
   static double waited(const Membership& member) {
     if (!member.current->enqueued) return std::numeric_limits<double>::infinity();
     return *member.current->enqueued - member.rank->ended.value_or(0);
@@ -143,7 +144,7 @@ class Investigation {
           member.waits_for.push_back(other.rank->rank);
         }
       }
-      // The ranks of the whole world are known, and so is which of them has not made the group.
+      // If the group is the whole world, the ranks that have not made it are known.
       if (group.size == case_.world_size()) {
         for (const RankFacts& rank : case_.ranks) {
           if (find_member(group, rank.rank) == nullptr) member.waits_for.push_back(rank.rank);
@@ -179,7 +180,7 @@ class Investigation {
     }
   }
 
-  // "in all_reduce #42 (...) of group 'world', for 0.31 s", or where it came to.
+  // "in all_reduce #42 (...) of group 'world', for 0.31 s", or the last operation that it reached.
   std::string place_of(const RankFacts& rank) const {
     std::string reached;
     for (const Membership& m : members_) {
@@ -229,7 +230,7 @@ class Investigation {
   Finding mismatch() const {
     for (const auto& [key, members] : groups_) {
       if (namesakes_.contains(key)) continue;
-      // By number, what each rank called under it.
+      // The calls of the ranks, by number.
       std::map<std::uint64_t, std::vector<std::pair<const RankFacts*, const Operation*>>> calls;
       for (const std::size_t i : members) {
         const Membership& m = members_[i];
@@ -255,7 +256,7 @@ class Investigation {
     std::map<std::string, std::vector<int>> sides;
     for (const auto& [rank, operation] : called) sides[text(*operation)].push_back(rank->rank);
     std::vector<std::pair<std::string, std::vector<int>>> by_size(sides.begin(), sides.end());
-    // The odd one out is the likely culprit; of two equal sides, neither is.
+    // The smaller side is the likely culprit; if both sides are equal, neither is.
     std::sort(by_size.begin(), by_size.end(), [](const auto& a, const auto& b) {
       return std::pair(a.second.size(), a.first) < std::pair(b.second.size(), b.first);
     });

@@ -39,7 +39,7 @@ std::string state_of(const Membership& m) {
   return state;
 }
 
-// The error that broke a group first, by the calendar of its own host.
+// The error that broke a group first, by the clock of its own host.
 std::string first_error(const Case& from) {
   const RankFacts* first = nullptr;
   const GroupFacts* broken = nullptr;

@@ -12,7 +12,7 @@ namespace {
 
 using Cores = std::vector<Core>;
 
-// The cores by socket or NUMA node, in the order in which these first come.
+// The cores grouped by socket or NUMA node, in the order of each group's first core.
 std::vector<Cores> domains(const Cores& cores, int Core::* number) {
   std::vector<Cores> result;
   for (const Core& core : cores) {
@@ -38,7 +38,7 @@ Binding to_cores(std::span<const Core> cores) {
   return binding;
 }
 
-// Each hardware thread as a core of its own: for more ranks than cores.
+// Treats each hardware thread as a core, for more ranks than cores.
 Cores hardware_threads(const Cores& cores) {
   Cores threads;
   for (const Core& core : cores) {
@@ -47,13 +47,13 @@ Cores hardware_threads(const Cores& cores) {
   return threads;
 }
 
-// Rank i of n, all of whom have `cores` to themselves.
+// The binding of rank i of n ranks that have `cores` to themselves.
 Binding even_run(const Cores& cores, int n, int i) {
   const Cores threads =
       static_cast<std::size_t>(n) > cores.size() ? hardware_threads(cores) : cores;
   const auto size = static_cast<std::int64_t>(threads.size());
   const std::int64_t begin = size * i / n;
-  // With more ranks than hardware threads some share one.
+  // If ranks outnumber hardware threads, some share one.
   const std::int64_t end = std::max(begin + 1, size * (i + 1) / n);
   return to_cores(std::span(threads).subspan(static_cast<std::size_t>(begin),
                                              static_cast<std::size_t>(end - begin)));

@@ -16,10 +16,10 @@
 namespace dl::launcher {
 namespace {
 
-// What the line and the variables give, by row of the table; the line's first.
+// The values from the line and from the variables, by row of the table; the line's first.
 class Given {
  public:
-  // Takes the place of an earlier value, unless each one counts.
+  // Replaces an earlier value, unless all occurrences count.
   void add(Typed typed) {
     if (!typed.row->repeats)
       std::erase_if(all_, [&](const Typed& t) { return t.row == typed.row; });
@@ -31,7 +31,7 @@ class Given {
                                     [&](const Typed& typed) { return typed.row->name == name; });
     return found == all_.end() ? nullptr : &*found;
   }
-  // Every option in the order of the table.
+  // Reads every option in the order of the table.
   void read_into(Options& options) const {
     for (const OptionRow& row : option_table()) {
       for (const Typed& typed : all_) {
@@ -243,7 +243,7 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   check_placement(given, options);
   check_output(given, options);
   options.settings = given.settings();
-  // -n or the slots of a host have taken the default's place.
+  // -n or the slots of a host have replaced the default.
   std::erase_if(options.settings, [&](const Setting& setting) {
     return setting.by == SetBy::kDefault && setting.option == "--nproc-per-node" &&
            setting.value != options.nproc_per_node;

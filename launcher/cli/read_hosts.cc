@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostSlots = 1'000'000;
 
-// A host named twice has the slots of both, as with mpirun; without numbers each counts one.
+// A host that is named twice has the slots of both, as with mpirun. Without a number it counts one.
 void add_host(std::vector<HostSlots>& hosts, HostSlots found) {
   for (HostSlots& known : hosts) {
     if (known.host != found.host) continue;
@@ -21,7 +21,7 @@ void add_host(std::vector<HostSlots>& hosts, HostSlots found) {
   hosts.push_back(std::move(found));
 }
 
-// "node1", "node1:4", "[fe80::1]:4", "fe80::1". `where` says what the user knows it by.
+// Parses "node1", "node1:4", "[fe80::1]:4", "fe80::1". `where`: the option or file, for texts.
 HostSlots host_of(std::string_view where, std::string_view text) {
   HostSlots found;
   std::string_view rest;

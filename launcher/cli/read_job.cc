@@ -1,4 +1,4 @@
-// The options that say what is started, with what, and when it ends.
+// Readers of the options for the program, its environment, and the end of the job.
 #include <signal.h>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ void export_variable(Options& options, const Typed& typed) {
              "{} {}: dlrun gives each rank a {} of its own; leave it out", typed.name(),
              typed.value, variable.name);
   }
-  // The scripts that hand them to mpirun's ranks mean what these two options say.
+  // Scripts pass these two variables to mpirun's ranks, and mean these two options.
   const bool is_address = variable.name == env::name_of(env::Var::kMasterAddr);
   const bool is_port = variable.name == env::name_of(env::Var::kMasterPort);
   if (is_address || is_port) {

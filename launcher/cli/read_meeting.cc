@@ -1,4 +1,4 @@
-// The options that say how nodes and ranks find each other.
+// Readers of the options for the meeting of nodes and ranks.
 #include <algorithm>
 #include <cctype>
 
@@ -11,7 +11,7 @@ namespace {
 constexpr int kMostNodes = 1'000'000;
 constexpr int kDefaultPort = 29400;  // torchrun's
 
-// Keys of --rdzv-conf that tune what only torchrun's rendezvous has.
+// Keys of --rdzv-conf that tune only torchrun's rendezvous.
 constexpr std::string_view kKeysWithoutEffect[] = {
     "read_timeout",      "last_call_timeout",   "close_timeout",
     "heartbeat_timeout", "keep_alive_interval", "keep_alive_max_attempt",
@@ -63,7 +63,7 @@ void rdzv_id(Options& options, const Typed& typed) {
   options.rdzv_id = typed.value;
 }
 
-// Read before --join-timeout, which goes before it.
+// Read before --join-timeout, which takes precedence.
 void rdzv_conf(Options& options, const Typed& typed) {
   std::optional<std::chrono::milliseconds> join, any;
   for (const std::string& pair : split(trimmed(typed.value), ',')) {

@@ -1,4 +1,4 @@
-// The options that say what is shown, how, and what is kept.
+// Readers of the options for output and logs.
 #include <fcntl.h>
 
 #include <algorithm>

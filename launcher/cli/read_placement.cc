@@ -1,4 +1,4 @@
-// The options that say on which CPUs and GPUs of a node its ranks run.
+// Readers of the options for the CPUs and GPUs of a node's ranks.
 #include <algorithm>
 
 #include "core/base/error.h"
@@ -13,7 +13,7 @@ struct Word {
   Value value;
 };
 
-// The value of the word that was typed; `words` in the order in which the sentence names them.
+// The value of the typed word. `words`: in the order in which the sentence names them.
 template <typename Value, std::size_t N>
 Value one_of(const Typed& typed, const Word<Value> (&words)[N]) {
   std::string wanted;

@@ -1,4 +1,4 @@
-// What several readers share.
+// Functions that several readers share.
 #include <cmath>
 
 #include "core/base/error.h"

@@ -9,7 +9,7 @@
 namespace dl::launcher {
 namespace {
 
-// Several words have one answer.
+// Words with a common answer.
 struct Refused {
   std::string_view whose;
   std::string_view words;  // separated by blanks

@@ -11,7 +11,7 @@ void take_slurm_step(Options& options, bool says_nnodes) {
   if (options.node_rank || (says_nnodes && options.nnodes == 1)) return;
   const auto step = slurm_step();
   if (!step || step->tasks == 1) return;
-  // An mpirun that runs inside the step: started_by.h judges it.
+  // For an mpirun that runs inside the step, started_by.h decides.
   for (const env::Var size : {env::Var::kOmpiSize, env::Var::kPmiSize}) {
     if (const auto ranks = env::get_int(size); ranks && *ranks != step->tasks) return;
   }
@@ -41,7 +41,7 @@ void take_slurm_step(Options& options, bool says_nnodes) {
 std::optional<SlurmAllocation> needs_srun(const Options& options) {
   if (options.says_nodes) return std::nullopt;
   auto allocation = slurm_allocation();
-  // SLURM names the node only to what it starts there itself.
+  // SLURM sets this variable only for programs that it starts there itself.
   const bool is_here = env::is_set(env::Var::kSlurmdNodeName);
   if (!allocation || (allocation->hosts.size() == 1 && is_here)) return std::nullopt;
   return allocation;

@@ -65,7 +65,7 @@ const OptionRow& row_that_begins(std::string_view typed, const std::string& begi
   refuse_unknown(typed);
 }
 
-// Negative numbers are values, and so is what has a blank in it, as for torchrun.
+// Negative numbers and words with a blank are values, as for torchrun.
 bool looks_like_an_option(const std::string& word) {
   if (word.size() < 2 || word.front() != '-') return false;
   const std::string name = with_dashes(word.substr(0, word.find('=')));

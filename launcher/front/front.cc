@@ -107,7 +107,7 @@ void Front::limit_time() {
 }
 
 // srun sends its standard input to the dlrun of every node, and reads on only if all of them do.
-// Node 0's ranks read theirs.
+// Only node 0's ranks read theirs, so the other nodes discard it.
 void Front::discard_input_of_other_nodes() {
   if (options_.slurm_step.empty() || options_.node_rank.value_or(0) == 0) return;
   constexpr std::uint32_t kPart = 64 << 10;
@@ -263,7 +263,7 @@ int Front::bring_out(Verdict verdict) {
   return after_loss.exit_code;
 }
 
-// ETIME: finish() has said it. EPIPE: see on_output_lost().
+// ETIME: finish() has reported it. EPIPE: see on_output_lost().
 int Front::exit_code_of(LostStream lost) const {
   if (lost.error == ETIME && last_interrupt_ != 0) return 128 + last_interrupt_;
   return lost.error == EPIPE ? 128 + SIGPIPE : 1;

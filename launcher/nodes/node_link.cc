@@ -20,8 +20,8 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using nlohmann::json;
 
-// At most so much of a program's line is sent: a message has at most 1 MiB, and JSON may write six
-// bytes for one.
+// The most bytes of a program's line that are sent: a message has at most 1 MiB, and JSON may write
+// six bytes for one.
 constexpr std::size_t kLongestLine = 64 << 10;
 
 constexpr std::chrono::seconds kBeatEvery{1};
@@ -41,7 +41,7 @@ Meeting read_generation(const json& generation) {
   meeting.master_addr = generation.at("master_addr").get<std::string>();
   meeting.master_port = generation.at("master_port").get<int>();
   meeting.store = generation.at("store").get<std::string>();
-  // As node 0 has said it in its node_id, see join().
+  // Node 0 has put it into its node_id, see join().
   const std::string id = generation.at("members").at(0).at("node_id").get<std::string>();
   meeting.run = id.substr(id.rfind('/') + 1);
   return meeting;
@@ -98,7 +98,7 @@ void NodeLink::join(const NodePlan& plan, int node_rank, int master_port) {
   beat();
 }
 
-// A helper that does not read has no need of another beat.
+// A helper that does not read needs no further beat.
 void NodeLink::beat() {
   if (!to_.is_open()) return;
   if (unsent_.empty()) say_state("TURNS");

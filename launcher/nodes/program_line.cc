@@ -33,7 +33,7 @@ char text_flag_of(std::string_view interpreter) {
   return interpreter == "perl" || interpreter == "ruby" || interpreter == "julia" ? 'e' : 'c';
 }
 
-// A program that executes the one behind its own arguments.
+// A program that executes the program after its own arguments.
 struct Wrapper {
   std::string_view name;
   std::string_view with_value;  // letters of options whose value may be the next word
@@ -49,7 +49,7 @@ bool is_assignment(std::string_view word) {
   return equals != std::string_view::npos && equals > 0;
 }
 
-// Where the program begins that `words` run in the end.
+// The index in `words` of the program that runs in the end.
 std::size_t behind_wrappers(const std::vector<std::string>& words) {
   std::size_t at = 0;
   for (;;) {

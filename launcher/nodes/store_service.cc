@@ -54,7 +54,8 @@ void StoreService::begin_generation(std::uint64_t generation) {
   tell_generation();
 }
 
-// A pipe has room for some thousand of them, and a service that is gone says so otherwise.
+// Ignores errors: a pipe has room for some thousand lines, and the end of the service is reported
+// elsewhere.
 void StoreService::tell_generation() {
   if (!lifeline_) return;
   const std::string line = fmt::format("generation {}\n", generation_);

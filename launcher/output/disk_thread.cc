@@ -69,10 +69,10 @@ void DiskThread::start() {
   shared_ = std::make_shared<Shared>();
   shared_->event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!shared_->event) throw_errno(errno, "eventfd for the log files");
-  // The descriptor that is watched is closed with the loop, the other one with the thread.
+  // The watched descriptor is closed with the event loop, the other one with the thread.
   finished_.assign(duplicate(shared_->event.get()).release());
   wait_for_finished();
-  // Signals are blocked here, and therefore there (job_signals.h).
+  // Signals are blocked in this thread, so also in the new one (job_signals.h).
   std::thread([shared = shared_] { shared->work(); }).detach();
 }
 

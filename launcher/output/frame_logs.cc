@@ -95,7 +95,7 @@ void FrameLogs::take(const Frame& frame) {
   next_.take(frame);
 }
 
-// The first one is said; a full disk breaks many.
+// Reports only the first broken log, because a full disk breaks many.
 void FrameLogs::on_broken(StreamId id) {
   if (std::exchange(said_broken_, true)) return;
   say_(fmt::format("the log of rank {} in {}/{} is incomplete: {}; the job goes on", id.rank,

@@ -97,7 +97,7 @@ void JobOutput::log(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) node_->log(said_by_dlrun(line));
 }
 
-// Which ranks stand still.
+// Ranks that stand still.
 
 std::vector<Stream> JobOutput::streams_of(const Sink& sink) const {
   if (!own_err_) return {Stream::kOut, Stream::kErr};
@@ -131,7 +131,7 @@ std::vector<std::string> JobOutput::who_stands_still() const {
     if (sink == nullptr) continue;
     const std::vector<int> ranks = ranks_standing_still(*sink);
     const std::optional<Clock::time_point> since = sink->waits_since();
-    // Less is a moment in the life of a stream.
+    // A shorter wait is normal.
     if (ranks.empty() || !since || now - *since < kTick) continue;
     lines.push_back(fmt::format(
         "{} {} still in a write: {} has not been read for {} s", rendezvous::rank_list(ranks),
@@ -143,7 +143,7 @@ std::vector<std::string> JobOutput::who_stands_still() const {
   return lines;
 }
 
-// Silent readers.
+// Readers that take nothing.
 
 void JobOutput::tick() {
   timer_.expires_after(kTick);
@@ -155,7 +155,7 @@ void JobOutput::tick() {
   });
 }
 
-// A rank waits for this stream, or a rank's log is ahead of it, or dlrun's end needs it.
+// True if a rank waits for this stream, a rank's log is ahead of it, or dlrun's end needs it.
 bool JobOutput::is_wanted(const Sink& sink) const {
   return finishing_ || std::ranges::any_of(streams_of(sink), [this](Stream stream) {
            return node_ != nullptr && node_->wants(stream);
@@ -212,7 +212,7 @@ bool JobOutput::disk_is_given_up() const {
   return since && Clock::now() - *since >= (in_a_hurry ? Clock::duration(kTick) : kDiskPatience);
 }
 
-// Every stream has ended and come here whole.
+// True if every stream has ended and arrived completely.
 bool JobOutput::is_shown(const Sink& sink) const {
   return behind(sink) == 0 && std::ranges::none_of(lines_, [&](const auto& entry) {
            return &entry.second.sink() == &sink;
@@ -227,7 +227,7 @@ void JobOutput::run_until(const std::function<bool()>& over) {
   }
 }
 
-// The page is the last thing on its stream, and waits for no other one.
+// The page is the last text on its stream. It waits for no other stream.
 void JobOutput::show(const std::vector<std::string>& page) {
   io_.restart();
   page_ = page;
@@ -275,7 +275,7 @@ void JobOutput::wait_for_sinks() {
   });
 }
 
-// Where the bytes are that a reader has not taken.
+// The place of the bytes that a reader has not taken.
 std::string JobOutput::where_the_lost_are() const {
   if (!has_logs()) return " and are lost";
   const bool is_whole = node_->broken_logs().empty() && !disk_is_given_up();

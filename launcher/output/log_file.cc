@@ -56,7 +56,7 @@ void LogFile::when_room(std::function<void()> ready) {
   when_room_ = std::move(ready);
 }
 
-// The thread gets all that waits in one go.
+// The thread gets all waiting bytes in one piece.
 void LogFile::write_some() {
   writing_ = std::make_shared<const std::string>(std::move(waiting_));
   waiting_.clear();

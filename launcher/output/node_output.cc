@@ -78,7 +78,7 @@ RankStream& NodeOutput::add(UniqueFd pipe, Stream stream, int rank) {
   return *streams_.back();
 }
 
-// The streams of earlier attempts, once the front has all of them.
+// Destroys the streams of earlier attempts once the front has all their bytes.
 void NodeOutput::forget_settled() {
   std::erase_if(streams_, [this](const std::unique_ptr<RankStream>& stream) {
     return stream->id().attempt + 1 < attempt_ && stream->is_settled();
@@ -106,7 +106,7 @@ void NodeOutput::on_disk(std::function<std::string(const std::string& folder)> w
   disk_.run([folder = folder_, work = std::move(work)] { return work(folder); }, std::move(done));
 }
 
-// The first one is said at once, and all at the end: a full disk breaks many.
+// Reports the first broken log at once, and all at the end, because a full disk breaks many.
 void NodeOutput::on_log_broken(StreamId id) {
   const bool is_first = broken_logs_.empty();
   broken_logs_.insert(id.rank);
@@ -138,7 +138,7 @@ std::vector<int> NodeOutput::ranks_standing_still(std::optional<Stream> reader) 
 std::string NodeOutput::disk_sentence() const {
   const std::vector<int> ranks = ranks_standing_still(std::nullopt);
   const auto since = disk_.waits_since();
-  // Less is a moment in the life of a stream.
+  // A shorter wait is normal.
   if (ranks.empty() || !since || Clock::now() - *since < kTick) return "";
   return fmt::format("{} {} still in a write: the disk of --log-dir {} has taken nothing for {} s",
                      rank_list(ranks), ranks.size() == 1 ? "stands" : "stand", log_dir_,

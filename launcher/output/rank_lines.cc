@@ -25,15 +25,15 @@ void RankLines::end() {
   show();
 }
 
-// Passes on the lines that are ready, and with them, in one go, the status that they leave.
+// Writes the finished lines, together with the status line that remains.
 void RankLines::show() {
-  // More than any terminal is wide; a line may be many MiB by now.
+  // Wider than any terminal: a line may have many MiB by now.
   constexpr std::size_t kMostShown = 4096;
   std::string_view rest;
   if (shows_status_ && sink_.is_terminal()) rest = splitter_.visible_rest().substr(0, kMostShown);
   std::string status;
   if (!rest.empty()) status.append(splitter_.prefix()).append(rest);
-  // The other stream of this rank may own the status now; only its owner takes it away.
+  // The status line may belong to the other stream of this rank; only its owner removes it.
   const bool speaks = !rest.empty() || status_is_mine_;
   status_is_mine_ = !rest.empty();
   sink_.write(lines_, speaks ? std::optional<std::string_view>(status) : std::nullopt);

@@ -42,7 +42,7 @@ void RankStream::read_some() {
   }
 }
 
-// If not, read_some() is called when that has changed.
+// If it returns false, read_some() is called when that has changed.
 bool RankStream::may_read() {
   held_by_ = HeldBy::kNothing;
   LogFile* const log = log_.get();
@@ -135,7 +135,7 @@ void RankStream::send(std::string_view bytes, bool is_last) {
 
 bool RankStream::is_standing_still() const {
   if (held_by_ == HeldBy::kNothing) return false;
-  // Only the writing end can be asked, and the pipe can be opened at that end, too.
+  // Only the writing end can tell that, and the pipe can be opened at that end too.
   const UniqueFd writer(
       ::open(path_of_descriptor(pipe_.native_handle()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   pollfd writable{writer.get(), POLLOUT, 0};
@@ -144,7 +144,7 @@ bool RankStream::is_standing_still() const {
 
 void RankStream::take_what_is_there() {
   bool empty = false;
-  // A pipe's worth twice; a writer that never stops has its turn later.
+  // Reads at most twice the size of a pipe: a writer that never stops continues later.
   for (std::size_t i = 0; i < 2 && !ended_ && !empty; ++i) {
     if (!read_once(empty)) return;
   }

@@ -19,7 +19,7 @@
 namespace dl::launcher {
 namespace {
 
-// The beginning of a text that fits so many columns, one for each code point.
+// The beginning of a text that fits into this many columns, one for each code point.
 std::string_view clipped(std::string_view text, int columns) {
   int used = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -81,7 +81,7 @@ bool Sink::refill() {
   if (queued_.empty() && status_ == status_shown_) return false;
   if (!status_shown_.empty()) writing_ += "\r\x1b[K";
   writing_ += queued_;
-  // A line that wraps could not be taken back by one escape sequence.
+  // One escape sequence could not erase a line that wraps.
   writing_ += clipped(status_, std::max(1, columns() - 1));
   queued_.clear();
   status_shown_ = status_;

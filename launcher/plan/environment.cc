@@ -17,7 +17,7 @@ std::string entry_of(Var var, std::string_view value) {
   return fmt::format("{}={}", env::name_of(var), value);
 }
 
-// One OpenMP thread a core. Not if the user places threads in some way.
+// Sets one OpenMP thread a core, unless the user places threads in some way.
 void add_places(const Binding& binding, std::vector<std::string>& set) {
   if (!binding.cpus.empty()) set.push_back(entry_of(Var::kCpus, cpu_list(binding.cpus)));
   constexpr Var kOfUser[] = {Var::kOmpPlaces, Var::kOmpProcBind, Var::kGompCpuAffinity,
@@ -107,14 +107,14 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
     number(Var::kMpiLocalRank, rank.local_rank);
     number(Var::kMpiLocalRanks, plan.local_world_size());
   }
-  // An MPI program of MPICH's would be taken for one of Open MPI's.
+  // An MPICH program would be taken for an Open MPI program.
   if (plan.has_mpirun_names && handles.pmi_fd < 0) {
     number(Var::kOmpiRank, rank_in_job);
     number(Var::kOmpiSize, meeting.world_size);
     number(Var::kOmpiLocalRank, plan.virtual_local_rank ? 0 : rank.local_rank);
     number(Var::kOmpiLocalSize, plan.local_world_size());
   }
-  // Rank 0's unfinished line is what the terminal shows last.
+  // The terminal shows rank 0's unfinished line last.
   if (handles.progress_width > 0 && rank_in_job == 0) {
     number(Var::kProgressWidth, handles.progress_width);
   }

@@ -39,7 +39,7 @@ struct Nvml {
   int (*most_instances)(Device, unsigned*) = nullptr;
   int (*instance)(Device, unsigned, Device*) = nullptr;
 
-  // The name of a function that is not there, or nullptr.
+  // The name of a missing function, or nullptr.
   const char* load(void* library) {
     const char* missing = nullptr;
     const auto find = [&](const char* symbol, auto& into) {
@@ -67,7 +67,7 @@ std::string text_of(int (*get)(Nvml::Device, char*, unsigned), Nvml::Device devi
   return line;
 }
 
-// What gpus_of_answer() reads; in the child.
+// Writes what gpus_of_answer() reads. Runs in the child.
 std::string ask_driver() {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return fmt::format("error\t{}\n", kNoLibrary);
@@ -164,7 +164,7 @@ std::vector<Gpu> gpus_of_proc(const std::string& root) {
     std::ifstream file(folder / "information");
     for (std::string line; std::getline(file, line);) {
       if (line.starts_with("Model:")) gpu.name = value_of(line);
-      // Question marks until a process has used the GPU.
+      // The file has question marks until a process has used the GPU.
       if (line.starts_with("GPU UUID:") && line.find('?') == std::string::npos) {
         gpu.uuid = value_of(line);
       }
@@ -215,7 +215,7 @@ std::vector<Gpu> find_gpus(std::chrono::milliseconds deadline) {
   const std::string answer =
       read_until(out.get(), std::chrono::steady_clock::now() + deadline, in_time);
   if (!in_time) {
-    // A process that waits in the driver dies when the driver lets it, and is not waited for.
+    // A process that waits in the driver dies when the driver lets it; dlrun does not wait for it.
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, WNOHANG);
     throw_error(ErrorKind::kTimeout,

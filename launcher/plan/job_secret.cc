@@ -28,13 +28,14 @@ fs::path users_key() {
   throw_errno(error, fmt::format("{}{}create {}", kNeed, kNoneKept, path.string()));
 }
 
-// Made aside and linked into place, so that of two dlruns that come first together both end up with
-// the same key.
+// Makes the file under another name and links it into place. If two dlruns come first together,
+// both end up with one key.
 void make_key(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error) throw_no_key(error.value(), path.parent_path());
-  // Not the pid: containers that share a home directory have the same ones.
+  // The name is random instead of the pid, because containers that share a home directory have
+  // equal pids.
   const auto random = rendezvous::JobKey::generate().hex().substr(0, 16);
   const std::string aside = fmt::format("{}.{}", path.string(), random);
   try {

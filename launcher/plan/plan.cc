@@ -123,7 +123,7 @@ std::string obstacle_text(int obstacle) {
   return fmt::format("cannot be listened on ({})", std::strerror(obstacle));
 }
 
-// As torchrun's c10d: the node whose address the endpoint is.
+// As with torchrun's c10d, the node listens whose address is the endpoint.
 Listens listens_at(const rendezvous::Endpoint& endpoint, std::optional<bool> is_host,
                    int node_rank) {
   if (is_host) return *is_host ? Listens::kYes : Listens::kNo;
@@ -188,7 +188,7 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   DL_CHECK(is_printable_utf8(job.name), kInvalidArgument,
            "--rdzv-id holds bytes that are no printable UTF-8; give another name");
   job.hosts = source.hosts();
-  // Agents of several hosts hear from the front where they meet.
+  // The front tells agents of several hosts where they meet.
   const bool are_known = job.hosts.size() > 1;
   job.nnodes = are_known ? static_cast<int>(job.hosts.size()) : options.nnodes;
   job.role = options.role;
@@ -201,15 +201,15 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   job.master_addr = options.master_addr;
   job.master_port = options.master_port;
   if (job.nnodes > 1 && !are_known) {
-    // As with torchrun, --master-addr and --master-port alone say where to meet. The ranks' own
-    // port is then another one.
+    // As with torchrun, --master-addr and --master-port alone name the meeting place. The ranks'
+    // own port is then another one.
     job.rdzv_endpoint = options.rdzv_endpoint;
     if (job.rdzv_endpoint.empty()) {
       const auto port = static_cast<std::uint16_t>(*options.master_port);
       job.rdzv_endpoint = rendezvous::Endpoint{options.master_addr, port}.text();
       job.master_port.reset();
     }
-    // Every node must use one name without having spoken to the others.
+    // Every node must use one name without a message from the others.
     if (!job.named) job.name = "default";
     const rendezvous::Endpoint endpoint = place_to_meet(job.rdzv_endpoint);
     if (job.master_addr.empty()) job.master_addr = endpoint.host;
@@ -271,7 +271,7 @@ std::vector<std::string> remarks_on(const Options& options, const NodePlan& plan
   for (const auto& [rank, streams] : options.redirects.by_local_rank) check("--redirects", rank);
   for (const auto& [rank, streams] : options.tee.by_local_rank) check("--tee", rank);
   for (const int rank : options.local_ranks_filter) check("--local-ranks-filter", rank);
-  // `localhost:0` is how torchrun's own lines say that there is nothing to meet.
+  // torchrun's own lines give `localhost:0` if there is nothing to meet.
   const bool says_none = options.rdzv_endpoint.ends_with(":0");
   if (plan.job.nnodes == 1 && !options.rdzv_endpoint.empty() && !says_none) {
     lines.push_back(fmt::format("--rdzv-endpoint {} is not used: a job of one node meets no other",

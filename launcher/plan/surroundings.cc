@@ -21,7 +21,7 @@ void take_surroundings(Options& options) {
   }
   DL_CHECK(::chdir(options.wdir.c_str()) == 0, kInvalidArgument, "--wdir {}: {}", options.wdir,
            std::strerror(errno));
-  // A shell would have set it; programs take it for the name of their folder.
+  // A shell would have set PWD, and programs take it for the name of their folder.
   env::set("PWD", std::filesystem::current_path());
 }
 

@@ -17,7 +17,7 @@ bool names_script(std::string_view word) {
          name.ends_with(".sh");
 }
 
-// Programs that run the one that is meant, and those that show what it would find.
+// Programs that run another program, and programs that show which one they would find.
 bool is_shell(std::string_view word) {
   constexpr std::array<std::string_view, 7> kNames = {"sh",  "bash", "dash",    "zsh",
                                                       "ksh", "env",  "printenv"};

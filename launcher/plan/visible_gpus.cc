@@ -14,7 +14,7 @@ std::string number_of_gpus(std::size_t n) {
                   : fmt::format("{} GPUs were found", n);
 }
 
-// Every GPU that CUDA would show, each under a name that shows it alone.
+// Every GPU that CUDA would show, each under a name that selects only this GPU.
 std::vector<VisibleGpu> all_of(const std::vector<Gpu>& gpus) {
   std::vector<VisibleGpu> all;
   for (std::size_t i = 0; i < gpus.size(); ++i) {

@@ -24,7 +24,7 @@ std::optional<std::string_view> value_of(std::string_view line, std::string_view
   return std::nullopt;
 }
 
-// MPI_Abort is to end the job with this code; one that is no exit code counts as 1.
+// The job ends with the code of MPI_Abort; a number that is no exit code counts as 1.
 PmiSpace::Answer abort(std::string_view line) {
   const std::string_view text = value_of(line, "exitcode").value_or("");
   int code = 0;
@@ -39,7 +39,7 @@ PmiSpace::Answer fault(std::string text) {
 }  // namespace
 
 PmiSpace::PmiSpace(int size) : ranks_(static_cast<std::size_t>(size)) {
-  // Which node each rank is on, in blocks: (first node, nodes, ranks a node).
+  // The node of each rank, in blocks: (first node, nodes, ranks a node).
   values_["PMI_process_mapping"] = fmt::format("(vector,(0,1,{}))", size);
 }
 
@@ -83,7 +83,7 @@ PmiSpace::Answer PmiSpace::answer(int rank, std::string_view line) {
   if (command == "barrier_in") return enter_barrier(rank);
   if (command == "finalize") return reply("cmd=finalize_ack");
   if (command == "abort") return abort(line);
-  // Servers of names between jobs: dlrun has none.
+  // dlrun has no name service between jobs.
   if (command == "publish_name") return reply("cmd=publish_result rc=-1 info=no_name_service");
   if (command == "unpublish_name") return reply("cmd=unpublish_result rc=-1 info=no_name_service");
   if (command == "lookup_name") {

@@ -16,7 +16,7 @@
 namespace dl::launcher {
 namespace {
 
-// The object at an offset of the file; nullopt if the file ends before its end.
+// The object at an offset of the file; nullopt if the file ends within the object.
 template <typename T>
 std::optional<T> at(std::span<const char> file, std::uint64_t offset) {
   if (offset > file.size() || file.size() - offset < sizeof(T)) return std::nullopt;
@@ -25,7 +25,7 @@ std::optional<T> at(std::span<const char> file, std::uint64_t offset) {
   return value;
 }
 
-// Where the file has what the program sees at `address`.
+// The offset in the file of the bytes that the program sees at `address`.
 std::optional<std::uint64_t> offset_of(const std::vector<Elf64_Phdr>& segments,
                                        std::uint64_t address) {
   for (const Elf64_Phdr& segment : segments) {
@@ -86,7 +86,7 @@ MpiKind mpi_of_library(std::string_view name) {
     std::string_view prefix;
     MpiKind kind;
   };
-  // The first that fits counts. Libraries for Fortran and C++ are named beside C's, or alone.
+  // The first entry that fits counts. Libraries for Fortran and C++ are named beside C's, or alone.
   constexpr Row kRows[] = {
       {"libmpi.so.12", MpiKind::kMpich},  // the common binary interface
       {"libmpich.so.", MpiKind::kMpich},  // Debian's MPICH

@@ -48,7 +48,7 @@ CheckpointDoor::CheckpointDoor(boost::asio::io_context& io, int first_rank, int 
   wait();
 }
 
-// A handler that waits holds its client.
+// Closes the sockets, because a pending handler keeps its client.
 CheckpointDoor::~CheckpointDoor() {
   boost::system::error_code ignored;
   for (const auto& client : clients_) {
@@ -79,7 +79,7 @@ void CheckpointDoor::accept() {
   }
 }
 
-// Also for its end: a client says its name and nothing more.
+// Also waits for the client's end: a client sends its name and nothing more.
 void CheckpointDoor::wait_for_name(const std::shared_ptr<Client>& client) {
   client->socket.async_wait(
       stream_descriptor::wait_read,
@@ -90,7 +90,7 @@ void CheckpointDoor::wait_for_name(const std::shared_ptr<Client>& client) {
         } else if (client->page == nullptr) {
           clients_.remove(client);
         } else {
-          // Its calls count, also after its end.
+          // Keeps the client: its calls count even after its end.
           boost::system::error_code ignored;
           [[maybe_unused]] const auto same = client->socket.close(ignored);
         }
@@ -137,7 +137,7 @@ void CheckpointDoor::request() {
   for (const auto& client : clients_) {
     if (client->page != nullptr) client->page->requested.store(1, std::memory_order_seq_cst);
   }
-  // For programs in Python, which store and load without a barrier of their own.
+  // For Python programs, which store and load without a memory barrier.
   ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 }
 

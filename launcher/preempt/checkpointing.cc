@@ -47,7 +47,7 @@ void Checkpointing::announce_end() {
   door_.announce_end();
 }
 
-// Saving itself may take as long as it likes: the sender of the request sets that limit.
+// dlrun sets no limit for the saving itself: the sender of the request does.
 void Checkpointing::watch(std::chrono::milliseconds time) {
   timer_.expires_after(time);
   timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {

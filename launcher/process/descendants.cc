@@ -31,7 +31,7 @@ std::string read_all(int fd) {
   }
 }
 
-// The folders of a folder of /proc whose names are numbers.
+// The subfolders of a folder of /proc whose names are numbers.
 std::vector<pid_t> numbers_in(const std::string& folder) {
   std::vector<pid_t> numbers;
   const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
@@ -45,8 +45,8 @@ std::vector<pid_t> numbers_in(const std::string& folder) {
   return numbers;
 }
 
-// Kernels without CONFIG_PROC_CHILDREN have no list of children: every process says who its parent
-// is.
+// Kernels without CONFIG_PROC_CHILDREN have no list of children, so every process is asked for its
+// parent.
 std::vector<pid_t> children_from_every_stat(pid_t parent) {
   std::vector<pid_t> children;
   for (const pid_t pid : numbers_in("/proc")) {
@@ -55,7 +55,8 @@ std::vector<pid_t> children_from_every_stat(pid_t parent) {
   return children;
 }
 
-// The children of its first thread; another thread's children fall to a subreaper when it ends.
+// The children of the first thread only; another thread's children go to a subreaper when the
+// thread ends.
 std::vector<pid_t> children_of(pid_t parent) {
   const UniqueFd fd(
       ::open(fmt::format("/proc/{0}/task/{0}/children", parent).c_str(), O_RDONLY | O_CLOEXEC));
@@ -72,7 +73,7 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-// They go when all others are gone.
+// The warden and the supervisor, which end after all other processes.
 bool is_our_helper(std::string_view name) {
   return name == kSupervisorName || name == kWardenName;
 }
@@ -157,7 +158,7 @@ void kill_descendants_but(const std::function<bool(pid_t)>& is_kept,
 
 namespace {
 
-// True: none is left.
+// Returns true if no child is left.
 bool kill_and_reap_children() noexcept {
   try {
     signal_children(SIGKILL);
@@ -173,7 +174,8 @@ bool kill_and_reap_children() noexcept {
 }  // namespace
 
 bool kill_descendants(Deadline deadline) noexcept {
-  // Blocked, SIGCHLD ends the pause below. Another thread may take it: the pause is short.
+  // SIGCHLD is blocked, so that it ends the pause below. Another thread may take it, so the pause
+  // is short.
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 2'000'000};
   sigset_t child;
   sigset_t before;
@@ -216,9 +218,10 @@ void kill_descendants() noexcept {
     try {
       signal_children(SIGKILL);
     } catch (...) {
-      // Out of memory: the children that are reaped below leave orphans, which the next round sees.
+      // Out of memory: the children that are reaped below leave orphans, which the next round
+      // finds.
     }
-    // A child's orphans arrive here when it dies, so that each death is a reason to look again.
+    // A child's orphans arrive here when it dies, so after each death the list is read again.
     pid_t reaped;
     do {
       reaped = ::waitpid(-1, nullptr, 0);

@@ -62,7 +62,7 @@ bool is_elf(std::string_view head) {
       "ELF"sv);
 }
 
-// -1 if the header ends before it.
+// The 16-bit number at `at`; -1 if the header ends before it.
 int elf_half(std::string_view head, std::size_t at) {
   if (at + 2 > head.size()) return -1;
   const bool is_big = head[EI_DATA] == ELFDATA2MSB;
@@ -100,7 +100,7 @@ std::string what_elf(std::string_view head) {
   return "it is an ELF program for this machine, but damaged or cut off";
 }
 
-// The first word behind a script's `#!`; empty: there is none.
+// The first word after a script's `#!`; empty: none.
 std::string interpreter_in(std::string_view head) {
   std::string_view line = head.substr(0, head.find('\n'));
   line.remove_prefix(std::min(line.find_first_not_of(" \t", 2), line.size()));
@@ -115,7 +115,7 @@ bool is_shell_text(const std::string& path) {
   if (head.starts_with("#!") || is_elf(head)) return false;
   const auto fits = [&head](const Magic& magic) { return head.starts_with(magic.bytes); };
   if (std::any_of(std::begin(kMagics), std::end(kMagics), fits)) return false;
-  // As bash tells: no zero byte in the first line.
+  // Bash's rule for text: no zero byte in the first line.
   return std::string_view(head).substr(0, head.find('\n')).find('\0') == std::string_view::npos;
 }
 

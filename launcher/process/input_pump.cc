@@ -54,7 +54,7 @@ void InputPump::pump() {
 void InputPump::read_some() {
   waits_ = false;
   if (is_in_background(input_.get())) return;
-  // Another reader of the same input may have been faster.
+  // Another reader of this input may have been faster.
   pollfd ready{input_.get(), POLLIN, 0};
   if (is_always_ready_ || ::poll(&ready, 1, 0) == 1) {
     std::string part(std::min<std::size_t>(kMostAtOnce, room_), '\0');

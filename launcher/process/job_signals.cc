@@ -15,15 +15,15 @@ namespace {
 
 constexpr int kMostSignals = 64;
 
-// The kernel's own set: glibc's leaves out the two signals that it uses for threads, and they end a
-// process that another one sends them to.
+// The kernel's own signal set. glibc's leaves out the two signals that glibc uses for threads; they
+// end a process if another process sends them.
 using KernelSet = std::uint64_t;
 
 constexpr KernelSet just(int signal) {
   return KernelSet{1} << (signal - 1);
 }
 
-// Neither ignored nor handled. glibc does not tell of the signals that are its own.
+// True if the signal is neither ignored nor handled. glibc does not tell about its own signals.
 bool has_default_action(int signal) {
   struct sigaction action{};
   return ::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_DFL;
@@ -107,14 +107,14 @@ void JobSignals::wait() {
                       });
 }
 
-// One at a time, so that what a signal does is done before the next one is looked at.
+// Takes one signal at a time, so that its effect is complete before the next one is read.
 void JobSignals::take() {
   signalfd_siginfo info{};
   const ssize_t n = ::read(waiting_.native_handle(), &info, sizeof info);
   wait();
   if (n != static_cast<ssize_t>(sizeof info)) return;
   const int number = static_cast<int>(info.ssi_signo);
-  // The kernel sends it for a write of dlrun's own, whose error is handled at that write.
+  // The kernel sends these two for a write of dlrun's own, which handles the error itself.
   const bool is_of_a_write = (number == SIGPIPE || number == SIGXFSZ) &&
                              info.ssi_pid == static_cast<std::uint32_t>(::getpid());
   if (!is_of_a_write) on_signal_(number);

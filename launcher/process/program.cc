@@ -19,7 +19,7 @@
 namespace dl::launcher {
 namespace {
 
-// A script for Python that does not say so: the kernel leaves it to the shell.
+// A Python script without a `#!` line: the kernel leaves it to the shell.
 bool lacks_interpreter(const std::string& path) {
   if (!path.ends_with(".py")) return false;
   char begin[2] = {};
@@ -27,7 +27,7 @@ bool lacks_interpreter(const std::string& path) {
   return begin[0] != '#' || begin[1] != '!';
 }
 
-// 0, or the errno value that says why the file cannot be executed.
+// 0, or the errno value with which the file cannot be executed.
 int why_not(const std::string& path) {
   const int error = why_not_executable(path);
   return error == 0 && lacks_interpreter(path) ? ENOEXEC : error;
@@ -67,7 +67,8 @@ Program find_executable(const std::string& name) {
           fmt::format("there is no program {} on PATH ({})", name, std::strerror(ENOENT))};
 }
 
-// Each rank's interpreter would say so, and end with a code that means something else.
+// Checked here, because each rank's interpreter would report it and end with a code that means
+// something else.
 Program without_script(const std::string& script) {
   struct stat found{};
   if (::stat(script.c_str(), &found) != 0) {
@@ -95,7 +96,8 @@ bool answers(const std::string& path) {
   const pid_t child = ::fork();
   if (child < 0) return false;
   if (child == 0) {
-    // It may outlive dlrun, whose readers must see the end of its output.
+    // Closes dlrun's streams: the child may outlive dlrun, whose readers must see the end of its
+    // output.
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
     char byte = 0;
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -72,7 +72,7 @@ std::string write_file(const std::string& path, const std::string& text) {
 
 std::string read_file(const std::string& path) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
-  // A pipe that stands there must not hold up the end of the job.
+  // Non-blocking: if the path is a pipe, it must not block the end of the job.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return "";
   std::string text;
@@ -87,7 +87,7 @@ std::string read_file(const std::string& path) {
 }
 
 int descriptors_for(int ranks, bool with_logs) {
-  // Its own and the event loop's, and what waits for the supervisor at one time.
+  // Descriptors of dlrun and its event loop, and those that wait for the supervisor at one time.
   constexpr int kOwn = 96;
   // Two pipes, the lifeline, the flight recorder, the error file; two logs.
   const int each = with_logs ? 7 : 5;

@@ -13,7 +13,7 @@
 #include "launcher/process/file_format.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-// The child runs on a stack that AddressSanitizer knows nothing of.
+// The child runs on a stack that AddressSanitizer does not know.
 #define DL_IN_BORROWED_MEMORY __attribute__((no_sanitize("address", "undefined")))
 #else
 #define DL_IN_BORROWED_MEMORY
@@ -33,8 +33,8 @@ struct Borrowed {
   const char* what;
 };
 
-// Everything here runs in the parent's memory: system calls only, nothing allocated, nothing left
-// changed but `borrowed`.
+// Runs in the parent's memory: it makes only system calls, allocates nothing, and changes only
+// `borrowed`.
 DL_IN_BORROWED_MEMORY int child(void* argument) {
   auto* const borrowed = static_cast<Borrowed*>(argument);
   const SpawnRequest& request = *borrowed->request;
@@ -73,7 +73,7 @@ Spawner::Spawner() : stack_(std::make_unique<std::byte[]>(kStackBytes)) {}
 Spawned Spawner::spawn(const SpawnRequest& request) {
   const Spawned spawned = spawn_as_it_is(request);
   if (spawned.pid >= 0 || spawned.error != ENOEXEC || !is_shell_text(request.path)) return spawned;
-  // A script without `#!`: shells run it themselves, and so do we.
+  // A script without `#!`: shells run it themselves, and so does dlrun.
   std::vector<char*> argv = {const_cast<char*>(kShell), const_cast<char*>(request.path)};
   for (char* const* argument = request.argv + 1; *argument != nullptr; ++argument) {
     argv.push_back(*argument);
@@ -97,7 +97,7 @@ Spawned Spawner::spawn_as_it_is(const SpawnRequest& request) {
     borrowed.cpus = cpus;
   }
 
-  // The parent sleeps until the child has executed or ended, so that all of this outlives its use.
+  // The parent sleeps until the child has executed or ended, so all of this lives long enough.
   const pid_t pid =
       ::clone(&child, stack_.get() + kStackBytes, CLONE_VM | CLONE_VFORK | SIGCHLD, &borrowed);
   const int clone_error = errno;

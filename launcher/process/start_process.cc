@@ -9,7 +9,7 @@
 namespace dl::launcher {
 namespace {
 
-// Above all descriptor numbers that a child is given.
+// Above all descriptor numbers of children.
 constexpr int kFirstSafeFd = 256;
 
 std::vector<char*> merged_environment(const std::vector<std::string>& entries) {
@@ -56,7 +56,8 @@ Message start_process(Spawner& spawner, const RankProgram& program, Message& spa
                      .fds = fds,
                      .cpus = spawn.cpus,
                      .open_files = is_rank ? &program.open_files : nullptr,
-                     // A helper tells other nodes that the warden is gone.
+                     // A helper survives the warden, because it tells other nodes that the warden
+                     // is gone.
                      .dies_with_parent = is_rank});
   Message answer;
   answer.slot = spawn.slot;

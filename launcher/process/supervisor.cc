@@ -32,7 +32,7 @@ class Supervisor {
   }
 
  private:
-  // One turn. False: the generation is to end.
+  // One turn of the loop. Returns false if the generation must end.
   bool serve() {
     pollfd ready[] = {{channel_.get(), POLLIN, 0},
                       {signals_.get(), POLLIN, 0},
@@ -67,7 +67,7 @@ class Supervisor {
     }
   }
 
-  // Kill everything now: only this process and dlrun are left that could do it.
+  // Kills everything at once, because only this process and dlrun are left to do it.
   void on_warden_gone() {
     warden_life_.reset();
     Message gone;
@@ -85,7 +85,7 @@ class Supervisor {
     if (const auto exited = ranks_.ended(pid, status)) tell(*exited);
   }
 
-  // Patience, SIGTERM, SIGKILL; returns as soon as no child is left.
+  // Waits, then sends SIGTERM, then SIGKILL; returns as soon as no child is left.
   void end_everything() {
     if (patience_.count() >= 0) {
       if (all_gone_within(patience_) || all_gone_with_work_to_do()) return;
@@ -121,7 +121,7 @@ class Supervisor {
     return false;
   }
 
-  // serve() sees a dlrun that is gone.
+  // Ignores errors: serve() notices if dlrun is gone.
   void tell(const Message& message) { send_message(channel_.get(), message); }
 
   const RankProgram& program_;

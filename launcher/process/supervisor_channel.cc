@@ -66,7 +66,7 @@ class Reader {
     rest_.remove_prefix(bytes);
     return taken;
   }
-  // A number of entries that the rest has room for.
+  // A number of entries for which the rest of the packet has room.
   std::size_t count(std::size_t least_bytes_each) {
     const std::size_t entries = number();
     DL_CHECK(entries <= rest_.size() / least_bytes_each, kParse,
@@ -134,7 +134,8 @@ bool send_message(int channel, const Message& message) {
 }
 
 Received receive_message(int channel, Message& message) {
-  // It has room for the largest message. Each process has one thread, so that one buffer is enough.
+  // The buffer has room for the largest message. Each process has one thread, so one buffer is
+  // enough.
   static char bytes[kMostBytes];
   iovec data{bytes, sizeof bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))];

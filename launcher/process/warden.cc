@@ -24,7 +24,7 @@ class Warden {
         channel_(std::move(channel)),
         signals_(std::move(signals)) {}
 
-  // Returns in the warden alone: the child becomes the supervisor.
+  // Returns only in the warden: the child becomes the supervisor.
   void fork_supervisor(UniqueFd channel) {
     auto [life, supervisor_end] = make_channel();
     supervisor_ = ::fork();
@@ -39,7 +39,7 @@ class Warden {
       life_ = std::move(life);
       return;
     }
-    // Or dlrun would not see the warden's end, nor the supervisor itself.
+    // Otherwise neither dlrun nor the supervisor would see the warden's end.
     channel_.reset();
     life.reset();
     signals_.reset();
@@ -52,7 +52,7 @@ class Warden {
 
   void run() {
     while (channel_ || supervisor_ > 0) serve();
-    // dlrun's end is news that a helper may have to pass on.
+    // A helper may have to report dlrun's end to other nodes.
     const Deadline farewell = Deadline::after(kLastGrace);
     while (!helpers_.empty() && !farewell.has_passed()) {
       pollfd ready{signals_.get(), POLLIN, 0};
@@ -134,7 +134,7 @@ class Warden {
   Deadline to_kill_ = Deadline::never();
 };
 
-// `first_supervisor`: none where the warden has helpers alone.
+// `first_supervisor`: empty if the warden has only helpers.
 [[noreturn]] void be_warden(const RankProgram& program, CommandLine line, UniqueFd channel,
                             UniqueFd first_supervisor) {
   ::setsid();

@@ -46,13 +46,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// For the front's next word before there is anything to end.
+// The longest wait for the front's next message before the agent has started anything.
 constexpr std::chrono::minutes kPatience{10};
-// A front that says nothing for so long is gone: it sends Alive every two seconds.
+// A front that sends nothing for this time is gone: it sends Alive every two seconds.
 constexpr std::chrono::seconds kFrontIsGone{10};
 constexpr std::chrono::seconds kTick{1};
 
-// The front's two streams, with nothing else at the numbers of standard input and output.
+// The front's two streams, moved away from the numbers of standard input and output.
 struct Streams {
   UniqueFd in;
   UniqueFd out;
@@ -69,7 +69,7 @@ Streams take_streams(int in, int out) {
   return streams;
 }
 
-// Before the event loop: messages go one by one, and each is waited for.
+// Opening: the first messages, before the event loop runs. Each one is waited for.
 class Opening {
  public:
   explicit Opening(Streams streams) : streams_(std::move(streams)) {}
@@ -86,7 +86,7 @@ class Opening {
     const std::vector<std::uint8_t> frame = encode(value);
     write({reinterpret_cast<const char*>(frame.data()), frame.size()});
   }
-  // The next message of type T; beats are passed over. Ends this process if the front is gone.
+  // Returns the next message of type T and skips others. Ends this process if the front is gone.
   template <typename T>
   T await() {
     const Deadline deadline = Deadline::after(kPatience);
@@ -113,14 +113,14 @@ class Opening {
   Decoder decoder_{/*after_magic=*/false};
 };
 
-// A node's part as it will run; an Error becomes a Refused.
+// A node's part, ready to run; an Error becomes a Refused.
 struct Node {
   Options options;
   NodePlan plan;
   UniqueFd listener;  // node 0 of several
 };
 
-// Why this host cannot do what the front wants.
+// Why this host cannot do what the front asks for.
 struct Refusal {
   int exit_code;
   std::string text;
@@ -137,11 +137,11 @@ void enter(const Start& start) {
                                  "another with --wdir",
                                  start.directory, std::strerror(errno))};
   }
-  // For programs that ask their shell's variable.
+  // For programs that read PWD, which their shell would set.
   ::setenv("PWD", start.directory.c_str(), /*overwrite=*/1);
 }
 
-// Where the other nodes may reach a port of this host.
+// The endpoints at which other nodes may reach a port of this host.
 std::vector<std::string> endpoints_at(std::uint16_t port) {
   std::vector<std::string> endpoints;
   for (const rendezvous::Address& address : rendezvous::host_addresses()) {
@@ -233,13 +233,13 @@ class AgentMode : private AgentEvents {
     send_files(verdict);
     writer_.send(Over{verdict, agent_.left_behind()});
     is_over_ = true;
-    // The front reads at its own pace, and may be suspended.
+    // No deadline: the front may read slowly, or be suspended.
     for (io_.restart(); writer_.unsent() > 0;) io_.run_one();
     return 0;
   }
 
  private:
-  // What the ranks of a generation have left, for the front's logs.
+  // Sends the files that the ranks of a generation have left, for the front's logs.
   void send_files(const Verdict& verdict) {
     const auto send = [this](int rank, std::string_view name, std::string bytes) {
       writer_.send(RankFile{attempt_, rank, std::string(name), std::move(bytes)});
@@ -311,7 +311,7 @@ class AgentMode : private AgentEvents {
     }
   }
 
-  // A person's signals go to the front, SLURM's to each agent.
+  // A user's signals go to the front, SLURM's signals go to each agent.
   void on_signal(int signal) {
     switch (save_requests_.take(signal, Clock::now())) {
       case SaveRequests::Is::kFirst:
@@ -339,7 +339,7 @@ class AgentMode : private AgentEvents {
   }
 
   void end_for(int signal) {
-    // A second one means it.
+    // A second signal asks for a faster end.
     if (std::exchange(interrupted_, true)) {
       agent_.hurry();
       return;
@@ -349,14 +349,14 @@ class AgentMode : private AgentEvents {
                 SIGTERM);
   }
 
-  // The supervisor sees this process end, and ends the ranks.
+  // The supervisor notices the end of this process, and ends the ranks.
   void on_front_gone() { ::_exit(is_over_ ? 0 : 1); }
 
   void watch_front() {
     timer_.expires_after(kTick);
     timer_.async_wait([this, asleep_from = Clock::now()](const boost::system::error_code& error) {
       if (error) return;
-      // Time in which this process did not run itself is no silence of the front.
+      // Time in which this process did not run does not count as the front's silence.
       const Clock::time_point now = Clock::now();
       const Clock::duration late = now - asleep_from - kTick;
       if (late > kTick) heard_ = std::min(now, heard_ + late);

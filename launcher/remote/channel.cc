@@ -16,9 +16,9 @@ namespace {
 
 using boost::asio::posix::stream_descriptor;
 
-// A megabyte is moved at a time, and not at every frame.
+// Sent bytes are removed a megabyte at a time, and not after every frame.
 constexpr std::size_t kCompactFrom = std::size_t{1} << 20;
-// Reads in one turn of the loop, so that signals and other agents have theirs.
+// The most reads in one turn of the loop, so that signals and other agents get their turn.
 constexpr int kMostReads = 8;
 
 void make_non_blocking(int fd) {
@@ -35,7 +35,7 @@ Channel::Channel(boost::asio::io_context& io, UniqueFd in, UniqueFd out, Decoder
   make_non_blocking(out.get());
   in_.assign(in.release());
   out_.assign(out.release());
-  // What was read before is handed out from the loop, like everything else.
+  // Values that were read before are passed on from the loop, like all others.
   boost::asio::post(io, [this] {
     if (hand_out()) wait_to_read();
   });
@@ -117,7 +117,7 @@ void Channel::read_some() {
   if (!ended_) wait_to_read();
 }
 
-// False: it has ended.
+// Returns false if the channel has ended.
 bool Channel::hand_out() {
   try {
     while (std::optional<Value> value = decoder_.next()) events_.on_value(std::move(*value));

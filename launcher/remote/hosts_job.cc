@@ -29,19 +29,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Three pipes to each ssh, and what one in the making needs.
+// Three pipes to each ssh, and the descriptors that its start needs.
 constexpr int kFdsOfHost = 8;
-// Ranks of a node that counts them itself, as far as room for logs is concerned.
+// Assumed ranks of a node that counts them itself, for the number of log files.
 constexpr int kMostCounted = 256;
 
-// dlrun's own settings, which mean the same on every host. Not those of one machine: descriptors,
-// folders of modules, network interfaces.
+// dlrun's own settings that mean one thing on every host. Settings of one machine are left out:
+// descriptors, folders of modules, network interfaces.
 constexpr std::array kSettings = {
     env::Var::kRecorder, env::Var::kBackend,       env::Var::kAlgorithm,
     env::Var::kPlan,     env::Var::kTimeout,       env::Var::kLog,
     env::Var::kMpi,      env::Var::kOmpNumThreads, env::Var::kRecorderDir};
 
-// What ranks get of this environment: the variables that -x names, and dlrun's own.
+// The part of this environment that ranks get: the variables that -x names, and dlrun's own.
 std::vector<std::string> environment_of(const Options& options) {
   std::vector<std::string> entries;
   for (const env::Var setting : kSettings) {

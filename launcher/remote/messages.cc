@@ -12,7 +12,7 @@ namespace {
 using rendezvous::WireReader;
 using rendezvous::WireWriter;
 
-// More is noise of a login shell that never ends.
+// More bytes come from a login shell that never ends.
 constexpr std::size_t kMostNoise = std::size_t{64} << 10;
 
 class BodyWriter {
@@ -40,7 +40,7 @@ class BodyWriter {
   WireWriter out_;
 };
 
-// After a field that is wrong, is_whole() is false.
+// After an invalid field, is_whole() is false.
 class BodyReader {
  public:
   explicit BodyReader(std::span<const std::uint8_t> body) : size_(body.size()), in_(body) {}
@@ -167,7 +167,7 @@ void Decoder::feed(std::span<const std::uint8_t> bytes) {
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
-// False: it is not there yet.
+// Returns false if the magic has not come yet.
 bool Decoder::skip_to_magic() {
   const auto found = std::ranges::search(
       bytes_, std::span(reinterpret_cast<const std::uint8_t*>(kMagic.data()), kMagic.size()));

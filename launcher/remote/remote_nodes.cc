@@ -17,7 +17,7 @@
 namespace dl::launcher::remote {
 namespace {
 
-// Output that is acknowledged in one message.
+// Bytes of output that are acknowledged in one message.
 constexpr std::uint32_t kCreditPart = kFirstCredit / 8;
 constexpr std::size_t kMostRemembered = 64;
 
@@ -42,7 +42,7 @@ RemoteNodes::RemoteNodes(AgentStart start, RemoteJob job, WardenHandle warden)
   warden_.on_events({.on_swept = {}, .on_no_supervisor = {}, .on_gone = [this](std::optional<int>) {
                        end_job({1, {"the warden of the processes that reach the hosts is gone"}},
                                SIGTERM);
-                       // No other process would tell of their end.
+                       // No other process would report their end.
                        warden_.end_orphans();
                      }});
   std::vector<std::unique_ptr<AgentLine>> lines = job_.lines(io_, warden_);
@@ -75,7 +75,7 @@ void RemoteNodes::start_some() {
   }
 }
 
-// Says whom it waits for, and gives up when the nodes' own time to join is over.
+// Reports for which hosts it waits, and gives up when the nodes' own time to join is over.
 void RemoteNodes::watch_start() {
   start_timer_.expires_after(kSilence);
   start_timer_.async_wait([this](const boost::system::error_code& error) {
@@ -119,7 +119,7 @@ void RemoteNodes::on_listening(RemoteHost& from, const std::vector<std::string>&
 
 // While it runs.
 
-// An agent takes silence for a front that is gone.
+// An agent that hears nothing assumes that the front is gone.
 void RemoteNodes::beat() {
   look_for_silence();
   for (const auto& host : hosts_) {
@@ -136,7 +136,7 @@ void RemoteNodes::look_for_silence() {
   const Clock::time_point now = Clock::now();
   const Clock::duration late = now - std::exchange(last_beat_, now) - job_.beat;
   if (!verdict_) return;
-  // Time in which this process did not run itself is no silence of an agent.
+  // Time in which this process did not run does not count as an agent's silence.
   if (!ends_from_ || late > job_.beat) ends_from_ = now;
   for (const auto& host : hosts_) {
     if (host->is_there() && now - std::max(host->heard(), *ends_from_) >= job_.most_silence) {
@@ -146,7 +146,7 @@ void RemoteNodes::look_for_silence() {
   }
 }
 
-// All nodes say what concerns the whole job.
+// All nodes report what concerns the whole job, so each sentence is shown once.
 void RemoteNodes::on_sentence(RemoteHost& host, const std::string& text) {
   if (std::ranges::find(said_, text) != said_.end()) return;
   if (said_.size() == kMostRemembered) said_.erase(said_.begin());
@@ -276,13 +276,13 @@ void RemoteNodes::report() {
 
 void RemoteNodes::on_decided(RemoteHost&, Verdict verdict) {
   if (verdict.exit_code == 0) return;
-  // One node may have more to say than another.
+  // One node may report more than another.
   const bool says_more =
       verdict_ && verdict_->page.empty() && verdict_->exit_code == verdict.exit_code;
   if (!verdict_ || says_more) keep(std::move(verdict));
 }
 
-// A node that is lost between two generations does not begin again, and then none does.
+// If a node is lost between two generations, no node restarts.
 void RemoteNodes::on_begins_again(RemoteHost& host, BeginsAgain news) {
   restarts_[static_cast<std::size_t>(host.node())] = news.number;
   if (host.node() == 0) next_ = std::move(news);
@@ -300,7 +300,7 @@ void RemoteNodes::say_that_all_begin_again() {
 }
 
 void RemoteNodes::on_failed(RemoteHost&, int exit_code, const std::string& text) {
-  // Another node may have seen first that it lost this one, and cannot say why.
+  // Another node may have reported first that it lost this node, without the reason.
   if (verdict_ && !stop_) verdict_->page.push_back(text);
   end_job({.exit_code = exit_code, .page = {text}, .attempt = attempt_}, SIGTERM);
 }
@@ -326,7 +326,7 @@ void RemoteNodes::on_over(RemoteHost& host, const Over& over) {
 }
 
 void RemoteNodes::on_gone(RemoteHost& host) {
-  // An agent that was lost has not ended them.
+  // A lost agent has not ended its streams.
   for (const StreamId& id : std::exchange(host.open_streams(), {})) {
     output_.take(
         {.id = id, .time = std::chrono::system_clock::now(), .bytes = {}, .is_last = true});

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kSshFailed = 255;
 
-// For the host's login shell, whichever that is: sh, csh and fish read it alike.
+// Quotes a word for the host's login shell: sh, csh and fish read it alike.
 std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) {
@@ -34,7 +34,7 @@ bool needs_no_ssh(const std::string& host) {
   return ::gethostname(name, sizeof name - 1) == 0 && host == name;
 }
 
-// The last line that says anything, without its end.
+// The last line that is not blank, without its end.
 std::string_view last_line(std::string_view text) {
   const std::size_t end = text.find_last_not_of(" \t\r\n");
   if (end == std::string_view::npos) return "";
@@ -43,7 +43,7 @@ std::string_view last_line(std::string_view text) {
   return begin == std::string_view::npos ? text : text.substr(begin + 1);
 }
 
-// ssh's own words, which it does not translate.
+// ssh's own messages, which it does not translate.
 struct SshFailure {
   std::string_view word;
   std::string_view text;  // {0}: the host
@@ -89,7 +89,7 @@ AgentCommand agent_command(const std::vector<std::string>& ssh, const std::strin
   for (const std::string& option : std::initializer_list<std::string>{
            "BatchMode=yes", fmt::format("ConnectTimeout={}", kConnectSeconds),
            fmt::format("ServerAliveInterval={}", kSilenceSeconds / 5), "ServerAliveCountMax=5",
-           // A connection that the user keeps open is used; this one is not kept for later.
+           // ssh uses a connection that the user keeps open, and does not keep this one for later.
            "ControlMaster=no", "ClearAllForwardings=yes", "RemoteCommand=none"}) {
     command.argv.insert(command.argv.end(), {"-o", option});
   }

@@ -16,7 +16,7 @@
 namespace dl::launcher::remote {
 namespace {
 
-// Bytes kept of what a login prints; its last line says why it failed.
+// Bytes of a login's output that are kept; its last line tells why it failed.
 constexpr std::size_t kMostSaid = std::size_t{16} << 10;
 
 }  // namespace
@@ -50,7 +50,7 @@ void SshLine::connect(Events events) {
 
 void SshLine::on_answered() {
   answered_ = true;
-  // A login's banner and its warnings; what comes from now on is the agent's.
+  // Drops the login's banner and warnings. Later output is the agent's.
   said_.clear();
 }
 

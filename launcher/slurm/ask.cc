@@ -20,7 +20,7 @@ namespace dl::launcher {
 namespace {
 
 constexpr std::chrono::seconds kPatience{20};
-// Every pipe has room for it.
+// Every pipe has room for this many bytes.
 constexpr std::size_t kMostInput = 4096;
 
 }  // namespace
@@ -47,7 +47,7 @@ Answer ask_program(std::vector<std::string> line, const std::string& input) {
   std::vector<char*> argv;
   for (std::string& word : line) argv.push_back(word.data());
   argv.push_back(nullptr);
-  // SLURM_TIME_FORMAT would change what is read here.
+  // SLURM_TIME_FORMAT would change the format of the times that are read here.
   std::string format = "SLURM_TIME_FORMAT=standard";
   std::vector<char*> envp = {format.data()};
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -18,7 +18,7 @@
 namespace dl::launcher {
 namespace {
 
-// Names and numbers of munge.h, whose package need not be installed.
+// Names and numbers from munge.h, which is in a package that need not be installed.
 constexpr const char* kMungeLibrary = "libmunge.so.2";
 constexpr int kMungeSuccess = 0;
 constexpr int kMungeReplayed = 17;  // opened on this host before; munge_decode still gives the text
@@ -76,8 +76,8 @@ Context make_context(const MungeLibrary& munge) {
   return context;
 }
 
-// Calls with the socket that the file names, or with MUNGE's own; if that fails, with the one that
-// the controller names. Returns what the last call has returned.
+// Calls with the socket that the file names, or with MUNGE's own. If that fails, calls with the
+// socket that the controller names. Returns the result of the last call.
 int with_socket(const MungeLibrary& munge, const std::function<int(void* context)>& call) {
   const auto at = [&](const std::string& socket) {
     const Context context = make_context(munge);
@@ -112,7 +112,7 @@ std::string munge_seal(const std::string& text, std::chrono::seconds life) {
   const MungeLibrary munge = require_munge();
   char* made = nullptr;
   const int error = with_socket(munge, [&](void* context) {
-    // Without the restriction to this user any user of the cluster could open it.
+    // Without the restriction to this user, any user of the cluster could open it.
     int refused = munge.set(context, kMungeOptionLife, static_cast<int>(life.count()));
     if (refused == kMungeSuccess) refused = munge.set(context, kMungeOptionUid, ::geteuid());
     if (refused != kMungeSuccess) return refused;

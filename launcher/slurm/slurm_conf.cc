@@ -27,7 +27,7 @@ bool begins_with(std::string_view text, std::string_view name) {
   return text.size() >= name.size() && ::strncasecmp(text.data(), name.data(), name.size()) == 0;
 }
 
-// Takes the first line of `text` off; without its comment and the blanks before it.
+// Removes the first line of `text` and returns it without its comment and leading blanks.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   std::string_view line = text.substr(0, end);
@@ -77,7 +77,7 @@ bool may_use_munge(std::string_view slurm_conf) {
   return !type || ::strcasecmp(type->c_str(), "auth/munge") == 0;
 }
 
-// srun's own rule: a list of plugins, of which task/affinity alone binds by --cpu-bind.
+// srun's own rule: in a list of plugins, only task/affinity binds by --cpu-bind.
 bool may_bind_tasks(std::string_view slurm_conf) {
   if (slurm_conf.empty() || includes_files(slurm_conf)) return true;
   const std::string plugins = setting_in(slurm_conf, "TaskPlugin").value_or("");

@@ -83,7 +83,8 @@ std::vector<std::string> line_of_srun(const std::string& dlrun, std::size_t node
   return line;
 }
 
-// What srun would read, against its own options above. Before the warden, which starts srun.
+// Removes variables that srun would read and that contradict its options above. To be called before
+// the warden, which starts srun.
 void clear_environment_for_srun() {
   for (const char* const name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE",
                                  "SLURM_GPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND"}) {

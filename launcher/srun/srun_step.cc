@@ -37,12 +37,13 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using remote::AgentLine;
 
-// SLURM ends the tasks of an srun that has ended; an agent that still runs then is let go.
+// SLURM ends the tasks of an srun that has ended. An agent that still runs after this time is given
+// up.
 constexpr std::chrono::seconds kTimeToEndStep{5};
-// For srun to end, and to say why, after the first node's connection has ended. If that node has
-// vanished, srun may wait for it for minutes.
+// Time for srun to end and report the reason, after the first node's connection has ended. If that
+// node has vanished, srun may wait for it for minutes.
 constexpr std::chrono::seconds kTimeToSayWhy{2};
-// Bytes kept of what srun prints before the agents answer.
+// Bytes of srun's output that are kept before the agents answer.
 constexpr std::size_t kMostSaid = 2000;
 
 class SrunStep {
@@ -96,7 +97,7 @@ class SrunStep {
     });
   }
 
-  // srun itself ends with the line of the first node.
+  // srun itself ends together with the line of the first node.
   bool has_ended(std::size_t node) const {
     const bool is_connection = node != 0 || first_is_lost_;
     return is_started_ && ((nodes_[node].is_open && is_connection) || !is_running());
@@ -183,7 +184,7 @@ class SrunStep {
     }
   }
 
-  // What srun, slurmstepd and a dlrun without a connection say.
+  // Output of srun, of slurmstepd, and of a dlrun without a connection.
   void read_said() {
     std::array<char, 4096> part;
     while (err_.is_open()) {

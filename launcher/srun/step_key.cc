@@ -63,7 +63,7 @@ std::string read_all(int fd) {
   return text;
 }
 
-// On the first node. `life`: how long other nodes may ask.
+// Runs on the first node. `life`: how long other nodes may ask.
 class StepKey : public KeyGiver {
  public:
   StepKey(const SlurmStep& step, std::chrono::seconds life);
@@ -71,7 +71,7 @@ class StepKey : public KeyGiver {
   StepKey(const StepKey&) = delete;
   StepKey& operator=(const StepKey&) = delete;
 
-  // nullopt: there is no MUNGE to seal it with.
+  // nullopt: there is no MUNGE to seal the key.
   const std::optional<rendezvous::JobKey>& key() const { return key_; }
   void serve() override {
     thread_ = std::thread([this] { run(); });

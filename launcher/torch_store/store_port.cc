@@ -14,8 +14,8 @@ namespace {
 
 using rendezvous::Address;
 
-// Empty: errno says why. Sockets of one user that all have SO_REUSEPORT may have one port: the
-// store's and the one that holds it.
+// Returns an empty descriptor and sets errno on failure. With SO_REUSEPORT, sockets of one user may
+// share a port: the store's and the one that holds it.
 UniqueFd socket_for(const Address& at) {
   UniqueFd fd(::socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return {};

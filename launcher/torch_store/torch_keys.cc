@@ -47,7 +47,7 @@ std::string as_text(std::string_view text) {
   return bytes;
 }
 
-// For a sentence: a key may be of any bytes and of any length.
+// A key for a sentence: it may be of any bytes and any length.
 std::string quoted(std::string_view key) {
   constexpr std::size_t kShown = 60;
   std::string text = "`";
@@ -120,8 +120,8 @@ std::string TorchKeys::set_all(const Query& query, Replies& replies) {
   for (std::size_t i = 0; i < query.keys.size(); ++i) {
     bytes += query.keys[i].size() + query.values[i].size() + kCostOfKey;
   }
-  // A value that is replaced makes room only when it is; that it may be refused here near the limit
-  // is well.
+  // A replaced value makes room only after the replacement. So a replacement near the limit may be
+  // refused, which is acceptable.
   if (std::string why = why_no_room(query.keys.size(), bytes); !why.empty()) return why;
   for (std::size_t i = 0; i < query.keys.size(); ++i) {
     put(query.keys[i], query.values[i]);
@@ -218,7 +218,7 @@ std::string TorchKeys::wait(TorchClient from, const Query& query, Replies& repli
   return "";
 }
 
-// PyTorch counts in the key itself, so that a barrier whose key was used before lets all pass.
+// PyTorch counts in the key itself: a barrier whose key was used before lets all clients pass.
 std::string TorchKeys::barrier(TorchClient from, const Query& query, Replies& replies) {
   const std::string& key = query.keys.front();
   if (missing_.contains(from)) return "it waits twice at one time";
@@ -249,7 +249,7 @@ std::string TorchKeys::push(Query& query, Replies& replies) {
   return "";
 }
 
-// How many there were, and the first of them.
+// The number of values before, and the first value.
 void TorchKeys::pop(TorchClient from, const std::string& key, Replies& replies) {
   std::string bytes = as_bytes(queue_length(key));
   if (const auto found = queues_.find(key); found != queues_.end()) {
@@ -307,7 +307,7 @@ std::string TorchKeys::add_to(const std::string& key, std::int64_t number,
   const auto found = values_.find(key);
   std::int64_t value = 0;
   if (found != values_.end()) {
-    // As strtoll() reads it: 12 and spaces before it, whatever comes after.
+    // Reads a number as strtoll() does: leading spaces and trailing text are allowed.
     const char* const text = found->second.c_str();
     char* end = nullptr;
     errno = 0;
@@ -328,7 +328,7 @@ void TorchKeys::await(TorchClient client, const std::string& key) {
   bytes_ += cost_of_wait(key);
 }
 
-// Whether the client has now all that it waits for.
+// True if the client has all keys that it waits for.
 bool TorchKeys::has_come(TorchClient client, const std::string& key) {
   const auto found = missing_.find(client);
   found->second.erase(key);

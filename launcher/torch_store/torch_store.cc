@@ -24,7 +24,7 @@ using boost::system::error_code;
 constexpr std::size_t kPiece = std::size_t{64}
                                << 10;  // read at one time, so that no client keeps others waiting
 constexpr int kMostAccepts = 64;
-// A client that does not take its answers is not read from while it owes so much.
+// A client that owes this many bytes of answers is not read from.
 constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
 constexpr int kMostSentences = 10;
 constexpr std::chrono::milliseconds kPause{100};
@@ -51,7 +51,7 @@ struct TorchStore::Connection {
 std::size_t connections_for(int world_size) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) throw_errno(errno, "getrlimit(RLIMIT_NOFILE)");
-  // A rank has one, and one more for each clone() (NCCL's watchdog has some).
+  // A rank has one connection, and one more for each clone() (NCCL's watchdog has some).
   const std::size_t wanted = 64 + 16 * static_cast<std::size_t>(world_size);
   return std::min<std::size_t>(wanted, std::max<rlim_t>(16, files.rlim_cur / 2));
 }
@@ -109,7 +109,7 @@ void TorchStore::accept() {
   wait_for_clients();
 }
 
-// Clients of PyTorch validate themselves at once: the oldest that has not is a stranger.
+// PyTorch's clients validate themselves at once, so the oldest client that has not is a stranger.
 void TorchStore::make_room() {
   const auto stranger =
       std::find_if(connections_.begin(), connections_.end(),
@@ -144,7 +144,7 @@ void TorchStore::read(TorchClient id) {
   carry_out(id);
 }
 
-// The queries that have come whole, while their client takes the answers; then waits for more.
+// Executes the complete queries as long as their client takes the answers, then waits for more.
 void TorchStore::carry_out(TorchClient id) {
   std::vector<TorchReply> replies;
   while (Connection* const connection = find(id)) {

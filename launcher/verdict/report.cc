@@ -18,7 +18,7 @@ constexpr std::size_t kErrorFileBytes = 8 * 1024;
 constexpr std::size_t kErrorFileLines = 40;
 constexpr std::size_t kMessageBytes = 400;
 
-// Lines as a terminal would have shown them, the last `most` of them.
+// The last `most` lines, as a terminal would have shown them.
 std::vector<std::string> last_lines(std::string_view text, std::size_t most) {
   std::vector<std::string> lines;
   while (text.ends_with('\n')) text.remove_suffix(1);
@@ -54,12 +54,13 @@ std::string place_of(const rendezvous::Cause& cause) {
   return cause.operation.empty() ? "a group" : cause.operation;
 }
 
-// "failed because of rank 1 in all_reduce #1042"; empty: it did not.
+// "failed because of rank 1 in all_reduce #1042"; empty if the rank did not fail because of another
+// one.
 std::string failure_for_another(const RankFacts& rank) {
   using rendezvous::Blame;
   if (!rank.end.follows || !may_end_for_its_group(rank)) return {};
   const rendezvous::Cause& why = rank.end.follows->cause;
-  // The pair that met first need not have the odd rank in it, which the page names.
+  // The two ranks that found the mismatch need not include the odd rank, which the page names.
   if (why.blame == Blame::kMismatch) {
     const std::string& call = rank.end.follows->call;
     return fmt::format("failed because of a mismatch{}",
@@ -130,7 +131,7 @@ ErrorFile read_error_file(const std::string& content) {
     file.message = file.text.substr(0, file.text.find('\n'));
     const json& extra =
         message.is_object() && message.contains("extraInfo") ? message["extraInfo"] : json();
-    // The stack ends with the message, and says where.
+    // The stack ends with the message and tells the place of the error.
     if (extra.is_object() && extra.contains("py_callstack") && extra["py_callstack"].is_string()) {
       file.text = extra["py_callstack"].get<std::string>();
     }
