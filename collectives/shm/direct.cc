@@ -10,11 +10,6 @@
 //   reduce_scatter         rank r sums part r of all inputs into its output
 //   all_gather, broadcast  read from the other ranks' buffers
 //
-//   all_reduce      in place, in one pass: rank r sums slice r of all buffers, and writes the sum
-//                   into slice r of all
-//   reduce_scatter  rank r sums part r of all inputs into its output
-//   all_gather, broadcast  read from the others' buffers
-//
 // Shares are added from rank 0 upwards, as on every path.
 #include <algorithm>
 
