@@ -120,6 +120,7 @@ class Engine {
     for (std::uint32_t i = 0; i < work_.states.size(); ++i) {
       if (work_.states[i].pending == 0 && is_asked(work_.states[i])) push_ready(i);
     }
+    run_hooks_of_unasked_root();
     while (!work_.ready.empty()) {
       std::pop_heap(work_.ready.begin(), work_.ready.end());
       const std::uint32_t number = work_.ready.back().number;
@@ -142,7 +143,7 @@ class Engine {
         if (!asks_gradient(root)) continue;
         // A view may not have its base's history yet.
         for (const TensorImpl* each = root.impl(); each != nullptr; each = each->base.get()) {
-          auto* const node = static_cast<Node*>(each->node.get());
+          auto* const node = static_cast<Node*>(each->node ? each->node.get() : each->leaf.get());
           if (node != nullptr) discover(node, Released::kTaken);
         }
       }
@@ -287,6 +288,14 @@ class Engine {
     }
   }
 
+  // The hooks of a single root run even if no input is asked for through it, as in PyTorch.
+  void run_hooks_of_unasked_root() {
+    if (roots_.size() != 1) return;
+    const State& root = work_.states[work_.index.at(roots_[0].node.get())];
+    if (is_asked(root)) return;
+    root.node->run_hooks({work_.slots.data() + root.first_slot, root.node->output_count()});
+  }
+
   void push_ready(std::uint32_t number) {
     work_.ready.push_back({work_.states[number].node->sequence(), number});
     std::push_heap(work_.ready.begin(), work_.ready.end());
@@ -417,9 +426,8 @@ std::uint64_t backward_pass() noexcept {
 }
 
 bool enclosing_backward_uses(const Tensor& leaf) noexcept {
-  if (Engine::current == nullptr || !leaf.defined() || !leaf.impl()->node) return false;
-  const auto& node = static_cast<const Node&>(*leaf.impl()->node);
-  return node.is_leaf() && Engine::current->is_inside_use_of(static_cast<const LeafNode&>(node));
+  if (Engine::current == nullptr || !leaf.defined() || !leaf.impl()->leaf) return false;
+  return Engine::current->is_inside_use_of(static_cast<const LeafNode&>(*leaf.impl()->leaf));
 }
 
 namespace {

@@ -13,20 +13,18 @@ namespace {
 constexpr std::uint64_t kFirst = ~std::uint64_t{0};
 
 LeafNode* leaf_node(const Tensor& tensor) noexcept {
-  if (!tensor.defined() || !tensor.impl()->node) return nullptr;
-  auto* const node = static_cast<Node*>(tensor.impl()->node.get());
-  return node->is_leaf() ? static_cast<LeafNode*>(node) : nullptr;
+  return tensor.defined() ? static_cast<LeafNode*>(tensor.impl()->leaf.get()) : nullptr;
 }
 
-// The gradient of a result for which retain_grad() was called.
-Tensor* retained_by_node(const Tensor& tensor) noexcept {
-  if (!tensor.impl()->node) return nullptr;
-  return static_cast<Node&>(*tensor.impl()->node).retained_grad(tensor.impl()->output_nr);
+LeafNode& make_leaf_node(const Tensor& tensor) {
+  Ref<RefCounted>& leaf = tensor.impl()->leaf;
+  if (!leaf) leaf = make_ref<LeafNode>(tensor);
+  return static_cast<LeafNode&>(*leaf);
 }
 
 LeafNode& require_leaf(const Tensor& tensor, std::string_view what) {
   LeafNode* const leaf = leaf_node(tensor);
-  DL_CHECK(leaf != nullptr && tensor.requires_grad(), kInvalidArgument,
+  DL_CHECK(leaf != nullptr && tensor.requires_grad() && tensor.is_leaf(), kInvalidArgument,
            "{}: a leaf that requires gradients was wanted", what);
   return *leaf;
 }
@@ -57,7 +55,17 @@ bool LeafNode::lies_as_leaf(const Tensor& gradient) const {
   return true;
 }
 
+void LeafNode::add_retained(const Tensor& gradient) {
+  grad_ = defined_ ? grad_.add(gradient) : gradient.clone(MemoryFormat::kContiguous);
+  defined_ = true;
+}
+
 void LeafNode::accumulate(Tensor gradient) {
+  if (state_ == State::kFrozen) return;
+  DL_CHECK(state_ != State::kResult, kInvalidArgument,
+           "backward: a leaf of shape {} was changed in place in a recorded operation after it was "
+           "used, so it is a leaf no more and takes no gradient",
+           shape_.str());
   check(gradient, "backward");
   if (guard_) guard_();
   if (defined_) {
@@ -109,7 +117,7 @@ void LeafNode::set_destination(const Tensor& destination) {
 }
 
 GradTarget LeafNode::target() const {
-  if (has_hooks()) return {};
+  if (has_hooks() || state_ != State::kWanted) return {};
   if (!fixed_ && !defined_) return {};
   if (guard_) guard_();
   return {grad_, defined_};
@@ -192,58 +200,65 @@ const FirstError* grad_error(const Tensor& leaf) noexcept {
 
 bool Tensor::is_leaf() const {
   const TensorImpl& impl = get("is_leaf");
-  if (!impl.node) return !impl.is_behind_base();
-  return static_cast<const Node&>(*impl.node).is_leaf();
+  return !impl.node && !impl.is_behind_base();
 }
 
 Tensor& Tensor::requires_grad_(bool requires_grad) {
   get("requires_grad_");
-  DL_CHECK(is_leaf(), kInvalidArgument,
-           "requires_grad_: only leaves can be told; detach() a result to make it a leaf");
+  DL_CHECK(requires_grad || is_leaf(), kInvalidArgument,
+           "requires_grad_: a result was told to require no gradients, which only a leaf can; use "
+           "its detach()");
   DL_CHECK(!requires_grad || is_floating(dtype()), kDType,
            "requires_grad_: only floating tensors have gradients, this one holds {}",
            name_of(dtype()));
-  if (requires_grad && !impl_->node) impl_->node = make_ref<LeafNode>(*this);
+  if (!is_leaf()) return *this;
+  if (requires_grad) {
+    make_leaf_node(*this).set_state(LeafNode::State::kWanted);
+  } else if (LeafNode* const leaf = leaf_node(*this)) {
+    leaf->set_state(LeafNode::State::kFrozen);
+  }
   impl_->requires_grad = requires_grad;
   return *this;
 }
 
 Tensor Tensor::grad() const {
   get("grad");
-  if (const LeafNode* const leaf = leaf_node(*this)) return leaf->grad();
-  const Tensor* const retained = retained_by_node(*this);
-  return retained == nullptr ? Tensor() : *retained;
+  const LeafNode* const leaf = leaf_node(*this);
+  return leaf == nullptr ? Tensor() : leaf->grad();
 }
 
 void Tensor::set_grad(const Tensor& grad) const {
   get("set_grad");
-  require_leaf(*this, "set_grad").set_grad(grad);
+  if (!grad.defined()) return zero_grad();
+  LeafNode* leaf = leaf_node(*this);
+  if (leaf == nullptr) {
+    leaf = &make_leaf_node(*this);
+    leaf->set_state(is_leaf() ? LeafNode::State::kFrozen : LeafNode::State::kResult);
+  }
+  leaf->set_grad(grad);
 }
 
 void Tensor::zero_grad(bool set_to_none) const {
   get("zero_grad");
-  if (LeafNode* const leaf = leaf_node(*this)) return leaf->zero_grad(set_to_none);
-  Tensor* const retained = retained_by_node(*this);
-  if (retained == nullptr || !retained->defined()) return;
-  if (set_to_none) {
-    *retained = Tensor();
-  } else {
-    retained->zero_();
-  }
+  if (LeafNode* const leaf = leaf_node(*this)) leaf->zero_grad(set_to_none);
 }
 
 void Tensor::retain_grad() const {
   get("retain_grad");
   DL_CHECK(requires_grad(), kInvalidArgument,
            "retain_grad: the tensor requires no gradients, there would be none to keep");
-  if (is_leaf()) return;
+  if (is_leaf() || retains_grad()) return;
   const Edge edge = gradient_edge(*this);
-  edge.node->retain_grad(edge.output_nr);
+  LeafNode& holder = make_leaf_node(*this);
+  holder.set_state(LeafNode::State::kResult);
+  holder.set_retains();
+  edge.node->retain_grad(edge.output_nr, Ref<LeafNode>(&holder));
 }
 
 bool Tensor::retains_grad() const {
   get("retains_grad");
-  return retained_by_node(*this) != nullptr;
+  const LeafNode* const leaf = leaf_node(*this);
+  return leaf != nullptr && leaf->retains();
 }
 
 Tensor Tensor::detach() const {
@@ -257,12 +272,18 @@ Tensor& Tensor::detach_() {
   DL_CHECK(!impl_->base, kInvalidArgument,
            "detach_: a view was to be made a leaf, but its base would still have the history; use "
            "detach()");
+  if (impl_->node) {
+    // The tensor's hooks stay with its history, and with the tensor if it becomes a leaf.
+    std::shared_ptr<Node::Hooks> hooks =
+        static_cast<Node&>(*impl_->node).hooks_of(impl_->output_nr);
+    if (hooks != nullptr) make_leaf_node(*this);
+    if (impl_->leaf) leaf_node(*this)->set_hooks(0, std::move(hooks));
+  }
+  if (impl_->leaf) leaf_node(*this)->set_state(LeafNode::State::kFrozen);
   impl_->requires_grad = false;
   impl_->recorded_version = 0;
-  if (!is_leaf()) {
-    impl_->node = nullptr;
-    impl_->output_nr = 0;
-  }
+  impl_->node = nullptr;
+  impl_->output_nr = 0;
   return *this;
 }
 

@@ -28,6 +28,15 @@ class LeafNode final : public Node {
  public:
   explicit LeafNode(const Tensor& leaf);
 
+  // Whether the tensor is a leaf that wants its gradient, one that does not (now), or a result.
+  enum class State : std::uint8_t { kWanted, kFrozen, kResult };
+  void set_state(State state) noexcept { state_ = state; }
+  // A result that retains its gradient, also if it became a leaf later.
+  bool retains() const noexcept { return retains_; }
+  void set_retains() noexcept { retains_ = true; }
+  // Adds a gradient of a result that retains it.
+  void add_retained(const Tensor& gradient);
+
   std::string_view name() const noexcept override { return "leaf"; }
   std::string grad_fn_name() const override { return "AccumulateGrad"; }
   void backward(BackwardContext& context) override;
@@ -62,6 +71,8 @@ class LeafNode final : public Node {
   Shape shape_;
   Strides strides_;  // of the gradient: the leaf's, if it has no gaps, as in PyTorch
   DType dtype_;
+  State state_ = State::kWanted;
+  bool retains_ = false;
   Tensor grad_;           // the destination, where there is one
   bool defined_ = false;  // grad_ holds a gradient
   bool fixed_ = false;    // grad_ is a destination and keeps its address

@@ -6,6 +6,7 @@
 
 #include "core/autograd/anomaly.h"
 #include "core/autograd/grad_mode.h"
+#include "core/autograd/leaf.h"
 #include "core/autograd/modes.h"
 #include "core/autograd/record.h"
 
@@ -37,8 +38,24 @@ Node::Node() : sequence_(next_sequence++) {
 
 Node::Node(std::uint64_t sequence, bool leaf) noexcept : sequence_(sequence), leaf_(leaf) {}
 
+struct Node::NumberedHook {
+  std::uint64_t id;
+  Hook call;
+};
+
+struct Node::Hooks {
+  std::uint64_t next_id = 1;
+  std::vector<NumberedHook> calls;  // their numbers ascend
+};
+
 Node::~Node() = default;
 Node::Extras::~Extras() = default;
+
+bool Node::Extras::sees_gradients() const noexcept {
+  return !retained.empty() || std::ranges::any_of(hooks, [](const OutputHooks& each) {
+    return !each.hooks->calls.empty();
+  });
+}
 
 std::string Node::grad_fn_name() const {
   if (shown_ != nullptr) return shown_;
@@ -107,49 +124,60 @@ Node::Extras& Node::extras() {
   return *extras_;
 }
 
+std::shared_ptr<Node::Hooks> Node::hooks_of(std::uint32_t output_nr) const {
+  if (extras_ == nullptr) return nullptr;
+  const auto found = std::ranges::find(extras_->hooks, output_nr, &OutputHooks::output_nr);
+  return found == extras_->hooks.end() ? nullptr : found->hooks;
+}
+
+void Node::set_hooks(std::uint32_t output_nr, std::shared_ptr<Hooks> hooks) {
+  if (extras_ == nullptr && hooks == nullptr) return;
+  std::vector<OutputHooks>& all = extras().hooks;
+  std::erase_if(all, [output_nr](const OutputHooks& each) { return each.output_nr == output_nr; });
+  if (hooks != nullptr) all.push_back({output_nr, std::move(hooks)});
+}
+
 HookHandle Node::add_hook(std::uint32_t output_nr, Hook hook) {
-  std::shared_ptr<Hooks>& hooks = extras().hooks;
-  if (hooks == nullptr) hooks = std::make_shared<Hooks>();
+  std::shared_ptr<Hooks> hooks = hooks_of(output_nr);
+  if (hooks == nullptr) {
+    hooks = std::make_shared<Hooks>();
+    set_hooks(output_nr, hooks);
+  }
   const std::uint64_t id = hooks->next_id++;
-  hooks->calls.push_back({id, output_nr, std::move(hook)});
+  hooks->calls.push_back({id, std::move(hook)});
   const auto erase = [](void* list, std::uint64_t number) {
     std::erase_if(static_cast<Hooks*>(list)->calls,
-                  [number](const OutputHook& each) { return each.id == number; });
+                  [number](const NumberedHook& each) { return each.id == number; });
   };
   return {hooks, erase, id};
 }
 
-void Node::retain_grad(std::uint32_t output_nr) {
-  if (retained_grad(output_nr) == nullptr) extras().retained.push_back({output_nr, Tensor()});
+void Node::retain_grad(std::uint32_t output_nr, Ref<LeafNode> holder) {
+  extras().retained.push_back({output_nr, std::move(holder)});
 }
 
-Tensor* Node::retained_grad(std::uint32_t output_nr) noexcept {
+Ref<LeafNode> Node::forget_retained(std::uint32_t output_nr) {
   if (extras_ == nullptr) return nullptr;
   const auto found = std::ranges::find(extras_->retained, output_nr, &Retained::output_nr);
-  return found == extras_->retained.end() ? nullptr : &found->gradient;
-}
-
-void Node::move_retained_grad(std::uint32_t output_nr, Node& next, std::uint32_t next_output_nr) {
-  Tensor* const kept = retained_grad(output_nr);
-  if (kept == nullptr) return;
-  next.extras().retained.push_back({next_output_nr, std::move(*kept)});
-  std::erase_if(extras_->retained,
-                [output_nr](const Retained& each) { return each.output_nr == output_nr; });
+  if (found == extras_->retained.end()) return nullptr;
+  Ref<LeafNode> holder = std::move(found->holder);
+  extras_->retained.erase(found);
+  return holder;
 }
 
 void Node::run_hooks(std::span<Tensor> gradients) {
   if (!has_hooks()) return;
   // A hook may register others, which run from the next pass on, and remove any, itself included.
-  // So the loop finds each hook by its number, and calls a copy of it.
-  if (const std::shared_ptr<Hooks> hooks = extras_->hooks) {
+  // So the loops find each hook by its number, and call a copy of it.
+  for (std::size_t i = 0, count = extras_->hooks.size(); i < count; ++i) {
+    const std::shared_ptr<Hooks> hooks = extras_->hooks[i].hooks;
+    Tensor& gradient = gradients[extras_->hooks[i].output_nr];
     const std::uint64_t end = hooks->next_id;
-    for (std::uint64_t id = 0;;) {
-      const auto next = std::ranges::lower_bound(hooks->calls, id, {}, &OutputHook::id);
+    for (std::uint64_t id = 0; gradient.defined();) {
+      const auto next = std::ranges::lower_bound(hooks->calls, id, {}, &NumberedHook::id);
       if (next == hooks->calls.end() || next->id >= end) break;
-      const OutputHook hook = *next;
+      const NumberedHook hook = *next;
       id = hook.id + 1;
-      Tensor& gradient = gradients[hook.output_nr];
-      if (!gradient.defined()) continue;
       Tensor replaced = hook.call(gradient);
       if (!replaced.defined()) continue;
       DL_CHECK(replaced.sizes() == gradient.sizes() && replaced.dtype() == gradient.dtype(), kShape,
@@ -159,11 +187,9 @@ void Node::run_hooks(std::span<Tensor> gradients) {
       gradient = std::move(replaced);
     }
   }
-  for (Retained& each : extras_->retained) {
+  for (const Retained& each : extras_->retained) {
     const Tensor& gradient = gradients[each.output_nr];
-    if (!gradient.defined()) continue;
-    each.gradient = each.gradient.defined() ? each.gradient.add(gradient)
-                                            : gradient.clone(MemoryFormat::kContiguous);
+    if (gradient.defined() && each.holder->use_count() > 1) each.holder->add_retained(gradient);
   }
 }
 
@@ -193,8 +219,9 @@ void Node::operator delete(Node* node, std::destroying_delete_t) noexcept {
 Edge gradient_edge(const Tensor& tensor) {
   if (!asks_gradient(tensor)) return {};
   const TensorImpl& impl = *tensor.impl();
-  if (impl.is_behind_base()) [[unlikely]]
+  if (impl.is_older_than_storage()) [[unlikely]]
     detail::follow_base(tensor);
+  if (!impl.node) return {Ref<Node>(static_cast<Node*>(impl.leaf.get())), 0};
   return {Ref<Node>(static_cast<Node*>(impl.node.get())), impl.output_nr};
 }
 
@@ -202,9 +229,13 @@ void detail::attach(const Tensor& output, const Ref<Node>& node, std::uint32_t o
   TensorImpl& impl = *output.impl();
   DL_CHECK(is_floating(impl.dtype), kInternal, "{}: a result of dtype {} has no gradient",
            node->name(), name_of(impl.dtype));
-  if (impl.node) {  // changed in place
-    auto& before = static_cast<Node&>(*impl.node);
-    if (!before.is_leaf()) before.move_retained_grad(impl.output_nr, *node, output_nr);
+  if (impl.leaf) {  // changed in place
+    auto& leaf = static_cast<LeafNode&>(*impl.leaf);
+    leaf.set_state(LeafNode::State::kResult);
+    if (leaf.retains()) {
+      if (impl.node) static_cast<Node&>(*impl.node).forget_retained(impl.output_nr);
+      node->retain_grad(output_nr, Ref<LeafNode>(&leaf));
+    }
   }
   impl.node = node;
   impl.output_nr = output_nr;
@@ -213,21 +244,29 @@ void detail::attach(const Tensor& output, const Ref<Node>& node, std::uint32_t o
 }
 
 Tensor detail::shown_as(Tensor result, const Tensor& input, const char* grad_fn) {
-  if (!result.is_same(input) && result.impl()->node && !result.is_leaf()) {
-    static_cast<Node&>(*result.impl()->node).show_as(grad_fn);
-  }
+  if (result.is_same(input)) return result;
+  if (!input.defined() || result.storage() != input.storage()) drop_base(result);
+  if (result.impl()->node) static_cast<Node&>(*result.impl()->node).show_as(grad_fn);
+  return result;
+}
+
+Tensor detail::drop_base(Tensor result) {
+  TensorImpl& impl = *result.impl();
+  impl.base = nullptr;
+  impl.is_unrecorded_view = false;
   return result;
 }
 
 void check_in_place(const Tensor& self, bool recorded, std::string_view op) {
   const TensorImpl& impl = *self.impl();
   if (!recorded) {
-    DL_CHECK(!impl.is_unrecorded_view || !is_grad_enabled() || !impl.base->requires_grad,
-             kInvalidArgument,
+    if (!is_grad_enabled() || !impl.is_view_of_trained()) return;
+    DL_CHECK(!impl.is_unrecorded_view, kInvalidArgument,
              "{}: a view that was made under a NoGradGuard was to be changed in place without one, "
              "and its base requires gradients, which would not know of it; do it under a "
              "NoGradGuard, or on detach()",
              op);
+    detail::check_view_in_place(self, op);
     return;
   }
   DL_CHECK(

@@ -51,8 +51,9 @@
 
 namespace dl {
 
-class Node;
 class BackwardContext;
+class LeafNode;
+class Node;
 namespace detail {
 class Backtrace;
 }
@@ -101,15 +102,15 @@ class Node : public RefCounted {
   // order in which they were added.
   using Hook = std::function<Tensor(const Tensor&)>;
   HookHandle add_hook(std::uint32_t output_nr, Hook hook);
-  // Makes backward passes add the gradient of an output, as it is after the hooks, to
-  // retained_grad().
-  void retain_grad(std::uint32_t output_nr);
-  // The sum so far, undefined before the first pass; null if retain_grad() was not called for the
-  // output.
-  Tensor* retained_grad(std::uint32_t output_nr) noexcept;
-  // For an operation in place, which makes `next` the history of this node's output: from now on
-  // `next` retains the tensor's gradient.
-  void move_retained_grad(std::uint32_t output_nr, Node& next, std::uint32_t next_output_nr);
+  struct Hooks;
+  // The hooks of an output, which a tensor keeps if it becomes a leaf; null if there are none.
+  std::shared_ptr<Hooks> hooks_of(std::uint32_t output_nr) const;
+  void set_hooks(std::uint32_t output_nr, std::shared_ptr<Hooks> hooks);
+  // Makes backward passes add the gradient of an output, as it is after the hooks, to that of
+  // `holder`, as long as something else owns the holder as well.
+  void retain_grad(std::uint32_t output_nr, Ref<LeafNode> holder);
+  // Forgets the call of retain_grad(), and returns what it was given; null if there was none.
+  Ref<LeafNode> forget_retained(std::uint32_t output_nr);
   // Whether an output has a hook or a retained gradient.
   bool has_hooks() const noexcept { return extras_ != nullptr && extras_->sees_gradients(); }
   void run_hooks(std::span<Tensor> gradients);
@@ -140,27 +141,21 @@ class Node : public RefCounted {
   ~Node() override;
 
  private:
-  struct OutputHook {
-    std::uint64_t id;
+  struct NumberedHook;
+  struct OutputHooks {
     std::uint32_t output_nr;
-    Hook call;
-  };
-  struct Hooks {
-    std::uint64_t next_id = 1;
-    std::vector<OutputHook> calls;  // their numbers ascend
+    std::shared_ptr<Hooks> hooks;  // shared with handles and leaves, which may outlive the node
   };
   struct Retained {
     std::uint32_t output_nr;
-    Tensor gradient;
+    Ref<LeafNode> holder;
   };
   // Members that few nodes need.
   struct Extras {
-    std::shared_ptr<Hooks> hooks;  // shared, because handles may outlive the node
+    std::vector<OutputHooks> hooks;
     std::vector<Retained> retained;
     std::unique_ptr<const detail::Backtrace> forward_call;
-    bool sees_gradients() const noexcept {
-      return !retained.empty() || (hooks != nullptr && !hooks->calls.empty());
-    }
+    bool sees_gradients() const noexcept;
     ~Extras();
   };
   Extras& extras();

@@ -23,17 +23,25 @@ namespace detail {
 // Makes `node` the history of `output`.
 void attach(const Tensor& output, const Ref<Node>& node, std::uint32_t output_nr);
 // Sets PyTorch's name of `result`'s node, unless `result` is `input` itself. For operations that
-// are composed of others. `grad_fn` has to live as long as the program.
+// are composed of others. `grad_fn` has to live as long as the program. A result in other memory
+// than the input's loses its base.
 Tensor shown_as(Tensor result, const Tensor& input, const char* grad_fn);
+// For a result that an operation made as a view of a tensor of its own: it is no view of anything
+// that the user has, and so it is none for the user.
+Tensor drop_base(Tensor result);
 // core/ops: attach() after an operation in place. If `written` is a view, its base gets a history
 // in which that part is the node's output, and the view follows its base.
 void attach_written(const Tensor& written, const Ref<Node>& node);
 // core/ops: refuses a view that cannot be changed in place in a recorded operation: its base is a
 // leaf that requires gradients, or cannot have a history of its parts.
 void check_view_in_place(const Tensor& view, std::string_view op);
-// core/ops: gives a view that is behind its base (TensorImpl) the base's history. Throws
-// kInvalidArgument for a view that was made under a NoGradGuard, a leaf, and a view of a tensor
-// several of whose elements are one in memory.
+// core/ops: `written` as an operation in place takes it for its input. A view comes as another view
+// of its base: its old history has no part in that of the base, so hooks of the old history do not
+// run.
+Tensor before_write(const Tensor& written);
+// core/ops: gives a view that is older than its storage (TensorImpl) its base's history, if there
+// is one. Throws kInvalidArgument for a view that was made under a NoGradGuard, and for a view of a
+// tensor several of whose elements are one in memory.
 void follow_base(const Tensor& view);
 }  // namespace detail
 

@@ -140,7 +140,7 @@ void write_saving(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype,
   const bool keeps_self = recorded && asks_gradient(other);
   const Tensor before = keeps_self ? self.detach().clone() : Tensor();
   const Tensor operand = recorded && may_overlap(self, other) ? other.detach().clone() : other;
-  const Ref<N> node = make_node_of<N>(self, other);
+  const Ref<N> node = make_node_of<N>(detail::before_write(self), other);
   write(fn, self, operand, dtype, name);
   if (!node) return;
   node->save(before);
@@ -235,7 +235,7 @@ Tensor& Tensor::add_(const Tensor& other, Scalar alpha) {
            "{}: alpha is {} and the result {}, wanted a whole number", kName, alpha.str(),
            name_of(dtype));
   check_fits(alpha, dtype, kName);
-  const Ref<AddBackward> node = make_node_of<AddBackward>(*this, other);
+  const Ref<AddBackward> node = make_node_of<AddBackward>(detail::before_write(*this), other);
   if (alpha.as_double() == 1.0) {
     write(BinaryFn::kAdd, *this, other, dtype, kName);
   } else {
@@ -259,7 +259,7 @@ Tensor& Tensor::sub_(const Tensor& other) {
   get("sub_");
   constexpr std::string_view kName = "sub_";
   check_operands(*this, other, kName);
-  const Ref<SubBackward> node = make_node_of<SubBackward>(*this, other);
+  const Ref<SubBackward> node = make_node_of<SubBackward>(detail::before_write(*this), other);
   write(BinaryFn::kSub, *this, other, result_type(*this, other, kName), kName);
   if (node) detail::attach_written(*this, node);
   return *this;

@@ -81,7 +81,7 @@ Tensor& write_result(Tensor& self, std::string_view op, bool recorded,
   check_in_place(self, recorded, op);
   check_not_expanded(self, op);
   // Nodes may save what they are given, which is overwritten below.
-  const Tensor computed = result(recorded ? self.clone() : self);
+  const Tensor computed = result(recorded ? detail::before_write(self).clone() : self);
   check_writable(self, computed.sizes(), computed.dtype(), op);
   if (!computed.requires_grad() || computed.dtype() != self.dtype()) return self.copy_(computed);
   const Ref<Node> node = gradient_edge(computed).node;

@@ -29,6 +29,9 @@ void check_writable(const Tensor& self, const Shape& result, DType dtype, std::s
 Tensor& write_result(Tensor& self, std::string_view op, bool recorded,
                      const std::function<Tensor(const Tensor&)>& result);
 
+// A view of the whole input.
+Tensor alias(const Tensor& input);
+
 // A number as a tensor without dimensions. Throws kInvalidArgument where it does not fit.
 Tensor scalar_tensor(Scalar value, DType dtype, std::string_view op, Device device = {});
 

@@ -190,7 +190,7 @@ Tensor& Tensor::copy_(const Tensor& source, ToOptions options) {
   check_in_place(*this, recorded, "copy_");
   check_not_expanded(*this, "copy_");
   const Ref<OverwriteBackward> node =
-      recorded ? make_node<OverwriteBackward>(*this, source) : nullptr;
+      recorded ? make_node<OverwriteBackward>(detail::before_write(*this), source) : nullptr;
   copy_any(readable_during_write(source, *this), *this, options.non_blocking);
   bump_version();
   if (node) {
@@ -206,7 +206,7 @@ Tensor& Tensor::fill_(Scalar value) {
   get("fill_");
   check_storable(value, dtype(), "fill_");
   check_in_place(*this, is_recorded(*this), "fill_");
-  const Ref<FillBackward> node = make_node<FillBackward>(*this);
+  const Ref<FillBackward> node = make_node<FillBackward>(detail::before_write(*this));
   // An expanded tensor may be filled, as in PyTorch: every write of an element writes the same.
   call<Op::kFill>(device(), *this, value);
   bump_version();

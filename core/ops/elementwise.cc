@@ -84,7 +84,7 @@ Tensor& unary_(UnaryFn fn, Tensor& input, const Parameters& parameters) {
   check_in_place(input, recorded, name);
   check_not_expanded(input, name);
   // The node's edge is that of the input before the write, and so is the input that it saves.
-  const Ref<UnaryNode> node = make_node<UnaryNode>(input);
+  const Ref<UnaryNode> node = make_node<UnaryNode>(detail::before_write(input));
   const bool keeps = recorded && row.saves == Saves::kInput;
   const Tensor before = keeps ? input.detach().clone() : Tensor();
   call<Op::kUnary>(input.device(), fn, input, parameters, input);

@@ -59,6 +59,7 @@ class Resolver {
              "{}: {} dimensions are indexed, the tensor of shape {} has {}", op_, taken,
              result_.view.sizes().str(), result_.view.dim());
     rest_ = result_.view.dim() - taken;
+    keeps_whole_slices_ = indices.size() == 1;
     for (const TensorIndex& index : indices) {
       std::visit([this](const auto& each) { apply(each); }, index.value());
     }
@@ -76,7 +77,8 @@ class Resolver {
   void apply(const indexing::Slice& slice) {
     DL_CHECK(slice.step > 0, kInvalidArgument, "{}: a slice has the step {}, wanted at least 1",
              op_, slice.step);
-    if (slice.start != 0 || slice.stop < result_.view.size(dim_) || slice.step != 1) {
+    if (keeps_whole_slices_ || slice.start != 0 || slice.stop < result_.view.size(dim_) ||
+        slice.step != 1) {
       result_.view = result_.view.slice(dim_, slice.start, slice.stop, slice.step);
     }
     pass(1);
@@ -110,8 +112,9 @@ class Resolver {
 
   std::string_view op_;
   Resolved result_;
-  std::int64_t dim_ = 0;   // of the view, that the next index is for
-  std::int64_t rest_ = 0;  // dimensions that no index takes
+  std::int64_t dim_ = 0;             // of the view, that the next index is for
+  std::int64_t rest_ = 0;            // dimensions that no index takes
+  bool keeps_whole_slices_ = false;  // as a view, whose node has the slice's name
 };
 
 // For indices that are tensors: the places of the result's elements in the indexed tensor's memory.
@@ -237,7 +240,7 @@ Tensor index(const Tensor& input, std::span<const TensorIndex> indices) {
   constexpr std::string_view kName = "index";
   check_defined(input, kName, "the input");
   const Resolved found = Resolver(input, kName).run(indices);
-  if (!found.has_tensors()) return found.view;
+  if (!found.has_tensors()) return found.view.is_same(input) ? alias(input) : found.view;
   const Places places = places_of(found.view, found.at, kName);
   const Tensor result = empty(places.shape, {.dtype = input.dtype(), .device = input.device()});
   if (places.tensor.defined()) {
@@ -262,7 +265,8 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
   const bool recorded = is_recorded(input, value) && is_floating(input.dtype());
   check_in_place(input, recorded, kName);
   check_not_expanded(input, kName);
-  const Ref<IndexPutBackward> node = recorded ? make_node<IndexPutBackward>(input, value) : nullptr;
+  const Ref<IndexPutBackward> node =
+      recorded ? make_node<IndexPutBackward>(detail::before_write(input), value) : nullptr;
   {
     const NoGradGuard not_recorded;
     const Resolved found = Resolver(input.detach(), kName).run(indices);

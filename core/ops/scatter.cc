@@ -225,7 +225,7 @@ Tensor& write_scatter(Tensor& input, std::int64_t dim, const Tensor& index, cons
   const bool recorded = is_recorded(input, source);
   check_in_place(input, recorded, op);
   check_not_expanded(input, op);
-  const Ref<ScatterBackward> node = make_node<ScatterBackward>(input, source);
+  const Ref<ScatterBackward> node = make_node<ScatterBackward>(detail::before_write(input), source);
   write_along(input.detach(), d, index, readable_during_write(source, input), how, op);
   input.bump_version();
   if (node) {
@@ -351,7 +351,8 @@ Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const T
   const bool recorded = is_recorded(input, source);
   check_in_place(input, recorded, kName);
   check_not_expanded(input, kName);
-  const Ref<IndexAddBackward> node = make_node<IndexAddBackward>(input, source);
+  const Ref<IndexAddBackward> node =
+      make_node<IndexAddBackward>(detail::before_write(input), source);
   {
     const NoGradGuard not_recorded;
     const Tensor scaled =
@@ -444,7 +445,7 @@ Tensor masked_scatter(const Tensor& input, const Tensor& mask, const Tensor& sou
   Tensor result = input.expand(shape).clone(MemoryFormat::kContiguous);
   const Tensor elements = source.reshape({-1}).narrow(0, 0, count);
   if (shape.empty()) {  // a mask of no dimension indexes none
-    return count == 0 ? result : elements.view({});
+    return count == 0 ? result : detail::drop_base(elements.clone().view({}));
   }
   const TensorIndex places[] = {wanted};
   index_put_(result, places, elements);

@@ -317,7 +317,7 @@ Tensor& masked_fill_(Tensor& input, const Tensor& mask, const Tensor& value) {
   check_in_place(input, recorded, kName);
   check_not_expanded(input, kName);
   const Ref<MaskedFillBackward> node =
-      recorded ? make_node<MaskedFillBackward>(input, value) : nullptr;
+      recorded ? make_node<MaskedFillBackward>(detail::before_write(input), value) : nullptr;
   const Tensor kept = node ? mask.clone() : readable_during_write(mask, input);
   call<Op::kTernary>(input.device(), TernaryFn::kWhere, kept, operand_of(value, input.dtype()),
                      input, Parameters{}, input);

@@ -52,6 +52,7 @@ struct ExpandBackward final : Node {
 struct AsStridedBackward final : Node {
   std::string_view name() const noexcept override { return "as_strided"; }
   void backward(BackwardContext& context) override {
+    if (!context.needs(0)) return;
     Tensor grad = context.grad_output();
     Dims repeated;  // elements along these are one in memory
     for (std::size_t d = 0; d < view_strides.size(); ++d) {
@@ -183,33 +184,59 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
   return view;
 }
 
+// The tensor at the bottom of a view's chain of bases, which has the history of its writes.
+TensorImpl& whole_of(const TensorImpl& view) {
+  TensorImpl* base = view.base.get();
+  while (base->base) base = base->base.get();
+  return *base;
+}
+
+// The history of a view, which is that of `base` now.
+Ref<Node> history_of_view(const TensorImpl& view, TensorImpl& base) {
+  Ref<AsStridedBackward> node = make_ref<AsStridedBackward>();
+  node->reserve_edges(1);
+  node->add_edge(gradient_edge(Tensor(Ref<TensorImpl>(&base))));
+  node->base_shape = base.shape;
+  node->base_strides = base.strides;
+  node->view_strides = view.strides;
+  node->view_offset = view.offset - base.offset;
+  return node;
+}
+
 }  // namespace
 
 void detail::check_view_in_place(const Tensor& view, std::string_view op) {
   const TensorImpl& impl = *view.impl();
-  const TensorImpl& base = *impl.base;
+  const TensorImpl& base = whole_of(impl);
   DL_CHECK(
       !impl.is_unrecorded_view, kInvalidArgument,
       "{}: a view that was made under a NoGradGuard was to be changed in place in an operation "
       "that is recorded for backward; make the view outside of the guard",
       op);
-  DL_CHECK(!(base.requires_grad && Tensor(impl.base).is_leaf()), kInvalidArgument,
-           "{}: a view of a leaf that requires gradients was to be changed in place; do it under a "
-           "NoGradGuard, or on detach()",
+  DL_CHECK(base.node || !(view.requires_grad() || impl.is_view_of_trained()), kInvalidArgument,
+           "{}: a view of a leaf was to be changed in place, and the view or the leaf requires "
+           "gradients; do it under a NoGradGuard, or on detach()",
            op);
-  DL_CHECK(
-      !base.base && is_floating(base.dtype) && !may_overlap_itself(base.shape, base.strides),
-      kInvalidArgument,
-      "{}: a view was to be changed in place in an operation that is recorded for backward, "
-      "but its base, of shape {} and strides {}, is a leaf's view or has several elements that "
-      "are one in memory; clone() the view",
-      op, base.shape.str(), base.strides.str());
+  DL_CHECK(is_floating(base.dtype) && !may_overlap_itself(base.shape, base.strides),
+           kInvalidArgument,
+           "{}: a view was to be changed in place in an operation that is recorded for backward, "
+           "but its base, of shape {} and strides {}, has several elements that are one in memory; "
+           "clone() the view",
+           op, base.shape.str(), base.strides.str());
+}
+
+Tensor detail::before_write(const Tensor& written) {
+  const TensorImpl& impl = *written.impl();
+  if (!impl.base || !asks_gradient(written) || !is_grad_enabled()) return written;
+  Tensor result = written.detach();
+  attach(result, history_of_view(impl, whole_of(impl)), 0);
+  return result;
 }
 
 void detail::attach_written(const Tensor& written, const Ref<Node>& node) {
   const TensorImpl& impl = *written.impl();
   if (!impl.base) return attach(written, node, 0);
-  const Tensor base(impl.base);
+  const Tensor base{Ref<TensorImpl>(&whole_of(impl))};
   const Ref<CopySlices> whole = make_ref<CopySlices>();
   whole->reserve_edges(2);
   whole->add_edge(gradient_edge(base));
@@ -220,35 +247,34 @@ void detail::attach_written(const Tensor& written, const Ref<Node>& node) {
   whole->view_strides = impl.strides;
   whole->view_offset = impl.offset - base.storage_offset();
   attach(base, whole, 0);
+  // At once: detach_() may take the base's history away.
+  follow_base(written);
 }
 
 void detail::follow_base(const Tensor& view) {
   TensorImpl& impl = *view.impl();
-  const TensorImpl& base = *impl.base;
+  TensorImpl& base = *impl.base;
+  const bool is_behind = impl.is_behind_base();
   constexpr std::string_view kAdvice = "make the view again after the change, or use its detach()";
-  DL_CHECK(!impl.is_unrecorded_view, kInvalidArgument,
+  DL_CHECK(!is_behind || !impl.is_unrecorded_view, kInvalidArgument,
            "a view of shape {} was made under a NoGradGuard, and its base was changed in place "
            "since by an operation that is recorded for backward: its gradient would be lost; {}",
            view.sizes().str(), kAdvice);
-  DL_CHECK(!(impl.requires_grad && view.is_leaf()) && !base.base, kInvalidArgument,
-           "a leaf that requires gradients, or a view of one, of shape {}, shows a tensor that was "
-           "changed in place since by an operation that is recorded for backward; make the leaf "
-           "from a clone()",
-           view.sizes().str());
-  DL_CHECK(
-      !may_overlap_itself(base.shape, base.strides), kInvalidArgument,
-      "a view of shape {} shows a tensor of shape {} and strides {}, several of whose elements "
-      "are one in memory, and which was changed in place since; {}",
-      view.sizes().str(), base.shape.str(), base.strides.str(), kAdvice);
-  const Ref<AsStridedBackward> node = make_ref<AsStridedBackward>();
-  node->reserve_edges(1);
-  node->add_edge(gradient_edge(Tensor(impl.base)));
-  node->base_shape = base.shape;
-  node->base_strides = base.strides;
-  node->view_strides = impl.strides;
-  node->view_offset = impl.offset - base.offset;
-  attach(view, node, 0);
+  bool changes = is_behind || impl.node;
+  if (changes && may_overlap_itself(base.shape, base.strides)) {
+    DL_CHECK(
+        impl.node && base.recorded_version <= impl.view_version, kInvalidArgument,
+        "a view of shape {} shows a tensor of shape {} and strides {}, several of whose elements "
+        "are one in memory, and which was changed in place since; {}",
+        view.sizes().str(), base.shape.str(), base.strides.str(), kAdvice);
+    changes = false;  // the write was not recorded
+  }
+  if (changes) attach(view, history_of_view(impl, base), 0);
   impl.view_version = view.version();
+}
+
+Tensor alias(const Tensor& input) {
+  return reshaped(input, input.sizes(), input.strides(), "AliasBackward0");
 }
 
 Tensor Tensor::view(const Shape& shape) const {

@@ -234,15 +234,19 @@ class Tensor {
     const TensorImpl& impl = get("requires_grad");
     return impl.requires_grad || impl.is_behind_base();
   }
+  // Whether backward passes give this leaf a gradient; also those through operations that used it
+  // before. `true` changes nothing for a result, `false` throws kInvalidArgument for it.
   Tensor& requires_grad_(bool requires_grad = true);
   bool is_leaf() const;
   // The gradient of a leaf, or of a result after retain_grad(): this tensor's shape and dtype.
   // Undefined if there is none.
   Tensor grad() const;
-  // Makes backward passes add the gradient of this result to grad(). Does nothing for a leaf.
+  // Makes backward passes add the gradient of this result to grad(): after a write in place that of
+  // what was written. Does nothing for a leaf.
   // Throws kInvalidArgument if the tensor requires no gradients.
   void retain_grad() const;
   bool retains_grad() const;
+  // Sets grad(), of any tensor; an undefined tensor forgets it.
   void set_grad(const Tensor& grad) const;
   // Forgets the gradient; `set_to_none = false` fills it with zeros instead.
   void zero_grad(bool set_to_none = true) const;
@@ -251,11 +255,13 @@ class Tensor {
   void backward(const Tensor& gradient = {}, BackwardOptions options = {}) const;
   // This array without history. In-place writes show on both sides.
   Tensor detach() const;
-  // Turns this tensor itself into a leaf without history. Throws kInvalidArgument for a view.
+  // Turns this tensor itself into a leaf without history. What was computed from it before keeps
+  // its history. Throws kInvalidArgument for a view.
   Tensor& detach_();
   // Calls `hook` with each gradient of this tensor before it is used. A defined result, of the same
-  // shape and dtype, replaces the gradient. Throws kInvalidArgument if the tensor requires no
-  // gradients.
+  // shape and dtype, replaces the gradient. A hook stays with the values of now: after a write in
+  // place it sees the gradient of what was overwritten. Throws kInvalidArgument if the tensor
+  // requires no gradients.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook) const;
 
   // As Python prints it: "tensor([1., 2.])".

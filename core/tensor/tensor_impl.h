@@ -33,8 +33,8 @@ class TensorImpl final : public RefCounted {
   bool contiguous;
   bool channels_last;
 
-  // For autograd: whether gradients flow here, the node that made this tensor or, for a leaf, the
-  // node that gathers its gradient, and which of the node's outputs it is.
+  // For autograd: whether gradients flow here, the node that made this tensor (null: it is a leaf),
+  // and which of the node's outputs it is.
   bool requires_grad = false;
   // A view that was made while nothing was recorded: it has no history, and gets none.
   bool is_unrecorded_view = false;
@@ -42,13 +42,26 @@ class TensorImpl final : public RefCounted {
   std::uint32_t view_version = 0;      // of the storage when `node` was right for this view
   std::uint32_t recorded_version = 0;  // of the storage when `node` was made
   Ref<RefCounted> node;
-  // The tensor that a view shows; it is a view itself only if it is a leaf. Null if this is no
-  // view.
+  // The LeafNode that holds the gradient of this tensor, which is a leaf or retains its gradient.
+  Ref<RefCounted> leaf;
+  // The tensor that a view shows; it is a view itself only if it was a leaf when the view was made.
+  // Null if this is no view.
   Ref<TensorImpl> base;
 
-  // Whether an operation that was recorded has written into the base of this view since: its values
-  // have a history that `node` does not know.
+  // Whether the storage was written after `node` was right for this view, so that its history, if
+  // it has one, is that of its base now.
+  bool is_older_than_storage() const noexcept { return base && view_version != storage->version(); }
+  // Whether this is a view of a tensor that requires gradients.
+  bool is_view_of_trained() const noexcept {
+    for (const TensorImpl* each = base.get(); each != nullptr; each = each->base.get()) {
+      if (each->requires_grad) return true;
+    }
+    return false;
+  }
+  // Whether this view has a history that `node` does not know, because its base was written.
   bool is_behind_base() const noexcept {
+    if (!is_older_than_storage()) return false;
+    if (!is_unrecorded_view) return is_view_of_trained();
     for (const TensorImpl* each = base.get(); each != nullptr; each = each->base.get()) {
       if (each->recorded_version > view_version) return true;
     }

@@ -197,8 +197,8 @@ TEST(InPlace, OnAViewTakesGradientsToWhatIsWritten) {
 TEST(InPlace, IsRefusedOnViewsOfLeavesAndOfConstants) {
   const Tensor x = leaf({1, 2});
   EXPECT_ERROR(x[0].mul_(2), kInvalidArgument,
-               "mul_: a view of a leaf that requires gradients was to be changed in place; do it "
-               "under a NoGradGuard, or on detach()");
+               "mul_: a view of a leaf was to be changed in place, and the view or the leaf "
+               "requires gradients; do it under a NoGradGuard, or on detach()");
   Tensor y = x * 2;
   Tensor constant;
   {
@@ -209,11 +209,10 @@ TEST(InPlace, IsRefusedOnViewsOfLeavesAndOfConstants) {
                "add_: a view that was made under a NoGradGuard was to be changed in place in an "
                "operation that is recorded for backward; make the view outside of the guard");
   const Tensor wide = ones({2}).expand({2, 2}).detach();
-  EXPECT_ERROR(
-      wide[0].mul_(x), kInvalidArgument,
-      "mul_: a view was to be changed in place in an operation that is recorded for "
-      "backward, but its base, of shape [2, 2] and strides [0, 1], is a leaf's view or has "
-      "several elements that are one in memory; clone() the view");
+  EXPECT_ERROR(wide[0].mul_(x), kInvalidArgument,
+               "mul_: a view was to be changed in place in an operation that is recorded for "
+               "backward, but its base, of shape [2, 2] and strides [0, 1], has several "
+               "elements that are one in memory; clone() the view");
   EXPECT_EQ(values<float>(wide), (Floats{1, 1, 1, 1}));
   EXPECT_EQ(values<float>(y), (Floats{2, 4}));
 }
@@ -415,7 +414,8 @@ TEST(RequiresGrad, IsForFloatingLeaves) {
   Tensor y = x * 2;
   EXPECT_FALSE(y.is_leaf());
   EXPECT_ERROR(y.requires_grad_(false), kInvalidArgument,
-               "requires_grad_: only leaves can be told; detach() a result to make it a leaf");
+               "requires_grad_: a result was told to require no gradients, which only a leaf can; "
+               "use its detach()");
   EXPECT_TRUE(y.detach().is_leaf());
   EXPECT_FALSE(y.detach().requires_grad());
 }
