@@ -262,9 +262,7 @@ bool Tensor::retains_grad() const {
 }
 
 Tensor Tensor::detach() const {
-  const TensorImpl& impl = get("detach");
-  return Tensor(
-      make_ref<TensorImpl>(impl.storage, impl.shape, impl.strides, impl.offset, impl.dtype));
+  return Tensor(get("detach").alias());
 }
 
 Tensor& Tensor::detach_() {

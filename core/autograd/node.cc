@@ -24,9 +24,7 @@ struct Graveyard {
 constinit thread_local Graveyard graveyard;
 
 Tensor without_history(const Tensor& tensor) {
-  const TensorImpl& impl = *tensor.impl();
-  return Tensor(
-      make_ref<TensorImpl>(impl.storage, impl.shape, impl.strides, impl.offset, impl.dtype));
+  return Tensor(tensor.impl()->alias());
 }
 
 }  // namespace

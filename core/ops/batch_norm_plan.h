@@ -2,13 +2,22 @@
 #pragma once
 
 #include "core/kernels/norm_args.h"
+#include "core/ops/layout.h"
 #include "core/ops/norm.h"
 
 namespace dl {
 
 struct BatchNormPlan {
   BatchNormArgs args;
-  MemoryFormat format = MemoryFormat::kContiguous;  // of the input, the result and the gradients
+  MemoryFormat format = MemoryFormat::kContiguous;    // of the input, the result and the gradients
+  MemoryFormat in_torch = MemoryFormat::kContiguous;  // of PyTorch's result
+
+  // For the result of an input that lies in `format`.
+  Tensor empty_result(const Tensor& x) const {
+    const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+    return format == MemoryFormat::kChannelsLast ? empty_image(x.sizes(), in_torch, like)
+                                                 : empty(x.sizes(), like);
+  }
 };
 
 // Checks the arguments of batch_norm, and throws what it throws (norm.h).

@@ -6,12 +6,6 @@
 namespace dl {
 namespace {
 
-MemoryFormat format_of(const Tensor& tensor, const Shape& shape) {
-  const bool channels_last =
-      tensor.is_channels_last() && !tensor.is_contiguous() && tensor.sizes() == shape;
-  return channels_last ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous;
-}
-
 DType dtype_of_number(DType result) {
   return is_floating(result) && size_of(result) < size_of(DType::kF32) ? DType::kF32 : result;
 }
@@ -63,16 +57,15 @@ Tensor operand_of(const Tensor& tensor, DType result) {
 
 Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view op) {
   const Device device = common_device(a, b, op);
-  const Shape shape = broadcast_shapes(a.sizes(), b.sizes(), op);
-  const MemoryFormat format = format_of(a, shape) == MemoryFormat::kChannelsLast
-                                  ? MemoryFormat::kChannelsLast
-                                  : format_of(b, shape);
-  return empty(shape, format, {.dtype = dtype, .device = device});
+  return empty_for(broadcast_shapes(a.sizes(), b.sizes(), op), {&a, &b}, dtype, device);
 }
 
 BinaryOperands prepare_operands(const Tensor& a, const Tensor& b, DType dtype,
                                 std::string_view op) {
-  return {operand_of(a, dtype), operand_of(b, dtype), place_for(a, b, dtype, op)};
+  // What is converted decides as it lies after that, as in PyTorch.
+  const Tensor left = operand_of(a, dtype);
+  const Tensor right = operand_of(b, dtype);
+  return {left, right, place_for(left, right, dtype, op)};
 }
 
 Tensor run_binary(BinaryFn fn, const BinaryOperands& operands) {
@@ -87,8 +80,9 @@ Tensor run_binary_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common
 Tensor run_comparison(BinaryFn fn, const Tensor& a, const Tensor& b) {
   const std::string_view name = facts(fn).name;
   const DType dtype = computed_in(fn, common_dtype(a, b, name));
-  return run_binary(
-      fn, {promoted_to(a, dtype), promoted_to(b, dtype), place_for(a, b, DType::kBool, name)});
+  const Tensor left = promoted_to(a, dtype);
+  const Tensor right = promoted_to(b, dtype);
+  return run_binary(fn, {left, right, place_for(left, right, DType::kBool, name)});
 }
 
 Tensor GradientShare::of(const Tensor& gradient) const {

@@ -168,8 +168,10 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
            args.padding[0], args.padding[1]);
   const Tensor x = laid_out(input, kLast);
   const Tensor w = laid_out(weight);
-  Tensor output = empty({input.size(0), weight.size(0), size[0], size[1]}, kLast,
-                        {.dtype = input.dtype(), .device = input.device()});
+  const bool last_in_torch = torch_format(input) == kLast || torch_format(weight) == kLast;
+  Tensor output = empty_image({input.size(0), weight.size(0), size[0], size[1]},
+                              last_in_torch ? kLast : MemoryFormat::kContiguous,
+                              {.dtype = input.dtype(), .device = input.device()});
   call<Op::kConv2d>(input.device(), x, w, bias.defined() ? laid_out(bias) : bias, args, output);
   if (auto* node = record<Conv2dBackward>(output, input, weight, bias)) {
     node->show_as(args.relu ? "ReluBackward0" : "ConvolutionBackward0");
@@ -203,7 +205,8 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
       args.padding[0], args.padding[1]);
   const Tensor x = laid_out(input, kLast);
   const Shape shape{input.size(0), input.size(1), size[0], size[1]};
-  Tensor output = empty(shape, kLast, {.dtype = input.dtype(), .device = input.device()});
+  Tensor output =
+      empty_image(shape, torch_format(input), {.dtype = input.dtype(), .device = input.device()});
   const Tensor winner = empty(shape, kLast, {.dtype = DType::kU16, .device = input.device()});
   call<Op::kMaxPool2d>(input.device(), x, args, output, winner);
   if (auto* node = record<MaxPool2dBackward>(output, input)) {

@@ -110,8 +110,10 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
                                   .groups = args.groups};
   const Tensor x = laid_out(input, kFiltered);
   const Tensor w = laid_out(weight);
-  Tensor output = empty({input.size(0), weight.size(1) * args.groups, along(0), along(1)},
-                        kFiltered, {.dtype = input.dtype(), .device = input.device()});
+  const bool last_in_torch = torch_format(input) == kFiltered || torch_format(weight) == kFiltered;
+  Tensor output = empty_image({input.size(0), weight.size(1) * args.groups, along(0), along(1)},
+                              last_in_torch ? kFiltered : MemoryFormat::kContiguous,
+                              {.dtype = input.dtype(), .device = input.device()});
   call<Op::kConv2dBackwardData>(input.device(), x, w, of_convolution, output);
   if (auto* node = record<ConvTranspose2dBackward>(output, input, weight)) {
     node->args = of_convolution;

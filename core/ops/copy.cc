@@ -42,6 +42,11 @@ struct FillBackward final : Node {
   }
 };
 
+bool lies_as(MemoryFormat format, const Shape& shape, const Strides& strides) {
+  return format == MemoryFormat::kChannelsLast ? is_channels_last(shape, strides)
+                                               : is_contiguous(shape, strides);
+}
+
 bool is_same_layout(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
          is_dense(a.sizes(), a.strides());
@@ -121,8 +126,11 @@ Tensor copied(const Tensor& input, Tensor result, ToOptions options = {}) {
 
 Tensor Tensor::contiguous(MemoryFormat format) const {
   get("contiguous");
-  if (format == MemoryFormat::kPreserve || is_contiguous(format)) return *this;
-  return clone(format);
+  if (format == MemoryFormat::kPreserve) return *this;
+  const TensorImpl& impl = *impl_;
+  const bool there = is_contiguous(format) &&
+                     (impl.lies_as_in_torch() || lies_as(format, impl.shape, impl.torch_strides()));
+  return there ? *this : clone(format);
 }
 
 Tensor Tensor::clone(MemoryFormat format) const {
@@ -133,10 +141,7 @@ Tensor Tensor::clone(MemoryFormat format) const {
 Tensor Tensor::to(DType wanted) const {
   get("to");
   if (wanted == dtype()) return *this;
-  const bool channels_last = is_channels_last() && !is_contiguous();
-  const Tensor result = copied(
-      *this, empty(sizes(), channels_last ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous,
-                   {.dtype = wanted, .device = device()}));
+  const Tensor result = copied(*this, empty_for(sizes(), {this}, wanted, device()));
   return is_floating(wanted) ? detail::shown_as(result, *this, "ToCopyBackward0") : result;
 }
 
@@ -147,6 +152,7 @@ Tensor Tensor::to(Device wanted, ToOptions options) const {
   const Shape& shape = form.sizes();
   Tensor result =
       as_strided(empty(shape, {.dtype = dtype(), .device = wanted}), shape, form.strides(), 0);
+  result.impl()->set_torch_strides(form.impl()->torch_strides());
   return copied(form, result, options);
 }
 
@@ -172,6 +178,7 @@ Tensor Tensor::pin_memory() const {
   const bool dense = is_dense(sizes(), strides());
   Tensor result = empty(sizes(), {.dtype = dtype(), .pin_memory = true});
   if (dense) result = as_strided(result, sizes(), strides(), 0);
+  if (dense) result.impl()->set_torch_strides(impl_->torch_strides());
   return copied(*this, result);
 }
 

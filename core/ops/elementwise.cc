@@ -69,7 +69,10 @@ Tensor unary(UnaryFn fn, const Tensor& input, const Parameters& parameters) {
   const UnaryFacts& row = facts(fn);
   check_defined(input, row.name, "the input");
   const Tensor operand = taken(input, row.takes, row.name);
-  const Tensor output = empty_like(operand);
+  // PyTorch's logsigmoid alone makes its result row-major.
+  const Tensor output = fn == UnaryFn::kLogSigmoid
+                            ? empty_like(operand, MemoryFormat::kContiguous)
+                            : empty_for(input.sizes(), {&input}, operand.dtype(), operand.device());
   call<Op::kUnary>(operand.device(), fn, operand, parameters, output);
   if (auto* node = record<UnaryNode>(output, operand)) fill(*node, fn, parameters, operand, output);
   return output;

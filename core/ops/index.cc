@@ -1,6 +1,9 @@
 #include "core/ops/index.h"
 
+#include <algorithm>
+
 #include "core/ops/common.h"
+#include "core/ops/layout.h"
 #include "core/tensor/promote.h"
 
 namespace dl {
@@ -79,7 +82,18 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   }
   const std::size_t d = wrap_dim(dim, tensors[0].sizes().size(), "cat");
   const Shape shape = joined_shape(tensors, d);
-  Tensor result = empty(shape, {.dtype = dtype, .device = tensors[0].device()});
+  const TensorOptions like{.dtype = dtype, .device = tensors[0].device()};
+  const auto all = [&](const auto& has) { return std::ranges::all_of(tensors, has); };
+  const bool last_in_torch =
+      all([](const Tensor& each) { return torch_format(each) == MemoryFormat::kChannelsLast; });
+  const bool last = last_in_torch || all([](const Tensor& each) {
+                      return each.is_channels_last() && !each.is_contiguous();
+                    });
+  Tensor result =
+      last ? empty_image(shape,
+                         last_in_torch ? MemoryFormat::kChannelsLast : MemoryFormat::kContiguous,
+                         like)
+           : empty(shape, like);
   std::int64_t start = 0;
   for (const Tensor& tensor : tensors) {
     const std::int64_t length = tensor.sizes()[d];

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "core/autograd/grad_mode.h"
+#include "core/ops/dispatch.h"
+#include "core/tensor/factories.h"
 #include "core/tensor/tensor.h"
 
 namespace dl {
@@ -11,6 +13,43 @@ inline Tensor laid_out(const Tensor& tensor, MemoryFormat format = MemoryFormat:
   if (tensor.is_contiguous(format)) return tensor;
   const NoGradGuard not_recorded;
   return tensor.contiguous(format);
+}
+
+// The format in which PyTorch computes with this image.
+inline MemoryFormat torch_format(const Tensor& tensor) {
+  return suggested_format(tensor.sizes(), tensor.impl()->torch_strides());
+}
+
+// Channels-last memory for a result of images that PyTorch lays out in the format `in_torch`.
+inline Tensor empty_image(const Shape& shape, MemoryFormat in_torch, const TensorOptions& options) {
+  Tensor image = empty(shape, MemoryFormat::kChannelsLast, options);
+  if (in_torch != MemoryFormat::kChannelsLast) {
+    image.impl()->set_torch_strides(contiguous_strides(shape));
+  }
+  return image;
+}
+
+// Memory for a result that lies as PyTorch's.
+inline Tensor empty_with(const Shape& shape, const Strides& strides, const TensorOptions& options) {
+  return as_strided(empty(shape, options), shape, strides, 0);
+}
+
+// Memory of its own order for a result that keeps a tensor's: gaps are closed, as empty_like does.
+// An image that is channels-last only here gives a row-major result.
+inline Tensor empty_as_torch(const Tensor& like, const Shape& shape, DType dtype) {
+  const Strides& strides = like.impl()->torch_strides();
+  return empty_with(shape, dense_strides(shape, {&strides, 1}),
+                    {.dtype = dtype, .device = like.device()});
+}
+
+// compute(memory), which writes row-major memory of the result's shape, then brings it into the
+// result.
+template <typename Compute>
+void through_row_major(const Tensor& result, const Compute& compute) {
+  if (result.is_contiguous()) return compute(result);
+  const Tensor rows = empty(result.sizes(), {.dtype = result.dtype(), .device = result.device()});
+  compute(rows);
+  call<Op::kCopy>(result.device(), rows, result);
 }
 
 // The rows [n, width] along the last dimension of a row-major tensor, in the same memory.

@@ -16,7 +16,9 @@ bool is_all_false(const Tensor& mask) {
 }
 
 Tensor filled_with(const Tensor& like, bool value) {
-  return full(like.sizes(), value, {.dtype = DType::kBool, .device = like.device()});
+  const Tensor result = empty_for(like.sizes(), {&like}, DType::kBool, like.device());
+  call<Op::kFill>(like.device(), result, value);
+  return result;
 }
 
 void check_one_dtype(const Tensor& a, const Tensor& b, std::string_view op) {
@@ -25,6 +27,14 @@ void check_one_dtype(const Tensor& a, const Tensor& b, std::string_view op) {
   DL_CHECK(a.dtype() == b.dtype(), kDType,
            "{}: one tensor is {}, the other {}; convert one of them with to()", op,
            name_of(a.dtype()), name_of(b.dtype()));
+}
+
+// fn(b, a), whose result lies as one of a and b.
+Tensor run_mirrored(BinaryFn fn, const Tensor& a, const Tensor& b, std::string_view op) {
+  const DType dtype = computed_in(fn, common_dtype(a, b, op));
+  const Tensor left = promoted_to(a, dtype);
+  const Tensor right = promoted_to(b, dtype);
+  return run_binary(fn, {right, left, place_for(left, right, DType::kBool, op)});
 }
 
 Tensor on_bits(BinaryFn fn, const Tensor& a, const Tensor& b) {
@@ -58,10 +68,10 @@ DL_COMPARISON(lt, kLt)
 DL_COMPARISON(le, kLe)
 #undef DL_COMPARISON
 Tensor gt(const Tensor& a, const Tensor& b) {
-  return lt(b, a);
+  return run_mirrored(BinaryFn::kLt, a, b, "gt");
 }
 Tensor ge(const Tensor& a, const Tensor& b) {
-  return le(b, a);
+  return run_mirrored(BinaryFn::kLe, a, b, "ge");
 }
 Tensor gt(const Tensor& a, Scalar b) {
   return gt(a, as_element(a, b, "gt"));

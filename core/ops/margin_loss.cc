@@ -71,7 +71,7 @@ Tensor soft_margin_loss(const Tensor& input, const Tensor& target,
   constexpr std::string_view kOp = "soft_margin_loss";
   check_loss_input(input, kOp, options.reduction);
   check_operand(input, target, kOp, "the target");
-  return reduced(log1p(exp(-target * input)), options.reduction);
+  return reduced(log1p(exp(-(input * target))), options.reduction);
 }
 
 Tensor multilabel_soft_margin_loss(const Tensor& input, const Tensor& target,

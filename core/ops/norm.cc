@@ -100,12 +100,14 @@ Tensor laid_out_or_none(const Tensor& tensor) {
 
 // Arguments are checked.
 Tensor row_norm(const RowNormArgs& args, const Tensor& input, const Tensor& weight,
-                const Tensor& bias) {
+                const Tensor& bias, MemoryFormat format = MemoryFormat::kContiguous) {
   const Tensor x = laid_out(input);
   const Tensor w = laid_out_or_none(weight);
-  Tensor y = empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(x.sizes(), format, {.dtype = x.dtype(), .device = x.device()});
   const Tensor stats = empty({args.rows, 2}, {.dtype = stats_dtype(x), .device = x.device()});
-  call<Op::kRowNorm>(x.device(), args, x, w, laid_out_or_none(bias), y, stats);
+  through_row_major(y, [&](const Tensor& out) {
+    call<Op::kRowNorm>(x.device(), args, x, w, laid_out_or_none(bias), out, stats);
+  });
   if (auto* node = record<RowNormBackward>(y, input, weight, bias)) {
     node->args = args;
     node->keep(x, stats, w, bias);
@@ -170,7 +172,7 @@ Tensor rms_norm(const Tensor& input, const Shape& shape, const Tensor& weight,
   args.eps = eps.value_or(epsilon_of(input.dtype()));
   args.centered = false;
   check_of_channels(weight, input, shape, "rms_norm", "weight");
-  return row_norm(args, input, weight, {});
+  return row_norm(args, input, weight, {}, torch_format(input));
 }
 
 Tensor group_norm(const Tensor& input, std::int64_t groups, const Tensor& weight,
@@ -192,7 +194,7 @@ Tensor group_norm(const Tensor& input, std::int64_t groups, const Tensor& weight
                    .channels = input.size(1) / groups,
                    .eps = eps};
   for (std::int64_t d = 2; d < input.dim(); ++d) args.inner *= input.size(d);
-  return row_norm(args, input, weight, bias);
+  return row_norm(args, input, weight, bias, torch_format(input));
 }
 
 BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
@@ -219,7 +221,9 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                               .momentum = options.momentum,
                               .eps = options.eps}};
   for (std::int64_t d = 2; d < input.dim(); ++d) plan.args.places *= input.size(d);
-  const bool image = input.dim() == 4 && input.is_channels_last() && !input.is_contiguous();
+  const bool image = (input.is_channels_last() && !input.is_contiguous()) ||
+                     torch_format(input) == MemoryFormat::kChannelsLast;
+  plan.in_torch = torch_format(input);
   plan.args.channels_last = image || plan.args.places == 1;
   if (image) plan.format = MemoryFormat::kChannelsLast;
   return plan;
@@ -242,7 +246,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   // An empty batch leaves the running statistics unchanged.
   const bool moves = options.training && running_mean.defined() && input.numel() > 0;
   const bool given = moves || !options.training;
-  Tensor y = empty(x.sizes(), plan.format, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = plan.empty_result(x);
   const Tensor stats = empty({3, input.size(1)}, {.dtype = stats_dtype(x), .device = x.device()});
   call<Op::kBatchNorm>(x.device(), args, x, w, laid_out_or_none(bias),
                        given ? running_mean : Tensor(), given ? running_var : Tensor(), y, stats);

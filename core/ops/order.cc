@@ -7,6 +7,7 @@
 #include "core/ops/common.h"
 #include "core/ops/index.h"
 #include "core/ops/indexing.h"
+#include "core/ops/layout.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reduce_gradient.h"
 
@@ -56,9 +57,19 @@ std::pair<Tensor, Tensor> ordered(const Tensor& input, std::int64_t dim, std::in
   const auto d = static_cast<std::size_t>(dim);
   Shape shape = input.sizes();
   shape[d] = wanted;
-  const Tensor values = empty(shape, {.dtype = input.dtype(), .device = input.device()});
-  const Tensor indices = empty(shape, {.dtype = DType::kI64, .device = input.device()});
-  call<op>(input.device(), input, dim, descending, values, indices);
+  // A sorted tensor keeps its order of memory; the first few are row-major.
+  const bool keeps = op == Op::kSort && shape.size() > 1;
+  const auto place = [&](DType dtype) {
+    return keeps ? empty_as_torch(input, shape, dtype)
+                 : empty(shape, {.dtype = dtype, .device = input.device()});
+  };
+  const Tensor values = place(input.dtype());
+  const Tensor indices = place(DType::kI64);
+  through_row_major(values, [&](const Tensor& sorted) {
+    through_row_major(indices, [&](const Tensor& places) {
+      call<op>(input.device(), input, dim, descending, sorted, places);
+    });
+  });
   if (is_floating(values.dtype())) {
     if (auto* node = record<OrderBackward>(values, input)) {
       node->operation = info(op).name;
@@ -230,7 +241,9 @@ std::pair<Tensor, Tensor> kthvalue(const Tensor& input, std::int64_t k, std::int
   const auto last = [&](const Tensor& from) {
     return options.keepdim ? from.narrow(at, k - 1, 1) : from.select(at, k - 1);
   };
-  return {detail::shown_as(last(values), input, "KthvalueBackward0"), last(indices).clone()};
+  return {
+      detail::shown_as(last(values).clone(MemoryFormat::kContiguous), input, "KthvalueBackward0"),
+      last(indices).clone(MemoryFormat::kContiguous)};
 }
 
 Unique unique(const Tensor& input, UniqueOptions options) {

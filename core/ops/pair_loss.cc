@@ -63,6 +63,25 @@ const char* shown_loss(PairLoss fn, Reduction reduction) noexcept {
   return is_l1 ? "AbsBackward0" : fn == PairLoss::kKlDiv ? "SubBackward0" : "MulBackward0";
 }
 
+// For a loss of each pair: as PyTorch's results lie, some of which it composes of operations that
+// begin with the target.
+Tensor place_of_losses(PairLoss fn, const Tensor& input, const Tensor& target) {
+  const auto place = [&](std::initializer_list<const Tensor*> operands) {
+    return empty_for(input.sizes(), operands, input.dtype(), input.device());
+  };
+  switch (fn) {
+    case PairLoss::kBce:
+      return place({&input});
+    case PairLoss::kBceWithLogits:
+      return place({&target});
+    case PairLoss::kKlDiv:
+    case PairLoss::kKlDivLog:
+      return place({&target, &input});
+    default:
+      return place({&input, &target});
+  }
+}
+
 // What a loss has beside input and target.
 struct PairLossCall {
   Reduction reduction = Reduction::kMean;
@@ -115,9 +134,12 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
   const bool reduced = given.reduction != Reduction::kNone;
   const PairLossArgs args{
       .a = given.a, .reduced = reduced, .divisor = divisor_of(x, given.reduction)};
-  Tensor loss = empty(reduced ? Shape() : x.sizes(), {.dtype = x.dtype(), .device = x.device()});
-  const std::int64_t bad =
-      call<Op::kPairLoss>(x.device(), fn, x, t, weight, pos_weight, args, loss);
+  Tensor loss = reduced ? empty({}, {.dtype = x.dtype(), .device = x.device()})
+                        : place_of_losses(fn, input, target);
+  std::int64_t bad = -1;
+  through_row_major(loss, [&](const Tensor& out) {
+    bad = call<Op::kPairLoss>(x.device(), fn, x, t, weight, pos_weight, args, out);
+  });
   DL_CHECK(bad < 0, kInvalidArgument,
            "{}: element {} of the {} is no probability, 0 to 1; "
            "binary_cross_entropy_with_logits takes any number",

@@ -55,7 +55,7 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, AddmmOptions
   const Tensor product = matmul(a, b);
   const Tensor scaled = options.alpha == 1 ? product : mul(product, options.alpha);
   if (options.beta == 0) return detail::shown_as(scaled, input, kShown);
-  return detail::shown_as(add(options.beta == 1 ? input : mul(input, options.beta), scaled), input,
+  return detail::shown_as(add(scaled, options.beta == 1 ? input : mul(input, options.beta)), input,
                           kShown);
 }
 

@@ -34,8 +34,8 @@ void check_images(const Tensor& input, std::string_view op) {
 
 Tensor run_taps(const Tensor& input, const Taps2d& taps, const char* grad_fn) {
   const Tensor x = laid_out(input, kImagesLast);
-  Tensor y = empty({x.size(0), x.size(1), taps.rows.outputs(), taps.columns.outputs()}, kImagesLast,
-                   {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty_image({x.size(0), x.size(1), taps.rows.outputs(), taps.columns.outputs()},
+                         torch_format(input), {.dtype = x.dtype(), .device = x.device()});
   call<Op::kTaps2d>(x.device(), taps, x, y);
   if (auto* node = record<TapsBackward>(y, input)) {
     node->show_as(grad_fn);

@@ -312,20 +312,20 @@ Tensor& scatter_add_(Tensor& input, std::int64_t dim, const Tensor& index, const
 
 Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
   check_defined(input, "scatter", "the input");
-  Tensor result = input.clone();
+  Tensor result = input.clone(MemoryFormat::kContiguous);
   return scatter_(result, dim, index, source);
 }
 
 Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
   check_defined(input, "scatter", "the input");
-  Tensor result = input.clone();
+  Tensor result = input.clone(MemoryFormat::kContiguous);
   return scatter_(result, dim, index, value);
 }
 
 Tensor scatter_add(const Tensor& input, std::int64_t dim, const Tensor& index,
                    const Tensor& source) {
   check_defined(input, "scatter_add", "the input");
-  Tensor result = input.clone();
+  Tensor result = input.clone(MemoryFormat::kContiguous);
   return scatter_add_(result, dim, index, source);
 }
 
@@ -388,7 +388,7 @@ Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const T
 Tensor index_add(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
                  Scalar alpha) {
   check_defined(input, "index_add", "the input");
-  Tensor result = input.clone();
+  Tensor result = input.clone(MemoryFormat::kContiguous);
   return index_add_(result, dim, index, source, alpha);
 }
 
@@ -400,7 +400,7 @@ Tensor index_copy(const Tensor& input, std::int64_t dim, const Tensor& index,
   const Tensor places = index_of_elements(input, d, index);
   DL_CHECK(source.sizes() == places.sizes(), kShape, "{}: the source has shape {}, wanted {}",
            kName, source.sizes().str(), places.sizes().str());
-  Tensor result = input.clone();
+  Tensor result = input.clone(MemoryFormat::kContiguous);
   write_scatter(result, static_cast<std::int64_t>(d), places, source, PlaceWrite::kSet, kName);
   return detail::shown_as(result, input, "IndexCopyBackward0");
 }

@@ -7,6 +7,7 @@
 #include "core/ops/common.h"
 #include "core/ops/index.h"
 #include "core/ops/indexing.h"
+#include "core/ops/layout.h"
 #include "core/ops/numeric.h"
 
 namespace dl {
@@ -315,6 +316,8 @@ Tensor flip(const Tensor& input, const Dims& dims) {
     result = index_select(is_copy ? result : input, dim, backwards);
     is_copy = true;
   }
+  Tensor placed = empty_as_torch(input, input.sizes(), input.dtype());
+  if (!placed.is_contiguous()) result = placed.copy_(result);
   return detail::shown_as(result, input, "FlipBackward0");
 }
 
@@ -343,13 +346,13 @@ Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims) {
 }
 
 Tensor tril(const Tensor& input, std::int64_t diagonal) {
-  return detail::shown_as(where(lower_mask(input, diagonal, "tril"), input, false), input,
-                          "TrilBackward0");
+  const Tensor mask = lower_mask(input, diagonal, "tril");
+  return detail::shown_as(where(mask, input.contiguous(), false), input, "TrilBackward0");
 }
 
 Tensor triu(const Tensor& input, std::int64_t diagonal) {
-  return detail::shown_as(where(lower_mask(input, diagonal - 1, "triu"), false, input), input,
-                          "TriuBackward0");
+  const Tensor mask = lower_mask(input, diagonal - 1, "triu");
+  return detail::shown_as(where(mask, false, input.contiguous()), input, "TriuBackward0");
 }
 
 Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {
@@ -397,7 +400,10 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
     for (std::size_t i = 0; i < pads.size(); i += 2) {
       result = pad_by_index(result, rank - 1 - i / 2, pads[i], pads[i + 1], mode);
     }
-    return detail::shown_as(result, input, shown_pad(mode, pads.size() / 2));
+    // PyTorch composes the circular form of operations that are row-major.
+    const auto format =
+        mode == PadMode::kCircular ? MemoryFormat::kContiguous : torch_format(input);
+    return detail::shown_as(result.contiguous(format), input, shown_pad(mode, pads.size() / 2));
   }
   Tensor inner = input;
   Shape shape = input.sizes();
@@ -416,7 +422,10 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
     const std::int64_t start = std::max<std::int64_t>(0, before);
     places[d] = indexing::Slice(start, start + std::max<std::int64_t>(0, last - first));
   }
-  Tensor result = full(shape, value, {.dtype = input.dtype(), .device = input.device()});
+  check_storable(value, input.dtype(), "pad");
+  Tensor result =
+      empty(shape, torch_format(input), {.dtype = input.dtype(), .device = input.device()});
+  result.fill_(value);
   return detail::shown_as(index_put_(result, places, inner), input, "ConstantPadNdBackward0");
 }
 
@@ -437,9 +446,11 @@ Tensor pixel_shuffle(const Tensor& input, std::int64_t upscale_factor) {
   shape[shape.size() - 1] = w * r;
   std::int64_t lead = 1;
   for (std::size_t d = 0; d + 3 < shape.size(); ++d) lead *= shape[d];
-  return detail::shown_as(
-      input.reshape({lead, c, r, r, h, w}).permute({0, 1, 4, 2, 5, 3}).reshape(shape), input,
-      "PixelShuffleBackward0");
+  return detail::shown_as(input.reshape({lead, c, r, r, h, w})
+                              .permute({0, 1, 4, 2, 5, 3})
+                              .reshape(shape)
+                              .contiguous(torch_format(input)),
+                          input, "PixelShuffleBackward0");
 }
 
 Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor) {
@@ -459,9 +470,11 @@ Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor) {
   shape[shape.size() - 1] = w;
   std::int64_t lead = 1;
   for (std::size_t d = 0; d + 3 < shape.size(); ++d) lead *= shape[d];
-  return detail::shown_as(
-      input.reshape({lead, c, h, r, w, r}).permute({0, 1, 3, 5, 2, 4}).reshape(shape), input,
-      "PixelUnshuffleBackward0");
+  return detail::shown_as(input.reshape({lead, c, h, r, w, r})
+                              .permute({0, 1, 3, 5, 2, 4})
+                              .reshape(shape)
+                              .contiguous(torch_format(input)),
+                          input, "PixelUnshuffleBackward0");
 }
 
 }  // namespace dl

@@ -108,7 +108,7 @@ Tensor sync_batch_norm(const Tensor& input, const Tensor& running_mean, const Te
     move_running(running_mean, whole.mean, options.momentum);
     move_running(running_var, whole.variance * (n / (n - 1)), options.momentum);
   }
-  Tensor y = empty(x.sizes(), plan.format, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = plan.empty_result(x);
   const Tensor stats = empty({3, plan.args.channels},
                              {.dtype = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32});
   BatchNormArgs by_given = plan.args;

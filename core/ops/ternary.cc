@@ -100,21 +100,22 @@ void check_condition(const Tensor& condition, std::string_view op, std::string_v
            name_of(condition.dtype()));
 }
 
-// The row of three operands, into a new tensor; not recorded.
+// The row of three operands, which it promotes to `dtype`, into a new tensor; not recorded.
 Tensor run_ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c, DType dtype,
                    const Parameters& parameters = {}) {
   const std::string_view op = facts(fn).name;
   const Device device = common_device(a.is_cuda() || a.dim() > 0 ? a : b, c, op);
   const Shape shape = broadcast_shapes(broadcast_shapes(a.sizes(), b.sizes(), op), c.sizes(), op);
-  const Tensor out = empty(shape, {.dtype = dtype, .device = device});
-  call<Op::kTernary>(device, fn, a, b, c, parameters, out);
+  const Tensor out = empty_for(shape, {&a, &b, &c}, dtype, device);
+  const Tensor first = fn == TernaryFn::kWhere ? a : operand_of(a, dtype);  // else a condition
+  call<Op::kTernary>(device, fn, first, operand_of(b, dtype), operand_of(c, dtype), parameters,
+                     out);
   return out;
 }
 
 Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b, DType dtype) {
   check_condition(condition, "where", "the condition");
-  const Tensor out =
-      run_ternary(TernaryFn::kWhere, condition, operand_of(a, dtype), operand_of(b, dtype), dtype);
+  const Tensor out = run_ternary(TernaryFn::kWhere, condition, a, b, dtype);
   if (auto* node = record_binary<WhereBackward>(out, a, b)) node->save(condition);
   return out;
 }
@@ -141,8 +142,7 @@ Tensor addc(TernaryFn fn, const Tensor& input, const Tensor& a, const Tensor& b,
   check_fits(value, dtype, op);
   const Parameters factor{.a = value.as_double(),
                           .whole = static_cast<std::int64_t>(value.to<std::uint64_t>())};
-  const Tensor out = run_ternary(fn, operand_of(input, dtype), operand_of(a, dtype),
-                                 operand_of(b, dtype), dtype, factor);
+  const Tensor out = run_ternary(fn, input, a, b, dtype, factor);
   if (!is_floating(dtype)) return out;
   if (auto* node = record_three<AddcBackward>(out, input, a, b)) {
     node->fn = fn;
@@ -206,8 +206,7 @@ Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
   check_defined(weight, "lerp", "the weight");
   if (weight.dim() > 0) dtype = promote_types(dtype, weight.dtype(), "lerp");
   computed_dtype(dtype, Takes::kFloating, "lerp");
-  const Tensor out = run_ternary(TernaryFn::kLerp, operand_of(a, dtype), operand_of(b, dtype),
-                                 operand_of(weight, dtype), dtype);
+  const Tensor out = run_ternary(TernaryFn::kLerp, a, b, weight, dtype);
   if (auto* node = record_three<LerpBackward>(out, a, b, weight)) node->show_as("LerpBackward1");
   return out;
 }
@@ -275,8 +274,7 @@ Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
   const DType dtype =
       promote_types(common_dtype(input, min, "clamp"), common_dtype(input, max, "clamp"), "clamp");
   computed_dtype(dtype, Takes::kNumbers, "clamp");
-  const Tensor out = run_ternary(TernaryFn::kBetween, operand_of(input, dtype),
-                                 operand_of(min, dtype), operand_of(max, dtype), dtype);
+  const Tensor out = run_ternary(TernaryFn::kBetween, input, min, max, dtype);
   record_three<ClampBackward>(out, input, min, max);
   return out;
 }
@@ -339,13 +337,13 @@ Tensor& masked_fill_(Tensor& input, const Tensor& mask, Scalar value) {
 
 Tensor masked_fill(const Tensor& input, const Tensor& mask, Scalar value) {
   check_defined(input, "masked_fill", "the input");
-  Tensor result = input.clone();
+  Tensor result = input.clone(MemoryFormat::kContiguous);
   return masked_fill_(result, mask, value);
 }
 
 Tensor masked_fill(const Tensor& input, const Tensor& mask, const Tensor& value) {
   check_defined(input, "masked_fill", "the input");
-  Tensor result = input.clone();
+  Tensor result = input.clone(MemoryFormat::kContiguous);
   return masked_fill_(result, mask, value);
 }
 

@@ -114,11 +114,14 @@ bool may_overlap_itself(const Shape& shape, const Strides& strides) {
   return false;
 }
 
-Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
-                 std::int64_t offset) {
-  Tensor view(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
+// `steps(strides)` gives the view's strides from the base's.
+template <typename Steps>
+Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset, const Steps& steps) {
+  Tensor view(
+      make_ref<TensorImpl>(base.storage(), shape, steps(base.strides()), offset, base.dtype()));
   TensorImpl& impl = *view.impl();
   const TensorImpl& from = *base.impl();
+  if (!from.lies_as_in_torch()) impl.set_torch_strides(steps(from.torch_strides()));
   // A leaf that is a view has a gradient of its own, and ends the chain.
   const bool is_bottom = !from.base || (from.requires_grad && base.is_leaf());
   impl.base = is_bottom ? Ref<TensorImpl>(base.impl()) : from.base;
@@ -128,9 +131,10 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
 }
 
 // A view whose gradient is only reshaped on its way back.
-Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides,
+template <typename Steps>
+Tensor reshaped(const Tensor& base, const Shape& shape, const Steps& steps,
                 const char* grad_fn = "ViewBackward0") {
-  Tensor view = make_view(base, shape, strides, base.storage_offset());
+  Tensor view = make_view(base, shape, base.storage_offset(), steps);
   if (auto* node = record<ReshapeBackward>(view, base)) {
     node->shape = base.sizes();
     node->show_as(grad_fn);
@@ -138,15 +142,22 @@ Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides,
   return view;
 }
 
+// The strides of a tensor that is reshaped and had `from`: those of a view, or of a copy.
+Strides seen_as(const Tensor& tensor, const Strides& from, const Shape& target) {
+  const std::optional<Strides> steps = view_strides(tensor.sizes(), from, target);
+  return steps ? *steps : contiguous_strides(target);
+}
+
 // `order[d]` is the dimension of base that becomes d.
 Tensor permuted(const Tensor& base, const Dims& order) {
-  Shape shape(order.size(), 0);
-  Strides steps(order.size(), 0);
-  for (std::size_t d = 0; d < order.size(); ++d) {
-    shape[d] = base.sizes()[static_cast<std::size_t>(order[d])];
-    steps[d] = base.strides()[static_cast<std::size_t>(order[d])];
-  }
-  Tensor view = make_view(base, shape, steps, base.storage_offset());
+  const auto in_order = [&](const Dims& from) {
+    Dims result(order.size(), 0);
+    for (std::size_t d = 0; d < order.size(); ++d) {
+      result[d] = from[static_cast<std::size_t>(order[d])];
+    }
+    return result;
+  };
+  Tensor view = make_view(base, in_order(base.sizes()), base.storage_offset(), in_order);
   if (auto* node = record<PermuteBackward>(view, base)) {
     node->inverse = Dims(order.size(), 0);
     for (std::size_t d = 0; d < order.size(); ++d) {
@@ -160,16 +171,15 @@ Tensor permuted(const Tensor& base, const Dims& order) {
 Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int64_t size,
                std::int64_t step, bool drop) {
   Shape shape = base.sizes();
-  Strides steps = base.strides();
   shape[dim] = size;
   if (size < 2) step = 1;  // it is never taken, and may be any number
-  steps[dim] *= step;
   const std::int64_t offset = base.storage_offset() + first * base.strides()[dim];
-  if (drop) {
-    shape.erase(dim);
-    steps.erase(dim);
-  }
-  Tensor view = make_view(base, shape, steps, offset);
+  if (drop) shape.erase(dim);
+  Tensor view = make_view(base, shape, offset, [&](Strides steps) {
+    steps[dim] *= step;
+    if (drop) steps.erase(dim);
+    return steps;
+  });
   if (auto* node = record<PartBackward>(view, base)) {
     node->shape = base.sizes();
     node->part_shape = shape;
@@ -285,16 +295,22 @@ Tensor Tensor::view(const Shape& shape) const {
            "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use "
            "reshape",
            sizes().str(), strides().str(), target.str());
-  return reshaped(*this, target, *steps);
+  return reshaped(*this, target, [&](const Strides& from) {
+    return &from == &strides() ? *steps : seen_as(*this, from, target);
+  });
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
   get("reshape");
   const Shape target = infer_shape(shape, numel(), "reshape");
   const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
-  if (steps) return reshaped(*this, target, *steps);
-  return detail::shown_as(clone(MemoryFormat::kContiguous).view(target), *this,
-                          "UnsafeViewBackward0");
+  const auto seen = [&](const Strides& from) {
+    return &from == &strides() && steps ? *steps : seen_as(*this, from, target);
+  };
+  if (steps) return reshaped(*this, target, seen);
+  const Tensor copy = clone(MemoryFormat::kContiguous).view(target);
+  if (!impl_->lies_as_in_torch()) copy.impl()->set_torch_strides(seen(impl_->torch_strides()));
+  return detail::shown_as(copy, *this, "UnsafeViewBackward0");
 }
 
 Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
@@ -403,45 +419,45 @@ Tensor Tensor::expand(const Shape& shape) const {
     DL_CHECK(target[d] >= 0, kShape, "expand: a size of the shape {} is negative", shape.str());
   }
   element_count(target, "expand");
-  Tensor view =
-      make_view(*this, target, broadcast_strides(sizes(), strides(), target), storage_offset());
+  Tensor view = make_view(*this, target, storage_offset(), [&](const Strides& steps) {
+    return broadcast_strides(sizes(), steps, target);
+  });
   if (auto* node = record<ExpandBackward>(view, *this)) node->shape = sizes();
   return view;
 }
 
 Tensor Tensor::squeeze() const {
   get("squeeze");
-  Shape shape;
-  Strides steps;
-  for (std::size_t d = 0; d < rank(); ++d) {
-    if (sizes()[d] == 1) continue;
-    shape.push_back(sizes()[d]);
-    steps.push_back(strides()[d]);
-  }
-  return reshaped(*this, shape, steps, "SqueezeBackward0");
+  const auto kept = [&](const Dims& from) {
+    Dims result;
+    for (std::size_t d = 0; d < rank(); ++d) {
+      if (sizes()[d] != 1) result.push_back(from[d]);
+    }
+    return result;
+  };
+  return reshaped(*this, kept(sizes()), kept, "SqueezeBackward0");
 }
 
 Tensor Tensor::squeeze(std::int64_t dim) const {
   get("squeeze");
   const std::size_t d = wrap_dim(dim, rank(), "squeeze");
-  Shape shape = sizes();
-  Strides steps = strides();
-  if (rank() > 0 && shape[d] == 1) {
-    shape.erase(d);
-    steps.erase(d);
-  }
-  return reshaped(*this, shape, steps, "SqueezeBackward1");
+  const auto kept = [&](Dims from) {
+    if (rank() > 0 && sizes()[d] == 1) from.erase(d);
+    return from;
+  };
+  return reshaped(*this, kept(sizes()), kept, "SqueezeBackward1");
 }
 
 Tensor Tensor::unsqueeze(std::int64_t dim) const {
   get("unsqueeze");
   const std::size_t d = wrap_dim(dim, rank() + 1, "unsqueeze");
   Shape shape = sizes();
-  Strides steps = strides();
-  const std::int64_t step = d < rank() ? shape[d] * steps[d] : 1;
   shape.insert(d, 1);
-  steps.insert(d, step);
-  return reshaped(*this, shape, steps, "UnsqueezeBackward0");
+  const auto widened = [&](Strides steps) {
+    steps.insert(d, d < rank() ? sizes()[d] * steps[d] : 1);
+    return steps;
+  };
+  return reshaped(*this, shape, widened, "UnsqueezeBackward0");
 }
 
 }  // namespace dl

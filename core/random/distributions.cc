@@ -45,15 +45,23 @@ double normal_sample(Generator::Locked& stream) noexcept {
   return radius * std::cos(theta);
 }
 
+void check_std(double std) {
+  DL_CHECK(std >= 0, kInvalidArgument, "normal: got std = {}, wanted at least 0", std);
+}
+
+template <typename T>
+void normal_pairs(std::span<T> out, double mean, double std, Generator& generator) {
+  check_std(std);
+  Generator::Locked stream(generator);
+  for (T& value : out) value = static_cast<T>(std::fma(normal_sample(stream), std, mean));
+}
+
 template <typename T>
 void normal(std::span<T> out, double mean, double std, Generator& generator,
             bool draws_rest_twice = true) {
-  DL_CHECK(std >= 0, kInvalidArgument, "normal: got std = {}, wanted at least 0", std);
+  if (out.size() < kNormalBlock) return normal_pairs(out, mean, std, generator);
+  check_std(std);
   Generator::Locked stream(generator);
-  if (out.size() < kNormalBlock) {
-    for (T& value : out) value = static_cast<T>(std::fma(normal_sample(stream), std, mean));
-    return;
-  }
   const std::size_t whole = out.size() / kNormalBlock * kNormalBlock;
   for (T& value : out.first(draws_rest_twice ? out.size() : whole)) value = unit<T>(stream);
   normal_from_uniform(out.data(), whole / kNormalBlock, static_cast<T>(mean), static_cast<T>(std));
@@ -91,6 +99,14 @@ void fill_normal(std::span<float> out, double mean, double std, Generator& gener
 
 void fill_normal(std::span<double> out, double mean, double std, Generator& generator) {
   normal(out, mean, std, generator);
+}
+
+void fill_normal_pairs(std::span<float> out, double mean, double std, Generator& generator) {
+  normal_pairs(out, mean, std, generator);
+}
+
+void fill_normal_pairs(std::span<double> out, double mean, double std, Generator& generator) {
+  normal_pairs(out, mean, std, generator);
 }
 
 void fill_normal_to_round(std::span<float> out, double mean, double std, Generator& generator) {

@@ -28,6 +28,11 @@ void fill_uniform(std::span<double> out, double low, double high, Generator& gen
 void fill_normal(std::span<float> out, double mean, double std, Generator& generator);
 void fill_normal(std::span<double> out, double mean, double std, Generator& generator);
 
+// As fill_normal of fewer than 16 elements, whatever the size: how PyTorch draws what is not
+// row-major.
+void fill_normal_pairs(std::span<float> out, double mean, double std, Generator& generator);
+void fill_normal_pairs(std::span<double> out, double mean, double std, Generator& generator);
+
 // The floats that PyTorch rounds to f16 or bf16: those of fill_normal, but for a size of more than
 // 16 that 16 does not divide, where numbers of the rest are drawn once and not twice.
 void fill_normal_to_round(std::span<float> out, double mean, double std, Generator& generator);

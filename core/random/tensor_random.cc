@@ -19,15 +19,14 @@ TensorOptions like(const Tensor& tensor) {
   return {.dtype = tensor.dtype(), .device = tensor.device()};
 }
 
-// A floating tensor that `fill(span)` fills. PyTorch draws f16 and bf16 in f32 and rounds:
+// `fill(span)` fills a floating tensor. PyTorch draws f16 and bf16 in f32 and rounds:
 // `fill_to_round(span)` fills those floats.
 template <typename Fill, typename FillToRound>
-Tensor floating(const Shape& shape, TensorOptions options, const char* op, const Fill& fill,
-                const FillToRound& fill_to_round) {
-  const bool requires_grad = std::exchange(options.requires_grad, false);
-  Tensor result = empty(shape, options);
-  visit_floating(result.dtype(), op, [&]<typename T>() {
-    const std::span<T> out = elements<T>(result);
+void fill_floating(const Tensor& tensor, const char* op, const Fill& fill,
+                   const FillToRound& fill_to_round) {
+  const Tensor memory = detail::draw_memory(tensor);
+  visit_floating(tensor.dtype(), op, [&]<typename T>() {
+    const std::span<T> out = elements<T>(memory);
     if constexpr (kIsReduced<T>) {
       std::vector<float> wide(out.size());
       fill_to_round(std::span(wide));
@@ -36,48 +35,90 @@ Tensor floating(const Shape& shape, TensorOptions options, const char* op, const
       fill(out);
     }
   });
+  if (!memory.is_same(tensor)) Tensor(tensor).copy_(memory);
+}
+
+void fill_uniform(const Tensor& tensor, Generator& generator) {
+  const auto fill = [&]<typename T>(std::span<T> out) {
+    random::fill_uniform(out, 0.0, 1.0, generator);
+  };
+  fill_floating(tensor, "rand", fill, fill);
+  visit_floating(tensor.dtype(), "rand", [&]<typename T>() {
+    if constexpr (kIsReduced<T>) {
+      // Rounding to fewer bits may reach the end that is not in the range; PyTorch starts over at
+      // 0.
+      for (T& value : elements<T>(tensor)) {
+        if (float{value} == 1.0F) value = T(0.0F);
+      }
+    }
+  });
+}
+
+void fill_normal(const Tensor& tensor, Generator& generator) {
+  const auto pairs = [&]<typename T>(std::span<T> out) {
+    random::fill_normal_pairs(out, 0.0, 1.0, generator);
+  };
+  if (!detail::draws_blocks(tensor)) return fill_floating(tensor, "randn", pairs, pairs);
+  fill_floating(
+      tensor, "randn",
+      [&]<typename T>(std::span<T> out) { random::fill_normal(out, 0.0, 1.0, generator); },
+      [&](std::span<float> out) { random::fill_normal_to_round(out, 0.0, 1.0, generator); });
+}
+
+// fill(tensor, generator), on new memory.
+template <typename Fill>
+Tensor filled(const Shape& shape, TensorOptions options, Generator& generator, const Fill& fill) {
+  const bool requires_grad = std::exchange(options.requires_grad, false);
+  Tensor result = empty(shape, options);
+  fill(result, generator);
   if (requires_grad) result.requires_grad_();
   return result;
 }
 
 }  // namespace
 
+Tensor detail::draw_memory(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  if (impl.contiguous && impl.lies_as_in_torch()) return tensor;
+  const Strides order = dense_strides(impl.shape, {&impl.torch_strides(), 1});
+  if (are_same_places(impl.shape, order, impl.strides)) return tensor;
+  return as_strided(empty(impl.shape, like(tensor)), impl.shape, order, 0);
+}
+
+bool detail::draws_blocks(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  return is_contiguous(impl.shape, impl.torch_strides());
+}
+
 Tensor rand(const Shape& shape, TensorOptions options, Generator& generator) {
   if (options.device.type != DeviceType::kCPU) {
     return detail::philox_rand(shape, options, generator);
   }
-  const auto fill = [&]<typename T>(std::span<T> out) {
-    random::fill_uniform(out, 0.0, 1.0, generator);
-  };
-  Tensor result = floating(shape, options, "rand", fill, fill);
-  visit_floating(result.dtype(), "rand", [&]<typename T>() {
-    if constexpr (kIsReduced<T>) {
-      // Rounding to fewer bits may reach the end that is not in the range; PyTorch starts over at
-      // 0.
-      for (T& value : elements<T>(result)) {
-        if (float{value} == 1.0F) value = T(0.0F);
-      }
-    }
-  });
-  return result;
+  return filled(shape, options, generator, fill_uniform);
 }
 
 Tensor rand_like(const Tensor& tensor, Generator& generator) {
-  return rand(tensor.sizes(), like(tensor), generator);
+  if (tensor.device().type != DeviceType::kCPU)
+    return rand(tensor.sizes(), like(tensor), generator);
+  Tensor result = empty_like(tensor);
+  fill_uniform(result, generator);
+  return result;
 }
 
 Tensor randn(const Shape& shape, TensorOptions options, Generator& generator) {
   if (options.device.type != DeviceType::kCPU) {
     return detail::philox_randn(shape, options, generator);
   }
-  return floating(
-      shape, options, "randn",
-      [&]<typename T>(std::span<T> out) { random::fill_normal(out, 0.0, 1.0, generator); },
-      [&](std::span<float> out) { random::fill_normal_to_round(out, 0.0, 1.0, generator); });
+  return filled(shape, options, generator, fill_normal);
 }
 
 Tensor randn_like(const Tensor& tensor, Generator& generator) {
-  return randn(tensor.sizes(), like(tensor), generator);
+  if (tensor.device().type != DeviceType::kCPU) {
+    return randn(tensor.sizes(), like(tensor), generator);
+  }
+  Tensor result = empty_like(tensor);
+  fill_normal(result, generator);
+  return result;
 }
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options,

@@ -45,6 +45,13 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, MultinomialOptions
                    Generator& generator = default_generator());
 
 namespace detail {
+// Memory for the random numbers of a tensor: a tensor of its shape and dtype without gaps, whose
+// elements lie in the order in which PyTorch draws them, that of the tensor's memory. The tensor
+// itself if it lies so; else the numbers have to be copied into it.
+Tensor draw_memory(const Tensor& tensor);
+// Whether PyTorch draws normal numbers of this tensor in blocks of 16 (fill_normal), not in pairs.
+bool draws_blocks(const Tensor& tensor);
+
 // core/ops: from the Philox stream, on any device.
 Tensor philox_rand(const Shape& shape, TensorOptions options, Generator& generator);
 Tensor philox_randn(const Shape& shape, TensorOptions options, Generator& generator);

@@ -1,6 +1,8 @@
 #include "core/tensor/factories.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,29 @@ Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device devi
            "empty: pin_memory is for the cpu, the device is {}", device.str());
   Ref<Storage> storage = pinned ? Storage::make_pinned(bytes) : Storage::make(bytes, device);
   return Tensor(make_ref<TensorImpl>(std::move(storage), shape, strides, 0, dtype));
+}
+
+constexpr std::size_t kMostOperands = 3;
+
+const Strides& in_memory(const Tensor& tensor) {
+  return tensor.strides();
+}
+const Strides& in_torch(const Tensor& tensor) {
+  return tensor.impl()->torch_strides();
+}
+
+// The strides of an element-wise operation's result whose operands have those that `of` gives.
+Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands,
+                    const Strides& (*of)(const Tensor&)) {
+  const Strides& first = of(*operands[0]);
+  const bool alike = std::ranges::all_of(
+      operands, [&](const Tensor* each) { return each->sizes() == shape && of(*each) == first; });
+  if (alike && is_dense(shape, first)) return first;
+  std::array<Strides, kMostOperands> broadcast;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    broadcast[i] = broadcast_strides(operands[i]->sizes(), of(*operands[i]), shape);
+  }
+  return dense_strides(shape, {broadcast.data(), operands.size()});
 }
 
 Tensor wrap(const Ref<Storage>& storage, const Shape& shape, DType dtype) {
@@ -108,14 +133,36 @@ Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
 
 Tensor empty_like(const Tensor& like, MemoryFormat format) {
   if (!like.defined()) refuse_undefined("empty_like");
-  if (format == MemoryFormat::kPreserve && !like.is_contiguous() &&
-      is_dense(like.sizes(), like.strides())) {
-    return make(like.sizes(), like.strides(), like.dtype(), like.device());
+  if (format == MemoryFormat::kPreserve) {
+    return empty_for(like.sizes(), {&like}, like.dtype(), like.device());
   }
   const Strides strides = format == MemoryFormat::kChannelsLast
                               ? channels_last_strides(like.sizes())
                               : contiguous_strides(like.sizes());
   return make(like.sizes(), strides, like.dtype(), like.device());
+}
+
+Tensor empty_for(const Shape& shape, std::initializer_list<const Tensor*> operands, DType dtype,
+                 Device device) {
+  bool row_major = true;
+  bool as_in_torch = true;
+  for (const Tensor* const each : operands) {
+    const TensorImpl& impl = *each->impl();
+    as_in_torch = as_in_torch && impl.lies_as_in_torch();
+    row_major = row_major && impl.contiguous;
+  }
+  if (row_major && as_in_torch) return make(shape, contiguous_strides(shape), dtype, device);
+  if (as_in_torch) return make(shape, strides_for(shape, operands, in_memory), dtype, device);
+  // Images that are channels-last only here decide where the result lies, so that they stay so.
+  std::array<const Tensor*, kMostOperands> order{};
+  const auto end = std::copy(operands.begin(), operands.end(), order.begin());
+  std::stable_partition(order.begin(), end, [&](const Tensor* each) {
+    return !each->impl()->lies_as_in_torch() && each->sizes() == shape;
+  });
+  const std::span<const Tensor* const> ordered(order.data(), operands.size());
+  Tensor result = make(shape, strides_for(shape, ordered, in_memory), dtype, device);
+  result.impl()->set_torch_strides(strides_for(shape, operands, in_torch));
+  return result;
 }
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype, Ref<RefCounted> owner) {

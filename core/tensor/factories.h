@@ -25,8 +25,13 @@ struct TensorOptions {
 Tensor empty(const Shape& shape, TensorOptions options = {});
 // kPreserve and kContiguous both mean row-major here.
 Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options = {});
-// Uninitialised, with the input's shape, dtype and device, and its layout where that has no gaps.
+// Uninitialised, with the input's shape, dtype and device. kPreserve keeps the order of its
+// dimensions in memory; gaps and repeated elements are not kept.
 Tensor empty_like(const Tensor& like, MemoryFormat format = MemoryFormat::kPreserve);
+// Uninitialised memory for an element-wise operation's result of this shape: its dimensions lie in
+// the order of the operands' (dense_strides()), which are broadcast to the shape.
+Tensor empty_for(const Shape& shape, std::initializer_list<const Tensor*> operands, DType dtype,
+                 Device device);
 
 // core/ops:
 Tensor zeros(const Shape& shape, TensorOptions options = {});

@@ -1,10 +1,26 @@
 #include "core/tensor/shape.h"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/base/error.h"
 
 namespace dl {
+namespace {
+
+// Which of two dimensions lies outside of the other: above 0 for a, below 0 for b, 0 if the
+// operands leave it open. Among equal strides a longer dimension lies outside.
+int outer_of(const Shape& shape, std::span<const Strides> operands, std::size_t a, std::size_t b) {
+  for (const Strides& strides : operands) {
+    if (strides[a] == 0 || strides[b] == 0) continue;
+    if (strides[a] != strides[b]) return strides[a] > strides[b] ? 1 : -1;
+    if (shape[a] > shape[b]) return 1;
+  }
+  return 0;
+}
+
+}  // namespace
 
 std::int64_t element_count(const Shape& shape, std::string_view op) {
   std::int64_t count = 1;
@@ -103,6 +119,55 @@ bool is_dense(const Shape& shape, const Strides& strides) {
     expected *= shape[i];
   }
   return ok;
+}
+
+Strides dense_strides(const Shape& shape, std::span<const Strides> operands) {
+  const std::size_t rank = shape.size();
+  Dims order(rank, 0);  // innermost first
+  for (std::size_t i = 0; i < rank; ++i) order[i] = static_cast<std::int64_t>(rank - 1 - i);
+  const auto outer = [&](std::size_t i, std::size_t j) {
+    return outer_of(shape, operands, static_cast<std::size_t>(order[i]),
+                    static_cast<std::size_t>(order[j]));
+  };
+  // An insertion sort that passes over what is left open, step by step as PyTorch's: the order of
+  // broadcast dimensions depends on it.
+  for (std::size_t i = 1; i < rank; ++i) {
+    std::size_t at = i;
+    for (std::size_t j = i; j-- > 0;) {
+      const int found = outer(j, at);
+      if (found < 0) break;
+      if (found == 0) continue;
+      std::swap(order[j], order[at]);
+      at = j;
+    }
+  }
+  Strides result(rank, 0);
+  std::int64_t stride = 1;
+  for (const std::int64_t dim : order) {
+    const auto d = static_cast<std::size_t>(dim);
+    result[d] = stride;
+    stride *= std::max<std::int64_t>(shape[d], 1);
+  }
+  return result;
+}
+
+bool are_same_places(const Shape& shape, const Strides& a, const Strides& b) noexcept {
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] != 1 && a[d] != b[d]) return false;
+  }
+  return true;
+}
+
+MemoryFormat suggested_format(const Shape& shape, const Strides& strides) noexcept {
+  if (shape.size() != 4 || strides[1] == 0) return MemoryFormat::kContiguous;
+  std::int64_t least = 0;  // a stride that the next dimension outwards has at least
+  for (const std::size_t d : {1, 3, 2, 0}) {
+    if (shape[d] == 0 || strides[d] < least) return MemoryFormat::kContiguous;
+    // [N, 1, 1, 1] has one stride in all layouts.
+    if (d == 0 && least == strides[1]) return MemoryFormat::kContiguous;
+    least = strides[d] * shape[d];
+  }
+  return MemoryFormat::kChannelsLast;
 }
 
 std::size_t wrap_dim(std::int64_t dim, std::size_t rank, std::string_view op) {

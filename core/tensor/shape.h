@@ -38,6 +38,16 @@ bool is_contiguous(const Shape& shape, const Strides& strides) noexcept;
 bool is_channels_last(const Shape& shape, const Strides& strides) noexcept;
 // True where every element has an address of its own and the elements fill a block without gaps.
 bool is_dense(const Shape& shape, const Strides& strides);
+// The strides without gaps whose dimensions lie in the order of the operands': what PyTorch gives
+// an element-wise operation's result. The first operand in which two dimensions have different
+// strides decides; a stride of 0 decides nothing, and what is left open is row-major. Each
+// operand's strides are broadcast to `shape`.
+Strides dense_strides(const Shape& shape, std::span<const Strides> operands);
+// Whether both strides lead to the same places: those of dimensions of size 1 do not count.
+bool are_same_places(const Shape& shape, const Strides& a, const Strides& b) noexcept;
+// The format in which PyTorch computes an image: channels-last only if the strides say so beyond
+// doubt. Strides that are row-major as well, as those of one channel, count as row-major.
+MemoryFormat suggested_format(const Shape& shape, const Strides& strides) noexcept;
 
 // `dim` in [-rank, rank), counted from the end where negative; rank 0 takes 0 and -1. Throws
 // kIndex.

@@ -22,6 +22,20 @@ TensorImpl::TensorImpl(Ref<Storage> memory, const Shape& sizes, const Strides& s
   for (const std::int64_t size : sizes) numel *= size;
 }
 
+Ref<TensorImpl> TensorImpl::alias() const {
+  Ref<TensorImpl> other = make_ref<TensorImpl>(storage, shape, strides, offset, dtype);
+  if (!lies_as_in_torch()) other->set_torch_strides(torch_strides());
+  return other;
+}
+
+void TensorImpl::set_torch_strides(const Strides& given) {
+  if (given == strides) {
+    strides_in_torch_.reset();
+  } else {
+    strides_in_torch_ = std::make_unique<const Strides>(given);
+  }
+}
+
 void* TensorImpl::operator new(std::size_t bytes) {
   return memory::allocate(bytes);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "core/base/ref.h"
 #include "core/device/stream.h"
@@ -19,6 +20,19 @@ class TensorImpl final : public RefCounted {
   // `offset` in elements from the storage's beginning. The caller has checked that all fits.
   TensorImpl(Ref<Storage> memory, const Shape& sizes, const Strides& steps, std::int64_t first,
              DType type);
+
+  // Another tensor of the same elements, without what autograd knows of this one.
+  Ref<TensorImpl> alias() const;
+
+  // The strides that this tensor has in PyTorch. They differ from `strides` behind a convolution,
+  // which keeps images channels-last where PyTorch's are row-major, and decide in which order
+  // random numbers are drawn and how results lie (docs/reference/memory_order.md).
+  const Strides& torch_strides() const noexcept {
+    return strides_in_torch_ == nullptr ? strides : *strides_in_torch_;
+  }
+  bool lies_as_in_torch() const noexcept { return strides_in_torch_ == nullptr; }
+  // Only for a tensor that was just made.
+  void set_torch_strides(const Strides& given);
 
   static void* operator new(std::size_t bytes);
   static void operator delete(void* impl) noexcept;
@@ -70,6 +84,8 @@ class TensorImpl final : public RefCounted {
 
  private:
   ~TensorImpl() override = default;
+
+  std::unique_ptr<const Strides> strides_in_torch_;  // null: `strides`
 };
 
 }  // namespace dl

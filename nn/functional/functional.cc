@@ -9,19 +9,22 @@
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/random/distributions.h"
+#include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 
 namespace dl::nn::functional {
 namespace {
 
-// 0 or 1 / (1 - p) for each element, drawn in row-major order.
+// 0 or 1 / (1 - p) for each element of `input`, laid out as it is and drawn in the order of memory.
 template <typename T>
-Tensor dropout_mask(const Shape& shape, double p, Generator& generator) {
-  const Tensor mask = empty(shape, {.dtype = kDTypeOf<T>});
-  const std::span<T> values(mask.data<T>(), static_cast<std::size_t>(mask.numel()));
+Tensor dropout_mask(const Tensor& input, double p, Generator& generator) {
+  Tensor mask = empty_for(input.sizes(), {&input}, kDTypeOf<T>, input.device());
+  const Tensor memory = dl::detail::draw_memory(mask);
+  const std::span<T> values(memory.data<T>(), static_cast<std::size_t>(memory.numel()));
   random::fill_bernoulli(values, 1 - p, generator);
   const T scale = T(1) / static_cast<T>(1 - p);
   for (T& value : values) value *= scale;
+  if (!memory.is_same(mask)) mask.copy_(memory);
   return mask;
 }
 
@@ -68,9 +71,9 @@ Tensor dropout(const Tensor& input, double p, DropoutOptions options, Generator&
   if (p == 1) return mul(input, 0.0);
   if (input.device().type == DeviceType::kCUDA) return philox_dropout(input, p, generator);
   if (input.dtype() == DType::kF64) {
-    return mul(input, dropout_mask<double>(input.sizes(), p, generator));
+    return mul(input, dropout_mask<double>(input, p, generator));
   }
-  return mul(input, dropout_mask<float>(input.sizes(), p, generator).to(input.dtype()));
+  return mul(input, dropout_mask<float>(input, p, generator).to(input.dtype()));
 }
 
 Tensor channel_dropout(const Tensor& input, double p, DropoutOptions options, std::string_view op,

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "core/autograd/record.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/layout.h"
 #include "core/ops/linear.h"
 #include "core/ops/reduce.h"
 #include "core/ops/softmax.h"
@@ -65,6 +67,26 @@ Tensor shares_of(const Tensor& query, const Tensor& key, double scale, const Ten
   return softmax(scores, -1);
 }
 
+// Whether PyTorch computes this with its fused kernel, whose result lies as the query.
+bool lies_as_query(const Tensor& query, const Tensor& key, const Tensor& value,
+                   const AttentionOptions& options) {
+  const auto fits = [&](const Tensor& x) {
+    return x.dim() == 4 && x.numel() > 0 && x.size(3) == query.size(3) &&
+           x.impl()->torch_strides().back() == 1;
+  };
+  return options.dropout_p == 0 && fits(query) && fits(key) && fits(value) &&
+         !(options.attn_mask.defined() && options.attn_mask.requires_grad());
+}
+
+// The result of a query's shape in the query's order of memory.
+Tensor laid_as(const Tensor& result, const Tensor& query) {
+  Tensor placed = empty_as_torch(query, result.sizes(), result.dtype());
+  return are_same_places(result.sizes(), placed.strides(), result.strides())
+             ? result
+             : dl::detail::shown_as(placed.copy_(result), query,
+                                    "ScaledDotProductFlashAttentionForCpuBackward0");
+}
+
 std::int64_t head_width(std::int64_t width, std::int64_t heads) {
   DL_CHECK(width > 0 && heads > 0 && width % heads == 0, kInvalidArgument,
            "MultiheadAttention: embed_dim is {}, wanted a positive multiple of num_heads = {}",
@@ -85,7 +107,8 @@ Tensor functional::scaled_dot_product_attention(const Tensor& query, const Tenso
   const Tensor mask = options.is_causal ? causal(query.size(-2), key.size(-2), query)
                                         : mask_of(options.attn_mask, true, query, kOp);
   const Tensor shares = shares_of(query, key, scale, mask);
-  return matmul(dropout(shares, options.dropout_p), value);
+  const Tensor result = matmul(dropout(shares, options.dropout_p), value);
+  return lies_as_query(query, key, value, options) ? laid_as(result, query) : result;
 }
 
 MultiheadAttention::MultiheadAttention(std::int64_t width, std::int64_t heads,
@@ -152,11 +175,14 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
   }
   const Tensor shares = shares_of(q, k, 1 / std::sqrt(static_cast<double>(width)), mask);
   const Tensor kept = functional::dropout(shares, options.dropout, {.training = is_training()});
-  const Tensor joined = matmul(kept, v).transpose(1, 2).reshape({q.size(0), q.size(2), embed_dim});
+  // [L, N, E] in memory, also behind a result of shape [N, L, E]: a dropout behind it draws in this
+  // order, as behind PyTorch's layer.
+  const Tensor joined =
+      matmul(kept, v).permute({2, 0, 1, 3}).reshape({q.size(2), q.size(0), embed_dim});
   const Tensor output = out_proj(joined);
   Tensor shown;
   if (masks.need_weights) shown = masks.average_attn_weights ? mean(kept, {1}) : kept;
-  return {batch_first(output), shown};
+  return {options.batch_first ? output.transpose(0, 1) : output, shown};
 }
 
 }  // namespace dl::nn

@@ -49,12 +49,14 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
   DL_CHECK(weight.defined() && weight.dim() == 3, kShape,
            "conv1d: the weight has shape {}, wanted [O, C / groups, k]",
            weight.defined() ? weight.sizes().str() : "none");
-  return dl::conv2d(input.unsqueeze(2), weight.unsqueeze(2), bias,
-                    {.stride = {1, options.stride},
-                     .padding = {0, options.padding},
-                     .dilation = {1, options.dilation},
-                     .groups = options.groups})
-      .squeeze(2);
+  const Tensor y = dl::conv2d(input.unsqueeze(2), weight.unsqueeze(2), bias,
+                              {.stride = {1, options.stride},
+                               .padding = {0, options.padding},
+                               .dilation = {1, options.dilation},
+                               .groups = options.groups});
+  // However the input lies.
+  y.impl()->set_torch_strides(contiguous_strides(y.sizes()));
+  return y.squeeze(2);
 }
 
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,

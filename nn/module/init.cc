@@ -12,49 +12,72 @@
 #include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/random/distributions.h"
+#include "core/random/tensor_random.h"
 
 namespace dl::nn::init {
 namespace {
 
-// Runs fill(span) on the tensor's elements in row-major order, whatever its layout.
+// Runs fill(span) on `memory`, which has the tensor's shape, and brings it into the tensor.
 template <typename Fill>
-Tensor& fill_random(Tensor& tensor, std::string_view op, const Fill& fill) {
-  DL_CHECK(tensor.defined(), kInvalidArgument, "{}: the tensor is undefined", op);
-  NoGradGuard no_grad;
-  Tensor dense = tensor.is_contiguous() ? tensor : tensor.contiguous();
-  const auto count = static_cast<std::size_t>(dense.numel());
+Tensor& fill_through(Tensor& tensor, const Tensor& memory, std::string_view op, const Fill& fill) {
+  const auto count = static_cast<std::size_t>(memory.numel());
   switch (tensor.dtype()) {
     case DType::kF32:
-      fill(std::span(dense.data<float>(), count));
+      fill(std::span(memory.data<float>(), count));
       break;
     case DType::kF64:
-      fill(std::span(dense.data<double>(), count));
+      fill(std::span(memory.data<double>(), count));
       break;
     default:
       throw_error(ErrorKind::kDType, "{}: the tensor is {}, wanted float32 or float64", op,
                   dl::name_of(tensor.dtype()));
   }
-  if (dense.is_same(tensor)) {
+  if (memory.is_same(tensor)) {
     tensor.bump_version();
   } else {
-    tensor.copy_(dense);
+    tensor.copy_(memory);
   }
   return tensor;
+}
+
+void check_filled(const Tensor& tensor, std::string_view op) {
+  DL_CHECK(tensor.defined(), kInvalidArgument, "{}: the tensor is undefined", op);
+}
+
+// Runs fill(span) on the tensor's elements in the order in which PyTorch draws them: that of
+// memory.
+template <typename Fill>
+Tensor& fill_random(Tensor& tensor, std::string_view op, const Fill& fill) {
+  check_filled(tensor, op);
+  const NoGradGuard no_grad;
+  return fill_through(tensor, dl::detail::draw_memory(tensor), op, fill);
+}
+
+// Numbers of N(mean, std^2) as Tensor.normal_ draws them: in blocks for row-major tensors.
+template <typename T>
+void draw_normal(std::span<T> out, double mean, double std, bool blocks, Generator& generator) {
+  if (blocks) return random::fill_normal(out, mean, std, generator);
+  random::fill_normal_pairs(out, mean, std, generator);
 }
 
 std::string shape_text(const Tensor& tensor) {
   return tensor.defined() ? tensor.sizes().str() : "none";
 }
 
-// Draws all numbers, then again as often as some are outside, and keeps those that are inside.
+// Draws all numbers, then again as often as some are outside, and keeps those that are inside. The
+// numbers of the first time are the tensor's own, the others those of a tensor without gaps.
+struct ByBlocks {
+  bool first = true;
+  bool others = true;
+};
 template <typename T>
 void draw_until_inside(std::span<T> out, double mean, double std, double low, double high,
-                       Generator& generator) {
+                       ByBlocks blocks, Generator& generator) {
   const auto is_outside = [&](T x) { return x < static_cast<T>(low) || x > static_cast<T>(high); };
-  random::fill_normal(out, mean, std, generator);
+  draw_normal(out, mean, std, blocks.first, generator);
   std::vector<T> others(out.size());
   while (std::ranges::any_of(out, is_outside)) {
-    random::fill_normal(std::span(others), mean, std, generator);
+    draw_normal(std::span(others), mean, std, blocks.others, generator);
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (is_outside(out[i])) out[i] = others[i];
     }
@@ -138,8 +161,10 @@ Tensor& uniform_(Tensor& tensor, double low, double high, Generator& generator) 
 }
 
 Tensor& normal_(Tensor& tensor, double mean, double std, Generator& generator) {
+  check_filled(tensor, "normal_");
+  const bool blocks = dl::detail::draws_blocks(tensor);
   return fill_random(tensor, "normal_",
-                     [&](auto out) { random::fill_normal(out, mean, std, generator); });
+                     [&](auto out) { draw_normal(out, mean, std, blocks, generator); });
 }
 
 Tensor& constant_(Tensor& tensor, double value) {
@@ -199,9 +224,12 @@ Tensor& trunc_normal_(Tensor& tensor, double mean, double std, double low, doubl
     return (1 + std::erf((x - mean) / std / std::numbers::sqrt2)) / 2;
   };
   const bool is_wide = share_below(high) - share_below(low) > 0.3;
+  check_filled(tensor, "trunc_normal_");
+  const ByBlocks blocks{.first = dl::detail::draws_blocks(tensor),
+                        .others = dl::detail::draws_blocks(dl::detail::draw_memory(tensor))};
   return fill_random(tensor, "trunc_normal_", [&](auto out) {
     if (is_wide) {
-      draw_until_inside(out, mean, std, low, high, generator);
+      draw_until_inside(out, mean, std, low, high, blocks, generator);
     } else {
       draw_below_density(out, mean, std, low, high, generator);
     }
@@ -244,7 +272,11 @@ Tensor& orthogonal_(Tensor& tensor, double gain, Generator& generator) {
            shape_text(tensor));
   if (tensor.numel() == 0) return tensor;
   const auto rows = static_cast<std::size_t>(tensor.size(0));
-  return fill_random(tensor, "orthogonal_", [&](auto out) {
+  const NoGradGuard no_grad;
+  // PyTorch draws a row-major matrix and copies it into the tensor.
+  const Tensor memory =
+      tensor.is_contiguous() ? tensor : empty_like(tensor, MemoryFormat::kContiguous);
+  return fill_through(tensor, memory, "orthogonal_", [&](auto out) {
     random::fill_normal(out, 0, 1, generator);
     make_orthogonal(out, rows, gain);
   });
@@ -258,13 +290,18 @@ Tensor& sparse_(Tensor& tensor, double sparsity, double std, Generator& generato
   const auto rows = static_cast<std::size_t>(tensor.size(0));
   const auto columns = static_cast<std::size_t>(tensor.size(1));
   const auto zeros = static_cast<std::size_t>(std::ceil(sparsity * static_cast<double>(rows)));
-  return fill_random(tensor, "sparse_", [&](auto out) {
-    random::fill_normal(out, 0, std, generator);
+  const NoGradGuard no_grad;
+  const Tensor memory = dl::detail::draw_memory(tensor);
+  const auto row_step = static_cast<std::size_t>(memory.stride(0));
+  const auto column_step = static_cast<std::size_t>(memory.stride(1));
+  const bool blocks = dl::detail::draws_blocks(tensor);
+  return fill_through(tensor, memory, "sparse_", [&](auto out) {
+    draw_normal(out, 0, std, blocks, generator);
     std::vector<std::int64_t> order(rows);
     for (std::size_t c = 0; c < columns; ++c) {
       random::fill_randperm(order, generator);
       for (std::size_t i = 0; i < zeros; ++i) {
-        out[static_cast<std::size_t>(order[i]) * columns + c] = 0;
+        out[static_cast<std::size_t>(order[i]) * row_step + c * column_step] = 0;
       }
     }
   });

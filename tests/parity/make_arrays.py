@@ -787,6 +787,113 @@ def layers():
     return a
 
 
+MEMORY_ORDERS = {  # of one shape, [2, 3, 4, 5]: the memory's shape, and the view of it
+    "contiguous": ((2, 3, 4, 5), lambda x: x),
+    "transposed": ((2, 3, 5, 4), lambda x: x.transpose(2, 3)),
+    "permuted": ((5, 3, 2, 4), lambda x: x.permute(2, 1, 3, 0)),
+    "sliced": ((2, 3, 4, 10), lambda x: x[..., ::2]),
+    "sliced_transposed": ((2, 3, 5, 8), lambda x: x.transpose(2, 3)[:, :, ::2]),
+    "expanded": ((2, 1, 4, 5), lambda x: x.expand(2, 3, 4, 5)),
+    "expanded_permuted": ((5, 4, 2), lambda x: x.permute(2, 1, 0).unsqueeze(1).expand(2, 3, 4, 5)),
+    "channels_last": ((2, 4, 5, 3), lambda x: x.permute(0, 3, 1, 2)),
+    "channels_last_sliced": ((2, 4, 10, 3), lambda x: x.permute(0, 3, 1, 2)[..., ::2]),
+    "channels_first_of_all": ((3, 2, 4, 5), lambda x: x.transpose(0, 1)),
+}
+
+
+def memory_order():
+    """How results lie in memory, and in which order random numbers are drawn: docs/reference/memory_order.md."""
+    a = {}
+    inputs = {}
+    for name, (shape, view) in MEMORY_ORDERS.items():
+        n = int(np.prod(shape))
+        inputs[name] = view((torch.arange(n) * 7 % n / n).reshape(shape))
+        a[f"input.{name}"] = torch.tensor(inputs[name].stride())
+    dense = inputs["contiguous"]
+    row, weight = dense[0, 0, 0], torch.full((5, 3, 2, 2), 0.5)
+    operations = {
+        "neg": lambda x: -x, "add": lambda x: x + dense, "add_to_dense": lambda x: dense + x, "add_row": lambda x: x + row, "add_number": lambda x: x + 1,
+        "lt": lambda x: x < 0.5, "where": lambda x: torch.where(x < 0.5, x, row), "lerp": lambda x: torch.lerp(x, dense, 0.5),
+        "addcmul": lambda x: torch.addcmul(row, x, x), "clamp": lambda x: torch.clamp(x, x, dense), "to": lambda x: x.double(), "clone": lambda x: x.clone(),
+        "zeros_like": torch.zeros_like, "rand_like": torch.rand_like, "dropout": lambda x: F.dropout(x, 0.5), "alpha_dropout": lambda x: F.alpha_dropout(x, 0.5, True),
+        "dropout2d": lambda x: F.dropout2d(x, 0.5), "mse_loss": lambda x: F.mse_loss(x, dense, reduction="none"), "flip": lambda x: x.flip(1), "sort": lambda x: x.sort(1)[0],
+        "cumsum": lambda x: x.cumsum(1), "softmax": lambda x: x.softmax(1), "sum": lambda x: x.sum(1), "matmul": lambda x: x @ x.mT, "linear": lambda x: F.linear(x, torch.ones(2, 5)),
+        "layer_norm": lambda x: F.layer_norm(x, (5,)), "rms_norm": lambda x: F.rms_norm(x, (5,)), "group_norm": lambda x: F.group_norm(x, 3),
+        "batch_norm": lambda x: F.batch_norm(x, None, None, training=True), "prelu": lambda x: F.prelu(x, torch.ones(3)), "cat": lambda x: torch.cat([x, x], 1),
+        "cat_with_dense": lambda x: torch.cat([x, dense], 1), "stack": lambda x: torch.stack([x, x], 1), "pad": lambda x: F.pad(x, (1, 0, 0, 2)),
+        "pad_reflect": lambda x: F.pad(x, (1, 0, 0, 2), mode="reflect"), "masked_fill": lambda x: x.masked_fill(x < 0.5, 1.0), "index_select": lambda x: x.index_select(1, torch.tensor([0, 2])),
+        "gather": lambda x: x.gather(1, torch.zeros(2, 3, 4, 5, dtype=torch.long)), "roll": lambda x: x.roll(1, 1), "tril": torch.tril, "repeat": lambda x: x.repeat(2, 1, 1, 1),
+        "glu": lambda x: F.glu(x.narrow(2, 0, 4), 2), "attention": lambda x: F.scaled_dot_product_attention(x, x, x), "conv2d": lambda x: F.conv2d(x, weight),
+        "conv_transpose2d": lambda x: F.conv_transpose2d(x, weight.transpose(0, 1).contiguous()), "max_pool2d": lambda x: F.max_pool2d(x, 2), "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
+        "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, (2, 3)), "upsample": lambda x: F.interpolate(x, scale_factor=2.0),
+    }
+    for name, f in operations.items():
+        for layout, x in inputs.items():
+            if name != "stack" or "channels_last" not in layout:  # PyTorch stacks images as one long image
+                a[f"{name}.{layout}"] = torch.tensor(f(x).stride())
+    for first, x in inputs.items():
+        for second, y in inputs.items():
+            a[f"pair.{first}.{second}"] = torch.tensor((x + y).stride())
+
+    def drawn(name, f):
+        torch.manual_seed(123)
+        a[f"draw.{name}"] = f().detach().clone()
+    for layout, x in inputs.items():
+        drawn(f"rand_like.{layout}", lambda: torch.rand_like(x))
+        drawn(f"randn_like.{layout}", lambda: torch.randn_like(x))
+        drawn(f"dropout.{layout}", lambda: F.dropout(torch.ones_like(x), 0.3))
+        if "expanded" not in layout:
+            drawn(f"uniform_.{layout}", lambda: inputs_again(layout).uniform_(-1, 2))
+            drawn(f"normal_.{layout}", lambda: nn.init.normal_(inputs_again(layout), 0.5, 2))
+            drawn(f"trunc_normal_.{layout}", lambda: nn.init.trunc_normal_(inputs_again(layout)))
+            drawn(f"trunc_normal_tail.{layout}", lambda: nn.init.trunc_normal_(inputs_again(layout), 0.1, 0.5, 1.0, 1.5))
+            drawn(f"bf16.{layout}", lambda: torch.randn_like(x.bfloat16()).float())
+    for rows, columns in ((5, 7), (50, 40), (4, 3)):
+        turned = torch.empty(rows, columns).t()
+        for name, f in {"randn_like": torch.randn_like, "sparse_": lambda x: nn.init.sparse_(x, 0.3), "orthogonal_": nn.init.orthogonal_}.items():
+            if rows * columns < 100 or name == "randn_like":
+                drawn(f"{name}.{rows}x{columns}", lambda: f(turned))
+
+    # What draws behind layers whose results are channels-last here.
+    image = torch.rand(2, 3, 6, 6, generator=seeded(3))
+    a["image"] = image.clone()
+    last = image.contiguous(memory_format=torch.channels_last)
+    mask = lambda x: (F.dropout(torch.ones_like(x), 0.5) != 0).float()
+    conv, line = nn.Conv2d(3, 4, 3), nn.Conv1d(3, 4, 3)
+    programs = {
+        "conv": lambda: mask(conv(image)), "conv_last": lambda: mask(conv(last)), "relu": lambda: mask(F.relu(conv(image))),
+        "norm_pool": lambda: mask(F.max_pool2d(nn.BatchNorm2d(4)(conv(image)), 2)), "norm_pool_last": lambda: mask(F.max_pool2d(nn.BatchNorm2d(4)(conv(last)), 2)),
+        "residual": lambda: mask(conv(image) + torch.zeros(2, 4, 4, 4)), "residual_first": lambda: mask(torch.zeros(2, 4, 4, 4) + conv(image)),
+        "to_last": lambda: mask(conv(image).permute(0, 2, 3, 1)), "to_last_sum": lambda: mask(conv(image).permute(0, 2, 3, 1) + torch.zeros(2, 4, 4, 4)),
+        "patches": lambda: mask(conv(image).flatten(2).transpose(1, 2)), "patches_sum": lambda: mask(conv(image).flatten(2).transpose(1, 2) + torch.zeros(1, 16, 4)),
+        "part": lambda: mask(conv(image)[:, 1:3, 1]), "double": lambda: mask(conv(image).double()), "flat": lambda: mask(conv(image).flatten(1)),
+        "cat": lambda: mask(torch.cat([conv(image), conv(image)], 1)), "cat_last": lambda: mask(torch.cat([conv(last), conv(last)], 1)),
+        "upsample": lambda: mask(F.interpolate(conv(image), scale_factor=2.0)), "group_norm": lambda: mask(F.group_norm(conv(last), 2)),
+        "pad": lambda: mask(F.pad(conv(image), (1, 1, 1, 1))), "pad_last": lambda: mask(F.pad(conv(last), (1, 1, 1, 1))), "conv1d": lambda: mask(line(image[:, :, 0])),
+        "conv1d_last": lambda: mask(line(image[:, :, 0].transpose(1, 2).contiguous().transpose(1, 2))), "made_last": lambda: mask(conv(image).contiguous(memory_format=torch.channels_last)),
+        "made_row_major": lambda: mask(conv(last).contiguous()), "pool_of_last": lambda: mask(F.adaptive_avg_pool2d(last, (3, 2))), "normal": lambda: torch.randn_like(conv(image)),
+        "normal_last": lambda: torch.randn_like(conv(last)),
+    }
+    for name, f in programs.items():
+        drawn(f"program.{name}", f)
+
+    for name, batch_first in (("batch_first", True), ("batch_second", False)):
+        torch.manual_seed(7)
+        layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.3, batch_first=batch_first)
+        x = torch.rand(3, 5, 8, generator=seeded(9))
+        a["encoder.input"] = x.clone()
+        a[f"encoder.{name}"] = layer(x).detach()
+        attention = layer.self_attn
+        a[f"encoder.{name}.strides"] = torch.tensor(attention(x, x, x)[0].stride())
+    return a
+
+
+def inputs_again(layout):
+    """Uninitialised memory that lies so."""
+    shape, view = MEMORY_ORDERS[layout]
+    return view(torch.zeros(shape))
+
+
 def reduction_rows():
     """The rows of core/reductions/list.def: (name, dtypes that it takes, whether it has a gradient, its number p)."""
     text = (ROOT / "core/reductions/list.def").read_text()
@@ -1237,7 +1344,7 @@ def autograd_graphs():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, composed, grad_fn, inits)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, composed, grad_fn, inits, memory_order)}
 
 
 def main():
