@@ -1,5 +1,7 @@
 #include "core/ops/binary.h"
 
+#include <utility>
+
 #include "core/ops/takes.h"
 #include "core/tensor/promote.h"
 
@@ -63,9 +65,10 @@ Tensor place_for(const Tensor& a, const Tensor& b, DType dtype, std::string_view
 BinaryOperands prepare_operands(const Tensor& a, const Tensor& b, DType dtype,
                                 std::string_view op) {
   // What is converted decides as it lies after that, as in PyTorch.
-  const Tensor left = operand_of(a, dtype);
-  const Tensor right = operand_of(b, dtype);
-  return {left, right, place_for(left, right, dtype, op)};
+  Tensor left = operand_of(a, dtype);
+  Tensor right = operand_of(b, dtype);
+  Tensor out = place_for(left, right, dtype, op);
+  return {std::move(left), std::move(right), std::move(out)};
 }
 
 Tensor run_binary(BinaryFn fn, const BinaryOperands& operands) {
@@ -80,9 +83,10 @@ Tensor run_binary_as(BinaryFn fn, const Tensor& a, const Tensor& b, DType common
 Tensor run_comparison(BinaryFn fn, const Tensor& a, const Tensor& b) {
   const std::string_view name = facts(fn).name;
   const DType dtype = computed_in(fn, common_dtype(a, b, name));
-  const Tensor left = promoted_to(a, dtype);
-  const Tensor right = promoted_to(b, dtype);
-  return run_binary(fn, {left, right, place_for(left, right, DType::kBool, name)});
+  Tensor left = promoted_to(a, dtype);
+  Tensor right = promoted_to(b, dtype);
+  Tensor out = place_for(left, right, DType::kBool, name);
+  return run_binary(fn, {std::move(left), std::move(right), std::move(out)});
 }
 
 Tensor GradientShare::of(const Tensor& gradient) const {

@@ -114,11 +114,11 @@ bool may_overlap_itself(const Shape& shape, const Strides& strides) {
   return false;
 }
 
-// `steps(strides)` gives the view's strides from the base's.
+// `steps(strides)` gives a view's strides from the base's; `strides` are those in memory.
 template <typename Steps>
-Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset, const Steps& steps) {
-  Tensor view(
-      make_ref<TensorImpl>(base.storage(), shape, steps(base.strides()), offset, base.dtype()));
+Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
+                 std::int64_t offset, const Steps& steps) {
+  Tensor view(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
   TensorImpl& impl = *view.impl();
   const TensorImpl& from = *base.impl();
   if (!from.lies_as_in_torch()) impl.set_torch_strides(steps(from.torch_strides()));
@@ -132,9 +132,9 @@ Tensor make_view(const Tensor& base, const Shape& shape, std::int64_t offset, co
 
 // A view whose gradient is only reshaped on its way back.
 template <typename Steps>
-Tensor reshaped(const Tensor& base, const Shape& shape, const Steps& steps,
+Tensor reshaped(const Tensor& base, const Shape& shape, const Strides& strides, const Steps& steps,
                 const char* grad_fn = "ViewBackward0") {
-  Tensor view = make_view(base, shape, base.storage_offset(), steps);
+  Tensor view = make_view(base, shape, strides, base.storage_offset(), steps);
   if (auto* node = record<ReshapeBackward>(view, base)) {
     node->shape = base.sizes();
     node->show_as(grad_fn);
@@ -157,7 +157,8 @@ Tensor permuted(const Tensor& base, const Dims& order) {
     }
     return result;
   };
-  Tensor view = make_view(base, in_order(base.sizes()), base.storage_offset(), in_order);
+  Tensor view = make_view(base, in_order(base.sizes()), in_order(base.strides()),
+                          base.storage_offset(), in_order);
   if (auto* node = record<PermuteBackward>(view, base)) {
     node->inverse = Dims(order.size(), 0);
     for (std::size_t d = 0; d < order.size(); ++d) {
@@ -175,11 +176,12 @@ Tensor part_of(const Tensor& base, std::size_t dim, std::int64_t first, std::int
   if (size < 2) step = 1;  // it is never taken, and may be any number
   const std::int64_t offset = base.storage_offset() + first * base.strides()[dim];
   if (drop) shape.erase(dim);
-  Tensor view = make_view(base, shape, offset, [&](Strides steps) {
+  const auto strides_of_part = [&](Strides steps) {
     steps[dim] *= step;
     if (drop) steps.erase(dim);
     return steps;
-  });
+  };
+  Tensor view = make_view(base, shape, strides_of_part(base.strides()), offset, strides_of_part);
   if (auto* node = record<PartBackward>(view, base)) {
     node->shape = base.sizes();
     node->part_shape = shape;
@@ -295,19 +297,16 @@ Tensor Tensor::view(const Shape& shape) const {
            "view: a tensor of shape {} with strides {} cannot be seen as {} without a copy; use "
            "reshape",
            sizes().str(), strides().str(), target.str());
-  return reshaped(*this, target, [&](const Strides& from) {
-    return &from == &strides() ? *steps : seen_as(*this, from, target);
-  });
+  return reshaped(*this, target, *steps,
+                  [&](const Strides& from) { return seen_as(*this, from, target); });
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
   get("reshape");
   const Shape target = infer_shape(shape, numel(), "reshape");
   const std::optional<Strides> steps = view_strides(sizes(), strides(), target);
-  const auto seen = [&](const Strides& from) {
-    return &from == &strides() && steps ? *steps : seen_as(*this, from, target);
-  };
-  if (steps) return reshaped(*this, target, seen);
+  const auto seen = [&](const Strides& from) { return seen_as(*this, from, target); };
+  if (steps) return reshaped(*this, target, *steps, seen);
   const Tensor copy = clone(MemoryFormat::kContiguous).view(target);
   if (!impl_->lies_as_in_torch()) copy.impl()->set_torch_strides(seen(impl_->torch_strides()));
   return detail::shown_as(copy, *this, "UnsafeViewBackward0");
@@ -419,9 +418,10 @@ Tensor Tensor::expand(const Shape& shape) const {
     DL_CHECK(target[d] >= 0, kShape, "expand: a size of the shape {} is negative", shape.str());
   }
   element_count(target, "expand");
-  Tensor view = make_view(*this, target, storage_offset(), [&](const Strides& steps) {
+  const auto expanded = [&](const Strides& steps) {
     return broadcast_strides(sizes(), steps, target);
-  });
+  };
+  Tensor view = make_view(*this, target, expanded(strides()), storage_offset(), expanded);
   if (auto* node = record<ExpandBackward>(view, *this)) node->shape = sizes();
   return view;
 }
@@ -435,7 +435,7 @@ Tensor Tensor::squeeze() const {
     }
     return result;
   };
-  return reshaped(*this, kept(sizes()), kept, "SqueezeBackward0");
+  return reshaped(*this, kept(sizes()), kept(strides()), kept, "SqueezeBackward0");
 }
 
 Tensor Tensor::squeeze(std::int64_t dim) const {
@@ -445,7 +445,7 @@ Tensor Tensor::squeeze(std::int64_t dim) const {
     if (rank() > 0 && sizes()[d] == 1) from.erase(d);
     return from;
   };
-  return reshaped(*this, kept(sizes()), kept, "SqueezeBackward1");
+  return reshaped(*this, kept(sizes()), kept(strides()), kept, "SqueezeBackward1");
 }
 
 Tensor Tensor::unsqueeze(std::int64_t dim) const {
@@ -457,7 +457,7 @@ Tensor Tensor::unsqueeze(std::int64_t dim) const {
     steps.insert(d, d < rank() ? sizes()[d] * steps[d] : 1);
     return steps;
   };
-  return reshaped(*this, shape, widened, "UnsqueezeBackward0");
+  return reshaped(*this, shape, widened(strides()), widened, "UnsqueezeBackward0");
 }
 
 }  // namespace dl

@@ -41,6 +41,33 @@ Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands,
   return dense_strides(shape, {broadcast.data(), operands.size()});
 }
 
+// Whether a tensor is row-major, here and in PyTorch.
+bool is_plain(const Tensor* tensor) {
+  const TensorImpl& impl = *tensor->impl();
+  return impl.contiguous && impl.lies_as_in_torch();
+}
+
+// empty_for() of operands that are not all row-major.
+Tensor laid_among(const Shape& shape, std::span<const Tensor* const> operands, DType dtype,
+                  Device device) {
+  const auto lies_as_in_torch = [](const Tensor* each) { return each->impl()->lies_as_in_torch(); };
+  if (std::ranges::all_of(operands, lies_as_in_torch)) {
+    return make(shape, strides_for(shape, operands, in_memory), dtype, device);
+  }
+  // Images that are channels-last only here decide where the result lies, so that they stay so.
+  std::array<const Tensor*, kMostOperands> ordered{};
+  std::size_t count = 0;
+  for (const bool decides : {true, false}) {
+    for (const Tensor* const each : operands) {
+      if ((!lies_as_in_torch(each) && each->sizes() == shape) == decides) ordered[count++] = each;
+    }
+  }
+  Tensor result =
+      make(shape, strides_for(shape, {ordered.data(), count}, in_memory), dtype, device);
+  result.impl()->set_torch_strides(strides_for(shape, operands, in_torch));
+  return result;
+}
+
 Tensor wrap(const Ref<Storage>& storage, const Shape& shape, DType dtype) {
   return Tensor(make_ref<TensorImpl>(storage, shape, contiguous_strides(shape), 0, dtype));
 }
@@ -133,8 +160,9 @@ Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
 
 Tensor empty_like(const Tensor& like, MemoryFormat format) {
   if (!like.defined()) refuse_undefined("empty_like");
-  if (format == MemoryFormat::kPreserve) {
-    return empty_for(like.sizes(), {&like}, like.dtype(), like.device());
+  if (format == MemoryFormat::kPreserve && !is_plain(&like)) {
+    const Tensor* const operands[] = {&like};
+    return laid_among(like.sizes(), operands, like.dtype(), like.device());
   }
   const Strides strides = format == MemoryFormat::kChannelsLast
                               ? channels_last_strides(like.sizes())
@@ -144,25 +172,10 @@ Tensor empty_like(const Tensor& like, MemoryFormat format) {
 
 Tensor empty_for(const Shape& shape, std::initializer_list<const Tensor*> operands, DType dtype,
                  Device device) {
-  bool row_major = true;
-  bool as_in_torch = true;
-  for (const Tensor* const each : operands) {
-    const TensorImpl& impl = *each->impl();
-    as_in_torch = as_in_torch && impl.lies_as_in_torch();
-    row_major = row_major && impl.contiguous;
+  if (std::ranges::all_of(operands, &is_plain)) {
+    return make(shape, contiguous_strides(shape), dtype, device);
   }
-  if (row_major && as_in_torch) return make(shape, contiguous_strides(shape), dtype, device);
-  if (as_in_torch) return make(shape, strides_for(shape, operands, in_memory), dtype, device);
-  // Images that are channels-last only here decide where the result lies, so that they stay so.
-  std::array<const Tensor*, kMostOperands> order{};
-  const auto end = std::copy(operands.begin(), operands.end(), order.begin());
-  std::stable_partition(order.begin(), end, [&](const Tensor* each) {
-    return !each->impl()->lies_as_in_torch() && each->sizes() == shape;
-  });
-  const std::span<const Tensor* const> ordered(order.data(), operands.size());
-  Tensor result = make(shape, strides_for(shape, ordered, in_memory), dtype, device);
-  result.impl()->set_torch_strides(strides_for(shape, operands, in_torch));
-  return result;
+  return laid_among(shape, operands, dtype, device);
 }
 
 Tensor from_blob(void* data, const Shape& shape, DType dtype, Ref<RefCounted> owner) {

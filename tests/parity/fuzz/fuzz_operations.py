@@ -122,7 +122,23 @@ def describe(seed, case):
     return f"{case.op}({inputs}) [{' '.join(words)}] {json.dumps(case.args)} seed {seed}"
 
 
-def compare(case, expected, tensors, refusal, id):
+def layout_difference(wanted, in_memory, in_torch):
+    """What is wrong with a result's strides, or None. Those of dimensions of size 1 do not count."""
+    if wanted.numel() == 0:
+        return None
+    def places(strides):
+        return [step for step, size in zip(strides, wanted.shape) if size > 1]
+    theirs = places(wanted.stride())
+    if places(in_torch) != theirs:
+        return f"layout: strides {in_torch} of shape {list(wanted.shape)}, wanted {list(wanted.stride())}"
+    # Images may be channels-last in memory where PyTorch's are row-major; other results may not differ.
+    images = wanted.is_contiguous() and torch.empty_strided(wanted.shape, in_memory).is_contiguous(memory_format=torch.channels_last)
+    if places(in_memory) != theirs and not images:
+        return f"layout in memory: {in_memory}, wanted {list(wanted.stride())}"
+    return None
+
+
+def compare(case, expected, tensors, refusal, strides, id):
     """Sentences on what differs: '<kind>: <detail>'."""
     if isinstance(expected, Exception):
         return [] if refusal else [f"accepted: PyTorch says {str(expected).splitlines()[0] if str(expected) else type(expected).__name__}"]
@@ -150,6 +166,10 @@ def compare(case, expected, tensors, refusal, id):
         return [f"results: {count}, wanted {len(results)}"]
     for i, wanted in enumerate(results):
         wrong = compared(tensors[f"{id}.y{i}"], wanted, lambda run: run[0][i], case.places)
+        if wrong:
+            found.append(f"result {i} {wrong}")
+            continue
+        wrong = layout_difference(wanted, *strides[i])
         if wrong:
             found.append(f"result {i} {wrong}")
     if found:
@@ -200,9 +220,10 @@ def run_shard(program, folder, seeds, only, families):
     by_case = collections.defaultdict(dict)
     for name, tensor in tensors.items():
         by_case[name.split(".")[0]][name] = tensor
-    refused = json.loads((folder / "out.json").read_text())
+    told = json.loads((folder / "out.json").read_text())
     for seed, case in drawn.items():
-        yield seed, case, compare(case, expected[seed], by_case[str(seed)], refused.get(str(seed)), str(seed))
+        id = str(seed)
+        yield seed, case, compare(case, expected[seed], by_case[id], told["refused"].get(id), told["strides"].get(id), id)
 
 
 def main():

@@ -2,7 +2,9 @@
 //
 // IN.json is a list of cases, IN.safetensors has their memory. OUT.safetensors receives <case>.y0,
 // <case>.y1, ... and the gradients <case>.g0, ... of the inputs that ask for one; OUT.json the
-// sentence of each case that was refused. run_cases --names prints the operations that it knows.
+// sentence of each case that was refused ("refused") and the strides of each result ("strides": in
+// memory, and those that PyTorch's result has according to dlrun). run_cases --names prints the
+// operations that it knows.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -56,7 +58,14 @@ Dims dims_of(const nlohmann::json& list) {
 struct Outcome {
   nn::StateDict tensors;
   nlohmann::json refused = nlohmann::json::object();
+  nlohmann::json strides = nlohmann::json::object();
 };
+
+nlohmann::json list_of(const Dims& dims) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const std::int64_t entry : dims) list.push_back(entry);
+  return list;
+}
 
 void run(const nlohmann::json& described, const Operations& operations, const Memory& memory,
          Outcome& outcome) {
@@ -83,6 +92,8 @@ void run(const nlohmann::json& described, const Operations& operations, const Me
   Tensor total;
   for (std::size_t i = 0; i < results.size(); ++i) {
     keep(fmt::format("y{}", i), results[i]);
+    outcome.strides[id].push_back(
+        {list_of(results[i].strides()), list_of(results[i].impl()->torch_strides())});
     const auto weight = memory.find(fmt::format("{}.w{}", id, i));
     if (weight == memory.end()) continue;
     if (results[i].sizes() != weight->second.sizes() || !results[i].requires_grad()) continue;
@@ -113,7 +124,8 @@ int run_all(const std::string& in, const std::string& out, const Operations& ope
     }
   }
   nn::save_safetensors(out + ".safetensors", outcome.tensors);
-  std::ofstream(out + ".json") << outcome.refused;
+  std::ofstream(out + ".json") << nlohmann::json{{"refused", outcome.refused},
+                                                 {"strides", outcome.strides}};
   return 0;
 }
 
