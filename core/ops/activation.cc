@@ -2,8 +2,25 @@
 
 #include "core/ops/arithmetic.h"
 #include "core/ops/common.h"
+#include "core/ops/index.h"
 
 namespace dl {
+namespace {
+
+// Saved: the first half of the input, and the sigmoid of the second.
+struct GluBackward final : Node {
+  std::string_view name() const noexcept override { return "glu"; }
+  void backward(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    // The slope first: a large value times the gradient may be more than the dtype holds.
+    const Tensor slope = empty_like(grad);
+    call<Op::kUnaryBackward>(grad.device(), UnaryFn::kSigmoid, grad, saved(1), Parameters{}, slope);
+    context.give(0, cat({mul(grad, saved(1)), mul(slope, saved(0))}, dim));
+  }
+  std::int64_t dim = 0;
+};
+
+}  // namespace
 
 Tensor gelu(const Tensor& input, GeluForm form) {
   return unary(form == GeluForm::kTanh ? UnaryFn::kGeluTanh : UnaryFn::kGelu, input);
@@ -45,8 +62,10 @@ Tensor prelu(const Tensor& input, const Tensor& weight) {
            weight.sizes().str(), channels, input.sizes().str());
   Shape shape(input.sizes().size(), 1);
   if (shape.size() > 1) shape[1] = weight.numel();
-  return detail::shown_as(where(gt(input, 0.0), input, mul(weight.reshape(shape), input)), input,
-                          "PreluKernelBackward0");
+  // The weight's gradient must not multiply 0 by an infinite input.
+  const Tensor positive = gt(input, 0.0);
+  const Tensor rest = mul(weight.reshape(shape), where(positive, 0.0, input));
+  return detail::shown_as(where(positive, input, rest), input, "PreluKernelBackward0");
 }
 
 Tensor glu(const Tensor& input, std::int64_t dim) {
@@ -55,8 +74,15 @@ Tensor glu(const Tensor& input, std::int64_t dim) {
            "glu: the input has shape {}, wanted an even size in dimension {}", input.sizes().str(),
            dim);
   const std::int64_t half = input.size(dim) / 2;
-  return detail::shown_as(mul(input.narrow(dim, 0, half), sigmoid(input.narrow(dim, half, half))),
-                          input, "GluBackward0");
+  const Tensor values = input.narrow(dim, 0, half);
+  const Tensor gates = sigmoid(input.narrow(dim, half, half).detach());
+  Tensor result = mul(values.detach(), gates);
+  if (auto* node = record<GluBackward>(result, input)) {
+    node->dim = dim;
+    node->save(values);
+    node->save(gates);
+  }
+  return result;
 }
 
 Tensor softplus(const Tensor& input, double beta, double threshold) {

@@ -41,6 +41,11 @@ Tensor as_places_index(const Tensor& index, std::string_view op) {
   return index.to(DType::kI64);
 }
 
+bool is_number(const Tensor& index) {
+  return !is_floating(index.dtype()) && index.dtype() != DType::kBool &&
+         index.dtype() != DType::kU8;
+}
+
 // Applies what gives views, and turns masks into indices.
 class Resolver {
  public:
@@ -89,6 +94,7 @@ class Resolver {
   }
   void apply(indexing::EllipsisType) { pass(rest_); }
   void apply(const Tensor& index) {
+    if (index.dim() == 0 && is_number(index)) return apply(index.item<std::int64_t>());
     check_same_device(result_.view, index, op_);
     if (index.dtype() != DType::kBool) {
       result_.at.push_back(as_places_index(index, op_));
@@ -320,8 +326,9 @@ Tensor take(const Tensor& input, const Tensor& index) {
   check_defined(index, "take", "the index");
   DL_CHECK(index.dtype() == DType::kI64, kDType, "take: the index is {}, wanted int64",
            name_of(index.dtype()));
-  const TensorIndex places[] = {index};
-  return detail::shown_as(dl::index(input.reshape({-1}), places), input, "TakeBackward0");
+  const TensorIndex places[] = {index.reshape({-1})};
+  return detail::shown_as(dl::index(input.reshape({-1}), places).view(index.sizes()), input,
+                          "TakeBackward0");
 }
 
 Tensor take_along_dim(const Tensor& input, const Tensor& index, std::int64_t dim) {

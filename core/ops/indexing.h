@@ -4,7 +4,8 @@
 //     x.index({0, Slice(1, None), Ellipsis, tensor({2, 0})});  // Python's x[0, 1:, ..., [2, 0]]
 //     x.index({x < 0}) = 0.0;                                  // x[x < 0] = 0
 //
-// Integers, slices, None and Ellipsis give views. Tensors of integers and masks (bool) give copies:
+// Integers, also as tensors without dimensions, slices, None and Ellipsis give views. Other tensors
+// of integers and masks (bool) give copies:
 // integer tensors are broadcast against each other, and their common shape takes the place of their
 // dimensions, or stands first where another dimension lies between them; a mask takes the place of
 // as many dimensions as it has. Negative indices count from the end. Throws kIndex for an index

@@ -106,7 +106,7 @@ Tensor multi_margin_loss(const Tensor& input, const Tensor& target,
     loss = loss * options.weight.index({target.reshape({-1})}).unsqueeze(1);
   }
   const Tensor each = scatter(loss, 1, places, 0.0).sum(1) / classes;
-  return reduced(input.dim() == 1 ? each.view({}) : each, options.reduction);
+  return reduced(input.dim() == 1 ? detail::drop_base(each.view({})) : each, options.reduction);
 }
 
 Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
@@ -127,7 +127,7 @@ Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
   const Tensor further = relu(of_targets + rows.unsqueeze(1));  // [N, target, other]
   const Tensor weights = counts.to(input.dtype()).unsqueeze(2) * is_other.unsqueeze(1);
   const Tensor each = sum(further * weights, {1, 2}) / classes;
-  return reduced(input.dim() == 1 ? each.view({}) : each, options.reduction);
+  return reduced(input.dim() == 1 ? detail::drop_base(each.view({})) : each, options.reduction);
 }
 
 Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,

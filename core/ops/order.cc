@@ -119,7 +119,7 @@ std::pair<Tensor, Tensor> median_along(const Tensor& input, std::int64_t dim, bo
       node->save(indices);
     }
   }
-  return {result, indices.view(shape)};
+  return {result, indices.view(shape).detach()};
 }
 
 Tensor median_of_all(const Tensor& input, bool ignore_nan) {
@@ -163,7 +163,7 @@ Unique unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
     const Tensor numbers = cumsum(begins, 0) - 1;
     result.inverse =
         places.defined() ? scatter(zeros({count}, whole), 0, places, numbers) : numbers;
-    result.inverse = result.inverse.view(shape);
+    result.inverse = result.inverse.view(shape).detach();
   }
   if (options.return_counts) {
     const Tensor first = nonzero(begins).view({-1});
@@ -175,7 +175,7 @@ Unique unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
 
 // A tensor without dimensions as one of one element, and back.
 std::pair<Tensor, Tensor> without_dims(const std::pair<Tensor, Tensor>& one) {
-  return {one.first.view({}), one.second.view({})};
+  return {detail::drop_base(one.first.view({})), one.second.view({}).detach()};
 }
 
 }  // namespace
@@ -184,7 +184,7 @@ Tensor cumsum(const Tensor& input, std::int64_t dim) {
   if (const auto cast = autocast_of<Op::kCumsum>(input)) return cumsum(cast(input), dim);
   check_defined(input, "cumsum", "the input");
   const std::size_t d = wrap_dim(dim, input.sizes().size(), "cumsum");
-  if (input.dim() == 0) return cumsum(input.view({1}), 0).view({});
+  if (input.dim() == 0) return detail::drop_base(cumsum(input.view({1}), 0).view({}));
   const DType dtype = is_floating(input.dtype()) ? input.dtype() : DType::kI64;
   const Tensor result = empty(input.sizes(), {.dtype = dtype, .device = input.device()});
   call<Op::kCumsum>(input.device(), input, static_cast<std::int64_t>(d), false, result);
@@ -199,7 +199,7 @@ Tensor cumprod(const Tensor& input, std::int64_t dim) {
   if (const auto cast = autocast_of<Op::kCumprod>(input)) return cumprod(cast(input), dim);
   check_defined(input, "cumprod", "the input");
   const std::size_t d = wrap_dim(dim, input.sizes().size(), "cumprod");
-  if (input.dim() == 0) return cumprod(input.view({1}), 0).view({});
+  if (input.dim() == 0) return detail::drop_base(cumprod(input.view({1}), 0).view({}));
   const DType dtype = is_floating(input.dtype()) ? input.dtype() : DType::kI64;
   const Tensor result = empty(input.sizes(), {.dtype = dtype, .device = input.device()});
   call<Op::kCumprod>(input.device(), input, static_cast<std::int64_t>(d), result);

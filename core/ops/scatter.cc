@@ -8,6 +8,7 @@
 #include "core/ops/indexing.h"
 #include "core/ops/layout.h"
 #include "core/ops/numeric.h"
+#include "core/ops/order.h"
 #include "core/ops/reduce.h"
 
 namespace dl {
@@ -412,7 +413,9 @@ Tensor index_fill(const Tensor& input, std::int64_t dim, const Tensor& index, co
   DL_CHECK(value.dim() == 0, kShape, "{}: the value has shape {}, wanted no dimension", kName,
            value.sizes().str());
   const Tensor from_front = where(lt(index, 0), index + input.sizes()[d], index);
-  const Tensor places = index_of_elements(input, d, from_front);
+  // The gradient of the value counts a slice once, however often the index names it.
+  const Tensor once = asks_gradient(value) ? unique(from_front).values : from_front;
+  const Tensor places = index_of_elements(input, d, once);
   Tensor result = input.clone();
   write_scatter(result, static_cast<std::int64_t>(d), places,
                 value.to(input.dtype()).expand(places.sizes()), PlaceWrite::kSet, kName);
@@ -494,7 +497,7 @@ Tensor bincount(const Tensor& input, const Tensor& weights, std::int64_t minleng
              kName, least);
     count = std::max(count, max(bins).item<std::int64_t>() + 1);
   }
-  if (!weights.defined()) {
+  if (!weights.defined() || bins.numel() == 0) {
     const Tensor one = ones({}, {.dtype = DType::kI64, .device = input.device()});
     return scatter_add(zeros({count}, {.dtype = DType::kI64, .device = input.device()}), 0, bins,
                        one.expand(bins.sizes()));

@@ -102,6 +102,19 @@ Tensor pad_by_index(const Tensor& input, std::size_t dim, std::int64_t before, s
   return index_select(input, static_cast<std::int64_t>(dim), index);
 }
 
+// The result of views and a reshape() of `input`, which must not share its memory.
+Tensor as_copy(const Tensor& result, const Tensor& input) {
+  return result.storage() == input.storage() ? result.clone(MemoryFormat::kContiguous) : result;
+}
+
+// The input as `apart`, its dimensions in another order, and then as `shape`.
+Tensor rearranged(const Tensor& input, const Shape& apart, const Dims& order, const Shape& shape,
+                  const char* shown) {
+  const Tensor result =
+      input.reshape(apart).permute(order).reshape(shape).contiguous(torch_format(input));
+  return detail::shown_as(as_copy(result, input), input, shown);
+}
+
 }  // namespace
 
 std::vector<Tensor> split(const Tensor& input, std::int64_t size, std::int64_t dim) {
@@ -252,9 +265,7 @@ Tensor repeat(const Tensor& input, const Dims& repeats) {
     wide.push_back(size);
     joined.push_back(repeats[d] * size);
   }
-  const Tensor result = input.reshape(apart).expand(wide).reshape(joined);
-  const bool is_view = result.storage() == input.storage();
-  return detail::shown_as(is_view ? result.clone(MemoryFormat::kContiguous) : result, input,
+  return detail::shown_as(as_copy(input.reshape(apart).expand(wide).reshape(joined), input), input,
                           "RepeatBackward0");
 }
 
@@ -277,7 +288,7 @@ Tensor repeat_interleave(const Tensor& input, std::int64_t repeats,
   Shape joined = input.sizes();
   joined[d] *= repeats;
   const Tensor spread = input.unsqueeze(static_cast<std::int64_t>(d) + 1).expand(wide);
-  return spread.clone(MemoryFormat::kContiguous).view(joined);
+  return detail::drop_base(spread.clone(MemoryFormat::kContiguous).view(joined));
 }
 
 Tensor repeat_interleave(const Tensor& input, const Tensor& repeats,
@@ -355,28 +366,10 @@ Tensor triu(const Tensor& input, std::int64_t diagonal) {
   return detail::shown_as(where(mask, false, input.contiguous()), input, "TriuBackward0");
 }
 
-Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {
-  constexpr std::string_view kName = "diagonal";
-  const std::size_t rank = rank_of(input, kName);
-  const auto a = static_cast<std::int64_t>(wrap_dim(dim1, rank, kName));
-  const auto b = static_cast<std::int64_t>(wrap_dim(dim2, rank, kName));
-  DL_CHECK(rank >= 2 && a != b, kShape,
-           "{}: dimensions {} and {} of a tensor of shape {} span no matrix", kName, dim1, dim2,
-           input.sizes().str());
-  const Tensor matrices = movedim(input, {a, b}, {-2, -1});
-  const std::int64_t row = std::max<std::int64_t>(0, -offset);
-  const std::int64_t column = std::max<std::int64_t>(0, offset);
-  const std::int64_t length =
-      std::max<std::int64_t>(0, std::min(matrices.size(-2) - row, matrices.size(-1) - column));
-  const TensorOptions place{.device = input.device()};
-  const TensorIndex places[] = {indexing::Ellipsis, arange(row, row + length, 1, place),
-                                arange(column, column + length, 1, place)};
-  return detail::shown_as(index(matrices, places), input, "DiagonalBackward0");
-}
-
 Tensor diag(const Tensor& input, std::int64_t offset) {
+  constexpr const char* kShown = "DiagonalBackward0";
   const std::size_t rank = rank_of(input, "diag");
-  if (rank == 2) return diagonal(input, offset);
+  if (rank == 2) return detail::shown_as(diagonal(input, offset).clone(), input, kShown);
   DL_CHECK(rank == 1, kShape, "diag: the input has shape {}, wanted one or two dimensions",
            input.sizes().str());
   const std::int64_t length = input.numel();
@@ -446,11 +439,8 @@ Tensor pixel_shuffle(const Tensor& input, std::int64_t upscale_factor) {
   shape[shape.size() - 1] = w * r;
   std::int64_t lead = 1;
   for (std::size_t d = 0; d + 3 < shape.size(); ++d) lead *= shape[d];
-  return detail::shown_as(input.reshape({lead, c, r, r, h, w})
-                              .permute({0, 1, 4, 2, 5, 3})
-                              .reshape(shape)
-                              .contiguous(torch_format(input)),
-                          input, "PixelShuffleBackward0");
+  return rearranged(input, {lead, c, r, r, h, w}, {0, 1, 4, 2, 5, 3}, shape,
+                    "PixelShuffleBackward0");
 }
 
 Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor) {
@@ -470,11 +460,8 @@ Tensor pixel_unshuffle(const Tensor& input, std::int64_t downscale_factor) {
   shape[shape.size() - 1] = w;
   std::int64_t lead = 1;
   for (std::size_t d = 0; d + 3 < shape.size(); ++d) lead *= shape[d];
-  return detail::shown_as(input.reshape({lead, c, h, r, w, r})
-                              .permute({0, 1, 3, 5, 2, 4})
-                              .reshape(shape)
-                              .contiguous(torch_format(input)),
-                          input, "PixelUnshuffleBackward0");
+  return rearranged(input, {lead, c, h, r, w, r}, {0, 1, 3, 5, 2, 4}, shape,
+                    "PixelUnshuffleBackward0");
 }
 
 }  // namespace dl

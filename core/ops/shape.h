@@ -53,7 +53,7 @@ Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims = {});
 // the right.
 Tensor tril(const Tensor& input, std::int64_t diagonal = 0);
 Tensor triu(const Tensor& input, std::int64_t diagonal = 0);
-// The elements of a matrix's diagonal, as the last dimension; a copy.
+// The elements of a matrix's diagonal, as the last dimension; a view.
 Tensor diagonal(const Tensor& input, std::int64_t offset = 0, std::int64_t dim1 = 0,
                 std::int64_t dim2 = 1);
 // The diagonal of a matrix, or the matrix with this vector as its diagonal.

@@ -28,7 +28,9 @@ Tensor run(const Tensor& input, std::int64_t dim) {
   check_defined(input, op, "the input");
   check_floating(input, op);
   const std::size_t d = wrap_dim(dim, input.sizes().size(), op);
-  if (input.dim() == 0) return run<forward_op, backward_op>(input.view({1}), 0).view({});
+  if (input.dim() == 0) {
+    return detail::drop_base(run<forward_op, backward_op>(input.view({1}), 0).view({}));
+  }
   const Tensor dense = input.contiguous();
   Tensor output = empty_like(dense);
   call<forward_op>(input.device(), dense, static_cast<std::int64_t>(d), output);

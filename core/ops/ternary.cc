@@ -134,7 +134,10 @@ N* record_three(const Tensor& out, const Tensor& a, const Tensor& b, const Tenso
 
 Tensor addc(TernaryFn fn, const Tensor& input, const Tensor& a, const Tensor& b, Scalar value) {
   const std::string_view op = facts(fn).name;
-  const DType dtype = promote_types(common_dtype(input, a, op), common_dtype(input, b, op), op);
+  check_defined(input, op, "the first operand");
+  check_defined(a, op, "the second operand");
+  check_defined(b, op, "the third operand");
+  const DType dtype = result_type(input, a, b, op);
   computed_dtype(dtype, facts(fn).takes, op);
   DL_CHECK(value.kind() != Scalar::Kind::kFloating || is_floating(dtype), kDType,
            "{}: value is {} and the result {}, wanted a whole number", op, value.str(),
@@ -270,9 +273,10 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
 }
 
 Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
+  check_defined(input, "clamp", "the input");
+  check_defined(min, "clamp", "min");
   check_defined(max, "clamp", "max");
-  const DType dtype =
-      promote_types(common_dtype(input, min, "clamp"), common_dtype(input, max, "clamp"), "clamp");
+  const DType dtype = result_type(input, min, max, "clamp");
   computed_dtype(dtype, Takes::kNumbers, "clamp");
   const Tensor out = run_ternary(TernaryFn::kBetween, input, min, max, dtype);
   record_three<ClampBackward>(out, input, min, max);

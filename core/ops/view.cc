@@ -4,6 +4,7 @@
 
 #include "core/ops/common.h"
 #include "core/ops/reduce.h"
+#include "core/ops/shape.h"
 
 namespace dl {
 namespace {
@@ -24,7 +25,8 @@ struct PermuteBackward final : Node {
   Dims inverse;
 };
 
-// select and slice: the gradient goes to the elements that were seen, the others get zeros.
+// select, slice and diagonal: the gradient goes to the elements that were seen, the others get
+// zeros.
 struct PartBackward final : Node {
   std::string_view name() const noexcept override { return "slice"; }
   void backward(BackwardContext& context) override {
@@ -286,7 +288,7 @@ void detail::follow_base(const Tensor& view) {
 }
 
 Tensor alias(const Tensor& input) {
-  return reshaped(input, input.sizes(), input.strides(), "AliasBackward0");
+  return reshaped(input, input.sizes(), input.strides(), std::identity{}, "AliasBackward0");
 }
 
 Tensor Tensor::view(const Shape& shape) const {
@@ -399,6 +401,47 @@ Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length)
            kIndex, "narrow: {} elements from {} on are out of range for dimension {} of {}", length,
            start, d, sizes().str());
   return slice(dim, start, start + length);
+}
+
+Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {
+  constexpr std::string_view kName = "diagonal";
+  check_defined(input, kName, "the input");
+  const Shape& sizes = input.sizes();
+  const std::size_t a = wrap_dim(dim1, sizes.size(), kName);
+  const std::size_t b = wrap_dim(dim2, sizes.size(), kName);
+  DL_CHECK(sizes.size() >= 2 && a != b, kShape,
+           "{}: dimensions {} and {} of a tensor of shape {} span no matrix", kName, dim1, dim2,
+           sizes.str());
+  const std::int64_t row = std::max<std::int64_t>(0, -offset);
+  const std::int64_t column = std::max<std::int64_t>(0, offset);
+  const std::int64_t length =
+      std::max<std::int64_t>(0, std::min(sizes[a] - row, sizes[b] - column));
+  const auto without_matrix = [&](const Dims& from, std::int64_t last) {
+    Dims result;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      if (d != a && d != b) result.push_back(from[d]);
+    }
+    result.push_back(last);
+    return result;
+  };
+  const auto strides_of_view = [&](const Strides& from) {
+    return without_matrix(from, from[a] + from[b]);
+  };
+  const Shape shape = without_matrix(sizes, length);
+  const Strides whole = contiguous_strides(sizes);
+  const auto first_in = [&](const Strides& strides) {
+    return length == 0 ? 0 : row * strides[a] + column * strides[b];
+  };
+  Tensor view = make_view(input, shape, strides_of_view(input.strides()),
+                          input.storage_offset() + first_in(input.strides()), strides_of_view);
+  if (auto* node = record<PartBackward>(view, input)) {
+    node->shape = sizes;
+    node->part_shape = shape;
+    node->part_strides = strides_of_view(whole);
+    node->part_offset = first_in(whole);
+    node->show_as("DiagonalBackward0");
+  }
+  return view;
 }
 
 Tensor Tensor::expand(const Shape& shape) const {

@@ -1,5 +1,7 @@
 #include "core/tensor/promote.h"
 
+#include <optional>
+
 #include "core/base/error.h"
 
 namespace dl {
@@ -42,6 +44,18 @@ DType result_type(const Tensor& a, const Tensor& b, std::string_view op) {
   const Tensor& scalar = a.dim() == 0 ? a : b;
   if (category(scalar.dtype()) <= category(leading.dtype())) return leading.dtype();
   return promote_types(leading.dtype(), scalar.dtype(), op);
+}
+
+DType result_type(const Tensor& a, const Tensor& b, const Tensor& c, std::string_view op) {
+  std::optional<DType> of_dims;
+  std::optional<DType> of_numbers;
+  for (const Tensor* each : {&a, &b, &c}) {
+    std::optional<DType>& common = each->dim() == 0 ? of_numbers : of_dims;
+    common = common ? promote_types(*common, each->dtype(), op) : each->dtype();
+  }
+  if (!of_dims || !of_numbers) return of_dims ? *of_dims : *of_numbers;
+  if (category(*of_numbers) <= category(*of_dims)) return *of_dims;
+  return promote_types(*of_dims, *of_numbers, op);
 }
 
 DType result_type(const Tensor& a, Scalar b) noexcept {

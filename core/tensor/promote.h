@@ -17,6 +17,7 @@ DType promote_types(DType a, DType b, std::string_view op);
 // The dtype of an operation's result. A tensor without dimensions, or a number, counts only where
 // its kind (bool, integer, floating) is higher than the other's.
 DType result_type(const Tensor& a, const Tensor& b, std::string_view op);
+DType result_type(const Tensor& a, const Tensor& b, const Tensor& c, std::string_view op);
 DType result_type(const Tensor& a, Scalar b) noexcept;
 
 }  // namespace dl

@@ -1,5 +1,6 @@
 #include "nn/layers/conv_variants.h"
 
+#include "core/autograd/record.h"
 #include "core/ops/conv.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/repr.h"
@@ -49,14 +50,14 @@ Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
   DL_CHECK(weight.defined() && weight.dim() == 3, kShape,
            "conv1d: the weight has shape {}, wanted [O, C / groups, k]",
            weight.defined() ? weight.sizes().str() : "none");
-  const Tensor y = dl::conv2d(input.unsqueeze(2), weight.unsqueeze(2), bias,
-                              {.stride = {1, options.stride},
-                               .padding = {0, options.padding},
-                               .dilation = {1, options.dilation},
-                               .groups = options.groups});
+  const Tensor image = dl::conv2d(input.unsqueeze(2), weight.unsqueeze(2), bias,
+                                  {.stride = {1, options.stride},
+                                   .padding = {0, options.padding},
+                                   .dilation = {1, options.dilation},
+                                   .groups = options.groups});
   // However the input lies.
-  y.impl()->set_torch_strides(contiguous_strides(y.sizes()));
-  return y.squeeze(2);
+  image.impl()->set_torch_strides(contiguous_strides(image.sizes()));
+  return dl::detail::shown_as(image.squeeze(2), input, "ConvolutionBackward0");
 }
 
 Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor& bias,

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/autograd/record.h"
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/resample.h"
@@ -108,7 +109,7 @@ Tensor adaptive_max_pool2d(const Tensor& input, IntPair output_size) {
                                           .slice(3, begin(j, w, columns), end(j, w, columns))));
     }
   }
-  return stack(parts, 2).view({input.size(0), input.size(1), rows, columns});
+  return dl::detail::drop_base(stack(parts, 2).view({input.size(0), input.size(1), rows, columns}));
 }
 
 }  // namespace functional

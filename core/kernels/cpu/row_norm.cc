@@ -95,7 +95,7 @@ void forward_rows(const RowNormArgs& args, const Tensor& x, const Tensor& weight
         moments.squares = squares_of_row(loops, width, in);
       }
       const T mean = static_cast<T>(moments.mean);
-      const double variance = std::max(0.0, moments.squares) / n;
+      const double variance = std::max(moments.squares, 0.0) / n;  // NaN stays NaN
       const T scale = static_cast<T>(1 / std::sqrt(variance + args.eps));
       kept[2 * r] = mean;
       kept[2 * r + 1] = scale;

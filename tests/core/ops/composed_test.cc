@@ -310,6 +310,9 @@ void check_with(const ComposedCase& c, const parity::Arrays& arrays, DType dtype
   Inputs inputs = inputs_of(arrays, name, dtype);
   for (Tensor& x : inputs) x = (lies_alike ? x : scattered(x)).requires_grad_();
   const Tensor y = c.f(inputs);
+  const bool shows_input =
+      std::ranges::any_of(inputs, [&](const Tensor& x) { return x.storage() == y.storage(); });
+  EXPECT_TRUE(shows_input || !y.impl()->base) << what << ": a view of a temporary";
   EXPECT_EQ(y.sizes(), shape_of(arrays, name + ".y")) << what;
   EXPECT_EQ(y.dtype(), dtype_of(arrays, name + ".y", inputs.empty() ? y.dtype() : dtype)) << what;
   expect_close(y.detach(), numbers_of(arrays, name + ".y"), share, what);
@@ -385,6 +388,39 @@ TEST(Composed, GradientsPassTheCheck) {
     for (Tensor& x : inputs) x.requires_grad_();
     EXPECT_NO_THROW(gradcheck(c.name, c.f, inputs)) << c.name;
   }
+}
+
+TEST(Composed, AValueThatFillsASliceTwiceHasItsGradientOnce) {
+  const Tensor value = tensor(5.0, {.requires_grad = true});
+  const Tensor filled = zeros({3, 2}).index_fill(0, tensor({1, 1, -2, 0}), value);
+  filled.backward(tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}));
+  EXPECT_EQ(values<double>(filled.detach()), (Numbers{5, 5, 5, 5, 0, 0}));
+  EXPECT_EQ(value.grad().item<double>(), 10);
+}
+
+TEST(Composed, AGradientBesideInfinityIsFinite) {
+  const Tensor weight = tensor({0.25}, {.requires_grad = true});
+  const Tensor x = tensor({kInf, -2.0, 3.0}, {.requires_grad = true});
+  prelu(x, weight).sum().backward();
+  EXPECT_EQ(weight.grad().item<double>(), -2);
+  EXPECT_EQ(values<double>(x.grad()), (Numbers{1, 0.25, 1}));
+
+  // The value times the gradient would be more than float16 holds.
+  const Tensor pair = tensor({30000.0, -8.0}, {.dtype = DType::kF16}).requires_grad_();
+  const Tensor y = glu(pair, 0);
+  y.backward(full({1}, 8.0, {.dtype = DType::kF16}));
+  EXPECT_NEAR(pair.grad()[1].item<double>(), 80.45, 0.1);
+}
+
+TEST(Composed, ANumberDoesNotWidenThreeOperands) {
+  const Tensor half = ones({2}, {.dtype = DType::kF16});
+  const Tensor number = ones({}, {.dtype = DType::kF16});
+  const Tensor wide = ones({});
+  EXPECT_EQ(addcmul(number, half, wide).dtype(), DType::kF16);
+  EXPECT_EQ(addcdiv(wide, number, half).dtype(), DType::kF16);
+  EXPECT_EQ(clamp(number, wide, half).dtype(), DType::kF16);
+  EXPECT_EQ(addcmul(tensor({1, 2}), wide, wide).dtype(), DType::kF32);
+  EXPECT_EQ(bincount(empty({0}, {.dtype = DType::kI64}), empty({0}), 2).dtype(), DType::kI64);
 }
 
 // Some are made otherwise than PyTorch's, and end with another node.
