@@ -1,5 +1,6 @@
 // Views: the same storage under another shape. Each records how a gradient goes back.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "core/ops/common.h"

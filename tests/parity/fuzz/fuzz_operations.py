@@ -26,12 +26,23 @@ DIGITS = {torch.float64: 52, torch.float32: 23, torch.bfloat16: 7, torch.float16
 HUGE = 1e4
 
 
+def memory_of(result, inputs):
+    """As run_cases says it: whose memory a result has. A "temporary" is a view of a tensor that only the operation has."""
+    for x in inputs:
+        if x is result:
+            return "input"
+        if x is not None and x.untyped_storage().data_ptr() == result.untyped_storage().data_ptr():
+            return "view" if result._is_view() else "shared"
+    return "temporary" if result._is_view() else "new"
+
+
 def run_torch(case, dtype=None, noise=None, dense=False):
-    """Results, gradients, and what the gradients were computed with."""
+    """Results, gradients, what the gradients were computed with, and whose memory the results have."""
     inputs = [None if x is None else x.tensor(dtype, noise, dense) for x in case.inputs]
     results = case.call(*inputs)
     results = list(results) if isinstance(results, (list, tuple)) else [results]
     weights = {}
+    memory = [memory_of(y, inputs) for y in results]
     total = None
     for i, y in enumerate(results):
         if y.requires_grad:
@@ -42,7 +53,7 @@ def run_torch(case, dtype=None, noise=None, dense=False):
     if total is not None and total.requires_grad:
         total.backward()
     gradients = {i: x.grad for i, x in enumerate(inputs) if x is not None and x.grad is not None}
-    return [y.detach() for y in results], gradients, weights
+    return [y.detach() for y in results], gradients, weights, memory
 
 
 def spacing(x, dtype):
@@ -138,13 +149,13 @@ def layout_difference(wanted, in_memory, in_torch):
     return None
 
 
-def compare(case, expected, tensors, refusal, strides, id):
+def compare(case, expected, tensors, refusal, strides, memory, id):
     """Sentences on what differs: '<kind>: <detail>'."""
     if isinstance(expected, Exception):
         return [] if refusal else [f"accepted: PyTorch says {str(expected).splitlines()[0] if str(expected) else type(expected).__name__}"]
     if refusal:
         return [f"refused: {refusal}"]
-    (results, gradients, _), reference = expected
+    (results, gradients, _, places), reference = expected
     found = []
     moved = []  # made when they are needed
 
@@ -172,6 +183,9 @@ def compare(case, expected, tensors, refusal, strides, id):
         wrong = layout_difference(wanted, *strides[i])
         if wrong:
             found.append(f"result {i} {wrong}")
+        # Nothing tells whose memory no element has; a view of a temporary is harmless, and need not be one.
+        if wanted.numel() and memory[i] != places[i] and (memory[i], places[i]) != ("new", "temporary"):
+            found.append(f"result {i} memory: {memory[i]}, wanted {places[i]}")
     if found:
         return found
     for i in range(len(case.inputs)):
@@ -223,7 +237,8 @@ def run_shard(program, folder, seeds, only, families):
     told = json.loads((folder / "out.json").read_text())
     for seed, case in drawn.items():
         id = str(seed)
-        yield seed, case, compare(case, expected[seed], by_case[id], told["refused"].get(id), told["strides"].get(id), id)
+        yield seed, case, compare(case, expected[seed], by_case[id], told["refused"].get(id), told["strides"].get(id),
+                                  told["memory"].get(id), id)
 
 
 def main():

@@ -2,9 +2,9 @@
 //
 // IN.json is a list of cases, IN.safetensors has their memory. OUT.safetensors receives <case>.y0,
 // <case>.y1, ... and the gradients <case>.g0, ... of the inputs that ask for one; OUT.json the
-// sentence of each case that was refused ("refused") and the strides of each result ("strides": in
-// memory, and those that PyTorch's result has according to dlrun). run_cases --names prints the
-// operations that it knows.
+// sentence of each case that was refused ("refused"), and for each result of the others the strides
+// in memory and those that PyTorch's result has according to dlrun ("strides"), and whose memory it
+// has ("memory"). run_cases --names prints the operations that it knows.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -59,12 +59,23 @@ struct Outcome {
   nn::StateDict tensors;
   nlohmann::json refused = nlohmann::json::object();
   nlohmann::json strides = nlohmann::json::object();
+  nlohmann::json memory = nlohmann::json::object();
 };
 
 nlohmann::json list_of(const Dims& dims) {
   nlohmann::json list = nlohmann::json::array();
   for (const std::int64_t entry : dims) list.push_back(entry);
   return list;
+}
+
+// Whose memory a result has. A "temporary" is a view of a tensor that only the operation has.
+const char* memory_of(const Tensor& result, const std::vector<Tensor>& inputs) {
+  const bool is_view = static_cast<bool>(result.impl()->base);
+  for (const Tensor& input : inputs) {
+    if (!input.defined() || input.storage() != result.storage()) continue;
+    return result.is_same(input) ? "input" : is_view ? "view" : "shared";
+  }
+  return is_view ? "temporary" : "new";
 }
 
 void run(const nlohmann::json& described, const Operations& operations, const Memory& memory,
@@ -94,6 +105,7 @@ void run(const nlohmann::json& described, const Operations& operations, const Me
     keep(fmt::format("y{}", i), results[i]);
     outcome.strides[id].push_back(
         {list_of(results[i].strides()), list_of(results[i].impl()->torch_strides())});
+    outcome.memory[id].push_back(memory_of(results[i], inputs));
     const auto weight = memory.find(fmt::format("{}.w{}", id, i));
     if (weight == memory.end()) continue;
     if (results[i].sizes() != weight->second.sizes() || !results[i].requires_grad()) continue;
@@ -124,8 +136,8 @@ int run_all(const std::string& in, const std::string& out, const Operations& ope
     }
   }
   nn::save_safetensors(out + ".safetensors", outcome.tensors);
-  std::ofstream(out + ".json") << nlohmann::json{{"refused", outcome.refused},
-                                                 {"strides", outcome.strides}};
+  std::ofstream(out + ".json") << nlohmann::json{
+      {"refused", outcome.refused}, {"strides", outcome.strides}, {"memory", outcome.memory}};
   return 0;
 }
 
