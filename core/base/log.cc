@@ -3,10 +3,14 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 
 #include "core/base/env.h"
 #include "core/base/printable.h"
+#include "core/base/warn_once.h"
 
 namespace dl::log {
 namespace {
@@ -80,3 +84,23 @@ void write(Level level, std::string_view line) noexcept {
 }
 
 }  // namespace dl::log
+
+bool dl::detail::warns() noexcept {
+  return log::enabled(log::Level::kWarning);
+}
+
+void dl::detail::write_once(std::string_view line) noexcept {
+  constexpr std::size_t kMost = 1000;
+  try {
+    // Never destroyed, as the logger.
+    static auto& told = *new std::set<std::string, std::less<>>;
+    static auto& mutex = *new std::mutex;
+    {
+      const std::lock_guard lock(mutex);
+      if (told.size() == kMost || !told.emplace(line).second) return;
+    }
+    log::write(log::Level::kWarning, line);
+  } catch (...) {
+    // As a log line that cannot be written.
+  }
+}

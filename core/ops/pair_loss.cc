@@ -1,4 +1,5 @@
 // Losses of two elements: rows of core/elementwise/losses.def, and what is made of cosines.
+#include "core/base/warn_once.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/autocast.h"
 #include "core/ops/common.h"
@@ -158,6 +159,19 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
   return loss;
 }
 
+// A loss of [N] and [N, 1] is one of N x N pairs, which is rarely meant. PyTorch warns for these
+// four.
+void warn_of_broadcast(PairLoss fn, const Tensor& input, const Tensor& target) {
+  if (fn != PairLoss::kMse && fn != PairLoss::kL1 && fn != PairLoss::kSmoothL1 &&
+      fn != PairLoss::kHuber) {
+    return;
+  }
+  warn_once(
+      "{}: the target's shape {} differs from the input's {}, and both are broadcast; this is "
+      "likely a mistake, give them one shape",
+      facts(fn).name, target.sizes().str(), input.sizes().str());
+}
+
 Tensor pair_loss(PairLoss fn, const Tensor& input, const Tensor& target,
                  const PairLossCall& given) {
   if (const auto cast = autocast_of<Op::kPairLoss>(input)) {
@@ -172,6 +186,7 @@ Tensor pair_loss(PairLoss fn, const Tensor& input, const Tensor& target,
            "{}: the input has shape {}, the target {}; wanted one shape", facts(fn).name,
            input.sizes().str(), target.sizes().str());
   const Shape shape = broadcast_shapes(input.sizes(), target.sizes(), facts(fn).name);
+  warn_of_broadcast(fn, input, target);
   return pair_loss_of(fn, input.expand(shape), target.expand(shape), given);
 }
 
@@ -191,6 +206,7 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, const MSELossOptions&
     if (!input.is_cuda()) return pair_loss(PairLoss::kMse, input, target, {options.reduction});
     DL_CHECK(options.reduction != Reduction::kBatchMean, kInvalidArgument,
              "mse_loss: the reduction is kBatchMean, which only kl_div has");
+    if (input.sizes() != target.sizes()) warn_of_broadcast(PairLoss::kMse, input, target);
     return reduced(square(sub(input, target)), options.reduction);
   }
   const Tensor x = laid_out(input);

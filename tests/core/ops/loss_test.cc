@@ -117,5 +117,30 @@ TEST(LossErrors, SayWhatCameAndWhatWasWanted) {
                "mse_loss: the input is float32, but the target is float64");
 }
 
+// As PyTorch's warning: once for two shapes, and only where it warns.
+TEST(Loss, WarnsOfShapesThatAreBroadcast) {
+  const Tensor column = ones({5, 1});
+  const Tensor row = zeros({5});
+  const auto log_of = [&](const auto& loss) {
+    ::testing::internal::CaptureStderr();
+    loss(column, row);
+    loss(column, row);
+    loss(column, zeros({5, 1}));
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    return log.substr(std::min(log.size(), log.find("] ") + 2));
+  };
+  const auto text = [](const std::string& op) {
+    return op +
+           ": the target's shape [5] differs from the input's [5, 1], and both are broadcast; this "
+           "is likely a mistake, give them one shape\n";
+  };
+  EXPECT_EQ(log_of([](const Tensor& a, const Tensor& b) { mse_loss(a, b); }), text("mse_loss"));
+  EXPECT_EQ(log_of([](const Tensor& a, const Tensor& b) { l1_loss(a, b); }), text("l1_loss"));
+  EXPECT_EQ(log_of([](const Tensor& a, const Tensor& b) { smooth_l1_loss(a, b); }),
+            text("smooth_l1_loss"));
+  EXPECT_EQ(log_of([](const Tensor& a, const Tensor& b) { huber_loss(a, b); }), text("huber_loss"));
+  EXPECT_EQ(log_of([](const Tensor& a, const Tensor& b) { kl_div(a, b); }), "");
+}
+
 }  // namespace
 }  // namespace dl

@@ -1,0 +1,24 @@
+// warn_once(): a line of the log (log.h) that this process writes only once, for what a program may
+// do in every step. Beside the operations, whose log() takes the name of the log's namespace.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace dl {
+
+namespace detail {
+void write_once(std::string_view line) noexcept;
+bool warns() noexcept;
+}  // namespace detail
+
+// Each different line once, up to 1000 lines; any thread may call.
+template <typename... Args>
+void warn_once(fmt::format_string<Args...> text, Args&&... args) {
+  if (detail::warns()) detail::write_once(fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace dl
