@@ -19,6 +19,30 @@
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::optim {
+namespace {
+
+StateNames names_of(const nn::StateDict& state) {
+  StateNames names;
+  for (const nn::NamedTensor& entry : state) {
+    const std::string_view key = entry.name;
+    const std::size_t number = key.find('.');
+    const std::size_t name = number == key.npos ? number : key.find('.', number + 1);
+    if (name == key.npos) continue;
+    if (key.substr(0, number) == kParamGroups) names.add_option(key.substr(name + 1));
+    if (key.substr(0, number) == "state") names.add_tensor(key.substr(name + 1));
+  }
+  return names;
+}
+
+// The first entry that is none of `known`, for an error.
+std::string first_beyond(const nn::StateDict& state, const std::unordered_set<std::string>& known) {
+  for (const nn::NamedTensor& entry : state) {
+    if (!known.contains(entry.name)) return quoted_name(entry.name);
+  }
+  return "an entry that is there twice";
+}
+
+}  // namespace
 
 void Optimizer::append(const std::vector<Tensor>& params) {
   DL_CHECK(!params.empty(), kInvalidArgument, "{}: the list of parameters is empty", name_);
@@ -65,6 +89,7 @@ void Optimizer::zero_grad(bool set_to_none) const {
 }
 
 void Optimizer::step_unless(const Tensor& found_inf) {
+  if (stepped_) stepped_ = true;  // also if it is skipped: the caller's order is right
   if (found_inf.device().type == DeviceType::kCPU || !can_be_skipped()) {
     if (found_inf.item<float>() == 0) step();
     return;
@@ -112,6 +137,7 @@ kernels::OptimizerScalars Optimizer::scalars_for(Device device, std::size_t grou
 }
 
 const std::vector<Tensor>& Optimizer::take_gradients() {
+  if (stepped_) stepped_ = true;
   gradients_.clear();  // what an exception left behind
   gradients_.reserve(parameters_.size());
   for (const Tensor& parameter : parameters_) {
@@ -167,6 +193,17 @@ void Optimizer::load(const nn::StateDict& state, std::span<const nn::SkippedTens
   }
 }
 
+StateNames Optimizer::own_names() {
+  StateNames names;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    for (const OptionRef& ref : options_of(g)) names.add_option(ref.name);
+  }
+  for (std::size_t p = 0; p < std::min<std::size_t>(1, parameters_.size()); ++p) {
+    for (const StateRef& ref : state_of(p)) names.add_tensor(ref.name);
+  }
+  return names;
+}
+
 void Optimizer::load_state_dict(const nn::StateDict& state) {
   std::unordered_map<std::string_view, const Tensor*> given;
   for (const nn::NamedTensor& entry : state) {
@@ -174,11 +211,14 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
              "{}: load_state_dict: {} is an undefined tensor", name_, quoted_name(entry.name));
     given.emplace(entry.name, &entry.tensor);
   }
+  if (const std::string text = told_apart(name_, own_names(), names_of(state)); !text.empty()) {
+    throw_error(ErrorKind::kMismatch, "{}: load_state_dict: {}", name_, text);
+  }
   // Everything is checked, and copied, before the first change.
   std::vector<std::pair<Tensor*, Tensor>> tensors;
   std::vector<std::pair<std::variant<double*, bool*>, double>> options;
   std::vector<std::optional<double>> initial_lrs(groups_.size());
-  std::size_t used = 0;
+  std::unordered_set<std::string> known;
 
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
     std::size_t present = 0;
@@ -194,6 +234,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
         continue;
       }
       ++(ref.optional ? optional : present);
+      known.insert(key);
       const Tensor& value = *found->second;
       const Shape wanted = ref.like_parameter ? parameters_[p].sizes() : Shape();
       DL_CHECK(value.sizes() == wanted, kMismatch,
@@ -209,7 +250,6 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
     DL_CHECK(present == required || (present == 0 && optional == 0), kMismatch,
              "{}: load_state_dict: parameter {} has {} state tensors, wanted none or {}", name_, p,
              present + optional, required + optional);
-    used += present + optional;
   }
 
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -219,7 +259,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
     DL_CHECK(params != given.end() && params->second->numel() == count, kMismatch,
              "{}: load_state_dict: \"{}\" names {} parameters, wanted {}", name_, params_key,
              params == given.end() ? 0 : params->second->numel(), count);
-    ++used;
+    known.insert(params_key);
     for (const OptionRef& ref : options_of(g)) {
       const std::string key = option_key(g, ref.name);
       const auto found = given.find(key);
@@ -230,19 +270,19 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
       DL_CHECK(found != given.end() && found->second->numel() == 1, kMismatch,
                "{}: load_state_dict: \"{}\" is missing or not one number", name_, key);
       options.emplace_back(ref.value, found->second->item<double>());
-      ++used;
+      known.insert(key);
     }
     const auto initial = given.find(option_key(g, kInitialLr));
     if (initial == given.end()) continue;
     DL_CHECK(initial->second->numel() == 1, kMismatch,
              "{}: load_state_dict: \"{}\" is not one number", name_, initial->first);
     initial_lrs[g] = initial->second->item<double>();
-    ++used;
+    known.emplace(initial->first);
   }
-  DL_CHECK(used == given.size() && used == state.size(), kMismatch,
-           "{}: load_state_dict: the state has {} entries, of which {} are known here; was it "
-           "saved by another optimizer?",
-           name_, state.size(), used);
+  DL_CHECK(known.size() == given.size() && known.size() == state.size(), kMismatch,
+           "{}: load_state_dict: the state has {} entries, of which {} are known here; {} is not; "
+           "was it saved by another optimizer?",
+           name_, state.size(), known.size(), first_beyond(state, known));
 
   const NoGradGuard no_grad;
   for (auto& [place, value] : tensors) {

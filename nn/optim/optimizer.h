@@ -10,9 +10,9 @@
 // first step. Parameters without a gradient are left alone. Make the optimizer after Module::to():
 // a parameter of another dtype is another tensor.
 //
-// Parameters are f32 or f64 leaves that require gradients, row-major, each in one group only;
-// others throw kDType or kInvalidArgument. Thread-safety: none; step() belongs on the thread that
-// trains.
+// Parameters are float32 or float64 leaves that require gradients, row-major, each in one group
+// only; others throw kDType or kInvalidArgument. Thread-safety: none; step() belongs on the thread
+// that trains.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,7 @@
 #include "core/base/error.h"
 #include "core/kernels/optimizer_args.h"
 #include "core/tensor/tensor.h"
+#include "nn/optim/state_writer.h"
 #include "nn/serialize/state_dict.h"
 
 namespace dl::nn {
@@ -60,7 +61,7 @@ class Optimizer {
   // where DDP could not average these gradients, or those of an earlier step. A step that throws
   // has changed no parameter of any group and no state, and has counted nothing.
   virtual void step() = 0;
-  // A step that changes nothing where found_inf, a 0-d f32 on the parameters' device, is not 0:
+  // A step that changes nothing where found_inf, a 0-d float32 on the parameters' device, is not 0:
   // how GradScaler steps. On CUDA the kernels look at it, and the host does not wait.
   void step_unless(const Tensor& found_inf);
   // Copies changed learning rates to the CUDA device, where kernels read them. step() does this
@@ -76,13 +77,18 @@ class Optimizer {
   // The rate that schedules count from: lr() when it is first asked for, as the first LRScheduler
   // does. In state_dict() from then on. Throws kIndex.
   double& initial_lr(std::size_t group = 0);
+  // For schedulers, which warn if they step first: steps are noticed from watch_steps() on.
+  void watch_steps() noexcept {
+    if (!stepped_) stepped_ = false;
+  }
+  bool stepped_while_watched() const noexcept { return stepped_.value_or(false); }
   // A group's option by its name in state_dict(), as "momentum" or "betas.0"; null if this
   // optimizer has no such number. Throws kIndex.
   double* find_option(std::string_view name, std::size_t group = 0);
 
   // All that continues a run, as tensors with PyTorch's names: "state.<parameter>.<name>" and
   // "param_groups.<group>.<option>", where a parameter is counted as in parameters(). Options are
-  // 0-d f64 or bool tensors. State tensors share the optimizer's memory.
+  // 0-d float64 or bool tensors. State tensors share the optimizer's memory.
   nn::StateDict state_dict() const;
   // Throws kMismatch where the state belongs to other parameters, groups or another optimizer;
   // nothing is changed then. State that is there is overwritten where it lies, and captured steps
@@ -113,7 +119,7 @@ class Optimizer {
   struct StateRef {
     std::string_view name;
     Tensor* tensor;
-    bool like_parameter;  // its shape and dtype; else a 0-d f32
+    bool like_parameter;  // its shape and dtype; else a 0-d float32
     bool optional;        // some options do without it
   };
   struct Range {
@@ -182,6 +188,8 @@ class Optimizer {
 
  private:
   void load_value(const nn::Value& state);
+  // The names of this optimizer's own state.
+  StateNames own_names();
   // The options of a group of PyTorch's, by our names, appended to `flat`.
   void flatten_group(const nn::Value& group, std::size_t g, nn::StateDict& flat);
   void load(const nn::StateDict& state, std::span<const nn::SkippedTensor> skipped,
@@ -192,10 +200,11 @@ class Optimizer {
   std::vector<Range> groups_;
   std::vector<std::optional<double>> initial_lrs_;  // of each group
   std::vector<Tensor> gradients_;                   // while a step works on them
+  std::optional<bool> stepped_;                     // if a scheduler watches
   Tensor found_inf_;                                // of step_unless(), while it steps on a device
   struct Rate {
     std::size_t group;
-    Tensor on_device;  // 0-d f64
+    Tensor on_device;  // 0-d float64
     double value;      // what it holds
   };
   std::vector<Rate> rates_;

@@ -24,7 +24,7 @@ namespace dl::optim {
 
 struct StateSlot {
   std::string_view name;
-  bool is_count = false;  // a 0-d f32; else of the parameter's shape and dtype
+  bool is_count = false;  // a 0-d float32; else of the parameter's shape and dtype
   bool optional = false;  // some options do without it
 };
 

@@ -123,6 +123,21 @@ void Optimizer::load_value(const Value& saved) {
   DL_CHECK(groups->as_list().size() == groups_.size(), kMismatch,
            "{}: load_state_dict: the state has {} parameter groups, wanted {}", name_,
            groups->as_list().size(), groups_.size());
+  StateNames given;
+  for (const Value& group : groups->as_list()) {
+    for (const auto& [key, value] : group.as_dict()) {
+      const std::string& name = key.as_string();
+      if (std::ranges::count(kWithoutMeaning, name) > 0 || fixed_option(name)) continue;
+      given.add_option(name);
+      if (is_off(value)) given.off.push_back(name);
+    }
+  }
+  for (const auto& [number, tensors] : saved.at("state").as_dict()) {
+    for (const auto& [key, value] : tensors.as_dict()) given.add_tensor(key.as_string());
+  }
+  if (const std::string text = told_apart(name_, own_names(), given); !text.empty()) {
+    throw_error(ErrorKind::kMismatch, "{}: load_state_dict: {}", name_, text);
+  }
   nn::StateDict flat;
   // PyTorch's numbers of parameters are any; their order says which is which.
   std::unordered_map<std::int64_t, std::size_t> places;

@@ -363,6 +363,14 @@ def schedulers():
              "multiplicative": lambda o: [lrs.MultiplicativeLR(o, lambda e: 1 - e / 100)],
              "chained": lambda o: [lrs.ExponentialLR(o, 0.95), lrs.LinearLR(o, 0.1, 1, 10), lrs.StepLR(o, 9, 0.5)],
              "sequential": lambda o: [lrs.SequentialLR(o, [lrs.LinearLR(o, 0.1, 1, 5), lrs.CosineAnnealingLR(o, 30), lrs.ExponentialLR(o, 0.9)], [5, 35])],
+             "sequential_from_present": lambda o: [lrs.SequentialLR(o, [lrs.ExponentialLR(o, 0.9), torch.optim.swa_utils.SWALR(o, 0.05, anneal_epochs=6),
+                                                                        lrs.MultiplicativeLR(o, lambda e: 0.97 - e / 200)], [4, 20])],
+             "sequential_of_all": lambda o: [lrs.SequentialLR(o, [lrs.ConstantLR(o, 0.5, 3), lrs.MultiStepLR(o, [0, 2], 0.5), lrs.StepLR(o, 3, 0.7), lrs.PolynomialLR(o, 9, 1.5),
+                                                                  lrs.CosineAnnealingWarmRestarts(o, 4), lrs.LambdaLR(o, lambda e: 1 / (1 + e)), lrs.ConstantLR(o, 0.25, 0),
+                                                                  lrs.LinearLR(o, 0.3, 0.8, 5), lrs.MultiplicativeLR(o, lambda e: 0.9)], [5, 10, 16, 22, 28, 33, 38, 42])],
+             "sequential_nested": lambda o: [lrs.SequentialLR(o, [lrs.SequentialLR(o, [lrs.ExponentialLR(o, 0.9), torch.optim.swa_utils.SWALR(o, 0.05, anneal_epochs=0)], [7]),
+                                                                  lrs.MultiplicativeLR(o, lambda e: 0.95)], [15])],
+             "constant_0": lambda o: [lrs.ConstantLR(o, 0.25, 0), lrs.PolynomialLR(o, 0), lrs.LinearLR(o, 0.5, 1, 0)],
              "one_cycle": lambda o: [lrs.OneCycleLR(o, 0.4, 50)],
              "one_cycle_linear": lambda o: [lrs.OneCycleLR(o, [0.4, 0.2], 50, anneal_strategy="linear", pct_start=0.4, div_factor=10,
                                                            base_momentum=0.8, max_momentum=[0.9, 0.99], three_phase=True)],
@@ -398,8 +406,14 @@ def transforms():
         a["center_crop_" + str(size).strip("[]").replace(", ", "_")] = tvf.center_crop(image, size)
     for mode in ("constant", "edge", "reflect", "symmetric"):
         a["pad_" + mode] = tvf.pad(image, [1, 2, 3, 4], 0.5 if mode == "constant" else 0, mode)
+        a["crop_pad_" + mode] = tvf.pad(image, [-2, 3, 1, -4], 0.5 if mode == "constant" else 0, mode)
     for angle in (17.3, -20.0, 45.0, 90.0):
         a[f"rotate_{angle}"] = tvf.rotate(image, angle)
+    # Sizes whose sides differ in parity make every pixel of a quarter turn a tie.
+    for height, width in ((20, 27), (27, 20), (7, 7), (16, 16), (33, 32), (5, 4), (1, 9)):
+        counted = torch.arange(1, height * width + 1, dtype=torch.float32).reshape(1, height, width)
+        for angle in (0, 90, 180, 270, -90, -180, -270, 360, 45, -30):
+            a[f"turned_{height}_{width}_{angle}"] = tvf.rotate(counted, angle)
     a["rotate_filled"] = tvf.rotate(image, 30.0, fill=[0.25, 0.25, 0.25])
     for kernel, sigma in ((3, 0.1), (3, 1.3), (5, 2.0), (9, 0.7)):
         a[f"blur_{kernel}_{sigma}"] = tvf.gaussian_blur(image, kernel, [sigma, sigma])
@@ -1080,6 +1094,18 @@ COMPOSED = {
     "nanmedian of all": (lambda x: torch.nanmedian(torch.where(x > 1, float("nan"), x)), [(3, 4)]),
     "kthvalue": (lambda x: torch.kthvalue(x, 3, 1)[0], [(3, 4)]),
     "kthvalue's place": (lambda x: torch.kthvalue(x, 2, 0, True)[1], [(3, 4)]),
+    "mode": (lambda x: torch.mode(x.round() * x / x)[0], [(3, 5)]),
+    "mode's place": (lambda: torch.mode(i64(3, 1, 3, 1, 2, 5, 4, 4, 5, 5, 7, 6, 5, 4, 3).view(3, 5))[1], []),
+    "mode of columns": (lambda: torch.mode(torch.tensor([[3., 1., 4.], [3., 7., 4.], [2., 1., 0.5]]), 0, True)[0], []),
+    "searchsorted": (lambda x, v: torch.searchsorted(torch.sort(x, 1)[0], v.detach().expand(3, 5).contiguous()), [(3, 4), (3, 1)]),
+    "searchsorted, right": (lambda: torch.searchsorted(i64(1, 3, 3, 5, 9), i64(3, 0, 9, 10).view(2, 2), right=True), []),
+    "searchsorted with NaN": (lambda: torch.searchsorted(torch.tensor([1., 2., float("nan")]), torch.tensor([float("nan"), 5., 2.])), []),
+    "searchsorted of a number": (lambda: torch.searchsorted(i64(1, 3, 3, 5, 9), 3.5), []),
+    "searchsorted with a sorter": (lambda: torch.searchsorted(i64(9, 1, 5, 3), i64(4, 9, 0), sorter=torch.argsort(i64(9, 1, 5, 3))), []),
+    "bucketize": (lambda x: torch.bucketize(x.detach(), torch.tensor([-1., -0.2, 0.4, 1.1])), [(3, 4)]),
+    "bucketize, right": (lambda: torch.bucketize(i64(3, 6, 9, 3, 6, 9).view(2, 3), i64(1, 3, 5, 7, 9), right=True), []),
+    "unique rows": (lambda: torch.cat([t.reshape(-1) for t in torch.unique(i64(2, 1, 0, 5, 2, 1, 0, 4).view(4, 2), return_inverse=True, return_counts=True, dim=0)]), []),
+    "unique columns": (lambda: torch.unique(i64(2, 1, 2, 0, 5, 0).view(2, 3), dim=-1), []),
     "unique": (lambda: torch.unique(i64(3, 1, 3, 0, 1)), []),
     "unique, the inverse": (lambda: torch.unique(i64(3, 1, 3, 0, 1, 1).view(2, 3), return_inverse=True)[1], []),
     "unique, the counts": (lambda: torch.unique(i64(3, 1, 3, 0, 1), return_counts=True)[1], []),

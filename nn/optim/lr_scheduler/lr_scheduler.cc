@@ -1,6 +1,7 @@
 #include "nn/optim/lr_scheduler/lr_scheduler.h"
 
 #include "core/base/error.h"
+#include "core/base/warn_once.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/lr_scheduler/scheduler_state.h"
 
@@ -11,22 +12,46 @@ LRScheduler::LRScheduler(std::string_view name, Optimizer& optimizer)
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
     base_lrs_.push_back(optimizer.initial_lr(g));
   }
+  optimizer.watch_steps();
 }
 
 void LRScheduler::step() {
+  if (step_count_ == 1 && !optimizer_->stepped_while_watched()) {
+    warn_once(
+        "{}: step() comes before the optimizer's first step(), so that the schedule's first rate "
+        "is skipped; call the optimizer's step() first",
+        name_);
+  }
+  advance();
+}
+
+void LRScheduler::advance() {
   ++last_epoch_;
+  ++step_count_;
   try {
     set_rates();
   } catch (...) {
     --last_epoch_;
+    --step_count_;
     throw;
   }
 }
 
-void LRScheduler::restart() {
+void LRScheduler::take_first_step() {
+  step_count_ = 0;
+  initial_ = true;
+  try {
+    advance();
+  } catch (...) {
+    initial_ = false;
+    throw;
+  }
+  initial_ = false;
+}
+
+void LRScheduler::begin() {
   last_epoch_ = 0;
-  for (std::size_t g = 0; g < base_lrs_.size(); ++g) optimizer_->lr(g) = base_lrs_[g];
-  set_rates();
+  begin_rates();
 }
 
 void LRScheduler::check_groups() const {
@@ -44,7 +69,8 @@ void LRScheduler::keep_rates() {
 nn::StateDict LRScheduler::state_dict() const {
   return {{"last_epoch", tensor(last_epoch_)},
           {"base_lrs", tensor(base_lrs_, {.dtype = DType::kF64})},
-          {"_last_lr", tensor(last_lrs_, {.dtype = DType::kF64})}};
+          {"_last_lr", tensor(last_lrs_, {.dtype = DType::kF64})},
+          {"_step_count", tensor(step_count_)}};
 }
 
 void LRScheduler::load_state_dict(const nn::StateDict& state) {
@@ -52,6 +78,8 @@ void LRScheduler::load_state_dict(const nn::StateDict& state) {
   const auto last_epoch = given.integer("last_epoch");
   auto base_lrs = given.numbers("base_lrs", base_lrs_.size());
   auto last_lrs = given.numbers("_last_lr", last_lrs_.size());
+  const bool counted = nn::find(state, "_step_count") != nullptr;
+  step_count_ = counted ? given.integer("_step_count") : last_epoch + 1;
   last_epoch_ = last_epoch;
   base_lrs_ = std::move(base_lrs);
   last_lrs_ = std::move(last_lrs);

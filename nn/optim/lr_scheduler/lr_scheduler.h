@@ -11,6 +11,8 @@
 // A scheduler is made after the optimizer's last parameter group and holds a reference to the
 // optimizer, which must outlive it. Two schedulers of one optimizer multiply their factors, as in
 // PyTorch; CosineAnnealingWarmRestarts, LambdaLR and OneCycleLR set the rate instead.
+// The first step() before the optimizer's first step() skips the schedule's first rate: a warning
+// in the log says so, as PyTorch's.
 // Thread-safety: none; step() belongs on the thread that trains.
 #pragma once
 
@@ -30,6 +32,8 @@ struct LRMoment {
   std::int64_t epoch;  // steps so far: 0 when the scheduler is made
   double base_lr;      // the group's initial_lr()
   double lr;           // before this step
+  bool initial;        // the scheduler is being made: the rate is the optimizer's own
+  std::int64_t steps;  // as epoch, but never set back
 };
 
 class LRScheduler {
@@ -41,18 +45,17 @@ class LRScheduler {
   // Sets the rates of the next epoch (or batch: what is counted is the caller's choice), after the
   // optimizer's step(). Throws kInvalidArgument if a parameter group was added meanwhile.
   void step();
-  // Counts from 0 again, from the optimizer's initial_lr().
-  void restart();
 
-  // Calls of step() since the start.
+  // Calls of step() since the start, or since a SequentialLR came to this scheduler.
   std::int64_t last_epoch() const noexcept { return last_epoch_; }
   // The rate of each group as the last step() left it.
   const std::vector<double>& get_last_lr() const noexcept { return last_lrs_; }
   Optimizer& optimizer() const noexcept { return *optimizer_; }
 
-  // What step() changes, with PyTorch's names: last_epoch, base_lrs, _last_lr. Options are not in
-  // it, and the rates that the optimizer uses are in the optimizer's state. load_state_dict()
-  // throws kMismatch, and changes nothing then.
+  // What step() changes, with PyTorch's names: last_epoch, base_lrs, _last_lr, _step_count. Options
+  // are not in it, and the rates that the optimizer uses are in the optimizer's state.
+  // load_state_dict() throws kMismatch, and changes nothing then; it reads states without
+  // _step_count, too.
   virtual nn::StateDict state_dict() const;
   virtual void load_state_dict(const nn::StateDict& state);
 
@@ -60,17 +63,28 @@ class LRScheduler {
   LRScheduler(std::string_view name, Optimizer& optimizer);
 
   std::string_view name() const noexcept { return name_; }
-  // Gives the optimizer the rates of last_epoch(); calls set_each() or keep_rates(). The final
-  // class's constructor calls it for epoch 0.
+  // Whether the constructor's step is under way.
+  bool is_initial() const noexcept { return initial_; }
+  // Gives the optimizer the rates of last_epoch(); calls set_each() or keep_rates().
   virtual void set_rates() = 0;
+  // What a SequentialLR asks for when it comes to this scheduler: the rates of epoch 0.
+  virtual void begin_rates() { set_rates(); }
+  // Takes back the step of the constructor: the SequentialLR that is made now begins instead.
+  virtual void undo_first_step() { --last_epoch_; }
+  // The step to epoch 0; the final class's constructor takes it.
+  void take_first_step();
   // Sets each group's rate to rate(LRMoment), all of them or, if rate() throws, none.
   template <typename Rate>
   void set_each(const Rate& rate) {
     check_groups();
     std::vector<double> rates;
     for (std::size_t g = 0; g < base_lrs_.size(); ++g) {
-      rates.push_back(rate(LRMoment{
-          .group = g, .epoch = last_epoch_, .base_lr = base_lrs_[g], .lr = optimizer_->lr(g)}));
+      rates.push_back(rate(LRMoment{.group = g,
+                                    .epoch = last_epoch_,
+                                    .base_lr = base_lrs_[g],
+                                    .lr = optimizer_->lr(g),
+                                    .initial = initial_,
+                                    .steps = step_count_ - 1}));
     }
     for (std::size_t g = 0; g < rates.size(); ++g) optimizer_->lr(g) = rates[g];
     keep_rates();
@@ -79,11 +93,18 @@ class LRScheduler {
   void keep_rates();
 
  private:
+  friend class SequentialLR;
+
+  void advance();
+  // Epoch 0, which counts as no step.
+  void begin();
   void check_groups() const;
 
   std::string_view name_;
   Optimizer* optimizer_;
-  std::int64_t last_epoch_ = 0;
+  std::int64_t last_epoch_ = -1;
+  std::int64_t step_count_ = 0;  // with the constructor's
+  bool initial_ = false;
   std::vector<double> base_lrs_;  // of each group
   std::vector<double> last_lrs_;
 };

@@ -71,7 +71,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
   } else {
     phases_.push_back({steps - 1, 1, last, 0, 1});
   }
-  set_rates();
+  take_first_step();
 }
 
 double OneCycleLR::between(double from, double to, double share) const {

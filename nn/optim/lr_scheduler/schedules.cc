@@ -16,6 +16,11 @@ void require_at_least_1(const char* scheduler, const char* option, std::int64_t 
            value);
 }
 
+void require_not_negative(const char* scheduler, const char* option, std::int64_t value) {
+  DL_CHECK(value >= 0, kInvalidArgument, "{}: {} is {}, wanted at least 0", scheduler, option,
+           value);
+}
+
 void require_finite(const char* scheduler, const char* option, double value) {
   DL_CHECK(std::isfinite(value), kInvalidArgument, "{}: {} is {}, wanted a finite number",
            scheduler, option, value);
@@ -55,6 +60,10 @@ double StepLROptions::next_rate(const LRMoment& now) const {
   return now.epoch == 0 || now.epoch % step_size != 0 ? now.lr : now.lr * gamma;
 }
 
+double StepLROptions::first_rate(double base_lr) const {
+  return base_lr;
+}
+
 void MultiStepLROptions::check(std::size_t) const {
   require_finite(kName, "gamma", gamma);
 }
@@ -64,9 +73,14 @@ double MultiStepLROptions::next_rate(const LRMoment& now) const {
   return times == 0 ? now.lr : now.lr * std::pow(gamma, times);
 }
 
+double MultiStepLROptions::first_rate(double base_lr) const {
+  const auto begun = std::ranges::count_if(milestones, [](std::int64_t at) { return at <= 0; });
+  return base_lr * std::pow(gamma, static_cast<double>(begun));
+}
+
 void ConstantLROptions::check(std::size_t) const {
   require_factor(kName, "factor", factor);
-  require_at_least_1(kName, "total_iters", total_iters);
+  require_not_negative(kName, "total_iters", total_iters);
 }
 
 double ConstantLROptions::next_rate(const LRMoment& now) const {
@@ -74,18 +88,21 @@ double ConstantLROptions::next_rate(const LRMoment& now) const {
   return now.epoch == total_iters ? now.lr * (1 / factor) : now.lr;
 }
 
+double ConstantLROptions::first_rate(double base_lr) const {
+  return total_iters == 0 ? base_lr : base_lr * factor;
+}
+
 void SWALROptions::check(std::size_t groups) const {
   DL_CHECK(swa_lr.size() == 1 || swa_lr.size() == groups, kInvalidArgument,
            "{}: swa_lr has {} numbers, wanted 1 or one for each of {} parameter groups", kName,
            swa_lr.size(), groups);
   for (const double rate : swa_lr) require_finite(kName, "swa_lr", rate);
-  DL_CHECK(anneal_epochs >= 0, kInvalidArgument, "{}: anneal_epochs is {}, wanted at least 0",
-           kName, anneal_epochs);
+  require_not_negative(kName, "anneal_epochs", anneal_epochs);
 }
 
 double SWALROptions::next_rate(const LRMoment& now) const {
   const double wanted = swa_lr[swa_lr.size() == 1 ? 0 : now.group];
-  const std::int64_t step = anneal_epochs == 0 ? std::max<std::int64_t>(1, now.epoch) : now.epoch;
+  const std::int64_t step = anneal_epochs == 0 ? std::max<std::int64_t>(1, now.steps) : now.steps;
   const auto share = [&](std::int64_t at) {
     const auto epochs = static_cast<double>(std::max<std::int64_t>(1, anneal_epochs));
     const double t = std::clamp(static_cast<double>(at) / epochs, 0.0, 1.0);
@@ -101,16 +118,20 @@ void LinearLROptions::check(std::size_t) const {
   require_factor(kName, "start_factor", start_factor);
   DL_CHECK(end_factor >= 0 && end_factor <= 1, kInvalidArgument,
            "{}: end_factor is {}, wanted 0 to 1", kName, end_factor);
-  require_at_least_1(kName, "total_iters", total_iters);
+  require_not_negative(kName, "total_iters", total_iters);
 }
 
 double LinearLROptions::next_rate(const LRMoment& now) const {
   if (now.epoch == 0) return now.lr * start_factor;
-  if (now.epoch > total_iters) return now.lr;
+  if (now.initial || now.epoch > total_iters) return now.lr;
   const double slope = end_factor - start_factor;
   const double before =
       static_cast<double>(total_iters) * start_factor + static_cast<double>(now.epoch - 1) * slope;
   return now.lr * (1 + slope / before);
+}
+
+double LinearLROptions::first_rate(double base_lr) const {
+  return base_lr * start_factor;
 }
 
 void ExponentialLROptions::check(std::size_t) const {
@@ -118,20 +139,28 @@ void ExponentialLROptions::check(std::size_t) const {
 }
 
 double ExponentialLROptions::next_rate(const LRMoment& now) const {
-  return now.epoch == 0 ? now.lr : now.lr * gamma;
+  return now.initial ? now.lr : now.lr * gamma;
+}
+
+double ExponentialLROptions::first_rate(double base_lr) const {
+  return base_lr;
 }
 
 void PolynomialLROptions::check(std::size_t) const {
-  require_at_least_1(kName, "total_iters", total_iters);
+  require_not_negative(kName, "total_iters", total_iters);
   require_finite(kName, "power", power);
 }
 
 double PolynomialLROptions::next_rate(const LRMoment& now) const {
-  if (now.epoch == 0 || now.epoch > total_iters) return now.lr;
+  if (now.initial || now.epoch > total_iters) return now.lr;
   const auto share_left = [this](std::int64_t epoch) {
     return 1 - static_cast<double>(epoch) / static_cast<double>(total_iters);
   };
   return now.lr * std::pow(share_left(now.epoch) / share_left(now.epoch - 1), power);
+}
+
+double PolynomialLROptions::first_rate(double base_lr) const {
+  return base_lr;
 }
 
 void CosineAnnealingLROptions::check(std::size_t) const {
@@ -140,7 +169,7 @@ void CosineAnnealingLROptions::check(std::size_t) const {
 }
 
 double CosineAnnealingLROptions::next_rate(const LRMoment& now) const {
-  if (now.epoch == 0) return now.lr;
+  if (now.initial) return now.lr;
   const double step = std::numbers::pi / static_cast<double>(T_max);
   // Out of the valley, where the ratio below divides by 0.
   if ((now.epoch - 1 - T_max) % (2 * T_max) == 0) {
@@ -150,6 +179,10 @@ double CosineAnnealingLROptions::next_rate(const LRMoment& now) const {
     return 1 + std::cos(step * static_cast<double>(epoch));
   };
   return height(now.epoch) / height(now.epoch - 1) * (now.lr - eta_min) + eta_min;
+}
+
+double CosineAnnealingLROptions::first_rate(double base_lr) const {
+  return base_lr;
 }
 
 void CosineAnnealingWarmRestartsOptions::check(std::size_t) const {
@@ -183,7 +216,7 @@ void MultiplicativeLROptions::check(std::size_t groups) const {
 }
 
 double MultiplicativeLROptions::next_rate(const LRMoment& now) const {
-  return now.epoch == 0 ? now.lr : now.lr * factor_of(lr_lambda, now);
+  return now.initial ? now.lr : now.lr * factor_of(lr_lambda, now);
 }
 
 }  // namespace dl::optim

@@ -12,7 +12,9 @@
 
 namespace dl::optim {
 
-// A schedule of one's own is such a struct, with kName, check() and next_rate(now).
+// A schedule of one's own is such a struct, with kName, check() and next_rate(now). A SequentialLR
+// begins it with first_rate(base_lr), if it has that, else with next_rate() of the present rate: as
+// PyTorch's begins with the closed form of those schedulers that have one.
 template <typename Options>
 class Schedule final : public LRScheduler {
  public:
@@ -20,7 +22,7 @@ class Schedule final : public LRScheduler {
   Schedule(Optimizer& optimizer, Options options)
       : LRScheduler(Options::kName, optimizer), options_(std::move(options)) {
     options_.check(optimizer.group_count());
-    set_rates();
+    take_first_step();
   }
 
   const Options& options() const noexcept { return options_; }
@@ -28,6 +30,13 @@ class Schedule final : public LRScheduler {
  private:
   void set_rates() override {
     set_each([this](const LRMoment& now) { return options_.next_rate(now); });
+  }
+  void begin_rates() override {
+    if constexpr (requires { options_.first_rate(0.0); }) {
+      set_each([this](const LRMoment& now) { return options_.first_rate(now.base_lr); });
+    } else {
+      set_rates();
+    }
   }
 
   Options options_;
@@ -41,6 +50,7 @@ struct StepLROptions {
   static constexpr const char* kName = "StepLR";
   void check(std::size_t groups) const;
   double next_rate(const LRMoment& now) const;
+  double first_rate(double base_lr) const;
 };
 using StepLR = Schedule<StepLROptions>;
 
@@ -52,22 +62,25 @@ struct MultiStepLROptions {
   static constexpr const char* kName = "MultiStepLR";
   void check(std::size_t groups) const;
   double next_rate(const LRMoment& now) const;
+  double first_rate(double base_lr) const;
 };
 using MultiStepLR = Schedule<MultiStepLROptions>;
 
-// lr = base_lr factor until E = total_iters, then base_lr.
+// lr *= factor at E = 0, and back at E = total_iters. With total_iters = 0 it is never taken back,
+// as in PyTorch.
 struct ConstantLROptions {
-  double factor = 1.0 / 3;  // more than 0, at most 1
-  std::int64_t total_iters = 5;
+  double factor = 1.0 / 3;       // more than 0, at most 1
+  std::int64_t total_iters = 5;  // at least 0
 
   static constexpr const char* kName = "ConstantLR";
   void check(std::size_t groups) const;
   double next_rate(const LRMoment& now) const;
+  double first_rate(double base_lr) const;
 };
 using ConstantLR = Schedule<ConstantLROptions>;
 
 // The learning rate for averaged weights: anneals lr to swa_lr in anneal_epochs steps, then keeps
-// it (torch.optim.swa_utils.SWALR).
+// it (torch.optim.swa_utils.SWALR). A SequentialLR that comes to it goes on from the present rate.
 struct SWALROptions {
   std::vector<double> swa_lr;  // one number, or one for each parameter group
   std::int64_t anneal_epochs = 10;
@@ -84,11 +97,12 @@ using SWALR = Schedule<SWALROptions>;
 struct LinearLROptions {
   double start_factor = 1.0 / 3;  // more than 0, at most 1
   double end_factor = 1;          // in [0, 1]
-  std::int64_t total_iters = 5;
+  std::int64_t total_iters = 5;   // at least 0; 0: start_factor for good
 
   static constexpr const char* kName = "LinearLR";
   void check(std::size_t groups) const;
   double next_rate(const LRMoment& now) const;
+  double first_rate(double base_lr) const;
 };
 using LinearLR = Schedule<LinearLROptions>;
 
@@ -99,17 +113,19 @@ struct ExponentialLROptions {
   static constexpr const char* kName = "ExponentialLR";
   void check(std::size_t groups) const;
   double next_rate(const LRMoment& now) const;
+  double first_rate(double base_lr) const;
 };
 using ExponentialLR = Schedule<ExponentialLROptions>;
 
 // lr = base_lr (1 - E / total_iters)^power, 0 from E = total_iters on.
 struct PolynomialLROptions {
-  std::int64_t total_iters = 5;  // at least 1
+  std::int64_t total_iters = 5;  // at least 0; 0: base_lr for good
   double power = 1;
 
   static constexpr const char* kName = "PolynomialLR";
   void check(std::size_t groups) const;
   double next_rate(const LRMoment& now) const;
+  double first_rate(double base_lr) const;
 };
 using PolynomialLR = Schedule<PolynomialLROptions>;
 
@@ -122,6 +138,7 @@ struct CosineAnnealingLROptions {
   static constexpr const char* kName = "CosineAnnealingLR";
   void check(std::size_t groups) const;
   double next_rate(const LRMoment& now) const;
+  double first_rate(double base_lr) const;
 };
 using CosineAnnealingLR = Schedule<CosineAnnealingLROptions>;
 
@@ -148,7 +165,8 @@ struct LambdaLROptions {
 };
 using LambdaLR = Schedule<LambdaLROptions>;
 
-// lr *= lr_lambda(E) from the first step on.
+// lr *= lr_lambda(E) from the first step on. A SequentialLR that comes to it goes on from the
+// present rate times lr_lambda(0).
 struct MultiplicativeLROptions {
   std::vector<std::function<double(std::int64_t epoch)>> lr_lambda;  // one for all groups, or each
 

@@ -32,18 +32,38 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> sched
     DL_CHECK(schedulers_[i] != nullptr && &schedulers_[i]->optimizer() == &optimizer,
              kInvalidArgument, "SequentialLR: scheduler {} is null or another optimizer's", i);
   }
-  set_rates();
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
+    optimizer.lr(g) = optimizer.initial_lr(g);
+  }
+  undo_first_step();
+  take_first_step();
+}
+
+void SequentialLR::undo_first_step() {
+  for (LRScheduler* const scheduler : schedulers_) scheduler->undo_first_step();
+}
+
+std::size_t SequentialLR::current() const {
+  const auto next = std::ranges::upper_bound(milestones_, last_epoch());
+  return static_cast<std::size_t>(next - milestones_.begin());
 }
 
 void SequentialLR::set_rates() {
-  const auto next = std::ranges::upper_bound(milestones_, last_epoch());
-  const auto i = static_cast<std::size_t>(next - milestones_.begin());
-  const std::int64_t begins_at = i == 0 ? 0 : milestones_[i - 1];
-  if (last_epoch() == 0 || last_epoch() == begins_at) {
-    schedulers_[i]->restart();
+  const std::size_t i = current();
+  if (last_epoch() == 0) {
+    schedulers_[i]->take_first_step();
+  } else if (i > 0 && milestones_[i - 1] == last_epoch()) {
+    schedulers_[i]->begin();
+  } else if (is_initial()) {
+    schedulers_[i]->advance();  // as step(), but the optimizer cannot have stepped yet
   } else {
     schedulers_[i]->step();
   }
+  keep_rates();
+}
+
+void SequentialLR::begin_rates() {
+  schedulers_[current()]->begin();
   keep_rates();
 }
 

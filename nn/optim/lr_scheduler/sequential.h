@@ -15,10 +15,13 @@ namespace dl::optim {
 class SequentialLR final : public LRScheduler {
  public:
   // The rates are those of schedulers[0] before milestones[0], of schedulers[1] from there on, and
-  // so on; each counts from 0 and from the optimizer's initial_lr() when its time comes. The
-  // schedulers must outlive this one, and only this one steps them. Throws kInvalidArgument if
-  // there is not one milestone fewer than schedulers, if milestones do not rise, or if a scheduler
-  // is null or another optimizer's.
+  // so on. Each counts from 0 when its time comes: StepLR, MultiStepLR, ConstantLR, LinearLR,
+  // ExponentialLR, PolynomialLR and CosineAnnealingLR begin at the optimizer's initial_lr(), SWALR
+  // and MultiplicativeLR go on from the present rate, the others set the rate anyway. A
+  // SequentialLR may be one of the schedulers; if it is the first one, the outer one takes a step
+  // of it, as PyTorch's does. The schedulers must outlive this one, and only this one steps them.
+  // Throws kInvalidArgument if there is not one milestone fewer than schedulers, if milestones do
+  // not rise, or if a scheduler is null or another optimizer's.
   SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> schedulers,
                std::vector<std::int64_t> milestones);
 
@@ -28,6 +31,10 @@ class SequentialLR final : public LRScheduler {
 
  private:
   void set_rates() override;
+  void begin_rates() override;
+  void undo_first_step() override;
+  // The place in schedulers_ of the one whose turn it is.
+  std::size_t current() const;
   void load_all(const nn::StateDict& state);
 
   std::vector<LRScheduler*> schedulers_;

@@ -115,6 +115,79 @@ TEST(SequentialLR, GivesPyTorchsRates) {
   expect_pytorchs("sequential", opt, {&scheduler});
 }
 
+// SWALR and MultiplicativeLR have no rate of their own to begin with.
+TEST(SequentialLR, GoesOnFromThePresentRateWherePyTorchDoes) {
+  using Epoch = std::int64_t;
+  SGD opt = two_groups();
+  ExponentialLR exponential(opt, {.gamma = 0.9});
+  SWALR swa(opt, {.swa_lr = {0.05}, .anneal_epochs = 6});
+  MultiplicativeLR multiplicative(opt,
+                                  {{[](Epoch e) { return 0.97 - static_cast<double>(e) / 200; }}});
+  SequentialLR scheduler(opt, {&exponential, &swa, &multiplicative}, {4, 20});
+  expect_pytorchs("sequential_from_present", opt, {&scheduler});
+}
+
+TEST(SequentialLR, BeginsEachScheduleAsPyTorchDoes) {
+  using Epoch = std::int64_t;
+  SGD opt = two_groups();
+  ConstantLR constant(opt, {.factor = 0.5, .total_iters = 3});
+  MultiStepLR multi_step(opt, {.milestones = {0, 2}, .gamma = 0.5});
+  StepLR step(opt, {.step_size = 3, .gamma = 0.7});
+  PolynomialLR polynomial(opt, {.total_iters = 9, .power = 1.5});
+  CosineAnnealingWarmRestarts restarts(opt, {.T_0 = 4});
+  LambdaLR lambda(opt, {{[](Epoch e) { return 1 / (1 + static_cast<double>(e)); }}});
+  ConstantLR none(opt, {.factor = 0.25, .total_iters = 0});
+  LinearLR linear(opt, {.start_factor = 0.3, .end_factor = 0.8, .total_iters = 5});
+  MultiplicativeLR multiplicative(opt, {{[](Epoch) { return 0.9; }}});
+  SequentialLR scheduler(opt,
+                         {&constant, &multi_step, &step, &polynomial, &restarts, &lambda, &none,
+                          &linear, &multiplicative},
+                         {5, 10, 16, 22, 28, 33, 38, 42});
+  expect_pytorchs("sequential_of_all", opt, {&scheduler});
+}
+
+TEST(SequentialLR, TakesAStepOfASequenceThatIsItsFirst) {
+  SGD opt = two_groups();
+  ExponentialLR exponential(opt, {.gamma = 0.9});
+  SWALR swa(opt, {.swa_lr = {0.05}, .anneal_epochs = 0});
+  SequentialLR inner(opt, {&exponential, &swa}, {7});
+  MultiplicativeLR multiplicative(opt, {{[](std::int64_t) { return 0.95; }}});
+  SequentialLR scheduler(opt, {&inner, &multiplicative}, {15});
+  expect_pytorchs("sequential_nested", opt, {&scheduler});
+}
+
+TEST(LRScheduler, TakesATotalOfNoStepsAsPyTorchDoes) {
+  SGD opt = two_groups();
+  ConstantLR constant(opt, {.factor = 0.25, .total_iters = 0});
+  PolynomialLR polynomial(opt, {.total_iters = 0});
+  LinearLR linear(opt, {.start_factor = 0.5, .total_iters = 0});
+  expect_pytorchs("constant_0", opt, {&constant, &polynomial, &linear});
+}
+
+// As PyTorch: once, and not if the optimizer has stepped.
+TEST(LRScheduler, WarnsIfItStepsBeforeTheOptimizer) {
+  const auto log_of = [](bool optimizer_first, std::size_t steps) {
+    SGD opt = two_groups();
+    ExponentialLR exponential(opt, {.gamma = 0.9});
+    LambdaLR lambda(opt, {{[](std::int64_t) { return 1.0; }}});
+    SequentialLR scheduler(opt, {&exponential, &lambda}, {2});
+    ::testing::internal::CaptureStderr();
+    for (std::size_t i = 0; i < steps; ++i) {
+      if (optimizer_first) opt.step();
+      scheduler.step();
+      if (!optimizer_first) opt.step();
+    }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(log_of(true, 3), "");
+  const std::string log = log_of(false, 3);
+  EXPECT_NE(log.find("SequentialLR: step() comes before the optimizer's first step(), so that the "
+                     "schedule's first rate is skipped; call the optimizer's step() first"),
+            std::string::npos)
+      << log;
+  EXPECT_EQ(log_of(false, 3), "");  // told already
+}
+
 TEST(OneCycleLR, GivesPyTorchsRatesAndMomenta) {
   expect_pytorchs<OneCycleLR>("one_cycle", OneCycleLROptions{.max_lr = {0.4}, .total_steps = 50});
   expect_pytorchs<OneCycleLR>("one_cycle_linear", OneCycleLROptions{.max_lr = {0.4, 0.2},
@@ -205,7 +278,7 @@ TEST(LRScheduler, RefusesAStateOfAnotherAndKeepsItsOwn) {
   SequentialLR sequence(opt, {&step, &other}, {4});
   for (int i = 0; i < 5; ++i) sequence.step();
   nn::StateDict state = sequence.state_dict();
-  state.pop_back();
+  std::erase_if(state, [](const nn::NamedTensor& e) { return e.name == "_schedulers.1._last_lr"; });
   state.front().tensor = tensor(std::int64_t{77});
   EXPECT_ERROR(sequence.load_state_dict(state), kMismatch,
                "StepLR: load_state_dict: \"_last_lr\" has 0 numbers, wanted 2; does the state "
@@ -235,8 +308,10 @@ TEST(LRScheduler, RefusesBadOptions) {
                "CosineAnnealingLR: T_max is -1, wanted at least 1");
   EXPECT_ERROR(CosineAnnealingWarmRestarts(opt, {.T_0 = 1, .T_mult = 0}), kInvalidArgument,
                "CosineAnnealingWarmRestarts: T_mult is 0, wanted at least 1");
-  EXPECT_ERROR(PolynomialLR(opt, {.total_iters = 0}), kInvalidArgument,
-               "PolynomialLR: total_iters is 0, wanted at least 1");
+  EXPECT_ERROR(PolynomialLR(opt, {.total_iters = -1}), kInvalidArgument,
+               "PolynomialLR: total_iters is -1, wanted at least 0");
+  EXPECT_ERROR(ConstantLR(opt, {.total_iters = -1}), kInvalidArgument,
+               "ConstantLR: total_iters is -1, wanted at least 0");
   EXPECT_ERROR(
       LambdaLR(opt, {{}}), kInvalidArgument,
       "LambdaLR: lr_lambda has 0 functions, wanted 1 or one for each of 2 parameter groups");

@@ -399,13 +399,22 @@ TEST(Optimizer, RefusesAForeignState) {
   EXPECT_ERROR(sgd.load_state_dict(state), kMismatch,
                "SGD: load_state_dict: \"state.0.momentum_buffer\" has shape [3], wanted [33]; does "
                "the state belong to another model?");
-  EXPECT_ERROR(Adam(params).load_state_dict(good), kMismatch,
-               "Adam: load_state_dict: \"param_groups.0.betas.0\" is missing or not one number");
+  EXPECT_ERROR(
+      Adam(params).load_state_dict(good), kMismatch,
+      "Adam: load_state_dict: the state was written by SGD: it has momentum, dampening, "
+      "nesterov, momentum_buffer, which Adam does not have, and lacks betas, eps, amsgrad");
+  EXPECT_ERROR(sgd.load_state_dict(AdamW(params).state_dict()), kMismatch,
+               "SGD: load_state_dict: the state was written by Adam or AdamW: it has betas, eps, "
+               "amsgrad, which SGD does not have, and lacks momentum, dampening, nesterov");
+  EXPECT_ERROR(NAdam(params).load_state_dict(RMSprop(params).state_dict()), kMismatch,
+               "NAdam: load_state_dict: the state was written by RMSprop: it has alpha, momentum, "
+               "centered, which NAdam does not have, and lacks betas, momentum_decay, "
+               "decoupled_weight_decay");
   state = good;
   state.push_back({"state.7.momentum_buffer", ones({3})});
   EXPECT_ERROR(sgd.load_state_dict(state), kMismatch,
-               "SGD: load_state_dict: the state has 10 entries, of which 9 are known here; was it "
-               "saved by another optimizer?");
+               "SGD: load_state_dict: the state has 10 entries, of which 9 are known here; "
+               "\"state.7.momentum_buffer\" is not; was it saved by another optimizer?");
   EXPECT_ERROR(SGD({params[0]}).load_state_dict(good), kMismatch,
                "SGD: load_state_dict: \"param_groups.0.params\" names 2 parameters, wanted 1");
 }
