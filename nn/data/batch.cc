@@ -19,7 +19,7 @@ void check_field(const std::vector<Sample>& samples, std::size_t s, std::size_t 
   const Tensor& first = samples.front().fields[f];
   DL_CHECK(tensor.dtype() == first.dtype(), kDType,
            "default_collate: field {} is {} in sample {} of the batch, but {} in sample 0; {}", f,
-           short_name(tensor.dtype()), s, short_name(first.dtype()), kAdvice);
+           name_of(tensor.dtype()), s, name_of(first.dtype()), kAdvice);
   DL_CHECK(tensor.sizes() == first.sizes(), kShape,
            "default_collate: field {} is {} in sample {} of the batch, but {} in sample 0; {}", f,
            tensor.sizes().str(), s, first.sizes().str(), kAdvice);

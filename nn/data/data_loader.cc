@@ -1,9 +1,12 @@
 #include "nn/data/data_loader.h"
 
+#include <chrono>
 #include <span>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/warn_once.h"
+#include "core/device/cuda/cuda.h"
 #include "core/random/distributions.h"
 #include "nn/data/loader/batch_order.h"
 #include "nn/data/loader/batch_reader.h"
@@ -28,6 +31,11 @@ void check_options(const DataLoaderOptions& options) {
            "DataLoader: num_workers is {}, wanted at least 0", options.num_workers);
   DL_CHECK(options.prefetch_factor >= 1, kInvalidArgument,
            "DataLoader: prefetch_factor is {}, wanted at least 1", options.prefetch_factor);
+  for (const auto& [option, span] :
+       {std::pair{"timeout", options.timeout}, std::pair{"stop_timeout", options.stop_timeout}}) {
+    DL_CHECK(span.count() >= 0, kInvalidArgument, "DataLoader: {} is {} s, wanted at least 0",
+             option, std::chrono::duration<double>(span).count());
+  }
   DL_CHECK(!options.default_generator_draws || options.num_workers == 0, kInvalidArgument,
            "DataLoader: default_generator_draws beside {} workers; only one thread can draw "
            "default_generator()'s numbers in the samples' order, so num_workers must be 0",
@@ -62,6 +70,9 @@ DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options)
     : dataset_(checked(dataset, options)), options_(options) {
   std::unique_ptr<Sampler> sampler;
   if (options.shuffle) {
+    DL_CHECK(dataset_->size() > 0, kInvalidArgument,
+             "DataLoader: the dataset is empty, so that shuffle = true has no sample to draw; look "
+             "at its path or filter, or leave shuffle out: an empty dataset then gives no batch");
     sampler = std::make_unique<RandomSampler>(dataset_->size(),
                                               RandomSamplerOptions{.generator = options.generator});
   } else {
@@ -93,10 +104,15 @@ DataLoader::Epoch DataLoader::epoch() const {
   std::int64_t seed = 0;
   random::fill_random(std::span(&seed, 1),
                       options_.generator != nullptr ? *options_.generator : default_generator());
+  DataLoaderOptions options = options_;
+  if (options.pin_memory && !cuda::is_available()) {
+    warn_once("DataLoader: pin_memory = true, but there is no GPU here: batches are not pinned");
+    options.pin_memory = false;
+  }
   std::unique_ptr<BatchReader> reader =
-      stream_ != nullptr ? streamed_batches(stream_, options_, seed)
-                         : ordered_batches(dataset_, orders_->next(), options_, seed);
-  return {std::move(reader), options_, skipped_};
+      stream_ != nullptr ? streamed_batches(stream_, options, seed)
+                         : ordered_batches(dataset_, orders_->next(), options, seed);
+  return {std::move(reader), options, skipped_};
 }
 
 }  // namespace dl::data

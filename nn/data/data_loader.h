@@ -49,7 +49,8 @@ struct DataLoaderOptions {
   int num_workers = 0;      // 0: next() reads, on the caller's thread
   int prefetch_factor = 2;  // batches that each worker reads ahead
   bool drop_last = false;   // leave out the last batch if it is not full
-  // Put batches into pinned memory, for asynchronous copies to a CUDA device.
+  // Put batches into pinned memory, for asynchronous copies to a CUDA device. Without such a device
+  // the log says so once, and batches lie in ordinary memory.
   bool pin_memory = false;
   // Makes a batch of the samples of get(); null: default_collate().
   CollateFunction collate_fn{};
@@ -62,7 +63,7 @@ struct DataLoaderOptions {
   // The source of each epoch's seed and, without a sampler, of the random order. Borrowed; null:
   // default_generator().
   Generator* generator = nullptr;
-  // How long next() waits for one batch before it throws kTimeout.
+  // How long next() waits for one batch before it throws kTimeout; 0: without a limit.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
   // How long the end of an epoch waits for samples that are being read.
   std::chrono::nanoseconds stop_timeout = std::chrono::seconds(30);
@@ -114,7 +115,8 @@ class DataLoader {
 
   // The order is the sampler's, the batch sampler's, or that of options.shuffle. Throws
   // kInvalidArgument for a null dataset or a field with a negative size; for a batch_size or
-  // prefetch_factor below 1, or num_workers below 0; for shuffle with a sampler; for shuffle,
+  // prefetch_factor below 1, or num_workers, timeout or stop_timeout below 0; for shuffle with a
+  // sampler or of an empty dataset; for shuffle,
   // batch_size or drop_last with a batch sampler; and for default_generator_draws with workers.
   DataLoader(DatasetRef dataset, Sampler& sampler, DataLoaderOptions options = {});
   DataLoader(DatasetRef dataset, BatchSampler& sampler, DataLoaderOptions options = {});

@@ -66,12 +66,12 @@ struct ImageOptions {
   // One value per channel, or one for all, in units of 0 to 1. Empty: mean 0 and std 1.
   std::vector<float> mean{};
   std::vector<float> std{};
-  // In place of the options above: makes the input of the image, u8 [channels, height, width].
+  // In place of the options above: makes the input of the image, uint8 [channels, height, width].
   Transform transform{};
 };
 
-// Images as network inputs: "input" f32 [channels, height, width], scaled to 0 ... 1, resized, then
-// normalised, or what the transform makes; "target" i64 [].
+// Images as network inputs: "input" float32 [channels, height, width], scaled to 0 ... 1, resized,
+// then normalised, or what the transform makes; "target" int64 [].
 class ImageDataset final : public Dataset {
  public:
   // Throws kInvalidArgument if the numbers of pixels or labels do not fit the number of images, if

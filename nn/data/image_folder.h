@@ -18,15 +18,15 @@
 
 namespace dl::data {
 
-// Reads a JPEG or PNG file: u8 [3, height, width] on the CPU. Throws what read_picture() throws.
+// Reads a JPEG or PNG file: uint8 [3, height, width] on the CPU. Throws what read_picture() throws.
 Tensor read_image(const std::string& path, PictureLimits limits = {});
 
 struct ImageFolderOptions {
-  Transform transform{};  // gets u8 [3, height, width]; null: samples are the images themselves
+  Transform transform{};  // gets uint8 [3, height, width]; null: samples are the images themselves
   PictureLimits limits{};
 };
 
-// Sample i is {image, class number as i64 []}. Classes are the names of the folders in `root`,
+// Sample i is {image, class number as int64 []}. Classes are the names of the folders in `root`,
 // sorted by their bytes. A class has all image files below its folder, in torchvision's order: by
 // the path of their folder, then by their name. Links are followed.
 class ImageFolder final : public Dataset {

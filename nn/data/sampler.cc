@@ -38,9 +38,11 @@ RandomSampler::RandomSampler(std::int64_t dataset_size, RandomSamplerOptions opt
     : dataset_size_(dataset_size),
       num_samples_(options.num_samples.value_or(dataset_size)),
       options_(options) {
-  DL_CHECK(dataset_size > 0 && num_samples_ > 0, kInvalidArgument,
-           "RandomSampler: asked for {} samples of a dataset of {}, wanted at least 1 of 1",
-           num_samples_, dataset_size);
+  DL_CHECK(dataset_size > 0, kInvalidArgument,
+           "RandomSampler: the dataset has {} samples, wanted at least 1 to draw from",
+           dataset_size);
+  DL_CHECK(num_samples_ > 0, kInvalidArgument,
+           "RandomSampler: num_samples is {}, wanted at least 1", num_samples_);
 }
 
 std::vector<std::int64_t> RandomSampler::indices() {

@@ -24,7 +24,8 @@
 namespace dl::data {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};  // the wait before the log names the sample
+constexpr std::chrono::seconds kPatience{5};   // the wait before the log names the sample
+constexpr std::chrono::seconds kReminder{60};  // before it names the sample again
 
 }  // namespace
 
@@ -211,7 +212,8 @@ class DataLoader::Epoch::Impl {
   // Waits until `batch` is ready and returns its slot. Throws kTimeout.
   Slot& wait_for(std::int64_t batch, std::unique_lock<std::mutex>& lock) {
     Slot& slot = slot_of(batch);
-    const Deadline deadline = Deadline::after(options_.timeout);
+    const Deadline deadline =
+        options_.timeout.count() == 0 ? Deadline::never() : Deadline::after(options_.timeout);
     Deadline notice = Deadline::earlier(deadline, Deadline::after(kPatience));
     while (!ready_.wait_until(lock, notice.when(), [&] { return slot.ready; })) {
       SamplePlace place{.batch = batch, .sample = reader_->first_sample(batch)};
@@ -220,7 +222,7 @@ class DataLoader::Epoch::Impl {
       DL_CHECK(!late_, kTimeout, "data loader: {} was not read within {} s", text_of(place),
                std::chrono::duration<double>(options_.timeout).count());
       log::warning("data loader: still waiting for {}", text_of(place));
-      notice = deadline;
+      notice = Deadline::earlier(deadline, Deadline::after(kReminder));
     }
     return slot;
   }

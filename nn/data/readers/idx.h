@@ -14,7 +14,7 @@
 namespace dl::data {
 
 struct IdxArray {
-  DType dtype = DType::kU8;           // u8, i8, i16, i32, f32 or f64
+  DType dtype = DType::kU8;           // uint8, int8, int16, int32, float32 or float64
   std::vector<std::int64_t> shape{};  // at least one dimension
   std::vector<std::byte> bytes{};     // in this machine's byte order
 };

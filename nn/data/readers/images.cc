@@ -71,10 +71,10 @@ LabelledImages join_mnist(IdxArray images, std::string_view images_name, const I
                           std::string_view labels_name) {
   DL_CHECK(images.dtype == DType::kU8 && images.shape.size() == 3 && images.shape[1] > 0 &&
                images.shape[2] > 0,
-           kParse, "{} holds {} {}, wanted images u8 [count, height, width]", images_name,
-           short_name(images.dtype), shape_text(images.shape));
+           kParse, "{} holds {} {}, wanted images uint8 [count, height, width]", images_name,
+           name_of(images.dtype), shape_text(images.shape));
   DL_CHECK(labels.dtype == DType::kU8 && labels.shape.size() == 1, kParse,
-           "{} holds {} {}, wanted labels u8 [count]", labels_name, short_name(labels.dtype),
+           "{} holds {} {}, wanted labels uint8 [count]", labels_name, name_of(labels.dtype),
            shape_text(labels.shape));
   DL_CHECK(images.shape[0] == labels.shape[0], kParse, "{} holds {} images, {} holds {} labels",
            images_name, images.shape[0], labels_name, labels.shape[0]);

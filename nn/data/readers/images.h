@@ -19,7 +19,7 @@ struct LabelledImages {
   std::int64_t channels = 0;
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::vector<std::byte> pixels{};     // u8 [count, channels, height, width]
+  std::vector<std::byte> pixels{};     // uint8 [count, channels, height, width]
   std::vector<std::uint8_t> labels{};  // [count], each below classes
   std::int64_t classes = 10;
 

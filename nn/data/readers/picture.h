@@ -16,7 +16,7 @@ namespace dl::data {
 struct Picture {
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::vector<std::byte> pixels{};  // u8 [3, height, width]
+  std::vector<std::byte> pixels{};  // uint8 [3, height, width]
 };
 
 // Larger files and pictures are refused with kParse.

@@ -64,7 +64,7 @@ void visit_pixels(const Tensor& image, double fill, std::string_view name, const
     visit(static_cast<float>(fill));
   } else {
     DL_CHECK(!std::isnan(fill), kInvalidArgument,
-             "{}: fill is nan for an image of u8, wanted a number", name);
+             "{}: fill is nan for an image of uint8, wanted a number", name);
     visit(static_cast<std::uint8_t>(std::clamp(fill, 0.0, 255.0)));
   }
 }
@@ -72,12 +72,17 @@ void visit_pixels(const Tensor& image, double fill, std::string_view name, const
 Lines padded_lines(std::int64_t size, std::int64_t before, std::int64_t after, PaddingMode mode,
                    std::string_view name) {
   const std::int64_t most = std::max(before, after);
+  const std::int64_t kept =
+      size + std::min<std::int64_t>(before, 0) + std::min<std::int64_t>(after, 0);
+  DL_CHECK(before + size + after > 0 && kept > 0, kShape,
+           "{}: crops {} and {} lines of an image that has {}, wanted to leave at least 1", name,
+           std::max<std::int64_t>(-before, 0), std::max<std::int64_t>(-after, 0), size);
   DL_CHECK(mode != PaddingMode::kReflect || most < size, kShape,
            "{}: reflects {} lines of an image that has {}, wanted fewer than it has", name, most,
            size);
-  DL_CHECK(mode != PaddingMode::kSymmetric || most <= size, kShape,
+  DL_CHECK(mode != PaddingMode::kSymmetric || most <= kept, kShape,
            "{}: mirrors {} lines of an image that has {}, wanted at most as many", name, most,
-           size);
+           kept);
   Lines lines = counted_lines(-before, before + size + after);
   for (std::int64_t& line : lines) {
     if (line >= 0 && line < size) continue;
@@ -119,7 +124,7 @@ void check_image(const Tensor& image, std::string_view name) {
   DL_CHECK(image.device().type == DeviceType::kCPU, kInvalidArgument,
            "{}: the image is on {}, wanted cpu", name, image.device().str());
   DL_CHECK(image.dtype() == DType::kF32 || image.dtype() == DType::kU8, kDType,
-           "{}: got an image of {}, wanted f32 or u8", name, short_name(image.dtype()));
+           "{}: got an image of {}, wanted float32 or uint8", name, name_of(image.dtype()));
 }
 
 Tensor checked_image(const Tensor& image, std::string_view name) {
@@ -200,9 +205,9 @@ Tensor cropped(const Tensor& image, std::int64_t top, std::int64_t left, ImageSi
 void check_padding(const Padding& padding, std::string_view name) {
   const auto [least, most] =
       std::minmax({padding.left, padding.top, padding.right, padding.bottom});
-  DL_CHECK(least >= 0, kInvalidArgument, "{}: a side has {} lines, wanted at least 0", name, least);
-  DL_CHECK(most <= kMostSide, kInvalidArgument, "{}: a side has {} lines, wanted at most {}", name,
-           most, kMostSide);
+  DL_CHECK(least >= -kMostSide && most <= kMostSide, kInvalidArgument,
+           "{}: the padding of a side is {} lines, wanted {} to {}", name,
+           most > kMostSide ? most : least, -kMostSide, kMostSide);
 }
 
 Tensor padded(const Tensor& image, const Padding& padding, const PadOptions& options,

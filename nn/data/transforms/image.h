@@ -31,11 +31,11 @@ ImageSize checked_size(ImageSize size, std::string_view name);
 // An uninitialised image with these planes and dtype, of another size.
 Tensor planes_like(const Tensor& image, ImageSize size);
 
-// Returns f32 numbers as a u8 image: clamped to 0 to 255, and rounded.
+// Returns float32 numbers as a uint8 image: clamped to 0 to 255, and rounded.
 Tensor rounded_to_u8(const Tensor& image);
 
-// Calls compute(in, out) with f32 planes of the image and of a result of `size`. The result has the
-// image's dtype.
+// Calls compute(in, out) with float32 planes of the image and of a result of `size`. The result has
+// the image's dtype.
 template <typename Compute>
 Tensor computed(const Tensor& image, ImageSize size, const Compute& compute) {
   const Tensor in = image.to(DType::kF32);
@@ -62,11 +62,16 @@ Tensor mirrored(const Tensor& image);
 // Returns a view.
 Tensor cropped(const Tensor& image, std::int64_t top, std::int64_t left, ImageSize size);
 
-// Throws kInvalidArgument unless each side has 0 to kMostSide lines.
+// Throws kInvalidArgument unless each side has -kMostSide to kMostSide lines.
 void check_padding(const Padding& padding, std::string_view name);
-// Throws kShape if the mode mirrors more lines than the image has, and as gathered() does.
+// Throws kShape if the mode mirrors more lines than the image has or if nothing is left, and as
+// gathered() does.
 Tensor padded(const Tensor& image, const Padding& padding, const PadOptions& options,
               std::string_view name);
+
+// Resize, and RandomResizedCrop of the crop that it drew; the image's own memory if it has the
+// size. Throws as AntialiasedResize does.
+Tensor resized(const Tensor& image, ImageSize size, std::string_view name);
 
 // rotate(), and RandomRotation with the angle that it drew. Throws kInvalidArgument unless the
 // angle is finite, and as rotated_pixels() and gathered() do.

@@ -28,12 +28,12 @@ bool has_few_pixels(std::int64_t height, std::int64_t width) noexcept {
   return height * width <= std::numeric_limits<std::int32_t>::max();
 }
 
-void check_sizes(ImageSize from, ImageSize to) {
+void check_sizes(ImageSize from, ImageSize to, std::string_view who) {
   DL_CHECK(has_sides(from) && has_sides(to), kInvalidArgument,
-           "resize: got {}x{} to {}x{}, wanted 1 to {} pixels a side", from.height, from.width,
+           "{}: got {}x{} to {}x{}, wanted 1 to {} pixels a side", who, from.height, from.width,
            to.height, to.width, kMostSide);
   DL_CHECK(has_few_pixels(from.height, to.width), kInvalidArgument,
-           "resize: got {}x{} to {}x{}, wanted fewer than 2^31 pixels in {}x{}", from.height,
+           "{}: got {}x{} to {}x{}, wanted fewer than 2^31 pixels in {}x{}", who, from.height,
            from.width, to.height, to.width, from.height, to.width);
 }
 
@@ -53,7 +53,7 @@ void to_unit(std::span<const std::byte> pixels, std::span<float> out) noexcept {
 }
 
 BilinearResize::BilinearResize(ImageSize from, ImageSize to) : from_(from), to_(to) {
-  check_sizes(from, to);
+  check_sizes(from, to, "resize");
   rows_ = taps(from.height, to.height);
   columns_ = taps(from.width, to.width);
 }
@@ -86,8 +86,9 @@ void BilinearResize::operator()(std::span<const float> in, std::span<float> out)
   }
 }
 
-AntialiasedResize::AntialiasedResize(ImageSize from, ImageSize to) : from_(from), to_(to) {
-  check_sizes(from, to);
+AntialiasedResize::AntialiasedResize(ImageSize from, ImageSize to, std::string_view who)
+    : from_(from), to_(to) {
+  check_sizes(from, to, who);
   rows_ = taps(from.height, to.height);
   columns_ = taps(from.width, to.width);
 }
@@ -147,9 +148,9 @@ void AntialiasedResize::operator()(const float* in, float* out, std::int64_t pla
   }
 }
 
-std::vector<std::int32_t> rotated_pixels(ImageSize size, double degrees) {
+std::vector<std::int32_t> rotated_pixels(ImageSize size, double degrees, std::string_view who) {
   DL_CHECK(has_sides(size) && has_few_pixels(size.height, size.width), kInvalidArgument,
-           "rotate: got a plane of {}x{}, wanted 1 to {} pixels a side and fewer than 2^31",
+           "{}: got a plane of {}x{}, wanted 1 to {} pixels a side and fewer than 2^31", who,
            size.height, size.width, kMostSide);
   constexpr double kRadians = 0.017453292519943295;
   const auto cosine = static_cast<float>(std::cos(degrees * kRadians));

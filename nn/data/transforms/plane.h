@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace dl::data {
@@ -15,8 +16,8 @@ struct ImageSize {
   friend bool operator==(const ImageSize&, const ImageSize&) noexcept = default;
 };
 
-// The longest side of an image that is resized or rotated: up to here f32 has bits for a fraction
-// of a pixel.
+// The longest side of an image that is resized or rotated: up to here float32 has bits for a
+// fraction of a pixel.
 inline constexpr std::int64_t kMostSide = std::int64_t{1} << 22;
 
 // Grey values 0 ... 255 as floats 0 ... 1. Sizes must be equal.
@@ -57,9 +58,9 @@ class BilinearResize {
 // inputs. The taps are computed once; an object may be used from several threads.
 class AntialiasedResize {
  public:
-  // Throws kInvalidArgument unless all sides have 1 to kMostSide pixels, and a plane of `from`'s
-  // height and `to`'s width fewer than 2^31.
-  AntialiasedResize(ImageSize from, ImageSize to);
+  // Throws kInvalidArgument, in the name of `who`, unless all sides have 1 to kMostSide pixels, and
+  // a plane of `from`'s height and `to`'s width fewer than 2^31.
+  AntialiasedResize(ImageSize from, ImageSize to, std::string_view who = "resize");
 
   // `in` [planes, height, width] of `from`, `out` of `to`; they must not overlap.
   void operator()(const float* in, float* out, std::int64_t planes) const;
@@ -83,9 +84,10 @@ class AntialiasedResize {
 // For a plane that is rotated counter-clockwise about its middle: returns for each pixel,
 // row-major, the index of the nearest pixel of the original, or -1 outside of it. The same as
 // torch.nn.functional.grid_sample(mode="nearest", align_corners=False) of torchvision's grid, in
-// f32. Throws kInvalidArgument unless the plane has fewer than 2^31 pixels and sides of 1 to
-// kMostSide.
-std::vector<std::int32_t> rotated_pixels(ImageSize size, double degrees);
+// float32. Throws kInvalidArgument, in the name of `who`, unless the plane has fewer than 2^31
+// pixels and sides of 1 to kMostSide.
+std::vector<std::int32_t> rotated_pixels(ImageSize size, double degrees,
+                                         std::string_view who = "rotate");
 
 // Convolves [planes, height, width] with `kernel` along rows, then along columns. Beyond the border
 // the plane is reflected, without repeating its last value. `kernel` has an odd size; half of it,

@@ -38,13 +38,13 @@ std::int64_t below(std::int64_t end) {
   return value;
 }
 
-// Whether random numbers of low to high can be drawn in f32.
+// Whether random numbers of low to high can be drawn in float32.
 bool is_range(double low, double high) noexcept {
   constexpr double kMost = std::numeric_limits<float>::max() / 2;
   return low <= high && std::abs(low) <= kMost && std::abs(high) <= kMost;
 }
 
-// Whether random numbers of low to high can be drawn in f32, and are all more than 0.
+// Whether random numbers of low to high can be drawn in float32, and are all more than 0.
 bool is_positive_range(double low, double high) noexcept {
   return is_range(low, high) && low >= double{std::numeric_limits<float>::min()};
 }
@@ -62,12 +62,14 @@ Tensor RandomHorizontalFlip::operator()(const Tensor& image) const {
 
 RandomCrop::RandomCrop(ImageSize size, RandomCropOptions options)
     : size_(checked_size(size, kRandomCrop)), options_(options) {
-  if (options.padding) detail::check_padding(*options.padding, kRandomCrop);
+  if (const auto& sides = options.padding.sides()) detail::check_padding(*sides, kRandomCrop);
 }
 
 Tensor RandomCrop::operator()(const Tensor& image) const {
   Tensor in = checked_image(image, kRandomCrop);
-  if (options_.padding) in = padded(in, *options_.padding, options_.pad, kRandomCrop);
+  if (const auto& sides = options_.padding.sides()) {
+    in = padded(in, *sides, options_.pad, kRandomCrop);
+  }
   ImageSize from = size_of_image(in);
   if (options_.pad_if_needed && (from.height < size_.height || from.width < size_.width)) {
     const std::int64_t rows = std::max<std::int64_t>(0, size_.height - from.height);
@@ -98,7 +100,9 @@ RandomResizedCrop::RandomResizedCrop(ImageSize size, RandomResizedCropOptions op
 
 Tensor RandomResizedCrop::operator()(const Tensor& image) const {
   const Tensor in = checked_image(image, "RandomResizedCrop");
-  const Resize resize(size_);
+  const auto resize = [this](const Tensor& crop) {
+    return detail::resized(crop, size_, "RandomResizedCrop");
+  };
   const ImageSize from = size_of_image(in);
   const auto area = static_cast<double>(from.height * from.width);
   const double low = std::log(static_cast<float>(options_.min_ratio));

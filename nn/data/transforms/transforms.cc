@@ -54,10 +54,16 @@ Tensor Resize::operator()(const Tensor& image) const {
   DL_CHECK(to.height <= kMostSide && to.width <= kMostSide, kShape,
            "Resize: the image is {}x{} and would become {}x{}, wanted at most {} pixels a side",
            from.height, from.width, to.height, to.width, kMostSide);
-  if (to == from) return in;
-  const AntialiasedResize resize(from, to);
-  return detail::computed(
-      in, to, [&](const float* pixels, float* out) { resize(pixels, out, planes_of(in)); });
+  return detail::resized(in, to, "Resize");
+}
+
+Tensor detail::resized(const Tensor& image, ImageSize size, std::string_view name) {
+  const Tensor in = image.contiguous();
+  const ImageSize from = size_of_image(in);
+  if (size == from) return in;
+  const AntialiasedResize resize(from, size, name);
+  return computed(in, size,
+                  [&](const float* pixels, float* out) { resize(pixels, out, planes_of(in)); });
 }
 
 CenterCrop::CenterCrop(ImageSize size) : size_(checked_size(size, "CenterCrop")) {}
@@ -92,7 +98,7 @@ Tensor detail::rotated(const Tensor& image, double degrees, double fill, std::st
   DL_CHECK(std::isfinite(degrees), kInvalidArgument,
            "{}: the angle is {} degrees, wanted a finite number", name, degrees);
   const Tensor in = checked_image(image, name);
-  return gathered_pixels(in, rotated_pixels(size_of_image(in), degrees), fill, name);
+  return gathered_pixels(in, rotated_pixels(size_of_image(in), degrees, name), fill, name);
 }
 
 void detail::check_kernel_size(std::int64_t kernel_size, std::string_view name) {
@@ -159,7 +165,7 @@ Normalize::Normalize(std::vector<float> mean, std::vector<float> std)
 Tensor Normalize::operator()(const Tensor& image) const {
   const Tensor in = checked_image(image, "Normalize");
   DL_CHECK(in.dtype() == DType::kF32, kDType,
-           "Normalize: got an image of u8, wanted f32; put ToTensor() before it");
+           "Normalize: got an image of uint8, wanted float32; put ToTensor() before it");
   const auto channels = static_cast<std::int64_t>(mean_.size());
   DL_CHECK(in.dim() >= 3 && (channels == 1 || in.size(-3) == channels), kShape,
            "Normalize: got an image {} for {} means, wanted [..., {}, height, width]",

@@ -3,14 +3,14 @@
 //   namespace tf = dl::data::transforms;
 //   tf::Compose augment({tf::Resize(255), tf::CenterCrop(224), tf::RandomHorizontalFlip(),
 //                        tf::ToTensor(), tf::Normalize({0.5, 0.5, 0.5}, {0.2, 0.2, 0.2})});
-//   const Tensor input = augment(image);  // u8 [3, h, w] to f32 [3, 224, 224]
+//   const Tensor input = augment(image);  // uint8 [3, h, w] to float32 [3, 224, 224]
 //
 // A transform is any function of an image; each class below is one. It returns a new tensor, a view
 // of the image (crops), or the image itself if there is nothing to do, and autograd does not record
-// it. Images are f32, or u8 with 0 to 255, and keep their dtype except in ToTensor. For u8,
-// resizing and blurring compute in f32 and round. Random transforms draw the same numbers as
-// torchvision's, from sample_generator() (worker.h). A wrong image throws kShape, kDType or
-// kInvalidArgument, and a wrong option throws kInvalidArgument; the text begins with the
+// it. Images are float32, or uint8 with 0 to 255, and keep their dtype except in ToTensor. For
+// uint8, resizing and blurring compute in float32 and round. Random transforms draw the same
+// numbers as torchvision's, from sample_generator() (worker.h). A wrong image throws kShape, kDType
+// or kInvalidArgument, and a wrong option throws kInvalidArgument; the text begins with the
 // transform's name. Sides, paddings and results have at most kMostSide pixels, and numbers are
 // finite.
 //
@@ -79,7 +79,7 @@ enum class PaddingMode : std::uint8_t {
   kSymmetric,  // mirrors and repeats the last value
 };
 
-// Numbers of pixels.
+// Numbers of pixels; a negative one cuts as many off.
 struct Padding {
   std::int64_t left = 0;
   std::int64_t top = 0;
@@ -88,11 +88,12 @@ struct Padding {
 };
 
 struct PadOptions {
-  double fill = 0;  // the value for kConstant; clamped to 0 to 255 for u8, which refuses NaN
+  double fill = 0;  // the value for kConstant; clamped to 0 to 255 for uint8, which refuses NaN
   PaddingMode mode = PaddingMode::kConstant;
 };
 
-// Pads the sides of an image. Throws kShape if kReflect or kSymmetric pad more than the image has.
+// Pads the sides of an image, or crops them. Throws kShape if kReflect or kSymmetric pad more than
+// the image has, or if nothing of it is left.
 class Pad {
  public:
   explicit Pad(std::int64_t all_sides, PadOptions options = {})
@@ -115,9 +116,23 @@ class RandomHorizontalFlip {
   double p_;
 };
 
+// No padding, as many pixels on all sides, or a number for each side.
+class PaddingOption {
+ public:
+  PaddingOption() = default;
+  // NOLINTBEGIN(google-explicit-constructor): {.padding = 4}
+  PaddingOption(std::int64_t all_sides) : sides_({all_sides, all_sides, all_sides, all_sides}) {}
+  PaddingOption(Padding sides) : sides_(sides) {}
+  // NOLINTEND(google-explicit-constructor)
+  const std::optional<Padding>& sides() const noexcept { return sides_; }
+
+ private:
+  std::optional<Padding> sides_{};
+};
+
 struct RandomCropOptions {
-  std::optional<Padding> padding{};  // added before the crop
-  bool pad_if_needed = false;        // pad a smaller image on both sides; else it throws kShape
+  PaddingOption padding{};     // added before the crop
+  bool pad_if_needed = false;  // pad a smaller image on both sides; else it throws kShape
   PadOptions pad{};
 };
 
@@ -189,14 +204,14 @@ class GaussianBlur {
   GaussianBlurOptions options_;
 };
 
-// Converts u8 with 0 to 255 to f32 with 0 to 1; returns f32 unchanged. Images are already
-// [channels, height, width], so it permutes nothing.
+// Converts uint8 with 0 to 255 to float32 with 0 to 1; returns float32 unchanged. Images are
+// already [channels, height, width], so it permutes nothing.
 class ToTensor {
  public:
   Tensor operator()(const Tensor& image) const;
 };
 
-// Computes (x - mean) / std for each channel of an f32 image [..., channels, height, width]. A
+// Computes (x - mean) / std for each channel of an float32 image [..., channels, height, width]. A
 // single mean and std serve all channels. A std may be negative, as in torchvision, but not 0.
 class Normalize {
  public:

@@ -16,6 +16,7 @@
 #include "core/autograd/function.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"
 #include "tests/nn/data/numbers.h"
@@ -378,6 +379,61 @@ TEST(DataLoaderErrors, FieldsThatMakeNoBatchAreRefused) {
   EXPECT_THAT([&] { DataLoader(Fieldless({{"input", DType::kF32, {2, -1}}}), sampler); },
               ThrowsMessage<Error>("DataLoader: field \"input\" has a dimension of size -1, wanted "
                                    "at least 0"));
+}
+
+TEST(DataLoaderErrors, RefusesNegativeTimeoutsAndAnEmptyShuffle) {
+  const Numbers dataset(4);
+  EXPECT_THAT([&] { DataLoader(dataset, {.timeout = std::chrono::seconds(-2)}); },
+              ThrowsMessage<Error>("DataLoader: timeout is -2 s, wanted at least 0"));
+  EXPECT_THAT([&] { DataLoader(dataset, {.stop_timeout = std::chrono::milliseconds(-500)}); },
+              ThrowsMessage<Error>("DataLoader: stop_timeout is -0.5 s, wanted at least 0"));
+  const Numbers none(0);
+  EXPECT_THAT([&] { DataLoader(none, {.shuffle = true}); },
+              ThrowsMessage<Error>(HasSubstr("DataLoader: the dataset is empty, so that shuffle = "
+                                             "true has no sample to draw; look at its path")));
+  EXPECT_FALSE(DataLoader(none).epoch().next().has_value());
+}
+
+// As PyTorch's 0. The sample is read only after the loop has begun to wait for it.
+TEST(DataLoader, ATimeoutOf0IsNoLimit) {
+  class Late : public Numbers {
+   public:
+    explicit Late(std::shared_future<void> go) : Numbers(1), go_(std::move(go)) {}
+
+   protected:
+    void before(std::int64_t) const override { go_.wait(); }
+
+   private:
+    std::shared_future<void> go_;
+  };
+  std::promise<void> go;
+  const Late dataset(go.get_future().share());
+  const DataLoader loader(dataset, {.num_workers = 1, .timeout = std::chrono::seconds(0)});
+  DataLoader::Epoch epoch = loader.epoch();
+  std::thread other([&] { go.set_value(); });
+  EXPECT_TRUE(epoch.next().has_value());
+  EXPECT_FALSE(epoch.next().has_value());
+  other.join();
+}
+
+// As PyTorch: a warning, once, and batches in ordinary memory.
+TEST(DataLoader, GoesOnWithoutPinnedMemoryIfThereIsNoGpu) {
+  if (cuda::is_available()) GTEST_SKIP() << "there is a GPU";
+  const Numbers dataset(4);
+  testing::internal::CaptureStderr();
+  for (const int workers : {0, 1, 2}) {
+    const DataLoader loader(dataset, {.batch_size = 2, .num_workers = workers, .pin_memory = true});
+    int batches = 0;
+    for (const Batch& batch : loader) {
+      EXPECT_FALSE(batch[0].is_pinned());
+      ++batches;
+    }
+    EXPECT_EQ(batches, 2);
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  const std::string line = "pin_memory = true, but there is no GPU here: batches are not pinned";
+  EXPECT_NE(text.find(line), std::string::npos) << text;
+  EXPECT_EQ(text.find(line), text.rfind(line)) << text;
 }
 
 }  // namespace

@@ -37,10 +37,10 @@ TEST(Mnist, RefusesFilesThatDoNotBelongTogether) {
   expect_refused(images, u8({1}, bytes_of({1})), "i holds 2 images, l holds 1 labels");
   expect_refused(images, u8({2}, bytes_of({1, 10})), "l: sample 1 has label 10, wanted 0 to 9");
   expect_refused(u8({2}, bytes_of({1, 2})), u8({2}, bytes_of({1, 2})),
-                 "i holds u8 [2], wanted images u8 [count, height, width]");
-  expect_refused(images, images, "l holds u8 [2, 1, 1], wanted labels u8 [count]");
+                 "i holds uint8 [2], wanted images uint8 [count, height, width]");
+  expect_refused(images, images, "l holds uint8 [2, 1, 1], wanted labels uint8 [count]");
   expect_refused(u8({2, 0, 5}, {}), u8({2}, bytes_of({1, 2})),
-                 "i holds u8 [2, 0, 5], wanted images u8 [count, height, width]");
+                 "i holds uint8 [2, 0, 5], wanted images uint8 [count, height, width]");
 }
 
 TEST(Mnist, ReadsTheDigitsThatComeWithDlrun) {

@@ -64,7 +64,9 @@ TEST(RandomSampler, SeedsItselfFromTheDefaultGenerator) {
 TEST(RandomSampler, RefusesToDrawFromNothing) {
   EXPECT_THAT([] { RandomSampler sampler(0); },
               testing::ThrowsMessage<Error>(
-                  "RandomSampler: asked for 0 samples of a dataset of 0, wanted at least 1 of 1"));
+                  "RandomSampler: the dataset has 0 samples, wanted at least 1 to draw from"));
+  EXPECT_THAT([] { RandomSampler sampler(3, {.num_samples = 0}); },
+              testing::ThrowsMessage<Error>("RandomSampler: num_samples is 0, wanted at least 1"));
 }
 
 TEST(WeightedRandomSampler, HasPyTorchsOrderWithReplacement) {

@@ -95,11 +95,10 @@ TEST(DefaultCollate, NamesTheSampleThatDiffers) {
           "batch 0: default_collate: field 1 is [1] in sample 1 of the batch, but [0] in sample "
           "0; give the loader a collate_fn for samples that differ"));
   const auto collate = [](Sample a, Sample b) { default_collate({std::move(a), std::move(b)}); };
-  EXPECT_THAT(
-      [&] { collate({ones({1})}, {tensor({1})}); },
-      ThrowsMessage<Error>(
-          "default_collate: field 0 is i64 in sample 1 of the batch, but f32 in sample 0; give "
-          "the loader a collate_fn for samples that differ"));
+  EXPECT_THAT([&] { collate({ones({1})}, {tensor({1})}); },
+              ThrowsMessage<Error>("default_collate: field 0 is int64 in sample 1 of the batch, "
+                                   "but float32 in sample 0; give "
+                                   "the loader a collate_fn for samples that differ"));
   EXPECT_THAT([&] { collate({ones({1})}, {ones({1}), ones({1})}); },
               ThrowsMessage<Error>(
                   "default_collate: sample 1 of the batch has 2 fields, but sample 0 has 1"));

@@ -62,9 +62,8 @@ void expect_near(const Tensor& got, const std::string& name, double tolerance = 
   EXPECT_LE(difference(got, wanted(name)).largest, tolerance) << name;
 }
 
-// The nearest pixel may be another one at a tie.
 void expect_rotated(const Tensor& got, const std::string& name) {
-  EXPECT_LE(difference(got, wanted(name)).share, 0.001) << name;
+  EXPECT_EQ(difference(got, wanted(name)).share, 0) << name;
 }
 
 TEST(Resize, AgreesWithTorchvisions) {
@@ -98,6 +97,12 @@ TEST(Pad, AgreesWithTorchvisionsInEachMode) {
   expect_near(Pad(padding, {.mode = PaddingMode::kReflect})(image), "pad_reflect", 0);
   expect_near(Pad(padding, {.mode = PaddingMode::kSymmetric})(image), "pad_symmetric", 0);
   EXPECT_EQ(Pad(2)(image).sizes(), Shape({3, 24, 31}));
+  const Padding both{.left = -2, .top = 3, .right = 1, .bottom = -4};
+  expect_near(Pad(both, {.fill = 0.5})(image), "crop_pad_constant", 0);
+  expect_near(Pad(both, {.mode = PaddingMode::kEdge})(image), "crop_pad_edge", 0);
+  expect_near(Pad(both, {.mode = PaddingMode::kReflect})(image), "crop_pad_reflect", 0);
+  expect_near(Pad(both, {.mode = PaddingMode::kSymmetric})(image), "crop_pad_symmetric", 0);
+  EXPECT_EQ(Pad(-3)(image).sizes(), Shape({3, 14, 21}));
   // The columns are 0 and "none", which look like a mirrored pair.
   const Tensor narrow = Pad({.right = 1}, {.fill = 7})(ones({2, 1}));
   EXPECT_THAT(std::vector(narrow.data<float>(), narrow.data<float>() + 4),
@@ -112,6 +117,20 @@ TEST(Rotate, TakesTheNearestPixelAsTorchvisions) {
   expect_rotated(rotate(image, 90), "rotate_90.0");
   expect_rotated(rotate(image, 30, 0.25), "rotate_filled");
   expect_rotated(rotate(wanted("pixels"), 17.3), "pixels_rotate");
+}
+
+// In quarter turns every pixel may lie equally near to two.
+TEST(Rotate, TakesTorchvisionsPixelsAtTies) {
+  for (const auto& [height, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {20, 27}, {27, 20}, {7, 7}, {16, 16}, {33, 32}, {5, 4}, {1, 9}}) {
+    const Tensor counted =
+        arange(1, height * width + 1, 1, {.dtype = DType::kF32}).reshape({1, height, width});
+    for (const int angle : {0, 90, 180, 270, -90, -180, -270, 360, 45, -30}) {
+      expect_rotated(rotate(counted, angle), "turned_" + std::to_string(height) + "_" +
+                                                 std::to_string(width) + "_" +
+                                                 std::to_string(angle));
+    }
+  }
 }
 
 TEST(GaussianBlur, AgreesWithTorchvisions) {
@@ -147,7 +166,7 @@ TEST(RandomTransforms, DrawAsTorchvisionsDo) {
   expect_rotated(four(RandomRotation(20)), "random_rotation");
   expect_rotated(four(RandomRotation(5, 90)), "random_angles");
   expect_near(four(GaussianBlur(3)), "random_blur", 1e-6);
-  expect_near(four(RandomCrop(10, {.padding = Padding{2, 2, 2, 2}})), "random_crop", 0);
+  expect_near(four(RandomCrop(10, {.padding = 2})), "random_crop", 0);
   expect_near(four(RandomCrop({40, 20}, {.pad_if_needed = true})), "random_small_crop", 0);
   expect_near(four(RandomCrop({20, 27})), "random_whole_crop", 0);
   expect_near(four(RandomResizedCrop(7)), "random_resized_crop");
@@ -237,7 +256,7 @@ TEST(Transforms, SayWhatIsWrong) {
               ThrowsMessage<Error>(
                   "Resize: got an image [3], wanted [..., height, width] with at least 1 pixel"));
   EXPECT_THAT([] { Resize(3)(ones({3, 3}, {.dtype = DType::kF64})); },
-              ThrowsMessage<Error>("Resize: got an image of f64, wanted f32 or u8"));
+              ThrowsMessage<Error>("Resize: got an image of float64, wanted float32 or uint8"));
   EXPECT_THAT([] { Resize(3)(Tensor()); }, ThrowsMessage<Error>("Resize: the image is undefined"));
   EXPECT_THAT([] { RandomHorizontalFlip(1.5); },
               ThrowsMessage<Error>("RandomHorizontalFlip: p is 1.5, wanted 0 to 1"));
@@ -257,7 +276,15 @@ TEST(Transforms, SayWhatIsWrong) {
   EXPECT_THAT([&] { GaussianBlur(9)(image); },
               ThrowsMessage<Error>(
                   "GaussianBlur: the image is 4x5, wanted more than 4 lines for a kernel of 9"));
-  EXPECT_THAT([] { Pad(-1); }, ThrowsMessage<Error>("Pad: a side has -1 lines, wanted at least 0"));
+  EXPECT_THAT([&] { Pad(-2)(image); },
+              ThrowsMessage<Error>(
+                  "Pad: crops 2 and 2 lines of an image that has 4, wanted to leave at least 1"));
+  EXPECT_THAT([&] { Pad({.right = -5})(image); },
+              ThrowsMessage<Error>(
+                  "Pad: crops 0 and 5 lines of an image that has 5, wanted to leave at least 1"));
+  EXPECT_THAT(
+      [&] { Pad({.left = -3, .right = 3}, {.mode = PaddingMode::kSymmetric})(image); },
+      ThrowsMessage<Error>("Pad: mirrors 3 lines of an image that has 2, wanted at most as many"));
   EXPECT_THAT([&] { Pad(4, {.mode = PaddingMode::kReflect})(image); },
               ThrowsMessage<Error>(
                   "Pad: reflects 4 lines of an image that has 4, wanted fewer than it has"));
@@ -273,9 +300,9 @@ TEST(Transforms, SayWhatIsWrong) {
   EXPECT_THAT([&] { Normalize({0.5F, 0.5F}, {1, 1})(image); },
               ThrowsMessage<Error>(
                   "Normalize: got an image [3, 4, 5] for 2 means, wanted [..., 2, height, width]"));
-  EXPECT_THAT(
-      [&] { Normalize({0.5F}, {1})(image.to(DType::kU8)); },
-      ThrowsMessage<Error>("Normalize: got an image of u8, wanted f32; put ToTensor() before it"));
+  EXPECT_THAT([&] { Normalize({0.5F}, {1})(image.to(DType::kU8)); },
+              ThrowsMessage<Error>(
+                  "Normalize: got an image of uint8, wanted float32; put ToTensor() before it"));
 }
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -296,11 +323,17 @@ TEST(Transforms, RefuseSizesThatNoImageHas) {
     expect_refused([=] { RandomCrop{side}; }, "RandomCrop: the size is ");
     expect_refused([=] { RandomResizedCrop{side}; }, "RandomResizedCrop: the size is ");
   }
-  for (const std::int64_t lines : {std::int64_t{-1}, kHuge}) {
-    expect_refused([=] { Pad{lines}; }, "Pad: a side has ");
+  for (const std::int64_t lines : {-kHuge, kHuge}) {
+    expect_refused([=] { Pad{lines}; }, "Pad: the padding of a side is ");
     expect_refused([=] { RandomCrop(3, {.padding = Padding{.top = lines}}); },
-                   "RandomCrop: a side has ");
+                   "RandomCrop: the padding of a side is ");
   }
+  // Too many pixels: in the name of the transform, not of what it calls.
+  const Tensor line = ones({1, 4000, 1}).expand({1, 4000, 1});
+  expect_refused([&] { Resize({1, 4'000'000})(line); }, "Resize: got 4000x1 to 1x4000000, wanted");
+  expect_refused(
+      [&] { RandomResizedCrop({1, 4'000'000}, {.min_scale = 1, .min_ratio = 1e-4})(line); },
+      "RandomResizedCrop: got ");
   expect_refused([&] { Resize{4'000'000}(image); },
                  "Resize: the image is 4x5 and would become 4000000x5000000, wanted at most");
   expect_refused(
@@ -314,12 +347,12 @@ TEST(Transforms, RefuseSizesThatNoImageHas) {
 TEST(Transforms, RefuseFillsThatBytesCannotHold) {
   const Tensor floats = ones({3, 4, 5});
   const Tensor bytes = floats.to(DType::kU8);
-  expect_refused([&] { Pad(1, {.fill = kNaN})(bytes); }, "Pad: fill is nan for an image of u8");
+  expect_refused([&] { Pad(1, {.fill = kNaN})(bytes); }, "Pad: fill is nan for an image of uint8");
   expect_refused([&] { RandomCrop(8, {.pad_if_needed = true, .pad = {.fill = kNaN}})(bytes); },
-                 "RandomCrop: fill is nan for an image of u8");
+                 "RandomCrop: fill is nan for an image of uint8");
   expect_refused([&] { RandomRotation(30, {.fill = kNaN})(bytes); },
-                 "RandomRotation: fill is nan for an image of u8");
-  expect_refused([&] { rotate(bytes, 30, kNaN); }, "rotate: fill is nan for an image of u8");
+                 "RandomRotation: fill is nan for an image of uint8");
+  expect_refused([&] { rotate(bytes, 30, kNaN); }, "rotate: fill is nan for an image of uint8");
   EXPECT_TRUE(std::isnan(Pad(1, {.fill = kNaN})(floats).at<float>({0, 0, 0})));
   EXPECT_EQ(Pad(1, {.fill = kInfinity})(bytes).at<std::uint8_t>({0, 0, 0}), 255);
   EXPECT_EQ(Pad(1, {.fill = -1e300})(bytes).at<std::uint8_t>({0, 0, 0}), 0);
