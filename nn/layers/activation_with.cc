@@ -5,6 +5,7 @@
 #include "core/ops/activation.h"
 #include "core/ops/softmax.h"
 #include "core/tensor/factories.h"
+#include "nn/layers/check_input.h"
 #include "nn/layers/repr.h"
 
 namespace dl::nn {
@@ -100,6 +101,9 @@ PReLU::PReLU(PReLUOptions given)
 
 Tensor PReLU::forward(const Tensor& input) {
   check_not_moved("a call");
+  if (options.num_parameters > 1) {
+    check_size("PReLU", "num_parameters", options.num_parameters, input, 1, "channels");
+  }
   return prelu(input, weight);
 }
 

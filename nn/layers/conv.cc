@@ -4,6 +4,7 @@
 
 #include "core/ops/conv.h"
 #include "core/tensor/factories.h"
+#include "nn/layers/check_input.h"
 #include "nn/module/init.h"
 
 namespace dl::nn {
@@ -35,6 +36,9 @@ bool is_relu_after(const Fusion& fusion) {
 }
 
 Tensor convolve(const Conv2d& layer, const Tensor& input, bool relu) {
+  if (input.defined() && input.dim() == 4) {
+    check_size("Conv2d", "in_channels", layer.in_channels, input, 1, "channels");
+  }
   return dl::conv2d(input, layer.weight, layer.bias,
                     {.stride = layer.options.stride,
                      .padding = layer.options.padding,

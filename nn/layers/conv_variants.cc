@@ -3,6 +3,7 @@
 #include "core/autograd/record.h"
 #include "core/ops/conv.h"
 #include "core/tensor/factories.h"
+#include "nn/layers/check_input.h"
 #include "nn/layers/repr.h"
 #include "nn/module/init.h"
 
@@ -90,6 +91,9 @@ void Conv1d::reset_parameters() {
 
 Tensor Conv1d::forward(const Tensor& input) {
   check_not_moved("a call");
+  if (input.defined() && input.dim() == 3) {
+    check_size("Conv1d", "in_channels", in_channels, input, 1, "channels");
+  }
   return functional::conv1d(input, weight, bias, options);
 }
 
@@ -123,6 +127,9 @@ void ConvTranspose2d::reset_parameters() {
 
 Tensor ConvTranspose2d::forward(const Tensor& input) {
   check_not_moved("a call");
+  if (input.defined() && input.dim() == 4) {
+    check_size("ConvTranspose2d", "in_channels", in_channels, input, 1, "channels");
+  }
   return functional::conv_transpose2d(input, weight, bias, options);
 }
 

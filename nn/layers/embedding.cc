@@ -40,7 +40,13 @@ void Embedding::reset_parameters() {
 
 Tensor Embedding::forward(const Tensor& input) {
   check_not_moved("a call");
-  return embedding(weight, input, options.padding_idx);
+  try {
+    return embedding(weight, input, options.padding_idx);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kIndex) throw;
+    throw_error(ErrorKind::kIndex, "Embedding: num_embeddings is {}; {}", num_embeddings,
+                error.what());
+  }
 }
 
 std::string Embedding::extra_repr() const {

@@ -8,6 +8,7 @@
 #include "core/ops/linear.h"
 #include "core/tensor/factories.h"
 #include "nn/functional/functional.h"
+#include "nn/layers/check_input.h"
 #include "nn/module/init.h"
 
 namespace dl::nn {
@@ -36,6 +37,7 @@ void Linear::reset_parameters() {
 
 Tensor Linear::forward(const Tensor& input) {
   check_not_moved("a call");
+  check_size("Linear", "in_features", in_features, input, -1, "features");
   return dl::linear(input, weight, bias);
 }
 
@@ -46,6 +48,7 @@ bool Linear::can_fuse(const Fusion& fusion) const {
 Tensor Linear::forward_fused(const Tensor& input, const Fusion& fusion) {
   check_not_moved("a call");
   if (fusion.before != Activation::kNone) return Module::forward_fused(input, fusion);
+  check_size("Linear", "in_features", in_features, input, -1, "features");
   return dl::linear(input, weight, bias, {.activation = fusion.after});
 }
 
@@ -82,6 +85,8 @@ void Bilinear::reset_parameters() {
 
 Tensor Bilinear::forward(const Tensor& a, const Tensor& b) const {
   check_not_moved("a call");
+  check_size("Bilinear", "in1_features", in1_features, a, -1, "features");
+  check_size("Bilinear", "in2_features", in2_features, b, -1, "features");
   return functional::bilinear(a, b, weight, bias);
 }
 

@@ -1,8 +1,11 @@
 #include "nn/layers/norm.h"
 
+#include <algorithm>
+
 #include "core/autograd/grad_mode.h"
 #include "core/ops/norm.h"
 #include "core/tensor/factories.h"
+#include "nn/layers/check_input.h"
 #include "nn/layers/repr.h"
 #include "nn/module/init.h"
 
@@ -16,6 +19,17 @@ Tensor empty_if(bool wanted, const Shape& shape, DType dtype) {
 void reset_affine(Tensor& weight, Tensor* bias) {
   if (weight.defined()) init::ones_(weight);
   if (bias != nullptr && bias->defined()) init::zeros_(*bias);
+}
+
+void check_last_sizes(std::string_view layer, const Shape& normalized, const Tensor& input) {
+  if (!input.defined()) return;
+  const Shape& sizes = input.sizes();
+  const bool fits = sizes.size() >= normalized.size() &&
+                    std::equal(normalized.begin(), normalized.end(),
+                               sizes.end() - static_cast<std::ptrdiff_t>(normalized.size()));
+  DL_CHECK(fits, kShape,
+           "{}: normalized_shape is {}, but the input has shape {}, whose last dimensions differ",
+           layer, normalized.str(), sizes.str());
 }
 
 std::int64_t positive(std::int64_t value, std::string_view layer, std::string_view what) {
@@ -44,6 +58,7 @@ void LayerNorm::reset_parameters() {
 
 Tensor LayerNorm::forward(const Tensor& input) {
   check_not_moved("a call");
+  check_last_sizes("LayerNorm", normalized_shape, input);
   return layer_norm(input, normalized_shape, weight, bias, options.eps);
 }
 
@@ -71,6 +86,7 @@ void RMSNorm::reset_parameters() {
 
 Tensor RMSNorm::forward(const Tensor& input) {
   check_not_moved("a call");
+  check_last_sizes("RMSNorm", normalized_shape, input);
   return rms_norm(input, normalized_shape, weight, options.eps);
 }
 
@@ -100,6 +116,7 @@ void GroupNorm::reset_parameters() {
 
 Tensor GroupNorm::forward(const Tensor& input) {
   check_not_moved("a call");
+  check_size("GroupNorm", "num_channels", num_channels, input, 1, "channels");
   return group_norm(input, num_groups, weight, bias, options.eps);
 }
 
@@ -142,6 +159,7 @@ Tensor BatchNorm::forward(const Tensor& input) {
   check_not_moved("a call");
   DL_CHECK(input.defined(), kInvalidArgument, "{}: the input is undefined", type_name());
   check_input(input);
+  check_size(type_name(), "num_features", num_features, input, 1, "channels");
   const bool tracks = running_mean.defined();
   double momentum = options.momentum.value_or(0);
   if (is_training() && tracks) {

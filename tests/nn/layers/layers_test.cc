@@ -11,6 +11,7 @@
 #include "nn/layers/activation.h"
 #include "nn/layers/activation_with.h"
 #include "nn/layers/attention.h"
+#include "nn/layers/conv.h"
 #include "nn/layers/conv_variants.h"
 #include "nn/layers/dropout.h"
 #include "nn/layers/embedding.h"
@@ -277,7 +278,21 @@ TEST(Layers, ActivationsWriteInPlaceWhereAsked) {
 
 TEST(LayerErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(Embedding(4, 2)(tensor({0, 4})), kIndex,
-               "embedding: element 1 of the index is 4, wanted a row in [0, 4)");
+               "Embedding: num_embeddings is 4; embedding: element 1 of the index is 4, wanted a "
+               "row in [0, 4)");
+  EXPECT_ERROR(Linear(4, 2)(zeros({2, 3})), kShape,
+               "Linear: in_features is 4, but the input of shape [2, 3] has 3 features");
+  EXPECT_ERROR(Bilinear(4, 3, 2)(zeros({2, 4}), zeros({2, 5})), kShape,
+               "Bilinear: in2_features is 3, but the input of shape [2, 5] has 5 features");
+  EXPECT_ERROR(Conv2d(3, 4, 1)(zeros({1, 2, 5, 5})), kShape,
+               "Conv2d: in_channels is 3, but the input of shape [1, 2, 5, 5] has 2 channels");
+  EXPECT_ERROR(Conv1d(3, 4, 1)(zeros({1, 2, 5})), kShape,
+               "Conv1d: in_channels is 3, but the input of shape [1, 2, 5] has 2 channels");
+  EXPECT_ERROR(
+      ConvTranspose2d(3, 4, 1)(zeros({1, 2, 5, 5})), kShape,
+      "ConvTranspose2d: in_channels is 3, but the input of shape [1, 2, 5, 5] has 2 channels");
+  EXPECT_ERROR(PReLU({.num_parameters = 3})(zeros({1, 2})), kShape,
+               "PReLU: num_parameters is 3, but the input of shape [1, 2] has 2 channels");
   EXPECT_ERROR(Embedding(4, 2)(zeros({2})), kDType,
                "embedding: the index is float32, wanted int64");
   EXPECT_ERROR(Embedding(4, 2, {.padding_idx = 4}), kInvalidArgument,

@@ -202,6 +202,12 @@ TEST(Norms, TheNumberOfThreadsChangesNoBit) {
 
 TEST(NormErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(LayerNorm(4)(zeros({2, 3})), kShape,
+               "LayerNorm: normalized_shape is [4], but the input has shape [2, 3], whose last "
+               "dimensions differ");
+  EXPECT_ERROR(RMSNorm({2, 3})(zeros({3})), kShape,
+               "RMSNorm: normalized_shape is [2, 3], but the input has shape [3], whose last "
+               "dimensions differ");
+  EXPECT_ERROR(layer_norm(zeros({2, 3}), {4}), kShape,
                "layer_norm: the input has shape [2, 3], wanted last dimensions [4]");
   EXPECT_ERROR(LayerNorm(4)(zeros({2, 4}, {.dtype = DType::kI64})), kDType,
                "layer_norm: int64 is not supported; wanted a floating dtype");
@@ -218,8 +224,13 @@ TEST(NormErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(BatchNorm1d(3)(zeros({1, 3})), kShape,
                "batch_norm: the input has shape [1, 3], wanted more than one value a channel to "
                "train on");
-  EXPECT_ERROR(BatchNorm2d(3)(zeros({2, 4, 5, 5})), kShape,
-               "batch_norm: the running_mean has shape [3], wanted [4]");
+  EXPECT_ERROR(
+      BatchNorm2d(3)(zeros({2, 4, 5, 5})), kShape,
+      "BatchNorm2d: num_features is 3, but the input of shape [2, 4, 5, 5] has 4 channels");
+  EXPECT_ERROR(BatchNorm1d(3)(zeros({2, 4})), kShape,
+               "BatchNorm1d: num_features is 3, but the input of shape [2, 4] has 4 channels");
+  EXPECT_ERROR(GroupNorm(2, 6)(zeros({2, 4, 5})), kShape,
+               "GroupNorm: num_channels is 6, but the input of shape [2, 4, 5] has 4 channels");
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+// What layers check of an input before an operation does: the operation knows only tensors, the
+// layer the number that the user gave.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "core/tensor/tensor.h"
+
+namespace dl::nn {
+
+// "Linear: in_features is 4, but the input of shape [2, 3] has 3 features". Dimension `dim` must
+// have `wanted` entries. An undefined input and one without that dimension are left to the
+// operation. Throws kShape.
+inline void check_size(std::string_view layer, std::string_view option, std::int64_t wanted,
+                       const Tensor& input, std::int64_t dim, std::string_view what) {
+  if (!input.defined() || input.dim() <= (dim < 0 ? -dim - 1 : dim)) return;
+  DL_CHECK(input.size(dim) == wanted, kShape, "{}: {} is {}, but the input of shape {} has {} {}",
+           layer, option, wanted, input.sizes().str(), input.size(dim), what);
+}
+
+}  // namespace dl::nn
