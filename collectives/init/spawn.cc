@@ -4,6 +4,7 @@
 // A memfd needs no reader while the ranks run, and leaves nothing behind.
 #include "collectives/spawn.h"
 
+#include <cxxabi.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -22,12 +23,15 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 #include "collectives/init/launch.h"
+#include "core/base/demangle.h"
 #include "core/base/env.h"
 #include "core/base/limits.h"
 #include "core/base/number.h"
+#include "core/base/printable.h"
 #include "core/base/shell.h"
 #include "core/base/unique_fd.h"
 
@@ -70,10 +74,29 @@ void append(int fd, const std::string& line) {
   }
 }
 
-// dlrun shows the content of the rank's error file as the cause.
+// The type of the exception that is being handled.
+std::string thrown_type() {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  return type == nullptr ? "an exception of another language" : demangled(type->name());
+}
+
+std::string in_json(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : printable(text)) {  // UTF-8, of control characters only these two
+    if (c == '\n' || c == '\t') {
+      quoted += c == '\n' ? "\\n" : "\\t";
+      continue;
+    }
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+// dlrun shows the message in the rank's error file as the cause, its first line first.
 [[noreturn]] void fail_rank(const std::string& text) {
   if (const auto path = env::get(env::Var::kTorchErrorFile)) {
-    std::ofstream(*path, std::ios::binary) << text;
+    std::ofstream(*path, std::ios::binary) << "{\"message\": " << in_json(text) << "}";
   }
   std::fflush(nullptr);
   ::_exit(1);  // exit() would tell the other ranks that this one leaves in order
@@ -88,9 +111,11 @@ void append(int fd, const std::string& line) {
   try {
     function(rank);
   } catch (const std::exception& error) {
-    fail_rank(error.what());
+    const std::string_view text = error.what() == nullptr ? "" : error.what();
+    const bool is_empty = text.find_first_not_of(" \t\r\n") == text.npos;
+    fail_rank(is_empty ? thrown_type() + " with an empty text" : std::string(text));
   } catch (...) {
-    fail_rank("an exception that is no std::exception");
+    fail_rank(thrown_type() + ", an exception that is no std::exception");
   }
   std::exit(EXIT_SUCCESS);
 }

@@ -128,7 +128,11 @@ ErrorFile read_error_file(const std::string& content) {
     if (message.is_object() && message.contains("message") && message["message"].is_string()) {
       file.text = message["message"].get<std::string>();
     }
-    file.message = file.text.substr(0, file.text.find('\n'));
+    // The first line that is not blank.
+    const std::size_t begin = file.text.find_first_not_of(" \t\r\n");
+    if (begin != std::string::npos) {
+      file.message = file.text.substr(begin, file.text.find_first_of("\r\n", begin) - begin);
+    }
     const json& extra =
         message.is_object() && message.contains("extraInfo") ? message["extraInfo"] : json();
     // The stack ends with the message and tells the place of the error.

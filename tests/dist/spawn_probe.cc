@@ -100,6 +100,10 @@ int run(const std::string& what, const std::string& word) {
     say("last");
   } else if (what == "throw") {
     one_fails([] { throw std::runtime_error("no such data set"); });
+  } else if (what == "throw-empty") {
+    one_fails([] { throw std::out_of_range(""); });
+  } else if (what == "throw-lines") {
+    one_fails([] { throw std::runtime_error("\nno \"data\" set\n\tin C:\\a\x1b\nlast of them"); });
   } else if (what == "throw-number") {
     one_fails([] { throw 7; });
   } else if (what == "kill") {

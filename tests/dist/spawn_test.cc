@@ -91,7 +91,18 @@ TEST(Spawn, NamesHowARankDied) {
               AllOf(HasSubstr("caught rank 1 exit code 5 "), HasSubstr("ended with exit code 5")));
   EXPECT_THAT(end_of_probe("throw-number").out,
               AllOf(HasSubstr("caught rank 1 exit code 1 "),
-                    HasSubstr("an exception that is no std::exception")));
+                    HasSubstr("int, an exception that is no std::exception")));
+}
+
+TEST(Spawn, SaysWhichExceptionHadNoText) {
+  EXPECT_THAT(end_of_probe("throw-empty").out,
+              HasSubstr(" s: std::out_of_range with an empty text\n"));
+}
+
+TEST(Spawn, BeginsWithTheFirstLineOfAnExceptionsText) {
+  EXPECT_THAT(end_of_probe("throw-lines").out,
+              AllOf(HasSubstr(" s: no \"data\" set\n"), HasSubstr("in C:\\a\\x1b\n"),
+                    HasSubstr("| last of them\n")));
 }
 
 TEST(Spawn, AnUncaughtErrorEndsTheProgramWithItsText) {
