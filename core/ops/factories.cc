@@ -23,9 +23,13 @@ DType dtype_of(Scalar value) {
   return DType::kF32;
 }
 
-Tensor filled(const Shape& shape, Scalar value, DType dtype, const TensorOptions& options) {
-  check_storable(value, dtype, "full");
-  Tensor result = empty(shape, {.dtype = dtype, .device = options.device});
+Tensor filled(const Shape& shape, Scalar value, DType dtype, const TensorOptions& options,
+              std::string_view op) {
+  check_storable(value, dtype, op);
+  detail::check_new(
+      shape, {.dtype = dtype, .device = options.device, .pin_memory = options.pin_memory}, op);
+  Tensor result =
+      empty(shape, {.dtype = dtype, .device = options.device, .pin_memory = options.pin_memory});
   call<Op::kFill>(options.device, result, value);
   if (options.requires_grad) result.requires_grad_();
   return result;
@@ -78,11 +82,11 @@ std::vector<double> spaced(double start, double end, std::int64_t steps, std::st
 }  // namespace
 
 Tensor zeros(const Shape& shape, TensorOptions options) {
-  return filled(shape, 0, options.dtype.value_or(DType::kF32), options);
+  return filled(shape, 0, options.dtype.value_or(DType::kF32), options, "zeros");
 }
 
 Tensor ones(const Shape& shape, TensorOptions options) {
-  return filled(shape, 1, options.dtype.value_or(DType::kF32), options);
+  return filled(shape, 1, options.dtype.value_or(DType::kF32), options, "ones");
 }
 
 Tensor zeros_like(const Tensor& like) {
@@ -96,7 +100,7 @@ Tensor ones_like(const Tensor& like) {
 }
 
 Tensor full(const Shape& shape, Scalar value, TensorOptions options) {
-  return filled(shape, value, options.dtype.value_or(dtype_of(value)), options);
+  return filled(shape, value, options.dtype.value_or(dtype_of(value)), options, "full");
 }
 
 Tensor full_like(const Tensor& like, Scalar value) {
@@ -123,6 +127,7 @@ Tensor eye(std::int64_t rows, std::int64_t columns, TensorOptions options) {
   DL_CHECK(rows >= 0 && columns >= 0, kInvalidArgument, "eye: {} rows and {} columns", rows,
            columns);
   const bool requires_grad = std::exchange(options.requires_grad, false);
+  detail::check_new({rows, columns}, options, "eye");
   Tensor result = zeros({rows, columns}, options);
   const std::int64_t length = std::min(rows, columns);
   if (length > 0) {

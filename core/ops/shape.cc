@@ -356,6 +356,10 @@ Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims) {
   return detail::shown_as(result.is_same(input) ? input.clone() : result, input, kShown);
 }
 
+Tensor roll(const Tensor& input, std::int64_t shift, std::optional<std::int64_t> dim) {
+  return dim ? roll(input, Dims{shift}, Dims{*dim}) : roll(input, Dims{shift});
+}
+
 Tensor tril(const Tensor& input, std::int64_t diagonal) {
   const Tensor mask = lower_mask(input, diagonal, "tril");
   return detail::shown_as(where(mask, input.contiguous(), false), input, "TrilBackward0");

@@ -49,6 +49,7 @@ Tensor flip(const Tensor& input, const Dims& dims);
 // Elements move on by `shifts` along `dims`, from the end to the beginning; without dims along the
 // flattened input.
 Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims = {});
+Tensor roll(const Tensor& input, std::int64_t shift, std::optional<std::int64_t> dim = {});
 // The lower and the upper triangle of matrices, with 0 elsewhere; `diagonal` moves the border to
 // the right.
 Tensor tril(const Tensor& input, std::int64_t diagonal = 0);

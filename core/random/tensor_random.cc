@@ -1,6 +1,7 @@
 #include "core/random/tensor_random.h"
 
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,8 +68,10 @@ void fill_normal(const Tensor& tensor, Generator& generator) {
 
 // fill(tensor, generator), on new memory.
 template <typename Fill>
-Tensor filled(const Shape& shape, TensorOptions options, Generator& generator, const Fill& fill) {
+Tensor filled(const Shape& shape, TensorOptions options, Generator& generator, std::string_view op,
+              const Fill& fill) {
   const bool requires_grad = std::exchange(options.requires_grad, false);
+  detail::check_new(shape, options, op);
   Tensor result = empty(shape, options);
   fill(result, generator);
   if (requires_grad) result.requires_grad_();
@@ -94,7 +97,7 @@ Tensor rand(const Shape& shape, TensorOptions options, Generator& generator) {
   if (options.device.type != DeviceType::kCPU) {
     return detail::philox_rand(shape, options, generator);
   }
-  return filled(shape, options, generator, fill_uniform);
+  return filled(shape, options, generator, "rand", fill_uniform);
 }
 
 Tensor rand_like(const Tensor& tensor, Generator& generator) {
@@ -109,7 +112,7 @@ Tensor randn(const Shape& shape, TensorOptions options, Generator& generator) {
   if (options.device.type != DeviceType::kCPU) {
     return detail::philox_randn(shape, options, generator);
   }
-  return filled(shape, options, generator, fill_normal);
+  return filled(shape, options, generator, "randn", fill_normal);
 }
 
 Tensor randn_like(const Tensor& tensor, Generator& generator) {
@@ -125,6 +128,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
                Generator& generator) {
   options.dtype = options.dtype.value_or(DType::kI64);
   const bool here = options.device.type == DeviceType::kCPU;
+  detail::check_new(shape, options, "randint");
   Tensor result = empty(shape, options);
   const auto fill = [&]<typename T>() {
     const std::span<T> out = here ? elements<T>(result) : std::span<T>();  // of none: checks only

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -133,5 +134,17 @@ class Dims {
 
 using Shape = Dims;
 using Strides = Dims;
+
+// Sizes as arguments of their own, as in zeros(2, 3) and x.view(2, -1).
+template <typename... Sizes>
+concept SizeList = sizeof...(Sizes) > 0 &&
+                   ((std::integral<Sizes> && !std::same_as<Sizes, bool>) && ...);
+// result name(2, 3) qualifiers, beside an overload that takes name({2, 3}).
+#define DL_SIZES(result, name, qualifiers)                  \
+  template <typename... Sizes>                              \
+    requires SizeList<Sizes...>                             \
+  result name(Sizes... sizes) qualifiers {                  \
+    return name(Dims{static_cast<std::int64_t>(sizes)...}); \
+  }
 
 }  // namespace dl

@@ -12,8 +12,6 @@ namespace {
 Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device device,
             bool pinned = false) {
   const std::size_t bytes = byte_count(shape, dtype, "empty");
-  DL_CHECK(!pinned || device.type == DeviceType::kCPU, kInvalidArgument,
-           "empty: pin_memory is for the cpu, the device is {}", device.str());
   Ref<Storage> storage = pinned ? Storage::make_pinned(bytes) : Storage::make(bytes, device);
   return Tensor(make_ref<TensorImpl>(std::move(storage), shape, strides, 0, dtype));
 }
@@ -144,12 +142,18 @@ Tensor tensor(std::initializer_list<std::initializer_list<Scalar>> rows, TensorO
       flat, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, options);
 }
 
+void detail::check_new(const Shape& shape, const TensorOptions& options, std::string_view op) {
+  byte_count(shape, options.dtype.value_or(DType::kF32), op);
+  DL_CHECK(!options.pin_memory || options.device.type == DeviceType::kCPU, kInvalidArgument,
+           "{}: pin_memory is for the cpu, the device is {}", op, options.device.str());
+}
+
 Tensor empty(const Shape& shape, TensorOptions options) {
   return empty(shape, MemoryFormat::kContiguous, options);
 }
 
 Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
-  element_count(shape, "empty");
+  detail::check_new(shape, options, "empty");
   const Strides strides = format == MemoryFormat::kChannelsLast ? channels_last_strides(shape)
                                                                 : contiguous_strides(shape);
   Tensor result =

@@ -1,12 +1,12 @@
 // Making tensors: empty, zeros, ones, full, arange, tensor({...}), from_blob.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -39,24 +39,9 @@ Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor zeros_like(const Tensor& like);
 Tensor ones_like(const Tensor& like);
 // zeros(2, 3)
-template <typename... Sizes>
-concept SizeList = sizeof...(Sizes) > 0 &&
-                   ((std::integral<Sizes> && !std::same_as<Sizes, bool>) && ...);
-template <typename... Sizes>
-  requires SizeList<Sizes...>
-Tensor empty(Sizes... sizes) {
-  return empty({static_cast<std::int64_t>(sizes)...}, TensorOptions{});
-}
-template <typename... Sizes>
-  requires SizeList<Sizes...>
-Tensor zeros(Sizes... sizes) {
-  return zeros({static_cast<std::int64_t>(sizes)...});
-}
-template <typename... Sizes>
-  requires SizeList<Sizes...>
-Tensor ones(Sizes... sizes) {
-  return ones({static_cast<std::int64_t>(sizes)...});
-}
+DL_SIZES(Tensor, empty, )
+DL_SIZES(Tensor, zeros, )
+DL_SIZES(Tensor, ones, )
 // The dtype follows the value: bool, int64 or float32. Here, in arange() and in tensor() a number
 // that does not fit into an integer dtype throws kInvalidArgument (core/tensor/scalar.h).
 Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});
@@ -83,6 +68,9 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides, DType d
                  Ref<RefCounted> owner);
 
 namespace detail {
+// Throws as empty() does for such a shape, in the name of the operation that makes the tensor.
+void check_new(const Shape& shape, const TensorOptions& options, std::string_view op);
+
 // The dtype that C++ values get: double and float give float32, integers int64, bool bool.
 template <typename T>
 constexpr DType literal_dtype() {

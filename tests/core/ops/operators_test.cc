@@ -9,6 +9,7 @@
 #include "core/ops/numeric.h"
 #include "core/ops/product.h"
 #include "core/ops/shape.h"
+#include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 
@@ -150,10 +151,53 @@ TEST(Numeric, ChoosesInEveryDtype) {
       "masked_fill_: the value has shape [3], wanted no dimension; use where() for others");
 }
 
+template <typename... Sizes>
+concept IsSizesOfView = requires(Tensor x, Sizes... sizes) { x.view(sizes...); };
+template <typename... Sizes>
+concept IsSizesOfRandn = requires(Sizes... sizes) { randn(sizes...); };
+
+TEST(Views, TakeSizesAndDimensionsOneByOne) {
+  const Tensor x = arange(6);
+  EXPECT_EQ(x.view(2, 3).sizes(), (Shape{2, 3}));
+  EXPECT_EQ(x.view(-1).sizes(), (Shape{6}));
+  EXPECT_EQ(x.view(x.size(0), std::size_t{1}).sizes(), (Shape{6, 1}));
+  EXPECT_EQ(x.reshape(2, -1).sizes(), (Shape{2, 3}));
+  const Tensor matrix = x.view(2, 3);
+  EXPECT_EQ(matrix.permute(1, 0).sizes(), (Shape{3, 2}));
+  EXPECT_EQ(ones(3).expand(2, 3).sizes(), (Shape{2, 3}));
+  EXPECT_EQ(ones(3, 1).expand(-1, 4).sizes(), (Shape{3, 4}));
+  EXPECT_EQ(values<double>(tensor({1, 2}).repeat(2, 1)), (Numbers{1, 2, 1, 2}));
+  EXPECT_EQ(tensor({1, 2}).tile(2).sizes(), (Shape{4}));
+  EXPECT_EQ(values<double>(matrix.flip(0, 1)), (Numbers{5, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(values<double>(matrix.roll(1, 0)), (Numbers{3, 4, 5, 0, 1, 2}));
+  EXPECT_EQ(values<double>(matrix.roll(-1)), (Numbers{1, 2, 3, 4, 5, 0}));
+  EXPECT_EQ(values<double>(roll(matrix, {1, 1}, {0, 1})), (Numbers{5, 3, 4, 2, 0, 1}));
+  // What is no size does not compile.
+  static_assert(IsSizesOfView<int, std::int64_t> && IsSizesOfRandn<int, unsigned>);
+  static_assert(!IsSizesOfView<double> && !IsSizesOfView<int, float> && !IsSizesOfView<bool> &&
+                !IsSizesOfView<>);
+  static_assert(!IsSizesOfRandn<double, int> && !IsSizesOfRandn<bool>);
+}
+
+TEST(Creation, NamesTheFunctionThatRefusesAShape) {
+  const auto refused = [](const auto& call, const std::string& op) {
+    EXPECT_ERROR(call(), kShape, op + ": a size of the shape [-1, 2] is negative");
+  };
+  refused([] { return zeros({-1, 2}); }, "zeros");
+  refused([] { return ones(-1, 2); }, "ones");
+  refused([] { return full({-1, 2}, 3); }, "full");
+  refused([] { return empty({-1, 2}); }, "empty");
+  refused([] { return rand({-1, 2}); }, "rand");
+  refused([] { return randn(-1, 2); }, "randn");
+  refused([] { return randint(0, 5, {-1, 2}); }, "randint");
+}
+
 TEST(Creation, TakesSizesOneByOneAndMixedNumbers) {
   EXPECT_EQ(zeros(2, 3).sizes(), (Shape{2, 3}));
   EXPECT_EQ(ones(4).sizes(), (Shape{4}));
   EXPECT_EQ(empty(2, 0, 1).sizes(), (Shape{2, 0, 1}));
+  EXPECT_EQ(rand(2, 3).sizes(), (Shape{2, 3}));
+  EXPECT_EQ(randn(5).sizes(), (Shape{5}));
   EXPECT_EQ(tensor({1, 2.5}).dtype(), DType::kF32);
   EXPECT_EQ(values<double>(tensor({1, 2.5, true})), (Numbers{1, 2.5, 1}));
   EXPECT_EQ(tensor({2, true}).dtype(), DType::kI64);
