@@ -9,16 +9,17 @@
 
 namespace dl::nn {
 
-// Returns a row-major tensor on the CPU. Reads versions 1.0 to 3.0 with f16, f32, f64, signed and
-// unsigned integers or bool, in both byte orders, in C and in Fortran order. Throws kNotFound; kIo;
-// kParse for a damaged file; kDType for elements that dlrun does not have (complex, text, records).
-// Each text is one sentence that names the file. Checks the file's size before it allocates.
+// Returns a row-major tensor on the CPU. Reads versions 1.0 to 3.0 with float16, float32, float64,
+// signed and unsigned integers or bool, spelled in any way that numpy.dtype() reads, in both byte
+// orders, in C and in Fortran order. Throws kNotFound; kIo; kParse for a damaged file; kDType for elements that dlrun does not have (complex,
+// text, records). Each text is one sentence that names the file. Checks the file's size before it
+// allocates.
 Tensor load_npy(const std::string& path);
 
 // Writes version 1.0, row-major, with the same bytes as numpy.save(). The tensor may be on any
-// device and have any strides. The file appears whole or not at all. Throws kDType for bf16, which
-// NumPy does not have; kInvalidArgument for an undefined tensor; kNotFound or kIo. Each text names
-// the file.
+// device and have any strides. The file appears whole or not at all. Throws kDType for bfloat16,
+// which NumPy does not have; kInvalidArgument for an undefined tensor; kNotFound or kIo. Each text
+// names the file.
 void save_npy(const std::string& path, const Tensor& tensor);
 
 }  // namespace dl::nn

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -35,10 +36,32 @@ struct Code {
   DType dtype;
   std::string_view code;
 };
+// What NumPy writes.
 constexpr Code kCodes[] = {{DType::kF16, "f2"}, {DType::kF32, "f4"}, {DType::kF64, "f8"},
                            {DType::kI8, "i1"},  {DType::kI16, "i2"}, {DType::kI32, "i4"},
                            {DType::kI64, "i8"}, {DType::kU8, "u1"},  {DType::kU16, "u2"},
                            {DType::kU32, "u4"}, {DType::kU64, "u8"}, {DType::kBool, "b1"}};
+// What numpy.dtype() reads beside it: C's types by a letter, as on Linux with 64 bits, which may
+// stand after a byte order,
+constexpr Code kLetters[] = {{DType::kBool, "?"}, {DType::kI8, "b"},  {DType::kU8, "B"},
+                             {DType::kI16, "h"},  {DType::kU16, "H"}, {DType::kI32, "i"},
+                             {DType::kU32, "I"},  {DType::kI64, "l"}, {DType::kU64, "L"},
+                             {DType::kI64, "q"},  {DType::kU64, "Q"}, {DType::kI64, "p"},
+                             {DType::kU64, "P"},  {DType::kI64, "n"}, {DType::kU64, "N"},
+                             {DType::kF16, "e"},  {DType::kF32, "f"}, {DType::kF64, "d"}};
+// and names, which may not.
+constexpr Code kNames[] = {
+    {DType::kBool, "bool"},     {DType::kBool, "bool_"},   {DType::kI8, "int8"},
+    {DType::kI8, "byte"},       {DType::kU8, "uint8"},     {DType::kU8, "ubyte"},
+    {DType::kI16, "int16"},     {DType::kI16, "short"},    {DType::kU16, "uint16"},
+    {DType::kU16, "ushort"},    {DType::kI32, "int32"},    {DType::kI32, "intc"},
+    {DType::kU32, "uint32"},    {DType::kU32, "uintc"},    {DType::kI64, "int64"},
+    {DType::kI64, "int"},       {DType::kI64, "int_"},     {DType::kI64, "intp"},
+    {DType::kI64, "long"},      {DType::kI64, "longlong"}, {DType::kU64, "uint64"},
+    {DType::kU64, "uint"},      {DType::kU64, "uintp"},    {DType::kU64, "ulong"},
+    {DType::kU64, "ulonglong"}, {DType::kF16, "float16"},  {DType::kF16, "half"},
+    {DType::kF32, "float32"},   {DType::kF32, "single"},   {DType::kF64, "float64"},
+    {DType::kF64, "float"},     {DType::kF64, "double"}};
 
 // Parses the header's dictionary, which is a Python literal.
 class NpyDictionary {
@@ -139,17 +162,20 @@ class NpyDictionary {
     }
     return shape;
   }
+  static bool set_from(std::span<const Code> codes, std::string_view code, NpyHeader& header) {
+    const auto known = std::ranges::find(codes, code, &Code::code);
+    if (known == codes.end()) return false;
+    header.dtype = known->dtype;
+    return true;
+  }
   void set_dtype(std::string_view descr, NpyHeader& header) const {
     std::string_view code = descr;
+    if (set_from(kNames, code, header)) return;
     if (!code.empty() && std::string_view("<>=|").find(code.front()) != code.npos) {
       header.big_endian = code.front() == '>';
       code.remove_prefix(1);
     }
-    for (const Code& known : kCodes) {
-      if (known.code != code) continue;
-      header.dtype = known.dtype;
-      return;
-    }
+    if (set_from(kCodes, code, header) || set_from(kLetters, code, header)) return;
     const char* what = "a dtype that NumPy does not have";
     for (const Kind& kind : kRefusedKinds) {
       if (!code.empty() && kind.letter == code.front()) what = kind.what;
@@ -225,7 +251,7 @@ std::string format_npy_header(DType dtype, std::span<const std::int64_t> shape,
   }
   DL_CHECK(!code.empty(), kDType,
            "{}: NumPy has no {}; convert the tensor first: x.to(DType::kF32)", name,
-           short_name(dtype));
+           name_of(dtype));
   DL_CHECK(shape.size() <= kMaxDims, kShape, "{}: the tensor has {} dimensions, wanted at most {}",
            name, shape.size(), kMaxDims);
   std::string sizes;

@@ -1,6 +1,6 @@
 // NpyHeader: reads and writes the header of a .npy file.
 //
-//   \x93NUMPY | u8 major, u8 minor | u16 or, from version 2 on, u32 n, little-endian
+//   \x93NUMPY | uint8 major, uint8 minor | uint16 or, from version 2 on, uint32 n, little-endian
 //   n bytes: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } | the elements
 //
 // (numpy.lib.format, versions 1.0, 2.0 and 3.0.) Pure functions of memory.
@@ -37,7 +37,7 @@ std::uint64_t npy_data_begin(std::span<const std::byte> prefix, std::uint64_t fi
 NpyHeader parse_npy_header(std::span<const std::byte> head, std::uint64_t data_bytes,
                            std::string_view name);
 // Returns all bytes before the elements, as NumPy writes them. Throws kDType, naming `name`, for
-// bf16.
+// bfloat16.
 std::string format_npy_header(DType dtype, std::span<const std::int64_t> shape,
                               std::string_view name);
 

@@ -411,6 +411,9 @@ void PickleMachine::push_tensor(std::span<const PickleItem> args, bool typed) {
   require(!tensor.requires_grad || is_floating(tensor.dtype),
           "has integers that require gradients");
   check_reach(tensor);
+  // An empty view may begin anywhere, as x.narrow(0, 3, 0) of an x that ends before.
+  const auto held = static_cast<std::int64_t>(storage.bytes / size_of(tensor.dtype));
+  tensor.offset = std::min(tensor.offset, held);
   push_new(Kind::kTensor, pickle_.tensors, std::move(tensor));
 }
 
@@ -447,7 +450,7 @@ void PickleMachine::check_reach(const PickleTensor& tensor) const {
   }
   fits = fits && count <= std::int64_t{1} << 59;
   require(fits, "has a tensor with more elements than memory can address");
-  require(tensor.offset >= 0 && tensor.offset <= held && (empty || reach <= held - tensor.offset),
+  require(tensor.offset >= 0 && (empty || (tensor.offset <= held && reach <= held - tensor.offset)),
           "has a tensor that reaches outside its storage");
 }
 

@@ -1,6 +1,6 @@
 // The header of a safetensors file: which tensors it holds, and where.
 //
-//   u64 n, little-endian | n bytes of JSON | the tensors' bytes, without gaps
+//   uint64 n, little-endian | n bytes of JSON | the tensors' bytes, without gaps
 //   {"__metadata__": {"key": "value"}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets":
 //   [0, 24]}}
 //

@@ -22,7 +22,7 @@ std::string_view Value::type_name() const noexcept {
 template <typename T>
 const T& Value::held(std::string_view wanted) const {
   const T* const found = std::get_if<T>(&held_);
-  DL_CHECK(found != nullptr, kMismatch, "Value: a {} was wanted, {} is held", wanted, type_name());
+  DL_CHECK(found != nullptr, kMismatch, "Value: it is {}, wanted {}", type_name(), wanted);
   return *found;
 }
 
@@ -58,10 +58,10 @@ StateDict Value::as_state_dict() const {
   StateDict state;
   for (const auto& [key, value] : as_dict()) {
     DL_CHECK(key.is_string(), kMismatch,
-             "a state_dict was wanted, whose keys are texts; the key {} is {}", state.size(),
-             key.type_name());
+             "Value: key {} of the dict is {}, wanted a state_dict, whose keys are texts",
+             state.size(), key.type_name());
     DL_CHECK(value.is_tensor(), kMismatch,
-             "a state_dict was wanted, whose values are tensors; {} is {}; does it stand under "
+             "Value: {} is {}, wanted a state_dict, whose values are tensors; does it stand under "
              "another key of the file?",
              shown_name(key.as_string()), value.type_name());
     state.push_back({key.as_string(), value.as_tensor()});

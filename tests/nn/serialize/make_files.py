@@ -28,6 +28,7 @@ def values():
         "dtypes": {name: (torch.arange(6) - 2).reshape(2, 3).to(getattr(torch, name)) for name in DTYPES},
         "scalar": torch.tensor(2.5),
         "empty": torch.empty(0, 3),
+        "empty_view": base.reshape(3, 4)[3:, 2:4],  # begins behind the storage's end
         "rows": base.reshape(3, 4),
         "columns": base.reshape(3, 4).t(),
         "part": base[5:8],

@@ -109,7 +109,7 @@ TEST_F(Npy, RefusesByNameWhatDlrunDoesNotHave) {
   }
   EXPECT_THAT([&] { save_npy(path(), ones({2}, {.dtype = DType::kBF16})); },
               ThrowsMessage<Error>(HasSubstr(
-                  "x.npy: NumPy has no bf16; convert the tensor first: x.to(DType::kF32)")));
+                  "x.npy: NumPy has no bfloat16; convert the tensor first: x.to(DType::kF32)")));
   EXPECT_THAT([&] { save_npy(path(), {}); },
               ThrowsMessage<Error>(HasSubstr("x.npy: the tensor is undefined")));
   EXPECT_THAT([&] { load_npy("/nowhere/x.npy"); },
@@ -125,6 +125,62 @@ std::string with_dictionary(const std::string& dictionary, std::size_t data_byte
 TEST_F(Npy, TakesADictionaryAsPythonMayWriteIt) {
   const std::string reordered = "{ \"shape\":(2L,3L,),'fortran_order' : False,\n'descr':'=f4' } ";
   EXPECT_EQ(load_npy(write(with_dictionary(reordered, 24))).sizes(), Shape({2, 3}));
+}
+
+// All that numpy.dtype() takes for a dtype that there is here (made with every name of
+// numpy.sctypeDict and every letter).
+TEST_F(Npy, TakesEverySpellingOfADTypeThatNumPyReads) {
+  const auto bytes_of = [](DType dtype) { return static_cast<std::size_t>(size_of(dtype)); };
+  const auto dtype_of = [&](const std::string& descr, DType wanted) {
+    return load_npy(write(with_dictionary(
+                        "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (1,)}",
+                        bytes_of(wanted))))
+        .dtype();
+  };
+  const std::map<DType, std::vector<std::string>> codes = {
+      {DType::kBool, {"?", "b1"}},
+      {DType::kF16, {"e", "f2"}},
+      {DType::kF32, {"f", "f4"}},
+      {DType::kF64, {"d", "f8"}},
+      {DType::kI8, {"b", "i1"}},
+      {DType::kU8, {"B", "u1"}},
+      {DType::kI16, {"h", "i2"}},
+      {DType::kU16, {"H", "u2"}},
+      {DType::kI32, {"i", "i4"}},
+      {DType::kU32, {"I", "u4"}},
+      {DType::kI64, {"l", "q", "p", "n", "i8"}},
+      {DType::kU64, {"L", "Q", "P", "N", "u8"}}};
+  for (const auto& [dtype, spellings] : codes) {
+    for (const std::string& code : spellings) {
+      for (const std::string order : {"", "<", ">", "=", "|"}) {
+        EXPECT_EQ(dtype_of(order + code, dtype), dtype) << order << code;
+      }
+    }
+  }
+  const std::map<DType, std::vector<std::string>> names = {
+      {DType::kBool, {"bool", "bool_"}},
+      {DType::kF16, {"float16", "half"}},
+      {DType::kF32, {"float32", "single"}},
+      {DType::kF64, {"float64", "float", "double"}},
+      {DType::kI8, {"int8", "byte"}},
+      {DType::kU8, {"uint8", "ubyte"}},
+      {DType::kI16, {"int16", "short"}},
+      {DType::kU16, {"uint16", "ushort"}},
+      {DType::kI32, {"int32", "intc"}},
+      {DType::kU32, {"uint32", "uintc"}},
+      {DType::kI64, {"int64", "int", "int_", "intp", "long", "longlong"}},
+      {DType::kU64, {"uint64", "uint", "uintp", "ulong", "ulonglong"}}};
+  for (const auto& [dtype, spellings] : names) {
+    for (const std::string& name : spellings) {
+      EXPECT_EQ(dtype_of(name, dtype), dtype) << name;
+      EXPECT_THAT([&] { dtype_of("<" + name, dtype); }, ThrowsMessage<Error>(HasSubstr("does not")))
+          << name;  // nor does NumPy
+    }
+  }
+  const Tensor big =
+      load_npy(write(with_dictionary("{'descr': '>q', 'fortran_order': False, 'shape': (1,)}", 0) +
+                     std::string("\0\0\0\0\0\0\1\2", 8)));
+  EXPECT_EQ(big.at<std::int64_t>({0}), 258);
 }
 
 TEST_F(Npy, SaysWhatIsWrongWithAFile) {

@@ -54,6 +54,8 @@ void expect_values(const Value& file) {
   }
   EXPECT_EQ(file.at("scalar").as_tensor().item<float>(), 2.5F);
   EXPECT_EQ(file.at("empty").as_tensor().sizes(), Shape({0, 3}));
+  EXPECT_EQ(file.at("empty_view").as_tensor().sizes(), Shape({0, 2}));
+  EXPECT_EQ(file.at("empty_view").as_tensor().strides(), Strides({4, 1}));
   const Tensor& rows = file.at("rows").as_tensor();
   const Tensor& columns = file.at("columns").as_tensor();
   EXPECT_EQ(numbers(rows), range(0, 12));
@@ -143,12 +145,12 @@ TEST(Pth, AModelTakesAFileOfPyTorchs) {
   model.load_state_dict(file.at("linear"));
   EXPECT_EQ(numbers(model.weight), range(0, 6));
   EXPECT_THAT(numbers(model.bias), ElementsAre(0.5, -0.5));
-  EXPECT_THAT(
-      [&] { model.load_state_dict(file); },
-      ThrowsMessage<Error>("a state_dict was wanted, whose values are tensors; \"dtypes\" is "
-                           "dict; does it stand under another key of the file?"));
+  EXPECT_THAT([&] { model.load_state_dict(file); },
+              ThrowsMessage<Error>(
+                  "Value: \"dtypes\" is dict, wanted a state_dict, whose values are tensors; "
+                  "does it stand under another key of the file?"));
   EXPECT_THAT([&] { model.load_state_dict(file.at("text")); },
-              ThrowsMessage<Error>("Value: a dict was wanted, str is held"));
+              ThrowsMessage<Error>("Value: it is str, wanted dict"));
   EXPECT_THAT([&] { file.at("model"); },
               ThrowsMessage<Error>(testing::StartsWith(
                   "Value: there is no key \"model\"; it begins with \"dtypes\", \"scalar\", ")));
@@ -252,7 +254,15 @@ TEST(Pth, AnOptimizerRefusesTheStateOfAnotherKind) {
         << file;
   };
   refused(adam, "adamw", "\"decoupled_weight_decay\" is set in parameter group 0");
-  refused(adam, "sgd", "Adam: load_state_dict: \"momentum\" is set in parameter group 0");
+  refused(adam, "sgd",
+          "Adam: load_state_dict: the state was written by SGD: it has momentum, dampening, "
+          "nesterov, momentum_buffer, which Adam does not have, and lacks betas, eps, amsgrad");
+  optim::SGD sgd(model.parameters());
+  refused(sgd, "adamw",
+          "SGD: load_state_dict: the state was written by Adam or AdamW: it has betas, eps, "
+          "decoupled_weight_decay, step, exp_avg, exp_avg_sq, which SGD does not have, and lacks "
+          "momentum, dampening, nesterov");
+  refused(sgd, "rmsprop", "SGD: load_state_dict: the state was written by RMSprop: it has alpha");
   optim::AdamW adamw(model.parameters());
   refused(adamw, "adam",
           "AdamW: load_state_dict: \"decoupled_weight_decay\" is off in parameter group 0, and "
