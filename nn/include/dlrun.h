@@ -45,6 +45,7 @@
 #include "core/ops/product.h"
 #include "core/ops/reduce.h"
 #include "core/ops/resample.h"
+#include "core/ops/search.h"
 #include "core/ops/shape.h"
 #include "core/ops/softmax.h"
 #include "core/profiler/profile.h"

@@ -20,6 +20,7 @@
 #include "core/ops/order.h"
 #include "core/ops/product.h"
 #include "core/ops/reduce.h"
+#include "core/ops/search.h"
 #include "core/ops/shape.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
@@ -130,6 +131,26 @@ const std::vector<ComposedCase>& composed_cases() {
       {"nanmedian of all", [](I in) { return where(in[0] > 1, kNaN, in[0]).nanmedian(); }},
       {"kthvalue", [](I in) { return in[0].kthvalue(3, 1).first; }},
       {"kthvalue's place", [](I in) { return in[0].kthvalue(2, 0, {.keepdim = true}).second; }},
+      {"mode", [](I in) { return mode(round(in[0]) * in[0] / in[0]).first; }},
+      {"mode's place", [](I) { return mode(tensor({{3, 1, 3, 1, 2}, {5, 4, 4, 5, 5}, {7, 6, 5, 4, 3}})).second; }},
+      {"mode of columns", [](I) { return mode(tensor({{3., 1., 4.}, {3., 7., 4.}, {2., 1., 0.5}}), 0, {.keepdim = true}).first; }},
+      {"searchsorted", [](I in) { return searchsorted(sort(in[0], 1).first, in[1].detach().expand({3, 5})); }},
+      {"searchsorted, right", [](I) {
+         return searchsorted(tensor({1, 3, 3, 5, 9}), tensor({{3, 0}, {9, 10}}), {.right = true});
+       }},
+      {"searchsorted with NaN", [](I) { return searchsorted(tensor({1.0, 2.0, kNaN}), tensor({kNaN, 5.0, 2.0})); }},
+      {"searchsorted of a number", [](I) { return searchsorted(tensor({1, 3, 3, 5, 9}), 3.5); }},
+      {"searchsorted with a sorter", [](I) {
+         const Tensor mixed = tensor({9, 1, 5, 3});
+         return searchsorted(mixed, tensor({4, 9, 0}), {.sorter = argsort(mixed)});
+       }},
+      {"bucketize", [](I in) { return bucketize(in[0].detach(), tensor({-1.0, -0.2, 0.4, 1.1})); }},
+      {"bucketize, right", [](I) { return bucketize(tensor({{3, 6, 9}, {3, 6, 9}}), tensor({1, 3, 5, 7, 9}), {.right = true}); }},
+      {"unique rows", [](I) {
+         const Unique found = unique(tensor({{2, 1}, {0, 5}, {2, 1}, {0, 4}}), 0, {.return_inverse = true, .return_counts = true});
+         return cat({found.values.view({-1}), found.inverse, found.counts});
+       }},
+      {"unique columns", [](I) { return unique(tensor({{2, 1, 2}, {0, 5, 0}}), -1).values; }},
       {"unique", [](I) { return unique(tensor({3, 1, 3, 0, 1})).values; }},
       {"unique, the inverse", [](I) { return unique(tensor({{3, 1, 3}, {0, 1, 1}}), {.return_inverse = true}).inverse; }},
       {"unique, the counts", [](I) { return unique(tensor({3, 1, 3, 0, 1}), {.return_counts = true}).counts; }},
