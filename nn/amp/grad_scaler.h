@@ -77,7 +77,7 @@ class GradScaler {
 
  private:
   struct Stepped {
-    Tensor found_inf;  // 0-d f32, not 0 where a gradient was infinite or NaN
+    Tensor found_inf;  // 0-d float32, not 0 where a gradient was infinite or NaN
     bool stepped = false;
     bool captured = false;  // within a CUDA graph's capture
   };
@@ -91,8 +91,8 @@ class GradScaler {
   GradScalerOptions options_;
   double first_scale_;              // what scale_ will begin with
   std::int32_t first_tracker_ = 0;  // and growth_tracker_
-  Tensor scale_;                    // 0-d f32; undefined before the first scale()
-  Tensor growth_tracker_;           // 0-d i32
+  Tensor scale_;                    // 0-d float32; undefined before the first scale()
+  Tensor growth_tracker_;           // 0-d int32
   std::unordered_map<const optim::Optimizer*, Stepped> optimizers_;  // since the last update()
 };
 

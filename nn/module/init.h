@@ -2,7 +2,7 @@
 //
 // Every function writes its tensor in place without recording it, returns it, and draws from
 // default_generator() where no generator is given: the same seed and the same calls give PyTorch's
-// bits. Tensors are f32 or f64; others throw kDType.
+// bits. Tensors are float32 or float64; others throw kDType.
 #pragma once
 
 #include <cstdint>
