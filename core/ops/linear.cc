@@ -93,13 +93,11 @@ struct LinearBackward final : Node {
       call<Op::kUnaryBackward>(device, unary_of(activation), grad, seen(), Parameters{}, before);
       grad = before;
     }
-    const Tensor& rows = saved(0);
-    const Tensor& weight = saved(1);
     // The leaves first: what is final early is sent early.
     if (context.needs(1) || context.needs(2)) {
-      const Destination to_weight(context, 1, weight.sizes());
-      const Destination to_bias(context, 2, {weight.size(0)});
-      call<Op::kLinearBackwardWeight>(device, grad, rows, to_weight.accumulate(),
+      const Destination to_weight(context, 1, weight_shape);
+      const Destination to_bias(context, 2, {weight_shape[0]});
+      call<Op::kLinearBackwardWeight>(device, grad, saved(0), to_weight.accumulate(),
                                       to_weight.memory(), to_bias.accumulate(), to_bias.memory());
       to_bias.give();
       to_weight.give();
@@ -108,7 +106,7 @@ struct LinearBackward final : Node {
       const Tensor dinput = empty(input_shape, {.dtype = grad.dtype(), .device = device});
       auto* const maker = dynamic_cast<LinearBackward*>(context.only_producer(0));
       const bool with_activation = maker != nullptr && maker->activation != Activation::kNone;
-      call<Op::kLinearBackwardInput>(device, grad, weight,
+      call<Op::kLinearBackwardInput>(device, grad, saved(1),
                                      with_activation ? maker->activation : Activation::kNone,
                                      with_activation ? maker->seen() : Tensor(),
                                      with_activation ? maker->mask() : Tensor(), rows_of(dinput));
@@ -122,6 +120,7 @@ struct LinearBackward final : Node {
 
   Activation activation = Activation::kNone;
   Shape input_shape;
+  Shape weight_shape;
   // A gradient of the output that the activation's slope is multiplied into already.
   Tensor with_slope;
 };
@@ -215,16 +214,20 @@ Tensor product(const Tensor& a, const Tensor& b) {
   return result;
 }
 
-// Inputs and saved: a, b.
+// Inputs: a, b. Saved: the same, if the other's gradient is wanted.
 struct MatmulBackward final : Node {
   std::string_view name() const noexcept override { return "matmul"; }
   void backward(BackwardContext& context) override {
     const Tensor grad = laid_out(context.grad_output());
-    const Tensor& a = saved(0);
-    const Tensor& b = saved(1);
-    if (context.needs(0)) context.give(0, sum_to(product(grad, b.transpose(-2, -1)), a.sizes()));
-    if (context.needs(1)) context.give(1, sum_to(product(a.transpose(-2, -1), grad), b.sizes()));
+    if (context.needs(0)) {
+      context.give(0, sum_to(product(grad, saved(1).transpose(-2, -1)), a_shape));
+    }
+    if (context.needs(1)) {
+      context.give(1, sum_to(product(saved(0).transpose(-2, -1), grad), b_shape));
+    }
   }
+  Shape a_shape;
+  Shape b_shape;
 };
 
 }  // namespace
@@ -250,8 +253,9 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
     node->activation = args.activation;
     node->show_as(shown_linear(input, bias, args.activation));
     node->input_shape = input.sizes();
-    node->save(rows);
-    node->save(w);
+    node->weight_shape = weight.sizes();
+    node->save(asks_gradient(weight) || asks_gradient(bias) ? rows : Tensor());
+    node->save(asks_gradient(input) ? w : Tensor());
     if (args.activation == Activation::kRelu) {
       node->save_output(output);
       node->save(was_kept ? kept : Tensor());
@@ -289,8 +293,10 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   Tensor output = product(a, b);
   if (auto* node = record<MatmulBackward>(output, a, b)) {
     node->show_as(a.dim() == 2 && b.dim() == 2 ? "MmBackward0" : "UnsafeViewBackward0");
-    node->save(a);
-    node->save(b);
+    node->a_shape = a.sizes();
+    node->b_shape = b.sizes();
+    node->save(asks_gradient(b) ? a : Tensor());
+    node->save(asks_gradient(a) ? b : Tensor());
   }
   return output;
 }

@@ -26,9 +26,8 @@ struct LerpBackward final : Node {
   std::string_view name() const noexcept override { return "lerp"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
-    const Tensor& w = saved(2);
-    if (context.needs(0)) context.give(0, shares[0].of(mul(g, 1.0 - w)));
-    if (context.needs(1)) context.give(1, shares[1].of(mul(g, w)));
+    if (context.needs(0)) context.give(0, shares[0].of(mul(g, 1.0 - saved(2))));
+    if (context.needs(1)) context.give(1, shares[1].of(mul(g, saved(2))));
     if (context.needs(2)) context.give(2, shares[2].of(mul(g, sub(saved(1), saved(0)))));
   }
   GradientShare shares[3];
@@ -42,12 +41,17 @@ struct AddcBackward final : Node {
     if (context.needs(0)) context.give(0, shares[0].of(g));
     if (!context.needs(1) && !context.needs(2)) return;
     const Tensor scaled = mul(g, factor);
-    const Tensor& a = saved(1);
-    const Tensor& b = saved(2);
     const bool divides = fn == TernaryFn::kAddcdiv;
-    if (context.needs(1)) context.give(1, shares[1].of(divides ? div(scaled, b) : mul(scaled, b)));
-    if (context.needs(2)) {
-      context.give(2, shares[2].of(divides ? neg(mul(scaled, div(a, mul(b, b)))) : mul(scaled, a)));
+    if (context.needs(1)) {
+      context.give(1, shares[1].of(divides ? div(scaled, saved(2)) : mul(scaled, saved(2))));
+    }
+    if (!context.needs(2)) return;
+    const Tensor& a = saved(1);
+    if (divides) {
+      const Tensor& b = saved(2);
+      context.give(2, shares[2].of(neg(mul(scaled, div(a, mul(b, b))))));
+    } else {
+      context.give(2, shares[2].of(mul(scaled, a)));
     }
   }
   TernaryFn fn{};

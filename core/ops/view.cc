@@ -275,16 +275,16 @@ void detail::follow_base(const Tensor& view) {
            "a view of shape {} was made under a NoGradGuard, and its base was changed in place "
            "since by an operation that is recorded for backward: its gradient would be lost; {}",
            view.sizes().str(), kAdvice);
-  bool changes = is_behind || impl.node;
-  if (changes && may_overlap_itself(base.shape, base.strides)) {
+  if (!is_behind && !impl.node) return;
+  const bool overlaps = may_overlap_itself(base.shape, base.strides);
+  if (overlaps) {
     DL_CHECK(
         impl.node && base.recorded_version <= impl.view_version, kInvalidArgument,
         "a view of shape {} shows a tensor of shape {} and strides {}, several of whose elements "
         "are one in memory, and which was changed in place since; {}",
         view.sizes().str(), base.shape.str(), base.strides.str(), kAdvice);
-    changes = false;  // the write was not recorded
   }
-  if (changes) attach(view, history_of_view(impl, base), 0);
+  if (!overlaps) attach(view, history_of_view(impl, base), 0);
   impl.view_version = view.version();
 }
 

@@ -12,6 +12,9 @@
 #include "core/base/hook_handle.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/indexing.h"
+#include "core/ops/linear.h"
+#include "core/ops/numeric.h"
+#include "core/ops/product.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
@@ -321,6 +324,37 @@ TEST(Retained, GoesWithTheTensorNotWithItsNode) {
   EXPECT_FALSE(y.grad().defined());
   sum(y).backward({}, kKeep);
   EXPECT_EQ(values<float>(y.grad()), (Floats{1, 1}));
+}
+
+// Of operands only those are needed that the wanted gradients are made of.
+TEST(Operand, MayBeWrittenIfNoGradientIsMadeOfIt) {
+  const Tensor x = leaf({1, 2});
+  const Tensor constant = tensor({3.0, 4.0});
+  const Tensor square = tensor({{1.0, 2.0}, {3.0, 4.0}});
+  const std::function<Tensor(const Tensor&)> kUses[] = {
+      [&](const Tensor& h) { return h * constant; },
+      [&](const Tensor& h) { return h.dot(constant); },
+      [&](const Tensor& h) { return h.matmul(square); },
+      [&](const Tensor& h) { return linear(h, square, Tensor(), {}); },
+      [&](const Tensor& h) { return h.lerp(constant, 0.5); },
+      [&](const Tensor& h) { return addcmul(constant, h, constant); },
+      [&](const Tensor& h) { return addcdiv(constant, h, constant); },
+  };
+  for (std::size_t i = 0; i < std::size(kUses); ++i) {
+    Tensor h = x * 2;
+    const Tensor y = kUses[i](h);
+    h.zero_();
+    EXPECT_NO_THROW(sum(y).backward()) << i;
+  }
+  // The first layer of a network: its weight is needed for no gradient.
+  Tensor weight = square.clone().requires_grad_();
+  const Tensor y = linear(constant, weight, Tensor(), {});
+  {
+    const NoGradGuard no_grad;
+    weight.zero_();
+  }
+  sum(y).backward();
+  EXPECT_EQ(values<float>(weight.grad()), (Floats{3, 4, 3, 4}));
 }
 
 TEST(Index, OfTheWholeIsAViewOfItsOwn) {
