@@ -27,7 +27,7 @@ constexpr bool computes_floats(Takes takes) noexcept {
 
 enum class Gives : std::uint8_t { kSame, kBool };  // the result's dtype: the operands', or bool
 
-// How CUDA computes an operation.
+// How CUDA computes an operation. CPUs have loops of their own for bfloat16 if it is kHot.
 enum class CudaKernel : std::uint8_t {
   kHot,      // kernels of its own for dense float16, bfloat16 and float32
   kShared,   // one kernel for all such rows, which chooses at run time

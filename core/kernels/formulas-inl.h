@@ -283,13 +283,12 @@ struct Tanh {
 struct Gelu {
   template <typename N>
   static DL_INLINE N value(N x) {
-    return N(0.5) * x * (N(1) + erf_of(x * N(0.7071067811865475244)));  // 1 / sqrt(2)
+    return x * normal_cdf_of(x);
   }
   template <typename N>
   static DL_INLINE N slope(N x) {
-    const N cdf = N(0.5) * (N(1) + erf_of(x * N(0.7071067811865475244)));
     const N density = N(0.3989422804014326779) * exp_of(N(-0.5) * x * x);  // 1 / sqrt(2 pi)
-    return cdf + x * density;
+    return normal_cdf_of(x) + x * density;
   }
 };
 

@@ -113,6 +113,12 @@ DL_FUNCTION_OF(acosh)
 DL_FUNCTION_OF(atanh)
 #undef DL_FUNCTION_OF
 
+// The normal distribution's cdf.
+template <std::floating_point N>
+DL_HOST_DEVICE N normal_cdf_of(N x) {
+  return N(0.5) * (N(1) + std::erf(x * N(0.7071067811865475244)));  // 1 / sqrt(2)
+}
+
 template <std::floating_point N>
 DL_HOST_DEVICE N pow_of(N x, N exponent) {
   return std::pow(x, exponent);

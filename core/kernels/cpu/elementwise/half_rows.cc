@@ -1,30 +1,26 @@
 #include "core/kernels/cpu/elementwise/half_rows.h"
 
-#include <cstring>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/kernels/cpu/elementwise/half_rows.cc"
 #include <hwy/foreach_target.h>
 //
-#include <hwy/highway.h>
+#include "core/kernels/cpu/elementwise/half_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<float>;
-using Bits = hn::RebindToUnsigned<D>;
-using ShortBits = hn::Rebind<std::uint16_t, D>;
+using D = Lanes::D;
 
 void widen_bf16(const BFloat16* from, float* to, std::int64_t count) {
   const D d;
-  const Bits bits;
+  const hn::RebindToUnsigned<D> words;
+  const hn::Rebind<std::uint16_t, D> halves;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto* in = reinterpret_cast<const std::uint16_t*>(from);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto high = hn::ShiftLeft<16>(hn::PromoteTo(bits, hn::LoadU(ShortBits(), in + i)));
+    const auto high = hn::ShiftLeft<16>(hn::PromoteTo(words, hn::LoadU(halves, in + i)));
     hn::StoreU(hn::BitCast(d, high), d, to + i);
   }
   for (; i < count; ++i) to[i] = from[i];
@@ -33,21 +29,17 @@ void widen_bf16(const BFloat16* from, float* to, std::int64_t count) {
 // Highway's own conversion cuts the lower bits.
 void narrow_bf16(const float* from, BFloat16* to, std::int64_t count) {
   const D d;
-  const Bits bits;
+  const hn::RebindToSigned<D> whole;
+  const hn::Rebind<std::uint16_t, D> halves;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   auto* out = reinterpret_cast<std::uint16_t*>(to);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto x = hn::LoadU(d, from + i);
-    const auto all = hn::BitCast(bits, x);
-    const auto high = hn::ShiftRight<16>(all);
-    const auto odd = hn::And(high, hn::Set(bits, 1));
-    const auto even = hn::ShiftRight<16>(hn::Add(all, hn::Add(odd, hn::Set(bits, 0x7fff))));
-    const auto nan = hn::Or(high, hn::Set(bits, 0x40));
-    const auto is_nan = hn::RebindMask(bits, hn::IsNaN(x));
-    const auto result = hn::IfThenElse(is_nan, nan, even);
-    const hn::RebindToSigned<D> whole;
-    hn::StoreU(hn::DemoteTo(ShortBits(), hn::BitCast(whole, result)), ShortBits(), out + i);
+    const Lanes x(hn::LoadU(d, from + i));
+    auto word = rounded_to_upper_half(x);
+    if (HWY_UNLIKELY(has_nan(x, x))) word = with_nan(x, word);
+    const auto high = hn::BitCast(whole, hn::ShiftRight<16>(word));
+    hn::StoreU(hn::DemoteTo(halves, high), halves, out + i);
   }
   for (; i < count; ++i) to[i] = BFloat16(from[i]);
 }

@@ -54,10 +54,12 @@ struct Input {
   std::int64_t width = 0;
   Load load = nullptr;
   bool carried = false;
+  bool is_bf16 = false;
 };
 
 struct Operation {
   Row row = nullptr;
+  Row bf16_row = nullptr;  // if the output is bfloat16, and there is such a row
   Parameters parameters;
   std::size_t input_count = 0;
   std::array<Input, kMostInputs> inputs;
@@ -73,7 +75,8 @@ struct Operation {
         .in = {}, .step = {}, .out = nullptr, .count = length, .parameters = parameters};
     std::array<Block, kMostInputs> blocks;
     Block result;
-    bool dense = true;  // all operands are rows as they lie
+    bool dense = true;       // all operands are rows as they lie,
+    bool dense_bf16 = true;  // or rows of bfloat16
     for (std::size_t k = 0; k < input_count; ++k) {
       const Input& input = inputs[k];
       const std::int64_t input_step = step[k + 1];
@@ -83,14 +86,18 @@ struct Operation {
         splat(input, arguments.in[k], blocks[k]);
         arguments.in[k] = blocks[k].data();
         arguments.step[k] = 0;
-      } else if (input.carried || (input_step != 1 && length > 1)) {
-        dense = false;
+      } else {
+        const bool is_row = input_step == 1 || length == 1;
+        dense = dense && is_row && !input.carried;
+        dense_bf16 = dense_bf16 && is_row && input.is_bf16;
       }
     }
-    const bool writes_dense = !store_carried && (step[0] == 1 || length == 1);
-    if (dense && writes_dense) {
+    const bool writes_row = step[0] == 1 || length == 1;
+    const bool writes_dense = !store_carried && writes_row;
+    const bool as_bf16 = bf16_row != nullptr && dense_bf16 && writes_row;
+    if (as_bf16 || (dense && writes_dense)) {
       arguments.out = out + at[0] * out_width;
-      return row(arguments);
+      return as_bf16 ? bf16_row(arguments) : row(arguments);
     }
     const std::array<const void*, kMostInputs> begin{arguments.in[0], arguments.in[1],
                                                      arguments.in[2]};
@@ -132,6 +139,7 @@ Operation prepare(const Rows& rows, std::span<const Tensor* const> inputs,
   const DType dtype = rows.give_bool ? inputs[0]->dtype() : output.dtype();
   const DType carrier = carrier_of(dtype);
   Operation result{.row = choose(rows, dtype),
+                   .bf16_row = output.dtype() == DType::kBF16 ? rows.bf16 : nullptr,
                    .parameters = parameters,
                    .input_count = inputs.size(),
                    .inputs = {},
@@ -145,7 +153,7 @@ Operation prepare(const Rows& rows, std::span<const Tensor* const> inputs,
     const DType from = inputs[k]->dtype();
     result.inputs[k] = {static_cast<const char*>(inputs[k]->data_ptr()),
                         static_cast<std::int64_t>(size_of(from)), load_as(from, carrier),
-                        is_carried(from, carrier)};
+                        is_carried(from, carrier), from == DType::kBF16};
   }
   return result;
 }

@@ -142,12 +142,16 @@ constexpr Rows kTernaryRows[] = {
 #include "core/elementwise/list.def"
 };
 
+Rows with_vectors(Rows rows, VectorRows vectors) {
+  rows.f32 = vectors.f32;
+  rows.bf16 = vectors.bf16;
+  return rows;
+}
+
 }  // namespace
 
 Rows rows_of(UnaryFn fn) noexcept {
-  Rows rows = kUnaryRows[static_cast<std::size_t>(fn)];
-  rows.f32 = vector_row_of(fn);
-  return rows;
+  return with_vectors(kUnaryRows[static_cast<std::size_t>(fn)], vector_rows_of(fn));
 }
 
 Rows gradient_rows_of(UnaryFn fn) noexcept {
@@ -155,9 +159,8 @@ Rows gradient_rows_of(UnaryFn fn) noexcept {
 }
 
 Rows rows_of(BinaryFn fn) noexcept {
-  Rows rows = kBinaryRows[static_cast<std::size_t>(fn)];
-  if (!rows.give_bool) rows.f32 = vector_row_of(fn);
-  return rows;
+  const Rows& rows = kBinaryRows[static_cast<std::size_t>(fn)];
+  return rows.give_bool ? rows : with_vectors(rows, vector_rows_of(fn));
 }
 
 Rows rows_of(TernaryFn fn) noexcept {

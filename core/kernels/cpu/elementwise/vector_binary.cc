@@ -11,39 +11,33 @@ HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-template <typename F>
+template <typename F, typename E>
 void binary_row(const RowArguments& run) {
   const Given<Lanes> p = given(run.parameters);
-  for_each_vector<2>(run, [&](const float* const* in, float* out) HWY_ATTR {
-    const Lanes::D d;
-    hn::StoreU(value_of<F>(Lanes(hn::LoadU(d, in[0])), Lanes(hn::LoadU(d, in[1])), p).v, d, out);
-  });
+  for_each_vector<E, 2>(run, [&](const Lanes* x) HWY_ATTR { return value_of<F>(x[0], x[1], p); });
 }
 
 template <typename F>
 void ternary_row(const RowArguments& run) {
   const Given<Lanes> p = given(run.parameters);
-  for_each_vector<3>(run, [&](const float* const* in, float* out) HWY_ATTR {
-    const Lanes::D d;
-    hn::StoreU(value_of<F>(Lanes(hn::LoadU(d, in[0])), Lanes(hn::LoadU(d, in[1])),
-                           Lanes(hn::LoadU(d, in[2])), p)
-                   .v,
-               d, out);
-  });
+  for_each_vector<float, 3>(
+      run, [&](const Lanes* x) HWY_ATTR { return value_of<F>(x[0], x[1], x[2], p); });
 }
 
 template <BinaryFn fn, typename F>
-constexpr Row row_for() {
+constexpr VectorRows rows_for() {
   if constexpr (facts(fn).gives == Gives::kBool || !computes_floats(facts(fn).takes)) {
-    return nullptr;
+    return {};
+  } else if constexpr (has_bf16_row(facts(fn).cuda)) {
+    return {&binary_row<F, float>, &binary_row<F, BFloat16>};
   } else {
-    return &binary_row<F>;
+    return {&binary_row<F, float>};
   }
 }
 
-Row find_binary_row(BinaryFn fn) {
-  constexpr Row kRows[] = {
-#define DL_BINARY(enumerator, name, Formula, ...) row_for<BinaryFn::enumerator, Formula>(),
+VectorRows find_binary_rows(BinaryFn fn) {
+  constexpr VectorRows kRows[] = {
+#define DL_BINARY(enumerator, name, Formula, ...) rows_for<BinaryFn::enumerator, Formula>(),
 #include "core/elementwise/list.def"
   };
   return kRows[static_cast<std::size_t>(fn)];
@@ -64,9 +58,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dl::kernels::cpu {
 
-HWY_EXPORT(find_binary_row);
-Row vector_row_of(BinaryFn fn) noexcept {
-  return HWY_DYNAMIC_DISPATCH(find_binary_row)(fn);
+HWY_EXPORT(find_binary_rows);
+VectorRows vector_rows_of(BinaryFn fn) noexcept {
+  return HWY_DYNAMIC_DISPATCH(find_binary_rows)(fn);
 }
 
 HWY_EXPORT(find_ternary_row);

@@ -14,10 +14,8 @@ namespace {
 template <typename F>
 void gradient_row(const RowArguments& run) {
   const Given<Lanes> p = given(run.parameters);
-  for_each_vector<2>(run, [&](const float* const* in, float* out) HWY_ATTR {
-    const Lanes::D d;
-    hn::StoreU(gradient_of<F>(Lanes(hn::LoadU(d, in[0])), Lanes(hn::LoadU(d, in[1])), p).v, d, out);
-  });
+  for_each_vector<float, 2>(run,
+                            [&](const Lanes* x) HWY_ATTR { return gradient_of<F>(x[0], x[1], p); });
 }
 
 Row find_gradient_row(UnaryFn fn) {

@@ -11,18 +11,22 @@ HWY_BEFORE_NAMESPACE();
 namespace dl::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-template <typename F>
+template <typename F, typename E>
 void unary_row(const RowArguments& run) {
   const Given<Lanes> p = given(run.parameters);
-  for_each_vector<1>(run, [&](const float* const* in, float* out) HWY_ATTR {
-    const Lanes::D d;
-    hn::StoreU(value_of<F>(Lanes(hn::LoadU(d, in[0])), p).v, d, out);
-  });
+  for_each_vector<E, 1>(run, [&](const Lanes* x) HWY_ATTR { return value_of<F>(x[0], p); });
 }
 
-Row find_unary_row(UnaryFn fn) {
-  constexpr Row kRows[] = {
-#define DL_UNARY_FN(enumerator, name, Formula, ...) &unary_row<Formula>,
+template <UnaryFn fn, typename F>
+constexpr VectorRows rows_for() {
+  if constexpr (has_bf16_row(facts(fn).cuda))
+    return {&unary_row<F, float>, &unary_row<F, BFloat16>};
+  return {&unary_row<F, float>};
+}
+
+VectorRows find_unary_rows(UnaryFn fn) {
+  constexpr VectorRows kRows[] = {
+#define DL_UNARY_FN(enumerator, name, Formula, ...) rows_for<UnaryFn::enumerator, Formula>(),
 #include "core/elementwise/list.def"
   };
   return kRows[static_cast<std::size_t>(fn)];
@@ -35,9 +39,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dl::kernels::cpu {
 
-HWY_EXPORT(find_unary_row);
-Row vector_row_of(UnaryFn fn) noexcept {
-  return HWY_DYNAMIC_DISPATCH(find_unary_row)(fn);
+HWY_EXPORT(find_unary_rows);
+VectorRows vector_rows_of(UnaryFn fn) noexcept {
+  return HWY_DYNAMIC_DISPATCH(find_unary_rows)(fn);
 }
 
 }  // namespace dl::kernels::cpu
