@@ -4,6 +4,7 @@
 
 #include "core/kernels/cpu/elementwise/loops.h"
 #include "core/kernels/cpu/elementwise/rows.h"
+#include "core/kernels/cpu/where.h"
 
 namespace dl::kernels::cpu {
 
@@ -23,6 +24,9 @@ void binary(BinaryFn fn, const Tensor& a, const Tensor& b, const Parameters& par
 
 void ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor& c,
              const Parameters& parameters, const Tensor& out) {
+  const bool chooses = fn == TernaryFn::kWhere && a.dtype() == DType::kBool &&
+                       b.dtype() == out.dtype() && c.dtype() == out.dtype();
+  if (chooses) return where(a, b, c, out);
   run_rows(rows_of(fn), std::array{&a, &b, &c}, parameters, out);
 }
 

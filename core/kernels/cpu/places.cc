@@ -1,9 +1,12 @@
 #include "core/kernels/cpu/places.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 
 #include "core/device/parallel.h"
+#include "core/kernels/cpu/dense_runs.h"
 #include "core/kernels/cpu/element_width.h"
 #include "core/kernels/strided_loop.h"
 #include "core/tensor/factories.h"
@@ -12,10 +15,18 @@ namespace dl::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kPlacesGrain = 16 * 1024;  // elements worth a thread
+constexpr std::int64_t kCheckGrain = 64 * 1024;   // indices worth a thread
 
-void check_index(const Indexed& by, const Tensor& index) {
-  if (by.is_checked || index.numel() == 0) return;
-  const std::int64_t least = by.from_end ? -by.size : 0;
+// Whether an index is not in [0, size).
+bool is_stray(std::int64_t index, std::int64_t size) {
+  return static_cast<std::uint64_t>(index) >= static_cast<std::uint64_t>(size);
+}
+
+std::int64_t least_of(const Indexed& by) {
+  return by.from_end ? -by.size : 0;
+}
+
+[[noreturn]] void refuse_first_stray(const Indexed& by, const Tensor& index) {
   const auto* const first = index.data<std::int64_t>();
   const auto loop = make_loop<1>(index.sizes(), {index.strides()});
   const std::int64_t step = loop.inner_stride(0);
@@ -23,11 +34,45 @@ void check_index(const Indexed& by, const Tensor& index) {
     const std::int64_t* const run = first + at[0];
     for (std::int64_t i = 0; i < length; ++i) {
       const std::int64_t value = run[i * step];
-      DL_CHECK(value >= least && value < by.size, kIndex,
+      DL_CHECK(value >= least_of(by) && value < by.size, kIndex,
                "{}: index {} is out of range for dimension {} of size {}", by.op, value, by.dim,
                by.size);
     }
   });
+  DL_CHECK(false, kInternal, "{}: an index was out of range and no longer is", by.op);
+}
+
+void check_index(const Indexed& by, const Tensor& index) {
+  if (by.is_checked || index.numel() == 0) return;
+  const auto* const first = index.data<std::int64_t>();
+  const auto loop = make_loop<1>(index.sizes(), {index.strides()});
+  const std::int64_t step = loop.inner_stride(0);
+  std::atomic<bool> strays{false};
+  parallel_for(loop.count, kCheckGrain, [&](std::int64_t begin, std::int64_t end) {
+    walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
+      const std::int64_t* const run = first + at[0];
+      const std::int64_t least = least_of(by);
+      if (step == 1) {
+        if (has_stray(run, length, least, by.size)) strays = true;
+        return;
+      }
+      for (std::int64_t i = 0; i < length; ++i) {
+        if (is_stray(run[i * step] - least, by.size - least)) strays = true;
+      }
+    });
+  });
+  if (strays) refuse_first_stray(by, index);
+}
+
+// out[i] = source[index[i]]; false, and stops there, at an index that is not in [0, size).
+template <typename Bits>
+bool read_line(Bits* out, const std::int64_t* index, const Bits* source, std::int64_t size,
+               std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (is_stray(index[i], size)) return false;
+    out[i] = source[index[i]];
+  }
+  return true;
 }
 
 template <typename Bits>
@@ -39,11 +84,20 @@ void read_bits(const Indexed& by, const Tensor& source, const Tensor& index, con
   const std::int64_t out_step = loop.inner_stride(0);
   const std::int64_t index_step = loop.inner_stride(1);
   const std::int64_t step = loop.inner_stride(2);
+  // The commonest case checks indices as it uses them: they are read from memory once.
+  const bool in_lines = !by.is_checked && !by.from_end && out_step == 1 && index_step == 1 &&
+                        step == 0 && by.step == 1;
+  if (!in_lines) check_index(by, index);
+  std::atomic<bool> strays{false};
   parallel_for(loop.count, kPlacesGrain, [&](std::int64_t begin, std::int64_t end) {
     walk(loop, begin, end, [&](const std::int64_t* at, std::int64_t length) {
       Bits* const result = to + at[0];
       const std::int64_t* const place = where + at[1];
       const Bits* const run = from + at[2];
+      if (in_lines) {
+        if (!read_line(result, place, run, by.size, length)) strays = true;
+        return;
+      }
       if (index_step != 0) {
         for (std::int64_t i = 0; i < length; ++i) {
           result[i * out_step] = run[i * step + place[i * index_step] * by.step];
@@ -58,6 +112,30 @@ void read_bits(const Indexed& by, const Tensor& source, const Tensor& index, con
       }
     });
   });
+  if (strays) refuse_first_stray(by, index);
+}
+
+// write(line[index[i]], values[i]). Four at a time: places and values are loaded before the writes,
+// which could change either for all that the processor knows.
+template <typename T, typename Write>
+void write_line(T* line, const std::int64_t* index, const T* values, std::int64_t count,
+                const Write& write) {
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const std::int64_t a = index[i];
+    const std::int64_t b = index[i + 1];
+    const std::int64_t c = index[i + 2];
+    const std::int64_t d = index[i + 3];
+    const T w = values[i];
+    const T x = values[i + 1];
+    const T y = values[i + 2];
+    const T z = values[i + 3];
+    write(line[a], w);
+    write(line[b], x);
+    write(line[c], y);
+    write(line[d], z);
+  }
+  for (; i < count; ++i) write(line[index[i]], values[i]);
 }
 
 // write(target, source) for each element, in an order that does not depend on the threads.
@@ -84,10 +162,14 @@ void write_each(const Indexed& by, const Tensor& target, const Tensor& index, co
     const std::int64_t index_step = loop.inner_stride(0);
     const std::int64_t source_step = loop.inner_stride(1);
     const std::int64_t step = loop.inner_stride(2);
+    const bool along = index_step == 1 && source_step == 1 && step == 0 && by.step == 1;
     walk(loop, 0, loop.count, [&](const std::int64_t* at, std::int64_t length) {
+      const std::int64_t* const place = where + at[0];
+      const T* const values = from + at[1];
+      T* const line = to + at[2];
+      if (along) return write_line(line, place, values, length, write);
       for (std::int64_t i = 0; i < length; ++i) {
-        const std::int64_t place = where[at[0] + i * index_step] * by.step;
-        write(to[at[2] + i * step + place], from[at[1] + i * source_step]);
+        write(line[i * step + place[i * index_step] * by.step], values[i * source_step]);
       }
     });
   };
@@ -145,8 +227,7 @@ void add_places(const Indexed& by, const Tensor& index, const Tensor& places) {
 }
 
 void read_places(const Indexed& by, const Tensor& source, const Tensor& index, const Tensor& out) {
-  check_index(by, index);
-  if (out.numel() == 0) return;
+  if (out.numel() == 0) return check_index(by, index);
   visit_width(size_of(out.dtype()),
               [&]<typename Bits>() { read_bits<Bits>(by, source, index, out); });
 }

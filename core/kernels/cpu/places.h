@@ -1,6 +1,6 @@
 // Reading and writing elements that an index names. Tensors have any strides, also of 0 for what is
 // the same along a dimension; an index is int64. Throws kIndex and names an index that is out of
-// range; nothing is written then.
+// range; the target of a write is as before then.
 #pragma once
 
 #include "core/kernels/place_args.h"
