@@ -255,15 +255,16 @@ void sort_records(std::vector<R>& records, std::vector<R>& spare) {
     auto& into = k % 2 == 0 ? counts : others;
     for (std::size_t i = 0; i < kKeyBytes<R>; ++i) ++into[i][records[k].byte(i)];
   }
-  for (std::size_t i = 0; i < kKeyBytes<R>; ++i) {
-    for (std::size_t byte = 0; byte < 256; ++byte) counts[i][byte] += others[i][byte];
-  }
   spare.resize(records.size());
   for (std::size_t i = 0; i < kKeyBytes<R>; ++i) {
     std::array<std::uint32_t, 256>& count = counts[i];
-    if (count[records[0].byte(i)] == records.size()) continue;
+    const std::array<std::uint32_t, 256>& other = others[i];
+    const std::size_t first = records[0].byte(i);
+    if (count[first] + other[first] == records.size()) continue;
     std::uint32_t before = 0;
-    for (std::uint32_t& each : count) before += std::exchange(each, before);
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      before += std::exchange(count[byte], before) + other[byte];
+    }
     for (const R& record : records) spare[count[record.byte(i)]++] = record;
     records.swap(spare);
   }
