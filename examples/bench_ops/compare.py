@@ -2,11 +2,15 @@
 """Times single operations of dlrun (bench_ops) and of PyTorch in turns, and prints PyTorch's time over ours.
 
     python3 examples/bench_ops/compare.py [--turns 7] [--threads 1] [--clock wall|processor] [--only TEXT] [--program PATH]
+                                          [--json FILE] [--below 0.95]
 
-Prints a row of a Markdown table for each operation: the ratio of the medians of all turns for 1e3, 1e5 and 1e7 elements, and our
-median time. Needs torch.
+Prints a Markdown table with a row for each operation: the ratio of the medians of all turns for 1e3, 1e5 and 1e7 elements, and our
+median time; then the machine and the versions, and the cells that are below a ratio. --json writes both programs' times of all turns
+as well. Progress goes to stderr, so that `compare.py > table.md` writes the table. Needs torch.
 """
 import argparse
+import datetime
+import json
 import os
 import pathlib
 import statistics
@@ -133,10 +137,65 @@ def time_torch(a):
             print(f"{name}|{n}|{min(series):.9f}", flush=True)
 
 
-def run(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    rows = [line.split("|") for line in done.stdout.splitlines()]
-    return {(name, int(n)): float(seconds) for name, n, seconds in rows}
+class Progress:
+    """On stderr: which program of which turn runs, and how many of its rows are done. A file gets a line for each program's end."""
+
+    def __init__(self, turns):
+        self.turns, self.total, self.start = turns, 0, time.monotonic()
+
+    def show(self, turn, program, done, is_end=False):
+        self.total = max(self.total, done) if is_end else self.total
+        if not (is_end or sys.stderr.isatty()):
+            return
+        of_total = f" of {self.total}" if self.total else ""
+        text = f"turn {turn + 1} of {self.turns}, {program}: {done}{of_total} rows, {time.monotonic() - self.start:.0f} s"
+        first, last = ("\r", "") if sys.stderr.isatty() else ("", "\n")
+        print(f"{first}{text:<70}", end=last, file=sys.stderr, flush=True)
+
+    def end(self):
+        if sys.stderr.isatty():
+            print(file=sys.stderr)
+
+
+def run(command, show):
+    """Seconds of each row and size that a program prints as it measures them."""
+    times = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        for line in program.stdout:
+            name, n, seconds = line.rstrip("\n").split("|")
+            times[name, int(n)] = float(seconds)
+            show(len(times))
+    if program.returncode != 0:
+        sys.exit(f"compare.py: {command[0]} ended with {program.returncode}")
+    return times
+
+
+def processor():
+    """The processor's name, as Linux knows it."""
+    lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown processor"
+
+
+def torch_version():
+    import importlib.metadata
+    return importlib.metadata.version("torch")
+
+
+def print_table(names, ours, theirs, below):
+    """Rows of Markdown, and after them the cells below a ratio."""
+    low = []
+    print("| operation | 1e3 | 1e5 | 1e7 |\n|---|---|---|---|")
+    for name in names:
+        cells = []
+        for n in SIZES:
+            mine = statistics.median(turn[name, n] for turn in ours)
+            ratio = statistics.median(turn[name, n] for turn in theirs) / mine
+            cells.append(f"{ratio:.2f} ({mine * 1e6:.3g} us)")
+            if ratio < below:
+                low.append(f"{name} of {n:.0e}: {ratio:.2f}".replace("e+0", "e"))
+        print(f"| {name} | {' | '.join(cells)} |")
+    return low
 
 
 def main():
@@ -146,23 +205,27 @@ def main():
     p.add_argument("--clock", choices=("wall", "processor"), default="wall")
     p.add_argument("--only", default="")
     p.add_argument("--program", default=str(ROOT / "build/release/bin/bench_ops"))
+    p.add_argument("--json", metavar="FILE", help="where to write all times")
+    p.add_argument("--below", type=float, default=0.95, help="cells under this ratio are listed")
     p.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.torch:
         return time_torch(a)
     flags = ["--threads", str(a.threads), "--clock", a.clock] + (["--only", a.only] if a.only else [])
-    ours, theirs = [], []
-    for _ in range(a.turns):
-        ours.append(run([a.program, *flags]))
-        theirs.append(run([sys.executable, __file__, "--torch", *flags]))
-    print(f"{a.turns} turns, {a.threads} threads, {a.clock} clock, load {os.getloadavg()[0]:.1f}\n")
-    print("| operation | 1e3 | 1e5 | 1e7 |\n|---|---|---|---|")
-    for name in dict.fromkeys(name for name, _ in ours[0]):
-        cells = []
-        for n in SIZES:
-            mine = statistics.median(turn[name, n] for turn in ours)
-            cells.append(f"{statistics.median(turn[name, n] for turn in theirs) / mine:.2f} ({mine * 1e6:.3g} us)")
-        print(f"| {name} | {' | '.join(cells)} |")
+    progress, ours, theirs = Progress(a.turns), [], []
+    for turn in range(a.turns):
+        for program, command, times in (("dlrun", [a.program], ours), ("PyTorch", [sys.executable, __file__, "--torch"], theirs)):
+            times.append(run(command + flags, lambda done: progress.show(turn, program, done)))
+            progress.show(turn, program, len(times[-1]), is_end=True)
+    progress.end()
+    machine = (f"{datetime.date.today()}, {processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; PyTorch {torch_version()}; "
+               f"medians of {a.turns} turns, {a.threads} threads, {a.clock} clock")
+    low = print_table(dict.fromkeys(name for name, _ in ours[0]), ours, theirs, a.below)
+    print(f"\n{machine}\n\nBelow {a.below}: {'; '.join(low) or 'none'}")
+    if a.json:
+        rows = [{"operation": name, "elements": n, "dlrun": [turn[name, n] for turn in ours], "pytorch": [turn[name, n] for turn in theirs]}
+                for name, n in ours[0]]
+        pathlib.Path(a.json).write_text(json.dumps({"machine": machine, "seconds": rows}, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":
