@@ -26,7 +26,7 @@ bool lie_alike(const Tensor& a, const Tensor& b) {
   return a.strides() == b.strides() && is_dense(a.sizes(), a.strides());
 }
 
-Row choose(const Rows& rows, DType dtype) {
+Row row_for(const Rows& rows, DType dtype) {
   switch (carrier_of(dtype)) {
     case DType::kF32:
       return rows.f32;
@@ -138,7 +138,7 @@ Operation prepare(const Rows& rows, std::span<const Tensor* const> inputs,
                   const Parameters& parameters, const Tensor& output) {
   const DType dtype = rows.give_bool ? inputs[0]->dtype() : output.dtype();
   const DType carrier = carrier_of(dtype);
-  Operation result{.row = choose(rows, dtype),
+  Operation result{.row = row_for(rows, dtype),
                    .bf16_row = output.dtype() == DType::kBF16 ? rows.bf16 : nullptr,
                    .parameters = parameters,
                    .input_count = inputs.size(),
