@@ -28,6 +28,10 @@ const Strides& in_torch(const Tensor& tensor) {
 // The strides of an element-wise operation's result whose operands have those that `of` gives.
 Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands,
                     const Strides& (*of)(const Tensor&)) {
+  const bool row_major = std::ranges::all_of(operands, [&](const Tensor* each) {
+    return each->sizes() == shape && is_contiguous(shape, of(*each));
+  });
+  if (row_major) return contiguous_strides(shape);
   const Strides& first = of(*operands[0]);
   const bool alike = std::ranges::all_of(
       operands, [&](const Tensor* each) { return each->sizes() == shape && of(*each) == first; });
@@ -39,10 +43,17 @@ Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands,
   return dense_strides(shape, {broadcast.data(), operands.size()});
 }
 
-// Whether a tensor is row-major, here and in PyTorch.
+// Whether a tensor is row-major, here and in PyTorch, also by its strides along dimensions of size
+// 1, which may be any number: results of such operands are row-major, broadcast or not.
 bool is_plain(const Tensor* tensor) {
   const TensorImpl& impl = *tensor->impl();
-  return impl.contiguous && impl.lies_as_in_torch();
+  if (!impl.contiguous || !impl.lies_as_in_torch()) return false;
+  std::int64_t expected = 1;
+  for (std::size_t d = impl.shape.size(); d-- > 0;) {
+    if (impl.strides[d] != expected) return false;
+    expected *= std::max<std::int64_t>(impl.shape[d], 1);
+  }
+  return true;
 }
 
 // empty_for() of operands that are not all row-major.

@@ -52,6 +52,34 @@ TEST(Shape, FindsViewsWhereTheyExist) {
   EXPECT_EQ(view_strides({4, 3}, {0, 1}, {2, 2, 3}), (Strides{0, 0, 1}));
 }
 
+TEST(Shape, OrdersAResultAsItsOperands) {
+  const auto of = [](const Shape& shape, std::initializer_list<Strides> operands) {
+    return dense_strides(shape, std::span(operands.begin(), operands.size()));
+  };
+  EXPECT_EQ(of({3, 5}, {{1, 3}}), (Strides{1, 3}));
+  EXPECT_EQ(of({3, 5}, {{2, 24}}), (Strides{1, 3}));         // gaps are closed
+  EXPECT_EQ(of({3, 5}, {{1, 3}, {5, 1}}), (Strides{1, 3}));  // the first decides,
+  EXPECT_EQ(of({3, 5}, {{0, 1}, {1, 3}}), (Strides{1, 3}));  // unless it is broadcast
+  EXPECT_EQ(of({3, 5}, {{0, 1}, {1, 0}}), (Strides{5, 1}));  // nothing decides: row-major
+  EXPECT_EQ(of({2, 3, 4}, {{1, 8, 2}}), (Strides{1, 8, 2}));
+  EXPECT_EQ(of({4, 3, 5}, {{1, 0, 4}}), (Strides{1, 4, 12}));  // as PyTorch's sort leaves it
+  EXPECT_EQ(of({3, 0}, {{1, 3}}), (Strides{1, 3}));
+  EXPECT_EQ(of({}, {{}}), Strides());
+}
+
+TEST(Shape, SuggestsChannelsLastOnlyBeyondDoubt) {
+  constexpr auto kLast = MemoryFormat::kChannelsLast;
+  constexpr auto kRows = MemoryFormat::kContiguous;
+  EXPECT_EQ(suggested_format({2, 3, 4, 5}, {60, 1, 15, 3}), kLast);
+  EXPECT_EQ(suggested_format({2, 3, 4, 5}, {120, 1, 30, 6}), kLast);  // with gaps
+  EXPECT_EQ(suggested_format({2, 3, 4, 5}, {60, 20, 5, 1}), kRows);
+  EXPECT_EQ(suggested_format({2, 1, 4, 5}, {20, 20, 5, 1}), kRows);
+  EXPECT_EQ(suggested_format({2, 1, 4, 5}, {20, 1, 5, 1}), kLast);
+  EXPECT_EQ(suggested_format({2, 3, 1, 1}, {3, 1, 1, 1}), kRows);
+  EXPECT_EQ(suggested_format({2, 3, 1, 1}, {3, 1, 3, 3}), kLast);
+  EXPECT_EQ(suggested_format({2, 3, 4}, {12, 1, 3}), kRows);
+}
+
 TEST(Shape, InfersOneOpenSize) {
   EXPECT_EQ(infer_shape({-1, 3}, 6, "view"), (Shape{2, 3}));
   EXPECT_EQ(infer_shape({2, 3}, 6, "view"), (Shape{2, 3}));

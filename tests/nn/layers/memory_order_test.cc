@@ -179,6 +179,15 @@ TEST(MemoryOrder, OfTwoOperandsIsPyTorchs) {
   }
 }
 
+// PyTorch orders by strides along dimensions of size 1, too, which slices leave behind.
+TEST(MemoryOrder, OfOperandsIsPyTorchsWhateverTheStridesOfSizeOne) {
+  const Tensor y = as_strided(arange(9).to(DType::kF32), {1, 1, 1, 9}, {9, 1, 9, 1}, 0);
+  EXPECT_EQ((zeros({7, 9}) + y).strides(), Strides({63, 1, 1, 7}));
+  const Tensor x = as_strided(arange(200).to(DType::kF32), {9, 1, 1, 1}, {1, 54, 54, 27}, 0);
+  EXPECT_EQ((x + zeros({1, 7, 1, 7})).strides(), Strides({7, 63, 441, 1}));
+  EXPECT_EQ((y + y).strides(), Strides({9, 9, 9, 1}));
+}
+
 // The numbers of a tensor row by row, from seed 123.
 void expect_drawn(const std::string& name, const std::function<Tensor()>& draw) {
   manual_seed(123);
