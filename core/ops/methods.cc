@@ -9,6 +9,7 @@
 #include "core/ops/order.h"
 #include "core/ops/product.h"
 #include "core/ops/reduce.h"
+#include "core/ops/search.h"
 #include "core/ops/shape.h"
 #include "core/random/tensor_random.h"
 

@@ -17,12 +17,16 @@ namespace dl {
 // U[0, 1). A floating dtype, float32 by default; throws kDType for others.
 Tensor rand(const Shape& shape, TensorOptions options = {},
             Generator& generator = default_generator());
-DL_SIZES(Tensor, rand, )
+Tensor rand(SizeNumber auto size, SizeNumber auto... rest) {
+  return rand(listed(size, rest...));
+}
 Tensor rand_like(const Tensor& like, Generator& generator = default_generator());
 // N(0, 1). A floating dtype, float32 by default; throws kDType for others.
 Tensor randn(const Shape& shape, TensorOptions options = {},
              Generator& generator = default_generator());
-DL_SIZES(Tensor, randn, )
+Tensor randn(SizeNumber auto size, SizeNumber auto... rest) {
+  return randn(listed(size, rest...));
+}
 Tensor randn_like(const Tensor& like, Generator& generator = default_generator());
 // Integers of [low, high), int64 by default; also int32, uint8, float32 and float64.
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {},

@@ -136,15 +136,11 @@ using Shape = Dims;
 using Strides = Dims;
 
 // Sizes as arguments of their own, as in zeros(2, 3) and x.view(2, -1).
+template <typename T>
+concept SizeNumber = std::integral<T> && !std::same_as<T, bool>;
 template <typename... Sizes>
-concept SizeList = sizeof...(Sizes) > 0 &&
-                   ((std::integral<Sizes> && !std::same_as<Sizes, bool>) && ...);
-// result name(2, 3) qualifiers, beside an overload that takes name({2, 3}).
-#define DL_SIZES(result, name, qualifiers)                  \
-  template <typename... Sizes>                              \
-    requires SizeList<Sizes...>                             \
-  result name(Sizes... sizes) qualifiers {                  \
-    return name(Dims{static_cast<std::int64_t>(sizes)...}); \
-  }
+Dims listed(Sizes... sizes) {
+  return Dims{static_cast<std::int64_t>(sizes)...};
+}
 
 }  // namespace dl

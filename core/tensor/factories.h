@@ -39,9 +39,15 @@ Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor zeros_like(const Tensor& like);
 Tensor ones_like(const Tensor& like);
 // zeros(2, 3)
-DL_SIZES(Tensor, empty, )
-DL_SIZES(Tensor, zeros, )
-DL_SIZES(Tensor, ones, )
+Tensor empty(SizeNumber auto size, SizeNumber auto... rest) {
+  return empty(listed(size, rest...));
+}
+Tensor zeros(SizeNumber auto size, SizeNumber auto... rest) {
+  return zeros(listed(size, rest...));
+}
+Tensor ones(SizeNumber auto size, SizeNumber auto... rest) {
+  return ones(listed(size, rest...));
+}
 // The dtype follows the value: bool, int64 or float32. Here, in arange() and in tensor() a number
 // that does not fit into an integer dtype throws kInvalidArgument (core/tensor/scalar.h).
 Tensor full(const Shape& shape, Scalar value, TensorOptions options = {});

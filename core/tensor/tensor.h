@@ -131,21 +131,29 @@ class Tensor {
   // Sizes and dimensions stand in braces or as arguments: x.view({2, 3}), x.view(2, 3).
   Tensor view(const Shape& shape) const;     // one size may be -1; throws where a copy is needed
   Tensor reshape(const Shape& shape) const;  // a view where there is one, else a copy
-  DL_SIZES(Tensor, view, const)
-  DL_SIZES(Tensor, reshape, const)
+  Tensor view(SizeNumber auto size, SizeNumber auto... rest) const {
+    return view(listed(size, rest...));
+  }
+  Tensor reshape(SizeNumber auto size, SizeNumber auto... rest) const {
+    return reshape(listed(size, rest...));
+  }
   Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
   Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
   Tensor t() const;  // of at most two dimensions
   Tensor T() const;  // all dimensions in the reverse order
   Tensor permute(const Dims& dims) const;
-  DL_SIZES(Tensor, permute, const)
+  Tensor permute(SizeNumber auto dim, SizeNumber auto... rest) const {
+    return permute(listed(dim, rest...));
+  }
   Tensor select(std::int64_t dim, std::int64_t index) const;
   Tensor operator[](std::int64_t index) const { return select(0, index); }
   // Elements start, start + step, ... below end; out-of-range bounds are clipped, as in Python.
   Tensor slice(std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step = 1) const;
   Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
   Tensor expand(const Shape& shape) const;  // -1 keeps a size
-  DL_SIZES(Tensor, expand, const)
+  Tensor expand(SizeNumber auto size, SizeNumber auto... rest) const {
+    return expand(listed(size, rest...));
+  }
   Tensor squeeze() const;
   Tensor squeeze(std::int64_t dim) const;
   Tensor unsqueeze(std::int64_t dim) const;
@@ -218,9 +226,15 @@ class Tensor {
 #define DL_METHOD_INTO(name, parameters, arguments, tensors) Tensor& name##_ parameters;
 #include "core/tensor/methods.def"
 #undef DL_DEFAULT
-  DL_SIZES(Tensor, repeat, const)
-  DL_SIZES(Tensor, tile, const)
-  DL_SIZES(Tensor, flip, const)
+  Tensor repeat(SizeNumber auto times, SizeNumber auto... rest) const {
+    return repeat(listed(times, rest...));
+  }
+  Tensor tile(SizeNumber auto times, SizeNumber auto... rest) const {
+    return tile(listed(times, rest...));
+  }
+  Tensor flip(SizeNumber auto dim, SizeNumber auto... rest) const {
+    return flip(listed(dim, rest...));
+  }
 
   // core/ops/indexing.h: x.index({0, Slice(1, None), mask}); assigning to the result writes into x.
   IndexedTensor index(std::initializer_list<TensorIndex> indices) const;
