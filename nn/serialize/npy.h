@@ -11,9 +11,9 @@ namespace dl::nn {
 
 // Returns a row-major tensor on the CPU. Reads versions 1.0 to 3.0 with float16, float32, float64,
 // signed and unsigned integers or bool, spelled in any way that numpy.dtype() reads, in both byte
-// orders, in C and in Fortran order. Throws kNotFound; kIo; kParse for a damaged file; kDType for elements that dlrun does not have (complex,
-// text, records). Each text is one sentence that names the file. Checks the file's size before it
-// allocates.
+// orders, in C and in Fortran order. Throws kNotFound; kIo; kParse for a damaged file; kDType for
+// elements that dlrun does not have (complex, text, records). Each text is one sentence that names
+// the file. Checks the file's size before it allocates.
 Tensor load_npy(const std::string& path);
 
 // Writes version 1.0, row-major, with the same bytes as numpy.save(). The tensor may be on any
