@@ -24,7 +24,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-Tensor leaf(std::initializer_list<float> numbers) {
+Tensor new_leaf(std::initializer_list<float> numbers) {
   return tensor(numbers, {.requires_grad = true});
 }
 
@@ -50,7 +50,7 @@ constexpr Look kLooks[] = {Look::kNever, Look::kBefore, Look::kAfter};
 
 // The gradient of x through a view of its result, which is detached after a write.
 Tensor gradient_after_detach(bool writes_view, Look look) {
-  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor x = new_leaf({1, 2, 3, 4});
   Tensor base = x * 3;
   Tensor view = base.slice(0, 0, 2);
   (writes_view ? view : base).mul_(5);
@@ -78,7 +78,7 @@ TEST(DetachedBase, LeavesOtherViewsTheHistoryThatTheyWereAskedFor) {
 }
 
 TEST(DetachedBase, LeavesAViewItsHistoryUntilTheStorageIsWritten) {
-  const Tensor x = leaf({1, 2, 3, 4});
+  const Tensor x = new_leaf({1, 2, 3, 4});
   Tensor base = x * 3;
   const Tensor view = base.slice(0, 0, 2);
   base.detach_().requires_grad_();
@@ -95,14 +95,14 @@ TEST(DetachedBase, LeavesAViewItsHistoryUntilTheStorageIsWritten) {
 }
 
 TEST(DetachedBase, IsALeafWhoseViewsAreNotWritten) {
-  const Tensor x = leaf({1, 2});
+  const Tensor x = new_leaf({1, 2});
   Tensor base = x * 3;
   Tensor view = base[0];
   base.detach_();
   EXPECT_ERROR(view.mul_(2), kInvalidArgument,
                "mul_: a view of a leaf was to be changed in place, and the view or the leaf "
                "requires gradients; do it under a NoGradGuard, or on detach()");
-  Tensor frozen = leaf({1, 2});
+  Tensor frozen = new_leaf({1, 2});
   Tensor row = frozen[0];
   frozen.requires_grad_(false);
   EXPECT_THROW(row.mul_(2), Error);
@@ -113,7 +113,7 @@ TEST(DetachedBase, IsALeafWhoseViewsAreNotWritten) {
 }
 
 TEST(LeafView, BecomesAResultIfItsBaseIsWritten) {
-  const Tensor x = leaf({1, 2});
+  const Tensor x = new_leaf({1, 2});
   Tensor base = zeros({2});
   Tensor part = base.slice(0, 0, 1);
   part.requires_grad_();
@@ -137,7 +137,7 @@ TEST(LeafView, BecomesAResultIfItsBaseIsWritten) {
 }
 
 TEST(Frozen, TakesNoGradient) {
-  Tensor x = leaf({1, 2});
+  Tensor x = new_leaf({1, 2});
   Log log;
   int told = 0;
   const Tensor y = x * 3;
@@ -165,13 +165,13 @@ TEST(Frozen, TakesNoGradient) {
 }
 
 TEST(Frozen, KeepsTheGradientThatItHas) {
-  Tensor x = leaf({1, 2});
+  Tensor x = new_leaf({1, 2});
   const Tensor y = x * 3;
   sum(y).backward({}, kKeep);
   x.requires_grad_(false);
   sum(y).backward({}, kKeep);
   EXPECT_EQ(values<float>(x.grad()), (Floats{3, 3}));
-  x.add_(leaf({1, 1}));
+  x.add_(new_leaf({1, 1}));
   EXPECT_FALSE(x.is_leaf());
   EXPECT_EQ(values<float>(x.grad()), (Floats{3, 3}));
   EXPECT_THROW(sum(y).backward(), Error);  // x is a leaf no more
@@ -184,7 +184,7 @@ TEST(Frozen, KeepsTheGradientThatItHas) {
 
 TEST(Frozen, DoesNotAccumulateInItsDestination) {
   const Tensor bucket = zeros({2});
-  Tensor x = leaf({1, 2});
+  Tensor x = new_leaf({1, 2});
   set_grad_destination(x, bucket);
   const Tensor y = x * 3;
   sum(y).backward({}, kKeep);
@@ -200,7 +200,7 @@ TEST(SetGrad, IsForAnyTensor) {
   x.set_grad(ones({2}));
   EXPECT_EQ(values<float>(x.grad()), (Floats{1, 1}));
   EXPECT_FALSE(x.requires_grad());
-  const Tensor y = leaf({1, 2}) * 3;
+  const Tensor y = new_leaf({1, 2}) * 3;
   y.set_grad(ones({2}));
   EXPECT_FALSE(y.retains_grad());
   y.retain_grad();
@@ -209,7 +209,7 @@ TEST(SetGrad, IsForAnyTensor) {
 }
 
 TEST(RequiresGrad, OfAResultIsAlreadyTrue) {
-  const Tensor x = leaf({1, 2});
+  const Tensor x = new_leaf({1, 2});
   Tensor y = x * 3;
   EXPECT_FALSE(y.requires_grad_().is_leaf());
   EXPECT_ERROR(y.requires_grad_(false), kInvalidArgument,
@@ -224,7 +224,7 @@ TEST(RequiresGrad, OfAResultIsAlreadyTrue) {
 }
 
 TEST(DetachInPlace, KeepsHooksAndTheRetainedGradient) {
-  const Tensor x = leaf({1, 2});
+  const Tensor x = new_leaf({1, 2});
   Log log;
   Tensor y = x * 3;
   y.register_hook(log.hook("y"));
@@ -243,13 +243,13 @@ TEST(DetachInPlace, KeepsHooksAndTheRetainedGradient) {
 }
 
 TEST(DetachInPlace, LeavesHooksToTheHistoryIfTheTensorIsWritten) {
-  const Tensor x = leaf({1, 2});
+  const Tensor x = new_leaf({1, 2});
   Log log;
   Tensor y = x * 3;
   y.register_hook(log.hook("y"));
   const Tensor z = y * 2;
   y.detach_();
-  y.mul_(leaf({5, 6}));
+  y.mul_(new_leaf({5, 6}));
   y.register_hook(log.hook("written"));
   sum(y).backward();
   EXPECT_EQ(log.take(), "written 1 1; ");
@@ -289,8 +289,8 @@ TEST(Hook, StaysWithTheValuesOfItsTime) {
   for (const Write& write : kWrites) {
     SCOPED_TRACE(write.name);
     Log log;
-    const Tensor x = leaf({1, 2, 3});
-    const Tensor w = leaf({5, 6});
+    const Tensor x = new_leaf({1, 2, 3});
+    const Tensor w = new_leaf({5, 6});
     Tensor base = x * 2;
     base.register_hook(log.hook("b"));
     Tensor view = base.slice(0, 0, 2);
@@ -315,7 +315,7 @@ TEST(Hook, StaysWithTheValuesOfItsTime) {
 }
 
 TEST(Retained, GoesWithTheTensorNotWithItsNode) {
-  const Tensor x = leaf({1, 2});
+  const Tensor x = new_leaf({1, 2});
   Tensor y = x * 3;
   y.retain_grad();
   const Tensor before = y * 2;
@@ -328,7 +328,7 @@ TEST(Retained, GoesWithTheTensorNotWithItsNode) {
 
 // Of operands only those are needed that the wanted gradients are made of.
 TEST(Operand, MayBeWrittenIfNoGradientIsMadeOfIt) {
-  const Tensor x = leaf({1, 2});
+  const Tensor x = new_leaf({1, 2});
   const Tensor constant = tensor({3.0, 4.0});
   const Tensor square = tensor({{1.0, 2.0}, {3.0, 4.0}});
   const std::function<Tensor(const Tensor&)> kUses[] = {
@@ -360,7 +360,7 @@ TEST(Operand, MayBeWrittenIfNoGradientIsMadeOfIt) {
 TEST(Index, OfTheWholeIsAViewOfItsOwn) {
   using indexing::Ellipsis;
   using indexing::Slice;
-  const Tensor x = leaf({1, 2});
+  const Tensor x = new_leaf({1, 2});
   const Tensor wholes[] = {x.index({Ellipsis}), x.index({Slice()}), x.index({}),
                            x.index({Slice(), Ellipsis}), x.index({"..."})};
   const char* const kShown[] = {"AliasBackward0", "SliceBackward0", "AliasBackward0",
