@@ -99,7 +99,8 @@ Tensor searchsorted(const Tensor& sequence, const Tensor& values, const SearchOp
     sorted = gather(sorted, -1, options.sorter);
   }
   const Tensor flat = (sequence.dim() == 1 ? values.reshape({-1}) : values).to(dtype);
-  const Tensor places = places_of(sorted, flat, options.right).view(values.sizes());
+  const Tensor places =
+      detail::drop_base(places_of(sorted, flat, options.right).view(values.sizes()));
   return options.out_int32 ? places.to(DType::kI32) : places;
 }
 
@@ -149,7 +150,8 @@ std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim, ReduceOpti
   }
   const Tensor value = gather(input, at, place);
   if (options.keepdim) return {detail::shown_as(value, input, "ModeBackward0"), place};
-  return {detail::shown_as(value.squeeze(at), input, "ModeBackward0"), place.squeeze(at)};
+  return {detail::shown_as(value.squeeze(at), input, "ModeBackward0"),
+          detail::drop_base(place.squeeze(at))};
 }
 
 Unique unique(const Tensor& input, std::int64_t dim, UniqueOptions options) {
@@ -182,7 +184,8 @@ Unique unique(const Tensor& input, std::int64_t dim, UniqueOptions options) {
     }
   });
   Unique result;
-  result.values = index_select(slices, 0, tensor(firsts)).movedim(0, d).contiguous();
+  result.values =
+      detail::drop_base(index_select(slices, 0, tensor(firsts)).movedim(0, d).contiguous());
   if (options.return_inverse) result.inverse = inverse;
   if (options.return_counts) result.counts = tensor(counts);
   return result;
