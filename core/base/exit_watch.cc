@@ -16,8 +16,8 @@ namespace {
 constexpr std::chrono::seconds kExitStandsStill{10};
 constexpr std::chrono::seconds kLookAtExitEvery{1};
 
-// exit() waits for this thread, which therefore stays no more.
-constinit thread_local bool is_waited_for = false;
+// This thread has given up its stay: exit() seems to wait for it.
+constinit thread_local const ExitWatch* gave_up = nullptr;
 
 ProcessStat stat_of_thread(pid_t thread) noexcept {
   try {
@@ -36,7 +36,7 @@ void ExitWatch::begin() noexcept {
 void ExitWatch::reset() noexcept {
   exiting_thread_.store(0);
   is_done_.store(false);
-  is_waited_for = false;
+  gave_up = nullptr;
 }
 
 bool ExitWatch::is_exiting_thread() const noexcept {
@@ -44,7 +44,7 @@ bool ExitWatch::is_exiting_thread() const noexcept {
 }
 
 void ExitWatch::stay() const noexcept {
-  if (is_exiting_thread() || is_waited_for) return;
+  if (is_exiting_thread() || gave_up == this) return;
   ProcessStat before;
   for (auto asleep = kLookAtExitEvery * 0; asleep < kExitStandsStill;) {
     std::this_thread::sleep_for(kLookAtExitEvery);
@@ -53,7 +53,7 @@ void ExitWatch::stay() const noexcept {
     asleep = stands ? asleep + kLookAtExitEvery : kLookAtExitEvery * 0;
     before = std::move(now);
   }
-  is_waited_for = true;
+  gave_up = this;
 }
 
 }  // namespace dl

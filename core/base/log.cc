@@ -89,15 +89,34 @@ bool dl::detail::warns() noexcept {
   return log::enabled(log::Level::kWarning);
 }
 
+namespace {
+
+struct WrittenLines {
+  std::mutex mutex;
+  std::set<std::string, std::less<>> lines;
+};
+
+WrittenLines& written_lines() {
+  // Never destroyed, as the logger.
+  static auto& written = *new WrittenLines;
+  return written;
+}
+
+}  // namespace
+
+void dl::detail::forget_written_lines() noexcept {
+  WrittenLines& written = written_lines();
+  const std::lock_guard lock(written.mutex);
+  written.lines.clear();
+}
+
 void dl::detail::write_once(std::string_view line) noexcept {
   constexpr std::size_t kMost = 1000;
   try {
-    // Never destroyed, as the logger.
-    static auto& told = *new std::set<std::string, std::less<>>;
-    static auto& mutex = *new std::mutex;
     {
-      const std::lock_guard lock(mutex);
-      if (told.size() == kMost || !told.emplace(line).second) return;
+      WrittenLines& written = written_lines();
+      const std::lock_guard lock(written.mutex);
+      if (written.lines.size() == kMost || !written.lines.emplace(line).second) return;
     }
     log::write(log::Level::kWarning, line);
   } catch (...) {

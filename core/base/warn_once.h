@@ -13,6 +13,7 @@ namespace dl {
 namespace detail {
 void write_once(std::string_view line) noexcept;
 bool warns() noexcept;
+void forget_written_lines() noexcept;  // for tests
 }  // namespace detail
 
 // Each different line once, up to 1000 lines; any thread may call.

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/tensor/dims.h"
+#include "core/tensor/tensor.h"
 
 namespace dl::kernels {
 
@@ -66,6 +66,14 @@ ReductionLoops<N> make_reduction_loops(const Shape& shape, const Strides& input,
     for (std::size_t i = 0; i < N; ++i) kept_strides[i].push_back(kept[i][d]);
   }
   return {make_loop<N>(kept_shape, kept_strides), make_loop<1>(reduced_shape, reduced_strides)};
+}
+
+// True if a walk over the memory in order meets the same element of both.
+inline bool lie_alike(const Tensor& a, const Tensor& b) noexcept {
+  if (a.sizes() != b.sizes()) return false;
+  if (a.is_contiguous() && b.is_contiguous()) return true;
+  if (a.is_channels_last() && b.is_channels_last()) return true;
+  return a.strides() == b.strides() && is_dense(a.sizes(), a.strides());
 }
 
 // run(offsets, length): for the elements [begin, end) of the walk, in runs along the innermost

@@ -78,8 +78,10 @@ std::vector<std::int64_t> order_of_rows(const Tensor& rows) {
   const std::int64_t width = rows.size(1);
   visit_all(rows.dtype(), [&]<typename T>() {
     const T* const first = rows.data<T>();
-    std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
-      return stands_before(first + a * width, first + b * width, width);
+    // The first of equal rows comes first. (clang refuses libstdc++ 12's std::stable_sort.)
+    std::ranges::sort(order, [&](std::int64_t a, std::int64_t b) {
+      if (stands_before(first + a * width, first + b * width, width)) return true;
+      return a < b && !stands_before(first + b * width, first + a * width, width);
     });
   });
   return order;

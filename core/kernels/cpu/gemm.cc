@@ -3,8 +3,6 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 
 #include "core/base/error.h"
 #include "core/kernels/cpu/dnnl/call.h"
@@ -35,19 +33,6 @@ void plain_gemm(const Gemm<T>& g, const AddProduct& add_product) {
   }
 }
 
-// oneDNN generates code for a kind of product at the first one: it looks at the transpositions, the
-// accumulation and the size.
-void guard_new_kind(const Gemm<float>& g) noexcept {
-  constinit static std::atomic<std::uint64_t> guarded{0};
-  const auto flops = static_cast<std::uint64_t>(g.m * g.n * g.k);
-  const int size = std::min(static_cast<int>(std::bit_width(flops)) / 4, 7);
-  const int kind =
-      size * 8 + (g.transpose_a ? 4 : 0) + (g.transpose_b ? 2 : 0) + (g.accumulate ? 1 : 0);
-  const std::uint64_t bit = std::uint64_t{1} << kind;
-  if ((guarded.load(std::memory_order_relaxed) & bit) != 0) return;
-  if ((guarded.fetch_or(bit) & bit) == 0) DnnlCall::guard_new_code();
-}
-
 }  // namespace
 
 void gemm(const Gemm<float>& g) {
@@ -62,7 +47,10 @@ void gemm(const Gemm<float>& g) {
   DL_CHECK(status == dnnl_success, kInternal,
            "matmul: oneDNN refused f32 [{}, {}] x [{}, {}] with status {}", g.m, g.k, g.k, g.n,
            static_cast<int>(status));
-  guard_new_kind(g);
+  DnnlCall::guard_code_of({.operations = g.m * g.n * g.k,
+                           .transpose_a = g.transpose_a,
+                           .transpose_b = g.transpose_b,
+                           .accumulate = g.accumulate});
 }
 
 void gemm(const Gemm<double>& g) {

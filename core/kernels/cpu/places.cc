@@ -17,9 +17,10 @@ namespace {
 constexpr std::int64_t kPlacesGrain = 16 * 1024;  // elements worth a thread
 constexpr std::int64_t kCheckGrain = 64 * 1024;   // indices worth a thread
 
-// Whether an index is not in [0, size).
-bool is_stray(std::int64_t index, std::int64_t size) {
-  return static_cast<std::uint64_t>(index) >= static_cast<std::uint64_t>(size);
+// Whether an index is not in [least, size).
+bool is_stray(std::int64_t index, std::int64_t least, std::int64_t size) {
+  return static_cast<std::uint64_t>(index) - static_cast<std::uint64_t>(least) >=
+         static_cast<std::uint64_t>(size - least);
 }
 
 std::int64_t least_of(const Indexed& by) {
@@ -56,9 +57,9 @@ void check_index(const Indexed& by, const Tensor& index) {
         if (has_stray(run, length, least, by.size)) strays = true;
         return;
       }
-      for (std::int64_t i = 0; i < length; ++i) {
-        if (is_stray(run[i * step] - least, by.size - least)) strays = true;
-      }
+      bool any = false;
+      for (std::int64_t i = 0; i < length; ++i) any |= is_stray(run[i * step], least, by.size);
+      if (any) strays = true;
     });
   });
   if (strays) refuse_first_stray(by, index);
@@ -69,7 +70,7 @@ template <typename Bits>
 bool read_line(Bits* out, const std::int64_t* index, const Bits* source, std::int64_t size,
                std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    if (is_stray(index[i], size)) return false;
+    if (is_stray(index[i], 0, size)) return false;
     out[i] = source[index[i]];
   }
   return true;

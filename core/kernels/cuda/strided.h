@@ -52,14 +52,6 @@ void for_each_part(const StridedLoop<N>& loop, const Launch& launch,
   launch(map, first);
 }
 
-// True where a walk over the memory in order meets the same element of both.
-inline bool lie_alike(const Tensor& a, const Tensor& b) noexcept {
-  if (a.sizes() != b.sizes()) return false;
-  if (a.is_contiguous() && b.is_contiguous()) return true;
-  if (a.is_channels_last() && b.is_channels_last()) return true;
-  return a.strides() == b.strides() && is_dense(a.sizes(), a.strides());
-}
-
 // A tensor's strides as of `target`, to whose shape it is broadcast.
 inline Strides strides_in(const Tensor& tensor, const Shape& target) {
   Strides strides(target.size(), 0);

@@ -211,7 +211,7 @@ class ToTensor {
   Tensor operator()(const Tensor& image) const;
 };
 
-// Computes (x - mean) / std for each channel of an float32 image [..., channels, height, width]. A
+// Computes (x - mean) / std for each channel of a float32 image [..., channels, height, width]. A
 // single mean and std serve all channels. A std may be negative, as in torchvision, but not 0.
 class Normalize {
  public:

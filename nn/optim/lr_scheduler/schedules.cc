@@ -152,7 +152,7 @@ void PolynomialLROptions::check(std::size_t) const {
 }
 
 double PolynomialLROptions::next_rate(const LRMoment& now) const {
-  if (now.initial || now.epoch > total_iters) return now.lr;
+  if (now.initial || total_iters == 0 || now.epoch > total_iters) return now.lr;
   const auto share_left = [this](std::int64_t epoch) {
     return 1 - static_cast<double>(epoch) / static_cast<double>(total_iters);
   };

@@ -18,10 +18,10 @@ class SequentialLR final : public LRScheduler {
   // so on. Each counts from 0 when its time comes: StepLR, MultiStepLR, ConstantLR, LinearLR,
   // ExponentialLR, PolynomialLR and CosineAnnealingLR begin at the optimizer's initial_lr(), SWALR
   // and MultiplicativeLR go on from the present rate, the others set the rate anyway. A
-  // SequentialLR may be one of the schedulers; if it is the first one, the outer one takes a step
-  // of it, as PyTorch's does. The schedulers must outlive this one, and only this one steps them.
-  // Throws kInvalidArgument if there is not one milestone fewer than schedulers, if milestones do
-  // not rise, or if a scheduler is null or another optimizer's.
+  // SequentialLR may be one of the schedulers; if it is the first one, its first rate is skipped,
+  // as in PyTorch. The schedulers must outlive this one, and only this one steps them. Throws
+  // kInvalidArgument if there is not one milestone fewer than schedulers, if milestones do not
+  // rise, or if a scheduler is null or another optimizer's.
   SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> schedulers,
                std::vector<std::int64_t> milestones);
 

@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -7,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/device/parallel.h"
 #include "core/kernels/cpu/gemm.h"
 
 namespace dl::kernels {
@@ -44,21 +47,41 @@ void expect_code_of_exit(const std::function<void()>& compute) {
   }
 }
 
+// c = a a
+constexpr int kSize = 300;
+void square(const std::vector<float>& a, std::vector<float>& c) {
+  gemm(Gemm<float>{.m = kSize,
+                   .n = kSize,
+                   .k = kSize,
+                   .a = a.data(),
+                   .lda = kSize,
+                   .b = a.data(),
+                   .ldb = kSize,
+                   .c = c.data(),
+                   .ldc = kSize});
+}
+
 TEST(ExitBesideAThreadThatComputes, KeepsItsCodeInAProduct) {
-  constexpr int kSize = 300;
-  std::vector<float> a(kSize * kSize, 1.0F);
+  const std::vector<float> a(kSize * kSize, 1.0F);
   std::vector<float> c(kSize * kSize);
-  expect_code_of_exit([&] {
-    gemm(Gemm<float>{.m = kSize,
-                     .n = kSize,
-                     .k = kSize,
-                     .a = a.data(),
-                     .lda = kSize,
-                     .b = a.data(),
-                     .ldb = kSize,
-                     .c = c.data(),
-                     .ldc = kSize});
-  });
+  expect_code_of_exit([&] { square(a, c); });
+}
+
+// The child has a copy of the parent's handlers, and threads of its own.
+TEST(ExitBesideAThreadThatComputes, KeepsItsCodeInAForkedChild) {
+  set_num_threads(1);  // OpenMP's threads do not come along
+  const auto fork_and_exit = [](const std::function<void()>& compute) {
+    compute();
+    const pid_t child = ::fork();
+    if (child == 0) exit_beside(compute);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 100);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::vector<float> a(kSize * kSize, 1.0F);
+  std::vector<float> c(kSize * kSize);
+  EXPECT_EXIT(fork_and_exit([&] { square(a, c); }), testing::ExitedWithCode(3), "");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/base/warn_once.h"
 #include "core/ops/arithmetic.h"
 #include "tests/core/ops/random_tensor.h"
 #include "tests/core/support.h"
@@ -119,6 +120,7 @@ TEST(LossErrors, SayWhatCameAndWhatWasWanted) {
 
 // As PyTorch's warning: once for two shapes, and only where it warns.
 TEST(Loss, WarnsOfShapesThatAreBroadcast) {
+  detail::forget_written_lines();
   const Tensor column = ones({5, 1});
   const Tensor row = zeros({5});
   const auto log_of = [&](const auto& loss) {

@@ -16,6 +16,7 @@
 #include "core/autograd/function.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/warn_once.h"
 #include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"
@@ -420,6 +421,7 @@ TEST(DataLoader, ATimeoutOf0IsNoLimit) {
 TEST(DataLoader, GoesOnWithoutPinnedMemoryIfThereIsNoGpu) {
   if (cuda::is_available()) GTEST_SKIP() << "there is a GPU";
   const Numbers dataset(4);
+  detail::forget_written_lines();
   testing::internal::CaptureStderr();
   for (const int workers : {0, 1, 2}) {
     const DataLoader loader(dataset, {.batch_size = 2, .num_workers = workers, .pin_memory = true});

@@ -9,6 +9,7 @@
 
 #include "core/autograd/leaf.h"
 #include "core/base/error.h"
+#include "core/base/warn_once.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/lr_scheduler/one_cycle.h"
@@ -165,7 +166,19 @@ TEST(LRScheduler, TakesATotalOfNoStepsAsPyTorchDoes) {
 }
 
 // As PyTorch: once, and not if the optimizer has stepped.
+TEST(SequentialLR, ANestMayBeginWithAPolynomialOfNoSteps) {
+  SGD opt = two_groups();
+  const double before = opt.lr(0);
+  PolynomialLR polynomial(opt, {.total_iters = 0});
+  StepLR step(opt, {.step_size = 3});
+  SequentialLR inner(opt, {&polynomial, &step}, {5});
+  StepLR last(opt, {.step_size = 3});
+  const SequentialLR outer(opt, {&inner, &last}, {9});
+  EXPECT_EQ(opt.lr(0), before);
+}
+
 TEST(LRScheduler, WarnsIfItStepsBeforeTheOptimizer) {
+  detail::forget_written_lines();
   const auto log_of = [](bool optimizer_first, std::size_t steps) {
     SGD opt = two_groups();
     ExponentialLR exponential(opt, {.gamma = 0.9});

@@ -1,6 +1,9 @@
 #include "core/kernels/cpu/dnnl/call.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -15,8 +18,12 @@ namespace {
 
 constexpr std::chrono::seconds kLongestCall{10};
 
-// Made once and never destroyed.
-struct Calls {
+constinit thread_local int depth_of_calls = 0;
+
+}  // namespace
+
+// Of one process; never destroyed.
+struct DnnlCall::Calls {
   ExitWatch exit;
   ForkMark process;
   std::atomic<int> under_way{0};
@@ -24,52 +31,61 @@ struct Calls {
   std::condition_variable is_over;
 };
 
-Calls& calls() {
-  static Calls& made = *new Calls();
-  return made;
+DnnlCall::Calls& DnnlCall::calls() {
+  constinit static std::atomic<Calls*> current{nullptr};
+  Calls* now = current.load();
+  if (now != nullptr && !now->process.is_in_child()) return *now;
+  // A forked child has none of the threads that were in a call.
+  auto* const made = new Calls();
+  if (current.compare_exchange_strong(now, made)) return *made;
+  delete made;
+  return *now;
 }
 
-constinit thread_local int depth = 0;
-
-void wait_for_calls() noexcept {
+void DnnlCall::wait_for_calls() noexcept {
   Calls& c = calls();
-  // A forked child has none of the threads that were in a call.
-  if (c.process.is_in_child() || c.exit.has_begun()) return;
+  if (c.exit.has_begun()) return;
   c.exit.begin();
   {
     std::unique_lock lock(c.mutex);
     // A signal handler may have called exit() in the middle of a call.
-    c.is_over.wait_for(lock, kLongestCall, [&] { return c.under_way.load() <= depth; });
+    c.is_over.wait_for(lock, kLongestCall, [&] { return c.under_way.load() <= depth_of_calls; });
   }
   c.exit.end();
 }
 
-void end_call(Calls& c) noexcept {
+void DnnlCall::end(Calls& c) noexcept {
   c.under_way.fetch_sub(1);
   if (!c.exit.has_begun()) return;
   const std::lock_guard lock(c.mutex);
   c.is_over.notify_all();
 }
 
-}  // namespace
-
-DnnlCall::DnnlCall() {
-  Calls& c = calls();
-  c.under_way.fetch_add(1);
-  if (c.exit.has_begun() && !c.exit.is_exiting_thread() && !c.process.is_in_child()) {
-    end_call(c);
-    c.exit.stay();
+DnnlCall::DnnlCall() : calls_(calls()) {
+  calls_.under_way.fetch_add(1);
+  if (calls_.exit.has_begun() && !calls_.exit.is_exiting_thread()) {
+    end(calls_);
+    calls_.exit.stay();
     throw_error(ErrorKind::kAborted, "another thread has called exit(): nothing is computed");
   }
-  ++depth;
+  ++depth_of_calls;
 }
 
 DnnlCall::~DnnlCall() {
-  --depth;
-  end_call(calls());
+  --depth_of_calls;
+  end(calls_);
 }
 
-void DnnlCall::guard_new_code() noexcept {
+void DnnlCall::guard_code_of(const Kind& kind) noexcept {
+  constinit static std::array<std::atomic<std::uint64_t>, 2> guarded{};
+  const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(kind.operations)));
+  const int number = std::min(bits / 4, 7) * 8 + (kind.transpose_a ? 4 : 0) +
+                     (kind.transpose_b ? 2 : 0) + (kind.accumulate ? 1 : 0);
+  const std::uint64_t bit = std::uint64_t{1} << number;
+  std::atomic<std::uint64_t>& kinds = guarded[kind.of_convolution ? 1 : 0];
+  if ((kinds.load(std::memory_order_relaxed) & bit) != 0 || (kinds.fetch_or(bit) & bit) != 0) {
+    return;
+  }
   // Without memory for one more handler, the ones before protect what they can.
   (void)std::atexit([] { wait_for_calls(); });
 }

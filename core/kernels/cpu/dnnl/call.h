@@ -4,9 +4,11 @@
 // another thread that computes meanwhile would end the process by SIGSEGV, and its exit code would
 // be lost. That was seen in products; a convolution's code belongs to its primitive, but oneDNN
 // also computes some convolutions as products. So exit() first waits for the calls under way, for
-// at most 10 s, and a thread that wants to begin a call then sleeps until the process is gone
-// (ExitWatch::stay).
+// at most 10 s, and a thread that wants to begin a call then sleeps until the process is gone, or
+// until exit() has slept for 10 s (ExitWatch::stay).
 #pragma once
+
+#include <cstdint>
 
 namespace dl::kernels {
 
@@ -18,9 +20,25 @@ class DnnlCall {
   DnnlCall(const DnnlCall&) = delete;
   DnnlCall& operator=(const DnnlCall&) = delete;
 
-  // To be called after a call that may have made static objects of oneDNN: exit() runs the newest
-  // handlers first, and ours has to run before those objects are destroyed.
-  static void guard_new_code() noexcept;
+  // What oneDNN looks at when it chooses code.
+  struct Kind {
+    std::int64_t operations = 0;  // multiplications
+    bool of_convolution = false;
+    bool transpose_a = false;
+    bool transpose_b = false;
+    bool accumulate = false;
+  };
+  // To be called after a call, which may have been the first of its kind and made static objects of
+  // oneDNN: exit() runs the newest handlers first, and ours has to run before those objects are
+  // destroyed.
+  static void guard_code_of(const Kind& kind) noexcept;
+
+ private:
+  struct Calls;
+  static Calls& calls();
+  static void wait_for_calls() noexcept;
+  static void end(Calls& calls) noexcept;
+  Calls& calls_;
 };
 
 }  // namespace dl::kernels

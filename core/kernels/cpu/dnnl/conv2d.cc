@@ -148,13 +148,11 @@ void run(const Key& key, const Make& make, std::initializer_list<const void*> da
   const Conv2dShape& s = key.shape;
   const DnnlCall call;
   try {
-    bool is_new = false;
-    const auto make_new = [&] {
-      is_new = true;
-      return make(key);
-    };
-    cache.get(key, make_new).run(data);
-    if (is_new) DnnlCall::guard_new_code();
+    cache.get(key, [&] { return make(key); }).run(data);
+    DnnlCall::guard_code_of({.operations = s.n * s.c_out * s.out_h() * s.out_w() * s.taps(),
+                             .of_convolution = true,
+                             .transpose_a = key.pass == Pass::kBackwardData,
+                             .transpose_b = key.pass == Pass::kBackwardWeights});
   } catch (const dnnl::error& e) {
     throw_error(ErrorKind::kInternal,
                 "conv2d: oneDNN refused x [{}, {}, {}, {}] with weight [{}, {}, {}, {}]: {}", s.n,

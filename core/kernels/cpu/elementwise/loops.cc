@@ -18,14 +18,6 @@ constexpr std::size_t kMostInputs = 3;
 constexpr std::int64_t kBlockBytes = 4096;
 using Block = std::array<std::uint64_t, kBlockBytes / sizeof(std::uint64_t)>;
 
-// True where a walk over the memory in order meets the same element of both.
-bool lie_alike(const Tensor& a, const Tensor& b) {
-  if (a.sizes() != b.sizes()) return false;
-  if (a.is_contiguous() && b.is_contiguous()) return true;
-  if (a.is_channels_last() && b.is_channels_last()) return true;
-  return a.strides() == b.strides() && is_dense(a.sizes(), a.strides());
-}
-
 Row row_for(const Rows& rows, DType dtype) {
   switch (carrier_of(dtype)) {
     case DType::kF32:
