@@ -56,16 +56,24 @@ bool LeafNode::lies_as_leaf(const Tensor& gradient) const {
 }
 
 void LeafNode::add_retained(const Tensor& gradient) {
-  grad_ = defined_ ? grad_.add(gradient) : gradient.clone(MemoryFormat::kContiguous);
+  if (guard_) guard_();
+  if (!fixed_) {
+    grad_ = defined_ ? grad_.add(gradient) : gradient.clone(MemoryFormat::kContiguous);
+  } else if (defined_) {
+    grad_.add_(gradient);
+  } else {
+    grad_.copy_(gradient);
+  }
   defined_ = true;
 }
 
 void LeafNode::accumulate(Tensor gradient) {
   if (state_ == State::kFrozen) return;
-  DL_CHECK(state_ != State::kResult, kInvalidArgument,
-           "backward: a leaf of shape {} was changed in place in a recorded operation after it was "
-           "used, so it is a leaf no more and takes no gradient",
-           shape_.str());
+  DL_CHECK(
+      state_ != State::kResult, kInvalidArgument,
+      "backward: a leaf of shape {} became a result after it was used, since it, or the tensor "
+      "whose memory it shows, was changed in place; it takes no gradient",
+      shape_.str());
   check(gradient, "backward");
   if (guard_) guard_();
   if (defined_) {
@@ -175,6 +183,10 @@ void remove_grad_ready(const Tensor& leaf, std::uint64_t id) noexcept {
 }
 
 void set_grad_destination(const Tensor& leaf, const Tensor& destination) {
+  if (!destination.defined()) {  // of a leaf that is frozen now, too
+    if (LeafNode* const node = leaf_node(leaf)) node->set_destination(destination);
+    return;
+  }
   require_leaf(leaf, "set_grad_destination").set_destination(destination);
 }
 

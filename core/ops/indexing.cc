@@ -41,7 +41,7 @@ Tensor as_places_index(const Tensor& index, std::string_view op) {
   return index.to(DType::kI64);
 }
 
-bool is_number(const Tensor& index) {
+bool is_integer_index(const Tensor& index) {
   return !is_floating(index.dtype()) && index.dtype() != DType::kBool &&
          index.dtype() != DType::kU8;
 }
@@ -94,7 +94,7 @@ class Resolver {
   }
   void apply(indexing::EllipsisType) { pass(rest_); }
   void apply(const Tensor& index) {
-    if (index.dim() == 0 && is_number(index)) return apply(index.item<std::int64_t>());
+    if (index.dim() == 0 && is_integer_index(index)) return apply(index.item<std::int64_t>());
     check_same_device(result_.view, index, op_);
     if (index.dtype() != DType::kBool) {
       result_.at.push_back(as_places_index(index, op_));

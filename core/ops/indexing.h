@@ -5,11 +5,11 @@
 //     x.index({x < 0}) = 0.0;                                  // x[x < 0] = 0
 //
 // Integers, also as tensors without dimensions, slices, None and Ellipsis give views. Other tensors
-// of integers and masks (bool) give copies:
-// integer tensors are broadcast against each other, and their common shape takes the place of their
-// dimensions, or stands first where another dimension lies between them; a mask takes the place of
-// as many dimensions as it has. Negative indices count from the end. Throws kIndex for an index
-// that is out of range, kShape for a mask or a value whose shape does not fit.
+// of integers and masks (bool) give copies: integer tensors are broadcast against each other, and
+// their common shape takes the place of their dimensions, or stands first where another dimension
+// lies between them; a mask takes the place of as many dimensions as it has. Negative indices count
+// from the end. Throws kIndex for an index that is out of range, kShape for a mask or a value whose
+// shape does not fit.
 #pragma once
 
 #include <concepts>

@@ -53,8 +53,8 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target,
 struct MSELossOptions {
   Reduction reduction = Reduction::kMean;
 };
-// (input - target)^2; both are broadcast. Of two shapes the log warns once, as PyTorch does; so it
-// does for the next three losses.
+// (input - target)^2; both are broadcast. If the shapes differ, a warning is logged once, as in
+// PyTorch. The next three losses do this, too.
 Tensor mse_loss(const Tensor& input, const Tensor& target, const MSELossOptions& options = {});
 
 struct L1LossOptions {

@@ -448,7 +448,9 @@ Tensor masked_scatter(const Tensor& input, const Tensor& mask, const Tensor& sou
   Tensor result = input.expand(shape).clone(MemoryFormat::kContiguous);
   const Tensor elements = source.reshape({-1}).narrow(0, 0, count);
   if (shape.empty()) {  // a mask of no dimension indexes none
-    return count == 0 ? result : detail::drop_base(elements.clone().view({}));
+    if (count == 0) return result;
+    return detail::shown_as(where(wanted, elements.view({}), result), input,
+                            "MaskedScatterBackward0");
   }
   const TensorIndex places[] = {wanted};
   index_put_(result, places, elements);

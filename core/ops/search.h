@@ -19,10 +19,11 @@ struct SearchOptions {
 //   sequence  [n], or [..., n] with as many sequences as the values have rows; rises along its last
 //             dimension
 //   values    any shape for one sequence, else [..., m]; another dtype is promoted
-// NaN counts as the largest. No gradient. Throws kShape.
+// A NaN among the values comes behind all numbers. A sequence with NaN is not in order; the result
+// is PyTorch's then. No gradient. Throws kShape.
 Tensor searchsorted(const Tensor& sequence, const Tensor& values,
                     const SearchOptions& options = {});
-// Of one sequence. Returns a tensor without dimensions.
+// For one sequence and one number. Returns a tensor without dimensions.
 Tensor searchsorted(const Tensor& sequence, Scalar value, const SearchOptions& options = {});
 
 struct BucketizeOptions {
@@ -33,9 +34,9 @@ struct BucketizeOptions {
 // boundaries[i - 1] <= value < boundaries[i].
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, BucketizeOptions options = {});
 
-// The value that is there most often along a dimension, of several the smallest, and where it last
-// stands (int64). Each NaN is a value of its own. The gradient goes to that element. Throws kIndex
-// for a dimension of size 0.
+// The most frequent value along a dimension (the smallest if several are), and the index (int64) of
+// its last occurrence. Each NaN is a value of its own. The gradient goes to that element. Throws
+// kIndex for a dimension of size 0.
 std::pair<Tensor, Tensor> mode(const Tensor& input, std::int64_t dim = -1,
                                ReduceOptions options = {});
 

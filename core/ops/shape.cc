@@ -316,7 +316,7 @@ Tensor repeat_interleave(const Tensor& input, const Tensor& repeats,
 Tensor flip(const Tensor& input, const Dims& dims) {
   const std::size_t rank = rank_of(input, "flip");
   Dims seen(std::max<std::size_t>(rank, 1), 0);
-  Tensor result = input.clone();
+  Tensor result;
   bool is_copy = false;
   for (const std::int64_t dim : dims) {
     const std::size_t d = wrap_dim(dim, rank, "flip");
@@ -327,8 +327,11 @@ Tensor flip(const Tensor& input, const Dims& dims) {
     result = index_select(is_copy ? result : input, dim, backwards);
     is_copy = true;
   }
-  Tensor placed = empty_as_torch(input, input.sizes(), input.dtype());
-  if (!placed.is_contiguous()) result = placed.copy_(result);
+  if (!is_copy) result = input.clone();
+  if (!input.impl()->contiguous || !input.impl()->lies_as_in_torch()) {
+    Tensor placed = empty_as_torch(input, input.sizes(), input.dtype());
+    if (!placed.is_contiguous()) result = placed.copy_(result);
+  }
   return detail::shown_as(result, input, "FlipBackward0");
 }
 

@@ -232,6 +232,12 @@ void detail::check_view_in_place(const Tensor& view, std::string_view op) {
            "{}: a view of a leaf was to be changed in place, and the view or the leaf requires "
            "gradients; do it under a NoGradGuard, or on detach()",
            op);
+  for (const TensorImpl* each = impl.base.get(); each != &base; each = each->base.get()) {
+    DL_CHECK(!each->requires_grad || each->node || each->is_behind_base(), kInvalidArgument,
+             "{}: a view of a view was to be changed in place, and the latter is a leaf that "
+             "requires gradients; do it under a NoGradGuard, or on detach()",
+             op);
+  }
   DL_CHECK(is_floating(base.dtype) && !may_overlap_itself(base.shape, base.strides),
            kInvalidArgument,
            "{}: a view was to be changed in place in an operation that is recorded for backward, "

@@ -28,8 +28,7 @@ void fill_uniform(std::span<double> out, double low, double high, Generator& gen
 void fill_normal(std::span<float> out, double mean, double std, Generator& generator);
 void fill_normal(std::span<double> out, double mean, double std, Generator& generator);
 
-// As fill_normal of fewer than 16 elements, whatever the size: how PyTorch draws what is not
-// row-major.
+// Draws in pairs at every size, as PyTorch does for tensors that are not row-major.
 void fill_normal_pairs(std::span<float> out, double mean, double std, Generator& generator);
 void fill_normal_pairs(std::span<double> out, double mean, double std, Generator& generator);
 

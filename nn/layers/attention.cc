@@ -67,14 +67,14 @@ Tensor shares_of(const Tensor& query, const Tensor& key, double scale, const Ten
   return softmax(scores, -1);
 }
 
-// Whether PyTorch computes this with its fused kernel, whose result lies as the query.
+// Whether PyTorch computes this with its fused kernel of the CPU, whose result lies as the query.
 bool lies_as_query(const Tensor& query, const Tensor& key, const Tensor& value,
                    const AttentionOptions& options) {
   const auto fits = [&](const Tensor& x) {
     return x.dim() == 4 && x.numel() > 0 && x.size(3) == query.size(3) &&
            x.impl()->torch_strides().back() == 1;
   };
-  return options.dropout_p == 0 && fits(query) && fits(key) && fits(value) &&
+  return !query.is_cuda() && options.dropout_p == 0 && fits(query) && fits(key) && fits(value) &&
          !(options.attn_mask.defined() && options.attn_mask.requires_grad());
 }
 

@@ -88,7 +88,7 @@ Reducer::~Reducer() {
   for (const Slot& slot : slots_) {
     remove_grad_ready(slot.parameter, slot.hook);
     set_grad_guard(slot.parameter, nullptr);
-    if (slot.parameter.requires_grad()) set_grad_destination(slot.parameter, Tensor());
+    set_grad_destination(slot.parameter, Tensor());
     if (slot.parameter.is_cuda()) continue;  // the error may be yet to come
     if (failed_->get()) slot.parameter.zero_grad();
     clear_grad_error(slot.parameter);

@@ -129,8 +129,8 @@ TEST(LeafView, BecomesAResultIfItsBaseIsWritten) {
   EXPECT_FALSE(part.retains_grad());
   EXPECT_ERROR(
       before.backward(ones({1})), kInvalidArgument,
-      "backward: a leaf of shape [1] was changed in place in a recorded operation after it "
-      "was used, so it is a leaf no more and takes no gradient");
+      "backward: a leaf of shape [1] became a result after it was used, since it, or the tensor "
+      "whose memory it shows, was changed in place; it takes no gradient");
   of_part.mul_(2);
   sum(base).backward();
   EXPECT_EQ(values<float>(x.grad()), (Floats{9, 1}));
@@ -355,6 +355,48 @@ TEST(Operand, MayBeWrittenIfNoGradientIsMadeOfIt) {
   }
   sum(y).backward();
   EXPECT_EQ(values<float>(weight.grad()), (Floats{3, 4, 3, 4}));
+}
+
+TEST(LeafView, InTheMiddleOfAChainRefusesAWriteAndIsUntouched) {
+  const Tensor a = new_leaf({1, 1, 1, 1});
+  const Tensor b = a * 2;
+  Tensor middle;
+  {
+    const NoGradGuard no_grad;
+    middle = b.view({-1});
+  }
+  middle.requires_grad_();
+  Tensor part = middle.narrow(0, 0, 2);
+  EXPECT_ERROR(part.mul_(2), kInvalidArgument,
+               "mul_: a view of a view was to be changed in place, and the latter is a leaf that "
+               "requires gradients; do it under a NoGradGuard, or on detach()");
+  EXPECT_EQ(values<float>(b), (Floats{2, 2, 2, 2}));
+  EXPECT_NE(b.str().find("MulBackward0"), std::string::npos);
+}
+
+// As a parameter of DistributedDataParallel that once was a result.
+TEST(RetainGrad, KeepsTheMemoryThatTheGradientIsToLieIn) {
+  const Tensor a = new_leaf({1, 2});
+  Tensor y = a * 2;
+  y.retain_grad();
+  const Tensor z = y * 3;
+  y.detach_();
+  y.requires_grad_();
+  const Tensor memory = zeros({2});
+  set_grad_destination(y, memory);
+  sum(z).backward();
+  EXPECT_EQ(y.grad().data_ptr(), memory.data_ptr());
+  EXPECT_EQ(values<float>(memory), (Floats{3, 3}));
+  y.requires_grad_(false);
+  set_grad_destination(y, Tensor());  // a frozen leaf gives its memory back, too
+}
+
+TEST(MaskedScatter, WithoutDimensionsGivesBothGradients) {
+  const Tensor x = tensor(1.0, {.requires_grad = true});
+  const Tensor source = new_leaf({5, 6});
+  masked_scatter(x, tensor(true), source).backward();
+  EXPECT_EQ(x.grad().item<float>(), 0);
+  EXPECT_EQ(values<float>(source.grad()), (Floats{1, 0}));
 }
 
 TEST(Index, OfTheWholeIsAViewOfItsOwn) {
