@@ -188,7 +188,7 @@ class Rolled : public Dataset {
  public:
   std::int64_t size() const noexcept override { return 5; }
   Sample get(std::int64_t i) const override {
-    return {transform_(roll(image_, {i}, {2})), tensor(i)};
+    return {transform_(roll(image_, i, 2)), tensor(i)};
   }
 
  private:

@@ -133,7 +133,7 @@ std::map<std::string, OneTensor> operations_on_layouts() {
       {"index_select", [](const Tensor& x) { return index_select(x, 1, tensor({0, 2})); }},
       {"gather",
        [](const Tensor& x) { return gather(x, 1, zeros(x.sizes(), {.dtype = DType::kI64})); }},
-      {"roll", [](const Tensor& x) { return roll(x, {1}, {1}); }},
+      {"roll", [](const Tensor& x) { return roll(x, 1, 1); }},
       {"tril", [](const Tensor& x) { return tril(x); }},
       {"repeat", [](const Tensor& x) { return repeat(x, {2, 1, 1, 1}); }},
       {"glu", [](const Tensor& x) { return glu(x.narrow(2, 0, 4), 2); }},
@@ -291,8 +291,8 @@ TEST(MemoryOrder, OfAttentionDrawsTheNumbersOfPyTorchsEncoder) {
     MultiheadAttention attention(8, 2, {.dropout = 0.3, .batch_first = batch_first});
     Linear wide(8, 12);
     Linear narrow(12, 8);
-    LayerNorm first({8});
-    LayerNorm second({8});
+    LayerNorm first(8);
+    LayerNorm second(8);
     const Tensor x =
         tensor(torch_orders().get<float>("encoder.input"), {.dtype = DType::kF32}).view({3, 5, 8});
     const Tensor seen = attention(x, x, x, {.need_weights = false}).first;
