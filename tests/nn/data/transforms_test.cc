@@ -187,9 +187,7 @@ Transform book() {
 class Rolled : public Dataset {
  public:
   std::int64_t size() const noexcept override { return 5; }
-  Sample get(std::int64_t i) const override {
-    return {transform_(roll(image_, i, 2)), tensor(i)};
-  }
+  Sample get(std::int64_t i) const override { return {transform_(roll(image_, i, 2)), tensor(i)}; }
 
  private:
   Tensor image_ = wanted("image");
