@@ -124,7 +124,7 @@ TEST(View, WithoutEffectIsATensorOfItsOwn) {
       {"repeat", [](const Tensor& x) { return x.repeat({1}); }},
       {"tile", [](const Tensor& x) { return x.tile({1}); }},
       {"repeat_interleave", [](const Tensor& x) { return x.repeat_interleave(1); }},
-      {"roll", [](const Tensor& x) { return x.roll({0}, {0}); }},
+      {"roll", [](const Tensor& x) { return x.roll(0, 0); }},
       {"roll of all", [](const Tensor& x) { return x.roll(Dims{3}); }},
       {"flip", [](const Tensor& x) { return x.flip(Dims{}); }},
       {"pad", [](const Tensor& x) { return pad(x, {0, 0}); }},
