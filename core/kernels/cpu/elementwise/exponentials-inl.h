@@ -47,9 +47,12 @@ HWY_INLINE Floats polynomial(Floats x, const float (&c)[kCount]) {
   return sum;
 }
 
-// 2^n for a whole n from -126 to 127.
+// 2^n for a whole n from -126 to 127; of NaN any number.
 HWY_INLINE Floats normal_power(Floats n) {
   const Lanes::D d;
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  n = hn::IfThenElseZero(hn::Eq(n, n), n);  // the emulation converts as C++ does
+#endif
   const hn::RebindToSigned<Lanes::D> whole;
   const auto exponent = hn::Add(hn::ConvertTo(whole, n), hn::Set(whole, 127));
   return hn::BitCast(d, hn::ShiftLeft<23>(exponent));
