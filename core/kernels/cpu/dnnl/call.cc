@@ -24,6 +24,8 @@ constinit thread_local int depth_of_calls = 0;
 
 // Of one process; never destroyed.
 struct DnnlCall::Calls {
+  explicit Calls(const Calls* of_parent) : parent(of_parent) {}
+  const Calls* parent;  // of the process that forked this one
   ExitWatch exit;
   ForkMark process;
   std::atomic<int> under_way{0};
@@ -36,7 +38,7 @@ DnnlCall::Calls& DnnlCall::calls() {
   Calls* now = current.load();
   if (now != nullptr && !now->process.is_in_child()) return *now;
   // A forked child has none of the threads that were in a call.
-  auto* const made = new Calls();
+  auto* const made = new Calls(now);
   if (current.compare_exchange_strong(now, made)) return *made;
   delete made;
   return *now;
