@@ -154,13 +154,10 @@ void Node::retain_grad(std::uint32_t output_nr, Ref<LeafNode> holder) {
   extras().retained.push_back({output_nr, std::move(holder)});
 }
 
-Ref<LeafNode> Node::forget_retained(std::uint32_t output_nr) {
-  if (extras_ == nullptr) return nullptr;
+void Node::forget_retained(std::uint32_t output_nr) {
+  if (extras_ == nullptr) return;
   const auto found = std::ranges::find(extras_->retained, output_nr, &Retained::output_nr);
-  if (found == extras_->retained.end()) return nullptr;
-  Ref<LeafNode> holder = std::move(found->holder);
-  extras_->retained.erase(found);
-  return holder;
+  if (found != extras_->retained.end()) extras_->retained.erase(found);
 }
 
 void Node::run_hooks(std::span<Tensor> gradients) {

@@ -109,8 +109,8 @@ class Node : public RefCounted {
   // Makes backward passes add the gradient of an output, as it is after the hooks, to that of
   // `holder`, as long as something else owns the holder as well.
   void retain_grad(std::uint32_t output_nr, Ref<LeafNode> holder);
-  // Forgets the call of retain_grad(), and returns what it was given; null if there was none.
-  Ref<LeafNode> forget_retained(std::uint32_t output_nr);
+  // Takes back retain_grad() of an output.
+  void forget_retained(std::uint32_t output_nr);
   // Whether an output has a hook or a retained gradient.
   bool has_hooks() const noexcept { return extras_ != nullptr && extras_->sees_gradients(); }
   void run_hooks(std::span<Tensor> gradients);

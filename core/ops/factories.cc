@@ -26,10 +26,10 @@ DType dtype_of(Scalar value) {
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const TensorOptions& options,
               std::string_view op) {
   check_storable(value, dtype, op);
-  detail::check_new(
-      shape, {.dtype = dtype, .device = options.device, .pin_memory = options.pin_memory}, op);
-  Tensor result =
-      empty(shape, {.dtype = dtype, .device = options.device, .pin_memory = options.pin_memory});
+  const TensorOptions made{
+      .dtype = dtype, .device = options.device, .pin_memory = options.pin_memory};
+  detail::check_new(shape, made, op);
+  Tensor result = empty(shape, made);
   call<Op::kFill>(options.device, result, value);
   if (options.requires_grad) result.requires_grad_();
   return result;

@@ -25,7 +25,7 @@ const Strides& in_torch(const Tensor& tensor) {
   return tensor.impl()->torch_strides();
 }
 
-// The strides of an element-wise operation's result whose operands have those that `of` gives.
+// The strides of an element-wise operation's result. `of` gives the strides of an operand.
 Strides strides_for(const Shape& shape, std::span<const Tensor* const> operands,
                     const Strides& (*of)(const Tensor&)) {
   const bool row_major = std::ranges::all_of(operands, [&](const Tensor* each) {

@@ -139,7 +139,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   bool gave_up_ = false;                     // dlrun ends although processes are left
   bool keeps_recorders_ = false;             // the recorders are being copied
 
-  // Of the current generation:
+  // State of the current generation:
   int attempt_ = 0;
   EndMachine machine_;
   std::unique_ptr<Generation> generation_;        // once the nodes have met

@@ -7,7 +7,7 @@
 
 namespace dl::launcher {
 
-// The words, with quotes around those that a shell would split.
+// Joins the words to a line; words that a shell would split get quotes.
 std::string line_of(const std::vector<std::string>& words);
 
 // What two nodes of one job have in common, in whatever directory it is installed: the base name of

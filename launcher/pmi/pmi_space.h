@@ -22,7 +22,7 @@ class PmiSpace {
   static constexpr int kMostName = 256;
   static constexpr int kMostKey = 64;
   static constexpr int kMostValue = 1024;
-  // The most keys that one rank may put. MPICH puts a handful.
+  // One rank may put at most this many keys. MPICH puts a handful.
   static constexpr int kMostPuts = 65536;
 
   struct Line {

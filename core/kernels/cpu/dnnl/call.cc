@@ -22,7 +22,7 @@ constinit thread_local int depth_of_calls = 0;
 
 }  // namespace
 
-// Of one process; never destroyed.
+// The calls of one process. An object is never destroyed.
 struct DnnlCall::Calls {
   explicit Calls(const Calls* of_parent) : parent(of_parent) {}
   const Calls* parent;  // of the process that forked this one

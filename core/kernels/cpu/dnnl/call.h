@@ -1,11 +1,11 @@
 // A DnnlCall lives while its thread is inside oneDNN.
 //
-// exit() destroys oneDNN's static objects, which unmaps the machine code that oneDNN has generated:
-// another thread that computes meanwhile would end the process by SIGSEGV, and its exit code would
-// be lost. That was seen in products; a convolution's code belongs to its primitive, but oneDNN
-// also computes some convolutions as products. So exit() first waits for the calls under way, for
-// at most 10 s, and a thread that wants to begin a call then sleeps until the process is gone, or
-// until exit() has slept for 10 s (ExitWatch::stay).
+// exit() destroys oneDNN's static objects, and with them the machine code that oneDNN has
+// generated. A thread that runs this code would then end the process by SIGSEGV, and the exit code
+// would be lost. That was seen in products; a convolution's code belongs to its primitive, but
+// oneDNN also computes some convolutions as products. So exit() first waits for the calls under
+// way, for at most 10 s, and a thread that wants to begin a call then sleeps until the process is
+// gone, or until exit() has slept for 10 s (ExitWatch::stay).
 #pragma once
 
 #include <cstdint>

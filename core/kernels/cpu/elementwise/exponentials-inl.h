@@ -132,7 +132,7 @@ HWY_INLINE Lanes with_ends_of_log(Lanes x, Lanes y, Lanes pole) {
   return select(x < pole, Lanes(std::numeric_limits<float>::quiet_NaN()), keep_nan(x, y));
 }
 
-// log(1 + f) + e log(2), where x = (1 + f) 2^e and f is from -0.25 to 0.5.
+// Writes x as (1 + f) 2^e with f from -0.25 to 0.5, and returns log(1 + f) + e log(2).
 HWY_INLINE Lanes log_of(Lanes x) {
   constexpr float kTail[] = {-0.5F,         0.333334506F, -0.250000954F,
                              0.199908614F,  -0.16647312F, 0.144783944F,

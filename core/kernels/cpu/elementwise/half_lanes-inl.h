@@ -1,5 +1,5 @@
-// Vectors of float from and to memory, where they may be bfloat16. Included once for each of
-// Highway's targets.
+// Loads and stores vectors of float whose elements are float or bfloat16 in memory. Included once
+// for each of Highway's targets.
 #if defined(DL_HALF_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DL_HALF_LANES_INL_H_
 #undef DL_HALF_LANES_INL_H_
