@@ -52,9 +52,11 @@ void through_row_major(const Tensor& result, const Compute& compute) {
   call<Op::kCopy>(result.device(), rows, result);
 }
 
-// The rows [n, width] along the last dimension of a row-major tensor, in the same memory.
+// The rows [n, width] along the last dimension of a row-major tensor, in the same memory: without
+// history, or the tensor itself if it has this form.
 inline Tensor rows_of(const Tensor& tensor) {
   const std::int64_t width = tensor.size(-1);
+  if (tensor.dim() == 2 && tensor.stride(0) == width && tensor.stride(1) == 1) return tensor;
   std::int64_t rows = 1;
   for (std::int64_t d = 0; d + 1 < tensor.dim(); ++d) rows *= tensor.size(d);
   return as_strided(tensor, {rows, width}, {width, 1}, tensor.storage_offset());
