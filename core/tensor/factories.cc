@@ -9,11 +9,17 @@
 namespace dl {
 namespace {
 
-Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device device,
-            bool pinned = false) {
+Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device device) {
   const std::size_t bytes = byte_count(shape, dtype, "empty");
-  Ref<Storage> storage = pinned ? Storage::make_pinned(bytes) : Storage::make(bytes, device);
-  return Tensor(make_ref<TensorImpl>(std::move(storage), shape, strides, 0, dtype));
+  return Tensor(make_ref<TensorImpl>(Storage::make(bytes, device), shape, strides, 0, dtype));
+}
+
+// check_new(), and the bytes that the elements take.
+std::size_t checked_bytes(const Shape& shape, const TensorOptions& options, std::string_view op) {
+  const std::size_t bytes = byte_count(shape, options.dtype.value_or(DType::kF32), op);
+  DL_CHECK(!options.pin_memory || options.device.type == DeviceType::kCPU, kInvalidArgument,
+           "{}: pin_memory is for the cpu, the device is {}", op, options.device.str());
+  return bytes;
 }
 
 constexpr std::size_t kMostOperands = 3;
@@ -154,9 +160,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<Scalar>> rows, TensorO
 }
 
 void detail::check_new(const Shape& shape, const TensorOptions& options, std::string_view op) {
-  byte_count(shape, options.dtype.value_or(DType::kF32), op);
-  DL_CHECK(!options.pin_memory || options.device.type == DeviceType::kCPU, kInvalidArgument,
-           "{}: pin_memory is for the cpu, the device is {}", op, options.device.str());
+  checked_bytes(shape, options, op);
 }
 
 Tensor empty(const Shape& shape, TensorOptions options) {
@@ -164,11 +168,13 @@ Tensor empty(const Shape& shape, TensorOptions options) {
 }
 
 Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
-  detail::check_new(shape, options, "empty");
+  const std::size_t bytes = checked_bytes(shape, options, "empty");
   const Strides strides = format == MemoryFormat::kChannelsLast ? channels_last_strides(shape)
                                                                 : contiguous_strides(shape);
-  Tensor result =
-      make(shape, strides, options.dtype.value_or(DType::kF32), options.device, options.pin_memory);
+  Ref<Storage> storage =
+      options.pin_memory ? Storage::make_pinned(bytes) : Storage::make(bytes, options.device);
+  Tensor result(make_ref<TensorImpl>(std::move(storage), shape, strides, 0,
+                                     options.dtype.value_or(DType::kF32)));
   if (options.requires_grad) result.requires_grad_();
   return result;
 }

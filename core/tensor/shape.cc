@@ -20,6 +20,15 @@ int outer_of(const Shape& shape, std::span<const Strides> operands, std::size_t 
   return 0;
 }
 
+// Out of line, so that wrap_dim(), which every size() calls, stays short.
+[[noreturn, gnu::noinline, gnu::cold]] void refuse_dim(std::int64_t dim, std::size_t rank,
+                                                       std::string_view op) {
+  const auto range = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  throw_error(ErrorKind::kIndex,
+              "{}: dimension {} is out of range for a tensor of {} dimensions; wanted {} to {}", op,
+              dim, rank, -range, range - 1);
+}
+
 }  // namespace
 
 std::int64_t element_count(const Shape& shape, std::string_view op) {
@@ -59,12 +68,10 @@ std::int64_t strided_extent(const Shape& shape, const Strides& strides, std::str
 }
 
 Strides contiguous_strides(const Shape& shape) {
-  Strides strides;
-  strides.resize(shape.size());
+  Strides strides = shape;  // each size gives way to its stride
   std::int64_t stride = 1;
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride *= std::max<std::int64_t>(shape[i], 1);
+  for (std::int64_t* at = strides.end(); at != strides.begin();) {
+    stride *= std::max<std::int64_t>(std::exchange(*--at, stride), 1);
   }
   return strides;
 }
@@ -172,9 +179,8 @@ MemoryFormat suggested_format(const Shape& shape, const Strides& strides) noexce
 
 std::size_t wrap_dim(std::int64_t dim, std::size_t rank, std::string_view op) {
   const auto range = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
-  DL_CHECK(dim >= -range && dim < range, kIndex,
-           "{}: dimension {} is out of range for a tensor of {} dimensions; wanted {} to {}", op,
-           dim, rank, -range, range - 1);
+  if (dim < -range || dim >= range) [[unlikely]]
+    refuse_dim(dim, rank, op);
   return static_cast<std::size_t>(dim < 0 ? dim + range : dim);
 }
 
