@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
@@ -37,7 +38,7 @@ int class_of(std::size_t bytes) noexcept {
   return 8 + 4 * (log2 - 9) + quarter;
 }
 
-std::size_t bytes_of(int size_class) noexcept {
+constexpr std::size_t bytes_of(int size_class) noexcept {
   if (size_class < 8) return static_cast<std::size_t>(size_class + 1) * kAlignment;
   const int log2 = 9 + (size_class - 8) / 4;
   const std::size_t quarter = static_cast<std::size_t>((size_class - 8) % 4);
@@ -45,6 +46,16 @@ std::size_t bytes_of(int size_class) noexcept {
 }
 
 constexpr int kThreadClassCount = 8 + 4 * (std::countr_zero(kThreadLimit) - 9);
+
+// The longest list of each class that a thread keeps; in a table, as every deallocation asks.
+constexpr auto kThreadBlocks = [] {
+  std::array<std::uint32_t, kThreadClassCount> blocks{};
+  for (int i = 0; i < kThreadClassCount; ++i) {
+    blocks[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(
+        std::clamp<std::size_t>(kThreadBytesAClass / bytes_of(i), 4, 256));
+  }
+  return blocks;
+}();
 
 struct Block {
   Block* next;
@@ -198,9 +209,7 @@ void deallocate(void* block, std::size_t bytes) noexcept {
     return;
   }
   closer.arm();
-  const std::uint32_t limit = static_cast<std::uint32_t>(
-      std::clamp<std::size_t>(kThreadBytesAClass / bytes_of(size_class), 4, 256));
-  if (lists.count[size_class] >= limit) {
+  if (lists.count[size_class] >= kThreadBlocks[static_cast<std::size_t>(size_class)]) {
     Block* const overflow = lists.head[size_class];
     lists.head[size_class] = nullptr;
     lists.count[size_class] = 0;
