@@ -19,6 +19,7 @@
 #include "core/base/unique_fd.h"
 #include "tests/support/gate.h"
 #include "tests/support/process.h"
+#include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -26,6 +27,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
+using tests::read_file;
 namespace fs = std::filesystem;
 
 std::vector<std::string> job(std::vector<std::string> options, const std::string& script,
@@ -33,11 +35,6 @@ std::vector<std::string> job(std::vector<std::string> options, const std::string
   options.insert(options.begin(), tests::program("dlrun"));
   options.insert(options.end(), {"--nproc-per-node", std::to_string(ranks), "sh", "-c", script});
   return options;
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // What `ulimit -f 1` of sh leaves a file.
@@ -103,7 +100,7 @@ TEST(BlockedOutput, IsSaidWhereSomebodyReadsAndEndsInTime) {
   const auto before = size();
   EXPECT_TRUE(tests::eventually([&] { return size() > before + 1'000'000; }));
   EXPECT_TRUE(tests::eventually([&] {
-    return contents(latest(merged_logs, "node_0.log")).find("has not been read for") !=
+    return read_file(latest(merged_logs, "node_0.log")).find("has not been read for") !=
            std::string::npos;
   }));
 
@@ -117,7 +114,7 @@ TEST(BlockedOutput, IsSaidWhereSomebodyReadsAndEndsInTime) {
                                                    "and are lost"));
   EXPECT_THAT(on_out.out(), HasSubstr("dlrun: stopped by SIGTERM"));
   EXPECT_THAT(goes_on.err(), HasSubstr("were not read in time; " + logs.path()));
-  EXPECT_THAT(contents(latest(merged_logs, "node_0.log")), HasSubstr("dlrun: stopped by SIGTERM"));
+  EXPECT_THAT(read_file(latest(merged_logs, "node_0.log")), HasSubstr("dlrun: stopped by SIGTERM"));
 }
 
 TEST(BlockedOutput, WithLogsHoldsNoRankAndLosesNothing) {
@@ -225,7 +222,7 @@ TEST(LongLine, WithoutAnEndFreezesNoOtherRank) {
   EXPECT_TRUE(tests::eventually([&] { return last().ends_with("\n[rank 0] here\n"); }));
   run.signal(SIGTERM);
   EXPECT_EQ(run.wait(), 128 + SIGTERM);
-  EXPECT_THAT(contents(path), HasSubstr("\n[rank 1] [dlrun: the line went on] "));
+  EXPECT_THAT(read_file(path), HasSubstr("\n[rank 1] [dlrun: the line went on] "));
 }
 
 // The disk.
@@ -285,7 +282,7 @@ TEST_F(SlowDisk, ThatGoesOnHasLostNothing) {
   std::string wanted;
   for (int i = 1; i <= 300'000; ++i) wanted += std::to_string(i) + "\n";
   for (const std::string rank : {"0", "1"}) {
-    EXPECT_EQ(contents(latest(logs_, "attempt_0/" + rank + "/stdout.log")), wanted);
+    EXPECT_EQ(read_file(latest(logs_, "attempt_0/" + rank + "/stdout.log")), wanted);
     EXPECT_THAT(run.out(), HasSubstr("[rank " + rank + "] 300000\n"));
   }
 }
@@ -341,10 +338,10 @@ TEST(LogDir, IsSharedByJobsThatLeaveEachOtherAlone) {
   EXPECT_EQ(one.wait(), 0);
   EXPECT_EQ(two.wait(), 0);
   for (const std::string rank : {"0", "1"}) {
-    EXPECT_EQ(contents(first / "attempt_0" / rank / "stdout.log"), "one\none\n");
-    EXPECT_EQ(contents(second / "attempt_0" / rank / "stdout.log"), "two\ntwo\n");
+    EXPECT_EQ(read_file(first / "attempt_0" / rank / "stdout.log"), "one\none\n");
+    EXPECT_EQ(read_file(second / "attempt_0" / rank / "stdout.log"), "two\ntwo\n");
   }
-  EXPECT_EQ(contents(folder.path() + "/0"), "not dlrun's\n");
+  EXPECT_EQ(read_file(folder.path() + "/0"), "not dlrun's\n");
   EXPECT_EQ(fs::canonical(folder.path() + "/latest"), second);
 }
 
@@ -363,7 +360,7 @@ TEST(LogDir, KeepsWhatDlrunSays) {
                          "test $RANK = 0 && exec sleep 300; "
                          "echo '{\"message\": \"bad batch\"}' > $TORCHELASTIC_ERROR_FILE; exit 3"));
   EXPECT_EQ(run.wait(), 3);
-  EXPECT_THAT(contents(latest(folder, "node_0.log")), HasSubstr(": bad batch\n"));
+  EXPECT_THAT(read_file(latest(folder, "node_0.log")), HasSubstr(": bad batch\n"));
 }
 
 // --report-fd takes the page instead of stderr, for a program that has started dlrun.
@@ -384,7 +381,7 @@ TEST(Report, HasThePageThatTheLogHasToo) {
   end.reset();
   EXPECT_THAT(report.read_all(), testing::StartsWith("failed 1 3\nrank 1 "));
   EXPECT_EQ(run.err(), "");
-  EXPECT_THAT(contents(latest(folder, "node_0.log")), HasSubstr(" ended with exit code 3"));
+  EXPECT_THAT(read_file(latest(folder, "node_0.log")), HasSubstr(" ended with exit code 3"));
 }
 
 TEST(Report, ThatCannotBeWrittenLeavesThePageOnStderr) {
@@ -410,7 +407,7 @@ TEST(Report, OfWhichAFileTakesAPartIsOnStderrToo) {
   std::ofstream(folder.path() + "/report") << std::string(kBlock - 20, 'x');
   tests::Process run({"sh", "-c", line});
   EXPECT_EQ(run.wait(), 3);
-  EXPECT_THAT(contents(folder.path() + "/report"), testing::EndsWith("xfailed 0 3\nrank 0 (n"));
+  EXPECT_THAT(read_file(folder.path() + "/report"), testing::EndsWith("xfailed 0 3\nrank 0 (n"));
   EXPECT_THAT(run.err(), HasSubstr("dlrun: rank 0 "));
 }
 

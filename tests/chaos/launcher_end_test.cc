@@ -27,11 +27,8 @@ using Clock = std::chrono::steady_clock;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using tests::dlrun;
 
-std::vector<std::string> dlrun(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), tests::program("dlrun"));
-  return arguments;
-}
 std::vector<std::string> shell(int ranks, const std::string& script,
                                std::vector<std::string> options = {}) {
   options.insert(options.end(), {"--nproc-per-node", std::to_string(ranks), "sh", "-c", script});

@@ -14,6 +14,7 @@
 
 #include "tests/support/gate.h"
 #include "tests/support/process.h"
+#include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -22,16 +23,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
-
-std::vector<std::string> dlrun(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), tests::program("dlrun"));
-  return arguments;
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using tests::dlrun;
+using tests::read_file;
 
 TEST(Output, GoesWhereItCameFrom) {
   tests::Process job(dlrun({"--nproc-per-node", "2", "sh", "-c", "echo out; echo err >&2"}));
@@ -182,8 +175,8 @@ TEST(Output, LogDirKeepsEveryRanksBytes) {
   EXPECT_EQ(job.wait(), 0);
   for (const std::string rank : {"0", "1"}) {
     const std::string own = folder.path() + "/a/b/latest/attempt_0/" + rank;
-    EXPECT_EQ(contents(own + "/stdout.log"), "out " + rank + "\r\nx");
-    EXPECT_EQ(contents(own + "/stderr.log"), "err " + rank + "\n");
+    EXPECT_EQ(read_file(own + "/stdout.log"), "out " + rank + "\r\nx");
+    EXPECT_EQ(read_file(own + "/stderr.log"), "err " + rank + "\n");
   }
 }
 
@@ -217,11 +210,6 @@ TEST(Output, OfRanksThatFindsNoRoomEndsTheJobWithWhatTheSystemSays) {
   EXPECT_THAT(limited.err(), HasSubstr("dlrun: write to standard output: File too large\n"));
 }
 
-std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // What is said last has to come into a file, too, which a thread writes.
 TEST(Output, TheLastSentencesComeIntoAFileAndNoOtherStream) {
   const tests::TempDir folder;
@@ -232,14 +220,14 @@ TEST(Output, TheLastSentencesComeIntoAFileAndNoOtherStream) {
   EXPECT_EQ(job.wait(), 0);
   EXPECT_THAT(job.out(), testing::EndsWith("[rank 0] 30000\n"));
   EXPECT_THAT(job.out(), Not(HasSubstr("dlrun:")));
-  EXPECT_THAT(content_of(err), HasSubstr("dlrun: the logs of rank 0 in "));
-  EXPECT_THAT(content_of(err), testing::EndsWith(" are incomplete\n"));
+  EXPECT_THAT(read_file(err), HasSubstr("dlrun: the logs of rank 0 in "));
+  EXPECT_THAT(read_file(err), testing::EndsWith(" are incomplete\n"));
 
   tests::Process limited({"sh", "-c",
                           "ulimit -f 1; exec " + tests::program("dlrun") + " seq 1 2000 >" +
                               folder.path() + "/out 2>" + err});
   EXPECT_EQ(limited.wait(), 1);
-  EXPECT_THAT(content_of(err),
+  EXPECT_THAT(read_file(err),
               testing::EndsWith("dlrun: write to standard output: File too large\n"));
 }
 

@@ -10,6 +10,7 @@
 #include "tests/support/free_port.h"
 #include "tests/support/process.h"
 #include "tests/support/rank_input.h"
+#include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -18,6 +19,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using tests::read_file;
 
 std::vector<std::string> line_of(std::vector<std::string> options, const std::string& script) {
   options.insert(options.begin(), tests::program("dlrun"));
@@ -29,11 +31,6 @@ std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++found;
   return found;
-}
-
-std::string read(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // A dlrun of one of two nodes, which meet on loopback.
@@ -126,10 +123,10 @@ TEST(Restart, KeepsLogsOfEachAttemptAndWhatDlrunSaid) {
   EXPECT_EQ(job.wait(), 0) << job.err();
   const std::string run = folder.path() + "/latest/";
   for (const char* rank : {"0", "1"}) {
-    EXPECT_EQ(read(run + "attempt_1/" + rank + "/stdout.log"), "attempt 1\n");
+    EXPECT_EQ(read_file(run + "attempt_1/" + rank + "/stdout.log"), "attempt 1\n");
   }
   EXPECT_TRUE(std::filesystem::exists(run + "attempt_0/1/stdout.log"));
-  EXPECT_THAT(read(run + "node_0.log"), HasSubstr("restart 1 of 1: all ranks begin again\n"));
+  EXPECT_THAT(read_file(run + "node_0.log"), HasSubstr("restart 1 of 1: all ranks begin again\n"));
 }
 
 TEST(Restart, LeavesNeitherDescriptorsNorProcessesBehind) {
@@ -185,7 +182,7 @@ TEST(Restart, AnExampleGoesOnFromItsCheckpointAndEndsWithTheSameBits) {
   const auto broken = run("broken", {"--die-at", "25"});
   EXPECT_THAT(broken->err(), HasSubstr("restart 1 of 1"));
   EXPECT_THAT(broken->out(), HasSubstr("attempt begins at step 20\n"));
-  EXPECT_EQ(read(folder.path() + "/broken"), read(folder.path() + "/whole"));
+  EXPECT_EQ(read_file(folder.path() + "/broken"), read_file(folder.path() + "/whole"));
 }
 
 TEST(Restart, CtrlCEndsAJobThatWaitsToBeginAgain) {

@@ -18,6 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using tests::dlrun;
 
 // The signals whose default action ends a process, by signal(7), but for SIGKILL, which cannot be
 // caught. glibc hides two of the real-time ones.
@@ -29,10 +30,6 @@ std::vector<int> ending_signals() {
   return signals;
 }
 
-std::vector<std::string> dlrun(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), tests::program("dlrun"));
-  return arguments;
-}
 std::vector<std::string> shell(const std::string& script) {
   return dlrun({"sh", "-c", script});
 }

@@ -11,6 +11,7 @@
 
 #include "tests/support/gate.h"
 #include "tests/support/process.h"
+#include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl {
@@ -19,20 +20,16 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
+using tests::read_file;
 
 // dlrun with PYTHONUNBUFFERED absent from its own environment.
-std::vector<std::string> dlrun(int ranks, std::vector<std::string> arguments) {
+std::vector<std::string> dlrun_buffered(int ranks, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"env", "-u", "PYTHONUNBUFFERED", tests::program("dlrun"),
                                        "--nproc-per-node=" + std::to_string(ranks)});
   return arguments;
 }
-std::vector<std::string> shell(int ranks, const std::string& script) {
-  return dlrun(ranks, {"sh", "-c", script});
-}
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+std::vector<std::string> shell_buffered(int ranks, const std::string& script) {
+  return dlrun_buffered(ranks, {"sh", "-c", script});
 }
 
 std::string first_line_of_dlrun(const std::string& err) {
@@ -46,7 +43,7 @@ constexpr const char* kError =
     R"({"py_callstack": "Traceback (most recent call last):\n  in main\nValueError: bad batch\n"}}}')";
 
 TEST(Torch, FindsTorchrunsEnvironment) {
-  tests::Process job(dlrun(1, {"env"}));
+  tests::Process job(dlrun_buffered(1, {"env"}));
   EXPECT_EQ(job.wait(), 0);
   const std::string out = job.out();
   for (const char* name :
@@ -61,8 +58,8 @@ TEST(Torch, FindsTorchrunsEnvironment) {
 }
 
 TEST(Torch, TheErrorFilesMessageIsTheCauseAndComesFirst) {
-  tests::Process job(shell(2, std::string("test $RANK = 0 && exec sleep 300; printf %s ") + kError +
-                                  " > $TORCHELASTIC_ERROR_FILE; exit 1"));
+  tests::Process job(shell_buffered(2, std::string("test $RANK = 0 && exec sleep 300; printf %s ") +
+                                           kError + " > $TORCHELASTIC_ERROR_FILE; exit 1"));
   EXPECT_EQ(job.wait(), 1);
   EXPECT_THAT(first_line_of_dlrun(job.err()), HasSubstr("rank 1 (node 0"));
   EXPECT_THAT(first_line_of_dlrun(job.err()), HasSubstr(" s: ValueError: bad batch"));
@@ -73,35 +70,36 @@ TEST(Torch, TheErrorFilesMessageIsTheCauseAndComesFirst) {
 }
 
 TEST(Torch, AStackThatStandsOnStderrIsNotShownTwice) {
-  tests::Process job(shell(1, std::string("echo '[rank0]: ValueError: bad batch' >&2; printf %s ") +
-                                  kError + " > $TORCHELASTIC_ERROR_FILE; exit 1"));
+  tests::Process job(
+      shell_buffered(1, std::string("echo '[rank0]: ValueError: bad batch' >&2; printf %s ") +
+                            kError + " > $TORCHELASTIC_ERROR_FILE; exit 1"));
   EXPECT_EQ(job.wait(), 1);
   EXPECT_THAT(job.err(), HasSubstr("dlrun:     | [rank0]: ValueError: bad batch\n"));
   EXPECT_THAT(job.err(), Not(HasSubstr("error file")));
 }
 
 TEST(Torch, AnErrorFileOfAnotherShapeIsShownAsItIs) {
-  tests::Process job(shell(1, "echo 'out of memory' > $TORCHELASTIC_ERROR_FILE; exit 3"));
+  tests::Process job(shell_buffered(1, "echo 'out of memory' > $TORCHELASTIC_ERROR_FILE; exit 3"));
   EXPECT_EQ(job.wait(), 3);
   EXPECT_THAT(first_line_of_dlrun(job.err()), HasSubstr(" s: out of memory"));
 }
 
 TEST(Torch, TheLogDirectoryKeepsTheErrorFileOfTheRankThatFailedOnly) {
   const tests::TempDir folder;
-  tests::Process job(dlrun(2, {"--log-dir", folder.path(), "sh", "-c",
-                               "test $RANK = 0 && exec sleep 300; "
-                               "echo broken > $TORCHELASTIC_ERROR_FILE; exit 5"}));
+  tests::Process job(dlrun_buffered(2, {"--log-dir", folder.path(), "sh", "-c",
+                                        "test $RANK = 0 && exec sleep 300; "
+                                        "echo broken > $TORCHELASTIC_ERROR_FILE; exit 5"}));
   EXPECT_EQ(job.wait(), 5);
   const std::string logs = folder.path() + "/latest/attempt_0/";
   EXPECT_FALSE(std::filesystem::exists(logs + "0/error.json"));
-  EXPECT_EQ(contents(logs + "1/error.json"), "broken\n");
+  EXPECT_EQ(read_file(logs + "1/error.json"), "broken\n");
 }
 
 TEST(Torch, ARankThatSaysItLostAPeerIsNotTheCause) {
   // Rank 1 closes its connections, rank 0 dies of that, and only then rank 1 ends.
   const tests::TempDir folder;
   const tests::Gate gate;
-  tests::Process job(shell(
+  tests::Process job(shell_buffered(
       2, "cd " + folder.path() + "; echo $$ > $RANK; echo up $$; " + gate.wait() +
              "if test $RANK = 0; then"
              "  echo 'RuntimeError: Connection closed by peer [127.0.0.1]:13035' >&2; exit 1; fi;"
@@ -114,9 +112,9 @@ TEST(Torch, ARankThatSaysItLostAPeerIsNotTheCause) {
 }
 
 TEST(Torch, ALostPeerIsTheCauseWhereNobodyElseFails) {
-  tests::Process job(shell(2,
-                           "test $RANK = 1 && exec sleep 300;"
-                           "echo 'RuntimeError: Connection reset by peer' >&2; exit 4"));
+  tests::Process job(shell_buffered(2,
+                                    "test $RANK = 1 && exec sleep 300;"
+                                    "echo 'RuntimeError: Connection reset by peer' >&2; exit 4"));
   EXPECT_EQ(job.wait(), 4);
   EXPECT_THAT(first_line_of_dlrun(job.err()), HasSubstr("rank 0 (node 0"));
   EXPECT_THAT(job.err(), HasSubstr("it seems to have lost a peer"));
@@ -132,7 +130,7 @@ class Python : public testing::Test {
 TEST_F(Python, NoLineIsLate) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  tests::Process job(dlrun(1, {"python3", "-c", "print('ready'); input(); print('done')"}),
+  tests::Process job(dlrun_buffered(1, {"python3", "-c", "print('ready'); input(); print('done')"}),
                      {.stdin_fd = ends[0]});
   EXPECT_TRUE(job.wait_for_out("[rank 0] ready\n"));  // while it waits for input
   ASSERT_EQ(::write(ends[1], "\n", 1), 1);
@@ -143,10 +141,10 @@ TEST_F(Python, NoLineIsLate) {
 }
 
 TEST_F(Python, NoLineIsLostWhereARankLeavesWithoutGoodbye) {
-  tests::Process job(
-      dlrun(2, {"python3", "-c",
-                "import os\nfor i in range(500): print(f'line {i:03}')\n"
-                "print('no newline', end='')\nos._exit(7 if os.environ['RANK'] == '1' else 0)"}));
+  tests::Process job(dlrun_buffered(
+      2, {"python3", "-c",
+          "import os\nfor i in range(500): print(f'line {i:03}')\n"
+          "print('no newline', end='')\nos._exit(7 if os.environ['RANK'] == '1' else 0)"}));
   EXPECT_EQ(job.wait(), 7);
   EXPECT_THAT(job.out(), HasSubstr("[rank 1] line 499\n"));
   EXPECT_THAT(job.out(), HasSubstr("[rank 1] no newline\n"));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,23 @@ std::vector<T> values(const Tensor& t) {
     }
   });
   return result;
+}
+
+// Each element within `tolerance` of `expected`, relative to numbers above 1; NaN and infinities
+// are the same.
+inline void expect_near(const Tensor& got, const std::vector<double>& expected, double tolerance) {
+  const std::vector<double> numbers = values<double>(got);
+  ASSERT_EQ(numbers.size(), expected.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(numbers[i])) << "element " << i;
+    } else if (std::isinf(expected[i])) {
+      EXPECT_EQ(numbers[i], expected[i]) << "element " << i;
+    } else {
+      EXPECT_NEAR(numbers[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i])))
+          << "element " << i << " of " << got.sizes().str() << " " << name_of(got.dtype());
+    }
+  }
 }
 
 }  // namespace dl

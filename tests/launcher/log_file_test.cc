@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "launcher/output/log_folder.h"
+#include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {
@@ -17,11 +18,6 @@ namespace {
 
 UniqueFd opened(const std::string& path, int flags) {
   return UniqueFd(::open(path.c_str(), flags | O_CLOEXEC, 0600));
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Something that the disk's thread has under way until the test says so.
@@ -84,7 +80,7 @@ TEST_F(LogFileTest, IsWrittenInOrderAndReadBackWhereverItIs) {
   }
   EXPECT_EQ(read_all(log), wanted);
   run_until_idle();
-  EXPECT_EQ(text_of(path), wanted);
+  EXPECT_EQ(tests::read_file(path), wanted);
   EXPECT_EQ(read_all(log), wanted);
   EXPECT_EQ(log.unwritten(), 0U);
 }

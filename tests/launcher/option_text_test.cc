@@ -12,6 +12,7 @@
 #include "launcher/cli/completion.h"
 #include "launcher/cli/option_table.h"
 #include "tests/support/process.h"
+#include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace dl::launcher {
@@ -19,21 +20,17 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using tests::read_file;
 
 std::string path_of(const std::string& file) {
   const char* const root = std::getenv("DLRUN_TEST_SOURCE");
   return std::string(root == nullptr ? "." : root) + "/" + file;
 }
 
-std::string contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // The part of a file between two lines is `text`; DLRUN_TEST_REWRITE=1 makes it so.
 void expect_part(const std::string& file, const std::string& begin, const std::string& end,
                  const std::string& text) {
-  const std::string whole = contents_of(path_of(file));
+  const std::string whole = read_file(path_of(file));
   const std::size_t from = whole.find(begin) + begin.size();
   const std::size_t to = whole.find(end, from);
   ASSERT_NE(whole.find(begin), std::string::npos) << file << " has no line " << begin;

@@ -36,7 +36,7 @@ Options options(std::vector<std::string> arguments) {
   return std::get<Options>(parse_options(arguments));
 }
 
-std::string refusal(std::vector<std::string> arguments) {
+std::string plan_refusal(std::vector<std::string> arguments) {
   try {
     make_plan(options(std::move(arguments)), kMachine);
   } catch (const Error& error) {
@@ -89,21 +89,21 @@ TEST(Plan, EndpointsThatAreNoneAreQuotedBack) {
   for (const char* bad :
        {"head:", ":1", "head:0", "head:x", "head:70000", "fe80::1:29400", "[fe80::1:29400"}) {
     EXPECT_THAT(
-        refusal({"--nnodes=2", "--node-rank=0", std::string("--rdzv-endpoint=") + bad, "x"}),
+        plan_refusal({"--nnodes=2", "--node-rank=0", std::string("--rdzv-endpoint=") + bad, "x"}),
         AllOf(StartsWith("--rdzv-endpoint"), HasSubstr(bad)));
   }
 }
 
 TEST(Plan, RanksThatCannotBeCountedAreRefused) {
   EXPECT_EQ(
-      refusal({"--nnodes=1000000", "--node-rank=5", "--rdzv-endpoint=a:1", "--nproc-per-node=3000",
-               "x"}),
+      plan_refusal({"--nnodes=1000000", "--node-rank=5", "--rdzv-endpoint=a:1",
+                    "--nproc-per-node=3000", "x"}),
       "1000000 nodes (--nnodes) of 3000 ranks (--nproc-per-node) are more than 1000000 ranks");
 }
 
 TEST(Plan, JobsNamesCanBePrinted) {
-  EXPECT_THAT(refusal({"--rdzv-id=j\xff", "x"}), StartsWith("--rdzv-id"));
-  EXPECT_THAT(refusal({"--rdzv-id=two\nlines", "x"}), StartsWith("--rdzv-id"));
+  EXPECT_THAT(plan_refusal({"--rdzv-id=j\xff", "x"}), StartsWith("--rdzv-id"));
+  EXPECT_THAT(plan_refusal({"--rdzv-id=two\nlines", "x"}), StartsWith("--rdzv-id"));
 }
 
 TEST(Environment, IsTorchrunsContract) {
@@ -206,11 +206,11 @@ TEST(Environment, NamesTheInterfaceThatWasGiven) {
   const NodePlan plan = make_plan(options({"x"}), kMachine);
   EXPECT_THAT(rank_environment(plan, {}, plan.ranks[0], {}),
               Not(Contains(StartsWith("DLRUN_IFACE"))));
-  EXPECT_THAT(refusal({"--iface", "nosuch0", "x"}),
+  EXPECT_THAT(plan_refusal({"--iface", "nosuch0", "x"}),
               AllOf(StartsWith("--iface: 'nosuch0' is neither an address nor a network interface"),
                     HasSubstr("this host has: lo 127.0.0.1")));
   ::setenv("DLRUN_IFACE", "nosuch0", 1);
-  EXPECT_THAT(refusal({"x"}), StartsWith("DLRUN_IFACE: 'nosuch0' is neither an address nor "));
+  EXPECT_THAT(plan_refusal({"x"}), StartsWith("DLRUN_IFACE: 'nosuch0' is neither an address nor "));
   EXPECT_EQ(make_plan(options({"--iface", "lo", "x"}), kMachine).iface, "lo");
   ::unsetenv("DLRUN_IFACE");
 }

@@ -6,6 +6,7 @@
 
 #include "launcher/pmi/pmi_space.h"
 #include "launcher/pmi/which_mpi.h"
+#include "tests/support/read_file.h"
 
 namespace dl::launcher {
 namespace {
@@ -105,23 +106,18 @@ TEST(PmiSpace, ClosesTheConnectionOfARankThatSpeaksOtherwise) {
   EXPECT_NE(space.answer(0, "cmd=barrier_in").fault, "") << "twice in one barrier";
 }
 
-std::string contents_of(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 TEST(WhichMpi, ReadsTheLibrariesOfAProgram) {
-  const std::string self = contents_of("/proc/self/exe");
+  const std::string self = tests::read_file("/proc/self/exe");
   const std::vector<std::string_view> needed = needed_libraries(self);
   EXPECT_THAT(needed, ::testing::Contains("libc.so.6"));
   EXPECT_EQ(which_mpi("/proc/self/exe").kind, MpiKind::kNone);
   EXPECT_EQ(which_mpi("/there/is/none").kind, MpiKind::kNone);
   EXPECT_EQ(which_mpi("/proc").kind, MpiKind::kNone);
-  EXPECT_THAT(needed_libraries(contents_of(__FILE__)), IsEmpty());
+  EXPECT_THAT(needed_libraries(tests::read_file(__FILE__)), IsEmpty());
 }
 
 TEST(WhichMpi, SurvivesDamagedFiles) {
-  const std::string self = contents_of("/proc/self/exe");
+  const std::string self = tests::read_file("/proc/self/exe");
   for (std::size_t size = 0; size < 2048; size += 7) {
     needed_libraries(std::string_view(self).substr(0, size));
   }

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-std::vector<std::string> options(std::vector<std::string> words) {
+std::vector<std::string> options_of(std::vector<std::string> words) {
   std::vector<std::string> spelled;
   for (const Typed& typed : spell_out(words).options) {
     spelled.emplace_back(typed.row->name);
@@ -38,10 +38,10 @@ std::string spelling_refusal(const std::vector<std::string>& words) {
 
 TEST(Words, DashesAndUnderscoresAndBothFormsOfAValueAreTheSame) {
   for (const char* name : {"--nproc-per-node", "--nproc_per_node", "--nproc-per_node"}) {
-    EXPECT_THAT(options({name, "3", "x"}), ElementsAre("--nproc-per-node", "3"));
-    EXPECT_THAT(options({std::string(name) + "=3", "x"}), ElementsAre("--nproc-per-node", "3"));
+    EXPECT_THAT(options_of({name, "3", "x"}), ElementsAre("--nproc-per-node", "3"));
+    EXPECT_THAT(options_of({std::string(name) + "=3", "x"}), ElementsAre("--nproc-per-node", "3"));
   }
-  EXPECT_THAT(options({"--log_dir=a_b=c", "x"}), ElementsAre("--log-dir", "a_b=c"));
+  EXPECT_THAT(options_of({"--log_dir=a_b=c", "x"}), ElementsAre("--log-dir", "a_b=c"));
 }
 
 TEST(Words, EveryOptionOfTorchrunIsKnown) {
@@ -86,13 +86,13 @@ TEST(Words, EveryOptionOfTorchrunIsKnown) {
 }
 
 TEST(Words, AnAbbreviationIsTakenAsLongAsItIsClear) {
-  EXPECT_THAT(options({"--nproc=2", "x"}), ElementsAre("--nproc-per-node", "2"));
-  EXPECT_THAT(options({"--nproc_per", "2", "x"}), ElementsAre("--nproc-per-node", "2"));
-  EXPECT_THAT(options({"--stand", "x"}), ElementsAre("--standalone"));
-  EXPECT_THAT(options({"--dry", "x"}), ElementsAre("--dry-run"));
+  EXPECT_THAT(options_of({"--nproc=2", "x"}), ElementsAre("--nproc-per-node", "2"));
+  EXPECT_THAT(options_of({"--nproc_per", "2", "x"}), ElementsAre("--nproc-per-node", "2"));
+  EXPECT_THAT(options_of({"--stand", "x"}), ElementsAre("--standalone"));
+  EXPECT_THAT(options_of({"--dry", "x"}), ElementsAre("--dry-run"));
   // Clear to torchrun, whatever options of ours begin so.
-  EXPECT_THAT(options({"--no-p", "x"}), ElementsAre("--no-python"));
-  EXPECT_THAT(options({"--sh", "3", "x"}), ElementsAre("--shutdown-timeout", "3"));
+  EXPECT_THAT(options_of({"--no-p", "x"}), ElementsAre("--no-python"));
+  EXPECT_THAT(options_of({"--sh", "3", "x"}), ElementsAre("--shutdown-timeout", "3"));
   EXPECT_EQ(spelling_refusal({"--log", "x"}),
             "--log may be --log-dir, --log-line-prefix-template, --logs-specs; write more of it");
   EXPECT_EQ(spelling_refusal({"--g", "x"}),
@@ -103,15 +103,15 @@ TEST(Words, AnAbbreviationIsTakenAsLongAsItIsClear) {
 }
 
 TEST(Words, LettersAreTorchrunsThenMpiruns) {
-  EXPECT_THAT(options({"-t", "3", "x"}), ElementsAre("--tee", "3"));
-  EXPECT_THAT(options({"-t3", "x"}), ElementsAre("--tee", "3"));
-  EXPECT_THAT(options({"-t=3", "x"}), ElementsAre("--tee", "3"));
-  EXPECT_THAT(options({"-r0:1,1:2", "x"}), ElementsAre("--redirects", "0:1,1:2"));
-  EXPECT_THAT(options({"-mt", "1", "pkg"}), ElementsAre("--module", "--tee", "1"));
-  EXPECT_THAT(options({"-n4", "-H", "a:4", "-v", "x"}),
+  EXPECT_THAT(options_of({"-t", "3", "x"}), ElementsAre("--tee", "3"));
+  EXPECT_THAT(options_of({"-t3", "x"}), ElementsAre("--tee", "3"));
+  EXPECT_THAT(options_of({"-t=3", "x"}), ElementsAre("--tee", "3"));
+  EXPECT_THAT(options_of({"-r0:1,1:2", "x"}), ElementsAre("--redirects", "0:1,1:2"));
+  EXPECT_THAT(options_of({"-mt", "1", "pkg"}), ElementsAre("--module", "--tee", "1"));
+  EXPECT_THAT(options_of({"-n4", "-H", "a:4", "-v", "x"}),
               ElementsAre("--np", "4", "--hosts", "a:4", "--verbose"));
-  EXPECT_THAT(options({"-np", "4", "--np", "5", "x"}), ElementsAre("--np", "4", "--np", "5"));
-  EXPECT_THAT(options({"-x", "A=b=c", "-xB", "x"}), ElementsAre("-x", "A=b=c", "-x", "B"));
+  EXPECT_THAT(options_of({"-np", "4", "--np", "5", "x"}), ElementsAre("--np", "4", "--np", "5"));
+  EXPECT_THAT(options_of({"-x", "A=b=c", "-xB", "x"}), ElementsAre("-x", "A=b=c", "-x", "B"));
   EXPECT_EQ(spelling_refusal({"-z", "x"}), "there is no option -z; `dlrun --help` lists them all");
   EXPECT_EQ(spelling_refusal({"-m=1", "x"}), "--module takes no value");
 }
@@ -130,9 +130,9 @@ TEST(Words, AValueIsNeverAnOptionByAccident) {
   EXPECT_EQ(spelling_refusal({"--log-dir", "--tee", "3", "x"}),
             "--log-dir needs a value, DIR, and `--tee` looks like an option; if it is the value, "
             "write `--log-dir=--tee`");
-  EXPECT_THAT(options({"--log-dir=--tee", "x"}), ElementsAre("--log-dir", "--tee"));
-  EXPECT_THAT(options({"--np", "-1", "x"}), ElementsAre("--np", "-1"));
-  EXPECT_THAT(options({"--log-line-prefix-template", "- ${rank}", "x"}),
+  EXPECT_THAT(options_of({"--log-dir=--tee", "x"}), ElementsAre("--log-dir", "--tee"));
+  EXPECT_THAT(options_of({"--np", "-1", "x"}), ElementsAre("--np", "-1"));
+  EXPECT_THAT(options_of({"--log-line-prefix-template", "- ${rank}", "x"}),
               ElementsAre("--log-line-prefix-template", "- ${rank}"));
   EXPECT_EQ(spelling_refusal({"--nproc-per-node"}),
             "--nproc-per-node needs a value: N|gpu|cpu|auto");

@@ -80,12 +80,12 @@ Operation spoiled_all_reduce() {
   return operation;
 }
 
-struct Outcome {
+struct Ending {
   int code;
   std::string text;
 };
 
-Outcome run_with(const Operation& operation, std::unique_ptr<Report> (*make)(std::FILE*)) {
+Ending run_with(const Operation& operation, std::unique_ptr<Report> (*make)(std::FILE*)) {
   const Ref<ProcessGroup> group = make_solo_group();
   Options options;
   options.operation = &operation;
@@ -101,14 +101,14 @@ Outcome run_with(const Operation& operation, std::unique_ptr<Report> (*make)(std
 
 TEST(BenchRun, AWrongElementMeansNoBandwidthAndExitCodeOne) {
   const Operation spoiled = spoiled_all_reduce();
-  const Outcome table = run_with(spoiled, make_table);
+  const Ending table = run_with(spoiled, make_table);
   EXPECT_EQ(table.code, 1);
   // One element in each of five iterations, out of place and in place.
   EXPECT_NE(table.text.find("       -       -       5 "), std::string::npos) << table.text;
   EXPECT_NE(table.text.find("# Out of bounds values : 10 FAILED\n"), std::string::npos);
   EXPECT_NE(table.text.find("# Avg bus bandwidth    : - (results were wrong)\n"),
             std::string::npos);
-  const Outcome objects = run_with(spoiled, make_json_lines);
+  const Ending objects = run_with(spoiled, make_json_lines);
   EXPECT_EQ(objects.code, 1);
   EXPECT_NE(objects.text.find("\"algbw\": null, \"busbw\": null,"), std::string::npos)
       << objects.text;
@@ -124,15 +124,15 @@ TEST(BenchRun, AnOldResultIsNotTakenForANewOne) {
     return calls++ == 0 ? find_operation("all_gather")->start(group, c) : group.barrier();
   };
   calls = 0;
-  const Outcome objects = run_with(lazy, make_json_lines);
+  const Ending objects = run_with(lazy, make_json_lines);
   EXPECT_EQ(objects.code, 1);
   // All 256 elements in four of five iterations.
   EXPECT_NE(objects.text.find("\"wrong\": 1024}\n"), std::string::npos) << objects.text;
 }
 
 // One rank with a GPU and an NCCL that are made for tests, or with the GPU alone.
-Outcome run_on_gpu(const Operation& operation, bool over_nccl,
-                   std::unique_ptr<Report> (*make)(std::FILE*), bool bare = false) {
+Ending run_on_gpu(const Operation& operation, bool over_nccl,
+                  std::unique_ptr<Report> (*make)(std::FILE*), bool bare = false) {
   const nccl::Module table = testing::FakeNccl::table();  // outlives what `fake` waits for
   testing::FakeNccl fake;
   const Ref<ProcessGroup> group = make_device_group(
@@ -164,7 +164,7 @@ Outcome run_on_gpu(const Operation& operation, bool over_nccl,
 
 TEST(BenchOnGpu, SaysOverWhatItWentAndTimesBareNcclBesideIt) {
   const Operation& all_reduce = *find_operation("all_reduce");
-  const Outcome objects = run_on_gpu(all_reduce, true, make_json_lines, true);
+  const Ending objects = run_on_gpu(all_reduce, true, make_json_lines, true);
   EXPECT_EQ(objects.code, 0);
   for (const char* part :
        {R"("backend": "nccl", "algorithm": "nccl")", R"("in_place": true)", R"("device": "cuda")",
@@ -173,7 +173,7 @@ TEST(BenchOnGpu, SaysOverWhatItWentAndTimesBareNcclBesideIt) {
     EXPECT_NE(objects.text.find(part), std::string::npos) << part << "\n" << objects.text;
   }
   EXPECT_EQ(objects.text.find("\"host_us\": null"), std::string::npos) << objects.text;
-  const Outcome table = run_on_gpu(all_reduce, true, make_table, true);
+  const Ending table = run_on_gpu(all_reduce, true, make_table, true);
   for (const char* part : {" device  3 [GPU-3] Fake\n", ", NCCL 2.28.9", "by events of the stream",
                            "     host  op_bare  ip_bare  algorithm\n"}) {
     EXPECT_NE(table.text.find(part), std::string::npos) << part << "\n" << table.text;
@@ -183,13 +183,13 @@ TEST(BenchOnGpu, SaysOverWhatItWentAndTimesBareNcclBesideIt) {
 TEST(BenchOnGpu, EveryOperationIsRightThroughTheHostAndNothingIsTakenForAResult) {
   for (const Operation& each : operations()) {
     if (each.bare || each.name == "sendrecv") continue;  // with whom?
-    const Outcome objects = run_on_gpu(each, false, make_json_lines);
+    const Ending objects = run_on_gpu(each, false, make_json_lines);
     EXPECT_EQ(objects.code, 0) << each.name << ": " << objects.text;
     EXPECT_NE(objects.text.find("\"backend\": \"staged\""), std::string::npos) << objects.text;
   }
   Operation idle = *find_operation("all_reduce");
   idle.start = [](ProcessGroup& group, const Call&) { return group.barrier(); };
-  const Outcome objects = run_on_gpu(idle, false, make_json_lines);
+  const Ending objects = run_on_gpu(idle, false, make_json_lines);
   EXPECT_EQ(objects.code, 1);
   // Out of place all 256 elements of both slots in each of five iterations.
   EXPECT_NE(objects.text.find("\"wrong\": 2560}\n"), std::string::npos) << objects.text;

@@ -55,12 +55,8 @@ void expect_close(const Tensor& got, const Tensor& wanted, double tolerance) {
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << "at " << i;
 }
 
-double tolerance(DType dtype) {
-  return dtype == DType::kF32 ? 1e-5 : 1e-13;
-}
-
-class Conv2dOp : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, Conv2dOp, testing::Values(DType::kF32, DType::kF64));
+class Conv2dOp : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, Conv2dOp, ::testing::Values(DType::kF32, DType::kF64));
 
 TEST_P(Conv2dOp, EqualsTheDefinitionForAnyLayout) {
   for (const std::int64_t channels : {1, 3, 8}) {
@@ -173,8 +169,8 @@ TEST(Conv2dOpErrors, SayWhatCameAndWhatWasWanted) {
       "with padding (0, 0)");
 }
 
-class MaxPool2dOp : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, MaxPool2dOp, testing::Values(DType::kF32, DType::kF64));
+class MaxPool2dOp : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, MaxPool2dOp, ::testing::Values(DType::kF32, DType::kF64));
 
 TEST_P(MaxPool2dOp, EqualsTheDefinitionForAnyLayout) {
   const Tensor x = random_tensor({2, 5, 7, 8}, GetParam());

@@ -16,7 +16,7 @@ namespace dl::testing {
 namespace {
 
 using naive::Number;
-using Numbers = std::vector<Number>;
+using Elements = std::vector<Number>;
 
 constexpr DType kAll[kDTypeCount] = {
     DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kI8,  DType::kU8,  DType::kI16,
@@ -160,12 +160,12 @@ std::vector<Operands> operands_of(DType a, DType b, Device device) {
 }
 
 // The first element that differs, as text; empty where there is none.
-std::string difference(const Tensor& got, const Numbers& wanted, DType dtype, const Shape& shape) {
+std::string difference(const Tensor& got, const Elements& wanted, DType dtype, const Shape& shape) {
   if (got.dtype() != dtype) {
     return "is " + std::string(name_of(got.dtype())) + ", wanted " + std::string(name_of(dtype));
   }
   if (got.sizes() != shape) return "has shape " + got.sizes().str() + ", wanted " + shape.str();
-  const Numbers numbers = naive::elements(got);
+  const Elements numbers = naive::elements(got);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (naive::same(numbers[i], wanted[i])) continue;
     return "element " + std::to_string(i) + " of " + shape.str() + " is " +
@@ -178,8 +178,8 @@ Shape shape_of_both(const Tensor& a, const Tensor& b) {
   return broadcast_shapes(a.sizes(), b.sizes(), "test");
 }
 
-Numbers converted(const Tensor& tensor, const Shape& shape, DType dtype) {
-  Numbers result = naive::elements(tensor.expand(shape));
+Elements converted(const Tensor& tensor, const Shape& shape, DType dtype) {
+  Elements result = naive::elements(tensor.expand(shape));
   for (Number& x : result) x = naive::converted(x, dtype);
   return result;
 }
@@ -204,8 +204,8 @@ void check_pair(const SweptCase& c, const Operands& in, std::optional<DType> com
     const Tensor got = c.apply(in.a, in.b);
     if (!dtype) return "";
     const Shape shape = shape_of_both(in.a, in.b);
-    Numbers wanted = converted(in.a, shape, *dtype);
-    const Numbers b = converted(in.b, shape, *dtype);
+    Elements wanted = converted(in.a, shape, *dtype);
+    const Elements b = converted(in.b, shape, *dtype);
     for (std::size_t i = 0; i < b.size(); ++i) {
       wanted[i] = naive::apply(c.op, wanted[i], b[i], *dtype);
     }
@@ -261,7 +261,7 @@ void sweep_tensors_and_numbers(Device device) {
         expect_right(what, !dtype, [&]() -> std::string {
           const Tensor got = c.apply_number(x, given.scalar);
           if (!dtype) return "";
-          Numbers wanted = converted(x, x.sizes(), *dtype);
+          Elements wanted = converted(x, x.sizes(), *dtype);
           const Number y = naive::converted(given.number, *dtype);
           for (Number& element : wanted) element = naive::apply(c.op, element, y, *dtype);
           return difference(got, wanted, compares(c.op) ? DType::kBool : *dtype, x.sizes());
@@ -304,8 +304,8 @@ void sweep_in_place(Device device) {
             Tensor self = in.a.clone();
             operation.apply(self, in.b);
             if (!dtype) return "";
-            Numbers wanted = converted(in.a, shape, *dtype);
-            const Numbers other = converted(in.b, shape, *dtype);
+            Elements wanted = converted(in.a, shape, *dtype);
+            const Elements other = converted(in.b, shape, *dtype);
             for (std::size_t i = 0; i < other.size(); ++i) {
               // Doubled, halved or negated exactly: only the sum is rounded.
               const Number operand{
@@ -327,9 +327,9 @@ void sweep_functions_of_one_tensor(Device device) {
   for (const DType dtype : kAll) {
     for (const Operands& in : operands_of(dtype, dtype, device)) {
       const std::string what = std::string(name_of(dtype)) + ", " + in.what;
-      const Numbers x = naive::elements(in.a);
+      const Elements x = naive::elements(in.a);
       expect_right("neg of " + what, dtype == DType::kBool, [&] {
-        Numbers wanted = x;
+        Elements wanted = x;
         for (Number& y : wanted) {
           y = naive::converted(y.is_floating ? naive::real(-y.real) : naive::whole(-y.whole),
                                dtype);
@@ -337,7 +337,7 @@ void sweep_functions_of_one_tensor(Device device) {
         return difference(neg(in.a), wanted, dtype, in.a.sizes());
       });
       expect_right("relu of " + what, dtype == DType::kBool, [&] {
-        Numbers wanted = x;
+        Elements wanted = x;
         for (Number& y : wanted) {
           if (y.real < 0) y.real = 0;
           if (y.whole < 0) y.whole = 0;
@@ -350,7 +350,7 @@ void sweep_functions_of_one_tensor(Device device) {
         Tensor filled = in.a.clone();
         filled.fill_(1);
         const Number one = is_floating(dtype) ? naive::real(1) : naive::whole(1);
-        return difference(filled, Numbers(x.size(), one), dtype, in.a.sizes());
+        return difference(filled, Elements(x.size(), one), dtype, in.a.sizes());
       });
     }
   }
@@ -366,7 +366,7 @@ void sweep_conversions(Device device) {
                              : in.a;
         const std::string what =
             std::string(name_of(from)) + " to " + std::string(name_of(to)) + ", " + in.what;
-        const Numbers wanted = converted(x, x.sizes(), to);
+        const Elements wanted = converted(x, x.sizes(), to);
         expect_right(what, false, [&] { return difference(x.to(to), wanted, to, x.sizes()); });
         if (shape_of_both(x, in.b) != in.b.sizes()) continue;
         expect_right("copy_ of " + what, false, [&] {
@@ -383,10 +383,10 @@ namespace {
 
 // Over dimension `dim` of a matrix.
 struct Reduced {
-  Numbers sums;
-  Numbers means;
-  Numbers largest;
-  Numbers places;
+  Elements sums;
+  Elements means;
+  Elements largest;
+  Elements places;
 };
 
 bool beats(const Number& a, const Number& b) {
@@ -400,7 +400,7 @@ Reduced reduced(const Tensor& matrix, std::int64_t dim) {
   const Tensor lines = dim == 1 ? matrix : matrix.t();
   const auto rows = static_cast<std::size_t>(lines.size(0));
   const auto columns = static_cast<std::size_t>(lines.size(1));
-  const Numbers x = naive::elements(lines);
+  const Elements x = naive::elements(lines);
   Reduced result;
   for (std::size_t i = 0; i < rows; ++i) {
     Number total = floats ? naive::real(0) : naive::whole(0);

@@ -50,21 +50,6 @@ Numbers broadcast_values(const Tensor& tensor, const Shape& shape) {
   return values<double>(tensor.expand(shape));
 }
 
-void expect_near(const Tensor& got, const Numbers& expected, double tolerance) {
-  const Numbers numbers = values<double>(got);
-  ASSERT_EQ(numbers.size(), expected.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (std::isnan(expected[i])) {
-      EXPECT_TRUE(std::isnan(numbers[i])) << "element " << i;
-    } else if (std::isinf(expected[i])) {
-      EXPECT_EQ(numbers[i], expected[i]) << "element " << i;
-    } else {
-      EXPECT_NEAR(numbers[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i])))
-          << "element " << i << " of " << got.sizes().str() << " " << name_of(got.dtype());
-    }
-  }
-}
-
 struct BinaryCase {
   const char* name;
   std::function<Tensor(const Tensor&, const Tensor&)> apply;

@@ -68,7 +68,7 @@ const Exact kExact[] = {
     {UnaryFn::kGelu, [](double x) { return x * std::erfc(-x * M_SQRT1_2) / 2; }, 3.0, 0x1p-24},
 };
 
-void check(const Exact& exact, const std::vector<float>& x, const std::string& target) {
+void expect_exact(const Exact& exact, const std::vector<float>& x, const std::string& target) {
   const Tensor in = tensor(x);
   const std::vector<float> got = values<float>(unary(exact.fn, in, {}));
   const std::string what = std::string(facts(exact.fn).name) + " on " + target;
@@ -105,7 +105,7 @@ TEST(Exactness, OfVectorsOfEachInstructionSet) {
   for (std::int64_t left = supported & HWY_TARGETS; left != 0; left &= left - 1) {
     const std::int64_t target = left & -left;
     hwy::GetChosenTarget().Update(target);
-    for (const Exact& exact : kExact) check(exact, x, hwy::TargetName(target));
+    for (const Exact& exact : kExact) expect_exact(exact, x, hwy::TargetName(target));
   }
   hwy::GetChosenTarget().Update(supported);
 }

@@ -24,17 +24,13 @@ void expect_close(const Tensor& got, const std::vector<double>& wanted, double t
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], wanted[i], tolerance) << "at " << i;
 }
 
-double tolerance(DType dtype) {
-  return dtype == DType::kF32 ? 1e-5 : 1e-13;
-}
-
 Tensor activated(const Tensor& x, Activation activation) {
   if (activation == Activation::kRelu) return relu(x);
   return activation == Activation::kGeluTanh ? gelu(x, GeluForm::kTanh) : x;
 }
 
-class ProductOf : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, ProductOf, testing::Values(DType::kF32, DType::kF64));
+class ProductOf : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, ProductOf, ::testing::Values(DType::kF32, DType::kF64));
 
 // [n, k] x [k, m], by the definition.
 std::vector<double> naive(const Tensor& a, const Tensor& b) {
@@ -142,7 +138,7 @@ TEST_P(ProductOf, LinearGradientsEqualThoseOfMatmulAndAdd) {
 
 // Two layers, of which the second's backward computes the first's activation gradient where nobody
 // sees the difference.
-class LinearChain : public testing::TestWithParam<Activation> {
+class LinearChain : public ::testing::TestWithParam<Activation> {
  protected:
   using Between = std::function<Tensor(const Tensor&)>;
 
@@ -171,7 +167,7 @@ class LinearChain : public testing::TestWithParam<Activation> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Activations, LinearChain,
-                         testing::Values(Activation::kRelu, Activation::kGeluTanh));
+                         ::testing::Values(Activation::kRelu, Activation::kGeluTanh));
 
 TEST_P(LinearChain, HasTheBitsOfSeparateOperations) {
   expect_same_bits([](const Tensor& h) { return h; });

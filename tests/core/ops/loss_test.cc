@@ -12,8 +12,8 @@
 namespace dl {
 namespace {
 
-class LossOf : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(DTypes, LossOf, testing::Values(DType::kF32, DType::kF64));
+class LossOf : public ::testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(DTypes, LossOf, ::testing::Values(DType::kF32, DType::kF64));
 
 TEST_P(LossOf, CrossEntropyEqualsTheDefinition) {
   const Tensor logits = random_tensor({4, 3}, GetParam());

@@ -22,4 +22,9 @@ inline Tensor strided_copy(const Tensor& t) {
   return result;
 }
 
+// What a sum of some tens of such values may be off by.
+inline double tolerance(DType dtype) {
+  return dtype == DType::kF32 ? 1e-5 : 1e-13;
+}
+
 }  // namespace dl

@@ -19,7 +19,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-Tensor spread(const Shape& shape, DType dtype = DType::kF32) {
+Tensor eighths(const Shape& shape, DType dtype = DType::kF32) {
   const std::int64_t count = element_count(shape, "test");
   std::vector<double> numbers;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -42,30 +42,21 @@ Numbers naive_sum(const Tensor& x, std::int64_t dim) {
   return values<double>(tensor(sums, {.dtype = DType::kF64}).view(kept).transpose(dim, -1));
 }
 
-void expect_near(const Tensor& got, const Numbers& expected, double tolerance) {
-  const Numbers numbers = values<double>(got);
-  ASSERT_EQ(numbers.size(), expected.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    EXPECT_NEAR(numbers[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i])))
-        << "element " << i << " of " << got.sizes().str();
-  }
-}
-
 TEST(Sum, OverEachDimensionOfOddShapes) {
   for (const Shape& shape : {Shape{5}, Shape{3, 7}, Shape{2, 130, 3}, Shape{2, 3, 4, 5},
                              Shape{70, 1, 9}, Shape{0, 3}, Shape{3, 0}, Shape{1, 1}}) {
-    const Tensor x = spread(shape);
+    const Tensor x = eighths(shape);
     for (std::int64_t dim = 0; dim < x.dim(); ++dim) {
       SCOPED_TRACE(shape.str() + " over " + std::to_string(dim));
       expect_near(sum(x, {dim}), naive_sum(x, dim), 1e-6);
       expect_near(sum(x.transpose(0, -1), {dim}), naive_sum(x.transpose(0, -1), dim), 1e-6);
     }
   }
-  const Tensor wide = spread({2, 3, 8, 5});
+  const Tensor wide = eighths({2, 3, 8, 5});
   expect_near(sum(wide.contiguous(MemoryFormat::kChannelsLast), {0, 2, 3}),
               values<double>(sum(wide, {0, 2, 3})), 1e-6);
   expect_near(sum(wide.slice(3, 0, 5, 2), {1}), naive_sum(wide.slice(3, 0, 5, 2), 1), 1e-6);
-  expect_near(sum(spread({1}).expand({4}).view({2, 2})), {4 * spread({1}).item<double>()}, 0);
+  expect_near(sum(eighths({1}).expand({4}).view({2, 2})), {4 * eighths({1}).item<double>()}, 0);
 }
 
 TEST(Mean, DividesOnce) {
@@ -181,7 +172,7 @@ TEST(Max, OfAllSharesItsGradientAmongEqualElements) {
 TEST(Softmax, SumsToOneAndItsLogarithmAgrees) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
     const double tolerance = dtype == DType::kF32 ? 1e-6 : dtype == DType::kF64 ? 1e-14 : 0.02;
-    const Tensor x = spread({3, 5, 4}, dtype);
+    const Tensor x = eighths({3, 5, 4}, dtype);
     for (const std::int64_t dim : {0, 1, 2}) {
       const Tensor y = softmax(x, dim).to(DType::kF64);
       const Tensor total = sum(y, {dim});

@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "tests/nn/data/numbers.h"
-#include "tests/parity/arrays.h"
+#include "tests/nn/data/torch_indices.h"
 
 namespace dl::data {
 namespace {
@@ -15,12 +15,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-using Indices = std::vector<std::int64_t>;
-
-Indices wanted(const std::string& name) {
-  static const parity::Arrays arrays("samplers");
-  return arrays.get<std::int64_t>(name);
-}
 
 // The target of each sample: ten times its number in Numbers.
 Indices targets(const Dataset& dataset) {
@@ -79,10 +73,10 @@ TEST(RandomSplit, HasPyTorchsIndices) {
   const std::vector<Subset> shares = random_split(dataset, {0.5, 0.3, 0.2}, generator);
   ASSERT_EQ(shares.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(shares[i].indices(), wanted("split_shares_" + std::to_string(i)));
+    EXPECT_EQ(shares[i].indices(), torch_indices("split_shares_" + std::to_string(i)));
   }
   const std::vector<Subset> numbers = random_split(dataset, {100, 3}, generator);
-  EXPECT_EQ(numbers[1].indices(), wanted("split_numbers_1"));
+  EXPECT_EQ(numbers[1].indices(), torch_indices("split_numbers_1"));
 }
 
 TEST(RandomSplit, RefusesPartsThatAreNotTheWhole) {

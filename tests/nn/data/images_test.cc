@@ -18,7 +18,7 @@ IdxArray u8(std::vector<std::int64_t> shape, Bytes bytes) {
   return {.dtype = DType::kU8, .shape = std::move(shape), .bytes = std::move(bytes)};
 }
 
-void expect_refused(const IdxArray& images, const IdxArray& labels, const std::string& text) {
+void expect_not_joined(const IdxArray& images, const IdxArray& labels, const std::string& text) {
   EXPECT_THAT([&] { join_mnist(images, "i", labels, "l"); }, ThrowsMessage<Error>(text));
 }
 
@@ -34,13 +34,13 @@ TEST(Mnist, JoinsImagesAndLabels) {
 
 TEST(Mnist, RefusesFilesThatDoNotBelongTogether) {
   const IdxArray images = u8({2, 1, 1}, bytes_of({1, 2}));
-  expect_refused(images, u8({1}, bytes_of({1})), "i holds 2 images, l holds 1 labels");
-  expect_refused(images, u8({2}, bytes_of({1, 10})), "l: sample 1 has label 10, wanted 0 to 9");
-  expect_refused(u8({2}, bytes_of({1, 2})), u8({2}, bytes_of({1, 2})),
-                 "i holds uint8 [2], wanted images uint8 [count, height, width]");
-  expect_refused(images, images, "l holds uint8 [2, 1, 1], wanted labels uint8 [count]");
-  expect_refused(u8({2, 0, 5}, {}), u8({2}, bytes_of({1, 2})),
-                 "i holds uint8 [2, 0, 5], wanted images uint8 [count, height, width]");
+  expect_not_joined(images, u8({1}, bytes_of({1})), "i holds 2 images, l holds 1 labels");
+  expect_not_joined(images, u8({2}, bytes_of({1, 10})), "l: sample 1 has label 10, wanted 0 to 9");
+  expect_not_joined(u8({2}, bytes_of({1, 2})), u8({2}, bytes_of({1, 2})),
+                    "i holds uint8 [2], wanted images uint8 [count, height, width]");
+  expect_not_joined(images, images, "l holds uint8 [2, 1, 1], wanted labels uint8 [count]");
+  expect_not_joined(u8({2, 0, 5}, {}), u8({2}, bytes_of({1, 2})),
+                    "i holds uint8 [2, 0, 5], wanted images uint8 [count, height, width]");
 }
 
 TEST(Mnist, ReadsTheDigitsThatComeWithDlrun) {

@@ -8,19 +8,13 @@
 #include <map>
 
 #include "core/base/error.h"
-#include "tests/parity/arrays.h"
+#include "tests/nn/data/torch_indices.h"
 
 namespace dl::data {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Indices = std::vector<std::int64_t>;
-
-Indices wanted(const std::string& name) {
-  static const parity::Arrays arrays("samplers");
-  return arrays.get<std::int64_t>(name);
-}
 
 TEST(SequentialSampler, CountsUp) {
   EXPECT_THAT(SequentialSampler(4).indices(), ElementsAre(0, 1, 2, 3));
@@ -33,7 +27,7 @@ TEST(RandomSampler, HasPyTorchsOrder) {
     RandomSampler sampler(n, {.num_samples = samples, .generator = &generator});
     EXPECT_EQ(sampler.size(), samples);
     EXPECT_EQ(sampler.indices(),
-              wanted("random_" + std::to_string(n) + "_" + std::to_string(samples)));
+              torch_indices("random_" + std::to_string(n) + "_" + std::to_string(samples)));
   }
 }
 
@@ -43,13 +37,13 @@ TEST(RandomSampler, LeavesTheGeneratorWherePyTorchLeavesIt) {
   Indices both = sampler.indices();
   const Indices second = sampler.indices();
   both.insert(both.end(), second.begin(), second.end());
-  EXPECT_EQ(both, wanted("random_twice"));
+  EXPECT_EQ(both, torch_indices("random_twice"));
 }
 
 TEST(RandomSampler, DrawsWithReplacement) {
   Generator generator(5);
   RandomSampler sampler(10, {.replacement = true, .num_samples = 70, .generator = &generator});
-  EXPECT_EQ(sampler.indices(), wanted("random_replacement"));
+  EXPECT_EQ(sampler.indices(), torch_indices("random_replacement"));
 }
 
 TEST(RandomSampler, SeedsItselfFromTheDefaultGenerator) {
@@ -58,7 +52,7 @@ TEST(RandomSampler, SeedsItselfFromTheDefaultGenerator) {
   Indices both = sampler.indices();
   const Indices second = sampler.indices();
   both.insert(both.end(), second.begin(), second.end());
-  EXPECT_EQ(both, wanted("random_default_generator"));
+  EXPECT_EQ(both, torch_indices("random_default_generator"));
 }
 
 TEST(RandomSampler, RefusesToDrawFromNothing) {
@@ -73,8 +67,8 @@ TEST(WeightedRandomSampler, HasPyTorchsOrderWithReplacement) {
   Generator generator(5);
   WeightedRandomSampler sampler({0.1, 5, 0, 2.5, 0.7}, 60, {.generator = &generator});
   EXPECT_EQ(sampler.size(), 60);
-  EXPECT_EQ(sampler.indices(), wanted("weighted"));
-  EXPECT_EQ(sampler.indices(), wanted("weighted_again"));
+  EXPECT_EQ(sampler.indices(), torch_indices("weighted"));
+  EXPECT_EQ(sampler.indices(), torch_indices("weighted_again"));
 }
 
 // Among 20,000 draws of 2 of 3, each pair comes as often as drawing one after the other says.
@@ -119,7 +113,7 @@ TEST(DistributedSampler, HasPyTorchsIndicesOnEveryRank) {
           const std::string name = "distributed_" + std::to_string(n) + "_" +
                                    std::to_string(ranks) + "_" + std::to_string(rank) +
                                    (drop ? "_drop_" : "_pad_") + std::to_string(epoch);
-          EXPECT_EQ(got, wanted(name)) << name;
+          EXPECT_EQ(got, torch_indices(name)) << name;
           EXPECT_EQ(sampler.size(), static_cast<std::int64_t>(got.size()));
         }
       }
@@ -130,7 +124,7 @@ TEST(DistributedSampler, HasPyTorchsIndicesOnEveryRank) {
 TEST(DistributedSampler, KeepsTheOrderWithoutShuffling) {
   for (int rank = 0; rank < 4; ++rank) {
     DistributedSampler sampler(11, {.num_replicas = 4, .rank = rank, .shuffle = false});
-    EXPECT_EQ(sampler.indices(), wanted("ordered_11_4_" + std::to_string(rank)));
+    EXPECT_EQ(sampler.indices(), torch_indices("ordered_11_4_" + std::to_string(rank)));
   }
 }
 

@@ -28,7 +28,7 @@ const parity::Arrays& torchvision() {
   return arrays;
 }
 
-Tensor wanted(const std::string& name) {
+Tensor torchvisions(const std::string& name) {
   std::vector<std::int64_t> shape(torchvision().shape(name).begin(),
                                   torchvision().shape(name).end());
   const bool bytes = torchvision().dtype(name) == "U8";
@@ -59,29 +59,29 @@ Difference difference(const Tensor& got, const Tensor& want) {
 }
 
 void expect_near(const Tensor& got, const std::string& name, double tolerance = 1e-5) {
-  EXPECT_LE(difference(got, wanted(name)).largest, tolerance) << name;
+  EXPECT_LE(difference(got, torchvisions(name)).largest, tolerance) << name;
 }
 
 void expect_rotated(const Tensor& got, const std::string& name) {
-  EXPECT_EQ(difference(got, wanted(name)).share, 0) << name;
+  EXPECT_EQ(difference(got, torchvisions(name)).share, 0) << name;
 }
 
 TEST(Resize, AgreesWithTorchvisions) {
-  const Tensor image = wanted("image");
+  const Tensor image = torchvisions("image");
   expect_near(Resize(33)(image), "resize_33");
   expect_near(Resize(11)(image), "resize_11");
   expect_near(Resize(20)(image), "resize_20", 0);
   expect_near(Resize({9, 40})(image), "resize_9_40");
   expect_near(Resize({64, 7})(image), "resize_64_7");
   expect_near(Resize({20, 5})(image), "resize_20_5");
-  expect_near(Resize(11)(wanted("pixels")), "pixels_resize", 1);
+  expect_near(Resize(11)(torchvisions("pixels")), "pixels_resize", 1);
   // Not row-major, and without channels.
   expect_near(Resize({40, 9})(image.transpose(1, 2)).transpose(1, 2), "resize_9_40");
   EXPECT_EQ(Resize(10)(image[0]).sizes(), Shape({10, 13}));
 }
 
 TEST(CenterCrop, AgreesWithTorchvisions) {
-  const Tensor image = wanted("image");
+  const Tensor image = torchvisions("image");
   expect_near(CenterCrop(15)(image), "center_crop_15", 0);
   expect_near(CenterCrop({30, 24})(image), "center_crop_30_24", 0);
   expect_near(CenterCrop({31, 10})(image), "center_crop_31_10", 0);
@@ -90,7 +90,7 @@ TEST(CenterCrop, AgreesWithTorchvisions) {
 }
 
 TEST(Pad, AgreesWithTorchvisionsInEachMode) {
-  const Tensor image = wanted("image");
+  const Tensor image = torchvisions("image");
   const Padding padding{.left = 1, .top = 2, .right = 3, .bottom = 4};
   expect_near(Pad(padding, {.fill = 0.5})(image), "pad_constant", 0);
   expect_near(Pad(padding, {.mode = PaddingMode::kEdge})(image), "pad_edge", 0);
@@ -110,13 +110,13 @@ TEST(Pad, AgreesWithTorchvisionsInEachMode) {
 }
 
 TEST(Rotate, TakesTheNearestPixelAsTorchvisions) {
-  const Tensor image = wanted("image");
+  const Tensor image = torchvisions("image");
   expect_rotated(rotate(image, 17.3), "rotate_17.3");
   expect_rotated(rotate(image, -20), "rotate_-20.0");
   expect_rotated(rotate(image, 45), "rotate_45.0");
   expect_rotated(rotate(image, 90), "rotate_90.0");
   expect_rotated(rotate(image, 30, 0.25), "rotate_filled");
-  expect_rotated(rotate(wanted("pixels"), 17.3), "pixels_rotate");
+  expect_rotated(rotate(torchvisions("pixels"), 17.3), "pixels_rotate");
 }
 
 // In quarter turns every pixel may lie equally near to two.
@@ -134,19 +134,19 @@ TEST(Rotate, TakesTorchvisionsPixelsAtTies) {
 }
 
 TEST(GaussianBlur, AgreesWithTorchvisions) {
-  const Tensor image = wanted("image");
+  const Tensor image = torchvisions("image");
   expect_near(gaussian_blur(image, 3, 0.1), "blur_3_0.1", 1e-6);
   expect_near(gaussian_blur(image, 3, 1.3), "blur_3_1.3", 1e-6);
   expect_near(gaussian_blur(image, 5, 2.0), "blur_5_2.0", 1e-6);
   expect_near(gaussian_blur(image, 9, 0.7), "blur_9_0.7", 1e-6);
-  expect_near(gaussian_blur(wanted("pixels"), 3, 1.3), "pixels_blur", 1);
+  expect_near(gaussian_blur(torchvisions("pixels"), 3, 1.3), "pixels_blur", 1);
 }
 
 TEST(Normalize, AgreesWithTorchvisions) {
-  expect_near(Normalize({0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F})(wanted("image")),
+  expect_near(Normalize({0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F})(torchvisions("image")),
               "normalize", 0);
-  expect_near(ToTensor()(wanted("pixels")), "pixels_unit", 0);
-  const Tensor image = wanted("image");
+  expect_near(ToTensor()(torchvisions("pixels")), "pixels_unit", 0);
+  const Tensor image = torchvisions("image");
   EXPECT_EQ(difference(Normalize({0.5F}, {0.5F})(image),
                        Normalize({0.5F, 0.5F, 0.5F}, {0.5F, 0.5F, 0.5F})(image))
                 .largest,
@@ -155,7 +155,7 @@ TEST(Normalize, AgreesWithTorchvisions) {
 
 // Four results of each, from one stream of numbers through all.
 TEST(RandomTransforms, DrawAsTorchvisionsDo) {
-  const Tensor image = wanted("image");
+  const Tensor image = torchvisions("image");
   const auto four = [&](const Transform& transform) {
     std::vector<Sample> results;
     for (int i = 0; i < 4; ++i) results.emplace_back(transform(image));
@@ -190,7 +190,7 @@ class Rolled : public Dataset {
   Sample get(std::int64_t i) const override { return {transform_(roll(image_, i, 2)), tensor(i)}; }
 
  private:
-  Tensor image_ = wanted("image");
+  Tensor image_ = torchvisions("image");
   Transform transform_ = book();
 };
 
@@ -219,7 +219,7 @@ TEST(RandomTransforms, InALoaderGivePyTorchsBatchesIfAskedFor) {
     EXPECT_EQ(std::vector(y.data<std::int64_t>(), y.data<std::int64_t>() + y.numel()),
               torchvision().get<std::int64_t>(name + "_targets"));
     // A pixel that is another one at a tie spreads over 9 by the blur.
-    EXPECT_LE(difference(x, wanted(name)).share, 0.009);
+    EXPECT_LE(difference(x, torchvisions(name)).share, 0.009);
   }
   EXPECT_EQ(i, 2);
 }

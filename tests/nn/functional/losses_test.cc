@@ -13,7 +13,7 @@ namespace dl::nn {
 namespace {
 
 using parity::Inputs;
-using Apply = std::function<Tensor(const Inputs&, Reduction)>;
+using ApplyLoss = std::function<Tensor(const Inputs&, Reduction)>;
 
 // Calls the module; `function` must give the same number.
 template <typename Module, typename Options>
@@ -25,7 +25,7 @@ Tensor both(const Inputs& in, const Options& options,
   return y;
 }
 
-const std::map<std::string, Apply>& cases() {
+const std::map<std::string, ApplyLoss>& cases() {
   static const auto* const all = [] {
     const auto entropy = [](CrossEntropyLossOptions options) {
       return [options](const Inputs& in, Reduction reduction) {
@@ -52,16 +52,16 @@ const std::map<std::string, Apply>& cases() {
         return both<HuberLoss>(in, HuberLossOptions{reduction, delta}, huber_loss);
       };
     };
-    const Apply mse = [](const Inputs& in, Reduction reduction) {
+    const ApplyLoss mse = [](const Inputs& in, Reduction reduction) {
       return both<MSELoss>(in, MSELossOptions{reduction}, mse_loss);
     };
-    const Apply l1 = [](const Inputs& in, Reduction reduction) {
+    const ApplyLoss l1 = [](const Inputs& in, Reduction reduction) {
       return both<L1Loss>(in, L1LossOptions{reduction}, l1_loss);
     };
-    const Apply bce = [](const Inputs& in, Reduction reduction) {
+    const ApplyLoss bce = [](const Inputs& in, Reduction reduction) {
       return both<BCELoss>(in, BCELossOptions{in["weight"], reduction}, binary_cross_entropy);
     };
-    const Apply logits = [](const Inputs& in, Reduction reduction) {
+    const ApplyLoss logits = [](const Inputs& in, Reduction reduction) {
       const BCEWithLogitsLossOptions options{in["weight"], reduction, in["pos_weight"]};
       return both<BCEWithLogitsLoss>(in, options, binary_cross_entropy_with_logits);
     };
@@ -70,7 +70,7 @@ const std::map<std::string, Apply>& cases() {
         return both<KLDivLoss>(in, KLDivLossOptions{reduction, log_target}, kl_div);
       };
     };
-    const Apply cosine = [](const Inputs& in, Reduction reduction) {
+    const ApplyLoss cosine = [](const Inputs& in, Reduction reduction) {
       return CosineEmbeddingLoss({.margin = 0.1, .reduction = reduction})(
           in["input1"], in["input2"], in["target"]);
     };
@@ -80,10 +80,10 @@ const std::map<std::string, Apply>& cases() {
                                         hinge_embedding_loss);
       };
     };
-    const Apply soft_margin = [](const Inputs& in, Reduction reduction) {
+    const ApplyLoss soft_margin = [](const Inputs& in, Reduction reduction) {
       return both<SoftMarginLoss>(in, SoftMarginLossOptions{reduction}, soft_margin_loss);
     };
-    const Apply soft_labels = [](const Inputs& in, Reduction reduction) {
+    const ApplyLoss soft_labels = [](const Inputs& in, Reduction reduction) {
       return both<MultiLabelSoftMarginLoss>(
           in, MultiLabelSoftMarginLossOptions{in["weight"], reduction},
           multilabel_soft_margin_loss);
@@ -94,7 +94,7 @@ const std::map<std::string, Apply>& cases() {
                                      multi_margin_loss);
       };
     };
-    const Apply labels = [](const Inputs& in, Reduction reduction) {
+    const ApplyLoss labels = [](const Inputs& in, Reduction reduction) {
       return both<MultiLabelMarginLoss>(in, MultiLabelMarginLossOptions{reduction},
                                         multilabel_margin_loss);
     };
@@ -125,7 +125,7 @@ const std::map<std::string, Apply>& cases() {
         return TripletMarginLoss(with)(in["anchor"], in["positive"], in["negative"]);
       };
     };
-    return new std::map<std::string, Apply>{
+    return new std::map<std::string, ApplyLoss>{
         {"cross_entropy", entropy({})},
         {"cross_entropy_one", entropy({})},
         {"cross_entropy_weight", entropy({})},

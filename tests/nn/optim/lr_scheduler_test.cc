@@ -22,7 +22,7 @@
 namespace dl::optim {
 namespace {
 
-const parity::Arrays& arrays() {
+const parity::Arrays& torch_rates() {
   static const parity::Arrays kArrays("schedulers");
   return kArrays;
 }
@@ -38,11 +38,12 @@ SGD two_groups() {
 }
 
 // Steps 50 times, and compares the rates before each step and at the end with PyTorch's.
-void expect_pytorchs(const std::string& name, SGD& opt,
-                     const std::function<void(std::size_t step)>& step) {
-  const auto rates = arrays().get<double>(name);
-  const auto momenta = arrays().has(name + ".momentum") ? arrays().get<double>(name + ".momentum")
-                                                        : std::vector<double>();
+void expect_rates(const std::string& name, SGD& opt,
+                  const std::function<void(std::size_t step)>& step) {
+  const auto rates = torch_rates().get<double>(name);
+  const auto momenta = torch_rates().has(name + ".momentum")
+                           ? torch_rates().get<double>(name + ".momentum")
+                           : std::vector<double>();
   ASSERT_EQ(rates.size(), 102u);
   for (std::size_t i = 0; i <= 50; ++i) {
     for (std::size_t g = 0; g < 2; ++g) {
@@ -57,44 +58,43 @@ void expect_pytorchs(const std::string& name, SGD& opt,
   }
 }
 
-void expect_pytorchs(const std::string& name, SGD& opt,
-                     const std::vector<LRScheduler*>& schedulers) {
-  expect_pytorchs(name, opt, [&](std::size_t) {
+void expect_rates(const std::string& name, SGD& opt, const std::vector<LRScheduler*>& schedulers) {
+  expect_rates(name, opt, [&](std::size_t) {
     for (LRScheduler* scheduler : schedulers) scheduler->step();
   });
 }
 
 template <typename Scheduler, typename Options>
-void expect_pytorchs(const std::string& name, Options options) {
+void expect_rates(const std::string& name, Options options) {
   SGD opt = two_groups();
   Scheduler scheduler(opt, std::move(options));
-  expect_pytorchs(name, opt, std::vector<LRScheduler*>{&scheduler});
+  expect_rates(name, opt, std::vector<LRScheduler*>{&scheduler});
   EXPECT_EQ(scheduler.last_epoch(), 50);
   EXPECT_EQ(scheduler.get_last_lr(), (std::vector{opt.lr(0), opt.lr(1)}));
 }
 
 TEST(LRScheduler, GivesPyTorchsRates) {
   using Epoch = std::int64_t;
-  expect_pytorchs<StepLR>("step", StepLROptions{.step_size = 7, .gamma = 0.3});
-  expect_pytorchs<MultiStepLR>("multi_step",
-                               MultiStepLROptions{.milestones = {3, 20, 20, 31}, .gamma = 0.5});
-  expect_pytorchs<ConstantLR>("constant", ConstantLROptions{.factor = 0.25, .total_iters = 8});
-  expect_pytorchs<LinearLR>(
+  expect_rates<StepLR>("step", StepLROptions{.step_size = 7, .gamma = 0.3});
+  expect_rates<MultiStepLR>("multi_step",
+                            MultiStepLROptions{.milestones = {3, 20, 20, 31}, .gamma = 0.5});
+  expect_rates<ConstantLR>("constant", ConstantLROptions{.factor = 0.25, .total_iters = 8});
+  expect_rates<LinearLR>(
       "linear", LinearLROptions{.start_factor = 0.2, .end_factor = 0.7, .total_iters = 13});
-  expect_pytorchs<ExponentialLR>("exponential", ExponentialLROptions{.gamma = 0.93});
-  expect_pytorchs<PolynomialLR>("polynomial", PolynomialLROptions{.total_iters = 40, .power = 1.7});
-  expect_pytorchs<CosineAnnealingLR>("cosine",
-                                     CosineAnnealingLROptions{.T_max = 12, .eta_min = 0.001});
-  expect_pytorchs<CosineAnnealingWarmRestarts>(
+  expect_rates<ExponentialLR>("exponential", ExponentialLROptions{.gamma = 0.93});
+  expect_rates<PolynomialLR>("polynomial", PolynomialLROptions{.total_iters = 40, .power = 1.7});
+  expect_rates<CosineAnnealingLR>("cosine",
+                                  CosineAnnealingLROptions{.T_max = 12, .eta_min = 0.001});
+  expect_rates<CosineAnnealingWarmRestarts>(
       "warm_restarts", CosineAnnealingWarmRestartsOptions{.T_0 = 5, .T_mult = 2, .eta_min = 0.002});
-  expect_pytorchs<CosineAnnealingWarmRestarts>("warm_restarts_even",
-                                               CosineAnnealingWarmRestartsOptions{.T_0 = 6});
-  expect_pytorchs<LambdaLR>(
+  expect_rates<CosineAnnealingWarmRestarts>("warm_restarts_even",
+                                            CosineAnnealingWarmRestartsOptions{.T_0 = 6});
+  expect_rates<LambdaLR>(
       "lambda", LambdaLROptions{{[](Epoch e) { return 1 / (1 + static_cast<double>(e)); }}});
-  expect_pytorchs<LambdaLR>("lambdas",
-                            LambdaLROptions{{[](Epoch e) { return std::pow(0.9, e); },
-                                             [](Epoch e) { return 1 + static_cast<double>(e); }}});
-  expect_pytorchs<MultiplicativeLR>(
+  expect_rates<LambdaLR>("lambdas",
+                         LambdaLROptions{{[](Epoch e) { return std::pow(0.9, e); },
+                                          [](Epoch e) { return 1 + static_cast<double>(e); }}});
+  expect_rates<MultiplicativeLR>(
       "multiplicative",
       MultiplicativeLROptions{{[](Epoch e) { return 1 - static_cast<double>(e) / 100; }}});
 }
@@ -104,7 +104,7 @@ TEST(LRScheduler, ChainsAsPyTorchsDo) {
   ExponentialLR exponential(opt, {.gamma = 0.95});
   LinearLR linear(opt, {.start_factor = 0.1, .end_factor = 1, .total_iters = 10});
   StepLR step(opt, {.step_size = 9, .gamma = 0.5});
-  expect_pytorchs("chained", opt, {&exponential, &linear, &step});
+  expect_rates("chained", opt, {&exponential, &linear, &step});
 }
 
 TEST(SequentialLR, GivesPyTorchsRates) {
@@ -113,7 +113,7 @@ TEST(SequentialLR, GivesPyTorchsRates) {
   CosineAnnealingLR cosine(opt, {.T_max = 30});
   ExponentialLR exponential(opt, {.gamma = 0.9});
   SequentialLR scheduler(opt, {&warmup, &cosine, &exponential}, {5, 35});
-  expect_pytorchs("sequential", opt, {&scheduler});
+  expect_rates("sequential", opt, {&scheduler});
 }
 
 // SWALR and MultiplicativeLR have no rate of their own to begin with.
@@ -125,7 +125,7 @@ TEST(SequentialLR, GoesOnFromThePresentRateWherePyTorchDoes) {
   MultiplicativeLR multiplicative(opt,
                                   {{[](Epoch e) { return 0.97 - static_cast<double>(e) / 200; }}});
   SequentialLR scheduler(opt, {&exponential, &swa, &multiplicative}, {4, 20});
-  expect_pytorchs("sequential_from_present", opt, {&scheduler});
+  expect_rates("sequential_from_present", opt, {&scheduler});
 }
 
 TEST(SequentialLR, BeginsEachScheduleAsPyTorchDoes) {
@@ -144,7 +144,7 @@ TEST(SequentialLR, BeginsEachScheduleAsPyTorchDoes) {
                          {&constant, &multi_step, &step, &polynomial, &restarts, &lambda, &none,
                           &linear, &multiplicative},
                          {5, 10, 16, 22, 28, 33, 38, 42});
-  expect_pytorchs("sequential_of_all", opt, {&scheduler});
+  expect_rates("sequential_of_all", opt, {&scheduler});
 }
 
 TEST(SequentialLR, TakesAStepOfASequenceThatIsItsFirst) {
@@ -154,7 +154,7 @@ TEST(SequentialLR, TakesAStepOfASequenceThatIsItsFirst) {
   SequentialLR inner(opt, {&exponential, &swa}, {7});
   MultiplicativeLR multiplicative(opt, {{[](std::int64_t) { return 0.95; }}});
   SequentialLR scheduler(opt, {&inner, &multiplicative}, {15});
-  expect_pytorchs("sequential_nested", opt, {&scheduler});
+  expect_rates("sequential_nested", opt, {&scheduler});
 }
 
 TEST(LRScheduler, TakesATotalOfNoStepsAsPyTorchDoes) {
@@ -162,7 +162,7 @@ TEST(LRScheduler, TakesATotalOfNoStepsAsPyTorchDoes) {
   ConstantLR constant(opt, {.factor = 0.25, .total_iters = 0});
   PolynomialLR polynomial(opt, {.total_iters = 0});
   LinearLR linear(opt, {.start_factor = 0.5, .total_iters = 0});
-  expect_pytorchs("constant_0", opt, {&constant, &polynomial, &linear});
+  expect_rates("constant_0", opt, {&constant, &polynomial, &linear});
 }
 
 // As PyTorch: once, and not if the optimizer has stepped.
@@ -202,15 +202,15 @@ TEST(LRScheduler, WarnsIfItStepsBeforeTheOptimizer) {
 }
 
 TEST(OneCycleLR, GivesPyTorchsRatesAndMomenta) {
-  expect_pytorchs<OneCycleLR>("one_cycle", OneCycleLROptions{.max_lr = {0.4}, .total_steps = 50});
-  expect_pytorchs<OneCycleLR>("one_cycle_linear", OneCycleLROptions{.max_lr = {0.4, 0.2},
-                                                                    .total_steps = 50,
-                                                                    .pct_start = 0.4,
-                                                                    .anneal_strategy = "linear",
-                                                                    .base_momentum = {0.8},
-                                                                    .max_momentum = {0.9, 0.99},
-                                                                    .div_factor = 10,
-                                                                    .three_phase = true});
+  expect_rates<OneCycleLR>("one_cycle", OneCycleLROptions{.max_lr = {0.4}, .total_steps = 50});
+  expect_rates<OneCycleLR>("one_cycle_linear", OneCycleLROptions{.max_lr = {0.4, 0.2},
+                                                                 .total_steps = 50,
+                                                                 .pct_start = 0.4,
+                                                                 .anneal_strategy = "linear",
+                                                                 .base_momentum = {0.8},
+                                                                 .max_momentum = {0.9, 0.99},
+                                                                 .div_factor = 10,
+                                                                 .three_phase = true});
 }
 
 TEST(OneCycleLR, CyclesAdamsFirstBetaAndRefusesAStepTooMany) {
@@ -226,20 +226,19 @@ TEST(OneCycleLR, CyclesAdamsFirstBetaAndRefusesAStepTooMany) {
 }
 
 TEST(ReduceLROnPlateau, GivesPyTorchsRates) {
-  const auto metrics = arrays().get<double>("metrics");
+  const auto metrics = torch_rates().get<double>("metrics");
   {
     SGD opt = two_groups();
     ReduceLROnPlateau scheduler(
         opt, {.factor = 0.5, .patience = 3, .cooldown = 2, .min_lr = {0.001, 0.005}});
-    expect_pytorchs("plateau", opt, [&](std::size_t i) { scheduler.step(metrics[i]); });
+    expect_rates("plateau", opt, [&](std::size_t i) { scheduler.step(metrics[i]); });
     EXPECT_EQ(scheduler.get_last_lr(), (std::vector{opt.lr(0), opt.lr(1)}));
   }
   SGD opt = two_groups();
   ReduceLROnPlateau scheduler(
       opt, {.mode = "max", .patience = 2, .threshold = 0.01, .threshold_mode = "abs"});
-  expect_pytorchs("plateau_max", opt, [&](std::size_t i) {
-    scheduler.step(tensor(metrics[i], {.dtype = DType::kF64}));
-  });
+  expect_rates("plateau_max", opt,
+               [&](std::size_t i) { scheduler.step(tensor(metrics[i], {.dtype = DType::kF64})); });
 }
 
 TEST(ReduceLROnPlateau, CountsNaNAsNoBetter) {
@@ -251,7 +250,7 @@ TEST(ReduceLROnPlateau, CountsNaNAsNoBetter) {
 
 // A run of 10 steps, saved, and continued by new objects goes on as the run without a stop.
 TEST(LRScheduler, ContinuesFromItsState) {
-  const auto metrics = arrays().get<double>("metrics");
+  const auto metrics = torch_rates().get<double>("metrics");
   SGD opt = two_groups();
   LinearLR warmup(opt, {.start_factor = 0.1, .end_factor = 1, .total_iters = 5});
   CosineAnnealingLR cosine(opt, {.T_max = 30});

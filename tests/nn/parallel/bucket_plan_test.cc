@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "tests/nn/parallel/items_of.h"
+
 namespace dl::nn::parallel {
 namespace {
 
@@ -16,15 +18,6 @@ BucketItem f32(std::size_t elements) {
 }
 BucketItem f64(std::size_t elements) {
   return {.elements = elements, .dtype = DType::kF64};
-}
-
-std::vector<std::vector<std::size_t>> items_of(const std::vector<BucketPlan>& plan) {
-  std::vector<std::vector<std::size_t>> result;
-  for (const BucketPlan& bucket : plan) {
-    result.emplace_back();
-    for (const auto& place : bucket.places) result.back().push_back(place.item);
-  }
-  return result;
 }
 
 std::vector<BucketPlan> in_order(const std::vector<BucketItem>& items, BucketCaps caps = kSmall) {

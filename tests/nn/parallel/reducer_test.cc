@@ -13,6 +13,7 @@
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/sgd.h"
+#include "tests/nn/parallel/items_of.h"
 #include "tests/nn/parallel/scripted_group.h"
 
 namespace dl::nn::parallel {
@@ -53,15 +54,6 @@ struct Chain {
   StateDict weights;
   mutable std::vector<Tensor> outputs;
 };
-
-std::vector<std::vector<std::size_t>> items_of(const std::vector<BucketPlan>& plan) {
-  std::vector<std::vector<std::size_t>> result;
-  for (const BucketPlan& bucket : plan) {
-    result.emplace_back();
-    for (const auto& place : bucket.places) result.back().push_back(place.item);
-  }
-  return result;
-}
 
 std::vector<std::size_t> counts_of(const ScriptedGroup& group) {
   std::vector<std::size_t> counts;

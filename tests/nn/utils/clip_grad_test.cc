@@ -19,13 +19,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-const parity::Arrays& arrays() {
+const parity::Arrays& clips() {
   static const parity::Arrays kArrays("clip");
   return kArrays;
 }
 
-Tensor array(const std::string& name) {
-  return tensor_of(arrays(), name);
+Tensor clip_array(const std::string& name) {
+  return tensor_of(clips(), name);
 }
 
 // A parameter with each gradient, and between them one without.
@@ -33,7 +33,7 @@ std::vector<Tensor> parameters(DType dtype = DType::kF32) {
   std::vector<Tensor> result;
   for (const char* const name : {"gradients.0", "", "gradients.1"}) {
     const bool has_gradient = *name != '\0';
-    const Tensor gradient = has_gradient ? array(name).to(dtype) : Tensor();
+    const Tensor gradient = has_gradient ? clip_array(name).to(dtype) : Tensor();
     const Tensor parameter = zeros(has_gradient ? gradient.sizes() : Shape({4}), {.dtype = dtype});
     result.push_back(parameter.clone().requires_grad_());
     result.back().set_grad(gradient);
@@ -41,8 +41,8 @@ std::vector<Tensor> parameters(DType dtype = DType::kF32) {
   return result;
 }
 
-void expect_close(const Tensor& got, const std::string& name) {
-  const std::vector<float> wanted = arrays().get<float>(name);
+void expect_clipped(const Tensor& got, const std::string& name) {
+  const std::vector<float> wanted = clips().get<float>(name);
   const std::vector<float> numbers = values<float>(got.to(DType::kF32));
   ASSERT_EQ(numbers.size(), wanted.size()) << name;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -59,10 +59,10 @@ TEST(ClipGradNorm, ClipsAsPyTorchDoes) {
         const std::vector<Tensor> params = parameters(dtype);
         const Tensor norm = clip_grad_norm_(params, max_norm, {.norm_type = norm_type});
         EXPECT_EQ(norm.dim(), 0);
-        expect_close(norm, name + ".norm");
-        expect_close(params[0].grad(), name + ".0");
+        expect_clipped(norm, name + ".norm");
+        expect_clipped(params[0].grad(), name + ".0");
         EXPECT_FALSE(params[1].grad().defined());
-        expect_close(params[2].grad(), name + ".1");
+        expect_clipped(params[2].grad(), name + ".1");
       }
     }
   }
@@ -88,8 +88,8 @@ TEST(ClipGradNorm, OfNothingIsZero) {
 TEST(ClipGradValue, ClipsAsPyTorchDoes) {
   const std::vector<Tensor> params = parameters();
   clip_grad_value_(params, 0.7);
-  expect_close(params[0].grad(), "value.0");
-  expect_close(params[2].grad(), "value.1");
+  expect_clipped(params[0].grad(), "value.0");
+  expect_clipped(params[2].grad(), "value.1");
 }
 
 TEST(ClipGrad, RefusesBadNumbersAndFailedGradients) {
