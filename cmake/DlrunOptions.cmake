@@ -1,6 +1,6 @@
 # Options, language level, warnings and sanitizers of every target in the project.
 option(DLRUN_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
-option(DLRUN_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
+option(DLRUN_BUILD_FUZZERS "Build the libFuzzer targets (needs clang and DLRUN_SANITIZE)" OFF)
 option(DLRUN_WERROR "Treat warnings as errors" OFF)
 option(DLRUN_CCACHE "Compile through ccache where it is installed" ON)
 set(DLRUN_SANITIZE "" CACHE STRING "Value of -fsanitize=, e.g. address,undefined or thread")
@@ -65,19 +65,12 @@ if(DLRUN_SANITIZE)
   endif()
   if(DLRUN_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
-    if(NOT DLRUN_BUILD_FUZZERS)
-      # A fifth of the compile time, for what AddressSanitizer reports at the access itself. The fuzzers, few and small, keep them.
-      add_compile_options(-fno-sanitize=null,object-size,pointer-overflow)
-    endif()
+    # A fifth of the compile time, for what AddressSanitizer reports at the access itself. What fuzzers link keeps them: dl_fuzzed().
+    add_compile_options(-fno-sanitize=null,object-size,pointer-overflow)
   endif()
   if(DLRUN_SANITIZE MATCHES "thread")
     # GCC warns that TSan does not model atomic_thread_fence; the comment at each fence says how TSan is told.
     # In instrumented code GCC reports initialised members as uninitialised (initializer lists of a variant).
     add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan> $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   endif()
-endif()
-
-if(DLRUN_BUILD_FUZZERS)
-  # Coverage of the code under test, without which a fuzzer only guesses.
-  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
