@@ -71,8 +71,7 @@ void FunctionNode::finish(TensorList& outputs) {
   for (const Tensor& changed : context_.dirty_) changed.bump_version();
   if (recorded_) {
     for (const Tensor& tensor : context_.to_save_) {
-      saved_tensors_.push_back(is_listed(outputs, tensor) ? saved_as_output(tensor)
-                                                          : saved_as(tensor));
+      saved_tensors_.push_back(saved_as(tensor));
     }
     set_output_count(static_cast<std::uint32_t>(outputs.size()));
   }

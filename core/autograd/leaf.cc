@@ -96,7 +96,8 @@ void LeafNode::set_grad(const Tensor& grad) {
   if (fixed_) {
     grad_.copy_(grad);
   } else {
-    grad_ = grad;
+    // The gradient's history may hold this leaf.
+    grad_ = grad.requires_grad() ? grad.detach() : grad;
   }
   defined_ = true;
 }

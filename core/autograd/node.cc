@@ -23,10 +23,6 @@ struct Graveyard {
 };
 constinit thread_local Graveyard graveyard;
 
-Tensor without_history(const Tensor& tensor) {
-  return Tensor(tensor.impl()->alias());
-}
-
 }  // namespace
 
 Node::Node() : sequence_(next_sequence++) {
@@ -73,12 +69,9 @@ const detail::Backtrace* Node::forward_call() const noexcept {
 
 Node::Saved Node::saved_as(const Tensor& tensor) {
   if (!tensor.defined()) return {};
-  // A view holds its base, whose history may come to hold this node.
-  return {tensor.impl()->base ? without_history(tensor) : tensor, tensor.version()};
-}
-
-Node::Saved Node::saved_as_output(const Tensor& tensor) {
-  return saved_as(without_history(tensor));
+  // The tensor itself, or the base of a view, may get a history that holds this node, by a write in
+  // place: y = x.square(); x.mul_(y).
+  return {Tensor(tensor.impl()->alias()), tensor.version()};
 }
 
 const Tensor& Node::check_saved(const Saved& entry) const {
@@ -98,10 +91,6 @@ void Node::save(const Tensor& tensor) {
   DL_CHECK(saved_count_ < kMaxSaved, kInternal, "{}: more than {} tensors saved for backward",
            name(), kMaxSaved);
   saved_[saved_count_++] = saved_as(tensor);
-}
-
-void Node::save_output(const Tensor& tensor) {
-  save(without_history(tensor));
 }
 
 const Tensor& Node::saved(std::size_t i) const {

@@ -17,7 +17,7 @@
 //       call<Op::kSoftmax>(input.device(), input, dim, output);
 //       if (auto* node = record<SoftmaxBackward>(output, input)) {
 //         node->dim = dim;
-//         node->save_output(output);
+//         node->save(output);
 //       }
 //       return output;
 //     }
@@ -29,8 +29,9 @@
 // recorded.
 //
 // Ownership: an output's TensorImpl owns its node, a node owns the nodes of its inputs (edges) and
-// what it saved. A node that saves its own output must use save_output(), which keeps no history
-// and so no cycle. Chains are freed without recursion, however long. Single inheritance only.
+// what it saved. Saved tensors have no history: a node never owns one of its results, not even
+// through a later write in place, so there are no cycles. Chains are freed without recursion,
+// however long. Single inheritance only.
 // Thread-safety: a graph belongs to one thread at a time; leaves may be shared by reading threads.
 #pragma once
 
@@ -84,10 +85,9 @@ class Node : public RefCounted {
   // Gives the gradient of each input that context.needs(). Runs without recording.
   virtual void backward(BackwardContext& context) = 0;
 
-  // Keeps an input (or anything made for backward only); undefined tensors are kept as such.
+  // Keeps the values of an input, an output or anything made for backward only, without a history.
+  // Undefined tensors are kept as such.
   void save(const Tensor& tensor);
-  // Keeps an output of this node.
-  void save_output(const Tensor& tensor);
   // What was saved, in order. Throws kInvalidArgument where it was changed in place since.
   const Tensor& saved(std::size_t i) const;
 
@@ -132,7 +132,6 @@ class Node : public RefCounted {
     std::uint32_t version = 0;
   };
   static Saved saved_as(const Tensor& tensor);
-  static Saved saved_as_output(const Tensor& tensor);
   const Tensor& check_saved(const Saved& entry) const;
   void mark_released() noexcept { released_ = true; }
 

@@ -95,8 +95,8 @@ Tensor extreme(BinaryFn fn, const Tensor& a, const Tensor& b) {
   const Tensor out = run_binary(fn, operands);
   if (auto* node = record_binary<ExtremeBackward>(out, a, b)) {
     node->fn = fn;
-    node->save(operands.a.detach());
-    node->save(operands.b.detach());
+    node->save(operands.a);
+    node->save(operands.b);
   }
   return out;
 }

@@ -178,7 +178,7 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
     node->args = args;
     node->save(x);
     node->save(w);
-    if (args.relu) node->save_output(output);
+    if (args.relu) node->save(output);
   }
   return output;
 }
@@ -214,7 +214,7 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
     node->args = args;
     node->input_shape = input.sizes();
     node->save(winner);
-    if (args.relu) node->save_output(output);
+    if (args.relu) node->save(output);
   }
   return output;
 }

@@ -59,7 +59,7 @@ void fill(UnaryNode& node, UnaryFn fn, const Parameters& parameters, const Tenso
   node.parameters = parameters;
   node.show_as(shown_unary(fn));
   if (facts(fn).saves == Saves::kInput) node.save(input);
-  if (facts(fn).saves == Saves::kOutput) node.save_output(output);
+  if (facts(fn).saves == Saves::kOutput) node.save(output);
 }
 
 }  // namespace

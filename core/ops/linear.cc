@@ -257,7 +257,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias,
     node->save(asks_gradient(weight) || asks_gradient(bias) ? rows : Tensor());
     node->save(asks_gradient(input) ? w : Tensor());
     if (args.activation == Activation::kRelu) {
-      node->save_output(output);
+      node->save(output);
       node->save(was_kept ? kept : Tensor());
     } else if (args.activation == Activation::kGeluTanh) {
       node->save(kept);

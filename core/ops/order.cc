@@ -141,7 +141,7 @@ Tensor median_of_all(const Tensor& input, bool ignore_nan) {
       node->operation = op;
       node->show_as(ignore_nan ? "NanmedianBackward0" : "MedianBackward0");
       node->save(input);
-      node->save_output(result);
+      node->save(result);
     }
   }
   return result;

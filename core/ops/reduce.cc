@@ -178,7 +178,7 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
     node->p = p;
     if (gradient_reads_values(fn)) {
       node->save(operand);
-      node->save_output(kept);
+      node->save(kept);
     }
   }
   return result;
@@ -262,7 +262,7 @@ Tensor extreme(ExtremeFn fn, const Tensor& input) {
   if (auto* node = record<ExtremeOfAllNode>(result, input)) {
     node->fn = fn;
     node->save(input);
-    node->save_output(result);
+    node->save(result);
   }
   return result;
 }

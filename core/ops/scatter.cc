@@ -476,7 +476,7 @@ Tensor scatter_reduce(const Tensor& input, std::int64_t dim, const Tensor& index
     node->save(input);
     node->save(source);
     node->save(index);
-    node->save_output(result);
+    node->save(result);
   }
   return result;
 }

@@ -36,7 +36,7 @@ Tensor run(const Tensor& input, std::int64_t dim) {
   call<forward_op>(input.device(), dense, static_cast<std::int64_t>(d), output);
   if (auto* node = record<SoftmaxBackward<backward_op>>(output, dense)) {
     node->dim = static_cast<std::int64_t>(d);
-    node->save_output(output);
+    node->save(output);
   }
   return output;
 }
