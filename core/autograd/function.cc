@@ -97,6 +97,7 @@ void FunctionNode::finish(TensorList& outputs) {
 }
 
 void FunctionNode::release_saved() noexcept {
+  if (saved_tensors_.empty()) return;
   saved_tensors_.clear();
   mark_released();
 }

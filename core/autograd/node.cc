@@ -102,8 +102,10 @@ std::span<const Edge> Node::edges() const noexcept {
 }
 
 void Node::release_saved() noexcept {
-  for (std::size_t i = 0; i < saved_count_; ++i) saved_[i].tensor = Tensor();
-  released_ = released_ || saved_count_ != 0;
+  for (std::size_t i = 0; i < saved_count_; ++i) {
+    released_ = released_ || saved_[i].tensor.defined();
+    saved_[i].tensor = Tensor();
+  }
 }
 
 Node::Extras& Node::extras() {

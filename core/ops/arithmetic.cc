@@ -132,19 +132,21 @@ bool check_operands(const Tensor& self, const Tensor& other, std::string_view op
 }
 
 // self = op(self, other), with N for backward, which saves both operands where they are needed: as
-// they were before the write, so what is overwritten is copied first.
-template <typename N>
+// they were before the write, so what is overwritten is copied first. A node reads `self` for the
+// gradient of `other`. It reads `other` for that of `self`, or, with `reads_other`, for both.
+template <typename N, bool reads_other>
 void write_saving(BinaryFn fn, Tensor& self, const Tensor& other, DType dtype,
                   std::string_view name) {
   const bool recorded = check_operands(self, other, name);
   const bool keeps_self = recorded && asks_gradient(other);
   const Tensor before = keeps_self ? self.detach().clone() : Tensor();
+  const bool keeps_other = recorded && (reads_other || asks_gradient(self));
   const Tensor operand = recorded && may_overlap(self, other) ? other.detach().clone() : other;
   const Ref<N> node = make_node_of<N>(detail::before_write(self), other);
   write(fn, self, operand, dtype, name);
   if (!node) return;
   node->save(before);
-  node->save(operand);
+  node->save(keeps_other ? operand : Tensor());
   detail::attach_written(self, node);
 }
 
@@ -273,8 +275,8 @@ Tensor& Tensor::sub_(Scalar other) {
 Tensor& Tensor::mul_(const Tensor& other) {
   get("mul_");
   check_defined(other, "mul_", "the operand");
-  write_saving<MulBackward>(BinaryFn::kMul, *this, other, result_type(*this, other, "mul_"),
-                            "mul_");
+  write_saving<MulBackward, false>(BinaryFn::kMul, *this, other, result_type(*this, other, "mul_"),
+                                   "mul_");
   return *this;
 }
 
@@ -287,7 +289,7 @@ Tensor& Tensor::div_(const Tensor& other) {
   get("div_");
   check_defined(other, "div_", "the operand");
   const DType dtype = computed_in(BinaryFn::kDiv, result_type(*this, other, "div_"));
-  write_saving<DivBackward>(BinaryFn::kDiv, *this, other, dtype, "div_");
+  write_saving<DivBackward, true>(BinaryFn::kDiv, *this, other, dtype, "div_");
   return *this;
 }
 

@@ -20,6 +20,9 @@ struct BinaryRule {
   const char* grad_fn;  // PyTorch's name of the node
   GradientOf to_a;
   GradientOf to_b;
+  // Whether these read a and b.
+  bool to_a_reads = true;
+  bool to_b_reads = true;
 };
 
 constexpr BinaryRule kPowerRule{BinaryFn::kPower, "PowBackward1",
@@ -59,26 +62,30 @@ constexpr BinaryRule kLogaddexp2Rule{
 
 // -1 or 1, and 0 where a is 0.
 constexpr BinaryRule kCopysignRule{
-    BinaryFn::kCopysign, "CopysignBackward0",
+    BinaryFn::kCopysign,
+    "CopysignBackward0",
     [](const Tensor& g, const Tensor& a, const Tensor& b) {
       const Tensor ratio = div(copysign(a, b), a);
       return mul(g, where(eq(a, 0.0), 0.0, ratio));
     },
-    [](const Tensor& g, const Tensor&, const Tensor&) { return zeros_like(g); }};
+    [](const Tensor& g, const Tensor&, const Tensor&) { return zeros_like(g); },
+    true,
+    false};
 
-constexpr BinaryRule kFmodRule{BinaryFn::kFmod, "FmodBackward1",
-                               [](const Tensor& g, const Tensor&, const Tensor&) { return g; },
-                               [](const Tensor& g, const Tensor& a, const Tensor& b) {
-                                 return neg(mul(g, trunc(div(a, b))));
-                               }};
+constexpr BinaryRule kFmodRule{
+    BinaryFn::kFmod, "FmodBackward1",
+    [](const Tensor& g, const Tensor&, const Tensor&) { return g; },
+    [](const Tensor& g, const Tensor& a, const Tensor& b) { return neg(mul(g, trunc(div(a, b)))); },
+    false};
 
 constexpr BinaryRule kRemainderRule{BinaryFn::kRemainder, "RemainderBackward1",
                                     [](const Tensor& g, const Tensor&, const Tensor&) { return g; },
                                     [](const Tensor& g, const Tensor& a, const Tensor& b) {
                                       return neg(mul(g, floor_divide(a, b)));
-                                    }};
+                                    },
+                                    false};
 
-// Saved: the operands.
+// Saved: the operands, if a gradient reads them.
 struct RuleBackward final : BinaryNode {
   std::string_view name() const noexcept override { return facts(rule->fn).name; }
   void backward(BackwardContext& context) override {
@@ -96,8 +103,10 @@ Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b, DType c
   if (auto* node = record_binary<RuleBackward>(out, a, b)) {
     node->rule = &rule;
     node->show_as(rule.grad_fn);
-    node->save(operands.a.detach());
-    node->save(operands.b.detach());
+    const bool reads =
+        (rule.to_a_reads && asks_gradient(a)) || (rule.to_b_reads && asks_gradient(b));
+    node->save(reads ? operands.a : Tensor());
+    node->save(reads ? operands.b : Tensor());
   }
   return out;
 }

@@ -66,6 +66,35 @@ Dims turned(const Tensor& input, const Dims& source, const Dims& destination) {
   return order;
 }
 
+struct FlipBackward final : Node {
+  std::string_view name() const noexcept override { return "flip"; }
+  void backward(BackwardContext& context) override {
+    context.give(0, flip(context.grad_output(), dims));
+  }
+  Dims dims;
+};
+
+struct TriangleBackward final : Node {
+  std::string_view name() const noexcept override { return lower ? "tril" : "triu"; }
+  void backward(BackwardContext& context) override {
+    const Tensor& grad = context.grad_output();
+    context.give(0, lower ? tril(grad, diagonal) : triu(grad, diagonal));
+  }
+  bool lower = false;
+  std::int64_t diagonal = 0;
+};
+
+Tensor triangle(const Tensor& input, std::int64_t diagonal, bool lower) {
+  const Tensor mask = lower_mask(input, lower ? diagonal : diagonal - 1, lower ? "tril" : "triu");
+  const Tensor values = input.detach().contiguous();
+  const Tensor result = lower ? where(mask, values, false) : where(mask, false, values);
+  if (auto* node = record<TriangleBackward>(result, input)) {
+    node->lower = lower;
+    node->diagonal = diagonal;
+  }
+  return result;
+}
+
 // The source of each element in a padded dimension.
 std::vector<std::int64_t> padded_places(std::int64_t size, std::int64_t before, std::int64_t after,
                                         PadMode mode) {
@@ -324,15 +353,16 @@ Tensor flip(const Tensor& input, const Dims& dims) {
     if (rank == 0) continue;
     const std::int64_t size = input.sizes()[d];
     const Tensor backwards = arange(size - 1, -1, -1, {.device = input.device()});
-    result = index_select(is_copy ? result : input, dim, backwards);
+    result = index_select(is_copy ? result : input.detach(), dim, backwards);
     is_copy = true;
   }
-  if (!is_copy) result = input.clone();
+  if (!is_copy) result = input.detach().clone();
   if (!input.impl()->contiguous || !input.impl()->lies_as_in_torch()) {
     Tensor placed = empty_as_torch(input, input.sizes(), input.dtype());
     if (!placed.is_contiguous()) result = placed.copy_(result);
   }
-  return detail::shown_as(result, input, "FlipBackward0");
+  if (auto* node = record<FlipBackward>(result, input)) node->dims = dims;
+  return result;
 }
 
 Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims) {
@@ -364,13 +394,11 @@ Tensor roll(const Tensor& input, std::int64_t shift, std::optional<std::int64_t>
 }
 
 Tensor tril(const Tensor& input, std::int64_t diagonal) {
-  const Tensor mask = lower_mask(input, diagonal, "tril");
-  return detail::shown_as(where(mask, input.contiguous(), false), input, "TrilBackward0");
+  return triangle(input, diagonal, true);
 }
 
 Tensor triu(const Tensor& input, std::int64_t diagonal) {
-  const Tensor mask = lower_mask(input, diagonal - 1, "triu");
-  return detail::shown_as(where(mask, false, input.contiguous()), input, "TriuBackward0");
+  return triangle(input, diagonal, false);
 }
 
 Tensor diag(const Tensor& input, std::int64_t offset) {

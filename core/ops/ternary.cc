@@ -26,14 +26,20 @@ struct LerpBackward final : Node {
   std::string_view name() const noexcept override { return "lerp"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
+    if (number) {
+      if (context.needs(0)) context.give(0, shares[0].of(mul(g, 1.0 - *number)));
+      if (context.needs(1)) context.give(1, shares[1].of(mul(g, *number)));
+      return;
+    }
     if (context.needs(0)) context.give(0, shares[0].of(mul(g, 1.0 - saved(2))));
     if (context.needs(1)) context.give(1, shares[1].of(mul(g, saved(2))));
     if (context.needs(2)) context.give(2, shares[2].of(mul(g, sub(saved(1), saved(0)))));
   }
+  std::optional<double> number{};  // the weight, if it is no tensor
   GradientShare shares[3];
 };
 
-// x + value a b and x + value a / b.
+// x + value a b and x + value a / b. Saved: a and b, where they are read.
 struct AddcBackward final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
@@ -43,12 +49,12 @@ struct AddcBackward final : Node {
     const Tensor scaled = mul(g, factor);
     const bool divides = fn == TernaryFn::kAddcdiv;
     if (context.needs(1)) {
-      context.give(1, shares[1].of(divides ? div(scaled, saved(2)) : mul(scaled, saved(2))));
+      context.give(1, shares[1].of(divides ? div(scaled, saved(1)) : mul(scaled, saved(1))));
     }
     if (!context.needs(2)) return;
-    const Tensor& a = saved(1);
+    const Tensor& a = saved(0);
     if (divides) {
-      const Tensor& b = saved(2);
+      const Tensor& b = saved(1);
       context.give(2, shares[2].of(neg(mul(scaled, div(a, mul(b, b))))));
     } else {
       context.give(2, shares[2].of(mul(scaled, a)));
@@ -124,15 +130,13 @@ Tensor choose(const Tensor& condition, const Tensor& a, const Tensor& b, DType d
   return out;
 }
 
+// The caller saves what N reads.
 template <typename N>
 N* record_three(const Tensor& out, const Tensor& a, const Tensor& b, const Tensor& c) {
   auto* const node = record<N>(out, a, b, c);
   if (node == nullptr) return nullptr;
   std::size_t i = 0;
-  for (const Tensor* each : {&a, &b, &c}) {
-    node->shares[i++] = GradientShare(*each);
-    node->save(each->detach());
-  }
+  for (const Tensor* each : {&a, &b, &c}) node->shares[i++] = GradientShare(*each);
   return node;
 }
 
@@ -154,6 +158,9 @@ Tensor addc(TernaryFn fn, const Tensor& input, const Tensor& a, const Tensor& b,
   if (auto* node = record_three<AddcBackward>(out, input, a, b)) {
     node->fn = fn;
     node->factor = value.as_double();
+    const bool reads_both = fn == TernaryFn::kAddcdiv && asks_gradient(b);
+    node->save(asks_gradient(b) ? a : Tensor());
+    node->save(asks_gradient(a) || reads_both ? b : Tensor());
   }
   return out;
 }
@@ -206,21 +213,35 @@ double largest_finite(DType dtype) {
   }
 }
 
-}  // namespace
-
-Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
+// `weight` is undefined if it is a number.
+Tensor lerp_by(const Tensor& a, const Tensor& b, const Tensor& weight,
+               std::optional<double> number) {
   DType dtype = common_dtype(a, b, "lerp");
-  check_defined(weight, "lerp", "the weight");
-  if (weight.dim() > 0) dtype = promote_types(dtype, weight.dtype(), "lerp");
+  if (!number) check_defined(weight, "lerp", "the weight");
+  if (!number && weight.dim() > 0) dtype = promote_types(dtype, weight.dtype(), "lerp");
   computed_dtype(dtype, Takes::kFloating, "lerp");
-  const Tensor out = run_ternary(TernaryFn::kLerp, a, b, weight, dtype);
-  if (auto* node = record_three<LerpBackward>(out, a, b, weight)) node->show_as("LerpBackward1");
+  const Tensor by = number ? as_number(*number, dtype, "lerp") : weight;
+  const Tensor out = run_ternary(TernaryFn::kLerp, a, b, by, dtype);
+  auto* const node = record_three<LerpBackward>(out, a, b, by);
+  if (node == nullptr) return out;
+  node->number = number;
+  if (number) return out;
+  node->show_as("LerpBackward1");
+  const bool to_weight = asks_gradient(weight);
+  node->save(to_weight ? a : Tensor());
+  node->save(to_weight ? b : Tensor());
+  node->save(asks_gradient(a) || asks_gradient(b) ? weight : Tensor());
   return out;
 }
 
+}  // namespace
+
+Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
+  return lerp_by(a, b, weight, {});
+}
+
 Tensor lerp(const Tensor& a, const Tensor& b, double weight) {
-  return detail::shown_as(lerp(a, b, as_number(weight, common_dtype(a, b, "lerp"), "lerp")), a,
-                          "LerpBackward0");
+  return lerp_by(a, b, {}, weight);
 }
 
 Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, Scalar value) {
@@ -283,7 +304,11 @@ Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
   const DType dtype = result_type(input, min, max, "clamp");
   computed_dtype(dtype, Takes::kNumbers, "clamp");
   const Tensor out = run_ternary(TernaryFn::kBetween, input, min, max, dtype);
-  record_three<ClampBackward>(out, input, min, max);
+  if (auto* node = record_three<ClampBackward>(out, input, min, max)) {
+    node->save(input);
+    node->save(min);
+    node->save(max);
+  }
   return out;
 }
 
