@@ -109,7 +109,7 @@ std::pair<Tensor, Tensor> median_along(const Tensor& input, std::int64_t dim, bo
   const Tensor indices = empty(kept, {.dtype = DType::kI64, .device = input.device()});
   call<Op::kMedian>(input.device(), input, static_cast<std::int64_t>(d), ignore_nan, values,
                     indices);
-  const Tensor result = values.view(shape).detach();
+  const Tensor result = detail::drop_base(values.view(shape));
   if (is_floating(values.dtype())) {
     if (auto* node = record<OrderBackward>(result, input)) {
       node->operation = op;
@@ -119,7 +119,7 @@ std::pair<Tensor, Tensor> median_along(const Tensor& input, std::int64_t dim, bo
       node->save(indices);
     }
   }
-  return {result, indices.view(shape).detach()};
+  return {result, detail::drop_base(indices.view(shape))};
 }
 
 Tensor median_of_all(const Tensor& input, bool ignore_nan) {
@@ -163,7 +163,7 @@ Unique unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
     const Tensor numbers = cumsum(begins, 0) - 1;
     result.inverse =
         places.defined() ? scatter(zeros({count}, whole), 0, places, numbers) : numbers;
-    result.inverse = result.inverse.view(shape).detach();
+    result.inverse = detail::drop_base(result.inverse.view(shape));
   }
   if (options.return_counts) {
     const Tensor first = nonzero(begins).view({-1});
@@ -175,7 +175,7 @@ Unique unique_of(const Tensor& sorted, const Tensor& places, const Shape& shape,
 
 // A tensor without dimensions as one of one element, and back.
 std::pair<Tensor, Tensor> without_dims(const std::pair<Tensor, Tensor>& one) {
-  return {detail::drop_base(one.first.view({})), one.second.view({}).detach()};
+  return {detail::drop_base(one.first.view({})), detail::drop_base(one.second.view({}))};
 }
 
 }  // namespace
