@@ -92,6 +92,8 @@
 #include "nn/module/sequential.h"
 #include "nn/optim/adagrad.h"
 #include "nn/optim/adam.h"
+#include "nn/optim/lr_scheduler/chained.h"
+#include "nn/optim/lr_scheduler/cyclic.h"
 #include "nn/optim/lr_scheduler/one_cycle.h"
 #include "nn/optim/lr_scheduler/reduce_on_plateau.h"
 #include "nn/optim/lr_scheduler/schedules.h"

@@ -374,6 +374,14 @@ def schedulers():
              "one_cycle": lambda o: [lrs.OneCycleLR(o, 0.4, 50)],
              "one_cycle_linear": lambda o: [lrs.OneCycleLR(o, [0.4, 0.2], 50, anneal_strategy="linear", pct_start=0.4, div_factor=10,
                                                            base_momentum=0.8, max_momentum=[0.9, 0.99], three_phase=True)],
+             "one_cycle_again": lambda o: [lrs.OneCycleLR(o, 0.4, 20), lrs.OneCycleLR(o, 0.3, 50, pct_start=0.5)][1:],
+             "cyclic": lambda o: [lrs.CyclicLR(o, 0.01, 0.3, 7, 4)],
+             "cyclic_groups": lambda o: [lrs.CyclicLR(o, [0.01, 0.002], [0.1, 0.3], 6, mode="triangular2", base_momentum=[0.7, 0.75], max_momentum=[0.9, 0.85])],
+             "cyclic_exp": lambda o: [lrs.CyclicLR(o, 0.01, 0.3, 5, 0, mode="exp_range", gamma=0.97)],
+             "cyclic_scaled": lambda o: [lrs.CyclicLR(o, 0.01, 0.3, 5, scale_fn=lambda x: 1 / (1 + x), scale_mode="iterations", cycle_momentum=False)],
+             "cyclic_second": lambda o: [lrs.ExponentialLR(o, 0.9), lrs.CyclicLR(o, 0.01, 0.3, 5)],
+             "cyclic_sequential": lambda o: [lrs.SequentialLR(o, [lrs.LinearLR(o, 0.1, 1, 5), lrs.CyclicLR(o, 0.03, 0.3, 5)], [6])],
+             "chained_scheduler": lambda o: [lrs.ChainedScheduler([lrs.ConstantLR(o, 0.1, 4), lrs.ExponentialLR(o, 0.9), lrs.CosineAnnealingLR(o, 12)], optimizer=o)],
              "plateau": lambda o: [lrs.ReduceLROnPlateau(o, factor=0.5, patience=3, cooldown=2, min_lr=[0.001, 0.005])],
              "plateau_max": lambda o: [lrs.ReduceLROnPlateau(o, mode="max", threshold=0.01, threshold_mode="abs", patience=2)]}
     for name, make in cases.items():
@@ -387,7 +395,7 @@ def schedulers():
             for scheduler in made if step < 50 else []:
                 scheduler.step(*[a["metrics"][step]] if "plateau" in name else [])
         a[name] = torch.tensor(rates, dtype=torch.float64)
-        if "cycle" in name:
+        if "cycl" in name:
             a[f"{name}.momentum"] = torch.tensor(momenta, dtype=torch.float64)
     return a
 

@@ -10,7 +10,7 @@
 //
 // A scheduler is made after the optimizer's last parameter group and holds a reference to the
 // optimizer, which must outlive it. Two schedulers of one optimizer multiply their factors, as in
-// PyTorch; CosineAnnealingWarmRestarts, LambdaLR and OneCycleLR set the rate instead.
+// PyTorch; CosineAnnealingWarmRestarts, CyclicLR, LambdaLR and OneCycleLR set the rate instead.
 // The first step() before the optimizer's first step() skips the schedule's first rate: a warning
 // in the log says so, as PyTorch's.
 // Thread-safety: none; step() belongs on the thread that trains.
@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "nn/optim/optimizer.h"
@@ -89,6 +90,8 @@ class LRScheduler {
     for (std::size_t g = 0; g < rates.size(); ++g) optimizer_->lr(g) = rates[g];
     keep_rates();
   }
+  // For a schedule with rates of its own to count from; one for each group.
+  void set_base_lrs(std::vector<double> rates) { base_lrs_ = std::move(rates); }
   // Takes the optimizer's rates for get_last_lr().
   void keep_rates();
 

@@ -5,32 +5,18 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "nn/optim/lr_scheduler/momentum_cycle.h"
 
 namespace dl::optim {
 namespace {
 
 constexpr const char* kOneCycleName = "OneCycleLR";
 
-double of_group(const std::vector<double>& values, std::size_t group) {
-  return values[values.size() == 1 ? 0 : group];
-}
-
-// The option that follows the momentum's cycle; null if the optimizer has none.
-double* momentum_of(Optimizer& optimizer, std::size_t group) {
-  double* const beta1 = optimizer.find_option("betas.0", group);
-  return beta1 != nullptr ? beta1 : optimizer.find_option("momentum", group);
-}
-
 void check_one_cycle(const OneCycleLROptions& o, Optimizer& optimizer) {
   const std::size_t groups = optimizer.group_count();
-  const auto check_count = [groups](const char* option, const std::vector<double>& values) {
-    DL_CHECK(values.size() == 1 || values.size() == groups, kInvalidArgument,
-             "{}: {} has {} numbers, wanted 1 or one for each of {} parameter groups",
-             kOneCycleName, option, values.size(), groups);
-  };
-  check_count("max_lr", o.max_lr);
-  check_count("base_momentum", o.base_momentum);
-  check_count("max_momentum", o.max_momentum);
+  check_count_of_groups(kOneCycleName, "max_lr", o.max_lr, groups);
+  check_count_of_groups(kOneCycleName, "base_momentum", o.base_momentum, groups);
+  check_count_of_groups(kOneCycleName, "max_momentum", o.max_momentum, groups);
   DL_CHECK(o.total_steps >= 1, kInvalidArgument, "{}: total_steps is {}, wanted at least 1",
            kOneCycleName, o.total_steps);
   DL_CHECK(o.pct_start >= 0 && o.pct_start <= 1, kInvalidArgument,
@@ -41,10 +27,7 @@ void check_one_cycle(const OneCycleLROptions& o, Optimizer& optimizer) {
   DL_CHECK(o.div_factor > 0 && o.final_div_factor > 0, kInvalidArgument,
            "{}: div_factor is {} and final_div_factor {}, wanted more than 0", kOneCycleName,
            o.div_factor, o.final_div_factor);
-  DL_CHECK(!o.cycle_momentum || momentum_of(optimizer, 0) != nullptr, kInvalidArgument,
-           "{}: cycle_momentum needs an optimizer with momentum or betas; set cycle_momentum = "
-           "false",
-           kOneCycleName);
+  if (o.cycle_momentum) check_has_momentum(kOneCycleName, optimizer);
 }
 
 // Checks the options, and gives the optimizer the rates that the schedule counts from.

@@ -3,19 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "core/base/error.h"
+#include "nn/optim/lr_scheduler/scheduler_list.h"
 
 namespace dl::optim {
-namespace {
-
-std::string prefix_of(std::size_t scheduler) {
-  return fmt::format("_schedulers.{}.", scheduler);
-}
-
-}  // namespace
 
 SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> schedulers,
                            std::vector<std::int64_t> milestones)
@@ -28,10 +21,7 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<LRScheduler*> sched
            schedulers_.size(), milestones_.size());
   DL_CHECK(std::ranges::is_sorted(milestones_, std::less_equal()), kInvalidArgument,
            "SequentialLR: milestones {} do not rise", fmt::join(milestones_, ", "));
-  for (std::size_t i = 0; i < schedulers_.size(); ++i) {
-    DL_CHECK(schedulers_[i] != nullptr && &schedulers_[i]->optimizer() == &optimizer,
-             kInvalidArgument, "SequentialLR: scheduler {} is null or another optimizer's", i);
-  }
+  check_schedulers("SequentialLR", schedulers_, optimizer);
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
     optimizer.lr(g) = optimizer.initial_lr(g);
   }
@@ -69,11 +59,7 @@ void SequentialLR::begin_rates() {
 
 nn::StateDict SequentialLR::state_dict() const {
   nn::StateDict state = LRScheduler::state_dict();
-  for (std::size_t i = 0; i < schedulers_.size(); ++i) {
-    for (const nn::NamedTensor& entry : schedulers_[i]->state_dict()) {
-      state.push_back({prefix_of(i) + entry.name, entry.tensor});
-    }
-  }
+  append_states(schedulers_, state);
   return state;
 }
 
@@ -90,16 +76,7 @@ void SequentialLR::load_state_dict(const nn::StateDict& state) {
 
 void SequentialLR::load_all(const nn::StateDict& state) {
   LRScheduler::load_state_dict(state);
-  for (std::size_t i = 0; i < schedulers_.size(); ++i) {
-    const std::string prefix = prefix_of(i);
-    nn::StateDict part;
-    for (const nn::NamedTensor& entry : state) {
-      if (entry.name.starts_with(prefix)) {
-        part.push_back({entry.name.substr(prefix.size()), entry.tensor});
-      }
-    }
-    schedulers_[i]->load_state_dict(part);
-  }
+  load_states(schedulers_, state);
 }
 
 }  // namespace dl::optim

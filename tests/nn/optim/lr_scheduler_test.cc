@@ -12,6 +12,8 @@
 #include "core/base/warn_once.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/adam.h"
+#include "nn/optim/lr_scheduler/chained.h"
+#include "nn/optim/lr_scheduler/cyclic.h"
 #include "nn/optim/lr_scheduler/one_cycle.h"
 #include "nn/optim/lr_scheduler/reduce_on_plateau.h"
 #include "nn/optim/lr_scheduler/schedules.h"
@@ -223,6 +225,143 @@ TEST(OneCycleLR, CyclesAdamsFirstBetaAndRefusesAStepTooMany) {
                "OneCycleLR: step 11 of a schedule of 10 steps (total_steps)");
   EXPECT_EQ(scheduler.last_epoch(), 10);
   EXPECT_EQ(adam.lr(), last);
+}
+
+TEST(OneCycleLR, BeginsAgainAfterAnother) {
+  SGD opt = two_groups();
+  const OneCycleLR first(opt, {.max_lr = {0.4}, .total_steps = 20});
+  OneCycleLR second(opt, {.max_lr = {0.3}, .total_steps = 50, .pct_start = 0.5});
+  expect_pytorchs("one_cycle_again", opt, {&second});
+}
+
+TEST(CyclicLR, GivesPyTorchsRatesAndMomenta) {
+  expect_pytorchs<CyclicLR>(
+      "cyclic",
+      CyclicLROptions{.base_lr = {0.01}, .max_lr = {0.3}, .step_size_up = 7, .step_size_down = 4});
+  expect_pytorchs<CyclicLR>("cyclic_groups", CyclicLROptions{.base_lr = {0.01, 0.002},
+                                                             .max_lr = {0.1, 0.3},
+                                                             .step_size_up = 6,
+                                                             .mode = "triangular2",
+                                                             .base_momentum = {0.7, 0.75},
+                                                             .max_momentum = {0.9, 0.85}});
+  expect_pytorchs<CyclicLR>("cyclic_exp", CyclicLROptions{.base_lr = {0.01},
+                                                          .max_lr = {0.3},
+                                                          .step_size_up = 5,
+                                                          .step_size_down = 0,
+                                                          .mode = "exp_range",
+                                                          .gamma = 0.97});
+  expect_pytorchs<CyclicLR>("cyclic_scaled",
+                            CyclicLROptions{.base_lr = {0.01},
+                                            .max_lr = {0.3},
+                                            .step_size_up = 5,
+                                            .scale_fn = [](double x) { return 1 / (1 + x); },
+                                            .scale_mode = "iterations",
+                                            .cycle_momentum = false});
+}
+
+TEST(CyclicLR, BesideAndBehindOthersGivesPyTorchsRates) {
+  {
+    SGD opt = two_groups();
+    ExponentialLR exponential(opt, {.gamma = 0.9});
+    CyclicLR cyclic(opt, {.base_lr = {0.01}, .max_lr = {0.3}, .step_size_up = 5});
+    expect_pytorchs("cyclic_second", opt, {&exponential, &cyclic});
+  }
+  SGD opt = two_groups();
+  LinearLR warmup(opt, {.start_factor = 0.1, .end_factor = 1, .total_iters = 5});
+  CyclicLR cyclic(opt, {.base_lr = {0.03}, .max_lr = {0.3}, .step_size_up = 5});
+  SequentialLR scheduler(opt, {&warmup, &cyclic}, {6});
+  expect_pytorchs("cyclic_sequential", opt, {&scheduler});
+}
+
+TEST(CyclicLR, ContinuesFromItsState) {
+  const auto begun = [](SGD& opt) {
+    return std::make_unique<CyclicLR>(
+        opt, CyclicLROptions{.base_lr = {0.01}, .max_lr = {0.3}, .step_size_up = 7});
+  };
+  SGD opt = two_groups();
+  const auto scheduler = begun(opt);
+  for (int i = 0; i < 9; ++i) scheduler->step();
+  SGD opt2 = two_groups();
+  const auto scheduler2 = begun(opt2);
+  scheduler2->load_state_dict(scheduler->state_dict());
+  for (int i = 9; i < 30; ++i) {
+    scheduler->step();
+    scheduler2->step();
+    EXPECT_EQ(opt.lr(1), opt2.lr(1)) << i;
+    EXPECT_EQ(opt.options(1).momentum, opt2.options(1).momentum) << i;
+  }
+}
+
+TEST(CyclicLR, RefusesBadOptionsAndChangesNothing) {
+  SGD opt = two_groups();
+  EXPECT_ERROR(CyclicLR(opt, {.base_lr = {1, 2, 3}, .max_lr = {5}}), kInvalidArgument,
+               "CyclicLR: base_lr has 3 numbers, wanted 1 or one for each of 2 parameter groups");
+  EXPECT_ERROR(CyclicLR(opt, {.base_lr = {1}, .max_lr = {5}, .step_size_up = 0}), kInvalidArgument,
+               "CyclicLR: step_size_up is 0, wanted at least 1");
+  EXPECT_ERROR(CyclicLR(opt, {.base_lr = {1}, .max_lr = {5}, .step_size_down = -1}),
+               kInvalidArgument, "CyclicLR: step_size_down is -1, wanted at least 0");
+  EXPECT_ERROR(CyclicLR(opt, {.base_lr = {1}, .max_lr = {5}, .mode = "round"}), kInvalidArgument,
+               "CyclicLR: mode is \"round\", wanted \"triangular\", \"triangular2\" or "
+               "\"exp_range\"");
+  EXPECT_ERROR(CyclicLR(opt, {.base_lr = {1}, .max_lr = {5}, .scale_mode = "steps"}),
+               kInvalidArgument,
+               "CyclicLR: scale_mode is \"steps\", wanted \"cycle\" or \"iterations\"");
+  EXPECT_EQ(opt.lr(0), 0.1);
+  EXPECT_EQ(opt.options(0).momentum, 0.9);
+}
+
+TEST(ChainedScheduler, GivesPyTorchsRatesAndContinues) {
+  const auto run = [](SGD& opt, const std::function<void(ChainedScheduler&)>& use) {
+    ConstantLR constant(opt, {.factor = 0.1, .total_iters = 4});
+    ExponentialLR exponential(opt, {.gamma = 0.9});
+    CosineAnnealingLR cosine(opt, {.T_max = 12});
+    ChainedScheduler scheduler({&constant, &exponential, &cosine});
+    EXPECT_EQ(scheduler.get_last_lr(), (std::vector{opt.lr(0), opt.lr(1)}));
+    use(scheduler);
+  };
+  SGD opt = two_groups();
+  run(opt, [&](ChainedScheduler& scheduler) {
+    expect_pytorchs("chained_scheduler", opt, [&](std::size_t) { scheduler.step(); });
+    EXPECT_EQ(scheduler.get_last_lr(), (std::vector{opt.lr(0), opt.lr(1)}));
+  });
+
+  SGD first = two_groups();
+  nn::StateDict state;
+  nn::StateDict of_optimizer;
+  double wanted = 0;
+  run(first, [&](ChainedScheduler& scheduler) {
+    for (int i = 0; i < 5; ++i) scheduler.step();
+    state = scheduler.state_dict();
+    of_optimizer = first.state_dict();
+    for (int i = 0; i < 5; ++i) scheduler.step();
+    wanted = first.lr(1);
+  });
+  SGD second = two_groups();
+  run(second, [&](ChainedScheduler& scheduler) {
+    nn::StateDict less = state;
+    std::erase_if(
+        less, [](const nn::NamedTensor& entry) { return entry.name == "_schedulers.1.base_lrs"; });
+    EXPECT_THROW(scheduler.load_state_dict(less), Error);
+    EXPECT_EQ(values<double>(*nn::find(scheduler.state_dict(), "_schedulers.0.last_epoch")),
+              std::vector<double>{0});
+    scheduler.load_state_dict(state);
+    second.load_state_dict(of_optimizer);
+    for (int i = 0; i < 5; ++i) scheduler.step();
+    EXPECT_EQ(second.lr(1), wanted);
+  });
+}
+
+TEST(ChainedScheduler, RefusesNoneAndThoseOfAnother) {
+  EXPECT_ERROR(ChainedScheduler({}), kInvalidArgument,
+               "ChainedScheduler: there is no scheduler, wanted at least one");
+  SGD opt = two_groups();
+  SGD foreign = two_groups();
+  StepLR step(opt, {.step_size = 1});
+  StepLR of_another(foreign, {.step_size = 1});
+  EXPECT_ERROR(ChainedScheduler({&step, &of_another}), kInvalidArgument,
+               "ChainedScheduler: scheduler 1 is null or another optimizer's");
+  EXPECT_ERROR(ChainedScheduler({nullptr}), kInvalidArgument,
+               "ChainedScheduler: scheduler 0 is null or another optimizer's");
 }
 
 TEST(ReduceLROnPlateau, GivesPyTorchsRates) {

@@ -1,0 +1,42 @@
+// ChainedScheduler: steps several schedulers of one optimizer, whose factors multiply.
+//
+//     optim::ConstantLR constant(opt, {.factor = 0.1, .total_iters = 2});
+//     optim::ExponentialLR exponential(opt, {.gamma = 0.9});
+//     optim::ChainedScheduler scheduler({&constant, &exponential});
+//     scheduler.step();
+//
+// The schedulers must outlive it, and only it steps them. Thread-safety: none.
+#pragma once
+
+#include <vector>
+
+#include "nn/optim/lr_scheduler/lr_scheduler.h"
+#include "nn/serialize/state_dict.h"
+
+namespace dl::optim {
+
+class ChainedScheduler final {
+ public:
+  // Throws kInvalidArgument for no scheduler, and if one is null or another optimizer's.
+  explicit ChainedScheduler(std::vector<LRScheduler*> schedulers);
+
+  // If a scheduler throws, those before it have stepped.
+  void step();
+
+  // The rate of each group as the last step() left it.
+  const std::vector<double>& get_last_lr() const noexcept { return last_lrs_; }
+  Optimizer& optimizer() const noexcept { return schedulers_.front()->optimizer(); }
+
+  // _last_lr, and the states of all schedulers as "_schedulers.<i>.<name>", PyTorch's names.
+  // load_state_dict() throws kMismatch, and changes nothing then.
+  nn::StateDict state_dict() const;
+  void load_state_dict(const nn::StateDict& state);
+
+ private:
+  void keep_rates();
+
+  std::vector<LRScheduler*> schedulers_;
+  std::vector<double> last_lrs_;
+};
+
+}  // namespace dl::optim

@@ -1,0 +1,83 @@
+#include "nn/optim/lr_scheduler/cyclic.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/base/error.h"
+#include "nn/optim/lr_scheduler/momentum_cycle.h"
+
+namespace dl::optim {
+namespace {
+
+constexpr const char* kCyclicName = "CyclicLR";
+
+void check_cyclic(const CyclicLROptions& o, Optimizer& optimizer) {
+  const std::size_t groups = optimizer.group_count();
+  check_count_of_groups(kCyclicName, "base_lr", o.base_lr, groups);
+  check_count_of_groups(kCyclicName, "max_lr", o.max_lr, groups);
+  check_count_of_groups(kCyclicName, "base_momentum", o.base_momentum, groups);
+  check_count_of_groups(kCyclicName, "max_momentum", o.max_momentum, groups);
+  DL_CHECK(o.step_size_up >= 1, kInvalidArgument, "{}: step_size_up is {}, wanted at least 1",
+           kCyclicName, o.step_size_up);
+  DL_CHECK(o.step_size_down.value_or(0) >= 0, kInvalidArgument,
+           "{}: step_size_down is {}, wanted at least 0", kCyclicName, *o.step_size_down);
+  DL_CHECK(o.scale_fn != nullptr || o.mode == "triangular" || o.mode == "triangular2" ||
+               o.mode == "exp_range",
+           kInvalidArgument,
+           "{}: mode is \"{}\", wanted \"triangular\", \"triangular2\" or \"exp_range\"",
+           kCyclicName, o.mode);
+  DL_CHECK(o.scale_mode == "cycle" || o.scale_mode == "iterations", kInvalidArgument,
+           "{}: scale_mode is \"{}\", wanted \"cycle\" or \"iterations\"", kCyclicName,
+           o.scale_mode);
+  if (o.cycle_momentum) check_has_momentum(kCyclicName, optimizer);
+}
+
+// Checks the options, and gives the optimizer the rates that the cycle begins with.
+Optimizer& begun(Optimizer& optimizer, const CyclicLROptions& options) {
+  check_cyclic(options, optimizer);
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
+    optimizer.lr(g) = of_group(options.base_lr, g);
+  }
+  return optimizer;
+}
+
+}  // namespace
+
+CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
+    : LRScheduler(kCyclicName, begun(optimizer, options)), options_(std::move(options)) {
+  take_first_step();
+  std::vector<double> rates;
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
+    rates.push_back(of_group(options_.base_lr, g));
+  }
+  set_base_lrs(std::move(rates));
+}
+
+double CyclicLR::height() const {
+  const auto up = static_cast<double>(options_.step_size_up);
+  const auto down = static_cast<double>(options_.step_size_down.value_or(options_.step_size_up));
+  const auto now = static_cast<double>(last_epoch());
+  const double cycle = std::floor(1 + now / (up + down));
+  const double share = 1 + now / (up + down) - cycle;
+  const double turn = up / (up + down);
+  const double height = share <= turn ? share / turn : (share - 1) / (turn - 1);
+  if (options_.scale_fn) {
+    return height * options_.scale_fn(options_.scale_mode == "cycle" ? cycle : now);
+  }
+  if (options_.mode == "triangular2") return height / std::pow(2, cycle - 1);
+  return options_.mode == "exp_range" ? height * std::pow(options_.gamma, now) : height;
+}
+
+void CyclicLR::set_rates() {
+  const double height = this->height();
+  set_each([&](const LRMoment& at) {
+    return at.base_lr + (of_group(options_.max_lr, at.group) - at.base_lr) * height;
+  });
+  if (!options_.cycle_momentum) return;
+  for (std::size_t g = 0; g < optimizer().group_count(); ++g) {
+    const double most = of_group(options_.max_momentum, g);
+    *momentum_of(optimizer(), g) = most - (most - of_group(options_.base_momentum, g)) * height;
+  }
+}
+
+}  // namespace dl::optim

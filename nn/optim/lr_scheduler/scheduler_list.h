@@ -1,0 +1,20 @@
+// What SequentialLR and ChainedScheduler share: schedulers of one optimizer, and their states under
+// the names that PyTorch gives them, "_schedulers.<i>.<name>". The schedulers are borrowed.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "nn/optim/lr_scheduler/lr_scheduler.h"
+#include "nn/serialize/state_dict.h"
+
+namespace dl::optim {
+
+// Throws kInvalidArgument if a scheduler is null or another optimizer's.
+void check_schedulers(std::string_view owner, const std::vector<LRScheduler*>& schedulers,
+                      const Optimizer& optimizer);
+void append_states(const std::vector<LRScheduler*>& schedulers, nn::StateDict& state);
+// Throws kMismatch if a scheduler refuses its part. Those before it have theirs then.
+void load_states(const std::vector<LRScheduler*>& schedulers, const nn::StateDict& state);
+
+}  // namespace dl::optim
