@@ -168,6 +168,22 @@ struct MultiLabelMarginLossOptions {
 Tensor multilabel_margin_loss(const Tensor& input, const Tensor& target,
                               const MultiLabelMarginLossOptions& options = {});
 
+struct CTCLossOptions {
+  std::int64_t blank = 0;                  // the class that stands for no label
+  Reduction reduction = Reduction::kMean;  // kMean divides each loss by its number of labels first
+  bool zero_infinity = false;              // 0 for targets that are too long for their input
+};
+// The negative log likelihood of sequences of labels, whatever the steps at which they are said
+// (connectionist temporal classification, Graves et al. 2006).
+//   log_probs       [T, N, C] or [T, C], float32 or float64; of log_softmax, whose gradient it
+//                   assumes, as PyTorch does
+//   targets         [N, S], or all labels one after another; integers, classes other than blank
+//   input_lengths   [N] integers: the steps of each sample, at most T
+//   target_lengths  [N] integers: the labels of each sample
+// On the CPU only.
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CTCLossOptions& options = {});
+
 struct PoissonNLLLossOptions {
   bool log_input = true;  // the input is the logarithm of the expected number
   bool full = false;      // with Stirling's approximation of log(target!) for targets above 1

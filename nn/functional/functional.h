@@ -93,6 +93,7 @@ using dl::softplus;
 using dl::softshrink;
 using dl::threshold;
 // Losses: core/ops/loss.h says what they take and throw.
+using dl::ctc_loss;
 using dl::Reduction;
 #define DL_LOSS(Layer, function) using dl::function;
 #define DL_LOSS_OF_THREE(Layer, function, ...) using dl::function;

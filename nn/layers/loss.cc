@@ -14,4 +14,10 @@ namespace dl::nn {
   }
 #include "nn/functional/losses.def"
 
+Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                        const Tensor& target_lengths) const {
+  check_not_moved("a call");
+  return dl::ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
+}
+
 }  // namespace dl::nn

@@ -67,4 +67,19 @@ class Loss : public Module {
 // NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/losses.def"
 
+class CTCLoss : public Module {
+ public:
+  explicit CTCLoss(const CTCLossOptions& given = {}) : options(given) {}
+
+  using Module::forward;
+  Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                 const Tensor& target_lengths) const;
+  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                    const Tensor& target_lengths) const {
+    return forward(log_probs, targets, input_lengths, target_lengths);
+  }
+
+  const CTCLossOptions options;
+};
+
 }  // namespace dl::nn

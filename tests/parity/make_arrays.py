@@ -674,6 +674,32 @@ def losses():
     return arrays
 
 
+def ctc():
+    """core/ops/ctc_loss.cc: every form and option; arrays CASE.input, .target, .input_lengths, .target_lengths, and CASE.REDUCTION.y, .g, .d_input."""
+    r = seeded(19)
+    log_probs = lambda *shape: bf16_exact(torch.log_softmax(2 * torch.randn(*shape, generator=r, dtype=torch.float64), -1))
+    labels = lambda *shape: torch.randint(1, 5, shape, generator=r)
+    lengths = torch.tensor
+    repeated = torch.tensor([[1, 1, 2, 2], [3, 3, 3, 3], [4, 1, 4, 1]])
+    cases = {
+        "padded": (log_probs(12, 3, 5), labels(3, 4), lengths([12, 9, 7]), lengths([4, 2, 3]), {}),
+        "concatenated": (log_probs(12, 3, 5), labels(9), lengths([12, 9, 7]), lengths([4, 2, 3]), {}),
+        "one": (log_probs(9, 5), labels(3), lengths(8), lengths(3), {}),
+        "repeated": (log_probs(12, 3, 5), repeated, lengths([12, 12, 8]), lengths([4, 4, 4]), {}),
+        "last_blank": (log_probs(8, 2, 5), labels(2, 3) - 1, lengths([8, 5]), lengths([3, 1]), dict(blank=4)),
+        "empty_targets": (log_probs(6, 3, 5), labels(3, 2), lengths([6, 3, 0]), lengths([0, 2, 0]), {}),
+        "too_long": (log_probs(6, 3, 5), repeated, lengths([6, 6, 3]), lengths([2, 4, 4]), dict(zero_infinity=True)),
+    }
+    arrays = {}
+    for name, (x, target, steps, counts, options) in cases.items():
+        inputs = dict(input=x, target=target, input_lengths=steps, target_lengths=counts)
+        arrays.update({f"{name}.{key}": value.clone() for key, value in inputs.items()})
+        for reduction in ("none", "mean", "sum"):
+            with_gradients(arrays, f"{name}.{reduction}", lambda input, target, input_lengths, target_lengths, options=options, reduction=reduction:
+                           F.ctc_loss(input, target, input_lengths, target_lengths, **options, reduction=reduction), inputs)
+    return arrays
+
+
 def norms():
     """core/ops/norm.h and nn/layers/norm.h: values, gradients, running statistics."""
     r = seeded(12)
@@ -1378,7 +1404,7 @@ def autograd_graphs():
     return a
 
 
-TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, norms, layers, reductions, order, composed, grad_fn, inits, memory_order)}
+TOPICS = {f.__name__: f for f in (random, autograd_graphs, samplers, npy, pictures, resize, transforms, clip, dtypes, modules, networks, optim, schedulers, training, train_cnn, elementwise, losses, ctc, norms, layers, reductions, order, composed, grad_fn, inits, memory_order)}
 
 
 def main():

@@ -3,6 +3,7 @@
 
 #include "core/kernels/cpu/amp.h"
 #include "core/kernels/cpu/copy.h"
+#include "core/kernels/cpu/ctc_loss.h"
 #include "core/kernels/cpu/elementwise.h"
 #include "core/kernels/cpu/index.h"
 #include "core/kernels/cpu/network.h"

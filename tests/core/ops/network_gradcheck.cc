@@ -6,6 +6,7 @@
 #include "core/ops/linear.h"
 #include "core/ops/loss.h"
 #include "core/ops/norm.h"
+#include "core/ops/softmax.h"
 #include "tests/core/ops/gradcheck_cases.h"
 #include "tests/core/ops/random_tensor.h"
 
@@ -104,6 +105,18 @@ void gradcheck_nll_loss() {
                            {.weight = weight, .reduction = reduction, .label_smoothing = 0.2});
     };
     expect_right("cross_entropy", smooth, {leaf({2, 3, 2}, 1)});
+  }
+}
+
+// Of log_softmax, whose gradient the loss assumes.
+void gradcheck_ctc_loss() {
+  const Tensor targets = tensor({{1, 2}, {2, 2}});
+  for (const Reduction reduction : {Reduction::kNone, Reduction::kMean, Reduction::kSum}) {
+    const auto f = [&](const Inputs& in) {
+      return ctc_loss(log_softmax(in[0], 2), targets, tensor({5, 4}), tensor({2, 2}),
+                      {.reduction = reduction});
+    };
+    expect_right("ctc_loss", f, {leaf({5, 2, 3}, 1)});
   }
 }
 
