@@ -146,7 +146,7 @@ Tensor rearranged(const Tensor& input, const Shape& apart, const Dims& order, co
 
 }  // namespace
 
-std::vector<Tensor> split(const Tensor& input, std::int64_t size, std::int64_t dim) {
+std::vector<Tensor> detail::split_evenly(const Tensor& input, std::int64_t size, std::int64_t dim) {
   check_has_dims(input, "split");
   DL_CHECK(size > 0 || (size == 0 && input.size(dim) == 0), kInvalidArgument,
            "split: the size is {}, wanted at least 1", size);
@@ -198,12 +198,8 @@ std::vector<Tensor> unbind(const Tensor& input, std::int64_t dim) {
   return slices;
 }
 
-Tensor movedim(const Tensor& input, std::int64_t source, std::int64_t destination) {
-  return movedim(input, Dims{source}, Dims{destination});
-}
-
-Tensor movedim(const Tensor& input, const Dims& source, const Dims& destination) {
-  return input.permute(turned(input, source, destination));
+Tensor movedim(const Tensor& input, const DimList& source, const DimList& destination) {
+  return input.permute(turned(input, source.dims(), destination.dims()));
 }
 
 Tensor Tensor::T() const {
@@ -365,8 +361,10 @@ Tensor flip(const Tensor& input, const Dims& dims) {
   return result;
 }
 
-Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims) {
+Tensor roll(const Tensor& input, const DimList& shift_list, const DimList& dim_list) {
   constexpr const char* kShown = "RollBackward0";
+  const Dims& shifts = shift_list.dims();
+  const Dims& dims = dim_list.dims();
   const std::size_t rank = rank_of(input, "roll");
   if (dims.empty()) {
     DL_CHECK(shifts.size() == 1, kInvalidArgument,
@@ -387,10 +385,6 @@ Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims) {
         cat({result.narrow(dim, size - shift, shift), result.narrow(dim, 0, size - shift)}, dim);
   }
   return detail::shown_as(result.is_same(input) ? input.clone() : result, input, kShown);
-}
-
-Tensor roll(const Tensor& input, std::int64_t shift, std::optional<std::int64_t> dim) {
-  return dim ? roll(input, Dims{shift}, Dims{*dim}) : roll(input, Dims{shift});
 }
 
 Tensor tril(const Tensor& input, std::int64_t diagonal) {

@@ -14,14 +14,15 @@ namespace dl {
 
 // Views. The pieces have `size` elements along `dim`, the last one what is left; or the sizes that
 // are named, whose sum is the dimension's.
-std::vector<Tensor> split(const Tensor& input, std::int64_t size, std::int64_t dim = 0);
+std::vector<Tensor> split(const Tensor& input, SizeNumber auto size, std::int64_t dim = 0) {
+  return detail::split_evenly(input, static_cast<std::int64_t>(size), dim);
+}
 std::vector<Tensor> split(const Tensor& input, const Dims& sizes, std::int64_t dim = 0);
 // At most `chunks` pieces of one size, but for the last.
 std::vector<Tensor> chunk(const Tensor& input, std::int64_t chunks, std::int64_t dim = 0);
 // The slices along `dim`, without it.
 std::vector<Tensor> unbind(const Tensor& input, std::int64_t dim = 0);
-Tensor movedim(const Tensor& input, std::int64_t source, std::int64_t destination);
-Tensor movedim(const Tensor& input, const Dims& source, const Dims& destination);
+Tensor movedim(const Tensor& input, const DimList& source, const DimList& destination);
 // The last two dimensions exchanged; x.T() turns all round.
 Tensor mT(const Tensor& input);
 Tensor unflatten(const Tensor& input, std::int64_t dim, const Shape& sizes);
@@ -48,8 +49,7 @@ Tensor repeat_interleave(const Tensor& input, const Tensor& repeats,
 Tensor flip(const Tensor& input, const Dims& dims);
 // Elements move on by `shifts` along `dims`, from the end to the beginning; without dims along the
 // flattened input.
-Tensor roll(const Tensor& input, const Dims& shifts, const Dims& dims = {});
-Tensor roll(const Tensor& input, std::int64_t shift, std::optional<std::int64_t> dim = {});
+Tensor roll(const Tensor& input, const DimList& shifts, const DimList& dims = {});
 // The lower and the upper triangle of matrices, with 0 elsewhere; `diagonal` moves the border to
 // the right.
 Tensor tril(const Tensor& input, std::int64_t diagonal = 0);

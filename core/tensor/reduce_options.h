@@ -9,8 +9,10 @@
 
 namespace dl {
 
-// The dimensions that are reduced: x.sum(1), x.sum({0, -1}); x.sum() is over all. Numbers below 0
-// count from the end.
+// One number or a list: the dimensions that are reduced, as in x.sum(1), x.sum({0, -1}) and
+// x.sum(), which is over all; shifts, as in x.roll({1, 2}, {0, 1}). Dimensions below 0 count from
+// the end. A function that takes either has one parameter of this class, and no overload for a
+// number: clang warns if a list of one, {1}, is taken for a number.
 class DimList {
  public:
   DimList() noexcept = default;

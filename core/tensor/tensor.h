@@ -40,6 +40,11 @@ class IndexedTensor;
 // "dim: the tensor is undefined ..."
 [[noreturn]] void refuse_undefined(std::string_view op);
 
+namespace detail {
+// core/ops: pieces of one size.
+std::vector<Tensor> split_evenly(const Tensor& input, std::int64_t size, std::int64_t dim);
+}  // namespace detail
+
 struct BackwardOptions {
   bool retain_graph = false;  // keep what the nodes saved, so that backward can run again
   bool create_graph = false;  // refused: gradients of gradients are not recorded
@@ -231,6 +236,9 @@ class Tensor {
   }
   Tensor tile(SizeNumber auto times, SizeNumber auto... rest) const {
     return tile(listed(times, rest...));
+  }
+  std::vector<Tensor> split(SizeNumber auto size, std::int64_t dim = 0) const {
+    return detail::split_evenly(*this, static_cast<std::int64_t>(size), dim);
   }
   Tensor flip(SizeNumber auto dim, SizeNumber auto... rest) const {
     return flip(listed(dim, rest...));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,9 @@ class LayerNorm : public Module {
   explicit LayerNorm(Shape normalized_shape, LayerNormOptions options = {});
   explicit LayerNorm(std::int64_t width, LayerNormOptions given = {})
       : LayerNorm(Shape{width}, given) {}
+  // So that {512} is a list, and no number.
+  explicit LayerNorm(std::initializer_list<std::int64_t> shape, LayerNormOptions given = {})
+      : LayerNorm(Shape(shape), given) {}
 
   Tensor forward(const Tensor& input) override;
   void reset_parameters();
@@ -47,6 +51,8 @@ class RMSNorm : public Module {
  public:
   explicit RMSNorm(Shape normalized_shape, RMSNormOptions options = {});
   explicit RMSNorm(std::int64_t width, RMSNormOptions given = {}) : RMSNorm(Shape{width}, given) {}
+  explicit RMSNorm(std::initializer_list<std::int64_t> shape, RMSNormOptions given = {})
+      : RMSNorm(Shape(shape), given) {}
 
   Tensor forward(const Tensor& input) override;
   void reset_parameters();

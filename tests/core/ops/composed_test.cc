@@ -238,7 +238,7 @@ const std::vector<ComposedCase>& composed_cases() {
       {"repeat_interleave by a tensor", [](I in) { return in[0].repeat_interleave(tensor({2, 0, 3}), 1); }},
       {"flip", [](I in) { return in[0].flip({0, -1}); }},
       {"roll", [](I in) { return in[0].roll({1, -2}, {0, 1}); }},
-      {"roll of all", [](I in) { return in[0].roll(Dims{4}); }},
+      {"roll of all", [](I in) { return in[0].roll({4}); }},
       {"tril", [](I in) { return in[0].tril(-1); }},
       {"triu", [](I in) { return in[0].triu(1); }},
       {"diagonal", [](I in) { return in[0].diagonal(1, 0, 2); }},

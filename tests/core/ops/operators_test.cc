@@ -353,6 +353,34 @@ TEST(Indexing, GradientsKnowTheIndexAsItWas) {
   EXPECT_EQ(values<double>(x.grad()), (Numbers{6, 1, 3}));
 }
 
+// clang warns, here as an error, if a list of one is taken for a number.
+TEST(Lists, OfOneAreNoNumbers) {
+  const Tensor x = arange(6).view({2, 3});
+  EXPECT_ERROR(x.split({1}), kShape,
+               "split: the sizes [1] are 1 in sum, dimension 0 of [2, 3] has 2");
+  EXPECT_EQ(split(x, {3}, 1).size(), 1U);
+  EXPECT_EQ(x.split(1).size(), 2U);
+  EXPECT_TRUE(x.roll({1}).equal(x.roll(1)));
+  EXPECT_TRUE(roll(x, {1}, {1}).equal(roll(x, 1, 1)));
+  EXPECT_TRUE(x.movedim({0}, {1}).equal(x.movedim(0, 1)));
+  EXPECT_TRUE(movedim(x, {0}, {-1}).equal(x.t()));
+  EXPECT_TRUE(x.flip({1}).equal(x.flip(1)));
+  EXPECT_TRUE(x.sum({1}).equal(x.sum(1)));
+  EXPECT_TRUE(x.amax({-1}, {.keepdim = true}).equal(x.amax(-1, {.keepdim = true})));
+  EXPECT_EQ(x.to(DType::kF32).mean({0}).sizes(), (Shape{3}));
+  EXPECT_EQ(x.to(DType::kF32).var({0}).sizes(), (Shape{3}));
+  EXPECT_EQ(x.to(DType::kF32).norm(2, {0}).sizes(), (Shape{3}));
+  EXPECT_EQ(x.view({6}).sizes(), (Shape{6}));
+  EXPECT_EQ(x.reshape({-1}).sizes(), (Shape{6}));
+  EXPECT_EQ(x[0].permute({0}).sizes(), (Shape{3}));
+  EXPECT_EQ(x[0].expand({3}).sizes(), (Shape{3}));
+  EXPECT_EQ(x[0].repeat({2}).sizes(), (Shape{6}));
+  EXPECT_EQ(x[0].tile({2}).sizes(), (Shape{6}));
+  EXPECT_EQ(zeros({2}).sizes(), (Shape{2}));
+  EXPECT_EQ(ones({2}).sizes(), (Shape{2}));
+  EXPECT_EQ(empty({2}).sizes(), (Shape{2}));
+}
+
 TEST(Products, OfIntegersAndBatches) {
   for (const DType dtype : {DType::kU8, DType::kI8, DType::kI32, DType::kI64}) {
     const Tensor a = tensor({{100, 2}, {3, 4}}, {.dtype = dtype});

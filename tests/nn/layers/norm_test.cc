@@ -200,6 +200,13 @@ TEST(Norms, TheNumberOfThreadsChangesNoBit) {
   set_num_threads(before);
 }
 
+TEST(Norms, TakeAListOfOneSize) {
+  EXPECT_EQ(LayerNorm({8}).normalized_shape, (Shape{8}));
+  EXPECT_EQ(LayerNorm({8}, {.eps = 1e-3}).options.eps, 1e-3);
+  EXPECT_EQ(RMSNorm({8}).normalized_shape, (Shape{8}));
+  EXPECT_EQ(RMSNorm(Shape{8}).normalized_shape, (Shape{8}));
+}
+
 TEST(NormErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(LayerNorm(4)(zeros({2, 3})), kShape,
                "LayerNorm: normalized_shape is [4], but the input has shape [2, 3], whose last "
