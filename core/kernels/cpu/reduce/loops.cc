@@ -3,6 +3,7 @@
 // merged in their order, so that the number of threads changes no bit.
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "core/device/parallel.h"
@@ -19,9 +20,18 @@ constexpr std::int64_t kTaskElements = 16 * 1024;    // the least that a tile or
 constexpr std::int64_t kThreadElements = 48 * 1024;  // elements read, worth a thread
 constexpr std::int64_t kMostChunks = 64;
 constexpr std::int64_t kWideRow = 128;  // results, at most kResults
+constexpr std::int64_t kVector = 16;    // floats in the widest vector
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
+}
+
+// How many rows of `results` are read as one wide row: a multiple that makes whole vectors where
+// one fits.
+constexpr std::int64_t rows_at_once(std::int64_t results) {
+  const std::int64_t most = kWideRow / results;
+  const std::int64_t whole = kVector / std::gcd(kVector, results);
+  return most < whole ? most : most / whole * whole;
 }
 
 using Totals = std::array<std::uint64_t, kResults>;  // as double or int64
@@ -131,7 +141,7 @@ class Reducing {
 
   // Rows of few results that lie close are read as wide ones of several rows each.
   void down(ReduceRun run) const {
-    const std::int64_t at_once = kWideRow / run.results;
+    const std::int64_t at_once = rows_at_once(run.results);
     const std::int64_t wide_rows = at_once < 2 ? 0 : run.count / at_once;
     if (run.step != run.results || wide_rows < 4) return rows_.down(run);
     const std::int64_t results = run.results;
