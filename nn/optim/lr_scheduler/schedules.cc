@@ -16,7 +16,7 @@ void require_at_least_1(const char* scheduler, const char* option, std::int64_t 
            value);
 }
 
-void require_not_negative(const char* scheduler, const char* option, std::int64_t value) {
+void require_count(const char* scheduler, const char* option, std::int64_t value) {
   DL_CHECK(value >= 0, kInvalidArgument, "{}: {} is {}, wanted at least 0", scheduler, option,
            value);
 }
@@ -80,7 +80,7 @@ double MultiStepLROptions::first_rate(double base_lr) const {
 
 void ConstantLROptions::check(std::size_t) const {
   require_factor(kName, "factor", factor);
-  require_not_negative(kName, "total_iters", total_iters);
+  require_count(kName, "total_iters", total_iters);
 }
 
 double ConstantLROptions::next_rate(const LRMoment& now) const {
@@ -97,7 +97,7 @@ void SWALROptions::check(std::size_t groups) const {
            "{}: swa_lr has {} numbers, wanted 1 or one for each of {} parameter groups", kName,
            swa_lr.size(), groups);
   for (const double rate : swa_lr) require_finite(kName, "swa_lr", rate);
-  require_not_negative(kName, "anneal_epochs", anneal_epochs);
+  require_count(kName, "anneal_epochs", anneal_epochs);
 }
 
 double SWALROptions::next_rate(const LRMoment& now) const {
@@ -118,7 +118,7 @@ void LinearLROptions::check(std::size_t) const {
   require_factor(kName, "start_factor", start_factor);
   DL_CHECK(end_factor >= 0 && end_factor <= 1, kInvalidArgument,
            "{}: end_factor is {}, wanted 0 to 1", kName, end_factor);
-  require_not_negative(kName, "total_iters", total_iters);
+  require_count(kName, "total_iters", total_iters);
 }
 
 double LinearLROptions::next_rate(const LRMoment& now) const {
@@ -147,7 +147,7 @@ double ExponentialLROptions::first_rate(double base_lr) const {
 }
 
 void PolynomialLROptions::check(std::size_t) const {
-  require_not_negative(kName, "total_iters", total_iters);
+  require_count(kName, "total_iters", total_iters);
   require_finite(kName, "power", power);
 }
 
