@@ -30,15 +30,15 @@ std::vector<float> inputs() {
   for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32); bits += kStep) {
     x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   }
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kMost = std::numeric_limits<float>::max();
   constexpr float kLeast = std::numeric_limits<float>::denorm_min();
   for (const float each :
-       {0.0F, 1.0F, kInf, kMost, kLeast, 0x1p-126F, 88.7228F, 88.7229F, 87.33655F, 103.972F,
+       {0.0F, 1.0F, kInfinity, kMost, kLeast, 0x1p-126F, 88.7228F, 88.7229F, 87.33655F, 103.972F,
         103.973F, 0.75F, 1.5F, 9.01F, 9.02F, 0.34657F, 0.34658F}) {
     for (const float with_sign : {each, -each}) {
-      for (const float near :
-           {with_sign, std::nextafter(with_sign, kInf), std::nextafter(with_sign, -kInf)}) {
+      for (const float near : {with_sign, std::nextafter(with_sign, kInfinity),
+                               std::nextafter(with_sign, -kInfinity)}) {
         x.push_back(near);
       }
     }
