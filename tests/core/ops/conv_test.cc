@@ -65,11 +65,11 @@ TEST_P(Conv2dOp, EqualsTheDefinitionForAnyLayout) {
     const Tensor b = random_tensor({6}, GetParam(), 3);
     const Conv2dArgs args{.stride = {2, 1}, .padding = {1, 0}};
     const Tensor wanted = naive_conv2d(x, w, b, args);
-    expect_close(conv2d(x, w, b, args), wanted, tolerance(GetParam()));
+    expect_close(conv2d(x, w, b, args), wanted, sum_tolerance(GetParam()));
     expect_close(conv2d(x.contiguous(MemoryFormat::kChannelsLast), w, b, args), wanted,
-                 tolerance(GetParam()));
+                 sum_tolerance(GetParam()));
     expect_close(conv2d(strided_copy(x), strided_copy(w), strided_copy(b), args), wanted,
-                 tolerance(GetParam()));
+                 sum_tolerance(GetParam()));
   }
 }
 
@@ -77,7 +77,7 @@ TEST_P(Conv2dOp, TakesGroupsDilationAndNoBias) {
   const Tensor x = random_tensor({1, 6, 8, 8}, GetParam(), 1);
   const Tensor w = random_tensor({9, 2, 3, 3}, GetParam(), 2);
   const Conv2dArgs args{.padding = {2, 2}, .dilation = {2, 2}, .groups = 3};
-  expect_close(conv2d(x, w, {}, args), naive_conv2d(x, w, {}, args), tolerance(GetParam()));
+  expect_close(conv2d(x, w, {}, args), naive_conv2d(x, w, {}, args), sum_tolerance(GetParam()));
 }
 
 TEST_P(Conv2dOp, FusedReluEqualsReluAfterIt) {
@@ -93,7 +93,7 @@ TEST_P(Conv2dOp, FusedReluEqualsReluAfterIt) {
     for (const Tensor& leaf : {x, w, b}) leaf.zero_grad();
     if (fuse) fused = now;
     for (std::size_t i = 0; i < now.size(); ++i)
-      expect_close(fused[i], now[i], tolerance(GetParam()));
+      expect_close(fused[i], now[i], sum_tolerance(GetParam()));
   }
 }
 

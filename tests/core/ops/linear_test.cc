@@ -56,13 +56,13 @@ TEST_P(ProductOf, MatmulTakesAnyStrides) {
   const Tensor b_by_columns = b.t().contiguous().t();
   for (const Tensor& left : {a, a_by_columns, strided_copy(a)}) {
     for (const Tensor& right : {b, b_by_columns, strided_copy(b)}) {
-      expect_close(matmul(left, right), wanted, tolerance(GetParam()));
+      expect_close(matmul(left, right), wanted, sum_tolerance(GetParam()));
     }
   }
   // One row of a wide matrix, and a matrix whose rows are all the same memory.
-  expect_close(matmul(a.slice(0, 2, 3), b), naive(a.slice(0, 2, 3), b), tolerance(GetParam()));
+  expect_close(matmul(a.slice(0, 2, 3), b), naive(a.slice(0, 2, 3), b), sum_tolerance(GetParam()));
   const Tensor same = a.slice(0, 0, 1).expand({4, 7});
-  expect_close(matmul(same, b), naive(same, b), tolerance(GetParam()));
+  expect_close(matmul(same, b), naive(same, b), sum_tolerance(GetParam()));
 }
 
 TEST_P(ProductOf, MatmulTakesVectorsAndBatches) {
@@ -73,7 +73,7 @@ TEST_P(ProductOf, MatmulTakesVectorsAndBatches) {
   for (std::int64_t i = 0; i < 2; ++i) {
     for (std::int64_t j = 0; j < 5; ++j) {
       expect_close(c.select(0, i).select(0, j), naive(a.select(0, i).select(0, 0), b.select(0, j)),
-                   tolerance(GetParam()));
+                   sum_tolerance(GetParam()));
     }
   }
   const Tensor v = random_tensor({3}, GetParam(), 3);
@@ -98,7 +98,7 @@ TEST_P(ProductOf, MatmulGradientOfABroadcastOperandIsSummed) {
   sum(matmul(a, b)).backward();
   EXPECT_EQ(a.grad().sizes(), a.sizes());
   const Tensor ones_grad = ones({8, 5}, {.dtype = GetParam()});
-  expect_close(b.grad(), naive(a.detach().view({8, 3}).t(), ones_grad), tolerance(GetParam()));
+  expect_close(b.grad(), naive(a.detach().view({8, 3}).t(), ones_grad), sum_tolerance(GetParam()));
 }
 
 TEST_P(ProductOf, LinearEqualsTheDefinition) {
@@ -106,14 +106,14 @@ TEST_P(ProductOf, LinearEqualsTheDefinition) {
   const Tensor w = random_tensor({5, 7}, GetParam(), 2);
   const Tensor b = random_tensor({5}, GetParam(), 3);
   const Tensor product = matmul(x, w.t());
-  expect_close(linear(x, w), values<double>(product), tolerance(GetParam()));
-  expect_close(linear(x, w, b), values<double>(product + b), tolerance(GetParam()));
+  expect_close(linear(x, w), values<double>(product), sum_tolerance(GetParam()));
+  expect_close(linear(x, w, b), values<double>(product + b), sum_tolerance(GetParam()));
   expect_close(linear(strided_copy(x), strided_copy(w), strided_copy(b)),
-               values<double>(product + b), tolerance(GetParam()));
+               values<double>(product + b), sum_tolerance(GetParam()));
   expect_close(linear(x.select(0, 0).select(0, 0), w, b),
-               values<double>((product + b).select(0, 0).select(0, 0)), tolerance(GetParam()));
+               values<double>((product + b).select(0, 0).select(0, 0)), sum_tolerance(GetParam()));
   expect_close(linear(x, w, b, {.activation = Activation::kRelu}),
-               values<double>(relu(product + b)), tolerance(GetParam()));
+               values<double>(relu(product + b)), sum_tolerance(GetParam()));
 }
 
 TEST_P(ProductOf, LinearGradientsEqualThoseOfMatmulAndAdd) {
@@ -130,9 +130,9 @@ TEST_P(ProductOf, LinearGradientsEqualThoseOfMatmulAndAdd) {
     const auto db = values<double>(b.grad());
     for (const Tensor& leaf : {x, w, b}) leaf.zero_grad();
     linear(x, w, b, {.activation = activation}).backward(direction);
-    expect_close(x.grad(), dx, tolerance(GetParam()));
-    expect_close(w.grad(), dw, tolerance(GetParam()));
-    expect_close(b.grad(), db, tolerance(GetParam()));
+    expect_close(x.grad(), dx, sum_tolerance(GetParam()));
+    expect_close(w.grad(), dw, sum_tolerance(GetParam()));
+    expect_close(b.grad(), db, sum_tolerance(GetParam()));
   }
 }
 

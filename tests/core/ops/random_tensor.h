@@ -23,7 +23,7 @@ inline Tensor strided_copy(const Tensor& t) {
 }
 
 // What a sum of some tens of such values may be off by.
-inline double tolerance(DType dtype) {
+inline double sum_tolerance(DType dtype) {
   return dtype == DType::kF32 ? 1e-5 : 1e-13;
 }
 

@@ -231,32 +231,32 @@ TEST(OneCycleLR, BeginsAgainAfterAnother) {
   SGD opt = two_groups();
   const OneCycleLR first(opt, {.max_lr = {0.4}, .total_steps = 20});
   OneCycleLR second(opt, {.max_lr = {0.3}, .total_steps = 50, .pct_start = 0.5});
-  expect_pytorchs("one_cycle_again", opt, {&second});
+  expect_rates("one_cycle_again", opt, {&second});
 }
 
 TEST(CyclicLR, GivesPyTorchsRatesAndMomenta) {
-  expect_pytorchs<CyclicLR>(
+  expect_rates<CyclicLR>(
       "cyclic",
       CyclicLROptions{.base_lr = {0.01}, .max_lr = {0.3}, .step_size_up = 7, .step_size_down = 4});
-  expect_pytorchs<CyclicLR>("cyclic_groups", CyclicLROptions{.base_lr = {0.01, 0.002},
-                                                             .max_lr = {0.1, 0.3},
-                                                             .step_size_up = 6,
-                                                             .mode = "triangular2",
-                                                             .base_momentum = {0.7, 0.75},
-                                                             .max_momentum = {0.9, 0.85}});
-  expect_pytorchs<CyclicLR>("cyclic_exp", CyclicLROptions{.base_lr = {0.01},
-                                                          .max_lr = {0.3},
-                                                          .step_size_up = 5,
-                                                          .step_size_down = 0,
-                                                          .mode = "exp_range",
-                                                          .gamma = 0.97});
-  expect_pytorchs<CyclicLR>("cyclic_scaled",
-                            CyclicLROptions{.base_lr = {0.01},
-                                            .max_lr = {0.3},
-                                            .step_size_up = 5,
-                                            .scale_fn = [](double x) { return 1 / (1 + x); },
-                                            .scale_mode = "iterations",
-                                            .cycle_momentum = false});
+  expect_rates<CyclicLR>("cyclic_groups", CyclicLROptions{.base_lr = {0.01, 0.002},
+                                                          .max_lr = {0.1, 0.3},
+                                                          .step_size_up = 6,
+                                                          .mode = "triangular2",
+                                                          .base_momentum = {0.7, 0.75},
+                                                          .max_momentum = {0.9, 0.85}});
+  expect_rates<CyclicLR>("cyclic_exp", CyclicLROptions{.base_lr = {0.01},
+                                                       .max_lr = {0.3},
+                                                       .step_size_up = 5,
+                                                       .step_size_down = 0,
+                                                       .mode = "exp_range",
+                                                       .gamma = 0.97});
+  expect_rates<CyclicLR>("cyclic_scaled",
+                         CyclicLROptions{.base_lr = {0.01},
+                                         .max_lr = {0.3},
+                                         .step_size_up = 5,
+                                         .scale_fn = [](double x) { return 1 / (1 + x); },
+                                         .scale_mode = "iterations",
+                                         .cycle_momentum = false});
 }
 
 TEST(CyclicLR, BesideAndBehindOthersGivesPyTorchsRates) {
@@ -264,13 +264,13 @@ TEST(CyclicLR, BesideAndBehindOthersGivesPyTorchsRates) {
     SGD opt = two_groups();
     ExponentialLR exponential(opt, {.gamma = 0.9});
     CyclicLR cyclic(opt, {.base_lr = {0.01}, .max_lr = {0.3}, .step_size_up = 5});
-    expect_pytorchs("cyclic_second", opt, {&exponential, &cyclic});
+    expect_rates("cyclic_second", opt, {&exponential, &cyclic});
   }
   SGD opt = two_groups();
   LinearLR warmup(opt, {.start_factor = 0.1, .end_factor = 1, .total_iters = 5});
   CyclicLR cyclic(opt, {.base_lr = {0.03}, .max_lr = {0.3}, .step_size_up = 5});
   SequentialLR scheduler(opt, {&warmup, &cyclic}, {6});
-  expect_pytorchs("cyclic_sequential", opt, {&scheduler});
+  expect_rates("cyclic_sequential", opt, {&scheduler});
 }
 
 TEST(CyclicLR, ContinuesFromItsState) {
@@ -321,7 +321,7 @@ TEST(ChainedScheduler, GivesPyTorchsRatesAndContinues) {
   };
   SGD opt = two_groups();
   run(opt, [&](ChainedScheduler& scheduler) {
-    expect_pytorchs("chained_scheduler", opt, [&](std::size_t) { scheduler.step(); });
+    expect_rates("chained_scheduler", opt, [&](std::size_t) { scheduler.step(); });
     EXPECT_EQ(scheduler.get_last_lr(), (std::vector{opt.lr(0), opt.lr(1)}));
   });
 
