@@ -147,15 +147,16 @@ TEST_F(Kills, AnSrunThatEndsBeforeItsAgentsIsNamedAndTheyEnd) {
 }
 
 // An operator cancels the step, as its time limit does: SLURM ends the tasks, and srun ends after
-// them.
+// them. Which of SLURM's lines have come by then is SLURM's affair.
 TEST_F(Kills, AStepThatIsCancelledEndsTheJobAndIsNamed) {
   const auto job = in_allocation();
   const pid_t agent = processes_of(*job)["dlrun of node 0"].at(0);
   cluster().ask({"scancel", tests::variable_of(agent, "SLURM_JOB_ID") + "." +
                                 tests::variable_of(agent, "SLURM_STEP_ID")});
   EXPECT_NE(job->wait(), 0) << job->err();
-  EXPECT_THAT(job->err(), AllOf(HasSubstr(" CANCELLED AT "), HasSubstr("dlrun: host n"),
-                                HasSubstr(" was lost: "), Not(HasSubstr("begin again"))));
+  EXPECT_THAT(job->err(), AllOf(AnyOf(HasSubstr(" CANCELLED AT "), HasSubstr("srun: error: n")),
+                                HasSubstr("dlrun: host n"), HasSubstr(" was lost: "),
+                                Not(HasSubstr("begin again"))));
   EXPECT_TRUE(cluster().is_swept());
 }
 
