@@ -295,8 +295,11 @@ void Core::reduce_chunk(Operation& op, std::size_t k) {
                                                ? op.input + (given.begin + part.begin) * element
                                                : slot(peer(r), chunk) + in_slot * element;
   }
+  // Only a root has one in a reduce.
   std::byte* const output =
-      op.output + (piece_of(op.takes[rank_], k, op.plan).begin + part.begin) * element;
+      op.output == nullptr
+          ? nullptr
+          : op.output + (piece_of(op.takes[rank_], k, op.plan).begin + part.begin) * element;
   if (!divides) {
     sum_shares(d, output, shares_, part.count());
     return;
