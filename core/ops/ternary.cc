@@ -39,7 +39,8 @@ struct LerpBackward final : Node {
   GradientShare shares[3];
 };
 
-// x + value a b and x + value a / b. Saved: a and b, where they are read.
+// The node of x + value a b and of x + value a / b. It saves a and b if a wanted gradient reads
+// them.
 struct AddcBackward final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {

@@ -16,8 +16,9 @@ struct CtcLengths {
   std::vector<std::int64_t> first;    // place of its first label
   std::int64_t blank = 0;
 };
-// log_probs [T, N, C], labels [n] int64. alpha [N, T, 2 S + 1] float64, where S is the most labels
-// of a sample: the logarithm of the probability of each prefix. losses [N] float64.
+// log_probs has the shape [T, N, C], and labels is [n] int64. The kernel writes the loss of each
+// sample to losses, [N] float64, and the logarithm of the probability of each prefix to alpha,
+// [N, T, 2 S + 1] float64. S is the number of labels of the sample that has the most.
 void ctc_loss(const Tensor& log_probs, const Tensor& labels, const CtcLengths& lengths,
               const Tensor& alpha, const Tensor& losses);
 // The gradient for log_probs that come from log_softmax, as in PyTorch: that of the logits.

@@ -42,7 +42,7 @@ class CyclicLR final : public LRScheduler {
 
  private:
   void set_rates() override;
-  // How far the rate is from base_lr, where 1 is max_lr.
+  // Returns the rate's place between base_lr, which is 0, and max_lr, which is 1.
   double height() const;
 
   CyclicLROptions options_;

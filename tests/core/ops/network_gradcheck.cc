@@ -108,7 +108,7 @@ void gradcheck_nll_loss() {
   }
 }
 
-// Of log_softmax, whose gradient the loss assumes.
+// The loss assumes that its input comes from log_softmax, so the check goes through both.
 void gradcheck_ctc_loss() {
   const Tensor targets = tensor({{1, 2}, {2, 2}});
   for (const Reduction reduction : {Reduction::kNone, Reduction::kMean, Reduction::kSum}) {
