@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/not_over.h"
 #include "core/base/deadline.h"
 
 namespace dl::collectives {
@@ -18,7 +19,11 @@ class JoinedWork final : public Work {
   void synchronize(std::optional<std::chrono::nanoseconds> timeout) override {
     const Deadline deadline = timeout ? Deadline::after(*timeout) : Deadline::never();
     for (const Ref<Work>& work : works_) {
-      work->synchronize(timeout ? std::optional(deadline.left()) : std::nullopt);
+      try {
+        work->synchronize(timeout ? std::optional(deadline.left()) : std::nullopt);
+      } catch (const NotOver& late) {
+        throw NotOver(late.operation(), timeout.value(), late.missing());
+      }
     }
   }
   bool is_completed() const noexcept override {

@@ -1,5 +1,6 @@
 // NotOver: the Error of Work::synchronize() after a passed timeout, with its parts as values, so
-// that a group that contains another one need not parse its text.
+// that a group or Work that waits for another one can name its own operation and timeout without
+// parsing a text.
 //
 // Any thread.
 #pragma once
@@ -15,11 +16,13 @@ namespace dl::collectives {
 
 class NotOver final : public Error {
  public:
-  // `missing`: "waiting for rank 2 (...), which has not called it".
-  NotOver(const Descriptor& operation, std::chrono::nanoseconds limit, std::string missing)
-      : Error(ErrorKind::kTimeout, fmt::format("{}: not over after {} s, {}; it goes on",
-                                               text(operation), seconds_text(limit), missing)),
-        operation_(text(operation)),
+  // `operation`: text(descriptor). `missing`: "waiting for rank 2 (...), which has not called it";
+  // empty if the group cannot tell.
+  NotOver(std::string operation, std::chrono::nanoseconds limit, std::string missing)
+      : Error(ErrorKind::kTimeout,
+              fmt::format("{}: not over after {} s{}{}; it goes on", operation, seconds_text(limit),
+                          missing.empty() ? "" : ", ", missing)),
+        operation_(std::move(operation)),
         missing_(std::move(missing)) {}
   const std::string& operation() const noexcept { return operation_; }
   const std::string& missing() const noexcept { return missing_; }

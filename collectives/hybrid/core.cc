@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "collectives/algorithms/reduce.h"
+#include "collectives/not_over.h"
 #include "collectives/recording.h"
 #include "core/base/cpus.h"
 
@@ -179,8 +180,8 @@ void Core::wait_for(const Operation& op, const Ref<Work>& work) {
   if (before > 0ns && op.timeout_ != std::chrono::nanoseconds::max()) {
     try {
       return work->synchronize(before);
-    } catch (const Error&) {
-      if (work->is_completed()) throw;
+    } catch (const NotOver&) {
+      if (work->is_completed()) return work->synchronize();  // over since it was thrown
     }
     Ref<tcp::Group> all;  // null if the group was destroyed and only its Work is left
     {

@@ -257,7 +257,7 @@ void Core::throw_not_over(const Operation& op, std::chrono::nanoseconds limit,
   } catch (const Error& error) {
     why = error.what();
   }
-  throw NotOver(op.descriptor_, limit, why);
+  throw NotOver(text(op.descriptor_), limit, why);
 }
 
 // Runs before the inner groups do the same: they are older.

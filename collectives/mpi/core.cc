@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collectives/not_over.h"
 #include "collectives/peer_process.h"
 #include "collectives/recording.h"
 
@@ -145,8 +146,7 @@ void Core::wait(Operation& operation, std::optional<std::chrono::nanoseconds> li
   const std::lock_guard lock(mutex_);
   over.swap(finished_);
   if (!missing.empty()) {
-    throw_error(ErrorKind::kTimeout, "{}: not over after {} s, {}; it goes on",
-                text(operation.descriptor), seconds_text(*limit), missing);
+    throw NotOver(text(operation.descriptor), *limit, missing);
   }
   if (!is_poisoned()) return;
   const Deadline last_words = Deadline::after(kLastWords);

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "collectives/nccl/captured.h"
+#include "collectives/not_over.h"
 #include "collectives/peer_process.h"
 #include "collectives/recording.h"
 #include "core/base/error.h"
@@ -60,8 +61,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
   const auto is_over = [this] { return is_completed(); };
   if (!wait_until(over_, lock, until, is_over)) {
     lock.unlock();
-    throw_error(ErrorKind::kTimeout, "{}: not over after {:.3g} s; it goes on", text(descriptor_),
-                std::chrono::duration<double>(*timeout).count());
+    throw NotOver(text(descriptor_), *timeout, {});
   }
   if (error_) std::rethrow_exception(error_);
 }

@@ -191,7 +191,7 @@ void Core::wait(Pending& op, std::optional<std::chrono::nanoseconds> limit) {
   wake_thread();
   if (op.is_over()) return;
   stay_if_exiting();
-  throw NotOver(op.descriptor, *limit, missing);
+  throw NotOver(text(op.descriptor), *limit, missing);
 }
 
 void Core::poll() noexcept {

@@ -75,7 +75,7 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> limit) {
       engine_->inspect([&] { missing = core_->missing_text(*this, asked); });
       if (!is_over()) {
         stay_if_exiting();
-        throw NotOver(descriptor, *limit, missing);
+        throw NotOver(text(descriptor), *limit, missing);
       }
     }
   }

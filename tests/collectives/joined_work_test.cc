@@ -1,0 +1,50 @@
+// A Work for several, over Works that are made for the purpose.
+#include "collectives/joined_work.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "collectives/not_over.h"
+
+namespace dl::collectives {
+namespace {
+
+using namespace std::chrono_literals;
+using Timeout = std::optional<std::chrono::nanoseconds>;
+
+// Takes `time` of the caller's, and is over after it or never.
+class TimedWork final : public Work {
+ public:
+  TimedWork(std::chrono::nanoseconds time, bool is_over) : time_(time), is_over_(is_over) {}
+
+  void wait(Stream) override { synchronize(std::nullopt); }
+  void synchronize(Timeout timeout) override {
+    const auto until = std::chrono::steady_clock::now() + time_;
+    while (std::chrono::steady_clock::now() < until) continue;
+    if (!is_over_) throw NotOver("all_reduce #2", timeout.value(), "waiting for rank 1");
+  }
+  bool is_completed() const noexcept override { return is_over_; }
+  std::exception_ptr error() const noexcept override { return nullptr; }
+
+ private:
+  std::chrono::nanoseconds time_;
+  bool is_over_;
+};
+
+TEST(JoinedWork, NamesTheTimeoutOfTheCallAndNotWhatWasLeftOfIt) {
+  const Ref<Work> both = join({make_ref<TimedWork>(10ms, true), make_ref<TimedWork>(0ms, false)});
+  try {
+    both->synchronize(2s);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const NotOver& late) {
+    EXPECT_EQ(std::string(late.what()),
+              "all_reduce #2: not over after 2 s, waiting for rank 1; it goes on");
+  }
+}
+
+}  // namespace
+}  // namespace dl::collectives
