@@ -26,10 +26,8 @@ DType dtype_of(Scalar value) {
 Tensor filled(const Shape& shape, Scalar value, DType dtype, const TensorOptions& options,
               std::string_view op) {
   check_storable(value, dtype, op);
-  const TensorOptions made{
-      .dtype = dtype, .device = options.device, .pin_memory = options.pin_memory};
-  detail::check_new(shape, made, op);
-  Tensor result = empty(shape, made);
+  Tensor result = detail::make_empty(
+      op, shape, {.dtype = dtype, .device = options.device, .pin_memory = options.pin_memory});
   call<Op::kFill>(options.device, result, value);
   if (options.requires_grad) result.requires_grad_();
   return result;
@@ -127,8 +125,7 @@ Tensor eye(std::int64_t rows, std::int64_t columns, TensorOptions options) {
   DL_CHECK(rows >= 0 && columns >= 0, kInvalidArgument, "eye: {} rows and {} columns", rows,
            columns);
   const bool requires_grad = std::exchange(options.requires_grad, false);
-  detail::check_new({rows, columns}, options, "eye");
-  Tensor result = zeros({rows, columns}, options);
+  Tensor result = filled({rows, columns}, 0, options.dtype.value_or(DType::kF32), options, "eye");
   const std::int64_t length = std::min(rows, columns);
   if (length > 0) {
     const Tensor diagonal = as_strided(result, {length}, {columns + 1}, 0);

@@ -30,8 +30,7 @@ Tensor drawn(const Shape& shape, TensorOptions options, Generator& generator, st
              const Fill& fill) {
   check_draws(options.device);
   const bool requires_grad = std::exchange(options.requires_grad, false);
-  detail::check_new(shape, options, op);
-  Tensor result = empty(shape, options);
+  Tensor result = detail::make_empty(op, shape, options);
   check_floating(result, op);
   fill(result, generator.philox(words_of(result.numel(), result.dtype())));
   if (requires_grad) result.requires_grad_();

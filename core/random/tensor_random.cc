@@ -71,8 +71,7 @@ template <typename Fill>
 Tensor filled(const Shape& shape, TensorOptions options, Generator& generator, std::string_view op,
               const Fill& fill) {
   const bool requires_grad = std::exchange(options.requires_grad, false);
-  detail::check_new(shape, options, op);
-  Tensor result = empty(shape, options);
+  Tensor result = detail::make_empty(op, shape, options);
   fill(result, generator);
   if (requires_grad) result.requires_grad_();
   return result;
@@ -128,8 +127,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
                Generator& generator) {
   options.dtype = options.dtype.value_or(DType::kI64);
   const bool here = options.device.type == DeviceType::kCPU;
-  detail::check_new(shape, options, "randint");
-  Tensor result = empty(shape, options);
+  Tensor result = detail::make_empty("randint", shape, options);
   const auto fill = [&]<typename T>() {
     const std::span<T> out = here ? elements<T>(result) : std::span<T>();  // of none: checks only
     random::fill_randint(out, low, high, generator);

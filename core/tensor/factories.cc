@@ -14,14 +14,6 @@ Tensor make(const Shape& shape, const Strides& strides, DType dtype, Device devi
   return Tensor(make_ref<TensorImpl>(Storage::make(bytes, device), shape, strides, 0, dtype));
 }
 
-// check_new(), and the bytes that the elements take.
-std::size_t checked_bytes(const Shape& shape, const TensorOptions& options, std::string_view op) {
-  const std::size_t bytes = byte_count(shape, options.dtype.value_or(DType::kF32), op);
-  DL_CHECK(!options.pin_memory || options.device.type == DeviceType::kCPU, kInvalidArgument,
-           "{}: pin_memory is for the cpu, the device is {}", op, options.device.str());
-  return bytes;
-}
-
 constexpr std::size_t kMostOperands = 3;
 
 const Strides& in_memory(const Tensor& tensor) {
@@ -159,24 +151,27 @@ Tensor tensor(std::initializer_list<std::initializer_list<Scalar>> rows, TensorO
       flat, {static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)}, options);
 }
 
-void detail::check_new(const Shape& shape, const TensorOptions& options, std::string_view op) {
-  checked_bytes(shape, options, op);
-}
-
-Tensor empty(const Shape& shape, TensorOptions options) {
-  return empty(shape, MemoryFormat::kContiguous, options);
-}
-
-Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
-  const std::size_t bytes = checked_bytes(shape, options, "empty");
+Tensor detail::make_empty(std::string_view op, const Shape& shape, const TensorOptions& options,
+                          MemoryFormat format) {
+  const DType dtype = options.dtype.value_or(DType::kF32);
+  const std::size_t bytes = byte_count(shape, dtype, op);
+  DL_CHECK(!options.pin_memory || options.device.type == DeviceType::kCPU, kInvalidArgument,
+           "{}: pin_memory is for the cpu, the device is {}", op, options.device.str());
   const Strides strides = format == MemoryFormat::kChannelsLast ? channels_last_strides(shape)
                                                                 : contiguous_strides(shape);
   Ref<Storage> storage =
       options.pin_memory ? Storage::make_pinned(bytes) : Storage::make(bytes, options.device);
-  Tensor result(make_ref<TensorImpl>(std::move(storage), shape, strides, 0,
-                                     options.dtype.value_or(DType::kF32)));
+  Tensor result(make_ref<TensorImpl>(std::move(storage), shape, strides, 0, dtype));
   if (options.requires_grad) result.requires_grad_();
   return result;
+}
+
+Tensor empty(const Shape& shape, TensorOptions options) {
+  return detail::make_empty("empty", shape, options);
+}
+
+Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
+  return detail::make_empty("empty", shape, options, format);
 }
 
 Tensor empty_like(const Tensor& like, MemoryFormat format) {

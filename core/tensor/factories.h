@@ -74,8 +74,9 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides, DType d
                  Ref<RefCounted> owner);
 
 namespace detail {
-// Throws as empty() does for such a shape, in the name of the operation that makes the tensor.
-void check_new(const Shape& shape, const TensorOptions& options, std::string_view op);
+// empty(), whose errors carry the name of the operation that makes the tensor.
+Tensor make_empty(std::string_view op, const Shape& shape, const TensorOptions& options,
+                  MemoryFormat format = MemoryFormat::kContiguous);
 
 // The dtype that C++ values get: double and float give float32, integers int64, bool bool.
 template <typename T>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/hook_handle.h"
+#include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "tests/core/support.h"
 
@@ -56,6 +57,16 @@ TEST(Tensor, FactoriesRefuseWhatCannotBeCounted) {
                "empty: the shape [2305843009213693948] has too many bytes");
   EXPECT_ERROR(empty({0, INT64_MAX, 4}), kShape,
                "empty: the shape [0, 9223372036854775807, 4] has too many elements");
+  // In its own name, though each takes its memory from empty().
+  const Shape large{std::int64_t{1} << 62};
+  EXPECT_ERROR(zeros(large), kShape, "zeros: the shape [4611686018427387904] has too many bytes");
+  EXPECT_ERROR(ones(large), kShape, "ones: the shape [4611686018427387904] has too many bytes");
+  EXPECT_ERROR(full(large, 1), kShape, "full: the shape [4611686018427387904] has too many bytes");
+  EXPECT_ERROR(eye(std::int64_t{1} << 31), kShape,
+               "eye: the shape [2147483648, 2147483648] has too many bytes");
+  EXPECT_ERROR(rand(large), kShape, "rand: the shape [4611686018427387904] has too many bytes");
+  EXPECT_ERROR(randint(0, 2, large), kShape,
+               "randint: the shape [4611686018427387904] has too many bytes");
   EXPECT_ERROR(arange(0.0, 1e300), kInvalidArgument,
                "arange: from 0 to 1e+300 in steps of 1 are too many elements");
   float memory = 0;
