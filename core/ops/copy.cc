@@ -141,7 +141,7 @@ Tensor Tensor::clone(MemoryFormat format) const {
 Tensor Tensor::to(DType wanted) const {
   get("to");
   if (wanted == dtype()) return *this;
-  const Tensor result = copied(*this, empty_for(sizes(), {this}, wanted, device()));
+  const Tensor result = copied(*this, detail::empty_copy(*this, wanted));
   return is_floating(wanted) ? detail::shown_as(result, *this, "ToCopyBackward0") : result;
 }
 

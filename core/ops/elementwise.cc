@@ -70,9 +70,8 @@ Tensor unary(UnaryFn fn, const Tensor& input, const Parameters& parameters) {
   check_defined(input, row.name, "the input");
   const Tensor operand = taken(input, row.takes, row.name);
   // PyTorch's logsigmoid alone makes its result row-major.
-  const Tensor output = fn == UnaryFn::kLogSigmoid ? empty_like(operand, MemoryFormat::kContiguous)
-                        : operand.is_same(input)
-                            ? empty_like(input)
+  const Tensor output = fn == UnaryFn::kLogSigmoid
+                            ? empty_like(operand, MemoryFormat::kContiguous)
                             : empty_for(input.sizes(), {&input}, operand.dtype(), operand.device());
   call<Op::kUnary>(operand.device(), fn, operand, parameters, output);
   if (auto* node = record<UnaryNode>(output, operand)) fill(*node, fn, parameters, operand, output);

@@ -148,16 +148,16 @@ Tensor isclose(const Tensor& first, const Tensor& second, CloseOptions options) 
   DL_CHECK(options.rtol >= 0 && options.atol >= 0, kInvalidArgument,
            "isclose: rtol is {} and atol {}, wanted at least 0", options.rtol, options.atol);
   const NoGradGuard no_grad;
+  const bool floating = is_floating(first.dtype());
   Tensor close = eq(first, second);
-  if (!is_floating(first.dtype())) {
-    if (options.rtol == 0 && options.atol == 0) return close;
-    const CloseOptions floating{.rtol = options.rtol, .atol = options.atol};
-    return isclose(first.to(DType::kF32), second.to(DType::kF32), floating);
+  if (options.equal_nan && floating) {
+    close = logical_or(close, logical_and(isnan(first), isnan(second)));
   }
-  if (options.equal_nan) close = logical_or(close, logical_and(isnan(first), isnan(second)));
   if (options.rtol == 0 && options.atol == 0) return close;
-  const Tensor allowed = add(abs(mul(second, options.rtol)), options.atol);
-  const Tensor off = abs(sub(first, second));
+  const Tensor a = floating ? first : first.to(DType::kF32);
+  const Tensor b = floating ? second : second.to(DType::kF32);
+  const Tensor allowed = add(abs(mul(b, options.rtol)), options.atol);
+  const Tensor off = abs(sub(a, b));
   return logical_or(close, logical_and(isfinite(off), le(off, allowed)));
 }
 

@@ -221,9 +221,14 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                               .momentum = options.momentum,
                               .eps = options.eps}};
   for (std::int64_t d = 2; d < input.dim(); ++d) plan.args.places *= input.size(d);
-  const bool image = (input.is_channels_last() && !input.is_contiguous()) ||
-                     torch_format(input) == MemoryFormat::kChannelsLast;
-  plan.in_torch = torch_format(input);
+  const auto format_of = [&](const Strides& strides) {
+    const bool whole =
+        is_channels_last(input.sizes(), strides) && !is_contiguous(input.sizes(), strides);
+    return whole ? MemoryFormat::kChannelsLast : suggested_format(input.sizes(), strides);
+  };
+  plan.in_torch = format_of(input.impl()->torch_strides());
+  const bool image = plan.in_torch == MemoryFormat::kChannelsLast ||
+                     (input.is_channels_last() && !input.is_contiguous());
   plan.args.channels_last = image || plan.args.places == 1;
   if (image) plan.format = MemoryFormat::kChannelsLast;
   return plan;

@@ -96,9 +96,8 @@ struct RuleBackward final : BinaryNode {
   const BinaryRule* rule = nullptr;
 };
 
-Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b, DType common) {
-  const std::string_view op = facts(rule.fn).name;
-  const BinaryOperands operands = prepare_operands(a, b, computed_in(rule.fn, common), op);
+Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b,
+               const BinaryOperands& operands) {
   const Tensor out = run_binary(rule.fn, operands);
   if (auto* node = record_binary<RuleBackward>(out, a, b)) {
     node->rule = &rule;
@@ -109,6 +108,11 @@ Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b, DType c
     node->save(reads ? operands.b : Tensor());
   }
   return out;
+}
+
+Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b, DType common) {
+  const std::string_view op = facts(rule.fn).name;
+  return by_rule(rule, a, b, prepare_operands(a, b, computed_in(rule.fn, common), op));
 }
 
 // A number's dtype is the result's, so that tests of zeros see what the kernel sees.
@@ -149,8 +153,14 @@ Tensor pow(const Tensor& base, const Tensor& exponent) {
 Tensor pow(Scalar base, const Tensor& exponent) {
   if (const auto cast = autocast_of(BinaryFn::kPower, exponent)) return pow(base, cast(exponent));
   const Tensor number = number_like(exponent, base, BinaryFn::kPower);
-  return detail::shown_as(by_rule(kPowerRule, number, exponent, dtype_with(exponent, base, "pow")),
-                          exponent, "PowBackward2");
+  const DType dtype = computed_in(kPowerRule.fn, dtype_with(exponent, base, "pow"));
+  BinaryOperands operands = prepare_operands(number, exponent, dtype, "pow");
+  Tensor& out = operands.out;
+  // PyTorch's result is row-major, too.
+  if (!out.is_contiguous())
+    out = empty(out.sizes(), {.dtype = out.dtype(), .device = out.device()});
+  return detail::shown_as(by_rule(kPowerRule, number, exponent, operands), exponent,
+                          "PowBackward2");
 }
 
 Tensor atan2(const Tensor& a, const Tensor& b) {

@@ -72,12 +72,17 @@ Tensor place_of_losses(PairLoss fn, const Tensor& input, const Tensor& target) {
   };
   switch (fn) {
     case PairLoss::kBce:
+    case PairLoss::kHuber:
       return place({&input});
     case PairLoss::kBceWithLogits:
       return place({&target});
     case PairLoss::kKlDiv:
-    case PairLoss::kKlDivLog:
-      return place({&target, &input});
+    case PairLoss::kKlDivLog: {
+      // exp(target) * (target - input), or xlogy(target, target) - target * input.
+      const Tensor first = place({&target});
+      const Tensor second = place({&target, &input});
+      return place({&first, &second});
+    }
     default:
       return place({&input, &target});
   }

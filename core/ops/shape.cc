@@ -132,16 +132,17 @@ Tensor pad_by_index(const Tensor& input, std::size_t dim, std::int64_t before, s
 }
 
 // The result of views and a reshape() of `input`, which must not share its memory.
-Tensor as_copy(const Tensor& result, const Tensor& input) {
-  return result.storage() == input.storage() ? result.clone(MemoryFormat::kContiguous) : result;
+Tensor as_copy(const Tensor& result, const Tensor& input,
+               MemoryFormat format = MemoryFormat::kContiguous) {
+  return result.storage() == input.storage() ? result.clone(format) : result;
 }
 
 // The input as `apart`, its dimensions in another order, and then as `shape`.
 Tensor rearranged(const Tensor& input, const Shape& apart, const Dims& order, const Shape& shape,
                   const char* shown) {
-  const Tensor result =
-      input.reshape(apart).permute(order).reshape(shape).contiguous(torch_format(input));
-  return detail::shown_as(as_copy(result, input), input, shown);
+  const MemoryFormat format = torch_format(input);
+  const Tensor result = input.reshape(apart).permute(order).reshape(shape).contiguous(format);
+  return detail::shown_as(as_copy(result, input, format), input, shown);
 }
 
 }  // namespace
@@ -445,6 +446,10 @@ Tensor pad(const Tensor& input, const Dims& pads, PadMode mode, Scalar value) {
     places[d] = indexing::Slice(start, start + std::max<std::int64_t>(0, last - first));
   }
   check_storable(value, input.dtype(), "pad");
+  // A cut tensor keeps the order of its dimensions, as in PyTorch.
+  if (std::ranges::all_of(pads, [](std::int64_t each) { return each <= 0; })) {
+    return detail::shown_as(inner.clone(), input, "ConstantPadNdBackward0");
+  }
   Tensor result =
       empty(shape, torch_format(input), {.dtype = input.dtype(), .device = input.device()});
   result.fill_(value);

@@ -117,10 +117,12 @@ Tensor run_ternary(TernaryFn fn, const Tensor& a, const Tensor& b, const Tensor&
   const std::string_view op = facts(fn).name;
   const Device device = common_device(a.is_cuda() || a.dim() > 0 ? a : b, c, op);
   const Shape shape = broadcast_shapes(broadcast_shapes(a.sizes(), b.sizes(), op), c.sizes(), op);
-  const Tensor out = empty_for(shape, {&a, &b, &c}, dtype, device);
+  // What is converted decides as it lies after that, as in PyTorch.
   const Tensor first = fn == TernaryFn::kWhere ? a : operand_of(a, dtype);  // else a condition
-  call<Op::kTernary>(device, fn, first, operand_of(b, dtype), operand_of(c, dtype), parameters,
-                     out);
+  const Tensor second = operand_of(b, dtype);
+  const Tensor third = operand_of(c, dtype);
+  const Tensor out = empty_for(shape, {&first, &second, &third}, dtype, device);
+  call<Op::kTernary>(device, fn, first, second, third, parameters, out);
   return out;
 }
 

@@ -174,12 +174,22 @@ Tensor empty(const Shape& shape, MemoryFormat format, TensorOptions options) {
   return detail::make_empty("empty", shape, options, format);
 }
 
+Tensor detail::empty_copy(const Tensor& like, DType dtype) {
+  const Shape& shape = like.sizes();
+  if (is_plain(&like)) return make(shape, contiguous_strides(shape), dtype, like.device());
+  const auto kept = [&](const Strides& strides) {
+    return is_dense(shape, strides) ? strides : dense_strides(shape, {&strides, 1});
+  };
+  Tensor result = make(shape, kept(like.strides()), dtype, like.device());
+  if (!like.impl()->lies_as_in_torch()) {
+    result.impl()->set_torch_strides(kept(like.impl()->torch_strides()));
+  }
+  return result;
+}
+
 Tensor empty_like(const Tensor& like, MemoryFormat format) {
   if (!like.defined()) refuse_undefined("empty_like");
-  if (format == MemoryFormat::kPreserve && !is_plain(&like)) {
-    const Tensor* const operands[] = {&like};
-    return laid_among(like.sizes(), operands, like.dtype(), like.device());
-  }
+  if (format == MemoryFormat::kPreserve) return detail::empty_copy(like, like.dtype());
   const Strides strides = format == MemoryFormat::kChannelsLast
                               ? channels_last_strides(like.sizes())
                               : contiguous_strides(like.sizes());

@@ -78,6 +78,10 @@ namespace detail {
 Tensor make_empty(std::string_view op, const Shape& shape, const TensorOptions& options,
                   MemoryFormat format = MemoryFormat::kContiguous);
 
+// Uninitialised memory for a copy in this dtype. A dense tensor's keeps its strides, also those
+// along dimensions of size 1, which decide how a result of several operands lies.
+Tensor empty_copy(const Tensor& like, DType dtype);
+
 // The dtype that C++ values get: double and float give float32, integers int64, bool bool.
 template <typename T>
 constexpr DType literal_dtype() {

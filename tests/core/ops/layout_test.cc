@@ -1,0 +1,97 @@
+// Results lie in memory as PyTorch 2.15's; the strides here are its. Cases that fuzz_operations.py
+// (tests/parity/fuzz) found.
+#include <gtest/gtest.h>
+
+#include "core/ops/activation.h"
+#include "core/ops/arithmetic.h"
+#include "core/ops/logic.h"
+#include "core/ops/loss.h"
+#include "core/ops/norm.h"
+#include "core/ops/numeric.h"
+#include "core/ops/shape.h"
+#include "core/tensor/factories.h"
+#include "tests/core/support.h"
+
+namespace dl {
+namespace {
+
+Tensor lying(const Shape& shape, const Strides& strides, DType dtype = DType::kF32) {
+  const std::int64_t extent = strided_extent(shape, strides, "lying");
+  return as_strided(ones({extent}, {.dtype = dtype}), shape, strides, 0);
+}
+
+// Strides along dimensions of size 1 do not count.
+::testing::AssertionResult lies(const Tensor& tensor, const Strides& wanted) {
+  for (const Strides& strides : {tensor.strides(), tensor.impl()->torch_strides()}) {
+    if (!are_same_places(tensor.sizes(), strides, wanted)) {
+      return ::testing::AssertionFailure() << "strides " << strides.str() << " of shape "
+                                           << tensor.sizes().str() << ", wanted " << wanted.str();
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+TEST(Layout, OperandsOfAnotherDtypeDecideByTheirOwnStrides) {
+  // The stride of the last dimension, of size 1, decides.
+  const Tensor a = lying({5, 5, 1, 1}, {5, 1, 5, 5}, DType::kBool);
+  EXPECT_EQ(a.to(DType::kBF16).strides(), (Strides{5, 1, 5, 5}));
+  EXPECT_TRUE(lies(lt(a, lying({5, 1, 5, 1}, {2, 30, 0, 0}, DType::kBF16)), {25, 1, 5, 25}));
+  EXPECT_TRUE(lies(atan2(lying({1, 5, 1, 1}, {5, 1, 1, 1}, DType::kBool),
+                         lying({7, 1, 9, 1}, {9, 63, 1, 63}, DType::kBool)),
+                   {9, 63, 1, 315}));
+  EXPECT_TRUE(lies(addcmul(lying({7, 4, 1, 4}, {0, 0, 3, 3}), lying({4}, {1}),
+                           lying({7, 4, 9, 1}, {1, 63, 7, 63}, DType::kF64)),
+                   {144, 36, 4, 1}));
+  EXPECT_TRUE(
+      lies(where(lying({5, 5, 1, 9}, {6, 0, 2, 0}, DType::kBool), lying({1, 5, 1, 1}, {5, 1, 1, 1}),
+                 lying({5, 5, 1, 9}, {1, 0, 0, 10}, DType::kI32)),
+           {1, 5, 1, 25}));
+  EXPECT_TRUE(lies(isclose(lying({2, 5, 5, 1}, {15, 1, 0, 90}, DType::kU8),
+                           lying({2, 5, 5, 1}, {25, 5, 1, 25}, DType::kU8), {}),
+                   {25, 5, 1, 50}));
+}
+
+TEST(Layout, APowerOfANumberIsRowMajor) {
+  EXPECT_TRUE(lies(pow(2, lying({2, 3, 4}, {1, 8, 2})), {12, 4, 1}));
+  EXPECT_TRUE(lies(pow(2, lying({2, 3, 4, 5}, {60, 1, 15, 3})), {60, 20, 5, 1}));
+}
+
+TEST(Layout, ShuffledPixelsOfChannelsLastStayChannelsLast) {
+  EXPECT_TRUE(lies(pixel_unshuffle(lying({9, 3, 2, 2}, {12, 1, 6, 3}), 1), {12, 1, 6, 3}));
+  EXPECT_TRUE(lies(pixel_unshuffle(lying({7, 1, 4, 2}, {8, 1, 2, 1}), 2), {8, 1, 4, 4}));
+  EXPECT_TRUE(lies(pixel_shuffle(lying({4, 2, 3, 2}, {12, 1, 4, 2}), 1), {12, 1, 4, 2}));
+}
+
+TEST(Layout, ACutTensorKeepsTheOrderOfItsDimensions) {
+  EXPECT_TRUE(lies(pad(lying({9, 9}, {2, 36}), {-1, -1}), {1, 9}));
+  EXPECT_TRUE(lies(pad(lying({9, 9}, {2, 36}), {-1, 1}), {9, 1}));
+}
+
+TEST(Layout, NormalisedImagesAreChannelsLastIfTheInputsAre) {
+  const auto normalised = [](const Tensor& x) {
+    Tensor mean = zeros({x.size(1)});
+    Tensor variance = ones({x.size(1)});
+    return batch_norm(x, mean, variance, {}, {}, {.training = false});
+  };
+  // The stride of the one row is no image's, but is none of an element's place either.
+  EXPECT_TRUE(lies(normalised(lying({2, 8, 1, 5}, {40, 1, 1, 8})), {40, 1, 40, 8}));
+  EXPECT_TRUE(lies(normalised(lying({1, 7, 3, 4}, {1, 1, 28, 7})), {84, 1, 28, 7}));
+  EXPECT_TRUE(lies(normalised(lying({3, 2, 3, 3}, {36, 2, 12, 4})), {18, 1, 6, 2}));
+  EXPECT_TRUE(lies(normalised(lying({3, 3, 1, 2}, {3, 1, 3, 9})), {6, 2, 2, 1}));
+}
+
+TEST(Layout, LossesOfEachPairLieAsThePartsOfTheFormula) {
+  EXPECT_TRUE(
+      lies(huber_loss(lying({3, 1, 3, 4}, {0, 0, 1, 0}), lying({3, 1, 3, 4}, {3, 18, 288, 36}),
+                      {.reduction = Reduction::kNone}),
+           {12, 12, 4, 1}));
+  EXPECT_TRUE(lies(kl_div(lying({5, 2, 3}, {6, 3, 60}), lying({5, 2, 3}, {3, 15, 0}),
+                          {.reduction = Reduction::kNone, .log_target = true}),
+                   {3, 15, 1}));
+  EXPECT_TRUE(lies(kl_div(lying({3, 3, 3, 303}, {2727, 909, 303, 1}),
+                          lying({3, 3, 3, 303}, {6, 1, 0, 36}), {.reduction = Reduction::kNone}),
+                   {9, 1, 3, 27}));
+}
+
+}  // namespace
+}  // namespace dl
