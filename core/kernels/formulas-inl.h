@@ -703,7 +703,8 @@ struct Rad2deg {
   }
 };
 
-// Between, for numbers. The gradient at a bound is 0, as in PyTorch.
+// Between, for numbers. The gradient at a bound is 0, as in PyTorch; a bound that is left out is
+// infinite, and an infinite x does not lie at it.
 struct Clamp {
   template <typename N>
   static DL_INLINE N value(N x, const Given<N>& p) {
@@ -711,7 +712,9 @@ struct Clamp {
   }
   template <typename N>
   static DL_INLINE N gradient(N g, N x, const Given<N>& p) {
-    return select(p.a < x, select(x < p.b, g, N(0)), N(0));
+    const N left_out(std::numeric_limits<double>::infinity());
+    const N above = select(p.a < x, g, select(p.a == -left_out, g, N(0)));
+    return select(x < p.b, above, select(p.b == left_out, above, N(0)));
   }
 };
 

@@ -1,6 +1,8 @@
 // The formulas for float, double and Whole<T>: loops of scalars, and device code.
 #pragma once
 
+#include <limits>
+
 #include "core/elementwise/list.h"
 #include "core/kernels/numbers.h"
 

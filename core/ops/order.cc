@@ -132,7 +132,9 @@ Tensor median_of_all(const Tensor& input, bool ignore_nan) {
   } else {
     const double nothing = std::numeric_limits<double>::quiet_NaN();
     const bool is_float = is_floating(input.dtype());
-    result = full({}, is_float ? Scalar(nothing) : Scalar(INT64_MIN),
+    // NaN as an integer, of which PyTorch's processors make this.
+    const std::int64_t whole = input.dtype() == DType::kI32 ? INT32_MIN : INT64_MIN;
+    result = full({}, is_float ? Scalar(nothing) : Scalar(whole),
                   {.dtype = is_float ? input.dtype() : DType::kI64, .device = input.device()})
                  .to(input.dtype());
   }

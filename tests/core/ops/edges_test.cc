@@ -48,6 +48,24 @@ TEST(Edges, ClampHasNoSlopeAtItsBounds) {
   expect_numbers(x.grad(), {0, 0, 0, 0, 0, 1});
 }
 
+TEST(Edges, ClampWithoutABoundHasASlopeAtInfinity) {
+  Tensor x = leaf({kInf, -kInf, 2, 3, kNaN});
+  sum(clamp_min(x, 2)).backward();
+  expect_numbers(x.grad(), {1, 0, 0, 1, 0});
+  x.zero_grad();
+  sum(clamp_max(x, 2)).backward();
+  expect_numbers(x.grad(), {0, 1, 0, 0, 0});
+  Tensor floats = tensor({kInf, -kInf, 2.0, 3.0}, {.requires_grad = true});
+  sum(clamp_min(floats, 2)).backward();
+  EXPECT_EQ(values<float>(floats.grad()), (std::vector<float>{1, 0, 0, 1}));
+}
+
+TEST(Edges, TheMedianOfNoIntegersIsTheLeastOrZero) {
+  EXPECT_EQ(median(zeros({0}, {.dtype = DType::kI64})).item<std::int64_t>(), INT64_MIN);
+  EXPECT_EQ(nanmedian(zeros({0}, {.dtype = DType::kI32})).item<std::int32_t>(), INT32_MIN);
+  EXPECT_EQ(median(zeros({0}, {.dtype = DType::kI16})).item<std::int16_t>(), 0);
+}
+
 TEST(Edges, ClampByTensorsSharesAGradientBetweenEquals) {
   const Tensor x = leaf({1, 1, 1, 0, 5, kNaN, 1, 3, 2, 2, 1, 0, 2});
   const Tensor low = leaf({1, 0, 1, 2, 0, 0, kNaN, 2, 2, 2, 0, 1, 1});
