@@ -73,15 +73,13 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     refuse_dtype(kCtcName, log_probs.dtype(), "float32 or float64");
   }
   if (is_floating(targets.dtype())) refuse_dtype(kCtcName, targets.dtype(), "integers as targets");
-  DL_CHECK(!log_probs.is_cuda(), kNotImplemented, "{}: not on CUDA yet; use x.cpu()", kCtcName);
   DL_CHECK(log_probs.dim() == 2 || log_probs.dim() == 3, kShape,
            "{}: the log probabilities have shape {}, wanted [T, N, C] or [T, C]", kCtcName,
            log_probs.sizes().str());
-  DL_CHECK(options.reduction != Reduction::kBatchMean, kInvalidArgument,
-           "{}: the reduction is kBatchMean, which only kl_div has", kCtcName);
+  check_reduction(options.reduction, kCtcName);
   const bool batched = log_probs.dim() == 3;
   const Tensor input = batched ? log_probs : log_probs.unsqueeze(1);
-  const Tensor x = laid_out(input).detach();
+  const Tensor x = laid_out(input);
   const std::int64_t samples = x.size(1);
   const std::int64_t classes = x.size(2);
   DL_CHECK(options.blank >= 0 && options.blank < classes, kInvalidArgument,
@@ -129,10 +127,12 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   if (options.reduction == Reduction::kMean) {
     std::vector<std::int64_t> divisors = lengths.targets;
     for (std::int64_t& each : divisors) each = std::max<std::int64_t>(1, each);
-    return mean(div(losses, tensor(divisors, {.dtype = x.dtype()})));
+    losses = div(losses, tensor(divisors, {.dtype = x.dtype()}));
   }
-  if (options.reduction == Reduction::kSum) return sum(losses);
-  return batched ? losses : detail::shown_as(losses.view({}), log_probs, "SqueezeBackward1");
+  if (!batched && options.reduction == Reduction::kNone) {
+    return detail::shown_as(losses.view({}), log_probs, "SqueezeBackward1");
+  }
+  return reduced(losses, options.reduction);
 }
 
 }  // namespace dl

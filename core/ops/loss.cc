@@ -9,6 +9,7 @@
 #include "core/ops/autocast.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
+#include "core/ops/loss_reduction.h"
 #include "core/ops/reduce.h"
 #include "core/ops/softmax.h"
 
@@ -93,11 +94,6 @@ void check_class_weight(const Tensor& weight, const Tensor& scores, std::string_
            name_of(weight.dtype()), name_of(scores.dtype()));
   DL_CHECK(!is_recorded(weight), kInvalidArgument,
            "{}: the weight requires gradients, which it does not get; give its detach()", op);
-}
-
-void check_reduction(Reduction reduction, std::string_view op) {
-  DL_CHECK(reduction != Reduction::kBatchMean, kInvalidArgument,
-           "{}: the reduction is kBatchMean, which only kl_div has", op);
 }
 
 // "target[2, 0]"

@@ -25,8 +25,7 @@ void check_operand(const Tensor& first, const Tensor& tensor, std::string_view o
 void check_loss_input(const Tensor& input, std::string_view op, Reduction reduction) {
   check_defined(input, op, "the input");
   check_floating(input, op);
-  DL_CHECK(reduction != Reduction::kBatchMean, kInvalidArgument,
-           "{}: the reduction is kBatchMean, which only kl_div has", op);
+  check_reduction(reduction, op);
 }
 
 // Of the losses of classes: [N, C] and [N], or [N, C] twice, from one sample or a batch.

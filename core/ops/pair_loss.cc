@@ -209,8 +209,7 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, const MSELossOptions&
   check_pair(input, target, "mse_loss");
   if (options.reduction != Reduction::kMean || input.sizes() != target.sizes()) {
     if (!input.is_cuda()) return pair_loss(PairLoss::kMse, input, target, {options.reduction});
-    DL_CHECK(options.reduction != Reduction::kBatchMean, kInvalidArgument,
-             "mse_loss: the reduction is kBatchMean, which only kl_div has");
+    check_reduction(options.reduction, "mse_loss");
     if (input.sizes() != target.sizes()) warn_of_broadcast(PairLoss::kMse, input, target);
     return reduced(square(sub(input, target)), options.reduction);
   }
@@ -291,8 +290,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   const bool fits = target.dim() == a.dim() - 1 && (a.dim() == 1 || target.size(0) == a.size(0));
   DL_CHECK(fits, kShape, "{}: the target has shape {}, wanted {} for inputs of shape {}", kOp,
            target.sizes().str(), a.dim() == 1 ? "[]" : "one number a row", a.sizes().str());
-  DL_CHECK(options.reduction != Reduction::kBatchMean, kInvalidArgument,
-           "{}: the reduction is kBatchMean, which only kl_div has", kOp);
+  check_reduction(options.reduction, kOp);
   // PyTorch's formula: 1e-12 keeps the product of the squared norms from 0.
   const auto squared = [](const Tensor& v) { return add(dots(v, v, -1), 1e-12); };
   const Tensor cosine = div(dots(a, b, -1), sqrt(mul(squared(a), squared(b))));
