@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "nn/optim/lr_scheduler/check_options.h"
 #include "nn/optim/lr_scheduler/momentum_cycle.h"
 
 namespace dl::optim {
@@ -13,14 +14,12 @@ constexpr const char* kCyclicName = "CyclicLR";
 
 void check_cyclic(const CyclicLROptions& o, Optimizer& optimizer) {
   const std::size_t groups = optimizer.group_count();
-  check_count_of_groups(kCyclicName, "base_lr", o.base_lr, groups);
-  check_count_of_groups(kCyclicName, "max_lr", o.max_lr, groups);
-  check_count_of_groups(kCyclicName, "base_momentum", o.base_momentum, groups);
-  check_count_of_groups(kCyclicName, "max_momentum", o.max_momentum, groups);
-  DL_CHECK(o.step_size_up >= 1, kInvalidArgument, "{}: step_size_up is {}, wanted at least 1",
-           kCyclicName, o.step_size_up);
-  DL_CHECK(o.step_size_down.value_or(0) >= 0, kInvalidArgument,
-           "{}: step_size_down is {}, wanted at least 0", kCyclicName, *o.step_size_down);
+  require_for_groups(kCyclicName, "base_lr", o.base_lr, groups);
+  require_for_groups(kCyclicName, "max_lr", o.max_lr, groups);
+  require_for_groups(kCyclicName, "base_momentum", o.base_momentum, groups);
+  require_for_groups(kCyclicName, "max_momentum", o.max_momentum, groups);
+  require_at_least_1(kCyclicName, "step_size_up", o.step_size_up);
+  require_count(kCyclicName, "step_size_down", o.step_size_down.value_or(0));
   DL_CHECK(o.scale_fn != nullptr || o.mode == "triangular" || o.mode == "triangular2" ||
                o.mode == "exp_range",
            kInvalidArgument,

@@ -1,26 +1,14 @@
-// What OneCycleLR and CyclicLR share: options with one number for all parameter groups or one for
-// each, and the option of the optimizer that cycles against the learning rate.
+// What OneCycleLR and CyclicLR share: the option of the optimizer that cycles against the learning
+// rate.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
-#include <vector>
 
 #include "core/base/error.h"
 #include "nn/optim/optimizer.h"
 
 namespace dl::optim {
-
-inline double of_group(const std::vector<double>& values, std::size_t group) {
-  return values[values.size() == 1 ? 0 : group];
-}
-
-inline void check_count_of_groups(std::string_view scheduler, const char* option,
-                                  const std::vector<double>& values, std::size_t groups) {
-  DL_CHECK(values.size() == 1 || values.size() == groups, kInvalidArgument,
-           "{}: {} has {} numbers, wanted 1 or one for each of {} parameter groups", scheduler,
-           option, values.size(), groups);
-}
 
 // Adam's first beta or SGD's momentum; null if the optimizer has neither.
 inline double* momentum_of(Optimizer& optimizer, std::size_t group) {

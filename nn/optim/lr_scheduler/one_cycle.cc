@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "nn/optim/lr_scheduler/check_options.h"
 #include "nn/optim/lr_scheduler/momentum_cycle.h"
 
 namespace dl::optim {
@@ -14,11 +15,10 @@ constexpr const char* kOneCycleName = "OneCycleLR";
 
 void check_one_cycle(const OneCycleLROptions& o, Optimizer& optimizer) {
   const std::size_t groups = optimizer.group_count();
-  check_count_of_groups(kOneCycleName, "max_lr", o.max_lr, groups);
-  check_count_of_groups(kOneCycleName, "base_momentum", o.base_momentum, groups);
-  check_count_of_groups(kOneCycleName, "max_momentum", o.max_momentum, groups);
-  DL_CHECK(o.total_steps >= 1, kInvalidArgument, "{}: total_steps is {}, wanted at least 1",
-           kOneCycleName, o.total_steps);
+  require_for_groups(kOneCycleName, "max_lr", o.max_lr, groups);
+  require_for_groups(kOneCycleName, "base_momentum", o.base_momentum, groups);
+  require_for_groups(kOneCycleName, "max_momentum", o.max_momentum, groups);
+  require_at_least_1(kOneCycleName, "total_steps", o.total_steps);
   DL_CHECK(o.pct_start >= 0 && o.pct_start <= 1, kInvalidArgument,
            "{}: pct_start is {}, wanted 0 to 1", kOneCycleName, o.pct_start);
   DL_CHECK(o.anneal_strategy == "cos" || o.anneal_strategy == "linear", kInvalidArgument,

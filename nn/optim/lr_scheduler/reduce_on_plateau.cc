@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/tensor/factories.h"
+#include "nn/optim/lr_scheduler/check_options.h"
 #include "nn/optim/lr_scheduler/scheduler_state.h"
 
 namespace dl::optim {
@@ -31,10 +32,7 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
 }
 
 void ReduceLROnPlateau::check_groups() const {
-  DL_CHECK(options_.min_lr.size() == 1 || options_.min_lr.size() == optimizer_->group_count(),
-           kInvalidArgument,
-           "{}: min_lr has {} numbers, wanted 1 or one for each of {} parameter groups",
-           kPlateauName, options_.min_lr.size(), optimizer_->group_count());
+  require_for_groups(kPlateauName, "min_lr", options_.min_lr, optimizer_->group_count());
 }
 
 bool ReduceLROnPlateau::is_better(double metric) const {
@@ -66,7 +64,7 @@ void ReduceLROnPlateau::step(double metric) {
 
 void ReduceLROnPlateau::lower_rates() {
   for (std::size_t g = 0; g < optimizer_->group_count(); ++g) {
-    const double least = options_.min_lr[options_.min_lr.size() == 1 ? 0 : g];
+    const double least = of_group(options_.min_lr, g);
     double& lr = optimizer_->lr(g);
     const double lower = std::max(lr * options_.factor, least);
     if (lr - lower > options_.eps) lr = lower;

@@ -5,26 +5,12 @@
 #include <numbers>
 
 #include "core/base/error.h"
+#include "nn/optim/lr_scheduler/check_options.h"
 
 namespace dl::optim {
 namespace {
 
 using Lambdas = std::vector<std::function<double(std::int64_t)>>;
-
-void require_at_least_1(const char* scheduler, const char* option, std::int64_t value) {
-  DL_CHECK(value >= 1, kInvalidArgument, "{}: {} is {}, wanted at least 1", scheduler, option,
-           value);
-}
-
-void require_count(const char* scheduler, const char* option, std::int64_t value) {
-  DL_CHECK(value >= 0, kInvalidArgument, "{}: {} is {}, wanted at least 0", scheduler, option,
-           value);
-}
-
-void require_finite(const char* scheduler, const char* option, double value) {
-  DL_CHECK(std::isfinite(value), kInvalidArgument, "{}: {} is {}, wanted a finite number",
-           scheduler, option, value);
-}
 
 // A factor that a rate is divided by later, too.
 void require_factor(const char* scheduler, const char* option, double value) {
@@ -93,15 +79,13 @@ double ConstantLROptions::first_rate(double base_lr) const {
 }
 
 void SWALROptions::check(std::size_t groups) const {
-  DL_CHECK(swa_lr.size() == 1 || swa_lr.size() == groups, kInvalidArgument,
-           "{}: swa_lr has {} numbers, wanted 1 or one for each of {} parameter groups", kName,
-           swa_lr.size(), groups);
+  require_for_groups(kName, "swa_lr", swa_lr, groups);
   for (const double rate : swa_lr) require_finite(kName, "swa_lr", rate);
   require_count(kName, "anneal_epochs", anneal_epochs);
 }
 
 double SWALROptions::next_rate(const LRMoment& now) const {
-  const double wanted = swa_lr[swa_lr.size() == 1 ? 0 : now.group];
+  const double wanted = of_group(swa_lr, now.group);
   const std::int64_t step = anneal_epochs == 0 ? std::max<std::int64_t>(1, now.steps) : now.steps;
   const auto share = [&](std::int64_t at) {
     const auto epochs = static_cast<double>(std::max<std::int64_t>(1, anneal_epochs));
