@@ -65,6 +65,7 @@ void Optimizer::append(const std::vector<Tensor>& params) {
   parameters_.insert(parameters_.end(), params.begin(), params.end());
   groups_.push_back({begin, parameters_.size()});
   initial_lrs_.emplace_back();
+  one_cycle_ranges_.emplace_back();
 }
 
 double& Optimizer::initial_lr(std::size_t group) {

@@ -77,6 +77,17 @@ class Optimizer {
   // The rate that schedules count from: lr() when it is first asked for, as the first LRScheduler
   // does. In state_dict() from then on. Throws kIndex.
   double& initial_lr(std::size_t group = 0);
+  // What the phases of OneCycleLR lead to. The OneCycleLR that was made last sets it for all those
+  // of the optimizer, as in PyTorch's param_groups. Not in state_dict(). Throws kIndex.
+  struct OneCycleRange {
+    double max_lr = 0;
+    double min_lr = 0;
+    double base_momentum = 0;
+    double max_momentum = 0;
+  };
+  OneCycleRange& one_cycle_range(std::size_t group = 0) {
+    return one_cycle_ranges_[checked_group(group)];
+  }
   // For schedulers, which warn if they step first: steps are noticed from watch_steps() on.
   void watch_steps() noexcept {
     if (!stepped_) stepped_ = false;
@@ -199,6 +210,7 @@ class Optimizer {
   std::vector<Tensor> parameters_;
   std::vector<Range> groups_;
   std::vector<std::optional<double>> initial_lrs_;  // of each group
+  std::vector<OneCycleRange> one_cycle_ranges_;     // of each group
   std::vector<Tensor> gradients_;                   // while a step works on them
   std::optional<bool> stepped_;                     // if a scheduler watches
   Tensor found_inf_;                                // of step_unless(), while it steps on a device

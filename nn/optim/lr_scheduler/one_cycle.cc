@@ -30,11 +30,17 @@ void check_one_cycle(const OneCycleLROptions& o, Optimizer& optimizer) {
   if (o.cycle_momentum) check_has_momentum(kOneCycleName, optimizer);
 }
 
-// Checks the options, and gives the optimizer the rates that the schedule counts from.
+// Checks the options, and gives the optimizer the rates and momenta that the phases lead to.
 Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& options) {
   check_one_cycle(options, optimizer);
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
-    optimizer.initial_lr(g) = of_group(options.max_lr, g) / options.div_factor;
+    Optimizer::OneCycleRange& range = optimizer.one_cycle_range(g);
+    range.max_lr = of_group(options.max_lr, g);
+    optimizer.initial_lr(g) = range.max_lr / options.div_factor;
+    range.min_lr = optimizer.initial_lr(g) / options.final_div_factor;
+    if (!options.cycle_momentum) continue;
+    range.base_momentum = of_group(options.base_momentum, g);
+    range.max_momentum = of_group(options.max_momentum, g);
   }
   return optimizer;
 }
@@ -44,15 +50,13 @@ Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& options) {
 OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
     : LRScheduler(kOneCycleName, prepared(optimizer, options)), options_(std::move(options)) {
   const auto steps = static_cast<double>(options_.total_steps);
-  const double first = 1 / options_.div_factor;
-  const double last = first / options_.final_div_factor;
   const double rise = options_.pct_start * steps - 1;
-  phases_.push_back({rise, first, 1, 1, 0});
+  phases_.push_back({rise, Rate::kInitial, Rate::kMax, 1, 0});
   if (options_.three_phase) {
-    phases_.push_back({2 * options_.pct_start * steps - 2, 1, first, 0, 1});
-    phases_.push_back({steps - 1, first, last, 1, 1});
+    phases_.push_back({2 * options_.pct_start * steps - 2, Rate::kMax, Rate::kInitial, 0, 1});
+    phases_.push_back({steps - 1, Rate::kInitial, Rate::kMin, 1, 1});
   } else {
-    phases_.push_back({steps - 1, 1, last, 0, 1});
+    phases_.push_back({steps - 1, Rate::kMax, Rate::kMin, 0, 1});
   }
   take_first_step();
 }
@@ -72,15 +76,20 @@ void OneCycleLR::set_rates() {
   const Phase& phase = phases_[i];
   const double start = i == 0 ? 0 : phases_[i - 1].end;
   const double share = phase.end > start ? (now - start) / (phase.end - start) : 1;
+  const auto rate_of = [&](Rate rate, std::size_t group) {
+    if (rate == Rate::kInitial) return optimizer().initial_lr(group);
+    const Optimizer::OneCycleRange& range = optimizer().one_cycle_range(group);
+    return rate == Rate::kMax ? range.max_lr : range.min_lr;
+  };
   set_each([&](const LRMoment& at) {
-    return of_group(options_.max_lr, at.group) * between(phase.from_lr, phase.to_lr, share);
+    return between(rate_of(phase.from_lr, at.group), rate_of(phase.to_lr, at.group), share);
   });
   if (!options_.cycle_momentum) return;
   for (std::size_t g = 0; g < optimizer().group_count(); ++g) {
-    const double base = of_group(options_.base_momentum, g);
-    const double range = of_group(options_.max_momentum, g) - base;
+    const Optimizer::OneCycleRange& range = optimizer().one_cycle_range(g);
     *momentum_of(optimizer(), g) =
-        base + range * between(phase.from_momentum, phase.to_momentum, share);
+        range.base_momentum + (range.max_momentum - range.base_momentum) *
+                                  between(phase.from_momentum, phase.to_momentum, share);
   }
 }
 

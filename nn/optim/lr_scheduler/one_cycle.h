@@ -28,15 +28,16 @@ struct OneCycleLROptions {
 
 class OneCycleLR final : public LRScheduler {
  public:
-  // Sets the optimizer's initial_lr(). Throws kInvalidArgument for a bad option, and for
-  // cycle_momentum with an optimizer that has neither momentum nor betas.
+  // Sets the optimizer's initial_lr() and one_cycle_range(). Throws kInvalidArgument for a bad
+  // option, and for cycle_momentum with an optimizer that has neither momentum nor betas.
   OneCycleLR(Optimizer& optimizer, OneCycleLROptions options);
 
  private:
+  enum class Rate : std::uint8_t { kInitial, kMax, kMin };
   // From one rate and momentum to another, up to a step.
   struct Phase {
     double end;
-    double from_lr, to_lr;              // of the group's max_lr
+    Rate from_lr, to_lr;
     double from_momentum, to_momentum;  // 1: max_momentum, 0: base_momentum
   };
 

@@ -234,6 +234,29 @@ TEST(OneCycleLR, BeginsAgainAfterAnother) {
   expect_rates("one_cycle_again", opt, {&second});
 }
 
+// PyTorch keeps the rates in the parameter groups; the numbers are its.
+TEST(OneCycleLR, StepsBetweenTheRatesOfTheOneMadeLast) {
+  SGD opt = two_groups();
+  OneCycleLR first(opt, {.max_lr = {0.4}, .total_steps = 20});
+  const OneCycleLR last(opt, {.max_lr = {0.3, 0.2},
+                              .total_steps = 50,
+                              .base_momentum = {0.7},
+                              .max_momentum = {0.8},
+                              .div_factor = 10,
+                              .final_div_factor = 100});
+  const auto expect = [&](double rate, double other, double momentum) {
+    EXPECT_NEAR(opt.lr(0), rate, 1e-15);
+    EXPECT_NEAR(opt.lr(1), other, 1e-15);
+    EXPECT_NEAR(opt.options(1).momentum, momentum, 1e-15);
+  };
+  first.step();
+  expect(0.05578270575938207, 0.037188470506254734, 0.7904508497187475);
+  for (int i = 1; i < 13; ++i) first.step();
+  expect(0.11680523804664628, 0.0778701586977642, 0.7611260466978157);
+  for (int i = 13; i < 19; ++i) first.step();
+  expect(0.0003, 0.0002, 0.8);
+}
+
 TEST(CyclicLR, GivesPyTorchsRatesAndMomenta) {
   expect_rates<CyclicLR>(
       "cyclic",
