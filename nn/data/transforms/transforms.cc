@@ -86,8 +86,8 @@ Tensor CenterCrop::operator()(const Tensor& image) const {
                  rounded(static_cast<double>(now.width - size_.width) / 2), size_);
 }
 
-Pad::Pad(Padding padding, PadOptions options) : padding_(padding), options_(options) {
-  detail::check_padding(padding, "Pad");
+void Pad::check() const {
+  detail::check_padding(padding_, "Pad");
 }
 
 Tensor Pad::operator()(const Tensor& image) const {

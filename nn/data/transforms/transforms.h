@@ -17,6 +17,7 @@
 // Thread-safety: transforms may be called from any thread; a call runs on that thread alone.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -87,6 +88,12 @@ struct Padding {
   std::int64_t bottom = 0;
 };
 
+// What two numbers mean, {4, 2}, as in torchvision.
+struct PaddingPair {
+  std::int64_t left_and_right = 0;
+  std::int64_t top_and_bottom = 0;
+};
+
 struct PadOptions {
   double fill = 0;  // the value for kConstant; clamped to 0 to 255 for uint8, which refuses NaN
   PaddingMode mode = PaddingMode::kConstant;
@@ -98,10 +105,20 @@ class Pad {
  public:
   explicit Pad(std::int64_t all_sides, PadOptions options = {})
       : Pad(Padding{all_sides, all_sides, all_sides, all_sides}, options) {}
-  explicit Pad(Padding padding, PadOptions options = {});
+  explicit Pad(PaddingPair both, PadOptions options = {})
+      : Pad(Padding{both.left_and_right, both.top_and_bottom, both.left_and_right,
+                    both.top_and_bottom},
+            options) {}
+  // A template, so that {4, 2} is a PaddingPair.
+  template <std::same_as<Padding> P = Padding>
+  explicit Pad(P padding, PadOptions options = {}) : padding_(padding), options_(options) {
+    check();
+  }
   Tensor operator()(const Tensor& image) const;
 
  private:
+  void check() const;
+
   Padding padding_;
   PadOptions options_;
 };
@@ -116,12 +133,15 @@ class RandomHorizontalFlip {
   double p_;
 };
 
-// No padding, as many pixels on all sides, or a number for each side.
+// No padding, as many pixels on all sides, on left and right and on top and bottom, or a number for
+// each side.
 class PaddingOption {
  public:
   PaddingOption() = default;
   // NOLINTBEGIN(google-explicit-constructor): {.padding = 4}
   PaddingOption(std::int64_t all_sides) : sides_({all_sides, all_sides, all_sides, all_sides}) {}
+  PaddingOption(std::int64_t left_and_right, std::int64_t top_and_bottom)
+      : sides_({left_and_right, top_and_bottom, left_and_right, top_and_bottom}) {}
   PaddingOption(Padding sides) : sides_(sides) {}
   // NOLINTEND(google-explicit-constructor)
   const std::optional<Padding>& sides() const noexcept { return sides_; }
