@@ -152,6 +152,18 @@ struct MaxPool2dBackward final : Node {
   Shape input_shape;
 };
 
+// PyTorch brings the image into the format that it or the weight suggests, and computes in the
+// format that the image then suggests: with strides along dimensions of size 1 that fit none, or as
+// [N, 1, 1, 1], that is row-major.
+MemoryFormat convolved_format(const Tensor& input, const Tensor& weight) {
+  if (torch_format(input) != kLast && torch_format(weight) != kLast)
+    return MemoryFormat::kContiguous;
+  const Shape& shape = input.sizes();
+  const Strides& strides = input.impl()->torch_strides();
+  return suggested_format(
+      shape, is_channels_last(shape, strides) ? strides : channels_last_strides(shape));
+}
+
 }  // namespace
 
 Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -168,9 +180,8 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
            args.padding[0], args.padding[1]);
   const Tensor x = laid_out(input, kLast);
   const Tensor w = laid_out(weight);
-  const bool last_in_torch = torch_format(input) == kLast || torch_format(weight) == kLast;
   Tensor output = empty_image({input.size(0), weight.size(0), size[0], size[1]},
-                              last_in_torch ? kLast : MemoryFormat::kContiguous,
+                              convolved_format(input, weight),
                               {.dtype = input.dtype(), .device = input.device()});
   call<Op::kConv2d>(input.device(), x, w, bias.defined() ? laid_out(bias) : bias, args, output);
   if (auto* node = record<Conv2dBackward>(output, input, weight, bias)) {

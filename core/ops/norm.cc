@@ -221,9 +221,12 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                               .momentum = options.momentum,
                               .eps = options.eps}};
   for (std::int64_t d = 2; d < input.dim(); ++d) plan.args.places *= input.size(d);
+  // PyTorch takes another path for weights with gaps.
+  const bool dense_weights =
+      (!weight.defined() || weight.is_contiguous()) && (!bias.defined() || bias.is_contiguous());
   const auto format_of = [&](const Strides& strides) {
-    const bool whole =
-        is_channels_last(input.sizes(), strides) && !is_contiguous(input.sizes(), strides);
+    const bool whole = dense_weights && is_channels_last(input.sizes(), strides) &&
+                       !is_contiguous(input.sizes(), strides);
     return whole ? MemoryFormat::kChannelsLast : suggested_format(input.sizes(), strides);
   };
   plan.in_torch = format_of(input.impl()->torch_strides());

@@ -4,6 +4,7 @@
 
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/conv.h"
 #include "core/ops/logic.h"
 #include "core/ops/loss.h"
 #include "core/ops/norm.h"
@@ -68,16 +69,30 @@ TEST(Layout, ACutTensorKeepsTheOrderOfItsDimensions) {
 }
 
 TEST(Layout, NormalisedImagesAreChannelsLastIfTheInputsAre) {
-  const auto normalised = [](const Tensor& x) {
-    Tensor mean = zeros({x.size(1)});
-    Tensor variance = ones({x.size(1)});
-    return batch_norm(x, mean, variance, {}, {}, {.training = false});
+  const auto normalised = [](const Tensor& x, const Tensor& weight = {}) {
+    const Tensor mean = zeros({x.size(1)});
+    const Tensor variance = ones({x.size(1)});
+    return batch_norm(x, mean, variance, weight, {}, {.training = false});
   };
   // The stride of the one row is no image's, but is none of an element's place either.
   EXPECT_TRUE(lies(normalised(lying({2, 8, 1, 5}, {40, 1, 1, 8})), {40, 1, 40, 8}));
   EXPECT_TRUE(lies(normalised(lying({1, 7, 3, 4}, {1, 1, 28, 7})), {84, 1, 28, 7}));
   EXPECT_TRUE(lies(normalised(lying({3, 2, 3, 3}, {36, 2, 12, 4})), {18, 1, 6, 2}));
   EXPECT_TRUE(lies(normalised(lying({3, 3, 1, 2}, {3, 1, 3, 9})), {6, 2, 2, 1}));
+  const Tensor with_gaps = normalised(lying({1, 7, 3, 4}, {1, 1, 28, 7}), lying({7}, {2}));
+  EXPECT_EQ(with_gaps.impl()->torch_strides(), (Strides{84, 12, 4, 1}));
+}
+
+TEST(Layout, AConvolutionOfOneChannelAndOneWeightLiesAsTheImageSuggests) {
+  const Tensor x = lying({2, 1, 2, 1}, {2, 4, 1, 4});
+  for (const Strides& weight : {Strides{2, 1, 2, 1}, Strides{4, 1, 2, 1}}) {
+    const Tensor y =
+        conv2d(x, lying({2, 1, 1, 1}, weight), {}, {.stride = {2, 2}, .padding = {1, 1}});
+    EXPECT_EQ(y.impl()->torch_strides(), (Strides{8, 4, 2, 1}));
+  }
+  EXPECT_TRUE(lies(conv2d(lying({1, 1, 5, 3}, {15, 15, 1, 5}), lying({4, 1, 1, 1}, {2, 1, 2, 1}),
+                          {}, {.stride = {2, 2}}),
+                   {24, 1, 8, 4}));
 }
 
 TEST(Layout, LossesOfEachPairLieAsThePartsOfTheFormula) {
