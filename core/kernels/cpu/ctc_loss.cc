@@ -15,7 +15,7 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();  // the loga
 
 double log_sum(double a, double b, double c) {
   const double largest = std::max(a, std::max(b, c));
-  if (largest == kNever) return largest;
+  if (largest == kNever) return a + b + c;  // NaN, if one is
   return std::log(std::exp(a - largest) + std::exp(b - largest) + std::exp(c - largest)) + largest;
 }
 

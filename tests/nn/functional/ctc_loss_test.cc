@@ -55,6 +55,17 @@ TEST(CtcLoss, OfATargetThatIsTooLongIsInfinite) {
   EXPECT_TRUE(std::isnan(x.grad().at<float>({0, 0, 0})));
 }
 
+// Nor does zero_infinity hide it. The last place of the last step is two behind the NaN.
+TEST(CtcLoss, OfNaNIsNaN) {
+  Tensor x = full({2, 1, 3}, -1.0);
+  x.select(0, 0).fill_(std::nan(""));
+  for (const bool zero_infinity : {false, true}) {
+    const Tensor loss =
+        ctc_loss(x, tensor({{1, 2}}), tensor({2}), tensor({2}), {.zero_infinity = zero_infinity});
+    EXPECT_TRUE(std::isnan(loss.item<float>()));
+  }
+}
+
 TEST(CtcLoss, TakesStridedLogProbabilities) {
   const Tensor x = arange(60, {.dtype = DType::kF32}).view({3, 4, 5}).clone().detach();
   Tensor leaf = x.clone();
