@@ -545,7 +545,7 @@ def torch_function(name, a, b):
         "softplus": lambda x: F.softplus(x, a, b),
         "hardtanh": lambda x: F.hardtanh(x, a, b),
         # as hardsigmoid: PyTorch takes 1 / alpha in float32
-        "celu": lambda x: torch.where(x > 0, x, a * torch.expm1(x / a)),
+        "celu": lambda x: torch.where(x > 0, x, a * torch.expm1(torch.where(x > 0, 0, x) / a)),
         "softshrink": lambda x: F.softshrink(x, a),
         "hardshrink": lambda x: F.hardshrink(x, a),
         "threshold": lambda x: F.threshold(x, a, b),

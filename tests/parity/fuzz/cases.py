@@ -163,7 +163,7 @@ def unary(m):
             y = lists.unary(name, a, b)(x)
             if y.dtype != x.dtype:
                 raise TypeError(f"a result of {y.dtype} cannot be written into {x.dtype}")
-            return y
+            return x.clone().copy_(y)
         return Case(row + "_", [x], args, in_place, 2)
     return Case(row, [x], args, lists.unary(name, a, b), 2)
 
@@ -425,6 +425,31 @@ def margins(m):
     two = (m.r.randint(1, 5), m.r.randint(1, 6))
     more = {"margin": margin, "p": p, "eps": eps, "swap": m.r.random() < 0.5}
     return case([m.input(two, dtype, special=False) for _ in range(3)], F.triplet_margin_loss, 8, **more)
+
+
+@family(2)
+def sequences(m):
+    """CTC's loss: targets padded and one after another, of one sample and of a batch, too long ones, and probabilities of 0."""
+    r, dtype = m.r, m.dtype([torch.float32, torch.float64])
+    batched = r.random() < 0.85
+    n, steps, classes = r.randint(1, 4) if batched else 1, r.randint(1, 12), r.randint(2, 6)
+    blank = r.randrange(classes)
+    x = m.input((steps, n, classes) if batched else (steps, classes), dtype, -5, 0, special=False)
+    if r.random() < 0.1:
+        x.memory = torch.where(torch.rand(x.memory.shape, generator=m.g) < 0.2, -math.inf, x.memory)
+    labels = r.choice((1, 3, 3, 6))
+    lengths = [r.randint(0, labels) for _ in range(n)]
+    padded = batched and r.random() < 0.6
+    targets = m.indices((n, labels) if padded else (sum(lengths),), classes)
+    targets.memory = torch.where(targets.memory == blank, (blank + 1) % classes, targets.memory)
+    shape = (n,) if batched or r.random() < 0.5 else ()
+    def counts(numbers):
+        return Input(torch.tensor(numbers, dtype=r.choice((torch.int64, torch.int32))), shape, (1,) * len(shape), 0, False)
+    args = {"blank": blank, "reduction": r.choice(("none", "mean", "sum")), "zero_infinity": r.random() < 0.4}
+    softmax = r.random() < 0.5
+    inputs = [x, targets, counts([r.randint(0 if r.random() < 0.2 else 1, steps) for _ in range(n)]), counts(lengths)]
+    return Case("ctc_loss", inputs, dict(args, softmax=softmax),
+                lambda x, t, i, l: F.ctc_loss(x.log_softmax(-1) if softmax else x, t, i, l, **args), 4)
 
 
 @family(2)

@@ -84,6 +84,7 @@ void add_losses(Operations& operations) {
   add("hinge_embedding_loss", [](const Case& c) { return Results{hinge_embedding_loss(c[0], c[1], {.margin = c.number("margin"), .reduction = reduction(c)})}; });
   add("soft_margin_loss", [](const Case& c) { return Results{soft_margin_loss(c[0], c[1], {.reduction = reduction(c)})}; });
   add("multilabel_soft_margin_loss", [](const Case& c) { return Results{multilabel_soft_margin_loss(c[0], c[1], {.weight = c[2], .reduction = reduction(c)})}; });
+  add("ctc_loss", [](const Case& c) { return Results{ctc_loss(c.flag("softmax") ? log_softmax(c[0], -1) : c[0], c[1], c[2], c[3], {.blank = c.whole("blank"), .reduction = reduction(c), .zero_infinity = c.flag("zero_infinity")})}; });
   add("multi_margin_loss", [](const Case& c) { return Results{multi_margin_loss(c[0], c[1], {.p = c.number("p"), .margin = c.number("margin"), .weight = c[2], .reduction = reduction(c)})}; });
   add("multilabel_margin_loss", [](const Case& c) { return Results{multilabel_margin_loss(c[0], c[1], {.reduction = reduction(c)})}; });
   add("poisson_nll_loss", [](const Case& c) { return Results{poisson_nll_loss(c[0], c[1], {.log_input = c.flag("log_input"), .full = c.flag("full"), .eps = c.number("eps"), .reduction = reduction(c)})}; });
