@@ -165,7 +165,9 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
   }
   const Tensor kept = empty(
       shapes.kept, {.dtype = result_dtype(row.gives, operand.dtype()), .device = operand.device()});
-  call<Op::kReduce>(operand.device(), fn, operand, p, kept);
+  // The norm of one number is its magnitude, also where the power of a tiny one vanishes.
+  const bool of_one = shapes.count == 1 && (fn == ReduceFn::kNorm2 || fn == ReduceFn::kNormP);
+  call<Op::kReduce>(operand.device(), of_one ? ReduceFn::kNormLargest : fn, operand, p, kept);
   const Tensor result = reshaped(kept, shapes.result);
   if (row.gradient == Gradient::kNoGradient || !is_floating(result.dtype())) return result;
   if (auto* node = record<ReduceNode>(result, operand)) {

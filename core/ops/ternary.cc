@@ -297,7 +297,7 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
            name_of(bounds.dtype), lowest, highest);
   bound(BinaryFn::kMaximum, min, min && min->as_double() < lowest);
   bound(BinaryFn::kMinimum, max, max && max->as_double() > highest);
-  return out;
+  return out.is_same(input) ? input.clone() : out;
 }
 
 Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {

@@ -60,6 +60,23 @@ TEST(Edges, ClampWithoutABoundHasASlopeAtInfinity) {
   EXPECT_EQ(values<float>(floats.grad()), (std::vector<float>{1, 0, 0, 1}));
 }
 
+TEST(Edges, ClampToNothingIsACopy) {
+  const Tensor x = tensor({5, 200}, {.dtype = DType::kU8});
+  clamp(x, -1).fill_(0);
+  EXPECT_EQ(values<int>(x), (std::vector<int>{5, 200}));
+}
+
+TEST(Edges, TheNormOfOneNumberIsItsMagnitude) {
+  for (const double p : {2.0, 3.0, 0.5, -1.0}) {
+    Tensor x = tensor({-1e-30, 1e-25}).requires_grad_();
+    const Tensor y = norm(x.view({2, 1}), p, {1});
+    EXPECT_EQ(values<float>(y.detach()), (std::vector<float>{1e-30F, 1e-25F})) << p;
+  }
+  const Tensor x = tensor({-1e-30}).requires_grad_();
+  norm(x).backward();
+  EXPECT_EQ(x.grad().item<float>(), -1);
+}
+
 TEST(Edges, TheMedianOfNoIntegersIsTheLeastOrZero) {
   EXPECT_EQ(median(zeros({0}, {.dtype = DType::kI64})).item<std::int64_t>(), INT64_MIN);
   EXPECT_EQ(nanmedian(zeros({0}, {.dtype = DType::kI32})).item<std::int32_t>(), INT32_MIN);
