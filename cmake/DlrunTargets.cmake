@@ -36,44 +36,64 @@ function(dl_read_once target)
   set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "${level}")
 endfunction()
 
-# What all test programs are compiled with: the same flags for each, so that one precompiled header serves them all (where
-# DLRUN_PRECOMPILE says so), and little optimisation, as their compilation is half of `./dev test` and their own code is not timed.
-function(dl_test_base)
-  add_library(dlrun_test_flags INTERFACE)
-  target_link_libraries(dlrun_test_flags INTERFACE GTest::gmock fmt::fmt OpenMP::OpenMP_CXX dlrun_private_flags)
-  target_compile_options(dlrun_test_flags INTERFACE $<$<CONFIG:Release>:-O1>)
-  # Behaviour that is undefined in a test's own lines is not what is looked for, and checking them takes half of their compilation.
-  if(DLRUN_SANITIZE MATCHES "undefined")
-    target_compile_options(dlrun_test_flags INTERFACE -O0 -fno-sanitize=undefined)
-  endif()
-  # GCC 12 takes an inlined `std::string + "x"` for an overrun (GCC bugs 105329, 105651); out of a precompiled header it says so.
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(dlrun_test_flags INTERFACE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
-  endif()
-  if(DLRUN_PRECOMPILE)
-    add_executable(dlrun_test_base EXCLUDE_FROM_ALL support/precompiled.cc)
-    set_target_properties(dlrun_test_base PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-    target_link_libraries(dlrun_test_base PRIVATE dlrun_test_flags)
-    target_precompile_headers(dlrun_test_base PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
-  endif()
+# dl_little_optimised(TARGETS...): what controls a job and computes nothing. Asio, fmt, JSON and Protobuf cost more to optimise than it gains.
+function(dl_little_optimised)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endforeach()
 endfunction()
 
-# dl_test(NAME SOURCES... [PRIVATE LIBS...] [LABELS unit|dist|chaos|parity...] [ENVIRONMENT VAR=VALUE...] [SHARDS N] [SEPARATE])
+# What test programs are compiled with: dlrun_test_flags does not optimise, as their compilation is half of `./dev test` and their own code is not
+# timed; dlrun_test_optimised is for programs whose own loops take seconds otherwise. One precompiled header serves all programs with the same
+# flags, if DLRUN_PRECOMPILE says so.
+function(dl_test_base)
+  foreach(kind flags optimised)
+    set(flags dlrun_test_${kind})
+    add_library(${flags} INTERFACE)
+    target_link_libraries(${flags} INTERFACE GTest::gmock fmt::fmt OpenMP::OpenMP_CXX dlrun_private_flags)
+    set(level 0)
+    if(kind STREQUAL "optimised")
+      set(level 1)
+    endif()
+    target_compile_options(${flags} INTERFACE $<$<CONFIG:Release>:-O${level}>)
+    # Behaviour that is undefined in a test's own lines is not what is looked for, and checking them takes half of their compilation.
+    if(DLRUN_SANITIZE MATCHES "undefined")
+      target_compile_options(${flags} INTERFACE -O0 -fno-sanitize=undefined)
+    endif()
+    # GCC 12 takes an inlined `std::string + "x"` for an overrun (GCC bugs 105329, 105651); out of a precompiled header it says so.
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+      target_compile_options(${flags} INTERFACE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)
+    endif()
+    if(DLRUN_PRECOMPILE)
+      add_executable(${flags}_base EXCLUDE_FROM_ALL support/precompiled.cc)
+      set_target_properties(${flags}_base PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+      target_link_libraries(${flags}_base PRIVATE ${flags})
+      target_precompile_headers(${flags}_base PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+    endif()
+  endforeach()
+endfunction()
+
+# dl_test(NAME SOURCES... [PRIVATE LIBS...] [LABELS unit|dist|chaos|parity...] [ENVIRONMENT VAR=VALUE...] [SHARDS N] [SEPARATE] [OPTIMISED])
 # One GoogleTest program and one ctest entry. The default label is `unit`. The timeout is for what hangs: a loaded
 # machine takes many times as long. SHARDS: so many processes at once share the tests, for a program that mostly waits. SEPARATE: its files
-# have names in common and cannot share a compilation.
+# have names in common and cannot share a compilation. OPTIMISED: its own loops are long.
 function(dl_test name)
-  cmake_parse_arguments(ARG "SEPARATE" "SHARDS" "SOURCES;PRIVATE;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE;OPTIMISED" "SHARDS" "SOURCES;PRIVATE;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
   set(timeout 600)
+  set(flags dlrun_test_flags)
+  # A sanitizer's preset compiles all tests alike.
+  if(ARG_OPTIMISED AND NOT DLRUN_SANITIZE)
+    set(flags dlrun_test_optimised)
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE ${ARG_PRIVATE} GTest::gtest_main dlrun_test_flags)
+  target_link_libraries(${name} PRIVATE ${ARG_PRIVATE} GTest::gtest_main ${flags})
   if(DLRUN_PRECOMPILE)
-    target_precompile_headers(${name} REUSE_FROM dlrun_test_base)
+    target_precompile_headers(${name} REUSE_FROM ${flags}_base)
   endif()
   if(ARG_SEPARATE)
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
