@@ -135,7 +135,7 @@ struct Conv2dBackward final : Node {
   Conv2dArgs args;
 };
 
-// Input: input. Saved: winner and, with ReLU, the output.
+// Input: input. Saved: winner.
 struct MaxPool2dBackward final : Node {
   std::string_view name() const noexcept override { return "max_pool2d"; }
 
@@ -143,8 +143,7 @@ struct MaxPool2dBackward final : Node {
     const Tensor grad = laid_out(context.grad_output(), kLast);
     const Tensor dinput =
         empty(input_shape, kLast, {.dtype = grad.dtype(), .device = grad.device()});
-    call<Op::kMaxPool2dBackward>(grad.device(), grad, args.relu ? saved(1) : Tensor(), saved(0),
-                                 args, dinput);
+    call<Op::kMaxPool2dBackward>(grad.device(), grad, saved(0), args, dinput);
     context.give(0, dinput);
   }
 
@@ -225,7 +224,6 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
     node->args = args;
     node->input_shape = input.sizes();
     node->save(winner);
-    if (args.relu) node->save(output);
   }
   return output;
 }

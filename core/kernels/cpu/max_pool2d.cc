@@ -49,7 +49,8 @@ class Window {
   std::vector<Element> elements_;
 };
 
-constexpr std::uint16_t kNobody = 65535;  // of an empty window; no other has that many elements
+// Of an empty window, or one that a ReLU makes 0; no window has that many elements.
+constexpr std::uint16_t kNobody = 65535;
 
 // No input pixel lies in two windows.
 inline bool disjoint(const Pool2dShape& s) {
@@ -135,7 +136,11 @@ void forward_channels(D d, bool relu, std::span<const Window::Element> window, c
     }
   }
   // Not Max: a NaN must stay one.
-  if (relu) best = hn::IfThenZeroElse(hn::Lt(best, hn::Zero(d)), best);
+  if (relu) {
+    const auto off = hn::Le(best, hn::Zero(d));
+    best = hn::IfThenZeroElse(off, best);
+    index = hn::IfThenElse(hn::RebindMask(di, off), hn::Set(di, static_cast<TI>(kNobody)), index);
+  }
   hn::StoreU(best, d, y);
   store_winner(d, di, index, winner);
 }
@@ -171,17 +176,13 @@ void forward(const Pool2dShape& s, const T* x, T* y, std::uint16_t* winner) {
   });
 }
 
-// `y` is null without ReLU.
 template <bool Add, typename D, typename T>
-void backward_channels(D d, std::span<const Window::Element> window, const T* dy, const T* y,
+void backward_channels(D d, std::span<const Window::Element> window, const T* dy,
                        const std::uint16_t* winner, T* image) {
   using TI = hwy::MakeSigned<T>;
   const hn::Rebind<TI, D> di;
   const auto index = load_winner(d, di, winner);
-  auto gradient = hn::LoadU(d, dy);
-  if (y != nullptr) {
-    gradient = hn::IfThenZeroElse(hn::Le(hn::LoadU(d, y), hn::Zero(d)), gradient);
-  }
+  const auto gradient = hn::LoadU(d, dy);
   for (const Window::Element& element : window) {
     T* to = image + element.offset;
     const auto won = hn::Eq(index, hn::Set(di, static_cast<TI>(element.number)));
@@ -191,8 +192,7 @@ void backward_channels(D d, std::span<const Window::Element> window, const T* dy
 }
 
 template <bool Add, typename T>
-void backward_images(const Pool2dShape& s, const T* dy, const T* y, const std::uint16_t* winner,
-                     T* dx) {
+void backward_images(const Pool2dShape& s, const T* dy, const std::uint16_t* winner, T* dx) {
   const hn::ScalableTag<T> d;
   const hn::CappedTag<T, 1> one;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -210,12 +210,11 @@ void backward_images(const Pool2dShape& s, const T* dy, const T* y, const std::u
         const std::int64_t from = (row * ow + ox) * s.c;
         std::int64_t c = 0;
         for (; c + lanes <= s.c; c += lanes) {
-          backward_channels<Add>(d, window.elements(), dy + from + c,
-                                 s.relu ? y + from + c : nullptr, winner + from + c, image + c);
+          backward_channels<Add>(d, window.elements(), dy + from + c, winner + from + c, image + c);
         }
         for (; c < s.c; ++c) {
-          backward_channels<Add>(one, window.elements(), dy + from + c,
-                                 s.relu ? y + from + c : nullptr, winner + from + c, image + c);
+          backward_channels<Add>(one, window.elements(), dy + from + c, winner + from + c,
+                                 image + c);
         }
       }
     }
@@ -223,11 +222,11 @@ void backward_images(const Pool2dShape& s, const T* dy, const T* y, const std::u
 }
 
 template <typename T>
-void backward(const Pool2dShape& s, const T* dy, const T* y, const std::uint16_t* winner, T* dx) {
+void backward(const Pool2dShape& s, const T* dy, const std::uint16_t* winner, T* dx) {
   if (disjoint(s)) {
-    backward_images<false>(s, dy, y, winner, dx);
+    backward_images<false>(s, dy, winner, dx);
   } else {
-    backward_images<true>(s, dy, y, winner, dx);
+    backward_images<true>(s, dy, winner, dx);
   }
 }
 
@@ -237,13 +236,11 @@ void forward_f32(const Pool2dShape& s, const float* x, float* y, std::uint16_t* 
 void forward_f64(const Pool2dShape& s, const double* x, double* y, std::uint16_t* winner) {
   forward(s, x, y, winner);
 }
-void backward_f32(const Pool2dShape& s, const float* dy, const float* y,
-                  const std::uint16_t* winner, float* dx) {
-  backward(s, dy, y, winner, dx);
+void backward_f32(const Pool2dShape& s, const float* dy, const std::uint16_t* winner, float* dx) {
+  backward(s, dy, winner, dx);
 }
-void backward_f64(const Pool2dShape& s, const double* dy, const double* y,
-                  const std::uint16_t* winner, double* dx) {
-  backward(s, dy, y, winner, dx);
+void backward_f64(const Pool2dShape& s, const double* dy, const std::uint16_t* winner, double* dx) {
+  backward(s, dy, winner, dx);
 }
 
 }  // namespace
@@ -264,13 +261,13 @@ void max_pool2d_forward(const Pool2dShape& s, const float* x, float* y, std::uin
 void max_pool2d_forward(const Pool2dShape& s, const double* x, double* y, std::uint16_t* winner) {
   HWY_DYNAMIC_DISPATCH(forward_f64)(s, x, y, winner);
 }
-void max_pool2d_backward(const Pool2dShape& s, const float* dy, const float* y,
-                         const std::uint16_t* winner, float* dx) {
-  HWY_DYNAMIC_DISPATCH(backward_f32)(s, dy, y, winner, dx);
+void max_pool2d_backward(const Pool2dShape& s, const float* dy, const std::uint16_t* winner,
+                         float* dx) {
+  HWY_DYNAMIC_DISPATCH(backward_f32)(s, dy, winner, dx);
 }
-void max_pool2d_backward(const Pool2dShape& s, const double* dy, const double* y,
-                         const std::uint16_t* winner, double* dx) {
-  HWY_DYNAMIC_DISPATCH(backward_f64)(s, dy, y, winner, dx);
+void max_pool2d_backward(const Pool2dShape& s, const double* dy, const std::uint16_t* winner,
+                         double* dx) {
+  HWY_DYNAMIC_DISPATCH(backward_f64)(s, dy, winner, dx);
 }
 
 }  // namespace dl::kernels

@@ -196,15 +196,15 @@ void max_pool2d(const Tensor& x, const MaxPool2dArgs& args, const Tensor& y, con
   });
 }
 
-void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner,
-                         const MaxPool2dArgs& args, const Tensor& dx) {
+void max_pool2d_backward(const Tensor& dy, const Tensor& winner, const MaxPool2dArgs& args,
+                         const Tensor& dx) {
   if (is_half_width(dy)) {
     const Tensor wide = wide_like(dx);
-    max_pool2d_backward(widened(dy), widened(y), winner, args, wide);
+    max_pool2d_backward(widened(dy), winner, args, wide);
     return round_into(wide, dx);
   }
   visit_f32_f64(dy, "max_pool2d", [&]<typename T>() {
-    kernels::max_pool2d_backward(pool_shape(dx.sizes(), args), dy.data<T>(), data_or_null<T>(y),
+    kernels::max_pool2d_backward(pool_shape(dx.sizes(), args), dy.data<T>(),
                                  winner.data<std::uint16_t>(), dx.data<T>());
   });
 }

@@ -19,8 +19,8 @@ void conv2d_backward_weight(const Tensor& x, const Tensor& dy, const Conv2dArgs&
 
 // All channels-last; winner is u16.
 void max_pool2d(const Tensor& x, const MaxPool2dArgs& args, const Tensor& y, const Tensor& winner);
-void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner,
-                         const MaxPool2dArgs& args, const Tensor& dx);
+void max_pool2d_backward(const Tensor& dy, const Tensor& winner, const MaxPool2dArgs& args,
+                         const Tensor& dx);
 
 // c = a b, or c += a b. Two dimensions each; of a, b and c one dimension has stride 1 (c: the
 // last). Floating dtypes and int64.

@@ -53,12 +53,11 @@ void max_pool2d(const Tensor& x, const MaxPool2dArgs& args, const Tensor& y, con
   DL_CUDA_LAUNCHED("max_pool2d");
 }
 
-void max_pool2d_backward(const Tensor& dy, const Tensor& y, const Tensor& winner,
-                         const MaxPool2dArgs& args, const Tensor& dx) {
+void max_pool2d_backward(const Tensor& dy, const Tensor& winner, const MaxPool2dArgs& args,
+                         const Tensor& dx) {
   if (dx.numel() == 0) return;
   const Launch launch;
-  max_pool2d_backward_launch(args_of(dx, args, dy), dy.data_ptr(),
-                             y.defined() ? y.data_ptr() : nullptr, winner.data<std::uint16_t>(),
+  max_pool2d_backward_launch(args_of(dx, args, dy), dy.data_ptr(), winner.data<std::uint16_t>(),
                              dx.data_ptr(), launch.stream());
   DL_CUDA_LAUNCHED("max_pool2d_backward");
 }

@@ -6,7 +6,8 @@
 namespace dl::kernels::cuda {
 namespace {
 
-constexpr std::uint16_t kNobody = 65535;  // of an empty window; no other has that many elements
+// Of an empty window, or one that a ReLU makes 0; no window has that many elements.
+constexpr std::uint16_t kNobody = 65535;
 
 // An element's place in [n][rows][columns][c].
 struct Pixel {
@@ -52,7 +53,10 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  if (args.relu && index != kNobody && best < M(0)) best = M(0);
+  if (args.relu && index != kNobody && best <= M(0)) {
+    best = M(0);
+    index = kNobody;
+  }
   y[element] = narrow<T>(best);
   winner[element] = index;
 }
@@ -60,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
 // Each input element gathers from the windows that it lies in, in their order.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(PoolArgs args, const T* dy, const T* y, const std::uint16_t* winner, T* dx) {
+    backward_kernel(PoolArgs args, const T* dy, const std::uint16_t* winner, T* dx) {
   using M = Wide<T>;
   const std::int64_t element = thread_number();
   if (element >= args.in_count) return;
@@ -78,7 +82,6 @@ __global__ void __launch_bounds__(kThreads)
       if (column >= args.out_w) continue;
       const std::int64_t from = ((at.n * args.out_h + row) * args.out_w + column) * args.c + at.c;
       if (winner[from] != ky * args.kw + kx) continue;
-      if (args.relu && wide(y[from]) <= M(0)) continue;
       sum += wide(dy[from]);
     }
   }
@@ -109,11 +112,11 @@ void max_pool2d_launch(const PoolArgs& args, const void* x, void* y, std::uint16
   });
 }
 
-void max_pool2d_backward_launch(const PoolArgs& args, const void* dy, const void* y,
-                                const std::uint16_t* winner, void* dx, cudaStream_t stream) {
+void max_pool2d_backward_launch(const PoolArgs& args, const void* dy, const std::uint16_t* winner,
+                                void* dx, cudaStream_t stream) {
   with_element(args.dtype, [&]<typename T>() {
     backward_kernel<T><<<blocks_for(args.in_count), kThreads, 0, stream>>>(
-        args, static_cast<const T*>(dy), static_cast<const T*>(y), winner, static_cast<T*>(dx));
+        args, static_cast<const T*>(dy), winner, static_cast<T*>(dx));
   });
 }
 

@@ -23,7 +23,7 @@ struct PoolArgs {
 
 void max_pool2d_launch(const PoolArgs& args, const void* x, void* y, std::uint16_t* winner,
                        cudaStream_t stream);
-void max_pool2d_backward_launch(const PoolArgs& args, const void* dy, const void* y,
-                                const std::uint16_t* winner, void* dx, cudaStream_t stream);
+void max_pool2d_backward_launch(const PoolArgs& args, const void* dy, const std::uint16_t* winner,
+                                void* dx, cudaStream_t stream);
 
 }  // namespace dl::kernels::cuda

@@ -46,13 +46,13 @@ void check(const Pool2dShape& s) {
   std::vector<T> dx(x.size(), T{99});
   std::vector<T> dx_relu(x.size(), T{99});
   max_pool2d_forward(s, x.data(), y.data(), winner.data());
-  max_pool2d_backward(s, dy.data(), nullptr, winner.data(), dx.data());
+  max_pool2d_backward(s, dy.data(), winner.data(), dx.data());
   Pool2dShape with_relu = s;
   with_relu.relu = true;
   std::vector<T> y_relu(size, T{99});
   std::vector<std::uint16_t> winner_relu(size);
   max_pool2d_forward(with_relu, x.data(), y_relu.data(), winner_relu.data());
-  max_pool2d_backward(with_relu, dy.data(), y_relu.data(), winner_relu.data(), dx_relu.data());
+  max_pool2d_backward(with_relu, dy.data(), winner_relu.data(), dx_relu.data());
 
   std::vector<double> wanted(x.size(), 0.0);
   std::vector<double> wanted_relu(x.size(), 0.0);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "core/ops/arithmetic.h"
 #include "core/random/tensor_random.h"
@@ -61,6 +62,18 @@ TEST(SequentialFusion, KeepsTheBits) {
 }
 
 // Where a run diverges, its loss must show it.
+// PyTorch's pooling saves its input, so that its output may be written.
+TEST(SequentialFusion, PooledReluMayBeChangedInPlace) {
+  const Tensor x = tensor({-1, 2, 3, -4}).to(DType::kF32).view({1, 1, 2, 2}).requires_grad_();
+  Sequential model{ReLU(), MaxPool2d(2), ReLU({.inplace = true})};
+  model(x).sum().backward();
+  EXPECT_EQ(values<float>(x.grad()), (std::vector<float>{0, 0, 1, 0}));
+  Tensor y = Sequential{ReLU(), MaxPool2d(2)}(x);
+  y.mul_(2);
+  y.sum().backward();
+  EXPECT_EQ(values<float>(x.grad()), (std::vector<float>{0, 0, 3, 0}));
+}
+
 TEST(SequentialFusion, KeepsNaN) {
   const auto expect_same_places = [](Sequential model, const Shape& shape) {
     const Tensor x = randn(shape);
