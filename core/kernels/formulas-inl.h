@@ -114,8 +114,8 @@ struct Relu6 {
     return select(x < N(0), N(0), select(N(6) < x, N(6), x));
   }
   template <typename N>
-  static DL_INLINE N gradient(N g, N y) {
-    return select(y <= N(0), N(0), select(N(6) <= y, N(0), g));
+  static DL_INLINE N gradient(N g, N x) {
+    return select(x <= N(0), N(0), select(N(6) <= x, N(0), g));
   }
 };
 

@@ -23,6 +23,9 @@ struct BinaryRule {
   // Whether these read a and b.
   bool to_a_reads = true;
   bool to_b_reads = true;
+  // Whether they are called with (g, a, result) and (g, b, result): each reads its own operand
+  // only.
+  bool from_result = false;
 };
 
 constexpr BinaryRule kPowerRule{BinaryFn::kPower, "PowBackward1",
@@ -44,9 +47,13 @@ constexpr BinaryRule kAtan2Rule{BinaryFn::kAtan2, "Atan2Backward0",
                                 }};
 
 constexpr BinaryRule kHypotRule{
-    BinaryFn::kHypot, "HypotBackward0",
-    [](const Tensor& g, const Tensor& a, const Tensor& b) { return mul(g, div(a, hypot(a, b))); },
-    [](const Tensor& g, const Tensor& a, const Tensor& b) { return mul(g, div(b, hypot(a, b))); }};
+    BinaryFn::kHypot,
+    "HypotBackward0",
+    [](const Tensor& g, const Tensor& a, const Tensor& out) { return mul(g, div(a, out)); },
+    [](const Tensor& g, const Tensor& b, const Tensor& out) { return mul(g, div(b, out)); },
+    true,
+    true,
+    true};
 
 constexpr BinaryRule kLogaddexpRule{
     BinaryFn::kLogaddexp, "LogaddexpBackward0",
@@ -64,13 +71,13 @@ constexpr BinaryRule kLogaddexp2Rule{
 constexpr BinaryRule kCopysignRule{
     BinaryFn::kCopysign,
     "CopysignBackward0",
-    [](const Tensor& g, const Tensor& a, const Tensor& b) {
-      const Tensor ratio = div(copysign(a, b), a);
-      return mul(g, where(eq(a, 0.0), 0.0, ratio));
+    [](const Tensor& g, const Tensor& a, const Tensor& out) {
+      return mul(g, where(eq(a, 0.0), 0.0, div(out, a)));
     },
     [](const Tensor& g, const Tensor&, const Tensor&) { return zeros_like(g); },
     true,
-    false};
+    false,
+    true};
 
 constexpr BinaryRule kFmodRule{
     BinaryFn::kFmod, "FmodBackward1",
@@ -85,13 +92,19 @@ constexpr BinaryRule kRemainderRule{BinaryFn::kRemainder, "RemainderBackward1",
                                     },
                                     false};
 
-// Saved: the operands, if a gradient reads them.
+// Saved: the operands, if a gradient reads them, and the result of a rule that reads it.
 struct RuleBackward final : BinaryNode {
   std::string_view name() const noexcept override { return facts(rule->fn).name; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
-    if (context.needs(0)) context.give(0, shares[0].of(rule->to_a(g, saved(0), saved(1))));
-    if (context.needs(1)) context.give(1, shares[1].of(rule->to_b(g, saved(0), saved(1))));
+    const bool from_out = rule->from_result;
+    if (context.needs(0)) {
+      context.give(0, shares[0].of(rule->to_a(g, saved(0), saved(from_out ? 2 : 1))));
+    }
+    if (context.needs(1)) {
+      const Tensor& first = saved(from_out ? 1 : 0);
+      context.give(1, shares[1].of(rule->to_b(g, first, saved(from_out ? 2 : 1))));
+    }
   }
   const BinaryRule* rule = nullptr;
 };
@@ -102,10 +115,12 @@ Tensor by_rule(const BinaryRule& rule, const Tensor& a, const Tensor& b,
   if (auto* node = record_binary<RuleBackward>(out, a, b)) {
     node->rule = &rule;
     node->show_as(rule.grad_fn);
-    const bool reads =
-        (rule.to_a_reads && asks_gradient(a)) || (rule.to_b_reads && asks_gradient(b));
-    node->save(reads ? operands.a : Tensor());
-    node->save(reads ? operands.b : Tensor());
+    const bool to_a = rule.to_a_reads && asks_gradient(a);
+    const bool to_b = rule.to_b_reads && asks_gradient(b);
+    const bool both = !rule.from_result;
+    node->save(to_a || (both && to_b) ? operands.a : Tensor());
+    node->save(to_b || (both && to_a) ? operands.b : Tensor());
+    if (rule.from_result) node->save(to_a || to_b ? out : Tensor());
   }
   return out;
 }

@@ -31,15 +31,14 @@ const char* shown_reduction(ReduceFn fn, bool of_all) noexcept {
   }
 }
 
-// Saved, if the gradient reads them: the input and the output.
+// Saved: the input and the output, as gradient_reads_input() and saves_output() say.
 struct ReduceNode final : Node {
   std::string_view name() const noexcept override { return facts(fn).name; }
   void backward(BackwardContext& context) override {
-    const bool reads = gradient_reads_values(fn);
     context.give(0, gradient_of({.fn = fn,
                                  .grad = context.grad_output().reshape(kept_shape),
-                                 .input = reads ? saved(0) : Tensor(),
-                                 .output = reads ? saved(1) : Tensor(),
+                                 .input = gradient_reads_input(fn) ? saved(0) : Tensor(),
+                                 .output = saves_output(fn) ? saved(1) : Tensor(),
                                  .shape = input_shape,
                                  .dims = dims,
                                  .count = count,
@@ -178,10 +177,8 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
     node->dims = shapes.dims;
     node->count = shapes.count;
     node->p = p;
-    if (gradient_reads_values(fn)) {
-      node->save(operand);
-      node->save(kept);
-    }
+    if (gradient_reads_input(fn)) node->save(operand);
+    if (saves_output(fn)) node->save(kept);
   }
   return result;
 }

@@ -98,17 +98,21 @@ Tensor computed(const ReductionGradient& at) {
 
 }  // namespace
 
-bool gradient_reads_values(ReduceFn fn) noexcept {
+bool gradient_reads_input(ReduceFn fn) noexcept {
   return fn != ReduceFn::kSum && fn != ReduceFn::kMean;
 }
 
+bool saves_output(ReduceFn fn) noexcept {
+  return gradient_reads_input(fn) && fn != ReduceFn::kNansum && fn != ReduceFn::kVar;
+}
+
 Tensor gradient_of(const ReductionGradient& at) {
-  if (!gradient_reads_values(at.fn) || size_of(at.grad.dtype()) > 2) return computed(at);
+  if (!gradient_reads_input(at.fn) || size_of(at.grad.dtype()) > 2) return computed(at);
   // Several steps, so in float32, rounded once.
   ReductionGradient wide = at;
   wide.grad = at.grad.to(DType::kF32);
   wide.input = at.input.to(DType::kF32);
-  wide.output = at.output.to(DType::kF32);
+  if (at.output.defined()) wide.output = at.output.to(DType::kF32);
   return computed(wide).to(at.grad.dtype());
 }
 

@@ -6,14 +6,16 @@
 
 namespace dl {
 
-// Whether the gradient is computed from the input and the output.
-bool gradient_reads_values(ReduceFn fn) noexcept;
+// What the gradient is computed from. `saves_output` is PyTorch's choice, so that the same writes
+// in place are allowed: its norms save the output even if their gradients do not read it.
+bool gradient_reads_input(ReduceFn fn) noexcept;
+bool saves_output(ReduceFn fn) noexcept;
 
 struct ReductionGradient {
   ReduceFn fn;
   Tensor grad;    // of the output, with reduced dimensions of size 1
-  Tensor input;   // undefined unless gradient_reads_values()
-  Tensor output;  // as grad
+  Tensor input;   // undefined unless gradient_reads_input()
+  Tensor output;  // as grad; undefined unless saves_output()
   Shape shape;    // of the input
   Dims dims;      // the reduced ones
   double count;   // elements of a result

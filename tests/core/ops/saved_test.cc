@@ -8,9 +8,12 @@
 
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/conv.h"
 #include "core/ops/index.h"
 #include "core/ops/indexing.h"
+#include "core/ops/norm.h"
 #include "core/ops/numeric.h"
+#include "core/ops/order.h"
 #include "core/ops/reduce.h"
 #include "core/ops/resample.h"
 #include "core/ops/shape.h"
@@ -106,6 +109,73 @@ TEST(Saved, NothingWherePyTorchSavesNothing) {
       ADD_FAILURE() << name << ": " << error.what();
     }
   }
+}
+
+// Operations of x, [2, 3], whose results PyTorch 2.15 lets a program change before backward.
+const std::pair<const char*, std::function<Tensor(const Tensor& x)>> kSaveNoResult[] = {
+    {"var", [](const Tensor& x) { return x.var(); }},
+    {"var of rows", [](const Tensor& x) { return x.var(1); }},
+    {"nansum", [](const Tensor& x) { return x.nansum(0); }},
+    {"nanmean", [](const Tensor& x) { return nanmean(x, {1}); }},
+    {"max of rows", [](const Tensor& x) { return x.max(1).first; }},
+    {"median of rows", [](const Tensor& x) { return median(x, 1).first; }},
+    {"sort", [](const Tensor& x) { return x.sort(1).first; }},
+    {"topk", [](const Tensor& x) { return x.topk(2).first; }},
+    {"abs", [](const Tensor& x) { return x.abs(); }},
+    {"log", [](const Tensor& x) { return x.log(); }},
+    {"square", [](const Tensor& x) { return x.square(); }},
+    {"silu", [](const Tensor& x) { return silu(x); }},
+    {"relu6", [](const Tensor& x) { return relu6(x); }},
+    {"leaky_relu", [](const Tensor& x) { return leaky_relu(x); }},
+    {"elu", [](const Tensor& x) { return elu(x); }},
+    {"softplus", [](const Tensor& x) { return softplus(x); }},
+    {"hardtanh", [](const Tensor& x) { return hardtanh(x); }},
+    {"gelu", [](const Tensor& x) { return gelu(x); }},
+    {"logsigmoid", [](const Tensor& x) { return logsigmoid(x); }},
+    {"glu", [](const Tensor& x) { return glu(x, 0); }},
+    {"clamp", [](const Tensor& x) { return x.clamp(0.3, 1); }},
+    {"pow", [](const Tensor& x) { return x.pow(1.7); }},
+    {"div", [](const Tensor& x) { return x / (x + 1); }},
+    {"logaddexp", [](const Tensor& x) { return logaddexp(x, x * 2); }},
+    {"where", [](const Tensor& x) { return where(x > 0.5, x, x * 2); }},
+    {"layer_norm", [](const Tensor& x) { return layer_norm(x, {3}); }},
+    {"rms_norm", [](const Tensor& x) { return rms_norm(x, {3}); }},
+    {"max_pool2d", [](const Tensor& x) { return max_pool2d(x.view({1, 1, 2, 3}), {.kernel = 2}); }},
+    {"max_pool2d of relu",
+     [](const Tensor& x) { return max_pool2d(x.view({1, 1, 2, 3}), {.kernel = 2, .relu = true}); }},
+};
+
+TEST(Saved, NoResultThatPyTorchDoesNotSave) {
+  for (const auto& [name, call] : kSaveNoResult) {
+    const auto gradient = [&](bool changed) {
+      const Tensor x = tensor({{0.3, 1.2, 0.7}, {2.0, 0.1, 0.9}}).requires_grad_();
+      Tensor y = call(x);
+      if (changed) y += 1;
+      y.sum().backward();
+      return values<double>(x.grad().to(DType::kF64));
+    };
+    try {
+      EXPECT_EQ(gradient(true), gradient(false)) << name;
+    } catch (const Error& error) {
+      ADD_FAILURE() << name << ": " << error.what();
+    }
+  }
+}
+
+// The gradients of these read their own operand and the result, as in PyTorch.
+TEST(Saved, NoConstantOfAGradientFromTheResult) {
+  const auto gradient = [](const auto& f) {
+    const Tensor x = tensor({3.0}).requires_grad_();
+    Tensor other = tensor({-4.0});
+    const Tensor y = f(x, other);
+    other.fill_(1);
+    y.backward();
+    return x.grad().item<double>();
+  };
+  const auto hypots = [](const Tensor& a, const Tensor& b) { return hypot(a, b); };
+  EXPECT_DOUBLE_EQ(gradient(hypots), 0.6F);
+  EXPECT_DOUBLE_EQ(gradient([](const Tensor& a, const Tensor& b) { return hypot(b, a); }), 0.6F);
+  EXPECT_EQ(gradient([](const Tensor& a, const Tensor& b) { return copysign(a, b); }), -1);
 }
 
 // A saved tensor must not be changed before backward; one that is not saved may be.
