@@ -89,7 +89,7 @@ std::vector<std::byte> Generator::state() const {
     state.seed = seed_;
     state.left = static_cast<std::int32_t>(random::Mt19937::kWords - position + 1);
     state.seeded = 1;
-    state.next = position;
+    state.next = engine_.is_new() ? 0 : position;
     for (std::size_t i = 0; i < state.words.size(); ++i) state.words[i] = engine_.words()[i];
     state.normal_is_valid = cached_normal_.has_value() ? 1 : 0;
     state.normal_y = cached_normal_.value_or(0.0);
@@ -118,7 +118,8 @@ void Generator::set_state(std::span<const std::byte> bytes) {
   const std::lock_guard lock(mutex_);
   seed_ = state.seed;
   // `left` alone says where the stream stands: PyTorch's `next` is 0 before the first output.
-  engine_ = random::Mt19937(words, static_cast<std::size_t>(kWords - state.left + 1));
+  engine_ = random::Mt19937(words, static_cast<std::size_t>(kWords - state.left + 1),
+                            state.left == 1 && state.next == 0);
   cached_normal_.reset();
   if (state.normal_is_valid != 0) cached_normal_ = state.normal_y;
 }

@@ -21,9 +21,10 @@ class Mt19937 {
     }
   }
   // A stream whose words were saved; the next output comes from words[position], kWords means
-  // "renew first".
-  Mt19937(const std::array<std::uint32_t, kWords>& words, std::size_t position) noexcept
-      : words_(words), position_(position) {}
+  // "renew first". `is_new`: it has given no output since it was seeded.
+  Mt19937(const std::array<std::uint32_t, kWords>& words, std::size_t position,
+          bool is_new) noexcept
+      : words_(words), position_(position), is_new_(is_new) {}
 
   std::uint32_t operator()() noexcept {
     if (position_ == kWords) renew();
@@ -36,6 +37,7 @@ class Mt19937 {
 
   const std::array<std::uint32_t, kWords>& words() const noexcept { return words_; }
   std::size_t position() const noexcept { return position_; }
+  bool is_new() const noexcept { return is_new_; }
 
  private:
   static constexpr std::size_t kShift = 397;
@@ -54,10 +56,12 @@ class Mt19937 {
     }
     words_[kWords - 1] = words_[kShift - 1] ^ twist(words_[kWords - 1], words_[0]);
     position_ = 0;
+    is_new_ = false;
   }
 
   std::array<std::uint32_t, kWords> words_{};
   std::size_t position_ = kWords;
+  bool is_new_ = true;
 };
 
 }  // namespace dl::random

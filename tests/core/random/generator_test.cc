@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/random/distributions.h"
@@ -83,6 +84,21 @@ TEST(Generator, SavesTheBytesThatPyTorchSaves) {
   random::fill_uniform(drawn, 0, 1, generator);
   random::fill_normal(std::span(drawn).first(1), 0, 1, generator);
   EXPECT_EQ(generator.state(), saved_state());
+}
+
+TEST(Generator, SavesThatItIsNewAsPyTorchDoes) {
+  Generator generator(7);
+  // The fields left, seeded and next, of which the last is 0 until the first number.
+  const auto fields = [](const Generator& from) {
+    const std::vector<std::byte> state = from.state();
+    return std::vector<std::byte>(state.begin() + 8, state.begin() + 24);
+  };
+  std::vector<std::byte> wanted(16);
+  wanted[0] = wanted[4] = std::byte{1};
+  EXPECT_EQ(fields(generator), wanted);
+  EXPECT_EQ(fields(*generator.clone()), wanted);
+  for (int i = 0; i < 624; ++i) generator.random();
+  EXPECT_NE(fields(generator), wanted);
 }
 
 TEST(Generator, CloneGoesItsOwnWay) {
