@@ -55,7 +55,7 @@ struct NormBackward : Node {
 struct RowNormBackward final : NormBackward {
   std::string_view name() const noexcept override { return args.op; }
   std::string grad_fn_name() const override {
-    if (!args.centered) return "MulBackward0";
+    if (!args.centered) return half ? "ToCopyBackward0" : "MulBackward0";
     return args.op == "group_norm" ? "NativeGroupNormBackward0" : "NativeLayerNormBackward0";
   }
   void backward(BackwardContext& context) override {
@@ -64,6 +64,7 @@ struct RowNormBackward final : NormBackward {
     });
   }
   RowNormArgs args;
+  bool half = false;  // float16 or bfloat16
 };
 
 struct BatchNormBackward final : NormBackward {
@@ -110,6 +111,7 @@ Tensor row_norm(const RowNormArgs& args, const Tensor& input, const Tensor& weig
   });
   if (auto* node = record<RowNormBackward>(y, input, weight, bias)) {
     node->args = args;
+    node->half = x.dtype() != stats_dtype(x);
     node->keep(x, stats, w, bias);
   }
   return y;
@@ -134,17 +136,11 @@ RowNormArgs args_of_last_dims(const Tensor& input, const Shape& shape, std::stri
   return {.op = op, .rows = width == 0 ? 0 : input.numel() / width, .channels = width};
 }
 
-double epsilon_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return std::numeric_limits<double>::epsilon();
-    case DType::kF16:
-      return 0x1p-10;
-    case DType::kBF16:
-      return 0x1p-7;
-    default:
-      return static_cast<double>(std::numeric_limits<float>::epsilon());
-  }
+// Of the dtype that a norm is computed in.
+double epsilon_of(const Tensor& input) {
+  return stats_dtype(input) == DType::kF64
+             ? std::numeric_limits<double>::epsilon()
+             : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
 }  // namespace
@@ -169,7 +165,7 @@ Tensor rms_norm(const Tensor& input, const Shape& shape, const Tensor& weight,
   }
   check_input(input, "rms_norm");
   RowNormArgs args = args_of_last_dims(input, shape, "rms_norm");
-  args.eps = eps.value_or(epsilon_of(input.dtype()));
+  args.eps = eps.value_or(epsilon_of(input));
   args.centered = false;
   check_of_channels(weight, input, shape, "rms_norm", "weight");
   return row_norm(args, input, weight, {}, torch_format(input));

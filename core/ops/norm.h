@@ -19,7 +19,7 @@ Tensor layer_norm(const Tensor& input, const Shape& shape, const Tensor& weight 
                   const Tensor& bias = {}, double eps = 1e-5);
 
 // x / sqrt(mean(x^2) + eps) * weight over the last dimensions (Zhang and Sennrich 2019). Without
-// eps: the distance from 1 to the next number of the dtype, as in PyTorch.
+// eps: the distance from 1 to the next number of the dtype it is computed in, as in PyTorch.
 Tensor rms_norm(const Tensor& input, const Shape& shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
 

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/random/transforms.h"
@@ -32,6 +33,25 @@ void uniform(std::span<T> out, double low, double high, Generator& generator) {
   uniform_from_unit(out.data(), out.size(), static_cast<T>(low), static_cast<T>(high));
 }
 
+// fill(span) draws floats, which are rounded.
+template <typename T, typename Fill>
+void round_into(std::span<T> out, const Fill& fill) {
+  std::vector<float> wide(out.size());
+  fill(std::span(wide));
+  std::ranges::transform(wide, out.begin(), [](float value) { return T(value); });
+}
+
+template <typename T>
+void uniform_rounded(std::span<T> out, double low, double high, Generator& generator) {
+  round_into(out, [&](std::span<float> wide) { uniform(wide, low, high, generator); });
+  // Rounding to fewer bits may reach the end that is not in the range.
+  const T first(static_cast<float>(low));
+  const float end{T(static_cast<float>(high))};
+  for (T& value : out) {
+    if (float{value} == end) value = first;
+  }
+}
+
 // One sample of N(0, 1) in double precision, from the cache or from a new pair.
 double normal_sample(Generator::Locked& stream) noexcept {
   if (std::optional<double>& cached = stream.cached_normal(); cached.has_value()) {
@@ -53,7 +73,10 @@ template <typename T>
 void normal_pairs(std::span<T> out, double mean, double std, Generator& generator) {
   check_std(std);
   Generator::Locked stream(generator);
-  for (T& value : out) value = static_cast<T>(std::fma(normal_sample(stream), std, mean));
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  for (T& value : out) {
+    value = T(static_cast<Wide>(std::fma(normal_sample(stream), std, mean)));
+  }
 }
 
 template <typename T>
@@ -71,6 +94,13 @@ void normal(std::span<T> out, double mean, double std, Generator& generator,
     for (T& value : last) value = unit<T>(stream);
     normal_from_uniform(last.data(), 1, static_cast<T>(mean), static_cast<T>(std));
   }
+}
+
+template <typename T>
+void normal_rounded(std::span<T> out, double mean, double std, Generator& generator) {
+  round_into(out, [&](std::span<float> wide) {
+    normal(wide, mean, std, generator, /*draws_rest_twice=*/false);
+  });
 }
 
 template <typename T>
@@ -93,12 +123,28 @@ void fill_uniform(std::span<double> out, double low, double high, Generator& gen
   uniform(out, low, high, generator);
 }
 
+void fill_uniform(std::span<Half> out, double low, double high, Generator& generator) {
+  uniform_rounded(out, low, high, generator);
+}
+
+void fill_uniform(std::span<BFloat16> out, double low, double high, Generator& generator) {
+  uniform_rounded(out, low, high, generator);
+}
+
 void fill_normal(std::span<float> out, double mean, double std, Generator& generator) {
   normal(out, mean, std, generator);
 }
 
 void fill_normal(std::span<double> out, double mean, double std, Generator& generator) {
   normal(out, mean, std, generator);
+}
+
+void fill_normal(std::span<Half> out, double mean, double std, Generator& generator) {
+  normal_rounded(out, mean, std, generator);
+}
+
+void fill_normal(std::span<BFloat16> out, double mean, double std, Generator& generator) {
+  normal_rounded(out, mean, std, generator);
 }
 
 void fill_normal_pairs(std::span<float> out, double mean, double std, Generator& generator) {
@@ -109,8 +155,12 @@ void fill_normal_pairs(std::span<double> out, double mean, double std, Generator
   normal_pairs(out, mean, std, generator);
 }
 
-void fill_normal_to_round(std::span<float> out, double mean, double std, Generator& generator) {
-  normal(out, mean, std, generator, /*draws_rest_twice=*/false);
+void fill_normal_pairs(std::span<Half> out, double mean, double std, Generator& generator) {
+  normal_pairs(out, mean, std, generator);
+}
+
+void fill_normal_pairs(std::span<BFloat16> out, double mean, double std, Generator& generator) {
+  normal_pairs(out, mean, std, generator);
 }
 
 template <typename T>

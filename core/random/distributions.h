@@ -14,27 +14,33 @@
 #include <span>
 
 #include "core/random/generator.h"
+#include "core/tensor/half.h"
 
 namespace dl::random {
 
-// U[low, high): Tensor.uniform_, torch.rand. 24 random bits a float, 53 a double.
+// U[low, high): Tensor.uniform_, torch.rand. 24 random bits a float, 53 a double. Half types get
+// the rounded floats; what rounds to `high` becomes `low`.
 // Throws kInvalidArgument unless low <= high and high - low is finite.
 void fill_uniform(std::span<float> out, double low, double high, Generator& generator);
 void fill_uniform(std::span<double> out, double low, double high, Generator& generator);
+void fill_uniform(std::span<Half> out, double low, double high, Generator& generator);
+void fill_uniform(std::span<BFloat16> out, double low, double high, Generator& generator);
 
 // N(mean, std^2): Tensor.normal_, torch.randn. From 16 elements on by Box-Muller in blocks of 16,
-// below that in pairs whose second half is kept for the next call.
+// below that in pairs whose second half is kept for the next call. Half types get rounded floats:
+// those that a float tensor gets, but for a size of more than 16 that 16 does not divide, where
+// PyTorch draws numbers of the rest once and not twice.
 // Throws kInvalidArgument unless std >= 0.
 void fill_normal(std::span<float> out, double mean, double std, Generator& generator);
 void fill_normal(std::span<double> out, double mean, double std, Generator& generator);
+void fill_normal(std::span<Half> out, double mean, double std, Generator& generator);
+void fill_normal(std::span<BFloat16> out, double mean, double std, Generator& generator);
 
 // Draws in pairs at every size, as PyTorch does for tensors that are not row-major.
 void fill_normal_pairs(std::span<float> out, double mean, double std, Generator& generator);
 void fill_normal_pairs(std::span<double> out, double mean, double std, Generator& generator);
-
-// The floats that PyTorch rounds to f16 or bf16: those of fill_normal, but for a size of more than
-// 16 that 16 does not divide, where numbers of the rest are drawn once and not twice.
-void fill_normal_to_round(std::span<float> out, double mean, double std, Generator& generator);
+void fill_normal_pairs(std::span<Half> out, double mean, double std, Generator& generator);
+void fill_normal_pairs(std::span<BFloat16> out, double mean, double std, Generator& generator);
 
 // 1 with probability p, else 0: Tensor.bernoulli_(p). T: float, double, bool, uint8_t, int64_t.
 // Throws kInvalidArgument unless p is in [0, 1].

@@ -20,50 +20,27 @@ TensorOptions like(const Tensor& tensor) {
   return {.dtype = tensor.dtype(), .device = tensor.device()};
 }
 
-// `fill(span)` fills a floating tensor. PyTorch draws f16 and bf16 in f32 and rounds:
-// `fill_to_round(span)` fills those floats.
-template <typename Fill, typename FillToRound>
-void fill_floating(const Tensor& tensor, const char* op, const Fill& fill,
-                   const FillToRound& fill_to_round) {
+// fill(span) fills a floating tensor.
+template <typename Fill>
+void fill_floating(const Tensor& tensor, const char* op, const Fill& fill) {
   const Tensor memory = detail::draw_memory(tensor);
-  visit_floating(tensor.dtype(), op, [&]<typename T>() {
-    const std::span<T> out = elements<T>(memory);
-    if constexpr (kIsReduced<T>) {
-      std::vector<float> wide(out.size());
-      fill_to_round(std::span(wide));
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = T(wide[i]);
-    } else {
-      fill(out);
-    }
-  });
+  visit_floating(tensor.dtype(), op, [&]<typename T>() { fill(elements<T>(memory)); });
   if (!memory.is_same(tensor)) Tensor(tensor).copy_(memory);
 }
 
 void fill_uniform(const Tensor& tensor, Generator& generator) {
-  const auto fill = [&]<typename T>(std::span<T> out) {
-    random::fill_uniform(out, 0.0, 1.0, generator);
-  };
-  fill_floating(tensor, "rand", fill, fill);
-  visit_floating(tensor.dtype(), "rand", [&]<typename T>() {
-    if constexpr (kIsReduced<T>) {
-      // Rounding to fewer bits may reach the end that is not in the range; PyTorch starts over at
-      // 0.
-      for (T& value : elements<T>(tensor)) {
-        if (float{value} == 1.0F) value = T(0.0F);
-      }
-    }
-  });
+  fill_floating(tensor, "rand", [&](auto out) { random::fill_uniform(out, 0.0, 1.0, generator); });
 }
 
 void fill_normal(const Tensor& tensor, Generator& generator) {
-  const auto pairs = [&]<typename T>(std::span<T> out) {
-    random::fill_normal_pairs(out, 0.0, 1.0, generator);
-  };
-  if (!detail::draws_blocks(tensor)) return fill_floating(tensor, "randn", pairs, pairs);
-  fill_floating(
-      tensor, "randn",
-      [&]<typename T>(std::span<T> out) { random::fill_normal(out, 0.0, 1.0, generator); },
-      [&](std::span<float> out) { random::fill_normal_to_round(out, 0.0, 1.0, generator); });
+  const bool blocks = detail::draws_blocks(tensor);
+  fill_floating(tensor, "randn", [&](auto out) {
+    if (blocks) {
+      random::fill_normal(out, 0.0, 1.0, generator);
+    } else {
+      random::fill_normal_pairs(out, 0.0, 1.0, generator);
+    }
+  });
 }
 
 // fill(tensor, generator), on new memory.

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
@@ -21,17 +22,8 @@ namespace {
 template <typename Fill>
 Tensor& fill_through(Tensor& tensor, const Tensor& memory, std::string_view op, const Fill& fill) {
   const auto count = static_cast<std::size_t>(memory.numel());
-  switch (tensor.dtype()) {
-    case DType::kF32:
-      fill(std::span(memory.data<float>(), count));
-      break;
-    case DType::kF64:
-      fill(std::span(memory.data<double>(), count));
-      break;
-    default:
-      throw_error(ErrorKind::kDType, "{}: the tensor is {}, wanted float32 or float64", op,
-                  dl::name_of(tensor.dtype()));
-  }
+  visit_floating(tensor.dtype(), op,
+                 [&]<typename T>() { fill(std::span(memory.data<T>(), count)); });
   if (memory.is_same(tensor)) {
     tensor.bump_version();
   } else {
@@ -73,7 +65,10 @@ struct ByBlocks {
 template <typename T>
 void draw_until_inside(std::span<T> out, double mean, double std, double low, double high,
                        ByBlocks blocks, Generator& generator) {
-  const auto is_outside = [&](T x) { return x < static_cast<T>(low) || x > static_cast<T>(high); };
+  using Math = OpMath<T>;
+  const Math least{T(static_cast<Math>(low))};
+  const Math most{T(static_cast<Math>(high))};
+  const auto is_outside = [&](T x) { return Math{x} < least || Math{x} > most; };
   draw_normal(out, mean, std, blocks.first, generator);
   std::vector<T> others(out.size());
   while (std::ranges::any_of(out, is_outside)) {
@@ -91,7 +86,10 @@ void draw_below_density(std::span<T> out, double mean, double std, double low, d
                         Generator& generator) {
   const double mode = std::max(low, std::min(mean, high));
   const double from_mean = (mode - mean) / std;
-  const T log_peak = static_cast<T>(-0.5 * from_mean * from_mean);
+  using Math = OpMath<T>;
+  const auto log_peak = static_cast<Math>(-0.5 * from_mean * from_mean);
+  // PyTorch computes with tensors of this dtype, which round each result.
+  const auto rounded = [](Math x) { return Math{T(x)}; };
   std::vector<T> candidates(out.size());
   std::vector<T> levels(out.size());
   std::vector<bool> pending(out.size(), true);
@@ -101,8 +99,10 @@ void draw_below_density(std::span<T> out, double mean, double std, double low, d
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (!pending[i]) continue;
       out[i] = candidates[i];
-      const T distance = (candidates[i] - static_cast<T>(mean)) / static_cast<T>(std);
-      pending[i] = std::log(levels[i]) > distance * distance * T(-0.5) - log_peak;
+      const Math from = rounded(Math{candidates[i]} - static_cast<Math>(mean));
+      const Math distance = rounded(from / static_cast<Math>(std));
+      const Math square = rounded(rounded(distance * distance) * Math(-0.5));
+      pending[i] = rounded(std::log(Math{levels[i]})) > rounded(square - log_peak);
     }
   }
 }
@@ -190,12 +190,14 @@ Tensor& xavier_normal_(Tensor& weight, XavierOptions options, Generator& generat
 }
 
 Tensor& kaiming_uniform_(Tensor& weight, KaimingOptions options, Generator& generator) {
+  if (weight.defined() && weight.numel() == 0) return weight;
   // The order of these operations decides the bound's last bit, and so the weights' bits.
   const double bound = std::numbers::sqrt3 * kaiming_std(weight, options);
   return uniform_(weight, -bound, bound, generator);
 }
 
 Tensor& kaiming_normal_(Tensor& weight, KaimingOptions options, Generator& generator) {
+  if (weight.defined() && weight.numel() == 0) return weight;
   return normal_(weight, 0, kaiming_std(weight, options), generator);
 }
 
@@ -276,9 +278,13 @@ Tensor& orthogonal_(Tensor& tensor, double gain, Generator& generator) {
   // PyTorch draws a row-major matrix and copies it into the tensor.
   const Tensor memory =
       tensor.is_contiguous() ? tensor : empty_like(tensor, MemoryFormat::kContiguous);
-  return fill_through(tensor, memory, "orthogonal_", [&](auto out) {
-    random::fill_normal(out, 0, 1, generator);
-    make_orthogonal(out, rows, gain);
+  return fill_through(tensor, memory, "orthogonal_", [&]<typename T>(std::span<T> out) {
+    if constexpr (kIsReduced<T>) {
+      refuse_dtype("orthogonal_", kDTypeOf<T>, "float32 or float64");
+    } else {
+      random::fill_normal(out, 0, 1, generator);
+      make_orthogonal(out, rows, gain);
+    }
   });
 }
 
@@ -299,9 +305,10 @@ Tensor& sparse_(Tensor& tensor, double sparsity, double std, Generator& generato
     draw_normal(out, 0, std, blocks, generator);
     std::vector<std::int64_t> order(rows);
     for (std::size_t c = 0; c < columns; ++c) {
-      random::fill_randperm(order, generator);
+      random::fill_randperm(order, default_generator());
       for (std::size_t i = 0; i < zeros; ++i) {
-        out[static_cast<std::size_t>(order[i]) * row_step + c * column_step] = 0;
+        auto& element = out[static_cast<std::size_t>(order[i]) * row_step + c * column_step];
+        element = std::remove_reference_t<decltype(element)>(0.0F);
       }
     }
   });

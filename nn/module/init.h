@@ -2,7 +2,7 @@
 //
 // Every function writes its tensor in place without recording it, returns it, and draws from
 // default_generator() where no generator is given: the same seed and the same calls give PyTorch's
-// bits. Tensors are float32 or float64; others throw kDType.
+// bits. Tensors are floating; others throw kDType.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct KaimingOptions {
   Nonlinearity nonlinearity = Nonlinearity::kLeakyRelu;  // what follows
 };
 // U(-b, b), b = gain sqrt(3 / fan); N(0, gain^2 / fan), with the gain of the function that follows:
-// sqrt(2 / (1 + a^2)) for the default (He et al. 2015).
+// sqrt(2 / (1 + a^2)) for the default (He et al. 2015). An empty weight stays as it is.
 Tensor& kaiming_uniform_(Tensor& weight, KaimingOptions options = {},
                          Generator& generator = default_generator());
 Tensor& kaiming_normal_(Tensor& weight, KaimingOptions options = {},
@@ -66,9 +66,11 @@ Tensor& eye_(Tensor& tensor);
 // in the kernels' middles. Throws kShape.
 Tensor& dirac_(Tensor& tensor, std::int64_t groups = 1);
 // Orthogonal rows or columns, whichever are fewer, times gain (Saxe et al. 2013). Dimensions behind
-// the first count as one. Agrees with PyTorch up to rounding. Throws kShape.
+// the first count as one. Agrees with PyTorch up to rounding. Throws kShape, and kDType for float16
+// and bfloat16, as PyTorch's does.
 Tensor& orthogonal_(Tensor& tensor, double gain = 1, Generator& generator = default_generator());
-// N(0, std^2), and zeros for a share of each column; [rows, columns]. Throws kShape.
+// N(0, std^2), and zeros for a share of each column; [rows, columns]. The rows of the zeros come
+// from default_generator() also if another generator is given, as in PyTorch. Throws kShape.
 Tensor& sparse_(Tensor& tensor, double sparsity, double std = 0.01,
                 Generator& generator = default_generator());
 
