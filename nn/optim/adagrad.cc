@@ -16,7 +16,7 @@ struct OptimizerFacts<AdagradOptions> : OptimizerDefaults<AdagradOptions> {
             {"weight_decay", &o.weight_decay},
             {"initial_accumulator_value", &o.initial_accumulator_value},
             {"eps", &o.eps},
-            {"maximize", &o.maximize}};
+            {"maximize", &o.maximize, 0}};
   }
   static void check(const AdagradOptions& o) {
     require_not_negative(kName, "lr", o.lr);

@@ -19,8 +19,8 @@ struct AdamFacts : OptimizerDefaults<Options> {
             {"betas.1", &o.betas.second},
             {"eps", &o.eps},
             {"weight_decay", &o.weight_decay},
-            {"amsgrad", &o.amsgrad},
-            {"maximize", &o.maximize}};
+            {"amsgrad", &o.amsgrad, 0},
+            {"maximize", &o.maximize, 0}};
   }
   static void check(const Options& o) {
     constexpr const char* kName = OptimizerFacts<Options>::kName;

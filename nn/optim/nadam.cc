@@ -20,8 +20,8 @@ struct OptimizerFacts<NAdamOptions> : OptimizerDefaults<NAdamOptions> {
             {"eps", &o.eps},
             {"weight_decay", &o.weight_decay},
             {"momentum_decay", &o.momentum_decay},
-            {"decoupled_weight_decay", &o.decoupled_weight_decay},
-            {"maximize", &o.maximize}};
+            {"decoupled_weight_decay", &o.decoupled_weight_decay, 0},
+            {"maximize", &o.maximize, 0}};
   }
   static void check(const NAdamOptions& o) {
     require_not_negative(kName, "lr", o.lr);

@@ -64,12 +64,11 @@ void Optimizer::append(const std::vector<Tensor>& params) {
   const std::size_t begin = parameters_.size();
   parameters_.insert(parameters_.end(), params.begin(), params.end());
   groups_.push_back({begin, parameters_.size()});
-  initial_lrs_.emplace_back();
-  one_cycle_ranges_.emplace_back();
+  scheduler_options_.emplace_back();
 }
 
 double& Optimizer::initial_lr(std::size_t group) {
-  std::optional<double>& rate = initial_lrs_[checked_group(group)];
+  std::optional<double>& rate = scheduler_option(SchedulerOption::kInitialLr, group);
   if (!rate) rate = lr(group);
   return *rate;
 }
@@ -169,9 +168,11 @@ nn::StateDict Optimizer::state_dict() const {
                            },
                            ref.value)});
     }
-    if (initial_lrs_[g]) {
+    for (std::size_t i = 0; i < kSchedulerOptionCount; ++i) {
+      const std::optional<double>& value = scheduler_options_[g][i];
+      if (!value) continue;
       state.push_back(
-          {option_key(g, kInitialLr), tensor(*initial_lrs_[g], {.dtype = DType::kF64})});
+          {option_key(g, kSchedulerOptionNames[i]), tensor(*value, {.dtype = DType::kF64})});
     }
     std::vector<std::int64_t> indices;
     for (std::size_t p = groups_[g].begin; p < groups_[g].end; ++p) {
@@ -197,7 +198,10 @@ void Optimizer::load(const nn::StateDict& state, std::span<const nn::SkippedTens
 StateNames Optimizer::own_names() {
   StateNames names;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    for (const OptionRef& ref : options_of(g)) names.add_option(ref.name);
+    for (const OptionRef& ref : options_of(g)) {
+      names.add_option(ref.name);
+      if (ref.if_missing) names.may_lack.emplace_back(ref.name);
+    }
   }
   for (std::size_t p = 0; p < std::min<std::size_t>(1, parameters_.size()); ++p) {
     for (const StateRef& ref : state_of(p)) names.add_tensor(ref.name);
@@ -219,7 +223,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
   // Everything is checked, and copied, before the first change.
   std::vector<std::pair<Tensor*, Tensor>> tensors;
   std::vector<std::pair<std::variant<double*, bool*>, double>> options;
-  std::vector<std::optional<double>> initial_lrs(groups_.size());
+  std::vector<SchedulerOptions> scheduler_options = scheduler_options_;
   std::unordered_set<std::string> known;
 
   for (std::size_t p = 0; p < parameters_.size(); ++p) {
@@ -265,8 +269,8 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
     for (const OptionRef& ref : options_of(g)) {
       const std::string key = option_key(g, ref.name);
       const auto found = given.find(key);
-      if (found == given.end() && ref.name == kMaximize) {  // states of before it was an option
-        options.emplace_back(ref.value, 0);
+      if (found == given.end() && ref.if_missing) {
+        options.emplace_back(ref.value, *ref.if_missing);
         continue;
       }
       DL_CHECK(found != given.end() && found->second->numel() == 1, kMismatch,
@@ -274,12 +278,15 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
       options.emplace_back(ref.value, found->second->item<double>());
       known.insert(key);
     }
-    const auto initial = given.find(option_key(g, kInitialLr));
-    if (initial == given.end()) continue;
-    DL_CHECK(initial->second->numel() == 1, kMismatch,
-             "{}: load_state_dict: \"{}\" is not one number", name_, initial->first);
-    initial_lrs[g] = initial->second->item<double>();
-    known.emplace(initial->first);
+    scheduler_options[g][static_cast<std::size_t>(SchedulerOption::kInitialLr)].reset();
+    for (std::size_t i = 0; i < kSchedulerOptionCount; ++i) {
+      const auto found = given.find(option_key(g, kSchedulerOptionNames[i]));
+      if (found == given.end()) continue;
+      DL_CHECK(found->second->numel() == 1, kMismatch,
+               "{}: load_state_dict: \"{}\" is not one number", name_, found->first);
+      scheduler_options[g][i] = found->second->item<double>();
+      known.emplace(found->first);
+    }
   }
   DL_CHECK(known.size() == state.size(), kMismatch,
            "{}: load_state_dict: the state has {} entries, of which {} are known here; {} is not; "
@@ -300,7 +307,7 @@ void Optimizer::load_state_dict(const nn::StateDict& state) {
                    auto* to) { *to = static_cast<std::remove_pointer_t<decltype(to)>>(number); },
                place);
   }
-  initial_lrs_ = std::move(initial_lrs);
+  scheduler_options_ = std::move(scheduler_options);
 }
 
 }  // namespace dl::optim

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -49,7 +50,22 @@ struct ParamGroup {
 struct OptionRef {
   std::string_view name;
   std::variant<double*, bool*> value;
+  // What a state without the option gives it: PyTorch's default, if earlier versions of PyTorch did
+  // not write the option. nullopt: such a state is refused.
+  std::optional<double> if_missing{};
 };
+
+// What schedulers keep in a parameter group, by PyTorch's names: initial_lr, which schedules count
+// from; what OneCycleLR leads to; CyclicLR's momenta; what SWALR leads to.
+enum class SchedulerOption : std::uint8_t {
+  kInitialLr,
+  kMaxLr,
+  kMinLr,
+  kBaseMomentum,
+  kMaxMomentum,
+  kSwaLr
+};
+inline constexpr std::size_t kSchedulerOptionCount = 6;
 
 class Optimizer {
  public:
@@ -77,16 +93,10 @@ class Optimizer {
   // The rate that schedules count from: lr() when it is first asked for, as the first LRScheduler
   // does. In state_dict() from then on. Throws kIndex.
   double& initial_lr(std::size_t group = 0);
-  // What the phases of OneCycleLR lead to. The OneCycleLR that was made last sets it for all those
-  // of the optimizer, as in PyTorch's param_groups. Not in state_dict(). Throws kIndex.
-  struct OneCycleRange {
-    double max_lr = 0;
-    double min_lr = 0;
-    double base_momentum = 0;
-    double max_momentum = 0;
-  };
-  OneCycleRange& one_cycle_range(std::size_t group = 0) {
-    return one_cycle_ranges_[checked_group(group)];
+  // An option that schedulers own, unset until one sets it. The scheduler that was made last sets
+  // it for all schedulers of the optimizer, as in PyTorch. In state_dict() if set. Throws kIndex.
+  std::optional<double>& scheduler_option(SchedulerOption option, std::size_t group = 0) {
+    return scheduler_options_[checked_group(group)][static_cast<std::size_t>(option)];
   }
   // For schedulers, which warn if they step first: steps are noticed from watch_steps() on.
   void watch_steps() noexcept {
@@ -103,7 +113,9 @@ class Optimizer {
   nn::StateDict state_dict() const;
   // Throws kMismatch where the state belongs to other parameters, groups or another optimizer;
   // nothing is changed then. State that is there is overwritten where it lies, and captured steps
-  // go on with it. State that `state` lacks is dropped: capture such steps anew.
+  // go on with it. State that `state` lacks is dropped: capture such steps anew. Options that
+  // earlier versions of PyTorch did not write get PyTorch's defaults. initial_lr() is forgotten if
+  // `state` lacks it; other options of schedulers stay.
   void load_state_dict(const nn::StateDict& state);
   // Takes a file, as nn::load_safetensors() returns it. Throws also if a tensor of it was skipped;
   // every text names the file.
@@ -116,9 +128,9 @@ class Optimizer {
   // nn::save_pth() writes for torch.optim's optimizer of the same name.
   nn::Value torch_state_dict() const;
   // Takes what torch_state_dict() gave, or an optimizer of PyTorch in a file that nn::load_pth()
-  // has read; options that change no result (foreach, fused, capturable) and those of schedulers
-  // are left out. Throws kMismatch also for an option that is on and that this optimizer does not
-  // have; the text names it.
+  // has read; options that change no result (foreach, fused, capturable) are left out. Throws
+  // kMismatch also for an option that is on and that this optimizer does not have; the text names
+  // it.
   template <std::same_as<nn::Value> V>
   void load_state_dict(const V& state) {
     load_value(state);
@@ -209,11 +221,11 @@ class Optimizer {
   std::string_view name_;
   std::vector<Tensor> parameters_;
   std::vector<Range> groups_;
-  std::vector<std::optional<double>> initial_lrs_;  // of each group
-  std::vector<OneCycleRange> one_cycle_ranges_;     // of each group
-  std::vector<Tensor> gradients_;                   // while a step works on them
-  std::optional<bool> stepped_;                     // if a scheduler watches
-  Tensor found_inf_;                                // of step_unless(), while it steps on a device
+  using SchedulerOptions = std::array<std::optional<double>, kSchedulerOptionCount>;
+  std::vector<SchedulerOptions> scheduler_options_;  // of each group
+  std::vector<Tensor> gradients_;                    // while a step works on them
+  std::optional<bool> stepped_;                      // if a scheduler watches
+  Tensor found_inf_;                                 // of step_unless(), while it steps on a device
   struct Rate {
     std::size_t group;
     Tensor on_device;  // 0-d float64

@@ -18,9 +18,9 @@ struct OptimizerFacts<RMSpropOptions> : OptimizerDefaults<RMSpropOptions> {
             {"alpha", &o.alpha},
             {"eps", &o.eps},
             {"weight_decay", &o.weight_decay},
-            {"momentum", &o.momentum},
-            {"centered", &o.centered},
-            {"maximize", &o.maximize}};
+            {"momentum", &o.momentum, 0},
+            {"centered", &o.centered, 0},
+            {"maximize", &o.maximize, 0}};
   }
   static void check(const RMSpropOptions& o) {
     require_not_negative(kName, "lr", o.lr);

@@ -15,8 +15,8 @@ struct OptimizerFacts<SGDOptions> : OptimizerDefaults<SGDOptions> {
             {"momentum", &o.momentum},
             {"dampening", &o.dampening},
             {"weight_decay", &o.weight_decay},
-            {"nesterov", &o.nesterov},
-            {"maximize", &o.maximize}};
+            {"nesterov", &o.nesterov, 0},
+            {"maximize", &o.maximize, 0}};
   }
   static void check(const SGDOptions& o) {
     require_not_negative(kName, "lr", o.lr);

@@ -3,18 +3,25 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
+
+#include "nn/optim/optimizer.h"
 
 namespace dl::optim {
 
 inline constexpr std::string_view kParams = "params";
 inline constexpr std::string_view kParamGroups = "param_groups";
-// PyTorch reads states without it, too.
 inline constexpr std::string_view kMaximize = "maximize";
-// In the state only of optimizers that a scheduler has seen, as in PyTorch.
-inline constexpr std::string_view kInitialLr = "initial_lr";
+// By SchedulerOption. In the state only of optimizers that a scheduler has seen, as in PyTorch.
+inline constexpr std::array<std::string_view, kSchedulerOptionCount> kSchedulerOptionNames = {
+    "initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"};
+inline bool is_scheduler_option(std::string_view name) {
+  return std::ranges::find(kSchedulerOptionNames, name) != kSchedulerOptionNames.end();
+}
 
 inline std::string state_key(std::size_t parameter, std::string_view name) {
   return fmt::format("state.{}.{}", parameter, name);

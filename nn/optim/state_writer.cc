@@ -39,12 +39,12 @@ constexpr std::array<Sign, 12> kSigns = {{{"dampening", "", "SGD"},
                                           {"betas", "decoupled_weight_decay", "RAdam"},
                                           {"betas", "", "Adamax or SparseAdam"}}};
 
-// What `names` has and `others` lack; neither what every state has nor what old states lack.
+// What `names` has and `others` lack, except names that say nothing about the optimizer.
 std::vector<std::string> beyond(const std::vector<std::string>& names,
                                 const std::vector<std::string>& others) {
   std::vector<std::string> rest;
   for (const std::string& name : names) {
-    if (name != kParams && name != kInitialLr && name != kMaximize && !has(others, name)) {
+    if (name != kParams && !is_scheduler_option(name) && name != kMaximize && !has(others, name)) {
       rest.push_back(name);
     }
   }
@@ -79,7 +79,9 @@ std::string told_apart(std::string_view reader, const StateNames& wanted, const 
   const std::vector<std::string> fewer = beyond(wanted.options, given.options);
   const bool same = writer == reader || writer == fmt::format("{} or AdamW", reader) ||
                     writer == fmt::format("Adam or {}", reader);
-  if (writer.empty() || same || (more.empty() && fewer.empty())) return {};
+  const bool all_there =
+      std::ranges::all_of(fewer, [&](const auto& name) { return has(wanted.may_lack, name); });
+  if (writer.empty() || same || (more.empty() && all_there)) return {};
   std::string text = fmt::format("the state was written by {}: it ", writer);
   if (!more.empty()) {
     text += fmt::format("has {}, which {} does not have", fmt::join(more, ", "), reader);

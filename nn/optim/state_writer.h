@@ -9,9 +9,10 @@ namespace dl::optim {
 
 // The names of a state, each once: "momentum", "exp_avg".
 struct StateNames {
-  std::vector<std::string> options{};  // of all groups, as PyTorch calls them: "betas"
-  std::vector<std::string> off{};      // those of them that are off, without meaning elsewhere
-  std::vector<std::string> tensors{};  // of all parameters
+  std::vector<std::string> options{};   // of all groups, as PyTorch calls them: "betas"
+  std::vector<std::string> off{};       // those of them that are off, without meaning elsewhere
+  std::vector<std::string> may_lack{};  // those of them that a state may lack
+  std::vector<std::string> tensors{};   // of all parameters
   void add_option(std::string_view name);
   void add_tensor(std::string_view name);
 };

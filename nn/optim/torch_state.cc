@@ -18,11 +18,9 @@ namespace {
 
 using nn::Value;
 
-// What a group of PyTorch's may hold without a meaning here: how a step is computed, and what
-// schedulers remember there.
-constexpr std::array<std::string_view, 10> kWithoutMeaning = {
-    "foreach", "fused",  "capturable",    "differentiable", "param_names",
-    "max_lr",  "min_lr", "base_momentum", "max_momentum",   "swa_lr"};
+// What a group of PyTorch's may hold without a meaning here: how a step is computed.
+constexpr std::array<std::string_view, 5> kWithoutMeaning = {"foreach", "fused", "capturable",
+                                                             "differentiable", "param_names"};
 
 // "betas.1" is element 1 of the option betas, which PyTorch keeps as a tuple.
 std::string_view torch_name_of(std::string_view option) {
@@ -69,7 +67,10 @@ Value Optimizer::torch_state_dict() const {
       if (i + 1 < options.size() && torch_name_of(options[i + 1].name) == name) continue;
       group.push_back({name, Value::Tuple{std::exchange(elements, {})}});
     }
-    if (initial_lrs_[g]) group.push_back({kInitialLr, *initial_lrs_[g]});
+    for (std::size_t i = 0; i < kSchedulerOptionCount; ++i) {
+      const std::optional<double>& value = scheduler_options_[g][i];
+      if (value) group.push_back({kSchedulerOptionNames[i], *value});
+    }
     Value::List params;
     for (std::size_t p = groups_[g].begin; p < groups_[g].end; ++p) params.emplace_back(p);
     group.push_back({"params", std::move(params)});
@@ -93,7 +94,7 @@ void Optimizer::flatten_group(const Value& group, std::size_t g, nn::StateDict& 
     for (const OptionRef& ref : options_of(g)) {
       if (torch_name_of(ref.name) == name) own.push_back(ref.name);
     }
-    if (name == kInitialLr) own = {kInitialLr};
+    if (is_scheduler_option(name)) own = {name};
     if (own.size() == 1 && own.front() == name) {
       add(name, value);
     } else if (!own.empty()) {

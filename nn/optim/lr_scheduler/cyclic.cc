@@ -31,11 +31,16 @@ void check_cyclic(const CyclicLROptions& o, Optimizer& optimizer) {
   if (o.cycle_momentum) check_has_momentum(kCyclicName, optimizer);
 }
 
-// Checks the options, and gives the optimizer the rates that the cycle begins with.
+// Checks the options, and gives the optimizer the rates that the cycle begins with. It also keeps
+// the momenta there as PyTorch does, but only a OneCycleLR reads them.
 Optimizer& begun(Optimizer& optimizer, const CyclicLROptions& options) {
   check_cyclic(options, optimizer);
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
     optimizer.lr(g) = of_group(options.base_lr, g);
+    if (options.cycle_momentum) {
+      keep_momenta(optimizer, g, of_group(options.base_momentum, g),
+                   of_group(options.max_momentum, g));
+    }
   }
   return optimizer;
 }

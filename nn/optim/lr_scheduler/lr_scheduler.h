@@ -29,6 +29,7 @@ namespace dl::optim {
 
 // The state of a parameter group's schedule.
 struct LRMoment {
+  Optimizer& optimizer;
   std::size_t group;
   std::int64_t epoch;  // steps so far: 0 when the scheduler is made
   double base_lr;      // the group's initial_lr()
@@ -80,7 +81,8 @@ class LRScheduler {
     check_groups();
     std::vector<double> rates;
     for (std::size_t g = 0; g < base_lrs_.size(); ++g) {
-      rates.push_back(rate(LRMoment{.group = g,
+      rates.push_back(rate(LRMoment{.optimizer = *optimizer_,
+                                    .group = g,
                                     .epoch = last_epoch_,
                                     .base_lr = base_lrs_[g],
                                     .lr = optimizer_->lr(g),

@@ -16,6 +16,12 @@ inline double* momentum_of(Optimizer& optimizer, std::size_t group) {
   return beta1 != nullptr ? beta1 : optimizer.find_option("momentum", group);
 }
 
+// Keeps the range of the momentum where all such schedulers of the optimizer find it.
+inline void keep_momenta(Optimizer& optimizer, std::size_t group, double base, double max) {
+  optimizer.scheduler_option(SchedulerOption::kBaseMomentum, group) = base;
+  optimizer.scheduler_option(SchedulerOption::kMaxMomentum, group) = max;
+}
+
 inline void check_has_momentum(std::string_view scheduler, Optimizer& optimizer) {
   DL_CHECK(momentum_of(optimizer, 0) != nullptr, kInvalidArgument,
            "{}: cycle_momentum needs an optimizer with momentum or betas; set cycle_momentum = "

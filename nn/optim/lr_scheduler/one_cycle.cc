@@ -34,13 +34,15 @@ void check_one_cycle(const OneCycleLROptions& o, Optimizer& optimizer) {
 Optimizer& prepared(Optimizer& optimizer, const OneCycleLROptions& options) {
   check_one_cycle(options, optimizer);
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
-    Optimizer::OneCycleRange& range = optimizer.one_cycle_range(g);
-    range.max_lr = of_group(options.max_lr, g);
-    optimizer.initial_lr(g) = range.max_lr / options.div_factor;
-    range.min_lr = optimizer.initial_lr(g) / options.final_div_factor;
-    if (!options.cycle_momentum) continue;
-    range.base_momentum = of_group(options.base_momentum, g);
-    range.max_momentum = of_group(options.max_momentum, g);
+    const double max_lr = of_group(options.max_lr, g);
+    const double initial_lr = max_lr / options.div_factor;
+    optimizer.scheduler_option(SchedulerOption::kInitialLr, g) = initial_lr;
+    optimizer.scheduler_option(SchedulerOption::kMaxLr, g) = max_lr;
+    optimizer.scheduler_option(SchedulerOption::kMinLr, g) = initial_lr / options.final_div_factor;
+    if (options.cycle_momentum) {
+      keep_momenta(optimizer, g, of_group(options.base_momentum, g),
+                   of_group(options.max_momentum, g));
+    }
   }
   return optimizer;
 }
@@ -51,17 +53,27 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
     : LRScheduler(kOneCycleName, prepared(optimizer, options)), options_(std::move(options)) {
   const auto steps = static_cast<double>(options_.total_steps);
   const double rise = options_.pct_start * steps - 1;
-  phases_.push_back({rise, Rate::kInitial, Rate::kMax, 1, 0});
+  using enum SchedulerOption;
+  phases_.push_back({rise, kInitialLr, kMaxLr, kMaxMomentum, kBaseMomentum});
   if (options_.three_phase) {
-    phases_.push_back({2 * options_.pct_start * steps - 2, Rate::kMax, Rate::kInitial, 0, 1});
-    phases_.push_back({steps - 1, Rate::kInitial, Rate::kMin, 1, 1});
+    phases_.push_back(
+        {2 * options_.pct_start * steps - 2, kMaxLr, kInitialLr, kBaseMomentum, kMaxMomentum});
+    phases_.push_back({steps - 1, kInitialLr, kMinLr, kMaxMomentum, kMaxMomentum});
   } else {
-    phases_.push_back({steps - 1, Rate::kMax, Rate::kMin, 0, 1});
+    phases_.push_back({steps - 1, kMaxLr, kMinLr, kBaseMomentum, kMaxMomentum});
   }
   take_first_step();
 }
 
-double OneCycleLR::between(double from, double to, double share) const {
+double OneCycleLR::between(SchedulerOption first, SchedulerOption last, std::size_t group,
+                           double share) const {
+  const auto number = [&](SchedulerOption option) {
+    // A loaded state may have taken this one away; the constructor has set the others.
+    if (option == SchedulerOption::kInitialLr) return optimizer().initial_lr(group);
+    return optimizer().scheduler_option(option, group).value();
+  };
+  const double from = number(first);
+  const double to = number(last);
   if (options_.anneal_strategy == "linear") return from + (to - from) * share;
   return to + (from - to) / 2 * (std::cos(std::numbers::pi * share) + 1);
 }
@@ -76,20 +88,11 @@ void OneCycleLR::set_rates() {
   const Phase& phase = phases_[i];
   const double start = i == 0 ? 0 : phases_[i - 1].end;
   const double share = phase.end > start ? (now - start) / (phase.end - start) : 1;
-  const auto rate_of = [&](Rate rate, std::size_t group) {
-    if (rate == Rate::kInitial) return optimizer().initial_lr(group);
-    const Optimizer::OneCycleRange& range = optimizer().one_cycle_range(group);
-    return rate == Rate::kMax ? range.max_lr : range.min_lr;
-  };
-  set_each([&](const LRMoment& at) {
-    return between(rate_of(phase.from_lr, at.group), rate_of(phase.to_lr, at.group), share);
-  });
+  set_each(
+      [&](const LRMoment& at) { return between(phase.from_lr, phase.to_lr, at.group, share); });
   if (!options_.cycle_momentum) return;
   for (std::size_t g = 0; g < optimizer().group_count(); ++g) {
-    const Optimizer::OneCycleRange& range = optimizer().one_cycle_range(g);
-    *momentum_of(optimizer(), g) =
-        range.base_momentum + (range.max_momentum - range.base_momentum) *
-                                  between(phase.from_momentum, phase.to_momentum, share);
+    *momentum_of(optimizer(), g) = between(phase.from_momentum, phase.to_momentum, g, share);
   }
 }
 

@@ -5,6 +5,7 @@
 //     scheduler.step();  // after each batch, after opt.step()
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,21 +29,22 @@ struct OneCycleLROptions {
 
 class OneCycleLR final : public LRScheduler {
  public:
-  // Sets the optimizer's initial_lr() and one_cycle_range(). Throws kInvalidArgument for a bad
-  // option, and for cycle_momentum with an optimizer that has neither momentum nor betas.
+  // Sets the optimizer's initial_lr() and scheduler_option()s, which a later OneCycleLR or CyclicLR
+  // changes for this one, too, as in PyTorch. Throws kInvalidArgument for a bad option, and for
+  // cycle_momentum with an optimizer that has neither momentum nor betas.
   OneCycleLR(Optimizer& optimizer, OneCycleLROptions options);
 
  private:
-  enum class Rate : std::uint8_t { kInitial, kMax, kMin };
   // From one rate and momentum to another, up to a step.
   struct Phase {
     double end;
-    Rate from_lr, to_lr;
-    double from_momentum, to_momentum;  // 1: max_momentum, 0: base_momentum
+    SchedulerOption from_lr, to_lr;
+    SchedulerOption from_momentum, to_momentum;
   };
 
   void set_rates() override;
-  double between(double from, double to, double share) const;
+  double between(SchedulerOption first, SchedulerOption last, std::size_t group,
+                 double share) const;
 
   OneCycleLROptions options_;
   std::vector<Phase> phases_;

@@ -84,8 +84,15 @@ void SWALROptions::check(std::size_t groups) const {
   require_count(kName, "anneal_epochs", anneal_epochs);
 }
 
+void SWALROptions::keep_in(Optimizer& optimizer) const {
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
+    optimizer.scheduler_option(SchedulerOption::kSwaLr, g) = of_group(swa_lr, g);
+  }
+}
+
 double SWALROptions::next_rate(const LRMoment& now) const {
-  const double wanted = of_group(swa_lr, now.group);
+  const double wanted = now.optimizer.scheduler_option(SchedulerOption::kSwaLr, now.group)
+                            .value_or(of_group(swa_lr, now.group));
   const std::int64_t step = anneal_epochs == 0 ? std::max<std::int64_t>(1, now.steps) : now.steps;
   const auto share = [&](std::int64_t at) {
     const auto epochs = static_cast<double>(std::max<std::int64_t>(1, anneal_epochs));

@@ -14,7 +14,8 @@ namespace dl::optim {
 
 // A schedule of one's own is such a struct, with kName, check() and next_rate(now). A SequentialLR
 // begins it with first_rate(base_lr), if it has that, else with next_rate() of the present rate: as
-// PyTorch's begins with the closed form of those schedulers that have one.
+// PyTorch's begins with the closed form of those schedulers that have one. keep_in(optimizer), if
+// it has that, sets the optimizer's scheduler_option()s.
 template <typename Options>
 class Schedule final : public LRScheduler {
  public:
@@ -22,6 +23,7 @@ class Schedule final : public LRScheduler {
   Schedule(Optimizer& optimizer, Options options)
       : LRScheduler(Options::kName, optimizer), options_(std::move(options)) {
     options_.check(optimizer.group_count());
+    if constexpr (requires { options_.keep_in(optimizer); }) options_.keep_in(optimizer);
     take_first_step();
   }
 
@@ -81,6 +83,7 @@ using ConstantLR = Schedule<ConstantLROptions>;
 
 // The learning rate for averaged weights: anneals lr to swa_lr in anneal_epochs steps, then keeps
 // it (torch.optim.swa_utils.SWALR). A SequentialLR that comes to it goes on from the present rate.
+// The SWALR that was made last sets swa_lr for all SWALRs of the optimizer, as in PyTorch.
 struct SWALROptions {
   std::vector<double> swa_lr;  // one number, or one for each parameter group
   std::int64_t anneal_epochs = 10;
@@ -88,6 +91,7 @@ struct SWALROptions {
 
   static constexpr const char* kName = "SWALR";
   void check(std::size_t groups) const;
+  void keep_in(Optimizer& optimizer) const;
   double next_rate(const LRMoment& now) const;
 };
 using SWALR = Schedule<SWALROptions>;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/autograd/leaf.h"
@@ -19,6 +20,7 @@
 #include "nn/optim/lr_scheduler/schedules.h"
 #include "nn/optim/lr_scheduler/sequential.h"
 #include "nn/optim/sgd.h"
+#include "nn/serialize/value.h"
 #include "tests/nn/support.h"
 
 namespace dl::optim {
@@ -255,6 +257,63 @@ TEST(OneCycleLR, StepsBetweenTheRatesOfTheOneMadeLast) {
   expect(0.11680523804664628, 0.0778701586977642, 0.7611260466978157);
   for (int i = 13; i < 19; ++i) first.step();
   expect(0.0003, 0.0002, 0.8);
+}
+
+TEST(OneCycleLR, CyclesBetweenTheMomentaOfALaterCyclicLR) {
+  SGD opt = two_groups();
+  OneCycleLR first(opt, {.max_lr = {0.4}, .total_steps = 20});
+  const CyclicLR last(opt, {.base_lr = {0.01},
+                            .max_lr = {0.3},
+                            .step_size_up = 5,
+                            .base_momentum = {0.6},
+                            .max_momentum = {0.7}});
+  for (int i = 0; i < 3; ++i) first.step();
+  EXPECT_NEAR(opt.lr(1), 0.2673312629199899, 1e-15);
+  EXPECT_NEAR(opt.options(1).momentum, 0.6345491502812526, 1e-15);
+}
+
+// A scheduler of PyTorch's goes on from the optimizer's file only if it finds these there.
+TEST(SchedulerOptions, AreInTheOptimizersState) {
+  SGD opt = two_groups();
+  const OneCycleLR cycle(opt, {.max_lr = {0.4, 0.2}, .total_steps = 20});
+  const SWALR swa(opt, {.swa_lr = {0.05}});
+  const auto expect = [](const Optimizer& holder) {
+    const nn::StateDict state = holder.state_dict();
+    const nn::Value torch_state = holder.torch_state_dict();
+    const nn::Value& group = torch_state.at("param_groups").as_list()[1];
+    for (const auto& [name, value] : {std::pair("initial_lr", 0.008),
+                                      {"max_lr", 0.2},
+                                      {"min_lr", 8e-7},
+                                      {"base_momentum", 0.85},
+                                      {"max_momentum", 0.95},
+                                      {"swa_lr", 0.05}}) {
+      EXPECT_DOUBLE_EQ(group.at(name).as_float(), value) << name;
+      const Tensor* const found = nn::find(state, std::string("param_groups.1.") + name);
+      ASSERT_NE(found, nullptr) << name;
+      EXPECT_DOUBLE_EQ(found->item<double>(), value) << name;
+    }
+  };
+  expect(opt);
+  SGD from_torch = two_groups();
+  from_torch.load_state_dict(opt.torch_state_dict());
+  expect(from_torch);
+  SGD from_own = two_groups();
+  from_own.load_state_dict(opt.state_dict());
+  expect(from_own);
+}
+
+TEST(SchedulerOptions, LeadTheSchedulesOfAnOptimizerThatIsLoaded) {
+  SGD saved = two_groups();
+  const OneCycleLR of_saved(saved, {.max_lr = {0.3}, .total_steps = 20});
+  SGD opt = two_groups();
+  OneCycleLR scheduler(opt, {.max_lr = {0.4}, .total_steps = 20});
+  const nn::StateDict of_no_scheduler = two_groups().state_dict();
+  opt.load_state_dict(of_no_scheduler);
+  EXPECT_EQ(opt.scheduler_option(SchedulerOption::kMaxLr), 0.4);
+  EXPECT_NO_THROW(scheduler.step());
+  opt.load_state_dict(saved.state_dict());
+  for (int i = 1; i < 5; ++i) scheduler.step();
+  EXPECT_DOUBLE_EQ(opt.lr(), 0.3);
 }
 
 TEST(CyclicLR, GivesPyTorchsRatesAndMomenta) {

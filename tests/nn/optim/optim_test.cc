@@ -5,6 +5,8 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "core/autograd/leaf.h"
 #include "core/base/error.h"
@@ -126,14 +128,47 @@ TEST(Maximize, StepsAsPyTorchDoes) {
                   make<Adagrad>(AdagradOptions{.lr = 0.05, .weight_decay = 0.1, .maximize = true}));
 }
 
+// The state without these options of the group, as earlier versions of PyTorch wrote it.
+nn::StateDict without(const nn::StateDict& state, const std::vector<std::string>& options) {
+  nn::StateDict rest;
+  for (const nn::NamedTensor& entry : state) {
+    const auto is_it = [&](const auto& name) { return entry.name == "param_groups.0." + name; };
+    if (std::ranges::none_of(options, is_it)) rest.push_back(entry);
+  }
+  EXPECT_EQ(rest.size() + options.size(), state.size());
+  return rest;
+}
+
+TEST(LoadStateDict, TakesPyTorchsDefaultsForOptionsThatItsEarlierVersionsLack) {
+  const std::vector<Tensor> params{zeros({2}).requires_grad_()};
+  const auto expect_off = [](auto& opt, const std::vector<std::string>& options) {
+    opt.load_state_dict(without(opt.state_dict(), options));
+    const nn::StateDict state = opt.state_dict();
+    for (const std::string& name : options) {
+      const Tensor value = *nn::find(state, "param_groups.0." + name);
+      EXPECT_EQ(value.item<double>(), 0) << name;
+    }
+  };
+  SGD sgd(params, {.momentum = 0.9, .nesterov = true, .maximize = true});
+  expect_off(sgd, {"nesterov", "maximize"});
+  RMSprop rmsprop(params, {.momentum = 0.5, .centered = true, .maximize = true});
+  expect_off(rmsprop, {"momentum", "centered", "maximize"});
+  NAdam nadam(params, {.decoupled_weight_decay = true, .maximize = true});
+  expect_off(nadam, {"decoupled_weight_decay", "maximize"});
+  Adam adam(params, {.amsgrad = true, .maximize = true});
+  expect_off(adam, {"amsgrad", "maximize"});
+  AdamW adamw(params, {.amsgrad = true, .maximize = true});
+  expect_off(adamw, {"amsgrad", "maximize"});
+  Adagrad adagrad(params, {.maximize = true});
+  expect_off(adagrad, {"maximize"});
+  EXPECT_ERROR(sgd.load_state_dict(without(sgd.state_dict(), {"dampening"})), kMismatch,
+               "SGD: load_state_dict: \"param_groups.0.dampening\" is missing or not one number");
+}
+
 TEST(Maximize, IsOffInAStateThatDoesNotKnowIt) {
   const std::vector<Tensor> params{zeros({2}).requires_grad_()};
   SGD before(params);
-  nn::StateDict state;
-  for (const nn::NamedTensor& entry : before.state_dict()) {
-    if (entry.name != "param_groups.0.maximize") state.push_back(entry);
-  }
-  ASSERT_LT(state.size(), before.state_dict().size());
+  const nn::StateDict state = without(before.state_dict(), {"maximize"});
   SGD after(params, {.lr = 0.5, .maximize = true});
   after.load_state_dict(state);
   params[0].set_grad(ones({2}));

@@ -216,6 +216,17 @@ void expect_rates(const SWALROptions& options, const Numbers& wanted) {
   }
 }
 
+// The numbers are PyTorch's, which keeps swa_lr in the parameter groups.
+TEST(SWALR, GoesToTheRateOfTheOneMadeLast) {
+  SGD opt({zeros({1}).requires_grad_()}, {.lr = 0.1});
+  SWALR first(opt, {.swa_lr = {0.05}, .anneal_epochs = 4});
+  SWALR last(opt, {.swa_lr = {0.01}, .anneal_epochs = 4});
+  first.step();
+  EXPECT_NEAR(opt.lr(), 0.08681980515339464, 1e-15);
+  last.step();
+  EXPECT_NEAR(opt.lr(), 0.07556980515339465, 1e-15);
+}
+
 TEST(SWALR, GoesToItsRate) {
   expect_rates({.swa_lr = {0.1}, .anneal_epochs = 4},
                {0.4, 0.35606601717798214, 0.25, 0.1439339828220179, 0.1, 0.1, 0.1});
