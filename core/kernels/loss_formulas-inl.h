@@ -116,7 +116,7 @@ struct Bce {
   }
   template <typename N>
   static DL_INLINE N target_slope(const LossElement<N>& e) {
-    return log_of_rest(e) - log_of_input(e);
+    return log1p_of(-e.x) - log_of(e.x);  // without bounds
   }
 };
 
@@ -149,7 +149,8 @@ struct KlDiv {
   }
   template <typename N>
   static DL_INLINE N target_slope(const LossElement<N>& e) {
-    return log_of(e.t) + N(1) - e.x;
+    // t / t, as PyTorch's derivative of xlogy: NaN at 0.
+    return select(e.t == N(0), N(0), log_of(e.t)) + e.t / e.t - e.x;
   }
 };
 

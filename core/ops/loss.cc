@@ -198,6 +198,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   DL_CHECK(smoothing >= 0 && smoothing <= 1, kInvalidArgument,
            "cross_entropy: label_smoothing is {}, wanted a share, 0 to 1", smoothing);
   if (is_floating(target.dtype())) return cross_entropy_of_probabilities(logits, target, options);
+  if (target.dtype() == DType::kU8) return cross_entropy(logits, target.to(DType::kI64), options);
   check_classes(logits, target, "cross_entropy", "logits");
   const bool fused = logits.dim() == 2 && options.reduction == Reduction::kMean &&
                      !options.weight.defined() && smoothing == 0 &&
@@ -237,6 +238,9 @@ Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target,
                      .reduction = options.reduction});
   }
   check_scores(log_probabilities, target, "nll_loss", "log probabilities");
+  if (target.dtype() == DType::kU8) {
+    return nll_loss(log_probabilities, target.to(DType::kI64), options);
+  }
   check_class_weight(options.weight, log_probabilities, "nll_loss");
   check_reduction(options.reduction, "nll_loss");
   check_classes(log_probabilities, target, "nll_loss", "log probabilities");

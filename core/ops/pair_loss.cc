@@ -122,7 +122,10 @@ Tensor weight_like(const Tensor& weight, const Tensor& elements, std::string_vie
 
 double divisor_of(const Tensor& elements, Reduction reduction) {
   if (reduction == Reduction::kMean) return static_cast<double>(elements.numel());
-  if (reduction == Reduction::kBatchMean) return static_cast<double>(elements.size(0));
+  // PyTorch takes a number for a batch of one.
+  if (reduction == Reduction::kBatchMean && elements.dim() > 0) {
+    return static_cast<double>(elements.size(0));
+  }
   return 1;
 }
 
@@ -134,9 +137,9 @@ Tensor pair_loss_of(PairLoss fn, const Tensor& input, const Tensor& target,
   const Tensor t = laid_out(target);
   const Tensor weight = weight_like(given.weight, x, op, "weight");
   const Tensor pos_weight = weight_like(given.pos_weight, x, op, "pos_weight");
-  const bool has_batch_mean = (fn == PairLoss::kKlDiv || fn == PairLoss::kKlDivLog) && x.dim() > 0;
+  const bool has_batch_mean = fn == PairLoss::kKlDiv || fn == PairLoss::kKlDivLog;
   DL_CHECK(given.reduction != Reduction::kBatchMean || has_batch_mean, kInvalidArgument,
-           "{}: the reduction is kBatchMean, which only kl_div of a batch has", op);
+           "{}: the reduction is kBatchMean, which only kl_div has", op);
   const bool reduced = given.reduction != Reduction::kNone;
   const PairLossArgs args{
       .a = given.a, .reduced = reduced, .divisor = divisor_of(x, given.reduction)};

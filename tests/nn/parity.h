@@ -67,8 +67,15 @@ inline void expect_near_share(const Tensor& got, const std::vector<double>& want
   const std::vector<double> numbers = values<double>(got);
   ASSERT_EQ(numbers.size(), wanted.size()) << what;
   double largest = 0;
-  for (const double x : wanted) largest = std::max(largest, std::abs(x));
+  for (const double x : wanted) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (!std::isfinite(wanted[i])) {
+      const bool same = std::isnan(wanted[i]) ? std::isnan(numbers[i]) : numbers[i] == wanted[i];
+      ASSERT_TRUE(same) << what << " [" << i << "] is " << numbers[i] << ", wanted " << wanted[i];
+      continue;
+    }
     ASSERT_NEAR(numbers[i], wanted[i], share * largest + 1e-300) << what << " [" << i << "]";
   }
 }

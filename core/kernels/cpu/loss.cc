@@ -192,7 +192,8 @@ void entropy_backward(std::int64_t rows, std::int64_t classes, const T* logits,
     for (std::int64_t r = begin; r < end; ++r) {
       T* to = dlogits + r * classes;
       if (target[r] == kIgnoreIndex) {
-        std::fill_n(to, classes, T{0});
+        // PyTorch's log_softmax multiplies this 0 by probabilities, which may be NaN.
+        std::fill_n(to, classes, T{0} * row_sums[2 * r + 1]);
         continue;
       }
       scaled_exp(classes, logits + r * classes, row_sums[2 * r],

@@ -1,6 +1,7 @@
 #include "core/kernels/cpu/nll_loss.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "core/kernels/cpu/half_width.h"
@@ -86,7 +87,12 @@ NllResult forward_nll(const NllTargets<T>& t, const T* log_probabilities, T* out
     total += part.loss;
     result.total += part.weight;
   }
-  if (t.args.reduced) *out = static_cast<T>(t.args.mean ? total / result.total : total);
+  if (t.args.mean) {
+    // PyTorch adds two means, of the own classes and of all; the first is 0 / 0 without weight.
+    const bool is_nan = t.args.smoothing != 0 && result.total == 0;
+    total = is_nan ? std::numeric_limits<double>::quiet_NaN() : total / result.total;
+  }
+  if (t.args.reduced) *out = static_cast<T>(total);
   return result;
 }
 

@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   const M scale = load_as<M>(grad, args.dtype, 0) / static_cast<M>(*args.counted);
   for (std::int64_t i = lines.lane(); i < args.classes; i += lines.lanes) {
     const std::int64_t at = row * args.classes + i;
-    M value = 0;
+    M value = M(0) * log_sum;  // NaN if a probability of the row is
     if (!ignored) {
       value = scale * std::exp(load_as<M>(args.logits, args.dtype, at) - largest - log_sum);
       if (i == target) value -= scale;

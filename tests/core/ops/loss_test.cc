@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
+#include <vector>
 
 #include "core/base/warn_once.h"
 #include "core/ops/arithmetic.h"
@@ -54,6 +56,81 @@ TEST_P(LossOf, MseEqualsTheDefinitionForAnyLayout) {
   const double wanted = sum / static_cast<double>(x.size());
   EXPECT_NEAR(mse_loss(a, b).item<double>(), wanted, 1e-6);
   EXPECT_NEAR(mse_loss(a.contiguous(MemoryFormat::kChannelsLast), b).item<double>(), wanted, 1e-6);
+}
+
+// What PyTorch's formulas give where they meet infinities and NaN.
+class LossEdges : public ::testing::TestWithParam<DType> {
+ protected:
+  static Tensor leaf(std::initializer_list<double> numbers) {
+    return tensor(numbers, {.dtype = GetParam()}).requires_grad_();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(DTypes, LossEdges, ::testing::Values(DType::kF32, DType::kF64));
+
+TEST_P(LossEdges, AnIgnoredRowShowsItsNaN) {
+  const Tensor logits =
+      tensor({{NAN, 1.0}, {0.5, 1.0}, {2.0, 1.0}}, {.dtype = GetParam()}).requires_grad_();
+  const Tensor loss = cross_entropy(logits, tensor({-100, 1, -100}));
+  EXPECT_NEAR(loss.item<double>(), 0.4740769841801067, 1e-6);
+  loss.backward();
+  const auto grad = values<double>(logits.grad());
+  EXPECT_TRUE(std::isnan(grad[0]) && std::isnan(grad[1]));
+  EXPECT_NEAR(grad[2], 0.3775406687981454, 1e-6);
+  EXPECT_EQ(grad[4], 0);
+}
+
+TEST_P(LossEdges, BceGradientOfTheTargetHasNoBounds) {
+  const Tensor t = leaf({0.5, 0.5, 0.5});
+  binary_cross_entropy(tensor({0.0, 1.0, 0.3}, {.dtype = GetParam()}), t,
+                       {.reduction = Reduction::kSum})
+      .backward();
+  const auto grad = values<double>(t.grad());
+  EXPECT_EQ(grad[0], INFINITY);
+  EXPECT_EQ(grad[1], -INFINITY);
+  EXPECT_NEAR(grad[2], 0.8472978603872036, 1e-6);
+}
+
+TEST_P(LossEdges, KlDivGradientOfATargetOfZeroIsNaN) {
+  const Tensor t = leaf({0.0, 0.5});
+  kl_div(tensor({-1.0, -1.0}, {.dtype = GetParam()}), t, {.reduction = Reduction::kSum}).backward();
+  const auto grad = values<double>(t.grad());
+  EXPECT_TRUE(std::isnan(grad[0]));
+  EXPECT_NEAR(grad[1], 1.3068528194400546, 1e-6);
+}
+
+TEST_P(LossEdges, KlDivTakesANumberForABatchOfOne) {
+  const Tensor loss =
+      kl_div(tensor(-1.0, {.dtype = GetParam()}), tensor(0.5, {.dtype = GetParam()}),
+             {.reduction = Reduction::kBatchMean});
+  EXPECT_NEAR(loss.item<double>(), 0.15342640972002736, 1e-6);
+}
+
+TEST_P(LossEdges, SmoothedCrossEntropyWithoutWeightIsNaN) {
+  const Tensor logits = tensor({{1.0, 2.0}}, {.dtype = GetParam()});
+  const Tensor weight = tensor({0.0, 1.0}, {.dtype = GetParam()});
+  EXPECT_TRUE(
+      std::isnan(cross_entropy(logits, tensor({0}), {.weight = weight, .label_smoothing = 0.1})
+                     .item<double>()));
+  const Tensor sum =
+      cross_entropy(logits, tensor({0}),
+                    {.weight = weight, .reduction = Reduction::kSum, .label_smoothing = 0.1});
+  EXPECT_NEAR(sum.item<double>(), 0.015663084375911143, 1e-6);
+}
+
+TEST_P(LossEdges, HingeEmbeddingTakesInfinities) {
+  const Tensor x = leaf({-INFINITY, -INFINITY, INFINITY});
+  const Tensor y = hinge_embedding_loss(x, tensor({1.0, -1.0, 1.0}, {.dtype = GetParam()}),
+                                        {.reduction = Reduction::kNone});
+  EXPECT_EQ(values<double>(y), (std::vector<double>{-INFINITY, INFINITY, INFINITY}));
+  y.backward(ones_like(y));
+  EXPECT_EQ(values<double>(x.grad()), (std::vector<double>{1, -1, 1}));
+}
+
+TEST_P(LossEdges, ClassesMayBeBytes) {
+  const Tensor logits = tensor({{0.2, 1.0}, {0.5, 1.0}}, {.dtype = GetParam()});
+  const Tensor target = tensor({0, 1}).to(DType::kU8);
+  EXPECT_NEAR(cross_entropy(logits, target).item<double>(), 0.8225888250639423, 1e-6);
+  EXPECT_NEAR(nll_loss(logits, target).item<double>(), -0.6, 1e-6);
 }
 
 TEST(LossOf, OfNothingIsNaN) {
@@ -111,7 +188,7 @@ TEST(LossErrors, SayWhatCameAndWhatWasWanted) {
                "binary_cross_entropy_with_logits: the shapes [4] and [4, 3] cannot be broadcast "
                "together: 3 against 4 in dimension 1");
   EXPECT_ERROR(l1_loss(x, x, {Reduction::kBatchMean}), kInvalidArgument,
-               "l1_loss: the reduction is kBatchMean, which only kl_div of a batch has");
+               "l1_loss: the reduction is kBatchMean, which only kl_div has");
   EXPECT_ERROR(huber_loss(x, x, {.delta = 0}), kInvalidArgument,
                "huber_loss: delta is 0, wanted more than 0");
   EXPECT_ERROR(mse_loss(x, x.to(DType::kF64)), kDType,
