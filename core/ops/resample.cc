@@ -101,15 +101,15 @@ AxisTaps linear_taps(std::int64_t inputs, std::int64_t outputs, double factor, b
                                      : in / out;
   for (std::int64_t i = 0; i < outputs; ++i) {
     const auto at = static_cast<double>(i);
-    const double from = align_corners ? at * scale : std::max(0.0, scale * (at + 0.5) - 0.5);
+    // PyTorch takes an axis of the same size as it is, whatever the factor.
+    const double from = inputs == outputs ? at
+                        : align_corners   ? at * scale
+                                          : std::max(0.0, scale * (at + 0.5) - 0.5);
     const std::int64_t low = std::min(static_cast<std::int64_t>(from), inputs - 1);
     const double share = std::min(1.0, from - static_cast<double>(low));
-    if (low + 1 < inputs && share > 0) {
-      taps.add(low, 1 - share);
-      taps.add(low + 1, share);
-    } else {
-      taps.add(low, 1);
-    }
+    // Also with a share of 0, of which PyTorch's formula makes NaN if the element is not finite.
+    taps.add(low, 1 - share);
+    taps.add(inputs == outputs ? low : std::min(low + 1, inputs - 1), share);
     taps.end();
   }
   return taps;

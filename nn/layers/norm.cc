@@ -65,7 +65,7 @@ Tensor LayerNorm::forward(const Tensor& input) {
 std::string LayerNorm::extra_repr() const {
   check_not_moved("extra_repr");
   return fmt::format("{}, eps={}, elementwise_affine={}, bias={}", python_tuple(normalized_shape),
-                     options.eps, python_bool(options.elementwise_affine),
+                     python_float(options.eps), python_bool(options.elementwise_affine),
                      python_bool(bias.defined()));
 }
 
@@ -93,7 +93,7 @@ Tensor RMSNorm::forward(const Tensor& input) {
 std::string RMSNorm::extra_repr() const {
   check_not_moved("extra_repr");
   return fmt::format("{}, eps={}, elementwise_affine={}", python_tuple(normalized_shape),
-                     options.eps ? fmt::format("{}", *options.eps) : "None",
+                     options.eps ? python_float(*options.eps) : "None",
                      python_bool(options.elementwise_affine));
 }
 
@@ -122,8 +122,9 @@ Tensor GroupNorm::forward(const Tensor& input) {
 
 std::string GroupNorm::extra_repr() const {
   check_not_moved("extra_repr");
-  return fmt::format("{}, {}, eps={}, affine={}, bias={}", num_groups, num_channels, options.eps,
-                     python_bool(options.affine), python_bool(bias.defined()));
+  return fmt::format("{}, {}, eps={}, affine={}, bias={}", num_groups, num_channels,
+                     python_float(options.eps), python_bool(options.affine),
+                     python_bool(bias.defined()));
 }
 
 BatchNorm::BatchNorm(std::int64_t features, BatchNormOptions given)
@@ -187,7 +188,7 @@ std::string BatchNorm::type_name() const {
 std::string BatchNorm::extra_repr() const {
   check_not_moved("extra_repr");
   return fmt::format("{}, eps={}, momentum={}, affine={}, bias={}, track_running_stats={}",
-                     num_features, options.eps,
+                     num_features, python_float(options.eps),
                      options.momentum ? python_float(*options.momentum) : "None",
                      python_bool(options.affine), python_bool(bias.defined()),
                      python_bool(options.track_running_stats));

@@ -42,7 +42,9 @@ class LayerNorm : public Module {
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps{};  // default: the distance from 1 to the next number of the dtype
+  // Default: the distance from 1 to the next number of the input's dtype, or of float32 for float16
+  // and bfloat16, which are computed in float32.
+  std::optional<double> eps{};
   bool elementwise_affine = true;
   DType dtype = DType::kF32;
 };

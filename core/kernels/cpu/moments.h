@@ -1,20 +1,30 @@
 // Mean and squared distances from it of numbers that come in blocks (Chan, Golub and LeVeque 1983).
 #pragma once
 
+#include <cmath>
+#include <limits>
+
 namespace dl::kernels::cpu {
 
 struct Moments {
+  static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
   double count = 0;
   double mean = 0;
   double squares = 0;  // of the distances from the mean
 
   // The moments of `n` elements, from the sums of their distances from a rounded mean.
   static Moments about(double near_mean, double n, double distances, double squared_distances) {
+    if (!std::isfinite(near_mean)) return {n, near_mean, kNaN};
     return {n, near_mean + distances / n, squared_distances - distances * distances / n};
   }
   void join(const Moments& other) {
     if (other.count == 0) return;
     const double both = count + other.count;
+    if (!std::isfinite(mean) || !std::isfinite(other.mean)) {  // no distance says where the mean is
+      *this = {both, mean + other.mean, kNaN};
+      return;
+    }
     const double apart = other.mean - mean;
     mean += apart * (other.count / both);
     squares += other.squares + apart * apart * (count * other.count / both);

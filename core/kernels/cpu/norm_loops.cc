@@ -283,8 +283,11 @@ void column_join(std::int64_t n, double rows, const T* near, const T* distances,
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     const auto distance = static_cast<double>(distances[i]);
-    const double apart = static_cast<double>(near[i]) + distance * of_rows - mean[i];
-    mean[i] += apart * share;
+    const auto from = static_cast<double>(near[i]);
+    const double apart = from + distance * of_rows - mean[i];
+    // As Moments::join(): of infinite means only the sum is known.
+    const bool finite = std::isfinite(from) && std::isfinite(mean[i]);
+    mean[i] += finite ? apart * share : from;
     total[i] += static_cast<double>(squares[i]) - distance * distance * of_rows +
                 apart * apart * apart_weight;
   }

@@ -1,7 +1,9 @@
 // Pooling, resampling, convolutions, embedding and attention against PyTorch's arrays.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <vector>
 
 #include "core/ops/arithmetic.h"
 #include "core/ops/conv.h"
@@ -274,6 +276,23 @@ TEST(Layers, ActivationsWriteInPlaceWhereAsked) {
   EXPECT_EQ(values<float>(x), (std::vector<float>{-0.5, 1}));
   EXPECT_EQ(Unflatten(-1, {2, -1})(zeros({3, 6})).sizes(), Shape({3, 2, 3}));
   EXPECT_EQ(values<float>(Softmax(0)(zeros({2}))), (std::vector<float>{0.5, 0.5}));
+}
+
+// PyTorch multiplies by a share of 0, too, and takes an axis of the same size as it is.
+TEST(Upsample, BilinearShowsWhatIsNotFinite) {
+  const auto resized = [](const Tensor& x, UpsampleOptions options) {
+    options.mode = UpsampleMode::kBilinear;
+    return values<float>(Upsample(options)(x.view({1, 1, 2, 2})));
+  };
+  const Tensor below = tensor({{1.0, 2.0}, {NAN, NAN}});
+  for (const float y : resized(below, {.size = IntPair(1, 2), .align_corners = true})) {
+    EXPECT_TRUE(std::isnan(y));
+  }
+  const auto whole = resized(below, {.size = IntPair(2, 2)});
+  EXPECT_EQ(whole[0], 1);
+  EXPECT_EQ(whole[1], 2);
+  const Tensor x = tensor({{0.0, 1.0}, {2.0, 3.0}});
+  EXPECT_EQ(resized(x, {.scale_factor = 1.3}), (std::vector<float>{0, 1, 2, 3}));
 }
 
 TEST(LayerErrors, SayWhatCameAndWhatWasWanted) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "core/autograd/gradcheck.h"
 #include "core/device/parallel.h"
@@ -64,6 +67,19 @@ TEST(Norms, AgreeWithPyTorch) {
   }
 }
 
+// PyTorch computes in float32, whose epsilon is the default eps, and rounds.
+TEST(RMSNorm, OfHalvesHasTheEpsilonOfFloat32) {
+  const auto expect = [](DType dtype, double first, double second) {
+    const Tensor x = tensor({0.05, -0.03}, {.dtype = dtype}).requires_grad_();
+    const Tensor y = RMSNorm({2}, {.dtype = dtype})(x);
+    EXPECT_EQ(y[0].item<double>(), first);
+    EXPECT_EQ(y[1].item<double>(), second);
+    EXPECT_NE(y.str().find("grad_fn=<ToCopyBackward0>"), std::string::npos) << y.str();
+  };
+  expect(DType::kBF16, 1.2109375, -0.7265625);
+  expect(DType::kF16, 1.212890625, -0.7275390625);
+}
+
 TEST(Norms, PrintAsPyTorchDoes) {
   std::string text;
   const auto show = [&](const Module& module) {
@@ -80,6 +96,34 @@ TEST(Norms, PrintAsPyTorchDoes) {
   show(BatchNorm2d(5, {.eps = 1e-3, .momentum = std::nullopt, .affine = false}));
   show(BatchNorm2d(5, {.momentum = 1, .track_running_stats = false}));
   EXPECT_EQ(text, text_of(parity::Arrays("norms"), "text"));
+}
+
+TEST(Norms, PrintWholeNumbersAsFloats) {
+  EXPECT_EQ(LayerNorm(5, {.eps = 0}).str(),
+            "LayerNorm((5,), eps=0.0, elementwise_affine=True, bias=True)");
+  EXPECT_EQ(RMSNorm(5, {.eps = 1}).str(), "RMSNorm((5,), eps=1.0, elementwise_affine=True)");
+  EXPECT_EQ(GroupNorm(2, 4, {.eps = 0}).extra_repr(), "2, 4, eps=0.0, affine=True, bias=True");
+  EXPECT_EQ(BatchNorm1d(5, {.eps = 0}).extra_repr(),
+            "5, eps=0.0, momentum=0.1, affine=True, bias=True, track_running_stats=True");
+}
+
+// As PyTorch's, which adds up the numbers themselves.
+TEST(BatchNorm, TheMeanWithAnInfiniteNumberIsInfinite) {
+  for (const MemoryFormat format : {MemoryFormat::kContiguous, MemoryFormat::kChannelsLast}) {
+    for (const std::int64_t size : {2, 70}) {
+      Tensor x = ones({2, 3, size, size});
+      x[0][1][0][0] = INFINITY;
+      x[1][2][1][1] = INFINITY;
+      x[0][2][0][1] = -INFINITY;
+      BatchNorm2d norm(3);
+      norm(x.contiguous(format));
+      const auto means = values<float>(norm.running_mean);
+      EXPECT_NEAR(means[0], 0.1F, 1e-6);
+      EXPECT_EQ(means[1], INFINITY);
+      EXPECT_TRUE(std::isnan(means[2]));
+      EXPECT_TRUE(std::isnan(values<float>(norm.running_var)[1]));
+    }
+  }
 }
 
 TEST(BatchNorm, KeepsRunningStatisticsAsPyTorchDoes) {
