@@ -52,13 +52,22 @@ void AveragedModel::update_parameters() {
   const NoGradGuard no_grad;
   const double share =
       options_.ema_decay ? 1 - *options_.ema_decay : 1.0 / static_cast<double>(n_averaged_ + 1);
+  const auto average_of_integers = [&](const Tensor& old, const Tensor& now) {
+    const Tensor before = old.to(DType::kF32);
+    if (!options_.ema_decay) {
+      return before + sub(now, old).to(DType::kF32) / static_cast<double>(n_averaged_ + 1);
+    }
+    return before * *options_.ema_decay + now.to(DType::kF32) * share;
+  };
   const auto take = [&](const nn::StateDict& to, const nn::StateDict& from, bool averaged) {
     check_alike(to, from);
     for (std::size_t i = 0; i < to.size(); ++i) {
       Tensor old = to[i].tensor;
       const Tensor& now = from[i].tensor;
-      if (n_averaged_ == 0 || !averaged || !is_floating(old.dtype())) {
+      if (n_averaged_ == 0 || !averaged) {
         old.copy_(now);
+      } else if (!is_floating(old.dtype())) {
+        old.copy_(average_of_integers(old, now));
       } else {
         old.add_(sub(now, old), share);
       }

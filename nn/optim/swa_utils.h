@@ -34,7 +34,9 @@ struct AveragedModelOptions {
   // Exponential moving average: average = ema_decay * average + (1 - ema_decay) * model; 0 to 1.
   // nullopt: the mean of all updates.
   std::optional<double> ema_decay{};
-  bool use_buffers = false;  // true: average floating buffers, too; false: copy all buffers
+  // true: average buffers, too; averages of integers are computed in float32 and cut off, as in
+  // PyTorch. false: copy all buffers.
+  bool use_buffers = false;
 };
 
 // Unlike PyTorch's, it does not copy the module: it borrows `average`, a second module of the same

@@ -36,17 +36,17 @@ Tensor total_norm(const std::vector<Tensor>& gradients, double norm_type) {
   if (gradients.empty()) return zeros({});
   Tensor total;
   for (const Tensor& gradient : gradients) {
-    if (gradient.numel() == 0) continue;
     Tensor part;
     if (std::isinf(norm_type)) {
-      part = max(absolute(gradient));
+      part = gradient.numel() == 0
+                 ? zeros({}, {.dtype = gradient.dtype(), .device = gradient.device()})
+                 : max(absolute(gradient));
       total = total.defined() ? maximum(total, part) : part;
       continue;
     }
     part = sum(norm_type == 2 ? gradient * gradient : pow(absolute(gradient), norm_type));
     total = total.defined() ? total + part : part;
   }
-  if (!total.defined()) return zeros({}, {.device = gradients.front().device()});
   if (std::isinf(norm_type)) return total;
   return norm_type == 2 ? sqrt(total) : pow(total, 1 / norm_type);
 }

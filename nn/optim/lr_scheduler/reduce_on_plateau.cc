@@ -29,6 +29,7 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
   check_groups();
   const double infinity = std::numeric_limits<double>::infinity();
   best_ = o.mode == "min" ? infinity : -infinity;
+  keep_rates();
 }
 
 void ReduceLROnPlateau::check_groups() const {
@@ -60,6 +61,7 @@ void ReduceLROnPlateau::step(double metric) {
     cooldown_counter_ = options_.cooldown;
     num_bad_epochs_ = 0;
   }
+  keep_rates();
 }
 
 void ReduceLROnPlateau::lower_rates() {
@@ -71,17 +73,19 @@ void ReduceLROnPlateau::lower_rates() {
   }
 }
 
-std::vector<double> ReduceLROnPlateau::get_last_lr() const {
-  std::vector<double> rates;
-  for (std::size_t g = 0; g < optimizer_->group_count(); ++g) rates.push_back(optimizer_->lr(g));
-  return rates;
+void ReduceLROnPlateau::keep_rates() {
+  last_lrs_.clear();
+  for (std::size_t g = 0; g < optimizer_->group_count(); ++g) {
+    last_lrs_.push_back(optimizer_->lr(g));
+  }
 }
 
 nn::StateDict ReduceLROnPlateau::state_dict() const {
   return {{"best", tensor(best_, {.dtype = DType::kF64})},
           {"num_bad_epochs", tensor(num_bad_epochs_)},
           {"cooldown_counter", tensor(cooldown_counter_)},
-          {"last_epoch", tensor(last_epoch_)}};
+          {"last_epoch", tensor(last_epoch_)},
+          {"_last_lr", tensor(last_lrs_, {.dtype = DType::kF64})}};
 }
 
 void ReduceLROnPlateau::load_state_dict(const nn::StateDict& state) {
@@ -89,7 +93,11 @@ void ReduceLROnPlateau::load_state_dict(const nn::StateDict& state) {
   const double best = given.number("best");
   const std::int64_t num_bad_epochs = given.integer("num_bad_epochs");
   const std::int64_t cooldown_counter = given.integer("cooldown_counter");
-  last_epoch_ = given.integer("last_epoch");
+  const std::int64_t last_epoch = given.integer("last_epoch");
+  if (nn::find(state, "_last_lr") != nullptr) {
+    last_lrs_ = given.numbers("_last_lr", optimizer_->group_count());
+  }
+  last_epoch_ = last_epoch;
   best_ = best;
   num_bad_epochs_ = num_bad_epochs;
   cooldown_counter_ = cooldown_counter;

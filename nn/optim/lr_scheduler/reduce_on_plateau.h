@@ -37,10 +37,12 @@ class ReduceLROnPlateau final {
   void step(const Tensor& metric) { step(metric.item<double>()); }
 
   std::int64_t last_epoch() const noexcept { return last_epoch_; }
-  std::vector<double> get_last_lr() const;
+  // The rate of each group as the last step() left it.
+  const std::vector<double>& get_last_lr() const noexcept { return last_lrs_; }
 
-  // PyTorch's names: best, num_bad_epochs, cooldown_counter, last_epoch. load_state_dict() throws
-  // kMismatch, and changes nothing then.
+  // PyTorch's names: best, num_bad_epochs, cooldown_counter, last_epoch, _last_lr.
+  // load_state_dict() throws kMismatch, and changes nothing then; it reads states without _last_lr,
+  // too.
   nn::StateDict state_dict() const;
   void load_state_dict(const nn::StateDict& state);
 
@@ -48,6 +50,7 @@ class ReduceLROnPlateau final {
   bool is_better(double metric) const;
   void check_groups() const;
   void lower_rates();
+  void keep_rates();
 
   Optimizer* optimizer_;
   ReduceLROnPlateauOptions options_;
@@ -55,6 +58,7 @@ class ReduceLROnPlateau final {
   std::int64_t last_epoch_ = 0;
   std::int64_t num_bad_epochs_ = 0;
   std::int64_t cooldown_counter_ = 0;
+  std::vector<double> last_lrs_;  // of each group
 };
 
 }  // namespace dl::optim

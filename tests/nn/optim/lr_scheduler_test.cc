@@ -462,6 +462,22 @@ TEST(ReduceLROnPlateau, GivesPyTorchsRates) {
                [&](std::size_t i) { scheduler.step(tensor(metrics[i], {.dtype = DType::kF64})); });
 }
 
+TEST(ReduceLROnPlateau, KeepsTheRatesOfItsLastStep) {
+  SGD opt({parameter()}, {.lr = 0.1});
+  ReduceLROnPlateau scheduler(opt);
+  opt.lr() = 0.5;
+  EXPECT_EQ(scheduler.get_last_lr(), std::vector{0.1});
+  scheduler.step(1);
+  EXPECT_EQ(scheduler.get_last_lr(), std::vector{0.5});
+  opt.lr() = 0.7;
+  ReduceLROnPlateau other(opt);
+  other.load_state_dict(scheduler.state_dict());
+  EXPECT_EQ(other.get_last_lr(), std::vector{0.5});
+  nn::StateDict old = scheduler.state_dict();
+  std::erase_if(old, [](const nn::NamedTensor& e) { return e.name == "_last_lr"; });
+  EXPECT_NO_THROW(other.load_state_dict(old));
+}
+
 TEST(ReduceLROnPlateau, CountsNaNAsNoBetter) {
   SGD opt({parameter()}, {.lr = 1});
   ReduceLROnPlateau scheduler(opt, {.patience = 0});

@@ -69,8 +69,27 @@ TEST(AveragedModel, CopiesOrAveragesBuffers) {
       averaged.update_parameters();
     }
     EXPECT_EQ(average.running_mean.item<double>(), averages ? 3 : 4);
-    EXPECT_EQ(average.num_batches_tracked.item<int>(), 4);
+    EXPECT_EQ(average.num_batches_tracked.item<int>(), averages ? 3 : 4);
   }
+}
+
+// PyTorch's numbers: means in float32, cut off.
+TEST(AveragedModel, AveragesCountsOfBatches) {
+  const auto expect = [](AveragedModelOptions options, const std::vector<std::int64_t>& wanted) {
+    nn::BatchNorm1d model(2);
+    nn::BatchNorm1d average(2);
+    AveragedModel averaged(average, model, options);
+    std::vector<std::int64_t> counts;
+    for (const int count : {3, 6, 7, 20, 21}) {
+      model.num_batches_tracked.fill_(count);
+      averaged.update_parameters();
+      counts.push_back(average.num_batches_tracked.item<std::int64_t>());
+    }
+    EXPECT_EQ(counts, wanted);
+  };
+  expect({.use_buffers = true}, {3, 4, 5, 8, 10});
+  expect({.ema_decay = 0.9, .use_buffers = true}, {3, 3, 3, 4, 5});
+  expect({}, {3, 6, 7, 20, 21});
 }
 
 TEST(AveragedModel, RefusesAnotherModel) {

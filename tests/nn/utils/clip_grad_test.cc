@@ -83,6 +83,11 @@ TEST(ClipGradNorm, OfNothingIsZero) {
   const Tensor none = zeros({0}).requires_grad_();
   none.set_grad(zeros({0}));
   EXPECT_EQ(clip_grad_norm_({none}, 1).item<double>(), 0);
+  const Tensor none_of_f64 = zeros({0}, {.dtype = DType::kF64}).requires_grad_();
+  none_of_f64.set_grad(zeros({0}, {.dtype = DType::kF64}));
+  EXPECT_EQ(clip_grad_norm_({none_of_f64}, 1).dtype(), DType::kF64);
+  EXPECT_EQ(clip_grad_norm_({none, none_of_f64}, 1).dtype(), DType::kF64);
+  EXPECT_EQ(clip_grad_norm_({none}, 1, {.norm_type = kInfinity}).item<double>(), 0);
 }
 
 TEST(ClipGradValue, ClipsAsPyTorchDoes) {
