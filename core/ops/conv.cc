@@ -151,16 +151,19 @@ struct MaxPool2dBackward final : Node {
   Shape input_shape;
 };
 
-// PyTorch brings the image into the format that it or the weight suggests, and computes in the
-// format that the image then suggests: with strides along dimensions of size 1 that fit none, or as
-// [N, 1, 1, 1], that is row-major.
+// The format of PyTorch's result, which brings image and weight into channels-last if one of the
+// two suggests it. Then one has to suggest it still: [N, 1, 1, 1] does not, and what was in both
+// formats keeps its strides.
 MemoryFormat convolved_format(const Tensor& input, const Tensor& weight) {
-  if (torch_format(input) != kLast && torch_format(weight) != kLast)
-    return MemoryFormat::kContiguous;
-  const Shape& shape = input.sizes();
-  const Strides& strides = input.impl()->torch_strides();
-  return suggested_format(
-      shape, is_channels_last(shape, strides) ? strides : channels_last_strides(shape));
+  const auto suggests_last = [](const Tensor& each) {
+    const Shape& shape = each.sizes();
+    const Strides& strides = each.impl()->torch_strides();
+    const bool there = is_channels_last(shape, strides);
+    return suggested_format(shape, there ? strides : channels_last_strides(shape)) == kLast;
+  };
+  const bool asked = torch_format(input) == kLast || torch_format(weight) == kLast;
+  return asked && (suggests_last(input) || suggests_last(weight)) ? kLast
+                                                                  : MemoryFormat::kContiguous;
 }
 
 }  // namespace

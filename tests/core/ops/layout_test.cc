@@ -93,6 +93,9 @@ TEST(Layout, AConvolutionOfOneChannelAndOneWeightLiesAsTheImageSuggests) {
   EXPECT_TRUE(lies(conv2d(lying({1, 1, 5, 3}, {15, 15, 1, 5}), lying({4, 1, 1, 1}, {2, 1, 2, 1}),
                           {}, {.stride = {2, 2}}),
                    {24, 1, 8, 4}));
+  EXPECT_TRUE(lies(conv2d(lying({3, 1, 10, 8}, {80, 80, 8, 1}), lying({5, 1, 2, 1}, {2, 1, 1, 1}),
+                          {}, {.stride = {3, 1}}),
+                   {120, 1, 40, 5}));
 }
 
 TEST(Layout, LossesOfEachPairLieAsThePartsOfTheFormula) {
