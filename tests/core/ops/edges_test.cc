@@ -72,9 +72,11 @@ TEST(Edges, TheNormOfOneNumberIsItsMagnitude) {
     const Tensor y = norm(x.view({2, 1}), p, {1});
     EXPECT_EQ(values<float>(y.detach()), (std::vector<float>{1e-30F, 1e-25F})) << p;
   }
-  const Tensor x = tensor({-1e-30}).requires_grad_();
-  norm(x).backward();
-  EXPECT_EQ(x.grad().item<float>(), -1);
+  for (const double p : {2.0, 3.0}) {
+    const Tensor x = tensor({-1e-38}).requires_grad_();
+    norm(x, p).backward();
+    EXPECT_EQ(x.grad().item<float>(), -1);
+  }
 }
 
 TEST(Edges, TheMedianOfNoIntegersIsTheLeastOrZero) {
