@@ -166,19 +166,18 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
       shapes.kept, {.dtype = result_dtype(row.gives, operand.dtype()), .device = operand.device()});
   // The norm of one number is its magnitude, also where the power of a tiny one vanishes.
   const bool of_one = shapes.count == 1 && (fn == ReduceFn::kNorm2 || fn == ReduceFn::kNormP);
-  const ReduceFn run = of_one ? ReduceFn::kNormLargest : fn;
-  call<Op::kReduce>(operand.device(), run, operand, p, kept);
+  call<Op::kReduce>(operand.device(), of_one ? ReduceFn::kNormLargest : fn, operand, p, kept);
   const Tensor result = reshaped(kept, shapes.result);
   if (row.gradient == Gradient::kNoGradient || !is_floating(result.dtype())) return result;
   if (auto* node = record<ReduceNode>(result, operand)) {
-    node->fn = run;
+    node->fn = fn;
     node->show_as(shown_reduction(fn, dims.dims().empty()));
     node->input_shape = operand.sizes();
     node->kept_shape = shapes.kept;
     node->dims = shapes.dims;
     node->count = shapes.count;
     node->p = p;
-    if (gradient_reads_input(run)) node->save(operand);
+    if (gradient_reads_input(fn)) node->save(operand);
     if (saves_output(run)) node->save(kept);
   }
   return result;
