@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "core/base/option.h"
 #include "core/ops/autocast.h"
 #include "core/ops/batch_norm_plan.h"
 #include "core/ops/common.h"
@@ -151,6 +152,7 @@ Tensor layer_norm(const Tensor& input, const Shape& shape, const Tensor& weight,
     return layer_norm(cast(input), shape, cast(weight), cast(bias), eps);
   }
   check_input(input, "layer_norm");
+  require_not_negative("layer_norm", "eps", eps);
   RowNormArgs args = args_of_last_dims(input, shape, "layer_norm");
   args.eps = eps;
   check_of_channels(weight, input, shape, "layer_norm", "weight");
@@ -164,6 +166,7 @@ Tensor rms_norm(const Tensor& input, const Shape& shape, const Tensor& weight,
     return rms_norm(cast(input), shape, cast(weight), eps);
   }
   check_input(input, "rms_norm");
+  require_not_negative("rms_norm", "eps", eps.value_or(0));
   RowNormArgs args = args_of_last_dims(input, shape, "rms_norm");
   args.eps = eps.value_or(epsilon_of(input));
   args.centered = false;
@@ -177,6 +180,7 @@ Tensor group_norm(const Tensor& input, std::int64_t groups, const Tensor& weight
     return group_norm(cast(input), groups, cast(weight), cast(bias), eps);
   }
   check_input(input, "group_norm");
+  require_not_negative("group_norm", "eps", eps);
   DL_CHECK(input.dim() >= 2, kShape, "group_norm: the input has shape {}, wanted [N, C, d...]",
            input.sizes().str());
   DL_CHECK(groups > 0 && input.size(1) % groups == 0, kInvalidArgument,
@@ -197,6 +201,10 @@ BatchNormPlan plan_batch_norm(const Tensor& input, const Tensor& running_mean,
                               const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                               const BatchNormOptions& options) {
   check_input(input, "batch_norm");
+  require_finite("batch_norm", "momentum", options.momentum);
+  require_not_negative("batch_norm", "eps", options.eps);
+  DL_CHECK(!options.training || options.eps > 0, kInvalidArgument,
+           "batch_norm: eps is {}, wanted more than 0 to train", options.eps);
   DL_CHECK(input.dim() >= 2, kShape,
            "batch_norm: the input has shape {}, wanted [N, C] or [N, C, d...]",
            input.sizes().str());

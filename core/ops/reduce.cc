@@ -178,7 +178,7 @@ Tensor reduce(ReduceFn fn, const Tensor& input, const DimList& dims, ReduceOptio
     node->count = shapes.count;
     node->p = p;
     if (gradient_reads_input(fn)) node->save(operand);
-    if (saves_output(run)) node->save(kept);
+    if (saves_output(fn)) node->save(kept);
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/autograd/grad_mode.h"
+#include "core/base/option.h"
 #include "core/device/cuda/graph.h"
 #include "core/ops/arithmetic.h"
 #include "core/ops/dispatch.h"
@@ -23,6 +24,8 @@ GradScaler::GradScaler(GradScalerOptions options)
            "GradScaler: growth_interval is {}, wanted at least 1", options.growth_interval);
   DL_CHECK(options.init_scale > 0, kInvalidArgument,
            "GradScaler: init_scale is {}, wanted more than 0", options.init_scale);
+  require_finite("GradScaler", "growth_factor", options.growth_factor);
+  require_finite("GradScaler", "init_scale", options.init_scale);
 }
 
 kernels::ScaleUpdate GradScaler::update_of() const noexcept {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/autograd/grad_mode.h"
+#include "core/base/option.h"
 #include "core/ops/norm.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/check_input.h"
@@ -48,6 +49,7 @@ LayerNorm::LayerNorm(Shape shape, LayerNormOptions given)
                                                normalized_shape, given.dtype))) {
   DL_CHECK(!normalized_shape.empty(), kInvalidArgument,
            "LayerNorm: normalized_shape is [], wanted at least one dimension");
+  require_not_negative("LayerNorm", "eps", options.eps);
   reset_parameters();
 }
 
@@ -76,6 +78,7 @@ RMSNorm::RMSNorm(Shape shape, RMSNormOptions given)
           "weight", empty_if(given.elementwise_affine, normalized_shape, given.dtype))) {
   DL_CHECK(!normalized_shape.empty(), kInvalidArgument,
            "RMSNorm: normalized_shape is [], wanted at least one dimension");
+  require_not_negative("RMSNorm", "eps", options.eps.value_or(0));
   reset_parameters();
 }
 
@@ -106,6 +109,7 @@ GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, GroupNormOption
                               empty_if(given.affine && given.bias, {channels}, given.dtype))) {
   DL_CHECK(channels % groups == 0, kInvalidArgument,
            "GroupNorm: num_channels is {}, wanted a multiple of num_groups = {}", channels, groups);
+  require_not_negative("GroupNorm", "eps", options.eps);
   reset_parameters();
 }
 
@@ -139,6 +143,8 @@ BatchNorm::BatchNorm(std::int64_t features, BatchNormOptions given)
                                   empty_if(given.track_running_stats, {features}, given.dtype))),
       num_batches_tracked(register_buffer("num_batches_tracked",
                                           empty_if(given.track_running_stats, {}, DType::kI64))) {
+  require_not_negative("BatchNorm", "eps", options.eps);
+  require_finite("BatchNorm", "momentum", options.momentum.value_or(0));
   reset_parameters();
 }
 

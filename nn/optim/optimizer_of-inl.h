@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/option.h"
 #include "core/ops/dispatch.h"
 #include "core/profiler/span.h"
 #include "core/tensor/factories.h"
@@ -38,13 +39,6 @@ struct OptimizerDefaults {
   static bool begins_otherwise(const Options&) { return false; }
   static std::optional<bool> fixed_option(std::string_view) { return std::nullopt; }
 };
-
-// Refuses a number that is not at least 0; NaN as well.
-inline void require_not_negative(std::string_view optimizer, std::string_view option,
-                                 double value) {
-  DL_CHECK(value >= 0, kInvalidArgument, "{}: {} is {}, wanted at least 0", optimizer, option,
-           value);
-}
 
 inline void require_betas(std::string_view optimizer, std::pair<double, double> betas) {
   for (const int i : {0, 1}) {

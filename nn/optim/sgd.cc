@@ -21,6 +21,7 @@ struct OptimizerFacts<SGDOptions> : OptimizerDefaults<SGDOptions> {
   static void check(const SGDOptions& o) {
     require_not_negative(kName, "lr", o.lr);
     require_not_negative(kName, "momentum", o.momentum);
+    require_finite(kName, "dampening", o.dampening);
     require_not_negative(kName, "weight_decay", o.weight_decay);
     DL_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), kInvalidArgument,
              "SGD: nesterov needs a momentum and zero dampening, got momentum {} and dampening {}",

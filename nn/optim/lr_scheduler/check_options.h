@@ -2,13 +2,13 @@
 // parameter groups or one for each.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/option.h"
 
 namespace dl::optim {
 
@@ -21,6 +21,7 @@ inline void require_for_groups(std::string_view scheduler, const char* option,
   DL_CHECK(values.size() == 1 || values.size() == groups, kInvalidArgument,
            "{}: {} has {} numbers, wanted 1 or one for each of {} parameter groups", scheduler,
            option, values.size(), groups);
+  for (const double value : values) require_finite(scheduler, option, value);
 }
 
 inline void require_at_least_1(std::string_view scheduler, const char* option, std::int64_t value) {
@@ -31,11 +32,6 @@ inline void require_at_least_1(std::string_view scheduler, const char* option, s
 inline void require_count(std::string_view scheduler, const char* option, std::int64_t value) {
   DL_CHECK(value >= 0, kInvalidArgument, "{}: {} is {}, wanted at least 0", scheduler, option,
            value);
-}
-
-inline void require_finite(std::string_view scheduler, const char* option, double value) {
-  DL_CHECK(std::isfinite(value), kInvalidArgument, "{}: {} is {}, wanted a finite number",
-           scheduler, option, value);
 }
 
 }  // namespace dl::optim

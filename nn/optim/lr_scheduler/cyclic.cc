@@ -28,6 +28,7 @@ void check_cyclic(const CyclicLROptions& o, Optimizer& optimizer) {
   DL_CHECK(o.scale_mode == "cycle" || o.scale_mode == "iterations", kInvalidArgument,
            "{}: scale_mode is \"{}\", wanted \"cycle\" or \"iterations\"", kCyclicName,
            o.scale_mode);
+  require_finite(kCyclicName, "gamma", o.gamma);
   if (o.cycle_momentum) check_has_momentum(kCyclicName, optimizer);
 }
 

@@ -27,6 +27,8 @@ void check_one_cycle(const OneCycleLROptions& o, Optimizer& optimizer) {
   DL_CHECK(o.div_factor > 0 && o.final_div_factor > 0, kInvalidArgument,
            "{}: div_factor is {} and final_div_factor {}, wanted more than 0", kOneCycleName,
            o.div_factor, o.final_div_factor);
+  require_finite(kOneCycleName, "div_factor", o.div_factor);
+  require_finite(kOneCycleName, "final_div_factor", o.final_div_factor);
   if (o.cycle_momentum) check_has_momentum(kOneCycleName, optimizer);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/option.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/lr_scheduler/check_options.h"
 #include "nn/optim/lr_scheduler/scheduler_state.h"
@@ -26,6 +27,10 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
            o.threshold_mode);
   DL_CHECK(o.factor < 1, kInvalidArgument, "{}: factor is {}, wanted less than 1", kPlateauName,
            o.factor);
+  require_finite(kPlateauName, "factor", o.factor);
+  require_finite(kPlateauName, "threshold", o.threshold);
+  require_finite(kPlateauName, "eps", o.eps);
+  for (const double rate : o.min_lr) require_finite(kPlateauName, "min_lr", rate);
   check_groups();
   const double infinity = std::numeric_limits<double>::infinity();
   best_ = o.mode == "min" ? infinity : -infinity;

@@ -51,6 +51,8 @@ double StepLROptions::first_rate(double base_lr) const {
 }
 
 void MultiStepLROptions::check(std::size_t) const {
+  DL_CHECK(!milestones.empty(), kInvalidArgument, "{}: milestones is empty, wanted at least one",
+           kName);
   require_finite(kName, "gamma", gamma);
 }
 
@@ -126,6 +128,8 @@ double LinearLROptions::first_rate(double base_lr) const {
 }
 
 void ExponentialLROptions::check(std::size_t) const {
+  DL_CHECK(!std::isnan(gamma), kInvalidArgument,
+           "{}: gamma is missing or NaN, wanted a finite number", kName);
   require_finite(kName, "gamma", gamma);
 }
 

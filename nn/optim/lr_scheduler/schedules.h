@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -58,7 +59,7 @@ using StepLR = Schedule<StepLROptions>;
 
 // lr *= gamma when E is in milestones; twice for one that is there twice.
 struct MultiStepLROptions {
-  std::vector<std::int64_t> milestones;
+  std::vector<std::int64_t> milestones;  // at least one
   double gamma = 0.1;
 
   static constexpr const char* kName = "MultiStepLR";
@@ -112,7 +113,7 @@ using LinearLR = Schedule<LinearLROptions>;
 
 // lr *= gamma at each step.
 struct ExponentialLROptions {
-  double gamma;
+  double gamma = std::numeric_limits<double>::quiet_NaN();  // required
 
   static constexpr const char* kName = "ExponentialLR";
   void check(std::size_t groups) const;

@@ -251,6 +251,36 @@ TEST(Norms, TakeAListOfOneSize) {
   EXPECT_EQ(RMSNorm(Shape{8}).normalized_shape, (Shape{8}));
 }
 
+TEST(NormErrors, RefuseEpsAndMomentumThatAreNoNumbers) {
+  const double nan = std::nan("");
+  EXPECT_ERROR(LayerNorm(4, {.eps = -1}), kInvalidArgument,
+               "LayerNorm: eps is -1, wanted at least 0");
+  EXPECT_ERROR(RMSNorm(4, {.eps = nan}), kInvalidArgument,
+               "RMSNorm: eps is nan, wanted at least 0");
+  EXPECT_ERROR(GroupNorm(2, 4, {.eps = HUGE_VAL}), kInvalidArgument,
+               "GroupNorm: eps is inf, wanted a finite number");
+  EXPECT_ERROR(BatchNorm1d(4, {.eps = nan}), kInvalidArgument,
+               "BatchNorm: eps is nan, wanted at least 0");
+  EXPECT_ERROR(BatchNorm2d(4, {.momentum = nan}), kInvalidArgument,
+               "BatchNorm: momentum is nan, wanted a finite number");
+  EXPECT_ERROR(layer_norm(zeros({2, 4}), {4}, {}, {}, nan), kInvalidArgument,
+               "layer_norm: eps is nan, wanted at least 0");
+  EXPECT_ERROR(rms_norm(zeros({2, 4}), {4}, {}, -1), kInvalidArgument,
+               "rms_norm: eps is -1, wanted at least 0");
+  EXPECT_ERROR(group_norm(zeros({2, 4}), 2, {}, {}, nan), kInvalidArgument,
+               "group_norm: eps is nan, wanted at least 0");
+  EXPECT_ERROR(batch_norm(zeros({2, 4}), {}, {}, {}, {}, {.training = true, .momentum = nan}),
+               kInvalidArgument, "batch_norm: momentum is nan, wanted a finite number");
+}
+
+TEST(BatchNorm, WantsAPositiveEpsToTrainAsPyTorch) {
+  BatchNorm1d norm(3, {.eps = 0});
+  EXPECT_ERROR(norm(ones({2, 3})), kInvalidArgument,
+               "batch_norm: eps is 0, wanted more than 0 to train");
+  norm.eval();
+  EXPECT_EQ(values<float>(norm(ones({1, 3}))), (std::vector<float>{1, 1, 1}));
+}
+
 TEST(NormErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(LayerNorm(4)(zeros({2, 3})), kShape,
                "LayerNorm: normalized_shape is [4], but the input has shape [2, 3], whose last "

@@ -541,6 +541,45 @@ TEST(LRScheduler, RefusesAStateOfAnotherAndKeepsItsOwn) {
                "state belong to another scheduler or model?");
 }
 
+TEST(LRScheduler, RefusesWhatIsMissing) {
+  SGD opt = two_groups();
+  EXPECT_ERROR(ExponentialLR(opt, {}), kInvalidArgument,
+               "ExponentialLR: gamma is missing or NaN, wanted a finite number");
+  EXPECT_ERROR(MultiStepLR(opt, {}), kInvalidArgument,
+               "MultiStepLR: milestones is empty, wanted at least one");
+  EXPECT_THROW(StepLR(opt, {}), Error);
+  EXPECT_THROW(CosineAnnealingLR(opt, {}), Error);
+  EXPECT_THROW(CosineAnnealingWarmRestarts(opt, {}), Error);
+  EXPECT_THROW(LambdaLR(opt, {}), Error);
+  EXPECT_THROW(MultiplicativeLR(opt, {}), Error);
+  EXPECT_THROW(SWALR(opt, {}), Error);
+  EXPECT_THROW(OneCycleLR(opt, {}), Error);
+  EXPECT_THROW(OneCycleLR(opt, {.max_lr = {1}, .total_steps = {}}), Error);
+  EXPECT_THROW(CyclicLR(opt, {}), Error);
+  EXPECT_THROW(CyclicLR(opt, {.base_lr = {1}, .max_lr = {}}), Error);
+  EXPECT_EQ(opt.lr(0), 0.1);
+}
+
+TEST(LRScheduler, RefusesNaNAndInfinities) {
+  SGD opt = two_groups();
+  const double nan = std::nan("");
+  EXPECT_ERROR(OneCycleLR(opt, {.max_lr = {nan}, .total_steps = 5}), kInvalidArgument,
+               "OneCycleLR: max_lr is nan, wanted a finite number");
+  EXPECT_ERROR(OneCycleLR(opt, {.max_lr = {1}, .total_steps = 5, .div_factor = HUGE_VAL}),
+               kInvalidArgument, "OneCycleLR: div_factor is inf, wanted a finite number");
+  EXPECT_ERROR(CyclicLR(opt, {.base_lr = {nan}, .max_lr = {1}}), kInvalidArgument,
+               "CyclicLR: base_lr is nan, wanted a finite number");
+  EXPECT_ERROR(CyclicLR(opt, {.base_lr = {1}, .max_lr = {2}, .gamma = nan}), kInvalidArgument,
+               "CyclicLR: gamma is nan, wanted a finite number");
+  EXPECT_ERROR(CyclicLR(opt, {.base_lr = {1}, .max_lr = {2}, .base_momentum = {nan}}),
+               kInvalidArgument, "CyclicLR: base_momentum is nan, wanted a finite number");
+  EXPECT_ERROR(ReduceLROnPlateau(opt, {.threshold = nan}), kInvalidArgument,
+               "ReduceLROnPlateau: threshold is nan, wanted a finite number");
+  EXPECT_ERROR(ReduceLROnPlateau(opt, {.min_lr = {nan}}), kInvalidArgument,
+               "ReduceLROnPlateau: min_lr is nan, wanted a finite number");
+  EXPECT_EQ(opt.lr(0), 0.1);
+}
+
 TEST(LRScheduler, RefusesBadOptions) {
   SGD opt = two_groups();
   EXPECT_ERROR(StepLR(opt, {.step_size = 0}), kInvalidArgument,
@@ -552,7 +591,7 @@ TEST(LRScheduler, RefusesBadOptions) {
   EXPECT_ERROR(ConstantLR(opt, {.factor = std::nan("")}), kInvalidArgument,
                "ConstantLR: factor is nan, wanted more than 0 and at most 1");
   EXPECT_ERROR(ExponentialLR(opt, {.gamma = std::nan("")}), kInvalidArgument,
-               "ExponentialLR: gamma is nan, wanted a finite number");
+               "ExponentialLR: gamma is missing or NaN, wanted a finite number");
   EXPECT_ERROR(CosineAnnealingLR(opt, {.T_max = -1}), kInvalidArgument,
                "CosineAnnealingLR: T_max is -1, wanted at least 1");
   EXPECT_ERROR(CosineAnnealingWarmRestarts(opt, {.T_0 = 1, .T_mult = 0}), kInvalidArgument,

@@ -461,6 +461,12 @@ TEST(Optimizer, RefusesBadOptions) {
                "SGD: lr is nan, wanted at least 0");
   EXPECT_ERROR(SGD(p, {.momentum = -1}), kInvalidArgument,
                "SGD: momentum is -1, wanted at least 0");
+  EXPECT_ERROR(SGD(p, {.lr = HUGE_VAL}), kInvalidArgument,
+               "SGD: lr is inf, wanted a finite number");
+  EXPECT_ERROR(SGD(p, {.dampening = std::nan("")}), kInvalidArgument,
+               "SGD: dampening is nan, wanted a finite number");
+  EXPECT_ERROR(Adam(p, {.weight_decay = HUGE_VAL}), kInvalidArgument,
+               "Adam: weight_decay is inf, wanted a finite number");
   EXPECT_ERROR(SGD(p, {.weight_decay = -1}), kInvalidArgument,
                "SGD: weight_decay is -1, wanted at least 0");
   EXPECT_ERROR(SGD(p, {.nesterov = true}), kInvalidArgument,
