@@ -51,9 +51,14 @@ Module::Module(Module&& other) noexcept
       children_(std::move(other.children_)),
       hooks_(std::move(other.hooks_)),
       training_(other.training_),
-      moved_from_(std::exchange(other.moved_from_, true)) {}
+      gone_(std::exchange(other.gone_, Gone::kMoved)),
+      replaced_(std::move(other.replaced_)) {}
 
 void Module::refuse_moved(std::string_view use) const {
+  DL_CHECK(gone_ != Gone::kReplaced, kInvalidArgument,
+           "{}: {}: replace_module() put another module in this one's place; use what it returned, "
+           "or what named_modules() lists",
+           type_name(), use);
   throw_error(ErrorKind::kInvalidArgument,
               "{}: {}: the module was moved from, and holds nothing any more; use the one that was "
               "made of it",
@@ -88,14 +93,46 @@ void Module::require_free_name(std::string_view kind, std::string_view name) con
       std::ranges::any_of(parameters_, [&](const NamedTensor& p) { return p.name == name; }) ||
       std::ranges::any_of(buffers_, [&](const Buffer& b) { return b.entry.name == name; }) ||
       std::ranges::any_of(children_, [&](const Child& c) { return c.name == name; });
-  DL_CHECK(!taken, kInvalidArgument, "{}: {} \"{}\": the name is already registered", type_name(),
-           kind, name);
+  DL_CHECK(!taken, kInvalidArgument, "{}: {} \"{}\": the name is already registered{}", type_name(),
+           kind, name, kind == "module" ? "; replace_module() replaces a module" : "");
 }
 
 void Module::adopt(std::string name, std::unique_ptr<Module> module) {
   require_free_name("module", name);
   module->check_not_moved("a registration in another module");
   children_.push_back({std::move(name), std::move(module)});
+}
+
+std::size_t Module::index_of(std::string_view name, std::string_view use,
+                             std::string_view path) const {
+  const auto found = std::ranges::find(children_, name, &Child::name);
+  if (found == children_.end()) {
+    std::string present;
+    for (const Child& c : children_) {
+      present += (present.empty() ? "\"" : ", \"") + c.name + '"';
+    }
+    throw_error(ErrorKind::kNotFound, "{}(\"{}\"): {} has no module \"{}\"; it has {}", use, path,
+                type_name(), name, present.empty() ? "none" : present);
+  }
+  return static_cast<std::size_t>(found - children_.begin());
+}
+
+Module::Place Module::place_of(std::string_view path) {
+  check_not_moved("replace_module");
+  const std::size_t dot = path.rfind('.');
+  Module* parent = this;
+  if (dot != path.npos) parent = &get_submodule(path.substr(0, dot));
+  const std::string_view name = dot == path.npos ? path : path.substr(dot + 1);
+  return {parent, parent->index_of(name, "replace_module", path)};
+}
+
+void Module::retire(std::unique_ptr<Module> module) {
+  for (const NamedModule& each : module->named_modules()) {
+    for (NamedTensor& p : each.module->parameters_) p.tensor = Tensor();
+    for (Buffer& b : each.module->buffers_) b.entry.tensor = Tensor();
+    each.module->gone_ = Gone::kReplaced;
+  }
+  replaced_.push_back(std::move(module));
 }
 
 Tensor& Module::register_parameter(std::string name, Tensor value) {
@@ -184,16 +221,7 @@ Module& Module::get_submodule(std::string_view path) {
     const std::size_t dot = rest.find('.');
     const std::string_view name = rest.substr(0, dot);
     rest = dot == rest.npos ? std::string_view() : rest.substr(dot + 1);
-    const auto found = std::ranges::find(module->children_, name, &Child::name);
-    if (found == module->children_.end()) {
-      std::string present;
-      for (const Child& c : module->children_) {
-        present += (present.empty() ? "\"" : ", \"") + c.name + '"';
-      }
-      throw_error(ErrorKind::kNotFound, "get_submodule(\"{}\"): {} has no module \"{}\"; it has {}",
-                  path, module->type_name(), name, present.empty() ? "none" : present);
-    }
-    module = found->module.get();
+    module = &module->child(module->index_of(name, "get_submodule", path));
   }
   return *module;
 }

@@ -37,6 +37,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -134,6 +135,31 @@ class Module {
     adopt(std::move(name), std::move(owned));
     return result;
   }
+  // Puts `module` in the place of the registered one at `path`, "fc" or "features.0" from here; the
+  // order of modules stays. Returns it where it now is. A reference to the module that was there
+  // names the new one if both have the same class, which can be moved without an exception. Else a
+  // call through it throws kInvalidArgument; containers look their modules up, and take any class.
+  // References to its tensors name undefined ones. Make the optimizer after it. Throws kNotFound.
+  template <std::derived_from<Module> M>
+  M& replace_module(std::string_view path, M module) {
+    module.check_not_moved("a registration in another module");
+    const Place place = place_of(path);
+    if constexpr (std::is_nothrow_move_constructible_v<M>) {
+      if (typeid(place.module()) == typeid(M)) {
+        M& here = static_cast<M&>(place.module());
+        auto before = std::make_unique<M>(std::move(here));
+        std::destroy_at(&here);
+        std::construct_at(&here, std::move(module));
+        place.parent->retire(std::move(before));
+        return here;
+      }
+    }
+    auto owned = std::make_unique<M>(std::move(module));
+    M& result = *owned;
+    place.parent->retire(
+        std::exchange(place.parent->children_[place.index].module, std::move(owned)));
+    return result;
+  }
   // Turns requires_grad on. An undefined tensor holds the name's place and is listed nowhere.
   // Throws kDType for a tensor that is not floating.
   Tensor& register_parameter(std::string name, Tensor value);
@@ -204,10 +230,10 @@ class Module {
   virtual std::string extra_repr() const { return {}; }
 
  protected:
-  // Throws kInvalidArgument if another module was made by moving this one; `use` is what was to be
-  // done with it. For members of derived classes that use their references.
+  // Throws kInvalidArgument if another module was made by moving this one, or replaced it; `use` is
+  // what was to be done with it. For members of derived classes that use their references.
   void check_not_moved(std::string_view use) const {
-    if (moved_from_) [[unlikely]]
+    if (gone_ != Gone::kNo) [[unlikely]]
       refuse_moved(use);
   }
   // Whether this object is an M, and not of a class derived from M.
@@ -231,10 +257,22 @@ class Module {
     NamedTensor entry;
     bool persistent;
   };
+  // A module inside of `parent`.
+  struct Place {
+    Module& module() const { return parent->child(index); }
+    Module* parent;
+    std::size_t index;
+  };
+  enum class Gone : std::uint8_t { kNo, kMoved, kReplaced };
 
   IncompatibleKeys load(const StateDict& state, std::span<const SkippedTensor> skipped,
                         std::string_view path, LoadStateOptions options);
   IncompatibleKeys load_value(const Value& state, LoadStateOptions options);
+  // Throws kNotFound, naming what is there.
+  std::size_t index_of(std::string_view name, std::string_view use, std::string_view path) const;
+  Place place_of(std::string_view path);
+  // Keeps a module that was replaced, without its tensors, for references that still name it.
+  void retire(std::unique_ptr<Module> module);
   [[noreturn]] void refuse_moved(std::string_view use) const;
   Tensor call_with_hooks(const Tensor& input);
   bool hooks_is_empty() const noexcept;
@@ -255,7 +293,8 @@ class Module {
   std::vector<Child> children_;
   std::shared_ptr<detail::ModuleHooks> hooks_;  // shared, because handles may outlive the module
   bool training_ = true;
-  bool moved_from_ = false;
+  Gone gone_ = Gone::kNo;
+  std::vector<std::unique_ptr<Module>> replaced_;
 };
 
 std::ostream& operator<<(std::ostream& out, const Module& module);

@@ -51,8 +51,11 @@ void Optimizer::append(const std::vector<Tensor>& params) {
   for (std::size_t i = 0; i < params.size(); ++i) {
     const Tensor& p = params[i];
     DL_CHECK(p.defined(), kInvalidArgument, "{}: parameter {} is undefined", name_, i);
-    DL_CHECK(p.is_leaf() && p.requires_grad(), kInvalidArgument,
-             "{}: parameter {} is not a leaf that requires gradients", name_, i);
+    DL_CHECK(
+        p.is_leaf(), kInvalidArgument,
+        "{}: parameter {} was computed from other tensors, wanted a leaf; give the tensor that "
+        "it was computed from, or its detach()",
+        name_, i);
     DL_CHECK(p.dtype() == DType::kF32 || p.dtype() == DType::kF64, kDType,
              "{}: parameter {} is {}, wanted float32 or float64", name_, i, name_of(p.dtype()));
     DL_CHECK(p.is_contiguous(), kInvalidArgument,

@@ -7,12 +7,12 @@
 //
 // Parameters stand in groups, each with options of its own. An optimizer holds handles to its
 // parameters and owns its state (momentum buffers and the like), which begins with a parameter's
-// first step. Parameters without a gradient are left alone. Make the optimizer after Module::to():
-// a parameter of another dtype is another tensor.
+// first step. Parameters without a gradient are left alone, frozen ones among them: they have an
+// index in state_dict(), and no state. Make the optimizer after Module::to(): a parameter of
+// another dtype is another tensor.
 //
-// Parameters are float32 or float64 leaves that require gradients, row-major, each in one group
-// only; others throw kDType or kInvalidArgument. Thread-safety: none; step() belongs on the thread
-// that trains.
+// Parameters are float32 or float64 leaves, row-major, each in one group only; others throw kDType
+// or kInvalidArgument. Thread-safety: none; step() belongs on the thread that trains.
 #pragma once
 
 #include <algorithm>

@@ -130,6 +130,42 @@ TEST(Module, RefusesBadNames) {
                "Identity: parameter \"a\": the name is already registered");
 }
 
+TEST(Module, ReplacesAModule) {
+  Block block;
+  Linear& fc = block.fc;
+  Linear& now = block.replace_module("fc", Linear(4, 2));
+  EXPECT_EQ(&now, &fc);  // so that forward() of the class uses the new one
+  EXPECT_EQ(fc(ones({1, 4})).sizes(), Shape({1, 2}));
+  EXPECT_EQ(names_of(block.named_children()), "fc\ninner\ntied");
+  EXPECT_EQ(names_of(fc.named_parameters()), "weight\nbias");
+  EXPECT_TRUE(block.get_parameter("fc.weight").is_same(fc.weight));
+
+  Module& first = *block.inner.named_children()[0].module;
+  block.replace_module("inner.0", Sequential{Linear(3, 5), Linear(5, 3)});
+  EXPECT_EQ(block.inner(ones({1, 3})).sizes(), Shape({1, 3}));
+  EXPECT_EQ(names_of(block.inner.named_children()), "0\n1");
+  EXPECT_ERROR(first(ones({1, 3})), kInvalidArgument,
+               "Linear: a call: replace_module() put another module in this one's place; use what "
+               "it returned, or what named_modules() lists");
+  Block moved = std::move(block);
+  EXPECT_EQ(&moved.fc, &fc);
+  EXPECT_ERROR(first(ones({1, 3})), kInvalidArgument,
+               "Linear: a call: replace_module() put another module in this one's place; use what "
+               "it returned, or what named_modules() lists");
+}
+
+TEST(Module, ReplacesOnlyWhatIsThere) {
+  Block block;
+  EXPECT_ERROR(block.replace_module("head", Identity()), kNotFound,
+               "replace_module(\"head\"): Block has no module \"head\"; it has \"fc\", \"inner\", "
+               "\"tied\"");
+  EXPECT_ERROR(block.replace_module("inner.7", Identity()), kNotFound,
+               "replace_module(\"inner.7\"): Sequential has no module \"7\"; it has \"0\", \"1\"");
+  EXPECT_ERROR(block.register_module("fc", Identity()), kInvalidArgument,
+               "Block: module \"fc\": the name is already registered; replace_module() replaces a "
+               "module");
+}
+
 TEST(Module, RefusesParametersWithoutGradients) {
   Identity module;
   EXPECT_ERROR(module.register_parameter("n", zeros({1}, {.dtype = DType::kI64})), kDType,

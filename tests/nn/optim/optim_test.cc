@@ -11,12 +11,14 @@
 #include "core/autograd/leaf.h"
 #include "core/base/error.h"
 #include "core/base/first_error.h"
+#include "core/ops/arithmetic.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/adagrad.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/nadam.h"
 #include "nn/optim/rmsprop.h"
 #include "nn/optim/sgd.h"
+#include "nn/serialize/value.h"
 #include "tests/nn/support.h"
 
 namespace dl::optim {
@@ -459,14 +461,14 @@ TEST(Optimizer, RefusesBadOptions) {
   EXPECT_ERROR(SGD(p, {.lr = -0.1}), kInvalidArgument, "SGD: lr is -0.1, wanted at least 0");
   EXPECT_ERROR(SGD(p, {.lr = std::numeric_limits<double>::quiet_NaN()}), kInvalidArgument,
                "SGD: lr is nan, wanted at least 0");
-  EXPECT_ERROR(SGD(p, {.momentum = -1}), kInvalidArgument,
-               "SGD: momentum is -1, wanted at least 0");
   EXPECT_ERROR(SGD(p, {.lr = HUGE_VAL}), kInvalidArgument,
                "SGD: lr is inf, wanted a finite number");
   EXPECT_ERROR(SGD(p, {.dampening = std::nan("")}), kInvalidArgument,
                "SGD: dampening is nan, wanted a finite number");
   EXPECT_ERROR(Adam(p, {.weight_decay = HUGE_VAL}), kInvalidArgument,
                "Adam: weight_decay is inf, wanted a finite number");
+  EXPECT_ERROR(SGD(p, {.momentum = -1}), kInvalidArgument,
+               "SGD: momentum is -1, wanted at least 0");
   EXPECT_ERROR(SGD(p, {.weight_decay = -1}), kInvalidArgument,
                "SGD: weight_decay is -1, wanted at least 0");
   EXPECT_ERROR(SGD(p, {.nesterov = true}), kInvalidArgument,
@@ -485,14 +487,52 @@ TEST(Optimizer, RefusesAGroupThatIsNotThere) {
   EXPECT_ERROR(adam.options(1), kIndex, "Adam: there is no parameter group 1 among 1");
 }
 
+// One entry for each optimizer.
+const std::pair<const char*, Make> kMakers[] = {
+    {"SGD", [](const auto& p) { return std::make_unique<SGD>(p, SGDOptions{.momentum = 0.9}); }},
+    {"Adam", [](const auto& p) { return std::make_unique<Adam>(p); }},
+    {"AdamW", [](const auto& p) { return std::make_unique<AdamW>(p); }},
+    {"NAdam", [](const auto& p) { return std::make_unique<NAdam>(p); }},
+    {"RMSprop", [](const auto& p) { return std::make_unique<RMSprop>(p); }},
+    {"Adagrad", [](const auto& p) { return std::make_unique<Adagrad>(p); }},
+};
+
+TEST(Optimizer, LeavesFrozenParametersAlone) {
+  for (const auto& [name, make] : kMakers) {
+    std::vector<Tensor> all = start();
+    all[0].requires_grad_(false);
+    const auto before = values<float>(all[0]);
+    const auto opt = make(all);
+    all[1].set_grad(ones_like(all[1]));
+    opt->step();
+    EXPECT_EQ(values<float>(all[0]), before) << name;
+    EXPECT_NE(values<float>(all[1]), values<float>(start()[1])) << name;
+    for (const nn::NamedTensor& entry : opt->state_dict()) {
+      EXPECT_FALSE(entry.name.starts_with("state.0.")) << name << ": " << entry.name;
+    }
+    EXPECT_EQ(values<std::int64_t>(*nn::find(opt->state_dict(), "param_groups.0.params")),
+              (std::vector<std::int64_t>{0, 1}))
+        << name;
+    const auto again = make(all);
+    again->load_state_dict(opt->state_dict());
+    again->load_state_dict(opt->torch_state_dict());
+    EXPECT_EQ(again->state_dict().size(), opt->state_dict().size()) << name;
+    // Thawed, it takes part from its first gradient on.
+    all[0].requires_grad_().set_grad(ones_like(all[0]));
+    again->step();
+    EXPECT_NE(values<float>(all[0]), before) << name;
+  }
+}
+
 TEST(Optimizer, RefusesBadParameters) {
   const std::vector<Tensor> p = start();
   EXPECT_ERROR(SGD(std::vector<Tensor>()), kInvalidArgument,
                "SGD: the list of parameters is empty");
   EXPECT_ERROR(SGD({p[0], p[1], p[0]}), kInvalidArgument,
                "SGD: parameter 2 is already in a parameter group");
-  EXPECT_ERROR(SGD({p[0], ones({2})}), kInvalidArgument,
-               "SGD: parameter 1 is not a leaf that requires gradients");
+  EXPECT_ERROR(SGD({p[0], mul(p[1], 2)}), kInvalidArgument,
+               "SGD: parameter 1 was computed from other tensors, wanted a leaf; give the tensor "
+               "that it was computed from, or its detach()");
   EXPECT_ERROR(SGD({Tensor()}), kInvalidArgument, "SGD: parameter 0 is undefined");
   EXPECT_ERROR(SGD({empty({2}, {.dtype = DType::kBF16}).requires_grad_()}), kDType,
                "SGD: parameter 0 is bfloat16, wanted float32 or float64");
