@@ -7,6 +7,7 @@
 #include "core/ops/autocast.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
+#include "core/ops/unbatched.h"
 
 namespace dl {
 
@@ -35,8 +36,8 @@ void check_pair(const IntPair& pair, std::int64_t least, std::string_view op,
 
 void check_image(const Tensor& input, std::string_view op) {
   check_defined(input, op, "the input");
-  DL_CHECK(input.dim() == 4, kShape, "{}: the input has shape {}, wanted [N, C, H, W]", op,
-           input.sizes().str());
+  DL_CHECK(input.dim() == 4, kShape, "{}: the input has shape {}, wanted [N, C, H, W] or [C, H, W]",
+           op, input.sizes().str());
   check_floating(input, op);
 }
 
@@ -173,6 +174,10 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
   if (const auto cast = autocast_of<Op::kConv2d>(input)) {
     return conv2d(cast(input), cast(weight), cast(bias), args);
   }
+  if (is_unbatched(input, 4)) [[unlikely]] {
+    return without_batch(input, args.relu ? "ReluBackward0" : "SqueezeBackward1",
+                         [&](const Tensor& x) { return conv2d(x, weight, bias, args); });
+  }
   check_conv2d(input, weight, bias, args);
   const IntPair size = output_size(input, {weight.size(2), weight.size(3)}, args);
   DL_CHECK(size[0] > 0 && size[1] > 0, kShape,
@@ -197,6 +202,10 @@ Tensor conv2d(const Tensor& input, const Tensor& weight, const Tensor& bias,
 }
 
 Tensor max_pool2d(const Tensor& input, const MaxPool2dArgs& args) {
+  if (is_unbatched(input, 4)) [[unlikely]] {
+    return without_batch(input, "MaxPool2DWithIndicesBackward0",
+                         [&](const Tensor& x) { return max_pool2d(x, args); });
+  }
   check_image(input, "max_pool2d");
   check_pair(args.kernel, 1, "max_pool2d", "kernel_size");
   check_pair(args.stride, 1, "max_pool2d", "stride");

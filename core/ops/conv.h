@@ -1,4 +1,5 @@
-// Convolution and pooling of images [N, C, H, W].
+// Convolution and pooling of images [N, C, H, W], or of one without a batch, [C, H, W]: the result
+// then has no batch either.
 //
 // Both compute on channels-last memory and return it: an input of another layout is copied once, so
 // a network's images stay channels-last from its first convolution to its flatten().

@@ -6,6 +6,7 @@
 #include "core/ops/conv.h"
 #include "core/ops/layout.h"
 #include "core/ops/shape.h"
+#include "core/ops/unbatched.h"
 
 namespace dl {
 namespace {
@@ -40,10 +41,11 @@ void check_transposed(const Tensor& input, const Tensor& weight, const Tensor& b
   check_defined(weight, kOp, "the weight");
   check_same_device(input, weight, kOp);
   check_floating(input, kOp);
-  DL_CHECK(input.dim() == 4 && weight.dim() == 4 && weight.numel() > 0, kShape,
-           "{}: the input has shape {}, wanted [N, C, H, W], and the weight {}, wanted "
-           "[C, O / groups, kh, kw]",
-           kOp, input.sizes().str(), weight.sizes().str());
+  DL_CHECK(
+      input.dim() == 4 && weight.dim() == 4 && weight.numel() > 0, kShape,
+      "{}: the input has shape {}, wanted [N, C, H, W] or [C, H, W], and the weight {}, wanted "
+      "[C, O / groups, kh, kw]",
+      kOp, input.sizes().str(), weight.sizes().str());
   DL_CHECK(weight.dtype() == input.dtype(), kDType, "{}: the input is {}, but the weight is {}",
            kOp, name_of(input.dtype()), name_of(weight.dtype()));
   DL_CHECK(args.groups >= 1 && input.size(1) == weight.size(0) && input.size(1) % args.groups == 0,
@@ -91,6 +93,10 @@ Tensor conv_transpose2d(const Tensor& input, const Tensor& weight, const Tensor&
                         const ConvTranspose2dArgs& args) {
   if (const auto cast = autocast_of<Op::kConv2d>(input)) {
     return conv_transpose2d(cast(input), cast(weight), cast(bias), args);
+  }
+  if (is_unbatched(input, 4)) [[unlikely]] {
+    return without_batch(input, "SqueezeBackward1",
+                         [&](const Tensor& x) { return conv_transpose2d(x, weight, bias, args); });
   }
   check_transposed(input, weight, bias, args);
   const auto along = [&](std::size_t d) {

@@ -6,6 +6,7 @@
 #include "core/kernels/axis_taps.h"
 #include "core/ops/common.h"
 #include "core/ops/layout.h"
+#include "core/ops/unbatched.h"
 
 namespace dl {
 namespace {
@@ -25,10 +26,11 @@ struct TapsBackward final : Node {
   Taps2d gradient;
 };
 
-void check_images(const Tensor& input, std::string_view op) {
+void check_images(const Tensor& input, std::string_view op,
+                  std::string_view wanted = "[N, C, H, W] or [C, H, W]") {
   check_defined(input, op, "the input");
-  DL_CHECK(input.dim() == 4, kShape, "{}: the input has shape {}, wanted [N, C, H, W]", op,
-           input.sizes().str());
+  DL_CHECK(input.dim() == 4, kShape, "{}: the input has shape {}, wanted {}", op,
+           input.sizes().str(), wanted);
   check_floating(input, op);
 }
 
@@ -118,6 +120,10 @@ AxisTaps linear_taps(std::int64_t inputs, std::int64_t outputs, double factor, b
 }  // namespace
 
 Tensor avg_pool2d(const Tensor& input, const AvgPool2dArgs& args) {
+  if (is_unbatched(input, 4)) [[unlikely]] {
+    return without_batch(input, "AvgPool2DBackward0",
+                         [&](const Tensor& x) { return avg_pool2d(x, args); });
+  }
   check_images(input, "avg_pool2d");
   for (const std::size_t d : {0u, 1u}) {
     DL_CHECK(args.kernel[d] > 0 && args.stride[d] > 0, kInvalidArgument,
@@ -140,6 +146,10 @@ Tensor avg_pool2d(const Tensor& input, const AvgPool2dArgs& args) {
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, const IntPair& size) {
+  if (is_unbatched(input, 4)) [[unlikely]] {
+    return without_batch(input, size.is(1) ? "MeanBackward1" : "AdaptiveAvgPool2DBackward0",
+                         [&](const Tensor& x) { return adaptive_avg_pool2d(x, size); });
+  }
   check_images(input, "adaptive_avg_pool2d");
   DL_CHECK(size[0] >= 0 && size[1] >= 0, kInvalidArgument,
            "adaptive_avg_pool2d: output_size is ({}, {}), wanted at least 1, or 0 for the input's",
@@ -156,7 +166,7 @@ Tensor adaptive_avg_pool2d(const Tensor& input, const IntPair& size) {
 }
 
 Tensor upsample2d(const Tensor& input, const UpsampleArgs& args) {
-  check_images(input, "upsample");
+  check_images(input, "upsample", "[N, C, H, W]");
   DL_CHECK(args.size[0] > 0 && args.size[1] > 0, kInvalidArgument,
            "upsample: the size is ({}, {}), wanted at least 1", args.size[0], args.size[1]);
   DL_CHECK(input.size(2) > 0 && input.size(3) > 0, kShape,

@@ -54,7 +54,7 @@ struct MaxPool2dOptions {
   IntPair dilation = 1;
   bool ceil_mode = false;  // windows may reach over the end
 };
-// input [N, C, H, W] -> [N, C, H', W']
+// input [N, C, H, W] or [C, H, W] -> [.., C, H', W']
 Tensor max_pool2d(const Tensor& input, IntPair kernel_size, MaxPool2dOptions options = {});
 
 struct DropoutOptions {

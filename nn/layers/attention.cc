@@ -87,6 +87,13 @@ Tensor laid_as(const Tensor& result, const Tensor& query) {
                                     "ScaledDotProductFlashAttentionForCpuBackward0");
 }
 
+// PyTorch's name of the projection behind the heads.
+class NonDynamicallyQuantizableLinear final : public Linear {
+ public:
+  using Linear::Linear;
+  std::string type_name() const override { return "NonDynamicallyQuantizableLinear"; }
+};
+
 std::int64_t head_width(std::int64_t width, std::int64_t heads) {
   DL_CHECK(width > 0 && heads > 0 && width % heads == 0, kInvalidArgument,
            "MultiheadAttention: embed_dim is {}, wanted a positive multiple of num_heads = {}",
@@ -122,7 +129,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t width, std::int64_t heads,
       in_proj_bias(register_parameter(
           "in_proj_bias", given.bias ? empty({3 * width}, {.dtype = given.dtype}) : Tensor())),
       out_proj(register_module("out_proj",
-                               Linear(width, width, {.bias = given.bias, .dtype = given.dtype}))) {
+                               NonDynamicallyQuantizableLinear(
+                                   width, width, {.bias = given.bias, .dtype = given.dtype}))) {
   reset_parameters();
 }
 
@@ -140,12 +148,25 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
   constexpr std::string_view kOp = "MultiheadAttention";
   check_not_moved("a call");
   check_vectors(query, key, value, kOp);
-  DL_CHECK(
-      query.dim() == 3 && key.dim() == 3 && value.sizes() == key.sizes() &&
-          query.size(2) == embed_dim,
-      kShape,
-      "{}: query, key and value have shapes {}, {} and {}, wanted three dimensions, the last {}",
-      kOp, query.sizes().str(), key.sizes().str(), value.sizes().str(), embed_dim);
+  DL_CHECK((query.dim() == 2 || query.dim() == 3) && key.dim() == query.dim() &&
+               value.sizes() == key.sizes() && query.size(-1) == embed_dim,
+           kShape,
+           "{}: query, key and value have shapes {}, {} and {}, wanted three dimensions, or two "
+           "without a batch, the last {}",
+           kOp, query.sizes().str(), key.sizes().str(), value.sizes().str(), embed_dim);
+  if (query.dim() == 2) {
+    DL_CHECK(!masks.key_padding_mask.defined() || masks.key_padding_mask.dim() == 1, kShape,
+             "{}: key_padding_mask has shape {}, wanted [{}], as the query has no batch", kOp,
+             masks.key_padding_mask.sizes().str(), key.size(0));
+    const std::int64_t batch = options.batch_first ? 0 : 1;
+    MultiheadAttentionMasks with = masks;
+    if (masks.key_padding_mask.defined()) {
+      with.key_padding_mask = masks.key_padding_mask.unsqueeze(0);
+    }
+    const auto [output, shares] =
+        forward(query.unsqueeze(batch), key.unsqueeze(batch), value.unsqueeze(batch), with);
+    return {output.squeeze(batch), shares.defined() ? shares.squeeze(0) : shares};
+  }
   const auto batch_first = [this](const Tensor& x) {
     return options.batch_first ? x : x.transpose(0, 1);
   };

@@ -36,7 +36,7 @@ struct MultiheadAttentionOptions {
 };
 
 struct MultiheadAttentionMasks {
-  Tensor key_padding_mask{};  // [N, S] bool, true where a key is not seen
+  Tensor key_padding_mask{};  // [N, S] or [S] bool, true where a key is not seen
   Tensor attn_mask{};  // [L, S] or [N heads, L, S]: bool, true where not seen; or numbers to add
   bool need_weights = true;
   bool average_attn_weights = true;
@@ -51,7 +51,8 @@ class MultiheadAttention : public Module {
 
   using Module::forward;
   // The output, of query's shape, and with need_weights the shares [N, L, S] ([N, heads, L, S] if
-  // they are not averaged), else an undefined tensor. Inputs have a batch.
+  // they are not averaged), else an undefined tensor. Without a batch, query is [L, E], key and
+  // value are [S, E], key_padding_mask is [S], and nothing has N.
   std::pair<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const MultiheadAttentionMasks& masks = {});
   std::pair<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value,

@@ -36,8 +36,8 @@ bool is_relu_after(const Fusion& fusion) {
 }
 
 Tensor convolve(const Conv2d& layer, const Tensor& input, bool relu) {
-  if (input.defined() && input.dim() == 4) {
-    check_size("Conv2d", "in_channels", layer.in_channels, input, 1, "channels");
+  if (input.defined() && input.dim() <= 4) {
+    check_size("Conv2d", "in_channels", layer.in_channels, input, -3, "channels");
   }
   return dl::conv2d(input, layer.weight, layer.bias,
                     {.stride = layer.options.stride,

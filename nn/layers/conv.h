@@ -25,7 +25,7 @@ class Conv2d : public Module {
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, IntPair kernel_size,
          Conv2dOptions options = {});
 
-  // input [N, in_channels, H, W] -> [N, out_channels, H', W'], with
+  // input [N, in_channels, H, W] -> [N, out_channels, H', W'], or both without N, with
   // H' = floor((H + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
   Tensor forward(const Tensor& input) override;
   // Takes a ReLU after it.

@@ -2,6 +2,7 @@
 
 #include "core/autograd/record.h"
 #include "core/ops/conv.h"
+#include "core/ops/unbatched.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/check_input.h"
 #include "nn/layers/repr.h"
@@ -45,8 +46,12 @@ namespace functional {
 
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias,
               const Conv1dOptions& options) {
+  if (is_unbatched(input, 3)) {
+    return without_batch(input, "SqueezeBackward1",
+                         [&](const Tensor& x) { return conv1d(x, weight, bias, options); });
+  }
   DL_CHECK(input.defined() && input.dim() == 3, kShape,
-           "conv1d: the input has shape {}, wanted [N, C, L]",
+           "conv1d: the input has shape {}, wanted [N, C, L] or [C, L]",
            input.defined() ? input.sizes().str() : "none");
   DL_CHECK(weight.defined() && weight.dim() == 3, kShape,
            "conv1d: the weight has shape {}, wanted [O, C / groups, k]",
@@ -91,8 +96,8 @@ void Conv1d::reset_parameters() {
 
 Tensor Conv1d::forward(const Tensor& input) {
   check_not_moved("a call");
-  if (input.defined() && input.dim() == 3) {
-    check_size("Conv1d", "in_channels", in_channels, input, 1, "channels");
+  if (input.defined() && input.dim() <= 3) {
+    check_size("Conv1d", "in_channels", in_channels, input, -2, "channels");
   }
   return functional::conv1d(input, weight, bias, options);
 }
@@ -127,8 +132,8 @@ void ConvTranspose2d::reset_parameters() {
 
 Tensor ConvTranspose2d::forward(const Tensor& input) {
   check_not_moved("a call");
-  if (input.defined() && input.dim() == 4) {
-    check_size("ConvTranspose2d", "in_channels", in_channels, input, 1, "channels");
+  if (input.defined() && input.dim() <= 4) {
+    check_size("ConvTranspose2d", "in_channels", in_channels, input, -3, "channels");
   }
   return functional::conv_transpose2d(input, weight, bias, options);
 }

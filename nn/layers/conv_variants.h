@@ -25,7 +25,7 @@ class Conv1d : public Module {
   Conv1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
          Conv1dOptions options = {});
 
-  // input [N, in_channels, L] -> [N, out_channels, L']
+  // input [N, in_channels, L] -> [N, out_channels, L'], or both without N
   Tensor forward(const Tensor& input) override;
   void reset_parameters();
   std::string extra_repr() const override;
@@ -53,7 +53,8 @@ class ConvTranspose2d : public Module {
   ConvTranspose2d(std::int64_t in_channels, std::int64_t out_channels, IntPair kernel_size,
                   ConvTranspose2dOptions options = {});
 
-  // input [N, in_channels, H, W] -> [N, out_channels, H', W']; core/ops/conv.h has the sizes.
+  // input [N, in_channels, H, W] -> [N, out_channels, H', W'], or both without N; core/ops/conv.h
+  // has the sizes.
   Tensor forward(const Tensor& input) override;
   void reset_parameters();
   std::string extra_repr() const override;
@@ -67,7 +68,7 @@ class ConvTranspose2d : public Module {
 };
 
 namespace functional {
-// input [N, C, L], weight [out, C / groups, k], bias [out] or undefined -> [N, out, L']
+// input [N, C, L] or [C, L], weight [out, C / groups, k], bias [out] or undefined -> [.., out, L']
 Tensor conv1d(const Tensor& input, const Tensor& weight, const Tensor& bias = {},
               const Conv1dOptions& options = {});
 // weight [C, out / groups, kh, kw]

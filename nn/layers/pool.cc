@@ -8,6 +8,7 @@
 #include "core/ops/index.h"
 #include "core/ops/reduce.h"
 #include "core/ops/resample.h"
+#include "core/ops/unbatched.h"
 #include "nn/functional/functional.h"
 
 namespace dl::nn {
@@ -55,7 +56,10 @@ Tensor of_lines(const Tensor& input, std::string_view op, const F& f) {
   DL_CHECK(input.defined() && (input.dim() == 2 || input.dim() == 3), kShape,
            "{}: the input has shape {}, wanted [N, C, L] or [C, L]", op,
            input.defined() ? input.sizes().str() : "none");
-  if (input.dim() == 2) return f(input.unsqueeze(0).unsqueeze(2)).squeeze(2).squeeze(0);
+  if (is_unbatched(input, 3)) {
+    return without_batch(input, "SqueezeBackward1",
+                         [&](const Tensor& lines) { return f(lines.unsqueeze(2)).squeeze(2); });
+  }
   return f(input.unsqueeze(2)).squeeze(2);
 }
 
@@ -87,8 +91,12 @@ Tensor avg_pool1d(const Tensor& input, std::int64_t kernel_size, AvgPool1dOption
 }
 
 Tensor adaptive_max_pool2d(const Tensor& input, IntPair output_size) {
+  if (is_unbatched(input, 4)) {
+    return without_batch(input, "AdaptiveMaxPool2DBackward0",
+                         [&](const Tensor& x) { return adaptive_max_pool2d(x, output_size); });
+  }
   DL_CHECK(input.defined() && input.dim() == 4 && input.size(2) > 0 && input.size(3) > 0, kShape,
-           "adaptive_max_pool2d: the input has shape {}, wanted [N, C, H, W]",
+           "adaptive_max_pool2d: the input has shape {}, wanted [N, C, H, W] or [C, H, W]",
            input.defined() ? input.sizes().str() : "none");
   const std::int64_t h = input.size(2);
   const std::int64_t w = input.size(3);

@@ -18,7 +18,7 @@ class MaxPool2d : public Module {
   explicit MaxPool2d(IntPair window, MaxPool2dOptions given = {})
       : kernel_size(window), options(given) {}
 
-  // input [N, C, H, W] -> [N, C, H', W']
+  // input [N, C, H, W] or [C, H, W] -> [.., C, H', W']
   Tensor forward(const Tensor& input) override;
   // Takes a ReLU before it.
   bool can_fuse(const Fusion& fusion) const override;
@@ -65,7 +65,8 @@ class AvgPool1d : public Module {
   AvgPool1dOptions options;
 };
 
-// The largest elements of windows that divide the image into `size`; an element may be in two.
+// The largest elements of windows that divide the image, [N, C, H, W] or [C, H, W], into `size`; an
+// element may be in two.
 class AdaptiveMaxPool2d : public Module {
  public:
   // A size of 0 leaves the input's, as None does in PyTorch.

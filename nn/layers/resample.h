@@ -1,5 +1,5 @@
 // Averages of windows and images of other sizes: AvgPool2d, AdaptiveAvgPool2d, Upsample.
-// core/ops/resample.h says what they compute. Images are [N, C, H, W].
+// core/ops/resample.h says what they compute. Images are [N, C, H, W], for averages also [C, H, W].
 #pragma once
 
 #include <optional>

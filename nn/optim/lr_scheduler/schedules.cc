@@ -82,7 +82,6 @@ double ConstantLROptions::first_rate(double base_lr) const {
 
 void SWALROptions::check(std::size_t groups) const {
   require_for_groups(kName, "swa_lr", swa_lr, groups);
-  for (const double rate : swa_lr) require_finite(kName, "swa_lr", rate);
   require_count(kName, "anneal_epochs", anneal_epochs);
 }
 

@@ -146,8 +146,8 @@ TEST(Conv2dOpErrors, SayWhatCameAndWhatWasWanted) {
   const Tensor x = random_tensor({2, 3, 8, 8});
   const Tensor w = random_tensor({4, 3, 3, 3});
   EXPECT_ERROR(conv2d(Tensor(), w), kInvalidArgument, "conv2d: the input is an undefined tensor");
-  EXPECT_ERROR(conv2d(random_tensor({3, 8, 8}), w), kShape,
-               "conv2d: the input has shape [3, 8, 8], wanted [N, C, H, W]");
+  EXPECT_ERROR(conv2d(random_tensor({8, 8}), w), kShape,
+               "conv2d: the input has shape [8, 8], wanted [N, C, H, W] or [C, H, W]");
   EXPECT_ERROR(conv2d(x, random_tensor({4, 3})), kShape,
                "conv2d: the weight has shape [4, 3], wanted [O, C / groups, kh, kw]");
   EXPECT_ERROR(conv2d(x, random_tensor({4, 2, 3, 3})), kShape,
@@ -214,7 +214,7 @@ TEST_P(MaxPool2dOp, WithReluEqualsReluBeforeIt) {
 TEST(MaxPool2dOpErrors, SayWhatCameAndWhatWasWanted) {
   const Tensor x = random_tensor({2, 3, 8, 8});
   EXPECT_ERROR(max_pool2d(random_tensor({8, 8}), {.kernel = {2, 2}}), kShape,
-               "max_pool2d: the input has shape [8, 8], wanted [N, C, H, W]");
+               "max_pool2d: the input has shape [8, 8], wanted [N, C, H, W] or [C, H, W]");
   EXPECT_ERROR(max_pool2d(x.to(DType::kI64), {.kernel = {2, 2}}), kDType,
                "max_pool2d: int64 is not supported; wanted a floating dtype");
   EXPECT_ERROR(max_pool2d(x, {.kernel = {0, 2}}), kInvalidArgument,

@@ -1,7 +1,9 @@
 // Pooling, resampling, convolutions, embedding and attention against PyTorch's arrays.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -250,6 +252,81 @@ TEST(Layers, PrintTheirArgumentsAsPyTorchDoes) {
   EXPECT_EQ(text, text_of(parity::Arrays("layers"), "text"));
 }
 
+TEST(Layers, TakeAnInputWithoutABatch) {
+  struct Case {
+    std::function<Tensor(const Tensor&)> layer;
+    Shape input;
+    const char* grad_fn;  // PyTorch's
+  };
+  Conv1d conv1d(2, 4, 3, {.padding = 1, .groups = 2});
+  Conv2d conv2d(2, 4, 3, {.stride = 2});
+  ConvTranspose2d transposed(2, 4, 3, {.stride = 2});
+  MaxPool2d max2d(2);
+  AvgPool2d avg2d(2);
+  AdaptiveAvgPool2d mean(1);
+  AdaptiveAvgPool2d adaptive_avg({3, 2});
+  AdaptiveMaxPool2d adaptive_max({3, 2});
+  AdaptiveMaxPool2d halves(4);
+  MaxPool1d max1d(2);
+  AvgPool1d avg1d(2);
+  const Case cases[] = {
+      {std::ref(conv1d), {2, 8}, "SqueezeBackward1"},
+      {std::ref(conv2d), {2, 8, 8}, "SqueezeBackward1"},
+      {std::ref(transposed), {2, 8, 8}, "SqueezeBackward1"},
+      {std::ref(max2d), {2, 8, 8}, "MaxPool2DWithIndicesBackward0"},
+      {std::ref(avg2d), {2, 8, 8}, "AvgPool2DBackward0"},
+      {std::ref(mean), {2, 8, 8}, "MeanBackward1"},
+      {std::ref(adaptive_avg), {2, 8, 8}, "AdaptiveAvgPool2DBackward0"},
+      {std::ref(adaptive_max), {2, 8, 8}, "AdaptiveMaxPool2DBackward0"},
+      {std::ref(halves), {2, 8, 8}, "AdaptiveMaxPool2DBackward0"},
+      {std::ref(max1d), {2, 8}, "SqueezeBackward1"},
+      {std::ref(avg1d), {2, 8}, "SqueezeBackward1"},
+  };
+  for (const Case& each : cases) {
+    const Tensor alone = random_tensor(each.input).requires_grad_();
+    const Tensor batch = alone.detach().unsqueeze(0).clone().requires_grad_();
+    const Tensor got = each.layer(alone);
+    const Tensor wanted = each.layer(batch);
+    EXPECT_EQ(got.sizes(), wanted.squeeze(0).sizes()) << each.grad_fn;
+    EXPECT_EQ(got.impl()->torch_strides(), contiguous_strides(got.sizes())) << each.grad_fn;
+    EXPECT_EQ(values<float>(got), values<float>(wanted)) << each.grad_fn;
+    EXPECT_THAT(got.str(), testing::HasSubstr(std::string("grad_fn=<") + each.grad_fn + ">"));
+    (got * got).sum().backward();
+    (wanted * wanted).sum().backward();
+    EXPECT_EQ(values<float>(alone.grad()), values<float>(batch.grad())) << each.grad_fn;
+  }
+}
+
+TEST(MultiheadAttention, TakesAnInputWithoutABatch) {
+  for (const bool batch_first : {false, true}) {
+    MultiheadAttention attention(4, 2, {.batch_first = batch_first});
+    const std::int64_t batch = batch_first ? 0 : 1;
+    const Tensor q = random_tensor({5, 4});
+    const Tensor k = random_tensor({6, 4});
+    const Tensor hidden = tensor({false, false, true, false, false, false});
+    const Tensor mask = random_tensor({2, 5, 6});
+    const auto [got, shares] = attention(q, k, k, {.key_padding_mask = hidden, .attn_mask = mask});
+    const auto [wanted, wanted_shares] =
+        attention(q.unsqueeze(batch), k.unsqueeze(batch), k.unsqueeze(batch),
+                  {.key_padding_mask = hidden.unsqueeze(0), .attn_mask = mask});
+    EXPECT_EQ(got.sizes(), Shape({5, 4}));
+    EXPECT_EQ(shares.sizes(), Shape({5, 6}));
+    EXPECT_EQ(values<float>(got), values<float>(wanted));
+    EXPECT_EQ(values<float>(shares), values<float>(wanted_shares));
+    EXPECT_FALSE(attention(q, k, k, {.need_weights = false}).second.defined());
+    EXPECT_EQ(attention(q, k, k, {.average_attn_weights = false}).second.sizes(), Shape({2, 5, 6}));
+    EXPECT_ERROR(attention(q, k, k, {.key_padding_mask = hidden.unsqueeze(0)}), kShape,
+                 "MultiheadAttention: key_padding_mask has shape [1, 6], wanted [6], as the query "
+                 "has no batch");
+  }
+}
+
+TEST(MultiheadAttention, PrintsAsPyTorchDoes) {
+  EXPECT_EQ(MultiheadAttention(4, 2).str(),
+            "MultiheadAttention(\n  (out_proj): NonDynamicallyQuantizableLinear(in_features=4, "
+            "out_features=4, bias=True)\n)");
+}
+
 TEST(Layers, DrawPyTorchsNumbers) {
   const parity::Arrays arrays("layers");
   manual_seed(123);
@@ -321,15 +398,19 @@ TEST(LayerErrors, SayWhatCameAndWhatWasWanted) {
       "avg_pool2d: a window of 3 x 3 does not fit into the input [1, 1, 2, 2] with padding "
       "(0, 0)");
   EXPECT_ERROR(AvgPool2d(3)(zeros({2, 2})), kShape,
-               "avg_pool2d: the input has shape [2, 2], wanted [N, C, H, W]");
+               "avg_pool2d: the input has shape [2, 2], wanted [N, C, H, W] or [C, H, W]");
   EXPECT_ERROR(Upsample({}), kInvalidArgument,
                "Upsample: neither was given, wanted either size or scale_factor");
   EXPECT_ERROR(ConvTranspose2d(2, 2, 3, {.output_padding = 1})(zeros({1, 2, 4, 4})),
                kInvalidArgument,
                "conv_transpose2d: output_padding is (1, 1), wanted at least 0 and less than the "
                "stride (1, 1) or the dilation (1, 1)");
-  EXPECT_ERROR(Conv1d(2, 2, 3)(zeros({2, 4})), kShape,
-               "conv1d: the input has shape [2, 4], wanted [N, C, L]");
+  EXPECT_ERROR(Conv1d(2, 2, 3)(zeros({4})), kShape,
+               "conv1d: the input has shape [4], wanted [N, C, L] or [C, L]");
+  EXPECT_ERROR(Conv2d(3, 2, 3)(zeros({2, 4, 4})), kShape,
+               "Conv2d: in_channels is 3, but the input of shape [2, 4, 4] has 2 channels");
+  EXPECT_ERROR(Upsample({.scale_factor = 2})(zeros({2, 4, 4})), kShape,
+               "upsample: the input has shape [2, 4, 4], wanted [N, C, H, W]");
   EXPECT_ERROR(MultiheadAttention(6, 4), kInvalidArgument,
                "MultiheadAttention: embed_dim is 6, wanted a positive multiple of num_heads = 4");
   EXPECT_ERROR(F::scaled_dot_product_attention(zeros({2, 3}), zeros({4, 2}), zeros({4, 2})), kShape,
