@@ -13,6 +13,13 @@
 #include "core/base/error.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
+#include "nn/data/data_loader.h"
+#include "nn/data/tensor_dataset.h"
+#include "nn/functional/functional.h"
+#include "nn/layers/dropout.h"
+#include "nn/layers/linear.h"
+#include "nn/module/sequential.h"
+#include "nn/optim/sgd.h"
 #include "tests/nn/data/bytes.h"
 
 namespace dl::nn {
@@ -131,6 +138,70 @@ TEST(Checkpoint, OutlivesASaveThatIsKilled) {
     ASSERT_TRUE(found && found->step > last);
     expect_whole(*found);
     last = found->step;
+  }
+}
+
+// Trains as the guide's program of docs/guides/files.md, "A stop inside an epoch", does, up to the
+// step `stop`; saves every third step. Returns all weights as they are then.
+std::vector<float> trained(const std::string& path, std::int64_t stop) {
+  manual_seed(123);
+  Sequential model{Linear(4, 8), Dropout(0.5), Linear(8, 2)};
+  optim::SGD opt(model.parameters(), {.lr = 0.1, .momentum = 0.9});
+  Generator numbers(5);
+  const data::TensorDataset dataset({randn({20, 4}, {}, numbers), randn({20, 2}, {}, numbers)});
+  const auto weights = [&] {
+    std::vector<float> all;
+    for (const Tensor& p : model.parameters()) {
+      all.insert(all.end(), p.data<float>(), p.data<float>() + p.numel());
+    }
+    return all;
+  };
+  const CheckpointDir checkpoints(path, {.keep = 3});
+  data::DataLoader loader(dataset, {.batch_size = 4, .shuffle = true});
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  const std::optional<Checkpoint> last = checkpoints.load_latest();
+  if (last) {
+    model.load_state_dict(last->part("model"));
+    opt.load_state_dict(last->part("optimizer"));
+    step = last->step;
+    epoch = last->number("epoch");
+    load_random_state(default_generator(), last->part("epoch_random"));
+  }
+  for (; epoch < 3; ++epoch) {
+    const StateDict epoch_random = random_state(default_generator());
+    data::DataLoader::Epoch batches = loader.epoch();
+    std::int64_t seen = 0;
+    if (last && epoch == last->number("epoch")) {
+      for (; seen < last->number("seen"); ++seen) batches.next();
+      load_random_state(default_generator(), last->part("random"));
+    }
+    while (const std::optional<data::Batch> batch = batches.next()) {
+      opt.zero_grad();
+      functional::mse_loss(model((*batch)[0]), (*batch)[1]).backward();
+      opt.step();
+      ++seen;
+      if (++step % 3 == 0) {
+        checkpoints.save({.step = step,
+                          .parts = {{"model", model.state_dict()},
+                                    {"optimizer", opt.state_dict()},
+                                    {"epoch_random", epoch_random},
+                                    {"random", random_state(default_generator())}},
+                          .numbers = {{"epoch", epoch}, {"seen", seen}}});
+      }
+      if (step == stop) return weights();
+    }
+  }
+  return weights();
+}
+
+TEST(Checkpoint, ARunThatStopsInsideAnEpochEndsWithTheSameBits) {
+  const TemporaryDirectory whole;
+  const std::vector<float> wanted = trained(whole.path(), -1);
+  for (const std::int64_t stop : {4, 7, 11, 15}) {  // an epoch has 5 steps
+    const TemporaryDirectory stopped;
+    trained(stopped.path(), stop);
+    EXPECT_EQ(trained(stopped.path(), -1), wanted) << stop;
   }
 }
 
