@@ -16,6 +16,10 @@ void check_field(const std::vector<Sample>& samples, std::size_t s, std::size_t 
   DL_CHECK(tensor.defined() && tensor.device().type == DeviceType::kCPU, kInvalidArgument,
            "default_collate: field {} of sample {} of the batch is {}, wanted a tensor on cpu", f,
            s, tensor.defined() ? "on " + tensor.device().str() : "undefined");
+  DL_CHECK(!tensor.requires_grad(), kInvalidArgument,
+           "default_collate: field {} of sample {} of the batch requires gradients, which a batch "
+           "does not keep; return its detach(), or give the loader a collate_fn",
+           f, s);
   const Tensor& first = samples.front().fields[f];
   DL_CHECK(tensor.dtype() == first.dtype(), kDType,
            "default_collate: field {} is {} in sample {} of the batch, but {} in sample 0; {}", f,

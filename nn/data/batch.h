@@ -79,8 +79,9 @@ Shape batch_shape(std::int64_t samples, std::span<const std::int64_t> shape);
 
 // Stacks each field along a new first dimension, as torch.utils.data.default_collate does: fields
 // [shape...] on the CPU become one tensor [samples, shape...] of the same dtype. Throws
-// kInvalidArgument if there is no sample or no field, or if a field is undefined or not on the CPU;
-// kShape if samples differ in the number of fields or in a shape; kDType if they differ in a dtype.
+// kInvalidArgument if there is no sample or no field, or if a field is undefined, not on the CPU or
+// requires gradients, which a batch does not keep; kShape if samples differ in the number of fields
+// or in a shape; kDType if they differ in a dtype.
 Batch default_collate(const std::vector<Sample>& samples, CollateOptions options = {});
 
 }  // namespace dl::data

@@ -19,10 +19,14 @@ TensorDataset::TensorDataset(std::vector<Tensor> tensors) : tensors_(std::move(t
     DL_CHECK(t.device().type == DeviceType::kCPU, kInvalidArgument,
              "TensorDataset: tensor {} is on {}, wanted cpu; move batches to the device", i,
              t.device().str());
+    DL_CHECK(!t.requires_grad(), kInvalidArgument,
+             "TensorDataset: tensor {} requires gradients, which batches do not keep; give its "
+             "detach()",
+             i);
     DL_CHECK(t.size(0) == tensors_.front().size(0), kInvalidArgument,
              "TensorDataset: tensor {} has {} samples, tensor 0 has {}", i, t.size(0),
              tensors_.front().size(0));
-    t = t.detach().contiguous();
+    t = t.contiguous();
     Field field{.name = std::to_string(i), .dtype = t.dtype()};
     for (std::int64_t d = 1; d < t.dim(); ++d) field.shape.push_back(t.size(d));
     fields_.push_back(std::move(field));

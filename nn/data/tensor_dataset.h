@@ -15,8 +15,8 @@ namespace dl::data {
 class TensorDataset final : public Dataset {
  public:
   // Field i is called "i". The tensors' memory is shared if they are row-major, else copied. Throws
-  // kInvalidArgument if there is none, one is undefined, has no dimension or is not on the CPU, or
-  // sizes of the first dimension differ.
+  // kInvalidArgument if there is none, one is undefined, has no dimension, is not on the CPU or
+  // requires gradients, or sizes of the first dimension differ.
   explicit TensorDataset(std::vector<Tensor> tensors);
 
   std::int64_t size() const noexcept override { return size_; }

@@ -324,8 +324,9 @@ void Reducer::refuse_unused(const std::vector<std::size_t>& missing) {
   }
   const std::string text = fmt::format(
       "DistributedDataParallel: backward gave no gradient to {} of {} parameters on rank {}: {}; "
-      "the loss must depend on every parameter. Set find_unused_parameters = true where a pass may "
-      "leave some out, or requires_grad_(false) on what is never trained",
+      "the loss must depend on every parameter. Set find_unused_parameters = true if a pass may "
+      "leave some out; call requires_grad_(false) on what is never trained before wrapping the "
+      "model",
       missing.size(), slots_.size(), group_->rank(), names);
   tell_others(text);
   throw Error(ErrorKind::kInvalidArgument, text);

@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "core/autograd/grad_mode.h"
 #include "core/base/error.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
@@ -119,6 +120,19 @@ Batch joined(const std::vector<Sample>& samples) {
     ends.push_back(static_cast<std::int64_t>(all.size()));
   }
   return {{tensor(ends), tensor(all)}};
+}
+
+TEST(DefaultCollate, RefusesWhatRequiresGradients) {
+  const Tensor x = ones({2, 3}, {.requires_grad = true});
+  EXPECT_THAT([&] { default_collate({x[0], x[1]}); },
+              ThrowsMessage<Error>(
+                  "default_collate: field 0 of sample 0 of the batch requires gradients, which a "
+                  "batch does not keep; return its detach(), or give the loader a collate_fn"));
+  EXPECT_THAT([&] { TensorDataset({ones({2}), x}); },
+              ThrowsMessage<Error>("TensorDataset: tensor 1 requires gradients, which batches do "
+                                   "not keep; give its detach()"));
+  const NoGradGuard no_grad;
+  EXPECT_EQ(default_collate({x[0], x[1]})[0].sizes(), Shape({2, 3}));
 }
 
 TEST(DataLoader, CollatesWithAFunctionOfYourOwn) {
