@@ -120,20 +120,24 @@ struct Bce {
   }
 };
 
+// Without a weight (q = 1) nothing is multiplied by 0: an infinite target or logit would become
+// NaN.
 struct BceWithLogits {
   template <typename N>
   static DL_INLINE N value(const LossElement<N>& e) {
-    const N share = (e.q - N(1)) * e.t + N(1);
+    const N share = select(e.q == N(1), N(1), (e.q - N(1)) * e.t + N(1));
     return (N(1) - e.t) * e.x + share * softplus_of_negative(e.x);
   }
   template <typename N>
   static DL_INLINE N slope(const LossElement<N>& e) {
     const N positive = e.q * e.t;
-    return (positive + N(1) - e.t) / (N(1) + exp_of(-e.x)) - positive;
+    const N both = select(e.q == N(1), N(1), positive + N(1) - e.t);
+    return both / (N(1) + exp_of(-e.x)) - positive;
   }
   template <typename N>
   static DL_INLINE N target_slope(const LossElement<N>& e) {
-    return (e.q - N(1)) * softplus_of_negative(e.x) - e.x;
+    const N by_weight = select(e.q == N(1), N(0), (e.q - N(1)) * softplus_of_negative(e.x));
+    return by_weight - e.x;
   }
 };
 

@@ -38,12 +38,18 @@ constexpr BinaryRule kPowerRule{BinaryFn::kPower, "PowBackward1",
                                   return where(is_flat, 0.0, mul(g, mul(pow(a, b), log(a))));
                                 }};
 
+// x / (a a + b b), and 0 at the origin, where the angle has no slope: PyTorch's rule.
+Tensor over_square_of_distance(const Tensor& x, const Tensor& a, const Tensor& b) {
+  const Tensor distance = hypot(a, b);
+  return where(eq(distance, 0.0), 0.0, div(div(x, distance), distance));
+}
+
 constexpr BinaryRule kAtan2Rule{BinaryFn::kAtan2, "Atan2Backward0",
                                 [](const Tensor& g, const Tensor& a, const Tensor& b) {
-                                  return mul(g, div(b, add(square(a), square(b))));
+                                  return mul(g, over_square_of_distance(b, a, b));
                                 },
                                 [](const Tensor& g, const Tensor& a, const Tensor& b) {
-                                  return neg(mul(g, div(a, add(square(a), square(b)))));
+                                  return neg(mul(g, over_square_of_distance(a, a, b)));
                                 }};
 
 constexpr BinaryRule kHypotRule{

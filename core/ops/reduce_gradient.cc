@@ -48,7 +48,9 @@ Tensor of_variance(const ReductionGradient& at, const Tensor& grad) {
 
 Tensor of_norm(const ReductionGradient& at) {
   const Tensor& x = at.input;
-  const Tensor scale = safe_quotient(at.grad, pow(at.output, at.p - 1));
+  // Below p = 1 PyTorch multiplies, which makes NaN of an infinite norm.
+  const Tensor scale = at.p < 1 ? mul(at.grad, pow(at.output, 1 - at.p))
+                                : safe_quotient(at.grad, pow(at.output, at.p - 1));
   return mul(masked(mul(sign(x), pow(abs(x), at.p - 1)), ne(x, 0.0)), scale);
 }
 

@@ -91,6 +91,47 @@ TEST(Edges, TheMedianOfNoIntegersIsTheLeastOrZero) {
   EXPECT_EQ(median(zeros({0}, {.dtype = DType::kI16})).item<std::int16_t>(), 0);
 }
 
+TEST(Edges, ClampByOneBoundKeepsTheSlopeOfAnInfiniteElement) {
+  for (const DType dtype : {DType::kF64, DType::kF32}) {  // a loop of scalars, and vectors
+    const Tensor x = tensor(Numbers{kInf, -kInf, kNaN, 0, 1, -1}, {.dtype = dtype}).repeat(9);
+    const Tensor above = x.clone().requires_grad_();
+    sum(clamp_min(above, 0)).backward();
+    expect_numbers(above.grad().narrow(0, 48, 6), {1, 0, 0, 0, 1, 0});
+    const Tensor below = x.clone().requires_grad_();
+    sum(clamp_max(below, 0)).backward();
+    expect_numbers(below.grad().narrow(0, 48, 6), {0, 1, 0, 0, 0, 1});
+  }
+}
+
+TEST(Edges, Atan2HasNoSlopeAtTheOrigin) {
+  const Tensor a = leaf({0, -0.0, 0, 0, 1, 3e200, 1e-200});
+  const Tensor b = leaf({0, 0, -0.0, 2, 0, 4e200, 0});
+  sum(atan2(a, b)).backward();
+  expect_numbers(a.grad(), {0, 0, 0, .5, 0, .16e-200, 0});
+  expect_numbers(b.grad(), {0, 0, 0, 0, -1, -.12e-200, -1e200});
+}
+
+TEST(Edges, NormsBelowOneOfInfinityHaveNoSlope) {
+  for (const double p : {.5, -1.0}) {
+    const Tensor x = leaf({kInf, -kInf});
+    norm(x, p).backward();
+    expect_numbers(x.grad(), {kNaN, kNaN});
+    const Tensor zero = leaf({0, 0});
+    norm(zero, p).backward();
+    expect_numbers(zero.grad(), {0, 0});
+  }
+}
+
+TEST(Edges, BinaryCrossEntropyWithoutAWeightMultipliesNothingByZero) {
+  const Tensor x = leaf({-kInf, 0, 1, -2});
+  const Tensor t = leaf({1, kInf, kInf, kInf});
+  const Tensor y = binary_cross_entropy_with_logits(x, t, {.reduction = Reduction::kNone});
+  expect_numbers(y.detach(), {kNaN, kNaN, -kInf, kInf});
+  sum(y).backward();
+  expect_numbers(t.grad(), {kInf, 0, -1, 2});
+  expect_numbers(x.grad(), {-1, -kInf, -kInf, -kInf});
+}
+
 TEST(Edges, ClampByTensorsSharesAGradientBetweenEquals) {
   const Tensor x = leaf({1, 1, 1, 0, 5, kNaN, 1, 3, 2, 2, 1, 0, 2});
   const Tensor low = leaf({1, 0, 1, 2, 0, 0, kNaN, 2, 2, 2, 0, 1, 1});
