@@ -12,4 +12,10 @@ namespace dl {
 Tensor softmax(const Tensor& input, std::int64_t dim);
 Tensor log_softmax(const Tensor& input, std::int64_t dim);
 
+namespace detail {
+// softmax(), but 0 in a row of nothing but -infinity, which has no largest element: for attention.
+// The gradient of such a row is 0.
+Tensor safe_softmax(const Tensor& input, std::int64_t dim);
+}  // namespace detail
+
 }  // namespace dl

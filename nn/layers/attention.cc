@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "core/autograd/record.h"
 #include "core/ops/arithmetic.h"
@@ -28,10 +29,11 @@ Tensor additive(const Tensor& mask, bool seen, const Tensor& like) {
 }
 
 // The mask as numbers to add, or undefined.
-Tensor mask_of(const Tensor& mask, bool seen, const Tensor& like, std::string_view op) {
+Tensor mask_of(const Tensor& mask, bool seen, const Tensor& like, std::string_view op,
+               std::string_view what) {
   if (!mask.defined()) return mask;
   if (mask.dtype() == DType::kBool) return additive(mask, seen, like);
-  DL_CHECK(mask.dtype() == like.dtype(), kDType, "{}: the mask is {}, wanted bool or {}", op,
+  DL_CHECK(mask.dtype() == like.dtype(), kDType, "{}: {} is {}, wanted bool or {}", op, what,
            dl::name_of(mask.dtype()), dl::name_of(like.dtype()));
   return mask;
 }
@@ -60,11 +62,32 @@ void check_vectors(const Tensor& query, const Tensor& key, const Tensor& value,
            dl::name_of(query.dtype()), dl::name_of(key.dtype()), dl::name_of(value.dtype()));
 }
 
-// The shares that queries have in keys; masks are numbers to add, or undefined.
-Tensor shares_of(const Tensor& query, const Tensor& key, double scale, const Tensor& mask) {
-  Tensor scores = mul(matmul(query, key.transpose(-2, -1)), scale);
-  if (mask.defined()) scores = add(scores, mask);
-  return softmax(scores, -1);
+// Scores of queries and keys; a mask is numbers to add, of the scores' shape or broadcast to it, or
+// undefined.
+Tensor scores_of(const Tensor& query, const Tensor& key, double scale, const Tensor& mask) {
+  const Tensor scores = mul(matmul(query, key.transpose(-2, -1)), scale);
+  return mask.defined() ? add(scores, mask) : scores;
+}
+
+// Throws kShape unless the mask is broadcast to the scores.
+void check_mask(const Tensor& mask, const Tensor& query, const Tensor& key, std::string_view op) {
+  if (!mask.defined()) return;
+  const auto batch_of = [](const Tensor& x) {
+    return Shape(std::span<const std::int64_t>(x.sizes()).first(x.sizes().size() - 2));
+  };
+  Shape scores = broadcast_shapes(batch_of(query), batch_of(key), op);
+  scores.push_back(query.size(-2));
+  scores.push_back(key.size(-2));
+  const Shape& given = mask.sizes();
+  bool fits = given.size() <= scores.size();
+  for (std::size_t d = 1; fits && d <= given.size(); ++d) {
+    const std::int64_t size = given[given.size() - d];
+    fits = size == 1 || size == scores[scores.size() - d];
+  }
+  DL_CHECK(fits, kShape,
+           "{}: attn_mask has shape {}, wanted {} or one that is broadcast to it: a row for each "
+           "query, a column for each key",
+           op, given.str(), scores.str());
 }
 
 // Whether PyTorch computes this with its fused kernel of the CPU, whose result lies as the query.
@@ -110,10 +133,14 @@ Tensor functional::scaled_dot_product_attention(const Tensor& query, const Tenso
   check_vectors(query, key, value, kOp);
   DL_CHECK(!options.is_causal || !options.attn_mask.defined(), kInvalidArgument,
            "{}: attn_mask was given with is_causal; give one of them", kOp);
+  check_mask(options.attn_mask, query, key, kOp);
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))));
   const Tensor mask = options.is_causal ? causal(query.size(-2), key.size(-2), query)
-                                        : mask_of(options.attn_mask, true, query, kOp);
-  const Tensor shares = shares_of(query, key, scale, mask);
+                                        : mask_of(options.attn_mask, true, query, kOp, "attn_mask");
+  const Tensor scores = scores_of(query, key, scale, mask);
+  // On a device only a given mask is worth the price of looking for rows that it hides.
+  const bool may_hide_rows = !query.is_cuda() || options.attn_mask.defined();
+  const Tensor shares = may_hide_rows ? dl::detail::safe_softmax(scores, -1) : softmax(scores, -1);
   const Tensor result = matmul(dropout(shares, options.dropout_p), value);
   return lies_as_query(query, key, value, options) ? laid_as(result, query) : result;
 }
@@ -182,7 +209,15 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
   const Tensor q = heads_of(query, 0);
   const Tensor k = heads_of(key, 1);
   const Tensor v = heads_of(value, 2);
-  Tensor mask = mask_of(masks.attn_mask, false, q, kOp);
+  if (masks.attn_mask.defined()) {
+    const Shape of_all({q.size(2), k.size(2)});
+    const Shape of_heads({q.size(0) * num_heads, q.size(2), k.size(2)});
+    const Shape& given = masks.attn_mask.sizes();
+    DL_CHECK(given == of_all || given == of_heads, kShape,
+             "{}: attn_mask has shape {}, wanted {}, or {} for masks of each head", kOp,
+             given.str(), of_all.str(), of_heads.str());
+  }
+  Tensor mask = mask_of(masks.attn_mask, false, q, kOp, "attn_mask");
   if (mask.defined() && mask.dim() == 3) {
     mask = mask.view({q.size(0), num_heads, mask.size(1), mask.size(2)});
   }
@@ -191,10 +226,14 @@ std::pair<Tensor, Tensor> MultiheadAttention::forward(const Tensor& query, const
     DL_CHECK(hidden.sizes() == Shape({k.size(0), k.size(2)}), kShape,
              "{}: key_padding_mask has shape {}, wanted [{}, {}]", kOp, hidden.sizes().str(),
              k.size(0), k.size(2));
-    const Tensor padding = mask_of(hidden, false, q, kOp).view({k.size(0), 1, 1, k.size(2)});
+    const Tensor padding =
+        mask_of(hidden, false, q, kOp, "key_padding_mask").view({k.size(0), 1, 1, k.size(2)});
     mask = mask.defined() ? add(mask, padding) : padding;
   }
-  const Tensor shares = shares_of(q, k, 1 / std::sqrt(static_cast<double>(width)), mask);
+  const Tensor scores = scores_of(q, k, 1 / std::sqrt(static_cast<double>(width)), mask);
+  // As in PyTorch: who asks for the weights sees NaN for a query without keys.
+  const bool may_hide_rows = mask.defined() && !masks.need_weights;
+  const Tensor shares = may_hide_rows ? dl::detail::safe_softmax(scores, -1) : softmax(scores, -1);
   const Tensor kept = functional::dropout(shares, options.dropout, {.training = is_training()});
   // [L, N, E] in memory, also behind a result of shape [N, L, E]: a dropout behind it draws in this
   // order, as behind PyTorch's layer.

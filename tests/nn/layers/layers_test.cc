@@ -187,6 +187,69 @@ TEST(Attention, BoolMasksAreNumbersToAdd) {
       "scaled_dot_product_attention: attn_mask was given with is_causal; give one of them");
 }
 
+bool has_nan(const Tensor& x) {
+  return any(ne(x, x)).item<bool>();
+}
+
+// torch.nn.functional.scaled_dot_product_attention: 0 for a query without keys, and no gradient.
+TEST(Attention, OfAQueryThatSeesNoKeyIsZero) {
+  const Tensor hides_first = tensor({{0, 0, 0}, {1, 1, 0}, {1, 1, 1}}).to(DType::kBool);
+  const Tensor numbers = tensor({{1, 1, 1}, {0, 0, 1}, {0, 0, 0}}).to(DType::kBool);
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    const Tensor added = masked_fill(zeros({3, 3}, {.dtype = dtype}), numbers,
+                                     -std::numeric_limits<double>::infinity());
+    for (const Tensor& mask : {hides_first, added, added.clone().requires_grad_()}) {
+      for (const double p : {0.0, 0.5}) {
+        const Tensor q = random_tensor({2, 1, 3, 4}, dtype, 1).requires_grad_();
+        const Tensor k = random_tensor({2, 1, 3, 4}, dtype, 2).requires_grad_();
+        const Tensor v = random_tensor({2, 1, 3, 4}, dtype, 3).requires_grad_();
+        const Tensor y =
+            F::scaled_dot_product_attention(q, k, v, {.attn_mask = mask, .dropout_p = p});
+        EXPECT_EQ(values<double>(y.detach().select(2, 0)), std::vector<double>(8, 0.0));
+        EXPECT_FALSE(has_nan(y.detach()));
+        sum(y * y).backward();
+        EXPECT_EQ(values<double>(q.grad().select(2, 0)), std::vector<double>(8, 0.0));
+        for (const Tensor& x : {q, k, v}) EXPECT_FALSE(has_nan(x.grad()));
+        if (mask.requires_grad()) {
+          EXPECT_EQ(values<double>(mask.grad()[0]), std::vector<double>(3, 0.0));
+        }
+      }
+    }
+  }
+  // NaN stays, and so does the softmax of nothing but -infinity.
+  const Tensor q = full({1, 3, 4}, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_TRUE(has_nan(F::scaled_dot_product_attention(q, ones({1, 3, 4}), ones({1, 3, 4}),
+                                                      {.attn_mask = hides_first})[0][0]));
+  EXPECT_TRUE(has_nan(softmax(full({2}, -std::numeric_limits<double>::infinity()), 0)));
+  EXPECT_EQ(
+      values<float>(F::scaled_dot_product_attention(ones({2, 3}), ones({0, 3}), ones({0, 3}))),
+      std::vector<float>(6, 0.0f));
+}
+
+// As in PyTorch, which computes the weights otherwise if they are asked for.
+TEST(MultiheadAttention, OfAQueryThatSeesNoKeyIsTheBiasUnlessWeightsAreAskedFor) {
+  MultiheadAttention layer(4, 2, {.batch_first = true});
+  layer.out_proj.bias.detach().fill_(0.25);
+  const Tensor x = random_tensor({2, 3, 4}, DType::kF32).requires_grad_();
+  const Tensor hidden = tensor({{1, 1, 1}, {0, 0, 0}, {0, 0, 0}}).to(DType::kBool);
+  const Tensor padding = tensor({{1, 1, 1}, {0, 0, 0}}).to(DType::kBool);
+  const std::vector<MultiheadAttentionMasks> all{{.attn_mask = hidden},
+                                                 {.key_padding_mask = padding}};
+  for (MultiheadAttentionMasks masks : all) {
+    const auto [output, weights] = layer(x, x, x, masks);
+    EXPECT_TRUE(has_nan(output.detach()[0][0]));
+    EXPECT_TRUE(has_nan(weights.detach()[0][0]));
+    masks.need_weights = false;
+    const Tensor alone = layer(x, x, x, masks).first;
+    EXPECT_EQ(values<float>(alone.detach()[0][0]), std::vector<float>(4, 0.25f));
+    x.zero_grad();
+    layer.zero_grad();
+    sum(alone).backward();
+    EXPECT_FALSE(has_nan(x.grad()));
+    EXPECT_FALSE(has_nan(layer.in_proj_weight.grad()));
+  }
+}
+
 TEST(Layers, PrintTheirArgumentsAsPyTorchDoes) {
   std::string text;
   const auto show = [&](const Module& module) {
@@ -416,6 +479,19 @@ TEST(LayerErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(F::scaled_dot_product_attention(zeros({2, 3}), zeros({4, 2}), zeros({4, 2})), kShape,
                "scaled_dot_product_attention: query, key and value have shapes [2, 3], [4, 2] and "
                "[4, 2], wanted [..., L, E], [..., S, E] and [..., S, V]");
+  const Tensor x = zeros({1, 2, 4});
+  EXPECT_ERROR(F::scaled_dot_product_attention(x, x, x, {.attn_mask = zeros({5, 2})}), kShape,
+               "scaled_dot_product_attention: attn_mask has shape [5, 2], wanted [1, 2, 2] or one "
+               "that is broadcast to it: a row for each query, a column for each key");
+  EXPECT_ERROR(F::scaled_dot_product_attention(x, x, x, {.attn_mask = zeros({3, 2, 2})}), kShape,
+               "scaled_dot_product_attention: attn_mask has shape [3, 2, 2], wanted [1, 2, 2] or "
+               "one that is broadcast to it: a row for each query, a column for each key");
+  EXPECT_ERROR(F::scaled_dot_product_attention(
+                   x, x, x, {.attn_mask = zeros({2, 2}, {.dtype = DType::kI64})}),
+               kDType, "scaled_dot_product_attention: attn_mask is int64, wanted bool or float32");
+  EXPECT_ERROR(MultiheadAttention(4, 2)(x, x, x, {.attn_mask = zeros({2, 2})}), kShape,
+               "MultiheadAttention: attn_mask has shape [2, 2], wanted [1, 1], or [4, 1, 1] for "
+               "masks of each head");
   EXPECT_ERROR(Hardtanh({.min_val = 1, .max_val = 0}), kInvalidArgument,
                "Hardtanh: min_val is 1 and max_val 0, wanted a smaller min_val");
 }
