@@ -13,13 +13,17 @@ struct CatBackward final : Node {
   std::string_view name() const noexcept override { return "cat"; }
   void backward(BackwardContext& context) override {
     std::int64_t start = 0;
+    const Tensor& g = context.grad_output();
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       if (context.needs(i)) {
-        context.give(i, context.grad_output().narrow(dim, start, lengths[i]).to(dtypes[i]));
+        context.give(i, lengths[i] == kSkipped
+                            ? zeros({0}, {.dtype = dtypes[i], .device = g.device()})
+                            : g.narrow(dim, start, lengths[i]).to(dtypes[i]));
       }
-      start += lengths[i];
+      start += std::max<std::int64_t>(lengths[i], 0);
     }
   }
+  static constexpr std::int64_t kSkipped = -1;
   std::int64_t dim = 0;
   std::vector<std::int64_t> lengths;
   std::vector<DType> dtypes;
@@ -50,10 +54,17 @@ struct DropoutBackward final : Node {
   double scale = 1.0;
 };
 
-// The shape of the joined tensors; `dim` is a dimension of theirs.
-Shape joined_shape(std::span<const Tensor> tensors, std::size_t dim) {
-  Shape shape = tensors[0].sizes();
-  for (std::size_t i = 1; i < tensors.size(); ++i) {
+// PyTorch's rule from the time before tensors without elements had dimensions: [0] fits anywhere.
+bool is_nothing(const Tensor& tensor) {
+  return tensor.dim() == 1 && tensor.numel() == 0;
+}
+
+// The shape of the joined tensors, the first of which that counts is number `first`; `dim` is a
+// dimension of theirs.
+Shape joined_shape(std::span<const Tensor> tensors, std::size_t first, std::size_t dim) {
+  Shape shape = tensors[first].sizes();
+  for (std::size_t i = first + 1; i < tensors.size(); ++i) {
+    if (is_nothing(tensors[i])) continue;
     const Shape& other = tensors[i].sizes();
     bool fits = other.size() == shape.size();
     for (std::size_t d = 0; fits && d < shape.size(); ++d) {
@@ -61,7 +72,7 @@ Shape joined_shape(std::span<const Tensor> tensors, std::size_t dim) {
     }
     DL_CHECK(fits, kShape,
              "cat: tensor {} of shape {} does not fit to the first, {}, along dimension {}", i,
-             other.str(), tensors[0].sizes().str(), dim);
+             other.str(), tensors[first].sizes().str(), dim);
     shape[dim] += other[dim];
   }
   return shape;
@@ -70,7 +81,8 @@ Shape joined_shape(std::span<const Tensor> tensors, std::size_t dim) {
 }  // namespace
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
-  DL_CHECK(!tensors.empty(), kInvalidArgument, "cat: at least one tensor was wanted");
+  DL_CHECK(!tensors.empty(), kInvalidArgument,
+           "cat: the list of tensors is empty, wanted at least one");
   check_defined(tensors[0], "cat", "a tensor of the list");
   DType dtype = tensors[0].dtype();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -80,8 +92,12 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
     DL_CHECK(tensors[i].dim() > 0, kShape,
              "cat: tensor {} has no dimension to join along; use stack", i);
   }
-  const std::size_t d = wrap_dim(dim, tensors[0].sizes().size(), "cat");
-  const Shape shape = joined_shape(tensors, d);
+  const auto found = std::ranges::find_if_not(tensors, is_nothing);
+  if (found == tensors.end()) dim = 0;  // nothing but [0]: any dimension will do, as in PyTorch
+  const std::size_t first =
+      found == tensors.end() ? 0 : static_cast<std::size_t>(found - tensors.begin());
+  const std::size_t d = wrap_dim(dim, tensors[first].sizes().size(), "cat");
+  const Shape shape = joined_shape(tensors, first, d);
   const TensorOptions like{.dtype = dtype, .device = tensors[0].device()};
   const auto all = [&](const auto& has) { return std::ranges::all_of(tensors, has); };
   const bool last_in_torch =
@@ -96,6 +112,7 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
            : empty(shape, like);
   std::int64_t start = 0;
   for (const Tensor& tensor : tensors) {
+    if (is_nothing(tensor)) continue;
     const std::int64_t length = tensor.sizes()[d];
     Shape part = shape;
     part[d] = length;
@@ -107,7 +124,7 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   if (auto* node = record_list<CatBackward>(result, tensors)) {
     node->dim = static_cast<std::int64_t>(d);
     for (const Tensor& tensor : tensors) {
-      node->lengths.push_back(tensor.sizes()[d]);
+      node->lengths.push_back(is_nothing(tensor) ? CatBackward::kSkipped : tensor.sizes()[d]);
       node->dtypes.push_back(tensor.dtype());
     }
   }
@@ -118,8 +135,13 @@ Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim) {
   return cat(std::span<const Tensor>(tensors), dim);
 }
 
+Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim) {
+  return cat(std::span<const Tensor>(tensors.begin(), tensors.size()), dim);
+}
+
 Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
-  DL_CHECK(!tensors.empty(), kInvalidArgument, "stack: at least one tensor was wanted");
+  DL_CHECK(!tensors.empty(), kInvalidArgument,
+           "stack: the list of tensors is empty, wanted at least one");
   std::vector<Tensor> rows;
   rows.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -135,6 +157,10 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
 
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim) {
   return stack(std::span<const Tensor>(tensors), dim);
+}
+
+Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim) {
+  return stack(std::span<const Tensor>(tensors.begin(), tensors.size()), dim);
 }
 
 Tensor index_select(const Tensor& input, std::int64_t dim, const Tensor& index) {

@@ -1,6 +1,7 @@
 // Joining, gathering and masking.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -8,13 +9,16 @@
 
 namespace dl {
 
-// Tensors after one another along `dim`; all other sizes agree, dtypes are promoted. Throws
-// kInvalidArgument for an empty list, kShape and names the first tensor that does not fit.
+// Tensors after one another along `dim`; all other sizes agree, dtypes are promoted. A tensor of
+// shape [0] may stand beside any others and adds nothing, as in PyTorch. Throws kInvalidArgument
+// for an empty list, kShape and names the first tensor that does not fit.
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim = 0);
 Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim = 0);
+Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0);
 // Tensors of one shape along a new dimension.
 Tensor stack(std::span<const Tensor> tensors, std::int64_t dim = 0);
 Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim = 0);
+Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0);
 
 // The slices of `input` that `index` (int64, one dimension; none: one slice) names, in its order;
 // the way a batch is gathered. The result is contiguous and has `input`'s dimensions. Throws kIndex

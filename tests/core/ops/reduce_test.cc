@@ -227,10 +227,36 @@ TEST(Cat, JoinsAndPromotes) {
   EXPECT_ERROR(
       cat({a, ones({1, 3})}, 0), kShape,
       "cat: tensor 1 of shape [1, 3] does not fit to the first, [2, 2], along dimension 0");
-  EXPECT_ERROR(cat(std::vector<Tensor>{}), kInvalidArgument, "cat: at least one tensor was wanted");
+  EXPECT_ERROR(cat(std::vector<Tensor>{}), kInvalidArgument,
+               "cat: the list of tensors is empty, wanted at least one");
+  EXPECT_ERROR(cat({}), kInvalidArgument, "cat: the list of tensors is empty, wanted at least one");
+  EXPECT_ERROR(stack({}), kInvalidArgument,
+               "stack: the list of tensors is empty, wanted at least one");
   EXPECT_ERROR(cat({Tensor(), a}), kInvalidArgument,
                "cat: a tensor of the list is an undefined tensor");
   EXPECT_ERROR(stack({a, b}), kShape, "stack: tensor 1 has the shape [1, 2], the first [2, 2]");
+}
+
+// PyTorch's rule of old: torch.cat([torch.zeros(0), a], 1).
+TEST(Cat, SkipsTensorsOfShapeZero) {
+  const Tensor a = ones({2, 3}, {.requires_grad = true});
+  const Tensor nothing = zeros({0}, {.requires_grad = true});
+  for (const std::int64_t dim : {0, 1, -2}) {
+    EXPECT_EQ(cat({nothing, a}, dim).sizes(), (Shape{2, 3}));
+    EXPECT_EQ(cat({a, nothing, a}, dim).numel(), 12);
+  }
+  sum(cat({a, nothing, a * 2}, 1)).backward();
+  EXPECT_EQ(values<double>(a.grad()), (Numbers{3, 3, 3, 3, 3, 3}));
+  EXPECT_EQ(nothing.grad().sizes(), (Shape{0}));
+  EXPECT_EQ(cat({zeros({0}, {.dtype = DType::kF64}), a}).dtype(), DType::kF64);
+  EXPECT_EQ(cat({nothing, nothing}, 1).sizes(), (Shape{0}));
+  EXPECT_ERROR(cat({nothing, a}, 2), kIndex,
+               "cat: dimension 2 is out of range for a tensor of 2 dimensions; wanted -2 to 1");
+  EXPECT_ERROR(
+      cat({zeros({0, 2}), a}), kShape,
+      "cat: tensor 1 of shape [2, 3] does not fit to the first, [0, 2], along dimension 0");
+  EXPECT_ERROR(cat({nothing, a, ones({1})}), kShape,
+               "cat: tensor 2 of shape [1] does not fit to the first, [2, 3], along dimension 0");
 }
 
 }  // namespace
