@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -94,8 +95,20 @@ decltype(auto) visit_numeric(DType dtype, std::string_view op, Body&& body) {
 }
 #undef DL_DTYPE_CASE
 
-// Conversion between element types as tensors do it: through float for half types, anything but 0
-// is true, and a float out of an integer's range gives what the hardware gives for the int64 cast.
+// The whole part of `value`, or the least number of I if I does not hold it: what x86's conversions
+// give, here on every machine.
+template <typename I, typename F>
+I truncated(F value) {
+  constexpr F kEnd = F(2) * static_cast<F>(std::uint64_t{1} << (8 * sizeof(I) - 2));
+  // A double below -2^31 may still have the whole part -2^31.
+  const bool fits =
+      value < kEnd && (value >= -kEnd || (sizeof(F) > sizeof(I) && value > -kEnd - F(1)));
+  return fits ? static_cast<I>(value) : std::numeric_limits<I>::min();
+}
+
+// Conversion between element types as tensors do it: through float for half types, and anything but
+// 0 is true. A floating number becomes an int32 first for int8, int16, uint16 and int32, and an
+// int64 for the others, whose low bits stay: PyTorch's result on x86 (docs/guides/tensors.md).
 template <typename To, typename From>
 To convert(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -107,15 +120,14 @@ To convert(From value) {
   } else if constexpr (kIsReduced<From>) {
     return convert<To>(static_cast<float>(value));
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // Through int64, so that e.g. -1.0 becomes 255 as uint8; a direct cast would be undefined.
-    if (!(value >= From(-9223372036854775808.0) && value < From(9223372036854775808.0))) {
-      if (std::is_same_v<To, std::uint64_t> && value >= From(9223372036854775808.0) &&
-          value < From(18446744073709551616.0)) {
-        return static_cast<To>(static_cast<std::uint64_t>(value));
-      }
-      return static_cast<To>(INT64_MIN);
+    constexpr bool kByInt32 =
+        sizeof(To) <= 4 && !std::is_same_v<To, std::uint8_t> && !std::is_same_v<To, std::uint32_t>;
+    using Wide = std::conditional_t<kByInt32, std::int32_t, std::int64_t>;
+    if constexpr (std::is_same_v<To, std::uint64_t>) {
+      if (value >= From(18446744073709551616.0)) return 0;
+      if (value >= From(9223372036854775808.0)) return static_cast<To>(value);
     }
-    return static_cast<To>(static_cast<std::int64_t>(value));
+    return static_cast<To>(truncated<Wide>(value));
   } else {
     return static_cast<To>(value);
   }

@@ -140,6 +140,36 @@ TEST(Numbers, AStoredNumberMustBeFiniteInItsFloatingDType) {
   EXPECT_EQ((half + 1e5).sum().item<float>(), kInf);  // arithmetic rounds
 }
 
+// PyTorch's answers on x86.
+TEST(Numbers, ConversionsOutOfAnIntegersRangeGiveOneResultOnEveryPath) {
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min();
+  constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+  const std::vector<double> numbers{1e20, -1e20, 3e9, -2147483648, kInf, kNaN, 70000, -300.5};
+  const std::vector<std::pair<DType, std::vector<std::int64_t>>> wanted{
+      {DType::kI8, {0, 0, 0, 0, 0, 0, 112, -44}},
+      {DType::kU8, {0, 0, 0, 0, 0, 0, 112, 212}},
+      {DType::kI16, {0, 0, 0, 0, 0, 0, 4464, -300}},
+      {DType::kU16, {0, 0, 0, 0, 0, 0, 4464, 65236}},
+      {DType::kI32, {kLeast, kLeast, kLeast, kLeast, kLeast, kLeast, 70000, -300}},
+      {DType::kU32, {0, 0, 3'000'000'000, 2147483648, 0, 0, 70000, 4294966996}},
+      {DType::kI64, {kLowest, kLowest, 3'000'000'000, kLeast, kLowest, kLowest, 70000, -300}},
+      {DType::kU64, {0, kLowest, 3'000'000'000, kLeast, 0, kLowest, 70000, -300}}};
+  for (const auto& [to, each] : wanted) {
+    for (const DType from : {DType::kF32, DType::kF64}) {
+      const Tensor x = tensor(numbers, {.dtype = from});
+      const std::string what = std::string(name_of(from)) + " to " + std::string(name_of(to));
+      EXPECT_EQ(values<std::int64_t>(x.to(to)), each) << what;
+      EXPECT_EQ(values<std::int64_t>(x.repeat(2, 1).t().to(to).select(1, 1)), each) << what;
+      const Tensor many = x.repeat(37).to(to);  // more than a vector of each
+      EXPECT_EQ(values<std::int64_t>(many.narrow(0, 36 * 8, 8)), each) << what;
+      EXPECT_EQ(values<std::int64_t>(many.narrow(0, 8, 8)), each) << what;
+      EXPECT_EQ(values<std::int64_t>(zeros({8}, {.dtype = to}).copy_(x)), each) << what;
+    }
+  }
+  EXPECT_EQ(tensor(1e20, {.dtype = DType::kBF16}).to(DType::kI32).item<std::int64_t>(), kLeast);
+  EXPECT_EQ(tensor(-2147483648.9, {.dtype = DType::kF64}).to(DType::kI32).item<int>(), kLeast);
+}
+
 TEST(Numbers, LargeUnsignedOnesKeepTheirValue) {
   EXPECT_EQ(full({1}, kTop, {.dtype = DType::kF32}).item<double>(), 0x1p63);
   EXPECT_EQ(tensor({kTop}, {.dtype = DType::kF64}).item<double>(), 0x1p63);
