@@ -33,7 +33,7 @@ FunctionNode::FunctionNode(const std::type_info& function, Backward gradient)
 
 FunctionNode::Form FunctionNode::form_of(const Tensor& tensor) {
   if (!tensor.defined()) return {};
-  return {tensor.sizes(), tensor.dtype(), tensor.device()};
+  return {tensor.sizes(), tensor.dtype(), tensor.device(), true};
 }
 
 void FunctionNode::begin() {
@@ -88,6 +88,8 @@ void FunctionNode::finish(TensorList& outputs) {
     const bool is_input = std::ranges::any_of(
         inputs_, [&](const Input& each) { return each.tensor.is_same(output); });
     if (!is_dirty && (is_input || output.requires_grad())) output = output.detach();
+    TensorImpl& impl = *output.impl();
+    impl.is_function_view = impl.is_unrecorded_view && is_grad_enabled();
     if (!is_constant) detail::attach(output, self, static_cast<std::uint32_t>(i));
   }
   context_.to_save_.clear();
@@ -119,7 +121,8 @@ void FunctionNode::backward(BackwardContext& context) {
   TensorList gradients;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     Tensor gradient = context.take_grad_output(i);
-    if (!gradient.defined() && context_.materializes_ && is_floating(outputs_[i].dtype)) {
+    // Also of an output of integers, which never has a gradient: as in PyTorch, zeros of its dtype.
+    if (!gradient.defined() && context_.materializes_ && outputs_[i].is_defined) {
       gradient =
           zeros(outputs_[i].shape, {.dtype = outputs_[i].dtype, .device = outputs_[i].device});
     }

@@ -134,8 +134,8 @@ class AutogradContext {
   void mark_dirty(TensorList inputs) { dirty_ = std::move(inputs); }
   // In forward(): names the outputs that get no history. Outputs of integers and bool never do.
   void mark_non_differentiable(TensorList outputs) { constants_ = std::move(outputs); }
-  // True (the default): backward() gets zeros for an output without a gradient; false: an undefined
-  // tensor.
+  // True (the default): backward() gets zeros of the output's shape and dtype for an output without
+  // a gradient; false: an undefined tensor.
   void set_materialize_grads(bool materialize) noexcept { materializes_ = materialize; }
 
   // Whether this argument of forward() needs a gradient; false for one that is not a tensor. A
@@ -199,6 +199,7 @@ class FunctionNode final : public Node {
     Shape shape;
     DType dtype = DType::kF32;
     Device device{};
+    bool is_defined = false;
   };
   struct Input {
     bool is_tensor = false;

@@ -167,9 +167,11 @@ void Node::run_hooks(std::span<Tensor> gradients) {
       Tensor replaced = hook.call(gradient);
       if (!replaced.defined()) continue;
       DL_CHECK(replaced.sizes() == gradient.sizes() && replaced.dtype() == gradient.dtype(), kShape,
-               "{}: a hook turned a gradient of shape {} and dtype {} into {} and {}", name(),
-               gradient.sizes().str(), name_of(gradient.dtype()), replaced.sizes().str(),
-               name_of(replaced.dtype()));
+               "register_hook: a hook of {} returned a gradient of shape {} and dtype {}, wanted "
+               "shape {} and dtype {} as it was given; return an undefined tensor to leave it",
+               name() == "leaf" ? "a leaf" : fmt::format("the result of {}", name()),
+               replaced.sizes().str(), name_of(replaced.dtype()), gradient.sizes().str(),
+               name_of(gradient.dtype()));
       gradient = std::move(replaced);
     }
   }
@@ -240,6 +242,7 @@ Tensor detail::drop_base(Tensor result) {
   TensorImpl& impl = *result.impl();
   impl.base = nullptr;
   impl.is_unrecorded_view = false;
+  impl.is_function_view = false;
   return result;
 }
 
@@ -247,7 +250,7 @@ void check_in_place(const Tensor& self, bool recorded, std::string_view op) {
   const TensorImpl& impl = *self.impl();
   if (!recorded) {
     if (!is_grad_enabled() || !impl.is_view_of_trained()) return;
-    DL_CHECK(!impl.is_unrecorded_view, kInvalidArgument,
+    DL_CHECK(!impl.is_unrecorded_view || impl.is_function_view, kInvalidArgument,
              "{}: a view that was made under a NoGradGuard was to be changed in place without one, "
              "and its base requires gradients, which would not know of it; do it under a "
              "NoGradGuard, or on detach()",

@@ -122,6 +122,16 @@ Tensor copied(const Tensor& input, Tensor result, ToOptions options = {}) {
   return result;
 }
 
+Tensor& fill_all(Tensor& tensor, Scalar value, std::string_view op) {
+  check_in_place(tensor, is_recorded(tensor), op);
+  const Ref<FillBackward> node = make_node<FillBackward>(detail::before_write(tensor));
+  // An expanded tensor may be filled, as in PyTorch: every write of an element writes the same.
+  call<Op::kFill>(tensor.device(), tensor, value);
+  tensor.bump_version();
+  if (node) detail::attach_written(tensor, node);
+  return tensor;
+}
+
 }  // namespace
 
 Tensor Tensor::contiguous(MemoryFormat format) const {
@@ -212,18 +222,12 @@ Tensor& Tensor::copy_(const Tensor& source, ToOptions options) {
 Tensor& Tensor::fill_(Scalar value) {
   get("fill_");
   check_storable(value, dtype(), "fill_");
-  check_in_place(*this, is_recorded(*this), "fill_");
-  const Ref<FillBackward> node = make_node<FillBackward>(detail::before_write(*this));
-  // An expanded tensor may be filled, as in PyTorch: every write of an element writes the same.
-  call<Op::kFill>(device(), *this, value);
-  bump_version();
-  if (node) detail::attach_written(*this, node);
-  return *this;
+  return fill_all(*this, value, "fill_");
 }
 
 Tensor& Tensor::zero_() {
   get("zero_");
-  return fill_(0);
+  return fill_all(*this, 0, "zero_");
 }
 
 }  // namespace dl

@@ -129,6 +129,7 @@ Tensor make_view(const Tensor& base, const Shape& shape, const Strides& strides,
   const bool is_bottom = !from.base || (from.requires_grad && base.is_leaf());
   impl.base = is_bottom ? Ref<TensorImpl>(base.impl()) : from.base;
   impl.is_unrecorded_view = !is_grad_enabled() || (!is_bottom && from.is_unrecorded_view);
+  impl.is_function_view = !is_bottom && from.is_function_view;
   impl.view_version = base.version();
   return view;
 }
@@ -224,6 +225,12 @@ void detail::check_view_in_place(const Tensor& view, std::string_view op) {
   const TensorImpl& impl = *view.impl();
   const TensorImpl& base = whole_of(impl);
   DL_CHECK(
+      !impl.is_function_view, kInvalidArgument,
+      "{}: a view that forward() of a custom Function returned was to be changed in place, and "
+      "gradients would then pass by the function's backward(); return a clone() of the view "
+      "from forward(), or change a clone()",
+      op);
+  DL_CHECK(
       !impl.is_unrecorded_view, kInvalidArgument,
       "{}: a view that was made under a NoGradGuard was to be changed in place in an operation "
       "that is recorded for backward; make the view outside of the guard",
@@ -277,10 +284,14 @@ void detail::follow_base(const Tensor& view) {
   TensorImpl& base = *impl.base;
   const bool is_behind = impl.is_behind_base();
   constexpr std::string_view kAdvice = "make the view again after the change, or use its detach()";
-  DL_CHECK(!is_behind || !impl.is_unrecorded_view, kInvalidArgument,
-           "a view of shape {} was made under a NoGradGuard, and its base was changed in place "
-           "since by an operation that is recorded for backward: its gradient would be lost; {}",
-           view.sizes().str(), kAdvice);
+  DL_CHECK(
+      !is_behind || !impl.is_unrecorded_view, kInvalidArgument,
+      "a view of shape {} was {}, and its base was changed in place since by an operation that "
+      "is recorded for backward: its gradient would be lost; {}",
+      view.sizes().str(),
+      impl.is_function_view ? "returned by forward() of a custom Function"
+                            : "made under a NoGradGuard",
+      kAdvice);
   if (!is_behind && !impl.node) return;
   const bool overlaps = may_overlap_itself(base.shape, base.strides);
   if (overlaps) {

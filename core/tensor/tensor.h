@@ -290,8 +290,9 @@ class Tensor {
   Tensor& detach_();
   // Calls `hook` with each gradient of this tensor before it is used. A defined result, of the same
   // shape and dtype, replaces the gradient. A hook stays with the values of now: after a write in
-  // place it sees the gradient of what was overwritten. Throws kInvalidArgument if the tensor
-  // requires no gradients.
+  // place it sees the gradient of what was overwritten. The tensor owns its hooks, so a hook that
+  // captures the tensor keeps both alive: use the gradient that it is given, or capture detach().
+  // Throws kInvalidArgument if the tensor requires no gradients.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook) const;
 
   // As Python prints it: "tensor([1., 2.])".

@@ -52,6 +52,8 @@ class TensorImpl final : public RefCounted {
   bool requires_grad = false;
   // A view that was made while nothing was recorded: it has no history, and gets none.
   bool is_unrecorded_view = false;
+  // And that is because forward() of a custom Function made it, or the view that it shows.
+  bool is_function_view = false;
   std::uint32_t output_nr = 0;
   std::uint32_t view_version = 0;      // of the storage when `node` was right for this view
   std::uint32_t recorded_version = 0;  // of the storage when `node` was made

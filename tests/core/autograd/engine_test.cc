@@ -279,6 +279,21 @@ TEST(Hook, SeesAndReplacesGradients) {
   EXPECT_EQ(x.grad().item<float>(), 60);
 }
 
+TEST(Hook, ThatChangesTheShapeIsNamed) {
+  const Tensor x = leaf({1, 2});
+  const HookHandle of_leaf = x.register_hook([](const Tensor& grad) { return sum(grad); });
+  EXPECT_ERROR(sum(x).backward(), kShape,
+               "register_hook: a hook of a leaf returned a gradient of shape [] and dtype float32, "
+               "wanted shape [2] and dtype float32 as it was given; return an undefined tensor to "
+               "leave it");
+  const Tensor y = x * 2;
+  y.register_hook([](const Tensor& grad) { return grad.to(DType::kF64); });
+  EXPECT_ERROR(sum(y).backward(), kShape,
+               "register_hook: a hook of the result of mul returned a gradient of shape [2] and "
+               "dtype float64, wanted shape [2] and dtype float32 as it was given; return an "
+               "undefined tensor to leave it");
+}
+
 TEST(Hook, MayRunABackwardPassOfItsOwn) {
   const Tensor x = leaf({1});
   const Tensor other = leaf({5});

@@ -21,7 +21,9 @@
 #include "core/autograd/engine.h"
 #include "core/ops/activation.h"
 #include "core/ops/arithmetic.h"
+#include "core/ops/index.h"
 #include "core/ops/indexing.h"
+#include "core/ops/logic.h"
 #include "core/ops/reduce.h"
 #include "core/tensor/factories.h"
 #include "core/tensor/print.h"
@@ -134,7 +136,7 @@ TEST(CustomFunction, TakesAndReturnsLists) {
   sum(y[1]).backward();
   EXPECT_EQ(values<float>(a.grad()), (Floats{2, 2}));
   EXPECT_EQ(values<float>(b.grad()), (Floats{2, 2}));
-  EXPECT_EQ(SplitSum::last_seen, "ddd-");
+  EXPECT_EQ(SplitSum::last_seen, "dddd");
   const TensorList z = SplitSum::apply(TensorList{a, b}, false);
   sum(z[0]).backward();
   EXPECT_EQ(SplitSum::last_seen, "d---");
@@ -305,6 +307,66 @@ TEST(CustomFunction, RefusesAChangedView) {
   EXPECT_ERROR(MarkedAndReturned::apply(whole.slice(0, 0, 1)), kNotImplemented,
                "MarkedAndReturned: mark_dirty was given a view, whose base would not hear of the "
                "change; apply the function to a tensor of its own memory (x.clone())");
+}
+
+struct FirstRow : autograd::Function<FirstRow> {
+  static Tensor forward(AutogradContext*, const Tensor& x) { return x[0]; }
+  static TensorList backward(AutogradContext*, TensorList grads) {
+    return {stack({grads[0], zeros_like(grads[0])})};
+  }
+};
+
+TEST(CustomFunction, RefusesAWriteIntoAViewThatItReturned) {
+  const auto text = [](const char* op) {
+    return std::string(op) +
+           ": a view that forward() of a custom Function returned was to be changed in place, and "
+           "gradients would then pass by the function's backward(); return a clone() of the view "
+           "from forward(), or change a clone()";
+  };
+  const Tensor x = ones({2, 3}, {.requires_grad = true}) * 1;
+  Tensor row = FirstRow::apply(x);
+  EXPECT_ERROR(row.mul_(2), kInvalidArgument, text("mul_"));
+  EXPECT_ERROR(row[0].zero_(), kInvalidArgument, text("zero_"));
+  Tensor changed = row.clone();
+  sum(changed.mul_(2)).backward();
+  const Tensor constant = ones({2, 3});
+  row = FirstRow::apply(constant);
+  row.mul_(2);
+  EXPECT_EQ(constant[0][0].item<float>(), 2);
+  Tensor held;
+  {
+    const NoGradGuard no_grad;
+    held = FirstRow::apply(x);
+  }
+  EXPECT_ERROR(held.mul_(2), kInvalidArgument,
+               "mul_: a view that was made under a NoGradGuard was to be changed in place without "
+               "one, and its base requires gradients, which would not know of it; do it under a "
+               "NoGradGuard, or on detach()");
+}
+
+struct WithIndices : autograd::Function<WithIndices> {
+  static TensorList forward(AutogradContext* ctx, const Tensor& x, bool materialize) {
+    ctx->set_materialize_grads(materialize);
+    return {x * 2, arange(2), x > 0, Tensor()};
+  }
+  static TensorList backward(AutogradContext*, TensorList grads) {
+    seen = grads;
+    return {grads[0], Tensor()};
+  }
+  static inline TensorList seen;
+};
+
+TEST(CustomFunction, GetsZerosForOutputsOfIntegers) {
+  sum(WithIndices::apply(argument({1, 2}), true)[0]).backward();
+  const TensorList seen = std::move(WithIndices::seen);
+  ASSERT_EQ(seen.size(), 4U);
+  EXPECT_EQ(seen[1].str(), "tensor([0, 0])");
+  EXPECT_EQ(seen[2].dtype(), DType::kBool);
+  EXPECT_EQ(seen[2].sizes(), (Shape{2}));
+  EXPECT_FALSE(seen[3].defined());
+  sum(WithIndices::apply(argument({1, 2}), false)[0]).backward();
+  EXPECT_FALSE(WithIndices::seen[1].defined());
+  WithIndices::seen.clear();
 }
 
 TEST(CustomFunction, RefusesAChangedArgumentThatItDoesNotReturn) {

@@ -311,7 +311,7 @@ TEST(ChangedView, MadeWithoutGradientsOfATensorThatHasThemIsNotWrittenUnseen) {
     row.fill_(1);
   }
   EXPECT_THAT([&] { row.zero_(); },
-              ThrowsMessage<Error>(HasSubstr("fill_: a view that was made under a NoGradGuard")));
+              ThrowsMessage<Error>(HasSubstr("zero_: a view that was made under a NoGradGuard")));
   row.detach().zero_();
 }
 
