@@ -10,10 +10,13 @@
 
 #include <fmt/core.h>
 
+#include <concepts>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace dl {
@@ -48,9 +51,28 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+namespace detail {
+// NaN without its sign, which says nothing: "nan", not "-nan".
+template <typename T>
+decltype(auto) shown(const T& value) {
+  if constexpr (std::floating_point<T>) {
+    return value == value ? value : std::numeric_limits<T>::quiet_NaN();
+  } else {
+    return static_cast<const T&>(value);
+  }
+}
+}  // namespace detail
+
 template <typename... Args>
 [[noreturn]] void throw_error(ErrorKind kind, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(kind, fmt::format(text, std::forward<Args>(args)...));
+  if constexpr ((... || std::floating_point<std::remove_cvref_t<Args>>)) {
+    const auto format = [&](const auto&... each) {
+      return fmt::vformat(text, fmt::make_format_args(each...));
+    };
+    throw Error(kind, format(detail::shown(args)...));
+  } else {
+    throw Error(kind, fmt::format(text, std::forward<Args>(args)...));
+  }
 }
 
 // Throws kIo (kNotFound for ENOENT): "open /a/b: No such file or directory". `error` is an errno

@@ -198,6 +198,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   DL_CHECK(smoothing >= 0 && smoothing <= 1, kInvalidArgument,
            "cross_entropy: label_smoothing is {}, wanted a share, 0 to 1", smoothing);
   if (is_floating(target.dtype())) return cross_entropy_of_probabilities(logits, target, options);
+  DL_CHECK(
+      target.sizes() != logits.sizes(), kDType,
+      "cross_entropy: the target has the logits' shape {}, so it holds probabilities, but it is "
+      "{}, wanted {}; use target.to(logits.dtype()), or give class numbers",
+      target.sizes().str(), name_of(target.dtype()), name_of(logits.dtype()));
   if (target.dtype() == DType::kU8) return cross_entropy(logits, target.to(DType::kI64), options);
   check_classes(logits, target, "cross_entropy", "logits");
   const bool fused = logits.dim() == 2 && options.reduction == Reduction::kMean &&

@@ -240,6 +240,14 @@ Tensor& write_scatter(Tensor& input, std::int64_t dim, const Tensor& index, cons
   return input;
 }
 
+// A number as scatter's source: one element, shown as often as the index wants it.
+Tensor source_of(const Tensor& input, const Tensor& index, Scalar value, std::string_view op) {
+  check_defined(input, op, "the input");
+  check_defined(index, op, "the index");
+  check_storable(value, input.dtype(), op);
+  return scalar_tensor(value, input.dtype(), op, input.device()).expand(index.sizes());
+}
+
 // Checks what index_fill and index_copy are given; returns the dimension.
 std::size_t check_slices(const Tensor& input, std::int64_t dim, const Tensor& index,
                          std::string_view op) {
@@ -263,7 +271,7 @@ Tensor index_of_elements(const Tensor& input, std::size_t dim, const Tensor& ind
 }
 
 struct IndexAddBackward final : Node {
-  std::string_view name() const noexcept override { return "index_add_"; }
+  std::string_view name() const noexcept override { return "index_add"; }
   void backward(BackwardContext& context) override {
     const Tensor& g = context.grad_output();
     if (context.needs(0)) context.give(0, g);
@@ -276,82 +284,28 @@ struct IndexAddBackward final : Node {
   double alpha = 1.0;
 };
 
-}  // namespace
-
-Tensor gather(const Tensor& input, std::int64_t dim, const Tensor& index) {
-  constexpr std::string_view kName = "gather";
-  const std::size_t d = check_along(input, dim, index, kName);
-  const Tensor result = empty(index.sizes(), {.dtype = input.dtype(), .device = input.device()});
-  if (result.numel() != 0) {
-    call<Op::kReadPlaces>(input.device(), along(input, d, kName), first_along(input, d, index),
-                          index, result);
-  }
-  if (!is_floating(input.dtype())) return result;
-  if (auto* node = record<GatherBackward>(result, input)) {
-    node->shape = input.sizes();
-    node->dim = d;
-    node->save(index);
-  }
-  return result;
-}
-
-Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return write_scatter(input, dim, index, source, PlaceWrite::kSet, "scatter_");
-}
-
-Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
-  check_defined(input, "scatter_", "the input");
-  check_defined(index, "scatter_", "the index");
-  check_storable(value, input.dtype(), "scatter_");
-  const Tensor one = scalar_tensor(value, input.dtype(), "scatter_", input.device());
-  return scatter_(input, dim, index, one.expand(index.sizes()));
-}
-
-Tensor& scatter_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return write_scatter(input, dim, index, source, PlaceWrite::kAdd, "scatter_add_");
-}
-
-Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  check_defined(input, "scatter", "the input");
-  Tensor result = input.clone(MemoryFormat::kContiguous);
-  return scatter_(result, dim, index, source);
-}
-
-Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
-  check_defined(input, "scatter", "the input");
-  Tensor result = input.clone(MemoryFormat::kContiguous);
-  return scatter_(result, dim, index, value);
-}
-
-Tensor scatter_add(const Tensor& input, std::int64_t dim, const Tensor& index,
-                   const Tensor& source) {
-  check_defined(input, "scatter_add", "the input");
-  Tensor result = input.clone(MemoryFormat::kContiguous);
-  return scatter_add_(result, dim, index, source);
-}
-
-Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
-                   Scalar alpha) {
-  constexpr std::string_view kName = "index_add_";
-  check_defined(input, kName, "the input");
-  check_defined(index, kName, "the index");
-  check_defined(source, kName, "the source");
-  check_same_device(input, index, kName);
-  check_same_device(input, source, kName);
-  DL_CHECK(input.dim() > 0, kShape, "{}: the input has no dimension", kName);
-  const std::size_t d = wrap_dim(dim, input.sizes().size(), kName);
+// index_add_() and, into a copy, index_add(): `op` is the name that the caller used.
+Tensor& add_slices(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
+                   Scalar alpha, std::string_view op) {
+  check_defined(input, op, "the input");
+  check_defined(index, op, "the index");
+  check_defined(source, op, "the source");
+  check_same_device(input, index, op);
+  check_same_device(input, source, op);
+  DL_CHECK(input.dim() > 0, kShape, "{}: the input has no dimension", op);
+  const std::size_t d = wrap_dim(dim, input.sizes().size(), op);
   DL_CHECK(index.dtype() == DType::kI64 && index.dim() == 1, kInvalidArgument,
-           "{}: the index is {} of shape {}, wanted int64 of one dimension", kName,
+           "{}: the index is {} of shape {}, wanted int64 of one dimension", op,
            name_of(index.dtype()), index.sizes().str());
-  DL_CHECK(source.dtype() == input.dtype(), kDType, "{}: the source is {}, the input {}", kName,
+  DL_CHECK(source.dtype() == input.dtype(), kDType, "{}: the source is {}, the input {}", op,
            name_of(source.dtype()), name_of(input.dtype()));
   Shape wanted = input.sizes();
   wanted[d] = index.numel();
-  DL_CHECK(source.sizes() == wanted, kShape, "{}: the source has shape {}, wanted {}", kName,
+  DL_CHECK(source.sizes() == wanted, kShape, "{}: the source has shape {}, wanted {}", op,
            source.sizes().str(), wanted.str());
   const bool recorded = is_recorded(input, source);
-  check_in_place(input, recorded, kName);
-  check_not_expanded(input, kName);
+  check_in_place(input, recorded, op);
+  check_not_expanded(input, op);
   const Ref<IndexAddBackward> node =
       make_node<IndexAddBackward>(detail::before_write(input), source);
   {
@@ -359,7 +313,7 @@ Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const T
     const Tensor scaled =
         alpha.as_double() == 1.0 ? source.detach() : mul(source.detach(), alpha).to(input.dtype());
     const Tensor from = readable_during_write(scaled, input);
-    Indexed by = along(input, d, kName);
+    Indexed by = along(input, d, op);
     Strides strides(wanted.size(), 0);
     strides[d] = index.stride(0);
     const Tensor moves = zeros({index.numel()}, {.dtype = DType::kI64, .device = input.device()});
@@ -386,11 +340,65 @@ Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const T
   return input;
 }
 
+}  // namespace
+
+Tensor gather(const Tensor& input, std::int64_t dim, const Tensor& index) {
+  constexpr std::string_view kName = "gather";
+  const std::size_t d = check_along(input, dim, index, kName);
+  const Tensor result = empty(index.sizes(), {.dtype = input.dtype(), .device = input.device()});
+  if (result.numel() != 0) {
+    call<Op::kReadPlaces>(input.device(), along(input, d, kName), first_along(input, d, index),
+                          index, result);
+  }
+  if (!is_floating(input.dtype())) return result;
+  if (auto* node = record<GatherBackward>(result, input)) {
+    node->shape = input.sizes();
+    node->dim = d;
+    node->save(index);
+  }
+  return result;
+}
+
+Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  return write_scatter(input, dim, index, source, PlaceWrite::kSet, "scatter_");
+}
+
+Tensor& scatter_(Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
+  return write_scatter(input, dim, index, source_of(input, index, value, "scatter_"),
+                       PlaceWrite::kSet, "scatter_");
+}
+
+Tensor& scatter_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  return write_scatter(input, dim, index, source, PlaceWrite::kAdd, "scatter_add_");
+}
+
+Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  check_defined(input, "scatter", "the input");
+  Tensor result = input.clone(MemoryFormat::kContiguous);
+  return write_scatter(result, dim, index, source, PlaceWrite::kSet, "scatter");
+}
+
+Tensor scatter(const Tensor& input, std::int64_t dim, const Tensor& index, Scalar value) {
+  return scatter(input, dim, index, source_of(input, index, value, "scatter"));
+}
+
+Tensor scatter_add(const Tensor& input, std::int64_t dim, const Tensor& index,
+                   const Tensor& source) {
+  check_defined(input, "scatter_add", "the input");
+  Tensor result = input.clone(MemoryFormat::kContiguous);
+  return write_scatter(result, dim, index, source, PlaceWrite::kAdd, "scatter_add");
+}
+
+Tensor& index_add_(Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
+                   Scalar alpha) {
+  return add_slices(input, dim, index, source, alpha, "index_add_");
+}
+
 Tensor index_add(const Tensor& input, std::int64_t dim, const Tensor& index, const Tensor& source,
                  Scalar alpha) {
   check_defined(input, "index_add", "the input");
   Tensor result = input.clone(MemoryFormat::kContiguous);
-  return index_add_(result, dim, index, source, alpha);
+  return add_slices(result, dim, index, source, alpha, "index_add");
 }
 
 Tensor index_copy(const Tensor& input, std::int64_t dim, const Tensor& index,
@@ -519,7 +527,14 @@ Tensor one_hot(const Tensor& classes, std::int64_t num_classes) {
            "one_hot: num_classes is {}, wanted at least 1, or -1", num_classes);
   DL_CHECK(num_classes > 0 || classes.numel() > 0, kInvalidArgument,
            "one_hot: no class says how many there are; give num_classes");
-  if (num_classes == -1) num_classes = max(classes).item<std::int64_t>() + 1;
+  if (classes.numel() > 0) {
+    const auto least = min(classes).item<std::int64_t>();
+    const auto most = max(classes).item<std::int64_t>();
+    if (num_classes == -1) num_classes = std::max<std::int64_t>(most + 1, 1);
+    DL_CHECK(least >= 0 && most < num_classes, kIndex,
+             "one_hot: class {} is among the classes, wanted 0 to {}, since num_classes is {}",
+             least < 0 ? least : most, num_classes - 1, num_classes);
+  }
   Shape shape = classes.sizes();
   shape.push_back(std::max<std::int64_t>(num_classes, 1));
   Tensor result = zeros(shape, {.dtype = DType::kI64, .device = classes.device()});

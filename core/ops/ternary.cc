@@ -237,6 +237,52 @@ Tensor lerp_by(const Tensor& a, const Tensor& b, const Tensor& weight,
   return out;
 }
 
+// masked_fill_() and, into a copy, masked_fill(): `op` is the name that the caller used.
+Tensor& fill_where(Tensor& input, const Tensor& mask, const Tensor& value, std::string_view op) {
+  check_defined(input, op, "the input");
+  check_condition(mask, op, "the mask");
+  check_defined(value, op, "the value");
+  DL_CHECK(value.dim() == 0, kShape,
+           "{}: the value has shape {}, wanted no dimension; use where() for others", op,
+           value.sizes().str());
+  DL_CHECK(broadcast_shapes(input.sizes(), mask.sizes(), op) == input.sizes(), kShape,
+           "{}: a mask of shape {} does not fit onto a tensor of shape {}", op, mask.sizes().str(),
+           input.sizes().str());
+  DL_CHECK(promote_types(input.dtype(), value.dtype(), op) == input.dtype() ||
+               is_floating(input.dtype()) == is_floating(value.dtype()),
+           kDType, "{}: a value of {} cannot be written into a tensor of {}", op,
+           name_of(value.dtype()), name_of(input.dtype()));
+  const bool recorded = is_recorded(input, value) && is_floating(input.dtype());
+  check_in_place(input, recorded, op);
+  check_not_expanded(input, op);
+  const Ref<MaskedFillBackward> node =
+      recorded ? make_node<MaskedFillBackward>(detail::before_write(input), value) : nullptr;
+  const Tensor kept = node ? mask.clone() : readable_during_write(mask, input);
+  call<Op::kTernary>(input.device(), TernaryFn::kWhere, kept, operand_of(value, input.dtype()),
+                     input, Parameters{}, input);
+  input.bump_version();
+  if (node) {
+    if (asks_gradient(value)) node->show_as("MaskedFillBackward1");
+    node->value = GradientShare(value);
+    node->save(kept);
+    detail::attach_written(input, node);
+  }
+  return input;
+}
+
+Tensor filled_where(const Tensor& input, const Tensor& mask, const Tensor& value) {
+  check_defined(input, "masked_fill", "the input");
+  Tensor result = input.clone(MemoryFormat::kContiguous);
+  return fill_where(result, mask, value, "masked_fill");
+}
+
+// A number as the value that fills `input`.
+Tensor fill_of(const Tensor& input, Scalar value, std::string_view op) {
+  check_defined(input, op, "the input");
+  check_storable(value, input.dtype(), op);
+  return as_number(value, input.dtype(), op);
+}
+
 }  // namespace
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight) {
@@ -333,54 +379,19 @@ Tensor& clamp_(Tensor& input, std::optional<Scalar> min, std::optional<Scalar> m
 }
 
 Tensor& masked_fill_(Tensor& input, const Tensor& mask, const Tensor& value) {
-  constexpr std::string_view kName = "masked_fill_";
-  check_defined(input, kName, "the input");
-  check_condition(mask, kName, "the mask");
-  check_defined(value, kName, "the value");
-  DL_CHECK(value.dim() == 0, kShape,
-           "masked_fill_: the value has shape {}, wanted no dimension; use where() for others",
-           value.sizes().str());
-  DL_CHECK(broadcast_shapes(input.sizes(), mask.sizes(), kName) == input.sizes(), kShape,
-           "masked_fill_: a mask of shape {} does not fit onto a tensor of shape {}",
-           mask.sizes().str(), input.sizes().str());
-  DL_CHECK(promote_types(input.dtype(), value.dtype(), kName) == input.dtype() ||
-               is_floating(input.dtype()) == is_floating(value.dtype()),
-           kDType, "masked_fill_: a value of {} cannot be written into a tensor of {}",
-           name_of(value.dtype()), name_of(input.dtype()));
-  const bool recorded = is_recorded(input, value) && is_floating(input.dtype());
-  check_in_place(input, recorded, kName);
-  check_not_expanded(input, kName);
-  const Ref<MaskedFillBackward> node =
-      recorded ? make_node<MaskedFillBackward>(detail::before_write(input), value) : nullptr;
-  const Tensor kept = node ? mask.clone() : readable_during_write(mask, input);
-  call<Op::kTernary>(input.device(), TernaryFn::kWhere, kept, operand_of(value, input.dtype()),
-                     input, Parameters{}, input);
-  input.bump_version();
-  if (node) {
-    if (asks_gradient(value)) node->show_as("MaskedFillBackward1");
-    node->value = GradientShare(value);
-    node->save(kept);
-    detail::attach_written(input, node);
-  }
-  return input;
+  return fill_where(input, mask, value, "masked_fill_");
 }
 
 Tensor& masked_fill_(Tensor& input, const Tensor& mask, Scalar value) {
-  check_defined(input, "masked_fill_", "the input");
-  check_storable(value, input.dtype(), "masked_fill_");
-  return masked_fill_(input, mask, as_number(value, input.dtype(), "masked_fill_"));
+  return fill_where(input, mask, fill_of(input, value, "masked_fill_"), "masked_fill_");
 }
 
 Tensor masked_fill(const Tensor& input, const Tensor& mask, Scalar value) {
-  check_defined(input, "masked_fill", "the input");
-  Tensor result = input.clone(MemoryFormat::kContiguous);
-  return masked_fill_(result, mask, value);
+  return filled_where(input, mask, fill_of(input, value, "masked_fill"));
 }
 
 Tensor masked_fill(const Tensor& input, const Tensor& mask, const Tensor& value) {
-  check_defined(input, "masked_fill", "the input");
-  Tensor result = input.clone(MemoryFormat::kContiguous);
-  return masked_fill_(result, mask, value);
+  return filled_where(input, mask, value);
 }
 
 }  // namespace dl

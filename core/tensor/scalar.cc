@@ -40,7 +40,7 @@ std::string Scalar::str() const {
     case Kind::kFloating:
       break;
   }
-  return fmt::format("{}", floating_);
+  return std::isnan(floating_) ? "nan" : fmt::format("{}", floating_);
 }
 
 void check_fits(const Scalar& value, DType dtype, std::string_view op) {

@@ -38,17 +38,23 @@ std::int64_t positive(std::int64_t value, std::string_view layer, std::string_vi
   return value;
 }
 
+Shape checked_shape(Shape shape, std::string_view layer) {
+  DL_CHECK(!shape.empty() && std::ranges::all_of(shape, [](auto size) { return size >= 0; }),
+           kInvalidArgument,
+           "{}: normalized_shape is {}, wanted at least one dimension and no negative size", layer,
+           shape.str());
+  return shape;
+}
+
 }  // namespace
 
 LayerNorm::LayerNorm(Shape shape, LayerNormOptions given)
-    : normalized_shape(std::move(shape)),
+    : normalized_shape(checked_shape(std::move(shape), "LayerNorm")),
       options(given),
       weight(register_parameter("weight",
                                 empty_if(given.elementwise_affine, normalized_shape, given.dtype))),
       bias(register_parameter("bias", empty_if(given.elementwise_affine && given.bias,
                                                normalized_shape, given.dtype))) {
-  DL_CHECK(!normalized_shape.empty(), kInvalidArgument,
-           "LayerNorm: normalized_shape is [], wanted at least one dimension");
   require_not_negative("LayerNorm", "eps", options.eps);
   reset_parameters();
 }
@@ -72,12 +78,10 @@ std::string LayerNorm::extra_repr() const {
 }
 
 RMSNorm::RMSNorm(Shape shape, RMSNormOptions given)
-    : normalized_shape(std::move(shape)),
+    : normalized_shape(checked_shape(std::move(shape), "RMSNorm")),
       options(given),
       weight(register_parameter(
           "weight", empty_if(given.elementwise_affine, normalized_shape, given.dtype))) {
-  DL_CHECK(!normalized_shape.empty(), kInvalidArgument,
-           "RMSNorm: normalized_shape is [], wanted at least one dimension");
   require_not_negative("RMSNorm", "eps", options.eps.value_or(0));
   reset_parameters();
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 #include "core/tensor/shape.h"
@@ -11,7 +12,7 @@ namespace dl::nn {
 
 // 1.0, not 1.
 inline std::string python_float(double value) {
-  std::string number = fmt::format("{}", value);
+  std::string number = fmt::format("{}", std::isnan(value) ? std::abs(value) : value);
   if (number.find_first_of(".en") == number.npos) number += ".0";
   return number;
 }

@@ -30,6 +30,19 @@ TEST(Error, CarriesKindAndText) {
   }
 }
 
+// 0.0 / 0.0 is "-nan" on x86.
+TEST(Error, TextShowsNaNWithoutASign) {
+  const auto text_of = [](double number) -> std::string {
+    try {
+      throw_error(ErrorKind::kInvalidArgument, "p is {}, wanted {}", number, "a number");
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(text_of(-std::numeric_limits<double>::quiet_NaN()), "p is nan, wanted a number");
+  EXPECT_EQ(text_of(-2.5), "p is -2.5, wanted a number");
+}
+
 // A NUL would end the text for every reader of what(), and an escape sequence would rule the
 // terminal.
 TEST(Error, ControlBytesOfANameFromOutsideAreShownAsTheirCode) {

@@ -170,6 +170,10 @@ TEST(LossErrors, SayWhatCameAndWhatWasWanted) {
       "cross_entropy: the target, probabilities, has shape [4], wanted the logits' [4, 3]");
   EXPECT_ERROR(cross_entropy(x, zeros({4}, {.dtype = DType::kI32})), kDType,
                "cross_entropy: the target is int32, wanted int64 class numbers");
+  EXPECT_ERROR(cross_entropy(zeros({2, 3}), zeros({2, 3}, {.dtype = DType::kI64})), kDType,
+               "cross_entropy: the target has the logits' shape [2, 3], so it holds probabilities, "
+               "but it is int64, wanted float32; use target.to(logits.dtype()), or give class "
+               "numbers");
   EXPECT_ERROR(cross_entropy(x.to(DType::kI32), tensor({0, 1, 2, 0})), kDType,
                "cross_entropy: int32 is not supported; wanted a floating dtype");
   EXPECT_ERROR(cross_entropy(x, Tensor()), kInvalidArgument,

@@ -119,7 +119,7 @@ TEST(Numbers, AStoredNumberMustBeFiniteInItsFloatingDType) {
       {"full", [] { full({0}, 65505.0, {.dtype = DType::kF16}); }},
       {"full_like", [&] { full_like(half, 65505); }},
       {"fill_", [&] { half.clone().fill_(65505.0); }},
-      {"masked_fill_", [&] { masked_fill(half, mask, 65505.0); }},
+      {"masked_fill", [&] { masked_fill(half, mask, 65505.0); }},
       {"scatter_",
        [&] {
          Tensor copy = half.clone();

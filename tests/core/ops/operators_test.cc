@@ -145,10 +145,9 @@ TEST(Numeric, ChoosesInEveryDtype) {
   EXPECT_ERROR(tensor({1}).clamp_(0.5), kDType,
                "clamp_: a result of dtype float32 cannot be written into a tensor of int64");
   EXPECT_ERROR(x.masked_fill(mask, 1), kShape,
-               "masked_fill_: a mask of shape [2, 3] does not fit onto a tensor of shape [3]");
-  EXPECT_ERROR(
-      x.masked_fill(tensor({true}), x), kShape,
-      "masked_fill_: the value has shape [3], wanted no dimension; use where() for others");
+               "masked_fill: a mask of shape [2, 3] does not fit onto a tensor of shape [3]");
+  EXPECT_ERROR(x.masked_fill(tensor({true}), x), kShape,
+               "masked_fill: the value has shape [3], wanted no dimension; use where() for others");
 }
 
 template <typename... Sizes>
@@ -294,13 +293,23 @@ TEST(Indexing, SaysWhatDoesNotFit) {
        "gather: the index of shape [3, 5] is larger than the input of shape [3, 4] in dimension 1"},
       {[&] { gather(x, 0, x); }, "gather: the index is float32, wanted int64"},
       {[&] { scatter(x, 0, tensor({{3}}), 1); },
+       "scatter: index 3 is out of range for dimension 0 of size 3"},
+      {[&] { x.clone().scatter_(0, tensor({{3}}), 1); },
        "scatter_: index 3 is out of range for dimension 0 of size 3"},
+      {[&] { scatter(x, 0, tensor({{3}}), ones(1, 1)); },
+       "scatter: index 3 is out of range for dimension 0 of size 3"},
       {[&] { scatter_add(x, 0, tensor({{1}}), tensor({{1}})); },
+       "scatter_add: the source is int64, the input float32"},
+      {[&] { x.clone().scatter_add_(0, tensor({{1}}), tensor({{1}})); },
        "scatter_add_: the source is int64, the input float32"},
       {[&] { index_add(x, 0, tensor({3}), zeros(1, 4)); },
+       "index_add: index 3 is out of range for dimension 0 of size 3"},
+      {[&] { x.clone().index_add_(0, tensor({3}), zeros(1, 4)); },
        "index_add_: index 3 is out of range for dimension 0 of size 3"},
       {[&] { index_add(x, 0, tensor({1}), zeros(2, 4)); },
-       "index_add_: the source has shape [2, 4], wanted [1, 4]"},
+       "index_add: the source has shape [2, 4], wanted [1, 4]"},
+      {[&] { masked_fill(x, x, 1); }, "masked_fill: the mask is float32, wanted bool"},
+      {[&] { x.clone().masked_fill_(x, 1); }, "masked_fill_: the mask is float32, wanted bool"},
       {[&] { x.index({3}); }, "index: index 3 is out of range for dimension 0 of size 3"},
       {[&] { x.index({Slice(), tensor({-5})}); },
        "index: index -5 is out of range for dimension 1 of size 4"},
@@ -316,8 +325,10 @@ TEST(Indexing, SaysWhatDoesNotFit) {
       {[&] { x.clone().index({0}) = zeros(3); }, "broadcast"},  // names both shapes
       {[&] { zeros(2).requires_grad_().index({0}) = 1; }, "index_put_: a leaf"},
       {[&] { masked_select(x, tensor({1})); }, "masked_select: the mask is int64, wanted bool"},
-      {[&] { one_hot(tensor({3}), 3); },
-       "one_hot: index 3 is out of range for dimension 1 of size 3"},
+      {[&] { one_hot(tensor({0, 5}), 3); },
+       "one_hot: class 5 is among the classes, wanted 0 to 2, since num_classes is 3"},
+      {[&] { one_hot(tensor({0, -2, 5}), 3); },
+       "one_hot: class -2 is among the classes, wanted 0 to 2, since num_classes is 3"},
       {[&] { split(x, {1, 1}); },
        "split: the sizes [1, 1] are 2 in sum, dimension 0 of [3, 4] has 3"},
       {[&] { chunk(x, 0); }, "chunk: 0 chunks, wanted at least 1"},

@@ -288,6 +288,13 @@ TEST(NormErrors, SayWhatCameAndWhatWasWanted) {
   EXPECT_ERROR(RMSNorm({2, 3})(zeros({3})), kShape,
                "RMSNorm: normalized_shape is [2, 3], but the input has shape [3], whose last "
                "dimensions differ");
+  EXPECT_ERROR(LayerNorm(-1), kInvalidArgument,
+               "LayerNorm: normalized_shape is [-1], wanted at least one dimension and no negative "
+               "size");
+  EXPECT_ERROR(
+      RMSNorm({2, -3}), kInvalidArgument,
+      "RMSNorm: normalized_shape is [2, -3], wanted at least one dimension and no negative "
+      "size");
   EXPECT_ERROR(layer_norm(zeros({2, 3}), {4}), kShape,
                "layer_norm: the input has shape [2, 3], wanted last dimensions [4]");
   EXPECT_ERROR(LayerNorm(4)(zeros({2, 4}, {.dtype = DType::kI64})), kDType,
