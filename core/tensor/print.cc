@@ -246,6 +246,10 @@ std::ostream& operator<<(std::ostream& out, const Dims& dims) {
   return out << dims.str();
 }
 
+std::ostream& operator<<(std::ostream& out, Device device) {
+  return out << device.str();
+}
+
 std::ostream& operator<<(std::ostream& out, DType dtype) {
   return out << name_of(dtype);
 }

@@ -17,9 +17,10 @@ namespace dl {
 std::string to_text(const Tensor& tensor, std::span<const std::string> more = {});
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
-// Print "[2, 3]" and "float32".
+// Print "[2, 3]", "float32" and "cuda:0".
 std::ostream& operator<<(std::ostream& out, const Dims& dims);
 std::ostream& operator<<(std::ostream& out, DType dtype);
+std::ostream& operator<<(std::ostream& out, Device device);
 
 // set_printoptions() leaves an empty option unchanged. Only sci_mode is always set, as in PyTorch.
 struct PrintOptions {

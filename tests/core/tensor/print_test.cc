@@ -242,10 +242,11 @@ TEST(Print, OptionsAreThoseOfPyTorch) {
   EXPECT_EQ(get_printoptions().sci_mode, std::nullopt);
 }
 
-TEST(Print, ShowsShapesAndDtypes) {
+TEST(Print, ShowsShapesDtypesAndDevices) {
   std::ostringstream out;
-  out << zeros(2, 3).sizes() << " " << zeros(2, 3).dtype();
-  EXPECT_EQ(out.str(), "[2, 3] float32");
+  out << zeros(2, 3).sizes() << " " << zeros(2, 3).dtype() << " " << zeros(2, 3).device() << " "
+      << Device{DeviceType::kCUDA, 1};
+  EXPECT_EQ(out.str(), "[2, 3] float32 cpu cuda:1");
 }
 
 TEST(Print, RefusesOptionsThatMakeNoText) {
