@@ -53,8 +53,8 @@ class MultiheadAttention : public Module {
   using Module::forward;
   // The output, of query's shape, and with need_weights the shares [N, L, S] ([N, heads, L, S] if
   // they are not averaged), else an undefined tensor. Without a batch, query is [L, E], key and
-  // value are [S, E], key_padding_mask is [S], and nothing has N. A query that sees no key gives NaN
-  // with need_weights, as in PyTorch, and without it the bias of out_proj.
+  // value are [S, E], key_padding_mask is [S], and nothing has N. A query that sees no key gives
+  // NaN with need_weights, as in PyTorch, and without it the bias of out_proj.
   std::pair<Tensor, Tensor> forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const MultiheadAttentionMasks& masks = {});
   std::pair<Tensor, Tensor> operator()(const Tensor& query, const Tensor& key, const Tensor& value,
