@@ -2,13 +2,19 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
+#include <csignal>
 #include <ctime>
+#include <thread>
 
 #include "core/base/error.h"
 #include "launcher/slurm/ask.h"
 
 namespace dl::launcher {
 namespace {
+
+constexpr int kCancelTurns = 5;
+constexpr std::chrono::seconds kCancelPause{1};
 
 std::string_view first_line(std::string_view text) {
   text = text.substr(0, text.find('\n'));
@@ -38,10 +44,16 @@ std::optional<std::chrono::system_clock::time_point> parse_slurm_time(std::strin
 }
 
 void end_slurm_step(const std::string& step) noexcept {
-  try {
-    ask_program({"scancel", "--signal=TERM", step});
-  } catch (...) {
-    // The other nodes give up at their --join-timeout.
+  // SLURM drops a signal for a task that has not begun on its node: ask again, and ignore the
+  // signal to this task. A task that begins later still gives up at its --join-timeout.
+  ::signal(SIGTERM, SIG_IGN);
+  for (int turn = 0; turn < kCancelTurns; ++turn) {
+    if (turn > 0) std::this_thread::sleep_for(kCancelPause);
+    try {
+      ask_program({"scancel", "--signal=TERM", step});
+    } catch (...) {
+      continue;
+    }
   }
 }
 

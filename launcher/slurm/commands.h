@@ -16,7 +16,8 @@ std::optional<std::chrono::system_clock::time_point> end_of_slurm_job(const std:
 std::optional<std::chrono::system_clock::time_point> parse_slurm_time(std::string_view text);
 
 // Sends SIGTERM to every task of a step, "4711.0": otherwise the other tasks wait for a task that
-// could not take part. Errors are ignored.
+// could not take part. Takes some seconds, as a signal may be lost, and ignores SIGTERM from then
+// on. Errors are ignored.
 void end_slurm_step(const std::string& step) noexcept;
 
 }  // namespace dl::launcher

@@ -145,8 +145,8 @@ class Module {
     module.check_not_moved("a registration in another module");
     const Place place = place_of(path);
     if constexpr (std::is_nothrow_move_constructible_v<M>) {
-      if (typeid(place.module()) == typeid(M)) {
-        M& here = static_cast<M&>(place.module());
+      if (Module& old = place.module(); typeid(old) == typeid(M)) {
+        M& here = static_cast<M&>(old);
         auto before = std::make_unique<M>(std::move(here));
         std::destroy_at(&here);
         std::construct_at(&here, std::move(module));
