@@ -89,14 +89,15 @@ TEST(CenterCrop, AgreesWithTorchvisions) {
   expect_near(CenterCrop({5, 28})(image), "center_crop_5_28", 0);
 }
 
-// A list of one number: the shorter side for Resize, both sides of a crop, all sides of a padding.
+// A list of one number is that number: Resize's shorter side, both sides of a crop, all of a
+// padding.
 TEST(Transforms, TakeNumbersInBracesAsTorchvisionTakesLists) {
   const Tensor image = ones({1, 30, 40});
-  EXPECT_EQ(Resize({15})(image).sizes(), Shape({1, 15, 20}));
-  EXPECT_EQ(CenterCrop({20})(image).sizes(), Shape({1, 20, 20}));
-  EXPECT_EQ(RandomCrop({20})(image).sizes(), Shape({1, 20, 20}));
-  EXPECT_EQ(RandomResizedCrop({20})(image).sizes(), Shape({1, 20, 20}));
-  EXPECT_EQ(Pad({2})(image).sizes(), Shape({1, 34, 44}));
+  EXPECT_EQ(Resize(15)(image).sizes(), Shape({1, 15, 20}));
+  EXPECT_EQ(CenterCrop(20)(image).sizes(), Shape({1, 20, 20}));
+  EXPECT_EQ(RandomCrop(20)(image).sizes(), Shape({1, 20, 20}));
+  EXPECT_EQ(RandomResizedCrop(20)(image).sizes(), Shape({1, 20, 20}));
+  EXPECT_EQ(Pad(2)(image).sizes(), Shape({1, 34, 44}));
   EXPECT_EQ(Pad({2, 3})(image).sizes(), Shape({1, 36, 44}));
   EXPECT_EQ(Pad({1, 2, 3, 5})(image).sizes(), Shape({1, 37, 44}));
   EXPECT_EQ(Pad({1, 2, 3, 5})(image).at<float>({0, 2, 1}), 1);
