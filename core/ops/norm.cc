@@ -137,7 +137,7 @@ RowNormArgs args_of_last_dims(const Tensor& input, const Shape& shape, std::stri
   return {.op = op, .rows = width == 0 ? 0 : input.numel() / width, .channels = width};
 }
 
-// Of the dtype that a norm is computed in.
+// The epsilon of the dtype that a norm is computed in.
 double epsilon_of(const Tensor& input) {
   return stats_dtype(input) == DType::kF64
              ? std::numeric_limits<double>::epsilon()

@@ -49,8 +49,8 @@ class Window {
   std::vector<Element> elements_;
 };
 
-// Of an empty window, or one that a ReLU makes 0; no window has that many elements.
-constexpr std::uint16_t kNobody = 65535;
+// Marks an empty window, or one that a ReLU makes 0; no window has that many elements.
+constexpr std::uint16_t kNoWinner = 65535;
 
 // No input pixel lies in two windows.
 inline bool disjoint(const Pool2dShape& s) {
@@ -139,7 +139,7 @@ void forward_channels(D d, bool relu, std::span<const Window::Element> window, c
   if (relu) {
     const auto off = hn::Le(best, hn::Zero(d));
     best = hn::IfThenZeroElse(off, best);
-    index = hn::IfThenElse(hn::RebindMask(di, off), hn::Set(di, static_cast<TI>(kNobody)), index);
+    index = hn::IfThenElse(hn::RebindMask(di, off), hn::Set(di, static_cast<TI>(kNoWinner)), index);
   }
   hn::StoreU(best, d, y);
   store_winner(d, di, index, winner);
@@ -162,7 +162,7 @@ void forward(const Pool2dShape& s, const T* x, T* y, std::uint16_t* winner) {
         std::uint16_t* to_winner = winner + (row * ow + ox) * s.c;
         if (window.elements().empty()) {
           std::fill_n(to, s.c, -std::numeric_limits<T>::infinity());
-          std::fill_n(to_winner, s.c, kNobody);
+          std::fill_n(to_winner, s.c, kNoWinner);
           continue;
         }
         std::int64_t c = 0;

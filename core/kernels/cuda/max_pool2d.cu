@@ -6,8 +6,8 @@
 namespace dl::kernels::cuda {
 namespace {
 
-// Of an empty window, or one that a ReLU makes 0; no window has that many elements.
-constexpr std::uint16_t kNobody = 65535;
+// Marks an empty window, or one that a ReLU makes 0; no window has that many elements.
+constexpr std::uint16_t kNoWinner = 65535;
 
 // An element's place in [n][rows][columns][c].
 struct Pixel {
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int32_t top = at.row * args.stride_h - args.pad_h;
   const std::int32_t left = at.column * args.stride_w - args.pad_w;
   M best = -std::numeric_limits<M>::infinity();
-  std::uint16_t index = kNobody;
+  std::uint16_t index = kNoWinner;
   for (std::int32_t ky = 0; ky < args.kh; ++ky) {
     const std::int32_t row = top + ky * args.dilation_h;
     if (row < 0 || row >= args.h) continue;
@@ -46,16 +46,16 @@ __global__ void __launch_bounds__(kThreads)
       if (column < 0 || column >= args.w) continue;
       const M value = wide(line[static_cast<std::int64_t>(column) * args.c]);
       // The first of equal ones, and the last NaN.
-      const bool first = index == kNobody;
+      const bool first = index == kNoWinner;
       if (first || value > best || value != value) {
         best = value;
         index = static_cast<std::uint16_t>(ky * args.kw + kx);
       }
     }
   }
-  if (args.relu && index != kNobody && best <= M(0)) {
+  if (args.relu && index != kNoWinner && best <= M(0)) {
     best = M(0);
-    index = kNobody;
+    index = kNoWinner;
   }
   y[element] = narrow<T>(best);
   winner[element] = index;
