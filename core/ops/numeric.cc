@@ -38,7 +38,7 @@ constexpr BinaryRule kPowerRule{BinaryFn::kPower, "PowBackward1",
                                   return where(is_flat, 0.0, mul(g, mul(pow(a, b), log(a))));
                                 }};
 
-// x / (a a + b b), and 0 at the origin, where the angle has no slope: PyTorch's rule.
+// x / (a^2 + b^2). At the origin the angle has no slope; PyTorch's rule gives 0.
 Tensor over_square_of_distance(const Tensor& x, const Tensor& a, const Tensor& b) {
   const Tensor distance = hypot(a, b);
   return where(eq(distance, 0.0), 0.0, div(div(x, distance), distance));

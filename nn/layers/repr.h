@@ -3,16 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <string>
 
+#include "core/base/error.h"
 #include "core/tensor/shape.h"
 
 namespace dl::nn {
 
 // 1.0, not 1.
 inline std::string python_float(double value) {
-  std::string number = fmt::format("{}", std::isnan(value) ? std::abs(value) : value);
+  std::string number = fmt::format("{}", dl::detail::shown(value));
   if (number.find_first_of(".en") == number.npos) number += ".0";
   return number;
 }

@@ -30,7 +30,6 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
   require_finite(kPlateauName, "factor", o.factor);
   require_finite(kPlateauName, "threshold", o.threshold);
   require_finite(kPlateauName, "eps", o.eps);
-  for (const double rate : o.min_lr) require_finite(kPlateauName, "min_lr", rate);
   check_groups();
   const double infinity = std::numeric_limits<double>::infinity();
   best_ = o.mode == "min" ? infinity : -infinity;
