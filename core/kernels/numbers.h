@@ -75,6 +75,16 @@ DL_HOST_DEVICE N select(bool condition, N yes, N no) {
   return condition ? yes : no;
 }
 
+// b if either is NaN, and of two zeros.
+template <typename N>
+DL_HOST_DEVICE N larger_of(N a, N b) {
+  return b < a ? a : b;
+}
+template <typename N>
+DL_HOST_DEVICE N smaller_of(N a, N b) {
+  return a < b ? a : b;
+}
+
 // a b + c; vectors round it once.
 template <std::floating_point N>
 DL_HOST_DEVICE N mul_add(N a, N b, N c) {

@@ -60,7 +60,7 @@ struct KeepLarger {
   }
   template <typename N>
   static DL_INLINE N merge(N a, N b) {
-    return select(b != b, b, select(a < b, b, a));
+    return select(b != b, b, larger_of(b, a));
   }
 };
 struct KeepSmaller {
@@ -70,7 +70,7 @@ struct KeepSmaller {
   }
   template <typename N>
   static DL_INLINE N merge(N a, N b) {
-    return select(b != b, b, select(b < a, b, a));
+    return select(b != b, b, smaller_of(b, a));
   }
 };
 

@@ -28,8 +28,9 @@ def torch_rows(n):
     import torch.nn.functional as F
     v = ((torch.arange(n) * 37 + 11) % 6400).float() / 800 - 3
     m = v.view({1_000: 25, 100_000: 250, 10_000_000: 2_500}[n], -1)
-    narrow, half, leaf = v.view(-1, 10), v.bfloat16(), m.clone().requires_grad_()
+    narrow, half, leaf, other = v.view(-1, 10), v.bfloat16(), m.clone().requires_grad_(), m.clone()
     images = v.view(2, 4, -1).permute(0, 2, 1)
+    mixed = (torch.arange(n) * 2654435761 % 4294967296).float().div(2147483648).sub(1).view_as(m)
 
     def backward(f):
         f(leaf, 1).backward(m)
@@ -42,11 +43,12 @@ def torch_rows(n):
         "argmax(1)": lambda: m.argmax(1), "amax(0)": lambda: m.amax(0), "amax(1)": lambda: m.amax(1), "var(0)": lambda: m.var(0),
         "var(1)": lambda: m.var(1), "std": lambda: v.std(), "norm": lambda: torch.linalg.vector_norm(v),
         "norm(1)": lambda: torch.linalg.vector_norm(m, dim=1), "logsumexp(1)": lambda: m.logsumexp(1), "any(1)": lambda: m.any(1),
-        "cumsum(0)": lambda: m.cumsum(0), "cumsum(1)": lambda: m.cumsum(1), "sort(1)": lambda: m.sort(1), "topk(10)": lambda: m.topk(10, 1),
+        "cumsum(0)": lambda: m.cumsum(0), "cumsum(1)": lambda: m.cumsum(1), "sort(1)": lambda: m.sort(1),
+        "sort(1), mixed": lambda: mixed.sort(1), "topk(10)": lambda: m.topk(10, 1),
         "softmax(0)": lambda: m.softmax(0), "softmax(1)": lambda: m.softmax(1), "softmax(1) of 10": lambda: narrow.softmax(1),
         "log_softmax(0)": lambda: m.log_softmax(0), "log_softmax(1)": lambda: m.log_softmax(1), "softmax, backward": lambda: backward(F.softmax),
         "log_softmax, backward": lambda: backward(F.log_softmax), "transposed copy": lambda: m.t().contiguous(),
-        "channels-last copy": lambda: images.contiguous(), "cat(0)": lambda: torch.cat([m, m], 0), "cat(-1)": lambda: torch.cat([m, m], -1),
+        "channels-last copy": lambda: images.contiguous(), "cat(0)": lambda: torch.cat([m, other], 0), "cat(-1)": lambda: torch.cat([m, other], -1),
         "to(bf16)": lambda: v.to(torch.bfloat16), "to(f32) of bf16": lambda: half.to(torch.float32),
     }
     rows.update(elementwise(m, "") | elementwise(half.view_as(m), " bf16") | normalisations(v, m) | products_and_indices(v, m))

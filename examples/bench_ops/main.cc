@@ -72,6 +72,16 @@ Tensor numbers(std::int64_t elements) {
   return v;
 }
 
+// In no order. numbers() rise for 173 elements at a time, which a sort that merges takes as they are.
+Tensor mixed_numbers(std::int64_t elements) {
+  Tensor v = dl::empty({elements});
+  for (std::int64_t i = 0; i < elements; ++i) {
+    v.data<float>()[i] =
+        static_cast<float>(i * 2'654'435'761 % 4'294'967'296) / 2'147'483'648.0F - 1.0F;
+  }
+  return v;
+}
+
 // Ten times as wide as high, or so.
 Tensor as_matrix(const Tensor& v) {
   return v.view({v.numel() == 1'000 ? 25 : v.numel() == 100'000 ? 250 : 2'500, -1});
@@ -80,6 +90,8 @@ Tensor as_matrix(const Tensor& v) {
 std::vector<Row> reductions_and_copies(std::int64_t elements) {
   const Tensor v = numbers(elements);
   const Tensor m = as_matrix(v);
+  const Tensor other = m.clone();
+  const Tensor mixed = as_matrix(mixed_numbers(elements));
   const Tensor narrow = v.view({-1, 10});
   const Tensor half = v.to(DType::kBF16);
   const Tensor leaf = m.clone().requires_grad_();
@@ -111,6 +123,7 @@ std::vector<Row> reductions_and_copies(std::int64_t elements) {
       {"cumsum(0)", [=] { m.cumsum(0); }},
       {"cumsum(1)", [=] { m.cumsum(1); }},
       {"sort(1)", [=] { m.sort(1); }},
+      {"sort(1), mixed", [=] { mixed.sort(1); }},
       {"topk(10)", [=] { m.topk(10, 1); }},
       {"softmax(0)", [=] { softmax(m, 0); }},
       {"softmax(1)", [=] { softmax(m, 1); }},
@@ -129,8 +142,8 @@ std::vector<Row> reductions_and_copies(std::int64_t elements) {
        }},
       {"transposed copy", [=] { m.t().contiguous(); }},
       {"channels-last copy", [=] { images.contiguous(); }},
-      {"cat(0)", [=] { dl::cat({m, m}, 0); }},
-      {"cat(-1)", [=] { dl::cat({m, m}, -1); }},
+      {"cat(0)", [=] { dl::cat({m, other}, 0); }},
+      {"cat(-1)", [=] { dl::cat({m, other}, -1); }},
       {"to(bf16)", [=] { v.to(DType::kBF16); }},
       {"to(f32) of bf16", [=] { half.to(DType::kF32); }},
   };

@@ -248,24 +248,29 @@ void sort_records(std::vector<R>& records, std::vector<R>& spare) {
     std::sort(records.begin(), records.end());
     return;
   }
-  std::array<std::array<std::uint32_t, 256>, kKeyBytes<R>> counts{};
-  std::array<std::array<std::uint32_t, 256>, kKeyBytes<R>>
-      others{};  // so that equal bytes wait less
+  constexpr std::size_t kBytes = kKeyBytes<R>;
+  std::array<std::array<std::uint32_t, 256>, kBytes> counts{};
+  std::array<std::array<std::uint32_t, 256>, kBytes> others{};  // so that equal bytes wait less
   for (std::size_t k = 0; k < records.size(); ++k) {
     auto& into = k % 2 == 0 ? counts : others;
-    for (std::size_t i = 0; i < kKeyBytes<R>; ++i) ++into[i][records[k].byte(i)];
+    for (std::size_t i = 0; i < kBytes; ++i) ++into[i][records[k].byte(i)];
+  }
+  std::array<bool, kBytes> shared;
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    const std::size_t first = records[0].byte(i);
+    shared[i] = counts[i][first] + others[i][first] == records.size();
+  }
+  // All bytes' running sums at once: none waits for another.
+  std::array<std::uint32_t, kBytes> before{};
+  for (std::size_t value = 0; value < 256; ++value) {
+    for (std::size_t i = 0; i < kBytes; ++i) {
+      before[i] += std::exchange(counts[i][value], before[i]) + others[i][value];
+    }
   }
   spare.resize(records.size());
-  for (std::size_t i = 0; i < kKeyBytes<R>; ++i) {
-    std::array<std::uint32_t, 256>& count = counts[i];
-    const std::array<std::uint32_t, 256>& other = others[i];
-    const std::size_t first = records[0].byte(i);
-    if (count[first] + other[first] == records.size()) continue;
-    std::uint32_t before = 0;
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      before += std::exchange(count[byte], before) + other[byte];
-    }
-    for (const R& record : records) spare[count[record.byte(i)]++] = record;
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    if (shared[i]) continue;
+    for (const R& record : records) spare[counts[i][record.byte(i)]++] = record;
     records.swap(spare);
   }
 }

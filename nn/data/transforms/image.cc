@@ -50,7 +50,9 @@ void mirror_rows(const Tensor& image, T* out) {
     }
     const T* const row = image.data<T>() + offset;
     if (step == 1) {
-      std::reverse_copy(row, row + width, out);
+      // Memory is read forwards: backwards it took more than twice as long.
+      std::copy_n(row, width, out);
+      std::reverse(out, out + width);
     } else {
       for (std::int64_t x = 0; x < width; ++x) out[x] = row[(width - 1 - x) * step];
     }

@@ -83,6 +83,22 @@ HWY_INLINE Lanes trunc_of(Lanes x) {
   return keep_nan(x, Lanes(hn::Trunc(x.v)));
 }
 
+// x86's instructions give their second operand if one is NaN, or if both are zeros.
+HWY_INLINE Lanes larger_of(Lanes a, Lanes b) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  return Lanes(hn::Max(a.v, b.v));
+#else
+  return select(b < a, a, b);
+#endif
+}
+HWY_INLINE Lanes smaller_of(Lanes a, Lanes b) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  return Lanes(hn::Min(a.v, b.v));
+#else
+  return select(a < b, a, b);
+#endif
+}
+
 HWY_INLINE Lanes pow_of(Lanes x, Lanes exponent) {
   return lane_by_lane([](float a, float b) { return std::pow(a, b); }, x, exponent);
 }
