@@ -44,7 +44,7 @@ void stay_if_exiting() noexcept {
   if (process_exit.has_begun() && !at_exit_process->is_in_child()) process_exit.stay();
 }
 
-void AtExit::keep(Ref<RefCounted> object) noexcept {
+void AtExit::keep(Ref<RefCounted> object) {
   // Reachable until the end, so that no leak is reported.
   static std::vector<Ref<RefCounted>>* kept = nullptr;
   static std::mutex mutex;

@@ -61,7 +61,7 @@ class AtExit {
   // True once exit() has called the function: the process ends with this object.
   bool has_left() const noexcept { return has_left_.load(); }
   // Keeps an object that threads of the ending process may still use.
-  static void keep(Ref<RefCounted> object) noexcept;
+  static void keep(Ref<RefCounted> object);
 
  private:
   friend void leave_all() noexcept;

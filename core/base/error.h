@@ -58,7 +58,7 @@ decltype(auto) shown(const T& value) {
   if constexpr (std::floating_point<T>) {
     return value == value ? value : std::numeric_limits<T>::quiet_NaN();
   } else {
-    return static_cast<const T&>(value);
+    return (value);  // a reference
   }
 }
 }  // namespace detail

@@ -42,9 +42,11 @@ void check_transposed(const Tensor& input, const Tensor& weight, const Tensor& b
   check_same_device(input, weight, kOp);
   check_floating(input, kOp);
   DL_CHECK(
-      input.dim() == 4 && weight.dim() == 4 && weight.numel() > 0, kShape,
-      "{}: the input has shape {}, wanted [N, C, H, W] or [C, H, W], and the weight {}, wanted "
-      "[C, O / groups, kh, kw]",
+      input.dim() == 4 && weight.dim() == 4 && input.size(2) > 0 && input.size(3) > 0 &&
+          weight.numel() > 0,
+      kShape,
+      "{}: the input has shape {}, wanted [N, C, H, W] or [C, H, W] with at least 1 pixel, and the "
+      "weight {}, wanted [C, O / groups, kh, kw]",
       kOp, input.sizes().str(), weight.sizes().str());
   DL_CHECK(weight.dtype() == input.dtype(), kDType, "{}: the input is {}, but the weight is {}",
            kOp, name_of(input.dtype()), name_of(weight.dtype()));

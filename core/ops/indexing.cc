@@ -302,6 +302,13 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
   return input;
 }
 
+void IndexedTensor::put(const Tensor& value) {
+  check_defined(value, "index_put_", "the value");
+  Tensor source = value;
+  while (source.dim() > dim() && source.size(0) == 1) source = source.squeeze(0);
+  dl::index_put_(from_, indices_, source);
+}
+
 void IndexedTensor::put(Scalar value) {
   dl::index_put_(from_, indices_, scalar_tensor(value, dtype(), "index_put_", device()));
 }

@@ -87,7 +87,8 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
                    IndexPutOptions options = {});
 
 // What x.index({...}) gives: the elements, and where they are from. Assigning to it, as long as it
-// is not given a name, writes into that tensor; so do += and the like.
+// is not given a name, writes into that tensor; so do += and the like. A value may have sizes of 1
+// before the elements' dimensions, as in PyTorch, which refuses them in index_put_().
 class IndexedTensor : public Tensor {
  public:
   IndexedTensor(const Tensor& elements, const Tensor& from, std::vector<TensorIndex> indices)
@@ -114,7 +115,7 @@ class IndexedTensor : public Tensor {
 #undef DL_ASSIGNMENT
 
  private:
-  void put(const Tensor& value) { dl::index_put_(from_, indices_, value); }
+  void put(const Tensor& value);
   void put(Scalar value);
 
   Tensor from_;

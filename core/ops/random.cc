@@ -1,9 +1,13 @@
 #include "core/ops/random.h"
 
+#include <cstdint>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "core/device/cuda/graph.h"
 #include "core/ops/common.h"
+#include "core/random/distributions.h"
 #include "core/random/tensor_random.h"
 
 namespace dl {
@@ -50,7 +54,108 @@ struct PhiloxDropoutBackward final : Node {
   random::PhiloxSeed seed;
 };
 
+// fill(memory): draws into a tensor that lies as PyTorch draws, on the tensor's device.
+template <typename Fill>
+Tensor& fill_with_draws(Tensor& self, std::string_view op, const Fill& fill) {
+  check_defined(self, op, "the tensor");
+  check_draws(self.device());
+  const bool recorded = is_recorded(self);
+  check_in_place(self, recorded, op);
+  check_not_expanded(self, op);
+  const Tensor target = self.detach();
+  const Tensor memory = detail::draw_memory(recorded ? empty_like(target) : target);
+  fill(memory);
+  if (!memory.is_same(target)) return self.copy_(memory);
+  self.bump_version();
+  return self;
+}
+
+template <typename T>
+std::span<T> elements(const Tensor& memory) {
+  return {memory.data<T>(), static_cast<std::size_t>(memory.numel())};
+}
+
+bool is_on_cpu(const Tensor& tensor) {
+  return tensor.device().type == DeviceType::kCPU;
+}
+
+// Flags of probability p, as PyTorch draws them into memory of any dtype.
+void fill_flags(const Tensor& memory, double p, Generator& generator) {
+  switch (memory.dtype()) {
+    case DType::kF32:
+      return random::fill_bernoulli(elements<float>(memory), p, generator);
+    case DType::kF64:
+      return random::fill_bernoulli(elements<double>(memory), p, generator);
+    case DType::kI64:
+      return random::fill_bernoulli(elements<std::int64_t>(memory), p, generator);
+    case DType::kU8:
+      return random::fill_bernoulli(elements<std::uint8_t>(memory), p, generator);
+    case DType::kBool:
+      return random::fill_bernoulli(elements<bool>(memory), p, generator);
+    default: {
+      const Tensor flags = as_strided(empty(memory.sizes(), {.dtype = DType::kBool}),
+                                      memory.sizes(), memory.strides(), 0);
+      fill_flags(flags, p, generator);
+      Tensor(memory).copy_(flags);
+    }
+  }
+}
+
 }  // namespace
+
+Tensor& Tensor::uniform_(double low, double high, Generator& generator) {
+  return fill_with_draws(*this, "uniform_", [&](const Tensor& memory) {
+    visit_floating(memory.dtype(), "uniform_", [&]<typename T>() {
+      const bool here = is_on_cpu(memory);
+      // Of no elements where the device draws: checks only.
+      random::fill_uniform(here ? elements<T>(memory) : std::span<T>(), low, high, generator);
+      if (here) return;
+      call<Op::kPhiloxUniform>(memory.device(), memory, low, high,
+                               generator.philox(words_of(memory.numel(), memory.dtype())));
+    });
+  });
+}
+
+Tensor& Tensor::normal_(double mean, double std, Generator& generator) {
+  const bool blocks = defined() && detail::draws_blocks(*this);
+  return fill_with_draws(*this, "normal_", [&](const Tensor& memory) {
+    visit_floating(memory.dtype(), "normal_", [&]<typename T>() {
+      const bool here = is_on_cpu(memory);
+      const auto out = here ? elements<T>(memory) : std::span<T>();
+      if (blocks) {
+        random::fill_normal(out, mean, std, generator);
+      } else {
+        random::fill_normal_pairs(out, mean, std, generator);
+      }
+      if (here) return;
+      call<Op::kPhiloxNormal>(memory.device(), memory, mean, std,
+                              generator.philox(words_of(memory.numel(), memory.dtype())));
+    });
+  });
+}
+
+Tensor& Tensor::bernoulli_(double p, Generator& generator) {
+  return fill_with_draws(*this, "bernoulli_", [&](const Tensor& memory) {
+    if (is_on_cpu(memory)) return fill_flags(memory, p, generator);
+    random::fill_bernoulli(std::span<bool>(), p, generator);
+    const Tensor all = full(memory.sizes(), p, {.device = memory.device()});
+    Tensor(memory).copy_(detail::philox_bernoulli(all, generator));
+  });
+}
+
+Tensor& Tensor::exponential_(double lambda, Generator& generator) {
+  return fill_with_draws(*this, "exponential_", [&](const Tensor& memory) {
+    visit_floating(memory.dtype(), "exponential_", [&]<typename T>() {
+      const bool here = is_on_cpu(memory);
+      random::fill_exponential(here ? elements<T>(memory) : std::span<T>(), lambda, generator);
+      if (here) return;
+      const DType wide = memory.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+      const Tensor u = detail::philox_rand(memory.sizes(),
+                                           {.dtype = wide, .device = memory.device()}, generator);
+      Tensor(memory).copy_(u.neg().log1p().div(-lambda));
+    });
+  });
+}
 
 namespace detail {
 

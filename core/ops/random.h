@@ -1,7 +1,6 @@
-// Random tensors and dropout from a generator's Philox stream: on every device the same numbers.
-//
-// rand() and randn() of core/random/tensor_random.h use this on CUDA devices; on the CPU those draw
-// PyTorch's numbers instead.
+// Dropout from a generator's Philox stream: on every device the same numbers. rand() and its kin
+// (core/random/tensor_random.h), and Tensor::normal_() and its kin, use the stream on CUDA devices;
+// on the CPU those draw PyTorch's numbers instead.
 #pragma once
 
 #include "core/random/generator.h"

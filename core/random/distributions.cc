@@ -193,6 +193,26 @@ template void fill_bernoulli(std::span<float>, std::span<const float>, Generator
 template void fill_bernoulli(std::span<double>, std::span<const double>, Generator&);
 
 template <typename T>
+void fill_exponential(std::span<T> out, double lambda, Generator& generator) {
+  DL_CHECK(lambda > 0 && std::isfinite(lambda), kInvalidArgument,
+           "exponential: got lambda = {}, wanted a finite number above 0", lambda);
+  Generator::Locked stream(generator);
+  for (T& value : out) {
+    const double time = -1 / lambda * std::log1p(-unit<double>(stream));
+    if constexpr (std::is_floating_point_v<T>) {
+      value = static_cast<T>(time);
+    } else {
+      value = T(static_cast<float>(time));
+    }
+  }
+}
+
+template void fill_exponential(std::span<float>, double, Generator&);
+template void fill_exponential(std::span<double>, double, Generator&);
+template void fill_exponential(std::span<Half>, double, Generator&);
+template void fill_exponential(std::span<BFloat16>, double, Generator&);
+
+template <typename T>
 void fill_randint(std::span<T> out, std::int64_t low, std::int64_t high, Generator& generator) {
   DL_CHECK(low < high, kInvalidArgument, "randint: got the range [{}, {}), wanted low < high", low,
            high);

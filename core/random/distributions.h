@@ -51,6 +51,12 @@ void fill_bernoulli(std::span<T> out, double p, Generator& generator);
 template <typename T>
 void fill_bernoulli(std::span<T> out, std::span<const T> p, Generator& generator);
 
+// Waiting times at a rate of `lambda`: Tensor.exponential_(lambda), as PyTorch's own kernel draws
+// them. Its wheels use MKL's in its place. T: float, double, Half, BFloat16. Throws
+// kInvalidArgument unless lambda is finite and above 0.
+template <typename T>
+void fill_exponential(std::span<T> out, double lambda, Generator& generator);
+
 // Integers of [low, high): torch.randint, Tensor.random_(low, high). T: int64_t, int32_t, uint8_t,
 // float, double. Throws kInvalidArgument unless low < high and T holds both ends.
 template <typename T>

@@ -14,13 +14,11 @@ namespace {
 template <typename T>
 void draw_by_exponentials(std::span<std::int64_t> out, std::span<const T> weights,
                           Generator& generator) {
-  std::vector<double> draws(weights.size());
-  fill_uniform(std::span(draws), 0, 1, generator);
   std::vector<T> keys(weights.size());
+  fill_exponential(std::span(keys), 1, generator);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     // An exponential of 0 would give a weight of 0 the key NaN.
-    keys[i] = weights[i] /
-              std::max(static_cast<T>(-std::log1p(-draws[i])), std::numeric_limits<T>::min());
+    keys[i] = weights[i] / std::max(keys[i], std::numeric_limits<T>::min());
   }
   std::vector<std::int64_t> order(weights.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});

@@ -36,6 +36,8 @@ class HookHandle;  // core/base/hook_handle.h
 class Tensor;
 class TensorIndex;
 class IndexedTensor;
+class Generator;  // core/random/generator.h
+Generator& default_generator() noexcept;
 
 // "dim: the tensor is undefined ..."
 [[noreturn]] void refuse_undefined(std::string_view op);
@@ -196,6 +198,14 @@ class Tensor {
   Tensor& mul_(Scalar other);
   Tensor& div_(const Tensor& other);
   Tensor& div_(Scalar other);
+
+  // core/ops/random.cc: random numbers in place of the tensor's own, PyTorch's on the CPU
+  // (core/random/distributions.h names the exceptions); where gradients are recorded, that of what
+  // was there is 0. Floating dtypes; any dtype for bernoulli_().
+  Tensor& uniform_(double low = 0, double high = 1, Generator& generator = default_generator());
+  Tensor& normal_(double mean = 0, double std = 1, Generator& generator = default_generator());
+  Tensor& bernoulli_(double p = 0.5, Generator& generator = default_generator());
+  Tensor& exponential_(double lambda = 1, Generator& generator = default_generator());
 
   // core/ops: x.relu() and x.relu_() for every row of DL_UNARY in core/elementwise/list.def.
 #define DL_UNARY(enumerator, name, ...) \

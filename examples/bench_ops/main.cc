@@ -72,7 +72,8 @@ Tensor numbers(std::int64_t elements) {
   return v;
 }
 
-// In no order. numbers() rise for 173 elements at a time, which a sort that merges takes as they are.
+// In no order. numbers() rise for 173 elements at a time, which a sort that merges takes as they
+// are.
 Tensor mixed_numbers(std::int64_t elements) {
   Tensor v = dl::empty({elements});
   for (std::int64_t i = 0; i < elements; ++i) {

@@ -156,15 +156,15 @@ Fans fans_of(const Tensor& weight) {
 }
 
 Tensor& uniform_(Tensor& tensor, double low, double high, Generator& generator) {
-  return fill_random(tensor, "uniform_",
-                     [&](auto out) { random::fill_uniform(out, low, high, generator); });
+  check_filled(tensor, "uniform_");
+  const NoGradGuard no_grad;
+  return tensor.uniform_(low, high, generator);
 }
 
 Tensor& normal_(Tensor& tensor, double mean, double std, Generator& generator) {
   check_filled(tensor, "normal_");
-  const bool blocks = dl::detail::draws_blocks(tensor);
-  return fill_random(tensor, "normal_",
-                     [&](auto out) { draw_normal(out, mean, std, blocks, generator); });
+  const NoGradGuard no_grad;
+  return tensor.normal_(mean, std, generator);
 }
 
 Tensor& constant_(Tensor& tensor, double value) {

@@ -228,6 +228,11 @@ TEST(Indexing, WritesThroughEveryKindOfIndex) {
   chosen = zeros(1);
   chosen += 1;
   EXPECT_EQ(x[0][0].item<float>(), 1.F);
+  Tensor rows = zeros(2, 2);
+  rows.index({tensor({1, 0})}) = arange(4).view({1, 1, 2, 2});
+  EXPECT_EQ(values<double>(rows), (Numbers{2, 3, 0, 1}));
+  EXPECT_ERROR(rows.index_put_({tensor({1, 0})}, zeros({1, 1, 2, 2})), kShape,
+               "index_put_: a value of shape [1, 1, 2, 2] does not fit into [2, 2]");
   const TensorIndex places[] = {tensor({1, 1, 1})};
   Tensor sums = zeros({2}, {.dtype = DType::kI32});
   index_put_(sums, places, tensor({1, 2, 3}), {.accumulate = true});

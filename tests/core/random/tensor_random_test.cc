@@ -97,6 +97,85 @@ TEST(RandomTensors, BernoulliReadsAViewElementByElement) {
   EXPECT_EQ(got.at<float>({1, 2}), 1.0F);
 }
 
+// Of the same seed as the numbers of the functions.
+TEST(RandomTensors, InPlaceAreThoseOfTheFunctions) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    manual_seed(5);
+    const Tensor uniform = rand({33}, {.dtype = dtype});
+    const Tensor normal = randn({33}, {.dtype = dtype});
+    manual_seed(5);
+    expect_same(zeros({33}, {.dtype = dtype}).uniform_(), uniform);
+    expect_same(zeros({33}, {.dtype = dtype}).normal_(), normal);
+  }
+}
+
+// torch.manual_seed(7); torch.empty(2, 3).t().uniform_(-1, 1), .normal_(2, 0.5), and
+// torch.zeros(7).bernoulli_(0.3) but for Intel's CPUs: drawn in the order of memory.
+TEST(RandomTensors, InPlaceAreThoseOfTorch) {
+  manual_seed(7);
+  Tensor turned = zeros(2, 3).t();
+  expect_same(turned.uniform_(-1, 1).reshape({-1}),
+              tensor({{0.06984508037567139F, 0.3137805461883545F},
+                      {-0.602393627166748F, -0.5344768762588501F},
+                      {0.31842339038848877F, -0.14987719058990479F}})
+                  .reshape({-1}));
+  expect_same(turned.normal_(2, 0.5).reshape({-1}),
+              tensor({{1.3742998838424683F, 1.6465837955474854F},
+                      {1.0579662322998047F, 1.2125160694122314F},
+                      {2.2228713035583496F, 1.6840754747390747F}})
+                  .reshape({-1}));
+  const Tensor flags = tensor({1, 1, 0, 0, 0, 0, 1});
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kI64, DType::kI32,
+                            DType::kU8, DType::kBool}) {
+    manual_seed(7);
+    expect_same(zeros({7}, {.dtype = dtype}).bernoulli_(0.3), flags.to(dtype));
+  }
+}
+
+// The distribution, and PyTorch's own kernel: -log1p(-u) / lambda of the stream's doubles.
+TEST(RandomTensors, ExponentialWaits) {
+  manual_seed(5);
+  const Tensor u = rand({20000}, {.dtype = DType::kF64});
+  manual_seed(5);
+  Tensor x = zeros({20000}, {.dtype = DType::kF64}).exponential_(2);
+  EXPECT_TRUE(allclose(x, u.neg().log1p().div(-2), 1e-14, 0));
+  EXPECT_NEAR(x.mean().item<double>(), 0.5, 0.015);
+  EXPECT_NEAR(x.std().item<double>(), 0.5, 0.02);
+  const Tensor sorted = x.sort(0).first;
+  const Tensor share = arange(20000).to(DType::kF64).add(1).div(20000);
+  const Tensor expected = sorted.mul(-2).exp().neg().add(1);
+  EXPECT_LT(share.sub(expected).abs().max().item<double>(), 1.63 / std::sqrt(20000.0));  // at 1 %
+  manual_seed(5);
+  expect_same(zeros({20000}, {.dtype = DType::kF16}).exponential_(2),
+              x.to(DType::kF32).to(DType::kF16));
+}
+
+TEST(RandomTensors, InPlaceCutTheGradientOfWhatWasThere) {
+  const Tensor leaf = ones(3).requires_grad_();
+  Tensor x = leaf * 2;
+  x.normal_();
+  (x * 3).sum().backward();
+  expect_same(leaf.grad(), zeros(3));
+  Tensor again = ones(3).requires_grad_();
+  EXPECT_THAT([&] { again.uniform_(); },
+              testing::ThrowsMessage<Error>(testing::StartsWith("uniform_: a leaf")));
+}
+
+TEST(RandomTensors, InPlaceRefuse) {
+  Tensor whole = zeros({3}, {.dtype = DType::kI64});
+  EXPECT_THAT(
+      [&] { whole.uniform_(); },
+      testing::ThrowsMessage<Error>("uniform_: int64 is not supported; wanted a floating dtype"));
+  Tensor x = zeros(3);
+  EXPECT_THAT(
+      [&] { x.bernoulli_(1.5); },
+      testing::ThrowsMessage<Error>("bernoulli: got p = 1.5, wanted a probability of [0, 1]"));
+  EXPECT_THAT(
+      [&] { x.exponential_(0); },
+      testing::ThrowsMessage<Error>("exponential: got lambda = 0, wanted a finite number above 0"));
+  EXPECT_THAT([&] { zeros({1}).expand({3}).normal_(); }, testing::Throws<Error>());
+}
+
 TEST(RandomTensors, RefuseDTypesWithoutSuchNumbers) {
   EXPECT_THAT(
       [] { rand({3}, {.dtype = DType::kI64}); },
