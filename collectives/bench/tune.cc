@@ -9,10 +9,12 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <span>
 
 #include "collectives/algorithms/reduce.h"
 #include "collectives/bench/measure.h"
 #include "collectives/bench/planner.h"
+#include "core/base/atomic_file.h"
 #include "core/base/error.h"
 #include "core/base/unique_fd.h"
 
@@ -111,22 +113,15 @@ class Tuner {
   std::uint64_t in_[1 + kMessages] = {};
 };
 
-// Writes a temporary file and renames it, so that another run never reads a partial plan.
 void write_plan(const Plan& plan, const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (!parent.empty()) std::filesystem::create_directories(parent, error);
   if (error) throw_errno(error.value(), fmt::format("create {}", parent.string()));
-  const std::string aside = fmt::format("{}.{}", path, ::getpid());
-  std::FILE* const file = std::fopen(aside.c_str(), "we");
-  if (file == nullptr) throw_errno(errno, fmt::format("create {}", aside));
   const std::string text = plan.text();
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written || std::rename(aside.c_str(), path.c_str()) != 0) {
-    const int code = errno;
-    ::unlink(aside.c_str());
-    throw_errno(code, fmt::format("write {}", path));
-  }
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
 }
 
 std::string steps_text(const Choices& choices, OpKind op, SumClass sums) {

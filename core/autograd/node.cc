@@ -162,6 +162,8 @@ void Node::run_hooks(std::span<Tensor> gradients) {
     for (std::uint64_t id = 0; gradient.defined();) {
       const auto next = std::ranges::lower_bound(hooks->calls, id, {}, &NumberedHook::id);
       if (next == hooks->calls.end() || next->id >= end) break;
+      // A copy, as a hook may remove itself.
+      // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
       const NumberedHook hook = *next;
       id = hook.id + 1;
       Tensor replaced = hook.call(gradient);

@@ -27,7 +27,8 @@ std::vector<int> parse_cpu_list(std::string_view text) {
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
     at = read.ptr;
     if (at == end) break;
-    if (*at != ',' || ++at == end) return {};
+    if (*at != ',') return {};
+    if (++at == end) return {};
   }
   return cpus;
 }

@@ -37,7 +37,7 @@ DL_INLINE N softplus_of_negative(N x) {
 
 // A loss of the difference has opposite slopes.
 template <typename F>
-struct OfDifference {
+struct OfDifference {  // NOLINT(bugprone-crtp-constructor-accessibility): of static functions
   template <typename N>
   static DL_INLINE N target_slope(const LossElement<N>& e) {
     return -F::slope(e);

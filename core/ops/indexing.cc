@@ -304,12 +304,17 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
 
 void IndexedTensor::put(const Tensor& value) {
   check_defined(value, "index_put_", "the value");
-  Tensor source = value;
-  while (source.dim() > dim() && source.size(0) == 1) source = source.squeeze(0);
-  dl::index_put_(from_, indices_, source);
+  // The elements themselves, changed in place, are where they belong if they are a view.
+  if (value.is_same(*this) && is_view()) return;
+  dl::index_put_(from_, indices_, detail::without_leading_ones(value, dim()));
+}
+
+bool IndexedTensor::is_view() const noexcept {
+  return impl()->storage == from_.impl()->storage;
 }
 
 void IndexedTensor::put(Scalar value) {
+  check_storable(value, dtype(), "index_put_");
   dl::index_put_(from_, indices_, scalar_tensor(value, dtype(), "index_put_", device()));
 }
 
@@ -325,6 +330,7 @@ Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, const Ten
 
 Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> indices, Scalar value) {
   get("index_put_");
+  check_storable(value, dtype(), "index_put_");
   return dl::index_put_(*this, indices, scalar_tensor(value, dtype(), "index_put_", device()));
 }
 

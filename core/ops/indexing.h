@@ -87,8 +87,9 @@ Tensor& index_put_(Tensor& input, std::span<const TensorIndex> indices, const Te
                    IndexPutOptions options = {});
 
 // What x.index({...}) gives: the elements, and where they are from. Assigning to it, as long as it
-// is not given a name, writes into that tensor; so do += and the like. A value may have sizes of 1
-// before the elements' dimensions, as in PyTorch, which refuses them in index_put_().
+// is not given a name, writes into that tensor; so do += and the like, with the checks of add_()
+// and its kin. A value may have sizes of 1 before the elements' dimensions, as in PyTorch, which
+// refuses them in index_put_().
 class IndexedTensor : public Tensor {
  public:
   IndexedTensor(const Tensor& elements, const Tensor& from, std::vector<TensorIndex> indices)
@@ -104,8 +105,8 @@ class IndexedTensor : public Tensor {
   void operator=(const Tensor& value) && { put(value); }
   void operator=(Scalar value) && { put(value); }
 #define DL_ASSIGNMENT(sign, name)                                         \
-  void operator sign(const Tensor& other)&& { put(Tensor::name(other)); } \
-  void operator sign(Scalar other)&& { put(Tensor::name(other)); }        \
+  void operator sign(const Tensor& other)&& { put(name##_(other)); }      \
+  void operator sign(Scalar other)&& { put(name##_(other)); }             \
   Tensor& operator sign(const Tensor & other)& { return name##_(other); } \
   Tensor& operator sign(Scalar other)& { return name##_(other); }
   DL_ASSIGNMENT(+=, add)
@@ -117,6 +118,8 @@ class IndexedTensor : public Tensor {
  private:
   void put(const Tensor& value);
   void put(Scalar value);
+  // Whether the elements are a view of the tensor that they are from.
+  bool is_view() const noexcept;
 
   Tensor from_;
   std::vector<TensorIndex> indices_;

@@ -15,6 +15,7 @@
 
 namespace dl {
 
+// NOLINTBEGIN(bugprone-macro-parentheses): parts of declarations
 #define DL_BEHIND(...) __VA_OPT__(, ) __VA_ARGS__
 #define DL_DEFAULT(value)
 #define DL_METHOD(Result, name, parameters, arguments) \
@@ -34,6 +35,7 @@ namespace dl {
     return write_result(*this, #name "_", is_recorded(*this DL_BEHIND tensors), result);  \
   }
 #include "core/tensor/methods.def"
+// NOLINTEND(bugprone-macro-parentheses)
 #undef DL_BEHIND
 #undef DL_DEFAULT
 

@@ -50,6 +50,14 @@ Indexed along(const Tensor& input, std::size_t dim, std::string_view op) {
 void write_along(const Tensor& target, std::size_t dim, const Tensor& index, const Tensor& source,
                  PlaceWrite how, std::string_view op) {
   if (index.numel() == 0) return;
+  const bool accumulates = how == PlaceWrite::kAdd || how == PlaceWrite::kMultiply;
+  if (accumulates && (target.dtype() == DType::kF16 || target.dtype() == DType::kBF16)) {
+    // Rounded once, as in PyTorch, and not after each element.
+    const Tensor wide = target.detach().to(DType::kF32);
+    write_along(wide, dim, index, source.detach().to(DType::kF32), how, op);
+    Tensor(target).copy_(wide);
+    return;
+  }
   const Tensor part = as_strided(source, index.sizes(), source.strides(), source.storage_offset());
   call<Op::kWritePlaces>(target.device(), along(target, dim, op), first_along(target, dim, index),
                          index, part, how, longest_outside(index.sizes(), dim, dim + 1));

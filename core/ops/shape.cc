@@ -187,7 +187,7 @@ std::vector<Tensor> chunk(const Tensor& input, std::int64_t chunks, std::int64_t
   DL_CHECK(chunks > 0, kInvalidArgument, "chunk: {} chunks, wanted at least 1", chunks);
   const std::int64_t size = input.size(dim);
   if (size == 0) return split(input, Dims(static_cast<std::size_t>(chunks), 0), dim);
-  return split(input, (size + chunks - 1) / chunks, dim);
+  return split(input, (size - 1) / chunks + 1, dim);
 }
 
 std::vector<Tensor> unbind(const Tensor& input, std::int64_t dim) {

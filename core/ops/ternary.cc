@@ -272,7 +272,10 @@ Tensor& fill_where(Tensor& input, const Tensor& mask, const Tensor& value, std::
 
 Tensor filled_where(const Tensor& input, const Tensor& mask, const Tensor& value) {
   check_defined(input, "masked_fill", "the input");
-  Tensor result = input.clone(MemoryFormat::kContiguous);
+  check_defined(mask, "masked_fill", "the mask");
+  const Shape shape = broadcast_shapes(input.sizes(), mask.sizes(), "masked_fill");
+  Tensor result =
+      (shape == input.sizes() ? input : input.expand(shape)).clone(MemoryFormat::kContiguous);
   return fill_where(result, mask, value, "masked_fill");
 }
 

@@ -63,7 +63,7 @@ struct AsStridedBackward final : Node {
         repeated.push_back(static_cast<std::int64_t>(d));
       }
     }
-    if (repeated.size() > 0) grad = sum(grad, repeated, {.keepdim = true});
+    if (!repeated.empty()) grad = sum(grad, repeated, {.keepdim = true});
     const Tensor memory = zeros({strided_extent(base_shape, base_strides, name())},
                                 {.dtype = grad.dtype(), .device = grad.device()});
     call<Op::kCopy>(grad.device(), grad,
@@ -411,14 +411,23 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t end,
   return part_of(*this, d, first, last == first ? 0 : (last - first - 1) / step + 1, step, false);
 }
 
+Tensor detail::without_leading_ones(const Tensor& value, std::int64_t dims) {
+  Tensor result = value;
+  while (result.defined() && result.dim() > dims && result.size(0) == 1) {
+    result = result.squeeze(0);
+  }
+  return result;
+}
+
 Tensor Tensor::narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const {
   get("narrow");
   DL_CHECK(rank() > 0, kShape, "narrow: a tensor without dimensions cannot be narrowed");
   const std::size_t d = wrap_dim(dim, rank(), "narrow");
-  DL_CHECK(start >= 0 && length >= 0 && length <= sizes()[d] && start <= sizes()[d] - length,
+  const std::int64_t first = start < 0 ? start + sizes()[d] : start;
+  DL_CHECK(first >= 0 && length >= 0 && length <= sizes()[d] && first <= sizes()[d] - length,
            kIndex, "narrow: {} elements from {} on are out of range for dimension {} of {}", length,
            start, d, sizes().str());
-  return slice(dim, start, start + length);
+  return slice(dim, first, first + length);
 }
 
 Tensor diagonal(const Tensor& input, std::int64_t offset, std::int64_t dim1, std::int64_t dim2) {

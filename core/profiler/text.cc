@@ -5,8 +5,12 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
+#include <span>
+#include <system_error>
 
+#include "core/base/atomic_file.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/utf8.h"
@@ -56,6 +60,15 @@ std::string bytes_text(std::int64_t bytes) {
 }
 
 void write_file(const std::string& path, std::string_view content) {
+  std::error_code none;
+  const auto kind = std::filesystem::status(path, none).type();
+  if (kind == std::filesystem::file_type::regular ||
+      kind == std::filesystem::file_type::not_found) {
+    AtomicFile file(path);
+    file.write(std::as_bytes(std::span(content)));
+    return file.commit();
+  }
+  // A pipe or a device, as /dev/stdout.
   const std::string what = "profiler: cannot write " + quoted_name(path);
   std::FILE* const file = std::fopen(path.c_str(), "wbe");
   if (file == nullptr) throw_errno(errno, what);

@@ -88,7 +88,7 @@ class Generator {
   std::uint64_t philox_offset_ = 0;
 };
 
-Generator& default_generator() noexcept;
+Generator& default_generator() noexcept;  // NOLINT(readability-redundant-declaration)
 // Seeds default_generator(): the same seed gives the numbers, weights and shuffles that
 // torch.manual_seed gives on the CPU.
 void manual_seed(std::uint64_t seed) noexcept;

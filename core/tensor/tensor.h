@@ -36,8 +36,8 @@ class HookHandle;  // core/base/hook_handle.h
 class Tensor;
 class TensorIndex;
 class IndexedTensor;
-class Generator;  // core/random/generator.h
-Generator& default_generator() noexcept;
+class Generator;                          // core/random/generator.h
+Generator& default_generator() noexcept;  // NOLINT(readability-redundant-declaration)
 
 // "dim: the tensor is undefined ..."
 [[noreturn]] void refuse_undefined(std::string_view op);
@@ -45,6 +45,9 @@ Generator& default_generator() noexcept;
 namespace detail {
 // core/ops: pieces of one size.
 std::vector<Tensor> split_evenly(const Tensor& input, std::int64_t size, std::int64_t dim);
+// A value that is assigned to a tensor of `dims` dimensions, as in x[0] = value: without the sizes
+// of 1 that stand before as many.
+Tensor without_leading_ones(const Tensor& value, std::int64_t dims);
 }  // namespace detail
 
 struct BackwardOptions {
@@ -70,7 +73,7 @@ class Tensor {
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(const Tensor&) & noexcept = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  void operator=(const Tensor& value) && { copy_(value); }
+  void operator=(const Tensor& value) && { copy_(detail::without_leading_ones(value, dim())); }
   void operator=(Scalar value) && { fill_(value); }
 
   // True where both handles name the same array object.
@@ -156,6 +159,7 @@ class Tensor {
   Tensor operator[](std::int64_t index) const { return select(0, index); }
   // Elements start, start + step, ... below end; out-of-range bounds are clipped, as in Python.
   Tensor slice(std::int64_t dim, std::int64_t start, std::int64_t end, std::int64_t step = 1) const;
+  // `length` elements from `start` on, which counts from the end if it is negative.
   Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
   Tensor expand(const Shape& shape) const;  // -1 keeps a size
   Tensor expand(SizeNumber auto size, SizeNumber auto... rest) const {

@@ -18,11 +18,12 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/atomic_file.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/number.h"
 #include "core/base/unique_fd.h"
 #include "core/tensor/factories.h"
-#include "nn/serialize/atomic_file.h"
 #include "nn/serialize/input_file.h"
 #include "nn/serialize/safetensors.h"
 
@@ -75,16 +76,52 @@ std::string sha256_of(std::string_view text) {
   return hash.hex();
 }
 
+void check_leads_somewhere(const fs::path& path) {
+  std::error_code none;
+  DL_CHECK(!fs::is_symlink(path, none) || fs::exists(path, none), kNotFound,
+           "{} is a link, and what it names is not there", path.string());
+}
+
+// The names in a folder; none where there is no folder.
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    names.push_back(at->path().filename());
+  }
+  if (error == std::errc::no_such_file_or_directory) {
+    check_leads_somewhere(path);
+  } else if (error) {
+    throw_errno(error.value(), fmt::format("read {}", path));
+  }
+  return names;
+}
+
+// The number of a name "<prefix><digits>".
+std::optional<std::int64_t> numbered(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const std::string_view digits = name.substr(prefix.size());
+  if (digits.empty()) return std::nullopt;
+  const std::size_t first = std::min(digits.find_first_not_of('0'), digits.size() - 1);
+  return read_number<std::int64_t>(digits.substr(first));
+}
+
 void sync_folder(const std::string& path) {
   const UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder || ::fsync(folder.get()) != 0) throw_errno(errno, fmt::format("sync {}", path));
 }
 
+bool is_folder(const fs::path& path) {
+  std::error_code none;
+  return fs::is_directory(path, none);
+}
+
 // Makes the folder and those above it, and brings their names to the disk.
 void make_folder(const fs::path& path) {
-  if (path.empty() || fs::is_directory(path)) return;
+  if (path.empty() || is_folder(path)) return;
   make_folder(path.parent_path());
-  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
+  if (::mkdir(path.c_str(), 0777) != 0 && (errno != EEXIST || !is_folder(path))) {
+    check_leads_somewhere(path);
     throw_errno(errno, fmt::format("make {}", path.string()));
   }
   sync_folder(path.has_parent_path() ? path.parent_path().string() : ".");
@@ -102,6 +139,16 @@ void remove_folder(const std::string& path) {
   if (error) throw_errno(error.value(), fmt::format("remove {}", path));
 }
 
+// For old folders that are in the way of nothing: what has been saved is saved.
+template <typename Remove>
+void warn_if_it_fails(const Remove& remove) {
+  try {
+    remove();
+  } catch (const Error& error) {
+    log::warning("an old checkpoint stays: {}", error.what());
+  }
+}
+
 void check_part_name(const std::string& name) {
   const auto is_allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
@@ -111,6 +158,10 @@ void check_part_name(const std::string& name) {
            kInvalidArgument,
            "save a checkpoint: a part is called {}, wanted a-z, 0-9, '_', '-' and '.'",
            shown_name(name));
+}
+
+std::string step_name(std::int64_t step) {
+  return fmt::format("{}{:012}", kStepPrefix, step);
 }
 
 std::string file_of(const std::string& part) {
@@ -164,24 +215,14 @@ CheckpointDir::CheckpointDir(std::string path, CheckpointOptions options)
 }
 
 std::string CheckpointDir::folder_of(std::int64_t step) const {
-  return fmt::format("{}/{}{:012}", path_, kStepPrefix, step);
+  return fmt::format("{}/{}", path_, step_name(step));
 }
 
 std::vector<std::int64_t> CheckpointDir::steps() const {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with(kStepPrefix)) continue;
-    const std::string digits = name.substr(kStepPrefix.size());
-    const std::size_t first = std::min(digits.find_first_not_of('0'), digits.size() - 1);
-    const auto step =
-        digits.empty() ? std::nullopt : read_number<std::int64_t>(digits.substr(first));
-    if (step && entry.path() == folder_of(*step)) steps.push_back(*step);
-  }
-  // There are none where there is no folder.
-  if (error && error != std::errc::no_such_file_or_directory) {
-    throw_errno(error.value(), fmt::format("read {}", path_));
+  for (const std::string& name : names_in(path_)) {
+    const auto step = numbered(name, kStepPrefix);
+    if (step && *step >= 0 && name == step_name(*step)) steps.push_back(*step);
   }
   std::ranges::sort(steps);
   return steps;
@@ -191,18 +232,36 @@ void CheckpointDir::save(const Checkpoint& checkpoint) const {
   const std::string target = folder_of(checkpoint.step);
   DL_CHECK(checkpoint.step >= 0, kInvalidArgument, "save a checkpoint: its step is {}",
            checkpoint.step);
-  DL_CHECK(!fs::exists(target), kInvalidArgument,
+  std::error_code none;
+  DL_CHECK(!fs::exists(target, none), kInvalidArgument,
            "save a checkpoint: {} is there already; is this the folder of another run?", target);
   for (const auto& [name, state] : checkpoint.parts) check_part_name(name);
   make_folder(path_);
-  // What an earlier process left that was killed.
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with(kSaving) || name.starts_with(kRemoving)) remove_folder(entry.path());
-  }
-
   const std::string aside = fmt::format("{}/{}{}", path_, kSaving, checkpoint.step);
+  remove_leftovers();
+  remove_folder(aside);
   make_folder(aside);
+  try {
+    write_aside(checkpoint, aside);
+    rename_folder(aside, target);
+  } catch (...) {
+    fs::remove_all(aside, none);  // half of a checkpoint would only fill the disk
+    throw;
+  }
+  sync_folder(path_);
+  remove_old();
+}
+
+// What an earlier process left that was killed.
+void CheckpointDir::remove_leftovers() const {
+  for (const std::string& name : names_in(path_)) {
+    if (numbered(name, kSaving) || numbered(name, kRemoving)) {
+      warn_if_it_fails([&] { remove_folder(fmt::format("{}/{}", path_, name)); });
+    }
+  }
+}
+
+void CheckpointDir::write_aside(const Checkpoint& checkpoint, const std::string& aside) const {
   Json files = Json::object();
   for (const auto& [name, state] : checkpoint.parts) {
     const std::string file = fmt::format("{}/{}", aside, file_of(name));
@@ -218,25 +277,25 @@ void CheckpointDir::save(const Checkpoint& checkpoint) const {
                           {"numbers", checkpoint.numbers},
                           {"texts", checkpoint.texts}});
   } catch (const Json::exception&) {
-    throw_error(ErrorKind::kInvalidArgument, "save {}: a name or a text is not UTF-8", target);
+    throw_error(ErrorKind::kInvalidArgument, "save {}: a name or a text is not UTF-8",
+                folder_of(checkpoint.step));
   }
   // The last file: it brings the names of all of them to the disk.
   AtomicFile file(fmt::format("{}/{}", aside, kDescription));
   file.write(std::as_bytes(std::span(description)));
   file.commit();
-  rename_folder(aside, target);
-  sync_folder(path_);
-  remove_old();
 }
 
 void CheckpointDir::remove_old() const {
   const std::vector<std::int64_t> all = steps();
   const auto keep = static_cast<std::size_t>(options_.keep);
   for (std::size_t i = 0; i + keep < all.size(); ++i) {
-    // Under its name it is whole as long as it is there.
-    const std::string going = fmt::format("{}/{}{}", path_, kRemoving, all[i]);
-    rename_folder(folder_of(all[i]), going);
-    remove_folder(going);
+    warn_if_it_fails([&] {
+      // Under its name it is whole as long as it is there.
+      const std::string going = fmt::format("{}/{}{}", path_, kRemoving, all[i]);
+      rename_folder(folder_of(all[i]), going);
+      remove_folder(going);
+    });
   }
 }
 

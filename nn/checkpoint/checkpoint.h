@@ -53,8 +53,9 @@ class CheckpointDir {
 
   // The steps that are there, the oldest first.
   std::vector<std::int64_t> steps() const;
-  // Makes the folder if it is not there. Throws kInvalidArgument for a step that is there already
-  // or less than 0 and for names that are not allowed, kNotFound or kIo.
+  // Makes the folder if it is not there. Where an old checkpoint cannot be removed, a warning in
+  // the log says so. Throws kInvalidArgument for a step that is there already or less than 0 and
+  // for names that are not allowed, kNotFound or kIo.
   void save(const Checkpoint& checkpoint) const;
   // Throws kNotFound if there is no such step, kIo, and kParse if a file is damaged or missing: the
   // text names it.
@@ -64,6 +65,8 @@ class CheckpointDir {
 
  private:
   std::string folder_of(std::int64_t step) const;
+  void write_aside(const Checkpoint& checkpoint, const std::string& aside) const;
+  void remove_leftovers() const;
   void remove_old() const;
 
   std::string path_;

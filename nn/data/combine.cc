@@ -109,7 +109,7 @@ void ConcatDataset::read(std::int64_t index, std::span<const std::span<std::byte
   place.dataset.read(place.index, out);
 }
 
-std::vector<Subset> random_split(DatasetRef dataset, const std::vector<SplitSize>& lengths,
+std::vector<Subset> random_split(const DatasetRef& dataset, const std::vector<SplitSize>& lengths,
                                  Generator& generator) {
   DL_CHECK(dataset.share() != nullptr, kInvalidArgument, "random_split: the dataset is null");
   const std::int64_t samples = dataset->size();

@@ -87,7 +87,7 @@ class SplitSize {
 // Shares must sum to 1. They are rounded down, and the remaining samples go to the first parts, one
 // sample each. Throws kInvalidArgument for a null dataset, for numbers that do not sum to its size,
 // for shares that do not sum to 1, and for a mix of shares and numbers.
-std::vector<Subset> random_split(DatasetRef dataset, const std::vector<SplitSize>& lengths,
+std::vector<Subset> random_split(const DatasetRef& dataset, const std::vector<SplitSize>& lengths,
                                  Generator& generator = default_generator());
 
 }  // namespace dl::data

@@ -52,21 +52,23 @@ std::shared_ptr<const Dataset> checked(const DatasetRef& dataset,
 
 }  // namespace
 
-DataLoader::DataLoader(DatasetRef dataset, Sampler& sampler, DataLoaderOptions options)
+DataLoader::DataLoader(const DatasetRef& dataset, Sampler& sampler,
+                       const DataLoaderOptions& options)
     : dataset_(checked(dataset, options)), options_(options) {
   DL_CHECK(!options.shuffle, kInvalidArgument,
            "DataLoader: shuffle = true beside a sampler, which gives the order already");
   orders_ = fixed_batches(sampler, options.batch_size, options.drop_last);
 }
 
-DataLoader::DataLoader(DatasetRef dataset, BatchSampler& sampler, DataLoaderOptions options)
+DataLoader::DataLoader(const DatasetRef& dataset, BatchSampler& sampler,
+                       const DataLoaderOptions& options)
     : dataset_(checked(dataset, options)), options_(options), orders_(sampled_batches(sampler)) {
   DL_CHECK(!options.shuffle && options.batch_size == 1 && !options.drop_last, kInvalidArgument,
            "DataLoader: shuffle, batch_size or drop_last beside a batch sampler, which gives the "
            "batches already");
 }
 
-DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options)
+DataLoader::DataLoader(const DatasetRef& dataset, const DataLoaderOptions& options)
     : dataset_(checked(dataset, options)), options_(options) {
   std::unique_ptr<Sampler> sampler;
   if (options.shuffle) {
@@ -81,8 +83,8 @@ DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options)
   orders_ = fixed_batches(std::move(sampler), options.batch_size, options.drop_last);
 }
 
-DataLoader::DataLoader(IterableDatasetRef dataset, DataLoaderOptions options)
-    : stream_(dataset.share()), options_(std::move(options)) {
+DataLoader::DataLoader(const IterableDatasetRef& dataset, const DataLoaderOptions& options)
+    : stream_(dataset.share()), options_(options) {
   DL_CHECK(stream_ != nullptr, kInvalidArgument, "DataLoader: the dataset is null");
   check_options(options_);
   DL_CHECK(!options_.shuffle, kInvalidArgument,

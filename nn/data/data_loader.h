@@ -118,12 +118,13 @@ class DataLoader {
   // prefetch_factor below 1, or num_workers, timeout or stop_timeout below 0; for shuffle with a
   // sampler or of an empty dataset; for shuffle,
   // batch_size or drop_last with a batch sampler; and for default_generator_draws with workers.
-  DataLoader(DatasetRef dataset, Sampler& sampler, DataLoaderOptions options = {});
-  DataLoader(DatasetRef dataset, BatchSampler& sampler, DataLoaderOptions options = {});
-  explicit DataLoader(DatasetRef dataset, DataLoaderOptions options = {});
+  DataLoader(const DatasetRef& dataset, Sampler& sampler, const DataLoaderOptions& options = {});
+  DataLoader(const DatasetRef& dataset, BatchSampler& sampler,
+             const DataLoaderOptions& options = {});
+  explicit DataLoader(const DatasetRef& dataset, const DataLoaderOptions& options = {});
   // Each worker makes batches of its own stream. The loop takes one batch from each worker in turn,
   // and skips workers whose stream has ended. Throws kInvalidArgument as above, and for shuffle.
-  explicit DataLoader(IterableDatasetRef dataset, DataLoaderOptions options = {});
+  explicit DataLoader(const IterableDatasetRef& dataset, const DataLoaderOptions& options = {});
   DataLoader(DataLoader&&) noexcept;
   DataLoader& operator=(DataLoader&&) noexcept;
   ~DataLoader();

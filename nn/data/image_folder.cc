@@ -46,7 +46,7 @@ std::vector<std::string> images_below(const fs::path& folder) {
   }
   std::ranges::sort(found);
   std::vector<std::string> paths;
-  for (const auto& [parent, name] : found) paths.push_back(parent + "/" + name);
+  for (const auto& [parent, name] : found) paths.push_back(fmt::format("{}/{}", parent, name));
   return paths;
 }
 

@@ -17,6 +17,7 @@ namespace dl::nn {
 //   AlphaDropout  keeps mean and variance of what SELU gives (Klambauer et al. 2017)
 #define DL_DROPOUTS(row) row(Dropout) row(Dropout1d) row(Dropout2d) row(Dropout3d) row(AlphaDropout)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): names of classes
 #define DL_DROPOUT(Layer)                         \
   class Layer : public Module {                   \
    public:                                        \
@@ -29,5 +30,6 @@ namespace dl::nn {
   };
 DL_DROPOUTS(DL_DROPOUT)
 #undef DL_DROPOUT
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace dl::nn

@@ -7,11 +7,13 @@ namespace dl::nn {
     check_not_moved("a call");                                             \
     return dl::function(input, target, with_weights(options));             \
   }
+// NOLINTBEGIN(bugprone-macro-parentheses): names of parameters
 #define DL_LOSS_OF_THREE(Layer, function, a, b, c)                                 \
   Tensor Layer::forward(const Tensor& a, const Tensor& b, const Tensor& c) const { \
     check_not_moved("a call");                                                     \
     return dl::function(a, b, c, options);                                         \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 #include "nn/functional/losses.def"
 
 Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,

@@ -18,7 +18,7 @@ Tensor PadNd::forward(const Tensor& input) {
 }
 
 std::string PadNd::extra_repr() const {
-  const std::string tuple = fmt::format("({})", fmt::join(padding.begin(), padding.end(), ", "));
+  std::string tuple = fmt::format("({})", fmt::join(padding.begin(), padding.end(), ", "));
   if (!shows_value_) return tuple;
   return "padding=" + tuple + ", value=" + python_float(value_.as_double());
 }

@@ -58,6 +58,7 @@ class PadNd : public Module {
               row(ReplicationPad2d, 2, kReplicate) row(ReplicationPad3d, 3, kReplicate)  \
                   row(CircularPad1d, 1, kCircular) row(CircularPad2d, 2, kCircular)      \
                       row(CircularPad3d, 3, kCircular)
+// NOLINTBEGIN(bugprone-macro-parentheses): names of classes
 #define DL_PAD(Layer, dims, mode)                                                                  \
   class Layer : public PadNd {                                                                     \
    public:                                                                                         \
@@ -77,5 +78,6 @@ DL_PAD(ConstantPad1d, 1)
 DL_PAD(ConstantPad2d, 2)
 DL_PAD(ConstantPad3d, 3)
 #undef DL_PAD
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace dl::nn

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "core/base/atomic_file.h"
 #include "core/base/error.h"
 #include "core/tensor/factories.h"
-#include "nn/serialize/atomic_file.h"
 #include "nn/serialize/input_file.h"
 #include "nn/serialize/npy_header.h"
 

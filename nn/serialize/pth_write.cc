@@ -9,9 +9,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/base/atomic_file.h"
 #include "core/base/error.h"
 #include "core/base/utf8.h"
-#include "nn/serialize/atomic_file.h"
 #include "nn/serialize/pickle_reader.h"
 #include "nn/serialize/pth.h"
 #include "nn/serialize/safetensors_header.h"

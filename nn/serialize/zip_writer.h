@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "nn/serialize/atomic_file.h"
+#include "core/base/atomic_file.h"
 
 namespace dl::nn {
 

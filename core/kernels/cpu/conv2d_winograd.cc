@@ -384,7 +384,7 @@ bool transform_back(const Plan& plan, const float* du, float* dweight) {
         half[2][x] = 0.5F * (u1 + u2) + u3;
       }
       float* to = dweight + (o * plan.s.c_in + c) * 9;
-      for (int y = 0; y < 3; ++y) {
+      for (std::ptrdiff_t y = 0; y < 3; ++y) {
         const float* h = half[y];
         to[y * 3 + 0] = h[0] + 0.5F * (h[1] + h[2]);
         to[y * 3 + 1] = 0.5F * (h[1] - h[2]);

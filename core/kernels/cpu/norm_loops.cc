@@ -93,6 +93,8 @@ void map(std::int64_t n, const T* x, T shift, T scale, T add, T* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - shift) * scale + add;
 }
 
+// The branches below differ in their loops, which clang-tidy does not see behind the pragmas.
+// NOLINTBEGIN(bugprone-branch-clone)
 template <typename T>
 void normalize(std::int64_t n, const T* x, T shift, T scale, const T* weight, const T* bias, T* y) {
   if (weight != nullptr && bias != nullptr) {
@@ -140,6 +142,7 @@ void combine(std::int64_t n, const T* g, const T* x, T shift, const T* weight, T
     for (std::int64_t i = 0; i < n; ++i) dx[i] = a * g[i] * weight[i] + b * (x[i] - shift) + c;
   }
 }
+// NOLINTEND(bugprone-branch-clone)
 
 template <typename T>
 void gather(std::int64_t n, const T* g, const T* x, T shift, T scale, T* by_g, T* by_x) {

@@ -25,7 +25,7 @@ void weighted_sum(const AxisTaps& taps, std::int64_t begin, std::int64_t end, st
     const auto tap = static_cast<std::size_t>(k);
     const T weight = static_cast<T>(taps.weight[tap]);
     const T* const from = x + taps.index[tap] * length;
-    if (k == begin) {
+    if (k == begin) {  // NOLINT(bugprone-branch-clone): = and +=
 #pragma omp simd
       for (std::int64_t i = 0; i < length; ++i) out[i] = weight * from[i];
     } else {

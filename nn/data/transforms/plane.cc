@@ -101,9 +101,11 @@ AntialiasedResize::Taps AntialiasedResize::taps(std::int64_t in, std::int64_t ou
   taps.weights.resize(static_cast<std::size_t>(out * taps.most));
   for (std::int64_t i = 0; i < out; ++i) {
     const float center = scale * (static_cast<float>(i) + 0.5F);
+    // NOLINTBEGIN(bugprone-incorrect-roundings): PyTorch's bounds
     const auto first =
         std::max<std::int64_t>(static_cast<std::int64_t>(center - support + 0.5F), 0);
     const auto end = std::min(static_cast<std::int64_t>(center + support + 0.5F), in);
+    // NOLINTEND(bugprone-incorrect-roundings)
     const std::int64_t count = std::clamp<std::int64_t>(end - first, 0, taps.most);
     float* const weights = taps.weights.data() + i * taps.most;
     float sum = 0;

@@ -58,7 +58,7 @@ Tensor Resize::operator()(const Tensor& image) const {
 }
 
 Tensor detail::resized(const Tensor& image, ImageSize size, std::string_view name) {
-  const Tensor in = image.contiguous();
+  Tensor in = image.contiguous();
   const ImageSize from = size_of_image(in);
   if (size == from) return in;
   const AntialiasedResize resize(from, size, name);

@@ -144,8 +144,8 @@ TEST(Numeric, ChoosesInEveryDtype) {
   EXPECT_ERROR(x.clamp({}), kInvalidArgument, "clamp: neither min nor max is given");
   EXPECT_ERROR(tensor({1}).clamp_(0.5), kDType,
                "clamp_: a result of dtype float32 cannot be written into a tensor of int64");
-  EXPECT_ERROR(x.masked_fill(mask, 1), kShape,
-               "masked_fill: a mask of shape [2, 3] does not fit onto a tensor of shape [3]");
+  EXPECT_ERROR(x.masked_fill_(mask, 1), kShape,
+               "masked_fill_: a mask of shape [2, 3] does not fit onto a tensor of shape [3]");
   EXPECT_ERROR(x.masked_fill(tensor({true}), x), kShape,
                "masked_fill: the value has shape [3], wanted no dimension; use where() for others");
 }
@@ -209,6 +209,56 @@ TEST(Creation, TakesSizesOneByOneAndMixedNumbers) {
   EXPECT_EQ(linspace(0, 1, 0).numel(), 0);
   EXPECT_ERROR(linspace(0, 1, -1), kInvalidArgument, "linspace: -1 steps, wanted at least 0");
   EXPECT_ERROR(tensor({{1, 2.5}, {3}}), kShape, "tensor: a row has 1 values, the first has 2");
+}
+
+TEST(Indexing, AssignsInPlaceWithTheChecksOfOperationsInPlace) {
+  Tensor whole = arange(3);
+  const std::string lost = "a result of dtype float32 cannot be written into a tensor of int64";
+  EXPECT_ERROR(whole.index({whole > 0}) *= 0.5, kDType, "mul_: " + lost);
+  EXPECT_ERROR(whole.index({tensor({0, 1})}) += 1.5, kDType, "add_: " + lost);
+  EXPECT_ERROR(whole.index({Slice(0, 2)}) += 0.5, kDType, "add_: " + lost);
+  EXPECT_EQ(values<double>(whole), (Numbers{0, 1, 2}));
+  Tensor half = zeros({3}, {.dtype = DType::kF16});
+  const std::string does_not_fit =
+      "index_put_: 1000000 does not fit into float16, wanted -65504 to 65504; choose a dtype that "
+      "holds it";
+  EXPECT_ERROR(half.index({tensor({0})}) = 1e6, kInvalidArgument, does_not_fit);
+  EXPECT_ERROR(half.index_put_({half == 0}, 1e6), kInvalidArgument, does_not_fit);
+  const Tensor w = tensor({2.0, 3.0}).requires_grad_();
+  Tensor x = ones(3) * 2;
+  x.index({Slice(0, 2)}) *= w;
+  x.index({tensor({0, 2})}) /= w;
+  x.sum().backward();  // of 2 w0 / w0 + 2 w1 + 2 / w1
+  EXPECT_EQ(values<double>(x.detach()), (Numbers{2, 6, 2.0F / 3.0F}));
+  EXPECT_NEAR(w.grad().at<float>({0}), 0, 1e-6);
+  EXPECT_NEAR(w.grad().at<float>({1}), 2 - 2.0 / 9, 1e-6);
+  x = zeros(2);
+  x[1] = tensor({7.0});
+  EXPECT_EQ(values<double>(x), (Numbers{0, 7}));
+}
+
+TEST(Indexing, SumsOfHalvesAreRoundedOnce) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const std::int64_t count = 1000;
+    const Tensor index = zeros({count}, {.dtype = DType::kI64});
+    const Tensor one = ones({count}, {.dtype = dtype});
+    Tensor sum = zeros({1}, {.dtype = dtype});
+    sum.scatter_add_(0, index, one);
+    EXPECT_EQ(sum.item<float>(), 1000);
+    EXPECT_EQ(scatter_reduce(sum, 0, index, one, "sum").item<float>(), 2000);
+    const Tensor leaf = ones({1}, {.dtype = dtype}).requires_grad_();
+    leaf.gather(0, index).sum().backward();
+    EXPECT_EQ(leaf.grad().item<float>(), 1000);
+  }
+}
+
+TEST(Indexing, TakesWhatPyTorchTakes) {
+  const Tensor x = tensor({{1}, {2}});
+  EXPECT_EQ(values<double>(x.masked_fill(tensor({true, false}), 9)), (Numbers{9, 1, 9, 2}));
+  EXPECT_EQ(values<double>(arange(3).narrow(0, -2, 2)), (Numbers{1, 2}));
+  EXPECT_ERROR(arange(3).narrow(0, -4, 1), kIndex,
+               "narrow: 1 elements from -4 on are out of range for dimension 0 of [3]");
+  EXPECT_EQ(arange(3).chunk(INT64_MAX).size(), 3U);
 }
 
 TEST(Indexing, WritesThroughEveryKindOfIndex) {

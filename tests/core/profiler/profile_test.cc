@@ -17,6 +17,9 @@
 #include "core/ops/reduce.h"
 #include "core/profiler/profile.h"
 #include "core/tensor/factories.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/read_file.h"
+#include "tests/support/temp_dir.h"
 
 namespace dl::profiler {
 namespace {
@@ -340,6 +343,21 @@ TEST(Profile, RefusesWhatItCannotDo) {
   second.run([] {});  // the exception has ended the recording before
 }
 
+TEST(Profile, KeepsAFileThatItCannotReplace) {
+  const tests::TempDir folder;
+  const std::string path = folder.path() + "/trace.json";
+  Profile prof;
+  prof.run([] {});
+  prof.export_chrome_trace(path);
+  const std::string before = tests::read_file(path);
+  EXPECT_THAT(before, HasSubstr("traceEvents"));
+  {
+    const tests::FileSizeLimit full(10);
+    EXPECT_THROW(prof.export_chrome_trace(path), Error);
+  }
+  EXPECT_EQ(tests::read_file(path), before);
+}
+
 TEST(Profile, NamesAFileThatItCannotWrite) {
   Profile prof;
   prof.run([] {});
@@ -347,7 +365,7 @@ TEST(Profile, NamesAFileThatItCannotWrite) {
       [&] { prof.export_chrome_trace("/dev/full"); },
       testing::ThrowsMessage<Error>(HasSubstr("cannot write \"/dev/full\": No space left")));
   EXPECT_THAT([&] { prof.export_chrome_trace("/no/such/folder/t.json"); },
-              testing::ThrowsMessage<Error>(HasSubstr("\"/no/such/folder/t.json\"")));
+              testing::ThrowsMessage<Error>(HasSubstr("/no/such/folder/t.json: No such file")));
 }
 
 }  // namespace

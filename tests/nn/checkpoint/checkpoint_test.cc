@@ -21,6 +21,7 @@
 #include "nn/module/sequential.h"
 #include "nn/optim/sgd.h"
 #include "tests/nn/data/bytes.h"
+#include "tests/support/file_size_limit.h"
 
 namespace dl::nn {
 namespace {
@@ -80,6 +81,39 @@ TEST(Checkpoint, RefusesWhatItCannotKeep) {
   EXPECT_THAT([] { CheckpointDir("c", {.keep = 0}); },
               ThrowsMessage<Error>("CheckpointDir: keep is 0, wanted at least 1 checkpoint"));
   EXPECT_THAT(checkpoints.steps(), ElementsAre(3));
+}
+
+TEST(Checkpoint, LeavesNothingOfASaveThatFailed) {
+  const TemporaryDirectory dir;
+  const CheckpointDir checkpoints(dir.path());
+  checkpoints.save(checkpoint_of(3));
+  std::filesystem::create_directories(dir.path() + "/.saving-mine");
+  std::filesystem::create_directories(dir.path() + "/.removing-1/of-a-killed-process");
+  std::string text;
+  try {
+    const tests::FileSizeLimit full(100);
+    checkpoints.save(checkpoint_of(9));
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  EXPECT_THAT(text, HasSubstr("File too large"));
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+    names.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("step-000000000003", ".saving-mine"));
+  checkpoints.save(checkpoint_of(9));
+  expect_whole(*checkpoints.load_latest());
+}
+
+TEST(Checkpoint, NamesALinkThatLeadsNowhere) {
+  const TemporaryDirectory dir;
+  const std::string link = dir.path() + "/scratch";
+  std::filesystem::create_symlink("not-mounted", link);
+  const CheckpointDir checkpoints(link);
+  const std::string text = link + " is a link, and what it names is not there";
+  EXPECT_THAT([&] { checkpoints.load_latest(); }, ThrowsMessage<Error>(text));
+  EXPECT_THAT([&] { checkpoints.save(checkpoint_of(1)); }, ThrowsMessage<Error>(text));
 }
 
 // Each bit of each file counts, and so does its length.

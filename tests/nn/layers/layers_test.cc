@@ -468,9 +468,10 @@ TEST(LayerErrors, SayWhatCameAndWhatWasWanted) {
                kInvalidArgument,
                "conv_transpose2d: output_padding is (1, 1), wanted at least 0 and less than the "
                "stride (1, 1) or the dilation (1, 1)");
-  EXPECT_ERROR(ConvTranspose2d(2, 2, 3)(zeros({1, 2, 0, 4})), kShape,
-               "conv_transpose2d: the input has shape [1, 2, 0, 4], wanted [N, C, H, W] or [C, H, "
-               "W] with at least 1 pixel");
+  EXPECT_ERROR(
+      ConvTranspose2d(2, 2, 3)(zeros({1, 2, 0, 4})), kShape,
+      "conv_transpose2d: the input has shape [1, 2, 0, 4], wanted [N, C, H, W] or [C, H, "
+      "W] with at least 1 pixel, and the weight [2, 2, 3, 3], wanted [C, O / groups, kh, kw]");
   EXPECT_ERROR(Conv1d(2, 2, 3)(zeros({4})), kShape,
                "conv1d: the input has shape [4], wanted [N, C, L] or [C, L]");
   EXPECT_ERROR(Conv2d(3, 2, 3)(zeros({2, 4, 4})), kShape,

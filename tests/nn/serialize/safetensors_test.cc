@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -18,15 +17,16 @@
 #include <iterator>
 #include <span>
 
+#include "core/base/atomic_file.h"
 #include "core/base/error.h"
 #include "core/base/unique_fd.h"
 #include "core/tensor/factories.h"
 #include "nn/layers/linear.h"
 #include "nn/optim/adam.h"
 #include "nn/optim/sgd.h"
-#include "nn/serialize/atomic_file.h"
 #include "tests/nn/data/bytes.h"
 #include "tests/parity/arrays.h"
+#include "tests/support/file_size_limit.h"
 
 namespace dl::nn {
 namespace {
@@ -135,21 +135,23 @@ TEST(Safetensors, AFailedSaveLeavesTheOldFileAndNothingElse) {
 TEST(AtomicFile, IsGoneOnceAWriteHasFailed) {
   const TemporaryDirectory dir;
   AtomicFile file(dir.path() + "/f");
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto action = ::signal(SIGXFSZ, SIG_IGN);
-  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
-  ::setrlimit(RLIMIT_FSIZE, &none);
   std::string text;
   try {
+    const tests::FileSizeLimit full(0);
     file.write(std::vector<std::byte>(1));
   } catch (const Error& error) {
     text = error.what();
   }
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  ::signal(SIGXFSZ, action);
   EXPECT_THAT(text, HasSubstr("/f: File too large"));
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(AtomicFile, TakesTheLongestNameThereIs) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/" + std::string(255, 'n');
+  save_safetensors(path, {{"a", tensor({2.0})}});
+  EXPECT_EQ(load_safetensors(path).tensors.size(), 1U);
+  EXPECT_THAT([] { AtomicFile(""); }, ThrowsMessage<Error>("write a file: it has no name"));
 }
 
 TEST(AtomicFile, WritesThroughALinkAndKeepsPermissions) {

@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/kernels/cpu/elementwise/vector_numbers-inl.h"
 #include "core/tensor/half.h"
@@ -21,7 +22,7 @@ namespace dl::kernels::cpu::HWY_NAMESPACE {
 // narrower. The two of bfloat16 are the even and the odd elements, which costs less to take apart
 // than halves.
 template <typename E>
-inline constexpr std::size_t kVectorsOfGroup = sizeof(float) / sizeof(E);
+inline constexpr std::size_t kVectorsOfGroup = std::is_same_v<E, float> ? 1 : 2;
 
 HWY_INLINE void load_group(const float* from, Lanes* part) {
   part[0] = Lanes(hn::LoadU(Lanes::D(), from));

@@ -4,8 +4,8 @@
 // the target's place, so that a reader, and a machine that loses its power, sees the old file or
 // the new one. Dropped without commit(), it leaves nothing, and neither does a process that is
 // killed, where the file system has files without a name (O_TMPFILE); elsewhere PATH.PID.N.tmp
-// stays. A symbolic link stays one: what it names is replaced. A file that is replaced keeps its
-// permissions. One thread uses an object.
+// stays (a long name is cut). A symbolic link stays one: what it names is replaced. A file that is
+// replaced keeps its permissions. One thread uses an object.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 #include "core/base/unique_fd.h"
 
-namespace dl::nn {
+namespace dl {
 
 class AtomicFile {
  public:
-  // Throws kNotFound or kIo, naming the file, as all members do.
+  // Throws kNotFound or kIo, naming the file, as all members do; kInvalidArgument for no name.
   explicit AtomicFile(std::string path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -39,4 +39,4 @@ class AtomicFile {
   UniqueFd fd_;
 };
 
-}  // namespace dl::nn
+}  // namespace dl

@@ -1,4 +1,4 @@
-#include "nn/serialize/atomic_file.h"
+#include "core/base/atomic_file.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -14,7 +15,7 @@
 
 #include "core/base/error.h"
 
-namespace dl::nn {
+namespace dl {
 namespace {
 
 std::string folder_of(const std::string& path) {
@@ -36,16 +37,25 @@ std::string target_of(const std::string& path) {
   throw_errno(ELOOP, fmt::format("write {}", path));
 }
 
+// A name beside `target` that no other file of this or another process has, and no longer than
+// names may be.
+std::string temporary_beside(const std::string& target) {
+  static std::atomic<unsigned> serial{0};
+  const std::string end = fmt::format(".{}.{}.tmp", ::getpid(), serial.fetch_add(1));
+  const std::size_t name = target.rfind('/') + 1;  // 0 without a slash
+  return target.substr(0, name) + target.substr(name, NAME_MAX - end.size()) + end;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), target_(target_of(path_)) {
+  DL_CHECK(!path_.empty(), kInvalidArgument, "write a file: it has no name");
   // A device or a pipe would be gone, and a file in its place.
   struct stat about{};
   const bool is_there = ::stat(target_.c_str(), &about) == 0;
   DL_CHECK(!is_there || S_ISREG(about.st_mode), kIo, "write {}: it is there and is no regular file",
            path_);
-  static std::atomic<unsigned> serial{0};
-  temporary_ = fmt::format("{}.{}.{}.tmp", target_, ::getpid(), serial.fetch_add(1));
+  temporary_ = temporary_beside(target_);
   // A file without a name, where the file system has such, goes with a process that is killed.
   if (::access("/proc/self/fd", X_OK) == 0) {
     fd_.reset(::open(folder_of(target_).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
@@ -101,4 +111,4 @@ void AtomicFile::fail(int error, const char* what) {
   throw_errno(error, fmt::format("{} {}", what, path_));
 }
 
-}  // namespace dl::nn
+}  // namespace dl
