@@ -120,6 +120,7 @@ class PickleMachine {
   void build();
   void push_storage();
   void push_tensor(std::span<const PickleItem> args, bool typed);
+  void check_metadata(const PickleItem& metadata);
   std::vector<std::int64_t> sizes_of(const PickleItem& item, std::string_view what);
   void check_reach(const PickleTensor& tensor) const;
   Weight weigh(const PickleItem& item, int depth);
@@ -270,7 +271,8 @@ void PickleMachine::push_tuple(std::size_t count) {
 }
 
 void PickleMachine::push_long(std::uint64_t width) {
-  require(width <= sizeof(std::int64_t), "has an integer of more than 64 bits");
+  require(width <= sizeof(std::int64_t),
+          "has an integer of more than 8 bytes, wanted int64 (-2^63 to 2^63 - 1)");
   std::uint64_t value = number(width);
   const std::uint64_t bits = 8 * width;
   // The highest bit is the sign.
@@ -393,6 +395,7 @@ void PickleMachine::push_tensor(std::span<const PickleItem> args, bool typed) {
               (!typed || is_role(args[6], PickleRole::kDType)),
           "makes a tensor of other arguments than storage, offset, size, stride, requires_grad and "
           "hooks");
+  if (args.size() > least) check_metadata(args[least]);
   PickleStorage& storage = pickle_.storages[args[0].index()];
   if (typed && !storage.dtype) {
     storage.dtype = kPickleNames[args[6].index()].dtype;
@@ -415,6 +418,24 @@ void PickleMachine::push_tensor(std::span<const PickleItem> args, bool typed) {
   const auto held = static_cast<std::int64_t>(storage.bytes / size_of(tensor.dtype));
   tensor.offset = std::min(tensor.offset, held);
   push_new(Kind::kTensor, pickle_.tensors, std::move(tensor));
+}
+
+// PyTorch writes {"neg": True} for a tensor whose numbers are those of its storage with the other
+// sign, and {"conj": True} for a conjugated one.
+void PickleMachine::check_metadata(const PickleItem& metadata) {
+  require(metadata.kind == Kind::kNone || metadata.kind == Kind::kDict,
+          "has a tensor whose metadata are no dict");
+  if (metadata.kind == Kind::kNone) return;
+  const std::vector<PickleItem>& items = list_of(metadata);
+  steps_ += items.size();
+  for (std::size_t i = 0; i < items.size(); i += 2) {
+    if (items[i + 1].kind == Kind::kBool && items[i + 1].number == 0) continue;
+    refuse(fmt::format(
+        "has a tensor with the metadata {}, which may change its numbers; in Python save "
+        "tensor.resolve_conj().resolve_neg()",
+        items[i].kind == Kind::kText ? shown_name(text_of(items[i]))
+                                     : std::to_string(items[i].number)));
+  }
 }
 
 std::vector<std::int64_t> PickleMachine::sizes_of(const PickleItem& item, std::string_view what) {

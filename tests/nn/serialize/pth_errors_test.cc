@@ -28,6 +28,12 @@ void expect_refused(const std::string& path, const std::string& text, LoadPthOpt
       << text;
 }
 
+// A tensor of four elements, and the last argument of _rebuild_tensor_v2.
+std::string with_metadata(const std::string& metadata) {
+  std::string tensor = pickled_tensor(0, {4}, {1});
+  return tensor.insert(tensor.size() - 2, metadata);
+}
+
 TEST(PthErrors, FilesOfOtherKinds) {
   for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{
            {"legacy",
@@ -64,6 +70,16 @@ TEST(PthErrors, FilesOfOtherKinds) {
   EXPECT_TRUE(load_pth(path).is_none()) << "a folder is not needed";
   EXPECT_THAT([] { load_pth("/nowhere/f"); },
               ThrowsMessage<Error>("open /nowhere/f: No such file or directory"));
+}
+
+TEST(PthErrors, NoneOfMetadataThatChangeNothing) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/f";
+  for (const std::string& metadata : {"N"s, "}"s, "}" + pickled_text("neg") + "\x89s"}) {
+    write_zip(path,
+              {{"r/data.pkl", "\x80\x02" + with_metadata(metadata) + "."}, {"r/data/0", kFour}});
+    EXPECT_EQ(load_pth(path).as_tensor().numel(), 4) << metadata;
+  }
 }
 
 TEST(PthErrors, Pickles) {
@@ -119,7 +135,8 @@ TEST(PthErrors, Pickles) {
       {two + "]}b.", "sets attributes of what is no OrderedDict"},
       {two + "ctorch\nfloat32\n.", "has torch.float32 as a value, which cannot be kept"},
       {two + pickled_storage() + ".", "has a storage as a value, wanted a tensor"},
-      {two + "\x8a\x09" + std::string(9, '\1') + ".", "has an integer of more than 64 bits"},
+      {two + "\x8a\x09" + number_bytes(std::uint64_t{1} << 63, 8) + "\0."s,  // 2^63
+       "has an integer of more than 8 bytes, wanted int64 (-2^63 to 2^63 - 1)"},
       {two + "]q\1h\1a.", "has a list or dict that contains itself"},
       {two + "]q\1(h\1ta.", "has a list or dict that contains itself"},
       {deep + ".", "has containers too deep inside each other"},
@@ -142,6 +159,16 @@ TEST(PthErrors, Pickles) {
       {two + pickled_tensor(0, {-1}, {1}) + ".",
        "has a tensor whose sizes are no numbers of at least 0"},
       {two + pickled_tensor(0, {2}, {-1}) + ".", "has a tensor whose strides are no numbers"},
+      // As PyTorch saves torch._neg_view(x).
+      {two + with_metadata("}q\5" + pickled_text("neg") + "q\6\x88s") + ".",
+       "has a tensor with the metadata \"neg\", which may change its numbers; in Python save "
+       "tensor.resolve_conj().resolve_neg()"},
+      {two + with_metadata("}(" + pickled_text("neg") + "\x89" + pickled_text("conj") + "\x88u") +
+           ".",
+       "has a tensor with the metadata \"conj\", which may change its numbers"},
+      {two + with_metadata("}" + pickled_text("neg") + "K\1s") + ".",
+       "has a tensor with the metadata \"neg\""},
+      {two + with_metadata("K\1") + ".", "has a tensor whose metadata are no dict"},
       {two + pickled_tensor(0, {5}, {1}) + ".", "has a tensor that reaches outside its storage"},
       {two + pickled_tensor(1, {4}, {1}) + ".", "has a tensor that reaches outside its storage"},
       {two + pickled_tensor(-1, {4}, {1}) + ".", "has a tensor that reaches outside its storage"},
