@@ -7,7 +7,7 @@
 namespace dl::data {
 
 // Both throw kParse for a damaged or too large file, naming it. decode_jpeg() throws
-// kNotImplemented for CMYK.
+// kNotImplemented for CMYK, and for a subsampling that TurboJPEG does not know.
 Picture decode_jpeg(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
 Picture decode_png(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
 

@@ -12,6 +12,9 @@ namespace {
 // A block of 8 x 8 pixels of a Huffman-coded file takes at least one bit.
 constexpr std::uint64_t kMostPixelsOfByte = 8 * 64;
 
+// TurboJPEG's number for a subsampling or colours that it does not know.
+constexpr int kUnknown = -1;
+
 }  // namespace
 
 bool can_read_jpeg() noexcept {
@@ -25,12 +28,20 @@ Picture decode_jpeg(std::span<const std::byte> bytes, std::string_view name, Pic
   int width = 0;
   int height = 0;
   int subsampling = 0;
-  int colours = 0;
-  DL_CHECK(tjDecompressHeader3(jpeg.get(), data, bytes.size(), &width, &height, &subsampling,
-                               &colours) == 0,
-           kParse, "{} is a damaged JPEG file: {}", name, tjGetErrorStr2(jpeg.get()));
-  DL_CHECK(colours != TJCS_CMYK && colours != TJCS_YCCK, kNotImplemented,
-           "{} is a JPEG file in CMYK, which is not read; convert it to RGB", name);
+  int colours = kUnknown;
+  const bool has_header = tjDecompressHeader3(jpeg.get(), data, bytes.size(), &width, &height,
+                                              &subsampling, &colours) == 0;
+  // For a valid header whose subsampling it does not know, TurboJPEG fails and sets the numbers.
+  const bool is_odd = !has_header && subsampling == kUnknown && width > 0 && height > 0;
+  if (has_header || is_odd) {
+    DL_CHECK(colours != TJCS_CMYK && colours != TJCS_YCCK, kNotImplemented,
+             "{} is a JPEG file in CMYK, which is not read; convert it to RGB", name);
+  }
+  DL_CHECK(!is_odd, kNotImplemented,
+           "{} is a JPEG file with a chroma subsampling that is not read; save it anew with 4:4:4, "
+           "4:2:2 or 4:2:0",
+           name);
+  DL_CHECK(has_header, kParse, "{} is a damaged JPEG file: {}", name, tjGetErrorStr2(jpeg.get()));
   check_size(height, width, name, limits);
   DL_CHECK(static_cast<std::uint64_t>(height) * static_cast<std::uint64_t>(width) <=
                kMostPixelsOfByte * bytes.size(),
