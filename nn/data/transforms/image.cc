@@ -120,7 +120,7 @@ std::int64_t planes_of(const Tensor& image) {
 
 void check_image(const Tensor& image, std::string_view name) {
   DL_CHECK(image.defined(), kInvalidArgument, "{}: the image is undefined", name);
-  DL_CHECK(image.dim() >= 2 && image.numel() > 0, kShape,
+  DL_CHECK(image.dim() >= 2 && image.size(-2) > 0 && image.size(-1) > 0, kShape,
            "{}: got an image {}, wanted [..., height, width] with at least 1 pixel", name,
            image.sizes().str());
   DL_CHECK(image.device().type == DeviceType::kCPU, kInvalidArgument,

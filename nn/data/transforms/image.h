@@ -17,7 +17,8 @@ ImageSize size_of_image(const Tensor& image);
 // The number of planes [height, width].
 std::int64_t planes_of(const Tensor& image);
 
-// Throws kInvalidArgument, kShape or kDType if the tensor is not an image.
+// Throws kInvalidArgument, kShape or kDType if the tensor is not an image. It may be a batch of
+// none.
 void check_image(const Tensor& image, std::string_view name);
 // Returns any tensor that is an image, contiguous and without history. Throws as check_image()
 // does.

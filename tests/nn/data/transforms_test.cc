@@ -80,6 +80,13 @@ TEST(Resize, AgreesWithTorchvisions) {
   EXPECT_EQ(Resize(10)(image[0]).sizes(), Shape({10, 13}));
 }
 
+// PyTorch gives 5/7 three times, but the means where the image is two equal columns.
+TEST(Resize, ToOneColumnHasTheWeightedMeans) {
+  const Tensor result = Resize({3, 1})(arange(6, {.dtype = DType::kF32}).view({1, 6, 1}));
+  const float want[] = {5.0F / 7, 2.5F, 30.0F / 7};
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(result.data<float>()[i], want[i], 1e-6) << i;
+}
+
 TEST(CenterCrop, AgreesWithTorchvisions) {
   const Tensor image = torchvisions("image");
   expect_near(CenterCrop(15)(image), "center_crop_15", 0);
@@ -104,6 +111,40 @@ TEST(Transforms, TakeNumbersInBracesAsTorchvisionTakesLists) {
   EXPECT_EQ(Pad({.left = 1, .top = 2})(image).sizes(), Shape({1, 32, 41}));
   EXPECT_EQ(RandomCrop({34, 46}, {.padding = {3, 2}})(image).sizes(), Shape({1, 34, 46}));
   EXPECT_EQ(RandomCrop({34, 44}, {.padding = {2}})(image).sizes(), Shape({1, 34, 44}));
+}
+
+TEST(Transforms, TakeABatchOfNoImages) {
+  const struct {
+    Transform transform;
+    std::int64_t side;
+  } kRows[] = {{Resize(3), 3},
+               {Resize({5, 5}), 5},
+               {CenterCrop(3), 3},
+               {CenterCrop(9), 9},
+               {Pad(2), 9},
+               {Pad(2, {.mode = PaddingMode::kReflect}), 9},
+               {RandomCrop(3), 3},
+               {RandomCrop(9, {.pad_if_needed = true}), 9},
+               {RandomResizedCrop(4), 4},
+               {RandomHorizontalFlip(1), 5},
+               {RandomHorizontalFlip(0), 5},
+               {RandomRotation(20), 5},
+               {GaussianBlur(3), 5}};
+  for (const auto& [transform, side] : kRows) {
+    for (const DType dtype : {DType::kF32, DType::kU8}) {
+      const Tensor result = transform(empty({0, 3, 5, 5}, {.dtype = dtype}));
+      EXPECT_EQ(result.sizes(), Shape({0, 3, side, side}));
+      EXPECT_EQ(result.dtype(), dtype);
+    }
+  }
+  const Tensor bytes = empty({0, 3, 5, 5}, {.dtype = DType::kU8});
+  EXPECT_EQ(ToTensor()(bytes).dtype(), DType::kF32);
+  EXPECT_EQ(Normalize({0.5F, 0.5F, 0.5F}, {1, 1, 1})(ToTensor()(bytes)).sizes(),
+            Shape({0, 3, 5, 5}));
+  for (const Shape& shape : {Shape({2, 3, 0, 5}), Shape({2, 3, 5, 0})}) {
+    EXPECT_THAT([&] { Resize(3)(empty(shape)); },
+                ThrowsMessage<Error>(testing::HasSubstr("with at least 1 pixel")));
+  }
 }
 
 TEST(Pad, AgreesWithTorchvisionsInEachMode) {
