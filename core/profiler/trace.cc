@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iterator>
 
 #include "core/base/env.h"
@@ -11,23 +12,30 @@
 namespace dl::profiler {
 namespace {
 
-// Microseconds with three decimals. A double has too few digits for times since 1970.
+// Times count from a multiple of this, as in PyTorch's traces: a quarter of a year. A double has
+// steps of 0.25 us for times since 1970, and of 0.001 us for times within that quarter.
+constexpr std::int64_t kBaseStepNs = 7'889'238LL * 1'000'000'000;
+
+// Microseconds with three decimals.
 std::string us_text(std::int64_t ns) {
-  return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
+  const std::int64_t size = std::abs(ns);
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", size / 1000, size % 1000);
 }
 
 class TraceWriter {
  public:
   TraceWriter(const Recording& recording, const TraceOptions& options)
-      : recording_(recording), options_(options) {}
+      : recording_(recording),
+        options_(options),
+        base_ns_((recording.begin_ns + recording.epoch_ns) / kBaseStepNs * kBaseStepNs) {}
 
   std::string write() {
     char host[65] = {};
     ::gethostname(host, sizeof host - 1);
     text_ = fmt::format(
-        "{{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"distributedInfo\":{{\"rank\":{},"
-        "\"world_size\":{}}},\n\"traceEvents\":[",
-        options_.rank, options_.world_size);
+        "{{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":{},"
+        "\"distributedInfo\":{{\"rank\":{},\"world_size\":{}}},\n\"traceEvents\":[",
+        base_ns_, options_.rank, options_.world_size);
     meta("process_name", 0, "name", json_string(fmt::format("rank {}", options_.rank)));
     meta("process_labels", 0, "labels", json_string(fmt::format("{}, pid {}", host, ::getpid())));
     meta("process_sort_index", 0, "sort_index", std::to_string(options_.rank));
@@ -54,7 +62,7 @@ class TraceWriter {
   }
   void at(const Event& event, std::int64_t ns) {
     fmt::format_to(std::back_inserter(text_), ",\"cat\":\"{}\",\"ts\":{}", name_of(event.category),
-                   us_text(ns + recording_.epoch_ns));
+                   us_text(ns + recording_.epoch_ns - base_ns_));
   }
   void add(const ThreadLog& log, const Event& event) {
     const std::string name = json_string(event.name);
@@ -89,6 +97,7 @@ class TraceWriter {
 
   const Recording& recording_;
   const TraceOptions& options_;
+  std::int64_t base_ns_;
   std::string text_;
   bool is_first_ = true;
   std::int64_t last_id_ = 0;
