@@ -36,7 +36,7 @@ struct Resolved {
 
 Tensor as_places_index(const Tensor& index, std::string_view op) {
   if (is_floating(index.dtype()) || index.dtype() == DType::kU8) {
-    refuse_dtype(op, index.dtype(), "int64 or bool as an index");
+    refuse_dtype(op, index.dtype(), "bool or an integer dtype other than uint8 as an index");
   }
   return index.to(DType::kI64);
 }

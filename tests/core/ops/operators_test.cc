@@ -294,6 +294,18 @@ TEST(Indexing, WritesThroughEveryKindOfIndex) {
   EXPECT_EQ(x.index({x > 100}).numel(), 0);
 }
 
+TEST(Indexing, TakesEveryIntegerDtypeButUint8AsAnIndex) {
+  for (const DType dtype :
+       {DType::kI8, DType::kI16, DType::kI32, DType::kI64, DType::kU16, DType::kU32, DType::kU64}) {
+    Tensor x = tensor({5, 6, 7});
+    const Tensor places = tensor({2, 0}).to(dtype);
+    EXPECT_EQ(values<double>(x.index({places})), (Numbers{7, 5})) << name_of(dtype);
+    x.index({places}) = 1;
+    EXPECT_EQ(values<double>(x), (Numbers{1, 6, 1})) << name_of(dtype);
+    EXPECT_EQ(x.index({places[0]}).item<std::int64_t>(), 1) << name_of(dtype);
+  }
+}
+
 TEST(Indexing, EveryDtypeIsReadWrittenAndAdded) {
   for (std::size_t i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<DType>(i);
@@ -374,7 +386,12 @@ TEST(Indexing, SaysWhatDoesNotFit) {
       {[&] { x.index({"all"}); }, "index: \"all\" is no index; the text that is one is \"...\""},
       {[&] { x.index({Slice(None, None, -1)}); },
        "index: a slice has the step -1, wanted at least 1"},
-      {[&] { x.index({x}); }, "index: float32 is not supported; wanted int64 or bool as an index"},
+      {[&] { x.index({x}); },
+       "index: float32 is not supported; wanted bool or an integer dtype other than uint8 as an "
+       "index"},
+      {[&] { x.index({tensor({1}).to(DType::kU8)}); },
+       "index: uint8 is not supported; wanted bool or an integer dtype other than uint8 as an "
+       "index"},
       {[&] { x.index({zeros(2, 4) == 0}); },
        "index: a mask of shape [2, 4] does not fit to dimension 0 of [3, 4]"},
       {[&] { x.clone().index({0}) = zeros(3); }, "broadcast"},  // names both shapes
