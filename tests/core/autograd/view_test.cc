@@ -171,6 +171,33 @@ TEST(ChangedView, OfViewsOfViewsHasItToo) {
   }
 }
 
+// PyTorch refuses to write into one of several views.
+TEST(ChangedView, MayBeAPieceOfSeveral) {
+  const struct {
+    const char* name;
+    std::function<std::vector<Tensor>(const Tensor&)> pieces;
+  } kRows[] = {{"split", [](const Tensor& x) { return x.split(2); }},
+               {"chunk", [](const Tensor& x) { return x.chunk(2); }},
+               {"unbind", [](const Tensor& x) { return x.view({2, 2}).unbind(); }}};
+  for (const auto& [name, pieces] : kRows) {
+    const Tensor w = trained({4});
+    const Tensor x = mul(w, 1);
+    std::vector<Tensor> parts = pieces(x);
+    parts[1].mul_(parts[1]);  // x is w0, w1, w2^2, w3^2
+    parts[0].mul_(3);
+    add(weighted_sum(x), sum(parts[1])).backward();
+    // Weights 1, 2, 3 and 4 of x, and 1 more of the second piece.
+    EXPECT_EQ(values<float>(w.grad()), (std::vector<float>{3, 6, (3 + 1) * 2 * 3, (4 + 1) * 2 * 4}))
+        << name;
+  }
+}
+
+TEST(ChangedView, AsStridedIsAConstant) {
+  const Tensor w = trained({4});
+  EXPECT_TRUE(w.view({2, 2}).requires_grad());
+  EXPECT_FALSE(as_strided(w, {2, 2}, {2, 1}, 0).requires_grad());
+}
+
 TEST(ChangedView, OfAChannelsLastTensorHasItToo) {
   const Tensor w = trained({2, 3, 4, 5});
   Tensor base = counted({2, 3, 4, 5}, MemoryFormat::kChannelsLast);
