@@ -119,7 +119,7 @@ ErrorKind kind_of_refusal(const Bytes& bytes) {
 }
 
 // A file with the sampling factors of these components in its frame: 0x21 is 2 across and 1 down.
-Bytes sampled(Bytes file, const std::vector<int>& factors) {
+Bytes with_factors(Bytes file, const std::vector<int>& factors) {
   const Bytes frame = bytes_of({0xFF, 0xC0});
   auto factor = std::ranges::search(file, frame).begin() + 11;
   for (const int each : factors) {
@@ -132,19 +132,20 @@ Bytes sampled(Bytes file, const std::vector<int>& factors) {
 // skip_corrupt leaves out damaged files, and must not leave out these without a word.
 TEST(Picture, IsNotCalledDamagedIfItsSubsamplingIsNotRead) {
   if (is_left_out("jpeg_rgb")) return;
-  const Bytes cmyk = sampled(file_of("jpeg_cmyk"), {0x22, 0x11, 0x11, 0x11});  // Pillow's 4:2:0
+  const Bytes cmyk =
+      with_factors(file_of("jpeg_cmyk"), {0x22, 0x11, 0x11, 0x11});  // Pillow's 4:2:0
   EXPECT_EQ(refusal(cmyk), "f is a JPEG file in CMYK, which is not read; convert it to RGB");
   EXPECT_EQ(kind_of_refusal(cmyk), ErrorKind::kNotImplemented);
   for (const auto& factors :
        std::vector<std::vector<int>>{{0x11, 0x21, 0x11}, {0x21, 0x11, 0x21}, {0x31, 0x21, 0x11}}) {
-    const Bytes file = sampled(file_of("jpeg_444"), factors);
+    const Bytes file = with_factors(file_of("jpeg_444"), factors);
     EXPECT_EQ(refusal(file),
               "f is a JPEG file with a chroma subsampling that is not read; save it anew with "
               "4:4:4, 4:2:2 or 4:2:0");
     EXPECT_EQ(kind_of_refusal(file), ErrorKind::kNotImplemented);
   }
   // No factor may be 0.
-  EXPECT_EQ(kind_of_refusal(sampled(file_of("jpeg_444"), {0x01})), ErrorKind::kParse);
+  EXPECT_EQ(kind_of_refusal(with_factors(file_of("jpeg_444"), {0x01})), ErrorKind::kParse);
 }
 
 // Any change of bytes, and any cut, gives a picture or an error that names the file.
