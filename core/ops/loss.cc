@@ -175,7 +175,7 @@ Tensor cross_entropy_of_probabilities(const Tensor& logits, const Tensor& target
     products = mul(products, options.weight.view(one_each));
   }
   if (options.reduction == Reduction::kNone) return neg(sum(products, {d}));
-  const Tensor total = neg(sum(products));
+  Tensor total = neg(sum(products));
   if (options.reduction == Reduction::kSum) return total;
   return detail::shown_as(
       div(total, static_cast<double>(logits.numel()) / static_cast<double>(classes)), logits,
