@@ -218,7 +218,7 @@ class WithoutInterrupts {
   struct sigaction at_quit = {};
 };
 
-// Returns dlrun's exit code.
+// Returns how dlrun ended, as waitpid() gives it.
 int run_dlrun(std::vector<std::string> line, const std::string& summons, int report_fd) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
@@ -235,7 +235,7 @@ int run_dlrun(std::vector<std::string> line, const std::string& summons, int rep
   while (::waitpid(pid, &status, 0) < 0) {
     if (errno != EINTR) throw_errno(errno, "spawn: wait for dlrun");
   }
-  return shell_exit_code(status);
+  return status;
 }
 
 struct Report {
@@ -310,7 +310,8 @@ void spawn(const std::function<void(int rank)>& function, int nprocs) {
                                    "--"};
   line.insert(line.end(), program.begin(), program.end());
   std::fflush(nullptr);  // so that this process's lines come before those of the ranks
-  const int exit_code = run_dlrun(std::move(line), std::to_string(call) + ":" + fd, report.get());
+  const int status = run_dlrun(std::move(line), std::to_string(call) + ":" + fd, report.get());
+  const int exit_code = shell_exit_code(status);
   const Report found = read_report(report.get());
   const bool is_fault_of_rank = found.failure && found.failure->rank() >= 0;
   for (const int signal : {SIGINT, SIGQUIT}) {
@@ -319,9 +320,10 @@ void spawn(const std::function<void(int rank)>& function, int nprocs) {
   if (found.failure) throw *found.failure;
   if (exit_code != 0) {
     throw SpawnError(-1, exit_code,
-                     fmt::format("spawn: dlrun ended with exit code {} and gave no reason here; "
-                                 "its lines on standard error do",
-                                 exit_code));
+                     fmt::format("spawn: dlrun {}{}", how_it_ended(status),
+                                 WIFEXITED(status) ? " and gave no reason here; its lines on "
+                                                     "standard error do"
+                                                   : ""));
   }
   for (int rank = 0; rank < nprocs; ++rank) {
     DL_CHECK(found.came.contains(rank), kMismatch,

@@ -1,5 +1,8 @@
 #include "core/base/shell.h"
 
+#include <fmt/core.h>
+#include <signal.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +34,22 @@ int why_not_executable(const std::string& path) {
 
 int shell_exit_code(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+std::string how_it_ended(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    return fmt::format("was killed by signal {} ({}){}", WTERMSIG(wait_status),
+                       signal_name(WTERMSIG(wait_status)),
+                       WCOREDUMP(wait_status) ? " and left a core dump" : "");
+  }
+  return fmt::format("ended with exit code {}", WEXITSTATUS(wait_status));
+}
+
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  if (name != nullptr) return fmt::format("SIG{}", name);
+  if (signal < SIGRTMIN || signal > SIGRTMAX) return fmt::format("signal {}", signal);
+  return signal == SIGRTMIN ? "SIGRTMIN" : fmt::format("SIGRTMIN+{}", signal - SIGRTMIN);
 }
 
 }  // namespace dl

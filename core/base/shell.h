@@ -1,4 +1,5 @@
-// A shell's rules for programs: where it finds one by name, and the number it gives to an end.
+// A shell's rules for programs: where it finds one by name, and the number it gives to an end; and
+// the words that error texts have for an end.
 //
 // Thread-safety: everything here may be used from any thread, while none changes the environment.
 #pragma once
@@ -20,5 +21,11 @@ int why_not_executable(const std::string& path);
 // The exit code of a process that ended with `wait_status`, as waitpid() gives it: 128 + n after
 // signal n.
 int shell_exit_code(int wait_status);
+
+// "ended with exit code 7", "was killed by signal 9 (SIGKILL)"; `wait_status` as above.
+std::string how_it_ended(int wait_status);
+
+// "SIGKILL", "SIGRTMIN+3"; "signal 32" for a number without a name.
+std::string signal_name(int signal);
 
 }  // namespace dl

@@ -13,6 +13,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
+#include "core/base/shell.h"
 #include "launcher/plan/environment.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/file_format.h"

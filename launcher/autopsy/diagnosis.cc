@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/base/shell.h"
 #include "launcher/verdict/report.h"
 
 namespace dl::launcher::autopsy {

@@ -8,8 +8,8 @@
 
 #include "core/base/env.h"
 #include "core/base/limits.h"
+#include "core/base/shell.h"
 #include "launcher/process/rank_files.h"
-#include "launcher/verdict/report.h"
 
 namespace dl::launcher {
 

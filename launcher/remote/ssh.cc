@@ -7,8 +7,8 @@
 #include <array>
 
 #include "core/base/error.h"
+#include "core/base/shell.h"
 #include "launcher/process/program.h"
-#include "launcher/verdict/report.h"
 
 namespace dl::launcher::remote {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/shell.h"
 #include "launcher/process/rank_files.h"
-#include "launcher/verdict/report.h"
 
 namespace dl::launcher::remote {
 namespace {

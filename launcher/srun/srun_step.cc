@@ -21,11 +21,11 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/shell.h"
 #include "core/base/unique_fd.h"
 #include "launcher/process/rank_files.h"
 #include "launcher/process/warden_client.h"
 #include "launcher/srun/srun_task.h"
-#include "launcher/verdict/report.h"
 #include "rendezvous/net/acceptor.h"
 #include "rendezvous/net/connect.h"
 #include "rendezvous/net/job_key.h"

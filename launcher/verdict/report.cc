@@ -2,13 +2,14 @@
 
 #include <fmt/core.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
+
+#include "core/base/shell.h"
 
 namespace dl::launcher {
 namespace {
@@ -94,22 +95,6 @@ std::string fate_of(const RankFacts& rank) {
 }
 
 }  // namespace
-
-std::string signal_name(int signal) {
-  const char* const name = ::sigabbrev_np(signal);
-  if (name != nullptr) return fmt::format("SIG{}", name);
-  if (signal < SIGRTMIN || signal > SIGRTMAX) return fmt::format("signal {}", signal);
-  return signal == SIGRTMIN ? "SIGRTMIN" : fmt::format("SIGRTMIN+{}", signal - SIGRTMIN);
-}
-
-std::string how_it_ended(int status) {
-  if (WIFSIGNALED(status)) {
-    return fmt::format("was killed by signal {} ({}){}", WTERMSIG(status),
-                       signal_name(WTERMSIG(status)),
-                       WCOREDUMP(status) ? " and left a core dump" : "");
-  }
-  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
-}
 
 std::string describe_end(const RankFacts& rank, const Place& place) {
   const std::string message = read_error_file(rank.error_file).message;

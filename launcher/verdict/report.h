@@ -35,9 +35,6 @@ struct Place {
   int node = 0;
 };
 
-// "ended with exit code 7", "was killed by signal 9 (SIGKILL)"; `status` as waitpid() gives it.
-std::string how_it_ended(int status);
-
 // "rank 1 (node 0, host vm, pid 4711) was killed by signal 9 (SIGKILL) after 12.3 s", and after a
 // colon the message in its error file.
 std::string describe_end(const RankFacts& rank, const Place& place);
@@ -58,8 +55,6 @@ struct ErrorFile {
   std::string text;     // message or stack, cut to a page
 };
 ErrorFile read_error_file(const std::string& content);
-
-std::string signal_name(int signal);
 
 // "restart 1 of 3: all ranks begin again in 2 s, as they fail soon after each start"
 std::string restart_sentence(const rendezvous::Restart& restart);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/process_stat.h"
 #include "core/base/unique_fd.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
@@ -110,6 +111,18 @@ TEST(Spawn, AnUncaughtErrorEndsTheProgramWithItsText) {
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.err,
               AllOf(HasSubstr("error: spawn: rank 0 "), HasSubstr(": no such data set")));
+}
+
+TEST(Spawn, NamesTheSignalThatKilledDlrun) {
+  Process process({program("spawn_probe"), "wait"});
+  ASSERT_TRUE(process.wait_for_out("up 0\n")) << process.err();
+  ASSERT_TRUE(process.wait_for_out("up 1\n")) << process.err();
+  for (const pid_t pid : tests::processes_with(process.mark())) {
+    const bool is_child = read_stat("/proc/" + std::to_string(pid)).parent == process.pid();
+    if (is_child) ::kill(pid, SIGKILL);
+  }
+  EXPECT_EQ(process.wait(), 1);
+  EXPECT_THAT(process.err(), HasSubstr("error: spawn: dlrun was killed by signal 9 (SIGKILL)\n"));
 }
 
 TEST(Spawn, RefusesWhatCannotWork) {

@@ -5,8 +5,6 @@
 
 #include <set>
 
-#include "launcher/verdict/report.h"
-
 namespace dl::launcher {
 namespace {
 
@@ -29,13 +27,6 @@ TEST(SignalMeaning, RepeatedLimitsAreNobodysImpatience) {
   for (const int signal : {SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF, SIGXFSZ, SIGPIPE}) {
     EXPECT_FALSE(is_of_a_person(signal));
   }
-}
-
-TEST(SignalName, IsWhatKillTakes) {
-  EXPECT_EQ(signal_name(SIGXCPU), "SIGXCPU");
-  EXPECT_EQ(signal_name(SIGRTMIN), "SIGRTMIN");
-  EXPECT_EQ(signal_name(SIGRTMIN + 3), "SIGRTMIN+3");
-  EXPECT_EQ(signal_name(32), "signal 32");
 }
 
 }  // namespace

@@ -72,5 +72,19 @@ TEST(ShellExitCode, Is128AndTheNumberOfASignal) {
   EXPECT_EQ(shell_exit_code(W_EXITCODE(0, SIGKILL)), 128 + SIGKILL);
 }
 
+TEST(HowItEnded, NamesTheExitCodeOrTheSignal) {
+  EXPECT_EQ(how_it_ended(W_EXITCODE(7, 0)), "ended with exit code 7");
+  EXPECT_EQ(how_it_ended(W_EXITCODE(0, SIGKILL)), "was killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(how_it_ended(W_EXITCODE(0, SIGSEGV) | WCOREFLAG),
+            "was killed by signal 11 (SIGSEGV) and left a core dump");
+}
+
+TEST(SignalName, IsWhatKillTakes) {
+  EXPECT_EQ(signal_name(SIGXCPU), "SIGXCPU");
+  EXPECT_EQ(signal_name(SIGRTMIN), "SIGRTMIN");
+  EXPECT_EQ(signal_name(SIGRTMIN + 3), "SIGRTMIN+3");
+  EXPECT_EQ(signal_name(32), "signal 32");
+}
+
 }  // namespace
 }  // namespace dl
