@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/limits.h"
 #include "core/base/log.h"
 
 namespace dl::collectives {
@@ -101,7 +102,7 @@ class FinishingWork final : public Work {
     try {
       std::thread([last = last_] { run_when_over(last); }).detach();
     } catch (const std::exception& error) {
-      log::warning("a dropped operation's output stays unwritten: {}", error.what());
+      log::warning("a dropped operation's output stays unwritten: {}", text_with_limits(error));
     }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }

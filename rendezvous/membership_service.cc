@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/thread.h"
 #include "rendezvous/grpc_support.h"
 
 namespace dl::rendezvous {
@@ -82,7 +83,9 @@ class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromN
 
 MembershipService::MembershipService(Membership::Options options,
                                      std::function<void(std::uint64_t)> on_generation)
-    : on_generation_(std::move(on_generation)), membership_(options), thread_([this] { run(); }) {
+    : on_generation_(std::move(on_generation)),
+      membership_(options),
+      thread_(make_thread("the membership's service", [this] { run(); })) {
   hand_over(this);
 }
 

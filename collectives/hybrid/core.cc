@@ -10,6 +10,7 @@
 #include "collectives/not_over.h"
 #include "collectives/recording.h"
 #include "core/base/cpus.h"
+#include "core/base/thread.h"
 
 namespace dl::collectives::hybrid {
 namespace {
@@ -61,7 +62,9 @@ std::chrono::nanoseconds Stagger::of(Lane lane, std::chrono::nanoseconds left) c
                                                         : std::max(left, 0ns) + later;
 }
 
-Core::Core(Inner inner) : inner_(std::move(inner)), thread_([this] { run(); }) {}
+Core::Core(Inner inner)
+    : inner_(std::move(inner)),
+      thread_(make_thread(fmt::format("group '{}'", all().name()), [this] { run(); })) {}
 
 Core::~Core() = default;
 

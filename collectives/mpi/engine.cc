@@ -13,6 +13,7 @@
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/thread.h"
 
 namespace dl::collectives::mpi {
 namespace {
@@ -53,8 +54,9 @@ Engine& Engine::get(Deadline deadline) {
   const std::lock_guard lock(engine_mutex);
   const Starter starter = find_starter();
   if (the_engine == nullptr) {
-    the_engine = new Engine(open_module(starter));
-    std::thread([] { the_engine->run(); }).detach();
+    auto made = std::unique_ptr<Engine>(new Engine(open_module(starter)));
+    make_thread("backend mpi", [engine = made.get()] { engine->run(); }).detach();
+    the_engine = made.release();
     ::on_exit([](int status, void*) { the_engine->end(status); }, nullptr);
   }
   {
@@ -87,7 +89,7 @@ void Engine::call(std::string_view what, std::function<int(const Module& mpi)> b
   };
   // Shared: the caller, or a call that returns too late, drops the last reference.
   const auto task = std::make_shared<Task>();
-  std::thread([task, blocking = std::move(blocking), &mpi = mpi_] {
+  make_thread(what, [task, blocking = std::move(blocking), &mpi = mpi_] {
     const int code = blocking(mpi);
     const std::lock_guard lock(task->mutex);
     task->code = code;

@@ -8,6 +8,7 @@
 #include "collectives/recording.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/thread.h"
 
 namespace dl::collectives::nccl {
 namespace {
@@ -134,7 +135,12 @@ void Core::connect(const UniqueId& id, Deadline deadline) {
                                                 name_, text_of(nccl_, state)));
   }
   comm_ = comm;
-  watcher_ = std::thread([this] { watch(); });
+  try {
+    watcher_ = make_thread(fmt::format("group '{}'", name_), [this] { watch(); });
+  } catch (const Error& error) {
+    comm_ = nullptr;
+    give_up(error.kind(), error.what());
+  }
 }
 
 void Core::close() noexcept {

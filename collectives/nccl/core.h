@@ -139,7 +139,8 @@ class Core final : public RefCounted {
   void look_at_clock(const Ref<Operation>& front);
   void look_at_gone(const Operation& front);
   void end_everything() noexcept;
-  // Runs `end` in a thread; true if it returns in time. If not, the thread is left behind.
+  // Runs `end` in a thread; true if it returns in time. If not, the thread is left behind. False
+  // also, after a warning, if the system gives no thread.
   bool is_through(std::function<void()> end, std::chrono::nanoseconds time);
   // is_through() with the time that an abort may take: if it takes longer, the process ends.
   void call_or_die(std::function<void()> end, const std::string& why) noexcept;

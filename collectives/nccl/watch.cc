@@ -7,6 +7,7 @@
 #include "collectives/nccl/captured.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/thread.h"
 
 namespace dl::collectives::nccl {
 namespace {
@@ -47,13 +48,19 @@ bool Core::is_through(std::function<void()> end, std::chrono::nanoseconds time) 
   };
   // The caller or the thread, the later one, drops it.
   const auto task = std::make_shared<Task>();
-  std::thread([task, end = std::move(end), &cuda = cuda_, device = options_.device] {
-    cuda.adopt_device(device);
-    end();
-    const std::lock_guard lock(task->mutex);
-    task->is_over = true;
-    task->changed.notify_all();
-  }).detach();
+  try {
+    make_thread(fmt::format("group '{}'", name_), [task, end = std::move(end), &cuda = cuda_,
+                                                   device = options_.device] {
+      cuda.adopt_device(device);
+      end();
+      const std::lock_guard lock(task->mutex);
+      task->is_over = true;
+      task->changed.notify_all();
+    }).detach();
+  } catch (const Error& error) {
+    log::warning("{}", error.what());
+    return false;
+  }
   std::unique_lock lock(task->mutex);
   return task->changed.wait_for(lock, time, [&] { return task->is_over; });
 }

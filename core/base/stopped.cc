@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "core/base/fork.h"
+#include "core/base/thread.h"
 
 namespace dl {
 namespace {
@@ -51,7 +52,7 @@ void watch_for_stops() {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     // Ends with the process: it holds nothing, and waits may go on until then.
-    std::thread thread(&run_looks);
+    std::thread thread = make_thread("the watch for stops", &run_looks);
     ::pthread_setname_np(thread.native_handle(), "dlrun-clock");
     thread.detach();
   } catch (...) {

@@ -13,7 +13,8 @@
 
 namespace dl {
 
-// Harmless when repeated. Throws std::system_error if there can be no thread.
+// Harmless when repeated. Throws kIo if the system gives no thread; the next call tries
+// again.
 void watch_for_stops();
 
 // What was noticed until now, in all; never shrinks. Costs two loads.

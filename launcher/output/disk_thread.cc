@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/thread.h"
 #include "core/base/unique_fd.h"
 #include "launcher/process/rank_files.h"
 
@@ -66,14 +67,16 @@ void DiskThread::submit(std::function<void()> work, std::function<void()> done) 
 }
 
 void DiskThread::start() {
-  shared_ = std::make_shared<Shared>();
-  shared_->event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!shared_->event) throw_errno(errno, "eventfd for the log files");
+  const auto shared = std::make_shared<Shared>();
+  shared->event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!shared->event) throw_errno(errno, "eventfd for the log files");
   // The watched descriptor is closed with the event loop, the other one with the thread.
-  finished_.assign(duplicate(shared_->event.get()).release());
-  wait_for_finished();
+  UniqueFd watched = duplicate(shared->event.get());
   // Signals are blocked in this thread, so also in the new one (job_signals.h).
-  std::thread([shared = shared_] { shared->work(); }).detach();
+  make_thread("the log files", [shared] { shared->work(); }).detach();
+  shared_ = shared;
+  finished_.assign(watched.release());
+  wait_for_finished();
 }
 
 void DiskThread::wait_for_finished() {

@@ -20,6 +20,7 @@
 #include "core/base/deadline.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/thread.h"
 #include "core/base/unique_fd.h"
 #include "launcher/cli/slurm_line.h"
 #include "launcher/slurm/allocation.h"
@@ -74,7 +75,7 @@ class StepKey : public KeyGiver {
   // nullopt: there is no MUNGE to seal the key.
   const std::optional<rendezvous::JobKey>& key() const { return key_; }
   void serve() override {
-    thread_ = std::thread([this] { run(); });
+    thread_ = make_thread("the server of the job's key", [this] { run(); });
   }
 
  private:

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/thread.h"
 #include "core/base/unique_fd.h"
 
 namespace dl::rendezvous {
@@ -59,7 +60,7 @@ struct Question {
 
 Resolution look_up_by(const Endpoint& endpoint, Deadline deadline) {
   const auto question = std::make_shared<Question>();
-  std::thread([question, endpoint] {
+  make_thread(fmt::format("resolve {}", endpoint.host), [question, endpoint] {
     Resolution answer = look_up(endpoint.host, endpoint.port, 0);
     const std::lock_guard lock(question->mutex);
     question->answer = std::move(answer);

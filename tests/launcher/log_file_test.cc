@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <condition_variable>
 #include <fstream>
 #include <iterator>
 #include <mutex>
 
+#include "core/base/error.h"
+#include "core/base/limits.h"
 #include "launcher/output/log_folder.h"
+#include "tests/support/no_threads.h"
 #include "tests/support/read_file.h"
 #include "tests/support/temp_dir.h"
 
@@ -124,6 +128,26 @@ TEST(DiskThread, ThatHangsIsLeftBehind) {
   static const Hanging* const hanging = new Hanging(disk);  // of the thread that is left
   EXPECT_NE(hanging, nullptr);
   disk.run([] { return 1; }, [](int) { FAIL() << "nobody is there to be told"; });
+}
+
+TEST(DiskThread, ThatCannotStartNamesTheLimitAndTriesAgain) {
+  boost::asio::io_context io;
+  DiskThread disk(io);
+  int result = 0;
+  const auto run = [&] { disk.run([] { return 1; }, [&](int got) { result = got; }); };
+  {
+    const tests::NoThreads no_threads;
+    try {
+      run();
+      FAIL() << "there is a thread";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), "the log files: no thread for it: " + spawn_error_text(EAGAIN));
+    }
+  }
+  EXPECT_TRUE(disk.is_idle());
+  run();
+  while (!disk.is_idle()) io.run_one();
+  EXPECT_EQ(result, 1);
 }
 
 TEST(LogFolder, OfARunIsNeverAnotherOnes) {

@@ -14,6 +14,7 @@
 #include "core/base/cpus.h"
 #include "core/base/deadline.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/device/parallel.h"
 #include "core/profiler/span.h"
@@ -263,7 +264,7 @@ class DataLoader::Epoch::Workers {
       end();
       throw_error(ErrorKind::kIo,
                   "data loader: {} workers were asked for, but thread {} did not start: {}", count,
-                  started, error.what());
+                  started, spawn_error_text(error.code().value()));
     } catch (...) {
       end();
       throw;

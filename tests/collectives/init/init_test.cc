@@ -7,17 +7,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/device/cuda/module.h"
 #include "rendezvous/net/job_key.h"
 #include "tests/collectives/init/processes.h"
 #include "tests/support/free_port.h"
+#include "tests/support/no_threads.h"
 #include "tests/support/stderr_lines.h"
 #include "tests/support/temp_dir.h"
 
@@ -47,6 +50,23 @@ TEST(InitProcessGroup, OverNcclWithoutAGpuIsOneSentence) {
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   }
   EXPECT_FALSE(is_initialized());
+}
+
+TEST(InitProcessGroup, NamesTheLimitIfTheRankGetsNoThread) {
+  const tests::TempDir directory;
+  const auto begin = [&](int rank) {
+    const tests::NoThreads no_threads;
+    try {
+      init_process_group({.init_method = "file://" + directory.path() + "/meet",
+                          .rank = rank,
+                          .world_size = 2,
+                          .timeout = 60s});
+    } catch (const Error& error) {
+      return holds(": no thread for it: " + spawn_error_text(EAGAIN))(error.what());
+    }
+    return 3;
+  };
+  EXPECT_EQ(run_processes(1, begin), std::vector<int>{0});
 }
 
 TEST(InitProcessGroup, ByTheEnvironmentWithAKeyFile) {

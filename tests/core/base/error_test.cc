@@ -15,7 +15,9 @@
 
 #include "core/base/limits.h"
 #include "core/base/sanitizers.h"
+#include "core/base/stopped.h"
 #include "core/base/terminate.h"
+#include "tests/support/no_threads.h"
 
 namespace dl {
 namespace {
@@ -127,6 +129,24 @@ TEST(SystemErrorText, NamesTheHardLimitAndTheLimitOfAFile) {
   };
   EXPECT_EXIT(say_under_limits(), testing::ExitedWithCode(0),
               "is 100 and one more is wanted: it is the hard limit.*is 512 bytes");
+}
+
+TEST(WatchForStops, NamesTheLimitIfThereIsNoThread) {
+  sigset_t before;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  const tests::NoThreads no_threads;
+  for (int i = 0; i < 2; ++i) {
+    try {
+      watch_for_stops();
+      FAIL() << "there is a thread";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kIo);
+      EXPECT_EQ(error.what(), "the watch for stops: no thread for it: " + spawn_error_text(EAGAIN));
+    }
+  }
+  sigset_t after;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(::sigismember(&after, SIGTERM), ::sigismember(&before, SIGTERM));
 }
 
 TEST(ErrorDeathTest, UncaughtErrorEndsWithItsTextAndExitCodeOne) {

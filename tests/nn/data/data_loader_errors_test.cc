@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <condition_variable>
 #include <future>
 #include <memory>
@@ -15,12 +16,14 @@
 
 #include "core/autograd/function.h"
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/warn_once.h"
 #include "core/device/cuda/cuda.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"
 #include "tests/nn/data/numbers.h"
+#include "tests/support/no_threads.h"
 #include "tests/support/stderr_lines.h"
 
 namespace dl::data {
@@ -415,6 +418,20 @@ TEST(DataLoader, ATimeoutOf0IsNoLimit) {
   EXPECT_TRUE(epoch.next().has_value());
   EXPECT_FALSE(epoch.next().has_value());
   other.join();
+}
+
+TEST(DataLoader, NamesTheLimitIfAWorkerGetsNoThread) {
+  const Numbers dataset(4);
+  const DataLoader loader(dataset, {.batch_size = 2, .num_workers = 2});
+  const tests::NoThreads no_threads;
+  try {
+    loader.epoch();
+    FAIL() << "there is a thread";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_EQ(error.what(), "data loader: 2 workers were asked for, but thread 0 did not start: " +
+                                spawn_error_text(EAGAIN));
+  }
 }
 
 // As PyTorch: a warning, once, and batches in ordinary memory.

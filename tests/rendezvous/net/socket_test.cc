@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/limits.h"
 #include "rendezvous/net/local_socket.h"
+#include "tests/support/no_threads.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -88,6 +91,13 @@ TEST(Address, PrintsLikeAnEndpoint) {
   EXPECT_EQ(resolve({"::ffff:10.0.0.2", 80}, Deadline::never()).at(0).text(), "10.0.0.2:80");
   EXPECT_TRUE(resolve({"127.8.0.1", 80}, Deadline::never()).at(0).is_loopback());
   EXPECT_TRUE(resolve({"::", 80}, Deadline::never()).at(0).is_any());
+}
+
+TEST(Address, IsNotLookedUpWithoutAThread) {
+  const tests::NoThreads no_threads;
+  const std::string text =
+      error_of(ErrorKind::kIo, [] { resolve({"localhost", 1}, Deadline::never()); });
+  EXPECT_EQ(text, "resolve localhost: no thread for it: " + spawn_error_text(EAGAIN));
 }
 
 TEST(Address, UnknownHostIsNamed) {
