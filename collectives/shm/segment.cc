@@ -53,7 +53,9 @@ std::size_t available_memory() {
 // Check the cgroup's limit beforehand, because the kernel kills a process of a group that reaches
 // it.
 void check_available(std::size_t bytes, const std::string& what) {
-  if (bytes > available_memory()) throw_errno(ENOMEM, what);
+  const std::size_t available = available_memory();
+  DL_CHECK(bytes <= available, kIo, "{}: this machine has {} bytes of memory left", what,
+           available);
   const std::optional<std::uint64_t> left = memory_left_by_cgroup();
   DL_CHECK(
       !left || bytes <= *left, kIo,

@@ -31,6 +31,12 @@ std::string text_of_open_files() {
                      cure_of(limit));
 }
 
+rlim_t address_space_limit() noexcept {
+  rlimit memory{RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(RLIMIT_AS, &memory);
+  return memory.rlim_cur;
+}
+
 std::string limit_text(rlim_t limit) {
   return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit);
 }
@@ -72,6 +78,9 @@ std::string system_error_text(int error) {
                       "beyond",
                       file_size_limit());
   }
+  if (error == ENOMEM && address_space_limit() != RLIM_INFINITY) {
+    return text + fmt::format("; the limit (ulimit -v) is {} bytes", address_space_limit());
+  }
   return text;
 }
 
@@ -82,15 +91,14 @@ bool is_want_of_room(int error) noexcept {
 std::string spawn_error_text(int error) {
   if (error != EAGAIN && error != ENOMEM) return system_error_text(error);
   rlimit processes{RLIM_INFINITY, RLIM_INFINITY};
-  rlimit memory{RLIM_INFINITY, RLIM_INFINITY};
   ::getrlimit(RLIMIT_NPROC, &processes);
-  ::getrlimit(RLIMIT_AS, &memory);
+  const rlim_t memory = address_space_limit();
   std::string text = std::strerror(error);
-  if (error == ENOMEM || memory.rlim_cur != RLIM_INFINITY) {
+  if (error == ENOMEM || memory != RLIM_INFINITY) {
     return text + fmt::format(
                       "; no room for a process or thread more: the limits are {} bytes "
                       "of memory (ulimit -v) and {} processes and threads (ulimit -u)",
-                      limit_text(memory.rlim_cur), limit_text(processes.rlim_cur));
+                      limit_text(memory), limit_text(processes.rlim_cur));
   }
   text += fmt::format("; no process or thread more: the limit of this user (ulimit -u) is {}",
                       limit_text(processes.rlim_cur));
@@ -101,12 +109,11 @@ std::string spawn_error_text(int error) {
 }
 
 std::string out_of_memory_text() {
-  rlimit memory{RLIM_INFINITY, RLIM_INFINITY};
-  ::getrlimit(RLIMIT_AS, &memory);
-  if (memory.rlim_cur == RLIM_INFINITY) {
+  const rlim_t memory = address_space_limit();
+  if (memory == RLIM_INFINITY) {
     return "out of memory; is it limited (memory.max of the control group)?";
   }
-  return fmt::format("out of memory: the limit (ulimit -v) is {} bytes", memory.rlim_cur);
+  return fmt::format("out of memory: the limit (ulimit -v) is {} bytes", memory);
 }
 
 std::string text_with_limits(const std::exception& error) {

@@ -117,5 +117,33 @@ TEST(SharedMemory, BeyondTheLimitOfAControlGroupIsAnError) {
   EXPECT_EQ(run_processes(2, allocate), (std::vector<int>{0, 0}));
 }
 
+// Leaves this process so many bytes of address space.
+void limit_address_space(std::size_t bytes) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+TEST(SharedMemory, BeyondTheLimitOfAddressSpaceNamesTheLimit) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer maps memory of its own";
+#endif
+  const tests::TempDir directory;
+  const auto allocate = [&](int rank) {
+    init_over_shared_memory(rank, directory.path());
+    limit_address_space(16 * 1024 * 1024);
+    try {
+      default_group()->allocate_symmetric(32 * 1024 * 1024);
+    } catch (const Error& error) {
+      return holds("Cannot allocate memory; the limit (ulimit -v) is ")(error.what());
+    }
+    return 3;
+  };
+  EXPECT_EQ(run_processes(2, allocate), (std::vector<int>{0, 0}));
+}
+
 }  // namespace
 }  // namespace dl

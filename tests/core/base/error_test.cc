@@ -156,6 +156,19 @@ TEST(ErrorDeathTest, UncaughtErrorEndsWithItsTextAndExitCodeOne) {
   EXPECT_EXIT(throw_through_noexcept(), testing::ExitedWithCode(1), "error: the boiler is cold");
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they map terabytes
+TEST(SystemErrorText, NamesTheLimitOfAddressSpace) {
+  const auto say_under_limit = [] {
+    constexpr rlimit kLimit{std::size_t{1} << 40, std::size_t{1} << 40};
+    ::setrlimit(RLIMIT_AS, &kLimit);
+    std::fputs(system_error_text(ENOMEM).c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(say_under_limit(), testing::ExitedWithCode(0),
+              "^Cannot allocate memory; the limit .ulimit -v. is 1099511627776 bytes$");
+}
+#endif
+
 // In a thread of a library, say, which has no memory left.
 TEST(ErrorDeathTest, TheWantOfMemoryThatNobodyCatchesEndsTheProgramWithTheLimit) {
   const auto want_memory = [] {
