@@ -6,12 +6,32 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "collectives/objects.h"
 #include "core/base/error.h"
 
 namespace dl::examples {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "PATH is a symbolic link to TARGET, which is not there": of the path or a folder above it. The
+// system says "File exists" of such a link.
+std::optional<std::string> find_broken_link(const fs::path& path) {
+  std::error_code ignored;
+  for (fs::path part = path; !part.empty(); part = part.parent_path()) {
+    if (fs::is_symlink(part, ignored) && !fs::exists(part, ignored)) {
+      return fmt::format("{} is a symbolic link to {}, which is not there", part.string(),
+                         fs::read_symlink(part, ignored).string());
+    }
+    if (part == part.parent_path()) break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::string settings_of_steps(const Options& options) {
   return fmt::format("--dataset {} --batch-size {} --lr {} --momentum {} --seed {} --amp {}{}",
@@ -36,22 +56,23 @@ void require_equal_settings(const Options& options, collectives::ProcessGroup& g
 }
 
 void require_writable(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const fs::path folder = fs::path(path).parent_path();
   const bool writable = ::access(folder.empty() ? "." : folder.c_str(), W_OK) == 0;
   DL_CHECK(writable, kInvalidArgument, "--save {}: cannot write to its folder: {}", path,
            std::strerror(errno));
   std::error_code ignored;
-  DL_CHECK(!std::filesystem::is_directory(path, ignored), kInvalidArgument,
+  DL_CHECK(!fs::is_directory(path, ignored), kInvalidArgument,
            "--save {} is a folder, wanted a file's name", path);
-  const bool is_new = !std::filesystem::exists(path, ignored);
-  DL_CHECK(is_new || std::filesystem::is_regular_file(path, ignored), kInvalidArgument,
+  const bool is_new = !fs::exists(path, ignored);
+  DL_CHECK(is_new || fs::is_regular_file(path, ignored), kInvalidArgument,
            "--save {} is a device or a pipe, wanted a file's name", path);
 }
 
 void require_writable_folder(std::string_view option, const std::string& path) {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
-  DL_CHECK(!error, kInvalidArgument, "{} {}: cannot make it: {}", option, path, error.message());
+  fs::create_directories(path, error);
+  DL_CHECK(!error, kInvalidArgument, "{} {}: cannot make it: {}", option, path,
+           find_broken_link(path).value_or(error.message()));
   DL_CHECK(::access(path.c_str(), W_OK) == 0, kInvalidArgument, "{} {}: cannot write there: {}",
            option, path, std::strerror(errno));
 }

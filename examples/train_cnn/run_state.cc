@@ -41,6 +41,12 @@ nn::StateDict with_bytes(const nn::StateDict& like, std::string_view bytes) {
   return state;
 }
 
+// Checkpoints say "on 1 ranks", and new runs go on from those that are there.
+std::string to_show(std::string settings) {
+  if (settings.ends_with(" on 1 ranks")) settings.pop_back();
+  return settings;
+}
+
 }  // namespace
 
 RunState::RunState(const Options& options, Parts parts, const Ref<collectives::ProcessGroup>& group)
@@ -72,10 +78,14 @@ std::optional<Position> RunState::resume() {
   if (!step) return std::nullopt;
   const nn::Checkpoint found = checkpoints_->load(*step);
   const auto written = found.texts.find("settings");
-  DL_CHECK(written != found.texts.end() && written->second == settings(), kMismatch,
+  DL_CHECK(
+      written != found.texts.end(), kMismatch,
+      "the checkpoint of step {} in {} is of another program: it has no settings of train_cnn; "
+      "name another folder",
+      *step, options_.checkpoint_dir);
+  DL_CHECK(written->second == settings(), kMismatch,
            "the checkpoint of step {} in {} is of a run with {}, this one is started with {}",
-           *step, options_.checkpoint_dir,
-           written == found.texts.end() ? "nothing" : written->second, settings());
+           *step, options_.checkpoint_dir, to_show(written->second), to_show(settings()));
   parts_.model.load_state_dict(found.part("model"));
   parts_.optimizer.load_state_dict(found.part("optimizer"));
   if (parts_.scaler.is_enabled()) parts_.scaler.load_state_dict(found.part("scaler"));

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "nn/checkpoint/checkpoint.h"
 #include "nn/serialize/safetensors.h"
 #include "tests/dist/shell.h"
 #include "tests/dist/train_report.h"
@@ -123,9 +125,32 @@ TEST(TrainCnn, GoesOnFromACheckpointWithTheSameBits) {
                         "another folder"));
   EXPECT_THAT(refused(train_cnn("--epochs 1 --checkpoint-dir /dev/null/c")),
               HasSubstr("--checkpoint-dir /dev/null/c: cannot make it: Not a directory"));
+  const std::string settings =
+      "--dataset digits --batch-size 32 --lr 0.05 --momentum 0.9 --seed 42 --amp off on ";
   EXPECT_THAT(refused(train_cnn("--epochs 3 --batch-size 32 --resume " + checkpoints)),
-              HasSubstr("/c is of a run with --dataset digits --batch-size 32 --lr 0.05 --momentum "
-                        "0.9 --seed 42 --amp off on 2 ranks, this one is started with "));
+              HasSubstr("/c is of a run with " + settings + "2 ranks, this one is started with " +
+                        settings + "1 rank\n"));
+}
+
+TEST(TrainCnn, RefusesACheckpointOfAnotherProgram) {
+  const TemporaryDirectory dir;
+  nn::CheckpointDir(dir.path()).save({.step = 3, .numbers = {{"epoch", 1}}});
+  const Ran ran = shell(train_cnn("--epochs 1 --resume --checkpoint-dir " + dir.path()));
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.text, HasSubstr("the checkpoint of step 3 in " + dir.path() +
+                                  " is of another program: it has no settings of train_cnn; name "
+                                  "another folder"));
+}
+
+TEST(TrainCnn, NamesASymbolicLinkThatLeadsNowhere) {
+  const TemporaryDirectory dir;
+  const std::string link = dir.path() + "/link";
+  std::filesystem::create_symlink(dir.path() + "/gone", link);
+  for (const std::string& folder : {link, link + "/", link + "/c"}) {
+    EXPECT_THAT(shell(train_cnn("--epochs 1 --checkpoint-dir " + folder)).text,
+                HasSubstr("--checkpoint-dir " + folder + ": cannot make it: " + link +
+                          " is a symbolic link to " + dir.path() + "/gone, which is not there"));
+  }
 }
 
 TEST(TrainCnn, SavesPyTorchsNames) {
