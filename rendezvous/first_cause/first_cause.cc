@@ -268,12 +268,20 @@ void FirstCause::find_follower(const Trail& trail) {
         fmt::format("hosts {} and {} lost each other: {}; is the network between them up?", here,
                     there, named->follows->cause.text);
   } else {
-    const RankEnd* const blamed = end_of(cause.rank);
-    found.notes.push_back(fmt::format(
-        "  it says that it failed because of {} in {}{}",
-        cause.rank >= 0 ? fmt::format("rank {}", cause.rank) : "a peer",
-        cause.operation.empty() ? "a group" : cause.operation,
-        blamed == nullptr && cause.rank >= 0 ? ", which has not ended on its own" : ""));
+    const bool has_ended = end_of(cause.rank) != nullptr;
+    const std::string place = cause.operation.empty() ? "a group" : cause.operation;
+    if (cause.blame == Blame::kMissing && cause.rank >= 0 && cause.rank != named->rank) {
+      found.headline = fmt::format(
+          "rank {} had not done its part in {} in time{}; rank {}, which waited for it, {}",
+          cause.rank, place, has_ended ? "" : " and has not ended on its own", named->rank,
+          how_it_ended(named->status));
+      found.notes.push_back(fmt::format("  rank {} says:", named->rank));
+    } else {
+      found.notes.push_back(
+          fmt::format("  it says that it failed because of {} in {}{}",
+                      cause.rank >= 0 ? fmt::format("rank {}", cause.rank) : "a peer", place,
+                      !has_ended && cause.rank >= 0 ? ", which has not ended on its own" : ""));
+    }
     for (const std::string& line : lines_of(named->follows->cause.text)) {
       found.notes.push_back("    | " + line);
     }

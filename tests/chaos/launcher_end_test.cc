@@ -107,7 +107,9 @@ TEST(End, AFollowerAloneIsShownWithWhatItSays) {
   tests::Process job(shell(2, "test $RANK = 1 && exec sleep 300; exec " +
                                   tests::program("../tests/launcher_probe") + " follow"));
   EXPECT_EQ(job.wait(), 4);
-  EXPECT_THAT(job.err(), HasSubstr("it says that it failed because of rank 1 in all_reduce #3"));
+  EXPECT_THAT(job.err(), HasSubstr("dlrun: rank 1 had not done its part in all_reduce #3 in time "
+                                   "and has not ended on its own; rank 0, which waited for it, "
+                                   "ended with exit code 4\n"));
   EXPECT_THAT(job.err(), HasSubstr("| rank 1 is gone"));
 }
 

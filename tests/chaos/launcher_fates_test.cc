@@ -67,8 +67,9 @@ TEST(Fates, OfTheRankThatATimeoutIsAboutIsNotThatOfAVictim) {
     gate.open();
     for (const auto& job : jobs) {
       EXPECT_EQ(job->wait(), 4) << job->err();
-      EXPECT_THAT(job->err(), HasSubstr("it says that it failed because of rank 1 in all_reduce "
-                                        "#3, which has not ended on its own"));
+      EXPECT_THAT(job->err(), HasSubstr("rank 1 had not done its part in all_reduce #3 in time and "
+                                        "has not ended on its own; rank 0, which waited for it, "
+                                        "ended with exit code 4\n"));
     }
     EXPECT_THAT(jobs.back()->err(),
                 HasSubstr(std::string(nodes == 1 ? "the others" : "on this node") +

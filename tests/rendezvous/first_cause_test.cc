@@ -81,15 +81,38 @@ TEST(FirstCause, IsAtTheEndOfAChainInWhateverOrderItsEndsCome) {
 
 TEST(FirstCause, IsTheFollowerWhereTheBlamedRankGoesOn) {
   FirstCause cause;
+  cause.ended(follower(0, 1));
+  answer(cause);
+  EXPECT_EQ(named(cause), 0);
+  EXPECT_EQ(cause.finding()->headline, "");
+  EXPECT_THAT(cause.finding()->notes,
+              ElementsAre("  it says that it failed because of rank 1 in barrier #12, which has "
+                          "not ended on its own",
+                          "    | barrier #12: rank 1 is gone"));
+}
+
+TEST(FirstCause, OfATimeoutNamesTheRankThatIsMissingFirst) {
+  FirstCause cause;
   cause.ended(follower(2, 1, Blame::kMissing, 0));
   EXPECT_LE(cause.question()->patience, 500ms) << "a rank that is late need not be ending";
   cause.ended(follower(0, 1, Blame::kMissing, 0));
   answer(cause);
   EXPECT_EQ(named(cause), 0) << "it found it";
+  EXPECT_EQ(cause.finding()->exit_code, 1);
+  EXPECT_EQ(cause.finding()->headline,
+            "rank 1 had not done its part in barrier #12 in time and has not ended on its own; "
+            "rank 0, which waited for it, ended with exit code 1");
   EXPECT_THAT(cause.finding()->notes,
-              ElementsAre("  it says that it failed because of rank 1 in barrier #12, which has "
-                          "not ended on its own",
-                          "    | barrier #12: rank 1 is gone"));
+              ElementsAre("  rank 0 says:", "    | barrier #12: rank 1 is gone"));
+}
+
+// The rank that gave it up has not ended.
+TEST(FirstCause, OfATimeoutIsTheMissingRankIfItAloneFails) {
+  FirstCause cause;
+  cause.ended(follower(1, 1, Blame::kMissing, 0));
+  answer(cause);
+  EXPECT_EQ(named(cause), 1);
+  EXPECT_EQ(cause.finding()->headline, "");
 }
 
 TEST(FirstCause, ARankThatIsBlamedFollowsTheOneThatFoundIt) {
@@ -100,7 +123,9 @@ TEST(FirstCause, ARankThatIsBlamedFollowsTheOneThatFoundIt) {
   EXPECT_EQ(cause.question()->rank, 0);
   cause.ended(follower(0, 1, Blame::kMissing, 0));
   EXPECT_EQ(named(cause), 0);
-  EXPECT_THAT(cause.finding()->notes, Not(Contains(HasSubstr("has not ended"))));
+  EXPECT_EQ(cause.finding()->headline,
+            "rank 1 had not done its part in barrier #12 in time; rank 0, which waited for it, "
+            "ended with exit code 1");
 }
 
 TEST(FirstCause, OfALostConnectionIsNeitherOfItsRanks) {
