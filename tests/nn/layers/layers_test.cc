@@ -10,6 +10,7 @@
 #include "core/ops/arithmetic.h"
 #include "core/ops/conv.h"
 #include "core/ops/embedding.h"
+#include "core/ops/reduce.h"
 #include "core/ops/resample.h"
 #include "nn/functional/functional.h"
 #include "nn/layers/activation.h"
