@@ -107,7 +107,7 @@ Tensor& Tensor::uniform_(double low, double high, Generator& generator) {
   return fill_with_draws(*this, "uniform_", [&](const Tensor& memory) {
     visit_floating(memory.dtype(), "uniform_", [&]<typename T>() {
       const bool here = is_on_cpu(memory);
-      // Of no elements where the device draws: checks only.
+      // An empty span where the device draws: checks only.
       random::fill_uniform(here ? elements<T>(memory) : std::span<T>(), low, high, generator);
       if (here) return;
       call<Op::kPhiloxUniform>(memory.device(), memory, low, high,
