@@ -5,9 +5,8 @@
 // rank (a follower) reports it on its lifeline. Then the rule looks at the rank that it blames, at
 // the rank that this one blames, and so on, on any node and in whatever order their ends become
 // known:
-//   it runs             ask its dlrun whether it is about to end; if not, the follower is the
-//   cause;
-//                       after a timeout the headline names the late rank first
+//   it runs             ask its dlrun whether it is about to end; if not, the follower is the cause
+//                       (after a timeout the headline names the late rank first)
 //   it ended with 0     it left the others waiting: the cause is that end
 //   it is a follower    go on with the rank that it blames; a circle between two hosts is a lost
 //                       link, which is named rather than either rank
