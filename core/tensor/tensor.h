@@ -204,8 +204,8 @@ class Tensor {
   Tensor& div_(Scalar other);
 
   // core/ops/random.cc: random numbers in place of the tensor's own, PyTorch's on the CPU
-  // (core/random/distributions.h names the exceptions); where gradients are recorded, that of what
-  // was there is 0. Floating dtypes; any dtype for bernoulli_().
+  // (core/random/distributions.h names the exceptions). If gradients are recorded, the numbers that
+  // were there get the gradient 0. Floating dtypes; any dtype for bernoulli_().
   Tensor& uniform_(double low = 0, double high = 1, Generator& generator = default_generator());
   Tensor& normal_(double mean = 0, double std = 1, Generator& generator = default_generator());
   Tensor& bernoulli_(double p = 0.5, Generator& generator = default_generator());

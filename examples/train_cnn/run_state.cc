@@ -41,7 +41,7 @@ nn::StateDict with_bytes(const nn::StateDict& like, std::string_view bytes) {
   return state;
 }
 
-// Checkpoints say "on 1 ranks", and new runs go on from those that are there.
+// Existing checkpoints say "on 1 ranks". A run compares this text, so it stays as it is.
 std::string to_show(std::string settings) {
   if (settings.ends_with(" on 1 ranks")) settings.pop_back();
   return settings;

@@ -99,7 +99,7 @@ TEST(RandomTensors, BernoulliReadsAViewElementByElement) {
   EXPECT_EQ(got.at<float>({1, 2}), 1.0F);
 }
 
-// Of the same seed as the numbers of the functions.
+// The same seed gives the numbers of the functions.
 TEST(RandomTensors, InPlaceAreThoseOfTheFunctions) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
     manual_seed(5);
