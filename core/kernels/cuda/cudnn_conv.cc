@@ -158,6 +158,40 @@ std::vector<Choice> choose(const Key& key, const Launch& launch, const Ask& ask,
   return timed.empty() ? guessed : timed;
 }
 
+cudnnStatus_t workspace_of(const Key& key, const Plan& p, const Choice& choice,
+                           cudnnHandle_t handle, std::size_t* bytes) {
+  switch (static_cast<ConvDirection>(key.direction)) {
+    case ConvDirection::kForward:
+      return cudnnGetConvolutionForwardWorkspaceSize(
+          handle, p.x.get(), p.weight.get(), p.convolution.get(), p.y.get(),
+          static_cast<cudnnConvolutionFwdAlgo_t>(choice.algorithm), bytes);
+    case ConvDirection::kBackwardData:
+      return cudnnGetConvolutionBackwardDataWorkspaceSize(
+          handle, p.weight.get(), p.y.get(), p.convolution.get(), p.x.get(),
+          static_cast<cudnnConvolutionBwdDataAlgo_t>(choice.algorithm), bytes);
+    case ConvDirection::kBackwardWeight:
+      break;
+  }
+  return cudnnGetConvolutionBackwardFilterWorkspaceSize(
+      handle, p.x.get(), p.y.get(), p.convolution.get(), p.weight.get(),
+      static_cast<cudnnConvolutionBwdFilterAlgo_t>(choice.algorithm), bytes);
+}
+
+// A proposal's memory is an estimate: a grouped f16 convolution needs more (seen with cuDNN 9 on an
+// H200). So ask for the size of each algorithm with its math.
+void size_workspaces(const Key& key, Plan& p, cudnnHandle_t handle) {
+  std::erase_if(p.choices, [&](Choice& choice) {
+    DL_CUDNN_CHECK(cudnnSetConvolutionMathType(p.convolution.get(), choice.math));
+    std::size_t bytes = 0;
+    if (!is_supported(workspace_of(key, p, choice, handle, &bytes),
+                      "cudnnGetConvolution...WorkspaceSize")) {
+      return true;
+    }
+    choice.workspace = std::max(choice.workspace, bytes);
+    return choice.workspace > kMostWorkspace;
+  });
+}
+
 // After each change of the choices: the first one's math, or that there is none.
 void settle(const Key& key, Plan& plan) {
   if (!plan.choices.empty()) {
@@ -228,6 +262,7 @@ std::unique_ptr<Plan> make_plan(const Key& key, cudnnHandle_t handle, const Oper
           });
       break;
   }
+  size_workspaces(key, p, handle);
   settle(key, p);
   return plan;
 }
