@@ -60,6 +60,10 @@ void Operation::synchronize(std::optional<std::chrono::nanoseconds> timeout) {
   const Deadline until = timeout ? Deadline::after(*timeout) : Deadline::never();
   std::unique_lock lock(core_->mutex_);
   const auto is_over = [this] { return is_completed(); };
+  if (!is_over()) {
+    core_->host_waits_ = true;
+    core_->changed_.notify_all();
+  }
   if (!wait_until(over_, lock, until, is_over)) {
     lock.unlock();
     throw NotOver(text(descriptor_), *timeout, {});
@@ -112,13 +116,13 @@ void Core::connect(const UniqueId& id, Deadline deadline) {
   Comm comm = nullptr;
   int state = nccl_.init(&comm, size(), &id, rank(), options_.device);
   const auto give_up = [&](ErrorKind kind, const std::string& why) {
-    if (comm != nullptr) call_or_die([&nccl = nccl_, comm] { nccl.abort(comm); }, why);
+    if (comm != nullptr) call_or_die({[&nccl = nccl_, comm] { nccl.abort(comm); }}, why);
     options_.host->abort(why);
     throw Error(kind, why);
   };
   while (state == kInProgress && comm != nullptr) {
     if (const std::exception_ptr cause = options_.host->error()) {
-      call_or_die([&nccl = nccl_, comm] { nccl.abort(comm); }, "the group is broken");
+      call_or_die({[&nccl = nccl_, comm] { nccl.abort(comm); }}, "the group is broken");
       std::rethrow_exception(cause);
     }
     if (deadline.has_passed()) {
@@ -170,9 +174,12 @@ void Core::throw_if_broken() {
 
 void Core::check(int code, std::string_view call) {
   if (code == kSuccess || code == kInProgress) return;
-  const std::string text =
-      fmt::format("group '{}': {}: NCCL says: {}", name_, call, text_of(nccl_, code));
-  poison(ErrorKind::kConnection, text, true);
+  if (code == kRemoteError) {
+    poison_remote(fmt::format("group '{}': {}", name_, call), code);
+  } else {
+    poison(ErrorKind::kConnection,
+           fmt::format("group '{}': {}: NCCL says: {}", name_, call, text_of(nccl_, code)), true);
+  }
   throw_if_broken();
 }
 
@@ -197,6 +204,12 @@ void Core::settle(Deadline deadline, const Descriptor& what) {
     rounds < 1000 ? static_cast<void>(::sched_yield())
                   : std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+}
+
+// Under mutex_. Waking a thread costs a caller more than all else that the group adds to a call of
+// NCCL (10 us and more in a virtual machine), and a watcher that is not idle looks soon by itself.
+void Core::wake_if_idle() noexcept {
+  if (is_idle_) changed_.notify_all();
 }
 
 void* Core::take_event() {
@@ -245,14 +258,16 @@ Ref<Work> Core::launch(Descriptor what, const CallOptions& call, const Enqueue& 
     if (!is_captured) {
       if (!is_message(what)) place_ = {.last_called = what.sequence, .call = text(what)};
       pending_.push_back(work);
-      changed_.notify_all();
+      wake_if_idle();
     }
   }
   try {
-    // A stream waits for the latest recording of an event, so one event can serve both directions.
-    cuda_.record_event(work->end_, call.stream.handle);
-    cuda_.wait_event(stream_, work->end_);
-    if (!is_captured) cuda_.record_event(work->begin_, stream_);
+    // An operation has begun when its caller's stream has come to it and those before it are over,
+    // so one event orders the streams and marks the beginning. A capture has no such event; a
+    // stream waits for the latest recording of an event, so there one serves both directions.
+    void* const called = is_captured ? work->end_ : work->begin_;
+    cuda_.record_event(called, call.stream.handle);
+    cuda_.wait_event(stream_, called);
     check(nccl_.group_start(), "ncclGroupStart");
     try {
       enqueue(stream_);
@@ -299,7 +314,7 @@ Ref<Operation> Core::begin_graph(const CapturedCalls& calls, const Stream& strea
     work->clock_ = Clock::now();
     if (is_counted) place_ = {.last_called = what.sequence};
     launches_.push_back(work);
-    changed_.notify_all();
+    wake_if_idle();
   }
   try {
     cuda_.record_event(work->begin_, stream.handle);

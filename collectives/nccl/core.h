@@ -119,6 +119,9 @@ class Core final : public RefCounted {
   void poison(ErrorKind kind, const std::string& text, bool tells) noexcept;
   void poison(std::exception_ptr cause, const std::string& text, bool tells) noexcept;
   void poison(const Cause& cause) noexcept;  // tells
+  // NCCL reports that another rank failed. Waits for the host group to tell which one, since a
+  // closed connection of NCCL's names nobody.
+  void poison_remote(const std::string& during, int code) noexcept;
   // Adopts the host group's failure.
   void hear_host() noexcept;
   void throw_if_broken();
@@ -127,6 +130,7 @@ class Core final : public RefCounted {
   // deadline breaks the group.
   void settle(Deadline deadline, const Descriptor& what);
 
+  void wake_if_idle() noexcept;
   void* take_event();
   void give_event(void* event) noexcept;
 
@@ -139,11 +143,11 @@ class Core final : public RefCounted {
   void look_at_clock(const Ref<Operation>& front);
   void look_at_gone(const Operation& front);
   void end_everything() noexcept;
-  // Runs `end` in a thread; true if it returns in time. If not, the thread is left behind. False
-  // also, after a warning, if the system gives no thread.
-  bool is_through(std::function<void()> end, std::chrono::nanoseconds time);
-  // is_through() with the time that an abort may take: if it takes longer, the process ends.
-  void call_or_die(std::function<void()> end, const std::string& why) noexcept;
+  // Runs each of `ends` in a thread; true if all return in time. If not, threads are left behind.
+  // False also, after a warning, if the system gives no thread.
+  bool are_through(std::vector<std::function<void()>> ends, std::chrono::nanoseconds time);
+  // are_through() with the time that an abort may take: if it takes longer, the process ends.
+  void call_or_die(std::vector<std::function<void()>> ends, const std::string& why) noexcept;
   void die(const std::string& why) noexcept;
   bool leave() noexcept;             // false if the communicator must be aborted
   bool wait_for_streams() noexcept;  // false if the group broke meanwhile
@@ -180,6 +184,8 @@ class Core final : public RefCounted {
   std::string error_text_;
   bool tells_ = false;
   bool stops_ = false;
+  bool is_idle_ = false;     // the watcher, which then sleeps until it is woken
+  bool host_waits_ = false;  // in synchronize(), so the watcher looks at once
   std::thread watcher_;
 
   // For the watcher.

@@ -16,10 +16,12 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kIdleNap = 100ms;
 // For this long after an operation the watcher polls often: another rank's error may have spoilt
-// the result, and the program should learn of it soon.
+// the result, and the program should learn of it soon. It also spares the next call from waking it.
 constexpr auto kAlertTime = 200ms;
-constexpr std::chrono::nanoseconds kAlertNap = 2ms;
+constexpr std::chrono::nanoseconds kAlertNap = 1ms;
 constexpr std::chrono::nanoseconds kGoneGrace = 1s;
+// The host group waits for a lost rank's last words, so NCCL may notice the loss before it does.
+constexpr std::chrono::nanoseconds kNamingTime = 3s;
 constexpr std::chrono::nanoseconds kShortestNap = 20us;
 constexpr std::chrono::nanoseconds kLongestNap = 1ms;  // while an operation is under way
 constexpr auto kAnswerEvery = 250ms;
@@ -40,29 +42,32 @@ void end_this_process(const std::string& text) {
 
 // NCCL restores the thread's current device: in a thread without one this would be GPU 0, which may
 // belong to another rank.
-bool Core::is_through(std::function<void()> end, std::chrono::nanoseconds time) {
-  struct Task {
+bool Core::are_through(std::vector<std::function<void()>> ends, std::chrono::nanoseconds time) {
+  struct Tasks {
     std::mutex mutex;
     std::condition_variable changed;
-    bool is_over = false;
+    std::size_t left = 0;
   };
-  // The caller or the thread, the later one, drops it.
-  const auto task = std::make_shared<Task>();
+  // The last of the caller and the threads drops it.
+  const auto tasks = std::make_shared<Tasks>();
+  tasks->left = ends.size();
   try {
-    make_thread(fmt::format("group '{}'", name_), [task, end = std::move(end), &cuda = cuda_,
-                                                   device = options_.device] {
-      cuda.adopt_device(device);
-      end();
-      const std::lock_guard lock(task->mutex);
-      task->is_over = true;
-      task->changed.notify_all();
-    }).detach();
+    for (std::function<void()>& end : ends) {
+      make_thread(fmt::format("group '{}'", name_), [tasks, end = std::move(end), &cuda = cuda_,
+                                                     device = options_.device] {
+        cuda.adopt_device(device);
+        end();
+        const std::lock_guard lock(tasks->mutex);
+        --tasks->left;
+        tasks->changed.notify_all();
+      }).detach();
+    }
   } catch (const Error& error) {
     log::warning("{}", error.what());
     return false;
   }
-  std::unique_lock lock(task->mutex);
-  return task->changed.wait_for(lock, time, [&] { return task->is_over; });
+  std::unique_lock lock(tasks->mutex);
+  return tasks->changed.wait_for(lock, time, [&] { return tasks->left == 0; });
 }
 
 void Core::watch() noexcept {
@@ -73,11 +78,15 @@ void Core::watch() noexcept {
     look();
     const std::chrono::nanoseconds nap = advance();
     lock.lock();
+    is_idle_ = nap == kIdleNap;
     changed_.wait_for(lock, nap, [&] {
       const bool is_broken = error() != nullptr;
       return stops_ || (is_broken && !is_over_) ||
-             (nap > kLongestNap && !is_broken && !(pending_.empty() && launches_.empty()));
+             (!is_broken &&
+              (host_waits_ || (is_idle_ && !(pending_.empty() && launches_.empty()))));
     });
+    is_idle_ = false;
+    host_waits_ = false;
   }
   lock.unlock();
   if (!is_over_ && error() == nullptr && leave()) return;
@@ -107,12 +116,12 @@ void Core::look() noexcept {
         if (!queue->empty()) during = queue->front()->what() + ": ";
       }
     }
-    const std::string why =
-        fmt::format("{}group '{}': NCCL says: {}", during, name_, text_of(nccl_, state));
+    during += fmt::format("group '{}'", name_);
     if (state == kRemoteError) {
-      poison({.kind = ErrorKind::kPeerFailed, .blame = Blame::kGone, .text = why});
+      poison_remote(during, state);
     } else {
-      poison(ErrorKind::kConnection, why, true);
+      poison(ErrorKind::kConnection,
+             fmt::format("{}: NCCL says: {}", during, text_of(nccl_, state)), true);
     }
   }
   if (error() != nullptr) return end_everything();
@@ -125,6 +134,23 @@ void Core::look() noexcept {
     options_.notices->answer(name_, rank(), place, asked_);
     next_answer_ = Clock::now() + kAnswerEvery;
   }
+}
+
+void Core::poison_remote(const std::string& during, int code) noexcept {
+  const std::string said = fmt::format("{}: NCCL says: {}", during, text_of(nccl_, code));
+  const Deadline until = Deadline::after(kNamingTime);
+  while (true) {
+    hear_host();
+    if (error() != nullptr) return;
+    if (const std::exception_ptr gone = options_.host->gone_rank()) {
+      Cause cause = cause_of(gone);
+      cause.text = fmt::format("{}; {}", cause.text, said);
+      return poison(cause);
+    }
+    if (until.has_passed()) break;
+    std::this_thread::sleep_for(1ms);
+  }
+  poison({.kind = ErrorKind::kPeerFailed, .blame = Blame::kGone, .text = said});
 }
 
 std::chrono::nanoseconds Core::advance() noexcept {
@@ -265,8 +291,8 @@ Core::Missing Core::who_is_missing(const Operation& late) {
   return missing;
 }
 
-void Core::call_or_die(std::function<void()> end, const std::string& why) noexcept {
-  if (!is_through(std::move(end), options_.abort_time)) die(why);
+void Core::call_or_die(std::vector<std::function<void()>> ends, const std::string& why) noexcept {
+  if (!are_through(std::move(ends), options_.abort_time)) die(why);
 }
 
 void Core::die(const std::string& why) noexcept {
@@ -317,8 +343,8 @@ bool Core::leave() noexcept {
   }
   const Comm comm = comm_.exchange(nullptr);
   if (state != kSuccess) {
-    call_or_die([&nccl = nccl_, comm] { nccl.abort(comm); }, "leaving");
-  } else if (!is_through([&nccl = nccl_, comm] { nccl.destroy(comm); }, kLeaveTime)) {
+    call_or_die({[&nccl = nccl_, comm] { nccl.abort(comm); }}, "leaving");
+  } else if (!are_through({[&nccl = nccl_, comm] { nccl.destroy(comm); }}, kLeaveTime)) {
     // NCCL's proxies serve the other ranks of this host until these leave. This rank's work is
     // done.
     log::debug("group '{}': NCCL keeps its memory until the other ranks have left, too", name_);
@@ -353,12 +379,11 @@ void Core::end_everything() noexcept {
   }
   launch_mutex_.unlock();
   if (const Comm comm = comm_.exchange(nullptr)) {
-    call_or_die(
-        [&nccl = nccl_, comm, owner = static_cast<const void*>(this)] {
-          cuda::destroy_graphs_of(owner);
-          nccl.abort(comm);
-        },
-        why);
+    // Both at once: NCCL keeps the communicator until the graphs are destroyed, and on an H200 with
+    // NCCL 2.28.3 it did not give it back within 5 s if they were destroyed before the abort.
+    call_or_die({[&nccl = nccl_, comm] { nccl.abort(comm); },
+                 [owner = static_cast<const void*>(this)] { cuda::destroy_graphs_of(owner); }},
+                why);
   }
   Queue over[2];  // dropped after the lock
   const std::lock_guard lock(mutex_);

@@ -326,6 +326,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
   if (!comm || state == nullptr) return fail(ncclInvalidArgument, "there is no such communicator");
   *state = comm->state;
   if (*state != ncclInProgress) comm->end_job();
+  if (*state == ncclSuccess && comm->world.has_lost_a_rank()) {
+    *state = fail(ncclRemoteError, "Connection closed by remote peer");
+  }
   return ncclSuccess;
 }
 

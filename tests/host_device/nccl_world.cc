@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -73,6 +74,7 @@ struct alignas(64) World::Rank {
   std::atomic<bool> is_here, has_left;
   std::atomic<bool> is_connected;  // for collectives
   int device;
+  int process;
   std::array<char, 128> host;
 };
 struct alignas(64) World::Channel {
@@ -111,6 +113,9 @@ std::string make_id() {
 }
 
 World::~World() {
+  for (const auto& [rank, file] : processes_) {
+    if (file >= 0) ::close(file);
+  }
   if (std::byte* const memory = memory_) ::munmap(memory, bytes_of(size_));
 }
 
@@ -162,6 +167,7 @@ Joined World::join(const std::string& id, int device, const std::string& host) {
   if (header().size == size_ && !of(rank_).is_here.exchange(true)) {
     is_in_ = true;
     of(rank_).device = device;
+    of(rank_).process = ::getpid();
     host.copy(of(rank_).host.data(), of(rank_).host.size() - 1);
     ++header().joined;
     signal();
@@ -171,6 +177,7 @@ Joined World::join(const std::string& id, int device, const std::string& host) {
   }
   close_made(id);
   if (aborted_) return Joined::kAborted;
+  watch_processes();
   const auto is_shared = [this](int a, int b) {
     return a != b && of(a).device == of(b).device && of(a).host == of(b).host;
   };
@@ -183,6 +190,21 @@ Joined World::join(const std::string& id, int device, const std::string& host) {
     }
   }
   return found;
+}
+
+void World::watch_processes() {
+  for (int r = 0; r < size_; ++r) {
+    if (of(r).process == ::getpid()) continue;
+    const auto file = static_cast<int>(::syscall(SYS_pidfd_open, of(r).process, 0));
+    processes_.emplace_back(r, file);  // -1: it has ended already
+  }
+}
+
+bool World::has_lost_a_rank() const {
+  return std::ranges::any_of(processes_, [this](const auto& process) {
+    pollfd ended{.fd = process.second, .events = POLLIN, .revents = 0};
+    return !of(process.first).has_left && (process.second < 0 || ::poll(&ended, 1, 0) > 0);
+  });
 }
 
 bool World::wait(const std::function<bool()>& is_over) {

@@ -1,9 +1,9 @@
 // What the ranks of a communicator share: memory through which their bytes go.
 //
 // Every two ranks have a channel each way, a ring of bytes. All that waits does so for the one
-// event of the shared memory, and until abort(), also where the others are gone: what NCCL does on
-// one machine. A World is one rank's view, of one process or of many. Thread-safety: any thread may
-// call abort(); run() one at a time.
+// event of the shared memory, and until abort(), also if the others are gone: what NCCL does on one
+// machine. has_lost_a_rank() is what NCCL learns by its sockets. A World is one rank's view, of one
+// process or of many. Thread-safety: any thread may call abort(); run() one at a time.
 #pragma once
 
 #include <atomic>
@@ -63,6 +63,8 @@ class World {
   // Until those of this host that it was connected with have left, whom NCCL goes on to serve.
   void wait_for_neighbours();
   void abort() noexcept;
+  // True if a rank's process has ended before the rank left. Not before join() has returned.
+  bool has_lost_a_rank() const;
 
  private:
   struct Header;
@@ -75,6 +77,7 @@ class World {
   Rank& of(int rank) const noexcept;
   Channel& channel(int from, int to) const noexcept;
   bool map(const std::string& id);
+  void watch_processes();
   bool wait(const std::function<bool()>& is_over);
   void signal() noexcept;
   bool advance(Moving& moving);
@@ -83,7 +86,8 @@ class World {
   const int rank_;
   std::atomic<std::byte*> memory_{nullptr};
   std::atomic<bool> aborted_{false};
-  bool is_in_ = false;  // the others count on it
+  bool is_in_ = false;                          // the others count on it
+  std::vector<std::pair<int, int>> processes_;  // rank and pidfd of those of other processes
 };
 
 }  // namespace dl::host_device::nccl

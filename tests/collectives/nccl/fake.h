@@ -7,6 +7,7 @@
 // launch makes them anew. What a test wants to go wrong stands in Fault.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -43,6 +44,8 @@ struct FakeStream {
 struct FakeGraph {
   std::vector<MakeStep> recorded;
   std::set<void*> held;
+  int running = 0;  // steps of its launches
+  bool is_destroyed = false;
 };
 struct FakeEvent {
   std::uint64_t recorded = 0;
@@ -61,6 +64,7 @@ class FakeRuntime : public cuda::Runtime {
   FakeRuntime() = default;
   ~FakeRuntime() override {
     for (FakeStream* stream : streams) delete stream;
+    for (FakeGraph* graph : graphs) delete graph;
   }
 
   void pump() {
@@ -73,6 +77,11 @@ class FakeRuntime : public cuda::Runtime {
         }
       }
     }
+    std::erase_if(graphs, [](FakeGraph* graph) {
+      if (!graph->is_destroyed || graph->running > 0) return false;
+      delete graph;
+      return true;
+    });
   }
   // What a capture leaves out.
   void push(void* stream, Step step) {
@@ -187,12 +196,21 @@ class FakeRuntime : public cuda::Runtime {
   }
   void launch_graph(void* graph, void* stream) override {
     const std::lock_guard lock(mutex);
-    for (const MakeStep& make : static_cast<FakeGraph*>(graph)->recorded) give(stream, make);
+    auto* const launched = static_cast<FakeGraph*>(graph);
+    for (const MakeStep& make : launched->recorded) {
+      ++launched->running;
+      push(stream, [step = make(), launched] {
+        const bool is_over = step();
+        if (is_over) --launched->running;
+        return is_over;
+      });
+    }
   }
+  // CUDA returns at once, and keeps what the graph holds until its launches are over.
   void destroy_graph(void* graph) noexcept override {
     const std::lock_guard lock(mutex);
-    graphs.erase(static_cast<FakeGraph*>(graph));
-    delete static_cast<FakeGraph*>(graph);
+    static_cast<FakeGraph*>(graph)->is_destroyed = true;
+    pump();
   }
 };
 
@@ -207,8 +225,8 @@ struct Fault {
   std::atomic<int> overlaps{0};            // polls while another thread starts an operation
   std::atomic<int> without_device{0};      // ends of communicators in threads that have no device
   std::atomic<int> aborts{0}, destroys{0};
-  std::atomic<int> ends_with_graphs{
-      0};  // communicators that went before a captured graph: NCCL waits
+  // Communicators that were ended before a captured graph, for which NCCL waits.
+  std::atomic<int> ends_with_graphs{0};
 };
 
 // Of one test; the table's functions find it here.
@@ -354,11 +372,11 @@ struct FakeNccl {
     });
   }
 
-  static void note_graphs(nccl::Comm comm) {
+  static bool is_in_a_graph(nccl::Comm comm) {
     const std::lock_guard lock(now->runtime.mutex);
-    for (const FakeGraph* const graph : now->runtime.graphs) {
-      if (graph->held.contains(comm)) ++now->fault.ends_with_graphs;
-    }
+    now->runtime.pump();
+    return std::ranges::any_of(
+        now->runtime.graphs, [comm](const FakeGraph* graph) { return graph->held.contains(comm); });
   }
 
   // NCCL would go on to GPU 0 from a thread without a device.
@@ -416,7 +434,7 @@ struct FakeNccl {
     };
     m.destroy = [](nccl::Comm comm) {
       note_device();
-      note_graphs(comm);
+      if (is_in_a_graph(comm)) ++now->fault.ends_with_graphs;
       World& world = *of(comm).world;
       ++world.destroyed;
       while (now->fault.destroy_waits && world.destroyed < world.size) ::usleep(1000);
@@ -430,11 +448,16 @@ struct FakeNccl {
     };
     m.abort = [](nccl::Comm comm) {
       note_device();
-      note_graphs(comm);
       while (now->fault.abort_hangs) ::usleep(1000);
       {
         const std::lock_guard lock(now->runtime.mutex);
         of(comm).world->aborted = true;
+      }
+      const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+      while (is_in_a_graph(comm) && std::chrono::steady_clock::now() < end) ::usleep(200);
+      if (is_in_a_graph(comm)) ++now->fault.ends_with_graphs;
+      {
+        const std::lock_guard lock(now->runtime.mutex);
         delete &of(comm);
       }
       ++now->fault.aborts;
