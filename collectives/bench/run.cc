@@ -11,6 +11,7 @@
 #include "collectives/bench/workload.h"
 #include "collectives/descriptor.h"
 #include "collectives/nccl/choice.h"
+#include "collectives/nccl/nccl_group.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/number.h"
@@ -58,8 +59,9 @@ bool has_meaning(DType dtype, ReduceOp op) {
 }
 
 // The cases that -d, -o and -r ask for. "all" omits undefined pairs and those that the operation
-// refuses.
-std::vector<Case> cases_of(const Options& o, const Operation& operation, int ranks) {
+// or NCCL refuses.
+std::vector<Case> cases_of(const Options& o, const Operation& operation, int ranks,
+                           bool over_nccl) {
   std::vector<int> roots;
   if (!operation.rooted) {
     roots = {-1};
@@ -73,6 +75,10 @@ std::vector<Case> cases_of(const Options& o, const Operation& operation, int ran
     for (const ReduceOp reduce : o.reductions) {
       if (operation.reduces ? !has_meaning(dtype, reduce) : reduce != o.reductions.front())
         continue;
+      const bool is_only_case = o.dtypes.size() * o.reductions.size() == 1;
+      if (operation.reduces && over_nccl && !nccl::can_reduce(dtype, reduce) && !is_only_case) {
+        continue;
+      }
       for (const int root : roots)
         cases.push_back({.dtype = dtype, .reduce = reduce, .root = root});
     }
@@ -98,12 +104,13 @@ std::string meet_on_gpus(ProcessGroup& group, const Gpu& gpu) {
 class Run {
  public:
   Run(ProcessGroup& group, const Options& options,
-      const std::vector<std::unique_ptr<Report>>& reports, const OnGpu& on)
+      const std::vector<std::unique_ptr<Report>>& reports, const OnGpu& on, bool is_over_nccl)
       : group_(group),
         o_(options),
         operation_(*options.operation),
         reports_(reports),
-        cases_(cases_of(options, operation_, group.size())),
+        over_nccl_(is_over_nccl),
+        cases_(cases_of(options, operation_, group.size(), over_nccl_)),
         on_(on),
         inputs_(make_arena()),
         outputs_(make_arena()) {
@@ -160,7 +167,9 @@ class Run {
       what.in_place = false;
       row.out_of_place = half(what, shape, row);
     }
-    if (operation_.place != Place::kOutOnly) {
+    const std::optional<OpKind> kind = kind_of(operation_);
+    const bool is_possible = !over_nccl_ || !kind || nccl::can_run_in_place(*kind);
+    if (operation_.place != Place::kOutOnly && is_possible) {
       what.in_place = true;
       row.in_place = half(what, shape, row);
     }
@@ -197,6 +206,7 @@ class Run {
   const Options& o_;
   const Operation& operation_;
   const std::vector<std::unique_ptr<Report>>& reports_;
+  const bool over_nccl_;
   std::vector<Case> cases_;
   const OnGpu on_;
   Arena inputs_, outputs_;
@@ -235,7 +245,7 @@ int run(ProcessGroup& group, const Options& options, const std::vector<std::stri
                      .ranks = group.size(),
                      .who = gather_ranks(group, on.gpu),
                      .command = command};
-  Run all(group, options, reports, with);
+  Run all(group, options, reports, with, backend == "nccl");
   for (const auto& report : reports) report->begin(info);
   for (std::size_t i = 0; (options.cycles == 0 || i < options.cycles) && all.cycle(); ++i) {
   }

@@ -219,13 +219,8 @@ class Group final : public ProcessGroup {
     return core_->launch(what, call, enqueue);
   }
 
-  // NCCL averages integers by dividing the wrapped sum, so avg of integers is refused.
   void check_reduce_op(OpKind kind, DType dtype, ReduceOp op) const {
-    const bool is_bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
-    const bool has_op = is_bitwise ? dtype == DType::kBool && op != ReduceOp::kBxor
-                                   : op != ReduceOp::kAvg || is_floating(dtype);
-    const bool has_dtype = dtype != DType::kI16 && dtype != DType::kU16;
-    DL_CHECK(has_op && has_dtype, kNotImplemented,
+    DL_CHECK(can_reduce(dtype, op), kNotImplemented,
              "{}: NCCL has no {} of {}; reduce a copy on the CPU", name_of(kind), name_of(op),
              dl::name_of(dtype));
   }
@@ -286,7 +281,8 @@ class Group final : public ProcessGroup {
   }
   Ref<Work> all_to_all_parts(const Descriptor& what, const AllToAllvOptions& o) {
     check_parts(what.op, o, rank_, size());
-    DL_CHECK(o.input != o.output || sum_before(o.send_counts, size()) == 0, kNotImplemented,
+    const bool in_place = o.input == o.output && sum_before(o.send_counts, size()) > 0;
+    DL_CHECK(!in_place || can_run_in_place(what.op), kNotImplemented,
              "{}: NCCL does not do it in place; give another output", name_of(what.op));
     return launch(what, o.call, [&](void* stream) {
       const std::size_t element = size_of(o.dtype);
@@ -309,6 +305,19 @@ class Group final : public ProcessGroup {
 };
 
 }  // namespace
+
+// NCCL averages integers by dividing the wrapped sum, so avg of integers is refused.
+bool can_reduce(DType dtype, ReduceOp op) noexcept {
+  if (dtype == DType::kI16 || dtype == DType::kU16) return false;
+  const bool is_bitwise = op == ReduceOp::kBand || op == ReduceOp::kBor || op == ReduceOp::kBxor;
+  if (is_bitwise) return dtype == DType::kBool && op != ReduceOp::kBxor;
+  return op != ReduceOp::kAvg || is_floating(dtype);
+}
+
+bool can_run_in_place(OpKind kind) noexcept {
+  return kind != OpKind::kAllToAll && kind != OpKind::kAllToAllv;
+}
+
 }  // namespace nccl
 
 Ref<ProcessGroup> make_nccl_group(const NcclGroupOptions& options) {

@@ -26,6 +26,7 @@
 #include <memory>
 #include <string>
 
+#include "collectives/descriptor.h"
 #include "collectives/nccl/module.h"
 #include "collectives/nccl/notices.h"
 #include "collectives/process_group.h"
@@ -50,6 +51,13 @@ struct NcclGroupOptions {
   // Ends the process with this text; replaced by tests. Null: logs it and exits with 1.
   std::function<void(const std::string& text)> end_process{};
 };
+
+namespace nccl {
+// What a group refuses because NCCL lacks it: reductions, and operations whose output is their
+// input.
+bool can_reduce(DType dtype, ReduceOp op) noexcept;
+bool can_run_in_place(OpKind kind) noexcept;
+}  // namespace nccl
 
 // Collective over the ranks of `host`. Throws kTimeout if a rank does not come, kConnection with
 // NCCL's text, and what the host group throws.
