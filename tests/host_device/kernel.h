@@ -100,7 +100,7 @@ inline void __syncthreads() {
 inline void __threadfence_system() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
-inline unsigned atomicCAS_system(unsigned* at, unsigned wanted, unsigned value) {
+inline unsigned atomicCAS(unsigned* at, unsigned wanted, unsigned value) {
   std::atomic_ref(*at).compare_exchange_strong(wanted, value);
   return wanted;
 }
