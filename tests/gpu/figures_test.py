@@ -38,6 +38,7 @@ echo "[rank 0] {\\"test_accuracy\\": $accuracy, \\"samples_per_s\\": 10}" """,
 echo "{\\"op\\": \\"$1\\", \\"backend\\": \\"nccl\\", \\"bytes\\": 8, \\"p50_us\\": 12, \\"wrong\\": 0, \\"in_place\\": true, \\"bare_us\\": $bare}" """,
     "bench_train": """[ "$1" != mlp ] || sleep 60
 echo '{"median_ms": 1.0, "p10_ms": 1, "p90_ms": 1, "peak_mib": 10}'""",
+    "nvidia-smi": "echo 'NVIDIA H200, 580.159.04, 143771 MiB, 9.0'",
     "peer": """case "$*" in conv18*) echo "argument work: invalid choice: 'conv18'" >&2; exit 2 ;; *--mode*) ms=0.5 ;; *) ms=2 ;; esac
 echo "{\\"median_ms\\": $ms, \\"p10_ms\\": 1, \\"p90_ms\\": 1, \\"peak_mib\\": 20}" """,
 }
@@ -77,6 +78,7 @@ class Figures(unittest.TestCase):
         done, results = self.figures("machine", "ops", "train", "ranks", "nccl", "sanitizer", "--quick", "--ranks", "1,2")
         self.assertEqual(done.returncode, 1, done.stderr)
         status = {key[:2]: r["status"] for key, r in results.items()}
+        self.assertEqual(results["machine", "GPU 0", None]["model"], "NVIDIA H200")
         self.assertEqual(status["machine", "a first network on cuda"], "ok")
         ops = results["ops", "cuda_ops_test", None]
         self.assertEqual((ops["status"], ops["passed"], ops["failed"], ops["only_after_others"], ops["skipped"]), ("failed", 1, 1, 1, 1))
@@ -90,6 +92,15 @@ class Figures(unittest.TestCase):
         page = (self.root / "out/summary.md").read_text()
         self.assertIn("| cuda captured | failed |", page)
         self.assertIn("| 8 | in place | nccl | 12 | 5 | 7 |", page)
+
+    def test_a_seed_that_trains_badly_is_weighed_against_others(self):
+        self.program("bin/train_cnn", """accuracy=0.98
+case "$*" in *"--amp f16"*--seed*) ;; *"--amp f16"*) accuracy=0.5 ;; *"--amp bf16"*) accuracy=0.5 ;; esac
+echo '{"loss": 1}'; echo "{\\"test_accuracy\\": $accuracy, \\"samples_per_s\\": 10}" """)
+        _, results = self.figures("train")
+        f16, bf16 = (results["train", f"cuda {kind}", None] for kind in ("f16", "bf16"))
+        self.assertEqual((f16["status"], f16["accuracy"], f16["accuracies"]), ("ok", 0.98, "0.500 0.980"))
+        self.assertEqual((bf16["status"], bf16["accuracies"]), ("failed", "0.500 0.500 0.500"))
 
     def test_times_stand_beside_the_peers_and_a_budget_ends_what_hangs(self):
         peer = str(self.root / "bin/peer")
