@@ -56,12 +56,20 @@ Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting mee
   if (set_.plan.serves_pmi) {
     pmi_ = std::make_unique<PmiServer>(
         io_, static_cast<int>(ranks_.size()),
-        PmiServer::Events{.on_note = [this](const std::string& line) { events_.on_note(line); },
+        PmiServer::Events{.on_note =
+                              [this](const std::string& line) {
+                                if (!stopping_) events_.on_note(line);
+                              },
                           .on_abort =
                               [this](int rank, int exit_code) {
                                 events_.on_stop(
                                     {exit_code, fmt::format("rank {} called MPI_Abort with {}",
                                                             rank, exit_code)});
+                              },
+                          .on_line =
+                              [this] {
+                                judge_pmi();
+                                act_on_first_cause();
                               }});
   }
 }
@@ -296,6 +304,7 @@ void Generation::read_lifeline(Rank& rank) {
 void Generation::judge(Rank& rank) {
   // A rank reports before it ends, so its last report has arrived by now.
   read_lifeline(rank);
+  if (pmi_) pmi_->ended(number_of(rank));
   rank.lifeline->close();
   rank.end.follows = rank.follows;
   if (rank.end.failed()) {
@@ -303,6 +312,7 @@ void Generation::judge(Rank& rank) {
     rank.end.lost_peer = !rank.end.follows && says_peer_was_lost(rank.err->tail());
   }
   first_cause_.ended(rank.end);
+  if (pmi_) judge_pmi();
   RankEnd end = rank.end;
   if (!judges_ && !end.stopped) {
     const RankFacts facts = facts_of(rank);
@@ -311,6 +321,17 @@ void Generation::judge(Rank& rank) {
   }
   events_.on_rank_ended(end, local_rank_of(end.rank));
   act_on_first_cause();
+}
+
+// Tells the rule which ranks wait in MPI_Init or MPI_Finalize for a rank that has ended.
+void Generation::judge_pmi() {
+  auto waits = pmi_->waits(
+      [this](int rank) { return ranks_.at(static_cast<std::size_t>(local_rank_of(rank))).ended; });
+  for (const auto& [rank, waiting] : pmi_waits_) {
+    if (!waits.contains(rank)) first_cause_.waits(rank, {});
+  }
+  for (const auto& [rank, waiting] : waits) first_cause_.waits(rank, waiting);
+  pmi_waits_ = std::move(waits);
 }
 
 void Generation::act_on_first_cause() {

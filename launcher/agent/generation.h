@@ -8,6 +8,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -142,6 +143,7 @@ class Generation {
   void on_lifeline(Rank& rank);
   void read_lifeline(Rank& rank);
   void judge(Rank& rank);
+  void judge_pmi();
   void act_on_first_cause();
   void watch(rendezvous::Question question, std::chrono::milliseconds time,
              Clock::time_point latest);
@@ -155,7 +157,8 @@ class Generation {
   bool judges_;
   GenerationEvents& events_;
   ChannelClient supervisor_;
-  std::unique_ptr<PmiServer> pmi_;  // null: the ranks are no MPI processes
+  std::unique_ptr<PmiServer> pmi_;                // null: the ranks are no MPI processes
+  std::map<int, rendezvous::Waiting> pmi_waits_;  // that first_cause_ has been told of
   boost::asio::steady_timer watch_timer_;
   boost::asio::steady_timer start_timer_;
   std::vector<Rank> ranks_;

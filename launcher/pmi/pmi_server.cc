@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <cerrno>
 
 #include "core/base/error.h"
-#include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {
 
@@ -33,36 +33,42 @@ UniqueFd PmiServer::add(int rank) {
 void PmiServer::wait_for_lines(int rank) {
   of(rank).socket.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                              [this, rank](const boost::system::error_code& error) {
-                               if (!error) read(rank);
+                               if (error) return;
+                               read(rank);
+                               if (of(rank).socket.is_open()) wait_for_lines(rank);
                              });
 }
 
-void PmiServer::read(int rank) {
+void PmiServer::ended(int rank) {
+  // More than MPI sends in its start: a process that the rank has left may go on for ever.
+  constexpr int kMostReads = 64;
+  for (int i = 0; i < kMostReads && of(rank).socket.is_open() && read(rank); ++i) {
+  }
+}
+
+bool PmiServer::read(int rank) {
   Connection& from = of(rank);
   char bytes[4096];
   boost::system::error_code error;
   const std::size_t n = from.socket.read_some(boost::asio::buffer(bytes), error);
-  if (error == boost::asio::error::would_block) {
-    wait_for_lines(rank);
-    return;
-  }
+  if (error == boost::asio::error::would_block) return false;
   if (error) {  // the rank has ended, or has closed it
     from.socket.close();
-    return;
+    return false;
   }
   from.unread.append(bytes, n);
   std::size_t begin = 0;
   for (std::size_t end = 0; (end = from.unread.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
     take(rank, std::string_view(from.unread).substr(begin, end - begin));
-    if (!from.socket.is_open()) return;
+    if (!from.socket.is_open()) return false;
   }
   from.unread.erase(0, begin);
   if (from.unread.size() > kLongestLine) {
     drop(rank, fmt::format("its line is longer than {} bytes", kLongestLine));
-    return;
+    return false;
   }
-  wait_for_lines(rank);
+  return true;
 }
 
 void PmiServer::take(int rank, std::string_view line) {
@@ -71,6 +77,18 @@ void PmiServer::take(int rank, std::string_view line) {
   if (!answer.fault.empty()) drop(rank, answer.fault);
   if (answer.abort_code) events_.on_abort(rank, *answer.abort_code);
   watch_barrier();
+  events_.on_line();
+}
+
+std::map<int, rendezvous::Waiting> PmiServer::waits(
+    const std::function<bool(int rank)>& is_gone) const {
+  const std::vector<int> awaited = space_.awaited();
+  const auto gone = std::ranges::find_if(awaited, is_gone);
+  std::map<int, rendezvous::Waiting> waits;
+  if (gone == awaited.end()) return waits;
+  const char* const call = space_.has_begun(*gone) ? "MPI_Init or MPI_Finalize" : "MPI_Init";
+  for (const int rank : space_.waiting()) waits[rank] = {*gone, call};
+  return waits;
 }
 
 void PmiServer::send(int rank, std::string_view text) {

@@ -10,12 +10,14 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/unique_fd.h"
 #include "launcher/pmi/pmi_space.h"
+#include "rendezvous/first_cause/first_cause.h"
 
 namespace dl::launcher {
 
@@ -26,6 +28,8 @@ class PmiServer {
     std::function<void(const std::string&)> on_note;
     // The rank has called MPI_Abort, and waits for its end.
     std::function<void(int rank, int exit_code)> on_abort;
+    // A rank has said something; waits() may have changed.
+    std::function<void()> on_line;
   };
   PmiServer(boost::asio::io_context& io, int size, Events events);
   PmiServer(const PmiServer&) = delete;
@@ -33,6 +37,12 @@ class PmiServer {
 
   // Returns the rank's end of a new connection. Throws kIo.
   UniqueFd add(int rank);
+  // Takes what the rank has sent before it ended.
+  void ended(int rank);
+
+  // The ranks that wait in the start or the end of MPI for a rank for which `is_gone` returns true,
+  // each with that rank and the name of the call. Such a wait has no end.
+  std::map<int, rendezvous::Waiting> waits(const std::function<bool(int rank)>& is_gone) const;
 
  private:
   static constexpr std::chrono::seconds kSilence{5};
@@ -47,7 +57,8 @@ class PmiServer {
   };
 
   void wait_for_lines(int rank);
-  void read(int rank);
+  // Returns false if there is nothing to read, or the connection is closed.
+  bool read(int rank);
   void take(int rank, std::string_view line);
   void send(int rank, std::string_view text);
   void write(int rank);

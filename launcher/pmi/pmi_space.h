@@ -44,6 +44,8 @@ class PmiSpace {
   // The ranks that have called the unfinished barrier, ascending; and the ranks that have not.
   std::vector<int> waiting() const;
   std::vector<int> awaited() const;
+  // False: the rank has not come to MPI_Init, so ranks in the barrier wait there.
+  bool has_begun(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).greeted; }
 
  private:
   struct State {

@@ -41,6 +41,36 @@ TEST(Fates, OfARankThatDlrunDidNotEndIsItsOwn) {
   }
 }
 
+// Rank 0 speaks as MPICH does, and waits in the barrier of MPI_Init.
+TEST(Fates, OfARankThatEndsBeforeMpiInitIsTheCauseIfOthersWait) {
+  const std::string greeting = "echo cmd=init pmi_version=1 pmi_subversion=1 >&$PMI_FD; ";
+  struct Case {
+    bool ends_first;
+    std::string does;  // rank 1, before it ends
+    const char* call;
+  };
+  for (const Case& one : {Case{false, "", "MPI_Init"}, Case{true, "", "MPI_Init"},
+                          Case{false, greeting, "MPI_Init or MPI_Finalize"}}) {
+    const tests::Gate first, second;
+    tests::Process job({tests::program("dlrun"), "--mpi", "pmi1", "-n", "2", "bash", "-c",
+                        "echo up $$; if test $RANK = 1; then " +
+                            (one.ends_first ? first : second).wait() + one.does + "exit 0; fi; " +
+                            (one.ends_first ? second : first).wait() + greeting +
+                            "echo cmd=barrier_in >&$PMI_FD; echo in; exec sleep 300"});
+    ASSERT_TRUE(job.wait_for_out("[rank 0] up ") && job.wait_for_out("[rank 1] up "));
+    const pid_t rank_1 = tests::number_after("[rank 1] up ", job.out());
+    first.open();
+    EXPECT_TRUE(one.ends_first ? tests::eventually([&] { return tests::state_of(rank_1) == '\0'; })
+                               : job.wait_for_out("[rank 0] in\n"));
+    second.open();
+    EXPECT_EQ(job.wait(), 1);
+    EXPECT_THAT(job.err(), testing::StartsWith("dlrun: rank 1 (node 0, host "));
+    EXPECT_THAT(job.err(), HasSubstr(") ended with exit code 0 after "));
+    EXPECT_THAT(job.err(),
+                HasSubstr(std::string(" while rank 0 was waiting for it in ") + one.call + "\n"));
+  }
+}
+
 // Rank 1 does not come to an operation, and hears that rank 0 has given it up.
 TEST(Fates, OfTheRankThatATimeoutIsAboutIsNotThatOfAVictim) {
   for (const int nodes : {1, 2}) {

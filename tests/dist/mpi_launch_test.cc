@@ -50,6 +50,17 @@ TEST(MpiLaunch, WithoutPmiEachRankIsAWorldOfItsOwn) {
                                HasSubstr("[rank 1] rank 0 of 1: sum 1\n")));
 }
 
+TEST(MpiLaunch, ARankThatEndsWithoutMpiInitEndsTheJob) {
+  const std::string path = mpi_sum("mpich");
+  DL_NEED_PROGRAM(path, "libmpich-dev");
+  Process job({program("dlrun"), "--mpi", "pmi1", "-n", "3", "sh", "-c",
+               "test $RANK = 1 && exit 0; exec " + path});
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_THAT(job.err(),
+              AllOf(HasSubstr("dlrun: rank 1 (node 0"), HasSubstr(" ended with exit code 0 after "),
+                    HasSubstr(" while ranks 0, 2 were waiting for it in MPI_Init\n")));
+}
+
 TEST(MpiLaunch, AnOpenMpiProgramIsRefusedWithTheLineToType) {
   const std::string path = mpi_sum("openmpi");
   DL_NEED_PROGRAM(path, "libopenmpi-dev");

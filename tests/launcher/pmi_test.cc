@@ -73,6 +73,15 @@ TEST(PmiSpace, ABarrierEndsWhenAllAreIn) {
   }
 }
 
+TEST(PmiSpace, TellsWhoHasBegun) {
+  PmiSpace space(2);
+  EXPECT_FALSE(space.has_begun(1));
+  EXPECT_EQ(said(space, 1, "cmd=init pmi_version=1 pmi_subversion=1"),
+            "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n");
+  EXPECT_TRUE(space.has_begun(1));
+  EXPECT_FALSE(space.has_begun(0));
+}
+
 TEST(PmiSpace, RefusesToStartFurtherProcesses) {
   PmiSpace space = greeted(1);
   for (const char* line : {"mcmd=spawn", "nprocs=2", "execname=x", "cmd=init"}) {
