@@ -63,7 +63,9 @@ Sink::Sink(boost::asio::io_context& io, DiskThread& disk, int fd,
 
 int Sink::columns() const {
   winsize size{};
-  return terminal_ && ::ioctl(fd_, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (!terminal_) return 0;
+  const bool is_known = ::ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? size.ws_col : kUsualColumns;
 }
 
 void Sink::write(std::string_view lines, std::optional<std::string_view> status) {

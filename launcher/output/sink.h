@@ -54,11 +54,13 @@ class Sink {
  private:
   enum class Way : std::uint8_t { kDirect, kFile, kNonBlocking, kSocket, kSmallPieces };
   static constexpr std::size_t kMostQueued = std::size_t{1} << 20;
+  // Of the terminal; kUsualColumns if it does not say. 0: this is none.
 
   void write_some();
   void write_to_file();
   void on_progress(std::size_t bytes);
   bool refill();
+  static constexpr int kUsualColumns = 80;
   void wait_until_writable();
   long write_once();
   void fail(int error);

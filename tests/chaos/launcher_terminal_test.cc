@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -104,6 +105,17 @@ TEST_F(Terminal, AProgressLineThatIsTooLongIsCutNotWrapped) {
   const auto job = start({}, "printf '%0100d\\r' 7; " + gate.wait());
   EXPECT_TRUE(shows("[rank 0] " + std::string(70, '0')));
   EXPECT_THAT(text(), Not(HasSubstr(std::string(71, '0'))));
+  gate.open();
+  EXPECT_EQ(job->wait(), 0);
+}
+
+// As in a container or below an editor: it has no size before somebody sets one.
+TEST_F(Terminal, APromptOnATerminalWithoutASizeIsShown) {
+  const winsize none{};
+  ::ioctl(line_.get(), TIOCSWINSZ, &none);
+  const tests::Gate gate;
+  const auto job = start({}, "printf 'your name, please? '; " + gate.wait());
+  EXPECT_TRUE(shows("[rank 0] your name, please? ")) << text();
   gate.open();
   EXPECT_EQ(job->wait(), 0);
 }
