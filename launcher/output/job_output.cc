@@ -49,6 +49,7 @@ JobOutput::JobOutput(boost::asio::io_context& io, DiskThread& disk,
               ? nullptr
               : std::make_unique<Sink>(io, disk_, STDERR_FILENO,
                                        [this](int error) { on_broken({Stream::kErr, error}); })),
+      rests_timer_(io),
       timer_(io) {
   tick();
 }
@@ -73,9 +74,31 @@ void JobOutput::take(const Frame& frame) {
                 .first;
   }
   if (!frame.bytes.empty()) found->second.take(frame.bytes, frame.time);
-  if (!frame.is_last) return;
-  found->second.end();
-  lines_.erase(found);
+  if (frame.is_last) {
+    found->second.end();
+    lines_.erase(found);
+  } else if (found->second.shows_rest_at() && !rests_are_watched_) {
+    watch_rests();
+  }
+}
+
+// Parts of lines that wait too long for their end.
+void JobOutput::watch_rests() {
+  Clock::time_point next = Clock::time_point::max();
+  for (const auto& [id, lines] : lines_) {
+    next = std::min(next, lines.shows_rest_at().value_or(next));
+  }
+  rests_are_watched_ = next != Clock::time_point::max();
+  if (!rests_are_watched_) return;
+  rests_timer_.expires_at(next);
+  rests_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    const Clock::time_point now = Clock::now();
+    for (auto& [id, lines] : lines_) {
+      if (lines.shows_rest_at().value_or(Clock::time_point::max()) <= now) lines.show_rest();
+    }
+    watch_rests();
+  });
 }
 
 void JobOutput::say(const std::string& line) {

@@ -86,6 +86,7 @@ class JobOutput : public FrameTaker {
   static constexpr std::chrono::seconds kTick{1};
   static constexpr std::chrono::seconds kDiskPatience{10};
 
+  void watch_rests();
   void on_broken(LostStream lost);
   Sink& err() { return own_err_ ? *own_err_ : out_; }
   const Sink& err() const { return own_err_ ? *own_err_ : out_; }
@@ -120,6 +121,8 @@ class JobOutput : public FrameTaker {
   std::unique_ptr<Sink> own_err_;  // null: stdout and stderr are one file, and one Sink
   NodeOutput* node_ = nullptr;
   std::map<StreamId, RankLines> lines_;  // of streams that have not ended
+  boost::asio::steady_timer rests_timer_;
+  bool rests_are_watched_ = false;
   boost::asio::steady_timer timer_;
   Announced out_announced_, err_announced_;
   bool finishing_ = false;

@@ -22,6 +22,18 @@ std::size_t whole_characters(std::string_view text, std::size_t most) {
   return cut == 0 || most - cut == kLongestCharacter ? most : cut;
 }
 
+// The bytes of `text` without the beginning of a UTF-8 character whose end is missing.
+std::size_t complete_characters(std::string_view text) {
+  constexpr std::size_t kMostMissing = 3;
+  for (std::size_t back = 1; back <= std::min(kMostMissing, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const std::size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return length > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
 }  // namespace
 
 void LineSplitter::feed(std::string_view bytes, std::string& out) {
@@ -32,11 +44,24 @@ void LineSplitter::feed(std::string_view bytes, std::string& out) {
     bytes.remove_prefix(newline + 1);
   }
   hold(bytes);
-  while (rest_.size() > longest_) give_part(out);
+  give_what_is_too_long(out);
 }
 
 void LineSplitter::finish(std::string& out) {
-  if (went_on_ || !rest_.empty()) end_line("", out);
+  if (line_ != Line::kNew || !rest_.empty()) end_line("", out);
+}
+
+bool LineSplitter::has_rest() const {
+  return complete_characters(rest_) > 0;
+}
+
+void LineSplitter::give_rest(std::string& out) {
+  const std::size_t size = complete_characters(rest_);
+  if (size > 0) give(size, out);
+}
+
+void LineSplitter::cut() {
+  if (line_ == Line::kOpen) line_ = Line::kCut;
 }
 
 std::string_view LineSplitter::visible_rest() const {
@@ -64,33 +89,44 @@ void LineSplitter::hold(std::string_view bytes) {
 }
 
 void LineSplitter::begin_line(std::string& out) {
+  if (line_ == Line::kOpen) return;
   out.append(stamp_).append(prefix_);
-  if (went_on_) out.append(kWentOn);
+  if (line_ == Line::kCut) out.append(kContinued);
 }
 
 void LineSplitter::end_line(std::string_view last_part, std::string& out) {
   constexpr std::size_t kWorthKeeping = std::size_t{1} << 20;
+  if (line_ == Line::kCut && rest_.empty() && last_part.empty()) {  // it was shown whole
+    line_ = Line::kNew;
+    return;
+  }
   if (target_ == For::kFile && rest_.size() + last_part.size() <= longest_) {
     begin_line(out);
     out.append(rest_).append(last_part);
   } else {
     hold(last_part);
-    while (rest_.size() > longest_) give_part(out);
+    give_what_is_too_long(out);
     begin_line(out);
     out.append(target_ == For::kFile ? std::string_view(rest_) : visible_rest());
   }
   out.append(1, '\n');
-  went_on_ = false;
+  line_ = Line::kNew;
   if (rest_.capacity() > kWorthKeeping) rest_ = {};  // gives the memory back
   rest_.clear();
 }
 
-void LineSplitter::give_part(std::string& out) {
-  const std::size_t size = whole_characters(rest_, longest_);
+void LineSplitter::give(std::size_t size, std::string& out) {
   begin_line(out);
-  out.append(rest_, 0, size).append(kGoesOn).append(1, '\n');
+  out.append(rest_, 0, size);
   rest_.erase(0, size);
-  went_on_ = true;
+  line_ = Line::kOpen;
+  if (target_ == For::kFile) return;
+  out.append(1, '\n');
+  line_ = Line::kCut;
+}
+
+void LineSplitter::give_what_is_too_long(std::string& out) {
+  while (rest_.size() > longest_) give(whole_characters(rest_, longest_), out);
 }
 
 }  // namespace dl::launcher

@@ -1,10 +1,12 @@
 // RankLines: one output stream of one rank, in the front. It takes frames, splits them into lines,
-// and writes these to dlrun's own stream.
+// and writes these to dlrun's own stream. A part of a line that is older than kMostHeld goes out
+// without its end, unless dlrun's stream is a terminal.
 //
 // One thread. The Sink must outlive it.
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,10 @@ struct LineLook {
 
 class RankLines {
  public:
+  using Clock = std::chrono::steady_clock;
+  // The longest time for which a part of a line waits for the line's end.
+  static constexpr std::chrono::milliseconds kMostHeld{500};
+
   // `shows_status`: the unfinished line is shown as the terminal's last line.
   RankLines(Sink& sink, LineLook look, bool shows_status);
 
@@ -29,10 +35,15 @@ class RankLines {
   void take(std::string_view bytes, std::chrono::system_clock::time_point time);
   // Ends an unfinished line.
   void end();
+  // When show_rest() has to be called; nullopt: no part of a line is held back.
+  std::optional<Clock::time_point> shows_rest_at() const { return shows_rest_at_; }
+  // Writes the part that is held back.
+  void show_rest();
   const Sink& sink() const { return sink_; }
 
  private:
   void show();
+  void see_whether_cut();
 
   Sink& sink_;
   bool shows_status_;
@@ -40,6 +51,7 @@ class RankLines {
   LineSplitter splitter_;
   std::string lines_;
   bool status_is_mine_ = false;
+  std::optional<Clock::time_point> shows_rest_at_;
 };
 
 }  // namespace dl::launcher

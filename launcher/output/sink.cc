@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -70,8 +71,17 @@ int Sink::columns() const {
 
 void Sink::write(std::string_view lines, std::optional<std::string_view> status) {
   if (broken_) return;
+  if (!lines.empty() && std::exchange(writer_, nullptr) != nullptr) queued_ += '\n';
   queued_.append(lines);
   if (terminal_ && status) status_ = *status;
+  if (!waits_) write_some();
+}
+
+void Sink::write_part(std::string_view text, const void* writer) {
+  if (broken_ || text.empty()) return;
+  if (writer_ != nullptr && writer_ != writer) queued_ += '\n';
+  writer_ = text.ends_with('\n') ? nullptr : writer;
+  queued_.append(text);
   if (!waits_) write_some();
 }
 

@@ -3,7 +3,8 @@
 //
 // write() queues and never blocks. If ranks write faster than the reader reads, is_full() is true
 // and their streams wait for room. On a terminal, a Sink also keeps one status line below
-// everything else: rank 0's unfinished line.
+// everything else: rank 0's unfinished line. Elsewhere, a writer may leave its last line open; text
+// of another writer then ends that line first.
 //
 // A DiskThread writes to a file, so that a disk that hangs does not block the event loop.
 //
@@ -38,6 +39,10 @@ class Sink {
   // `status`: the terminal's last line from now on ("": none); nullopt leaves it unchanged. Only a
   // terminal has one.
   void write(std::string_view lines, std::optional<std::string_view> status = std::nullopt);
+  // Text whose last line may be without its end: `writer` continues it with its next text.
+  void write_part(std::string_view text, const void* writer);
+  // True if the last line is without its end, and `writer` may continue it.
+  bool is_open_for(const void* writer) const { return writer_ == writer && writer != nullptr; }
   bool is_full() const { return unwritten() > kMostQueued; }
   std::size_t unwritten() const { return queued_.size() + writing_.size() - at_; }
   // Since when queued bytes could not be written; nullopt: there are none, or they are being
@@ -49,18 +54,18 @@ class Sink {
 
   bool is_terminal() const { return terminal_; }
   bool is_file() const { return way_ == Way::kFile; }
+  // Of the terminal; kUsualColumns if it does not say. 0: this is none.
   int columns() const;
 
  private:
   enum class Way : std::uint8_t { kDirect, kFile, kNonBlocking, kSocket, kSmallPieces };
   static constexpr std::size_t kMostQueued = std::size_t{1} << 20;
-  // Of the terminal; kUsualColumns if it does not say. 0: this is none.
+  static constexpr int kUsualColumns = 80;
 
   void write_some();
   void write_to_file();
   void on_progress(std::size_t bytes);
   bool refill();
-  static constexpr int kUsualColumns = 80;
   void wait_until_writable();
   long write_once();
   void fail(int error);
@@ -76,9 +81,10 @@ class Sink {
   bool waits_ = false;
   std::optional<Clock::time_point> waits_since_;
   std::function<void(int)> on_broken_;
-  std::string queued_;   // whole lines of which nothing was written yet
-  std::string writing_;  // what is being written,
-  std::size_t at_ = 0;   // from here on
+  const void* writer_ = nullptr;  // of an open line at the end of queued_, or of all before
+  std::string queued_;            // text of which nothing was written yet
+  std::string writing_;           // what is being written,
+  std::size_t at_ = 0;            // from here on
   std::string status_;
   std::string status_shown_;
   std::deque<std::function<void()>> waiting_;

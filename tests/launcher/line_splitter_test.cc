@@ -105,33 +105,124 @@ TEST(LineSplitter, TakesLinearTimeForALineInManyPieces) {
   }
 }
 
-TEST(LineSplitter, ALineBeyondTheLongestGoesOutInPartsThatSaySo) {
+TEST(LineSplitter, NoMoreThanTheLongestIsHeldBack) {
   LineSplitter splitter("[r] ", For::kFile, 8);
   std::string out;
   splitter.feed("12345678", out);
   EXPECT_EQ(out, "");
   splitter.feed("9", out);
-  EXPECT_EQ(out, "[r] 12345678 [dlrun: the line goes on]\n");
-  out.clear();
+  EXPECT_EQ(out, "[r] 12345678");
+  EXPECT_TRUE(splitter.is_open());
   splitter.feed("abcdefgh\nnext\n", out);
-  EXPECT_EQ(out,
-            "[r] [dlrun: the line went on] 9abcdefg [dlrun: the line goes on]\n"
-            "[r] [dlrun: the line went on] h\n"
-            "[r] next\n");
+  EXPECT_EQ(out, "[r] 123456789abcdefgh\n[r] next\n");
   out.clear();
   splitter.feed("123456789", out);
   splitter.finish(out);
-  EXPECT_EQ(out, "[r] 12345678 [dlrun: the line goes on]\n[r] [dlrun: the line went on] 9\n");
+  EXPECT_EQ(out, "[r] 123456789\n");
+}
+
+TEST(LineSplitter, OnATerminalAPartBeyondTheLongestIsALine) {
+  LineSplitter splitter("[r] ", For::kTerminal, 8);
+  std::string out;
+  splitter.feed("123456789", out);
+  EXPECT_EQ(out, "[r] 12345678\n");
+  EXPECT_FALSE(splitter.is_open());
+  EXPECT_EQ(splitter.visible_rest(), "9");
+  out.clear();
+  splitter.feed("abcdefgh\nnext\n", out);
+  EXPECT_EQ(out, "[r] ... 9abcdefg\n[r] ... h\n[r] next\n");
+}
+
+TEST(LineSplitter, GivesTheBeginningOfALineThatStaysOpen) {
+  LineSplitter splitter("[r] ", For::kFile);
+  std::string out;
+  splitter.give_rest(out);
+  EXPECT_EQ(out, "");
+  splitter.feed("a\n10 %\r", out);
+  splitter.give_rest(out);
+  EXPECT_EQ(out, "[r] a\n[r] 10 %\r");
+  EXPECT_TRUE(splitter.is_open());
+  EXPECT_FALSE(splitter.has_rest());
+  splitter.feed("20 %\r", out);
+  splitter.give_rest(out);
+  splitter.feed("done\nb\n", out);
+  EXPECT_EQ(out, "[r] a\n[r] 10 %\r20 %\rdone\n[r] b\n");
+  EXPECT_FALSE(splitter.is_open());
+  out.clear();
+  splitter.feed("c", out);
+  splitter.give_rest(out);
+  splitter.finish(out);
+  EXPECT_EQ(out, "[r] c\n");
+}
+
+TEST(LineSplitter, TheRestOfACutLineBeginsALineThatSaysSo) {
+  LineSplitter splitter("[r] ", For::kFile, 8);
+  std::string out;
+  splitter.cut();  // nothing is open
+  splitter.feed("a", out);
+  splitter.give_rest(out);
+  splitter.cut();
+  out.clear();
+  splitter.feed("b", out);
+  EXPECT_EQ(out, "");
+  splitter.give_rest(out);
+  splitter.feed("c\n", out);
+  EXPECT_EQ(out, "[r] ... bc\n");
+  out.clear();
+  splitter.feed("1", out);
+  splitter.give_rest(out);
+  splitter.cut();
+  splitter.feed("234567890\n", out);
+  EXPECT_EQ(out, "[r] 1[r] ... 234567890\n");
+}
+
+TEST(LineSplitter, NothingFollowsALineThatWasShownWhole) {
+  LineSplitter splitter("[r] ", For::kFile);
+  std::string out;
+  splitter.feed("whole", out);
+  splitter.give_rest(out);
+  splitter.cut();
+  splitter.feed("\nnext\n", out);
+  EXPECT_EQ(out, "[r] whole[r] next\n");
+  out.clear();
+  splitter.feed("last", out);
+  splitter.give_rest(out);
+  splitter.cut();
+  splitter.finish(out);
+  EXPECT_EQ(out, "[r] last");
+}
+
+TEST(LineSplitter, NoRestEndsInsideACharacter) {
+  for (const std::string text : {"\u00e9", "\u20ac", "\U0001f600"}) {
+    for (std::size_t size = 1; size < text.size(); ++size) {
+      LineSplitter splitter("", For::kFile);
+      std::string out;
+      splitter.feed(text.substr(0, size), out);
+      EXPECT_FALSE(splitter.has_rest());
+      splitter.feed(text.substr(size) + text.substr(0, size), out);
+      splitter.give_rest(out);
+      EXPECT_EQ(out, text);
+      splitter.finish(out);
+      EXPECT_EQ(out, text + text.substr(0, size) + "\n");
+    }
+  }
+  LineSplitter splitter("", For::kFile);
+  std::string out;
+  splitter.feed("\x80\x80\x80\x80", out);  // no text at all
+  splitter.give_rest(out);
+  EXPECT_EQ(out, "\x80\x80\x80\x80");
 }
 
 TEST(LineSplitter, NoPartEndsInsideACharacter) {
   LineSplitter splitter("", For::kFile, 8);
   std::string out;
-  splitter.feed("1234567\u00e9\n", out);
-  EXPECT_EQ(out, "1234567 [dlrun: the line goes on]\n[dlrun: the line went on] \u00e9\n");
+  splitter.feed("1234567\u00e9", out);
+  EXPECT_EQ(out, "1234567");
+  splitter.feed("\n", out);
+  EXPECT_EQ(out, "1234567\u00e9\n");
   out.clear();
-  splitter.feed("\x80\x80\x80\x80\x80\x80\x80\x80\x80\n", out);  // no text at all
-  EXPECT_EQ(out.find(" [dlrun"), 8U);
+  splitter.feed("\x80\x80\x80\x80\x80\x80\x80\x80\x80", out);  // no text at all
+  EXPECT_EQ(out.size(), 8U);
 }
 
 }  // namespace
