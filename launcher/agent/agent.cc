@@ -253,6 +253,7 @@ void Agent::ask_to_save(const std::string& why) {
 }
 
 void Agent::suspend() {
+  if (lingering_) lingering_->suspend();
   signal_ranks(SIGSTOP);
   if (generation_) generation_->flush(Deadline::after(kSilence));
   if (others_) others_->suspended();
@@ -261,6 +262,7 @@ void Agent::suspend() {
 void Agent::resume() {
   if (others_) others_->resumed();
   signal_ranks(SIGCONT);
+  if (lingering_) lingering_->resume();
 }
 
 // The end.
@@ -286,7 +288,7 @@ void Agent::act(EndMachine::Action action) {
       after(left_timer_, kSilence, &Agent::on_silence);
       return;
     case Do::kWatchSwept:
-      after(left_timer_, kMostPatience + kSilence, &Agent::on_silence);
+      after(left_timer_, kLastGrace + kSilence, &Agent::on_silence);
       return;
     case Do::kWatchToGiveUp:
       after(left_timer_, kMostKilling - kSilence, &Agent::on_patience_over);
@@ -309,14 +311,14 @@ void Agent::act(EndMachine::Action action) {
     case Do::kLeaveOthers:
       others_->close();
       return;
-    case Do::kSweepPatiently:
-      sweep(static_cast<int>(kPatience.count()));
+    case Do::kLinger:
+      linger();
       return;
     case Do::kSweep:
-      sweep(0);
+      sweep(Leftovers::kEnd);
       return;
     case Do::kSweepNow:
-      sweep(-1);
+      sweep(Leftovers::kKill);
       return;
     case Do::kGiveUp:
       gave_up_ = true;
@@ -327,6 +329,7 @@ void Agent::act(EndMachine::Action action) {
       grace_timer_.cancel();
       verdict_timer_.cancel();
       left_timer_.cancel();
+      if (lingering_) lingering_->stop();
       if (machine_.begins_again()) {
         begin_next();
       } else {
@@ -345,15 +348,35 @@ void Agent::after(boost::asio::steady_timer& timer, std::chrono::milliseconds ti
   });
 }
 
-void Agent::sweep(int patience_ms) {
+void Agent::linger() {
+  close_store();
+  if (checkpointing_) checkpointing_->announce_end();
+  if (!generation_ || supervisor_is_lost_) {
+    act(machine_.swept());
+    return;
+  }
+  if (settings_.linger.count() > 0) generation_->finish(Leftovers::kWait);
+  lingering_ = std::make_unique<Lingering>(
+      io_, settings_.linger,
+      Lingering::Events{
+          .find = [this] { return find_leftovers(generation_->ranks_by_pid(), plan_.job.name); },
+          .on_sentence = [this](const std::string& line) { events_.on_sentence(line); },
+          .on_over = [this] { act(machine_.linger_over()); }});
+  lingering_->begin();
+}
+
+void Agent::close_store() {
+  if (store_) store_->close();
+  if (others_) others_->kill();  // it keeps nothing that is still needed
+}
+
+void Agent::sweep(Leftovers order) {
   grace_timer_.cancel();
   verdict_timer_.cancel();
-  if (!machine_.begins_again()) {
-    if (store_) store_->close();
-    if (others_) others_->kill();  // it keeps nothing that is still needed
-  }
+  if (lingering_) lingering_->end();
+  if (!machine_.begins_again()) close_store();
   if (generation_ && !supervisor_is_lost_) {
-    generation_->finish(patience_ms);
+    generation_->finish(order);
   } else {
     act(machine_.swept());
   }
@@ -371,6 +394,7 @@ void Agent::begin_next() {
   events_.on_begins_again(last, restart_);
   ++attempt_;
   machine_ = EndMachine(/*has_others=*/plan_.job.nnodes > 1);
+  lingering_.reset();
   previous_ = std::move(generation_);
   job_failure_.reset();
   // The other nodes had not got the request when this generation failed.

@@ -19,6 +19,7 @@
 #include "launcher/agent/agent_port.h"
 #include "launcher/agent/end_machine.h"
 #include "launcher/agent/generation.h"
+#include "launcher/agent/lingering.h"
 #include "launcher/nodes/other_nodes.h"
 #include "launcher/nodes/store_service.h"
 #include "launcher/output/node_output.h"
@@ -111,7 +112,9 @@ class Agent : public AgentOrders, private GenerationEvents {
   void on_grace_over() { act(machine_.grace_over()); }
   void on_silence();
   void on_patience_over() { act(machine_.patience_over()); }
-  void sweep(int patience_ms);
+  void linger();
+  void sweep(Leftovers order);
+  void close_store();
   std::vector<std::string> who_is_left() const;
   void say_who_is_left(const std::vector<std::string>& left);
   std::vector<RecorderCopy> recorders() const;
@@ -146,6 +149,7 @@ class Agent : public AgentOrders, private GenerationEvents {
   std::optional<std::string> early_request_;      // to save, before checkpointing_ exists
   std::unique_ptr<Checkpointing> checkpointing_;  // null: the job cannot be preempted
   std::unique_ptr<Generation> previous_;          // its pending handlers may still run
+  std::unique_ptr<Lingering> lingering_;          // null: some ranks may run
   std::optional<StopCause> stop_cause_;
   std::optional<JobFailure> job_failure_;  // on several nodes: the cause that all nodes got
   bool supervisor_is_lost_ = false;

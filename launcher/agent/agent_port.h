@@ -22,6 +22,8 @@ class NodeOutput;
 // An agent's settings, beside its NodePlan and the job's key.
 struct AgentSettings {
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
+  // After a success, for the processes that the ranks have left behind.
+  std::chrono::milliseconds linger{std::chrono::seconds(10)};
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
   // The ranks get this time to call dl::should_checkpoint(); nullopt: the job cannot be preempted.
   std::optional<std::chrono::milliseconds> preempt_wait;

@@ -267,6 +267,7 @@ void Agent::report() {
     }
   } else if (told.empty() && starting.empty()) {
     say("no rank runs");
+    if (lingering_) lingering_->report();
   }
   keep_recorders();
 }

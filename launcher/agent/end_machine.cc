@@ -25,14 +25,23 @@ void EndMachine::advance(Actions& out) {
     return;
   }
   if (!swept_) {
-    if (sweeps_) return;
-    sweeps_ = true;
-    out.push_back({Do::kWatchSwept});
-    out.push_back({hurries_ ? Do::kSweepNow : stopping_ ? Do::kSweep : Do::kSweepPatiently});
+    if (stopping_ || hurries_) {
+      sweep(out);
+    } else if (!lingers_) {
+      lingers_ = true;
+      out.push_back({Do::kLinger});
+    }
     return;
   }
   over_ = true;
   out.push_back({Do::kOver});
+}
+
+void EndMachine::sweep(Actions& out) {
+  if (sweeps_) return;
+  sweeps_ = true;
+  out.push_back({Do::kWatchSwept});
+  out.push_back({hurries_ ? Do::kSweepNow : Do::kSweep});
 }
 
 EndMachine::Actions EndMachine::stop(int signal, bool is_final) {
@@ -80,9 +89,15 @@ EndMachine::Actions EndMachine::others_left() {
   return out;
 }
 
+EndMachine::Actions EndMachine::linger_over() {
+  Actions out;
+  if (lingers_ && !swept_) sweep(out);
+  return out;
+}
+
 EndMachine::Actions EndMachine::swept() {
   Actions out;
-  swept_ = swept_ || sweeps_;
+  swept_ = swept_ || sweeps_ || lingers_;
   advance(out);
   return out;
 }

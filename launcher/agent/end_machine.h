@@ -4,7 +4,8 @@
 //
 //   running ──stop()──> stopping ──ranks_ended()──> the nodes agree ──> decided: end or again
 //      └────────────ranks_ended()─────────────────────────┘                 │
-//                            over <── swept <── other nodes left (end only) ┘
+//                over <── swept <── lingering <── other nodes left (end only) ┘
+//                                   (if no stop())
 //
 // An event that comes late or twice, or that was not expected, does nothing.
 #pragma once
@@ -17,21 +18,22 @@ namespace dl::launcher {
 class EndMachine {
  public:
   enum class Do : std::uint8_t {
-    kSignalRanks,     // send `signal`, and SIGCONT: a stopped process takes no other signal
-    kStartGrace,      // call grace_over() when the user's grace time has passed
-    kKillRanks,       // SIGKILL
-    kWatchKilled,     // call silence_over() some time after SIGKILL
-    kWatchSwept,      // the same after a sweep, with a longer time
-    kWatchToGiveUp,   // call patience_over() after a still longer time
-    kSayDone,         // all ranks of this node have ended well
-    kAwaitVerdict,    // call others_agreed() after some time, even without an answer
-    kDecide,          // decide between end and restart, then call decided()
-    kLeaveOthers,     // no generation follows: leave the other nodes, then call others_left()
-    kSweepPatiently,  // give leftover processes time to end, then end them and call swept()
-    kSweep,           // the same, with SIGTERM at once
-    kSweepNow,        // the same, with SIGKILL at once
-    kGiveUp,          // end although processes are left
-    kOver,            // the generation is over
+    kSignalRanks,    // send `signal`, and SIGCONT: a stopped process takes no other signal
+    kStartGrace,     // call grace_over() when the user's grace time has passed
+    kKillRanks,      // SIGKILL
+    kWatchKilled,    // call silence_over() some time after SIGKILL
+    kWatchSwept,     // the same after a sweep, with a longer time
+    kWatchToGiveUp,  // call patience_over() after a still longer time
+    kSayDone,        // all ranks of this node have ended well
+    kAwaitVerdict,   // call others_agreed() after some time, even without an answer
+    kDecide,         // decide between end and restart, then call decided()
+    kLeaveOthers,    // no generation follows: leave the other nodes, then call others_left()
+    kLinger,         // wait for the processes that the ranks have left behind: call swept() when
+                     // none is left, and linger_over() when the user's time has passed
+    kSweep,          // end them with SIGTERM, then SIGKILL, and call swept()
+    kSweepNow,       // the same, with SIGKILL at once
+    kGiveUp,         // end although processes are left
+    kOver,           // the generation is over
   };
   struct Action {
     Do what;
@@ -51,6 +53,7 @@ class EndMachine {
   Actions others_agreed();
   Actions decided(bool again);
   Actions others_left();
+  Actions linger_over();
   Actions swept();
   // The user asks a second time for the end.
   Actions hurry();
@@ -66,6 +69,7 @@ class EndMachine {
   enum class Decision : std::uint8_t { kNone, kAsked, kEnd, kAgain };
 
   void advance(Actions& out);
+  void sweep(Actions& out);
 
   bool agreed_;
   bool left_;  // the other nodes have this node's last message
@@ -77,6 +81,7 @@ class EndMachine {
   bool awaits_ = false;
   Decision decision_ = Decision::kNone;
   bool leaves_ = false;
+  bool lingers_ = false;
   bool sweeps_ = false;
   bool swept_ = false;
   bool hurries_ = false;

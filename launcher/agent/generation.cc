@@ -256,11 +256,11 @@ void Generation::signal(int signal) {
   supervisor_.send(signal_message(kEverySlot, signal));
 }
 
-void Generation::finish(int patience_ms) {
+void Generation::finish(Leftovers order) {
   to_finish_ = true;
   Message message;
   message.kind = MessageKind::kFinish;
-  message.number = patience_ms;
+  message.number = static_cast<std::int32_t>(order);
   supervisor_.send(std::move(message));
 }
 
@@ -423,6 +423,14 @@ std::vector<Generation::Running> Generation::running() const {
   std::vector<Running> ranks;
   for (const Rank& rank : ranks_) {
     if (rank.running) ranks.push_back({number_of(rank), rank.pid});
+  }
+  return ranks;
+}
+
+std::map<pid_t, int> Generation::ranks_by_pid() const {
+  std::map<pid_t, int> ranks;
+  for (const Rank& rank : ranks_) {
+    if (rank.pid > 0) ranks[rank.pid] = number_of(rank);
   }
   return ranks;
 }

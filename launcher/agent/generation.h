@@ -77,8 +77,8 @@ class Generation {
   // Starts no further rank. Ends of ranks from now on say nothing about a cause.
   void stop(int signal);
   void signal(int signal);
-  // Asks the supervisor to end the processes that are left; on_finished() follows.
-  void finish(int patience_ms);
+  // Tells the supervisor what to do with the processes that are left; on_finished() follows.
+  void finish(Leftovers order);
   // Sends the pending messages. To be called before dlrun stops itself.
   void flush(Deadline deadline) { supervisor_.flush(deadline); }
   // Calls on_all_ended() if no rank runs or is being started.
@@ -102,6 +102,8 @@ class Generation {
     pid_t pid;
   };
   std::vector<Running> running() const;
+  // The numbers of all ranks that were started, by process id.
+  std::map<pid_t, int> ranks_by_pid() const;
   // `cause`: the rank that is the first cause; -1: none.
   std::vector<RecorderCopy> copy_recorders(int cause) const;
   // Rank and content of each error file that is not empty.

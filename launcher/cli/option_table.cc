@@ -212,6 +212,11 @@ constexpr OptionRow kTable[] = {
      .help = "time between SIGTERM and SIGKILL (10)",
      .about = "time between SIGTERM and SIGKILL (10). Fractions are allowed, 0 kills at once. A reader of dlrun's output that reads nothing has as long after a signal, too",
      .read = read::grace},
+    {.name = "--linger", .value = "SECONDS", .group = Group::kEnds,
+     .help = "longest wait for what the ranks leave behind after a success (grace)",
+     .about = "after all ranks have ended with 0: time for the processes that they leave behind (an upload, a daemon that finishes a checkpoint) to end by themselves. dlrun names them after 1 s, and says which ones it ends when "
+              "the time has passed. The default is the time of `--grace`; 0 ends them at once",
+     .read = read::linger},
     {.name = "--preempt", .group = Group::kEnds,
      .help = "SIGTERM asks the ranks to save and end (dl::should_checkpoint)",
      .about = "a first SIGTERM asks the ranks to save and end: `dl::should_checkpoint()` returns true at the same call on every rank, and the job ends with exit code 75 ([preemption](../guides/slurm.md#saving-before-the-end))",

@@ -90,6 +90,7 @@ struct Options {
   std::string key_file;
   std::chrono::milliseconds join_timeout{std::chrono::minutes(10)};
   std::chrono::milliseconds grace{std::chrono::seconds(10)};
+  std::optional<std::chrono::milliseconds> linger;  // empty: as `grace`
   int max_restarts = 0;
   std::optional<std::chrono::milliseconds> timeout;  // of the whole job
   std::vector<int> signals_to_handle;  // each ends the job and goes to the ranks unchanged

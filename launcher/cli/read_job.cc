@@ -119,6 +119,10 @@ void grace(Options& options, const Typed& typed) {
   options.grace = seconds(typed.name(), typed.value);
 }
 
+void linger(Options& options, const Typed& typed) {
+  options.linger = seconds(typed.name(), typed.value);
+}
+
 void preempt(Options& options, const Typed&) {
   options.preempt_on_term = true;
 }

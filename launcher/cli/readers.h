@@ -27,6 +27,7 @@ void role(Options& options, const Typed& typed);
 void wdir(Options& options, const Typed& typed);
 void export_variable(Options& options, const Typed& typed);
 void grace(Options& options, const Typed& typed);
+void linger(Options& options, const Typed& typed);
 void timeout(Options& options, const Typed& typed);
 void preempt(Options& options, const Typed& typed);
 void preempt_usr2(Options& options, const Typed& typed);

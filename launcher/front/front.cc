@@ -61,6 +61,7 @@ Front::Front(const Options& options, Starter& starter)
 AgentSettings Front::settings() const {
   AgentSettings settings;
   settings.grace = options_.grace;
+  settings.linger = options_.linger.value_or(options_.grace);
   settings.join_timeout = options_.join_timeout;
   settings.log_dir = options_.log_dir;
   settings.preempt_wait = options_.patience_with_saving();

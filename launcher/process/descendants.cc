@@ -78,14 +78,6 @@ bool is_our_helper(std::string_view name) {
   return name == kSupervisorName || name == kWardenName;
 }
 
-bool a_thread_runs(pid_t pid) {
-  for (const pid_t thread : threads_of(pid)) {
-    const char state = read_stat(fmt::format("/proc/{}/task/{}", pid, thread)).state;
-    if (state == 'R' || state == 'D') return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 void become_subreaper() {
@@ -107,18 +99,6 @@ std::vector<pid_t> tree_of(pid_t root) {
     tree.insert(tree.end(), children.begin(), children.end());
   }
   return tree;
-}
-
-bool a_descendant_runs() {
-  std::vector<pid_t> unseen = children_of_this_process();
-  while (!unseen.empty()) {
-    const pid_t pid = unseen.back();
-    unseen.pop_back();
-    if (a_thread_runs(pid)) return true;
-    const std::vector<pid_t> children = children_of(pid);
-    unseen.insert(unseen.end(), children.begin(), children.end());
-  }
-  return false;
 }
 
 bool is_ending(pid_t pid) {
@@ -211,6 +191,19 @@ std::vector<std::string> living_descendants() {
     found.push_back(fmt::format("{} ({}), {}", pid, stat.name, why_it_stays(pid)));
   }
   return found;
+}
+
+std::vector<pid_t> processes_of_ranks() {
+  const std::vector<pid_t> all = tree_of(::getpid());
+  // The first one: a dlrun that a rank has started has its own, which is deeper.
+  const auto supervisor = std::ranges::find_if(all, [](pid_t pid) {
+    return read_stat(fmt::format("/proc/{}", pid)).name == kSupervisorName;
+  });
+  if (supervisor == all.end()) return {};
+  std::vector<pid_t> processes = tree_of(*supervisor);
+  processes.erase(processes.begin());
+  std::erase_if(processes, is_ending);
+  return processes;
 }
 
 void kill_descendants() noexcept {

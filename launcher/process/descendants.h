@@ -29,10 +29,6 @@ std::vector<pid_t> tree_of(pid_t root);
 // The numbers of a process's threads.
 std::vector<pid_t> threads_of(pid_t pid);
 
-// True if some thread of a child or grandchild has a processor, or waits for one or for a disk:
-// then it has work left, however long the machine delays it.
-bool a_descendant_runs();
-
 // True if the kernel is ending the process, or has ended it.
 bool is_ending(pid_t pid);
 
@@ -51,6 +47,10 @@ std::string why_it_stays(pid_t pid);
 // All processes below this one except zombies, the warden and the supervisor: "4711 (cat), state D
 // ...".
 std::vector<std::string> living_descendants();
+
+// The processes that ranks have started and that are neither ended nor ending: all processes below
+// this process's supervisor, parents before their children. Ranks included.
+std::vector<pid_t> processes_of_ranks();
 
 // Kills all descendants except the children for which `is_kept` returns true. `on_ended` gets the
 // waitpid() status of each reaped process. SIGCHLD must be blocked.

@@ -23,7 +23,7 @@ class Supervisor {
         signals_(std::move(signals)) {}
 
   void run() {
-    while (serve()) {
+    while (serve() && !(waits_ && has_no_child())) {
     }
     end_everything();
     Message finished;
@@ -46,7 +46,7 @@ class Supervisor {
       case Received::kNothing:
         return true;
       case Received::kClosed:  // dlrun died
-        patience_ = std::chrono::milliseconds(warden_life_ ? 0 : -1);
+        kills_ = !warden_life_;
         return false;
       case Received::kMessage:
         break;
@@ -60,10 +60,15 @@ class Supervisor {
       }
       case MessageKind::kSignal:
         ranks_.signal(message.slot, message.number);
+        // Ctrl-Z stops what the ranks have left behind, too. Their other signals are not for it.
+        if (waits_ && (message.number == SIGSTOP || message.number == SIGCONT)) {
+          signal_children(message.number);
+        }
         return true;
       default:  // kFinish
-        patience_ = std::chrono::milliseconds(message.number);
-        return false;
+        kills_ = message.number == static_cast<std::int32_t>(Leftovers::kKill);
+        waits_ = message.number == static_cast<std::int32_t>(Leftovers::kWait);
+        return waits_;
     }
   }
 
@@ -85,10 +90,9 @@ class Supervisor {
     if (const auto exited = ranks_.ended(pid, status)) tell(*exited);
   }
 
-  // Waits, then sends SIGTERM, then SIGKILL; returns as soon as no child is left.
+  // Sends SIGTERM, then SIGKILL; returns as soon as no child is left.
   void end_everything() {
-    if (patience_.count() >= 0) {
-      if (all_gone_within(patience_) || all_gone_with_work_to_do()) return;
+    if (!kills_) {
       signal_children(SIGTERM);
       signal_children(SIGCONT);  // a stopped process takes no other signal
       if (all_gone_within(kLastGrace)) return;
@@ -96,29 +100,20 @@ class Supervisor {
     kill_descendants();
   }
 
+  static bool has_no_child() {
+    siginfo_t none{};
+    return ::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+  }
+
   bool all_gone_within(std::chrono::milliseconds time) {
     const Deadline deadline = Deadline::after(time);
     while (true) {
       reap();
-      siginfo_t none{};
-      if (::waitid(P_ALL, 0, &none, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD)
-        return true;
+      if (has_no_child()) return true;
       if (deadline.has_passed()) return false;
       pollfd ready{signals_.get(), POLLIN, 0};
       ::poll(&ready, 1, deadline.poll_timeout());
     }
-  }
-
-  // On a loaded machine 100 ms may pass before a `tee` has written what it read.
-  bool all_gone_with_work_to_do() {
-    constexpr std::chrono::milliseconds kLook{10};
-    const Deadline deadline = Deadline::after(kMostPatience);
-    while (patience_.count() > 0 && !deadline.has_passed() && a_descendant_runs()) {
-      pollfd dlrun{channel_.get(), POLLIN, 0};
-      if (::poll(&dlrun, 1, 0) > 0) return false;  // dlrun is gone, or has sent a word
-      if (all_gone_within(kLook)) return true;
-    }
-    return false;
   }
 
   // Ignores errors: serve() notices if dlrun is gone.
@@ -130,7 +125,8 @@ class Supervisor {
   UniqueFd signals_;
   Spawner spawner_;
   Slots ranks_;
-  std::chrono::milliseconds patience_{0};
+  bool waits_ = false;  // for the end of what the ranks have left behind
+  bool kills_ = false;  // it gets no SIGTERM
 };
 
 }  // namespace

@@ -14,12 +14,8 @@
 
 namespace dl::launcher {
 
-// Leftover processes of the ranks (for example a `tee` that still writes) get the first time to end
-// by themselves, before SIGTERM; then the second time, before SIGKILL.
-inline constexpr std::chrono::milliseconds kPatience{100};
+// Between SIGTERM and SIGKILL, for the processes that the ranks have left behind.
 inline constexpr std::chrono::milliseconds kLastGrace{200};
-// The most time, beyond kPatience, for a process that still has work to do.
-inline constexpr std::chrono::seconds kMostPatience{5};
 
 // Serves `channel` until the generation is over, then exits. `warden_life` closes when the warden
 // dies.

@@ -19,8 +19,8 @@ enum class MessageKind : std::uint32_t {
   kSpawn = 1,   // start a process in a slot
   kSignal = 2,  // number: the signal for a slot's process group
   // from dlrun to a supervisor
-  kFinish = 3,  // end every process that is left, send kFinished, exit; number: milliseconds of
-                // patience before SIGTERM, -1: SIGKILL at once
+  kFinish = 3,  // end every process that is left, send kFinished, exit; number: a Leftovers. A
+                // second one may follow kWait
   // from dlrun to the warden
   kBegin = 4,  // fork the supervisor of the next generation; the descriptor: its end of the channel
   // from both
@@ -37,6 +37,13 @@ enum class MessageKind : std::uint32_t {
 };
 
 inline constexpr std::uint32_t kEverySlot = 0xffffffff;
+
+// What a supervisor does with the processes that the ranks have left behind.
+enum class Leftovers : std::int32_t {
+  kKill = -1,  // SIGKILL
+  kEnd = 0,    // SIGTERM, then SIGKILL
+  kWait = 1,   // waits until none is left, or for another order
+};
 
 struct Message {
   MessageKind kind{};

@@ -202,6 +202,7 @@ class AgentMode : private AgentEvents {
                  .on_closed = [this](const std::string&) { on_front_gone(); }}),
         agent_(io_, node_.plan,
                {.grace = node_.options.grace,
+                .linger = node_.options.linger.value_or(node_.options.grace),
                 .join_timeout = node_.options.join_timeout,
                 .preempt_wait = start.preempt_wait < 0
                                     ? std::nullopt

@@ -42,6 +42,7 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
   add("--nproc-per-node", slots > 0 ? std::to_string(slots) : options.nproc_per_node);
   add("--rdzv-id", plan.name);
   add("--grace", in_seconds(options.grace));
+  if (options.linger) add("--linger", in_seconds(*options.linger));
   add("--join-timeout", in_seconds(options.join_timeout));
   add("--iface", options.iface);
   add("--master-addr", options.master_addr);

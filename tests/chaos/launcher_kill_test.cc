@@ -178,7 +178,7 @@ TEST(Kill, OfARankIsNamedAndEndsTheJob) {
 }
 
 TEST(Kill, ChildrenOfRanksEndWithTheJob) {
-  tests::Process job({tests::program("dlrun"), "--nproc-per-node", "2", "sh", "-c",
+  tests::Process job({tests::program("dlrun"), "--nproc-per-node", "2", "--linger", "0", "sh", "-c",
                       "sleep 300 & setsid sleep 300 & true"});
   EXPECT_EQ(job.wait(), 0);
   EXPECT_THAT(tests::processes_with(job.mark()), IsEmpty());

@@ -69,20 +69,25 @@ TEST_F(Descendants, AreKilledWithTheirOrphansWithinADeadline) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-TEST_F(Descendants, RunWhereOneOfThemWantsAProcessor) {
-  EXPECT_FALSE(a_descendant_runs());
-  const pid_t spinning = child_that(spin);
-  EXPECT_TRUE(a_descendant_runs());
-  end(spinning);
-  const pid_t stopped = child_that([] { ::raise(SIGSTOP); });
-  int status = 0;
-  ASSERT_EQ(::waitpid(stopped, &status, WUNTRACED), stopped);
-  EXPECT_FALSE(a_descendant_runs());
-  end(stopped);
-  const pid_t waiting = child_that([] { ::waitpid(child_that(spin), nullptr, 0); });
-  EXPECT_TRUE(tests::eventually([&] { return tests::state_of(waiting) == 'S'; }));
-  EXPECT_TRUE(a_descendant_runs());
-  end(waiting);
+// A supervisor that waits for its children, and what it has started: they are named alike where the
+// test is a rank of a dlrun.
+TEST_F(Descendants, OfTheSupervisorAreTheRanksProcesses) {
+  EXPECT_TRUE(processes_of_ranks().empty());
+  const pid_t beside = child_that(spin);
+  const pid_t supervisor = child_that([] {
+    ::prctl(PR_SET_NAME, kSupervisorName);
+    child_that([] {});  // it has ended, and is not reaped
+    ::waitpid(child_that([] { ::waitpid(child_that(spin), nullptr, 0); }), nullptr, 0);
+  });
+  std::vector<pid_t> found;
+  EXPECT_TRUE(tests::eventually([&] {
+    found = processes_of_ranks();
+    return found.size() == 2 && tests::state_of(found[0]) == 'S';
+  }));
+  EXPECT_FALSE(std::ranges::count(found, beside) + std::ranges::count(found, supervisor));
+  end(beside);
+  end(supervisor);
+  for (const pid_t pid : found) ::kill(pid, SIGKILL);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ const std::map<Do, std::string> kWords = {{Do::kSignalRanks, "signal"},
                                           {Do::kAwaitVerdict, "await"},
                                           {Do::kDecide, "decide"},
                                           {Do::kLeaveOthers, "leave"},
-                                          {Do::kSweepPatiently, "sweep-patiently"},
+                                          {Do::kLinger, "linger"},
                                           {Do::kSweep, "sweep"},
                                           {Do::kSweepNow, "sweep-now"},
                                           {Do::kGiveUp, "give-up"},
@@ -37,6 +37,7 @@ EndMachine::Actions feed(EndMachine& machine, const std::string& event) {
   if (event == "end") return machine.decided(false);
   if (event == "again") return machine.decided(true);
   if (event == "left") return machine.others_left();
+  if (event == "linger-over") return machine.linger_over();
   if (event == "swept") return machine.swept();
   if (event == "hurry") return machine.hurry();
   if (event == "grace-over") return machine.grace_over();
@@ -71,7 +72,9 @@ struct Row {
 // clang-format off
 const Row kRows[] = {
   {"one node, all well", false,
-   "well: decide; end: watch-swept sweep-patiently; swept: over"},
+   "well: decide; end: linger; swept: over"},
+  {"what the ranks left behind outlasts its time", false,
+   "well: decide; end: linger; linger-over: watch-swept sweep; linger-over:; swept: over"},
   {"one node, a failure", false,
    "TERM: signal15 grace; failed: decide; end: watch-swept sweep; swept: over"},
   {"one node, a failure, and again", false,
@@ -89,11 +92,11 @@ const Row kRows[] = {
   {"nothing was left: a further Ctrl-C kills once more", false,
    "INT: signal2 grace; nothing-left: watch-to-give-up; hurry: kill watch-killed"},
   {"Ctrl-C while what the ranks left behind has time", false,
-   "well: decide; end: watch-swept sweep-patiently; INT: signal2; swept: over"},
+   "well: decide; end: linger; INT: signal2 watch-swept sweep; linger-over:; swept: over"},
   {"Ctrl-C while an old generation is swept: no next one", false,
    "TERM: signal15 grace; failed: decide; again: watch-swept sweep; INT:; swept: over"},
   {"several nodes, all well", true,
-   "well: done; agreed: decide; end: leave; left: watch-swept sweep-patiently; swept: over"},
+   "well: done; agreed: decide; end: leave; left: linger; swept: over"},
   {"a failure here", true,
    "TERM: signal15 grace; failed: await; agreed: decide; end: leave; left: watch-swept sweep; swept: over"},
   {"a failure here that another node's verdict must confirm", true,
@@ -109,7 +112,7 @@ const Row kRows[] = {
   {"the other nodes are lost while ranks run", true,
    "INT: signal2 grace; agreed:; failed: decide; end: leave; left: watch-swept sweep; swept: over"},
   {"events that come twice, early or late do nothing", false,
-   "swept:; end:; left:; well: decide; well:; end: watch-swept sweep-patiently; end:; swept: over; swept:; TERM:; hurry:; silence:; patience-over:"},
+   "swept:; end:; left:; linger-over:; well: decide; well:; end: linger; end:; swept: over; swept:; linger-over:; TERM:; hurry:; silence:; patience-over:"},
 };
 // clang-format on
 

@@ -81,6 +81,8 @@ TEST(Options, TorchrunsVariablesAreTakenBelowTheLine) {
   EXPECT_EQ(all.grace, 4s);
   EXPECT_THAT(all.signals_to_handle, ElementsAre(SIGTERM, SIGUSR1));
   EXPECT_EQ(parse({"--grace=1", "x"}).grace, 1s);
+  EXPECT_EQ(parse({"--grace=1", "x"}).linger, std::nullopt);
+  EXPECT_EQ(parse({"--linger=0.5", "x"}).linger, 500ms);
   const Options typed = parse({"--nproc-per-node", "2", "--node-rank=0", "x"});
   EXPECT_EQ(typed.nproc_per_node, "2");
   EXPECT_EQ(typed.nnodes, 2);

@@ -168,9 +168,10 @@ TEST_F(Kills, OfASlurmdConcernNoJobThatRuns) {
   const std::string go_on = folder.path() + "/go";
   ASSERT_EQ(::mkfifo((go_on + "0").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((go_on + "1").c_str(), 0600), 0);
-  tests::Process job({"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "sh", "-c",
-                      "setsid sleep 300 & echo up; read line < " + go_on + "$RANK; echo went on"},
-                     own.options());
+  tests::Process job(
+      {"salloc", "--quiet", "--nodes=2", tests::program("dlrun"), "--linger=0", "sh", "-c",
+       "setsid sleep 300 & echo up; read line < " + go_on + "$RANK; echo went on"},
+      own.options());
   ASSERT_TRUE(job.wait_for_out("[rank 0] up") && job.wait_for_out("[rank 1] up")) << job.err();
   ASSERT_TRUE(own.kill_slurmd("n2"));
   for (const char* const rank : {"0", "1"}) std::ofstream(go_on + rank) << "now\n";
