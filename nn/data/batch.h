@@ -57,10 +57,11 @@ struct Batch {
   }
 };
 
-// For structured bindings of a batch of two fields: const auto& [x, y] = batch. Throws
-// kInvalidArgument for a batch with another number of fields.
-template <std::size_t I>
-const Tensor& get(const Batch& batch) {
+// For structured bindings of a batch of two fields: const auto& [x, y] = batch, auto [x, y] =
+// batch. Throws kInvalidArgument for a batch with another number of fields.
+template <std::size_t I, typename B>
+  requires std::same_as<std::remove_cvref_t<B>, Batch>
+auto& get(B&& batch) {
   DL_CHECK(batch.fields.size() == 2, kInvalidArgument,
            "Batch: [x, y] names 2 fields, the dataset has {}; use batch[0], batch[1], ...",
            batch.fields.size());

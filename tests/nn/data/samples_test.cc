@@ -370,6 +370,23 @@ class Torn : public Numbers {
   ErrorKind kind_;
 };
 
+TEST(DataLoader, ABatchHasTwoNamesInEveryKindOfBinding) {
+  const DataLoader loader(Numbers(3), {.batch_size = 3});
+  for (auto [x, y] : loader) {
+    x = zeros({1});  // a handle of the loop's own
+    EXPECT_EQ(y.size(0), 3);
+  }
+  auto [x, y] = *loader.epoch().next();
+  const auto [x2, y2] = *loader.epoch().next();
+  EXPECT_EQ(integers(y), integers(y2));
+  EXPECT_EQ(x.size(0), x2.size(0));
+  Batch batch = *loader.epoch().next();
+  auto& [first, second] = batch;
+  first = zeros({7});
+  EXPECT_EQ(batch[0].size(0), 7);
+  EXPECT_EQ(batch[1].size(0), second.size(0));
+}
+
 TEST(DataLoader, LeavesOutSamplesThatAreReadInPlace) {
   const DataLoader loader(Torn(6, ErrorKind::kParse), {.batch_size = 4, .skip_corrupt = true});
   Rows targets;
