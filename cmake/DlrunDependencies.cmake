@@ -25,8 +25,8 @@ target_compile_definitions(PkgConfig::HWY INTERFACE "HWY_DISABLED_TARGETS=(${hwy
 # For image files; without a library, reading a file of its kind is an error.
 find_package(PNG)
 set(DLRUN_HAS_PNG "${PNG_FOUND}")
-pkg_check_modules(TURBOJPEG IMPORTED_TARGET libturbojpeg)
-set(DLRUN_HAS_TURBOJPEG "${TURBOJPEG_FOUND}")
+pkg_check_modules(LIBJPEG IMPORTED_TARGET libjpeg)
+set(DLRUN_HAS_JPEG "${LIBJPEG_FOUND}")
 if(DLRUN_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
@@ -43,8 +43,8 @@ dl_report("gRPC, Protobuf" "${gRPC_VERSION}, ${Protobuf_VERSION}")
 dl_report("oneDNN" "${OneDNN_VERSION}")
 dl_report("Highway" "${HWY_VERSION}")
 dl_report("OpenMP" "${OpenMP_CXX_VERSION}")
-dl_report_optional("TurboJPEG" DLRUN_HAS_TURBOJPEG "${TURBOJPEG_VERSION}"
-  "left out: libturbojpeg0-dev is not installed; JPEG files are refused")
+dl_report_optional("libjpeg" DLRUN_HAS_JPEG "${LIBJPEG_VERSION}"
+  "left out: libjpeg-dev is not installed; JPEG files are refused")
 dl_report_optional("libpng" DLRUN_HAS_PNG "${PNG_VERSION_STRING}"
   "left out: libpng-dev is not installed; PNG files are refused")
 dl_report_optional("GoogleTest" DLRUN_BUILD_TESTS "${GTest_VERSION}" "not needed: tests are off (DLRUN_BUILD_TESTS)")

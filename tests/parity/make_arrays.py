@@ -163,7 +163,8 @@ def pictures():
     add("jpeg_444", rgb, "JPEG", quality=95, subsampling=0)
     add("jpeg_grey", rgb.convert("L"), "JPEG", quality=90)
     photo = add("jpeg_progressive", rgb, "JPEG", quality=90, progressive=True)
-    add("jpeg_cmyk", rgb.convert("CMYK"), "JPEG", wanted=False)
+    add("jpeg_cmyk", rgb.convert("CMYK"), "JPEG", quality=95)
+    add("jpeg_cmyk_420", rgb.convert("CMYK"), "JPEG", quality=95, subsampling=2)
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -180,11 +181,37 @@ def pictures():
     files["png_interlaced"] = png(13, 9, 8, 2, 1, b"".join(b"\0" + row.tobytes() for part in parts if part.size for row in part)), smooth
     frame = photo.index(b"\xff\xc2")  # the progressive frame's header: marker, length, depth, height, width
     files["jpeg_bomb"] = photo[:frame + 5] + struct.pack(">HH", 65500, 65500) + photo[frame + 9:], None
+
+    # What libjpeg only warns of: no marker may follow the pixels but the last one, and so on. Pillow says nothing.
+    good = rgb.resize((48, 40))
+    file = io.BytesIO()
+    good.save(file, "JPEG", quality=90, restart_marker_blocks=2)
+    data = file.getvalue()
+    scan, second = data.index(b"\xff\xda") + 40, data.index(b"\xff\xd1")
+    frame = data.index(b"\xff\xc0")
+
+    def with_factors(*factors):  # of the components' sampling: 0x21 is 2 across and 1 down
+        other = bytearray(data)
+        other[frame + 11:frame + 20:3] = factors
+        return bytes(other)
+
+    warned = {"extraneous_end": data[:-2] + b"abcd" * 8 + data[-2:], "extraneous_start": data[:20] + b"\0\0" + data[20:],
+              "no_restart": data[:second] + data[second + 2:], "other_restart": data[:second + 1] + b"\xd5" + data[second + 2:],
+              "early_end": data[:scan] + b"\xff\xd9" + data[scan:], "bad_code": data[:scan] + b"\xfe" * 4 + data[scan + 4:],
+              "factors_112": with_factors(0x11, 0x21, 0x11), "factors_212": with_factors(0x21, 0x11, 0x21)}
+    for name, bad in warned.items():
+        files["jpeg_warned_" + name] = bad, np.array(Image.open(io.BytesIO(bad)).convert("RGB"))
+    files["jpeg_fractions"] = with_factors(0x31, 0x21, 0x11), None
+    grey = np.array([[0, 1, 127, 128, 255, 256, 257, 511, 0x7fff, 0x8000, 0xfffe, 0xffff, 200]], ">u2").repeat(9, 0)
+    for name, interlaced in (("png_16_bit_grey", 0), ("png_16_bit_grey_interlaced", 1)):
+        rows = [grey] if not interlaced else [grey[y0::dy, x0::dx] for x0, y0, dx, dy in passes]
+        bad = png(13, 9, 16, 0, interlaced, b"".join(b"\0" + row.tobytes() for part in rows if part.size for row in part))
+        files[name] = bad, np.array(Image.open(io.BytesIO(bad)).convert("RGB"))
     for name, (data, wanted) in files.items():
         a[name + ".file"] = torch.tensor(list(data), dtype=torch.uint8)
         if wanted is not None:
             a[name] = torch.from_numpy(wanted).permute(2, 0, 1).contiguous()
-            assert name == "png_16_bit" or (np.array(Image.open(io.BytesIO(data))) == wanted).all()
+            assert name == "png_16_bit" or (np.array(Image.open(io.BytesIO(data)).convert("RGB")) == wanted).all()
     return a
 
 

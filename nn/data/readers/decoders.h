@@ -7,7 +7,8 @@
 namespace dl::data {
 
 // Both throw kParse for a damaged or too large file, naming it. decode_jpeg() throws
-// kNotImplemented for CMYK, and for a subsampling that TurboJPEG does not know.
+// kNotImplemented for a kind of JPEG that libjpeg does not read, and takes what libjpeg only warns
+// of, but for a file that ends too early.
 Picture decode_jpeg(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
 Picture decode_png(std::span<const std::byte> bytes, std::string_view name, PictureLimits limits);
 
@@ -19,5 +20,7 @@ Picture picture_of(std::int64_t height, std::int64_t width, std::string_view nam
                    PictureLimits limits);
 // Copies one row of interleaved RGB pixels (3 * width bytes) into row `y` of the three planes.
 void put_row(const unsigned char* row, std::int64_t y, Picture& picture) noexcept;
+// Counts a picture that was read with warnings, and logs the first one of the process.
+void count_warned(std::string_view name, std::string_view warning);
 
 }  // namespace dl::data

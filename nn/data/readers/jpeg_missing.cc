@@ -1,4 +1,4 @@
-// Replaces jpeg.cc in a build without TurboJPEG.
+// Replaces jpeg.cc in a build without libjpeg.
 #include "core/base/error.h"
 #include "nn/data/readers/decoders.h"
 
@@ -11,8 +11,8 @@ bool can_read_jpeg() noexcept {
 Picture decode_jpeg(std::span<const std::byte> /*bytes*/, std::string_view name,
                     PictureLimits /*limits*/) {
   throw_error(ErrorKind::kNotImplemented,
-              "{} is a JPEG file, and dlrun was built without TurboJPEG (Debian: "
-              "libturbojpeg0-dev)",
+              "{} is a JPEG file, and dlrun was built without libjpeg (Debian: "
+              "libjpeg-dev)",
               name);
 }
 

@@ -1,12 +1,31 @@
 #include "nn/data/readers/picture.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "nn/data/readers/decoders.h"
 #include "nn/data/readers/file.h"
 
 namespace dl::data {
+namespace {
+
+constinit std::atomic<std::int64_t> warned_pictures{0};
+
+}  // namespace
+
+std::int64_t pictures_with_warnings() noexcept {
+  return warned_pictures.load();
+}
+
+void count_warned(std::string_view name, std::string_view warning) {
+  if (warned_pictures.fetch_add(1) > 0) return;
+  log::warning(
+      "{}: libjpeg warns \"{}\"; the picture is used, with the pixels that Pillow gives. Further "
+      "such files are counted in data::pictures_with_warnings(), not named",
+      name, warning);
+}
 
 void check_size(std::int64_t height, std::int64_t width, std::string_view name,
                 PictureLimits limits) {

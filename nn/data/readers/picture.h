@@ -1,4 +1,4 @@
-// Picture: reads one image file: JPEG with TurboJPEG, PNG with libpng. A build without one of these
+// Picture: reads one image file: JPEG with libjpeg, PNG with libpng. A build without one of these
 // libraries throws kNotImplemented for its files. Thread-safety: any thread may call.
 #pragma once
 
@@ -11,12 +11,16 @@
 
 namespace dl::data {
 
-// Red, green and blue planes, as Pillow's convert("RGB") gives them: grey and palette images become
-// colours, and transparency is dropped. Samples of 16 bits keep their upper 8 bits.
+// Red, green and blue planes, as Pillow's convert("RGB") gives them: grey, CMYK and palette images
+// become colours, and transparency is dropped. Samples of 16 bits keep their upper 8 bits; those of
+// grey PNG files without transparency are limited to 255 instead.
 struct Picture {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::vector<std::byte> pixels{};  // uint8 [3, height, width]
+  // How many times libjpeg has warned, as of "extraneous bytes before marker"; the pixels are
+  // Pillow's nonetheless.
+  std::int64_t warnings = 0;
 };
 
 // Larger files and pictures are refused with kParse.
@@ -33,7 +37,10 @@ Picture read_picture(const std::string& path, PictureLimits limits = {});
 Picture decode_picture(std::span<const std::byte> bytes, std::string_view name,
                        PictureLimits limits = {});
 
-// Whether this build has TurboJPEG, or libpng.
+// How many pictures this process has read with warnings. The log names the first one.
+std::int64_t pictures_with_warnings() noexcept;
+
+// Whether this build has libjpeg, or libpng.
 bool can_read_jpeg() noexcept;
 bool can_read_png() noexcept;
 

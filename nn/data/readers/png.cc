@@ -1,5 +1,6 @@
 #include <png.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 #include <string>
@@ -30,10 +31,14 @@ class PngReader {
       png_read_info(self.png_, self.info_);
       self.packed_ = std::uint64_t{png_get_rowbytes(self.png_, self.info_)} *
                      png_get_image_height(self.png_, self.info_);
+      self.is_deep_grey_ = png_get_bit_depth(self.png_, self.info_) == 16 &&
+                           png_get_color_type(self.png_, self.info_) == PNG_COLOR_TYPE_GRAY;
       png_set_expand(self.png_);  // palettes to colours, grey of 1, 2 and 4 bits to 8
-      png_set_strip_16(self.png_);
       png_set_strip_alpha(self.png_);
-      png_set_gray_to_rgb(self.png_);
+      if (!self.is_deep_grey_) {
+        png_set_strip_16(self.png_);
+        png_set_gray_to_rgb(self.png_);
+      }
       self.passes_ = png_set_interlace_handling(self.png_);
       png_read_update_info(self.png_, self.info_);
     }));
@@ -59,9 +64,21 @@ class PngReader {
       }
       png_read_end(self.png_, nullptr);
     }));
+    if (is_deep_grey_) limit_deep_grey(rgb);
   }
 
  private:
+  // Samples of 16 bits, at the beginning of each row, to colours: min(sample, 255), as Pillow
+  // converts its mode "I;16".
+  void limit_deep_grey(std::vector<unsigned char>& rgb) const noexcept {
+    for (std::int64_t y = 0; y < height(); ++y) {
+      unsigned char* const row = rgb.data() + 3 * y * width();
+      for (std::int64_t x = width(); x-- > 0;) {
+        const unsigned char grey = row[2 * x] == 0 ? row[2 * x + 1] : 255;
+        std::fill_n(row + 3 * x, 3, grey);
+      }
+    }
+  }
   bool run(void (*body)(PngReader&)) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     body(*this);
@@ -90,6 +107,7 @@ class PngReader {
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   int passes_ = 1;
+  bool is_deep_grey_ = false;
   std::uint64_t packed_ = 0;  // bytes of pixels in the file, inflated
   unsigned char* rows_ = nullptr;
   char error_[128] = {};
