@@ -135,6 +135,16 @@ std::string text_of_left(std::string_view who, std::string_view group, std::uint
                      group, called);
 }
 
+std::string unfinished_text(std::string_view who, std::string_view group, const Descriptor& first,
+                            std::string_view missing, std::size_t count) {
+  return fmt::format(
+      "{}: {} exits before it is over{}, {}; call wait() on its Work before main returns: the "
+      "other "
+      "ranks of group '{}' take this exit for a failure",
+      text(first), who, count == 1 ? std::string() : fmt::format(" (one of {} operations)", count),
+      missing, group);
+}
+
 std::string gone_text(std::string_view who, std::string_view link) {
   return fmt::format("{} is gone (its connection is {}); its own output may say why", who, link);
 }

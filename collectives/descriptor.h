@@ -92,5 +92,9 @@ std::string gone_text(std::string_view who, std::string_view link = "closed");
 // the operation that waits for it too.
 std::string text_of_left(std::string_view who, std::string_view group, std::uint64_t called,
                          bool had_called);
+// For a rank whose process ends by exit() with `count` operations under way. `first`: one of them,
+// and what it waits for.
+std::string unfinished_text(std::string_view who, std::string_view group, const Descriptor& first,
+                            std::string_view missing, std::size_t count);
 
 }  // namespace dl::collectives

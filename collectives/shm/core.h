@@ -266,6 +266,7 @@ class Core final : public RefCounted {
   // For a process that ends without stop(): lets operations under way finish as long as they make
   // progress, and says goodbye if none is left.
   void leave_at_exit();
+  void warn_of_unfinished();  // driver
   void read_notes(Peer& p);
   void note_gone(Peer& p);
   void take_ring(Peer& p, UniqueFd fd);

@@ -14,6 +14,7 @@
 
 #include "collectives/shm/core.h"
 #include "core/base/cpus.h"
+#include "core/base/log.h"
 #include "rendezvous/net/local_socket.h"
 
 namespace dl::collectives::shm {
@@ -114,6 +115,14 @@ void Core::stop() noexcept {
   release_finished();
 }
 
+void Core::warn_of_unfinished() {
+  if (!front_ && under_way_.empty()) return;
+  const Pending& first = under_way_.empty() ? static_cast<Pending&>(*front_) : *under_way_.front();
+  const int count = waiting_.load() + messages_waiting_.load();
+  log::warning("{}", unfinished_text(identity(rank_).text(), name(), first.descriptor,
+                                     missing_text(first), static_cast<std::size_t>(count)));
+}
+
 void Core::leave_at_exit() {
   const auto begin = Clock::now();
   auto last_move = begin;
@@ -124,16 +133,19 @@ void Core::leave_at_exit() {
       has_left_ = !has_operations() || is_closed();
       if (has_left_) break;
     }
-    bool moved = false;
-    if (take_role()) {
-      moved = step() || sleep(kExitNap);
-      give_role_back();
+    const bool drives = take_role();
+    if (drives) {
+      if (step() || sleep(kExitNap)) last_move = Clock::now();
     } else {
       ::sched_yield();
     }
     const auto now = Clock::now();
-    if (moved) last_move = now;
-    if (now - last_move > kExitQuiet || now - begin > kExitTime) return;  // a peer will miss it
+    const bool gives_up = now - last_move > kExitQuiet || now - begin > kExitTime;
+    if (drives) {
+      if (gives_up && has_operations() && !is_closed()) warn_of_unfinished();
+      give_role_back();
+    }
+    if (gives_up) return;  // a peer will miss it
   }
   const std::lock_guard lock(error_mutex_);
   if (!error_) own().presence.store(Presence::kLeft, std::memory_order_release);

@@ -5,6 +5,7 @@
 #include "collectives/at_exit.h"
 #include "collectives/peer_process.h"
 #include "collectives/recording.h"
+#include "core/base/log.h"
 
 namespace dl::collectives::tcp {
 namespace {
@@ -209,6 +210,10 @@ void Core::go_on_leaving(Engine::Clock::time_point now, bool moved) {
     retire();
   } else if (now - last_move_ > kExitQuiet || now - leave_begin_ > kExitTime) {
     is_leaving_ = false;
+    const Operation& first =
+        messages_.empty() ? static_cast<Operation&>(*queue_.front()) : *messages_.front();
+    log::warning("{}", unfinished_text(identity(rank_).text(), name_, first.descriptor,
+                                       missing_text(first), queue_.size() + messages_.size()));
     const std::lock_guard lock(news_mutex_);
     retired_ = true;  // as far as it can be: the peers notice the end of its process
     news_changed_.notify_all();

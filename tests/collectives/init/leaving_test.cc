@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <semaphore>
 #include <stdexcept>
 #include <string>
@@ -196,6 +200,41 @@ TEST_P(LeavingWithTheGroupKept, AStaticDestructorMayJoinAThreadThatIsBlockedByTh
                           return 0;
                         }),
             (std::vector<int>{0, 0, 4}));
+}
+
+// Three ranks. The last one sends what the first one does not receive, and returns without a wait.
+TEST_P(LeavingWithTheGroupKept, ExitNamesASendThatIsNotReceived) {
+  const std::string backend = GetParam();
+  const TempDir directory;
+  const std::string output = directory.path() + "/stderr";
+  const std::vector<float> x(100'000, 1.0F);
+  EXPECT_EQ(
+      run_processes(3,
+                    [&](int rank) {
+                      if (backend == "hybrid") {
+                        ::setenv("DLRUN_NODE_ID", rank == 2 ? "second" : "first", 1);
+                      }
+                      kept();
+                      init_process_group({.backend = backend,
+                                          .init_method = "file://" + directory.path() + "/m",
+                                          .rank = rank,
+                                          .world_size = 3,
+                                          .timeout = 60s});
+                      if (rank != 2) {
+                        while ((fates().ended.load() & 4) == 0) ::sched_yield();
+                        return 0;
+                      }
+                      if (std::freopen(output.c_str(), "w", stderr) == nullptr) return 9;
+                      default_group()->send({.buffer = x.data(), .count = x.size(), .peer = 0});
+                      std::exit(0);
+                    }),
+      (std::vector<int>{0, 0, 0}));
+  std::ifstream file(output);
+  const std::string said{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(said, testing::HasSubstr("send #1 (f32[100000]): rank 2 ("));
+  EXPECT_THAT(said, testing::HasSubstr(") exits before it is over, waiting for rank 0 ("));
+  EXPECT_THAT(said, testing::HasSubstr("call wait() on its Work before main returns"));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
 }
 
 TEST(AtExit, IsToldIfItIsMadeDuringExit) {
