@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "core/base/number.h"
 #include "core/base/unique_fd.h"
 #include "core/tensor/factories.h"
+#include "nn/checkpoint/folder_lock.h"
 #include "nn/serialize/input_file.h"
 #include "nn/serialize/safetensors.h"
 
@@ -232,13 +234,22 @@ void CheckpointDir::save(const Checkpoint& checkpoint) const {
   const std::string target = folder_of(checkpoint.step);
   DL_CHECK(checkpoint.step >= 0, kInvalidArgument, "save a checkpoint: its step is {}",
            checkpoint.step);
-  std::error_code none;
-  DL_CHECK(!fs::exists(target, none), kInvalidArgument,
-           "save a checkpoint: {} is there already; is this the folder of another run?", target);
   for (const auto& [name, state] : checkpoint.parts) check_part_name(name);
   make_folder(path_);
-  const std::string aside = fmt::format("{}/{}{}", path_, kSaving, checkpoint.step);
-  remove_leftovers();
+  const FolderLock lock(path_, "save a checkpoint", options_.timeout);
+  std::error_code none;
+  DL_CHECK(!fs::exists(target, none), kInvalidArgument,
+           "save a checkpoint: {} is there already{}; is this the folder of another run, or do "
+           "several processes save? Let one of them save, as rank 0",
+           target,
+           lock.other().empty() ? "" : fmt::format(", and {} saves here, too", lock.other()));
+  std::string aside = fmt::format("{}/{}{}", path_, kSaving, checkpoint.step);
+  if (lock.is_held()) {
+    remove_leftovers();
+  } else {
+    // Another process may be saving now: its folders stay, and this one has a name of its own.
+    aside += fmt::format(".{}.{:x}", ::getpid(), std::random_device()());
+  }
   remove_folder(aside);
   make_folder(aside);
   try {

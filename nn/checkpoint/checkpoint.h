@@ -16,9 +16,11 @@
 // The folder holds a safetensors file for each part, and checkpoint.json with numbers, texts, and
 // each file's length and SHA-256; Python reads both. A save writes them to a folder aside, brings
 // that to the disk, and renames it: a process that is killed, or a machine that loses its power,
-// leaves the checkpoints before it as they were. One process saves into a folder; any may read.
+// leaves the checkpoints before it as they were. One process should save into a folder; any may
+// read. If several save, they do so one after another, and the log names the other one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -44,6 +46,8 @@ struct Checkpoint {
 
 struct CheckpointOptions {
   int keep = 3;  // the newest so many stay; older ones are removed after a save
+  // How long a save waits for another process that saves into the folder.
+  std::chrono::nanoseconds timeout = std::chrono::minutes(10);
 };
 
 class CheckpointDir {
@@ -55,7 +59,7 @@ class CheckpointDir {
   std::vector<std::int64_t> steps() const;
   // Makes the folder if it is not there. Where an old checkpoint cannot be removed, a warning in
   // the log says so. Throws kInvalidArgument for a step that is there already or less than 0 and
-  // for names that are not allowed, kNotFound or kIo.
+  // for names that are not allowed; kTimeout, naming another process that saves; kNotFound or kIo.
   void save(const Checkpoint& checkpoint) const;
   // Throws kNotFound if there is no such step, kIo, and kParse if a file is damaged or missing: the
   // text names it.

@@ -1,8 +1,10 @@
 #include "nn/checkpoint/checkpoint.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include <fstream>
 
 #include "core/base/error.h"
+#include "core/base/unique_fd.h"
 #include "core/random/tensor_random.h"
 #include "core/tensor/factories.h"
 #include "nn/data/data_loader.h"
@@ -68,7 +71,8 @@ TEST(Checkpoint, RefusesWhatItCannotKeep) {
   EXPECT_THAT([&] { checkpoints.save(checkpoint_of(3)); },
               ThrowsMessage<Error>("save a checkpoint: " + dir.path() +
                                    "/c/step-000000000003 is there already; is this the folder of "
-                                   "another run?"));
+                                   "another run, or do several processes save? Let one of them "
+                                   "save, as rank 0"));
   EXPECT_THAT([&] { checkpoints.save({.step = -1}); },
               ThrowsMessage<Error>("save a checkpoint: its step is -1"));
   EXPECT_THAT([&] { checkpoints.save({.step = 9, .parts = {{"../x", {}}}}); },
@@ -103,6 +107,53 @@ TEST(Checkpoint, LeavesNothingOfASaveThatFailed) {
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("step-000000000003", ".saving-mine"));
   checkpoints.save(checkpoint_of(9));
+  expect_whole(*checkpoints.load_latest());
+}
+
+// Each process saves steps of its own, all of them at once.
+TEST(Checkpoint, SeveralProcessesLoseNothing) {
+  constexpr int kProcesses = 4;
+  constexpr int kSteps = 5;
+  const TemporaryDirectory dir;
+  const CheckpointDir checkpoints(dir.path() + "/c", {.keep = kProcesses * kSteps});
+  std::vector<pid_t> children;
+  for (int process = 0; process < kProcesses; ++process) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        for (int i = 0; i < kSteps; ++i) checkpoints.save(checkpoint_of(kProcesses * i + process));
+        ::_exit(0);
+      } catch (const std::exception& error) {
+        fprintf(stderr, "%s\n", error.what());
+        ::_exit(1);
+      }
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(checkpoints.steps().size(), kProcesses * kSteps);
+  for (const std::int64_t step : checkpoints.steps()) expect_whole(checkpoints.load(step));
+  const auto entries = std::filesystem::directory_iterator(dir.path() + "/c");
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), kProcesses * kSteps);
+}
+
+TEST(Checkpoint, NamesAnotherProcessThatSaves) {
+  const TemporaryDirectory dir;
+  const CheckpointDir checkpoints(dir.path(), {.timeout = std::chrono::seconds(0)});
+  {
+    const UniqueFd folder(::open(dir.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_EQ(::flock(folder.get(), LOCK_EX), 0);
+    EXPECT_THAT([&] { checkpoints.save(checkpoint_of(1)); },
+                ThrowsMessage<Error>(testing::AllOf(
+                    testing::StartsWith("save a checkpoint: process " + std::to_string(::getpid()) +
+                                        " (nn_serialize_te) saves into " + dir.path() + ", too"),
+                    HasSubstr("let one process save, as rank 0"))));
+  }
+  checkpoints.save(checkpoint_of(1));
   expect_whole(*checkpoints.load_latest());
 }
 
