@@ -1,142 +1,33 @@
 #include "nn/serialize/pickle_reader.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
-#include <span>
-#include <string>
-#include <unordered_map>
-#include <utility>
 
-#include "core/base/error.h"
-#include "nn/serialize/max_dims.h"
-#include "nn/serialize/pickle_names.h"
+#include "nn/serialize/pickle_machine.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {
 namespace {
 
-using Kind = PickleKind;
+// Whether a global may stand among the values.
+bool is_value(PickleRole role) noexcept {
+  return role == PickleRole::kDType || role == PickleRole::kForeignDType ||
+         role == PickleRole::kConstant;
+}
 
-// A machine with a stack, as Python's pickletools describes the opcodes.
-class PickleMachine {
- public:
-  PickleMachine(std::string_view bytes, std::string_view file) : bytes_(bytes), file_(file) {}
+}  // namespace
 
-  Pickle run() {
-    while (!step()) {
-      DL_CHECK(++steps_ <= kMaxPickleSteps, kParse, "{}: data.pkl has more than {} operations",
-               file_, kMaxPickleSteps);
-    }
-    pickle_.root = pop();
-    require(stack_.empty() && marks_.empty(), "ends with more than one value");
-    weights_.resize(pickle_.lists.size());
-    weigh(pickle_.root, 0);
-    return std::move(pickle_);
+Pickle PickleMachine::run() {
+  while (!step()) {
+    DL_CHECK(++steps_ <= kMaxPickleSteps, kParse, "{}: {} has more than {} operations", file_,
+             what_, kMaxPickleSteps);
   }
-
- private:
-  // What a container's value takes once each reference is a copy of its own.
-  struct Weight {
-    std::uint64_t values = 0;  // 0: not known yet
-    int height = 0;
-    bool open = false;  // above the container that is looked at
-  };
-
-  [[noreturn]] void refuse(std::string_view what) const {
-    throw_error(ErrorKind::kParse, "{}: data.pkl {} (at byte {})", file_, what, at_);
-  }
-  void require(bool holds, std::string_view what) const {
-    if (!holds) refuse(what);
-  }
-
-  std::string_view take(std::uint64_t count) {
-    require(count <= bytes_.size() - next_, "is truncated");
-    const std::string_view taken = bytes_.substr(next_, count);
-    next_ += count;
-    return taken;
-  }
-  // Little-endian.
-  std::uint64_t number(std::size_t width) {
-    std::uint64_t value = 0;
-    const std::string_view taken = take(width);
-    for (std::size_t i = width; i-- > 0;) value = value << 8 | static_cast<std::uint8_t>(taken[i]);
-    return value;
-  }
-  std::string_view line() {
-    const std::size_t end = bytes_.find('\n', next_);
-    require(end != std::string_view::npos, "is truncated");
-    const std::string_view taken = bytes_.substr(next_, end - next_);
-    next_ = end + 1;
-    return taken;
-  }
-
-  void push(Kind kind, std::int64_t value = 0) { stack_.push_back({kind, value}); }
-  template <typename T>
-  void push_new(Kind kind, std::vector<T>& table, T value) {
-    push(kind, static_cast<std::int64_t>(table.size()));
-    table.push_back(std::move(value));
-  }
-  PickleItem pop() {
-    require(stack_.size() > (marks_.empty() ? 0 : marks_.back()),
-            "takes a value that is not there");
-    const PickleItem item = stack_.back();
-    stack_.pop_back();
-    return item;
-  }
-  PickleItem& top() {
-    require(stack_.size() > (marks_.empty() ? 0 : marks_.back()),
-            "takes a value that is not there");
-    return stack_.back();
-  }
-  std::vector<PickleItem> pop_to_mark() {
-    require(!marks_.empty(), "takes values to a mark that is not there");
-    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-    std::vector<PickleItem> items(begin, stack_.end());
-    stack_.erase(begin, stack_.end());
-    marks_.pop_back();
-    return items;
-  }
-  std::vector<PickleItem>& list_of(const PickleItem& item) { return pickle_.lists[item.index()]; }
-  std::string_view text_of(const PickleItem& item) const { return pickle_.texts[item.index()]; }
-  bool is_role(const PickleItem& item, PickleRole role) const {
-    return item.kind == Kind::kGlobal && kPickleNames[item.index()].role == role;
-  }
-
-  bool step();  // true at the end
-  void push_tuple(std::size_t count);
-  void push_long(std::uint64_t width);
-  void push_text(std::uint64_t bytes) { push_new(Kind::kText, pickle_.texts, take(bytes)); }
-  void push_global(std::string_view module, std::string_view name);
-  void remember(std::uint64_t place) { memo_[place] = top(); }
-  void recall(std::uint64_t place) {
-    const auto found = memo_.find(place);
-    require(found != memo_.end(), "refers to a value that it has not made");
-    stack_.push_back(found->second);
-  }
-  void extend(Kind kind, std::span<const PickleItem> items);
-  void reduce();
-  void build();
-  void push_storage();
-  void push_tensor(std::span<const PickleItem> args, bool typed);
-  void check_metadata(const PickleItem& metadata);
-  std::vector<std::int64_t> sizes_of(const PickleItem& item, std::string_view what);
-  void check_reach(const PickleTensor& tensor) const;
-  Weight weigh(const PickleItem& item, int depth);
-
-  std::string_view bytes_;
-  std::string_view file_;
-  std::size_t at_ = 0;    // of the operation at hand
-  std::size_t next_ = 0;  // of what is read next
-  std::uint64_t steps_ = 0;
-  Pickle pickle_{};
-  std::vector<PickleItem> stack_{};
-  std::vector<std::size_t> marks_{};
-  std::unordered_map<std::uint64_t, PickleItem> memo_{};
-  std::unordered_map<std::string_view, std::size_t> storages_{};  // by key
-  std::vector<Weight> weights_{};                                 // of each list
-};
+  pickle_.root = pop();
+  require(stack_.empty() && marks_.empty(), "ends with more than one value");
+  weights_.resize(pickle_.lists.size());
+  weigh(pickle_.root, 0);
+  return std::move(pickle_);
+}
 
 bool PickleMachine::step() {
   at_ = next_;
@@ -174,6 +65,22 @@ bool PickleMachine::step() {
     case 0x8a:  // LONG1
       push_long(number(1));
       break;
+    case 'C':  // SHORT_BINBYTES
+      push_bytes(number(1));
+      break;
+    case 'B':  // BINBYTES
+      push_bytes(number(4));
+      break;
+    case 0x8e:  // BINBYTES8
+    case 0x96:  // BYTEARRAY8
+      push_bytes(number(8));
+      break;
+    case 'U':  // SHORT_BINSTRING: a str of Python 2
+      push_text(number(1));
+      break;
+    case 'T':  // BINSTRING
+      push_text(number(4));
+      break;
     case 'G': {  // BINFLOAT, big-endian
       const auto bits = __builtin_bswap64(number(8));
       push(Kind::kFloat, std::bit_cast<std::int64_t>(bits));
@@ -193,6 +100,12 @@ bool PickleMachine::step() {
       break;
     case '}':  // EMPTY_DICT
       push_new(Kind::kDict, pickle_.lists, {});
+      break;
+    case 0x8f:  // EMPTY_SET
+      push_new(Kind::kSet, pickle_.lists, {});
+      break;
+    case 0x90:  // ADDITEMS
+      extend(Kind::kSet, pop_to_mark());
       break;
     case ')':  // EMPTY_TUPLE
       push_tuple(0);
@@ -237,6 +150,9 @@ bool PickleMachine::step() {
     case 'R':  // REDUCE
       reduce();
       break;
+    case 0x81:  // NEWOBJ
+      make_object();
+      break;
     case 'b':  // BUILD
       build();
       break;
@@ -270,82 +186,65 @@ void PickleMachine::push_tuple(std::size_t count) {
   push_new(Kind::kTuple, pickle_.lists, std::move(items));
 }
 
+void PickleMachine::push_made(Kind kind, std::string text) {
+  steps_ += text.size() / 16;
+  pickle_.made_texts.push_back(std::move(text));
+  push_new(kind, pickle_.texts, std::string_view(pickle_.made_texts.back()));
+}
+
 void PickleMachine::push_long(std::uint64_t width) {
-  require(width <= sizeof(std::int64_t),
-          "has an integer of more than 8 bytes, wanted int64 (-2^63 to 2^63 - 1)");
-  std::uint64_t value = number(width);
-  const std::uint64_t bits = 8 * width;
-  // The highest bit is the sign.
-  if (width > 0 && bits < 64 && (value >> (bits - 1)) != 0) value |= ~std::uint64_t{0} << bits;
+  std::string_view bytes = take(width);
+  // The highest bit is the sign; further bytes of it count for nothing.
+  const auto is_negative = [](char byte) { return (byte & 0x80) != 0; };
+  while (bytes.size() > sizeof(std::int64_t)) {
+    const bool negative = is_negative(bytes[bytes.size() - 2]);
+    if (bytes.back() != (negative ? '\xff' : '\0')) break;
+    bytes.remove_suffix(1);
+  }
+  if (bytes.size() > sizeof(std::int64_t)) return push_new(Kind::kBigInt, pickle_.texts, bytes);
+  std::uint64_t value = !bytes.empty() && is_negative(bytes.back()) ? ~std::uint64_t{0} : 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) {
+    value = value << 8 | static_cast<std::uint8_t>(bytes[i]);
+  }
   push(Kind::kInt, static_cast<std::int64_t>(value));
 }
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
-  const std::string full = fmt::format("{}.{}", module, name);
-  const auto found = std::ranges::find(kPickleNames, full, &PickleName::name);
+  std::string_view home = module;
+  if (module == "__builtin__") home = "builtins";  // as Python 2 and protocol 2 call it
+  if (module == "torch.cuda" && name.ends_with("Storage")) home = "torch";
+  const auto found =
+      std::ranges::find(kPickleNames, fmt::format("{}.{}", home, name), &PickleName::name);
   if (found != kPickleNames.end()) {
     push(Kind::kGlobal, found - kPickleNames.begin());
     return;
   }
-  DL_CHECK(!is_foreign_dtype(full), kDType,
-           "{}: data.pkl has tensors of {}, a dtype that dlrun does not have", file_,
+  const std::string full = fmt::format("{}.{}", module, name);
+  DL_CHECK(!is_foreign_tensor(full), kDType,
+           "{}: {} has tensors of {}, a dtype that dlrun does not have", file_, what_,
            shown_name(full));
-  throw_error(ErrorKind::kParse,
-              "{}: data.pkl names {}, which is refused: tensors, dicts, lists, tuples, numbers and "
-              "texts are read; in Python save model.state_dict(), not the model",
-              file_, shown_name(full));
+  const bool is_tensor = full.starts_with("torch._utils._rebuild_") ||
+                         (full.starts_with("torch.") && full.ends_with("Tensor"));
+  DL_CHECK(!is_tensor, kParse,
+           "{}: {} has a tensor of {}, which is not read; in Python save dense tensors of the CPU",
+           file_, what_, shown_name(full));
+  throw_error(
+      ErrorKind::kParse,
+      "{}: {} names {}, which torch.load(weights_only=True) refuses, too; in Python save {}", file_,
+      what_, shown_name(full),
+      full.starts_with("numpy") ? "numbers with x.item() and arrays as torch.from_numpy(x)"
+                                : "model.state_dict(), not the model, and other objects as "
+                                  "texts, numbers, lists and dicts");
 }
 
 void PickleMachine::extend(Kind kind, std::span<const PickleItem> items) {
   const PickleItem target = top();
-  require(target.kind == kind,
-          kind == Kind::kList ? "appends to what is no list" : "sets an item of what is no dict");
-  if (kind == Kind::kDict) {
-    require(items.size() % 2 == 0, "sets a key without a value");
-    for (std::size_t i = 0; i < items.size(); i += 2) {
-      const Kind key = items[i].kind;
-      require(key == Kind::kText || key == Kind::kInt,
-              "has a key that is neither text nor integer");
-    }
-  }
+  require(target.kind == kind, kind == Kind::kList  ? "appends to what is no list"
+                               : kind == Kind::kSet ? "adds to what is no set"
+                                                    : "sets an item of what is no dict");
+  require(kind != Kind::kDict || items.size() % 2 == 0, "sets a key without a value");
   std::vector<PickleItem>& list = list_of(target);
   list.insert(list.end(), items.begin(), items.end());
-}
-
-void PickleMachine::reduce() {
-  const PickleItem args = pop();
-  const PickleItem callee = pop();
-  require(args.kind == Kind::kTuple && callee.kind == Kind::kGlobal, "calls what is no function");
-  const std::span<const PickleItem> given(list_of(args));
-  const PickleName& global = kPickleNames[callee.index()];
-  switch (global.role) {
-    case PickleRole::kOrderedDict:
-      require(given.empty(), "makes an OrderedDict with arguments");
-      push_new(Kind::kDict, pickle_.lists, {});
-      break;
-    case PickleRole::kSize:
-      require(given.size() == 1 && given[0].kind == Kind::kTuple, "makes a Size of no tuple");
-      stack_.push_back(given[0]);
-      break;
-    case PickleRole::kRebuildTensor:
-      push_tensor(given, false);
-      break;
-    case PickleRole::kRebuildTensorTyped:
-      push_tensor(given, true);
-      break;
-    case PickleRole::kRebuildParameter: {
-      require(given.size() == 3 && given[0].kind == Kind::kTensor && given[1].kind == Kind::kBool,
-              "makes a Parameter of other arguments than tensor, bool and hooks");
-      PickleTensor tensor = pickle_.tensors[given[0].index()];
-      tensor.requires_grad = given[1].number != 0;
-      require(!tensor.requires_grad || is_floating(tensor.dtype),
-              "has integers that require gradients");
-      push_new(Kind::kTensor, pickle_.tensors, std::move(tensor));
-      break;
-    }
-    default:
-      refuse(fmt::format("calls {}, which is no function", global.name));
-  }
 }
 
 // Attributes of an object: an OrderedDict's _metadata, which says the versions of modules. None of
@@ -356,132 +255,21 @@ void PickleMachine::build() {
           "sets attributes of what is no OrderedDict");
 }
 
-void PickleMachine::push_storage() {
-  const PickleItem id = pop();
-  constexpr std::string_view kWhat =
-      "has a storage that is not (\"storage\", type, key, location, count)";
-  require(id.kind == Kind::kTuple, kWhat);
-  const std::vector<PickleItem>& parts = list_of(id);
-  require(parts.size() == 5 && parts[0].kind == Kind::kText && text_of(parts[0]) == "storage" &&
-              (is_role(parts[1], PickleRole::kStorageType) ||
-               is_role(parts[1], PickleRole::kUntypedStorage)) &&
-              parts[2].kind == Kind::kText && parts[3].kind == Kind::kText &&
-              parts[4].kind == Kind::kInt && parts[4].number >= 0,
-          kWhat);
-  // Sums and products of such counts stay below 2^63.
-  require(parts[4].number <= std::int64_t{1} << 59, "has a storage of more than 2^59 elements");
-  PickleStorage storage{.key = text_of(parts[2]),
-                        .dtype = std::nullopt,
-                        .bytes = static_cast<std::uint64_t>(parts[4].number)};
-  if (is_role(parts[1], PickleRole::kStorageType)) {
-    storage.dtype = kPickleNames[parts[1].index()].dtype;
-    storage.bytes *= size_of(*storage.dtype);
-  }
-  const auto [found, is_new] = storages_.emplace(storage.key, pickle_.storages.size());
-  if (is_new) {
-    pickle_.storages.push_back(storage);
-  } else {
-    const PickleStorage& known = pickle_.storages[found->second];
-    require((!storage.dtype || known.dtype == storage.dtype) && known.bytes == storage.bytes,
-            "has one storage with two types or sizes");
-  }
-  push(Kind::kStorage, static_cast<std::int64_t>(found->second));
-}
-
-void PickleMachine::push_tensor(std::span<const PickleItem> args, bool typed) {
-  const std::size_t least = typed ? 7 : 6;
-  require((args.size() == least || args.size() == least + 1) && args[0].kind == Kind::kStorage &&
-              args[1].kind == Kind::kInt && args[4].kind == Kind::kBool &&
-              (!typed || is_role(args[6], PickleRole::kDType)),
-          "makes a tensor of other arguments than storage, offset, size, stride, requires_grad and "
-          "hooks");
-  if (args.size() > least) check_metadata(args[least]);
-  PickleStorage& storage = pickle_.storages[args[0].index()];
-  if (typed && !storage.dtype) {
-    storage.dtype = kPickleNames[args[6].index()].dtype;
-    require(storage.bytes % size_of(*storage.dtype) == 0, "has a storage of half elements");
-  }
-  require(storage.dtype && (!typed || *storage.dtype == kPickleNames[args[6].index()].dtype),
-          "has a tensor without a dtype, or a storage with two");
-  PickleTensor tensor{.storage = args[0].index(),
-                      .dtype = *storage.dtype,
-                      .offset = args[1].number,
-                      .shape = sizes_of(args[2], "sizes"),
-                      .strides = sizes_of(args[3], "strides"),
-                      .requires_grad = args[4].number != 0};
-  require(tensor.shape.size() == tensor.strides.size(),
-          "has a tensor with too few or many strides");
-  require(!tensor.requires_grad || is_floating(tensor.dtype),
-          "has integers that require gradients");
-  check_reach(tensor);
-  // An empty view may begin anywhere, as x.narrow(0, 3, 0) of an x that ends before.
-  const auto held = static_cast<std::int64_t>(storage.bytes / size_of(tensor.dtype));
-  tensor.offset = std::min(tensor.offset, held);
-  push_new(Kind::kTensor, pickle_.tensors, std::move(tensor));
-}
-
-// PyTorch writes {"neg": True} for a tensor whose numbers are those of its storage with the other
-// sign, and {"conj": True} for a conjugated one.
-void PickleMachine::check_metadata(const PickleItem& metadata) {
-  require(metadata.kind == Kind::kNone || metadata.kind == Kind::kDict,
-          "has a tensor whose metadata are no dict");
-  if (metadata.kind == Kind::kNone) return;
-  const std::vector<PickleItem>& items = list_of(metadata);
-  steps_ += items.size();
-  for (std::size_t i = 0; i < items.size(); i += 2) {
-    if (items[i + 1].kind == Kind::kBool && items[i + 1].number == 0) continue;
-    refuse(fmt::format(
-        "has a tensor with the metadata {}, which may change its numbers; in Python save "
-        "tensor.resolve_conj().resolve_neg()",
-        items[i].kind == Kind::kText ? shown_name(text_of(items[i]))
-                                     : std::to_string(items[i].number)));
-  }
-}
-
-std::vector<std::int64_t> PickleMachine::sizes_of(const PickleItem& item, std::string_view what) {
-  std::vector<std::int64_t> sizes;
-  require(item.kind == Kind::kTuple && list_of(item).size() <= kMaxDims,
-          "has a tensor whose sizes or strides are no tuple, or more than 64");
-  steps_ += list_of(item).size();
-  for (const PickleItem& size : list_of(item)) {
-    if (size.kind != Kind::kInt || size.number < 0) {
-      refuse(fmt::format("has a tensor whose {} are no numbers of at least 0", what));
-    }
-    sizes.push_back(size.number);
-  }
-  return sizes;
-}
-
-void PickleMachine::check_reach(const PickleTensor& tensor) const {
-  const PickleStorage& storage = pickle_.storages[tensor.storage];
-  const auto held = static_cast<std::int64_t>(storage.bytes / size_of(tensor.dtype));
-  // Checked even for a tensor without elements: its other sizes are multiplied with each other
-  // later.
-  std::int64_t count = 1;
-  std::int64_t reach = 1;
-  bool fits = true;
-  bool empty = false;
-  for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
-    const std::int64_t size = tensor.shape[d];
-    empty = empty || size == 0;
-    std::int64_t more = 0;
-    fits = fits && !__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count) &&
-           !__builtin_mul_overflow(std::max<std::int64_t>(size - 1, 0), tensor.strides[d], &more) &&
-           !__builtin_add_overflow(reach, more, &reach);
-  }
-  fits = fits && count <= std::int64_t{1} << 59;
-  require(fits, "has a tensor with more elements than memory can address");
-  require(tensor.offset >= 0 && (empty || (tensor.offset <= held && reach <= held - tensor.offset)),
-          "has a tensor that reaches outside its storage");
-}
-
 PickleMachine::Weight PickleMachine::weigh(const PickleItem& item, int depth) {
-  if (item.kind == Kind::kText) return {.values = 1 + text_of(item).size() / 16};
-  if (item.kind == Kind::kGlobal) {
+  if (item.kind == Kind::kText || item.kind == Kind::kBytes) {
+    return {.values = 1 + text_of(item).size() / 16};
+  }
+  if (item.kind == Kind::kBigInt) {
+    // The time to turn it into decimal digits.
+    const std::uint64_t bytes = text_of(item).size();
+    return {.values = 1 + bytes * bytes / 32};
+  }
+  if (item.kind == Kind::kGlobal && !is_value(kPickleNames[item.index()].role)) {
     refuse(fmt::format("has {} as a value, which cannot be kept", kPickleNames[item.index()].name));
   }
   require(item.kind != Kind::kStorage, "has a storage as a value, wanted a tensor");
-  if (item.kind != Kind::kList && item.kind != Kind::kTuple && item.kind != Kind::kDict) {
+  if (item.kind != Kind::kList && item.kind != Kind::kTuple && item.kind != Kind::kDict &&
+      item.kind != Kind::kSet) {
     return {.values = 1};
   }
   Weight& known = weights_[item.index()];
@@ -497,14 +285,49 @@ PickleMachine::Weight PickleMachine::weigh(const PickleItem& item, int depth) {
     sum.height = std::max(sum.height, weight.height + 1);
     require(sum.values <= kMaxPickleSteps, "holds too many values once each stands alone");
   }
+  // Tuples in keys are no deeper than what was weighed above.
+  const bool is_dict = item.kind == Kind::kDict;
+  if (is_dict || item.kind == Kind::kSet) {
+    const std::vector<PickleItem>& items = pickle_.lists[item.index()];
+    for (std::size_t i = 0; i < items.size(); i += is_dict ? 2 : 1) {
+      require(is_hashable(pickle_, items[i]),
+              is_dict ? "has a list, dict, set or tensor as the key of a dict"
+                      : "has a list, dict, set or tensor in a set");
+    }
+  }
   known = sum;
   return sum;
 }
 
-}  // namespace
+bool is_hashable(const Pickle& pickle, const PickleItem& item) {
+  using enum PickleKind;
+  if (item.kind == kTuple) {
+    return std::ranges::all_of(pickle.lists[item.index()],
+                               [&](const PickleItem& each) { return is_hashable(pickle, each); });
+  }
+  return item.kind != kList && item.kind != kDict && item.kind != kSet && item.kind != kTensor;
+}
 
 Pickle read_pickle(std::string_view bytes, std::string_view file) {
-  return PickleMachine(bytes, file).run();
+  PickleMachine machine(bytes, file, "data.pkl");
+  try {
+    return machine.run();
+  } catch (const PickleMachine::Truncated&) {
+    machine.refuse("is truncated");
+  }
+}
+
+std::optional<Pickle> read_next_pickle(std::string_view bytes, std::string_view file,
+                                       std::size_t& at) {
+  const std::string what = fmt::format("its pickle at byte {}", at);
+  PickleMachine machine(bytes.substr(at), file, what);
+  try {
+    Pickle pickle = machine.run();
+    at += machine.length();
+    return pickle;
+  } catch (const PickleMachine::Truncated&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace dl::nn

@@ -1,7 +1,7 @@
 // Reads the pickle of a PyTorch file (torch.save, protocols 2 to 5) without running anything of it.
 //
 // The result is a table of values that refer to each other by index. The classes and functions that
-// a state dict needs are known by name (OrderedDict, _rebuild_tensor_v2, FloatStorage, ...); any
+// torch.load(weights_only=True) takes are known by name (OrderedDict, _rebuild_tensor_v2, ...); any
 // other name is refused, and so is each opcode that torch.save does not write for these values.
 // Time and memory are linear in the pickle's length and bounded by kMaxPickleSteps. Pure functions
 // of memory.
@@ -10,7 +10,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,9 +35,13 @@ enum class PickleKind : std::uint8_t {
   kList,     // into lists
   kTuple,    // into lists
   kDict,     // into lists: key, value, key, value, ...
+  kSet,      // into lists
+  kComplex,  // into lists: two floats
+  kBytes,    // into texts
+  kBigInt,   // into texts: bytes of the number, little-endian, in two's complement; not an int64
   kTensor,   // into tensors
-  kStorage,  // into storages
-  kGlobal,   // into kPickleNames
+  kStorage,  // into the storages' parts; not in a result
+  kGlobal,   // into kPickleNames; in a result a dtype or a constant
 };
 
 struct PickleItem {
@@ -52,6 +58,7 @@ struct PickleStorage {
   // tell.
   std::optional<DType> dtype;
   std::uint64_t bytes;  // whole elements
+  std::uint64_t count;  // as the pickle announces it: elements, or bytes without a type
 };
 
 struct PickleTensor {
@@ -67,14 +74,22 @@ struct PickleTensor {
 struct Pickle {
   PickleItem root{};
   std::vector<std::string_view> texts{};
+  std::deque<std::string> made_texts{};  // those of `texts` that are not in the pickle
   std::vector<std::vector<PickleItem>> lists{};
   std::vector<PickleTensor> tensors{};
   std::vector<PickleStorage> storages{};
 };
 
+// What a key of a dict or an element of a set may be: no container but a tuple of such, no tensor.
+bool is_hashable(const Pickle& pickle, const PickleItem& item);
+
 // `bytes` must outlive the result, which refers to its texts. No container of the result contains
-// itself, and none stands deeper than kMaxPickleDepth. Throws kParse, or kDType for a dtype that
-// dlrun does not have: one sentence that begins with `file`.
+// itself, none stands deeper than kMaxPickleDepth, and keys are hashable. Throws kParse, or kDType
+// for a dtype that dlrun does not have: one sentence that begins with `file`.
 Pickle read_pickle(std::string_view bytes, std::string_view file);
+// As read_pickle(), of a file that begins with several pickles: reads that from byte `at` on, and
+// moves `at` behind it. Returns nullopt if the pickle goes on beyond `bytes`.
+std::optional<Pickle> read_next_pickle(std::string_view bytes, std::string_view file,
+                                       std::size_t& at);
 
 }  // namespace dl::nn

@@ -16,21 +16,20 @@ namespace {
 
 constexpr std::string_view kPickleName = "data.pkl";
 
-// The formats that came before the zip archives of PyTorch 1.6, and files that are none of its.
 void check_zip(const ByteSource& source) {
   std::array<char, 262> head{};
   const auto there = std::min<std::uint64_t>(head.size(), source.size);
   source.read_at(0, std::as_writable_bytes(std::span(head).first(there)));
   const std::string_view text(head.data(), there);
   if (text.starts_with("PK\3\4")) return;
-  // The number that torch.save put before all else, as an opcode and ten bytes.
-  const bool is_pickle = text.substr(0, 32).find("\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20") != text.npos;
   const bool is_tar = text.size() == head.size() && text.substr(257) == "ustar";
-  DL_CHECK(!is_pickle && !is_tar, kParse,
-           "{} is of the format before PyTorch 1.6, which is not read; write it anew in Python: "
-           "torch.save(torch.load(path), path)",
+  DL_CHECK(!is_tar, kParse,
+           "{} is of the tar format before PyTorch 0.1.10, which is not read; write it anew in "
+           "Python: torch.save(torch.load(path, weights_only=False), path)",
            source.name);
-  throw_error(ErrorKind::kParse, "{} is no PyTorch file: it does not begin as a zip archive",
+  throw_error(ErrorKind::kParse,
+              "{} is no PyTorch file: it begins neither as a zip archive nor with torch.save's "
+              "number",
               source.name);
 }
 
@@ -74,10 +73,17 @@ bool is_big_endian(const ZipReader& zip, const std::string& root) {
 
 }  // namespace
 
+void PthLayout::read_storage(std::size_t number, std::span<std::byte> out) const {
+  const Place& place = storages[number];
+  if (place.entry != nullptr) return zip->read(*place.entry, out);
+  source.read_at(place.begin, out);
+}
+
 PthLayout read_pth_layout(ByteSource source, ZipLimits limits) {
+  if (is_legacy_pth(source)) return read_legacy_layout(std::move(source));
   check_zip(source);
-  PthLayout layout{.zip = ZipReader(std::move(source), limits)};
-  const ZipReader& zip = layout.zip;
+  PthLayout layout{.source = source, .zip = ZipReader(std::move(source), limits)};
+  const ZipReader& zip = *layout.zip;
   const std::string& file = zip.source().name;
   const std::string root = root_of(zip);
   layout.big_endian = is_big_endian(zip, root);
@@ -101,7 +107,7 @@ PthLayout read_pth_layout(ByteSource source, ZipLimits limits) {
     DL_CHECK(entry->size == storage.bytes, kParse,
              "{}: entry {} has {} bytes, but its tensors' storage takes {}", file, shown_name(name),
              entry->size, storage.bytes);
-    layout.storages.push_back(entry);
+    layout.storages.push_back({.entry = entry});
   }
   return layout;
 }

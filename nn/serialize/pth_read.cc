@@ -1,4 +1,7 @@
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <complex>
 #include <cstddef>
 #include <span>
 #include <unordered_set>
@@ -7,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/tensor/factories.h"
 #include "nn/serialize/input_file.h"
+#include "nn/serialize/pickle_names.h"
 #include "nn/serialize/pth.h"
 #include "nn/serialize/pth_layout.h"
 #include "nn/serialize/safetensors_header.h"
@@ -46,18 +50,29 @@ class PthValues {
         return list_of(pickle.lists[item.index()]);
       case PickleKind::kTuple:
         return Value::Tuple{list_of(pickle.lists[item.index()])};
+      case PickleKind::kSet:
+        return set_of(pickle.lists[item.index()]);
       case PickleKind::kDict:
         return dict_of(pickle.lists[item.index()]);
+      case PickleKind::kComplex: {
+        const std::vector<PickleItem>& parts = pickle.lists[item.index()];
+        return std::complex<double>(parts[0].real(), parts[1].real());
+      }
+      case PickleKind::kBytes:
+        return Value::Bytes{std::string(pickle.texts[item.index()])};
+      case PickleKind::kBigInt:
+        return Value::BigInt::of_bytes(pickle.texts[item.index()]);
+      case PickleKind::kGlobal:  // torch.float32
+        return kPickleNames[item.index()].name;
       case PickleKind::kNone:
       case PickleKind::kStorage:  // the layout has none as values
-      case PickleKind::kGlobal:
         break;
     }
     return {};
   }
 
  private:
-  const std::string& file() const { return layout_.zip.source().name; }
+  const std::string& file() const { return layout_.source.name; }
 
   Value::List list_of(const std::vector<PickleItem>& items) const {
     Value::List list;
@@ -66,21 +81,60 @@ class PthValues {
     return list;
   }
 
+  Value::Set set_of(const std::vector<PickleItem>& items) const {
+    Value::Set set;
+    std::unordered_set<std::string> seen;
+    for (const PickleItem& item : items) {
+      if (seen.insert(identity_of(item)).second) set.items.push_back(value_of(item));
+    }
+    return set;
+  }
+
   Value::Dict dict_of(const std::vector<PickleItem>& items) const {
+    const Pickle& pickle = layout_.pickle;
     Value::Dict dict;
     dict.reserve(items.size() / 2);
     std::unordered_set<std::string_view> texts;
     std::unordered_set<std::int64_t> numbers;
+    std::unordered_set<std::string> others;
     for (std::size_t i = 0; i < items.size(); i += 2) {
-      const bool is_text = items[i].kind == PickleKind::kText;
-      const bool is_new = is_text ? texts.insert(layout_.pickle.texts[items[i].index()]).second
-                                  : numbers.insert(items[i].number).second;
-      DL_CHECK(is_new, kParse, "{}: a dict has the key {} twice", file(),
-               is_text ? shown_name(layout_.pickle.texts[items[i].index()])
-                       : std::to_string(items[i].number));
-      dict.push_back({value_of(items[i]), value_of(items[i + 1])});
+      const PickleItem& key = items[i];
+      if (key.kind == PickleKind::kText) {
+        const std::string_view text = pickle.texts[key.index()];
+        check_is_new(texts.insert(text).second, shown_name(text));
+      } else if (key.kind == PickleKind::kInt) {
+        check_is_new(numbers.insert(key.number).second, std::to_string(key.number));
+      } else {
+        check_is_new(others.insert(identity_of(key)).second, value_of(key).type_name());
+      }
+      dict.push_back({value_of(key), value_of(items[i + 1])});
     }
     return dict;
+  }
+
+  void check_is_new(bool is_new, std::string_view key) const {
+    DL_CHECK(is_new, kParse, "{}: a dict has the key {} twice", file(), key);
+  }
+
+  // Bytes that are others for each other key or element of a set.
+  std::string identity_of(const PickleItem& item) const {
+    const Pickle& pickle = layout_.pickle;
+    std::string identity = fmt::format("{} ", static_cast<int>(item.kind));
+    switch (item.kind) {
+      case PickleKind::kText:
+      case PickleKind::kBytes:
+      case PickleKind::kBigInt: {
+        const std::string_view text = pickle.texts[item.index()];
+        identity += fmt::format("{} ", text.size());
+        return identity.append(text);
+      }
+      case PickleKind::kTuple:
+      case PickleKind::kComplex:
+        for (const PickleItem& each : pickle.lists[item.index()]) identity += identity_of(each);
+        return identity + ")";
+      default:
+        return identity + fmt::format("{} ", item.number);
+    }
   }
 
   // All of a storage as a vector; undefined if no tensor shows it.
@@ -90,7 +144,7 @@ class PthValues {
     const std::size_t width = size_of(*about.dtype);
     Tensor all = memory_for(about, static_cast<std::int64_t>(about.bytes / width));
     const std::span<std::byte> bytes(static_cast<std::byte*>(all.data_ptr()), about.bytes);
-    layout_.zip.read(*layout_.storages[number], bytes);
+    layout_.read_storage(number, bytes);
     if (layout_.big_endian) swap_bytes(bytes, width);
     DL_CHECK(about.dtype != DType::kBool ||
                  std::ranges::all_of(bytes, [](std::byte b) { return b <= std::byte{1}; }),

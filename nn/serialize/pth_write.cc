@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <bit>
+#include <complex>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -117,8 +118,39 @@ class PthPickle {
     for (const std::int64_t size : sizes) put_int(size);
     out_ += 't';
   }
+  // Protocol 2 has no opcodes for bytes, sets and complex numbers.
+  void put_bytes(std::string_view bytes) {
+    put_global("_codecs", "encode");
+    std::string text;
+    for (const char byte : bytes) {
+      const auto code = static_cast<unsigned char>(byte);
+      if (code >= 0x80) text += static_cast<char>(0xc0 | code >> 6);
+      text += static_cast<char>(code >= 0x80 ? 0x80 | (code & 0x3f) : code);
+    }
+    out_ += '(';
+    put_text(text);
+    put_text("latin1");
+    out_ += "tR";
+  }
+  void put_complex(std::complex<double> value) {
+    put_global("__builtin__", "complex");
+    out_ += '(';
+    put_float(value.real());
+    put_float(value.imag());
+    out_ += "tR";
+  }
+  void put_big_int(const Value::BigInt& value) {
+    const std::string bytes = value.bytes();
+    DL_CHECK(bytes.size() <= 0xff, kInvalidArgument,
+             "save {}: an integer has {} bytes, wanted at most 255", path_, bytes.size());
+    out_ += '\x8a';
+    put_number(bytes.size(), 1);
+    out_ += bytes;
+  }
   void put(const Value& value, int depth);
+  void put_items(const Value::List& items, int depth);
   void put_dict(const Value::Dict& dict, int depth);
+  void check_hashable(const Value& value, std::string_view what) const;
   void put_tensor(const Tensor& tensor);
   std::size_t storage_of(const Tensor& tensor);
 
@@ -142,33 +174,61 @@ void PthPickle::put(const Value& value, int depth) {
     put_float(value.as_float());
   } else if (value.is_string()) {
     put_text(value.as_string());
+  } else if (value.is_big_int()) {
+    put_big_int(value.as_big_int());
+  } else if (value.is_complex()) {
+    put_complex(value.as_complex());
+  } else if (value.is_bytes()) {
+    put_bytes(value.as_bytes());
   } else if (value.is_tensor()) {
     put_tensor(value.as_tensor());
   } else if (value.is_dict()) {
     put_dict(value.as_dict(), depth);
+  } else if (value.is_tuple()) {
+    out_ += '(';
+    put_items(value.as_list(), depth);
+    out_ += 't';
+  } else if (value.is_set()) {
+    for (const Value& item : value.as_list()) check_hashable(item, "an element of a set");
+    put_global("__builtin__", "set");
+    out_ += "](";
+    put_items(value.as_list(), depth + 1);
+    out_ += "e\x85R";
   } else {
-    out_ += value.is_list() ? "](" : "(";
-    for (const Value& item : value.as_list()) put(item, depth + 1);
-    out_ += value.is_list() ? 'e' : 't';
+    out_ += "](";
+    put_items(value.as_list(), depth);
+    out_ += 'e';
   }
 }
 
+void PthPickle::put_items(const Value::List& items, int depth) {
+  for (const Value& item : items) put(item, depth + 1);
+}
+
+void PthPickle::check_hashable(const Value& value, std::string_view what) const {
+  const bool is_hashable =
+      !value.is_tensor() && !value.is_list() && !value.is_dict() && !value.is_set();
+  DL_CHECK(is_hashable, kInvalidArgument,
+           "save {}: {} is {}, wanted a str, a number, None, bytes or a tuple", path_, what,
+           value.type_name());
+  if (!value.is_tuple()) return;
+  for (const Value& item : value.as_list()) check_hashable(item, what);
+}
+
 void PthPickle::put_dict(const Value::Dict& dict, int depth) {
-  std::unordered_set<std::string_view> texts;
-  std::unordered_set<std::int64_t> numbers;
+  std::unordered_set<std::string> keys;  // as they are written
   out_ += "}(";
   for (const auto& [key, value] : dict) {
-    DL_CHECK(key.is_string() || key.is_int(), kInvalidArgument,
-             "save {}: a dict's key is {}, wanted a str or an int", path_, key.type_name());
-    DL_CHECK(key.is_string() ? texts.insert(key.as_string()).second
-                             : numbers.insert(key.as_int()).second,
-             kInvalidArgument, "save {}: a dict has the key {} twice", path_,
-             key.is_string() ? shown_name(key.as_string()) : std::to_string(key.as_int()));
+    check_hashable(key, "a dict's key");
+    const std::string shown = key.is_string() ? shown_name(key.as_string())
+                              : key.is_int()  ? std::to_string(key.as_int())
+                                              : std::string(key.type_name());
+    const std::size_t begin = out_.size();
     put(key, depth + 1);
-    if (value.is_tensor() && !value.as_tensor().defined()) {
-      throw_error(ErrorKind::kInvalidArgument, "save {}: tensor {} is undefined", path_,
-                  key.is_string() ? shown_name(key.as_string()) : std::to_string(key.as_int()));
-    }
+    DL_CHECK(keys.insert(out_.substr(begin)).second, kInvalidArgument,
+             "save {}: a dict has the key {} twice", path_, shown);
+    DL_CHECK(!value.is_tensor() || value.as_tensor().defined(), kInvalidArgument,
+             "save {}: tensor {} is undefined", path_, shown);
     put(value, depth + 1);
   }
   out_ += 'u';

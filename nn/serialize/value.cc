@@ -2,11 +2,89 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <cstdlib>
+#include <optional>
 
+#include "core/base/number.h"
 #include "nn/serialize/safetensors_header.h"
 
 namespace dl::nn {
+namespace {
+
+// The number with the other sign.
+void negate(std::string& bytes) {
+  int carry = 1;
+  for (char& byte : bytes) {
+    const int sum = (~byte & 0xff) + carry;
+    byte = static_cast<char>(sum);
+    carry = sum >> 8;
+  }
+}
+
+bool is_negative(std::string_view bytes) {
+  return !bytes.empty() && (bytes.back() & 0x80) != 0;
+}
+
+}  // namespace
+
+Value::BigInt Value::BigInt::of_bytes(std::string_view given) {
+  std::string bytes(given);
+  const bool negative = is_negative(bytes);
+  if (negative) {
+    bytes += '\xff';  // the lowest number of its length has no positive of that length
+    negate(bytes);
+  }
+  std::string digits;
+  do {
+    int rest = 0;
+    for (std::size_t i = bytes.size(); i-- > 0;) {
+      rest = rest << 8 | static_cast<unsigned char>(bytes[i]);
+      bytes[i] = static_cast<char>(rest / 10);
+      rest %= 10;
+    }
+    digits += static_cast<char>('0' + rest);
+    while (!bytes.empty() && bytes.back() == 0) bytes.pop_back();
+  } while (!bytes.empty());
+  if (negative) digits += '-';
+  return {.digits = std::string(digits.rbegin(), digits.rend())};
+}
+
+std::string Value::BigInt::bytes() const {
+  const bool negative = digits.starts_with('-');
+  std::string bytes;
+  for (const char digit : std::string_view(digits).substr(negative ? 1 : 0)) {
+    int carry = digit - '0';
+    for (char& byte : bytes) {
+      carry += static_cast<unsigned char>(byte) * 10;
+      byte = static_cast<char>(carry);
+      carry >>= 8;
+    }
+    if (carry > 0) bytes += static_cast<char>(carry);
+  }
+  bytes += '\0';  // for the sign
+  if (negative) negate(bytes);
+  while (bytes.size() > 1 &&
+         bytes.back() == (is_negative({&bytes[bytes.size() - 2], 1}) ? '\xff' : '\0')) {
+    bytes.pop_back();
+  }
+  return bytes;
+}
+
+Value::Value(BigInt value) {
+  const std::string_view text = value.digits;
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  DL_CHECK(!digits.empty() &&
+               std::ranges::all_of(digits, [](unsigned char c) { return std::isdigit(c) != 0; }),
+           kInvalidArgument, "Value: the digits of an integer are {}", shown_name(text));
+  if (const auto number = read_number<std::int64_t>(text)) {
+    held_ = *number;
+  } else {
+    held_ = std::move(value);
+  }
+}
 
 Value::Value(const StateDict& state) {
   Dict& entries = held_.emplace<Dict>();
@@ -15,7 +93,8 @@ Value::Value(const StateDict& state) {
 
 std::string_view Value::type_name() const noexcept {
   constexpr std::array<std::string_view, std::variant_size_v<decltype(held_)>> kNames = {
-      "None", "bool", "int", "float", "str", "Tensor", "list", "tuple", "dict"};
+      "None",  "bool",   "int",  "int",   "float", "complex", "str",
+      "bytes", "Tensor", "list", "tuple", "set",   "dict"};
   return kNames[held_.index()];
 }
 
@@ -31,11 +110,46 @@ bool Value::as_bool() const {
 }
 
 std::int64_t Value::as_int() const {
+  DL_CHECK(!is_big_int(), kMismatch,
+           "Value: it is the int {}, which int64 does not hold; ask as_uint64() or as_big_int()",
+           as_big_int().digits);
   return held<std::int64_t>("int");
 }
 
+std::uint64_t Value::as_uint64() const {
+  if (is_int() && as_int() >= 0) return static_cast<std::uint64_t>(as_int());
+  const std::optional<std::uint64_t> number =
+      is_big_int() ? read_number<std::uint64_t>(as_big_int().digits) : std::nullopt;
+  DL_CHECK(number || (!is_int() && !is_big_int()), kMismatch,
+           "Value: it is the int {}, wanted 0 to 2^64 - 1",
+           is_int() ? std::to_string(as_int()) : as_big_int().digits);
+  return number ? *number : static_cast<std::uint64_t>(held<std::int64_t>("int"));
+}
+
+const Value::BigInt& Value::as_big_int() const {
+  return held<BigInt>("an int that int64 does not hold");
+}
+
 double Value::as_float() const {
+  if (is_big_int()) return std::strtod(as_big_int().digits.c_str(), nullptr);
   return is_int() ? static_cast<double>(as_int()) : held<double>("float");
+}
+
+std::complex<double> Value::as_complex() const {
+  return held<std::complex<double>>("complex");
+}
+
+std::optional<double> Value::number() const {
+  if (is_bool()) return as_bool() ? 1 : 0;
+  if (is_int() || is_big_int() || is_float()) return as_float();
+  if (is_tensor() && as_tensor().defined() && as_tensor().numel() == 1) {
+    return as_tensor().item<double>();
+  }
+  return std::nullopt;
+}
+
+const std::string& Value::as_bytes() const {
+  return held<Bytes>("bytes").data;
 }
 
 const std::string& Value::as_string() const {
@@ -47,6 +161,7 @@ const Tensor& Value::as_tensor() const {
 }
 
 const Value::List& Value::as_list() const {
+  if (is_set()) return std::get<Set>(held_).items;
   return is_tuple() ? std::get<Tuple>(held_).items : held<List>("list");
 }
 
@@ -92,7 +207,9 @@ const Value& Value::at(std::string_view key) const {
   for (const auto& [name, value] : as_dict()) {
     if (there.size() > kMost * 20) break;
     there += there.empty() ? "" : ", ";
-    there += name.is_string() ? shown_name(name.as_string()) : fmt::to_string(name.as_int());
+    there += name.is_string() ? shown_name(name.as_string())
+             : name.is_int()  ? std::to_string(name.as_int())
+                              : fmt::format("a {}", name.type_name());
   }
   throw_error(ErrorKind::kNotFound, "Value: there is no key {}; it begins with {}", shown_name(key),
               there.empty() ? "nothing" : there);

@@ -1,4 +1,5 @@
-// Value: what a PyTorch file holds: None, bool, int, float, str, tensor, list, tuple or dict.
+// Value: what a PyTorch file holds: None, bool, int, float, complex, str, bytes, tensor, list,
+// tuple, set or dict.
 //
 //     const nn::Value file = nn::load_pth("checkpoint.pth");
 //     model.load_state_dict(file.at("model_state_dict"));
@@ -10,8 +11,10 @@
 // A value owns what it holds; tensors in it are handles. Thread-safety: as of a standard container.
 #pragma once
 
+#include <complex>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,46 +33,73 @@ class Value {
   struct Tuple {
     List items{};
   };
-  // In the order of the file. Keys are texts or integers, each once.
+  struct Set {
+    List items{};  // in the order of the file
+  };
+  struct Bytes {
+    std::string data{};
+  };
+  // An integer that int64 does not hold, as Python has them of any size.
+  struct BigInt {
+    std::string digits{};  // "-36893488147419103232"
+
+    // Little-endian, in two's complement, of any length. bytes() is as short as it can be.
+    static BigInt of_bytes(std::string_view bytes);
+    std::string bytes() const;
+  };
+  // In the order of the file. Each key once: a text, a number, None, bytes, or a tuple of such.
   using Dict = std::vector<std::pair<Value, Value>>;
 
   Value() noexcept = default;  // None
   Value(std::same_as<bool> auto value) : held_(value) {}
-  // Throws kInvalidArgument for more than 2^63 - 1.
   template <std::integral T>
     requires(!std::same_as<T, bool>)
   Value(T value) : held_(static_cast<std::int64_t>(value)) {
-    DL_CHECK(std::in_range<std::int64_t>(value), kInvalidArgument, "Value: {} is too large", value);
+    if (!std::in_range<std::int64_t>(value)) held_ = BigInt{std::to_string(value)};
   }
+  Value(BigInt value);  // an int64 if that holds it; throws kInvalidArgument for no decimal digits
   Value(std::floating_point auto value) : held_(static_cast<double>(value)) {}
+  Value(std::complex<double> value) : held_(value) {}
   Value(const char* text) : held_(std::string(text)) {}
   Value(std::string_view text) : held_(std::string(text)) {}
   Value(std::string text) : held_(std::move(text)) {}
+  Value(Bytes bytes) : held_(std::move(bytes)) {}
   Value(Tensor tensor) : held_(std::move(tensor)) {}
   Value(List items) : held_(std::move(items)) {}
   Value(Tuple items) : held_(std::move(items)) {}
+  Value(Set items) : held_(std::move(items)) {}
   Value(Dict entries) : held_(std::move(entries)) {}
   Value(const StateDict& state);  // a dict of tensors
 
   bool is_none() const noexcept { return std::holds_alternative<std::monostate>(held_); }
   bool is_bool() const noexcept { return std::holds_alternative<bool>(held_); }
   bool is_int() const noexcept { return std::holds_alternative<std::int64_t>(held_); }
+  bool is_big_int() const noexcept { return std::holds_alternative<BigInt>(held_); }
   bool is_float() const noexcept { return std::holds_alternative<double>(held_); }
+  bool is_complex() const noexcept { return std::holds_alternative<std::complex<double>>(held_); }
   bool is_string() const noexcept { return std::holds_alternative<std::string>(held_); }
+  bool is_bytes() const noexcept { return std::holds_alternative<Bytes>(held_); }
   bool is_tensor() const noexcept { return std::holds_alternative<Tensor>(held_); }
   bool is_list() const noexcept { return std::holds_alternative<List>(held_); }
   bool is_tuple() const noexcept { return std::holds_alternative<Tuple>(held_); }
+  bool is_set() const noexcept { return std::holds_alternative<Set>(held_); }
   bool is_dict() const noexcept { return std::holds_alternative<Dict>(held_); }
   // Python's name of what is held: "None", "bool", "int", "float", "str", "Tensor", "list", ...
   std::string_view type_name() const noexcept;
 
   // Each throws kMismatch if something else is held.
   bool as_bool() const;
-  std::int64_t as_int() const;
+  std::int64_t as_int() const;      // the text of a larger one names as_uint64()
+  std::uint64_t as_uint64() const;  // of an int that is not negative
+  const BigInt& as_big_int() const;
   double as_float() const;  // also of an int
+  std::complex<double> as_complex() const;
+  // Of a bool, an int, a float or a tensor of one element; nullopt for anything else.
+  std::optional<double> number() const;
   const std::string& as_string() const;
+  const std::string& as_bytes() const;
   const Tensor& as_tensor() const;
-  const List& as_list() const;  // also of a tuple
+  const List& as_list() const;  // also of a tuple or a set
   const Dict& as_dict() const;
   // A dict whose keys are texts and whose values are tensors. The error names the key.
   StateDict as_state_dict() const;
@@ -84,7 +114,8 @@ class Value {
   template <typename T>
   const T& held(std::string_view wanted) const;
 
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, Tensor, List, Tuple, Dict>
+  std::variant<std::monostate, bool, std::int64_t, BigInt, double, std::complex<double>,
+               std::string, Bytes, Tensor, List, Tuple, Set, Dict>
       held_{};
 };
 

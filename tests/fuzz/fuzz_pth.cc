@@ -1,4 +1,5 @@
-// PyTorch's files: the first byte says whether the rest is a whole archive or its pickle alone. Any
+// PyTorch's files: the first byte says whether the rest is a whole file (an archive, or the format
+// before PyTorch 1.6) or an archive's pickle alone. Any
 // bytes give tensors that lie in their storages, or an Error with the file's name.
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +40,7 @@ void read_archive(std::span<const std::byte> bytes) {
   check_pickle(layout.pickle);
   for (std::size_t i = 0; i < layout.storages.size(); ++i) {
     std::vector<std::byte> storage(layout.pickle.storages[i].bytes);
-    layout.zip.read(*layout.storages[i], storage);
+    layout.read_storage(i, storage);
   }
 }
 

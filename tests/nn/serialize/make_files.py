@@ -48,6 +48,30 @@ def values():
     }
 
 
+def others():
+    """What torch.load(weights_only=True) takes beside the values above."""
+    described = torch.tensor([1.0, 2.0])
+    described.unit = "mm"
+    stated = nn.Parameter(torch.tensor([3.0]))
+    stated.unit = "kg"
+    return {
+        "counter": collections.Counter({2: 2, 5: 1}),
+        "ordered": collections.OrderedDict(a=1),
+        "devices": [torch.device("cpu"), torch.device("cuda", 1)],
+        "dtypes": (torch.float32, torch.float8_e4m3fn, torch.complex64),
+        "layout": torch.strided,
+        "integers": [2**63, 2**64 - 1, -(2**63) - 1, -(2**64), 2**200, -(2**200), 10**30],
+        "bytes": bytes(range(256)),
+        "bytearray": bytearray(b"\x00\xff"),
+        "set": {7},
+        "empty_set": set(),
+        "complex": 1.5 - 2j,
+        "keys": {None: 1, True: 2, 2.5: 3, (1, "a"): 4, 2**64: 5, torch.float32: 6, 3: 7},
+        "described": described,
+        "stated": stated,
+    }
+
+
 def rewritten(name, compression=zipfile.ZIP_STORED, root="other/folder", big=False, zip64=False):
     """values.pth by another program: another folder, other packing, another byte order."""
     widths = {}
@@ -115,7 +139,12 @@ def main():
     everything = values()
     torch.save(everything, FILES / "values.pth")
     torch.save(everything, FILES / "protocol4.pth", pickle_protocol=4)
-    torch.save({"weight": torch.ones(2)}, FILES / "legacy.pth", _use_new_zipfile_serialization=False)
+    torch.save(others(), FILES / "others.pth")
+    torch.save(others(), FILES / "others4.pth", pickle_protocol=4)
+    assert torch.load(FILES / "others.pth", weights_only=True)["bytearray"] == b"\x00\xff"
+    # The format before PyTorch 1.6.
+    torch.save(everything, FILES / "legacy.pth", _use_new_zipfile_serialization=False)
+    torch.save(everything, FILES / "legacy4.pth", _use_new_zipfile_serialization=False, pickle_protocol=4)
     torch.save(nn.Linear(3, 2), FILES / "module.pth")
     torch.save({"z": torch.zeros(2, dtype=torch.complex64)}, FILES / "complex.pth")
     torch.save({"z": torch.zeros(2, dtype=torch.float8_e4m3fn)}, FILES / "float8.pth")
