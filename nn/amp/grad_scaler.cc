@@ -157,4 +157,18 @@ void GradScaler::load_state_dict(const nn::StateDict& state) {
   }
 }
 
+void GradScaler::load_value(const nn::Value& state) {
+  nn::StateDict flat;
+  for (const auto& [key, value] : state.as_dict()) {
+    const std::optional<double> number = key.is_string() ? value.number() : std::nullopt;
+    DL_CHECK(
+        number, kMismatch,
+        "GradScaler: load_state_dict: the state is no dict of names and numbers; does it stand "
+        "under another key of the file?");
+    flat.push_back({key.as_string(), value.is_int() ? tensor(value.as_int())
+                                                    : tensor(*number, {.dtype = DType::kF64})});
+  }
+  load_state_dict(flat);
+}
+
 }  // namespace dl::amp

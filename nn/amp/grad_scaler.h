@@ -24,6 +24,7 @@
 // that trains.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -32,6 +33,7 @@
 #include "core/tensor/tensor.h"
 #include "nn/optim/optimizer.h"
 #include "nn/serialize/state_dict.h"
+#include "nn/serialize/value.h"
 
 namespace dl::amp {
 
@@ -74,6 +76,12 @@ class GradScaler {
   // missing, and changes nothing then.
   nn::StateDict state_dict() const;
   void load_state_dict(const nn::StateDict& state);
+  // Takes a dict of numbers or tensors, as nn::load_pth() reads PyTorch's state. Throws kMismatch
+  // also for another value.
+  template <std::same_as<nn::Value> V>
+  void load_state_dict(const V& state) {
+    load_value(state);
+  }
 
  private:
   struct Stepped {
@@ -81,6 +89,8 @@ class GradScaler {
     bool stepped = false;
     bool captured = false;  // within a CUDA graph's capture
   };
+
+  void load_value(const nn::Value& state);
 
   // What a capture left that an exception ended: nothing of it was ever run.
   void forget_broken_capture();

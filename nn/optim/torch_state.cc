@@ -27,13 +27,6 @@ std::string_view torch_name_of(std::string_view option) {
   return option.substr(0, option.find('.'));
 }
 
-std::optional<double> number_of(const Value& value) {
-  if (value.is_bool()) return value.as_bool() ? 1 : 0;
-  if (value.is_int() || value.is_float()) return value.as_float();
-  if (value.is_tensor() && value.as_tensor().numel() == 1) return value.as_tensor().item<double>();
-  return std::nullopt;
-}
-
 bool is_off(const Value& value) {
   return value.is_none() || (value.is_bool() && !value.as_bool());
 }
@@ -81,7 +74,7 @@ Value Optimizer::torch_state_dict() const {
 
 void Optimizer::flatten_group(const Value& group, std::size_t g, nn::StateDict& flat) {
   const auto add = [&](std::string_view name, const Value& value) {
-    const std::optional<double> number = number_of(value);
+    const std::optional<double> number = value.number();
     DL_CHECK(number, kMismatch,
              "{}: load_state_dict: {} of parameter group {} is {}, wanted a number", name_,
              quoted_name(name), g, value.type_name());
@@ -161,7 +154,7 @@ void Optimizer::load_value(const Value& saved) {
     for (const auto& [key, value] : tensors.as_dict()) {
       if (value.is_none()) continue;  // SGD's momentum_buffer before PyTorch 2.0
       const std::string& name = key.as_string();
-      const std::optional<double> count = value.is_tensor() ? std::nullopt : number_of(value);
+      const std::optional<double> count = value.is_tensor() ? std::nullopt : value.number();
       DL_CHECK(value.is_tensor() || count, kMismatch,
                "{}: load_state_dict: {} of parameter {} is {}, wanted a tensor", name_,
                quoted_name(name), number.as_int(), value.type_name());

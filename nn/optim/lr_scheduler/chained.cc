@@ -56,4 +56,14 @@ void ChainedScheduler::load_state_dict(const nn::StateDict& state) {
   last_lrs_ = std::move(last_lrs);
 }
 
+void ChainedScheduler::load_value(const nn::Value& state) {
+  if (holds_tensors_only(state)) return load_state_dict(state.as_state_dict());
+  SavedScheduler saved(kChainedName, state);
+  std::vector<double> last_lrs = saved.numbers("_last_lr", last_lrs_.size());
+  const TakeOver take_over = prepare_states(kChainedName, schedulers_, saved);
+  saved.finish();
+  take_over();
+  last_lrs_ = std::move(last_lrs);
+}
+
 }  // namespace dl::optim

@@ -8,6 +8,7 @@
 // The schedulers must outlive it, and only it steps them. Thread-safety: none.
 #pragma once
 
+#include <concepts>
 #include <vector>
 
 #include "nn/optim/lr_scheduler/lr_scheduler.h"
@@ -31,8 +32,15 @@ class ChainedScheduler final {
   // load_state_dict() throws kMismatch, and changes nothing then.
   nn::StateDict state_dict() const;
   void load_state_dict(const nn::StateDict& state);
+  // Takes what nn::load_pth() has read: our state_dict(), or that of PyTorch's scheduler of the
+  // same name with its options (LRScheduler::load_state_dict()).
+  template <std::same_as<nn::Value> V>
+  void load_state_dict(const V& state) {
+    load_value(state);
+  }
 
  private:
+  void load_value(const nn::Value& state);
   void keep_rates();
 
   std::vector<LRScheduler*> schedulers_;

@@ -58,6 +58,35 @@ CyclicLR::CyclicLR(Optimizer& optimizer, CyclicLROptions options)
   set_base_lrs(std::move(rates));
 }
 
+TakeOver CyclicLR::prepare_options(SavedScheduler& saved) {
+  CyclicLROptions options = options_;
+  saved.take("max_lrs", options.max_lr);
+  saved.take("base_lrs", options.base_lr);
+  saved.take("mode", options.mode);
+  saved.take("gamma", options.gamma);
+  saved.take("scale_mode", options.scale_mode);
+  saved.take("cycle_momentum", options.cycle_momentum);
+  saved.take("base_momentums", options.base_momentum);
+  saved.take("max_momentums", options.max_momentum);
+  saved.find("use_beta1");  // follows from the optimizer
+  if (saved.find("total_size") != nullptr) {
+    const double both = saved.number("total_size");
+    const double up = std::round(both * saved.number("step_ratio"));
+    DL_CHECK(up >= 1 && both >= up && both < 1e15 && both == std::floor(both), kMismatch,
+             "{}: load_state_dict: \"total_size\" and \"step_ratio\" are {} and {}, wanted whole "
+             "numbers of steps up and down",
+             kCyclicName, both, saved.number("step_ratio"));
+    options.step_size_up = static_cast<std::int64_t>(up);
+    options.step_size_down = static_cast<std::int64_t>(both - up);
+  }
+  if (const nn::Value* const custom = saved.find("_scale_fn_custom");
+      custom != nullptr && !custom->is_none()) {
+    saved.refuse("_scale_fn_custom", *custom, "None");
+  }
+  check_cyclic(options, optimizer());
+  return [this, options = std::move(options)]() mutable { std::swap(options_, options); };
+}
+
 double CyclicLR::height() const {
   const auto up = static_cast<double>(options_.step_size_up);
   const auto down = static_cast<double>(options_.step_size_down.value_or(options_.step_size_up));

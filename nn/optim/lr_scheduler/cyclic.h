@@ -42,6 +42,7 @@ class CyclicLR final : public LRScheduler {
 
  private:
   void set_rates() override;
+  TakeOver prepare_options(SavedScheduler& saved) override;
   // Returns the rate's place between base_lr, which is 0, and max_lr, which is 1.
   double height() const;
 

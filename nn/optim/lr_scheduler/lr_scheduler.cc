@@ -85,4 +85,30 @@ void LRScheduler::load_state_dict(const nn::StateDict& state) {
   last_lrs_ = std::move(last_lrs);
 }
 
+void LRScheduler::load_value(const nn::Value& state) {
+  if (holds_tensors_only(state)) return load_state_dict(state.as_state_dict());
+  prepare(state)();
+}
+
+TakeOver LRScheduler::prepare(const nn::Value& state) {
+  SavedScheduler saved(name_, state);
+  TakeOver take_options = prepare_options(saved);
+  const std::int64_t last_epoch = saved.integer("last_epoch");
+  // PyTorch's SequentialLR has no base_lrs and no _step_count.
+  std::vector<double> base_lrs = base_lrs_;
+  if (saved.find("base_lrs") != nullptr) base_lrs = saved.numbers("base_lrs", base_lrs_.size());
+  std::vector<double> last_lrs = saved.numbers("_last_lr", last_lrs_.size());
+  std::int64_t step_count = last_epoch + 1;
+  saved.take("_step_count", step_count);
+  saved.finish();
+  return [this, last_epoch, step_count, base_lrs = std::move(base_lrs),
+          last_lrs = std::move(last_lrs), take_options = std::move(take_options)]() mutable {
+    if (take_options) take_options();
+    last_epoch_ = last_epoch;
+    step_count_ = step_count;
+    base_lrs_.swap(base_lrs);
+    last_lrs_.swap(last_lrs);
+  };
+}
+
 }  // namespace dl::optim

@@ -16,12 +16,14 @@
 // Thread-safety: none; step() belongs on the thread that trains.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "nn/optim/lr_scheduler/saved_scheduler.h"
 #include "nn/optim/optimizer.h"
 #include "nn/serialize/state_dict.h"
 
@@ -60,6 +62,16 @@ class LRScheduler {
   // _step_count, too.
   virtual nn::StateDict state_dict() const;
   virtual void load_state_dict(const nn::StateDict& state);
+  // Takes what nn::load_pth() has read: our state_dict(), or that of PyTorch's scheduler of the
+  // same name. The latter brings its options, which replace those given here, as in PyTorch;
+  // functions stay. Throws kMismatch also for an option that this scheduler does not have, and
+  // kInvalidArgument for a bad option; nothing is changed then.
+  template <std::same_as<nn::Value> V>
+  void load_state_dict(const V& state) {
+    load_value(state);
+  }
+  // For schedulers that contain others: checks PyTorch's state, and returns what takes it over.
+  virtual TakeOver prepare(const nn::Value& state);
 
  protected:
   LRScheduler(std::string_view name, Optimizer& optimizer);
@@ -67,6 +79,8 @@ class LRScheduler {
   std::string_view name() const noexcept { return name_; }
   // Whether the constructor's step is under way.
   bool is_initial() const noexcept { return initial_; }
+  // The options' part of prepare(). Null if there are none.
+  virtual TakeOver prepare_options(SavedScheduler& /*saved*/) { return {}; }
   // Gives the optimizer the rates of last_epoch(); calls set_each() or keep_rates().
   virtual void set_rates() = 0;
   // What a SequentialLR asks for when it comes to this scheduler: the rates of epoch 0.
@@ -100,6 +114,7 @@ class LRScheduler {
  private:
   friend class SequentialLR;
 
+  void load_value(const nn::Value& state);
   void advance();
   // Epoch 0, which counts as no step.
   void begin();

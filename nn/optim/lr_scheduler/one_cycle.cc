@@ -2,11 +2,14 @@
 
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "nn/optim/lr_scheduler/check_options.h"
 #include "nn/optim/lr_scheduler/momentum_cycle.h"
+#include "nn/optim/state_names.h"
 
 namespace dl::optim {
 namespace {
@@ -67,12 +70,59 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
   take_first_step();
 }
 
+OneCycleLR::Phase OneCycleLR::phase_of(const nn::Value& saved, double begin) {
+  const auto option = [&](std::string_view key) {
+    const std::string& name = saved.at(key).as_string();
+    for (std::size_t i = 0; i < kSchedulerOptionCount; ++i) {
+      if (kSchedulerOptionNames[i] == name) return static_cast<SchedulerOption>(i);
+    }
+    throw_error(ErrorKind::kMismatch, "{}: load_state_dict: \"{}\" of a phase is \"{}\"",
+                kOneCycleName, key, printable(name));
+  };
+  const std::optional<double> end = saved.at("end_step").number();
+  DL_CHECK(end && *end >= begin, kMismatch,
+           "{}: load_state_dict: the phases of \"_schedule_phases\" do not follow each other",
+           kOneCycleName);
+  return {.end = *end,
+          .from_lr = option("start_lr"),
+          .to_lr = option("end_lr"),
+          .from_momentum = option("start_momentum"),
+          .to_momentum = option("end_momentum")};
+}
+
+TakeOver OneCycleLR::prepare_options(SavedScheduler& saved) {
+  OneCycleLROptions options = options_;
+  saved.take("total_steps", options.total_steps);
+  saved.take("_anneal_func_type", options.anneal_strategy);
+  saved.take("cycle_momentum", options.cycle_momentum);
+  saved.find("use_beta1");  // follows from the optimizer
+  check_one_cycle(options, optimizer());
+  std::vector<Phase> phases = phases_;
+  if (const nn::Value* const list = saved.find("_schedule_phases")) {
+    phases.clear();
+    for (const nn::Value& each : list->as_list()) {
+      phases.push_back(phase_of(each, phases.empty() ? -1 : phases.back().end));
+    }
+    if (phases.empty()) saved.refuse("_schedule_phases", *list, "at least one phase");
+  }
+  return [this, options = std::move(options), phases = std::move(phases)]() mutable {
+    std::swap(options_, options);
+    phases_.swap(phases);
+  };
+}
+
 double OneCycleLR::between(SchedulerOption first, SchedulerOption last, std::size_t group,
                            double share) const {
   const auto number = [&](SchedulerOption option) {
-    // A loaded state may have taken this one away; the constructor has set the others.
+    // A loaded state may have taken this one away.
     if (option == SchedulerOption::kInitialLr) return optimizer().initial_lr(group);
-    return optimizer().scheduler_option(option, group).value();
+    // The constructor has set the others, unless a loaded state brought momenta with it.
+    const std::optional<double>& kept = optimizer().scheduler_option(option, group);
+    DL_CHECK(kept, kMismatch,
+             "{}: parameter group {} of the optimizer has no \"{}\", which the loaded state needs; "
+             "load the optimizer's state, too",
+             kOneCycleName, group, kSchedulerOptionNames[static_cast<std::size_t>(option)]);
+    return *kept;
   };
   const double from = number(first);
   const double to = number(last);

@@ -43,6 +43,8 @@ class OneCycleLR final : public LRScheduler {
   };
 
   void set_rates() override;
+  TakeOver prepare_options(SavedScheduler& saved) override;
+  static Phase phase_of(const nn::Value& saved, double begin);
   double between(SchedulerOption first, SchedulerOption last, std::size_t group,
                  double share) const;
 

@@ -8,6 +8,7 @@
 #include "core/base/option.h"
 #include "core/tensor/factories.h"
 #include "nn/optim/lr_scheduler/check_options.h"
+#include "nn/optim/lr_scheduler/saved_scheduler.h"
 #include "nn/optim/lr_scheduler/scheduler_state.h"
 
 namespace dl::optim {
@@ -15,11 +16,7 @@ namespace {
 
 constexpr const char* kPlateauName = "ReduceLROnPlateau";
 
-}  // namespace
-
-ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options)
-    : optimizer_(&optimizer), options_(std::move(options)) {
-  const ReduceLROnPlateauOptions& o = options_;
+void check_plateau(const ReduceLROnPlateauOptions& o, const Optimizer& optimizer) {
   DL_CHECK(o.mode == "min" || o.mode == "max", kInvalidArgument,
            "{}: mode is \"{}\", wanted \"min\" or \"max\"", kPlateauName, o.mode);
   DL_CHECK(o.threshold_mode == "rel" || o.threshold_mode == "abs", kInvalidArgument,
@@ -30,9 +27,16 @@ ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOpti
   require_finite(kPlateauName, "factor", o.factor);
   require_finite(kPlateauName, "threshold", o.threshold);
   require_finite(kPlateauName, "eps", o.eps);
-  check_groups();
+  require_for_groups(kPlateauName, "min_lr", o.min_lr, optimizer.group_count());
+}
+
+}  // namespace
+
+ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options)
+    : optimizer_(&optimizer), options_(std::move(options)) {
+  check_plateau(options_, optimizer);
   const double infinity = std::numeric_limits<double>::infinity();
-  best_ = o.mode == "min" ? infinity : -infinity;
+  best_ = options_.mode == "min" ? infinity : -infinity;
   keep_rates();
 }
 
@@ -105,6 +109,37 @@ void ReduceLROnPlateau::load_state_dict(const nn::StateDict& state) {
   best_ = best;
   num_bad_epochs_ = num_bad_epochs;
   cooldown_counter_ = cooldown_counter;
+}
+
+void ReduceLROnPlateau::load_value(const nn::Value& state) {
+  if (holds_tensors_only(state)) return load_state_dict(state.as_state_dict());
+  SavedScheduler saved(kPlateauName, state);
+  ReduceLROnPlateauOptions options = options_;
+  saved.take("factor", options.factor);
+  saved.take("patience", options.patience);
+  saved.take("cooldown", options.cooldown);
+  saved.take("eps", options.eps);
+  saved.take("mode", options.mode);
+  saved.take("threshold", options.threshold);
+  saved.take("threshold_mode", options.threshold_mode);
+  saved.take("min_lrs", options.min_lr);
+  for (const char* const other : {"mode_worse", "default_min_lr", "base_lrs"}) saved.find(other);
+  check_plateau(options, *optimizer_);
+  const double best = saved.number("best");
+  const std::int64_t num_bad_epochs = saved.integer("num_bad_epochs");
+  const std::int64_t cooldown_counter = saved.integer("cooldown_counter");
+  const std::int64_t last_epoch = saved.integer("last_epoch");
+  std::vector<double> last_lrs = last_lrs_;
+  if (saved.find("_last_lr") != nullptr) {
+    last_lrs = saved.numbers("_last_lr", optimizer_->group_count());
+  }
+  saved.finish();
+  options_ = std::move(options);
+  best_ = best;
+  num_bad_epochs_ = num_bad_epochs;
+  cooldown_counter_ = cooldown_counter;
+  last_epoch_ = last_epoch;
+  last_lrs_ = std::move(last_lrs);
 }
 
 }  // namespace dl::optim

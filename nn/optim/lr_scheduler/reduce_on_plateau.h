@@ -6,12 +6,14 @@
 // The optimizer must outlive it. Thread-safety: none.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "nn/optim/optimizer.h"
 #include "nn/serialize/state_dict.h"
+#include "nn/serialize/value.h"
 
 namespace dl::optim {
 
@@ -45,8 +47,15 @@ class ReduceLROnPlateau final {
   // too.
   nn::StateDict state_dict() const;
   void load_state_dict(const nn::StateDict& state);
+  // Takes what nn::load_pth() has read: our state_dict(), or that of PyTorch's scheduler of the
+  // same name with its options (LRScheduler::load_state_dict()).
+  template <std::same_as<nn::Value> V>
+  void load_state_dict(const V& state) {
+    load_value(state);
+  }
 
  private:
+  void load_value(const nn::Value& state);
   bool is_better(double metric) const;
   void check_groups() const;
   void lower_rates();

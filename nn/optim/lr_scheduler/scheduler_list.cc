@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "core/base/error.h"
 
@@ -42,6 +43,24 @@ void load_states(const std::vector<LRScheduler*>& schedulers, const nn::StateDic
     }
     schedulers[i]->load_state_dict(part);
   }
+}
+
+TakeOver prepare_states(std::string_view owner, const std::vector<LRScheduler*>& schedulers,
+                        SavedScheduler& saved) {
+  const nn::Value* const states = saved.find("_schedulers");
+  DL_CHECK(
+      states != nullptr && states->is_list() && states->as_list().size() == schedulers.size(),
+      kMismatch,
+      "{}: load_state_dict: the state has no list \"_schedulers\" of {} states; does it belong "
+      "to another scheduler?",
+      owner, schedulers.size());
+  std::vector<TakeOver> all;
+  for (std::size_t i = 0; i < schedulers.size(); ++i) {
+    all.push_back(schedulers[i]->prepare(states->as_list()[i]));
+  }
+  return [all = std::move(all)] {
+    for (const TakeOver& take_over : all) take_over();
+  };
 }
 
 }  // namespace dl::optim

@@ -16,5 +16,8 @@ void check_schedulers(std::string_view owner, const std::vector<LRScheduler*>& s
 void append_states(const std::vector<LRScheduler*>& schedulers, nn::StateDict& state);
 // Throws kMismatch if a scheduler refuses its part. Those before it have theirs then.
 void load_states(const std::vector<LRScheduler*>& schedulers, const nn::StateDict& state);
+// LRScheduler::prepare() of all, for PyTorch's list "_schedulers". Throws kMismatch.
+TakeOver prepare_states(std::string_view owner, const std::vector<LRScheduler*>& schedulers,
+                        SavedScheduler& saved);
 
 }  // namespace dl::optim

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <utility>
 
 #include "core/base/error.h"
 #include "nn/optim/lr_scheduler/check_options.h"
@@ -30,6 +32,15 @@ double factor_of(const Lambdas& lambdas, const LRMoment& now) {
   return lambdas[lambdas.size() == 1 ? 0 : now.group](now.epoch);
 }
 
+// Functions are the program's own. PyTorch saves the attributes of objects that are called.
+void refuse_states(SavedScheduler& saved) {
+  const nn::Value* const lambdas = saved.find("lr_lambdas");
+  if (lambdas == nullptr) return;
+  for (const nn::Value& each : lambdas->as_list()) {
+    if (!each.is_none()) saved.refuse("lr_lambdas", each, "None for each function");
+  }
+}
+
 // Half a cosine from `from` at share 0 to `to` at share 1.
 double cosine_between(double from, double to, double share) {
   return to + (from - to) * (1 + std::cos(std::numbers::pi * share)) / 2;
@@ -40,6 +51,11 @@ double cosine_between(double from, double to, double share) {
 void StepLROptions::check(std::size_t) const {
   require_at_least_1(kName, "step_size", step_size);
   require_finite(kName, "gamma", gamma);
+}
+
+void StepLROptions::take_from(SavedScheduler& saved) {
+  saved.take("step_size", step_size);
+  saved.take("gamma", gamma);
 }
 
 double StepLROptions::next_rate(const LRMoment& now) const {
@@ -56,6 +72,11 @@ void MultiStepLROptions::check(std::size_t) const {
   require_finite(kName, "gamma", gamma);
 }
 
+void MultiStepLROptions::take_from(SavedScheduler& saved) {
+  saved.take("milestones", milestones);
+  saved.take("gamma", gamma);
+}
+
 double MultiStepLROptions::next_rate(const LRMoment& now) const {
   const auto times = static_cast<double>(std::ranges::count(milestones, now.epoch));
   return times == 0 ? now.lr : now.lr * std::pow(gamma, times);
@@ -69,6 +90,11 @@ double MultiStepLROptions::first_rate(double base_lr) const {
 void ConstantLROptions::check(std::size_t) const {
   require_factor(kName, "factor", factor);
   require_count(kName, "total_iters", total_iters);
+}
+
+void ConstantLROptions::take_from(SavedScheduler& saved) {
+  saved.take("factor", factor);
+  saved.take("total_iters", total_iters);
 }
 
 double ConstantLROptions::next_rate(const LRMoment& now) const {
@@ -89,6 +115,13 @@ void SWALROptions::keep_in(Optimizer& optimizer) const {
   for (std::size_t g = 0; g < optimizer.group_count(); ++g) {
     optimizer.scheduler_option(SchedulerOption::kSwaLr, g) = of_group(swa_lr, g);
   }
+}
+
+void SWALROptions::take_from(SavedScheduler& saved) {
+  saved.take("anneal_epochs", anneal_epochs);
+  std::string strategy = linear ? "linear" : "cos";
+  saved.take("_anneal_strategy", strategy);
+  linear = strategy == "linear";
 }
 
 double SWALROptions::next_rate(const LRMoment& now) const {
@@ -113,6 +146,12 @@ void LinearLROptions::check(std::size_t) const {
   require_count(kName, "total_iters", total_iters);
 }
 
+void LinearLROptions::take_from(SavedScheduler& saved) {
+  saved.take("start_factor", start_factor);
+  saved.take("end_factor", end_factor);
+  saved.take("total_iters", total_iters);
+}
+
 double LinearLROptions::next_rate(const LRMoment& now) const {
   if (now.epoch == 0) return now.lr * start_factor;
   if (now.initial || now.epoch > total_iters) return now.lr;
@@ -132,6 +171,10 @@ void ExponentialLROptions::check(std::size_t) const {
   require_finite(kName, "gamma", gamma);
 }
 
+void ExponentialLROptions::take_from(SavedScheduler& saved) {
+  saved.take("gamma", gamma);
+}
+
 double ExponentialLROptions::next_rate(const LRMoment& now) const {
   return now.initial ? now.lr : now.lr * gamma;
 }
@@ -143,6 +186,11 @@ double ExponentialLROptions::first_rate(double base_lr) const {
 void PolynomialLROptions::check(std::size_t) const {
   require_count(kName, "total_iters", total_iters);
   require_finite(kName, "power", power);
+}
+
+void PolynomialLROptions::take_from(SavedScheduler& saved) {
+  saved.take("total_iters", total_iters);
+  saved.take("power", power);
 }
 
 double PolynomialLROptions::next_rate(const LRMoment& now) const {
@@ -160,6 +208,11 @@ double PolynomialLROptions::first_rate(double base_lr) const {
 void CosineAnnealingLROptions::check(std::size_t) const {
   require_at_least_1(kName, "T_max", T_max);
   require_finite(kName, "eta_min", eta_min);
+}
+
+void CosineAnnealingLROptions::take_from(SavedScheduler& saved) {
+  saved.take("T_max", T_max);
+  saved.take("eta_min", eta_min);
 }
 
 double CosineAnnealingLROptions::next_rate(const LRMoment& now) const {
@@ -185,14 +238,36 @@ void CosineAnnealingWarmRestartsOptions::check(std::size_t) const {
   require_finite(kName, "eta_min", eta_min);
 }
 
-double CosineAnnealingWarmRestartsOptions::next_rate(const LRMoment& now) const {
+std::pair<std::int64_t, std::int64_t> CosineAnnealingWarmRestartsOptions::place_of(
+    std::int64_t epoch) const {
+  check(1);
   std::int64_t length = T_0;
-  std::int64_t at = now.epoch;
-  if (T_mult == 1) {
-    at %= length;
-  } else {
-    for (; at >= length; length *= T_mult) at -= length;
-  }
+  std::int64_t at = std::max<std::int64_t>(epoch, 0);
+  if (T_mult == 1) return {at % length, length};
+  for (; at >= length; length *= T_mult) at -= length;
+  return {at, length};
+}
+
+void CosineAnnealingWarmRestartsOptions::take_from(SavedScheduler& saved) {
+  saved.take("T_0", T_0);
+  saved.take("T_mult", T_mult);
+  saved.take("eta_min", eta_min);
+  // Where PyTorch is in its cosine; here that follows from last_epoch. Both differ if a program has
+  // called step(epoch) with a fraction.
+  const std::int64_t epoch = saved.integer("last_epoch");
+  const auto [at, length] = place_of(epoch);
+  double theirs = static_cast<double>(at);
+  saved.take("T_cur", theirs);
+  DL_CHECK(theirs == static_cast<double>(at), kMismatch,
+           "{}: load_state_dict: \"T_cur\" is {} at last_epoch {}, wanted {}; step(epoch) with "
+           "epochs of one's own is missing here",
+           kName, theirs, epoch, at);
+  std::int64_t their_length = length;
+  saved.take("T_i", their_length);
+}
+
+double CosineAnnealingWarmRestartsOptions::next_rate(const LRMoment& now) const {
+  const auto [at, length] = place_of(now.epoch);
   return cosine_between(now.base_lr, eta_min,
                         static_cast<double>(at) / static_cast<double>(length));
 }
@@ -201,12 +276,20 @@ void LambdaLROptions::check(std::size_t groups) const {
   check_lambdas(kName, lr_lambda, groups);
 }
 
+void LambdaLROptions::take_from(SavedScheduler& saved) {
+  refuse_states(saved);
+}
+
 double LambdaLROptions::next_rate(const LRMoment& now) const {
   return now.base_lr * factor_of(lr_lambda, now);
 }
 
 void MultiplicativeLROptions::check(std::size_t groups) const {
   check_lambdas(kName, lr_lambda, groups);
+}
+
+void MultiplicativeLROptions::take_from(SavedScheduler& saved) {
+  refuse_states(saved);
 }
 
 double MultiplicativeLROptions::next_rate(const LRMoment& now) const {

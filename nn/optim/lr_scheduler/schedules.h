@@ -16,7 +16,8 @@ namespace dl::optim {
 // A schedule of one's own is such a struct, with kName, check() and next_rate(now). A SequentialLR
 // begins it with first_rate(base_lr), if it has that, else with next_rate() of the present rate: as
 // PyTorch's begins with the closed form of those schedulers that have one. keep_in(optimizer), if
-// it has that, sets the optimizer's scheduler_option()s.
+// it has that, sets the optimizer's scheduler_option()s. take_from(saved) reads PyTorch's state;
+// without it, a state in a file of PyTorch's format must be of this scheduler's state_dict().
 template <typename Options>
 class Schedule final : public LRScheduler {
  public:
@@ -42,6 +43,17 @@ class Schedule final : public LRScheduler {
     }
   }
 
+  TakeOver prepare_options(SavedScheduler& saved) override {
+    if constexpr (requires { options_.take_from(saved); }) {
+      Options options = options_;
+      options.take_from(saved);
+      options.check(optimizer().group_count());
+      return [this, options = std::move(options)]() mutable { std::swap(options_, options); };
+    } else {
+      return {};
+    }
+  }
+
   Options options_;
 };
 
@@ -52,6 +64,7 @@ struct StepLROptions {
 
   static constexpr const char* kName = "StepLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
   double first_rate(double base_lr) const;
 };
@@ -64,6 +77,7 @@ struct MultiStepLROptions {
 
   static constexpr const char* kName = "MultiStepLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
   double first_rate(double base_lr) const;
 };
@@ -77,6 +91,7 @@ struct ConstantLROptions {
 
   static constexpr const char* kName = "ConstantLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
   double first_rate(double base_lr) const;
 };
@@ -92,6 +107,7 @@ struct SWALROptions {
 
   static constexpr const char* kName = "SWALR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   void keep_in(Optimizer& optimizer) const;
   double next_rate(const LRMoment& now) const;
 };
@@ -106,6 +122,7 @@ struct LinearLROptions {
 
   static constexpr const char* kName = "LinearLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
   double first_rate(double base_lr) const;
 };
@@ -117,6 +134,7 @@ struct ExponentialLROptions {
 
   static constexpr const char* kName = "ExponentialLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
   double first_rate(double base_lr) const;
 };
@@ -129,6 +147,7 @@ struct PolynomialLROptions {
 
   static constexpr const char* kName = "PolynomialLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
   double first_rate(double base_lr) const;
 };
@@ -142,6 +161,7 @@ struct CosineAnnealingLROptions {
 
   static constexpr const char* kName = "CosineAnnealingLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
   double first_rate(double base_lr) const;
 };
@@ -156,7 +176,10 @@ struct CosineAnnealingWarmRestartsOptions {
 
   static constexpr const char* kName = "CosineAnnealingWarmRestarts";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
+  // Steps since the last restart, and from that to the next one.
+  std::pair<std::int64_t, std::int64_t> place_of(std::int64_t epoch) const;
 };
 using CosineAnnealingWarmRestarts = Schedule<CosineAnnealingWarmRestartsOptions>;
 
@@ -166,6 +189,7 @@ struct LambdaLROptions {
 
   static constexpr const char* kName = "LambdaLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
 };
 using LambdaLR = Schedule<LambdaLROptions>;
@@ -177,6 +201,7 @@ struct MultiplicativeLROptions {
 
   static constexpr const char* kName = "MultiplicativeLR";
   void check(std::size_t groups) const;
+  void take_from(SavedScheduler& saved);
   double next_rate(const LRMoment& now) const;
 };
 using MultiplicativeLR = Schedule<MultiplicativeLROptions>;

@@ -74,6 +74,21 @@ void SequentialLR::load_state_dict(const nn::StateDict& state) {
   }
 }
 
+TakeOver SequentialLR::prepare_options(SavedScheduler& saved) {
+  std::vector<std::int64_t> milestones = milestones_;
+  saved.take("_milestones", milestones);
+  DL_CHECK(milestones.size() == milestones_.size() &&
+               std::ranges::is_sorted(milestones, std::less_equal()),
+           kMismatch,
+           "SequentialLR: load_state_dict: the state has the milestones {}, wanted {} that rise",
+           fmt::join(milestones, ", "), milestones_.size());
+  return [this, milestones = std::move(milestones),
+          take_all = prepare_states("SequentialLR", schedulers_, saved)]() mutable {
+    milestones_.swap(milestones);
+    take_all();
+  };
+}
+
 void SequentialLR::load_all(const nn::StateDict& state) {
   LRScheduler::load_state_dict(state);
   load_states(schedulers_, state);

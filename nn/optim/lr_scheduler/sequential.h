@@ -28,9 +28,11 @@ class SequentialLR final : public LRScheduler {
   // With the state of all schedulers, as "_schedulers.<i>.<name>".
   nn::StateDict state_dict() const override;
   void load_state_dict(const nn::StateDict& state) override;
+  using LRScheduler::load_state_dict;  // of a value that nn::load_pth() returns
 
  private:
   void set_rates() override;
+  TakeOver prepare_options(SavedScheduler& saved) override;
   void begin_rates() override;
   void undo_first_step() override;
   // The place in schedulers_ of the one whose turn it is.

@@ -7,6 +7,7 @@ when a test needs another file, in an environment with torch:
 Written with torch 2.15.
 """
 import collections
+import io
 import pathlib
 import zipfile
 
@@ -70,6 +71,56 @@ def others():
         "described": described,
         "stated": stated,
     }
+
+
+def schedulers():
+    """Schedulers after four steps, with their optimizer, and the rates of each further step."""
+    from torch.optim import lr_scheduler as L
+    from torch.optim.swa_utils import SWALR
+    makers = {
+        "StepLR": lambda o: L.StepLR(o, 3, 0.5),
+        "MultiStepLR": lambda o: L.MultiStepLR(o, [2, 5, 5, 7]),
+        "ConstantLR": lambda o: L.ConstantLR(o, 0.25, 6),
+        "LinearLR": lambda o: L.LinearLR(o, 0.25, 0.75, 7),
+        "ExponentialLR": lambda o: L.ExponentialLR(o, 0.8),
+        "PolynomialLR": lambda o: L.PolynomialLR(o, 8, 2.0),
+        "CosineAnnealingLR": lambda o: L.CosineAnnealingLR(o, 7, 0.01),
+        "CosineAnnealingWarmRestarts": lambda o: L.CosineAnnealingWarmRestarts(o, 3, 2, 0.01),
+        "SWALR": lambda o: SWALR(o, 0.05, 6, "linear"),
+        "LambdaLR": lambda o: L.LambdaLR(o, lambda epoch: 1 / (1 + epoch)),
+        "CyclicLR": lambda o: L.CyclicLR(o, 0.01, 0.1, 3, 2, mode="triangular2"),
+        "OneCycleLR": lambda o: L.OneCycleLR(o, [0.5, 0.3], 12, pct_start=0.25, three_phase=True),
+        "SequentialLR": lambda o: L.SequentialLR(o, [L.ConstantLR(o, 0.1, 2), L.ExponentialLR(o, 0.8)], [5]),
+        "ChainedScheduler": lambda o: L.ChainedScheduler([L.ConstantLR(o, 0.1, 6), L.ExponentialLR(o, 0.8)]),
+        "ReduceLROnPlateau": lambda o: L.ReduceLROnPlateau(o, factor=0.5, patience=1, cooldown=1),
+    }
+    saved = {}
+    for name, make in makers.items():
+        p, q = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(1))
+        opt = torch.optim.SGD([{"params": [p]}, {"params": [q], "lr": 0.2}], lr=0.1, momentum=0.9)
+        scheduler = make(opt)
+        def step():
+            opt.step()
+            scheduler.step(1.0) if name == "ReduceLROnPlateau" else scheduler.step()
+        for _ in range(4):
+            step()
+        saved[name] = {"optimizer": opt.state_dict(), "scheduler": dict(scheduler.state_dict())}
+        saved[name] = torch.load(kept(saved[name]), weights_only=True)  # as it is now
+        rates = []
+        for _ in range(6):
+            step()
+            rates.append([group["lr"] for group in opt.param_groups])
+        saved[name]["rates"] = rates
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_factor=3.0, growth_interval=7)
+    saved["GradScaler"] = scaler.state_dict() | {"_growth_tracker": 5}
+    return saved
+
+
+def kept(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return file
 
 
 def rewritten(name, compression=zipfile.ZIP_STORED, root="other/folder", big=False, zip64=False):
@@ -142,6 +193,7 @@ def main():
     torch.save(others(), FILES / "others.pth")
     torch.save(others(), FILES / "others4.pth", pickle_protocol=4)
     assert torch.load(FILES / "others.pth", weights_only=True)["bytearray"] == b"\x00\xff"
+    torch.save(schedulers(), FILES / "schedulers.pth")
     # The format before PyTorch 1.6.
     torch.save(everything, FILES / "legacy.pth", _use_new_zipfile_serialization=False)
     torch.save(everything, FILES / "legacy4.pth", _use_new_zipfile_serialization=False, pickle_protocol=4)
