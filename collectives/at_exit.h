@@ -27,7 +27,8 @@
 namespace dl::collectives {
 
 // A process that exits waits for operations under way at most kExitTime in all, and at most
-// kExitQuiet without progress. Peers that need more from it soon notice its end.
+// kExitQuiet without progress. A warning names an operation that is left; peers that need more from
+// the process soon notice its end.
 inline constexpr std::chrono::milliseconds kExitQuiet{300};
 inline constexpr std::chrono::seconds kExitTime{5};
 
