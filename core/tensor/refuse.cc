@@ -10,6 +10,12 @@ void refuse_undefined(std::string_view op) {
               op);
 }
 
+void detail::refuse_undefined_left_side() {
+  throw_error(ErrorKind::kInvalidArgument,
+              "operator=: the tensor on the left is undefined, so that nothing can be written into "
+              "it; to give a parameter p a gradient, call p.set_grad(g)");
+}
+
 void Tensor::refuse_data(DType wanted) const {
   throw_error(ErrorKind::kDType, "data: the tensor holds {}, {} was asked for", name_of(dtype()),
               name_of(wanted));

@@ -43,6 +43,8 @@ Generator& default_generator() noexcept;  // NOLINT(readability-redundant-declar
 [[noreturn]] void refuse_undefined(std::string_view op);
 
 namespace detail {
+// For p.grad() = g of a tensor that has no gradient.
+[[noreturn]] void refuse_undefined_left_side();
 // core/ops: pieces of one size.
 std::vector<Tensor> split_evenly(const Tensor& input, std::int64_t size, std::int64_t dim);
 // A value that is assigned to a tensor of `dims` dimensions, as in x[0] = value: without the sizes
@@ -73,8 +75,14 @@ class Tensor {
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(const Tensor&) & noexcept = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
-  void operator=(const Tensor& value) && { copy_(detail::without_leading_ones(value, dim())); }
-  void operator=(Scalar value) && { fill_(value); }
+  void operator=(const Tensor& value) && {
+    if (!defined()) detail::refuse_undefined_left_side();
+    copy_(detail::without_leading_ones(value, dim()));
+  }
+  void operator=(Scalar value) && {
+    if (!defined()) detail::refuse_undefined_left_side();
+    fill_(value);
+  }
 
   // True where both handles name the same array object.
   bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }

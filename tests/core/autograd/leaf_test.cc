@@ -71,6 +71,18 @@ struct SilentBackward final : Node {
   void backward(BackwardContext&) override {}
 };
 
+TEST(Leaf, AnAssignmentToAMissingGradientNamesSetGrad) {
+  const Tensor p = ones({2}, {.requires_grad = true});
+  const std::string text =
+      "operator=: the tensor on the left is undefined, so that nothing can be written into it; to "
+      "give a parameter p a gradient, call p.set_grad(g)";
+  EXPECT_ERROR(p.grad() = ones({2}), kInvalidArgument, text);
+  EXPECT_ERROR(p.grad() = 1.0, kInvalidArgument, text);
+  p.set_grad(ones({2}));
+  p.grad() = full({2}, 3.0);
+  EXPECT_EQ(p.grad().at<float>({1}), 3.0F);
+}
+
 TEST(Leaf, IsToldEvenIfNothingFlowedBack) {
   const Tensor x = leaf_of({1});
   int calls = 0;
