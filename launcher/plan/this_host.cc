@@ -11,15 +11,9 @@ namespace dl::launcher {
 bool is_this_host(const std::string& host) {
   if (host == "localhost" || host == host_name()) return true;
   try {
-    const std::vector<rendezvous::Address> theirs =
+    const std::vector<rendezvous::Address> addresses =
         rendezvous::resolve({host, 0}, Deadline::after(std::chrono::seconds(5)));
-    if (theirs.front().is_loopback()) return true;
-    const std::vector<rendezvous::Address> own = rendezvous::host_addresses();
-    return std::any_of(theirs.begin(), theirs.end(), [&](const rendezvous::Address& address) {
-      return std::any_of(own.begin(), own.end(), [&](const rendezvous::Address& mine) {
-        return mine.host() == address.host();
-      });
-    });
+    return std::any_of(addresses.begin(), addresses.end(), rendezvous::is_of_this_host);
   } catch (const Error&) {
     return false;
   }

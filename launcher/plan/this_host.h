@@ -5,8 +5,8 @@
 
 namespace dl::launcher {
 
-// True for "localhost", for this host's name, and for a name that resolves to an address of one of
-// its interfaces. False for a name that does not resolve within 5 s.
+// True for "localhost", for this host's name, and for a name that resolves to an address of this
+// host (is_of_this_host() in address.h). False for a name that does not resolve within 5 s.
 bool is_this_host(const std::string& host);
 
 }  // namespace dl::launcher

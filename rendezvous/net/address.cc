@@ -12,11 +12,13 @@
 #include <charconv>
 #include <condition_variable>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/thread.h"
@@ -261,16 +263,29 @@ struct Network {
 };
 
 // True if a process can listen there, also if an interface has a whole network (127.0.0.2).
-bool is_of_this_host(const Address& address) {
+bool can_be_bound(const Address& address) {
   const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   return fd && ::bind(fd.get(), address.data(), address.size()) == 0;
+}
+
+// True if the kernel lets processes bind addresses that this host does not have, as a load
+// balancer's host may be set up.
+bool may_bind_any_address(int family) {
+  std::ifstream file(family == AF_INET6 ? "/proc/sys/net/ipv6/ip_nonlocal_bind"
+                                        : "/proc/sys/net/ipv4/ip_nonlocal_bind");
+  int value = 0;
+  return file >> value && value != 0;
+}
+
+bool has_same_host(const Address& a, const Address& b) {
+  return a.family() == b.family() && a.host() == b.host();
 }
 
 }  // namespace
 
 std::vector<Address> interface_addresses(const std::string& wanted) {
   const std::optional<Address> given = numeric(wanted);
-  if (given && is_of_this_host(*given)) return {*given};
+  if (given && can_be_bound(*given)) return {*given};
   const std::optional<Network> network = Network::parse(wanted);
   std::vector<Address> addresses;
   std::vector<std::string> all;
@@ -299,6 +314,32 @@ std::vector<Address> host_addresses() {
     if (!address.is_loopback() && !address.is_link_local()) addresses.push_back(address);
   }
   return addresses;
+}
+
+std::vector<Address> all_addresses() {
+  std::vector<Address> addresses;
+  for (const Interface& interface : list_interfaces()) addresses.push_back(interface.address);
+  return addresses;
+}
+
+bool is_of_this_host(const Address& address) {
+  if (address.is_loopback() || address.is_any()) return true;
+  const std::vector<Address> own = all_addresses();
+  return std::any_of(own.begin(), own.end(),
+                     [&](const Address& mine) { return has_same_host(mine, address); }) ||
+         (!may_bind_any_address(address.family()) && can_be_bound(address));
+}
+
+void put_ipv4_first(std::vector<Address>& addresses) {
+  std::vector<Address> once;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const Address& address : addresses) {
+      const bool is_new = std::none_of(once.begin(), once.end(),
+                                       [&](const Address& other) { return other == address; });
+      if (address.family() == family && is_new) once.push_back(address);
+    }
+  }
+  addresses = std::move(once);
 }
 
 Address local_address_towards(const Address& peer) {

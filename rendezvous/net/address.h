@@ -65,8 +65,18 @@ std::vector<Address> resolve(const Endpoint& endpoint, Deadline deadline);
 // address itself if `interface` is one; port 0. Throws kNotFound and lists what there is. Omits
 // link-local addresses (fe80::...) if there are others.
 std::vector<Address> interface_addresses(const std::string& interface);
-// The addresses of all interfaces that are up, except loopback and the like.
+// The addresses of all interfaces that are up, except loopback and the like: those at which another
+// host may reach this one; port 0.
 std::vector<Address> host_addresses();
+// The addresses of all interfaces that are up, loopback and link-local ones too; port 0.
+std::vector<Address> all_addresses();
+
+// True if packets to the address stay on this host: an address of one of its interfaces, a loopback
+// address, 0.0.0.0 or ::. Ignores the port.
+bool is_of_this_host(const Address& address);
+
+// Sorts IPv4 before IPv6, keeps the order otherwise, and removes repetitions.
+void put_ipv4_first(std::vector<Address>& addresses);
 
 // The source address of packets to `peer`; port 0. Nothing is sent. Throws kConnection if there is
 // no route.

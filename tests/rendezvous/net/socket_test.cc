@@ -160,6 +160,28 @@ TEST(Socket, ConnectsAndKnowsBothEnds) {
   }
 }
 
+TEST(Address, OfThisHostAreThoseThatPacketsDoNotLeave) {
+  const auto is_own = [](const char* host) {
+    return is_of_this_host(resolve({host, 29400}, Deadline::never()).front());
+  };
+  for (const char* host : {"127.0.0.1", "127.0.1.1", "::1", "0.0.0.0", "::"}) {
+    EXPECT_TRUE(is_own(host)) << host;
+  }
+  for (const char* host : {"192.0.2.1", "2001:db8::1"}) EXPECT_FALSE(is_own(host)) << host;
+  for (const Address& address : all_addresses()) EXPECT_TRUE(is_of_this_host(address));
+}
+
+TEST(Address, Ipv4ComesFirstAndEachOnce) {
+  std::vector<Address> addresses;
+  for (const char* host : {"fd00::2", "10.0.0.2", "fd00::1", "10.0.0.1", "10.0.0.2"}) {
+    addresses.push_back(resolve({host, 1}, Deadline::never()).front());
+  }
+  put_ipv4_first(addresses);
+  std::vector<std::string> hosts;
+  for (const Address& address : addresses) hosts.push_back(address.host());
+  EXPECT_EQ(hosts, (std::vector<std::string>{"10.0.0.2", "10.0.0.1", "fd00::2", "fd00::1"}));
+}
+
 TEST(Socket, ListensOnBothFamiliesAtOnce) {
   Listener listener = Listener::bind();
   const UniqueFd v4 = connect_to({"127.0.0.1", listener.port()}, Deadline::after(30s));
