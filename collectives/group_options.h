@@ -50,8 +50,10 @@ struct GroupOptions {
   Ref<RefCounted> segment{};  // from reserve_shm_segment(), for one group; null: a new one
 
   // TCP. ------------------------------------------------------------------------------------------
-  std::string iface{};  // interface, address or network to listen on; empty: see route_to
-  // Without iface: listen on all addresses, first the one towards this host; empty: loopback.
+  std::string iface{};  // interface, address or network to listen on; empty: see leaves_host
+  // Ranks on other hosts have to reach this one. False: without iface, listen on loopback only.
+  bool leaves_host = false;
+  // Without iface: of several addresses, the one towards this host comes first; empty: not known.
   std::string route_to{};
   int lanes = 0;             // data sockets to each peer, the same on all ranks; 0: by group size
   Plan plan{};               // picks the algorithms; rank 0's counts for all

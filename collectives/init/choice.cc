@@ -30,6 +30,13 @@ std::string take_word(std::string_view& text) {
   return word;
 }
 
+bool share_a_network(std::span<const Offer> offers) {
+  const Offer& first = offers.front();
+  return std::ranges::all_of(offers, [&](const Offer& other) {
+    return other.kernel == first.kernel && other.network == first.network;
+  });
+}
+
 // Why ranks that are said to share a node cannot share memory; empty if they can.
 std::string obstacle_of(std::span<const Offer> offers, const hybrid::Places& places) {
   const auto offer = [&](int rank) -> const Offer& {
@@ -88,7 +95,8 @@ Decision decide(std::span<const Offer> offers) {
   }
   const hybrid::Places places = hybrid::places_of(nodes);
   const bool is_one_node = places.nodes.size() == 1;
-  if (first.asked == "tcp") return {};
+  const bool leaves_host = !is_one_node || !share_a_network(offers);
+  if (first.asked == "tcp") return {.leaves_host = leaves_host};
   if (first.asked == "shm" && !is_one_node) {
     const auto elsewhere = static_cast<std::size_t>(places.nodes[1].front());
     throw_error(ErrorKind::kConnection,
@@ -97,15 +105,16 @@ Decision decide(std::span<const Offer> offers) {
                 offers[elsewhere].who.text(), first.who.text());
   }
   const bool may_share = places.nodes.size() < offers.size();
-  if (first.asked == "auto" && !may_share) return {};
+  if (first.asked == "auto" && !may_share) return {.leaves_host = leaves_host};
   std::string obstacle = obstacle_of(offers, places);
   if (obstacle.empty()) {
-    return {.backend = is_one_node && first.asked != "hybrid" ? "shm" : "hybrid"};
+    return {.backend = is_one_node && first.asked != "hybrid" ? "shm" : "hybrid",
+            .leaves_host = leaves_host};
   }
   DL_CHECK(first.asked == "auto", kConnection,
            "backend {}: {}; let dlrun choose (auto), or use the backend tcp", first.asked,
            obstacle);
-  return {.obstacle = std::move(obstacle)};
+  return {.leaves_host = leaves_host, .obstacle = std::move(obstacle)};
 }
 
 Choice choose_backend(const RosterOptions& roster, const std::string& asked,
@@ -137,6 +146,7 @@ Choice choose_backend(const RosterOptions& roster, const std::string& asked,
   }
   const Decision decision = decide(offers);
   choice.backend = decision.backend;
+  choice.leaves_host = decision.leaves_host;
   if (choice.backend == "tcp") choice.segment = nullptr;
   if (!decision.obstacle.empty() && roster.rank == 0) {
     log::warning(

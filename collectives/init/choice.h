@@ -33,6 +33,10 @@ struct Offer {
 
 struct Decision {
   std::string_view backend = "tcp";
+  // The ranks may be on several hosts: they are on several nodes, or a node's ranks do not share a
+  // machine and a network. Equal machines prove nothing for several nodes (copies of a virtual
+  // machine).
+  bool leaves_host = false;
   // Why ranks that share a node and may choose do not share memory; empty if they do, or if no two
   // ranks share a node.
   std::string obstacle{};
@@ -44,6 +48,7 @@ Decision decide(std::span<const Offer> offers);
 
 struct Choice {
   std::string_view backend = "tcp";
+  bool leaves_host = false;   // see Decision
   Ref<RefCounted> segment{};  // for GroupOptions, if the backend needs it
 };
 

@@ -139,6 +139,7 @@ Session make_session(const ProcessGroupOptions& options) {
                                       .recorder = recorder,
                                       .segment = choice.segment,
                                       .iface = env::get(env::Var::kIface).value_or(""),
+                                      .leaves_host = choice.leaves_host,
                                       .route_to = session.meeting->route_to(),
                                       .plan = plan};
   if (choice.backend == "shm") {

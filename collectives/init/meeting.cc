@@ -34,6 +34,7 @@ using rendezvous::PrefixStore;
 constexpr std::chrono::milliseconds kTimeToLeave{5000};
 // Time to leave after a failed init, whose deadline may have passed.
 constexpr std::chrono::milliseconds kTimeToGiveUp{100};
+constexpr std::chrono::seconds kTimeToResolve{10};
 // Time for the store to answer the rank that serves it: seconds on a loaded machine.
 constexpr std::chrono::seconds kTimeToAnswer{20};
 
@@ -80,14 +81,28 @@ class RemoteMeeting final : public Meeting {
   PrefixStore place_;
 };
 
+// Where rank 0 listens for the others. Other hosts may know a name by an address that it has not
+// here: Debian maps a host's own name to 127.0.1.1. Then listen everywhere, as every client has to
+// prove the key.
+rendezvous::ListenOptions place_to_listen(const Endpoint& endpoint, bool has_key) {
+  const bool is_name = endpoint.host != "localhost" &&
+                       endpoint.host.find(':') == std::string::npos &&
+                       endpoint.host.find_first_not_of("0123456789.") != std::string::npos;
+  if (has_key && is_name) {
+    const auto addresses = rendezvous::resolve(endpoint, Deadline::after(kTimeToResolve));
+    if (addresses.size() > 1 || addresses.front().is_loopback()) return {.port = endpoint.port};
+  }
+  return {.host = endpoint.host, .port = endpoint.port};
+}
+
 // The store that rank 0 serves itself.
 struct Hosted {
-  Hosted(const MeetingOptions& options, const Endpoint& where, const JobKey& with)
+  Hosted(const MeetingOptions& options, const Endpoint& where, const JobKey& with, bool has_key)
       : endpoint(where),
         job(options.job),
         generation(options.generation),
         key(with),
-        acceptor(Listener::bind({.host = where.host, .port = where.port}), key, hello_of(options),
+        acceptor(Listener::bind(place_to_listen(where, has_key)), key, hello_of(options),
                  static_cast<std::size_t>(options.launch.world_size)) {
     acceptor.prepare();  // a failure after gRPC's start would wait for gRPC's end
     server.emplace(acceptor);
@@ -134,7 +149,7 @@ rendezvous::Store& host(const MeetingOptions& options, const Endpoint& endpoint,
   const std::lock_guard lock(hosted_mutex);
   if (hosted == nullptr || !hosted->serves(options, endpoint, with)) {
     delete std::exchange(hosted, nullptr);
-    hosted = new Hosted(options, endpoint, with);
+    hosted = new Hosted(options, endpoint, with, key.has_value());
   }
   hosted->require_answer(options, deadline);
   return hosted->server->local();

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,26 +38,41 @@ constexpr int kLanesUpToRanks = 16;
 // More are rarely of use, and each is tried while a group is made.
 constexpr std::size_t kMostAddresses = 8;
 
+// The address from which packets to `route_to` go out. Nullopt: there is no route, or packets stay
+// on this host, as those to a host's own name do on Debian (127.0.1.1).
+std::optional<rendezvous::Address> address_towards(const GroupOptions& options) {
+  if (options.route_to.empty()) return std::nullopt;
+  watch_for_stops();
+  const Deadline deadline = connect_deadline(options);
+  for (const rendezvous::Address& to :
+       rendezvous::resolve({.host = options.route_to, .port = 9}, deadline)) {
+    try {
+      const rendezvous::Address from = rendezvous::local_address_towards(to);
+      if (!from.is_loopback()) return from;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return std::nullopt;
+}
+
 // Addresses at which others may reach this rank, best first.
 std::vector<std::string> listen_hosts(const GroupOptions& options) {
   constexpr const char* kLoopback = "127.0.0.1";
-  if (!options.key || (options.iface.empty() && options.route_to.empty())) return {kLoopback};
-  std::vector<rendezvous::Address> addresses;
-  if (!options.iface.empty()) {
-    addresses = rendezvous::interface_addresses(options.iface);
-  } else {
-    watch_for_stops();
-    const Deadline deadline = connect_deadline(options);
-    const Endpoint towards{.host = options.route_to, .port = 9};
-    addresses = {rendezvous::local_address_towards(rendezvous::resolve(towards, deadline).front())};
-    if (!addresses.front().is_loopback()) {
-      for (const rendezvous::Address& other : rendezvous::host_addresses()) {
-        if (other != addresses.front()) addresses.push_back(other);
-      }
+  std::vector<std::string> hosts;
+  if (options.key && !options.iface.empty()) {
+    for (const rendezvous::Address& address : rendezvous::interface_addresses(options.iface)) {
+      hosts.push_back(address.host());
+    }
+  } else if (options.key && options.leaves_host) {
+    if (const auto best = address_towards(options)) hosts.push_back(best->host());
+    for (const rendezvous::Address& address : rendezvous::host_addresses()) {
+      const std::string host = address.host();
+      if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
     }
   }
-  std::vector<std::string> hosts;
-  for (const rendezvous::Address& address : addresses) hosts.push_back(address.host());
+  // Several nodes may be on one host, which may have no other address.
+  if (hosts.empty()) hosts.emplace_back(kLoopback);
   hosts.resize(std::min(hosts.size(), kMostAddresses));
   return hosts;
 }

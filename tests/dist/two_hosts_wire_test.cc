@@ -66,14 +66,14 @@ struct LastWord {
   }
 };
 
-// 0: all is well; 4: not the backend that auto must find.
-int run_rank(const tests::TwoHosts& hosts, const std::string& key_file, int rank, Body body,
-             const LastWord& last_word) {
+// `method`: of the init. 0: all is well; 4: not the backend that auto must find.
+int run_rank(const tests::TwoHosts& hosts, const std::string& key_file, const std::string& method,
+             int rank, Body body, const LastWord& last_word) {
   const int host = rank / 2;
   enter_network(hosts.name(host));
   ::setenv("DLRUN_NODE_ID", hosts.name(host).c_str(), 1);
   ::setenv("DLRUN_KEY_FILE", key_file.c_str(), 1);
-  init_process_group({.init_method = "tcp://" + hosts.address(0) + ":29500",
+  init_process_group({.init_method = method,
                       .rank = rank,
                       .world_size = kRanks,
                       .timeout = std::chrono::seconds(60)});
@@ -84,10 +84,13 @@ int run_rank(const tests::TwoHosts& hosts, const std::string& key_file, int rank
   return status;
 }
 
-// Runs a rank a process; their statuses as waitpid() gives them.
-std::vector<int> run_ranks(const tests::TwoHosts& hosts, Body body) {
+// Runs a rank a process; their statuses as waitpid() gives them. The ranks meet at the first host,
+// or in a directory.
+std::vector<int> run_ranks(const tests::TwoHosts& hosts, Body body, bool in_directory = false) {
   const tests::TempDir directory;
   const std::string key_file = directory.path() + "/key";
+  const std::string method = in_directory ? "file://" + directory.path() + "/meet"
+                                          : "tcp://" + hosts.address(0) + ":29500";
   rendezvous::JobKey::generate().write_file(key_file);
   int ends[2];
   DL_CHECK(::pipe(ends) == 0, kIo, "pipe");
@@ -98,7 +101,7 @@ std::vector<int> run_ranks(const tests::TwoHosts& hosts, Body body) {
     if (child == 0) {
       int status = 125;
       try {
-        status = run_rank(hosts, key_file, rank, body, last_word);
+        status = run_rank(hosts, key_file, method, rank, body, last_word);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
       }
@@ -185,6 +188,13 @@ int sum_once(collectives::ProcessGroup& group) {
   int x = 1;
   group.all_reduce({.input = &x, .output = &x, .count = 1, .dtype = DType::kI32})->wait();
   return x == kRanks ? 0 : 2;
+}
+
+// A directory says nothing of the way to the other host.
+TEST(TwoHostsWithTwoRanksEach, ReachEachOtherIfTheyMeetInADirectory) {
+  if (const std::string why = tests::TwoHosts::why_not(); !why.empty()) GTEST_SKIP() << why;
+  EXPECT_EQ(run_ranks(tests::TwoHosts(), sum_once, /*in_directory=*/true),
+            (std::vector<int>{0, 0, 0, 0}));
 }
 
 // The first address of the first host's interface swallows what is sent to it; the second is known
