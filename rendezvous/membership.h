@@ -99,7 +99,11 @@ class Membership {
   void warn_of_other_lines(Outbox& out) const;
   void close_generation(Time now, Outbox& out);
   std::vector<NodeId> order_of_ranks() const;
+
+  // membership_address.cc
+  // Where other nodes reach `node`; where `from` reaches it.
   std::string address_of(const Node& node) const;
+  std::string address_for(const Node& from, const Node& node) const;
 
   // membership_failure.cc
   // `is_final`: no generation follows, regardless of --max-restarts.

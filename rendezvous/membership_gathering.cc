@@ -7,24 +7,11 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "rendezvous/membership.h"
-#include "rendezvous/net/address.h"
 #include "rendezvous/same_job.h"
 
 namespace dl::rendezvous {
-namespace {
 
 namespace pb = dlrun::rendezvous;
-
-bool is_loopback(const std::string& address) {
-  try {
-    return resolve({address, 0}, Deadline::after(std::chrono::seconds(0))).front().is_loopback();
-  } catch (const Error&) {
-    // A name, or nothing: up to the node.
-    return false;
-  }
-}
-
-}  // namespace
 
 void Membership::join(NodeId id, const pb::Join& facts, Time now, Outbox& out) {
   if (const std::optional<std::string> reason = objection(id, facts)) {
@@ -92,6 +79,12 @@ std::optional<std::string> Membership::objection(NodeId id, const pb::Join& fact
           "node id '{}' is in use by host {} (pid {}); is this the same machine twice?",
           facts.node_id(), present.facts.host(), present.facts.pid());
     }
+    if (facts.serves() && present.facts.serves()) {
+      return fmt::format(
+          "host {} (pid {}) took the endpoint for its own, as host {} (pid {}) has done; do both "
+          "have one name? Give all nodes an address of node 0, or its number to each (--node-rank)",
+          facts.host(), facts.pid(), present.facts.host(), present.facts.pid());
+    }
     if (facts.node_rank() >= 0 && present.facts.node_rank() == facts.node_rank()) {
       return fmt::format("node rank {} is taken by host {} (pid {})", facts.node_rank(),
                          present.facts.host(), present.facts.pid());
@@ -126,18 +119,6 @@ std::vector<Membership::NodeId> Membership::order_of_ranks() const {
   return ranks;
 }
 
-// A node on the service's host may know itself by a loopback address only (Debian's /etc/hosts maps
-// the host's name to 127.0.1.1). Other nodes know a better address: the one at which they reached
-// the service.
-std::string Membership::address_of(const Node& node) const {
-  if (!is_loopback(node.facts.address())) return node.facts.address();
-  for (const NodeId id : joined_) {
-    const std::string& seen = nodes_.at(id).facts.service_address();
-    if (!seen.empty() && !is_loopback(seen)) return seen;
-  }
-  return node.facts.address();
-}
-
 void Membership::close_generation(Time now, Outbox& out) {
   members_ = order_of_ranks();
   pb::Generation common;
@@ -165,13 +146,21 @@ void Membership::close_generation(Time now, Outbox& out) {
     previous_names_[node.group_rank] = node.facts.host();
   }
   common.set_world_size(first_rank);
-  common.set_master_addr(common.members(0).address());
-  common.set_master_port(nodes_.at(members_.front()).facts.master_port());
+  const Node& first = nodes_.at(members_.front());
+  common.set_master_port(first.facts.master_port());
+  for (const NodeId id : members_) {
+    const std::string address = address_for(nodes_.at(id), first);
+    const auto& known = common.met_at();
+    if (std::find(known.begin(), known.end(), address) == known.end()) common.add_met_at(address);
+  }
   for (const pb::Generation::Member& member : common.members()) {
-    Outgoing message{.to = members_[static_cast<std::size_t>(member.group_rank())], .message = {}};
-    *message.message.mutable_generation() = common;
-    message.message.mutable_generation()->set_group_rank(member.group_rank());
-    message.message.mutable_generation()->set_first_rank(member.first_rank());
+    const NodeId id = members_[static_cast<std::size_t>(member.group_rank())];
+    Outgoing message{.to = id, .message = {}};
+    pb::Generation& generation = *message.message.mutable_generation();
+    generation = common;
+    generation.set_group_rank(member.group_rank());
+    generation.set_first_rank(member.first_rank());
+    generation.set_master_addr(address_for(nodes_.at(id), first));
     out.push_back(std::move(message));
   }
   warn_of_other_lines(out);

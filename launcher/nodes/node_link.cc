@@ -39,6 +39,7 @@ Meeting read_generation(const json& generation) {
   meeting.world_size = generation.at("world_size").get<int>();
   meeting.group_rank = generation.at("group_rank").get<int>();
   meeting.master_addr = generation.at("master_addr").get<std::string>();
+  meeting.met_at = generation.value("met_at", std::vector<std::string>());
   meeting.master_port = generation.at("master_port").get<int>();
   meeting.store = generation.at("store").get<std::string>();
   // Node 0 has put it into its node_id, see join().

@@ -114,6 +114,7 @@ struct Meeting {
   int world_size = 1;
   int group_rank = 0;
   std::string master_addr;
+  std::vector<std::string> met_at;  // addresses of node 0 at which nodes have reached it; numeric
   int master_port = 0;
   std::string store;         // "host:port"
   std::string run;           // names the folder under --log-dir

@@ -58,12 +58,11 @@ std::optional<StorePort> StorePort::hold(std::uint16_t port) {
   return held;
 }
 
-rendezvous::Listener StorePort::listen_at(const std::string& host, int backlog) const {
-  // A name may have several addresses: take the one of this host.
-  const std::string own = rendezvous::Listener::bind({.host = host}).address().host();
-  UniqueFd fd = listening(numeric(own, port_), backlog);
+rendezvous::Listener StorePort::listen_at(const Address& address, int backlog) const {
+  UniqueFd fd = listening(numeric(address.host(), port_), backlog);
   if (!fd) {
-    throw_error(ErrorKind::kConnection, "listen on {}: {}", rendezvous::Endpoint{own, port_}.text(),
+    throw_error(errno == EADDRNOTAVAIL ? ErrorKind::kNotFound : ErrorKind::kConnection,
+                "listen on {}: {}", rendezvous::Endpoint{address.host(), port_}.text(),
                 system_error_text(errno));
   }
   return rendezvous::Listener::from_fd(std::move(fd));

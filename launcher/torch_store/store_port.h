@@ -20,9 +20,9 @@ class StorePort {
   static std::optional<StorePort> hold(std::uint16_t port);
 
   std::uint16_t port() const noexcept { return port_; }
-  // Makes a listener at `host`'s address only. It alone has the port once this object is destroyed.
+  // Makes a listener at this address only. It alone has the port once this object is destroyed.
   // Throws kNotFound if no network interface of this host has the address, and kConnection.
-  rendezvous::Listener listen_at(const std::string& host, int backlog) const;
+  rendezvous::Listener listen_at(const rendezvous::Address& address, int backlog) const;
 
  private:
   std::uint16_t port_ = 0;

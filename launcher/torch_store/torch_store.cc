@@ -56,33 +56,37 @@ std::size_t connections_for(int world_size) {
   return std::min<std::size_t>(wanted, std::max<rlim_t>(16, files.rlim_cur / 2));
 }
 
-TorchStore::TorchStore(boost::asio::io_context& io, rendezvous::Listener listener,
+TorchStore::Door::Door(boost::asio::io_context& io, rendezvous::Listener at)
+    : listener(std::move(at)), events(io, listener.fd()), pause(io) {}
+
+TorchStore::Door::~Door() {
+  events.release();  // the listener's
+}
+
+TorchStore::TorchStore(boost::asio::io_context& io, std::vector<rendezvous::Listener> listeners,
                        TorchStoreOptions options)
-    : listener_(std::move(listener)),
-      door_(io),
-      pause_(io),
-      io_(io),
-      options_(std::move(options)),
-      keys_(options_.keys) {
-  door_.assign(listener_.fd());
-  wait_for_clients();
+    : io_(io), options_(std::move(options)), keys_(options_.keys) {
+  for (rendezvous::Listener& listener : listeners) {
+    doors_.push_back(std::make_unique<Door>(io, std::move(listener)));
+    wait_for_clients(*doors_.back());
+  }
 }
 
 TorchStore::~TorchStore() {
   *life_ = nullptr;
-  door_.release();  // the listener's
 }
 
-void TorchStore::wait_for_clients() {
-  door_.async_wait(stream_descriptor::wait_read, [life = life_](const error_code& error) {
-    if (!error && *life != nullptr) (*life)->accept();
-  });
+void TorchStore::wait_for_clients(Door& door) {
+  door.events.async_wait(stream_descriptor::wait_read,
+                         [life = life_, &door](const error_code& error) {
+                           if (!error && *life != nullptr) (*life)->accept(door);
+                         });
 }
 
-void TorchStore::accept() {
+void TorchStore::accept(Door& door) {
   try {
     for (int i = 0; i < kMostAccepts; ++i) {
-      std::optional<rendezvous::Listener::Accepted> accepted = listener_.accept();
+      std::optional<rendezvous::Listener::Accepted> accepted = door.listener.accept();
       if (!accepted) break;
       const int on = 1;
       ::setsockopt(accepted->fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -100,13 +104,13 @@ void TorchStore::accept() {
     }
   } catch (const Error& error) {  // no descriptors left: some may come back
     say(fmt::format("cannot take a connection now: {}", error.what()));
-    pause_.expires_after(kPause);
-    pause_.async_wait([life = life_](const error_code& ended) {
-      if (!ended && *life != nullptr) (*life)->accept();
+    door.pause.expires_after(kPause);
+    door.pause.async_wait([life = life_, &door](const error_code& ended) {
+      if (!ended && *life != nullptr) (*life)->accept(door);
     });
     return;
   }
-  wait_for_clients();
+  wait_for_clients(door);
 }
 
 // PyTorch's clients validate themselves at once, so the oldest client that has not is a stranger.
@@ -241,8 +245,8 @@ void TorchStore::close(TorchClient id, const std::string& why) {
 void TorchStore::say(const std::string& line) {
   if (said_ >= kMostSentences) return;
   ++said_;
-  options_.say(fmt::format("PyTorch's store at {} {}{}", listener_.address().text(), line,
-                           said_ == kMostSentences ? "; no more of this is said" : ""));
+  options_.say(fmt::format("PyTorch's store at {} {}{}", doors_.front()->listener.address().text(),
+                           line, said_ == kMostSentences ? "; no more of this is said" : ""));
 }
 
 TorchStore::Connection* TorchStore::find(TorchClient id) {

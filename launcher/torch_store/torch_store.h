@@ -36,20 +36,30 @@ std::size_t connections_for(int world_size);
 
 class TorchStore {
  public:
-  TorchStore(boost::asio::io_context& io, rendezvous::Listener listener, TorchStoreOptions options);
+  // `listeners`: at least one, all at one port.
+  TorchStore(boost::asio::io_context& io, std::vector<rendezvous::Listener> listeners,
+             TorchStoreOptions options);
   ~TorchStore();
   TorchStore(const TorchStore&) = delete;
   TorchStore& operator=(const TorchStore&) = delete;
 
-  std::uint16_t port() const noexcept { return listener_.port(); }
+  std::uint16_t port() const noexcept { return doors_.front()->listener.port(); }
   // True if a client has ever proved that it speaks the protocol.
   bool was_used() const noexcept { return was_used_; }
 
  private:
   struct Connection;
+  struct Door {
+    Door(boost::asio::io_context& io, rendezvous::Listener at);
+    ~Door();
 
-  void wait_for_clients();
-  void accept();
+    rendezvous::Listener listener;
+    boost::asio::posix::stream_descriptor events;
+    boost::asio::steady_timer pause;  // if no descriptors are left
+  };
+
+  void wait_for_clients(Door& door);
+  void accept(Door& door);
   void make_room();
   void wait_to_read(TorchClient id);
   void read(TorchClient id);
@@ -63,9 +73,7 @@ class TorchStore {
   void say(const std::string& line);
   Connection* find(TorchClient id);
 
-  rendezvous::Listener listener_;
-  boost::asio::posix::stream_descriptor door_;
-  boost::asio::steady_timer pause_;  // if no descriptors are left
+  std::vector<std::unique_ptr<Door>> doors_;
   boost::asio::io_context& io_;
   TorchStoreOptions options_;
   TorchKeys keys_;

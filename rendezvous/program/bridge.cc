@@ -24,6 +24,7 @@
 #include "rendezvous/net/connect.h"
 #include "rendezvous/net/race.h"
 #include "rendezvous/net/socket.h"
+#include "rendezvous/program/endpoint.h"
 
 namespace dl::rendezvous {
 namespace {
@@ -52,17 +53,6 @@ std::string to_json_line(const google::protobuf::Message& message) {
   const auto status = google::protobuf::util::MessageToJsonString(message, &line, options);
   DL_CHECK(status.ok(), kInternal, "a message cannot be written as JSON: {}", status.ToString());
   return line + "\n";
-}
-
-// A socket can be bound only to an address of its own host.
-bool is_of_this_host(const Endpoint& endpoint) try {
-  const std::vector<Address> all = resolve(endpoint, Deadline::after(1s));
-  return std::any_of(all.begin(), all.end(), [](const Address& address) {
-    const UniqueFd fd(::socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    return !fd || ::bind(fd.get(), address.data(), address.size()) == 0 || errno != EADDRNOTAVAIL;
-  });
-} catch (const Error&) {
-  return true;  // unknown
 }
 
 }  // namespace
@@ -140,8 +130,7 @@ bool Bridge::handle_line(const std::string& line) {
     join_by_ = Deadline::after(options_.timeout);
     host_ = message.join().host();
     if (stream_ == nullptr) connect(message.join(), join_by_);
-    message.mutable_join()->set_service_address(service_address_);
-    if (message.join().address().empty()) message.mutable_join()->set_address(own_address_);
+    introduce(*message.mutable_join());
     const std::lock_guard lock(out_mutex_);
     joining_ = true;
     asked_ = false;
@@ -156,13 +145,27 @@ bool Bridge::handle_line(const std::string& line) {
   return !news.has_agent() || send(news);
 }
 
+// Adds what dlrun does not know.
+void Bridge::introduce(pb::Join& join) const {
+  join.set_service_address(service_address_);
+  join.set_is_address_given(!join.address().empty());
+  if (join.address().empty()) join.set_address(own_address_);
+  join.set_serves(options_.serves);
+  if (!options_.serves) return;
+  for (const Address& address : all_addresses()) {
+    if (!address.is_loopback()) join.add_host_addresses(address.host());
+  }
+}
+
 // Ends with kAborted if dlrun, at the other end of the input, has died in the meantime.
 Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
   Patience patience;
   for (;;) {
     try {
       const Deadline turn = patience.until(Deadline::after(kConnectTurn));
-      if (!ways_.empty()) return connect_by_a_way(hello, Deadline::earlier(deadline, turn));
+      const std::vector<Endpoint> ways =
+          ways_.empty() ? ways_to(options_.endpoint, Deadline::earlier(deadline, turn)) : ways_;
+      if (ways.size() > 1) return connect_by_a_way(ways, hello, Deadline::earlier(deadline, turn));
       return connect_and_prove(options_.endpoint, hello, options_.key,
                                Deadline::earlier(deadline, turn),
                                {.hangup_fd = options_.in,
@@ -170,7 +173,8 @@ Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
                                 .goal = "the rendezvous"});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout || deadline.has_passed()) {
-        throw_error(error.kind(), "{}{}", error.what(), wrong_host_text());
+        throw_error(error.kind(), "{}{}", error.what(),
+                    wrong_host_text(options_.endpoint, options_.serves));
       }
     }
     if (patience.should_speak()) {
@@ -178,24 +182,23 @@ Connection Bridge::connect_in_turns(const Hello& hello, Deadline deadline) {
       pb::Waiting* waiting = message.mutable_waiting();
       waiting->set_what("the rendezvous");
       waiting->set_seconds(static_cast<int>(patience.waited().count()));
-      waiting->add_missing(options_.endpoint.text() + wrong_host_text());
+      waiting->add_missing(options_.endpoint.text() +
+                           wrong_host_text(options_.endpoint, options_.serves));
       put(message);
     }
   }
 }
 
-// Node 0 serves on all addresses of its host, so no node can reach it at another host's address.
-std::string Bridge::wrong_host_text() const {
-  if (!options_.serves || is_of_this_host(options_.endpoint)) return {};
-  return fmt::format(
-      " (this is node 0, which serves the rendezvous, and its host has no address {})",
-      options_.endpoint.host);
-}
-
-// Sets options_.endpoint to the address at which this node reaches the service.
-Connection Bridge::connect_by_a_way(const Hello& hello, Deadline deadline) {
-  Way way = rendezvous::connect_by_a_way(ways_, /*rank=*/-1, "the rendezvous", hello, options_.key,
-                                         deadline);
+// If dlrun gave the addresses, sets options_.endpoint to the one at which this node reaches the
+// service.
+Connection Bridge::connect_by_a_way(const std::vector<Endpoint>& ways, const Hello& hello,
+                                    Deadline deadline) {
+  Way way = rendezvous::connect_by_a_way(
+      ways, /*rank=*/-1,
+      ways_.empty() ? fmt::format("the rendezvous at {}", options_.endpoint.text())
+                    : "the rendezvous",
+      hello, options_.key, deadline);
+  if (ways_.empty()) return std::move(way.connection);
   options_.endpoint = std::move(way.endpoint);
   return std::move(way.connection);
 }
@@ -240,12 +243,15 @@ void Bridge::receive() {
     }
     if (message.has_generation()) {
       pb::Generation& generation = *message.mutable_generation();
-      generation.set_store(options_.endpoint.text());
-      // Node 0 may have several addresses: use the one that this node has reached.
-      if (std::ranges::any_of(
-              ways_, [&](const Endpoint& way) { return way.host == generation.master_addr(); })) {
-        generation.set_master_addr(options_.endpoint.host);
+      if (generation.store().empty()) {
+        const std::string host = store_host(service_address_, generation.master_addr());
+        generation.set_store(Endpoint{host, options_.endpoint.port}.text());
       }
+    }
+    has_met_ |= message.has_generation();
+    const bool gathers = message.has_waiting() && message.waiting().what() == "nodes";
+    if (options_.serves && gathers && !has_met_) {
+      *message.mutable_waiting()->mutable_missing()->rbegin() += own_host_text(options_.endpoint);
     }
     put(message);
     std::string late;

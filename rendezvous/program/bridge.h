@@ -56,8 +56,9 @@ class Bridge {
   Input next_line(std::string& line);
   bool handle_line(const std::string& line);
   void connect(const dlrun::rendezvous::Join& join, Deadline deadline);
-  std::string wrong_host_text() const;
-  Connection connect_by_a_way(const Hello& hello, Deadline deadline);
+  void introduce(dlrun::rendezvous::Join& join) const;
+  Connection connect_by_a_way(const std::vector<Endpoint>& ways, const Hello& hello,
+                              Deadline deadline);
   Connection connect_in_turns(const Hello& hello, Deadline deadline);
   void receive();
   bool send(const dlrun::rendezvous::FromNode& message);
@@ -73,7 +74,7 @@ class Bridge {
   int end();
 
   BridgeOptions options_;
-  std::vector<Endpoint> ways_;  // several addresses of the service; empty: it has one
+  std::vector<Endpoint> ways_;  // several addresses of the service that dlrun gave
   GrpcUse grpc_;
   std::string buffer_;
   std::string host_;             // as dlrun names it
@@ -87,6 +88,7 @@ class Bridge {
   std::unique_ptr<grpc::ClientReaderWriter<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>>
       stream_;
   std::thread receiver_;
+  bool has_met_ = false;  // there was a generation; the receiver's
   Deadline next_heartbeat_ = Deadline::never();
   Deadline join_by_ = Deadline::never();
   std::optional<AgentWatch> agent_;  // once it has joined

@@ -167,17 +167,6 @@ TEST_F(MembershipTest, NodesWithoutAWishFillTheFreeRanksInTheirOrder) {
   EXPECT_EQ(generation.members(2).node_id(), "z");
 }
 
-TEST_F(MembershipTest, LoopbackOfTheServicesHostIsReplacedByWhatOthersSee) {
-  pb::FromNode first = join("a", 2, 0);
-  first.mutable_join()->set_address("127.0.1.1");
-  first.mutable_join()->set_service_address("127.0.1.1");
-  pb::FromNode second = join("b", 2, 1);
-  second.mutable_join()->set_service_address("10.0.0.1");
-  say(1, first);
-  const Outbox out = say(2, second);
-  EXPECT_EQ(out.at(0).message.generation().master_addr(), "10.0.0.1");
-}
-
 TEST_F(MembershipTest, RefusesWhatDoesNotFitWithASentence) {
   say(1, join("a", 3, 1));
   EXPECT_EQ(refusal(say(2, join("b", 2))), "this node was started for 2 nodes, the job has 3");

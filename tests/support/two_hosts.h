@@ -10,9 +10,12 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "tests/support/temp_dir.h"
 
 namespace dl::tests {
 
@@ -50,9 +53,26 @@ class TwoHosts {
   const std::string& name(int host) const { return names_[host]; }
   std::string address(int host) const { return host == 0 ? "10.0.0.1" : "10.0.0.2"; }
 
+  // Names a host, and gives it an /etc/hosts of its own with these lines below that of localhost.
+  void call(int host, const std::string& host_name, const std::string& lines) {
+    host_names_[host] = host_name;
+    std::ofstream(hosts_file(host)) << "127.0.0.1 localhost\n::1 localhost\n" << lines;
+  }
+  // Hosts a and b as Debian and Ubuntu set them up: a host's own name is 127.0.1.1.
+  void call_as_debian() {
+    call(0, "a", "127.0.1.1 a\n10.0.0.2 b\n");
+    call(1, "b", "127.0.1.1 b\n10.0.0.1 a\n");
+  }
+
   // The command line that runs `argv` on a host; the process is the program itself.
   std::vector<std::string> on(int host, const std::vector<std::string>& argv) const {
     std::vector<std::string> line = {"ip", "netns", "exec", name(host)};
+    if (!host_names_[host].empty()) {
+      line.insert(line.end(), {"unshare", "--mount", "--uts", "sh", "-c",
+                               "mount --bind " + hosts_file(host) +
+                                   " /etc/hosts && hostname \"$0\" && exec \"$@\"",
+                               host_names_[host]});
+    }
     line.insert(line.end(), argv.begin(), argv.end());
     return line;
   }
@@ -79,7 +99,11 @@ class TwoHosts {
     if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
   }
 
+  std::string hosts_file(int host) const { return dir_.path() + "/hosts" + std::to_string(host); }
+
+  TempDir dir_;
   std::vector<std::string> names_;
+  std::string host_names_[2];  // empty: this machine's name and /etc/hosts
 };
 
 }  // namespace dl::tests

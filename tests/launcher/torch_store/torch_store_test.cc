@@ -58,6 +58,12 @@ class Client {
   bool connected_ = false;
 };
 
+std::vector<rendezvous::Listener> on_loopback(std::uint16_t port = 0) {
+  std::vector<rendezvous::Listener> listeners;
+  listeners.push_back(rendezvous::Listener::bind({.host = "127.0.0.1", .port = port}));
+  return listeners;
+}
+
 // A store with a thread of its own for its io_context.
 class Served {
  public:
@@ -66,8 +72,7 @@ class Served {
       const std::lock_guard lock(mutex_);
       said_.push_back(line);
     };
-    store_ = std::make_unique<TorchStore>(io_, rendezvous::Listener::bind({.host = "127.0.0.1"}),
-                                          std::move(options));
+    store_ = std::make_unique<TorchStore>(io_, on_loopback(), std::move(options));
     thread_ = std::thread([this] { io_.run(); });
   }
   ~Served() {
@@ -92,9 +97,8 @@ class Served {
     boost::asio::post(io_, [&] {
       const std::uint16_t port = store_->port();
       store_.reset();
-      store_ = std::make_unique<TorchStore>(
-          io_, rendezvous::Listener::bind({.host = "127.0.0.1", .port = port}),
-          TorchStoreOptions{.say = [](const std::string&) {}});
+      store_ = std::make_unique<TorchStore>(io_, on_loopback(port),
+                                            TorchStoreOptions{.say = [](const std::string&) {}});
       done.set_value();
     });
     done.get_future().wait();
@@ -226,7 +230,7 @@ TEST(TorchStore, OfANewGenerationHasNoKeysAndNoClients) {
 // What a connection has to say may be queued in the event loop when the store ends.
 TEST(TorchStore, MayEndWhileItsHandlersAreQueued) {
   boost::asio::io_context io{1};
-  auto store = std::make_unique<TorchStore>(io, rendezvous::Listener::bind({.host = "127.0.0.1"}),
+  auto store = std::make_unique<TorchStore>(io, on_loopback(),
                                             TorchStoreOptions{.say = [](const std::string&) {}});
   Client first(store->port());
   Client second(store->port());
