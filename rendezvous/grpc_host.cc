@@ -20,8 +20,12 @@ GrpcHost::GrpcHost(Acceptor& acceptor, std::vector<std::string> purposes,
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   DL_CHECK(server_ != nullptr, kInternal, "gRPC could not start a server");
+  serve_through(acceptor_);
+}
+
+void GrpcHost::serve_through(Acceptor& acceptor) {
   for (const std::string& purpose : purposes_) {
-    acceptor_.serve(purpose, kAnyGeneration, [this](Connection connection) {
+    acceptor.serve(purpose, kAnyGeneration, [this](Connection connection) {
       // gRPC owns and closes the descriptor from here on.
       grpc::AddInsecureChannelFromFd(server_.get(), connection.fd.release());
     });

@@ -26,6 +26,8 @@ class GrpcHost {
   GrpcHost(const GrpcHost&) = delete;
   GrpcHost& operator=(const GrpcHost&) = delete;
 
+  // Serves the purposes through another acceptor, too, which may end before this object.
+  void serve_through(Acceptor& acceptor);
   // Accepts no further connections, gives calls under way until the deadline, then ends them.
   void shutdown(Deadline deadline);
 

@@ -40,6 +40,8 @@ class Membership {
   struct Options {
     Silence silence = {};
     std::chrono::nanoseconds (*suspended)() noexcept = &time_suspended;
+    // The port at which the service is reached once a generation is complete; 0: the endpoint's.
+    std::uint16_t moves_to = 0;
   };
   using NodeId = std::uint64_t;  // of a node's stream; never used twice
 
@@ -57,6 +59,9 @@ class Membership {
   Outbox on_lost(NodeId node, Time now);
   // To be called at least every half second.
   Outbox on_time(Time now);
+
+  // True if nodes may join.
+  bool is_gathering() const { return members_.empty() && !is_over_; }
 
  private:
   struct Node {

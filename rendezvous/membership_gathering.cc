@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/net/address.h"
 #include "rendezvous/same_job.h"
 
 namespace dl::rendezvous {
@@ -161,6 +162,9 @@ void Membership::close_generation(Time now, Outbox& out) {
     generation.set_group_rank(member.group_rank());
     generation.set_first_rank(member.first_rank());
     generation.set_master_addr(address_for(nodes_.at(id), first));
+    if (options_.moves_to != 0) {
+      generation.set_store(Endpoint{generation.master_addr(), options_.moves_to}.text());
+    }
     out.push_back(std::move(message));
   }
   warn_of_other_lines(out);

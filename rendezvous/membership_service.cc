@@ -81,9 +81,8 @@ class MembershipService::Stream final : public grpc::ServerBidiReactor<pb::FromN
   bool finished_ = false;
 };
 
-MembershipService::MembershipService(Membership::Options options,
-                                     std::function<void(std::uint64_t)> on_generation)
-    : on_generation_(std::move(on_generation)),
+MembershipService::MembershipService(Membership::Options options, Events events)
+    : on_(std::move(events)),
       membership_(options),
       thread_(make_thread("the membership's service", [this] { run(); })) {
   hand_over(this);
@@ -138,8 +137,9 @@ void MembershipService::run() {
     try {
       for (const Event& event : events) handle(event);
       if (const auto now = Deadline::Clock::now(); now >= next_tick) {
-        deliver(membership_.on_time(now));
         next_tick = now + kTick;
+        deliver(membership_.on_time(now));
+        if (membership_.is_gathering()) on_.on_gathering();
       }
     } catch (const std::exception& error) {
       log::error("membership: {}", error.what());
@@ -182,7 +182,7 @@ void MembershipService::deliver(Membership::Outbox outbox) {
   const auto begins = std::ranges::find_if(
       outbox, [](const Membership::Outgoing& out) { return out.message.has_generation(); });
   if (begins != outbox.end()) {
-    on_generation_(static_cast<std::uint64_t>(begins->message.generation().number()));
+    on_.on_generation(static_cast<std::uint64_t>(begins->message.generation().number()));
   }
   for (Membership::Outgoing& outgoing : outbox) {
     Stream* stream = nullptr;

@@ -22,9 +22,14 @@ namespace dl::rendezvous {
 
 class MembershipService final : public dlrun::rendezvous::Membership::CallbackService {
  public:
-  // `on_generation` is called on the service's thread before the nodes hear of a new generation.
-  MembershipService(Membership::Options options,
-                    std::function<void(std::uint64_t generation)> on_generation);
+  // Called on the service's thread.
+  struct Events {
+    // Before the nodes hear of a new generation.
+    std::function<void(std::uint64_t generation)> on_generation;
+    // Every quarter of a second while nodes may join.
+    std::function<void()> on_gathering = [] {};
+  };
+  MembershipService(Membership::Options options, Events events);
   ~MembershipService() override;
 
   grpc::ServerBidiReactor<dlrun::rendezvous::FromNode, dlrun::rendezvous::ToNode>* Join(
@@ -56,7 +61,7 @@ class MembershipService final : public dlrun::rendezvous::Membership::CallbackSe
   Membership::NodeId next_node_ = 1;
   bool stopping_ = false;
 
-  std::function<void(std::uint64_t)> on_generation_;
+  Events on_;
   Membership membership_;  // the thread's
   std::thread thread_;
 };

@@ -16,11 +16,17 @@
 
 namespace dl::rendezvous {
 
+struct RendezvousServiceOptions {
+  std::chrono::milliseconds dead_after{std::chrono::seconds(10)};  // a silent node is lost then
+  // The ranks need the listener's port. While a generation runs, the service leaves it to them and
+  // is reached at another port; connections stay.
+  bool moves = false;
+};
+
 class RendezvousService {
  public:
-  // A node that is silent for `dead_after` is lost.
   RendezvousService(Listener listener, const JobKey& key, const std::string& job,
-                    std::chrono::milliseconds dead_after = std::chrono::seconds(10));
+                    const RendezvousServiceOptions& options = {});
   ~RendezvousService();
   RendezvousService(const RendezvousService&) = delete;
   RendezvousService& operator=(const RendezvousService&) = delete;

@@ -83,7 +83,8 @@ void Agent::begin() {
 void Agent::meet() {
   Meeting meeting = supposed_meeting(plan_);
   if (others_) {
-    if (plan_.wants_torch_store && others_->is_node_0()) {
+    const bool is_free = !plan_.job.shares_master_port();
+    if (plan_.wants_torch_store && others_->is_node_0() && is_free) {
       store_port_.reset();
       store_port_ = hold_store_port(plan_, meeting.master_port);
     }

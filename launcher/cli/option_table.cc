@@ -121,7 +121,7 @@ constexpr OptionRow kTable[] = {
      .read = read::rdzv_backend, .variable = Var::kPetRdzvBackend},
     {.name = "--rdzv-endpoint", .value = "HOST[:PORT]", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "where node 0's dlrun listens (port 29400)",
-     .about = "an address at which the other nodes reach node 0; the port is 29400 if none is given. Without it `--master-addr` and `--master-port` are taken, and the ranks' `MASTER_PORT` is another port. One node needs none; "
+     .about = "an address at which the other nodes reach node 0; the port is 29400 if none is given. Without it `--master-addr` and `--master-port` are taken. One node needs none; "
               "dlrun says that it is not used, unless its port is 0",
      .read = read::rdzv_endpoint, .variable = Var::kPetRdzvEndpoint},
     {.name = "--rdzv-id", .value = "NAME", .group = Group::kMeet, .origin = Origin::kTorchrun,
@@ -149,15 +149,16 @@ constexpr OptionRow kTable[] = {
      .read = read::iface},
     {.name = "--local-addr", .value = "ADDRESS", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "address at which other nodes reach this one",
-     .about = "the address at which other nodes reach this one, which is `MASTER_ADDR` of all ranks if this is node 0; else the address from which it reaches `--rdzv-endpoint`",
+     .about = "the address at which other nodes reach this one, which is `MASTER_ADDR` of all ranks if this is node 0; else the address over which the nodes have met",
      .read = read::local_addr, .variable = Var::kPetLocalAddr},
     {.name = "--master-addr", .value = "ADDRESS", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "MASTER_ADDR of the ranks",
-     .about = "`MASTER_ADDR` of the ranks; the default is node 0's address (127.0.0.1 on one node)",
+     .about = "`MASTER_ADDR` of the ranks; the default is the address at which their node has reached node 0, IPv4 if both work (127.0.0.1 on one node)",
      .read = read::master_addr, .variable = Var::kPetMasterAddr},
     {.name = "--master-port", .value = "PORT", .group = Group::kMeet, .origin = Origin::kTorchrun,
      .help = "MASTER_PORT of the ranks (a free one)",
-     .about = "`MASTER_PORT` of the ranks; the default is a port below the ephemeral range that was free when dlrun looked. A given port that is taken, or that this user may not listen on, is an error",
+     .about = "`MASTER_PORT` of the ranks; the default is a port below the ephemeral range that was free when dlrun looked. A given port that is taken, or that this user may not listen on, is an error. It may be "
+              "the port at which the nodes meet: their rendezvous leaves it to the ranks then",
      .read = read::master_port, .variable = Var::kPetMasterPort},
 
     {.name = "--log-dir", .value = "DIR", .group = Group::kShown, .origin = Origin::kTorchrun,

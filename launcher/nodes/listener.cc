@@ -35,7 +35,8 @@ Listening listen_on_loopback() {
   return {std::move(fd), fmt::format("127.0.0.1:{}", ntohs(here.sin_port))};
 }
 
-Listening listen_everywhere(const std::string& endpoint, const std::string& host, Listens listens) {
+Listening listen_everywhere(const JobPlan& job, const std::string& host, Listens listens) {
+  const std::string& endpoint = job.rdzv_endpoint;
   const int port = std::atoi(endpoint.c_str() + endpoint.rfind(':') + 1);  // checked by make_plan()
   UniqueFd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   bool listening = false;
@@ -56,6 +57,9 @@ Listening listen_everywhere(const std::string& endpoint, const std::string& host
     listening = bind_and_listen(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof any);
   }
   if (!listening && errno == EADDRINUSE && listens == Listens::kIfFree) return {};
+  DL_CHECK(listening || errno != EADDRINUSE || job.is_endpoint_given, kIo,
+           "--master-port {}: the port is taken on {}; give another, the same on all nodes", port,
+           host);
   DL_CHECK(
       listening || errno != EADDRINUSE, kIo,
       "--rdzv-endpoint {}: port {} is taken on {}; give another in --rdzv-endpoint HOST:PORT, the "

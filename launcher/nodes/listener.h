@@ -18,9 +18,9 @@ struct Listening {
 // Listens on this host only, at a port that the kernel chooses.
 Listening listen_on_loopback();
 
-// Listens on every address of this host, IPv4 and IPv6, at the port of `endpoint` ("host:port"). If
-// the port is taken, returns no descriptor with Listens::kIfFree, and otherwise throws kIo:
+// Listens on every address of this host, IPv4 and IPv6, at the port of the job's endpoint. If the
+// port is taken, returns no descriptor with Listens::kIfFree, and otherwise throws kIo:
 // "--rdzv-endpoint a:29400: port 29400 is taken on HOST".
-Listening listen_everywhere(const std::string& endpoint, const std::string& host, Listens listens);
+Listening listen_everywhere(const JobPlan& job, const std::string& host, Listens listens);
 
 }  // namespace dl::launcher

@@ -43,7 +43,7 @@ OtherNodes::OtherNodes(boost::asio::io_context& io, WardenClient& warden, NodeOu
 void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
                        std::chrono::milliseconds join_timeout, UniqueFd listener) {
   if (plan_.listens != Listens::kNo && !listener) {
-    listener = listen_everywhere(plan_.job.rdzv_endpoint, plan_.host, plan_.listens).fd;
+    listener = listen_everywhere(plan_.job, plan_.host, plan_.listens).fd;
   }
   // The endpoint is an address of the node that listens: node 0.
   if (node_rank_ < 0 && listener) node_rank_ = 0;
@@ -60,6 +60,7 @@ void OtherNodes::start(const UniqueFd& key, NodeOutput& output,
   if (listener) {
     helper.arguments.insert(helper.arguments.end(),
                             {"--listen-fd", std::to_string(kRendezvousListenerFd)});
+    if (node_rank_ == 0 && plan_.job.shares_master_port()) helper.arguments.push_back("--moves");
     helper.listener = std::move(listener);
   }
   helper_ = start_rendezvous(warden_, output, key, std::move(helper),

@@ -201,13 +201,12 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   job.master_addr = options.master_addr;
   job.master_port = options.master_port;
   if (job.nnodes > 1 && !are_known) {
-    // As with torchrun, --master-addr and --master-port alone name the meeting place. The ranks'
-    // own port is then another one.
+    // As with torchrun, --master-addr and --master-port alone name the meeting place.
     job.rdzv_endpoint = options.rdzv_endpoint;
-    if (job.rdzv_endpoint.empty()) {
+    job.is_endpoint_given = !job.rdzv_endpoint.empty();
+    if (!job.is_endpoint_given) {
       const auto port = static_cast<std::uint16_t>(*options.master_port);
       job.rdzv_endpoint = rendezvous::Endpoint{options.master_addr, port}.text();
-      job.master_port.reset();
     }
     // Every node must use one name without a message from the others.
     if (!job.named) job.name = "default";
@@ -218,6 +217,11 @@ JobPlan make_job_plan(const Options& options, const HostSource& source) {
   }
   if (job.nnodes > 1 || !options.log_dir.empty()) job.run = new_run_name(job.name);
   return job;
+}
+
+bool JobPlan::shares_master_port() const {
+  return nnodes > 1 && master_port && !rdzv_endpoint.empty() &&
+         place_to_meet(rdzv_endpoint).port == *master_port;
 }
 
 bool has_mpirun_names(const Options& options) {
@@ -311,9 +315,11 @@ Meeting supposed_meeting(const NodePlan& plan) {
   meeting.run = plan.job.run;
   meeting.torch_store = plan.wants_torch_store;
   if (plan.job.master_port) {
-    // Node 0 listens, or its rank 0; elsewhere the port says nothing.
+    // Node 0 listens, or its rank 0; elsewhere the port says nothing. A shared port is the
+    // rendezvous's now.
     const auto port = static_cast<std::uint16_t>(*plan.job.master_port);
-    const int obstacle = plan.node_rank == 0 ? port_obstacle(port) : 0;
+    const bool is_for_node_0 = plan.node_rank == 0 && !plan.job.shares_master_port();
+    const int obstacle = is_for_node_0 ? port_obstacle(port) : 0;
     DL_CHECK(obstacle == 0, kIo,
              "--master-port {} {} on {}; give another, or leave it out and a free one is chosen",
              port, obstacle_text(obstacle), plan.host);

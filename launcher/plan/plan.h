@@ -69,11 +69,16 @@ struct JobPlan {
   std::vector<Host> hosts;
   std::string rdzv_endpoint;  // "host:port" at which several nodes meet; empty on one node
   std::vector<std::string> other_endpoints;  // further addresses of this endpoint
+  bool is_endpoint_given = true;             // false: it is --master-addr and --master-port
   std::string master_addr;
   std::optional<int> master_port;  // as the user gave it
   int max_restarts = 0;
   std::string role = "default";      // of all ranks
   std::vector<std::string> program;  // with its interpreter, if it has one
+
+  // True if the nodes meet at the port that the user gave for MASTER_PORT. The rendezvous then
+  // leaves it to the ranks once the nodes have met.
+  bool shares_master_port() const;
 };
 
 // Whether a node listens at the endpoint where the nodes meet.

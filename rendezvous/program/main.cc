@@ -46,6 +46,7 @@ struct Arguments {
   int timeout = 600;
   int dead_after = 10;
   int agent_timeout = 600;
+  bool moves = false;
 };
 
 // gRPC has many, mostly idle threads. With the usual stacks and heaps for each, a service would
@@ -118,7 +119,7 @@ void obey(RendezvousService& service, std::string_view line) {
 int serve(const Arguments& arguments) {
   RendezvousService service(Listener::from_fd(UniqueFd(arguments.fd)),
                             JobKey::require_from_environment(), arguments.job,
-                            std::chrono::seconds(arguments.dead_after));
+                            {.dead_after = std::chrono::seconds(arguments.dead_after)});
   std::string lines;
   std::array<char, 256> bytes;
   for (;;) {
@@ -139,8 +140,10 @@ int join(const Arguments& arguments) {
   const JobKey key = JobKey::require_from_environment();
   std::optional<RendezvousService> service;
   if (arguments.listen_fd >= 0) {
-    service.emplace(Listener::from_fd(UniqueFd(arguments.listen_fd)), key, arguments.job,
-                    std::chrono::seconds(arguments.dead_after));
+    service.emplace(
+        Listener::from_fd(UniqueFd(arguments.listen_fd)), key, arguments.job,
+        RendezvousServiceOptions{.dead_after = std::chrono::seconds(arguments.dead_after),
+                                 .moves = arguments.moves});
   }
   int code = 0;
   {
@@ -188,6 +191,9 @@ int run(int count, char** values) {
   joining->add_option("--job", arguments.job, "name of the job")->required();
   joining->add_option("--listen-fd", arguments.listen_fd,
                       "inherited descriptor that listens at the endpoint: serve there, too");
+  joining->add_flag("--moves", arguments.moves,
+                    "with --listen-fd: leave the endpoint's port to the ranks when the nodes have "
+                    "met, and serve at another port");
   joining->add_option("--timeout", arguments.timeout, "seconds to wait for the other nodes (600)")
       ->transform(whole_seconds());
   joining

@@ -16,6 +16,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 using Words = std::vector<std::string>;
 using Node = std::unique_ptr<tests::Process>;
@@ -203,6 +204,72 @@ TEST_F(Names, ALinkLocalEndpointIsNode0sOwn) {
   expect_success(zero, one);
   EXPECT_EQ(zero->out(), "[rank 0] 0\n");
   EXPECT_EQ(one->out(), "[rank 1] 1\n");
+}
+
+TEST_F(Names, RanksSeeTheMasterPortAtWhichTheNodesHaveMet) {
+  hosts_->call_as_debian();
+  for (const Words& program : {torch("meet"), Words{torch("listen").back()}}) {
+    Words line = {"sh", "-c", "echo $MASTER_ADDR:$MASTER_PORT; exec \"$@\"", "sh"};
+    if (program.size() == 1)
+      line.insert(line.end(), {tests::program("../tests/torch_store_probe")});
+    line.insert(line.end(), program.begin(), program.end());
+    // A program that listens at the port itself: the rendezvous has left it.
+    const Words alone = {program.size() == 1 ? "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" : "UNUSED="};
+    const Node one = node(1, statically(1, "a"), line, alone);
+    const Node zero = node(0, statically(0, "a"), line, alone);
+    expect_success(zero, one);
+    EXPECT_THAT(zero->out(), HasSubstr("] a:23456\n"));
+    EXPECT_THAT(one->out(), HasSubstr("] a:23456\n"));
+  }
+}
+
+TEST_F(Names, AtASharedPortNodesMeetAgainAfterAFailure) {
+  hosts_->call_as_debian();
+  Words program = torch("meet");
+  program.insert(
+      program.begin(),
+      {"sh", "-c",
+       "test $TORCHELASTIC_RESTART_COUNT = 2 || { test $RANK = 1 && exit 3; sleep 300; }; "
+       "exec \"$@\"",
+       "sh"});
+  const Words options = {"--max-restarts", "2", "--grace", "1"};
+  const Node one = node(1, statically(1, "a", options), program);
+  const Node zero = node(0, statically(0, "a", options), program);
+  expect_success(zero, one);
+  EXPECT_THAT(zero->out(), HasSubstr("] all are here\n"));
+  EXPECT_THAT(one->out(), HasSubstr("] all are here\n"));
+}
+
+// Its dlrun is killed and started again, as a program that watches over it would.
+TEST_F(Names, AtASharedPortALostNodeJoinsTheNextGeneration) {
+  hosts_->call_as_debian();
+  const Words program = {"sh", "-c", "echo $TORCHELASTIC_RESTART_COUNT; exec sleep 300"};
+  const Words options = {"--max-restarts", "1", "--grace", "1"};
+  const Node zero = node(0, statically(0, "a", options), program);
+  {
+    const Node one = node(1, statically(1, "a", options), program);
+    ASSERT_TRUE(one->wait_for_out("] 0\n"));
+    one->signal(SIGKILL);
+  }
+  const Node again = node(1, statically(1, "a", options), program);
+  ASSERT_TRUE(again->wait_for_out("] 1\n")) << again->err();
+  ASSERT_TRUE(zero->wait_for_out("] 1\n")) << zero->err();
+  zero->signal(SIGINT);
+  zero->wait();
+  again->wait();
+}
+
+TEST_F(Names, ATakenPortIsSaidOfTheOptionThatNamesIt) {
+  hosts_->call_as_debian();
+  const Node holder =
+      start(0, {"python3", "-c",
+                "import socket; s = socket.socket(); s.bind(('', 23456)); s.listen(); print('up', "
+                "flush=True); s.accept()"});
+  ASSERT_TRUE(holder->wait_for_out("up"));
+  const Node zero = node(0, statically(0, "a"), {"true"});
+  EXPECT_EQ(zero->wait(), 1);
+  EXPECT_THAT(zero->err(), AllOf(HasSubstr("dlrun: --master-port 23456: the port is taken on a"),
+                                 Not(HasSubstr("--rdzv-endpoint"))));
 }
 
 }  // namespace

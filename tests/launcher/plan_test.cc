@@ -85,6 +85,23 @@ TEST(Plan, SeveralNodesAreNumberedThrough) {
   EXPECT_EQ(meeting.master_addr, "head");
 }
 
+TEST(Plan, RanksSeeThePortAtWhichTheNodesMeetIfTheUserGivesIt) {
+  const auto meet = [](const std::vector<std::string>& words) {
+    std::vector<std::string> line = {"--nnodes=2", "--node-rank=1"};
+    line.insert(line.end(), words.begin(), words.end());
+    return make_plan(options(line), kMachine);
+  };
+  const NodePlan plan = meet({"--master-addr=head", "--master-port=23456", "x"});
+  EXPECT_EQ(plan.job.rdzv_endpoint, "head:23456");
+  EXPECT_TRUE(plan.job.shares_master_port());
+  EXPECT_EQ(supposed_meeting(plan).master_port, 23456);
+  EXPECT_TRUE(
+      meet({"--rdzv-endpoint=head:23456", "--master-port=23456", "x"}).job.shares_master_port());
+  EXPECT_FALSE(
+      meet({"--rdzv-endpoint=head:23457", "--master-port=23456", "x"}).job.shares_master_port());
+  EXPECT_FALSE(meet({"--rdzv-endpoint=head:23456", "x"}).job.shares_master_port());
+}
+
 TEST(Plan, EndpointsThatAreNoneAreQuotedBack) {
   for (const char* bad :
        {"head:", ":1", "head:0", "head:x", "head:70000", "fe80::1:29400", "[fe80::1:29400"}) {

@@ -35,8 +35,8 @@ pb::Join server(const std::string& own, const Texts& addresses) {
 class MasterAddr : public testing::Test {
  protected:
   // The nodes' generations, by node rank. The nodes come in reverse order.
-  std::vector<pb::Generation> meet(std::vector<pb::Join> joins) {
-    Membership membership(Membership::Options{});
+  std::vector<pb::Generation> meet(std::vector<pb::Join> joins, std::uint16_t moves_to = 0) {
+    Membership membership({.moves_to = moves_to});
     std::vector<pb::Generation> generations(joins.size());
     for (std::size_t i = joins.size(); i-- > 0;) {
       pb::FromNode message;
@@ -110,6 +110,13 @@ TEST_F(MasterAddr, IsNodeZerosOwnIfAnotherNodeServes) {
   second.set_serves(true);
   EXPECT_EQ(master_addrs({node(0, "10.0.0.1", "10.0.0.2"), second}),
             (Texts{"10.0.0.1", "10.0.0.1"}));
+}
+
+TEST_F(MasterAddr, IsWhereAServiceThatMovesIsFound) {
+  const std::vector<pb::Generation> all =
+      meet({server("127.0.1.1", {"10.0.0.1", "fd00::1"}), node(1, "fd00::2", "fd00::1")}, 4711);
+  EXPECT_EQ(all[0].store(), "[fd00::1]:4711");
+  EXPECT_EQ(all[1].store(), "[fd00::1]:4711");
 }
 
 TEST(TwoNodesThatServe, AreOneEndpointTakenTwice) {
