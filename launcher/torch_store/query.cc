@@ -18,6 +18,8 @@ struct Form {
   std::string_view arguments;
 };
 
+constexpr std::uint8_t kFirstByteOfDlrun = 0x89;  // of its handshake
+
 constexpr std::array<Form, kQueryKinds> kForms = {{{"VALIDATE", "4"},
                                                    {"SET", "kv"},
                                                    {"COMPARE_SET", "kvv"},
@@ -76,6 +78,10 @@ std::optional<Query> QueryReader::next() {
 bool QueryReader::begin() {
   if (at_ == unread_.size()) return false;
   const auto kind = static_cast<std::uint8_t>(unread_[at_]);
+  if (!validated_ && kind == kFirstByteOfDlrun) {
+    is_of_dlrun_ = true;
+    return fail("it is a dlrun's, and the nodes of this job have met; that dlrun tries again");
+  }
   if (!validated_ && kind != 0) {
     return fail(fmt::format("its first byte is {:#04x}, wanted 0x00 (VALIDATE)", kind));
   }

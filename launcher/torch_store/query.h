@@ -69,6 +69,9 @@ class QueryReader {
   std::optional<Query> next();
   // Why no more queries can be read, a clause: "the first query is SET, wanted VALIDATE".
   const std::string& error() const noexcept { return error_; }
+  // True if the client has begun with dlrun's handshake (docs/protocol.md): it takes the port for
+  // that of the rendezvous, which has left it.
+  bool is_of_dlrun() const noexcept { return is_of_dlrun_; }
   // True if the client has sent kValidate.
   bool is_validated() const noexcept { return validated_; }
   // Number of bytes kept in this reader.
@@ -86,6 +89,7 @@ class QueryReader {
   std::size_t at_ = 0;  // index in unread_ of the first unread byte
   std::string error_;
   bool validated_ = false;
+  bool is_of_dlrun_ = false;
 
   bool begun_ = false;
   Query query_;

@@ -157,7 +157,12 @@ void TorchStore::carry_out(TorchClient id) {
     unread_ +=
         connection->reader.held() - std::exchange(connection->counted, connection->reader.held());
     if (!connection->reader.error().empty()) {
-      close(id, connection->reader.error());
+      // A dlrun tries again and again.
+      if (connection->reader.is_of_dlrun() && std::exchange(said_dlrun_, true)) {
+        close(id);
+      } else {
+        close(id, connection->reader.error());
+      }
       return;
     }
     if (keys_.bytes() + unread_ + unsent_ > options_.keys.bytes + kMostQueryBytes) {

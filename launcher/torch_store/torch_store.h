@@ -83,6 +83,7 @@ class TorchStore {
   std::size_t unread_ = 0;
   int said_ = 0;
   bool was_used_ = false;
+  bool said_dlrun_ = false;  // that a dlrun has connected
   // A handler that is queued when this object or its connection ends still runs. It notices by this
   // pointer (hence shared_ptr), and by the connection's number.
   std::shared_ptr<TorchStore*> life_ = std::make_shared<TorchStore*>(this);

@@ -44,6 +44,9 @@ TEST(TorchQuery, ComesWholeFromPiecesOfOneByte) {
 
 TEST(TorchQuery, OfAStrangerIsNone) {
   EXPECT_EQ(error_of("GET / HTTP/1.1\r\n"), "its first byte is 0x47, wanted 0x00 (VALIDATE)");
+  EXPECT_EQ(error_of("\x89"
+                     "DLRUN\r\n"),
+            "it is a dlrun's, and the nodes of this job have met; that dlrun tries again");
   EXPECT_THAT(error_of(wire::query(QueryKind::kValidate, wire::number(std::uint32_t{7}))),
               HasSubstr("0x00000007, wanted 0x3c85f7ce"));
   EXPECT_THAT(error_of(wire::hello() + wire::hello()), HasSubstr("validates itself twice"));

@@ -137,6 +137,20 @@ TEST(TorchStore, ClosesAStrangersConnectionAndSaysSo) {
   store.greeted();
 }
 
+// A dlrun that takes the port for that of the rendezvous tries again until it is.
+TEST(TorchStore, SaysOnceThatADlrunConnects) {
+  Served store;
+  for (int i = 0; i < 3; ++i) {
+    Client late = store.client();
+    late.send(
+        "\x89"
+        "DLRUN\r\n");
+    EXPECT_TRUE(late.has_ended());
+  }
+  ASSERT_EQ(store.said().size(), 1U);
+  EXPECT_THAT(store.said().front(), testing::HasSubstr("; that dlrun tries again"));
+}
+
 TEST(TorchStore, ClosesWhatIsMalformedAndGoesOnWithOthers) {
   Served store;
   Client good = store.greeted();
