@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/limits.h"
 #include "core/base/shell.h"
+#include "launcher/plan/this_host.h"
 #include "launcher/process/descendants.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/torch_store/serve.h"
@@ -56,6 +57,7 @@ void Agent::begin() {
                 [this](Meeting meeting) {
                   if (machine_.is_stopping()) return;
                   if (!settings_.master_addr.empty()) meeting.master_addr = settings_.master_addr;
+                  meeting.gloo_interface = interface_beside_name(meeting.own_addr);
                   begin_generation(std::move(meeting));
                 },
             .on_failed = [this](JobFailure failure) { on_job_failed(std::move(failure)); },

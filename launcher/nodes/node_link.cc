@@ -43,8 +43,11 @@ Meeting read_generation(const json& generation) {
   meeting.master_port = generation.at("master_port").get<int>();
   meeting.store = generation.at("store").get<std::string>();
   // Node 0 has put it into its node_id, see join().
-  const std::string id = generation.at("members").at(0).at("node_id").get<std::string>();
+  const json& members = generation.at("members");
+  const std::string id = members.at(0).at("node_id").get<std::string>();
   meeting.run = id.substr(id.rfind('/') + 1);
+  meeting.own_addr =
+      members.at(static_cast<std::size_t>(meeting.group_rank)).value("address", std::string());
   return meeting;
 }
 

@@ -75,6 +75,10 @@ std::vector<std::string> rank_environment(const NodePlan& plan, const Meeting& m
   // Output goes through a pipe, and Python buffers what it writes to one.
   if (!env::get(Var::kPythonUnbuffered)) text(Var::kPythonUnbuffered, "1");
 
+  if (!meeting.gloo_interface.empty() && !env::get(Var::kGlooSocketIfname)) {
+    text(Var::kGlooSocketIfname, meeting.gloo_interface);
+  }
+
   if (!rank.gpus.empty()) {
     std::vector<int> seen = rank.gpus;
     if (plan.gpu_policy == GpuPolicy::kScope) {

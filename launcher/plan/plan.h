@@ -119,6 +119,8 @@ struct Meeting {
   int world_size = 1;
   int group_rank = 0;
   std::string master_addr;
+  std::string own_addr;             // of this node, where the others reach it; "" on one node
+  std::string gloo_interface;       // for GLOO_SOCKET_IFNAME; "": none is needed
   std::vector<std::string> met_at;  // addresses of node 0 at which nodes have reached it; numeric
   int master_port = 0;
   std::string store;         // "host:port"

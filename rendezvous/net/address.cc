@@ -322,6 +322,13 @@ std::vector<Address> all_addresses() {
   return addresses;
 }
 
+std::string interface_of(const Address& address) {
+  for (const Interface& interface : list_interfaces()) {
+    if (has_same_host(interface.address, address)) return interface.name;
+  }
+  return {};
+}
+
 bool is_of_this_host(const Address& address) {
   if (address.is_loopback() || address.is_any()) return true;
   const std::vector<Address> own = all_addresses();

@@ -71,6 +71,9 @@ std::vector<Address> host_addresses();
 // The addresses of all interfaces that are up, loopback and link-local ones too; port 0.
 std::vector<Address> all_addresses();
 
+// The network interface that has the address; "": none.
+std::string interface_of(const Address& address);
+
 // True if packets to the address stay on this host: an address of one of its interfaces, a loopback
 // address, 0.0.0.0 or ::. Ignores the port.
 bool is_of_this_host(const Address& address);

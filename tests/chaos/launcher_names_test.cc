@@ -124,6 +124,19 @@ TEST_F(Names, RanksWithoutDlrunMeetThoughMasterAddrIsLoopbackOnRank0) {
   expect_success(zero, one);
 }
 
+// Gloo looks its host's address up by the host's name.
+TEST_F(Names, RanksGetTheInterfaceForGlooIfTheHostsNameIsLoopback) {
+  const Words program = echo("${GLOO_SOCKET_IFNAME-none}");
+  for (const std::string own : {"127.0.1.1 a\n", "10.0.0.1 a\n"}) {
+    hosts_->call(0, "a", own);
+    const Node one = node(1, at("10.0.0.1"), program, {"GLOO_SOCKET_IFNAME=mine"});
+    const Node zero = node(0, at("10.0.0.1"), program);
+    expect_success(zero, one);
+    EXPECT_EQ(zero->out(), own.starts_with("127") ? "[rank 0] eth0\n" : "[rank 0] none\n");
+    EXPECT_EQ(one->out(), "[rank 1] mine\n") << "the user's counts";
+  }
+}
+
 TEST_F(Names, HostsThatBothTakeTheEndpointForTheirOwnAreToldSo) {
   hosts_->call(0, "twin", "127.0.1.1 twin\n");
   hosts_->call(1, "twin", "127.0.1.1 twin\n");
