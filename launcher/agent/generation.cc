@@ -219,11 +219,10 @@ void Generation::on_exited(Rank& rank, int status) {
   rank.end.rank = number_of(rank);
   rank.end.pid = rank.pid;
   rank.end.status = status;
-  const bool is_slurms = !stopping_ && is_signal_of_slurm(status);
+  const bool is_dlruns = WIFSIGNALED(status) && signals_sent_.contains(WTERMSIG(status));
+  const bool is_slurms = !stopping_ && !is_dlruns && is_signal_of_slurm(status);
   rank.end.stopped = stopping_ || is_slurms;
-  if (WIFSIGNALED(status) && signals_sent_.contains(WTERMSIG(status))) {
-    rank.ended_by = WTERMSIG(status);
-  }
+  if (is_dlruns) rank.ended_by = WTERMSIG(status);
   judge(rank);
   if (is_slurms) {
     events_.on_stop({128 + WTERMSIG(status),

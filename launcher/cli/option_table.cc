@@ -246,6 +246,11 @@ constexpr OptionRow kTable[] = {
      .help = "these signals to dlrun go to the ranks as they are, and end the job",
      .about = "each of these signals to dlrun (`SIGTERM,SIGUSR1`) goes to the ranks as it is and ends the job, with SIGKILL after `--grace` seconds. Other signals mean what they always do ([signals](#signals-to-dlrun))",
      .read = read::signals_to_handle, .variable = Var::kPetSignalsToHandle},
+    {.name = "--forward-signals", .value = "SIGNAL,...", .group = Group::kEnds, .origin = Origin::kMpirun,
+     .help = "these signals to dlrun go to the ranks, and the job goes on",
+     .about = "each of these signals to dlrun (`USR1,SIGALRM`, or numbers) goes to the ranks as SIGUSR2 does ([signals](#signals-to-dlrun)), and the job goes on, as with mpirun. With `USR1` dlrun no longer says who is waited for. A rank that does not handle the signal is ended by it, "
+              "and with it the job. Signals that end the job (SIGINT, SIGTERM, SIGHUP, SIGQUIT) are refused: `--signals-to-handle` sends those to the ranks",
+     .read = read::forward_signals},
 
     {.name = "--tag-output", .group = Group::kTaken, .origin = Origin::kMpirun,
      .help = "each line says who wrote it anyway",

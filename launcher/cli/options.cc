@@ -212,6 +212,11 @@ void check_output(const Given& given, const Options& options) {
 
 }  // namespace
 
+SignalMeaning Options::meaning_of(int signal) const {
+  const bool is_forwarded = std::ranges::find(forwarded_signals, signal) != forwarded_signals.end();
+  return is_forwarded ? SignalMeaning::kForward : launcher::meaning_of(signal);
+}
+
 Streams Options::shown_streams(int local_rank) const {
   const bool passes = local_ranks_filter.empty() ||
                       std::find(local_ranks_filter.begin(), local_ranks_filter.end(), local_rank) !=

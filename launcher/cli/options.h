@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/bind/binding.h"
+#include "launcher/process/signal_meaning.h"
 
 namespace dl::launcher {
 
@@ -94,6 +95,7 @@ struct Options {
   int max_restarts = 0;
   std::optional<std::chrono::milliseconds> timeout;  // of the whole job
   std::vector<int> signals_to_handle;  // each ends the job and goes to the ranks unchanged
+  std::vector<int> forwarded_signals;  // each goes to the ranks, and the job goes on
   std::string log_dir;
   Mpi mpi = Mpi::kAuto;
   // Requests to save and end (dl::should_checkpoint()).
@@ -134,6 +136,8 @@ struct Options {
   std::vector<Setting> settings;     // all options that have a value, in the order of the table
   std::vector<std::string> remarks;  // lines to show before the start
 
+  // What a signal to dlrun means, with --forward-signals.
+  SignalMeaning meaning_of(int signal) const;
   // Which streams of a local rank dlrun shows; the others are kept in the logs, if there are any.
   Streams shown_streams(int local_rank) const;
 };

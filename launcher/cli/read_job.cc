@@ -7,7 +7,9 @@
 
 #include "core/base/env.h"
 #include "core/base/error.h"
+#include "core/base/shell.h"
 #include "launcher/cli/readers.h"
+#include "launcher/process/signal_meaning.h"
 
 namespace dl::launcher::read {
 namespace {
@@ -49,20 +51,54 @@ bool is_variable_name(std::string_view name) {
          });
 }
 
-// "SIGUSR1": 10; 0: there is no such signal.
+// "SIGUSR1", "USR1" and "10": 10; 0: there is no such signal.
 int signal_of(std::string_view name) {
-  for (int signal = 1; signal < kSignalNumbers; ++signal) {
+  const std::string_view short_name = name.starts_with("SIG") ? name.substr(3) : name;
+  for (int signal = 1; signal <= kSignalNumbers; ++signal) {
     const char* const abbreviation = ::sigabbrev_np(signal);
-    if (abbreviation != nullptr && name.starts_with("SIG") && name.substr(3) == abbreviation) {
-      return signal;
-    }
+    if (abbreviation != nullptr && short_name == abbreviation) return signal;
+    if (name == std::to_string(signal)) return signal;
   }
   return 0;
+}
+
+// The signals of a list as "SIGTERM,USR1".
+std::vector<int> signals_in(const Typed& typed) {
+  std::vector<int> signals;
+  for (const std::string& word : split(typed.value, ',')) {
+    const std::string_view name = trimmed(word);
+    signals.push_back(signal_of(name));
+    DL_CHECK(signals.back() != 0, kInvalidArgument,
+             "{} is `{}`: there is no signal `{}`; wanted names as SIGTERM,SIGUSR1", typed.name(),
+             typed.value, name);
+  }
+  return signals;
+}
+
+bool has(const std::vector<int>& signals, int signal) {
+  return std::find(signals.begin(), signals.end(), signal) != signals.end();
 }
 
 bool can_be_handled(int signal) {
   return signal != SIGKILL && signal != SIGSTOP && signal != SIGCHLD && signal != SIGCONT &&
          signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU;
+}
+
+// Why dlrun cannot pass a signal on and go on; empty: it can.
+std::string why_not_forwarded(const Options& options, int signal) {
+  if (has(options.signals_to_handle, signal)) return "--signals-to-handle names it too";
+  if (signal == SIGUSR2 && options.preempt_on_usr2) return "--preempt-usr2 takes it as a request";
+  if (is_of_a_person(signal)) {
+    return fmt::format("it ends the job; --signals-to-handle {} sends it to the ranks as it is",
+                       signal_name(signal));
+  }
+  // A fault of dlrun itself, or the end of the reader of its output.
+  for (const int own : {SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGPIPE, SIGXFSZ}) {
+    if (signal == own) return "it may be about dlrun itself";
+  }
+  const SignalMeaning meaning = meaning_of(signal);
+  const bool is_caught = meaning != SignalMeaning::kSystem && meaning != SignalMeaning::kSuspend;
+  return is_caught ? "" : "dlrun does not catch it";
 }
 
 }  // namespace
@@ -163,17 +199,20 @@ void mpi(Options& options, const Typed& typed) {
 }
 
 void signals_to_handle(Options& options, const Typed& typed) {
-  options.signals_to_handle.clear();
-  for (const std::string& word : split(typed.value, ',')) {
-    const std::string_view name = trimmed(word);
-    const int signal = signal_of(name);
-    DL_CHECK(signal != 0, kInvalidArgument,
-             "{} is `{}`: there is no signal `{}`; wanted names as SIGTERM,SIGUSR1", typed.name(),
-             typed.value, name);
+  options.signals_to_handle = signals_in(typed);
+  for (const int signal : options.signals_to_handle) {
     DL_CHECK(can_be_handled(signal), kInvalidArgument,
              "{} is `{}`: {} cannot end a job in order; leave it out", typed.name(), typed.value,
-             name);
-    options.signals_to_handle.push_back(signal);
+             signal_name(signal));
+  }
+}
+
+void forward_signals(Options& options, const Typed& typed) {
+  options.forwarded_signals = signals_in(typed);
+  for (const int signal : options.forwarded_signals) {
+    const std::string why = why_not_forwarded(options, signal);
+    DL_CHECK(why.empty(), kInvalidArgument, "{} is `{}`: {} cannot be passed on: {}", typed.name(),
+             typed.value, signal_name(signal), why);
   }
 }
 

@@ -36,6 +36,7 @@ void preempt_wait(Options& options, const Typed& typed);
 void max_restarts(Options& options, const Typed& typed);
 void mpi(Options& options, const Typed& typed);
 void signals_to_handle(Options& options, const Typed& typed);
+void forward_signals(Options& options, const Typed& typed);
 void monitor_interval(Options& options, const Typed& typed);
 void start_method(Options& options, const Typed& typed);
 void event_log_handler(Options& options, const Typed& typed);

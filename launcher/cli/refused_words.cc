@@ -55,7 +55,7 @@ constexpr Refused kRefused[] = {
     {"mpirun", "--default-hostfile", "write --hostfile FILE"},
     {"mpirun", "--debug --debugger --tv --debug-devel --debug-daemons --debug-daemons-file -d", "start the debugger as the program: `dlrun ... gdb -batch -ex run --args ./train`"},
     {"mpirun", "--cf --cartofile --dvm --hnp --novm --ompi-server --report-uri --report-pid --report-events --report-child-jobs-separately --launch-agent --leave-session-attached --fwd-mpirun-port --do-not-resolve "
-               "--enable-instant-on-support --index-argv-by-rank --max-vm-size --set-cwd-to-session-dir --use-regexp --set-sid --host-range --forward-signals --runtime-options --keepalive", kNoDaemons},
+               "--enable-instant-on-support --index-argv-by-rank --max-vm-size --set-cwd-to-session-dir --use-regexp --set-sid --host-range --runtime-options --keepalive", kNoDaemons},
 
     // Hydra. It takes one dash.
     {"mpiexec", "-ppn -perhost -grr", kPerNode},
@@ -93,6 +93,7 @@ constexpr Refused kRefused[] = {
     {"srun", "--pty", "standard input goes to rank 0 only; leave it out"},
     {"srun", "--bcast --bcast-exclude --send-libs --prolog --epilog --task-prolog --task-epilog", "put the files on every node first; leave it out"},
     {"srun", "--overcommit --oversubscribe --overlap --exact --exclusive --disable-status --quit-on-interrupt --slurmd-debug --threads --propagate --preserve-env --container --usage --compress --profile --resv-ports --relative", "leave it out"},
+    {"srun", "--signal", "say it to sbatch: `#SBATCH --signal=B:USR1@60`; --forward-signals USR1 passes it on to the ranks"},
     {"srun", "--account --acctg-freq --bb --bbf --begin --cluster-constraint --clusters --comment --constraint --contiguous --core-spec --cpu-freq --cpus-per-gpu --deadline --delay-boot --dependency --exclude --gpu-freq --hold "
              "--immediate --job-name --jobid --licenses --mail-type --mail-user --mcs-label --mem --mem-per-cpu --mem-per-gpu --mincpus --nice --no-allocate --partition --power --priority --qos --reboot --reservation "
              "--spread-job --switches --thread-spec --time --time-min --tmp --use-min-nodes --wckey", kAllocation},

@@ -155,7 +155,7 @@ void Front::on_signal(int signal) {
     end_for(signal);
     return;
   }
-  switch (meaning_of(signal)) {
+  switch (options_.meaning_of(signal)) {
     case SignalMeaning::kSuspend:
       suspend();
       return;

@@ -1,4 +1,4 @@
-// JobSignals: the meaning of each signal to dlrun, and its way to the event loop.
+// JobSignals: the way of signals to the event loop.
 //
 // A signal with a meaning is blocked and read from a signalfd: so no handler interrupts dlrun, and
 // the sender is known. A crash of dlrun itself (SIGSEGV) still ends it at once, because a process
@@ -10,25 +10,11 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <cstdint>
 #include <functional>
 
+#include "launcher/process/signal_meaning.h"
+
 namespace dl::launcher {
-
-enum class SignalMeaning : std::uint8_t {
-  kEndJob,   // signals whose default action ends a process: end the job in order
-  kSuspend,  // stop the ranks, then dlrun
-  kReport,   // report the state of the job
-  kForward,  // pass it on to the ranks
-  kSystem,   // left to the system: signals that cannot be caught or have no effect
-};
-
-// Linux has the signals 1 to 64.
-SignalMeaning meaning_of(int signal) noexcept;
-
-// True if a second such signal means that the user wants a faster end. The kernel repeats signals
-// of limits and timers.
-bool is_of_a_person(int signal) noexcept;
 
 class JobSignals {
  public:

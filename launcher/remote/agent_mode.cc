@@ -323,7 +323,7 @@ class AgentMode : private AgentEvents {
       case SaveRequests::Is::kNone:
         break;
     }
-    switch (meaning_of(signal)) {
+    switch (node_.options.meaning_of(signal)) {
       case SignalMeaning::kReport:
         agent_.report();
         return;

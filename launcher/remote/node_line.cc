@@ -1,6 +1,7 @@
 #include "launcher/remote/node_line.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 
@@ -49,6 +50,9 @@ std::vector<std::string> node_line(const Options& options, const JobPlan& plan, 
   if (options.master_port) add("--master-port", std::to_string(*options.master_port));
   if (options.preempt_on_term) line.emplace_back("--preempt");
   if (options.preempt_on_usr2) line.emplace_back("--preempt-usr2");
+  std::vector<std::string> forwarded;
+  for (const int signal : options.forwarded_signals) forwarded.push_back(std::to_string(signal));
+  add("--forward-signals", fmt::format("{}", fmt::join(forwarded, ",")));
   if (options.max_restarts > 0) add("--max-restarts", std::to_string(options.max_restarts));
   if (options.mpi == Mpi::kPmi1) add("--mpi", "pmi1");
   if (options.mpi == Mpi::kNone) add("--mpi", "none");

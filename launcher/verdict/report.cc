@@ -152,7 +152,11 @@ std::vector<std::string> last_words(const RankFacts& cause, bool by_name) {
   const std::string it = by_name ? fmt::format("rank {}", cause.rank) : "it";
   const std::string its = by_name ? it + "'s" : "its";
   std::vector<std::string> page;
-  if (WIFSIGNALED(cause.end.status) && WTERMSIG(cause.end.status) == SIGKILL) {
+  if (cause.ended_by != 0) {
+    if (!cause.end.stopped) {
+      page.emplace_back("  dlrun passed this signal on, and the rank does not handle it");
+    }
+  } else if (WIFSIGNALED(cause.end.status) && WTERMSIG(cause.end.status) == SIGKILL) {
     page.push_back("  dlrun did not send this signal; where memory runs out, the kernel does");
   }
   const bool spoke = !cause.stderr_tail.empty();

@@ -104,6 +104,36 @@ TEST(Signal, Usr2GoesToTheRanks) {
   EXPECT_EQ(run.wait(), 128 + SIGTERM);
 }
 
+TEST(Signal, Usr1GoesToTheRanksIfItIsForwarded) {
+  tests::Process run(dlrun({"--nproc-per-node", "2", "--forward-signals", "USR1,ALRM", "sh", "-c",
+                            "trap 'echo saved' USR1; trap 'echo woken' ALRM; echo ready; "
+                            "while :; do sleep 0.02; done"}));
+  ASSERT_TRUE(run.wait_for_out("[rank 0] ready") && run.wait_for_out("[rank 1] ready"));
+  run.signal(SIGUSR1);
+  EXPECT_TRUE(run.wait_for_out("[rank 0] saved") && run.wait_for_out("[rank 1] saved"));
+  run.signal(SIGALRM);
+  EXPECT_TRUE(run.wait_for_out("[rank 0] woken") && run.wait_for_out("[rank 1] woken"));
+  EXPECT_FALSE(run.has_ended());
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(), 128 + SIGTERM);
+  EXPECT_THAT(run.err(), testing::Not(HasSubstr("the kernel says")));
+}
+
+// SLURM sends the same signals, but this one came from dlrun.
+TEST(Signal, ThatDlrunPassedOnIsNotBlamedOnSlurm) {
+  for (const int signal : {SIGUSR1, SIGUSR2}) {
+    tests::Process run(dlrun({"--standalone", "-n", "2", "--forward-signals", "USR1", "sh", "-c",
+                              "echo ready; exec sleep 300"}),
+                       {.environment = {"SLURM_JOB_ID=1"}});
+    ASSERT_TRUE(run.wait_for_out("[rank 0] ready") && run.wait_for_out("[rank 1] ready"));
+    run.signal(signal);
+    EXPECT_EQ(run.wait(), 128 + signal);
+    EXPECT_THAT(run.err(), testing::Not(HasSubstr("which SLURM sends"))) << run.err();
+    EXPECT_THAT(run.err(),
+                HasSubstr("dlrun passed this signal on, and the rank does not handle it"));
+  }
+}
+
 TEST(Signal, Usr1IsHarmlessFromTheStart) {
   tests::Process run(
       {"sh", "-c", "sleep 0.02 & exec " + tests::program("dlrun") + " sh -c 'sleep 0.1; exit 0'"});

@@ -108,6 +108,18 @@ TEST_F(Ssh, NothingIsLeftAfterCtrlCOrSigkillOfTheFront) {
   }
 }
 
+TEST_F(Ssh, ASignalThatIsForwardedReachesTheRanksOfAllHosts) {
+  DL_NEED_SSH_HOSTS();
+  const tests::SshHosts hosts(2);
+  const auto job =
+      dlrun(hosts, {"--forward-signals", "USR1,34", "--hosts", "a,b"},
+            sh("trap 'echo saved; exit 0' USR1; echo ready; while :; do sleep 0.02; done"));
+  ASSERT_TRUE(job->wait_for_out("[rank 0] ready") && job->wait_for_out("[rank 1] ready"));
+  job->signal(SIGUSR1);
+  EXPECT_EQ(job->wait(), 0) << job->err();
+  EXPECT_THAT(job->out(), AllOf(HasSubstr("[rank 0] saved\n"), HasSubstr("[rank 1] saved\n")));
+}
+
 TEST_F(Ssh, AnAgentOrAnSshThatDiesEndsTheJobAndIsNamed) {
   DL_NEED_SSH_HOSTS();
   const tests::SshHosts hosts(2);

@@ -1,4 +1,4 @@
-#include "launcher/process/job_signals.h"
+#include "launcher/process/signal_meaning.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -106,9 +106,29 @@ TEST(LaunchLines, StreamsAreChosenForAllRanksOrForSingleOnes) {
 TEST(LaunchLines, SignalsAreNamesOfSignalsThatCanBeHandled) {
   EXPECT_THAT(line({"--signals-to-handle", "SIGTERM, SIGUSR1", "x"}).signals_to_handle,
               ElementsAre(SIGTERM, SIGUSR1));
-  EXPECT_THAT(line_refusal({"--signals-to-handle=USR1", "x"}),
-              HasSubstr("there is no signal `USR1`; wanted names as SIGTERM,SIGUSR1"));
+  EXPECT_THAT(line_refusal({"--signals-to-handle=SIGUSR", "x"}),
+              HasSubstr("there is no signal `SIGUSR`; wanted names as SIGTERM,SIGUSR1"));
   EXPECT_THAT(line_refusal({"--signals-to-handle=SIGKILL", "x"}), HasSubstr("leave it out"));
+}
+
+TEST(LaunchLines, SignalsThatArePassedOnEndNothing) {
+  const Options job = line({"--forward-signals", "USR1, SIGALRM,40", "x"});
+  EXPECT_THAT(job.forwarded_signals, ElementsAre(SIGUSR1, SIGALRM, 40));
+  EXPECT_EQ(job.meaning_of(SIGUSR1), SignalMeaning::kForward);
+  EXPECT_EQ(job.meaning_of(SIGTERM), SignalMeaning::kEndJob);
+  for (const char* bad : {"TERM", "INT", "HUP", "QUIT", "KILL", "STOP", "CONT", "TSTP", "CHLD",
+                          "WINCH", "PIPE", "SEGV"}) {
+    EXPECT_THAT(line_refusal({"--forward-signals", bad, "x"}),
+                HasSubstr(std::string(": SIG") + bad + " cannot be passed on: "));
+  }
+  for (const char* bad : {"", "NONE", "0", "65", "USR1,"}) {
+    EXPECT_THAT(line_refusal({std::string("--forward-signals=") + bad, "x"}),
+                StartsWith("--forward-signals "));
+  }
+  EXPECT_THAT(line_refusal({"--forward-signals=USR2", "--preempt-usr2", "x"}),
+              HasSubstr("--preempt-usr2 takes it"));
+  EXPECT_THAT(line_refusal({"--forward-signals=USR1", "--signals-to-handle=SIGUSR1", "x"}),
+              HasSubstr("--signals-to-handle names it too"));
 }
 
 TEST(LaunchLines, OptionsWithoutAnEffectStillHaveToBeRight) {

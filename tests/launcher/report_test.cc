@@ -1,5 +1,6 @@
 #include "launcher/verdict/report.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -11,6 +12,7 @@ namespace dl::launcher {
 namespace {
 
 using rendezvous::Blame;
+using testing::HasSubstr;
 
 // What rank 1 says that its group broke of, while rank 0 is the cause of the job's end.
 struct Broke {
@@ -98,6 +100,21 @@ TEST(LastWords, AreOfTheRankByNameBelowALineAboutSeveral) {
             (std::vector<std::string>{"  its last lines on stderr:", "    | an error"}));
   EXPECT_EQ(last_words(rank, /*by_name=*/true),
             (std::vector<std::string>{"  rank 3's last lines on stderr:", "    | an error"}));
+}
+
+TEST(LastWords, SayWhoSentTheSignal) {
+  const auto first_of = [](int signal, int ended_by, bool stopped) {
+    RankFacts rank;
+    rank.end.status = signal;
+    rank.end.stopped = stopped;
+    rank.ended_by = ended_by;
+    return last_words(rank).front();
+  };
+  EXPECT_THAT(first_of(SIGKILL, 0, false), HasSubstr("dlrun did not send this signal"));
+  EXPECT_THAT(first_of(SIGUSR2, SIGUSR2, false), HasSubstr("dlrun passed this signal on"));
+  // A rank that others blame, and that dlrun has then ended.
+  EXPECT_EQ(first_of(SIGKILL, SIGKILL, true), "  it wrote nothing");
+  EXPECT_EQ(first_of(SIGTERM, SIGTERM, true), "  it wrote nothing");
 }
 
 }  // namespace

@@ -155,6 +155,7 @@ TEST(Words, WordsOfOtherLaunchersAreRefusedWithTheWordToUseHere) {
       {{"--nodes=2", "x"}, "write --nnodes N"},
       {{"--cpus_per_task=2", "x"}, "--cpus-per-task of srun"},
       {{"--partition=gpu", "x"}, "say it to sbatch or salloc"},
+      {{"--signal=USR1@60", "x"}, "--signal of srun is not supported: say it to sbatch"},
       {{"--mca", "btl", "tcp", "x"}, "--mca of mpirun is not supported"},
       {{"-mca", "btl", "tcp", "x"}, "-mca of mpirun is not supported"},
       {{"-N", "2", "x"}, "-N of mpirun is not supported: write --nproc-per-node N"},
@@ -203,7 +204,7 @@ constexpr const char* kSrun =
     "--mail-type --mail-user --mcs-label --mpi --multi-prog --ntasks --nice --ntasks-per-node "
     "--nodes --output --overcommit --overlap --het-group --partition --power --priority --prolog "
     "--profile --propagate --pty --quit-on-interrupt --qos --quiet --reboot --relative "
-    "--oversubscribe --core-spec --send-libs --slurmd-debug --spread-job --switches "
+    "--oversubscribe --core-spec --send-libs --signal --slurmd-debug --spread-job --switches "
     "--task-epilog --task-prolog --thread-spec --threads --time --time-min --unbuffered "
     "--use-min-nodes --verbose --wait --wckey --disable-status --cluster-constraint --contiguous "
     "--constraint --mem --mincpus --reservation --tmp --nodelist --exclude --no-allocate --exact "
