@@ -86,14 +86,17 @@ class Speller {
       const std::string& word = words_[at_];
       if (word == "--") {
         ++at_;
+        is_marked_ = true;
         break;
       }
       if (!word.starts_with('-') || word == "-") break;
       ++at_;
       take(word);
     }
-    if (!done_)
+    if (!done_) {
       out_.program.assign(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
+      if (!is_marked_) refuse_second_program();
+    }
     return std::move(out_);
   }
 
@@ -150,6 +153,13 @@ class Speller {
     }
   }
 
+  // mpirun and srun begin another program behind a lone colon.
+  void refuse_second_program() const {
+    DL_CHECK(std::ranges::find(out_.program, ":") == out_.program.end(), kInvalidArgument,
+             "`:` begins a second program for mpirun and srun, and dlrun starts one; if it is a "
+             "word of the program's own, write `--` before the program");
+  }
+
   // `value`: behind a `=`; null: the next word, if the option takes one.
   void add(const OptionRow& row, const std::string* value) {
     if (row.group == Group::kRefused) {
@@ -178,6 +188,7 @@ class Speller {
   const std::vector<std::string>& words_;
   std::size_t at_ = 0;
   bool done_ = false;
+  bool is_marked_ = false;  // `--` stands before the program
   SpelledOut out_;
 };
 

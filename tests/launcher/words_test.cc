@@ -126,6 +126,16 @@ TEST(Words, TheProgramAndWhatFollowsAreItsOwn) {
   EXPECT_THAT(spell_out({"--tee=1"}).program, IsEmpty());
 }
 
+TEST(Words, ASecondProgramIsRefusedUnlessItsColonIsTheFirstOnes) {
+  for (const auto& line : std::vector<std::vector<std::string>>{
+           {"-n", "1", "./a", ":", "-n", "1", "./b"}, {"./a", "x", ":"}, {":", "./b"}}) {
+    EXPECT_THAT(spelling_refusal(line), StartsWith("`:` begins a second program"));
+  }
+  EXPECT_THAT(spell_out({"-n", "1", "--", "sh", "-c", ":"}).program, ElementsAre("sh", "-c", ":"));
+  EXPECT_THAT(spell_out({"./a", "::", "a:b"}).program, ElementsAre("./a", "::", "a:b"));
+  EXPECT_THAT(spell_out({"--help", ":"}).program, IsEmpty());
+}
+
 TEST(Words, AValueIsNeverAnOptionByAccident) {
   EXPECT_EQ(spelling_refusal({"--log-dir", "--tee", "3", "x"}),
             "--log-dir needs a value, DIR, and `--tee` looks like an option; if it is the value, "
