@@ -72,7 +72,8 @@ class Agent : public AgentOrders, private GenerationEvents {
   static constexpr std::chrono::seconds kMostKilling{30};
 
   Verdict verdict() const;
-  Verdict verdict_on_attempt() const;
+  // nullopt: the generation has not failed.
+  std::optional<Verdict> verdict_on_failure() const;
   void end_descendants();
   void meet();
   void begin_generation(Meeting meeting);

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "collectives/record/snapshot.h"
 #include "core/base/deadline.h"
@@ -52,15 +54,24 @@ Verdict verdict_on(const rendezvous::Finding& found, const std::vector<RankFacts
 }  // namespace
 
 Verdict Agent::verdict() const {
-  Verdict verdict = verdict_on_attempt();
+  std::optional<Verdict> failed = verdict_on_failure();
+  // Scripts start a job again that has ended with kExitSaved.
+  if (failed && settings_.preempt_wait && failed->exit_code == kExitSaved) {
+    failed->exit_code = 1;
+    failed->page.push_back(
+        fmt::format("  dlrun counts this {0} as 1: in a job that may be preempted, {0} says that "
+                    "all ranks have saved",
+                    kExitSaved));
+  }
+  Verdict verdict = failed ? *std::move(failed) : verdict_on_saving();
   verdict.attempt = attempt_;
   return verdict;
 }
 
-Verdict Agent::verdict_on_attempt() const {
+std::optional<Verdict> Agent::verdict_on_failure() const {
   if (stop_cause_) {
-    if (stop_cause_->text.empty()) return {stop_cause_->exit_code, {}};
-    return {stop_cause_->exit_code, {stop_cause_->text}, /*keeps_recorders=*/true};
+    if (stop_cause_->text.empty()) return Verdict{stop_cause_->exit_code, {}};
+    return Verdict{stop_cause_->exit_code, {stop_cause_->text}, /*keeps_recorders=*/true};
   }
   if (job_failure_) {
     const std::vector<RankFacts> facts =
@@ -75,7 +86,7 @@ Verdict Agent::verdict_on_attempt() const {
     say_who_has_not_saved(failed);
     return failed;
   }
-  if (!generation_ || !generation_->finding()) return verdict_on_saving();
+  if (!generation_ || !generation_->finding()) return std::nullopt;
   const std::vector<RankFacts> facts = generation_->facts();
   const Meeting& met = generation_->meeting();
   Verdict failed =

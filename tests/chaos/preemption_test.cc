@@ -251,5 +251,24 @@ TEST(Preempted, RanksOutliveSignalsThatDlrunDidNotSend) {
   EXPECT_EQ(count(job.out(), "saved at "), 2) << job.out();
 }
 
+// Scripts start a job again that has ended with 75.
+TEST(Preempted, ARanksOwn75IsNoSaving) {
+  const Line exits = {"-n", "2", "sh", "-c", "test $RANK = 0 || exit 75; exec sleep 300"};
+  struct Case {
+    Line options;
+    int exit_code;
+  };
+  for (const Case& one : {Case{{}, 75}, Case{{"--preempt"}, 1}, Case{{"--preempt-usr2"}, 1}}) {
+    Line line = {tests::program("dlrun")};
+    line.insert(line.end(), one.options.begin(), one.options.end());
+    line.insert(line.end(), exits.begin(), exits.end());
+    tests::Process job(line);
+    EXPECT_EQ(job.wait(), one.exit_code) << job.err();
+    EXPECT_THAT(job.err(), HasSubstr(") ended with exit code 75 after"));
+    const auto sentence = HasSubstr("dlrun counts this 75 as 1");
+    EXPECT_EQ(testing::Value(job.err(), sentence), one.exit_code == 1) << job.err();
+  }
+}
+
 }  // namespace
 }  // namespace dl

@@ -105,5 +105,30 @@ TEST_F(Templates, AJobThatSlurmPreemptsSavesIsRequeuedAndGoesOn) {
   EXPECT_TRUE(cluster().is_swept());
 }
 
+TEST_F(Templates, AProgramThatExitsWith75IsNotRequeued) {
+  const std::string job = submit("requeue.sbatch", "exit 75");
+  EXPECT_EQ(cluster().wait(job), "1:0") << output_of(job);
+  EXPECT_EQ(cluster().field(job, "Restarts"), "0");
+}
+
+// The script alone, with programs in place of dlrun and scontrol.
+TEST(RequeueScript, StopsAfterSoManyRequeues) {
+  const tests::TempDir bin;
+  std::ofstream(bin.path() + "/dlrun") << "#!/bin/sh\nexit 75\n";
+  std::ofstream(bin.path() + "/scontrol") << "#!/bin/sh\necho scontrol $*\n";
+  for (const char* program : {"/dlrun", "/scontrol"}) {
+    std::filesystem::permissions(bin.path() + program, std::filesystem::perms::owner_all);
+  }
+  for (const std::string before : {"", "99", "100", "101"}) {
+    tests::Process script({"bash", std::string(DLRUN_TEST_SOURCE) + "/deploy/slurm/requeue.sbatch"},
+                          {.environment = {"PATH=" + bin.path() + ":" + std::getenv("PATH"),
+                                           "SLURM_JOB_ID=7", "SLURM_RESTART_COUNT=" + before}});
+    EXPECT_EQ(script.wait(), 75);
+    const bool goes_on = before.size() < 3;
+    EXPECT_EQ(script.out(), goes_on ? "scontrol requeue 7\n" : "");
+    EXPECT_EQ(script.err().empty(), goes_on) << script.err();
+  }
+}
+
 }  // namespace
 }  // namespace dl
