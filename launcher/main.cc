@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
     // A node that cannot take part must not let the others wait for it.
     if (!step.empty()) dl::launcher::end_slurm_step(step);
     if (!dl::launcher::kill_descendants(dl::Deadline::after(std::chrono::seconds(30)))) {
-      dl::launcher::say("these are left, as SIGKILL does not end them:");
+      dl::launcher::say("these are left, which dlrun could not end:");
       for (const std::string& left : dl::launcher::living_descendants()) {
         dl::launcher::say("  " + left);
       }

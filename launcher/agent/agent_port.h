@@ -84,7 +84,7 @@ class AgentOrders {
   // To be called after on_over(), when the event loop has ended. Ends every process that is left,
   // passes on what is left in the pipes, and returns the verdict on the last generation.
   virtual Verdict finish() = 0;
-  // The processes that SIGKILL has not ended, a line each: "rank 3, pid 4711: state D ...".
+  // The processes that dlrun could not end, a line each: "rank 3, pid 4711: state D ...".
   virtual std::vector<std::string> left_behind() const = 0;
   // Writes error files, and recorders after a failure, to the log folder.
   virtual void keep_files(const Verdict& verdict) = 0;

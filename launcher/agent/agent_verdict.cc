@@ -223,8 +223,8 @@ void Agent::on_silence() {
 void Agent::say_who_is_left(const std::vector<std::string>& left) {
   if (left.empty()) return;
   events_.on_sentence(
-      fmt::format("not ended {} s after SIGKILL; dlrun waits {} s more, and a further Ctrl-C or "
-                  "SIGTERM ends it now:",
+      fmt::format("not ended within {} s; dlrun waits {} s more, and a further Ctrl-C or SIGTERM "
+                  "ends it now:",
                   kSilence.count(), (kMostKilling - kSilence).count()));
   for (const std::string& one : left) events_.on_sentence("  " + one);
 }

@@ -248,9 +248,7 @@ int Front::bring_out(Verdict verdict) {
   state_.attempt_ended(verdict, Clock::now());
   const std::vector<std::string> left = agent_->left_behind();
   if (!left.empty()) {
-    verdict.page.push_back(
-        "dlrun ends without these, which SIGKILL has not ended; they end once the system lets "
-        "them:");
+    verdict.page.emplace_back("dlrun ends without these, which it could not end:");
     for (const std::string& one : left) verdict.page.push_back("  " + one);
   }
   output_.log(verdict.page);

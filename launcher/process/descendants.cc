@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -173,12 +174,32 @@ bool kill_descendants(Deadline deadline) noexcept {
   return all_gone;
 }
 
+namespace {
+
+// The effective user, from "Uid:\t1000\t0\t0\t0": the owner of a set-uid process's folder is root,
+// whoever it runs as. Empty: the process is gone.
+std::string user_of(const std::string& folder) {
+  std::ifstream status(folder + "/status");
+  std::string word;
+  while (status >> word && word != "Uid:") {
+  }
+  std::string effective;
+  status >> word >> effective;
+  return effective;
+}
+
+}  // namespace
+
 std::string why_it_stays(pid_t pid) {
   const std::string folder = fmt::format("/proc/{}", pid);
+  if (::kill(pid, 0) != 0 && errno == EPERM) {
+    return fmt::format("it runs as user {}, and user {} may not signal it", user_of(folder),
+                       ::geteuid());
+  }
   const char state = read_stat(folder).state;
   const std::string where = wait_channel(folder);
   return fmt::format("state {}{}{}", state == 0 ? '?' : state,
-                     state == 'D' ? " (uninterruptible: a disk or a driver)" : "",
+                     state == 'D' ? " (uninterruptible, until a disk or a driver lets it go)" : "",
                      where.empty() ? "" : ", in " + where);
 }
 

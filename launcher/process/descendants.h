@@ -42,7 +42,8 @@ void kill_descendants() noexcept;
 // kernel. Returns false if some processes are left.
 bool kill_descendants(Deadline deadline) noexcept;
 
-// What a process waits for: "state D (uninterruptible: a disk or a driver), in fuse_wait_answer".
+// Why a process has not ended, a clause: "state D (uninterruptible, until a disk or a driver lets
+// it go), in fuse_wait_answer", "it runs as user 0, and user 1000 may not signal it".
 std::string why_it_stays(pid_t pid);
 // All processes below this one except zombies, the warden and the supervisor: "4711 (cat), state D
 // ...".

@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <fmt/core.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -133,9 +134,19 @@ std::string why_not_executed(const std::string& path) {
                                                   : "it is no program for this machine");
 }
 
-std::string why_no_interpreter(const std::string& path) {
+namespace {
+
+// More than the kernel follows, should files change meanwhile.
+constexpr int kMostInterpreters = 8;
+
+std::string why_not_found(const std::string& path, int depth) {
   const std::string head = head_of(path);
   if (is_elf(head)) return "the dynamic linker that it names is not there (another libc?)";
+  if (!head.starts_with("#!")) {
+    return ::access("/bin/sh", F_OK) == 0
+               ? "the program that runs this kind of file is not there"
+               : "/bin/sh, which runs a text without a `#!` line, is not there";
+  }
   const std::string interpreter = interpreter_in(head);
   if (interpreter.ends_with('\r')) {
     return fmt::format(
@@ -143,7 +154,18 @@ std::string why_no_interpreter(const std::string& path) {
         "`sed -i 's/\\r$//' {}` ends them in LF",
         interpreter.substr(0, interpreter.size() - 1), path);
   }
+  if (depth < kMostInterpreters && ::access(interpreter.c_str(), F_OK) == 0) {
+    return fmt::format("its interpreter {} cannot be executed: {}", interpreter,
+                       why_not_found(interpreter, depth + 1));
+  }
   return fmt::format("its interpreter {} is not there", interpreter);
+}
+
+}  // namespace
+
+std::string why_no_interpreter(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return "it was there at the start, and is not there now";
+  return why_not_found(path, 0);
 }
 
 }  // namespace dl::launcher

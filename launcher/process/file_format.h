@@ -11,7 +11,7 @@ bool is_shell_text(const std::string& path);
 
 // A clause: "it is an ELF program for aarch64, and this machine is x86_64".
 std::string why_not_executed(const std::string& path);
-// A clause about a file that exists, although exec returns ENOENT.
+// A clause about a file that was there, and for which exec returned ENOENT.
 std::string why_no_interpreter(const std::string& path);
 
 }  // namespace dl::launcher

@@ -59,9 +59,22 @@ Program find_executable(const std::string& name) {
       close = refused(candidate, error);
   }
   if (!close.path.empty()) return close;
-  if (::access(name.c_str(), F_OK) == 0) {
-    return {name, kExitNotFound,
-            fmt::format("{0} is not on PATH; for the file in this folder write `./{0}`", name)};
+  const std::string here = "./" + name;
+  switch (const int error = why_not(here)) {
+    case 0:
+      return {name, kExitNotFound,
+              fmt::format("{} is not on PATH; for the file in this folder write `{}`", name, here)};
+    case ENOENT:
+      break;
+    case EISDIR:
+      return {name, kExitNotFound,
+              fmt::format("{0} is not on PATH, and {1} is a folder; for a Python package write "
+                          "`-m {0}`",
+                          name, here)};
+    default:
+      return {name, kExitNotFound,
+              fmt::format("{} is not on PATH, and {} cannot be executed: {}", name, here,
+                          std::strerror(error))};
   }
   return {name, kExitNotFound,
           fmt::format("there is no program {} on PATH ({})", name, std::strerror(ENOENT))};

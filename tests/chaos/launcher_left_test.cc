@@ -58,10 +58,10 @@ TEST_F(HungFileSystem, HoldsNeitherAJobsEndNorItsStart) {
   starts.signal(SIGTERM);
 
   for (tests::Process* const job : {&ends, &starts}) {
-    EXPECT_TRUE(job->wait_for_err("dlrun: not ended 5 s after SIGKILL")) << job->err();
+    EXPECT_TRUE(job->wait_for_err("dlrun: not ended within 5 s")) << job->err();
     job->signal(SIGTERM);
     EXPECT_EQ(job->wait(), 128 + SIGTERM);
-    EXPECT_THAT(job->err(), HasSubstr("dlrun ends without these, which SIGKILL has not ended"));
+    EXPECT_THAT(job->err(), HasSubstr("dlrun ends without these, which it could not end:"));
   }
   EXPECT_THAT(ends.err(), testing::ContainsRegex("rank 1, pid [0-9]+: state D \\(uninterrupt"));
   EXPECT_THAT(ends.err(), Not(HasSubstr("rank 0, pid")));

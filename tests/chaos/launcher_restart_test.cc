@@ -185,6 +185,18 @@ TEST(Restart, AnExampleGoesOnFromItsCheckpointAndEndsWithTheSameBits) {
   EXPECT_EQ(read_file(folder.path() + "/broken"), read_file(folder.path() + "/whole"));
 }
 
+TEST(Restart, AProgramThatIsRemovedMeanwhileIsSaidToBeGone) {
+  const tests::TempDir folder;
+  const std::string program = folder.path() + "/train";
+  std::ofstream(program) << "#!/bin/sh\nrm $0\nexit 1\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  tests::Process job({tests::program("dlrun"), "--max-restarts", "1", program});
+  EXPECT_EQ(job.wait(), 127);
+  EXPECT_THAT(job.err(), HasSubstr("rank 0 could not be started: exec of " + program +
+                                   ": No such file or directory: it was there at the start, and "
+                                   "is not there now\n"));
+}
+
 TEST(Restart, CtrlCEndsAJobThatWaitsToBeginAgain) {
   tests::Process job(line_of({"--max-restarts", "9"}, "exit 1"));
   ASSERT_TRUE(job.wait_for_err("all ranks begin again in 4 s"));

@@ -1,5 +1,6 @@
 #include "launcher/process/descendants.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/unique_fd.h"
 #include "tests/support/process.h"
 
 namespace dl::launcher {
@@ -41,6 +43,30 @@ class Descendants : public testing::Test {
     }
   }
 };
+
+TEST_F(Descendants, OfAnotherUserStayBecauseThisUserMayNotSignalThem) {
+  if (::geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  const pid_t roots = child_that(spin);
+  const pid_t nobodys = ::fork();
+  if (nobodys == 0) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+    const std::string why = why_it_stays(roots);
+    ::_exit(::write(ends[1], why.data(), why.size()) == static_cast<ssize_t>(why.size()) ? 0 : 1);
+  }
+  write_end.reset();
+  int status = -1;
+  EXPECT_EQ(::waitpid(nobodys, &status, 0), nobodys);
+  EXPECT_EQ(status, 0);
+  std::string why(200, '\0');
+  why.resize(static_cast<std::size_t>(::read(read_end.get(), why.data(), why.size())));
+  EXPECT_EQ(why, "it runs as user 0, and user 65534 may not signal it");
+  EXPECT_EQ(why_it_stays(roots).find("may not"), std::string::npos);  // root may
+  end(roots);
+}
 
 TEST_F(Descendants, ThatHaveEndedAndAreNotReapedYetAreEnding) {
   EXPECT_FALSE(is_ending(::getpid()));
