@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "core/base/unique_fd.h"
 
@@ -36,8 +37,9 @@ class AgentLine {
 
   // True if the line has ended, even if `in` was not read to its end.
   virtual bool has_ended() const = 0;
-  // To be called after has_ended(). A sentence with the host's name.
-  virtual std::string why_not_started() const = 0;
+  // To be called after has_ended(). A sentence with the host's name. `noise`: the end of what came
+  // from `in`, none of which was the agent's.
+  virtual std::string why_not_started(std::string_view noise) const = 0;
   virtual std::string how_it_was_lost() const = 0;
 };
 

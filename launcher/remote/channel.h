@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "core/base/deadline.h"
 #include "core/base/unique_fd.h"
@@ -33,6 +34,8 @@ class Channel {
   void send(const Value& value);
   // Number of bytes that the other side has not taken.
   std::size_t unsent() const { return unsent_.size() - at_; }
+  // The end of what came in place of the other side's first word.
+  std::string_view noise() const { return decoder_.noise(); }
   // Sends no more. The other side gets everything sent so far, then the end.
   void close();
   // Returns true once everything is sent, or false at the deadline: then the rest is lost.

@@ -14,6 +14,7 @@ using rendezvous::WireWriter;
 
 // More bytes come from a login shell that never ends.
 constexpr std::size_t kMostNoise = std::size_t{64} << 10;
+constexpr std::size_t kMostKeptNoise = 1000;
 
 class BodyWriter {
  public:
@@ -162,6 +163,10 @@ std::vector<std::uint8_t> encode(const Value& value) {
 }
 
 void Decoder::feed(std::span<const std::uint8_t> bytes) {
+  if (awaits_magic_) {
+    noise_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (noise_.size() > kMostKeptNoise) noise_.erase(0, noise_.size() - kMostKeptNoise);
+  }
   bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(at_));
   at_ = 0;
   bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());

@@ -159,13 +159,16 @@ class Decoder {
   // decoder cannot be used after that.
   std::optional<Value> next();
   // True if no part of a frame waits for its rest.
-  bool is_empty() const { return at_ == bytes_.size(); }
+  bool is_empty() const { return awaits_magic_ || at_ == bytes_.size(); }
+  // The end of what came and was skipped, while the magic has not come.
+  std::string_view noise() const { return awaits_magic_ ? std::string_view(noise_) : ""; }
 
  private:
   bool skip_to_magic();
 
   bool awaits_magic_;
   std::size_t skipped_ = 0;
+  std::string noise_;
   std::vector<std::uint8_t> bytes_;
   std::size_t at_ = 0;  // index of the first byte that is not decoded
 };

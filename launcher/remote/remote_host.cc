@@ -106,10 +106,13 @@ void RemoteHost::check_gone() {
   if (gone_ || !line_->has_ended() || (channel_ && !in_ended_)) return;
   gone_ = true;
   if (!over_ && !failed_) {
-    fail(1, !wrong_.empty()
+    const std::string noise(channel_ ? channel_->noise() : "");
+    fail(1, !wrong_.empty() && !noise.empty()
+                ? fmt::format("host {}: {}; does its login start another program?", name(), wrong_)
+            : !wrong_.empty()
                 ? fmt::format("host {}: what its dlrun says is not understood: {}", name(), wrong_)
             : answered_ ? line_->how_it_was_lost()
-                        : line_->why_not_started());
+                        : line_->why_not_started(noise));
   }
   events_.on_gone(*this);
 }

@@ -60,6 +60,10 @@ constexpr std::array kSshFailures = {
 };
 static_assert(kConnectSeconds == 5);
 
+// What shells and the dynamic linker say of a program that is there.
+constexpr std::array kMissingParts = {std::string_view("loading shared libraries"),
+                                      std::string_view("required file not found")};
+
 std::string ssh_failure(const std::string& host, std::string_view said) {
   for (const SshFailure& failure : kSshFailures) {
     if (said.find(failure.word) != std::string_view::npos) {
@@ -129,27 +133,38 @@ std::vector<std::string> words_of(std::string_view option, std::string_view text
   return words;
 }
 
-std::string why_not_started(const std::string& host, const AgentCommand& command, int status,
-                            std::string_view said, const std::string& dlrun) {
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  if (command.by_ssh && code == kSshFailed) return ssh_failure(host, said);
-  if (code == kExitNotFound) {
+std::string why_not_started(const std::string& host, const AgentCommand& command,
+                            const LoginEnd& end, const std::string& dlrun) {
+  const int code = WIFEXITED(end.status) ? WEXITSTATUS(end.status) : -1;
+  if (command.by_ssh && code == kSshFailed) return ssh_failure(host, end.said);
+  const std::string_view words = last_line(end.said);
+  // The login's own shell, or a program that it starts, may end with the same codes.
+  const bool is_about_dlrun = end.said.find(dlrun) != std::string_view::npos;
+  if (code == kExitNotFound && is_about_dlrun) {
+    for (const std::string_view word : kMissingParts) {
+      if (end.said.find(word) == std::string_view::npos) continue;
+      return fmt::format("host {}: {} cannot be started: {}", host, dlrun, words);
+    }
     return fmt::format("host {} has no dlrun at {}; dlrun must be at the same path on all hosts",
                        host, dlrun);
   }
-  if (code == kExitNotExecutable) {
-    return fmt::format("host {}: {} cannot be executed: {}", host, dlrun, last_line(said));
+  if (code == kExitNotExecutable && is_about_dlrun) {
+    return fmt::format("host {}: {} cannot be executed: {}", host, dlrun, words);
   }
-  if (code == kExitUsage) {
+  if (code == kExitUsage && words.starts_with("dlrun: ")) {
     return fmt::format(
         "host {} has another version of dlrun at {}, which cannot be started by "
         "this one: {}",
-        host, dlrun, last_line(said));
+        host, dlrun, words);
   }
-  const std::string_view words = last_line(said);
-  return fmt::format("host {}: {} {} before its dlrun answered{}{}", host,
-                     command.by_ssh ? "ssh" : "dlrun", how_it_ended(status),
-                     words.empty() ? "" : ": ", words);
+  std::string text = fmt::format("host {}: {} {} before its dlrun answered", host,
+                                 command.by_ssh ? "ssh" : "dlrun", how_it_ended(end.status));
+  if (!words.empty()) text += fmt::format(": {}", words);
+  if (const std::string_view wrote = last_line(end.noise); !wrote.empty()) {
+    text +=
+        fmt::format("{} on its standard output: {}", words.empty() ? "; it said" : "; and", wrote);
+  }
+  return text;
 }
 
 }  // namespace dl::launcher::remote

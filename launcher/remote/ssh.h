@@ -29,9 +29,15 @@ AgentCommand agent_command(const std::vector<std::string>& ssh, const std::strin
 // Splits "ssh -F 'my file'" into words; quotes count as in a shell. Throws kInvalidArgument.
 std::vector<std::string> words_of(std::string_view option, std::string_view text);
 
-// Why an agent ended before its first message: a sentence with the host's name. `status`: its
-// waitpid() status. `said`: its standard error.
-std::string why_not_started(const std::string& host, const AgentCommand& command, int status,
-                            std::string_view said, const std::string& dlrun);
+// How a login ended that has not become an agent.
+struct LoginEnd {
+  int status = 0;               // as waitpid() gives it
+  std::string_view said = {};   // the end of its standard error
+  std::string_view noise = {};  // the end of its standard output
+};
+
+// Why an agent ended before its first message: a sentence with the host's name.
+std::string why_not_started(const std::string& host, const AgentCommand& command,
+                            const LoginEnd& end, const std::string& dlrun);
 
 }  // namespace dl::launcher::remote

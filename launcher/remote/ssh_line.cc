@@ -100,9 +100,9 @@ bool SshLine::has_ended() const {
   return status_ || (!not_started_.empty() && err_ended_);
 }
 
-std::string SshLine::why_not_started() const {
+std::string SshLine::why_not_started(std::string_view noise) const {
   if (!not_started_.empty()) return fmt::format("host {}: {}", host_, not_started_);
-  return remote::why_not_started(host_, command_, *status_, said_, dlrun_);
+  return remote::why_not_started(host_, command_, {*status_, said_, noise}, dlrun_);
 }
 
 std::string SshLine::how_it_was_lost() const {

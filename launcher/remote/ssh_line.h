@@ -24,7 +24,7 @@ class SshLine : public AgentLine {
   void on_answered() override;
   void kill() override;
   bool has_ended() const override;
-  std::string why_not_started() const override;
+  std::string why_not_started(std::string_view noise) const override;
   std::string how_it_was_lost() const override;
 
  private:

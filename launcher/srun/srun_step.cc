@@ -17,6 +17,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "core/base/env.h"
@@ -240,7 +241,7 @@ class SrunLine : public AgentLine {
   void on_closed() override { step_->on_closed(node_); }
   void kill() override { step_->kill(node_); }
   bool has_ended() const override { return step_->has_ended(node_); }
-  std::string why_not_started() const override {
+  std::string why_not_started(std::string_view) const override {
     return fmt::format("the dlrun of host {} has not answered: {}", host_, step_->how_srun_ended());
   }
   std::string how_it_was_lost() const override {

@@ -376,7 +376,10 @@ TEST_F(Ssh, AHostWithoutThisDlrunIsOneSentence) {
   hello.append(frame.begin(), frame.end());
   std::ofstream(dir.path() + "/hello", std::ios::binary) << hello;
   for (const auto& [command, sentence] : std::map<std::string, std::string>{
-           {"exec /no/such/dlrun", "host a has no dlrun at "},
+           {"echo sh: $SSH_ORIGINAL_COMMAND: not found >&2; exit 127", "host a has no dlrun at "},
+           {"exec /no/such/zsh", "ssh ended with exit code 127 before its dlrun answered: "},
+           {"echo This account is not available.; exit 1", "its standard output: This account is"},
+           {"yes", "host a: no word of dlrun in the first 64 KiB of what came; does its login "},
            {"cat " + dir.path() + "/hello", "host a has dlrun 99.1 (protocol 999) at "},
            {"echo dlrun: unknown option >&2; exit 2", "host a has another version of dlrun at "},
            {"echo oops >&2; exit 3", "before its dlrun answered: oops"}}) {

@@ -86,11 +86,14 @@ TEST(RemoteMessages, WhatALoginWritesBeforeTheMagicIsSkipped) {
       "Welcome!\n\x89"
       "DLA";  // half of the magic is none
   EXPECT_TRUE(decode(decoder, Bytes(noise.begin(), noise.end())).empty());
+  EXPECT_EQ(decoder.noise(), noise);
+  EXPECT_TRUE(decoder.is_empty());  // no message is incomplete
   Bytes rest(kMagic.begin(), kMagic.end());
   const Bytes hello = encode(Hello{1, "x"});
   rest.insert(rest.end(), hello.begin(), hello.end());
   EXPECT_EQ(decode(decoder, std::span(rest).first(5)).size(), 0u);
   EXPECT_EQ(decode(decoder, std::span(rest).subspan(5)).size(), 1u);
+  EXPECT_EQ(decoder.noise(), "");
 }
 
 TEST(RemoteMessages, NoiseWithoutAnEndIsAnError) {

@@ -75,7 +75,9 @@ class PlayedLine : public AgentLine {
   void on_closed() override {}
   void kill() override { agent_.end(); }
   bool has_ended() const override { return agent_.has_ended(); }
-  std::string why_not_started() const override { return "not started"; }
+  std::string why_not_started(std::string_view noise) const override {
+    return "not started: " + std::string(noise);
+  }
   std::string how_it_was_lost() const override { return "lost"; }
 
  private:

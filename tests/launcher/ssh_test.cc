@@ -63,6 +63,14 @@ TEST(SshFailure, IsOneSentenceWithTheHostsName) {
                "host b: ssh cannot connect: ssh: connect to host b port 22: Connection refused"},
            Row{255, "", "host b: ssh failed without a word"},
            Row{127, "sh: 1: exec: /opt/dlrun: not found\n", "host b has no dlrun at /opt/dlrun;"},
+           Row{127, "/opt/dlrun: error while loading shared libraries: libx.so: cannot open\n",
+               "host b: /opt/dlrun cannot be started: /opt/dlrun: error while loading shared"},
+           Row{127, "bash: /no/zsh: No such file or directory\n",
+               "host b: ssh ended with exit code 127 before its dlrun answered: bash: /no/zsh: No"},
+           Row{126, "bash: /no/zsh: Permission denied\n",
+               "host b: ssh ended with exit code 126 before its dlrun answered: bash: /no/zsh"},
+           Row{2, "", "host b: ssh ended with exit code 2 before its dlrun answered"},
+           Row{2, "bash: syntax error\n", "before its dlrun answered: bash: syntax error"},
            Row{126, "sh: 1: exec: /opt/dlrun: Permission denied\n",
                "host b: /opt/dlrun cannot be executed: "},
            Row{2, "dlrun: --as-remote-agent is no option\n",
@@ -70,10 +78,20 @@ TEST(SshFailure, IsOneSentenceWithTheHostsName) {
            Row{3, "", "host b: ssh ended with exit code 3 before its dlrun answered"},
        }) {
     const std::string text =
-        why_not_started("b", by_ssh(), row.exit_code << 8, row.said, "/opt/dlrun");
+        why_not_started("b", by_ssh(), {row.exit_code << 8, row.said}, "/opt/dlrun");
     EXPECT_THAT(text, HasSubstr(row.sentence));
     EXPECT_THAT(text, Not(HasSubstr("\n")));
   }
+}
+
+TEST(SshFailure, OfAnAccountWithoutALoginIsWhatItWrites) {
+  const std::string_view noise = "\nThis account is currently not available.\n";
+  EXPECT_EQ(why_not_started("b", by_ssh(), {1 << 8, "", noise}, "/opt/dlrun"),
+            "host b: ssh ended with exit code 1 before its dlrun answered; it said on its standard "
+            "output: This account is currently not available.");
+  EXPECT_EQ(why_not_started("b", by_ssh(), {1 << 8, "Warning: a new key\n", noise}, "/opt/dlrun"),
+            "host b: ssh ended with exit code 1 before its dlrun answered: Warning: a new key; and "
+            "on its standard output: This account is currently not available.");
 }
 
 }  // namespace
