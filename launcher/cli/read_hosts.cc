@@ -54,6 +54,7 @@ void add_line(std::vector<HostSlots>& hosts, const std::string& where, std::stri
   if (line.empty()) return;
   std::size_t end = line.find_first_of(" \t");
   HostSlots found = host_of(where, line.substr(0, end));
+  std::optional<int> most;
   while (end != std::string_view::npos) {
     line = trimmed(line.substr(end));
     end = line.find_first_of(" \t");
@@ -62,14 +63,21 @@ void add_line(std::vector<HostSlots>& hosts, const std::string& where, std::stri
     const std::string_view key = word.substr(0, equals);
     DL_CHECK(equals != std::string_view::npos, kInvalidArgument,
              "{}: `{}` is no KEY=VALUE, as in `node1 slots=4`", where, word);
-    if (key == "slots" || key == "count") {
-      found.slots =
-          whole_number(fmt::format("{}: {}", where, key), word.substr(equals + 1), 1, kMostSlots);
-      continue;
-    }
-    DL_CHECK(key == "max-slots" || key == "max_slots", kInvalidArgument,
+    const bool is_most = key == "max-slots" || key == "max_slots";
+    DL_CHECK(key == "slots" || key == "count" || is_most, kInvalidArgument,
              "{}: `{}` is not supported; wanted slots=N", where, word);
+    const int number =
+        whole_number(fmt::format("{}: {}", where, key), word.substr(equals + 1), 1, kMostSlots);
+    std::optional<int>& told = is_most ? most : found.slots;
+    DL_CHECK(!told, kInvalidArgument,
+             "{}: `{}` gives {} another number of slots, beside {} (a port of ssh belongs into "
+             "~/.ssh/config); leave one of them out",
+             where, word, found.host, *told);
+    told = number;
   }
+  DL_CHECK(!most || found.slots.value_or(1) <= *most, kInvalidArgument,
+           "{}: {} has {} slots, and max-slots={}", where, found.host, found.slots.value_or(1),
+           *most);
   add_host(hosts, std::move(found));
 }
 

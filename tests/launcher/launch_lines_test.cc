@@ -183,6 +183,15 @@ TEST(LaunchLines, HostsHaveSlotsInOpenMpisFormAndInMpichs) {
       ElementsAre(H{"a", 4}, H{"b", 2}, H{"c", std::nullopt}));
   EXPECT_THAT(line_refusal({"--hostfile", file("a\nb rack=2\n"), "x"}),
               HasSubstr("/hosts:2: `rack=2` is not supported; wanted slots=N"));
+  for (const char* twice : {"a:22 slots=1", "a slots=2 slots=2", "a max-slots=4 max_slots=5"}) {
+    EXPECT_THAT(line_refusal({"--hostfile", file(twice), "x"}),
+                HasSubstr("gives a another number of slots, beside "))
+        << twice;
+  }
+  EXPECT_THAT(line_refusal({"--hostfile", file("a slots=5 max-slots=4"), "x"}),
+              HasSubstr("/hosts:1: a has 5 slots, and max-slots=4"));
+  EXPECT_THAT(line_refusal({"--hostfile", file("a slots=1 max-slots=many"), "x"}),
+              HasSubstr("/hosts:1: max-slots is `many`"));
   EXPECT_THAT(line_refusal({"--hostfile", file("# none\n"), "x"}), HasSubstr("names no host"));
   EXPECT_THAT(line_refusal({"--hostfile", "/nowhere", "x"}),
               StartsWith("--hostfile /nowhere: No such file"));
