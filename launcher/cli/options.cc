@@ -243,6 +243,9 @@ std::variant<Options, Information> parse_options(const std::vector<std::string>&
   options.says_nodes = given.has("--standalone") || says_nnodes || options.node_rank ||
                        !options.rdzv_endpoint.empty() || !options.hosts.empty();
   if (!given.has("--standalone") && options.hosts.empty()) take_slurm_step(options, says_nnodes);
+  if (says_nnodes && !given.has("--standalone") && options.hosts.empty()) {
+    take_slurm_allocation(options);
+  }
   check_nodes(given, options);
   check_ranks(given, options);
   check_placement(given, options);

@@ -38,6 +38,20 @@ void take_slurm_step(Options& options, bool says_nnodes) {
   if (options.rdzv_id.empty()) options.rdzv_id = step->name();
 }
 
+void take_slurm_allocation(Options& options) {
+  const bool has_address = !options.rdzv_endpoint.empty() || !options.master_addr.empty();
+  if (options.nnodes == 1 || options.node_rank || has_address) return;
+  const auto allocation = slurm_allocation();
+  if (!allocation) return;
+  const int nodes = static_cast<int>(allocation->hosts.size());
+  DL_CHECK(options.nnodes == nodes, kInvalidArgument,
+           "--nnodes is {}, but the allocation of SLURM's job {} has {} node{}; leave it out, or "
+           "ask sbatch or salloc for --nodes={}",
+           options.nnodes, allocation->job, nodes, nodes == 1 ? "" : "s", options.nnodes);
+  options.nnodes = 1;  // each node's dlrun is told the number by the front
+  options.says_nodes = false;
+}
+
 std::optional<SlurmAllocation> needs_srun(const Options& options) {
   if (options.says_nodes) return std::nullopt;
   auto allocation = slurm_allocation();

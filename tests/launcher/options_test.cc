@@ -154,6 +154,21 @@ TEST(Options, OneDlrunANodeOfAStepOfSrunIsOneJobWithNothingTyped) {
   EXPECT_EQ(parse({"x"}).nnodes, 1);
 }
 
+TEST(Options, TheNumberOfNodesInAnAllocationIsTheAllocations) {
+  const Variables set({{"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "n[1-2]"}});
+  EXPECT_FALSE(parse({"x"}).says_nodes);
+  EXPECT_FALSE(parse({"--nnodes=2", "x"}).says_nodes);
+  EXPECT_EQ(refusal({"--nnodes=3", "x"}),
+            "--nnodes is 3, but the allocation of SLURM's job 4711 has 2 nodes; leave it out, or "
+            "ask sbatch or salloc for --nodes=3");
+  // Lines that say where the nodes meet, or that there is one.
+  EXPECT_EQ(parse({"--nnodes=3", "--rdzv-endpoint=a:1", "x"}).nnodes, 3);
+  EXPECT_TRUE(parse({"--nnodes=2", "--rdzv-endpoint=a:1", "x"}).says_nodes);
+  EXPECT_TRUE(parse({"--nnodes=1", "x"}).says_nodes);
+  const Variables inside(Variables::Entries{{"DLRUN_JOB_ID", "j"}});
+  EXPECT_THAT(refusal({"--nnodes=2", "x"}), HasSubstr("give node 0's address"));
+}
+
 TEST(Options, SeveralDlrunsOnANodeUnderSrunAreRefused) {
   {
     const Variables set({{"SLURM_PROCID", "1"},
