@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <string_view>
 
 #include "core/base/deadline.h"
 #include "core/base/error.h"
@@ -22,6 +23,16 @@ namespace {
 constexpr std::chrono::seconds kPatience{20};
 // Every pipe has room for this many bytes.
 constexpr std::size_t kMostInput = 4096;
+
+// Users set these for their own calls: another format of times, a filter, another cluster, a
+// question before a signal is sent.
+bool changes_answers(std::string_view entry) {
+  for (const std::string_view begin :
+       {"SLURM_TIME_FORMAT=", "SLURM_CLUSTERS=", "SQUEUE_", "SCANCEL_", "SCONTROL_"}) {
+    if (entry.starts_with(begin)) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -47,11 +58,10 @@ Answer ask_program(std::vector<std::string> line, const std::string& input) {
   std::vector<char*> argv;
   for (std::string& word : line) argv.push_back(word.data());
   argv.push_back(nullptr);
-  // SLURM_TIME_FORMAT would change the format of the times that are read here.
   std::string format = "SLURM_TIME_FORMAT=standard";
   std::vector<char*> envp = {format.data()};
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, "SLURM_TIME_FORMAT=", 18) != 0) envp.push_back(*entry);
+    if (!changes_answers(*entry)) envp.push_back(*entry);
   }
   envp.push_back(nullptr);
   pid_t child = -1;

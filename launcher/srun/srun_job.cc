@@ -2,8 +2,8 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +18,7 @@
 #include "launcher/remote/ssh.h"
 #include "launcher/slurm/hostlist.h"
 #include "launcher/slurm/slurm_conf.h"
+#include "launcher/srun/srun_environment.h"
 #include "launcher/srun/srun_step.h"
 #include "launcher/srun/srun_task.h"
 
@@ -83,21 +84,16 @@ std::vector<std::string> line_of_srun(const std::string& dlrun, std::size_t node
   return line;
 }
 
-// Removes variables that srun would read and that contradict its options above. To be called before
-// the warden, which starts srun.
-void clear_environment_for_srun() {
-  for (const char* const name : {"SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_MEM_PER_NODE",
-                                 "SLURM_GPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_CPU_BIND"}) {
-    ::unsetenv(name);
-  }
-}
-
 }  // namespace
 
 int run_on_allocation(const Options& options, const SlurmAllocation& allocation, CommandLine line) {
   be_called_dlrun();
   Options timed = options;
   timed.preempt_at = time_of_preemption(options);
+  for (Exported& told : told_to_ranks()) {
+    const auto is_same = [&told](const Exported& own) { return own.name == told.name; };
+    if (std::ranges::none_of(options.exports, is_same)) timed.exports.push_back(std::move(told));
+  }
   const AllocatedHosts hosts(timed, allocation);
   return remote::run_job_on(hosts,
                             {.starter = "srun",

@@ -236,6 +236,81 @@ TEST_F(Slurm, SrunHasNothingToSayOfALaunch) {
   EXPECT_EQ(job.err(), "");
 }
 
+TEST_F(Slurm, NoVariableThatSrunReadsBreaksALaunch) {
+  // What sbatch, a user or a site may have set for another srun, each with a value that stops this
+  // one, binds or hides its tasks, or changes what it says.
+  std::vector<std::string> line = {"salloc", "--quiet", "--nodes=2", "env"};
+  for (const char* const entry : {"SLURM_DEBUG=1",
+                                  "SLURM_BCAST=/nowhere/x",
+                                  "SLURM_BCAST_EXCLUDE=/nowhere",
+                                  "SLURM_COMPRESS=lz4",
+                                  "SLURM_SEND_LIBS=yes",
+                                  "SLURM_CONTAINER=/nowhere",
+                                  "SRUN_CONTAINER=/nowhere",
+                                  "SLURM_EXPORT_ENV=NONE",
+                                  "SRUN_EXPORT_ENV=NONE",
+                                  "SLURM_PROLOG=/nowhere/prolog",
+                                  "SLURM_TASK_PROLOG=/nowhere/prolog",
+                                  "SLURM_WORKING_DIR=/nowhere",
+                                  "SLURM_REMOTE_CWD=/nowhere",
+                                  "SLURM_STDINMODE=none",
+                                  "SLURM_STDOUTMODE=/nowhere/out",
+                                  "SLURM_STDERRMODE=/nowhere/err",
+                                  "SLURM_LABELIO=1",
+                                  "SLURM_UNBUFFEREDIO=1",
+                                  "SLURM_HOSTFILE=/nowhere",
+                                  "SLURM_DISTRIBUTION=arbitrary",
+                                  "SLURM_NTASKS=6",
+                                  "SLURM_NTASKS_PER_NODE=3",
+                                  "SLURM_NTASKS_PER_CORE=1",
+                                  "SLURM_OVERCOMMIT=1",
+                                  "SLURM_EXACT=1",
+                                  "SLURM_EXCLUSIVE=1",
+                                  "SLURM_CPU_BIND=map_cpu:99",
+                                  "SLURM_MEM_BIND=map_mem:99",
+                                  "SLURM_GPU_BIND=closest",
+                                  "SLURM_HINT=compute_bound",
+                                  "SRUN_CPUS_PER_TASK=1000",
+                                  "SLURM_CPUS_PER_TASK=3",
+                                  "SLURM_GRES=nothing:1",
+                                  "SLURM_STEP_GRES=nothing:1",
+                                  "SLURM_GPUS=1000",
+                                  "SLURM_GPUS_PER_NODE=1000",
+                                  "SLURM_MEM_PER_CPU=1000000",
+                                  "SLURM_THREADS_PER_CORE=64",
+                                  "SLURM_CORE_SPEC=64",
+                                  "SLURM_MPI_TYPE=nothing",
+                                  "SLURM_KILL_BAD_EXIT=1",
+                                  "SLURM_WAIT=1",
+                                  "SLURM_TIMELIMIT=soon",
+                                  "SLURM_SIGNAL=nothing",
+                                  "SLURM_IMMEDIATE=1",
+                                  "SLURM_EXIT_ERROR=0",
+                                  "SLURM_ACCOUNT=nobodys",
+                                  "SLURM_CLUSTERS=nowhere",
+                                  "SLURM_CONSTRAINT=nothing",
+                                  "SLURM_DEPENDENCY=afterok:1",
+                                  "SLURM_PARTITION=nowhere",
+                                  "SLURM_QOS=none",
+                                  "SLURM_RESERVATION=none",
+                                  "SLURM_THREADS=1",
+                                  "SLURM_DISABLE_STATUS=1",
+                                  "SLURM_TEST_EXEC=1",
+                                  "SQUEUE_FORMAT=%i",
+                                  "SQUEUE_STATES=PENDING",
+                                  "SQUEUE_USERS=nobody",
+                                  "SCANCEL_INTERACTIVE=1"}) {
+    line.emplace_back(entry);
+  }
+  line.insert(line.end(), {tests::program("dlrun"), "--preempt-before", "1", "--nnodes", "2", "sh",
+                           "-c", "echo up in $(pwd -P) with $SLURM_CPUS_PER_TASK"});
+  tests::Process job(line, cluster().options());
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  const std::string rest = "up in " + std::filesystem::current_path().string() + " with 3\n";
+  EXPECT_THAT(job.out(), AllOf(HasSubstr("[rank 0] " + rest), HasSubstr("[rank 1] " + rest)));
+  EXPECT_EQ(job.err(), "");
+}
+
 // The node's clock may be wrong, or its munged may not run.
 TEST_F(Slurm, ATaskThatCannotOpenTheCredentialReadsTheKeyFromItsStandardInput) {
   const tests::TempDir bin;
