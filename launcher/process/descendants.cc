@@ -108,6 +108,15 @@ bool is_ending(pid_t pid) {
   return !stat.is_alive() || (stat.flags & kExiting) != 0;
 }
 
+void reap_orphans() {
+  siginfo_t ended{};
+  if (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid == 0) return;
+  for (const pid_t child : children_of_this_process()) {
+    const ProcessStat stat = read_stat(fmt::format("/proc/{}", child));
+    if (stat.state == 'Z' && stat.name != kWardenName) ::waitpid(child, nullptr, WNOHANG);
+  }
+}
+
 namespace {
 
 void signal_child(pid_t child, int signal) {

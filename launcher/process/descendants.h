@@ -32,6 +32,11 @@ std::vector<pid_t> threads_of(pid_t pid);
 // True if the kernel is ending the process, or has ended it.
 bool is_ending(pid_t pid);
 
+// Reaps the children that have ended, but not the warden, for which WardenClient waits. dlrun has
+// children that it has not started: a shell that executed dlrun had some, and as process 1 of a
+// container it gets the orphans of every `exec` into the container.
+void reap_orphans();
+
 // Sends a signal to every child, and to the process group that the child leads, if it leads one.
 void signal_children(int signal);
 

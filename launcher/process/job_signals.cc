@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/base/error.h"
+#include "launcher/process/descendants.h"
 
 namespace dl::launcher {
 namespace {
@@ -36,7 +37,7 @@ void block(KernelSet signals) {
 }
 
 KernelSet meant_for_dlrun() {
-  KernelSet set = 0;
+  KernelSet set = just(SIGCHLD);
   for (int signal = 1; signal <= kMostSignals; ++signal) {
     if (meaning_of(signal) != SignalMeaning::kSystem && has_default_action(signal))
       set |= just(signal);
@@ -71,6 +72,7 @@ JobSignals::JobSignals(boost::asio::io_context& io, std::function<void(int)> on_
   const long fd = ::syscall(SYS_signalfd4, -1, &set, sizeof set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd < 0) throw_errno(errno, "signalfd");
   waiting_.assign(static_cast<int>(fd));
+  reap_orphans();  // those that ended before the signal was held
   wait();
 }
 
@@ -88,6 +90,10 @@ void JobSignals::take() {
   wait();
   if (n != static_cast<ssize_t>(sizeof info)) return;
   const int number = static_cast<int>(info.ssi_signo);
+  if (number == SIGCHLD) {
+    reap_orphans();
+    return;
+  }
   // The kernel sends these two for a write of dlrun's own, which handles the error itself.
   const bool is_of_a_write = (number == SIGPIPE || number == SIGXFSZ) &&
                              info.ssi_pid == static_cast<std::uint32_t>(::getpid());

@@ -4,6 +4,8 @@
 // the sender is known. A crash of dlrun itself (SIGSEGV) still ends it at once, because a process
 // cannot block a signal that its own fault causes.
 //
+// SIGCHLD is held as well: dlrun reaps children that it has not started (descendants.h).
+//
 // The mask belongs to a thread, and threads and children inherit it. The supervisor sets its own
 // mask, and gives its ranks an empty one (spawn.h).
 #pragma once

@@ -204,6 +204,61 @@ TEST(Signal, WhileTheRanksEndKillsThemOnlyIfAPersonSentIt) {
   }
 }
 
+// `state`: 0 for any.
+std::vector<pid_t> children_in(pid_t parent, char state) {
+  std::ifstream list("/proc/" + std::to_string(parent) + "/task/" + std::to_string(parent) +
+                     "/children");
+  std::vector<pid_t> found;
+  for (pid_t pid = 0; list >> pid;) {
+    if (state == 0 || tests::state_of(pid) == state) found.push_back(pid);
+  }
+  return found;
+}
+
+// Children that dlrun has not started: those of the shell that it replaces.
+TEST(Signal, OfTheEndOfAForeignChildReapsIt) {
+  tests::Process run({"sh", "-c",
+                      "true & sleep 300 & sleep 300 & exec " + tests::program("dlrun") +
+                          " sh -c 'echo ready; exec sleep 300'"});
+  ASSERT_TRUE(run.wait_for_out("ready\n"));
+  EXPECT_TRUE(tests::eventually([&] { return children_in(run.pid(), 'Z').empty(); }));
+  int killed = 0;
+  for (const pid_t pid : children_in(run.pid(), 0)) {
+    if (tests::name_of(pid) != "sleep") continue;
+    ++killed;
+    ::kill(pid, SIGKILL);
+    EXPECT_TRUE(tests::eventually([&] { return tests::state_of(pid) == '\0'; }));
+  }
+  EXPECT_EQ(killed, 2);
+  EXPECT_FALSE(run.has_ended());
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(), 128 + SIGTERM);
+}
+
+TEST(Signal, AsProcess1OrphansOfOtherProgramsAreReaped) {
+  const tests::TempDir folder;
+  const std::string ready = folder.path() + "/ready";
+  tests::Process run({"unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
+                      tests::program("dlrun"), "sh", "-c", "echo up > " + ready + "; sleep 300"});
+  const bool is_up =
+      tests::eventually([&] { return run.has_ended() || std::ifstream(ready).peek() == 'u'; });
+  ASSERT_TRUE(is_up);
+  if (run.has_ended()) GTEST_SKIP() << "no namespace of processes: " << run.err();
+  const std::vector<pid_t> children = children_in(run.pid(), 0);
+  ASSERT_EQ(children.size(), 1U);
+  const std::string one = std::to_string(children.front());  // process 1 in there
+  // A probe whose child outlives it and then ends.
+  tests::Process probe({"nsenter", "--target", one, "--pid", "--mount", "sh", "-c",
+                        "sleep 0.01 & sleep 0.02 & exit 0"});
+  EXPECT_EQ(probe.wait(), 0) << probe.err();
+  EXPECT_TRUE(tests::eventually([&] {
+    tests::Process count({"nsenter", "--target", one, "--pid", "--mount", "sh", "-c",
+                          "cat /proc/[0-9]*/stat | grep -c '(sleep) [SZ] 1 '"});
+    count.wait();
+    return count.out() == "0\n";
+  }));
+}
+
 TEST(Signal, ThatWasIgnoredStaysIgnored) {
   tests::Process run({"sh", "-c",
                       "trap '' HUP INT QUIT ALRM USR2 TSTP; exec " + tests::program("dlrun") +
