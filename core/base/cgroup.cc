@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <string_view>
 
 #include "core/base/unique_fd.h"
@@ -81,12 +82,11 @@ std::optional<double> pids_of(const std::string& folder) {
   return number(small_file(folder + "/pids.max"));
 }
 
-using Limit = std::optional<double> (*)(const std::string& folder);
-
-// The least of all groups of `controller` that this process is in.
-std::optional<double> least(const std::string& root, std::string_view controller, Limit of_v1,
-                            Limit of_v2) {
-  std::optional<double> smallest;
+// Calls with the folder and the version of each hierarchy that `controller` may be in: that of
+// version 2, and its own of version 1. `path`: this process's group in it, "" for the root.
+void for_each_hierarchy(
+    const std::string& root, std::string_view controller,
+    const std::function<void(const std::string& folder, const std::string& path, bool v2)>& visit) {
   // Lines "0::/a/b" (version 2) and "4:cpu,cpuacct:/a/b" (version 1).
   const std::string groups = small_file(root + "/proc/self/cgroup");
   std::string_view rest = groups;
@@ -97,19 +97,28 @@ std::optional<double> least(const std::string& root, std::string_view controller
     const std::size_t second = line.find(':', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) continue;
     const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    std::string path(line.substr(second + 1));
+    const std::string_view path = line.substr(second + 1);
     const bool v2 = controllers == ",,";
     if (!v2 && controllers.find(fmt::format(",{},", controller)) == std::string::npos) continue;
+    visit(v2 ? root + "/sys/fs/cgroup" : fmt::format("{}/sys/fs/cgroup/{}", root, controller),
+          path == "/" ? "" : std::string(path), v2);
+  }
+}
+
+using Limit = std::optional<double> (*)(const std::string& folder);
+
+// The least of all groups of `controller` that this process is in.
+std::optional<double> least(const std::string& root, std::string_view controller, Limit of_v1,
+                            Limit of_v2) {
+  std::optional<double> smallest;
+  for_each_hierarchy(root, controller, [&](const std::string& folder, std::string path, bool v2) {
     for (;;) {
-      if (path == "/") path.clear();
-      const std::optional<double> limit =
-          v2 ? of_v2(fmt::format("{}/sys/fs/cgroup{}", root, path))
-             : of_v1(fmt::format("{}/sys/fs/cgroup/{}{}", root, controller, path));
+      const std::optional<double> limit = (v2 ? of_v2 : of_v1)(folder + path);
       if (limit && (!smallest || *limit < *smallest)) smallest = limit;
       if (path.empty()) break;
       path.erase(path.rfind('/'));
     }
-  }
+  });
   return smallest;
 }
 
@@ -130,6 +139,18 @@ std::optional<std::uint64_t> pids_limit(const std::string& root) {
   const std::optional<double> limit = least(root, "pids", &pids_of, &pids_of);
   if (!limit) return std::nullopt;
   return static_cast<std::uint64_t>(*limit);
+}
+
+std::optional<std::uint64_t> memory_kills(const std::string& root) {
+  std::optional<double> kills;
+  for_each_hierarchy(root, "memory", [&](const std::string& folder, std::string path, bool v2) {
+    // A container may see its own group as the root. Other groups above count foreign processes.
+    if (::access((folder + path).c_str(), F_OK) != 0) path.clear();
+    const std::string file = folder + path + (v2 ? "/memory.events" : "/memory.oom_control");
+    if (const auto found = named_number(small_file(file), "oom_kill")) kills = found;
+  });
+  if (!kills) return std::nullopt;
+  return static_cast<std::uint64_t>(*kills);
 }
 
 }  // namespace dl

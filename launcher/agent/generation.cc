@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/base/cgroup.h"
 #include "core/base/env.h"
 #include "core/base/error.h"
 #include "core/base/limits.h"
@@ -77,6 +78,7 @@ Generation::Generation(boost::asio::io_context& io, Setting setting, Meeting mee
 // The start.
 
 void Generation::start() {
+  memory_kills_before_ = memory_kills();
   start_some();
   watch_start();
 }
@@ -308,6 +310,9 @@ void Generation::judge(Rank& rank) {
   rank.end.follows = rank.follows;
   if (rank.end.failed()) {
     rank.err->take_what_is_there();
+    if (const auto now = memory_kills(); now && memory_kills_before_) {
+      rank.memory_kills = *now - *memory_kills_before_;
+    }
     rank.end.lost_peer = !rank.end.follows && says_peer_was_lost(rank.err->tail());
   }
   first_cause_.ended(rank.end);
@@ -398,6 +403,7 @@ RankFacts Generation::facts_of(const Rank& rank) const {
   one.ended_by = rank.ended_by;
   one.ran = std::chrono::duration_cast<std::chrono::milliseconds>(end - rank.started);
   one.end = rank.end;
+  one.memory_kills = rank.memory_kills;
   if (rank.err != nullptr) one.stderr_tail = rank.err->tail();
   if (rank.out != nullptr) one.stdout_tail = rank.out->tail();
   if (rank.error_memory) {

@@ -129,6 +129,7 @@ class Generation {
     std::optional<rendezvous::PeerFailure> follows;  // its first report
     UniqueFd error_memory;                           // TORCHELASTIC_ERROR_FILE
     UniqueFd recorder;                               // empty: recorders are off
+    std::optional<std::uint64_t> memory_kills;       // see RankFacts
     std::uint64_t ended_at = 0;                      // in the recorder's ticks
     RankStream* out = nullptr;                       // of the NodeOutput; null: not started
     RankStream* err = nullptr;
@@ -169,6 +170,7 @@ class Generation {
   rendezvous::FirstCause first_cause_;  // of the job; on several nodes, of this node's ranks only
   std::optional<rendezvous::Question> question_;  // that is not answered yet
   std::set<int> signals_sent_;
+  std::optional<std::uint64_t> memory_kills_before_;
   bool stopping_ = false;
   bool to_finish_ = false;  // finish() was called
   bool finished_ = false;

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "core/base/shell.h"
 
@@ -49,6 +50,32 @@ bool may_end_for_its_group(const RankFacts& rank) {
   const bool is_handlers_code =
       WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == 128 + SIGINT;
   return WEXITSTATUS(status) != 0 && !(rank.end.stopped && is_handlers_code);
+}
+
+bool was_killed(const RankFacts& rank) {
+  return WIFSIGNALED(rank.end.status) && WTERMSIG(rank.end.status) == SIGKILL;
+}
+
+bool is_out_of_memory(const RankFacts& rank) {
+  return was_killed(rank) && rank.ended_by == 0 && rank.memory_kills.value_or(0) > 0;
+}
+
+// Who killed a process, of which the kernel counts what it has killed for want of memory.
+std::string about_memory(const RankFacts& rank) {
+  if (is_out_of_memory(rank)) {
+    return "  the kernel sent this signal, as memory ran out: the control group's counter oom_kill "
+           "has risen";
+  }
+  if (rank.memory_kills.value_or(0) > 0) {
+    return fmt::format(
+        "  meanwhile memory ran out, and the kernel killed {} process{} of the control group",
+        *rank.memory_kills, *rank.memory_kills == 1 ? "" : "es");
+  }
+  if (!was_killed(rank)) return {};
+  return rank.memory_kills
+             ? "  dlrun did not send this signal, nor did the kernel for want of memory"
+             : "  dlrun did not send this signal; where memory runs out, the kernel "
+               "does";
 }
 
 std::string place_of(const rendezvous::Cause& cause) {
@@ -98,8 +125,9 @@ std::string fate_of(const RankFacts& rank) {
 
 std::string describe_end(const RankFacts& rank, const Place& place) {
   const std::string message = read_error_file(rank.error_file).message;
-  return fmt::format("rank {} (node {}, host {}, pid {}) {} after {}{}{}", rank.rank, place.node,
-                     place.host, rank.pid, how_it_ended(rank.end.status), seconds(rank.ran),
+  return fmt::format("rank {} (node {}, host {}, pid {}) {}{} after {}{}{}", rank.rank, place.node,
+                     place.host, rank.pid, how_it_ended(rank.end.status),
+                     is_out_of_memory(rank) ? ", out of memory," : "", seconds(rank.ran),
                      message.empty() ? "" : ": ", message);
 }
 
@@ -156,8 +184,8 @@ std::vector<std::string> last_words(const RankFacts& cause, bool by_name) {
     if (!cause.end.stopped) {
       page.emplace_back("  dlrun passed this signal on, and the rank does not handle it");
     }
-  } else if (WIFSIGNALED(cause.end.status) && WTERMSIG(cause.end.status) == SIGKILL) {
-    page.push_back("  dlrun did not send this signal; where memory runs out, the kernel does");
+  } else if (std::string memory = about_memory(cause); !memory.empty()) {
+    page.push_back(std::move(memory));
   }
   const bool spoke = !cause.stderr_tail.empty();
   const std::vector<std::string> lines =

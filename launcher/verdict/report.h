@@ -5,6 +5,8 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,9 @@ struct RankFacts {
   bool ended = false;
   int ended_by = 0;  // dlrun's signal that ended it; 0: another reason
   std::chrono::milliseconds ran{0};
+  // Of a rank that failed: processes of its control group that the kernel has killed for want of
+  // memory since the ranks began. nullopt: not known.
+  std::optional<std::uint64_t> memory_kills;
   RankEnd end;
   std::string stderr_tail;
   std::string stdout_tail;

@@ -2,7 +2,12 @@
 // signal that dlrun really sent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -106,6 +111,59 @@ TEST(Fates, OfTheRankThatATimeoutIsAboutIsNotThatOfAVictim) {
                           ": rank 1: had not done its part in all_reduce #3, ended by dlrun with "
                           "SIGTERM\n"));
   }
+}
+
+// A control group of a test's own, of version 2 or 1, with so much memory.
+class MemoryGroup {
+ public:
+  explicit MemoryGroup(const std::string& limit) {
+    const std::string name = "/dlrun_test_" + std::filesystem::path(folder_.path()).filename().string();
+    std::ifstream controllers("/sys/fs/cgroup/cgroup.subtree_control");
+    std::string word;
+    while (controllers >> word && word != "memory") {
+    }
+    const bool is_v2 = word == "memory";
+    const std::string path = std::string("/sys/fs/cgroup") + (is_v2 ? "" : "/memory") + name;
+    if (::mkdir(path.c_str(), 0755) != 0) return;
+    path_ = path;
+    write(is_v2 ? "/memory.max" : "/memory.limit_in_bytes", limit);
+    write(is_v2 ? "/memory.swap.max" : "/memory.memsw.limit_in_bytes", is_v2 ? "0" : limit);
+  }
+  MemoryGroup(const MemoryGroup&) = delete;
+  MemoryGroup& operator=(const MemoryGroup&) = delete;
+  ~MemoryGroup() {
+    if (!path_.empty()) tests::eventually([&] { return ::rmdir(path_.c_str()) == 0; });
+  }
+  // Empty: this user can make none.
+  const std::string& path() const { return path_; }
+
+ private:
+  void write(const std::string& file, const std::string& text) const {
+    std::ofstream(path_ + file) << text;
+  }
+  tests::TempDir folder_;  // for its name, which no other test has
+  std::string path_;
+};
+
+TEST(OutOfMemory, IsTheCauseThatTheKernelHasCounted) {
+  const MemoryGroup group("67108864");
+  if (group.path().empty()) GTEST_SKIP() << "no control group of our own for memory";
+  const auto job_of = [&](const std::string& script) {
+    return std::make_unique<tests::Process>(
+        std::vector<std::string>{"sh", "-c",
+                                 "echo $$ > " + group.path() + "/cgroup.procs && exec " +
+                                     tests::program("dlrun") + " -n 2 sh -c '" + script + "'"});
+  };
+  const auto greedy = job_of("test $RANK = 1 || exec sleep 300; exec tail /dev/zero");
+  EXPECT_EQ(greedy->wait(), 128 + SIGKILL);
+  EXPECT_THAT(greedy->err(), testing::ContainsRegex("dlrun: rank 1 .* was killed by signal 9 "
+                                                    "\\(SIGKILL\\), out of memory, after"));
+  const auto killed = job_of("test $RANK = 1 || exec sleep 300; kill -KILL $$");
+  EXPECT_EQ(killed->wait(), 128 + SIGKILL);
+  EXPECT_THAT(killed->err(), HasSubstr("nor did the kernel for want of memory"));
+  const auto child = job_of("test $RANK = 1 || exec sleep 300; tail /dev/zero; exit 5");
+  EXPECT_EQ(child->wait(), 5);
+  EXPECT_THAT(child->err(), HasSubstr("meanwhile memory ran out, and the kernel killed 1 process"));
 }
 
 }  // namespace

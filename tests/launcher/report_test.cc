@@ -117,5 +117,38 @@ TEST(LastWords, SayWhoSentTheSignal) {
   EXPECT_EQ(first_of(SIGTERM, SIGTERM, true), "  it wrote nothing");
 }
 
+TEST(OutOfMemory, IsTheCauseOfASigkillIfTheKernelHasCountedIt) {
+  const auto rank_of = [](int status, int ended_by, std::optional<std::uint64_t> kills) {
+    RankFacts rank;
+    rank.rank = 1;
+    rank.pid = 7;
+    rank.ran = std::chrono::milliseconds(1500);
+    rank.end.status = status;
+    rank.ended_by = ended_by;
+    rank.end.stopped = ended_by != 0;
+    rank.memory_kills = kills;
+    return rank;
+  };
+  const Place place{"box", 0};
+  const RankFacts killed = rank_of(SIGKILL, 0, 1);
+  EXPECT_EQ(
+      describe_end(killed, place),
+      "rank 1 (node 0, host box, pid 7) was killed by signal 9 (SIGKILL), out of memory, after "
+      "1.50 s");
+  EXPECT_THAT(last_words(killed).front(), HasSubstr("the kernel sent this signal, as memory ran"));
+  // Another process than the rank, for instance a worker of its loader.
+  const RankFacts failed = rank_of(exit_code(1), 0, 2);
+  EXPECT_THAT(describe_end(failed, place), HasSubstr("ended with exit code 1 after 1.50 s"));
+  EXPECT_EQ(last_words(failed).front(),
+            "  meanwhile memory ran out, and the kernel killed 2 processes of the control group");
+  // Somebody else's SIGKILL, and dlrun's.
+  const RankFacts by_hand = rank_of(SIGKILL, 0, 0);
+  EXPECT_THAT(describe_end(by_hand, place), HasSubstr("(SIGKILL) after 1.50 s"));
+  EXPECT_EQ(last_words(by_hand).front(),
+            "  dlrun did not send this signal, nor did the kernel for want of memory");
+  EXPECT_THAT(describe_end(rank_of(SIGKILL, SIGKILL, 1), place), HasSubstr("(SIGKILL) after"));
+  EXPECT_EQ(last_words(rank_of(exit_code(1), 0, 0)).front(), "  it wrote nothing");
+}
+
 }  // namespace
 }  // namespace dl::launcher

@@ -83,5 +83,24 @@ TEST_F(ControlGroups, MemoryLeftByVersionOne) {
   EXPECT_EQ(memory_left_by_cgroup(root()), 4105U);
 }
 
+TEST_F(ControlGroups, MemoryKillsAreThoseOfTheProcessesOwnGroup) {
+  EXPECT_EQ(memory_kills(root()), std::nullopt);
+  write("/proc/self/cgroup", "0::/job/step\n");
+  write("/sys/fs/cgroup/job/memory.events", "oom 9\noom_kill 9\n");
+  write("/sys/fs/cgroup/job/step/cgroup.procs", "1\n");
+  EXPECT_EQ(memory_kills(root()), std::nullopt);  // the group above counts other processes too
+  write("/sys/fs/cgroup/job/step/memory.events", "low 0\nmax 40\noom 3\noom_kill 2\n");
+  EXPECT_EQ(memory_kills(root()), 2U);
+
+  // Version 1, beside a version 2 without a memory controller.
+  write("/proc/self/cgroup", "4:memory:/x\n0::/\n");
+  write("/sys/fs/cgroup/memory/x/memory.oom_control", "oom_kill_disable 0\noom_kill 5\n");
+  EXPECT_EQ(memory_kills(root()), 5U);
+  // A container that sees its own group as the root, under the host's name.
+  write("/proc/self/cgroup", "4:memory:/docker/ab\n");
+  write("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill_disable 0\noom_kill 1\n");
+  EXPECT_EQ(memory_kills(root()), 1U);
+}
+
 }  // namespace
 }  // namespace dl
