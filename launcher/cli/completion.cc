@@ -150,12 +150,100 @@ std::string for_zsh() {
       specs);
 }
 
+// One line: tcsh joins the lines of what `eval` gets. The first rule that fits counts.
+std::string for_tcsh() {
+  std::string names, values, attached, flags;
+  for (const OptionRow& row : option_table()) {
+    if (row.group == Group::kRefused) continue;
+    if (row.name.starts_with("--")) {
+      names += fmt::format("{}{}", names.empty() ? "" : " ", row.name.substr(2));
+    }
+    const Completes what = completes(row);
+    const std::string list = what == Completes::kWords     ? fmt::format("({})", words_of(row))
+                             : what == Completes::kFiles   ? "f"
+                             : what == Completes::kFolders ? "d"
+                                                           : "n";
+    for (const std::string& spelling : spellings_of_completion(row)) {
+      if (row.is_flag()) {
+        flags += fmt::format(" 'n/{}/c/'", spelling);
+        continue;
+      }
+      values += fmt::format(" 'n/{}/{}/'", spelling, list);
+      if (spelling.starts_with("--")) attached += fmt::format(" 'c/{}=/{}/'", spelling, list);
+    }
+  }
+  return fmt::format("complete dlrun{}{} 'c/--/({})/'{} 'n/--/c/' 'p/1/c/' 'p/*/f/'\n", values,
+                     attached, names, flags);
+}
+
+std::string quoted_for_fish(std::string_view text) {
+  std::string quoted;
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted;
+}
+
+std::string for_fish() {
+  std::string with_value, options;
+  for (const OptionRow& row : option_table()) {
+    if (row.group == Group::kRefused) continue;
+    std::string spellings;
+    for (const std::string& spelling : spellings_of_completion(row)) {
+      const char* const kind = spelling.starts_with("--") ? "-l"
+                               : spelling.size() == 2     ? "-s"
+                                                          : "-o";
+      spellings += fmt::format(" {} {}", kind, spelling.substr(spelling.find_first_not_of('-')));
+      if (!row.is_flag()) with_value += fmt::format(" {}", spelling);
+    }
+    std::string value;
+    if (!row.is_flag()) {
+      const Completes what = completes(row);
+      value = what == Completes::kWords   ? fmt::format(" -x -a '{}'", words_of(row))
+              : what == Completes::kFiles ? std::string(" -r -F")
+              : what == Completes::kFolders
+                  ? std::string(" -x -a '(__fish_complete_directories (commandline -ct))'")
+                  : std::string(" -x");
+    }
+    options += fmt::format("complete -c dlrun -n __dlrun_at_options{}{} -d '{}'\n", spellings,
+                           value, quoted_for_fish(row.help));
+  }
+  return fmt::format(
+      R"SH(# fish completion for dlrun: dlrun --print-completion fish > ~/.config/fish/completions/dlrun.fish
+set -g __dlrun_with_value{with_value}
+function __dlrun_at_options -d 'The program has not come yet'
+    set -l words (commandline -opc)
+    set -e words[1]
+    while set -q words[1]
+        switch $words[1]
+            case '--'
+                return 1
+            case '-*'
+                contains -- $words[1] $__dlrun_with_value; and set -e words[1]
+            case '*'
+                return 1
+        end
+        set -e words[1]
+    end
+    return 0
+end
+# A word of one dash stands before the list, or the function takes the list for its own options.
+{options}complete -c dlrun -n __dlrun_at_options -a '(__fish_complete_subcommand -n $__dlrun_with_value)'
+complete -c dlrun -n 'not __dlrun_at_options' -x -a '(__fish_complete_subcommand -n $__dlrun_with_value)'
+)SH",
+      fmt::arg("with_value", with_value), fmt::arg("options", options));
+}
+
 }  // namespace
 
 std::string completion_for(std::string_view shell) {
   if (shell == "bash") return for_bash();
   if (shell == "zsh") return for_zsh();
-  throw_error(ErrorKind::kInvalidArgument, "--print-completion is `{}`, wanted bash or zsh", shell);
+  if (shell == "tcsh") return for_tcsh();
+  if (shell == "fish") return for_fish();
+  throw_error(ErrorKind::kInvalidArgument,
+              "--print-completion is `{}`, wanted bash, zsh, tcsh or fish", shell);
 }
 
 }  // namespace dl::launcher

@@ -16,9 +16,9 @@ constexpr OptionRow kTable[] = {
     {.name = "--version", .letter = 'V', .group = Group::kInformation,
      .help = "print the version and exit",
      .read = read::nothing},
-    {.name = "--print-completion", .value = "bash|zsh", .group = Group::kInformation, .origin = Origin::kTorchrun,
+    {.name = "--print-completion", .value = "bash|zsh|tcsh|fish", .group = Group::kInformation, .origin = Origin::kTorchrun,
      .help = "print a completion script for the shell and exit",
-     .about = "prints a completion script: `eval \"$(dlrun --print-completion bash)\"` in `~/.bashrc`; for zsh, write it to a file `_dlrun` in a folder of `$fpath`",
+     .about = "prints a completion script: `eval \"$(dlrun --print-completion bash)\"` in `~/.bashrc`; for zsh, write it to a file `_dlrun` in a folder of `$fpath`; for fish, to `~/.config/fish/completions/dlrun.fish`; for tcsh, to a file that `~/.tcshrc` sources",
      .read = read::nothing},
 
     {.name = "--nproc-per-node", .value = "N|gpu|cpu|auto", .origin = Origin::kTorchrun, .fallback = "1",

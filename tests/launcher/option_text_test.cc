@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -100,14 +101,59 @@ TEST(Completion, BashCompletesOptionsTheirWordsAndThenTheProgram) {
   EXPECT_THAT(offered_by_bash("dlrun --"), Not(HasSubstr("--logs-specs")));
 }
 
-TEST(Completion, ScriptsAreForBashAndZsh) {
+// What fish offers for a line, if it is installed.
+std::string offered_by_fish(const std::string& line) {
+  const tests::TempDir folder;
+  std::ofstream(folder.path() + "/complete.fish") << completion_for("fish");
+  tests::Process fish({"fish", "--no-config", "-c",
+                       "cd " + folder.path() +
+                           "; touch train.py; source complete.fish; "
+                           "complete -C '" +
+                           line + "' | string split -f1 \\t"});
+  EXPECT_EQ(fish.wait(), 0) << fish.err();
+  EXPECT_EQ(fish.err(), "");
+  return fish.out();
+}
+
+TEST(Completion, FishCompletesOptionsTheirWordsAndThenTheProgram) {
+  if (std::system("command -v fish > /dev/null") != 0) GTEST_SKIP() << "no fish";
+  EXPECT_THAT(offered_by_fish("dlrun --nproc"), HasSubstr("--nproc-per-node\n"));
+  EXPECT_EQ(offered_by_fish("dlrun --bind e"), "even\n");
+  EXPECT_EQ(offered_by_fish("dlrun --bind none --gpu-policy s"), "scope\n");
+  EXPECT_EQ(offered_by_fish("dlrun --rdzv-id "), "");
+  EXPECT_THAT(offered_by_fish("dlrun -n 2 trai"), HasSubstr("train.py"));
+  EXPECT_THAT(offered_by_fish("dlrun -n 2 -- ls --te"), Not(HasSubstr("--tee")));
+}
+
+TEST(Completion, TcshReadsItsScript) {
+  if (std::system("command -v tcsh > /dev/null") != 0) GTEST_SKIP() << "no tcsh";
+  const tests::TempDir folder;
+  std::ofstream(folder.path() + "/complete") << completion_for("tcsh");
+  tests::Process tcsh(
+      {"tcsh", "-f", "-c", "source " + folder.path() + "/complete; complete dlrun"});
+  EXPECT_EQ(tcsh.wait(), 0) << tcsh.err();
+  EXPECT_THAT(tcsh.out(), HasSubstr("n/--bind/(none core even numa socket)/"));
+}
+
+TEST(Completion, ScriptsAreForFourShells) {
   EXPECT_THAT(completion_for("zsh"), testing::StartsWith("#compdef dlrun\n"));
   EXPECT_THAT(completion_for("zsh"), HasSubstr("'--bind=["));
+  EXPECT_THAT(completion_for("tcsh"), testing::StartsWith("complete dlrun 'n/"));
+  EXPECT_THAT(completion_for("tcsh"), HasSubstr(" 'n/--key-file/f/' "));
+  EXPECT_THAT(completion_for("tcsh"), HasSubstr(" 'c/--bind=/(none core even numa socket)/' "));
+  EXPECT_THAT(completion_for("tcsh"), HasSubstr(" 'c/--/(help version print-completion "));
+  EXPECT_EQ(std::ranges::count(completion_for("tcsh"), '\n'), 1);
+  EXPECT_THAT(completion_for("fish"), HasSubstr(" -l bind -x -a 'none core even numa socket' -d"));
+  EXPECT_THAT(completion_for("fish"), HasSubstr(" -l np -s n -o np -l n -x -d"));
+  EXPECT_THAT(completion_for("fish"), HasSubstr("rank\\'s"));
+  for (const char* shell : {"tcsh", "fish"}) {
+    EXPECT_THAT(completion_for(shell), Not(HasSubstr("logs-specs"))) << shell;
+  }
   try {
-    completion_for("tcsh");
+    completion_for("csh");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "--print-completion is `tcsh`, wanted bash or zsh");
+    EXPECT_STREQ(error.what(), "--print-completion is `csh`, wanted bash, zsh, tcsh or fish");
   }
 }
 
