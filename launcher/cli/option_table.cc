@@ -139,7 +139,7 @@ constexpr OptionRow kTable[] = {
      .read = read::join_timeout},
     {.name = "--key-file", .value = "FILE", .group = Group::kMeet,
      .help = "the job's secret, mode 0600 (~/.config/dlrun/key, made on first use)",
-     .about = "64 hexadecimal digits in a file that only its owner can read. Without it: `DLRUN_KEY_FD`, `DLRUN_KEY_FILE`, then `~/.config/dlrun/key` (several nodes); a fresh key (one node)",
+     .about = "64 hexadecimal digits in a file that only its owner can read, or in a container's secret on a read-only tmpfs ([Kubernetes](../guides/rendezvous.md#the-key)). Without it: `DLRUN_KEY_FD`, `DLRUN_KEY_FILE`, then `~/.config/dlrun/key` (several nodes); a fresh key (one node)",
      .read = read::key_file},
     {.name = "--iface", .value = "NAME|ADDRESS|CIDR", .group = Group::kMeet,
      .help = "what this node's ranks listen on (all that lead out)",

@@ -22,7 +22,8 @@ class JobKey {
   // the key.
   static JobKey from_hex(const std::string& text);
   // Reads DLRUN_KEY_FD (with pread, so that other readers can read it again), else DLRUN_KEY_FILE
-  // (must be a regular file that only its owner can read); nullopt if neither is set. Throws kIo,
+  // (must be a regular file that only its owner can read, or a secret that a container has on a
+  // read-only tmpfs); nullopt if neither is set. Throws kIo,
   // kParse and kInvalidArgument with a sentence.
   static std::optional<JobKey> from_environment();
   // from_environment(), but throws kInvalidArgument if there is no key; the text tells what to do.

@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -144,6 +147,49 @@ TEST(JobKey, AKeyThatMustBeThereIsAskedForWithWhatToDo) {
   key.write_file(path);
   const KeyEnvironment environment("", path);
   EXPECT_EQ(JobKey::require_from_environment().bytes(), key.bytes());
+}
+
+// In namespaces of its own, as a container: 0, or the number of the first check that fails.
+int check_secrets_of_a_container(const std::string& folder) {
+  const auto mount_secret = [&](unsigned long flags) {
+    return ::mount("secret", folder.c_str(), "tmpfs", flags, "mode=0755,size=64k") == 0;
+  };
+  if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || !mount_secret(0))
+    return 9;
+  const auto make = [&](const std::string& name, mode_t mode) {
+    std::ofstream(folder + "/" + name) << JobKey::generate().hex() << "\n";
+    ::chmod((folder + "/" + name).c_str(), mode);
+  };
+  const auto is_taken = [&](const std::string& name) {
+    return error_of([&] { JobKey::from_file(folder + "/" + name); }) == "no error";
+  };
+  make("all", 0644);
+  make("group", 0440);
+  make("writable", 0664);
+  make("foreign", 0644);
+  if (::chown((folder + "/foreign").c_str(), 1234, 1234) != 0) return 9;
+  if (is_taken("all") || is_taken("group")) return 1;  // others may put files there
+  if (!mount_secret(MS_REMOUNT | MS_RDONLY)) return 9;
+  if (!is_taken("all") || !is_taken("group")) return 2;
+  if (is_taken("writable")) return 3;
+  return is_taken("foreign") ? 4 : 0;
+}
+
+TEST(JobKey, AContainersSecretKeepsItsModeOnAReadOnlyTmpfs) {
+  const tests::TempDir folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS | CLONE_NEWPID) != 0) ::_exit(77);
+    const pid_t first = ::fork();
+    if (first == 0) ::_exit(check_secrets_of_a_container(folder.path()));
+    int status = 0;
+    ::waitpid(first, &status, 0);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 8);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no namespaces: they need root";
+  EXPECT_EQ(status, 0) << "check " << WEXITSTATUS(status);
 }
 
 }  // namespace
